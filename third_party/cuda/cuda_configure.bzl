@@ -1,0 +1,49 @@
+"""@local_config_cuda: what the machine's CUDA toolkit offers. The repository always exists."""
+
+_ABSENT = """
+cc_library(name = "cudart")
+cc_library(name = "cublas")
+"""
+
+_PRESENT = """
+cc_library(
+    name = "cudart",
+    srcs = ["lib/libcudart_static.a"],
+    hdrs = glob(["include/**/*.h", "include/**/*.hpp", "include/**/*.cuh", "include/**/*.inl"]),
+    includes = ["include"],
+    linkopts = ["-ldl", "-lrt", "-lpthread"],
+)
+cc_library(
+    name = "cublas",
+    linkopts = ["-L%s/lib64", "-Wl,-rpath,%s/lib64", "-lcublas", "-lcublasLt"],
+    deps = [":cudart"],
+)
+"""
+
+_HEADER = """load("@bazel_skylib//rules:common_settings.bzl", "bool_setting")
+package(default_visibility = ["//visibility:public"])
+bool_setting(name = "found", build_setting_default = %r)
+config_setting(name = "toolkit_found", flag_values = {":found": "True"})
+"""
+
+def _cuda_configure_impl(ctx):
+    root = ctx.os.environ.get("CUDA_PATH", "/usr/local/cuda")
+    found = ctx.path(root + "/bin/nvcc").exists
+    ctx.file("WORKSPACE.bazel", "workspace(name = %r)\n" % ctx.name)
+    ctx.file("defs.bzl", "NVCC = %r\n" % ((root + "/bin/nvcc") if found else ""))
+    body = _HEADER % found
+    if found:
+        ctx.symlink(root + "/include", "include")
+        ctx.symlink(root + "/lib64/libcudart_static.a", "lib/libcudart_static.a")
+        body += _PRESENT % (root, root)
+    else:
+        body += _ABSENT
+    ctx.file("BUILD.bazel", body)
+
+cuda_configure = repository_rule(
+    implementation = _cuda_configure_impl,
+    doc = "Absence of CUDA is data, not an error: `toolkit_found` says whether nvcc is under $CUDA_PATH.",
+    local = True,
+    configure = True,
+    environ = ["CUDA_PATH"],
+)
