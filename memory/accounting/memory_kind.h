@@ -1,0 +1,29 @@
+// What a byte is for. Every byte the runtime knows of is counted under exactly one kind.
+#ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_KIND_H_
+#define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_KIND_H_
+
+#include <cstdint>
+
+namespace tidepool {
+
+enum class MemoryKind : uint8_t {
+  kAllocated,         // used by live arrays and operator scratch, on the heap or in a workspace
+  kExternal,          // used here, owned elsewhere: packed weights, imported and mapped buffers
+  kUnreferenced,      // owned by a workspace or cache, used by no array: what Trim may give back
+  kWorkspace,         // the runtime's own state: records, plans, handles
+  kGradientStandard,  // gradients of parameters
+  kGradientExternal,  // gradients handed in from outside
+  kGradientDeferred,  // gradients accumulated and not yet applied
+};
+inline constexpr int kMemoryKinds = 7;
+
+constexpr const char* MemoryKindName(MemoryKind kind) {
+  constexpr const char* kNames[kMemoryKinds] = {
+      "allocated",         "external",          "unreferenced",     "workspace",
+      "gradient standard", "gradient external", "gradient deferred"};
+  return kNames[static_cast<int>(kind)];
+}
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_KIND_H_
