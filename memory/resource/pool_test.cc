@@ -36,8 +36,8 @@ TEST(Pool, NeighboursMergeIntoTheWholeChunk) {
 
 TEST(Pool, TrimGivesEmptyChunksBackAndKeepsOthers) {
   Pool pool(1 << 20, 64);
-  Pool::Block* large = pool.Allocate(8 << 20);
   Pool::Block* small = pool.Allocate(100);
+  Pool::Block* large = pool.Allocate(8 << 20);
   pool.Release(large);
   pool.Trim();
   EXPECT_LE(pool.owned_bytes(), size_t{4} << 20);
@@ -78,8 +78,12 @@ TEST(Pool, RandomOperationsAgreeWithAModel) {
         ASSERT_GE(block->bytes, bytes);
         ASSERT_EQ(reinterpret_cast<uintptr_t>(block->data) % alignment, 0);
         auto next = ranges.lower_bound(block->data);
-        if (next != ranges.end()) ASSERT_LE(block->data + block->bytes, next->first);
-        if (next != ranges.begin()) ASSERT_LE(std::prev(next)->second, block->data);
+        if (next != ranges.end()) {
+          ASSERT_LE(block->data + block->bytes, next->first);
+        }
+        if (next != ranges.begin()) {
+          ASSERT_LE(std::prev(next)->second, block->data);
+        }
         ranges[block->data] = block->data + block->bytes;
         used += block->bytes;
         live.emplace_back(block, static_cast<uint8_t>(random()));

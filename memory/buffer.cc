@@ -1,0 +1,81 @@
+#include "tidepool/memory/buffer.h"
+
+#include <new>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/resource/heap.h"
+
+namespace tidepool {
+namespace {
+
+// Memory outside of workspaces is alive as long as somebody holds it.
+constinit std::atomic<uint64_t> always_alive{1};
+
+// Records of heap arrays stand in front of their data, in one block.
+size_t HeaderBytes(size_t alignment) {
+  return (sizeof(Buffer) + alignment - 1) / alignment * alignment;
+}
+
+class HeapOwner final : public BufferOwner {
+  void Release(Buffer* buffer) noexcept override {
+    const size_t bytes = buffer->slot_bytes;
+    const MemoryKind kind = buffer->kind;
+    buffer->~Buffer();
+    HeapRelease(buffer, bytes, kind);
+  }
+  std::string DescribeStale(uint64_t) const override { return ""; }
+};
+
+class ImportOwner final : public BufferOwner {
+  void Release(Buffer* buffer) noexcept override {
+    MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -static_cast<int64_t>(buffer->bytes));
+    if (buffer->release_imported != nullptr) buffer->release_imported(buffer->import_context);
+    delete buffer;
+  }
+  std::string DescribeStale(uint64_t) const override { return ""; }
+};
+
+constinit HeapOwner heap_owner;
+constinit ImportOwner import_owner;
+
+void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t bytes, MemoryKind kind) {
+  buffer->stamp_cell = &always_alive;
+  buffer->stamp = 1;
+  buffer->data = data;
+  buffer->bytes = bytes;
+  buffer->id = NextBufferId();
+  buffer->device = Host();
+  buffer->kind = kind;
+  buffer->owner = owner;
+}
+
+}  // namespace
+
+uint64_t NextBufferId() {
+  // Each thread takes numbers by the block, so that the common case is a plain increment.
+  constexpr uint64_t kBlock = uint64_t{1} << 20;
+  static std::atomic<uint64_t> next_block{0};
+  thread_local constinit uint64_t next = 0;
+  if (next % kBlock == 0) next = next_block.fetch_add(1, std::memory_order_relaxed) * kBlock;
+  return ++next;
+}
+
+Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind) {
+  const size_t header = HeaderBytes(alignment);
+  auto* memory = static_cast<std::byte*>(HeapAllocate(header + bytes, alignment, kind));
+  Buffer* buffer = new (memory) Buffer;
+  Initialise(buffer, &heap_owner, memory + header, bytes, kind);
+  buffer->slot_bytes = header + bytes;
+  return buffer;
+}
+
+Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context) {
+  Buffer* buffer = new Buffer;
+  Initialise(buffer, &import_owner, static_cast<std::byte*>(data), bytes, MemoryKind::kExternal);
+  buffer->release_imported = release;
+  buffer->import_context = context;
+  MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, static_cast<int64_t>(bytes));
+  return buffer;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,115 @@
+// Buffer: the record behind every array. It knows where its bytes are, who owns them and when they
+// stopped being valid; BufferHandle shares ownership of it.
+//
+// A buffer of a workspace carries the workspace's stamp of the cycle that made it. The stamp cell
+// changes when the cycle ends, so "is this memory still mine?" is one load and one compare, and the
+// answer is right for every later cycle and after the workspace is gone.
+//
+// Threads: handles may be copied, released and checked on any thread. The bytes are not guarded.
+#ifndef TIDEPOOL_MEMORY_BUFFER_H_
+#define TIDEPOOL_MEMORY_BUFFER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/device.h"
+
+namespace tidepool {
+
+struct Buffer;
+
+// Who gave the memory and takes it back: the heap, a workspace, an importer.
+class BufferOwner {
+ public:
+  // The last handle is gone. Called on any thread.
+  virtual void Release(Buffer* buffer) noexcept = 0;
+  // Why a buffer of this owner with that stamp may not be read; empty when it may.
+  virtual std::string DescribeStale(uint64_t stamp) const = 0;
+  // The workspace's name; empty for memory outside of workspaces.
+  virtual std::string WorkspaceId() const { return ""; }
+
+ protected:
+  ~BufferOwner() = default;
+};
+
+struct Buffer {
+  // Read on every operator call.
+  std::atomic<int32_t> references{1};
+  std::atomic<uint32_t> version{0};  // raised by every write; keys caches of packed weights
+  const std::atomic<uint64_t>* stamp_cell;
+  uint64_t stamp;
+  std::byte* data;
+  size_t bytes;  // as asked for
+  uint64_t id;   // never used again by another buffer of the process
+  Device device;
+  MemoryKind kind;
+
+  BufferOwner* owner;
+  bool attached = false;  // to a workspace
+
+  // The owner's.
+  uint32_t slot = 0;              // the request's number within its cycle
+  size_t slot_bytes = 0;          // rounded up
+  void* spill = nullptr;          // where the bytes are when outside the workspace's pages
+  Buffer* next = nullptr;         // in a free list or a list of releases
+  void (*release_imported)(void* context) = nullptr;
+  void* import_context = nullptr;
+
+  bool IsAlive() const { return stamp_cell->load(std::memory_order_relaxed) == stamp; }
+};
+
+// New memory outside of workspaces. Throws OutOfMemoryError.
+Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64,
+                      MemoryKind kind = MemoryKind::kAllocated);
+// Memory owned elsewhere, counted as kExternal until the last handle goes; `release(context)` runs
+// then. The caller promises kReadableTailBytes readable bytes behind it or kernels may not use it.
+Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context);
+
+uint64_t NextBufferId();
+
+class BufferHandle {
+ public:
+  BufferHandle() = default;
+  // Takes over the reference a New... function returned.
+  explicit BufferHandle(Buffer* adopted) : buffer_(adopted) {}
+  BufferHandle(const BufferHandle& other) : buffer_(other.buffer_) {
+    if (buffer_ != nullptr) buffer_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  BufferHandle(BufferHandle&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
+  BufferHandle& operator=(const BufferHandle& other) {
+    BufferHandle copy(other);
+    std::swap(buffer_, copy.buffer_);
+    return *this;
+  }
+  BufferHandle& operator=(BufferHandle&& other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    other.Reset();
+    return *this;
+  }
+  ~BufferHandle() { Reset(); }
+
+  void Reset() noexcept {
+    Buffer* buffer = std::exchange(buffer_, nullptr);
+    if (buffer == nullptr) return;
+    // A sole owner needs no locked instruction: nobody else can copy a handle it does not have.
+    if (buffer->references.load(std::memory_order_acquire) == 1 ||
+        buffer->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      buffer->owner->Release(buffer);
+    }
+  }
+
+  Buffer* get() const { return buffer_; }
+  Buffer* operator->() const { return buffer_; }
+  explicit operator bool() const { return buffer_ != nullptr; }
+
+ private:
+  Buffer* buffer_ = nullptr;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_BUFFER_H_

@@ -1,0 +1,58 @@
+// The policies of a workspace: what each value does and what it costs.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_POLICIES_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_POLICIES_H_
+
+#include <cstdint>
+
+namespace tidepool {
+
+enum class AllocationPolicy : uint8_t {
+  kStrict,        // exactly the initial, learned or planned size
+  kOverallocate,  // plus WorkspaceConfig::overallocation_limit
+  kAlways,        // every request gets fresh heap memory that dies with the cycle; slow, finds bugs
+};
+
+enum class LearningPolicy : uint8_t {
+  kNone,       // initial_size only
+  kFirstLoop,  // the first non-empty cycle sets the size
+  kOverTime,   // the largest of several cycles sets the size
+  kOptimized,  // as kFirstLoop, and lifetimes become a plan: peak of the live set, not the sum
+  kTraining,   // as kOptimized, and goes on learning
+};
+
+enum class MirroringPolicy : uint8_t {
+  kEnabled,   // host and device copies with tracked freshness
+  kDisabled,  // device memory only
+  kHostOnly,  // host memory only
+};
+
+enum class SpillPolicy : uint8_t {
+  kFail,        // a request that does not fit throws; nothing changed
+  kReallocate,  // served outside now; the workspace grows before the next cycle
+  kExternal,    // served outside; no growth
+};
+
+enum class ResetPolicy : uint8_t {
+  kBlockLeft,           // starts over at each cycle
+  kEndOfBufferReached,  // ring of slots
+};
+
+enum class LocationPolicy : uint8_t { kRam, kMmap };
+
+enum class WorkspaceMode : uint8_t {
+  kEnabled,   // placed by plan
+  kSingle,    // one bump workspace for everything in an iteration
+  kSeparate,  // one per purpose, working memory reset per layer
+  kNone,      // off: plain heap
+};
+
+enum class DebugMode : uint8_t {
+  kDisabled,
+  kSpillEverything,   // every request is served outside the pages; the size is never learned
+  kBypassEverything,  // the workspace is transparent: arrays are plain heap arrays
+  kGuard,             // each request on pages of its own with guards, poisoned after the cycle
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_POLICIES_H_

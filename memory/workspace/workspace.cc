@@ -1,0 +1,44 @@
+#include "tidepool/memory/workspace/workspace.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+
+Workspace::Workspace(std::string id, WorkspaceConfig config, Device device)
+    : core_(WorkspaceCore::New(std::move(id), std::move(config), device)) {}
+
+Workspace::~Workspace() {
+  if (core_->is_open()) {
+    std::fprintf(stderr, "tidepool: workspace [%s] is destroyed while open\n", core_->id.c_str());
+  }
+  core_->Abandon();
+}
+
+const std::string& Workspace::id() const { return core_->id; }
+const WorkspaceConfig& Workspace::config() const { return core_->config; }
+Device Workspace::device() const { return core_->device; }
+bool Workspace::is_open() const { return core_->is_open(); }
+uint64_t Workspace::generation() const { return core_->generation(); }
+uint64_t Workspace::cycles() const { return core_->stats.cycles; }
+size_t Workspace::size() const { return core_->size; }
+size_t Workspace::offset() const { return core_->cursor; }
+size_t Workspace::bytes_this_cycle() const { return core_->bytes_this_cycle; }
+size_t Workspace::bytes_last_cycle() const { return core_->bytes_last_cycle; }
+size_t Workspace::peak_cycle_bytes() const { return core_->peak_cycle_bytes; }
+size_t Workspace::spilled_bytes() const { return core_->spilled_bytes; }
+size_t Workspace::spilled_count() const { return core_->spilled_count; }
+
+WorkspaceStats Workspace::stats() const {
+  WorkspaceStats stats = core_->stats;
+  stats.size_bytes = core_->size;
+  return stats;
+}
+
+void Workspace::Initialize() { core_->Initialize(); }
+void Workspace::Destroy() { core_->Destroy(); }
+void Workspace::Trim() { core_->Trim(); }
+
+}  // namespace tidepool

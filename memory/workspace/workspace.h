@@ -1,0 +1,91 @@
+// Workspace: memory that is learned in one cycle and only reused in the following ones.
+//
+//   Workspace workspace("step", WorkspaceConfig::Training());
+//   for (...) {
+//     WorkspaceScope scope(workspace);   // one cycle: what is allocated on this thread lives here
+//     ...
+//   }                                    // all of it is gone; the pages are kept
+//
+// A cycle begins when a closed workspace is entered and ends when that scope ends. Requests are
+// placed by the plan (kOptimized) or one behind the other; what does not fit is served by the spill
+// policy from kept blocks. A plan is never trusted: each request is compared with what was learned,
+// and the earlier tenants of its range must be gone.
+//
+// Ownership: the workspace owns its pages; arrays share nothing with it but a stamp, so an array
+// that outlives its cycle, or the workspace, is detected, never read.
+// Threads: open on one thread at a time; another thread that enters it meanwhile gets an error.
+// Arrays may be released on any thread. Distinct workspaces are independent.
+// Cost: enter and leave tens of nanoseconds; a planned request a few.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+class WorkspaceCore;
+
+struct WorkspaceStats {
+  uint64_t cycles = 0;            // ended
+  uint64_t plans = 0;             // made so far
+  size_t size_bytes = 0;          // learned, planned or initial
+  size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
+  size_t live_lower_bound_bytes = 0;  // most bytes alive at once in the cycle the plan was made from
+  size_t requested_bytes = 0;     // sum of the requests of that cycle: what no reuse would need
+  size_t planned_requests = 0;    // per cycle
+  uint64_t hits = 0;              // requests served from the pages
+  uint64_t misses = 0;            // requests a plan existed for but could not be followed
+  uint64_t spills = 0;            // requests served outside the pages, learning cycles included
+  uint64_t spilled_bytes = 0;
+  uint64_t leaked_arrays = 0;     // alive when their cycle ended
+  uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
+};
+
+class Workspace {
+ public:
+  // Throws kInvalidArgument when the configuration is illegal, OutOfMemoryError when initial_size
+  // cannot be had.
+  explicit Workspace(std::string id, WorkspaceConfig config = {}, Device device = Host());
+  // Destroying an open workspace is a mistake that is reported on stderr; memory stays valid until
+  // its scopes end.
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  const std::string& id() const;
+  const WorkspaceConfig& config() const;
+  Device device() const;
+  bool is_open() const;
+  uint64_t generation() const;         // cycles begun
+  uint64_t cycles() const;             // cycles ended
+  size_t size() const;                 // bytes its pages offer to requests
+  size_t offset() const;               // bytes of the pages handed out in this cycle
+  size_t bytes_this_cycle() const;     // requested, rounded to the alignment
+  size_t bytes_last_cycle() const;
+  size_t peak_cycle_bytes() const;     // largest total of any cycle
+  size_t spilled_bytes() const;        // in this cycle
+  size_t spilled_count() const;
+  WorkspaceStats stats() const;
+
+  // Learns now from the cycles seen so far. The workspace must be closed.
+  void Initialize();
+  // Gives pages and kept blocks back and forgets what was learned; every old array is stale. The
+  // workspace must be closed. It learns afresh afterwards.
+  void Destroy();
+  // Gives back what the next cycle does not need. The workspace must be closed.
+  void Trim();
+
+  WorkspaceCore* core() const { return core_; }  // for the runtime
+
+ private:
+  WorkspaceCore* core_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_

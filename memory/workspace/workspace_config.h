@@ -1,0 +1,72 @@
+// Configuration of a workspace: a plain value, validated as a whole when a workspace is made.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CONFIG_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/workspace/policies.h"
+
+namespace tidepool {
+
+// Extra memory beyond an initial or learned size: a ratio of it or a number of bytes.
+class Overallocation {
+ public:
+  static Overallocation Ratio(double ratio) { return Overallocation(ratio, -1); }
+  static Overallocation Bytes(int64_t bytes) { return Overallocation(0, bytes); }
+
+  // Truncated to whole bytes.
+  size_t ExtraFor(size_t bytes) const {
+    return bytes_ >= 0 ? static_cast<size_t>(bytes_)
+                       : static_cast<size_t>(static_cast<double>(bytes) * ratio_);
+  }
+  bool IsValid() const { return bytes_ >= 0 || (ratio_ >= 0 && ratio_ <= 1e6); }
+
+  friend bool operator==(const Overallocation&, const Overallocation&) = default;
+
+ private:
+  Overallocation(double ratio, int64_t bytes) : ratio_(ratio), bytes_(bytes) {}
+  double ratio_;
+  int64_t bytes_;  // negative: use the ratio
+};
+
+struct WorkspaceConfig {
+  size_t initial_size = 0;  // bytes reserved at construction; 0: learn
+  size_t min_size = 0;      // lower bound of a learned size
+  size_t max_size = 0;      // upper bound of the pages; 0: none
+  Overallocation overallocation_limit = Overallocation::Ratio(0.3);
+  AllocationPolicy policy_allocation = AllocationPolicy::kOverallocate;
+  LearningPolicy policy_learning = LearningPolicy::kFirstLoop;
+  int cycles_before_initialization = 0;  // kOverTime: cycles to learn from; 0: until Initialize()
+  MirroringPolicy policy_mirroring = MirroringPolicy::kEnabled;  // all the same on the host
+  SpillPolicy policy_spill = SpillPolicy::kExternal;
+  ResetPolicy policy_reset = ResetPolicy::kBlockLeft;
+  LocationPolicy policy_location = LocationPolicy::kRam;
+  std::string temp_file_path;
+  size_t temp_block_size = size_t{1} << 20;  // spills are taken in blocks of this size and kept
+  bool use_cycle_detector = true;            // report arrays that outlive their cycle
+  WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kNone: the workspace passes through
+  bool helper_allow_fallback = true;  // use the host kernel when an accelerated one cannot
+  size_t helper_min_size = 0;         // smaller operands stay on the host kernel, in bytes
+  size_t alignment = 64;              // of every request: a power of two, at least 16
+  DebugMode debug_mode = DebugMode::kDisabled;
+  bool huge_pages = true;  // 2 MiB pages for large workspaces
+  bool prefault = true;    // touch the pages when they are taken, not at first use
+
+  // Learns lifetimes in the first cycle, grows when cycles grow: one training or inference step.
+  static WorkspaceConfig Training();
+  static WorkspaceConfig Inference();
+
+  // Everything that is wrong, one reason each; empty when the configuration is legal.
+  std::vector<std::string> Reasons() const;
+  // Throws kInvalidArgument with all Reasons(), naming the workspace `id`.
+  void Validate(const std::string& id) const;
+
+  friend bool operator==(const WorkspaceConfig&, const WorkspaceConfig&) = default;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CONFIG_H_

@@ -1,0 +1,137 @@
+// The state behind a Workspace; for memory/ and the array layer's allocation path only.
+//
+// A core outlives its Workspace while arrays still hold buffers of it: records of dead buffers are
+// returned here from any thread (a lock-free stack) and the last one frees an orphaned core.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CORE_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CORE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/provider/host_pages.h"
+#include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+#include "tidepool/memory/workspace/workspace_plan.h"
+
+namespace tidepool {
+
+class WorkspaceCore final : public BufferOwner {
+ public:
+  static WorkspaceCore* New(std::string id, WorkspaceConfig config, Device device) {
+    return new WorkspaceCore(std::move(id), std::move(config), device);
+  }
+
+  // A scope of `thread` begins: the first one begins a cycle, the last one to leave ends it. Enter
+  // throws when the workspace is open on another thread. `failed`: an exception is passing.
+  void EnterFrame(const void* thread) {
+    if (owner_.load(std::memory_order_relaxed) != thread) BeginCycle(thread);
+    ++frames_;
+  }
+  void LeaveFrame(bool failed) noexcept {
+    if (--frames_ > 0) return;
+    EndCycle(failed);
+    if (abandoned_) Abandon();
+  }
+
+  // On the thread that has the workspace open. Throws by the spill policy; then nothing changed.
+  Buffer* Allocate(size_t bytes);
+  // From any thread.
+  void Release(Buffer* buffer) noexcept override;
+  std::string DescribeStale(uint64_t stamp) const override;
+  std::string WorkspaceId() const override { return id; }
+
+  void Initialize();
+  void Destroy();
+  void Trim();
+  // The Workspace is gone. Frees the core once no buffer and no scope needs it.
+  void Abandon() noexcept;
+
+  bool is_open() const { return owner_.load(std::memory_order_relaxed) != nullptr; }
+  bool is_open_on(const void* thread) const {
+    return owner_.load(std::memory_order_relaxed) == thread;
+  }
+  uint64_t generation() const { return (stamp_.load(std::memory_order_relaxed) + 1) / 2; }
+
+  const std::string id;
+  const WorkspaceConfig config;
+  const Device device;
+
+  // Read by Workspace; written on the owning thread.
+  size_t size = 0;
+  size_t cursor = 0;
+  size_t bytes_this_cycle = 0;
+  size_t bytes_last_cycle = 0;
+  size_t peak_cycle_bytes = 0;
+  size_t spilled_bytes = 0;
+  size_t spilled_count = 0;
+  WorkspaceStats stats;
+
+ private:
+  WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
+  ~WorkspaceCore();
+
+  void BeginCycle(const void* thread);
+  void EndCycle(bool failed) noexcept;
+
+  Buffer* NewRecord();
+  void AddRecords();
+  std::byte* AllocateOutsidePlan(size_t bytes, bool planned, void** spill);
+  std::byte* AllocateSpill(size_t bytes, void** spill);
+  void ReleaseOnOwner(Buffer* buffer) noexcept;
+  void ReleaseSpill(Buffer* buffer) noexcept;
+  void DrainRemote() noexcept;
+  void CollectLeaks() noexcept;
+  void Learn();
+  void MakePlan();
+  void Grow(size_t learned_bytes);
+  void ResizePages(size_t new_size);
+  void AccountOwned();
+  size_t LearnedSize(size_t needed) const;
+  void RequireClosed(const char* operation) const;
+
+  bool learns_lifetimes() const {
+    return config.policy_learning == LearningPolicy::kOptimized ||
+           config.policy_learning == LearningPolicy::kTraining;
+  }
+
+  // Odd while a cycle is open, even when closed: 2 * generation - 1, then 2 * generation.
+  std::atomic<uint64_t> stamp_{0};
+  std::atomic<const void*> owner_{nullptr};  // the thread that has it open
+  std::atomic<Buffer*> remote_{nullptr};     // released by other threads or while closed
+  std::atomic<int64_t> orphans_{0};          // records still out when the Workspace went
+
+  HostPages pages_;
+  size_t capacity_ = 0;  // usable bytes of pages_, a multiple of the alignment
+  Pool pool_;
+  MemoryAccount account_;
+  int64_t owned_reported_ = 0;
+
+  WorkspacePlan plan_;
+  bool recording_ = false;
+  std::vector<LifetimeBuffer> record_;
+  int64_t tick_ = 0;
+  int missing_cycles_ = 0;
+  uint64_t misses_this_cycle_ = 0;
+
+  std::vector<Buffer*> slots_;  // this cycle's live buffers by request number
+  uint32_t slot_count_ = 0;
+  size_t live_count_ = 0;
+
+  Buffer* free_records_ = nullptr;
+  std::vector<std::unique_ptr<Buffer[]>> record_slabs_;
+  int64_t records_out_ = 0;
+  int frames_ = 0;
+  bool abandoned_ = false;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CORE_H_

@@ -1,0 +1,71 @@
+#include "tidepool/memory/workspace/workspace_registry.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/thread_state.h"
+
+namespace tidepool {
+
+WorkspaceRegistry& WorkspaceRegistry::ForCurrentThread() {
+  thread_local WorkspaceRegistry registry;
+  return registry;
+}
+
+Workspace* WorkspaceRegistry::Find(const std::string& id) {
+  for (const auto& workspace : workspaces_) {
+    if (workspace->id() == id) return workspace.get();
+  }
+  return nullptr;
+}
+
+Workspace& WorkspaceRegistry::Get(const std::string& id) {
+  if (Workspace* workspace = Find(id)) return *workspace;
+  ThrowNotFound(absl::StrCat("workspace registry: no workspace [", id, "] on this thread"));
+}
+
+Workspace& WorkspaceRegistry::Get(const std::string& id, const WorkspaceConfig& config) {
+  if (Workspace* workspace = Find(id)) {
+    if (workspace->config() == config) return *workspace;
+    ThrowInvalidArgument(absl::StrCat("workspace registry: [", id,
+                                      "] exists on this thread with another configuration"));
+  }
+  workspaces_.push_back(std::make_unique<Workspace>(id, config));
+  return *workspaces_.back();
+}
+
+Workspace* WorkspaceRegistry::Current() {
+  const WorkspaceCore* place = CurrentPlace();
+  if (place == nullptr) return nullptr;
+  for (const auto& workspace : workspaces_) {
+    if (workspace->core() == place) return workspace.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> WorkspaceRegistry::DestroyAll() {
+  std::vector<std::string> open;
+  std::vector<std::unique_ptr<Workspace>> kept;
+  for (auto& workspace : workspaces_) {
+    if (workspace->is_open()) {
+      open.push_back(workspace->id());
+      kept.push_back(std::move(workspace));
+    }
+  }
+  workspaces_ = std::move(kept);
+  return open;
+}
+
+std::string WorkspaceRegistry::Dump() const {
+  std::string out;
+  for (const auto& workspace : workspaces_) {
+    const WorkspaceStats stats = workspace->stats();
+    absl::StrAppend(&out, "[", workspace->id(), "] ", workspace->is_open() ? "open" : "closed",
+                    ", size ", stats.size_bytes, ", cycles ", stats.cycles, ", last cycle ",
+                    workspace->bytes_last_cycle(), " bytes, spills ", stats.spills, "\n");
+  }
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,196 @@
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace_registry.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
+
+WorkspaceConfig Sized(size_t bytes) {
+  WorkspaceConfig config;
+  config.initial_size = bytes;
+  config.policy_allocation = AllocationPolicy::kStrict;
+  config.alignment = 16;
+  return config;
+}
+
+TEST(WorkspaceScope, NestedWorkspacesRestoreTheirParent) {
+  Workspace outer("outer", Sized(4096)), inner("inner", Sized(4096));
+  {
+    WorkspaceScope a(outer);
+    New(400);
+    {
+      WorkspaceScope b(inner);
+      New(400);
+      EXPECT_EQ(inner.offset(), 400);
+    }
+    New(400);
+    EXPECT_EQ(outer.offset(), 800);
+  }
+  EXPECT_EQ(CurrentPlace(), nullptr);
+  EXPECT_EQ(outer.offset(), 0);
+}
+
+TEST(WorkspaceScope, EnteringAnOpenWorkspaceAgainNestsAlsoFromFurtherIn) {
+  Workspace a("a", Sized(4096)), b("b", Sized(4096));
+  WorkspaceScope first(a);
+  BufferHandle kept = New(400);
+  {
+    WorkspaceScope second(b);
+    WorkspaceScope third(a);  // a -> b -> a
+    New(400);
+    EXPECT_EQ(a.offset(), 800);
+    EXPECT_EQ(a.generation(), 1);
+  }
+  New(400);
+  EXPECT_EQ(a.offset(), 1200);
+  EXPECT_TRUE(kept->IsAlive());
+}
+
+TEST(WorkspaceScope, BorrowAllocatesFurtherOutWithoutANewCycle) {
+  Workspace outer("outer", Sized(4096)), inner("inner", Sized(4096));
+  WorkspaceScope a(outer);
+  New(40);
+  WorkspaceScope b(inner);
+  {
+    BorrowScope borrowed(outer);
+    New(40);
+    EXPECT_EQ(outer.offset(), 96);
+    EXPECT_EQ(outer.generation(), 1);
+    {
+      ScopeOutOfWorkspaces out;
+      EXPECT_FALSE(New(40)->attached);
+    }
+    New(40);
+    EXPECT_EQ(outer.offset(), 144);
+  }
+  New(40);
+  EXPECT_EQ(inner.offset(), 48);
+}
+
+TEST(WorkspaceScope, BorrowingAClosedWorkspaceIsAnError) {
+  Workspace workspace("closed", Sized(64));
+  try {
+    BorrowScope borrowed(workspace);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(error.message(), HasSubstr("[closed] is not open on this thread"));
+  }
+  EXPECT_EQ(CurrentPlace(), nullptr);
+}
+
+TEST(WorkspaceScope, ClosingOutOfOrderOrTwiceIsAnErrorAndChangesNothing) {
+  Workspace a("a", Sized(64)), b("b", Sized(64));
+  WorkspaceScope outer(a);
+  WorkspaceScope inner(b);
+  try {
+    outer.Close();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("[a] is closed before the scope of workspace [b]"));
+  }
+  EXPECT_EQ(CurrentPlace(), b.core());
+  inner.Close();
+  EXPECT_THROW(inner.Close(), Error);
+  EXPECT_EQ(CurrentPlace(), a.core());
+  outer.Close();
+  EXPECT_EQ(CurrentPlace(), nullptr);
+}
+
+TEST(WorkspaceScope, DestructionOutOfOrderIsReportedAndRepaired) {
+  Workspace a("a", Sized(64)), b("b", Sized(64));
+  std::optional<WorkspaceScope> outer(std::in_place, a);
+  std::optional<WorkspaceScope> inner(std::in_place, b);
+  testing::internal::CaptureStderr();
+  outer.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("[a] ends before"));
+  EXPECT_EQ(CurrentPlace(), b.core());
+  EXPECT_FALSE(a.is_open());
+  inner.reset();
+  EXPECT_EQ(CurrentPlace(), nullptr);
+}
+
+TEST(WorkspaceScope, IsMovable) {
+  Workspace a("a", Sized(64));
+  std::optional<WorkspaceScope> moved;
+  {
+    WorkspaceScope scope(a);
+    moved.emplace(std::move(scope));
+  }
+  EXPECT_TRUE(a.is_open());
+  EXPECT_EQ(CurrentPlace(), a.core());
+  moved.reset();
+  EXPECT_FALSE(a.is_open());
+  EXPECT_EQ(CurrentPlace(), nullptr);
+}
+
+TEST(WorkspaceScope, EnteringFromASecondThreadIsAnError) {
+  Workspace workspace("w", Sized(64));
+  WorkspaceScope scope(workspace);
+  std::string message;
+  std::thread other([&] {
+    try {
+      WorkspaceScope second(workspace);
+    } catch (const Error& error) {
+      message = error.message();
+    }
+  });
+  other.join();
+  EXPECT_THAT(message, HasSubstr("[w] is open on another thread"));
+  EXPECT_EQ(workspace.generation(), 1);
+}
+
+TEST(WorkspaceScope, DestroyingAnOpenWorkspaceIsReportedAndItsMemoryStaysUntilTheScopeEnds) {
+  auto workspace = std::make_unique<Workspace>("w", Sized(4096));
+  WorkspaceScope scope(*workspace);
+  BufferHandle kept = New(100);
+  testing::internal::CaptureStderr();
+  workspace.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("[w] is destroyed while open"));
+  EXPECT_TRUE(kept->IsAlive());
+  kept->data[99] = std::byte{1};
+  scope.Close();
+  EXPECT_FALSE(kept->IsAlive());
+}
+
+TEST(WorkspaceRegistry, OneWorkspacePerThreadAndName) {
+  WorkspaceRegistry& registry = WorkspaceRegistry::ForCurrentThread();
+  Workspace& mine = registry.Get("W", Sized(64));
+  EXPECT_EQ(&registry.Get("W", Sized(64)), &mine);
+  EXPECT_EQ(&registry.Get("W"), &mine);
+  EXPECT_THROW(registry.Get("W", Sized(128)), Error);
+  EXPECT_THROW(registry.Get("unknown"), Error);
+  EXPECT_EQ(registry.Find("unknown"), nullptr);
+  const Workspace* theirs = nullptr;
+  std::thread other(
+      [&] { theirs = &WorkspaceRegistry::ForCurrentThread().Get("W", Sized(64)); });
+  other.join();
+  EXPECT_NE(theirs, &mine);
+  {
+    WorkspaceScope scope(mine);
+    EXPECT_EQ(registry.Current(), &mine);
+    EXPECT_THAT(registry.Dump(), HasSubstr("[W] open, size 64"));
+    registry.Get("V", Sized(64));
+    EXPECT_THAT(registry.DestroyAll(), ElementsAre("W"));
+    EXPECT_EQ(registry.size(), 1);
+  }
+  EXPECT_TRUE(registry.DestroyAll().empty());
+  EXPECT_EQ(registry.size(), 0);
+}
+
+}  // namespace
+}  // namespace tidepool
