@@ -1,6 +1,6 @@
 #include "tidepool/memory/buffer.h"
 
-#include <new>
+#include <memory>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/resource/heap.h"
@@ -11,26 +11,25 @@ namespace {
 // Memory outside of workspaces is alive as long as somebody holds it.
 constinit std::atomic<uint64_t> always_alive{1};
 
-// Records of heap arrays stand in front of their data, in one block.
-size_t HeaderBytes(size_t alignment) {
-  return (sizeof(Buffer) + alignment - 1) / alignment * alignment;
-}
-
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    const size_t bytes = buffer->slot_bytes;
-    const MemoryKind kind = buffer->kind;
-    buffer->~Buffer();
-    HeapRelease(buffer, bytes, kind);
+    if (!buffer->closed) HeapRelease(buffer->data, buffer->bytes, buffer->kind);
+    delete buffer;
+  }
+  void Close(Buffer* buffer) noexcept override {
+    HeapRelease(buffer->data, buffer->bytes, buffer->kind);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
 
 class ImportOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
+    if (!buffer->closed) Close(buffer);
+    delete buffer;
+  }
+  void Close(Buffer* buffer) noexcept override {
     MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -static_cast<int64_t>(buffer->bytes));
     if (buffer->release_imported != nullptr) buffer->release_imported(buffer->import_context);
-    delete buffer;
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -61,12 +60,10 @@ uint64_t NextBufferId() {
 }
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind) {
-  const size_t header = HeaderBytes(alignment);
-  auto* memory = static_cast<std::byte*>(HeapAllocate(header + bytes, alignment, kind));
-  Buffer* buffer = new (memory) Buffer;
-  Initialise(buffer, &heap_owner, memory + header, bytes, kind);
-  buffer->slot_bytes = header + bytes;
-  return buffer;
+  auto buffer = std::make_unique<Buffer>();
+  auto* data = static_cast<std::byte*>(HeapAllocate(bytes, alignment, kind));
+  Initialise(buffer.get(), &heap_owner, data, bytes, kind);
+  return buffer.release();
 }
 
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context) {

@@ -27,6 +27,8 @@ class BufferOwner {
  public:
   // The last handle is gone. Called on any thread.
   virtual void Release(Buffer* buffer) noexcept = 0;
+  // Gives the bytes back before the last handle goes; the record stays with its handles.
+  virtual void Close(Buffer* buffer) noexcept = 0;
   // Why a buffer of this owner with that stamp may not be read; empty when it may.
   virtual std::string DescribeStale(uint64_t stamp) const = 0;
   // The workspace's name; empty for memory outside of workspaces.
@@ -50,6 +52,7 @@ struct Buffer {
 
   BufferOwner* owner;
   bool attached = false;  // to a workspace
+  bool closed = false;
 
   // The owner's.
   uint32_t slot = 0;              // the request's number within its cycle
@@ -59,6 +62,13 @@ struct Buffer {
   void (*release_imported)(void* context) = nullptr;
   void* import_context = nullptr;
 
+  // Every handle of it is dead from here on. Idempotent.
+  void Close() noexcept {
+    if (closed) return;
+    closed = true;
+    owner->Close(this);
+    stamp = 0;  // matches no cell
+  }
   bool IsAlive() const { return stamp_cell->load(std::memory_order_relaxed) == stamp; }
 };
 

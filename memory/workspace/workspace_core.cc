@@ -162,6 +162,7 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
       throw;
     }
   }
+  buffer->closed = false;
   buffer->references.store(1, std::memory_order_relaxed);
   buffer->version.store(0, std::memory_order_relaxed);
   buffer->stamp = stamp_.load(std::memory_order_relaxed);
@@ -252,15 +253,26 @@ void WorkspaceCore::ReleaseSpill(Buffer* buffer) noexcept {
 
 // ---- releases -------------------------------------------------------------------------------
 
+void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
+  const uint32_t slot = buffer->slot;
+  slots_[slot] = nullptr;
+  --live_count_;
+  plan_.Release(slot);
+  if (recording_) record_[slot].upper = ++tick_;
+  ReleaseSpill(buffer);
+  account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
+}
+
+// On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
+// were not already.
+void WorkspaceCore::Close(Buffer* buffer) noexcept {
+  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) GiveBack(buffer);
+}
+
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
-  if (buffer->stamp == stamp_.load(std::memory_order_relaxed)) {
-    const uint32_t slot = buffer->slot;
-    slots_[slot] = nullptr;
-    --live_count_;
-    plan_.Release(slot);
-    if (recording_) record_[slot].upper = ++tick_;
-    ReleaseSpill(buffer);
-    account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
+  if (buffer->stamp == stamp_.load(std::memory_order_relaxed)) GiveBack(buffer);
+  if (buffer->closed && buffer->slot < slot_count_ && slots_[buffer->slot] == buffer) {
+    GiveBack(buffer);  // closed on another thread
   }
   buffer->next = free_records_;
   free_records_ = buffer;

@@ -45,6 +45,7 @@ class WorkspaceCore final : public BufferOwner {
   Buffer* Allocate(size_t bytes);
   // From any thread.
   void Release(Buffer* buffer) noexcept override;
+  void Close(Buffer* buffer) noexcept override;
   std::string DescribeStale(uint64_t stamp) const override;
   std::string WorkspaceId() const override { return id; }
 
@@ -86,6 +87,7 @@ class WorkspaceCore final : public BufferOwner {
   std::byte* AllocateOutsidePlan(size_t bytes, bool planned, void** spill);
   std::byte* AllocateSpill(size_t bytes, void** spill);
   void ReleaseOnOwner(Buffer* buffer) noexcept;
+  void GiveBack(Buffer* buffer) noexcept;
   void ReleaseSpill(Buffer* buffer) noexcept;
   void DrainRemote() noexcept;
   void CollectLeaks() noexcept;

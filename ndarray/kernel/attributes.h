@@ -1,0 +1,89 @@
+// What operators take besides arrays. A kernel reads the struct of its operator from
+// KernelCall::attributes.
+#ifndef TIDEPOOL_NDARRAY_KERNEL_ATTRIBUTES_H_
+#define TIDEPOOL_NDARRAY_KERNEL_ATTRIBUTES_H_
+
+#include <cstdint>
+
+namespace tidepool {
+
+struct FillAttributes {
+  double value = 0;
+};
+
+struct ScaleShiftAttributes {
+  double scale = 1;
+  double shift = 0;
+};
+
+struct SumAttributes {
+  bool first_axis = false;  // [m, n] -> [n] instead of [m, n] -> [m]; higher ranks are folded
+};
+
+// Z[m, n] = op(X) op(Y) (+ bias[n]) (then max(0, .)).
+struct MatMulAttributes {
+  bool transpose_x = false;
+  bool transpose_y = false;
+  bool relu = false;
+  bool accumulate = false;     // Z += instead of Z =
+  bool y_is_constant = false;  // Y will be the same for many calls: packing it once pays
+};
+
+// Input [batch, height, width, channels], filter [filters, kernel height, kernel width, channels],
+// output [batch, out height, out width, filters].
+struct Conv2dAttributes {
+  int64_t stride_height = 1, stride_width = 1;
+  int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  int64_t dilation_height = 1, dilation_width = 1;
+  bool relu = false;                // of the output, forward only
+  bool accumulate = false;          // gradient of the filter only
+  bool filter_is_constant = false;  // as MatMulAttributes::y_is_constant
+};
+
+struct Pool2dAttributes {
+  int64_t kernel_height = 2, kernel_width = 2;
+  int64_t stride_height = 2, stride_width = 2;
+  // The input is the output of a ReLU: its gradient is applied in the same pass.
+  bool relu_grad = false;
+};
+
+// gradient = scale * (probabilities - one_hot(labels)).
+struct CrossEntropyGradAttributes {
+  double scale = 1;
+};
+
+// Learning rate, and L2 regularisation added to the gradient first.
+struct SgdAttributes {
+  double learning_rate = 0.01;
+  double l2 = 0;
+};
+
+// velocity = momentum * velocity - learning_rate * g;
+// parameters += momentum * velocity - learning_rate * g   (Sutskever et al. 2013, as in Keras)
+struct NesterovsAttributes {
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double l2 = 0;
+};
+
+// Kingma and Ba 2015, with the bias corrections folded into the step size.
+struct AdamAttributes {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double l2 = 0;
+  int64_t step = 1;  // of this update, from 1
+};
+
+// Element i is a pure function of (seed, stream, i): the same for any device and thread count.
+struct RandomAttributes {
+  uint64_t seed = 0;
+  uint64_t stream = 0;
+  double low = 0;    // uniform: [low, high); normal: mean
+  double high = 1;   // normal: standard deviation
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_KERNEL_ATTRIBUTES_H_

@@ -1,0 +1,69 @@
+// What a kernel is and what it receives.
+#ifndef TIDEPOOL_NDARRAY_KERNEL_KERNEL_H_
+#define TIDEPOOL_NDARRAY_KERNEL_KERNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/device.h"
+#include "tidepool/ndarray/dtype.h"
+#include "tidepool/ndarray/kernel/op_code.h"
+
+namespace tidepool {
+
+// An operand. A view of the caller's array: pointers live as long as the call.
+struct TensorRef {
+  void* data = nullptr;  // null when the operand is absent or empty
+  DType dtype = DType::kFloat32;
+  bool present = false;
+  bool dense = true;
+  int rank = 0;
+  const int64_t* dims = nullptr;
+  const int64_t* strides = nullptr;  // in elements
+  // For caches of derived data such as packed weights: the bytes are the same while both are.
+  uint64_t buffer_id = 0;
+  uint64_t version = 0;
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  int64_t NumElements() const {
+    int64_t count = 1;
+    for (int i = 0; i < rank; ++i) count *= dims[i];
+    return count;
+  }
+};
+
+struct KernelCall {
+  OpCode op;
+  absl::Span<const TensorRef> inputs;   // one per declared operand, optional ones maybe absent
+  absl::Span<const TensorRef> outputs;
+  const void* attributes = nullptr;
+  void* scratch = nullptr;  // as many bytes as scratch_bytes() asked for, 64-byte aligned
+  int threads = 1;          // at most this many
+
+  template <typename T>
+  const T& attrs() const {
+    return *static_cast<const T*>(attributes);
+  }
+};
+
+// Registered once per (operator, device type, data type, provider) from a static initialiser. A
+// plain aggregate of pointers to static data.
+struct Kernel {
+  OpCode op;
+  DeviceType device;
+  DType dtype;
+  const char* provider;  // "reference", "cpu", "xnnpack", ...
+  int priority;          // the highest that supports a call runs it
+  void (*run)(const KernelCall&);
+  size_t (*scratch_bytes)(const KernelCall&) = nullptr;  // null: none
+  bool (*supports)(const KernelCall&) = nullptr;         // null: every call
+  bool strided = false;  // takes any strides; otherwise the dispatcher makes operands dense
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_KERNEL_KERNEL_H_

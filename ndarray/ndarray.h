@@ -1,0 +1,166 @@
+// NDArray: a value handle to an n-dimensional array. Copying a handle shares the bytes; the bytes
+// go when the last handle goes, or with the workspace cycle they were made in, or at Close().
+//
+//   NDArray x = Ones({32, 32});   // creation.h: in the current workspace, or on the heap
+//   x *= 2;
+//   NDArray kept = x.Detach();    // a copy on the heap that outlives the cycle
+//
+// Every use checks that the bytes are still the array's: reading an array whose workspace cycle has
+// ended throws kFailedPrecondition, naming the operation, operand, workspace and generations.
+//
+// Layout: strided, row-major when made; views share bytes. Threads: handles of one array may be
+// copied and released on any thread; writes must not race with other uses.
+#ifndef TIDEPOOL_NDARRAY_NDARRAY_H_
+#define TIDEPOOL_NDARRAY_NDARRAY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/buffer.h"
+#include "tidepool/ndarray/dtype.h"
+#include "tidepool/ndarray/shape.h"
+
+namespace tidepool {
+
+class Workspace;
+class WorkspaceCore;
+
+// Where a new array lives.
+class Place {
+ public:
+  // The calling thread's current workspace, or the heap.
+  static Place Current() { return Place(Where::kCurrent, nullptr, MemoryKind::kAllocated); }
+  static Place Heap(MemoryKind kind = MemoryKind::kAllocated) {
+    return Place(Where::kHeap, nullptr, kind);
+  }
+  // A workspace that is open on this thread, current or not.
+  static Place In(Workspace& workspace);
+
+  // `bytes` of new memory. Throws OutOfMemoryError; kFailedPrecondition when the workspace is not
+  // open on this thread.
+  BufferHandle Allocate(size_t bytes) const;
+
+ private:
+  enum class Where : uint8_t { kCurrent, kHeap, kWorkspace };
+  Place(Where where, WorkspaceCore* core, MemoryKind kind) : where_(where), kind_(kind), core_(core) {}
+  Where where_;
+  MemoryKind kind_;
+  WorkspaceCore* core_;
+  friend class NDArray;
+};
+
+class NDArray {
+ public:
+  NDArray() = default;  // undefined: every use but assignment is an error
+  // Contents are whatever the memory held.
+  NDArray(const Shape& shape, DType dtype, Place place = Place::Current());
+  // Over existing memory; see also NewImportedBuffer.
+  NDArray(BufferHandle buffer, const Shape& shape, DType dtype);
+
+  bool is_defined() const { return defined_; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  int64_t dim(int axis) const { return shape_[axis]; }
+  DType dtype() const { return dtype_; }
+  Device device() const { return buffer_ ? buffer_->device : Host(); }
+  int64_t NumElements() const { return shape_.NumElements(); }
+  const int64_t* strides() const { return strides_; }  // in elements
+  bool is_dense() const;                               // row-major without gaps
+
+  // ---- elements (host arrays) ----
+  // Pointer to the first element. Throws when the array is stale or T is not its type; `data` also
+  // when it is not dense. mutable_data counts as a write.
+  template <typename T>
+  const T* data() const {
+    return static_cast<const T*>(CheckedData(DTypeOf<T>::value, "data"));
+  }
+  template <typename T>
+  T* mutable_data() {
+    void* pointer = CheckedData(DTypeOf<T>::value, "mutable_data");
+    MarkWritten();
+    return static_cast<T*>(pointer);
+  }
+  template <typename T>
+  T At(absl::Span<const int64_t> index) const {
+    return *static_cast<const T*>(ElementAt(DTypeOf<T>::value, index));
+  }
+  template <typename T>
+  T At(std::initializer_list<int64_t> index) const {
+    return At<T>(absl::Span<const int64_t>(index.begin(), index.size()));
+  }
+  // The only element of an array that has exactly one.
+  template <typename T>
+  T Item() const {
+    return *static_cast<const T*>(OnlyElement(DTypeOf<T>::value));
+  }
+  template <typename T>
+  std::vector<T> ToVector() const;  // row-major; f32 and i64
+
+  // ---- views: share bytes, allocate nothing ----
+  NDArray Reshape(const Shape& shape) const;  // dense arrays only
+  NDArray Transpose() const;                  // axes reversed
+  NDArray Slice(int axis, int64_t begin, int64_t end) const;
+  NDArray Index(int axis, int64_t index) const;  // the axis disappears
+
+  // ---- movers: values and type kept, views become dense ----
+  NDArray Dup() const;                            // a copy in the current place
+  NDArray Detach() const;                         // heap; an unattached array returns itself
+  NDArray Leverage() const;                       // parent of the current workspace, or heap
+  NDArray LeverageTo(const std::string& id) const;  // that workspace, which must be open here
+  NDArray LeverageOrDetach(const std::string& id) const;
+  // A copy in the current workspace; without one: this array, or a detached copy if asked.
+  NDArray Migrate(bool detach_if_none = false) const;
+  NDArray CopyTo(Place place) const;
+
+  bool IsAttached() const { return buffer_ && buffer_->attached; }
+  bool IsInScope() const { return !buffer_ || buffer_->IsAlive(); }
+  // Gives the bytes back now; every handle and view of them is dead afterwards. Idempotent.
+  void Close();
+  bool is_closed() const { return buffer_ && buffer_->closed; }
+
+  // ---- arithmetic, in place and out of place (ops/elementwise.h) ----
+  NDArray& operator+=(const NDArray& other);
+  NDArray& operator-=(const NDArray& other);
+  NDArray& operator*=(const NDArray& other);
+  NDArray& operator/=(const NDArray& other);
+  NDArray& operator+=(double value);
+  NDArray& operator-=(double value);
+  NDArray& operator*=(double value);
+  NDArray& operator/=(double value);
+
+  // Like NumPy's: at most `limit` elements, then the edges only.
+  std::string ToString(int64_t limit = 1000) const;
+
+  // ---- for the runtime ----
+  // Throws when undefined, closed or stale: "Op [<op>] <operand> argument uses ...".
+  void CheckAlive(const char* op, const char* operand) const {
+    if (!defined_ || (buffer_ && !buffer_->IsAlive())) ThrowDead(op, operand);
+  }
+  std::byte* raw_data() const { return data_; }
+  const BufferHandle& buffer() const { return buffer_; }
+  void MarkWritten() {
+    if (buffer_) {
+      buffer_->version.store(buffer_->version.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  [[noreturn]] void ThrowDead(const char* op, const char* operand) const;
+  void* CheckedData(DType dtype, const char* what) const;
+  const void* ElementAt(DType dtype, absl::Span<const int64_t> index) const;
+  const void* OnlyElement(DType dtype) const;
+
+  BufferHandle buffer_;  // null for empty arrays
+  std::byte* data_ = nullptr;
+  DType dtype_ = DType::kFloat32;
+  bool defined_ = false;
+  Shape shape_;
+  int64_t strides_[kMaxRank] = {};
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_NDARRAY_H_
