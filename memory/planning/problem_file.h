@@ -1,0 +1,46 @@
+// Reads and writes placement problems as CSV, the form MiniMalloc uses:
+//
+//   id,lower,upper,size          id,lower,upper,size,offset
+//   b1,0,3,4                     b1,0,3,4,8
+//
+// The header names the columns, in any order: id (or buffer, buffer_id), lower (or begin, start),
+// upper or end (`end` names the last tick alive, upper the first tick after it), size, and
+// optionally offset. Lines end in LF or CR LF. Fields are not quoted; an id is any text without a
+// comma. Columns this reader does not know are refused, because ignoring one (MiniMalloc's gaps,
+// alignment) would change the problem.
+//
+// Errors: Error(kDataLoss) "<file>:<line>: column <name>: found ..., expected ..."; what the
+// system refuses is thrown with its errno (ThrowErrno).
+#ifndef TIDEPOOL_MEMORY_PLANNING_PROBLEM_FILE_H_
+#define TIDEPOOL_MEMORY_PLANNING_PROBLEM_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tidepool/memory/planning/placement_problem.h"
+
+namespace tidepool {
+
+struct NamedProblem {
+  std::vector<std::string> ids;  // one for each buffer, as found
+  std::vector<LifetimeBuffer> buffers;
+  std::vector<int64_t> offsets;  // empty if the file has no offset column
+};
+
+// `file_name` is used in error messages only.
+NamedProblem ParseProblem(absl::string_view text, const std::string& file_name);
+NamedProblem ReadProblemFile(const std::string& path);
+
+// Columns id,lower,upper,size, and offset unless `problem.offsets` is empty.
+std::string FormatProblem(const NamedProblem& problem);
+
+// Writes a file beside `path`, flushes it to disk and renames it over `path`: on failure what was
+// at `path` is untouched and nothing is left beside it.
+void WriteProblemFile(const std::string& path, const NamedProblem& problem);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_PLANNING_PROBLEM_FILE_H_
