@@ -1,4 +1,4 @@
-#include "tidepool/ndarray/kernel/dispatch.h"
+#include "tidepool/ndarray/dispatch.h"
 
 #include <algorithm>
 #include <cstring>

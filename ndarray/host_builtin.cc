@@ -1,5 +1,6 @@
 // Fill and copy on the host: creation and movers work with no backend linked. Any strides.
 #include <cstring>
+#include <type_traits>
 
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -34,7 +35,7 @@ void CopyElements(const TensorRef& x, const TensorRef& z) {
                 [&](const int64_t* offset, int64_t count, const int64_t* stride) {
                   const From* in = x.as<From>() + offset[0];
                   To* out = z.as<To>() + offset[1];
-                  if (sizeof(From) == sizeof(To) && stride[0] == 1 && stride[1] == 1) {
+                  if (std::is_same_v<From, To> && stride[0] == 1 && stride[1] == 1) {
                     std::memcpy(out, in, count * sizeof(To));
                     return;
                   }

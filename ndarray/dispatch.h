@@ -1,6 +1,6 @@
 // Runs an operator: checks the operands, finds the kernel, gives it scratch.
-#ifndef TIDEPOOL_NDARRAY_KERNEL_DISPATCH_H_
-#define TIDEPOOL_NDARRAY_KERNEL_DISPATCH_H_
+#ifndef TIDEPOOL_NDARRAY_DISPATCH_H_
+#define TIDEPOOL_NDARRAY_DISPATCH_H_
 
 #include <initializer_list>
 
@@ -24,4 +24,4 @@ void Dispatch(OpCode op, std::initializer_list<const NDArray*> inputs,
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_NDARRAY_KERNEL_DISPATCH_H_
+#endif  // TIDEPOOL_NDARRAY_DISPATCH_H_

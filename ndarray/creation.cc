@@ -1,0 +1,81 @@
+#include "tidepool/ndarray/creation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/dispatch.h"
+
+namespace tidepool {
+namespace {
+
+template <typename T>
+NDArray CopyOf(absl::Span<const T> values, const Shape& shape, Place place) {
+  if (static_cast<int64_t>(values.size()) != shape.NumElements()) {
+    ThrowInvalidArgument(absl::StrCat("from_values: ", values.size(), " values for shape ",
+                                      shape.ToString(), ", expected ", shape.NumElements()));
+  }
+  NDArray z(shape, DTypeOf<T>::value, place);
+  if (!values.empty()) std::copy(values.begin(), values.end(), z.mutable_data<T>());
+  return z;
+}
+
+NDArray Random(OpCode op, const Shape& shape, const RandomAttributes& attributes, Place place) {
+  NDArray z(shape, DType::kFloat32, place);
+  Dispatch(op, {}, {&z}, &attributes);
+  return z;
+}
+
+}  // namespace
+
+NDArray Empty(const Shape& shape, DType dtype, Place place) { return NDArray(shape, dtype, place); }
+
+NDArray Zeros(const Shape& shape, DType dtype, Place place) { return Full(shape, 0, dtype, place); }
+
+NDArray Ones(const Shape& shape, DType dtype, Place place) { return Full(shape, 1, dtype, place); }
+
+NDArray Full(const Shape& shape, double value, DType dtype, Place place) {
+  NDArray z(shape, dtype, place);
+  const FillAttributes attributes{value};
+  Dispatch(OpCode::kFill, {}, {&z}, &attributes);
+  return z;
+}
+
+NDArray Arange(double begin, double end, double step, DType dtype, Place place) {
+  const double count = std::ceil((end - begin) / step);
+  if (step == 0 || !std::isfinite(count) || count > 1e15) {
+    ThrowInvalidArgument(
+        absl::StrCat("arange: from ", begin, " to ", end, " by ", step, " has no end"));
+  }
+  NDArray z({std::max<int64_t>(0, static_cast<int64_t>(count))}, dtype, place);
+  for (int64_t i = 0; i < z.NumElements(); ++i) {
+    const double value = begin + static_cast<double>(i) * step;
+    if (dtype == DType::kFloat32) {
+      reinterpret_cast<float*>(z.raw_data())[i] = static_cast<float>(value);
+    } else {
+      reinterpret_cast<int64_t*>(z.raw_data())[i] = static_cast<int64_t>(value);
+    }
+  }
+  return z;
+}
+
+NDArray FromValues(absl::Span<const float> values, const Shape& shape, Place place) {
+  return CopyOf(values, shape, place);
+}
+NDArray FromValues(absl::Span<const int64_t> values, const Shape& shape, Place place) {
+  return CopyOf(values, shape, place);
+}
+
+NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed, uint64_t stream,
+                      Place place) {
+  return Random(OpCode::kRandomUniform, shape, {seed, stream, low, high}, place);
+}
+
+NDArray RandomNormal(const Shape& shape, double mean, double deviation, uint64_t seed,
+                     uint64_t stream, Place place) {
+  return Random(OpCode::kRandomNormal, shape, {seed, stream, mean, deviation}, place);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,37 @@
+// 2-D convolution (cross-correlation, as every framework calls it) and max pooling, with their
+// gradients. f32; images are [batch, height, width, channels], filters
+// [filters, kernel height, kernel width, channels], bias [filters].
+//
+// Errors: kInvalidArgument naming operand, shapes and the rule that is broken.
+#ifndef TIDEPOOL_NDARRAY_OPS_CONVOLUTION_H_
+#define TIDEPOOL_NDARRAY_OPS_CONVOLUTION_H_
+
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+// [batch, out height, out width, filters] with
+// out = (in + pads - dilation * (kernel - 1) - 1) / stride + 1, rounded down, at least 1.
+Shape Conv2dOutputShape(const Shape& input, const Shape& filter, const Conv2dAttributes& attributes);
+// `bias` may be null. The result is in the current place.
+NDArray Conv2d(const NDArray& input, const NDArray& filter, const NDArray* bias,
+               const Conv2dAttributes& attributes);
+// The gradient with respect to an input of `input_shape`.
+NDArray Conv2dGradInput(const NDArray& output_gradient, const NDArray& filter,
+                        const Shape& input_shape, const Conv2dAttributes& attributes);
+// The gradient with respect to the filter, into (or added to) `filter_gradient`.
+void Conv2dGradFilterInto(const NDArray& input, const NDArray& output_gradient,
+                          NDArray& filter_gradient, const Conv2dAttributes& attributes);
+
+// No padding; windows that do not fit are left out.
+Shape MaxPool2dOutputShape(const Shape& input, const Pool2dAttributes& attributes);
+NDArray MaxPool2d(const NDArray& input, const Pool2dAttributes& attributes);
+// The gradient goes to the first largest element of each window; windows may overlap. With
+// attributes.relu_grad elements that are not positive get none.
+NDArray MaxPool2dGrad(const NDArray& input, const NDArray& output, const NDArray& output_gradient,
+                      const Pool2dAttributes& attributes);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_OPS_CONVOLUTION_H_
