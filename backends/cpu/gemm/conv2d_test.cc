@@ -1,0 +1,287 @@
+#include "tidepool/backends/cpu/gemm/conv2d.h"
+
+#include <string.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/backends/cpu/gemm/guarded_array.h"
+#include "tidepool/backends/cpu/gemm/tile_kernels.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool::cpu {
+namespace {
+
+constexpr uint64_t kSeed = 771204;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct PoolDeleter {
+  void operator()(pthreadpool_t pool) const { pthreadpool_destroy(pool); }
+};
+using Pool = std::unique_ptr<pthreadpool, PoolDeleter>;
+
+size_t InputFloats(const Conv2dProblem& p) {
+  return p.batch * p.in_height * p.in_width * p.in_channels;
+}
+size_t OutputFloats(const Conv2dProblem& p) {
+  return p.batch * p.OutHeight() * p.OutWidth() * p.out_channels;
+}
+size_t FilterFloats(const Conv2dProblem& p) {
+  return p.out_channels * p.kernel_height * p.kernel_width * p.in_channels;
+}
+
+// Calls visit(index of x, index of filter, index of y) for every product of the convolution.
+void ForEachProduct(const Conv2dProblem& p,
+                    const std::function<void(size_t, size_t, size_t)>& visit) {
+  for (int64_t n = 0; n < p.batch; ++n)
+    for (int64_t oh = 0; oh < p.OutHeight(); ++oh)
+      for (int64_t ow = 0; ow < p.OutWidth(); ++ow)
+        for (int64_t kh = 0; kh < p.kernel_height; ++kh)
+          for (int64_t kw = 0; kw < p.kernel_width; ++kw) {
+            const int64_t ih = oh * p.stride_height + kh * p.dilation_height - p.pad_top;
+            const int64_t iw = ow * p.stride_width + kw * p.dilation_width - p.pad_left;
+            if (ih < 0 || ih >= p.in_height || iw < 0 || iw >= p.in_width) continue;
+            for (int64_t co = 0; co < p.out_channels; ++co)
+              for (int64_t ci = 0; ci < p.in_channels; ++ci) {
+                visit(((n * p.in_height + ih) * p.in_width + iw) * p.in_channels + ci,
+                      ((co * p.kernel_height + kh) * p.kernel_width + kw) * p.in_channels + ci,
+                      ((n * p.OutHeight() + oh) * p.OutWidth() + ow) * p.out_channels + co);
+              }
+          }
+}
+
+struct Sum {
+  double value = 0, magnitude = 0;
+  int64_t count = 0;
+  void Add(double term) {
+    value += term;
+    magnitude += std::abs(term);
+    ++count;
+  }
+};
+
+void ExpectNear(const char* what, const std::vector<Sum>& expected, const GuardedArray& found) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const Sum& sum = expected[i];
+    const double bound =
+        (sum.count + 3) * sum.magnitude * std::numeric_limits<float>::epsilon() / 2;
+    ASSERT_LE(std::abs(found[i] - sum.value), bound)
+        << what << " at " << i << ": found " << found[i] << ", expected " << sum.value;
+  }
+  ASSERT_TRUE(found.FrontIntact()) << what;
+}
+
+class Conv2dTest : public testing::TestWithParam<const TileKernels*> {
+ protected:
+  Conv2dTest() : random_(kSeed) { ForceTileKernelsForTesting(GetParam()); }
+  ~Conv2dTest() override { ForceTileKernelsForTesting(nullptr); }
+
+  int64_t Uniform(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
+
+  Conv2dProblem RandomProblem() {
+    static constexpr int64_t kChannels[] = {1, 2, 3, 5, 7, 8, 9, 16, 17, 20, 24, 25, 33, 50};
+    for (;;) {
+      Conv2dProblem p = {.batch = Uniform(1, 4),
+                         .in_height = Uniform(1, 14),
+                         .in_width = Uniform(1, 14),
+                         .in_channels = kChannels[Uniform(0, std::size(kChannels) - 1)],
+                         .out_channels = kChannels[Uniform(0, std::size(kChannels) - 1)],
+                         .kernel_height = Uniform(1, 5),
+                         .kernel_width = Uniform(1, 5)};
+      if (Uniform(0, 2) == 0) p.stride_height = Uniform(1, 3), p.stride_width = Uniform(1, 3);
+      if (Uniform(0, 1) == 0) {
+        p.pad_top = Uniform(0, 3), p.pad_bottom = Uniform(0, 3);
+        p.pad_left = Uniform(0, 3), p.pad_right = Uniform(0, 3);
+      }
+      if (Uniform(0, 3) == 0) p.dilation_height = Uniform(1, 3), p.dilation_width = Uniform(1, 3);
+      // Padding beyond the kernel, wide rows and deep filters now and then.
+      if (Uniform(0, 19) == 0) p.pad_left = 7, p.pad_bottom = 6;
+      if (Uniform(0, 19) == 0) p.in_width = Uniform(240, 600), p.batch = 1, p.in_height = 4;
+      if (Uniform(0, 19) == 0) p.in_channels = Uniform(100, 500), p.batch = 1;
+      if (p.OutHeight() >= 1 && p.OutWidth() >= 1) return p;
+    }
+  }
+
+  std::mt19937_64 random_;
+};
+
+std::string Describe(const Conv2dProblem& p, int round) {
+  return (testing::Message() << "seed " << kSeed << " round " << round << ": " << p.batch << "x"
+                             << p.in_height << "x" << p.in_width << "x" << p.in_channels << " to "
+                             << p.out_channels << ", kernel " << p.kernel_height << "x"
+                             << p.kernel_width << " stride " << p.stride_height << "x"
+                             << p.stride_width << " pad " << p.pad_top << p.pad_bottom
+                             << p.pad_left << p.pad_right << " dilation " << p.dilation_height
+                             << "x" << p.dilation_width)
+      .GetString();
+}
+
+// Input, parameters and results of one problem.
+struct Arrays {
+  explicit Arrays(const Conv2dProblem& p, std::mt19937_64& random)
+      : x(InputFloats(p)), filter(FilterFloats(p)), bias(p.out_channels), y(OutputFloats(p)),
+        dy(OutputFloats(p)), dx(InputFloats(p)), dfilter(FilterFloats(p)) {
+    for (GuardedArray* array : {&x, &filter, &bias, &dy, &dfilter}) array->Randomize(random);
+    y.Fill(kNan), dx.Fill(kNan);
+  }
+  GuardedArray x, filter, bias, y, dy, dx, dfilter;
+};
+
+TEST_P(Conv2dTest, RandomProblemsAgreeWithTheNaiveLoops) {
+  for (int round = 0; round < 400; ++round) {
+    const Conv2dProblem p = RandomProblem();
+    SCOPED_TRACE(Describe(p, round));
+    Arrays arrays(p, random_);
+    const bool has_bias = Uniform(0, 1), relu = Uniform(0, 3) == 0, accumulate = Uniform(0, 1);
+    std::vector<Sum> y(arrays.y.size()), dx(arrays.dx.size()), dfilter(arrays.dfilter.size());
+    for (size_t i = 0; i < y.size() && has_bias; ++i) y[i].Add(arrays.bias[i % p.out_channels]);
+    for (size_t i = 0; i < dfilter.size() && accumulate; ++i) dfilter[i].Add(arrays.dfilter[i]);
+    ForEachProduct(p, [&](size_t ix, size_t iw, size_t iy) {
+      y[iy].Add(double{arrays.x[ix]} * arrays.filter[iw]);
+      dx[ix].Add(double{arrays.dy[iy]} * arrays.filter[iw]);
+      dfilter[iw].Add(double{arrays.dy[iy]} * arrays.x[ix]);
+    });
+    if (relu) {
+      for (Sum& sum : y) sum.value = std::max(sum.value, 0.0);
+    }
+
+    GuardedArray forward(Conv2dForwardScratchBytes(p, 1) / sizeof(float));
+    GuardedArray input(Conv2dGradInputScratchBytes(p, 1) / sizeof(float));
+    GuardedArray weights(Conv2dGradFilterScratchBytes(p, 1) / sizeof(float));
+    for (GuardedArray* scratch : {&forward, &input, &weights}) {
+      ASSERT_EQ(scratch->size() % 16, 0u);
+      scratch->Fill(kNan);
+    }
+    Conv2dForward(p, arrays.x.data(), arrays.filter.data(),
+                  has_bias ? arrays.bias.data() : nullptr, relu, arrays.y.data(), forward.data(),
+                  nullptr);
+    ExpectNear("y", y, arrays.y);
+    Conv2dGradInput(p, arrays.dy.data(), arrays.filter.data(), arrays.dx.data(), input.data(),
+                    nullptr);
+    ExpectNear("dx", dx, arrays.dx);
+    Conv2dGradFilter(p, arrays.x.data(), arrays.dy.data(), arrays.dfilter.data(), accumulate,
+                     weights.data(), nullptr);
+    ExpectNear("dfilter", dfilter, arrays.dfilter);
+    for (const GuardedArray* scratch : {&forward, &input, &weights}) {
+      ASSERT_TRUE(scratch->FrontIntact());
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Conv2dTest, SameBitsForAnyPool) {
+  std::vector<Pool> pools;
+  for (int threads : {1, 2, 3}) pools.emplace_back(pthreadpool_create(threads));
+  for (int round = 0; round < 60; ++round) {
+    Conv2dProblem p = RandomProblem();
+    p.batch = Uniform(1, 20);
+    if (round % 10 == 0) p.in_height = 40, p.in_width = 30;
+    SCOPED_TRACE(Describe(p, round));
+    Arrays first(p, random_);
+    for (int pool = -1; pool < 3; ++pool) {
+      std::mt19937_64 unused;
+      Arrays again(p, unused);
+      Arrays& out = pool < 0 ? first : again;
+      const int threads = pool < 0 ? 1 : pool + 1;
+      const pthreadpool_t tp = pool < 0 ? nullptr : pools[pool].get();
+      GuardedArray forward(Conv2dForwardScratchBytes(p, threads) / sizeof(float));
+      GuardedArray input(Conv2dGradInputScratchBytes(p, threads) / sizeof(float));
+      GuardedArray weights(Conv2dGradFilterScratchBytes(p, threads) / sizeof(float));
+      Conv2dForward(p, first.x.data(), first.filter.data(), first.bias.data(), false,
+                    out.y.data(), forward.data(), tp);
+      Conv2dGradInput(p, first.dy.data(), first.filter.data(), out.dx.data(), input.data(), tp);
+      Conv2dGradFilter(p, first.x.data(), first.dy.data(), out.dfilter.data(), false,
+                       weights.data(), tp);
+      const auto same = [&](const GuardedArray& a, const GuardedArray& b) {
+        return memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+      };
+      ASSERT_TRUE(same(first.y, out.y)) << threads << " threads";
+      ASSERT_TRUE(same(first.dx, out.dx)) << threads << " threads";
+      ASSERT_TRUE(same(first.dfilter, out.dfilter)) << threads << " threads";
+    }
+  }
+}
+
+TEST_P(Conv2dTest, NanReachesWhatItTouchesAndNothingElse) {
+  const Conv2dProblem p = {.batch = 1, .in_height = 6, .in_width = 6, .in_channels = 3,
+                           .out_channels = 10, .kernel_height = 3, .kernel_width = 3,
+                           .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
+  Arrays arrays(p, random_);
+  arrays.x[0] = kNan;  // channel 0 of pixel (0, 0)
+  GuardedArray scratch(Conv2dForwardScratchBytes(p, 1) / sizeof(float));
+  Conv2dForward(p, arrays.x.data(), arrays.filter.data(), nullptr, true, arrays.y.data(),
+                scratch.data(), nullptr);
+  for (int64_t i = 0; i < 36; ++i) {
+    const bool touched = i / 6 <= 1 && i % 6 <= 1;
+    EXPECT_EQ(std::isnan(arrays.y[i * 10]), touched) << "pixel " << i;
+  }
+  GuardedArray weights(Conv2dGradFilterScratchBytes(p, 1) / sizeof(float));
+  Conv2dGradFilter(p, arrays.x.data(), arrays.dy.data(), arrays.dfilter.data(), false,
+                   weights.data(), nullptr);
+  // Filter positions (0, 0), (0, 1), (1, 0), (1, 1) of channel 0 meet pixel (0, 0). The others see
+  // zeros or other pixels.
+  EXPECT_TRUE(std::isnan(arrays.dfilter[0]));
+  EXPECT_FALSE(std::isnan(arrays.dfilter[1]));
+  EXPECT_FALSE(std::isnan(arrays.dfilter[8 * 3]));
+}
+
+TEST_P(Conv2dTest, EmptyBatch) {
+  const Conv2dProblem p = {.batch = 0, .in_height = 5, .in_width = 5, .in_channels = 2,
+                           .out_channels = 3, .kernel_height = 3, .kernel_width = 3};
+  Arrays arrays(p, random_);
+  const float old = arrays.dfilter[5];
+  GuardedArray scratch(Conv2dGradFilterScratchBytes(p, 2) / sizeof(float));
+  Conv2dForward(p, nullptr, arrays.filter.data(), nullptr, false, nullptr, nullptr, nullptr);
+  Conv2dGradInput(p, nullptr, arrays.filter.data(), nullptr, nullptr, nullptr);
+  Conv2dGradFilter(p, nullptr, nullptr, arrays.dfilter.data(), true, scratch.data(), nullptr);
+  EXPECT_EQ(arrays.dfilter[5], old);
+  Conv2dGradFilter(p, nullptr, nullptr, arrays.dfilter.data(), false, scratch.data(), nullptr);
+  EXPECT_EQ(arrays.dfilter[5], 0.0f);
+}
+
+TEST_P(Conv2dTest, ImpossibleProblemsAreRefused) {
+  const Conv2dProblem good = {.batch = 1, .in_height = 4, .in_width = 4, .in_channels = 1,
+                              .out_channels = 1, .kernel_height = 3, .kernel_width = 3};
+  Conv2dProblem wide = good, still = good, negative = good;
+  wide.kernel_width = 5, still.stride_height = 0, negative.pad_left = -1;
+  const float value = 0;
+  float out = 7.0f;
+  for (const Conv2dProblem& bad : {wide, still, negative}) {
+    for (const auto& call : std::vector<std::function<void()>>{
+             [&] { Conv2dForward(bad, &value, &value, nullptr, false, &out, nullptr, nullptr); },
+             [&] { Conv2dGradInput(bad, &value, &value, &out, nullptr, nullptr); },
+             [&] { Conv2dGradFilter(bad, &value, &value, &out, false, nullptr, nullptr); },
+             [&] { (void)Conv2dForwardScratchBytes(bad, 1); }}) {
+      try {
+        call();
+        FAIL() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_NE(error.message().find("1x4x4x1, kernel 3x"), std::string::npos);
+      }
+    }
+  }
+  EXPECT_THROW(
+      Conv2dForward(good, nullptr, &value, nullptr, false, &out, nullptr, nullptr), Error);
+  EXPECT_EQ(out, 7.0f);
+}
+
+std::vector<const TileKernels*> Implementations() {
+  std::vector<const TileKernels*> all = {&PortableTileKernels()};
+  if (&SelectedTileKernels() != all[0]) all.push_back(&SelectedTileKernels());
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Conv2dTest, testing::ValuesIn(Implementations()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace tidepool::cpu

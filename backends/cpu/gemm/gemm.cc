@@ -1,0 +1,212 @@
+#include "tidepool/backends/cpu/gemm/gemm.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/backends/cpu/gemm/parallel_tasks.h"
+#include "tidepool/backends/cpu/gemm/tile_block.h"
+#include "tidepool/backends/cpu/gemm/tile_kernels.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool::cpu {
+namespace {
+
+// Below this many multiply-adds waking a second thread costs more than it saves.
+constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
+// Columns per task of a transposed product: its output waits in scratch to be transposed.
+constexpr int64_t kMaxTransposedColumns = 128;
+// A panel of B used for fewer rows than this is read where it lies.
+constexpr int64_t kMinRowsToPackB = 24;
+// The same for A, in columns; only matters when columns of A are contiguous.
+constexpr int64_t kMinColumnsToPackA = 48;
+
+// The product as the tiles see it: rows read one float at a time, columns 8 at a time. A transposed
+// product computes C^T = B^T A^T.
+struct Plan {
+  GemmProblem p;
+  bool transposed = false;
+  int64_t block_rows, block_columns, block_depth;
+  int64_t row_blocks, column_blocks;
+};
+
+struct SlotScratch {
+  float* panel;   // block_depth x 24
+  float* a;       // strips of 8 rows x block_depth
+  float* output;  // block_rows x block_columns, transposed products only
+};
+
+// Which operand should be read 8 floats at a time? One whose columns are contiguous needs no
+// transposition; when neither is, the smaller one is cheaper to pack.
+bool ShouldTranspose(const GemmProblem& p) {
+  if (p.b_col_stride == 1) return false;
+  if (p.a_row_stride == 1 && p.b_row_stride == 1) return true;
+  return p.b_row_stride == 1 && p.a_col_stride == 1 && p.m < p.n;
+}
+
+int64_t BlockDepth(int64_t k) { return EvenPiece(k, kMaxBlockDepth, 8); }
+
+Plan MakePlan(const GemmProblem& problem, int threads) {
+  Plan plan;
+  plan.p = problem;
+  GemmProblem& p = plan.p;
+  plan.transposed = ShouldTranspose(problem);
+  if (plan.transposed) {
+    std::swap(p.m, p.n);
+    p.a = problem.b, p.a_row_stride = problem.b_col_stride, p.a_col_stride = problem.b_row_stride;
+    p.b = problem.a, p.b_row_stride = problem.a_col_stride, p.b_col_stride = problem.a_row_stride;
+  }
+  const int64_t max_columns = plan.transposed ? kMaxTransposedColumns : p.n;
+  plan.block_depth = BlockDepth(p.k);
+  plan.block_rows = EvenPiece(p.m, kMaxBlockRows, 12);
+  plan.block_columns = EvenPiece(p.n, max_columns, 16);
+  const auto tasks = [&] {
+    return CeilDiv(p.m, plan.block_rows) * CeilDiv(p.n, plan.block_columns);
+  };
+  // Cutting an output further repeats some packing, but gives every thread work.
+  while (threads > 1 && tasks() < 4 * threads) {
+    if (plan.block_columns > 64 && plan.block_columns >= plan.block_rows / 2) {
+      plan.block_columns = RoundUp(plan.block_columns / 2, 16);
+    } else if (plan.block_rows > 48) {
+      plan.block_rows = RoundUp(plan.block_rows / 2, 12);
+    } else {
+      break;
+    }
+  }
+  plan.row_blocks = CeilDiv(p.m, plan.block_rows);
+  plan.column_blocks = CeilDiv(p.n, plan.block_columns);
+  return plan;
+}
+
+// Pointers to rows [row, row + rows) of A from inner position k0 on; packs them first when a row's
+// floats are far apart. Returns the step between floats of a row, in bytes.
+int64_t PrepareRows(const TileKernels& kernels, const GemmProblem& p, int64_t row, int64_t rows,
+                    int64_t k0, int64_t depth, int64_t columns, float* packed,
+                    const float** pointers) {
+  const float* a = p.a + row * p.a_row_stride + k0 * p.a_col_stride;
+  if (p.a_col_stride == 1 || columns < kMinColumnsToPackA) {
+    for (int64_t r = 0; r < rows; ++r) pointers[r] = a + r * p.a_row_stride;
+    return p.a_col_stride * sizeof(float);
+  }
+  for (int64_t r = 0; r < rows; r += kVectorFloats) {
+    kernels.pack_panel(a + r * p.a_row_stride, p.a_col_stride, p.a_row_stride, depth,
+                       std::min<int64_t>(kVectorFloats, rows - r), kVectorFloats,
+                       packed + r * depth);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    pointers[r] = packed + r / kVectorFloats * kVectorFloats * depth + r % kVectorFloats;
+  }
+  return kVectorFloats * sizeof(float);
+}
+
+int64_t Flags(bool accumulate, bool relu) {
+  return int64_t{accumulate} * kTileAccumulate + int64_t{relu} * kTileRelu;
+}
+
+// One block of the output over the whole inner dimension.
+void RunBlock(const TileKernels& kernels, const Plan& plan, int64_t row, int64_t column,
+              const SlotScratch& scratch) {
+  const GemmProblem& p = plan.p;
+  const int64_t rows = std::min(plan.block_rows, p.m - row);
+  const int64_t columns = std::min(plan.block_columns, p.n - column);
+  const int64_t output_stride = RoundUp(columns, kVectorFloats);
+  const float* a_rows[kMaxBlockRows];
+  float* c_rows[kMaxBlockRows];
+  for (int64_t r = 0; r < rows; ++r) {
+    c_rows[r] = plan.transposed ? scratch.output + r * output_stride
+                                : p.c + (row + r) * p.ldc + column;
+  }
+  static constexpr int64_t kSegment = 0;
+  float padded_bias[kMaxPanelWidth];
+  int64_t k0 = 0;
+  do {
+    const int64_t depth = std::min(plan.block_depth, p.k - k0);
+    const bool first = k0 == 0, last = k0 + depth == p.k;
+    TileArgs args = {};
+    args.a_step =
+        PrepareRows(kernels, p, row, rows, k0, depth, columns, scratch.a, a_rows);
+    args.segments_begin = &kSegment;
+    args.segments_end = &kSegment + (depth > 0);
+    args.segment_length = depth;
+    args.flags = Flags(!first || (p.accumulate && !plan.transposed),
+                       last && p.relu && !plan.transposed);
+    for (int64_t j = 0; j < columns;) {
+      const int64_t width = NextPanelWidth(kernels, columns - j);
+      const int64_t valid = std::min(width, columns - j);
+      const float* b = p.b + k0 * p.b_row_stride + (column + j) * p.b_col_stride;
+      if (p.b_col_stride == 1 && valid == width && rows < kMinRowsToPackB) {
+        args.b = b;
+        args.b_step = p.b_row_stride * sizeof(float);
+      } else {
+        kernels.pack_panel(b, p.b_row_stride, p.b_col_stride, depth, valid, width, scratch.panel);
+        args.b = scratch.panel;
+        args.b_step = width * sizeof(float);
+      }
+      args.c_offset = j * sizeof(float);
+      if (plan.transposed) {
+        SetPanelEdge(&args, width, width, nullptr, nullptr);
+      } else {
+        SetPanelEdge(&args, valid, width,
+                     first && p.bias != nullptr ? p.bias + column + j : nullptr, padded_bias);
+      }
+      RunTiles(kernels, width, rows, a_rows, c_rows, &args);
+      j += width;
+    }
+    k0 += depth;
+  } while (k0 < p.k);
+  if (plan.transposed) {
+    // Row r of the scratch output is column row + r of C.
+    const float* source = scratch.output;
+    kernels.store_transposed(source, output_stride, rows, columns,
+                                  p.bias == nullptr ? nullptr : p.bias + row,
+                                  Flags(p.accumulate, p.relu), p.c + column * p.ldc + row, p.ldc);
+  }
+}
+
+int64_t PanelFloats(int64_t k) { return AlignFloats(BlockDepth(k) * kMaxPanelWidth); }
+int64_t StripFloats(int64_t rows, int64_t k) {
+  return AlignFloats(RoundUp(std::min(rows, kMaxBlockRows), kVectorFloats) * BlockDepth(k));
+}
+int64_t OutputFloats(int64_t rows, int64_t columns) {
+  return AlignFloats(std::min(rows, kMaxBlockRows) *
+                     RoundUp(std::min(columns, kMaxTransposedColumns), kVectorFloats));
+}
+int64_t SlotFloats(int64_t m, int64_t n, int64_t k) {
+  return PanelFloats(k) + std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m));
+}
+
+void Check(const GemmProblem& p) {
+  if (p.m < 0 || p.n < 0 || p.k < 0 || p.ldc < p.n) {
+    ThrowInvalidArgument(absl::StrCat("Gemm: found m=", p.m, " n=", p.n, " k=", p.k,
+                                      " ldc=", p.ldc, ", expected sizes >= 0 and ldc >= n"));
+  }
+  if (p.m > 0 && p.n > 0 && (p.c == nullptr || (p.k > 0 && (p.a == nullptr || p.b == nullptr)))) {
+    ThrowInvalidArgument(absl::StrCat("Gemm: a null matrix in a product of m=", p.m, " n=", p.n,
+                                      " k=", p.k, ", expected pointers to A, B and C"));
+  }
+}
+
+}  // namespace
+
+size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
+  if (m <= 0 || n <= 0 || k < 0) return 0;
+  return static_cast<size_t>(SlotFloats(m, n, k)) * sizeof(float) * std::max(threads, 1);
+}
+
+void Gemm(const GemmProblem& problem, void* scratch, pthreadpool_t pool) {
+  Check(problem);
+  if (problem.m == 0 || problem.n == 0) return;
+  const TileKernels& kernels = SelectedTileKernels();
+  if (problem.m * problem.n * problem.k < kMinParallelProducts) pool = nullptr;
+  const Plan plan = MakePlan(problem, PoolThreads(pool));
+  const int64_t slot_floats = SlotFloats(problem.m, problem.n, problem.k);
+  ParallelTasks(pool, plan.row_blocks * plan.column_blocks, [&](int64_t index, int slot) {
+    SlotScratch memory;
+    memory.panel = static_cast<float*>(scratch) + slot * slot_floats;
+    memory.a = memory.panel + PanelFloats(plan.p.k);
+    memory.output = memory.a + StripFloats(plan.p.m, plan.p.k);
+    RunBlock(kernels, plan, index / plan.column_blocks * plan.block_rows,
+             index % plan.column_blocks * plan.block_columns, memory);
+  });
+}
+
+}  // namespace tidepool::cpu

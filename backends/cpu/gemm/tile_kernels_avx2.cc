@@ -1,0 +1,197 @@
+// Packing for AVX2, and the table of the tiles of tile_avx2.S. The only file compiled with -mavx2
+// and -mfma: it must not emit an inline function that other files emit too (the linker might keep
+// this copy for all processors), so it uses no standard library templates.
+#include "tidepool/backends/cpu/gemm/tile_kernels.h"
+
+#if defined(__x86_64__) && defined(__ELF__)
+
+#include <immintrin.h>
+#include <stddef.h>
+
+// What tile_avx2.S assumes.
+static_assert(offsetof(tidepool::cpu::TileArgs, a_step) == 8);
+static_assert(offsetof(tidepool::cpu::TileArgs, segments_begin) == 16);
+static_assert(offsetof(tidepool::cpu::TileArgs, segment_length) == 32);
+static_assert(offsetof(tidepool::cpu::TileArgs, b) == 40);
+static_assert(offsetof(tidepool::cpu::TileArgs, c_rows) == 56);
+static_assert(offsetof(tidepool::cpu::TileArgs, bias) == 72);
+static_assert(offsetof(tidepool::cpu::TileArgs, tail) == 80);
+static_assert(offsetof(tidepool::cpu::TileArgs, tail_mask) == 88);
+static_assert(offsetof(tidepool::cpu::TileArgs, flags) == 96);
+
+#define TIDEPOOL_DECLARE_TILE(rows, vectors) \
+  extern "C" void tidepool_tile_avx2_##rows##x##vectors(const tidepool::cpu::TileArgs*);
+TIDEPOOL_DECLARE_TILE(1, 1)
+TIDEPOOL_DECLARE_TILE(2, 1)
+TIDEPOOL_DECLARE_TILE(3, 1)
+TIDEPOOL_DECLARE_TILE(4, 1)
+TIDEPOOL_DECLARE_TILE(5, 1)
+TIDEPOOL_DECLARE_TILE(6, 1)
+TIDEPOOL_DECLARE_TILE(7, 1)
+TIDEPOOL_DECLARE_TILE(8, 1)
+TIDEPOOL_DECLARE_TILE(1, 2)
+TIDEPOOL_DECLARE_TILE(2, 2)
+TIDEPOOL_DECLARE_TILE(3, 2)
+TIDEPOOL_DECLARE_TILE(4, 2)
+TIDEPOOL_DECLARE_TILE(5, 2)
+TIDEPOOL_DECLARE_TILE(6, 2)
+TIDEPOOL_DECLARE_TILE(1, 3)
+TIDEPOOL_DECLARE_TILE(2, 3)
+TIDEPOOL_DECLARE_TILE(3, 3)
+TIDEPOOL_DECLARE_TILE(4, 3)
+
+namespace tidepool::cpu {
+namespace {
+
+__m256i Mask(int64_t count) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(TailMask(count)));
+}
+
+void Transpose(__m256 (&v)[8]) {
+  const __m256 a0 = _mm256_unpacklo_ps(v[0], v[1]), a1 = _mm256_unpackhi_ps(v[0], v[1]);
+  const __m256 a2 = _mm256_unpacklo_ps(v[2], v[3]), a3 = _mm256_unpackhi_ps(v[2], v[3]);
+  const __m256 a4 = _mm256_unpacklo_ps(v[4], v[5]), a5 = _mm256_unpackhi_ps(v[4], v[5]);
+  const __m256 a6 = _mm256_unpacklo_ps(v[6], v[7]), a7 = _mm256_unpackhi_ps(v[6], v[7]);
+  const __m256 b0 = _mm256_shuffle_ps(a0, a2, 0x44), b1 = _mm256_shuffle_ps(a0, a2, 0xee);
+  const __m256 b2 = _mm256_shuffle_ps(a1, a3, 0x44), b3 = _mm256_shuffle_ps(a1, a3, 0xee);
+  const __m256 b4 = _mm256_shuffle_ps(a4, a6, 0x44), b5 = _mm256_shuffle_ps(a4, a6, 0xee);
+  const __m256 b6 = _mm256_shuffle_ps(a5, a7, 0x44), b7 = _mm256_shuffle_ps(a5, a7, 0xee);
+  v[0] = _mm256_permute2f128_ps(b0, b4, 0x20);
+  v[1] = _mm256_permute2f128_ps(b1, b5, 0x20);
+  v[2] = _mm256_permute2f128_ps(b2, b6, 0x20);
+  v[3] = _mm256_permute2f128_ps(b3, b7, 0x20);
+  v[4] = _mm256_permute2f128_ps(b0, b4, 0x31);
+  v[5] = _mm256_permute2f128_ps(b1, b5, 0x31);
+  v[6] = _mm256_permute2f128_ps(b2, b6, 0x31);
+  v[7] = _mm256_permute2f128_ps(b3, b7, 0x31);
+}
+
+// Rows of the source are contiguous.
+void PackRows(const float* source, int64_t row_stride, int64_t depth, int64_t columns,
+              int64_t width, float* destination) {
+  if (columns == width && width == 16) {
+    for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += 16) {
+      const __m256 v0 = _mm256_loadu_ps(source), v1 = _mm256_loadu_ps(source + 8);
+      _mm256_store_ps(destination, v0);
+      _mm256_store_ps(destination + 8, v1);
+    }
+    return;
+  }
+  const int64_t vectors = width / 8;
+  __m256i masks[kMaxTileVectors];
+  for (int64_t v = 0; v < vectors; ++v) {
+    const int64_t left = columns - v * 8;
+    masks[v] = Mask(left < 0 ? 0 : left > 8 ? 8 : left);
+  }
+  for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += width) {
+    _mm256_store_ps(destination, _mm256_maskload_ps(source, masks[0]));
+    if (vectors > 1) _mm256_store_ps(destination + 8, _mm256_maskload_ps(source + 8, masks[1]));
+    if (vectors > 2) _mm256_store_ps(destination + 16, _mm256_maskload_ps(source + 16, masks[2]));
+  }
+}
+
+// Columns of the source are contiguous: 8 x 8 blocks are transposed.
+void PackColumns(const float* source, int64_t column_stride, int64_t depth, int64_t columns,
+                 int64_t width, float* destination) {
+  for (int64_t j = 0; j < width; j += 8) {
+    const int64_t valid = columns - j < 0 ? 0 : columns - j > 8 ? 8 : columns - j;
+    const float* from = source + j * column_stride;
+    float* to = destination + j;
+    for (int64_t i = 0; i < depth; i += 8, from += 8) {
+      const int64_t count = depth - i < 8 ? depth - i : 8;
+      __m256 v[8];
+      if (valid == 8 && count == 8) {
+        for (int64_t q = 0; q < 8; ++q) v[q] = _mm256_loadu_ps(from + q * column_stride);
+      } else {
+        const __m256i mask = Mask(count);
+        for (int64_t q = 0; q < 8; ++q) {
+          v[q] = q < valid ? _mm256_maskload_ps(from + q * column_stride, mask)
+                           : _mm256_setzero_ps();
+        }
+      }
+      Transpose(v);
+      if (count == 8) {
+        for (int64_t q = 0; q < 8; ++q, to += width) _mm256_store_ps(to, v[q]);
+      } else {
+        for (int64_t q = 0; q < count; ++q, to += width) _mm256_store_ps(to, v[q]);
+      }
+    }
+  }
+}
+
+void PackPanel(const float* source, int64_t row_stride, int64_t column_stride, int64_t depth,
+               int64_t columns, int64_t width, float* destination) {
+  if (column_stride == 1) {
+    PackRows(source, row_stride, depth, columns, width, destination);
+  } else if (row_stride == 1) {
+    PackColumns(source, column_stride, depth, columns, width, destination);
+  } else {
+    for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += width) {
+      for (int64_t j = 0; j < columns; ++j) destination[j] = source[j * column_stride];
+      for (int64_t j = columns; j < width; ++j) destination[j] = 0.0f;
+    }
+  }
+}
+
+void StoreTransposed(const float* source, int64_t source_stride, int64_t rows, int64_t columns,
+                     const float* bias, int64_t flags, float* c, int64_t ldc) {
+  for (int64_t j = 0; j < columns; j += 8) {
+    const int64_t width = columns - j < 8 ? columns - j : 8;
+    for (int64_t i = 0; i < rows; i += 8) {
+      const int64_t height = rows - i < 8 ? rows - i : 8;
+      const __m256i mask = Mask(height);
+      __m256 v[8];
+      for (int64_t q = 0; q < 8; ++q) {
+        v[q] = q < height ? _mm256_loadu_ps(source + (i + q) * source_stride + j)
+                          : _mm256_setzero_ps();
+      }
+      Transpose(v);
+      alignas(32) __m256 out[8];
+      for (int64_t q = 0; q < 8; ++q) out[q] = v[q];
+      for (int64_t q = 0; q < width; ++q) {
+        float* to = c + (j + q) * ldc + i;
+        __m256 sum = out[q];
+        if (flags & kTileAccumulate) sum = _mm256_add_ps(sum, _mm256_maskload_ps(to, mask));
+        if (bias != nullptr) sum = _mm256_add_ps(sum, _mm256_maskload_ps(bias + i, mask));
+        // The second operand is the result when either is NaN.
+        if (flags & kTileRelu) sum = _mm256_max_ps(_mm256_setzero_ps(), sum);
+        if (height == 8) {
+          _mm256_storeu_ps(to, sum);
+        } else {
+          _mm256_maskstore_ps(to, mask, sum);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const TileKernels* Avx2TileKernels() {
+  static constexpr TileKernels kKernels = {
+      "avx2",
+      /*max_vectors=*/3,
+      /*max_rows=*/{0, 8, 6, 4},
+      {{},
+       {nullptr, tidepool_tile_avx2_1x1, tidepool_tile_avx2_2x1, tidepool_tile_avx2_3x1,
+        tidepool_tile_avx2_4x1, tidepool_tile_avx2_5x1, tidepool_tile_avx2_6x1,
+        tidepool_tile_avx2_7x1, tidepool_tile_avx2_8x1},
+       {nullptr, tidepool_tile_avx2_1x2, tidepool_tile_avx2_2x2, tidepool_tile_avx2_3x2,
+        tidepool_tile_avx2_4x2, tidepool_tile_avx2_5x2, tidepool_tile_avx2_6x2},
+       {nullptr, tidepool_tile_avx2_1x3, tidepool_tile_avx2_2x3, tidepool_tile_avx2_3x3,
+        tidepool_tile_avx2_4x3}},
+      PackPanel,
+      StoreTransposed,
+  };
+  return &kKernels;
+}
+
+}  // namespace tidepool::cpu
+
+#else
+
+namespace tidepool::cpu {
+const TileKernels* Avx2TileKernels() { return nullptr; }
+}  // namespace tidepool::cpu
+
+#endif  // defined(__x86_64__) && defined(__ELF__)
