@@ -1,0 +1,139 @@
+// Sums over the first or last axis, the largest element's index, softmax and its cross-entropy.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/backends/cpu/vector_loops.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/registry.h"
+
+namespace tidepool::cpu {
+namespace {
+
+// Rows that one pass of a sum over the first axis adds side by side: a long run even when a row is
+// short.
+constexpr int64_t kRowsAtOnce = 8;
+// Passes whose float sums are added up before they join the total, to bound rounding.
+constexpr int64_t kPassesPerBlock = 64;
+
+size_t SumScratch(const KernelCall& call) {
+  if (!call.attrs<SumAttributes>().first_axis) return 0;
+  return static_cast<size_t>(2 * kRowsAtOnce * call.inputs[0].dims[1]) * sizeof(float);
+}
+
+void SumFirstAxis(const float* x, int64_t m, int64_t n, float* z, float* block, float* total) {
+  const VectorLoops& loops = Loops();
+  const int64_t wide = kRowsAtOnce * n;
+  std::memset(total, 0, wide * sizeof(float));
+  int64_t row = 0;
+  while (row + kRowsAtOnce <= m) {
+    const int64_t passes = std::min(kPassesPerBlock, (m - row) / kRowsAtOnce);
+    std::memcpy(block, x + row * n, wide * sizeof(float));
+    for (int64_t pass = 1; pass < passes; ++pass) {
+      loops.accumulate(x + (row + pass * kRowsAtOnce) * n, block, wide);
+    }
+    loops.accumulate(block, total, wide);
+    row += passes * kRowsAtOnce;
+  }
+  for (; row < m; ++row) loops.accumulate(x + row * n, total, n);
+  for (int64_t half = kRowsAtOnce / 2; half >= 1; half /= 2) {
+    loops.accumulate(total + half * n, total, half * n);
+  }
+  std::memcpy(z, total, n * sizeof(float));
+}
+
+void RunSum(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const int64_t m = x.dims[0], n = x.dims[1];
+  float* z = call.outputs[0].as<float>();
+  if (call.attrs<SumAttributes>().first_axis) {
+    float* scratch = static_cast<float*>(call.scratch);
+    SumFirstAxis(x.as<float>(), m, n, z, scratch, scratch + kRowsAtOnce * n);
+    return;
+  }
+  for (int64_t row = 0; row < m; ++row) z[row] = Loops().sum(x.as<float>() + row * n, n);
+}
+
+void RunArgMax(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const int64_t m = x.dims[0], n = x.dims[1];
+  for (int64_t row = 0; row < m; ++row) {
+    const float* values = x.as<float>() + row * n;
+    int64_t best = 0;
+    for (int64_t i = 1; i < n && values[best] == values[best]; ++i) {
+      if (!(values[i] <= values[best])) best = i;  // larger, or NaN
+    }
+    call.outputs[0].as<int64_t>()[row] = best;
+  }
+}
+
+// z may be x. Returns log(sum(exp(x - max))) + max.
+float SoftmaxRow(const float* x, float* z, int64_t n) {
+  float largest = x[0];
+  for (int64_t i = 1; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  float sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = std::exp(x[i] - largest);
+    sum += z[i];
+  }
+  const float scale = 1.0f / sum;
+  for (int64_t i = 0; i < n; ++i) z[i] *= scale;
+  return std::log(sum) + largest;
+}
+
+constexpr int64_t kExpWork = 16;  // an exponential in elementary operations
+
+void RunSoftmax(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const int64_t n = x.dims[x.rank - 1];
+  const int64_t rows = x.NumElements() / n;
+  float* z = call.outputs[0].as<float>();
+  ParallelFor(call.threads, rows, 64, rows * n * kExpWork, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) SoftmaxRow(x.as<float>() + row * n, z + row * n, n);
+  });
+}
+
+void RunSoftmaxCrossEntropy(const KernelCall& call) {
+  const TensorRef& logits = call.inputs[0];
+  const int64_t rows = logits.dims[0], n = logits.dims[1];
+  const int64_t* labels = call.inputs[1].as<int64_t>();
+  float* loss = call.outputs[0].as<float>();
+  float* probabilities = call.outputs[1].as<float>();
+  ParallelFor(call.threads, rows, 64, rows * n * kExpWork, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* x = logits.as<float>() + row * n;
+      loss[row] = SoftmaxRow(x, probabilities + row * n, n) - x[labels[row]];
+    }
+  });
+}
+
+void RunSoftmaxCrossEntropyGrad(const KernelCall& call) {
+  const TensorRef& probabilities = call.inputs[0];
+  const int64_t rows = probabilities.dims[0], n = probabilities.dims[1];
+  const int64_t* labels = call.inputs[1].as<int64_t>();
+  const float scale = static_cast<float>(call.attrs<CrossEntropyGradAttributes>().scale);
+  float* gradient = call.outputs[0].as<float>();
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* p = probabilities.as<float>() + row * n;
+    for (int64_t i = 0; i < n; ++i) {
+      gradient[row * n + i] = scale * (p[i] - (i == labels[row] ? 1.0f : 0.0f));
+    }
+  }
+}
+
+constexpr DeviceType kHost = DeviceType::kHost;
+constexpr DType kF32 = DType::kFloat32;
+constexpr int kPriority = 10;
+
+const KernelRegistrar registrar({
+    {OpCode::kSum, kHost, kF32, "cpu", kPriority, &RunSum, &SumScratch},
+    {OpCode::kArgMax, kHost, kF32, "cpu", kPriority, &RunArgMax},
+    {OpCode::kSoftmax, kHost, kF32, "cpu", kPriority, &RunSoftmax},
+    {OpCode::kSoftmaxCrossEntropy, kHost, kF32, "cpu", kPriority, &RunSoftmaxCrossEntropy},
+    {OpCode::kSoftmaxCrossEntropyGrad, kHost, kF32, "cpu", kPriority, &RunSoftmaxCrossEntropyGrad},
+});
+
+}  // namespace
+}  // namespace tidepool::cpu

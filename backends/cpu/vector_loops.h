@@ -1,0 +1,48 @@
+// Loops over contiguous floats, compiled once for AVX2 and FMA and once for any processor. Loops()
+// gives the table for this machine.
+#ifndef TIDEPOOL_BACKENDS_CPU_VECTOR_LOOPS_H_
+#define TIDEPOOL_BACKENDS_CPU_VECTOR_LOOPS_H_
+
+#include <stdint.h>
+
+namespace tidepool::cpu {
+
+// Rows of pixels of one image: [height, width, channels].
+struct PoolGeometry {
+  int64_t in_height, in_width, channels, out_height, out_width;
+  int64_t kernel_height, kernel_width, stride_height, stride_width;
+};
+
+struct AdamStep {
+  float beta1, beta2, step_size, epsilon, l2;
+};
+
+struct VectorLoops {
+  const char* name;
+  // z = x op y; op: 0 add, 1 subtract, 2 multiply, 3 divide. The second form has a scalar y, the
+  // third a scalar x.
+  void (*binary[4])(const float* x, const float* y, float* z, int64_t n);
+  void (*binary_scalar_y[4])(const float* x, float y, float* z, int64_t n);
+  void (*binary_scalar_x[4])(float x, const float* y, float* z, int64_t n);
+  void (*scale_shift)(const float* x, float scale, float shift, float* z, int64_t n);
+  void (*relu)(const float* x, float* z, int64_t n);
+  void (*relu_grad)(const float* z, const float* dz, float* dx, int64_t n);
+  void (*accumulate)(const float* x, float* z, int64_t n);  // z += x
+  float (*sum)(const float* x, int64_t n);
+  void (*sgd)(const float* g, float* p, float rate, float l2, int64_t n);
+  void (*nesterovs)(const float* g, float* p, float* v, float rate, float momentum, float l2,
+                    int64_t n);
+  void (*adam)(const float* g, float* p, float* m, float* v, const AdamStep& step, int64_t n);
+  // One image each. NaN wins in the maximum.
+  void (*max_pool)(const PoolGeometry& geometry, const float* x, float* y);
+  void (*max_pool_grad)(const PoolGeometry& geometry, bool relu, const float* x, const float* y,
+                        const float* dy, float* dx);
+};
+
+const VectorLoops& Loops();
+extern const VectorLoops kPortableLoops;
+extern const VectorLoops kAvx2Loops;  // x86-64 only
+
+}  // namespace tidepool::cpu
+
+#endif  // TIDEPOOL_BACKENDS_CPU_VECTOR_LOOPS_H_

@@ -1,0 +1,5 @@
+#include "tidepool/backends/cpu/vector_loops.h"
+
+#define TIDEPOOL_LOOPS kPortableLoops
+#define TIDEPOOL_LOOPS_NAME "portable"
+#include "tidepool/backends/cpu/vector_loops.inc"

@@ -1,0 +1,142 @@
+// Operators that run on XNNPACK. Products and convolutions take it where the right side is
+// constant, so that packing is paid once; docs/performance.md has the measurements behind it.
+#include <algorithm>
+#include <iterator>
+#include <cstdint>
+#include <limits>
+
+#include "tidepool/backends/cpu/conv2d_call.h"
+#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/backends/cpu/xnnpack/runtime.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/registry.h"
+
+namespace tidepool::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Below this many multiplications the pool stays out of it.
+pthreadpool_t PoolFor(const KernelCall& call, int64_t work) {
+  return work >= kMinParallelWork ? PoolOf(call.threads) : nullptr;
+}
+
+XnnpackOperators::Key WeightsKey(uint64_t kind, const TensorRef& filter, const TensorRef& bias) {
+  XnnpackOperators::Key key;
+  key.kind = kind;
+  key.filter_id = filter.buffer_id;
+  key.filter_data = reinterpret_cast<uintptr_t>(filter.data);
+  key.filter_version = filter.version;
+  if (bias.present) {
+    key.bias_id = bias.buffer_id;
+    key.bias_data = reinterpret_cast<uintptr_t>(bias.data);
+    key.bias_version = bias.version;
+  }
+  return key;
+}
+
+bool SupportsMatMul(const KernelCall& call) {
+  const auto& a = call.attrs<MatMulAttributes>();
+  const TensorRef& z = call.outputs[0];
+  return a.y_is_constant && !a.transpose_x && !a.accumulate && call.inputs[1].NumElements() > 0 &&
+         z.NumElements() > 0 && XnnpackIsUsable();
+}
+
+void RunMatMul(const KernelCall& call) {
+  const auto& a = call.attrs<MatMulAttributes>();
+  const TensorRef& x = call.inputs[0];
+  const TensorRef& y = call.inputs[1];
+  const TensorRef& bias = call.inputs[2];
+  const size_t m = call.outputs[0].dims[0], n = call.outputs[0].dims[1], k = x.dims[1];
+  XnnpackOperators::Key key = WeightsKey(1, y, bias);
+  key.sizes[0] = n;
+  key.sizes[1] = k;
+  key.sizes[2] = a.relu;
+  key.sizes[3] = a.transpose_y;
+  XnnpackOperators::Global().With(
+      key, "matmul",
+      [&](xnn_operator_t* op) {
+        return xnn_create_fully_connected_nc_f32(
+            k, n, k, n, y.as<float>(), bias.as<float>(), a.relu ? 0.0f : -kInfinity, kInfinity,
+            a.transpose_y ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, op);
+      },
+      [&](xnn_operator_t op) {
+        pthreadpool_t pool = PoolFor(call, static_cast<int64_t>(m * n * k));
+        const xnn_status status = xnn_setup_fully_connected_nc_f32(
+            op, m, x.as<float>(), call.outputs[0].as<float>(), pool);
+        return status == xnn_status_success ? xnn_run_operator(op, pool) : status;
+      });
+}
+
+bool SupportsConv2d(const KernelCall& call) {
+  const auto& a = call.attrs<Conv2dAttributes>();
+  // The corrected micro-kernel pads input channels to a multiple of 4: one channel would do four
+  // times the work.
+  return a.filter_is_constant && call.inputs[1].NumElements() > 0 && call.inputs[0].dims[3] >= 4 &&
+         call.outputs[0].NumElements() > 0 && XnnpackIsUsable();
+}
+
+void RunConv2d(const KernelCall& call) {
+  const Conv2dProblem p = ForwardProblem(call);
+  const bool relu = call.attrs<Conv2dAttributes>().relu;
+  const TensorRef& filter = call.inputs[1];
+  const TensorRef& bias = call.inputs[2];
+  XnnpackOperators::Key key = WeightsKey(2, filter, bias);
+  const int64_t sizes[] = {p.kernel_height, p.kernel_width,    p.stride_height,  p.stride_width,
+                           p.pad_top,       p.pad_bottom,      p.pad_left,       p.pad_right,
+                           p.in_channels,   p.dilation_height, p.dilation_width, p.out_channels,
+                           relu};
+  std::copy(std::begin(sizes), std::end(sizes), key.sizes);
+  XnnpackOperators::Global().With(
+      key, "conv2d",
+      [&](xnn_operator_t* op) {
+        return xnn_create_convolution2d_nhwc_f32(
+            p.pad_top, p.pad_right, p.pad_bottom, p.pad_left, p.kernel_height, p.kernel_width,
+            p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, /*groups=*/1,
+            p.in_channels, p.out_channels, p.in_channels, p.out_channels, filter.as<float>(),
+            bias.as<float>(), relu ? 0.0f : -kInfinity, kInfinity, /*flags=*/0, op);
+      },
+      [&](xnn_operator_t op) {
+        const int64_t work = call.outputs[0].NumElements() * filter.NumElements() / p.out_channels;
+        pthreadpool_t pool = PoolFor(call, work);
+        const xnn_status status = xnn_setup_convolution2d_nhwc_f32(
+            op, p.batch, p.in_height, p.in_width, call.inputs[0].as<float>(),
+            call.outputs[0].as<float>(), pool);
+        return status == xnn_status_success ? xnn_run_operator(op, pool) : status;
+      });
+}
+
+// Rows shorter than this are quicker in plain loops than in setting XNNPACK up.
+bool SupportsSoftmax(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  return x.dims[x.rank - 1] >= 64 && XnnpackIsUsable();
+}
+
+void RunSoftmax(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const size_t n = x.dims[x.rank - 1];
+  XnnpackOperators::Key key;
+  key.kind = 4;
+  key.sizes[0] = n;
+  XnnpackOperators::Global().With(
+      key, "softmax",
+      [&](xnn_operator_t* op) { return xnn_create_softmax_nc_f32(n, n, n, 0, op); },
+      [&](xnn_operator_t op) {
+        pthreadpool_t pool = PoolFor(call, x.NumElements() * 16);
+        const xnn_status status = xnn_setup_softmax_nc_f32(
+            op, x.NumElements() / n, x.as<float>(), call.outputs[0].as<float>(), pool);
+        return status == xnn_status_success ? xnn_run_operator(op, pool) : status;
+      });
+}
+
+const KernelRegistrar registrar({
+    {OpCode::kMatMul, DeviceType::kHost, DType::kFloat32, "xnnpack", 20, &RunMatMul, nullptr,
+     &SupportsMatMul},
+    {OpCode::kConv2d, DeviceType::kHost, DType::kFloat32, "xnnpack", 20, &RunConv2d, nullptr,
+     &SupportsConv2d},
+    {OpCode::kSoftmax, DeviceType::kHost, DType::kFloat32, "xnnpack", 20, &RunSoftmax, nullptr,
+     &SupportsSoftmax},
+});
+
+}  // namespace
+}  // namespace tidepool::cpu

@@ -1,0 +1,198 @@
+#include "tidepool/backends/cpu/xnnpack/runtime.h"
+
+#include <cpuinfo.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/resource/pool.h"
+
+namespace tidepool::cpu {
+namespace {
+
+// Networks with more layers than this pack some weights again in each pass.
+constexpr size_t kMaxOperators = 256;
+constexpr size_t kAlignment = 64;
+
+// XNNPACK's memory: blocks of a pool, each with its pool record in front.
+class Allocator {
+ public:
+  static Allocator& Global() {
+    static Allocator* const allocator = new Allocator;
+    return *allocator;
+  }
+
+  void* Allocate(size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Pool::Block* block;
+    try {
+      block = pool_.Allocate(bytes + kAlignment);
+    } catch (const Error&) {
+      return nullptr;  // XNNPACK reports xnn_status_out_of_memory
+    }
+    Report();
+    std::memcpy(block->data, &block, sizeof(block));
+    return block->data + kAlignment;
+  }
+
+  void Release(void* data) {
+    if (data == nullptr) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    pool_.Release(BlockOf(data));
+    Report();
+  }
+
+  void* Reallocate(void* data, size_t bytes) {
+    void* larger = Allocate(bytes);
+    if (larger == nullptr || data == nullptr) return larger;
+    std::memcpy(larger, data, std::min(bytes, BlockOf(data)->bytes - kAlignment));
+    Release(data);
+    return larger;
+  }
+
+  void Trim() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    pool_.Trim();
+    Report();
+  }
+
+ private:
+  static Pool::Block* BlockOf(void* data) {
+    Pool::Block* block;
+    std::memcpy(&block, static_cast<std::byte*>(data) - kAlignment, sizeof(block));
+    return block;
+  }
+
+  void Report() {
+    const int64_t used = static_cast<int64_t>(pool_.used_bytes());
+    const int64_t unused = static_cast<int64_t>(pool_.owned_bytes()) - used;
+    MemoryTracker& tracker = MemoryTracker::Global();
+    if (used != used_) tracker.Add(Host(), MemoryKind::kExternal, used - used_);
+    if (unused != unused_) tracker.Add(Host(), MemoryKind::kUnreferenced, unused - unused_);
+    used_ = used;
+    unused_ = unused;
+  }
+
+  std::mutex mutex_;
+  Pool pool_{size_t{1} << 20, kAlignment};
+  int64_t used_ = 0;
+  int64_t unused_ = 0;
+};
+
+void CorrectKernelChoice() {
+  if (std::getenv("TIDEPOOL_XNNPACK_KEEP_UARCH") != nullptr) return;
+  const cpuinfo_core* core = cpuinfo_get_core(0);
+  if (core == nullptr) return;
+  const uint32_t uarch = static_cast<uint32_t>(core->uarch);
+  constexpr uint32_t kZen4 = 0x0020010C;  // cpuinfo's number; its 2022 header does not name it
+  if (uarch == cpuinfo_uarch_zen2 || uarch == cpuinfo_uarch_zen3 || uarch == kZen4) {
+    const_cast<cpuinfo_core*>(core)->uarch = cpuinfo_uarch_zen;
+  }
+}
+
+bool Initialise() {
+  if (!cpuinfo_initialize()) return false;
+  CorrectKernelChoice();
+  static const xnn_allocator allocator = {
+      &Allocator::Global(),
+      [](void* self, size_t bytes) { return static_cast<Allocator*>(self)->Allocate(bytes); },
+      [](void* self, void* data, size_t bytes) {
+        return static_cast<Allocator*>(self)->Reallocate(data, bytes);
+      },
+      [](void* self, void* data) { static_cast<Allocator*>(self)->Release(data); },
+      [](void* self, size_t alignment, size_t bytes) -> void* {
+        return alignment <= kAlignment ? static_cast<Allocator*>(self)->Allocate(bytes) : nullptr;
+      },
+      [](void* self, void* data) { static_cast<Allocator*>(self)->Release(data); },
+  };
+  return xnn_initialize(&allocator) == xnn_status_success;
+}
+
+void Check(xnn_status status, const char* what) {
+  if (status == xnn_status_success) return;
+  const std::string message =
+      absl::StrCat("Op [", what, "]: XNNPACK returned status ", static_cast<int>(status));
+  if (status == xnn_status_out_of_memory) {
+    throw OutOfMemoryError(message, MemoryTracker::Global().Snapshot().ToString());
+  }
+  ThrowInternal(message);
+}
+
+bool SameKey(const XnnpackOperators::Key& a, const XnnpackOperators::Key& b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;  // no padding: all members are 8 bytes wide
+}
+
+// The same operator made from weights that have been written since.
+bool Superseded(XnnpackOperators::Key old, const XnnpackOperators::Key& key) {
+  if (key.filter_id == 0) return false;
+  old.filter_version = key.filter_version;
+  old.bias_version = key.bias_version;
+  return SameKey(old, key);
+}
+
+}  // namespace
+
+bool XnnpackIsUsable() {
+  static const bool usable = Initialise();
+  return usable;
+}
+
+XnnpackOperators::Entry::~Entry() {
+  if (op != nullptr) xnn_delete_operator(op);
+}
+
+XnnpackOperators& XnnpackOperators::Global() {
+  static XnnpackOperators* const operators = new XnnpackOperators;
+  return *operators;
+}
+
+std::shared_ptr<XnnpackOperators::Entry> XnnpackOperators::FindOrCreate(
+    const Key& key, const char* what, absl::FunctionRef<xnn_status(xnn_operator_t*)> create) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++clock_;
+  for (const std::shared_ptr<Entry>& entry : entries_) {
+    if (!SameKey(entry->key, key)) continue;
+    entry->last_use = clock_;
+    return entry;
+  }
+  // Old weights go before the new are packed, so that both are never held.
+  std::erase_if(entries_, [&](const auto& entry) { return Superseded(entry->key, key); });
+  if (entries_.size() >= kMaxOperators) {
+    entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](auto& a, auto& b) {
+      return a->last_use < b->last_use;
+    }));
+  }
+  auto entry = std::make_shared<Entry>();
+  entry->key = key;
+  entry->last_use = clock_;
+  Check(create(&entry->op), what);
+  entries_.push_back(entry);
+  return entry;
+}
+
+void XnnpackOperators::With(const Key& key, const char* what,
+                            absl::FunctionRef<xnn_status(xnn_operator_t*)> create,
+                            absl::FunctionRef<xnn_status(xnn_operator_t)> use) {
+  const std::shared_ptr<Entry> entry = FindOrCreate(key, what, create);
+  std::lock_guard<std::mutex> running(entry->running);
+  Check(use(entry->op), what);
+}
+
+void XnnpackOperators::Clear() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    entries_.clear();
+  }
+  Allocator::Global().Trim();
+}
+
+size_t XnnpackOperators::size() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return entries_.size();
+}
+
+}  // namespace tidepool::cpu

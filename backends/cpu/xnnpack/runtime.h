@@ -1,0 +1,69 @@
+// XNNPACK, set up once: its kernel choice put right, its memory in our ledger.
+//
+// Debian's XNNPACK (2022) knows no Zen 2 and later and takes a 5x16 micro-kernel that gcc compiles
+// with a spilled accumulator: a third of the speed of the 4x16s4 one it takes on Zen. Before it
+// starts we tell cpuinfo that such processors are Zen. TIDEPOOL_XNNPACK_KEEP_UARCH=1 in the
+// environment leaves the choice alone.
+//
+// Memory XNNPACK asks for (packed weights, operator state) comes from a retained pool and counts
+// as kExternal; the pool's unused part as kUnreferenced.
+#ifndef TIDEPOOL_BACKENDS_CPU_XNNPACK_RUNTIME_H_
+#define TIDEPOOL_BACKENDS_CPU_XNNPACK_RUNTIME_H_
+
+#include <xnnpack.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+namespace tidepool::cpu {
+
+// True when XNNPACK runs here; the first call sets it up. Any thread.
+bool XnnpackIsUsable();
+
+// Operators kept between calls, with their packed weights, by everything they depend on.
+class XnnpackOperators {
+ public:
+  static XnnpackOperators& Global();
+
+  // What an operator was made from. Weights are known by the id and version of their buffers and
+  // where in it they start, so a write to them makes a new operator and drops the old one.
+  struct Key {
+    uint64_t kind = 0;  // 1 fully connected, 2 convolution, 3 max pooling, 4 softmax
+    uint64_t filter_id = 0, filter_data = 0, bias_id = 0, bias_data = 0;
+    uint64_t filter_version = 0, bias_version = 0;
+    int64_t sizes[16] = {};
+  };
+
+  // Runs `use` with the operator of `key`, made by `create` if it is not there; one call at a time
+  // per operator. Throws kInternal or OutOfMemoryError naming `what` and XNNPACK's status.
+  void With(const Key& key, const char* what,
+            absl::FunctionRef<xnn_status(xnn_operator_t*)> create,
+            absl::FunctionRef<xnn_status(xnn_operator_t)> use);
+
+  // Drops all operators and gives unused memory back.
+  void Clear();
+  size_t size() const;
+
+ private:
+  struct Entry {
+    ~Entry();
+    Key key;
+    xnn_operator_t op = nullptr;
+    std::mutex running;
+    uint64_t last_use = 0;
+  };
+  std::shared_ptr<Entry> FindOrCreate(const Key& key, const char* what,
+                                      absl::FunctionRef<xnn_status(xnn_operator_t*)> create);
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Entry>> entries_;
+  uint64_t clock_ = 0;
+};
+
+}  // namespace tidepool::cpu
+
+#endif  // TIDEPOOL_BACKENDS_CPU_XNNPACK_RUNTIME_H_
