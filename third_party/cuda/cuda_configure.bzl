@@ -9,7 +9,8 @@ _PRESENT = """
 cc_library(
     name = "cudart",
     srcs = ["lib/libcudart_static.a"],
-    hdrs = glob(["include/**/*.h", "include/**/*.hpp", "include/**/*.cuh", "include/**/*.inl"]),
+    # What C++ code includes; nvcc knows its own folders.
+    hdrs = glob(["include/*.h", "include/*.hpp", "include/crt/**", "include/nv/**"]),
     includes = ["include"],
     linkopts = ["-ldl", "-lrt", "-lpthread"],
 )

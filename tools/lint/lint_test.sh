@@ -1,0 +1,44 @@
+#!/bin/bash
+# Each lint test is seen failing on a tree that breaks its rule, and passing on one that does not.
+source tools/scripts/expect.sh
+tree=$TEST_TMPDIR/tree
+mkdir -p "$tree/a"
+touch "$tree/WORKSPACE.bazel"
+# Not spelled out, or this file would break the rule itself.
+home=/"home" root=/"root" scheme=http:/
+
+# check SCRIPT EXPECTED_STATUS EXPECTED_PART
+check() {
+  local output status
+  output=$("tools/lint/$1" "$tree/WORKSPACE.bazel" 2>&1)
+  status=$?
+  expect "$1: fails, $output" "$2" "$((status != 0))"
+  expect_contains "$1" "$3" "$output"
+}
+
+seq 400 >"$tree/a/long.cc"
+check file_length_test.sh 0 ""
+seq 401 >"$tree/a/long.cc"
+check file_length_test.sh 1 "a/long.cc: more than 400 lines"
+rm "$tree/a/long.cc"
+
+printf '// x\n#ifndef TIDEPOOL_A_B_C_H_\n#define TIDEPOOL_A_B_C_H_\n#endif  // TIDEPOOL_A_B_C_H_\n' >"$tree/a/b_c.h"
+check include_guard_test.sh 0 ""
+printf '// x\n#ifndef TIDEPOOL_A_B_C_H_\n#define TIDEPOOL_A_B_C_H_\n#endif\n' >"$tree/a/b_c.h"
+check include_guard_test.sh 1 "a/b_c.h: the last line must be"
+echo '#pragma once' >"$tree/a/b_c.h"
+check include_guard_test.sh 1 "a/b_c.h: the first directives must be '#ifndef TIDEPOOL_A_B_C_H_'"
+rm "$tree/a/b_c.h"
+
+for line in "see /$home:target, \$x$root and docs$home" "user: ~$home" "$scheme/example.org/localhost" \
+  'debian.org packages' 'kernel/registry.h' "s$root/x" "$home-made"; do
+  echo "$line" >"$tree/a/text.md"
+  check no_machine_paths_test.sh 0 ""
+done
+for line in "$home/me/file" "run in $root" "\"$root\"" "see ($home/x)" \
+  "$scheme/py""pi.org/x" "$scheme/10.0.0.1/x" \
+  "$scheme/cache.build.internal/" "$scheme/deb"".debian.org/debian"; do
+  echo "$line" >"$tree/a/text.md"
+  check no_machine_paths_test.sh 1 "a/text.md:1:$line"
+done
+exit $((failures > 0))
