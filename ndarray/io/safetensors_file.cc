@@ -1,0 +1,155 @@
+#include "tidepool/ndarray/io/safetensors_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/ndarray/io/safetensors_format.h"
+
+namespace tidepool {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+constexpr std::align_val_t kDataAlignment{64};
+
+void RequireLength(uint64_t file_bytes, const std::string& name) {
+  if (file_bytes < kSafetensorsLengthBytes) {
+    ThrowDataLoss(absl::StrCat(name, ": byte 0: header length: found a file of ", file_bytes,
+                               " bytes, expected at least ", kSafetensorsLengthBytes));
+  }
+}
+
+}  // namespace
+
+void SafetensorsReader::Free::operator()(std::byte* bytes) const {
+  ::operator delete(bytes, kDataAlignment);
+}
+
+SafetensorsReader::SafetensorsReader(std::string name, SafetensorsHeader header)
+    : name_(std::move(name)),
+      header_(std::move(header)),
+      by_name_(header_.tensors.size()),
+      data_(static_cast<std::byte*>(::operator new(header_.data_bytes, kDataAlignment))) {
+  std::iota(by_name_.begin(), by_name_.end(), size_t{0});
+  std::sort(by_name_.begin(), by_name_.end(), [this](size_t a, size_t b) {
+    return header_.tensors[a].name < header_.tensors[b].name;
+  });
+}
+
+SafetensorsReader SafetensorsReader::Open(const std::string& path) {
+  FileReader file(path);
+  if (!file.is_regular()) {
+    ThrowInvalidArgument(absl::StrCat(file.name(), ": found a pipe or device, expected a file"));
+  }
+  RequireLength(file.size(), file.name());
+  unsigned char prefix[kSafetensorsLengthBytes];
+  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(prefix), sizeof(prefix)), "header length");
+  const uint64_t length = ParseSafetensorsHeaderLength(prefix, file.size(), file.name());
+  std::string json(length, '\0');
+  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(json.data()), json.size()), "header");
+  SafetensorsReader reader(
+      file.name(),
+      ParseSafetensorsHeader(json, file.size() - kSafetensorsLengthBytes - length, file.name()));
+  file.ReadExactly(absl::MakeSpan(reader.data_.get(), reader.data_bytes()), "data");
+  return reader;
+}
+
+SafetensorsReader SafetensorsReader::Parse(absl::Span<const std::byte> bytes, const std::string& name) {
+  RequireLength(bytes.size(), name);
+  const uint64_t length = ParseSafetensorsHeaderLength(
+      reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), name);
+  const auto json = bytes.subspan(kSafetensorsLengthBytes, length);
+  const auto data = bytes.subspan(kSafetensorsLengthBytes + length);
+  SafetensorsReader reader(
+      name, ParseSafetensorsHeader(
+                absl::string_view(reinterpret_cast<const char*>(json.data()), json.size()),
+                data.size(), name));
+  if (!data.empty()) std::memcpy(reader.data_.get(), data.data(), data.size());
+  return reader;
+}
+
+const SafetensorInfo* SafetensorsReader::FindOrNull(absl::string_view name) const {
+  const auto found = std::lower_bound(
+      by_name_.begin(), by_name_.end(), name, [this](size_t index, absl::string_view wanted) {
+        return absl::string_view(header_.tensors[index].name) < wanted;
+      });
+  if (found == by_name_.end() || header_.tensors[*found].name != name) return nullptr;
+  return &header_.tensors[*found];
+}
+
+const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
+  if (const SafetensorInfo* info = FindOrNull(name)) return *info;
+  constexpr size_t kShown = 8;
+  std::string message = absl::StrCat(name_, ": tensor \"", OneLine(std::string(name)),
+                                     "\": found no such tensor, expected one of ", tensors().size(), ":");
+  for (size_t i = 0; i < std::min(kShown, by_name_.size()); ++i) {
+    absl::StrAppend(&message, " ", OneLine(header_.tensors[by_name_[i]].name));
+  }
+  if (by_name_.size() > kShown) message += " ...";
+  ThrowNotFound(std::move(message));
+}
+
+absl::Span<const std::byte> SafetensorsReader::data(const SafetensorInfo& info) const {
+  if (info.begin > info.end || info.end > header_.data_bytes) {
+    ThrowInvalidArgument(absl::StrCat(name_, ": tensor \"", OneLine(info.name), "\": data_offsets: found [",
+                                      info.begin, ",", info.end, "], expected one of this file's, within ",
+                                      header_.data_bytes, " bytes"));
+  }
+  return absl::MakeConstSpan(data_.get() + info.begin, info.bytes());
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::map<std::string, std::string> metadata,
+                                     std::vector<SafetensorInfo> tensors)
+    : name_(OneLine(path)),
+      header_(LayOutSafetensors(std::move(metadata), std::move(tensors), name_)),
+      file_(path) {
+  file_.Append(SerializeSafetensorsHeader(header_, name_));
+}
+
+void SafetensorsWriter::Append(absl::Span<const std::byte> bytes) {
+  if (bytes.size() > header_.data_bytes - written_) {
+    ThrowInvalidArgument(absl::StrCat(name_, ": data: byte ", written_, ": found ", bytes.size(),
+                                      " bytes to append, expected at most ", header_.data_bytes - written_));
+  }
+  file_.Append(bytes);
+  written_ += bytes.size();
+}
+
+void SafetensorsWriter::Commit() {
+  if (written_ != header_.data_bytes) {
+    ThrowFailedPrecondition(absl::StrCat(name_, ": data: found ", written_, " bytes at commit, expected ",
+                                         header_.data_bytes));
+  }
+  file_.Commit();
+}
+
+void WriteSafetensors(const std::string& path, std::map<std::string, std::string> metadata,
+                      absl::Span<const SafetensorView> tensors) {
+  std::vector<SafetensorInfo> infos;
+  infos.reserve(tensors.size());
+  std::map<absl::string_view, absl::Span<const std::byte>> data;
+  for (const SafetensorView& tensor : tensors) {
+    infos.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
+    data.emplace(tensor.name, tensor.data);
+  }
+  const std::string name = OneLine(path);
+  for (const SafetensorInfo& info : LayOutSafetensors({}, infos, name).tensors) {
+    if (data.at(info.name).size() != info.bytes()) {
+      ThrowInvalidArgument(absl::StrCat(name, ": tensor \"", OneLine(info.name), "\": data: found ",
+                                        data.at(info.name).size(), " bytes, expected ", info.bytes(),
+                                        " for its shape and dtype ", info.dtype));
+    }
+  }
+  SafetensorsWriter writer(path, std::move(metadata), std::move(infos));
+  for (const SafetensorInfo& info : writer.tensors()) writer.Append(data.at(info.name));
+  writer.Commit();
+}
+
+}  // namespace tidepool

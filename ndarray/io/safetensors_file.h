@@ -1,0 +1,117 @@
+// Reads and writes files of named tensors in the safetensors format, as the Python package and most
+// model hubs use it.
+//
+//   std::vector<SafetensorView> tensors = {{"w", "F32", {2, 3}, bytes_of_w}};
+//   WriteSafetensors("model.safetensors", {{"format", "tidepool"}}, tensors);
+//
+//   SafetensorsReader reader = SafetensorsReader::Open("model.safetensors");
+//   const SafetensorInfo& w = reader.Find("w");
+//   absl::Span<const std::byte> bytes = reader.data(w);
+//
+// Bytes are little-endian and row-major; nothing is converted. The format and what is refused:
+// safetensors_format.h.
+#ifndef TIDEPOOL_NDARRAY_IO_SAFETENSORS_FILE_H_
+#define TIDEPOOL_NDARRAY_IO_SAFETENSORS_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tidepool/ndarray/io/atomic_file.h"
+#include "tidepool/ndarray/io/safetensors_info.h"
+
+namespace tidepool {
+
+// A whole file in memory, which the reader owns; spans of it are valid as long as the reader (moving
+// the reader keeps them valid). Const calls from several threads are safe.
+//
+// The data starts at a multiple of 64 bytes, so each tensor of a file written by this library or the
+// reference is aligned to its element. Files of other writers may hold unaligned tensors: check the
+// pointer or copy.
+class SafetensorsReader {
+ public:
+  // Reads and checks `path`. Nothing is allocated for the data before the header has been checked
+  // against the file's size. Throws kNotFound, kPermissionDenied, ... from errno; kFailedPrecondition
+  // for a folder; kInvalidArgument for a pipe or device; kDataLoss for a broken file, naming tensor
+  // and field or byte, found and expected.
+  static SafetensorsReader Open(const std::string& path);
+  // The same of a file's bytes (copied); `name` stands for the file in messages.
+  static SafetensorsReader Parse(absl::Span<const std::byte> bytes, const std::string& name);
+
+  // In the order of their data.
+  const std::vector<SafetensorInfo>& tensors() const { return header_.tensors; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  uint64_t data_bytes() const { return header_.data_bytes; }
+
+  bool Contains(absl::string_view name) const { return FindOrNull(name) != nullptr; }
+  // nullptr if there is none. Cost: logarithmic.
+  const SafetensorInfo* FindOrNull(absl::string_view name) const;
+  // Throws kNotFound that names the file, the tensor and the first few there are.
+  const SafetensorInfo& Find(absl::string_view name) const;
+
+  // The bytes of one of tensors().
+  absl::Span<const std::byte> data(const SafetensorInfo& info) const;
+
+ private:
+  struct Free {
+    void operator()(std::byte* bytes) const;
+  };
+
+  SafetensorsReader(std::string name, SafetensorsHeader header);
+
+  std::string name_;
+  SafetensorsHeader header_;
+  std::vector<size_t> by_name_;  // indices of tensors, sorted by name
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+// A tensor to write; `data` is not copied and must hold shape x dtype bytes.
+struct SafetensorView {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  absl::Span<const std::byte> data;
+};
+
+// Writes a file piece by piece, for tensors that are not all in host memory at once.
+//
+//   SafetensorsWriter writer(path, metadata, infos);   // begin and end of infos are ignored
+//   for (const SafetensorInfo& info : writer.tensors()) writer.Append(BytesOf(info.name));
+//   writer.Commit();
+//
+// The file appears at Commit(), whole, or not at all (atomic_file.h). One thread per writer.
+class SafetensorsWriter {
+ public:
+  // Creates the temporary file and writes the header. Throws kInvalidArgument for tensors the format
+  // cannot hold (unknown dtype, size overflow, name twice, not UTF-8), else as AtomicFile.
+  SafetensorsWriter(const std::string& path, std::map<std::string, std::string> metadata,
+                    std::vector<SafetensorInfo> tensors);
+
+  // In the order in which Append() wants their bytes, with the offsets they will have.
+  const std::vector<SafetensorInfo>& tensors() const { return header_.tensors; }
+
+  // Any piece of the data, in order. Throws kInvalidArgument when there is more than was declared.
+  void Append(absl::Span<const std::byte> bytes);
+  // Throws kFailedPrecondition when bytes are missing.
+  void Commit();
+
+ private:
+  std::string name_;
+  SafetensorsHeader header_;
+  uint64_t written_ = 0;
+  AtomicFile file_;
+};
+
+// All at once. Also throws kInvalidArgument when a span's length is not shape x dtype; then no file
+// is touched.
+void WriteSafetensors(const std::string& path, std::map<std::string, std::string> metadata,
+                      absl::Span<const SafetensorView> tensors);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_IO_SAFETENSORS_FILE_H_

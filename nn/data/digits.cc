@@ -1,0 +1,84 @@
+#include "tidepool/nn/data/digits.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/nn/data/idx_file.h"
+
+namespace tidepool {
+namespace {
+
+// The plain or the compressed file; "" if there is neither, with both added to `tried`.
+std::string FindFile(const std::string& folder, const char* name, std::string& tried) {
+  const std::string plain = (std::filesystem::path(folder) / name).string();
+  for (const std::string& path : {plain, plain + ".gz"}) {
+    std::error_code ignored;  // what cannot be looked at is reported when it is opened
+    if (std::filesystem::exists(path, ignored) || ignored == std::errc::permission_denied) return path;
+  }
+  absl::StrAppend(&tried, tried.empty() ? "" : ", ", OneLine(plain), ", ", OneLine(plain), ".gz");
+  return "";
+}
+
+}  // namespace
+
+LabelledImages ReadLabelledImages(const std::string& images_path, const std::string& labels_path,
+                                  int classes) {
+  if (classes < 1 || classes > 256) {
+    ThrowInvalidArgument(absl::StrCat(OneLine(labels_path), ": classes: found ", classes, ", expected 1 to 256"));
+  }
+  IdxFile images = ReadIdx(images_path, 3);
+  if (images.data.empty()) {
+    ThrowDataLoss(absl::StrCat(OneLine(images_path), ": byte 4: IDX dimensions: found ", images.dims[0],
+                               " images of ", images.dims[1], "x", images.dims[2],
+                               ", expected at least one image with pixels"));
+  }
+  IdxFile labels = ReadIdx(labels_path, 1);
+  if (labels.dims[0] != images.dims[0]) {
+    ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte 4: IDX dimensions: found ", labels.dims[0],
+                               " labels, expected ", images.dims[0], ", the images in ", OneLine(images_path)));
+  }
+  const auto wrong = std::find_if(labels.data.begin(), labels.data.end(),
+                                  [classes](uint8_t label) { return label >= classes; });
+  if (wrong != labels.data.end()) {
+    const auto index = wrong - labels.data.begin();
+    ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte ", 8 + index, ": label ", index, ": found ",
+                               *wrong, ", expected 0..", classes - 1));
+  }
+  return {.count = images.dims[0],
+          .height = images.dims[1],
+          .width = images.dims[2],
+          .pixels = std::move(images.data),
+          .labels = std::move(labels.data),
+          .classes = classes};
+}
+
+ImageFolder LoadImageFolder(const std::string& folder, int classes) {
+  std::string tried;
+  const std::string train_images = FindFile(folder, "train-images-idx3-ubyte", tried);
+  const std::string train_labels = FindFile(folder, "train-labels-idx1-ubyte", tried);
+  const std::string test_images = FindFile(folder, "t10k-images-idx3-ubyte", tried);
+  const std::string test_labels = FindFile(folder, "t10k-labels-idx1-ubyte", tried);
+  if (!tried.empty()) {
+    std::error_code ignored;
+    const bool is_folder = std::filesystem::is_directory(folder, ignored);
+    ThrowNotFound(absl::StrCat("image folder ", OneLine(folder), ": found ",
+                               is_folder ? "a folder without these files" : "no such folder",
+                               ", expected one of each pair: ", tried));
+  }
+  ImageFolder result;
+  result.train = ReadLabelledImages(train_images, train_labels, classes);
+  result.test = ReadLabelledImages(test_images, test_labels, classes);
+  if (result.train.height != result.test.height || result.train.width != result.test.width) {
+    ThrowDataLoss(absl::StrCat(OneLine(test_images), ": byte 8: IDX dimensions: found images of ",
+                               result.test.height, "x", result.test.width, ", expected ", result.train.height,
+                               "x", result.train.width, ", as in ", OneLine(train_images)));
+  }
+  return result;
+}
+
+}  // namespace tidepool
