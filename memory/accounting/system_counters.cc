@@ -1,0 +1,115 @@
+#include "tidepool/memory/accounting/system_counters.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool {
+namespace {
+
+// Made before the filter is, so that the watching thread itself is not filtered.
+struct Watcher {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool decided = false;
+  int listener = -1;  // under the mutex until decided
+  std::atomic<int64_t> calls{0};
+};
+
+void Watch(Watcher* watcher) {
+  {
+    std::unique_lock<std::mutex> lock(watcher->mutex);
+    watcher->changed.wait(lock, [&] { return watcher->decided; });
+  }
+  if (watcher->listener < 0) return;
+  for (;;) {
+    seccomp_notif request;
+    std::memset(&request, 0, sizeof(request));
+    if (ioctl(watcher->listener, SECCOMP_IOCTL_NOTIF_RECV, &request) != 0) {
+      if (errno == EINTR || errno == ENOENT) continue;
+      return;
+    }
+    watcher->calls.fetch_add(1, std::memory_order_relaxed);
+    seccomp_notif_resp response;
+    std::memset(&response, 0, sizeof(response));
+    response.id = request.id;
+    response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    ioctl(watcher->listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+  }
+}
+
+int InstallFilter() {
+#define TIDEPOOL_REPORT(number)                    \
+  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), \
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      TIDEPOOL_REPORT(__NR_mmap),
+      TIDEPOOL_REPORT(__NR_munmap),
+      TIDEPOOL_REPORT(__NR_mremap),
+      TIDEPOOL_REPORT(__NR_mprotect),
+      TIDEPOOL_REPORT(__NR_madvise),
+      TIDEPOOL_REPORT(__NR_brk),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+#undef TIDEPOOL_REPORT
+  sock_fprog program = {static_cast<unsigned short>(std::size(filter)), filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
+  return static_cast<int>(syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER,
+                                  SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
+}
+
+Watcher* Start(std::string* reason) {
+  auto* watcher = new Watcher;  // watched until the process ends
+  std::thread(Watch, watcher).detach();
+  const int listener = InstallFilter();
+  const int error = errno;
+  {
+    std::lock_guard<std::mutex> lock(watcher->mutex);
+    watcher->listener = listener;
+    watcher->decided = true;
+  }
+  watcher->changed.notify_one();
+  if (listener >= 0) return watcher;
+  *reason = absl::StrCat("the kernel refused a seccomp listener: ", std::strerror(error));
+  return nullptr;
+}
+
+std::atomic<Watcher*> active{nullptr};
+
+}  // namespace
+
+int64_t PageFaults() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
+}
+
+bool StartCountingMemorySystemCalls(std::string* reason) {
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (active.load() == nullptr) active.store(Start(reason));
+  return active.load() != nullptr;
+}
+
+int64_t MemorySystemCalls() {
+  const Watcher* watcher = active.load(std::memory_order_acquire);
+  return watcher != nullptr ? watcher->calls.load(std::memory_order_relaxed) : -1;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,52 @@
+#include "tidepool/memory/accounting/system_counters.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace tidepool {
+namespace {
+
+TEST(SystemCounters, CountsOneFaultPerFreshPage) {
+  constexpr int kPages = 64;
+  void* memory = mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  madvise(memory, kPages * 4096, MADV_NOHUGEPAGE);
+  const int64_t before = PageFaults();
+  for (int i = 0; i < kPages; ++i) static_cast<volatile char*>(memory)[i * 4096] = 1;
+  EXPECT_GE(PageFaults() - before, kPages);
+  const int64_t warm = PageFaults();
+  for (int i = 0; i < kPages; ++i) static_cast<volatile char*>(memory)[i * 4096] = 2;
+  EXPECT_EQ(PageFaults(), warm);
+  munmap(memory, kPages * 4096);
+}
+
+TEST(SystemCounters, CountsMemorySystemCallsOfThisThreadAndItsChildren) {
+  std::string reason;
+  if (!StartCountingMemorySystemCalls(&reason)) GTEST_SKIP() << reason;
+  EXPECT_TRUE(StartCountingMemorySystemCalls(&reason));
+  int64_t before = MemorySystemCalls();
+  for (int i = 0; i < 5; ++i) {
+    munmap(mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
+  }
+  EXPECT_EQ(MemorySystemCalls() - before, 10);
+  before = MemorySystemCalls();
+  void* large = std::malloc(64 << 20);  // malloc maps a block of this size
+  EXPECT_GE(MemorySystemCalls() - before, 1);
+  std::free(large);
+  before = MemorySystemCalls();
+  int64_t in_child = 0;
+  std::thread child([&] {
+    const int64_t start = MemorySystemCalls();
+    munmap(mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
+    in_child = MemorySystemCalls() - start;
+  });
+  child.join();
+  EXPECT_EQ(in_child, 2);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,38 @@
+// Models in safetensors files: parameters by name ("0.conv2d.filter", f32) and, as metadata, what
+// network they belong to: model ("lenet", "mlp"), input ("28,28,1"), classes, architecture (the
+// network's description).
+#ifndef TIDEPOOL_NN_MODEL_FILE_H_
+#define TIDEPOOL_NN_MODEL_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+// A network of models.h and the names it was made by.
+struct Model {
+  std::string name;  // of LayersOf
+  int64_t classes = 0;
+  std::unique_ptr<Network> network;
+};
+
+Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
+                WorkspaceMode mode);
+
+// Writes beside `path` and renames: a reader sees the old file or the whole new one. Throws Error
+// naming the path.
+void SaveModel(const Model& model, const std::string& path);
+// Throws kInvalidArgument now rather than after hours of training when `path` cannot be written;
+// leaves nothing behind.
+void CheckModelPathIsWritable(const std::string& path);
+
+// Throws Error naming file and field, found and expected: a broken file, missing metadata, another
+// architecture, a tensor that is missing, unknown, or of another type or shape.
+Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_MODEL_FILE_H_

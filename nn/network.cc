@@ -1,0 +1,157 @@
+#include "tidepool/nn/network.h"
+
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/softmax.h"
+
+namespace tidepool::nn {
+namespace {
+
+// Arrays in the flat buffers start at cache lines.
+constexpr int64_t kParameterAlignment = 16;
+
+WorkspaceConfig ConfigOf(WorkspaceMode mode) {
+  WorkspaceConfig config = WorkspaceConfig::Training();
+  config.workspace_mode = mode;
+  if (mode == WorkspaceMode::kSingle) config.policy_learning = LearningPolicy::kFirstLoop;
+  if (mode == WorkspaceMode::kSeparate) {
+    ThrowUnimplemented(
+        "network: workspace_mode separate is not built yet; use enabled, single or none");
+  }
+  return config;
+}
+
+NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
+  return flat.Slice(0, offset, offset + shape.NumElements()).Reshape(shape);
+}
+
+}  // namespace
+
+Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed,
+                 WorkspaceMode mode)
+    : input_shape_(std::move(input)), layers_(std::move(layers)), mode_(mode) {
+  const WorkspaceConfig config = ConfigOf(mode);
+  if (layers_.empty()) ThrowInvalidArgument("network: no layers");
+  struct Planned {
+    std::string name;
+    ParameterSpec spec;
+    int64_t offset;
+  };
+  std::vector<Planned> planned;
+  Shape shape = input_shape_;
+  int64_t flat = 0;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    first_parameter_.push_back(static_cast<int>(planned.size()));
+    const Shape output = layers_[i]->OutputShape(shape);  // refuses inputs that do not fit
+    for (ParameterSpec& spec : layers_[i]->Parameters(shape)) {
+      std::string name = absl::StrCat(i, ".", layers_[i]->Kind(), ".", spec.name);
+      const int64_t count = spec.shape.NumElements();
+      parameter_count_ += count;
+      planned.push_back({std::move(name), std::move(spec), flat});
+      flat += (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+    }
+    if (i > 0 && layers_[i - 1]->EndsWithRelu() && layers_[i]->CanApplyReluGradient()) {
+      layers_[i - 1]->LeaveReluGradientToNext();
+      layers_[i]->ApplyReluGradientOfPrevious();
+    }
+    shape = output;
+  }
+  first_parameter_.push_back(static_cast<int>(planned.size()));
+  output_shape_ = shape;
+  caches_.resize(layers_.size());
+
+  parameters_ = Zeros({flat}, DType::kFloat32, Place::Heap());
+  gradients_ = Zeros({flat}, DType::kFloat32, Place::Heap(MemoryKind::kGradientStandard));
+  for (size_t i = 0; i < planned.size(); ++i) {
+    const ParameterSpec& spec = planned[i].spec;
+    NDArray view = ViewOf(parameters_, planned[i].offset, spec.shape);
+    if (spec.uniform_bound > 0) {
+      CopyInto(RandomUniform(spec.shape, -spec.uniform_bound, spec.uniform_bound, seed, i,
+                             Place::Heap()),
+               view);
+    }
+    parameter_views_.push_back(view);
+    gradient_views_.push_back(ViewOf(gradients_, planned[i].offset, spec.shape));
+    named_.push_back({planned[i].name, view});
+  }
+  training_workspace_ = std::make_unique<Workspace>("training", config);
+  inference_workspace_ = std::make_unique<Workspace>("inference", config);
+}
+
+std::string Network::Describe() const {
+  std::string text = absl::StrCat("input ", input_shape_.ToString());
+  for (const auto& layer : layers_) absl::StrAppend(&text, "; ", layer->Describe());
+  return text;
+}
+
+LayerContext Network::ContextOf(int layer, bool training) {
+  const int begin = first_parameter_[layer];
+  const int count = first_parameter_[layer + 1] - begin;
+  LayerContext context;
+  context.parameters = absl::MakeConstSpan(parameter_views_).subspan(begin, count);
+  if (training) context.gradients = absl::MakeSpan(gradient_views_).subspan(begin, count);
+  context.training = training;
+  return context;
+}
+
+NDArray Network::Forward(NDArray features, bool training) {
+  if (features.rank() != input_shape_.rank() + 1 ||
+      Shape(features.shape().span().subspan(1)) != input_shape_) {
+    ThrowInvalidArgument(absl::StrCat("network: features have shape ", features.shape().ToString(),
+                                      ", expected [batch] + ", input_shape_.ToString()));
+  }
+  LayerCache unused;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    features = layers_[i]->Forward(ContextOf(static_cast<int>(i), training), features,
+                                   training ? caches_[i] : unused);
+  }
+  return features;
+}
+
+double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {
+  // On success the layers have emptied their caches already; an exception must not leave any.
+  absl::Cleanup clear = [this] {
+    for (LayerCache& cache : caches_) cache.Clear();
+  };
+  features.CheckAlive("network", "features");
+  NDArray gradient;
+  double loss = 0;
+  {
+    const NDArray logits = Forward(features, /*training=*/true);
+    CrossEntropy result = SoftmaxCrossEntropy(logits, labels);
+    const int64_t batch = result.loss.NumElements();
+    const float* losses = result.loss.data<float>();
+    for (int64_t i = 0; i < batch; ++i) loss += losses[i];
+    loss /= static_cast<double>(batch);
+    gradient = std::move(result.probabilities);
+    SoftmaxCrossEntropyGradInto(gradient, labels, 1.0 / static_cast<double>(batch), gradient);
+  }
+  for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
+    gradient = layers_[i]->Backward(ContextOf(i, true), std::move(gradient), caches_[i],
+                                    /*needs_input_gradient=*/i > 0);
+  }
+  gradients_.MarkWritten();
+  return loss;
+}
+
+void Network::Infer(absl::FunctionRef<NDArray()> make_input,
+                    absl::FunctionRef<void(const NDArray&)> use_output) {
+  WorkspaceScope scope(*inference_workspace_);
+  const NDArray output = Forward(make_input(), /*training=*/false);
+  use_output(output);
+}
+
+NDArray Network::Output(const NDArray& features) {
+  features.CheckAlive("network", "features");
+  NDArray result;
+  Infer([&] { return features; }, [&](const NDArray& output) { result = output.Leverage(); });
+  return result;
+}
+
+}  // namespace tidepool::nn

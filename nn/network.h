@@ -1,0 +1,81 @@
+// A network: layers in sequence, their parameters and gradients in two flat arrays.
+//
+// Parameters, gradients and updater state are persistent, on the heap; everything a step or a
+// request makes lives in a workspace that the network opens for it (WorkspaceMode):
+//   kEnabled  placed by lifetimes learned in the first step: peak of what is alive at once
+//   kSingle   one behind the other: no reuse within the step, most memory
+//   kNone     plain heap
+// All modes compute the same bits.
+//
+// Threads: ComputeGradients and loading use the one gradient array: one thread at a time.
+#ifndef TIDEPOOL_NN_NETWORK_H_
+#define TIDEPOOL_NN_NETWORK_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/layers/layer.h"
+
+namespace tidepool::nn {
+
+struct NamedParameter {
+  std::string name;  // "0.conv2d.filter"
+  NDArray value;     // a view of the flat parameters
+};
+
+class Network {
+ public:
+  // `input`: shape of one example. The layers' parameters are drawn from `seed`. Throws
+  // kInvalidArgument naming the layer whose input does not fit, and kUnimplemented for a mode that
+  // is not built.
+  Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed = 0,
+          WorkspaceMode mode = WorkspaceMode::kEnabled);
+
+  const Shape& input_shape() const { return input_shape_; }
+  const Shape& output_shape() const { return output_shape_; }
+  WorkspaceMode workspace_mode() const { return mode_; }
+  std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
+
+  NDArray& parameters() { return parameters_; }        // flat, padded between arrays
+  const NDArray& gradients() const { return gradients_; }
+  const std::vector<NamedParameter>& named_parameters() const { return named_; }
+  int64_t NumParameters() const { return parameter_count_; }  // padding not counted
+
+  // Loss of `logits` = Forward(features): mean softmax cross-entropy of `labels` [batch] i64.
+  // Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
+  double ComputeGradients(const NDArray& features, const NDArray& labels);
+
+  // One inference cycle: `make_input` makes the input [batch, ...] in the inference workspace,
+  // `use_output` sees the output there. Neither may keep an array without moving it out.
+  void Infer(absl::FunctionRef<NDArray()> make_input,
+             absl::FunctionRef<void(const NDArray&)> use_output);
+  // The output for `features`, in the caller's workspace if one is open, else on the heap.
+  NDArray Output(const NDArray& features);
+
+  Workspace& training_workspace() { return *training_workspace_; }
+  Workspace& inference_workspace() { return *inference_workspace_; }
+
+ private:
+  LayerContext ContextOf(int layer, bool training);
+  NDArray Forward(NDArray features, bool training);
+
+  Shape input_shape_, output_shape_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  WorkspaceMode mode_;
+  NDArray parameters_, gradients_;
+  int64_t parameter_count_ = 0;
+  std::vector<NamedParameter> named_;
+  std::vector<int> first_parameter_;         // of each layer in the two lists below; one more at the end
+  std::vector<NDArray> parameter_views_;
+  std::vector<NDArray> gradient_views_;
+  std::vector<LayerCache> caches_;           // of the step under way
+  std::unique_ptr<Workspace> training_workspace_, inference_workspace_;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_NETWORK_H_

@@ -1,0 +1,57 @@
+#include "tidepool/nn/training/updater.h"
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/updaters.h"
+
+namespace tidepool::nn {
+
+UpdaterConfig UpdaterConfig::Of(UpdaterKind kind) {
+  UpdaterConfig config;
+  config.kind = kind;
+  if (kind == UpdaterKind::kSgd) config.learning_rate = 0.1;
+  if (kind == UpdaterKind::kNesterovs) config.learning_rate = 0.02;
+  return config;
+}
+
+UpdaterKind ParseUpdater(const std::string& name) {
+  if (name == "sgd") return UpdaterKind::kSgd;
+  if (name == "nesterovs") return UpdaterKind::kNesterovs;
+  if (name == "adam") return UpdaterKind::kAdam;
+  ThrowInvalidArgument(
+      absl::StrCat("updater is \"", name, "\", expected sgd, nesterovs or adam"));
+}
+
+Updater::Updater(const UpdaterConfig& config, const Shape& shape) : config_(config) {
+  auto in_unit = [](double x) { return x >= 0 && x < 1; };
+  if (!(config.learning_rate > 0) || !in_unit(config.momentum) || !in_unit(config.beta1) ||
+      !in_unit(config.beta2) || !(config.epsilon > 0) || !(config.l2 >= 0)) {
+    ThrowInvalidArgument(absl::StrCat(
+        "updater: learning_rate ", config.learning_rate, ", momentum ", config.momentum,
+        ", beta1 ", config.beta1, ", beta2 ", config.beta2, ", epsilon ", config.epsilon, ", l2 ",
+        config.l2, "; expected rate > 0, momentum and betas in [0, 1), epsilon > 0, l2 >= 0"));
+  }
+  if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, DType::kFloat32, Place::Heap());
+  if (config.kind == UpdaterKind::kAdam) second_ = Zeros(shape, DType::kFloat32, Place::Heap());
+}
+
+void Updater::Apply(const NDArray& gradients, NDArray& parameters) {
+  switch (config_.kind) {
+    case UpdaterKind::kSgd:
+      SgdUpdate(gradients, parameters, {config_.learning_rate, config_.l2});
+      break;
+    case UpdaterKind::kNesterovs:
+      NesterovsUpdate(gradients, parameters, first_,
+                      {config_.learning_rate, config_.momentum, config_.l2});
+      break;
+    case UpdaterKind::kAdam:
+      AdamUpdate(gradients, parameters, first_, second_,
+                 {config_.learning_rate, config_.beta1, config_.beta2, config_.epsilon, config_.l2,
+                  steps_ + 1});
+      break;
+  }
+  ++steps_;
+}
+
+}  // namespace tidepool::nn

@@ -1,0 +1,45 @@
+// Updaters: how parameters follow their gradient. State is persistent, on the heap.
+#ifndef TIDEPOOL_NN_TRAINING_UPDATER_H_
+#define TIDEPOOL_NN_TRAINING_UPDATER_H_
+
+#include <string>
+
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool::nn {
+
+enum class UpdaterKind : uint8_t { kSgd, kNesterovs, kAdam };
+
+struct UpdaterConfig {
+  UpdaterKind kind = UpdaterKind::kAdam;
+  double learning_rate = 1e-3;
+  double momentum = 0.9;  // kNesterovs
+  double beta1 = 0.9;     // kAdam
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double l2 = 0;
+
+  // Each kind with the learning rate that suits it: SGD 0.1, Nesterov momentum 0.02, Adam 0.001.
+  static UpdaterConfig Of(UpdaterKind kind);
+};
+
+// "sgd", "nesterovs" or "adam"; throws kInvalidArgument for anything else, naming the three.
+UpdaterKind ParseUpdater(const std::string& name);
+
+class Updater {
+ public:
+  // State for parameters of `shape`. Throws kInvalidArgument when a number is out of range.
+  Updater(const UpdaterConfig& config, const Shape& shape);
+
+  void Apply(const NDArray& gradients, NDArray& parameters);
+  int64_t steps() const { return steps_; }
+
+ private:
+  UpdaterConfig config_;
+  NDArray first_, second_;  // velocity, or the two moments
+  int64_t steps_ = 0;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_TRAINING_UPDATER_H_
