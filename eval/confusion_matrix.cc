@@ -11,8 +11,8 @@ namespace {
 
 int CheckedClasses(int classes) {
   if (classes < 2 || classes > ConfusionMatrix::kMaxClasses) {
-    ThrowInvalidArgument(absl::StrCat("confusion matrix: classes: found ", classes, ", expected 2 to ",
-                                      ConfusionMatrix::kMaxClasses));
+    ThrowInvalidArgument(absl::StrCat("confusion matrix: classes: found ", classes,
+                                      ", expected 2 to ", ConfusionMatrix::kMaxClasses));
   }
   return classes;
 }
@@ -32,7 +32,8 @@ ConfusionMatrix::ConfusionMatrix(int classes)
 
 void ConfusionMatrix::RequireClass(int64_t value, const char* what) const {
   if (value >= 0 && value < classes_) return;
-  ThrowInvalidArgument(absl::StrCat("confusion matrix: ", what, ": found ", value, ", expected 0..", classes_ - 1));
+  ThrowInvalidArgument(
+      absl::StrCat("confusion matrix: ", what, ": found ", value, ", expected 0..", classes_ - 1));
 }
 
 int64_t ConfusionMatrix::at(int label, int prediction) const {
@@ -63,19 +64,21 @@ void ConfusionMatrix::Add(int64_t label, int64_t prediction) {
 
 void ConfusionMatrix::Add(absl::Span<const int64_t> labels, absl::Span<const int64_t> predictions) {
   if (labels.size() != predictions.size()) {
-    ThrowInvalidArgument(absl::StrCat("confusion matrix: predictions: found ", predictions.size(), ", expected ",
-                                      labels.size(), ", one for each label"));
+    ThrowInvalidArgument(absl::StrCat("confusion matrix: predictions: found ", predictions.size(),
+                                      ", expected ", labels.size(), ", one for each label"));
   }
   for (size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < 0 || labels[i] >= classes_) ThrowOutOfRange("label", i, labels[i], classes_);
-    if (predictions[i] < 0 || predictions[i] >= classes_) ThrowOutOfRange("prediction", i, predictions[i], classes_);
+    if (predictions[i] < 0 || predictions[i] >= classes_)
+      ThrowOutOfRange("prediction", i, predictions[i], classes_);
   }
   for (size_t i = 0; i < labels.size(); ++i) Add(labels[i], predictions[i]);
 }
 
 void ConfusionMatrix::Merge(const ConfusionMatrix& other) {
   if (other.classes_ != classes_) {
-    ThrowInvalidArgument(absl::StrCat("confusion matrix: merge: found ", other.classes_, " classes, expected ", classes_));
+    ThrowInvalidArgument(absl::StrCat("confusion matrix: merge: found ", other.classes_,
+                                      " classes, expected ", classes_));
   }
   const auto add = [](std::vector<int64_t>& to, const std::vector<int64_t>& from) {
     for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
@@ -96,9 +99,12 @@ void ConfusionMatrix::Reset() {
 
 std::string ConfusionMatrix::ToString() const {
   const int64_t widest = *std::max_element(label_counts_.begin(), label_counts_.end());
-  const int width = static_cast<int>(std::max(absl::StrCat(widest).size(), absl::StrCat(classes_ - 1).size())) + 1;
+  const int width =
+      static_cast<int>(std::max(absl::StrCat(widest).size(), absl::StrCat(classes_ - 1).size())) +
+      1;
   std::string text = absl::StrFormat("%*spredicted\nlabel ", 6 + width, "");
-  for (int column = 0; column < classes_; ++column) absl::StrAppendFormat(&text, "%*d", width, column);
+  for (int column = 0; column < classes_; ++column)
+    absl::StrAppendFormat(&text, "%*d", width, column);
   absl::StrAppendFormat(&text, " | %*s\n", std::max(width, 5), "count");
   for (int row = 0; row < classes_; ++row) {
     absl::StrAppendFormat(&text, "%5d ", row);

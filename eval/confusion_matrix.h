@@ -1,8 +1,9 @@
 // How often each class was predicted for each label.
 //
-// Rows are labels (what is true), columns predictions. All metrics of a classifier's decisions follow
-// from it; see evaluation.h. Threads: const calls from several threads are safe, Add and Merge are not.
-// Memory: classes^2 counters of 8 bytes, taken at construction; Add and Merge allocate nothing.
+// Rows are labels (what is true), columns predictions. All metrics of a classifier's decisions
+// follow from it; see evaluation.h. Threads: const calls from several threads are safe, Add and
+// Merge are not. Memory: classes^2 counters of 8 bytes, taken at construction; Add and Merge
+// allocate nothing.
 #ifndef TIDEPOOL_EVAL_CONFUSION_MATRIX_H_
 #define TIDEPOOL_EVAL_CONFUSION_MATRIX_H_
 

@@ -31,7 +31,9 @@ TEST(ConfusionMatrix, Counts) {
   matrix.Add(Classes{}, Classes{});
   EXPECT_EQ(matrix.total(), 6);
   matrix.Reset();
-  EXPECT_EQ(matrix.total() + matrix.correct() + matrix.at(2, 2) + matrix.LabelCount(2) + matrix.PredictionCount(2), 0);
+  EXPECT_EQ(matrix.total() + matrix.correct() + matrix.at(2, 2) + matrix.LabelCount(2) +
+                matrix.PredictionCount(2),
+            0);
 }
 
 TEST(ConfusionMatrix, MergeIsAddingBoth) {
@@ -60,24 +62,35 @@ TEST(ConfusionMatrix, NumberOfClasses) {
 
 TEST(ConfusionMatrix, BadBatchesAddNothing) {
   ConfusionMatrix matrix(3);
-  EXPECT_THAT(ErrorOf([&] { matrix.Add(Classes{0, 1, 3}, Classes{0, 1, 2}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                matrix.Add(Classes{0, 1, 3}, Classes{0, 1, 2});
+              }),
               IsError(StatusCode::kInvalidArgument, {"label 2", "found 3", "expected 0..2"}));
-  EXPECT_THAT(ErrorOf([&] { matrix.Add(Classes{0, 1}, Classes{0, -1}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                matrix.Add(Classes{0, 1}, Classes{0, -1});
+              }),
               IsError(StatusCode::kInvalidArgument, {"prediction 1", "found -1", "expected 0..2"}));
-  EXPECT_THAT(ErrorOf([&] { matrix.Add(Classes{0}, Classes{0, 1}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                matrix.Add(Classes{0}, Classes{0, 1});
+              }),
               IsError(StatusCode::kInvalidArgument, {"predictions", "found 2", "expected 1"}));
   EXPECT_THAT(ErrorOf([&] { matrix.Add(0, std::numeric_limits<int64_t>::max()); }),
-              IsError(StatusCode::kInvalidArgument, {"prediction", "found 9223372036854775807", "expected 0..2"}));
+              IsError(StatusCode::kInvalidArgument,
+                      {"prediction", "found 9223372036854775807", "expected 0..2"}));
   EXPECT_EQ(matrix.total(), 0);
   EXPECT_EQ(matrix.LabelCount(0), 0);
 }
 
 TEST(ConfusionMatrix, ReadingOutOfRange) {
   const ConfusionMatrix matrix(3);
-  EXPECT_THAT(ErrorOf([&] { matrix.at(3, 0); }), IsError(StatusCode::kInvalidArgument, {"label", "found 3"}));
-  EXPECT_THAT(ErrorOf([&] { matrix.at(0, -1); }), IsError(StatusCode::kInvalidArgument, {"prediction", "found -1"}));
-  EXPECT_THAT(ErrorOf([&] { matrix.LabelCount(7); }), IsError(StatusCode::kInvalidArgument, {"found 7", "0..2"}));
-  EXPECT_THAT(ErrorOf([&] { matrix.PredictionCount(7); }), IsError(StatusCode::kInvalidArgument, {"found 7"}));
+  EXPECT_THAT(ErrorOf([&] { matrix.at(3, 0); }),
+              IsError(StatusCode::kInvalidArgument, {"label", "found 3"}));
+  EXPECT_THAT(ErrorOf([&] { matrix.at(0, -1); }),
+              IsError(StatusCode::kInvalidArgument, {"prediction", "found -1"}));
+  EXPECT_THAT(ErrorOf([&] { matrix.LabelCount(7); }),
+              IsError(StatusCode::kInvalidArgument, {"found 7", "0..2"}));
+  EXPECT_THAT(ErrorOf([&] { matrix.PredictionCount(7); }),
+              IsError(StatusCode::kInvalidArgument, {"found 7"}));
 }
 
 TEST(ConfusionMatrix, Table) {

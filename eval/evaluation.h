@@ -1,18 +1,18 @@
-// Quality of a classifier's decisions: accuracy, precision, recall, F1, Matthews correlation, top-N.
-// Successor of DL4J's Evaluation.
+// Quality of a classifier's decisions: accuracy, precision, recall, F1, Matthews correlation,
+// top-N. Successor of DL4J's Evaluation.
 //
 //   Evaluation evaluation(10);
 //   for (each batch) evaluation.AddScores(labels, scores);   // scores [n, 10], row-major
 //   std::cout << evaluation.Report();
 //
 // What 0/0 is. Of one class: precision of a class never predicted, recall of a class that never
-// occurs, F1 and Matthews correlation of either are 0, as in DL4J and in scikit-learn (zero_division=0).
-// Of an average over classes (macro) there are two customs, see ZeroDivision; the default is DL4J's.
-// Of no examples at all, everything is 0 (DL4J).
-// With two classes DL4J's averages silently mean class 1 alone; here Precision(1) says so.
+// occurs, F1 and Matthews correlation of either are 0, as in DL4J and in scikit-learn
+// (zero_division=0). Of an average over classes (macro) there are two customs, see ZeroDivision;
+// the default is DL4J's. Of no examples at all, everything is 0 (DL4J). With two classes DL4J's
+// averages silently mean class 1 alone; here Precision(1) says so.
 //
-// Threads: const calls from several threads are safe; Add and Merge are not: give each thread its own
-// and Merge them. Memory: taken at construction; adding allocates nothing.
+// Threads: const calls from several threads are safe; Add and Merge are not: give each thread its
+// own and Merge them. Memory: taken at construction; adding allocates nothing.
 #ifndef TIDEPOOL_EVAL_EVALUATION_H_
 #define TIDEPOOL_EVAL_EVALUATION_H_
 
@@ -27,14 +27,15 @@ namespace tidepool {
 
 // What a class whose metric is 0/0 counts in a macro average.
 enum class ZeroDivision {
-  kExclude,  // it is left out (DL4J): precision if never predicted, recall if it never occurs, F1 if either
+  kExclude,  // it is left out (DL4J): precision if never predicted, recall if it never occurs, F1
+             // if either
   kZero,     // it counts 0 (scikit-learn's zero_division=0 with labels=range(classes))
 };
 
 class Evaluation {
  public:
-  // Throws kInvalidArgument unless classes is as ConfusionMatrix wants it, there is one name per class or
-  // none at all, and 1 <= top_n <= classes.
+  // Throws kInvalidArgument unless classes is as ConfusionMatrix wants it, there is one name per
+  // class or none at all, and 1 <= top_n <= classes.
   explicit Evaluation(int classes, std::vector<std::string> names = {}, int top_n = 1);
 
   int classes() const { return confusion_.classes(); }
@@ -45,11 +46,11 @@ class Evaluation {
   // The given name, or the number.
   std::string ClassName(int c) const;
 
-  // Adding. Throws kInvalidArgument naming index, found and expected, when lengths differ, a class is out
-  // of range or a score is not a number; then nothing was added.
+  // Adding. Throws kInvalidArgument naming index, found and expected, when lengths differ, a class
+  // is out of range or a score is not a number; then nothing was added.
   void Add(absl::Span<const int64_t> labels, absl::Span<const int64_t> predictions);
-  // scores[i * classes + c]: any number that grows with the belief in class c (probability, logit); the
-  // infinities are numbers. The largest is the prediction, the first of equal ones.
+  // scores[i * classes + c]: any number that grows with the belief in class c (probability, logit);
+  // the infinities are numbers. The largest is the prediction, the first of equal ones.
   void AddScores(absl::Span<const int64_t> labels, absl::Span<const float> scores);
   // Throws kInvalidArgument unless classes and top_n are equal.
   void Merge(const Evaluation& other);
@@ -75,20 +76,21 @@ class Evaluation {
   double MacroPrecision(ZeroDivision zero = ZeroDivision::kExclude) const;
   double MacroRecall(ZeroDivision zero = ZeroDivision::kExclude) const;
   double MacroF1(ZeroDivision zero = ZeroDivision::kExclude) const;
-  // Of the sums over classes. When each example has one label and one prediction, as here, FP and FN have
-  // the same sum, so all three are the accuracy.
+  // Of the sums over classes. When each example has one label and one prediction, as here, FP and
+  // FN have the same sum, so all three are the accuracy.
   double MicroPrecision() const;
   double MicroRecall() const;
   double MicroF1() const;
 
   // Correlation of "is class c" with "was predicted c", -1 to 1.
   double MatthewsCorrelation(int c) const;
-  // Correlation of labels with predictions over all classes: R_K of J. Gorodkin, "Comparing two K-category
-  // assignments by a K-category correlation coefficient", 2004; scikit-learn's matthews_corrcoef.
+  // Correlation of labels with predictions over all classes: R_K of J. Gorodkin, "Comparing two
+  // K-category assignments by a K-category correlation coefficient", 2004; scikit-learn's
+  // matthews_corrcoef.
   double MatthewsCorrelation() const;
 
-  // Totals, a line per class and the confusion matrix; above 20 classes the matrix gives way to the 20
-  // commonest confusions. Ends with a newline.
+  // Totals, a line per class and the confusion matrix; above 20 classes the matrix gives way to the
+  // 20 commonest confusions. Ends with a newline.
   std::string Report() const;
 
  private:

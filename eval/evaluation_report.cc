@@ -39,8 +39,10 @@ std::string Evaluation::Confusions() const {
     if (std::get<0>(a) != std::get<0>(b)) return std::get<0>(a) > std::get<0>(b);
     return a < b;
   };
-  std::partial_sort(pairs.begin(), pairs.begin() + static_cast<ptrdiff_t>(shown), pairs.end(), commoner);
-  std::string text = absl::StrFormat("commonest confusions (%d of %d kinds)\n", shown, pairs.size());
+  std::partial_sort(pairs.begin(), pairs.begin() + static_cast<ptrdiff_t>(shown), pairs.end(),
+                    commoner);
+  std::string text =
+      absl::StrFormat("commonest confusions (%d of %d kinds)\n", shown, pairs.size());
   for (size_t i = 0; i < shown; ++i) {
     const auto& [count, label, prediction] = pairs[i];
     absl::StrAppendFormat(&text, "%8d  %s predicted as %s\n", count, Shortened(ClassName(label)),
@@ -52,8 +54,11 @@ std::string Evaluation::Confusions() const {
 std::string Evaluation::Report() const {
   std::string text = absl::StrFormat("examples %d  classes %d\n", count(), classes());
   absl::StrAppendFormat(&text, "accuracy          %.4f\n", Accuracy());
-  if (top_n_ > 1) absl::StrAppendFormat(&text, "%-17s %.4f\n", absl::StrCat("top-", top_n_, " accuracy"), TopNAccuracy());
-  absl::StrAppendFormat(&text, "macro precision   %.4f\nmacro recall      %.4f\nmacro F1          %.4f\n",
+  if (top_n_ > 1)
+    absl::StrAppendFormat(&text, "%-17s %.4f\n", absl::StrCat("top-", top_n_, " accuracy"),
+                          TopNAccuracy());
+  absl::StrAppendFormat(&text,
+                        "macro precision   %.4f\nmacro recall      %.4f\nmacro F1          %.4f\n",
                         MacroPrecision(), MacroRecall(), MacroF1());
   absl::StrAppendFormat(&text, "Matthews          %.4f\n", MatthewsCorrelation());
   int never_predicted = 0, never_occurring = 0;
@@ -62,8 +67,9 @@ std::string Evaluation::Report() const {
     never_occurring += !Occurs(c);
   }
   if (never_predicted + never_occurring > 0) {
-    absl::StrAppendFormat(&text, "left out of macro averages: %d classes never predicted, %d without examples\n",
-                          never_predicted, never_occurring);
+    absl::StrAppendFormat(
+        &text, "left out of macro averages: %d classes never predicted, %d without examples\n",
+        never_predicted, never_occurring);
   }
   size_t width = 5;
   for (int c = 0; c < classes(); ++c) width = std::max(width, Shortened(ClassName(c)).size());

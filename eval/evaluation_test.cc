@@ -34,7 +34,8 @@ constexpr double kTiny = 1e-12;
 //   label 2            1  1  3  .
 Evaluation ByHand(int classes = 4) {
   Evaluation evaluation(classes);
-  evaluation.Add(Classes{0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2}, Classes{0, 0, 1, 3, 1, 1, 0, 2, 2, 2, 0, 1});
+  evaluation.Add(Classes{0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2},
+                 Classes{0, 0, 1, 3, 1, 1, 0, 2, 2, 2, 0, 1});
   return evaluation;
 }
 
@@ -46,7 +47,8 @@ TEST(Evaluation, ByHandAndAsScikitLearn) {
   EXPECT_EQ(evaluation.FalseNegatives(0), 2);
   EXPECT_EQ(evaluation.TrueNegatives(0), 6);
   EXPECT_DOUBLE_EQ(evaluation.Accuracy(), 7.0 / 12);
-  const double precision[] = {0.5, 0.5, 1, 0}, recall[] = {0.5, 2.0 / 3, 0.6, 0}, f1[] = {0.5, 4.0 / 7, 0.75, 0};
+  const double precision[] = {0.5, 0.5, 1, 0}, recall[] = {0.5, 2.0 / 3, 0.6, 0},
+               f1[] = {0.5, 4.0 / 7, 0.75, 0};
   // scikit-learn 1.9: matthews_corrcoef(y == c, p == c)
   const double matthews[] = {0.25, 0.40824829046386302, 0.68313005106397318, 0};
   for (int c = 0; c < 4; ++c) {
@@ -65,15 +67,17 @@ TEST(Evaluation, ByHandAndAsScikitLearn) {
   EXPECT_NEAR(evaluation.MacroPrecision(), 0.5, kTiny);
   EXPECT_NEAR(evaluation.MacroRecall(), 0.5888888888888889, kTiny);
   EXPECT_NEAR(evaluation.MacroF1(), (0.5 + 4.0 / 7 + 0.75) / 3, kTiny);
-  for (const double micro : {evaluation.MicroPrecision(), evaluation.MicroRecall(), evaluation.MicroF1()}) {
+  for (const double micro :
+       {evaluation.MicroPrecision(), evaluation.MicroRecall(), evaluation.MicroF1()}) {
     EXPECT_DOUBLE_EQ(micro, 7.0 / 12);
   }
 }
 
 TEST(Evaluation, AClassThatNeverAppears) {
   const Evaluation evaluation = ByHand(5);
-  EXPECT_EQ(evaluation.Precision(4) + evaluation.Recall(4) + evaluation.F1(4) + evaluation.MatthewsCorrelation(4) +
-                evaluation.FalsePositiveRate(4), 0);
+  EXPECT_EQ(evaluation.Precision(4) + evaluation.Recall(4) + evaluation.F1(4) +
+                evaluation.MatthewsCorrelation(4) + evaluation.FalsePositiveRate(4),
+            0);
   EXPECT_NEAR(evaluation.MacroPrecision(), 0.5, kTiny);
   EXPECT_NEAR(evaluation.MacroPrecision(ZeroDivision::kZero), 2.0 / 5, kTiny);
 }
@@ -111,11 +115,13 @@ TEST(Evaluation, AThousandAsScikitLearn) {
 TEST(Evaluation, TopNAsScikitLearn) {
   Lcg lcg;
   std::vector<float> scores;
-  for (int i = 0; i < 10000; ++i) scores.push_back(static_cast<float>(lcg.Next() % 1000 * 16 + i % 10));
+  for (int i = 0; i < 10000; ++i)
+    scores.push_back(static_cast<float>(lcg.Next() % 1000 * 16 + i % 10));
   Classes labels;
   for (int i = 0; i < 1000; ++i) labels.push_back(lcg.Next() % 10);
   // top_k_accuracy_score(labels, scores, k=k, labels=range(10))
-  const std::vector<std::pair<int, double>> expected = {{1, 0.084}, {2, 0.185}, {3, 0.268}, {5, 0.483}};
+  const std::vector<std::pair<int, double>> expected = {
+      {1, 0.084}, {2, 0.185}, {3, 0.268}, {5, 0.483}};
   for (const auto& [n, accuracy] : expected) {
     Evaluation evaluation(10, {}, n);
     evaluation.AddScores(labels, scores);
@@ -138,17 +144,21 @@ TEST(Evaluation, BruteForceOnRandomData) {
       labels[i] = static_cast<int64_t>(random() % classes);
       std::vector<int> order;
       for (int c = 0; c < classes; ++c) order.push_back(c);
-      std::stable_sort(order.begin(), order.end(),
-                       [&](int a, int b) { return scores[i * classes + a] > scores[i * classes + b]; });
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+        return scores[i * classes + a] > scores[i * classes + b];
+      });
       predictions[i] = order[0];
       correct += order[0] == labels[i];
       in_top_n += scores[i * classes + labels[i]] >= scores[i * classes + order[top_n - 1]];
     }
-    Evaluation evaluation(classes, {}, top_n), halves(classes, {}, top_n), second(classes, {}, top_n);
+    Evaluation evaluation(classes, {}, top_n), halves(classes, {}, top_n),
+        second(classes, {}, top_n);
     evaluation.AddScores(labels, scores);
     const size_t half = labels.size() / 2;
-    halves.AddScores(absl::MakeConstSpan(labels).subspan(0, half), absl::MakeConstSpan(scores).subspan(0, half * classes));
-    second.AddScores(absl::MakeConstSpan(labels).subspan(half), absl::MakeConstSpan(scores).subspan(half * classes));
+    halves.AddScores(absl::MakeConstSpan(labels).subspan(0, half),
+                     absl::MakeConstSpan(scores).subspan(0, half * classes));
+    second.AddScores(absl::MakeConstSpan(labels).subspan(half),
+                     absl::MakeConstSpan(scores).subspan(half * classes));
     halves.Merge(second);
     ASSERT_EQ(halves.Report(), evaluation.Report());
     ASSERT_EQ(evaluation.count(), n);
@@ -167,23 +177,28 @@ TEST(Evaluation, BruteForceOnRandomData) {
       ASSERT_NEAR(evaluation.Recall(c), ratio(tp, tp + fn), kTiny);
       ASSERT_NEAR(evaluation.F1(c), ratio(2 * tp, 2 * tp + fp + fn), kTiny);
       ASSERT_NEAR(evaluation.FalsePositiveRate(c), ratio(fp, fp + tn), kTiny);
-      ASSERT_NEAR(evaluation.MatthewsCorrelation(c),
-                  ratio(tp * tn - fp * fn, std::sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))), kTiny);
+      ASSERT_NEAR(
+          evaluation.MatthewsCorrelation(c),
+          ratio(tp * tn - fp * fn, std::sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))),
+          kTiny);
       precision_sum += ratio(tp, tp + fp);
       precision_classes += tp + fp > 0;
     }
-    ASSERT_NEAR(evaluation.MacroPrecision(), precision_classes == 0 ? 0 : precision_sum / precision_classes, kTiny);
+    ASSERT_NEAR(evaluation.MacroPrecision(),
+                precision_classes == 0 ? 0 : precision_sum / precision_classes, kTiny);
     // The covariances of one-hot labels X and predictions Y: cov(X,Y) / sqrt(cov(X,X) cov(Y,Y)).
     double xy = 0, xx = 0, yy = 0;
     for (int c = 0; c < classes; ++c) {
       double x_mean = 0, y_mean = 0;
-      for (int i = 0; i < n; ++i) x_mean += (labels[i] == c) / double(n), y_mean += (predictions[i] == c) / double(n);
+      for (int i = 0; i < n; ++i)
+        x_mean += (labels[i] == c) / double(n), y_mean += (predictions[i] == c) / double(n);
       for (int i = 0; i < n; ++i) {
         const double x = (labels[i] == c) - x_mean, y = (predictions[i] == c) - y_mean;
         xy += x * y, xx += x * x, yy += y * y;
       }
     }
-    ASSERT_NEAR(evaluation.MatthewsCorrelation(), xx < kTiny || yy < kTiny ? 0 : xy / std::sqrt(xx * yy), 1e-9);
+    ASSERT_NEAR(evaluation.MatthewsCorrelation(),
+                xx < kTiny || yy < kTiny ? 0 : xy / std::sqrt(xx * yy), 1e-9);
   }
 }
 
@@ -207,12 +222,14 @@ TEST(Evaluation, LargeCountsDoNotOverflow) {
 TEST(Evaluation, NothingAddedIsZero) {
   Evaluation evaluation(3, {}, 2);
   evaluation.AddScores(Classes{}, std::vector<float>{});
-  for (const double value : {evaluation.Accuracy(), evaluation.TopNAccuracy(), evaluation.MacroPrecision(),
-                             evaluation.MacroRecall(), evaluation.MacroF1(), evaluation.MicroF1(),
-                             evaluation.MatthewsCorrelation(), evaluation.MacroF1(ZeroDivision::kZero)}) {
+  for (const double value :
+       {evaluation.Accuracy(), evaluation.TopNAccuracy(), evaluation.MacroPrecision(),
+        evaluation.MacroRecall(), evaluation.MacroF1(), evaluation.MicroF1(),
+        evaluation.MatthewsCorrelation(), evaluation.MacroF1(ZeroDivision::kZero)}) {
     EXPECT_EQ(value, 0.0);
   }
-  EXPECT_THAT(evaluation.Report(), testing::HasSubstr("3 classes never predicted, 3 without examples"));
+  EXPECT_THAT(evaluation.Report(),
+              testing::HasSubstr("3 classes never predicted, 3 without examples"));
 }
 
 TEST(Evaluation, TiesTakeTheFirstAndInfinitiesAreNumbers) {
@@ -242,33 +259,46 @@ TEST(Evaluation, BadBatchesAddNothing) {
   const auto refusal = [&](const Classes& labels, const std::vector<float>& scores) {
     return ErrorOf([&] { evaluation.AddScores(labels, scores); });
   };
-  EXPECT_THAT(refusal({0, 2}, {1, 0, 1, 0}), IsError(StatusCode::kInvalidArgument, {"label 1", "found 2", "expected 0..1"}));
-  EXPECT_THAT(refusal({-1}, {1, 0}), IsError(StatusCode::kInvalidArgument, {"label 0", "found -1", "expected 0..1"}));
-  EXPECT_THAT(refusal({0, 1}, {1, 0, 1, nan}),
-              IsError(StatusCode::kInvalidArgument, {"row 1, class 1", "found NaN", "expected a number"}));
-  EXPECT_THAT(refusal({0, 1}, {1, 0, 1}),
-              IsError(StatusCode::kInvalidArgument, {"scores", "found 3", "2 labels x 2 classes = 4"}));
-  EXPECT_THAT(refusal({0}, {1, 0, 1, 0}), IsError(StatusCode::kInvalidArgument, {"scores", "found 4", "= 2"}));
-  EXPECT_THAT(ErrorOf([&] { evaluation.Add(Classes{0, 1}, Classes{0, 2}); }),
+  EXPECT_THAT(refusal({0, 2}, {1, 0, 1, 0}),
+              IsError(StatusCode::kInvalidArgument, {"label 1", "found 2", "expected 0..1"}));
+  EXPECT_THAT(refusal({-1}, {1, 0}),
+              IsError(StatusCode::kInvalidArgument, {"label 0", "found -1", "expected 0..1"}));
+  EXPECT_THAT(
+      refusal({0, 1}, {1, 0, 1, nan}),
+      IsError(StatusCode::kInvalidArgument, {"row 1, class 1", "found NaN", "expected a number"}));
+  EXPECT_THAT(
+      refusal({0, 1}, {1, 0, 1}),
+      IsError(StatusCode::kInvalidArgument, {"scores", "found 3", "2 labels x 2 classes = 4"}));
+  EXPECT_THAT(refusal({0}, {1, 0, 1, 0}),
+              IsError(StatusCode::kInvalidArgument, {"scores", "found 4", "= 2"}));
+  EXPECT_THAT(ErrorOf([&] {
+                evaluation.Add(Classes{0, 1}, Classes{0, 2});
+              }),
               IsError(StatusCode::kInvalidArgument, {"prediction 1", "found 2", "expected 0..1"}));
   EXPECT_EQ(evaluation.count(), 0);
 }
 
 TEST(Evaluation, BadConstructionMergeAndClass) {
-  EXPECT_THAT(ErrorOf([] { Evaluation evaluation(1); }), IsError(StatusCode::kInvalidArgument, {"classes", "found 1"}));
-  EXPECT_THAT(ErrorOf([] { Evaluation evaluation(3, {"a", "b"}); }),
+  EXPECT_THAT(ErrorOf([] { Evaluation evaluation(1); }),
+              IsError(StatusCode::kInvalidArgument, {"classes", "found 1"}));
+  EXPECT_THAT(ErrorOf([] {
+                Evaluation evaluation(3, {"a", "b"});
+              }),
               IsError(StatusCode::kInvalidArgument, {"names", "found 2", "expected none or 3"}));
   for (const int n : {0, 4}) {
     EXPECT_THAT(ErrorOf([n] { Evaluation evaluation(3, {}, n); }),
-                IsError(StatusCode::kInvalidArgument, {"top_n", "found " + std::to_string(n), "expected 1..3"}));
+                IsError(StatusCode::kInvalidArgument,
+                        {"top_n", "found " + std::to_string(n), "expected 1..3"}));
   }
   Evaluation evaluation(3);
   EXPECT_THAT(ErrorOf([&] { evaluation.Merge(Evaluation(4)); }),
               IsError(StatusCode::kInvalidArgument, {"merge", "found 4 classes", "expected 3"}));
   EXPECT_THAT(ErrorOf([&] { evaluation.Merge(Evaluation(3, {}, 2)); }),
               IsError(StatusCode::kInvalidArgument, {"merge", "found top_n 2", "expected 1"}));
-  EXPECT_THAT(ErrorOf([&] { evaluation.Precision(3); }), IsError(StatusCode::kInvalidArgument, {"found 3", "0..2"}));
-  EXPECT_THAT(ErrorOf([&] { evaluation.ClassName(-1); }), IsError(StatusCode::kInvalidArgument, {"found -1", "0..2"}));
+  EXPECT_THAT(ErrorOf([&] { evaluation.Precision(3); }),
+              IsError(StatusCode::kInvalidArgument, {"found 3", "0..2"}));
+  EXPECT_THAT(ErrorOf([&] { evaluation.ClassName(-1); }),
+              IsError(StatusCode::kInvalidArgument, {"found -1", "0..2"}));
 }
 
 TEST(Evaluation, AddingAllocatesNothing) {
@@ -292,7 +322,8 @@ TEST(Evaluation, ReportOfTenClassesStaysReadable) {
   for (int c = 0; c < 10; ++c) names.push_back("digit " + std::to_string(c));
   names[7] = "a very long name of a class with \xc3\xa4\xc3\xb6\xc3\xbc";
   Evaluation evaluation(10, names, 3);
-  for (int i = 0; i < 10000; ++i) evaluation.Add(Classes{i % 10}, Classes{i % 17 == 0 ? i % 7 : i % 10});
+  for (int i = 0; i < 10000; ++i)
+    evaluation.Add(Classes{i % 10}, Classes{i % 17 == 0 ? i % 7 : i % 10});
   const std::string report = evaluation.Report();
   std::istringstream lines(report);
   std::string line;
@@ -302,8 +333,9 @@ TEST(Evaluation, ReportOfTenClassesStaysReadable) {
     ++count;
   }
   EXPECT_EQ(count, 7 + 12 + 1 + 12) << report;
-  for (const char* part : {"examples 10000  classes 10\n", "accuracy          0.", "top-3 accuracy    0.0000\n",
-                           "class  name ", "digit 9 ", "a very long name of a ..", "predicted\n", "| count\n", "|  1000\n"}) {
+  for (const char* part : {"examples 10000  classes 10\n", "accuracy          0.",
+                           "top-3 accuracy    0.0000\n", "class  name ", "digit 9 ",
+                           "a very long name of a ..", "predicted\n", "| count\n", "|  1000\n"}) {
     EXPECT_THAT(report, testing::HasSubstr(part));
   }
 }
@@ -333,8 +365,9 @@ TEST(Evaluation, ReportOfManyClassesListsTheCommonestConfusions) {
   Evaluation evaluation(100);
   for (int i = 0; i < 30; ++i) evaluation.Add(Classes{7, i}, Classes{9, i + 1});
   const std::string report = evaluation.Report();
-  EXPECT_THAT(report, testing::HasSubstr("commonest confusions (20 of 31 kinds)\n      30  7 predicted as 9\n"
-                                         "       1  0 predicted as 1\n"));
+  EXPECT_THAT(report, testing::HasSubstr(
+                          "commonest confusions (20 of 31 kinds)\n      30  7 predicted as 9\n"
+                          "       1  0 predicted as 1\n"));
   EXPECT_THAT(report, testing::Not(testing::HasSubstr("| count")));
 }
 

@@ -29,8 +29,8 @@ std::string NewTemporaryPath(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
   const size_t slash = path.rfind('/');
   const size_t base = slash == std::string::npos ? 0 : slash + 1;
-  return absl::StrCat(path.substr(0, base), path.substr(base, kMaxBaseNameBytes), ".", getpid(), "-",
-                      counter.fetch_add(1, std::memory_order_relaxed), ".tmp");
+  return absl::StrCat(path.substr(0, base), path.substr(base, kMaxBaseNameBytes), ".", getpid(),
+                      "-", counter.fetch_add(1, std::memory_order_relaxed), ".tmp");
 }
 
 // 0 or errno. Some file systems cannot sync a folder and say EINVAL; their renames are durable in
@@ -72,10 +72,10 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::RequireOpen(const char* operation) const {
   if (state_ == State::kOpen) return;
-  ThrowFailedPrecondition(absl::StrCat(operation, " ", OneLine(path_), ": found a file that ",
-                                       state_ == State::kCommitted ? "is already committed"
-                                                                   : "failed before",
-                                       ", expected one that is being written"));
+  ThrowFailedPrecondition(
+      absl::StrCat(operation, " ", OneLine(path_), ": found a file that ",
+                   state_ == State::kCommitted ? "is already committed" : "failed before",
+                   ", expected one that is being written"));
 }
 
 void AtomicFile::Discard() noexcept {

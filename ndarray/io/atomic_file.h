@@ -13,9 +13,9 @@
 // A symbolic link at `path` is replaced, not followed. An existing file's permission bits are kept.
 //
 // Errors: from errno with path and operation (kNotFound: no such folder; kPermissionDenied;
-// kFailedPrecondition: path is a directory; kResourceExhausted: no space left on the device). After a
-// failed Append() the file can no longer be committed. Threads: one thread per AtomicFile.
-// Cost: Append() is one system call, unbuffered; Commit() waits for the disk twice.
+// kFailedPrecondition: path is a directory; kResourceExhausted: no space left on the device). After
+// a failed Append() the file can no longer be committed. Threads: one thread per AtomicFile. Cost:
+// Append() is one system call, unbuffered; Commit() waits for the disk twice.
 #ifndef TIDEPOOL_NDARRAY_IO_ATOMIC_FILE_H_
 #define TIDEPOOL_NDARRAY_IO_ATOMIC_FILE_H_
 

@@ -29,8 +29,8 @@ using absl::StatusCode;
 
 std::string NewFolder() {
   static int count = 0;
-  const std::string folder = testing::TempDir() + "/atomic" + std::to_string(getpid()) + "_" +
-                             std::to_string(count++);
+  const std::string folder =
+      testing::TempDir() + "/atomic" + std::to_string(getpid()) + "_" + std::to_string(count++);
   fs::create_directory(folder);
   return folder;
 }
@@ -120,7 +120,8 @@ TEST(AtomicFile, LongNamesAndRelativePaths) {
 TEST(AtomicFile, BadPaths) {
   const std::string folder = NewFolder();
   std::ofstream(folder + "/file") << "x";
-  EXPECT_THAT(ErrorOf([] { AtomicFile file(""); }), IsError(StatusCode::kInvalidArgument, {"path", "found \"\""}));
+  EXPECT_THAT(ErrorOf([] { AtomicFile file(""); }),
+              IsError(StatusCode::kInvalidArgument, {"path", "found \"\""}));
   EXPECT_THAT(ErrorOf([&] { AtomicFile file(folder); }),
               IsError(StatusCode::kFailedPrecondition, {folder, "Is a directory"}));
   EXPECT_THAT(ErrorOf([&] { AtomicFile file(folder + "/"); }),
@@ -151,7 +152,8 @@ TEST(AtomicFile, UnwritableFolder) {
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "root without another user to become";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    GTEST_SKIP() << "root without another user to become";
   EXPECT_EQ(status, 0);
   EXPECT_EQ(FileCount(folder), 0u);
 }
@@ -172,10 +174,12 @@ TEST(AtomicFile, FailedWriteLeavesNothingAndCannotBeCommitted) {
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old_handler);
 
-  EXPECT_THAT(error, IsError(error.code(), {path, "byte 1000", file->temporary_path(), "File too large"}));
+  EXPECT_THAT(error,
+              IsError(error.code(), {path, "byte 1000", file->temporary_path(), "File too large"}));
   EXPECT_THAT(ErrorOf([&] { file->Append(std::string("z")); }),
               IsError(StatusCode::kFailedPrecondition, {path, "found a file that failed before"}));
-  EXPECT_THAT(ErrorOf([&] { file->Commit(); }), IsError(StatusCode::kFailedPrecondition, {path, "failed"}));
+  EXPECT_THAT(ErrorOf([&] { file->Commit(); }),
+              IsError(StatusCode::kFailedPrecondition, {path, "failed"}));
   file.reset();
   EXPECT_EQ(Content(path), "old");
   EXPECT_EQ(FileCount(folder), 1u);
@@ -200,8 +204,9 @@ TEST(AtomicFile, RenameOntoAFolderThatAppearedMeanwhile) {
   AtomicFile file(path);
   file.Append(std::string("x"));
   fs::create_directory(path);
-  EXPECT_THAT(ErrorOf([&] { file.Commit(); }),
-              IsError(StatusCode::kFailedPrecondition, {"commit " + path, "rename", "Is a directory"}));
+  EXPECT_THAT(
+      ErrorOf([&] { file.Commit(); }),
+      IsError(StatusCode::kFailedPrecondition, {"commit " + path, "rename", "Is a directory"}));
   EXPECT_EQ(FileCount(folder), 1u);
 }
 

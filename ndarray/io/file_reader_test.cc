@@ -43,8 +43,9 @@ TEST(FileReader, MissingFileAndFolder) {
   const std::string missing = testing::TempDir() + "/no such file";
   EXPECT_THAT(ErrorOf([&] { FileReader file(missing); }),
               IsError(absl::StatusCode::kNotFound, {missing, "No such file or directory"}));
-  EXPECT_THAT(ErrorOf([&] { FileReader file(testing::TempDir()); }),
-              IsError(absl::StatusCode::kFailedPrecondition, {testing::TempDir(), "Is a directory"}));
+  EXPECT_THAT(
+      ErrorOf([&] { FileReader file(testing::TempDir()); }),
+      IsError(absl::StatusCode::kFailedPrecondition, {testing::TempDir(), "Is a directory"}));
 }
 
 TEST(FileReader, DevicesHaveNoSize) {

@@ -50,10 +50,12 @@ SafetensorsReader SafetensorsReader::Open(const std::string& path) {
   }
   RequireLength(file.size(), file.name());
   unsigned char prefix[kSafetensorsLengthBytes];
-  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(prefix), sizeof(prefix)), "header length");
+  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(prefix), sizeof(prefix)),
+                   "header length");
   const uint64_t length = ParseSafetensorsHeaderLength(prefix, file.size(), file.name());
   std::string json(length, '\0');
-  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(json.data()), json.size()), "header");
+  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(json.data()), json.size()),
+                   "header");
   SafetensorsReader reader(
       file.name(),
       ParseSafetensorsHeader(json, file.size() - kSafetensorsLengthBytes - length, file.name()));
@@ -61,7 +63,8 @@ SafetensorsReader SafetensorsReader::Open(const std::string& path) {
   return reader;
 }
 
-SafetensorsReader SafetensorsReader::Parse(absl::Span<const std::byte> bytes, const std::string& name) {
+SafetensorsReader SafetensorsReader::Parse(absl::Span<const std::byte> bytes,
+                                           const std::string& name) {
   RequireLength(bytes.size(), name);
   const uint64_t length = ParseSafetensorsHeaderLength(
       reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), name);
@@ -87,8 +90,9 @@ const SafetensorInfo* SafetensorsReader::FindOrNull(absl::string_view name) cons
 const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
   if (const SafetensorInfo* info = FindOrNull(name)) return *info;
   constexpr size_t kShown = 8;
-  std::string message = absl::StrCat(name_, ": tensor \"", OneLine(std::string(name)),
-                                     "\": found no such tensor, expected one of ", tensors().size(), ":");
+  std::string message =
+      absl::StrCat(name_, ": tensor \"", OneLine(std::string(name)),
+                   "\": found no such tensor, expected one of ", tensors().size(), ":");
   for (size_t i = 0; i < std::min(kShown, by_name_.size()); ++i) {
     absl::StrAppend(&message, " ", OneLine(header_.tensors[by_name_[i]].name));
   }
@@ -98,14 +102,15 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
 
 absl::Span<const std::byte> SafetensorsReader::data(const SafetensorInfo& info) const {
   if (info.begin > info.end || info.end > header_.data_bytes) {
-    ThrowInvalidArgument(absl::StrCat(name_, ": tensor \"", OneLine(info.name), "\": data_offsets: found [",
-                                      info.begin, ",", info.end, "], expected one of this file's, within ",
-                                      header_.data_bytes, " bytes"));
+    ThrowInvalidArgument(absl::StrCat(
+        name_, ": tensor \"", OneLine(info.name), "\": data_offsets: found [", info.begin, ",",
+        info.end, "], expected one of this file's, within ", header_.data_bytes, " bytes"));
   }
   return absl::MakeConstSpan(data_.get() + info.begin, info.bytes());
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::map<std::string, std::string> metadata,
+SafetensorsWriter::SafetensorsWriter(const std::string& path,
+                                     std::map<std::string, std::string> metadata,
                                      std::vector<SafetensorInfo> tensors)
     : name_(OneLine(path)),
       header_(LayOutSafetensors(std::move(metadata), std::move(tensors), name_)),
@@ -116,7 +121,8 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::map<std::stri
 void SafetensorsWriter::Append(absl::Span<const std::byte> bytes) {
   if (bytes.size() > header_.data_bytes - written_) {
     ThrowInvalidArgument(absl::StrCat(name_, ": data: byte ", written_, ": found ", bytes.size(),
-                                      " bytes to append, expected at most ", header_.data_bytes - written_));
+                                      " bytes to append, expected at most ",
+                                      header_.data_bytes - written_));
   }
   file_.Append(bytes);
   written_ += bytes.size();
@@ -124,8 +130,8 @@ void SafetensorsWriter::Append(absl::Span<const std::byte> bytes) {
 
 void SafetensorsWriter::Commit() {
   if (written_ != header_.data_bytes) {
-    ThrowFailedPrecondition(absl::StrCat(name_, ": data: found ", written_, " bytes at commit, expected ",
-                                         header_.data_bytes));
+    ThrowFailedPrecondition(absl::StrCat(name_, ": data: found ", written_,
+                                         " bytes at commit, expected ", header_.data_bytes));
   }
   file_.Commit();
 }
@@ -143,8 +149,8 @@ void WriteSafetensors(const std::string& path, std::map<std::string, std::string
   for (const SafetensorInfo& info : LayOutSafetensors({}, infos, name).tensors) {
     if (data.at(info.name).size() != info.bytes()) {
       ThrowInvalidArgument(absl::StrCat(name, ": tensor \"", OneLine(info.name), "\": data: found ",
-                                        data.at(info.name).size(), " bytes, expected ", info.bytes(),
-                                        " for its shape and dtype ", info.dtype));
+                                        data.at(info.name).size(), " bytes, expected ",
+                                        info.bytes(), " for its shape and dtype ", info.dtype));
     }
   }
   SafetensorsWriter writer(path, std::move(metadata), std::move(infos));

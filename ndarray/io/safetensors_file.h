@@ -27,18 +27,18 @@
 
 namespace tidepool {
 
-// A whole file in memory, which the reader owns; spans of it are valid as long as the reader (moving
-// the reader keeps them valid). Const calls from several threads are safe.
+// A whole file in memory, which the reader owns; spans of it are valid as long as the reader
+// (moving the reader keeps them valid). Const calls from several threads are safe.
 //
-// The data starts at a multiple of 64 bytes, so each tensor of a file written by this library or the
-// reference is aligned to its element. Files of other writers may hold unaligned tensors: check the
-// pointer or copy.
+// The data starts at a multiple of 64 bytes, so each tensor of a file written by this library or
+// the reference is aligned to its element. Files of other writers may hold unaligned tensors: check
+// the pointer or copy.
 class SafetensorsReader {
  public:
   // Reads and checks `path`. Nothing is allocated for the data before the header has been checked
-  // against the file's size. Throws kNotFound, kPermissionDenied, ... from errno; kFailedPrecondition
-  // for a folder; kInvalidArgument for a pipe or device; kDataLoss for a broken file, naming tensor
-  // and field or byte, found and expected.
+  // against the file's size. Throws kNotFound, kPermissionDenied, ... from errno;
+  // kFailedPrecondition for a folder; kInvalidArgument for a pipe or device; kDataLoss for a broken
+  // file, naming tensor and field or byte, found and expected.
   static SafetensorsReader Open(const std::string& path);
   // The same of a file's bytes (copied); `name` stands for the file in messages.
   static SafetensorsReader Parse(absl::Span<const std::byte> bytes, const std::string& name);
@@ -87,8 +87,8 @@ struct SafetensorView {
 // The file appears at Commit(), whole, or not at all (atomic_file.h). One thread per writer.
 class SafetensorsWriter {
  public:
-  // Creates the temporary file and writes the header. Throws kInvalidArgument for tensors the format
-  // cannot hold (unknown dtype, size overflow, name twice, not UTF-8), else as AtomicFile.
+  // Creates the temporary file and writes the header. Throws kInvalidArgument for tensors the
+  // format cannot hold (unknown dtype, size overflow, name twice, not UTF-8), else as AtomicFile.
   SafetensorsWriter(const std::string& path, std::map<std::string, std::string> metadata,
                     std::vector<SafetensorInfo> tensors);
 

@@ -39,10 +39,10 @@ std::string Golden() {
       "\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[40,42]},"
       "\"flag\":{\"dtype\":\"BOOL\",\"shape\":[],\"data_offsets\":[42,43]}} ";
   const unsigned char length[] = {0x50, 0x01, 0, 0, 0, 0, 0, 0};
-  const unsigned char data[] = {
-      0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-      0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x3e, 0x00, 0x00, 0x00, 0x3f, 0x00, 0x00,
-      0x40, 0x3f, 0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0xa0, 0x3f, 0x00, 0x3e, 0x01};
+  const unsigned char data[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02, 0x00, 0x00,
+                                0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                0x80, 0x3e, 0x00, 0x00, 0x00, 0x3f, 0x00, 0x00, 0x40, 0x3f, 0x00,
+                                0x00, 0x80, 0x3f, 0x00, 0x00, 0xa0, 0x3f, 0x00, 0x3e, 0x01};
   return std::string(std::begin(length), std::end(length)) + json +
          std::string(std::begin(data), std::end(data));
 }
@@ -53,7 +53,8 @@ absl::Span<const std::byte> Bytes(const std::string& text) {
 
 template <typename T>
 absl::Span<const std::byte> Bytes(const std::vector<T>& values) {
-  return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T));
+  return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.data()),
+                             values.size() * sizeof(T));
 }
 
 template <typename T>
@@ -69,10 +70,12 @@ std::string Content(const std::string& path) {
 }
 
 void ExpectGolden(const SafetensorsReader& reader) {
-  EXPECT_THAT(reader.metadata(), testing::ElementsAre(testing::Pair("made", "by numpy \"x\" \xc3\xa9\n")));
+  EXPECT_THAT(reader.metadata(),
+              testing::ElementsAre(testing::Pair("made", "by numpy \"x\" \xc3\xa9\n")));
   EXPECT_EQ(reader.tensors().size(), 5u);
   EXPECT_THAT(reader.Find("w").shape, testing::ElementsAre(2, 3));
-  EXPECT_THAT(Values<float>(reader.data(reader.Find("w"))), testing::ElementsAre(0, .25f, .5f, .75f, 1, 1.25f));
+  EXPECT_THAT(Values<float>(reader.data(reader.Find("w"))),
+              testing::ElementsAre(0, .25f, .5f, .75f, 1, 1.25f));
   EXPECT_THAT(Values<int64_t>(reader.data(reader.Find("bias"))), testing::ElementsAre(-1, 2));
   EXPECT_THAT(Values<uint16_t>(reader.data(reader.Find("h"))), testing::ElementsAre(0x3e00));
   EXPECT_THAT(Values<uint8_t>(reader.data(reader.Find("flag"))), testing::ElementsAre(1));
@@ -91,9 +94,11 @@ TEST(WriteSafetensors, WritesPythonsFileByteForByte) {
   const std::vector<int64_t> bias = {-1, 2};
   const std::vector<uint16_t> h = {0x3e00};
   const std::vector<uint8_t> flag = {1};
-  const std::vector<SafetensorView> tensors = {
-      {"w", "F32", {2, 3}, Bytes(w)}, {"bias", "I64", {2}, Bytes(bias)}, {"flag", "BOOL", {}, Bytes(flag)},
-      {"empty", "F32", {0, 5}, {}},   {"h", "F16", {1}, Bytes(h)}};
+  const std::vector<SafetensorView> tensors = {{"w", "F32", {2, 3}, Bytes(w)},
+                                               {"bias", "I64", {2}, Bytes(bias)},
+                                               {"flag", "BOOL", {}, Bytes(flag)},
+                                               {"empty", "F32", {0, 5}, {}},
+                                               {"h", "F16", {1}, Bytes(h)}};
   const std::string path = testing::TempDir() + "/ours.safetensors";
   WriteSafetensors(path, {{"made", "by numpy \"x\" \xc3\xa9\n"}}, tensors);
   EXPECT_EQ(Content(path), Golden());
@@ -103,7 +108,9 @@ TEST(SafetensorsReader, DataIsAligned) {
   const SafetensorsReader reader = SafetensorsReader::Parse(Bytes(Golden()), "golden");
   EXPECT_EQ(reinterpret_cast<uintptr_t>(reader.data(reader.Find("bias")).data()) % 64, 0u);
   for (const SafetensorInfo& info : reader.tensors()) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(reader.data(info).data()) * 8 % SafetensorDtypeBits(info.dtype), 0u);
+    EXPECT_EQ(
+        reinterpret_cast<uintptr_t>(reader.data(info).data()) * 8 % SafetensorDtypeBits(info.dtype),
+        0u);
   }
 }
 
@@ -120,7 +127,8 @@ TEST(SafetensorsReader, FindNamesWhatThereIs) {
   EXPECT_FALSE(reader.Contains("H"));
   EXPECT_EQ(reader.FindOrNull(""), nullptr);
   EXPECT_THAT(ErrorOf([&] { reader.Find("weight\n"); }),
-              IsError(StatusCode::kNotFound, {"golden", "\"weight\\n\"", "expected one of 5: bias empty flag h w"}));
+              IsError(StatusCode::kNotFound,
+                      {"golden", "\"weight\\n\"", "expected one of 5: bias empty flag h w"}));
 }
 
 TEST(SafetensorsReader, ForeignInfoIsRefused) {
@@ -128,28 +136,35 @@ TEST(SafetensorsReader, ForeignInfoIsRefused) {
   SafetensorInfo info = reader.Find("flag");
   info.end = 44;
   EXPECT_THAT(ErrorOf([&] { reader.data(info); }),
-              IsError(StatusCode::kInvalidArgument, {"golden", "\"flag\"", "found [42,44]", "within 43 bytes"}));
+              IsError(StatusCode::kInvalidArgument,
+                      {"golden", "\"flag\"", "found [42,44]", "within 43 bytes"}));
 }
 
 TEST(SafetensorsReader, BrokenFiles) {
   const auto broken = [](const std::string& bytes, const char* name) {
     const std::string path = WriteTestFile(name, bytes);
     const Error opened = ErrorOf([&] { SafetensorsReader::Open(path); });
-    EXPECT_EQ(opened.message(), ErrorOf([&] { SafetensorsReader::Parse(Bytes(bytes), path); }).message());
+    EXPECT_EQ(opened.message(),
+              ErrorOf([&] { SafetensorsReader::Parse(Bytes(bytes), path); }).message());
     EXPECT_NE(opened.message().find(path), std::string::npos);
     return opened;
   };
   const std::string golden = Golden();
-  EXPECT_THAT(broken("", "empty"), IsError(StatusCode::kDataLoss, {"byte 0", "file of 0 bytes", "at least 8"}));
-  EXPECT_THAT(broken("1234567", "seven"), IsError(StatusCode::kDataLoss, {"byte 0", "file of 7 bytes"}));
-  EXPECT_THAT(broken(golden.substr(0, 100), "header"),
-              IsError(StatusCode::kDataLoss, {"byte 0", "header length", "found 336", "at most 92"}));
-  EXPECT_THAT(broken(golden.substr(0, golden.size() - 1), "data"),
-              IsError(StatusCode::kDataLoss, {"byte 344", "data", "found 42 bytes", "expected 43"}));
+  EXPECT_THAT(broken("", "empty"),
+              IsError(StatusCode::kDataLoss, {"byte 0", "file of 0 bytes", "at least 8"}));
+  EXPECT_THAT(broken("1234567", "seven"),
+              IsError(StatusCode::kDataLoss, {"byte 0", "file of 7 bytes"}));
+  EXPECT_THAT(
+      broken(golden.substr(0, 100), "header"),
+      IsError(StatusCode::kDataLoss, {"byte 0", "header length", "found 336", "at most 92"}));
+  EXPECT_THAT(
+      broken(golden.substr(0, golden.size() - 1), "data"),
+      IsError(StatusCode::kDataLoss, {"byte 344", "data", "found 42 bytes", "expected 43"}));
   EXPECT_THAT(broken(golden + "x", "more"),
               IsError(StatusCode::kDataLoss, {"byte 344", "found 44 bytes", "expected 43"}));
   EXPECT_THAT(broken("PK\x03\x04 not a tensor file", "zip"),
-              IsError(StatusCode::kDataLoss, {"header length", "at most 100000000", "is this a safetensors file?"}));
+              IsError(StatusCode::kDataLoss,
+                      {"header length", "at most 100000000", "is this a safetensors file?"}));
 }
 
 TEST(SafetensorsReader, NotAFile) {
@@ -158,7 +173,8 @@ TEST(SafetensorsReader, NotAFile) {
   EXPECT_THAT(ErrorOf([] { SafetensorsReader::Open(testing::TempDir()); }),
               IsError(StatusCode::kFailedPrecondition, {"Is a directory"}));
   EXPECT_THAT(ErrorOf([] { SafetensorsReader::Open("/dev/zero"); }),
-              IsError(StatusCode::kInvalidArgument, {"/dev/zero", "found a pipe or device", "expected a file"}));
+              IsError(StatusCode::kInvalidArgument,
+                      {"/dev/zero", "found a pipe or device", "expected a file"}));
 }
 
 TEST(SafetensorsWriter, PieceByPiece) {
@@ -168,8 +184,9 @@ TEST(SafetensorsWriter, PieceByPiece) {
   writer.Append(Bytes(std::string("12345")));
   EXPECT_THAT(ErrorOf([&] { writer.Commit(); }),
               IsError(StatusCode::kFailedPrecondition, {path, "found 5 bytes", "expected 11"}));
-  EXPECT_THAT(ErrorOf([&] { writer.Append(Bytes(std::string("1234567"))); }),
-              IsError(StatusCode::kInvalidArgument, {path, "byte 5", "found 7 bytes", "at most 6"}));
+  EXPECT_THAT(
+      ErrorOf([&] { writer.Append(Bytes(std::string("1234567"))); }),
+      IsError(StatusCode::kInvalidArgument, {path, "byte 5", "found 7 bytes", "at most 6"}));
   writer.Append(Bytes(std::string("678abc")));
   EXPECT_FALSE(std::filesystem::exists(path));
   writer.Commit();
@@ -180,11 +197,19 @@ TEST(SafetensorsWriter, PieceByPiece) {
 TEST(WriteSafetensors, RefusalsTouchNoFile) {
   const std::string path = WriteTestFile("kept.safetensors", "old");
   const std::vector<float> two = {1, 2};
-  EXPECT_THAT(ErrorOf([&] { WriteSafetensors(path, {}, {{"a", "F32", {3}, Bytes(two)}}); }),
-              IsError(StatusCode::kInvalidArgument, {path, "tensor \"a\"", "found 8 bytes", "expected 12"}));
-  EXPECT_THAT(ErrorOf([&] { WriteSafetensors(path, {}, {{"a", "F32", {2}, Bytes(two)}, {"a", "F32", {2}, Bytes(two)}}); }),
-              IsError(StatusCode::kInvalidArgument, {path, "\"a\"", "found twice"}));
-  EXPECT_THAT(ErrorOf([&] { WriteSafetensors(path, {{"k", "\xff"}}, {}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                WriteSafetensors(path, {}, {{"a", "F32", {3}, Bytes(two)}});
+              }),
+              IsError(StatusCode::kInvalidArgument,
+                      {path, "tensor \"a\"", "found 8 bytes", "expected 12"}));
+  EXPECT_THAT(
+      ErrorOf([&] {
+        WriteSafetensors(path, {}, {{"a", "F32", {2}, Bytes(two)}, {"a", "F32", {2}, Bytes(two)}});
+      }),
+      IsError(StatusCode::kInvalidArgument, {path, "\"a\"", "found twice"}));
+  EXPECT_THAT(ErrorOf([&] {
+                WriteSafetensors(path, {{"k", "\xff"}}, {});
+              }),
               IsError(StatusCode::kInvalidArgument, {path, "metadata value", "expected UTF-8"}));
   EXPECT_EQ(Content(path), "old");
   EXPECT_THAT(ErrorOf([] { WriteSafetensors("/none/x", {}, {}); }),
@@ -194,7 +219,8 @@ TEST(WriteSafetensors, RefusalsTouchNoFile) {
 TEST(WriteSafetensors, NoTensors) {
   const std::string path = testing::TempDir() + "/empty.safetensors";
   WriteSafetensors(path, {}, {});
-  EXPECT_EQ(Content(path), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));  // as the reference writes it
+  EXPECT_EQ(Content(path),
+            std::string("\x08\0\0\0\0\0\0\0{}      ", 16));  // as the reference writes it
   EXPECT_TRUE(SafetensorsReader::Open(path).tensors().empty());
 }
 

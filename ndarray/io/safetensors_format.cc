@@ -44,14 +44,16 @@ bool ByteCount(const SafetensorInfo& tensor, uint64_t& bytes, std::string& found
     bits = empty ? 0 : bits * static_cast<uint64_t>(dimension);
   }
   if (bits % 8 != 0) {
-    found = absl::StrCat(ShapeText(tensor.shape), " of ", tensor.dtype, ", which is ", bits, " bits");
+    found =
+        absl::StrCat(ShapeText(tensor.shape), " of ", tensor.dtype, ", which is ", bits, " bits");
     return false;
   }
   bytes = bits / 8;
   return true;
 }
 
-constexpr char kExpectedShape[] = "dimensions from 0 whose product is a whole number of bytes below 2^61";
+constexpr char kExpectedShape[] =
+    "dimensions from 0 whose product is a whole number of bytes below 2^61";
 
 void CheckRange(const std::string& file, const SafetensorInfo& tensor, uint64_t expected_begin) {
   const std::string range = absl::StrCat("[", tensor.begin, ",", tensor.end, "]");
@@ -84,12 +86,14 @@ uint64_t ParseSafetensorsHeaderLength(const unsigned char* prefix, uint64_t file
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | prefix[i];
   if (length > kMaxSafetensorsHeaderBytes) {
-    ThrowDataLoss(absl::StrCat(file, ": byte 0: header length: found ", length, ", expected at most ",
-                               kMaxSafetensorsHeaderBytes, " (is this a safetensors file?)"));
+    ThrowDataLoss(absl::StrCat(file, ": byte 0: header length: found ", length,
+                               ", expected at most ", kMaxSafetensorsHeaderBytes,
+                               " (is this a safetensors file?)"));
   }
   if (length > file_bytes - kSafetensorsLengthBytes) {
-    ThrowDataLoss(absl::StrCat(file, ": byte 0: header length: found ", length, ", expected at most ",
-                               file_bytes - kSafetensorsLengthBytes, ", the rest of the file"));
+    ThrowDataLoss(absl::StrCat(file, ": byte 0: header length: found ", length,
+                               ", expected at most ", file_bytes - kSafetensorsLengthBytes,
+                               ", the rest of the file"));
   }
   return length;
 }
@@ -97,10 +101,10 @@ uint64_t ParseSafetensorsHeaderLength(const unsigned char* prefix, uint64_t file
 SafetensorsHeader ParseSafetensorsHeader(absl::string_view json, uint64_t data_bytes,
                                          const std::string& file) {
   if (json.empty() || json[0] != '{') {
-    ThrowDataLoss(absl::StrCat(file, ": byte 8: header: found ",
-                               json.empty() ? "nothing"
-                                            : absl::StrCat("byte ", static_cast<unsigned char>(json[0])),
-                               ", expected '{'"));
+    ThrowDataLoss(absl::StrCat(
+        file, ": byte 8: header: found ",
+        json.empty() ? "nothing" : absl::StrCat("byte ", static_cast<unsigned char>(json[0])),
+        ", expected '{'"));
   }
   // The JSON library takes a zero byte for the end of its input.
   if (const size_t zero = json.find('\0'); zero != absl::string_view::npos) {
@@ -120,8 +124,8 @@ SafetensorsHeader ParseSafetensorsHeader(absl::string_view json, uint64_t data_b
     header.data_bytes = tensor.end;
   }
   if (header.data_bytes != data_bytes) {
-    ThrowDataLoss(absl::StrCat(file, ": byte ", kSafetensorsLengthBytes + json.size(), ": data: found ",
-                               data_bytes, " bytes, expected ", header.data_bytes,
+    ThrowDataLoss(absl::StrCat(file, ": byte ", kSafetensorsLengthBytes + json.size(),
+                               ": data: found ", data_bytes, " bytes, expected ", header.data_bytes,
                                ", the end of the last tensor"));
   }
   return header;
@@ -131,7 +135,8 @@ SafetensorsHeader LayOutSafetensors(std::map<std::string, std::string> metadata,
                                     std::vector<SafetensorInfo> tensors, const std::string& file) {
   for (const SafetensorInfo& tensor : tensors) {
     if (SafetensorDtypeRank(tensor.dtype) < 0) {
-      ThrowInvalidArgument(absl::StrCat(Where(file, tensor, "dtype"), "found \"", OneLine(tensor.dtype),
+      ThrowInvalidArgument(absl::StrCat(Where(file, tensor, "dtype"), "found \"",
+                                        OneLine(tensor.dtype),
                                         "\", expected BOOL, U8, I8, ..., F32, F64, I64 or U64"));
     }
     if (tensor.name == kMetadataKey) {
@@ -158,9 +163,10 @@ SafetensorsHeader LayOutSafetensors(std::map<std::string, std::string> metadata,
     std::string found;
     const bool fits = ByteCount(tensor, bytes, found);
     if (!fits || bytes > std::numeric_limits<int64_t>::max() - header.data_bytes) {
-      if (fits) found = absl::StrCat(ShapeText(tensor.shape), " after ", header.data_bytes, " bytes");
-      ThrowInvalidArgument(
-          absl::StrCat(Where(file, tensor, "shape"), "found ", found, ", expected ", kExpectedShape));
+      if (fits)
+        found = absl::StrCat(ShapeText(tensor.shape), " after ", header.data_bytes, " bytes");
+      ThrowInvalidArgument(absl::StrCat(Where(file, tensor, "shape"), "found ", found,
+                                        ", expected ", kExpectedShape));
     }
     tensor.begin = header.data_bytes;
     tensor.end = header.data_bytes += bytes;
@@ -176,8 +182,8 @@ std::string SerializeSafetensorsHeader(const SafetensorsHeader& header, const st
     try {
       return OrderedJson(value).dump();
     } catch (const OrderedJson::exception&) {
-      ThrowInvalidArgument(absl::StrCat(file, ": ", what, ": found \"", OneLine(value),
-                                        "\", expected UTF-8"));
+      ThrowInvalidArgument(
+          absl::StrCat(file, ": ", what, ": found \"", OneLine(value), "\", expected UTF-8"));
     }
   };
   std::string json = "{";
@@ -192,8 +198,8 @@ std::string SerializeSafetensorsHeader(const SafetensorsHeader& header, const st
   for (const SafetensorInfo& tensor : header.tensors) {
     if (json.size() > 1) json += ',';
     absl::StrAppend(&json, text(tensor.name, "tensor name"), ":{\"dtype\":\"", tensor.dtype,
-                    "\",\"shape\":", ShapeText(tensor.shape), ",\"data_offsets\":[", tensor.begin, ",",
-                    tensor.end, "]}");
+                    "\",\"shape\":", ShapeText(tensor.shape), ",\"data_offsets\":[", tensor.begin,
+                    ",", tensor.end, "]}");
   }
   json += '}';
   json.append((8 - json.size() % 8) % 8, ' ');

@@ -19,8 +19,10 @@
 namespace tidepool {
 namespace {
 
-std::string ValidFile(std::map<std::string, std::string> metadata, std::vector<SafetensorInfo> tensors) {
-  const SafetensorsHeader header = LayOutSafetensors(std::move(metadata), std::move(tensors), "corpus");
+std::string ValidFile(std::map<std::string, std::string> metadata,
+                      std::vector<SafetensorInfo> tensors) {
+  const SafetensorsHeader header =
+      LayOutSafetensors(std::move(metadata), std::move(tensors), "corpus");
   std::string bytes = SerializeSafetensorsHeader(header, "corpus");
   for (uint64_t i = 0; i < header.data_bytes; ++i) bytes += static_cast<char>(i * 37);
   return bytes;
@@ -55,8 +57,12 @@ TEST(SafetensorsFuzz, DamagedFiles) {
   ByteMutator mutator(
       FuzzSeed(),
       {ValidFile({}, {}), ValidFile({{"format", "pt"}, {"epoch", "12"}}, {{"a", "F32", {2, 3}}}),
-       ValidFile({}, {{"layer.0.weight", "F32", {4, 4}}, {"layer.0.bias", "F32", {4}}, {"step", "I64", {}},
-                      {"mask", "BOOL", {5}}, {"empty", "F16", {0, 3}}, {"nibbles", "F4", {6}}})});
+       ValidFile({}, {{"layer.0.weight", "F32", {4, 4}},
+                      {"layer.0.bias", "F32", {4}},
+                      {"step", "I64", {}},
+                      {"mask", "BOOL", {5}},
+                      {"empty", "F16", {0, 3}},
+                      {"nibbles", "F4", {6}}})});
   const int cases = FuzzCases(40000);
   int accepted = 0;
   for (int i = 0; i < cases; ++i) {
@@ -64,7 +70,8 @@ TEST(SafetensorsFuzz, DamagedFiles) {
     SCOPED_TRACE(i);
     try {
       const SafetensorsReader reader = SafetensorsReader::Parse(
-          absl::MakeConstSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()), "case");
+          absl::MakeConstSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()),
+          "case");
       ExpectConsistent(reader, bytes.size());
       ++accepted;
     } catch (const Error& error) {

@@ -115,7 +115,8 @@ bool SafetensorsHeaderHandler::string(string_t& value) {
     return true;
   }
   if (place_ == Place::kTensor && field_ == Field::kDtype) {
-    if (SafetensorDtypeBits(value) == 0) Fail(Quoted(value), "BOOL, U8, I8, ..., F32, F64, I64 or U64");
+    if (SafetensorDtypeBits(value) == 0)
+      Fail(Quoted(value), "BOOL, U8, I8, ..., F32, F64, I64 or U64");
     tensor_.dtype = std::move(value);
     return true;
   }
@@ -150,10 +151,11 @@ bool SafetensorsHeaderHandler::end_object() {
       return true;
     case Place::kTensor:
       field_ = Field::kNone;
-      for (const auto& [field, name] : {std::pair(Field::kDtype, "dtype"),
-                                        std::pair(Field::kShape, "shape"),
-                                        std::pair(Field::kOffsets, "data_offsets")}) {
-        if (!seen_.contains(field)) Fail(absl::StrCat("no field ", name), "dtype, shape and data_offsets");
+      for (const auto& [field, name] :
+           {std::pair(Field::kDtype, "dtype"), std::pair(Field::kShape, "shape"),
+            std::pair(Field::kOffsets, "data_offsets")}) {
+        if (!seen_.contains(field))
+          Fail(absl::StrCat("no field ", name), "dtype, shape and data_offsets");
       }
       header_.tensors.push_back(std::move(tensor_));
       tensor_ = {};
@@ -182,7 +184,8 @@ bool SafetensorsHeaderHandler::start_array(size_t) {
 }
 
 bool SafetensorsHeaderHandler::end_array() {
-  if (place_ == Place::kOffsets && offsets_ < 2) Fail(absl::StrCat(offsets_, " numbers"), Expected());
+  if (place_ == Place::kOffsets && offsets_ < 2)
+    Fail(absl::StrCat(offsets_, " numbers"), Expected());
   if (place_ != Place::kIgnored || --ignored_depth_ == 0) place_ = Place::kTensor;
   return true;
 }
@@ -206,7 +209,8 @@ bool SafetensorsHeaderHandler::key(string_t& key) {
            : key == "shape"        ? Field::kShape
            : key == "data_offsets" ? Field::kOffsets
                                    : Field::kIgnored;
-  if (field_ != Field::kIgnored && !seen_.insert(field_).second) Fail("a duplicate", "each field once");
+  if (field_ != Field::kIgnored && !seen_.insert(field_).second)
+    Fail("a duplicate", "each field once");
   return true;
 }
 

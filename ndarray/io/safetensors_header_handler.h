@@ -39,7 +39,8 @@ class SafetensorsHeaderHandler {
   bool start_array(size_t elements);
   bool end_array();
   bool key(string_t& key);
-  bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception& error);
+  bool parse_error(size_t position, const std::string& token,
+                   const nlohmann::json::exception& error);
 
  private:
   enum class Place { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kIgnored, kEnd };
@@ -55,11 +56,11 @@ class SafetensorsHeaderHandler {
   SafetensorsHeader& header_;
   Place place_ = Place::kStart;
   Field field_ = Field::kNone;
-  int ignored_depth_ = 0;      // open brackets of the value of an unknown field
+  int ignored_depth_ = 0;  // open brackets of the value of an unknown field
   std::string metadata_key_;
-  SafetensorInfo tensor_;      // being read
-  int offsets_ = 0;            // of data_offsets, read so far
-  std::set<Field> seen_;       // fields of tensor_
+  SafetensorInfo tensor_;  // being read
+  int offsets_ = 0;        // of data_offsets, read so far
+  std::set<Field> seen_;   // fields of tensor_
   std::set<std::string> names_;
 };
 

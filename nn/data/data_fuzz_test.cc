@@ -32,7 +32,8 @@ bool AcceptedOrProperError(const std::string& bytes, Parse parse) {
     parse(bytes);
     return true;
   } catch (const Error& error) {
-    EXPECT_TRUE(error.code() == absl::StatusCode::kDataLoss || error.code() == absl::StatusCode::kResourceExhausted)
+    EXPECT_TRUE(error.code() == absl::StatusCode::kDataLoss ||
+                error.code() == absl::StatusCode::kResourceExhausted)
         << error.message();
     EXPECT_EQ(MessageFlaw(error), "");
     EXPECT_EQ(error.message().find("case: byte "), 0u) << error.message();
@@ -77,8 +78,9 @@ TEST(GzipFuzz, DamagedFiles) {
   std::string with_fields = Gzip("content");
   with_fields[3] = 4 | 8 | 16;
   with_fields.insert(10, std::string("\x03\0xyzname\0comment\0", 18));
-  ByteMutator mutator(FuzzSeed(), {Gzip(Content(600, 256), 0), Gzip(Content(900, 5), 9), Gzip(std::string(100000, 'z')),
-                                   Gzip("ab") + Gzip("cd"), with_fields});
+  ByteMutator mutator(FuzzSeed(),
+                      {Gzip(Content(600, 256), 0), Gzip(Content(900, 5), 9),
+                       Gzip(std::string(100000, 'z')), Gzip("ab") + Gzip("cd"), with_fields});
   const int cases = FuzzCases(40000);
   int accepted = 0;
   for (int i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
@@ -95,7 +97,8 @@ TEST(GzipFuzz, DamagedFiles) {
 }
 
 TEST(IdxFuzz, DamagedFiles) {
-  ByteMutator mutator(FuzzSeed() + 1, {Idx({4, 3, 2}, Content(24, 256)), Idx({0, 3, 2}, ""), Idx({1, 1, 200}, Content(200, 9))});
+  ByteMutator mutator(FuzzSeed() + 1, {Idx({4, 3, 2}, Content(24, 256)), Idx({0, 3, 2}, ""),
+                                       Idx({1, 1, 200}, Content(200, 9))});
   const int cases = FuzzCases(40000);
   int accepted = 0;
   for (int i = 0; i < cases && !testing::Test::HasFailure(); ++i) {

@@ -18,7 +18,8 @@ std::string FindFile(const std::string& folder, const char* name, std::string& t
   const std::string plain = (std::filesystem::path(folder) / name).string();
   for (const std::string& path : {plain, plain + ".gz"}) {
     std::error_code ignored;  // what cannot be looked at is reported when it is opened
-    if (std::filesystem::exists(path, ignored) || ignored == std::errc::permission_denied) return path;
+    if (std::filesystem::exists(path, ignored) || ignored == std::errc::permission_denied)
+      return path;
   }
   absl::StrAppend(&tried, tried.empty() ? "" : ", ", OneLine(plain), ", ", OneLine(plain), ".gz");
   return "";
@@ -29,25 +30,27 @@ std::string FindFile(const std::string& folder, const char* name, std::string& t
 LabelledImages ReadLabelledImages(const std::string& images_path, const std::string& labels_path,
                                   int classes) {
   if (classes < 1 || classes > 256) {
-    ThrowInvalidArgument(absl::StrCat(OneLine(labels_path), ": classes: found ", classes, ", expected 1 to 256"));
+    ThrowInvalidArgument(
+        absl::StrCat(OneLine(labels_path), ": classes: found ", classes, ", expected 1 to 256"));
   }
   IdxFile images = ReadIdx(images_path, 3);
   if (images.data.empty()) {
-    ThrowDataLoss(absl::StrCat(OneLine(images_path), ": byte 4: IDX dimensions: found ", images.dims[0],
-                               " images of ", images.dims[1], "x", images.dims[2],
+    ThrowDataLoss(absl::StrCat(OneLine(images_path), ": byte 4: IDX dimensions: found ",
+                               images.dims[0], " images of ", images.dims[1], "x", images.dims[2],
                                ", expected at least one image with pixels"));
   }
   IdxFile labels = ReadIdx(labels_path, 1);
   if (labels.dims[0] != images.dims[0]) {
-    ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte 4: IDX dimensions: found ", labels.dims[0],
-                               " labels, expected ", images.dims[0], ", the images in ", OneLine(images_path)));
+    ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte 4: IDX dimensions: found ",
+                               labels.dims[0], " labels, expected ", images.dims[0],
+                               ", the images in ", OneLine(images_path)));
   }
   const auto wrong = std::find_if(labels.data.begin(), labels.data.end(),
                                   [classes](uint8_t label) { return label >= classes; });
   if (wrong != labels.data.end()) {
     const auto index = wrong - labels.data.begin();
-    ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte ", 8 + index, ": label ", index, ": found ",
-                               *wrong, ", expected 0..", classes - 1));
+    ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte ", 8 + index, ": label ", index,
+                               ": found ", *wrong, ", expected 0..", classes - 1));
   }
   return {.count = images.dims[0],
           .height = images.dims[1],
@@ -75,8 +78,9 @@ ImageFolder LoadImageFolder(const std::string& folder, int classes) {
   result.test = ReadLabelledImages(test_images, test_labels, classes);
   if (result.train.height != result.test.height || result.train.width != result.test.width) {
     ThrowDataLoss(absl::StrCat(OneLine(test_images), ": byte 8: IDX dimensions: found images of ",
-                               result.test.height, "x", result.test.width, ", expected ", result.train.height,
-                               "x", result.train.width, ", as in ", OneLine(train_images)));
+                               result.test.height, "x", result.test.width, ", expected ",
+                               result.train.height, "x", result.train.width, ", as in ",
+                               OneLine(train_images)));
   }
   return result;
 }

@@ -3,8 +3,8 @@
 //   ImageFolder digits = LoadImageFolder("examples/data/mnist");
 //   digits.train.pixels;   // [count, height, width], 0..255, row-major
 //
-// Nothing is scaled or shuffled here. Threads: pure functions. Memory: the pixels, plus the compressed
-// file while it is read.
+// Nothing is scaled or shuffled here. Threads: pure functions. Memory: the pixels, plus the
+// compressed file while it is read.
 #ifndef TIDEPOOL_NN_DATA_DIGITS_H_
 #define TIDEPOOL_NN_DATA_DIGITS_H_
 
@@ -28,16 +28,16 @@ struct ImageFolder {
   LabelledImages test;
 };
 
-// Reads an IDX file of images (rank 3) and one of labels (rank 1), plain or gzip. `classes` is from 1
-// to 256. Throws kDataLoss when the counts differ, a label is not below `classes` (naming file, index,
-// found and expected), or there are no images or pixels; else as idx_file.h.
+// Reads an IDX file of images (rank 3) and one of labels (rank 1), plain or gzip. `classes` is from
+// 1 to 256. Throws kDataLoss when the counts differ, a label is not below `classes` (naming file,
+// index, found and expected), or there are no images or pixels; else as idx_file.h.
 LabelledImages ReadLabelledImages(const std::string& images_path, const std::string& labels_path,
                                   int classes);
 
 // Finds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
-// t10k-labels-idx1-ubyte in `folder`, each as it is or with ".gz"; the plain one is preferred. Throws
-// kNotFound that names every path tried, and kDataLoss also when the sizes of training and test images
-// differ.
+// t10k-labels-idx1-ubyte in `folder`, each as it is or with ".gz"; the plain one is preferred.
+// Throws kNotFound that names every path tried, and kDataLoss also when the sizes of training and
+// test images differ.
 ImageFolder LoadImageFolder(const std::string& folder, int classes = 10);
 
 }  // namespace tidepool

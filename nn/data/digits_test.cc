@@ -19,26 +19,30 @@ namespace {
 
 using absl::StatusCode;
 
-const char* const kNames[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                              "t10k-labels-idx1-ubyte"};
+const char* const kNames[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                              "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
 LabelledImages Read(const std::string& images, const std::string& labels, int classes = 3) {
-  return ReadLabelledImages(WriteTestFile("images", images), WriteTestFile("labels", labels), classes);
+  return ReadLabelledImages(WriteTestFile("images", images), WriteTestFile("labels", labels),
+                            classes);
 }
 
-void ExpectDataLoss(const std::string& images, const std::string& labels, std::vector<std::string> parts) {
+void ExpectDataLoss(const std::string& images, const std::string& labels,
+                    std::vector<std::string> parts) {
   EXPECT_THAT(ErrorOf([&] { Read(images, labels); }), IsError(StatusCode::kDataLoss, parts));
 }
 
 // Three training images and two test images of 2x1; `suffix` ".gz" compresses.
-std::string NewFolder(const std::string& suffix, const std::string& test_images = Idx({2, 2, 1}, "uvwx")) {
+std::string NewFolder(const std::string& suffix,
+                      const std::string& test_images = Idx({2, 2, 1}, "uvwx")) {
   static int count = 0;
   const std::string folder = "digits" + std::to_string(count++);
   std::filesystem::create_directory(testing::TempDir() + "/" + folder);
-  const std::string contents[] = {Idx({3, 2, 1}, "abcdef"), Idx({3}, std::string("\0\1\2", 3)), test_images,
-                                  Idx({2}, "\2\1")};
+  const std::string contents[] = {Idx({3, 2, 1}, "abcdef"), Idx({3}, std::string("\0\1\2", 3)),
+                                  test_images, Idx({2}, "\2\1")};
   for (int i = 0; i < 4; ++i) {
-    WriteTestFile(folder + "/" + kNames[i] + suffix, suffix.empty() ? contents[i] : Gzip(contents[i]));
+    WriteTestFile(folder + "/" + kNames[i] + suffix,
+                  suffix.empty() ? contents[i] : Gzip(contents[i]));
   }
   return testing::TempDir() + "/" + folder;
 }
@@ -55,7 +59,9 @@ TEST(LoadImageFolder, TheDigitsOfTheRepository) {
     EXPECT_EQ(part->pixels.size(), part->count * 28u * 28u);
     EXPECT_EQ(part->labels.size(), static_cast<size_t>(part->count));
   }
-  const auto sum = [](const std::vector<uint8_t>& v) { return std::accumulate(v.begin(), v.end(), int64_t{0}); };
+  const auto sum = [](const std::vector<uint8_t>& v) {
+    return std::accumulate(v.begin(), v.end(), int64_t{0});
+  };
   EXPECT_EQ(sum(digits.train.pixels), 209553165);
   EXPECT_EQ(sum(digits.test.pixels), 26171823);
   std::vector<int> histogram(10);
@@ -99,24 +105,26 @@ TEST(LoadImageFolder, MissingFileNamesBothPathsOfItAlone) {
   std::filesystem::remove(folder + "/" + kNames[1]);
   const Error error = ErrorOf([&] { LoadImageFolder(folder); });
   EXPECT_THAT(error, IsError(StatusCode::kNotFound, {"found a folder without these files",
-                                                     folder + "/train-labels-idx1-ubyte, " + folder +
-                                                         "/train-labels-idx1-ubyte.gz"}));
+                                                     folder + "/train-labels-idx1-ubyte, " +
+                                                         folder + "/train-labels-idx1-ubyte.gz"}));
   EXPECT_THAT(error.message(), testing::Not(testing::HasSubstr("images-idx3")));
 }
 
 TEST(LoadImageFolder, SizesOfTrainAndTestMustAgree) {
   const std::string folder = NewFolder("", Idx({2, 1, 1}, "ab"));
-  EXPECT_THAT(ErrorOf([&] { LoadImageFolder(folder); }),
-              IsError(StatusCode::kDataLoss, {folder, "t10k-images-idx3-ubyte", "byte 8", "found images of 1x1",
-                                              "expected 2x1", "train-images"}));
+  EXPECT_THAT(
+      ErrorOf([&] { LoadImageFolder(folder); }),
+      IsError(StatusCode::kDataLoss, {folder, "t10k-images-idx3-ubyte", "byte 8",
+                                      "found images of 1x1", "expected 2x1", "train-images"}));
 }
 
 TEST(LoadImageFolder, AFolderInPlaceOfAFile) {
   const std::string folder = NewFolder("");
   std::filesystem::remove(folder + "/" + kNames[2]);
   std::filesystem::create_directory(folder + "/" + kNames[2]);
-  EXPECT_THAT(ErrorOf([&] { LoadImageFolder(folder); }),
-              IsError(StatusCode::kFailedPrecondition, {folder + "/" + kNames[2], "Is a directory"}));
+  EXPECT_THAT(
+      ErrorOf([&] { LoadImageFolder(folder); }),
+      IsError(StatusCode::kFailedPrecondition, {folder + "/" + kNames[2], "Is a directory"}));
 }
 
 TEST(ReadLabelledImages, CountsMustAgree) {
@@ -129,18 +137,24 @@ TEST(ReadLabelledImages, LabelsMustBeClasses) {
                  {"labels: byte 10", "label 2", "found 3", "expected 0..2"});
   EXPECT_EQ(Read(Idx({1, 1, 1}, "a"), Idx({1}, "\xff"), 256).labels[0], 255);
   for (const int classes : {0, 257, -1}) {
-    EXPECT_THAT(ErrorOf([&] { Read(Idx({1, 1, 1}, "a"), Idx({1}, "\1"), classes); }),
-                IsError(StatusCode::kInvalidArgument, {"classes", "found " + std::to_string(classes), "1 to 256"}));
+    EXPECT_THAT(ErrorOf([&] {
+                  Read(Idx({1, 1, 1}, "a"), Idx({1}, "\1"), classes);
+                }),
+                IsError(StatusCode::kInvalidArgument,
+                        {"classes", "found " + std::to_string(classes), "1 to 256"}));
   }
 }
 
 TEST(ReadLabelledImages, NoImages) {
-  ExpectDataLoss(Idx({0, 28, 28}, ""), Idx({0}, ""), {"images: byte 4", "found 0 images of 28x28", "expected at least one"});
-  ExpectDataLoss(Idx({2, 0, 28}, ""), Idx({2}, "\1\1"), {"images: byte 4", "found 2 images of 0x28"});
+  ExpectDataLoss(Idx({0, 28, 28}, ""), Idx({0}, ""),
+                 {"images: byte 4", "found 0 images of 28x28", "expected at least one"});
+  ExpectDataLoss(Idx({2, 0, 28}, ""), Idx({2}, "\1\1"),
+                 {"images: byte 4", "found 2 images of 0x28"});
 }
 
 TEST(ReadLabelledImages, SwappedFiles) {
-  ExpectDataLoss(Idx({1}, "\1"), Idx({1, 1, 1}, "a"), {"images: byte 3", "rank", "found 1", "expected 3"});
+  ExpectDataLoss(Idx({1}, "\1"), Idx({1, 1, 1}, "a"),
+                 {"images: byte 3", "rank", "found 1", "expected 3"});
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ struct Input {
 
   [[noreturn]] void Fail(size_t at, absl::string_view what, absl::string_view found,
                          absl::string_view expected) const {
-    ThrowDataLoss(absl::StrCat(name, ": byte ", at, ": gzip ", what, ": found ", found, ", expected ",
-                               expected));
+    ThrowDataLoss(absl::StrCat(name, ": byte ", at, ": gzip ", what, ": found ", found,
+                               ", expected ", expected));
   }
   void Require(size_t count, absl::string_view what) const {
     if (left() >= count) return;
@@ -75,16 +75,18 @@ void ReadHeader(Input& input) {
         crc32(0, input.bytes.data() + start, static_cast<uInt>(input.position - start)) & 0xffff;
     const size_t at = input.position;
     const uint32_t stored = input.LittleEndian(2, "header CRC");
-    if (stored != actual) input.Fail(at, "header CRC", Hex(stored), absl::StrCat(Hex(actual), " for this header"));
+    if (stored != actual)
+      input.Fail(at, "header CRC", Hex(stored), absl::StrCat(Hex(actual), " for this header"));
   }
 }
 
-// Deflate data, one member after another. `output` may be longer than what is filled, so that a file of
-// many tiny members costs no more than its length.
+// Deflate data, one member after another. `output` may be longer than what is filled, so that a
+// file of many tiny members costs no more than its length.
 class Inflater {
  public:
   Inflater() {
-    if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK) ThrowResourceExhausted("zlib: found no memory, expected 48 KiB");
+    if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK)
+      ThrowResourceExhausted("zlib: found no memory, expected 48 KiB");
   }
   ~Inflater() { inflateEnd(&stream_); }
   Inflater(const Inflater&) = delete;
@@ -94,16 +96,18 @@ class Inflater {
   void Run(Input& input, std::vector<uint8_t>& output, size_t& filled, size_t max_bytes) {
     inflateReset(&stream_);
     constexpr size_t kChunk = size_t{1} << 30;  // zlib counts in 32 bits
-    // Reading is over when zlib says so; an output that is full at max_bytes may still be complete, so
-    // it gets one byte more to show whether there is more.
-    const size_t limit = max_bytes == std::numeric_limits<size_t>::max() ? max_bytes : max_bytes + 1;
+    // Reading is over when zlib says so; an output that is full at max_bytes may still be complete,
+    // so it gets one byte more to show whether there is more.
+    const size_t limit =
+        max_bytes == std::numeric_limits<size_t>::max() ? max_bytes : max_bytes + 1;
     for (;;) {
       if (filled == output.size()) {
         const size_t doubled = std::max<size_t>(output.size() * 2, 4096);
         const size_t reserved = output.capacity() > filled ? output.capacity() : doubled;
         output.resize(std::min({limit, doubled, reserved}));
       }
-      const size_t in = std::min(input.left(), kChunk), out = std::min(output.size() - filled, kChunk);
+      const size_t in = std::min(input.left(), kChunk),
+                   out = std::min(output.size() - filled, kChunk);
       stream_.next_in = const_cast<Bytef*>(input.bytes.data() + input.position);
       stream_.avail_in = static_cast<uInt>(in);
       stream_.next_out = output.data() + filled;
@@ -112,16 +116,19 @@ class Inflater {
       input.position += in - stream_.avail_in;
       filled += out - stream_.avail_out;
       if (filled > max_bytes) {
-        ThrowResourceExhausted(absl::StrCat(input.name, ": byte ", input.position, ": gzip data: found more than ",
-                                            max_bytes, " bytes of content, expected at most that"));
+        ThrowResourceExhausted(absl::StrCat(input.name, ": byte ", input.position,
+                                            ": gzip data: found more than ", max_bytes,
+                                            " bytes of content, expected at most that"));
       }
       if (result == Z_STREAM_END) break;
       if (result == Z_MEM_ERROR) ThrowResourceExhausted("zlib: found no memory, expected 48 KiB");
-      if (result == Z_BUF_ERROR || (result == Z_OK && input.left() == 0 && stream_.avail_out != 0)) {
+      if (result == Z_BUF_ERROR ||
+          (result == Z_OK && input.left() == 0 && stream_.avail_out != 0)) {
         input.Fail(input.position, "data", "the end of the file", "more deflate data");
       }
       if (result != Z_OK) {
-        input.Fail(input.position, "data", stream_.msg != nullptr ? stream_.msg : "a preset dictionary",
+        input.Fail(input.position, "data",
+                   stream_.msg != nullptr ? stream_.msg : "a preset dictionary",
                    "valid deflate data");
       }
     }
@@ -141,11 +148,13 @@ bool IsGzip(absl::Span<const uint8_t> bytes) {
   return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-std::vector<uint8_t> Gunzip(absl::Span<const uint8_t> bytes, const std::string& name, size_t max_bytes) {
+std::vector<uint8_t> Gunzip(absl::Span<const uint8_t> bytes, const std::string& name,
+                            size_t max_bytes) {
   Input input{bytes, name};
   std::vector<uint8_t> output;
   if (!IsGzip(bytes)) {
-    ThrowDataLoss(absl::StrCat(name, ": byte 0: gzip magic: found ", bytes.size() < 2 ? "a shorter file" : "other bytes",
+    ThrowDataLoss(absl::StrCat(name, ": byte 0: gzip magic: found ",
+                               bytes.size() < 2 ? "a shorter file" : "other bytes",
                                ", expected 1f 8b"));
   }
   // The last four bytes claim the length: a hint that saves copying, never trusted for more.
@@ -164,7 +173,8 @@ std::vector<uint8_t> Gunzip(absl::Span<const uint8_t> bytes, const std::string& 
     const auto member = absl::MakeConstSpan(output).subspan(start, filled - start);
     size_t at = input.position;
     const uint32_t crc = input.LittleEndian(4, "CRC-32"), actual_crc = Crc32(member);
-    if (crc != actual_crc) input.Fail(at, "CRC-32", Hex(crc), absl::StrCat(Hex(actual_crc), ", that of the content"));
+    if (crc != actual_crc)
+      input.Fail(at, "CRC-32", Hex(crc), absl::StrCat(Hex(actual_crc), ", that of the content"));
     at = input.position;
     const uint32_t length = input.LittleEndian(4, "length");
     if (length != static_cast<uint32_t>(member.size())) {

@@ -3,8 +3,8 @@
 //   std::vector<uint8_t> bytes = ReadFileMaybeGzip("train-images-idx3-ubyte.gz", 1 << 30);
 //
 // A file is gzip if it starts with 1f 8b, whatever its name; otherwise its bytes are the result.
-// Several gzip members one after another are joined, as RFC 1952 says. Each member's CRC-32 and length
-// are checked; anything after the last member is an error.
+// Several gzip members one after another are joined, as RFC 1952 says. Each member's CRC-32 and
+// length are checked; anything after the last member is an error.
 //
 // Errors name file, byte offset in the file, found and expected: kDataLoss for a damaged gzip file,
 // kResourceExhausted for more than `max_bytes` of content (a decompression bomb stops there),
@@ -28,7 +28,8 @@ std::vector<uint8_t> ReadFileMaybeGzip(const std::string& path, size_t max_bytes
 bool IsGzip(absl::Span<const uint8_t> bytes);
 
 // Decompresses all members of a gzip file; `name` stands for the file in messages.
-std::vector<uint8_t> Gunzip(absl::Span<const uint8_t> bytes, const std::string& name, size_t max_bytes);
+std::vector<uint8_t> Gunzip(absl::Span<const uint8_t> bytes, const std::string& name,
+                            size_t max_bytes);
 
 }  // namespace tidepool
 

@@ -26,7 +26,9 @@ absl::Span<const uint8_t> Bytes(const std::string& text) {
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size());
 }
 
-std::string Text(const std::vector<uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); }
+std::string Text(const std::vector<uint8_t>& bytes) {
+  return std::string(bytes.begin(), bytes.end());
+}
 
 std::string Unzip(const std::string& file, size_t max_bytes = 1 << 20) {
   return Text(Gunzip(Bytes(file), "f.gz", max_bytes));
@@ -37,14 +39,18 @@ Error GunzipError(const std::string& file, size_t max_bytes = 1 << 20) {
 }
 
 // `gzip -n9` of "hello\n", made by GNU gzip 1.12.
-const std::string kHello("\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\xe7\x02\x00\x20\x30\x3a\x36\x06\x00\x00\x00", 26);
+const std::string kHello(
+    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\xe7\x02\x00\x20\x30\x3a\x36\x06"
+    "\x00\x00\x00",
+    26);
 
-// With every optional field of RFC 1952: extra field, name, comment; and a header CRC that is given.
+// With every optional field of RFC 1952: extra field, name, comment; and a header CRC that is
+// given.
 std::string WithAllFields(const std::string& member, const std::string& crc) {
   std::string header = member.substr(0, 10);
   header[3] = 2 | 4 | 8 | 16;
-  return header + std::string("\x03\x00xyz", 5) + std::string("name\0", 5) + std::string("comment\0", 8) + crc +
-         member.substr(10);
+  return header + std::string("\x03\x00xyz", 5) + std::string("name\0", 5) +
+         std::string("comment\0", 8) + crc + member.substr(10);
 }
 
 TEST(Gunzip, KnownFile) { EXPECT_EQ(Unzip(kHello), "hello\n"); }
@@ -54,7 +60,8 @@ TEST(Gunzip, RoundTripsOfManyLengths) {
   for (const size_t length : {0, 1, 2, 4095, 4096, 4097, 70000, 1 << 20}) {
     std::string content(length, '\0');
     for (char& c : content) c = static_cast<char>(random() % 7);
-    for (const int level : {0, 1, 9}) EXPECT_EQ(Unzip(Gzip(content, level), length), content) << length;
+    for (const int level : {0, 1, 9})
+      EXPECT_EQ(Unzip(Gzip(content, level), length), content) << length;
   }
 }
 
@@ -73,8 +80,8 @@ TEST(Gunzip, OptionalHeaderFields) {
   // 0xcd28: low half of Python's zlib.crc32 of the 28 header bytes before it.
   EXPECT_EQ(Unzip(WithAllFields(kHello, std::string("\x28\xcd", 2))), "hello\n");
   EXPECT_THAT(GunzipError(WithAllFields(kHello, std::string("\0\0", 2))),
-              IsError(StatusCode::kDataLoss,
-                      {"f.gz", "byte 28", "header CRC", "found 0x00000000", "expected 0x0000cd28"}));
+              IsError(StatusCode::kDataLoss, {"f.gz", "byte 28", "header CRC", "found 0x00000000",
+                                              "expected 0x0000cd28"}));
 }
 
 // Every truncation of a file with every field is an error that names the length at which it ends.
@@ -82,52 +89,68 @@ TEST(Gunzip, EveryTruncation) {
   const std::string file = WithAllFields(kHello, std::string("\x28\xcd", 2));
   for (size_t length = 2; length < file.size(); ++length) {
     EXPECT_THAT(GunzipError(file.substr(0, length)),
-                IsError(StatusCode::kDataLoss, {"f.gz: byte ", "gzip ", "found the end of the file", "expected"}))
+                IsError(StatusCode::kDataLoss,
+                        {"f.gz: byte ", "gzip ", "found the end of the file", "expected"}))
         << length;
   }
-  EXPECT_THAT(GunzipError(kHello.substr(0, 12)), IsError(StatusCode::kDataLoss, {"byte 12", "data", "more deflate"}));
-  EXPECT_THAT(GunzipError(kHello.substr(0, 20)),
-              IsError(StatusCode::kDataLoss, {"byte 18", "CRC-32", "after 2 bytes", "expected 4 bytes"}));
-  EXPECT_THAT(GunzipError(kHello.substr(0, 5)),
-              IsError(StatusCode::kDataLoss, {"byte 0", "header", "after 5 bytes", "expected 10 bytes"}));
+  EXPECT_THAT(GunzipError(kHello.substr(0, 12)),
+              IsError(StatusCode::kDataLoss, {"byte 12", "data", "more deflate"}));
+  EXPECT_THAT(
+      GunzipError(kHello.substr(0, 20)),
+      IsError(StatusCode::kDataLoss, {"byte 18", "CRC-32", "after 2 bytes", "expected 4 bytes"}));
+  EXPECT_THAT(
+      GunzipError(kHello.substr(0, 5)),
+      IsError(StatusCode::kDataLoss, {"byte 0", "header", "after 5 bytes", "expected 10 bytes"}));
 }
 
 TEST(Gunzip, Damage) {
   std::string bad = kHello;
   bad[18] ^= 1;
-  EXPECT_THAT(GunzipError(bad), IsError(StatusCode::kDataLoss, {"f.gz", "byte 18", "CRC-32", "found 0x363a3021",
-                                                                "expected 0x363a3020"}));
+  EXPECT_THAT(GunzipError(bad),
+              IsError(StatusCode::kDataLoss,
+                      {"f.gz", "byte 18", "CRC-32", "found 0x363a3021", "expected 0x363a3020"}));
   bad = kHello;
   bad[22] = 7;
-  EXPECT_THAT(GunzipError(bad), IsError(StatusCode::kDataLoss, {"byte 22", "length", "found 7", "expected 6"}));
+  EXPECT_THAT(GunzipError(bad),
+              IsError(StatusCode::kDataLoss, {"byte 22", "length", "found 7", "expected 6"}));
   bad = kHello;
   bad[2] = 7;
-  EXPECT_THAT(GunzipError(bad), IsError(StatusCode::kDataLoss, {"byte 2", "method", "found 7", "expected 8"}));
+  EXPECT_THAT(GunzipError(bad),
+              IsError(StatusCode::kDataLoss, {"byte 2", "method", "found 7", "expected 8"}));
   bad = kHello;
   bad[3] = 32;
-  EXPECT_THAT(GunzipError(bad), IsError(StatusCode::kDataLoss, {"byte 3", "flags", "found 32", "expected at most 31"}));
+  EXPECT_THAT(GunzipError(bad), IsError(StatusCode::kDataLoss,
+                                        {"byte 3", "flags", "found 32", "expected at most 31"}));
   bad = kHello;
   bad[10] = 7;  // block type 3 does not exist
-  EXPECT_THAT(GunzipError(bad), IsError(StatusCode::kDataLoss, {"data", "found invalid block type", "expected valid"}));
-  EXPECT_THAT(GunzipError("plain"), IsError(StatusCode::kDataLoss, {"f.gz", "byte 0", "magic", "expected 1f 8b"}));
-  EXPECT_THAT(GunzipError(""), IsError(StatusCode::kDataLoss, {"byte 0", "magic", "a shorter file"}));
+  EXPECT_THAT(GunzipError(bad), IsError(StatusCode::kDataLoss,
+                                        {"data", "found invalid block type", "expected valid"}));
+  EXPECT_THAT(GunzipError("plain"),
+              IsError(StatusCode::kDataLoss, {"f.gz", "byte 0", "magic", "expected 1f 8b"}));
+  EXPECT_THAT(GunzipError(""),
+              IsError(StatusCode::kDataLoss, {"byte 0", "magic", "a shorter file"}));
 }
 
 TEST(Gunzip, TrailingGarbage) {
   EXPECT_THAT(GunzipError(kHello + "junk"),
-              IsError(StatusCode::kDataLoss, {"f.gz", "byte 26", "found 4 bytes after the last member", "expected"}));
-  EXPECT_THAT(GunzipError(kHello + std::string(3, '\0')), IsError(StatusCode::kDataLoss, {"byte 26", "3 bytes after"}));
-  EXPECT_THAT(GunzipError(kHello + "\x1f\x8b"), IsError(StatusCode::kDataLoss, {"byte 26", "header", "after 2 bytes"}));
+              IsError(StatusCode::kDataLoss,
+                      {"f.gz", "byte 26", "found 4 bytes after the last member", "expected"}));
+  EXPECT_THAT(GunzipError(kHello + std::string(3, '\0')),
+              IsError(StatusCode::kDataLoss, {"byte 26", "3 bytes after"}));
+  EXPECT_THAT(GunzipError(kHello + "\x1f\x8b"),
+              IsError(StatusCode::kDataLoss, {"byte 26", "header", "after 2 bytes"}));
 }
 
 TEST(Gunzip, BombsStopAtTheLimit) {
   const std::string bomb = Gzip(std::string(50'000'000, '\0'), 9);
   EXPECT_LT(bomb.size(), 60000u);
   EXPECT_THAT(GunzipError(bomb, 1000000),
-              IsError(StatusCode::kResourceExhausted, {"f.gz", "byte ", "more than 1000000 bytes", "expected at most"}));
+              IsError(StatusCode::kResourceExhausted,
+                      {"f.gz", "byte ", "more than 1000000 bytes", "expected at most"}));
   EXPECT_EQ(Unzip(bomb, 50'000'000).size(), 50'000'000u);
   EXPECT_THAT(GunzipError(bomb, 49'999'999), IsError(StatusCode::kResourceExhausted, {"49999999"}));
-  EXPECT_THAT(GunzipError(kHello, 0), IsError(StatusCode::kResourceExhausted, {"more than 0 bytes"}));
+  EXPECT_THAT(GunzipError(kHello, 0),
+              IsError(StatusCode::kResourceExhausted, {"more than 0 bytes"}));
   EXPECT_EQ(Unzip(Gzip(""), 0), "");
 }
 
@@ -142,12 +165,14 @@ TEST(ReadFileMaybeGzip, Limits) {
   const std::string path = WriteTestFile("ten", "0123456789");
   EXPECT_EQ(ReadFileMaybeGzip(path, 10).size(), 10u);
   EXPECT_THAT(ErrorOf([&] { ReadFileMaybeGzip(path, 9); }),
-              IsError(StatusCode::kResourceExhausted, {path, "byte 9", "found 10 bytes", "expected at most 9"}));
+              IsError(StatusCode::kResourceExhausted,
+                      {path, "byte 9", "found 10 bytes", "expected at most 9"}));
   const std::string large = WriteTestFile("large", std::string(100000, 'x'));
   EXPECT_THAT(ErrorOf([&] { ReadFileMaybeGzip(large, 50); }),
               IsError(StatusCode::kResourceExhausted, {large, "found 100000 bytes", "at most 50"}));
-  EXPECT_THAT(ErrorOf([] { ReadFileMaybeGzip("/dev/zero", 5000); }),
-              IsError(StatusCode::kResourceExhausted, {"/dev/zero", "found more than", "at most 5000"}));
+  EXPECT_THAT(
+      ErrorOf([] { ReadFileMaybeGzip("/dev/zero", 5000); }),
+      IsError(StatusCode::kResourceExhausted, {"/dev/zero", "found more than", "at most 5000"}));
   // Stored blocks make the file longer than its content: the limit is on the content.
   std::string noise(50000, '\0');
   std::mt19937 random(1);

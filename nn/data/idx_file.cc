@@ -21,25 +21,27 @@ std::string HexByte(uint8_t byte) { return absl::StrCat("0x", absl::Hex(byte, ab
 size_t ParseHeader(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank,
                    std::vector<int64_t>& dims) {
   if (bytes.size() < kMagicBytes) {
-    ThrowDataLoss(absl::StrCat(name, ": byte ", bytes.size(), ": IDX magic: found the end of the file after ",
-                               bytes.size(), " bytes, expected 4"));
+    ThrowDataLoss(absl::StrCat(name, ": byte ", bytes.size(),
+                               ": IDX magic: found the end of the file after ", bytes.size(),
+                               " bytes, expected 4"));
   }
   if (bytes[0] != 0 || bytes[1] != 0) {
-    ThrowDataLoss(absl::StrCat(name, ": byte 0: IDX magic: found ", HexByte(bytes[0]), " ", HexByte(bytes[1]),
-                               ", expected 0x00 0x00"));
+    ThrowDataLoss(absl::StrCat(name, ": byte 0: IDX magic: found ", HexByte(bytes[0]), " ",
+                               HexByte(bytes[1]), ", expected 0x00 0x00"));
   }
   if (bytes[2] != kUnsignedByte) {
     ThrowDataLoss(absl::StrCat(name, ": byte 2: IDX element type: found ", HexByte(bytes[2]),
                                ", expected 0x08 (unsigned byte)"));
   }
   if (bytes[3] != expected_rank) {
-    ThrowDataLoss(absl::StrCat(name, ": byte 3: IDX rank: found ", bytes[3], ", expected ", expected_rank));
+    ThrowDataLoss(
+        absl::StrCat(name, ": byte 3: IDX rank: found ", bytes[3], ", expected ", expected_rank));
   }
   const size_t header = kMagicBytes + 4 * static_cast<size_t>(bytes[3]);
   if (bytes.size() < header) {
     ThrowDataLoss(absl::StrCat(name, ": byte ", bytes.size(),
-                               ": IDX dimensions: found the end of the file, expected a header of ", header,
-                               " bytes for rank ", bytes[3]));
+                               ": IDX dimensions: found the end of the file, expected a header of ",
+                               header, " bytes for rank ", bytes[3]));
   }
   uint64_t elements = 1;
   bool empty = false, overflows = false;

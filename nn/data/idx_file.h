@@ -1,9 +1,9 @@
 // The IDX format, in which MNIST and its successors (Fashion-MNIST, EMNIST, ...) are published.
 //
-// A file is: two zero bytes; the element type (08 = unsigned byte, the only one read here); the rank;
-// one 32-bit big-endian size per dimension; the elements, last dimension fastest.
-// Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section FILE
-// FORMATS FOR THE MNIST DATABASE.
+// A file is: two zero bytes; the element type (08 = unsigned byte, the only one read here); the
+// rank; one 32-bit big-endian size per dimension; the elements, last dimension fastest. Source: Y.
+// LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section FILE FORMATS FOR
+// THE MNIST DATABASE.
 //
 // Errors: kDataLoss, naming file, byte offset, field, found and expected; else as gzip_reader.h.
 // Threads: pure functions.

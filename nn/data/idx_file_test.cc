@@ -17,7 +17,8 @@ namespace {
 using absl::StatusCode;
 
 IdxFile Parse(const std::string& bytes, int rank) {
-  return ParseIdx(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()), "f.idx", rank);
+  return ParseIdx(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()),
+                  "f.idx", rank);
 }
 
 void ExpectDataLoss(const std::string& bytes, int rank, std::vector<std::string> parts) {
@@ -39,14 +40,18 @@ TEST(ParseIdx, EmptyDimensions) {
   EXPECT_THAT(Parse(Idx({0, 28, 28}, ""), 3).dims, testing::ElementsAre(0, 28, 28));
   // The product is 0 even where the other two would overflow.
   EXPECT_EQ(Parse(Idx({0xffffffff, 0xffffffff, 0xffffffff, 0}, ""), 4).data.size(), 0u);
-  ExpectDataLoss(Idx({0, 28}, "x"), 2, {"byte 12", "found 1 bytes, too many", "expected 0 for dimensions [0,28]"});
+  ExpectDataLoss(Idx({0, 28}, "x"), 2,
+                 {"byte 12", "found 1 bytes, too many", "expected 0 for dimensions [0,28]"});
 }
 
 TEST(ParseIdx, Magic) {
   ExpectDataLoss("", 1, {"byte 0", "magic", "end of the file after 0 bytes", "expected 4"});
-  ExpectDataLoss(std::string("\0\0\x08", 3), 1, {"byte 3", "magic", "end of the file after 3 bytes"});
-  ExpectDataLoss("PK\x08\x01" + std::string(8, '\0'), 1, {"byte 0", "magic", "found 0x50 0x4b", "expected 0x00 0x00"});
-  ExpectDataLoss(Idx({3}, "abc", 0x0d), 1, {"byte 2", "element type", "found 0x0d", "expected 0x08 (unsigned byte)"});
+  ExpectDataLoss(std::string("\0\0\x08", 3), 1,
+                 {"byte 3", "magic", "end of the file after 3 bytes"});
+  ExpectDataLoss("PK\x08\x01" + std::string(8, '\0'), 1,
+                 {"byte 0", "magic", "found 0x50 0x4b", "expected 0x00 0x00"});
+  ExpectDataLoss(Idx({3}, "abc", 0x0d), 1,
+                 {"byte 2", "element type", "found 0x0d", "expected 0x08 (unsigned byte)"});
 }
 
 TEST(ParseIdx, Rank) {
@@ -58,13 +63,16 @@ TEST(ParseIdx, TruncatedHeader) {
   const std::string file = Idx({2, 1, 3}, "abcdef");
   for (size_t length = 4; length < 16; ++length) {
     ExpectDataLoss(file.substr(0, length), 3,
-                   {"byte " + std::to_string(length), "dimensions", "found the end", "header of 16 bytes for rank 3"});
+                   {"byte " + std::to_string(length), "dimensions", "found the end",
+                    "header of 16 bytes for rank 3"});
   }
 }
 
 TEST(ParseIdx, DataTooShortOrTooLong) {
-  ExpectDataLoss(Idx({2, 3}, "abcde"), 2, {"byte 17", "data", "found 5 bytes, too few", "expected 6", "[2,3]"});
-  ExpectDataLoss(Idx({2, 3}, "abcdefg"), 2, {"byte 18", "data", "found 7 bytes, too many", "expected 6", "[2,3]"});
+  ExpectDataLoss(Idx({2, 3}, "abcde"), 2,
+                 {"byte 17", "data", "found 5 bytes, too few", "expected 6", "[2,3]"});
+  ExpectDataLoss(Idx({2, 3}, "abcdefg"), 2,
+                 {"byte 18", "data", "found 7 bytes, too many", "expected 6", "[2,3]"});
   ExpectDataLoss(Idx({0x80000000}, "abc"), 1, {"found 3 bytes", "expected 2147483648"});
 }
 
@@ -72,23 +80,27 @@ TEST(ParseIdx, ProductOverflows) {
   ExpectDataLoss(Idx({0xffffffff, 0xffffffff, 1}, "abc"), 3,
                  {"byte 4", "dimensions", "[4294967295,4294967295,1]", "product below 2^63"});
   // 2^64: a product taken modulo 2^64 would be 0 and fit an empty file.
-  ExpectDataLoss(Idx({0x10000, 0x10000, 0x10000, 0x10000}, ""), 4, {"byte 4", "product below 2^63"});
+  ExpectDataLoss(Idx({0x10000, 0x10000, 0x10000, 0x10000}, ""), 4,
+                 {"byte 4", "product below 2^63"});
 }
 
 TEST(ReadIdx, PlainAndGzipAreTheSame) {
   const std::string file = Idx({2, 2}, "wxyz");
-  for (const std::string& path : {WriteTestFile("plain.idx", file), WriteTestFile("zipped.idx", Gzip(file))}) {
+  for (const std::string& path :
+       {WriteTestFile("plain.idx", file), WriteTestFile("zipped.idx", Gzip(file))}) {
     const IdxFile idx = ReadIdx(path, 2);
     EXPECT_THAT(idx.dims, testing::ElementsAre(2, 2));
     EXPECT_THAT(idx.data, testing::ElementsAre('w', 'x', 'y', 'z'));
-    EXPECT_THAT(ErrorOf([&] { ReadIdx(path, 3); }), IsError(StatusCode::kDataLoss, {path, "rank", "found 2"}));
+    EXPECT_THAT(ErrorOf([&] { ReadIdx(path, 3); }),
+                IsError(StatusCode::kDataLoss, {path, "rank", "found 2"}));
   }
 }
 
 TEST(ReadIdx, ErrorsOfTheLayersBelow) {
   const std::string truncated = WriteTestFile("cut.gz", Gzip(Idx({2, 2}, "wxyz")).substr(0, 20));
-  EXPECT_THAT(ErrorOf([&] { ReadIdx(truncated, 2); }),
-              IsError(StatusCode::kDataLoss, {truncated, "byte", "gzip", "found the end of the file"}));
+  EXPECT_THAT(
+      ErrorOf([&] { ReadIdx(truncated, 2); }),
+      IsError(StatusCode::kDataLoss, {truncated, "byte", "gzip", "found the end of the file"}));
   EXPECT_THAT(ErrorOf([] { ReadIdx("/none", 2); }), IsError(StatusCode::kNotFound, {"/none"}));
 }
 

@@ -15,7 +15,8 @@
 
 namespace tidepool {
 
-// TIDEPOOL_FUZZ_SEED of the environment, else a constant; printed, so that a failure can be repeated.
+// TIDEPOOL_FUZZ_SEED of the environment, else a constant; printed, so that a failure can be
+// repeated.
 uint64_t FuzzSeed();
 // TIDEPOOL_FUZZ_CASES of the environment, else `otherwise`.
 int FuzzCases(int otherwise);

@@ -10,7 +10,8 @@ namespace tidepool {
 namespace {
 
 TEST(ByteMutator, SameSeedSameCases) {
-  ByteMutator a(7, {"hello world 12", "other"}), b(7, {"hello world 12", "other"}), c(8, {"hello world 12"});
+  ByteMutator a(7, {"hello world 12", "other"}), b(7, {"hello world 12", "other"}),
+      c(8, {"hello world 12"});
   int differ_from_c = 0;
   for (int i = 0; i < 100; ++i) {
     const std::string next = a.Next();
