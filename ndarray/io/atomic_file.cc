@@ -52,6 +52,11 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if ((exists && S_ISDIR(existing.st_mode)) || path.back() == '/') {
     ThrowErrno(EISDIR, absl::StrCat("write ", OneLine(path)));
   }
+  if (exists && !S_ISREG(existing.st_mode)) {
+    // A rename would put a plain file in the place of the device or pipe.
+    ThrowInvalidArgument(absl::StrCat("write ", OneLine(path),
+                                      ": found a device or pipe, expected a regular file or none"));
+  }
   do {
     // A name that is taken belongs to an earlier process with our number: try the next one.
     temporary_path_ = NewTemporaryPath(path);
@@ -60,7 +65,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (descriptor_ < 0) {
     ThrowErrno(errno, absl::StrCat("write ", OneLine(path), ": create ", OneLine(temporary_path_)));
   }
-  if (exists && S_ISREG(existing.st_mode) && fchmod(descriptor_, existing.st_mode & 07777) != 0) {
+  if (exists && fchmod(descriptor_, existing.st_mode & 07777) != 0) {
     Fail(errno, absl::StrCat("write ", OneLine(path), ": copy its permissions to ",
                              OneLine(temporary_path_)));
   }

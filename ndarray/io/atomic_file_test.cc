@@ -244,5 +244,16 @@ TEST(AtomicFile, KilledWritersLeaveTheOldFileOrAWholeNewOne) {
   }
 }
 
+// Renaming over /dev/null would break the machine for everybody.
+TEST(AtomicFile, DevicesAndPipesAreRefusedAndStay) {
+  try {
+    AtomicFile file("/dev/null");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(error.message().find("/dev/null: found a device or pipe"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -48,7 +48,7 @@ class Layer {
   virtual std::string Kind() const = 0;
   // Shapes without the batch. Throws kInvalidArgument when the input does not fit.
   virtual Shape OutputShape(const Shape& input) const = 0;
-  virtual std::vector<ParameterSpec> Parameters(const Shape& input) const { return {}; }
+  virtual std::vector<ParameterSpec> Parameters(const Shape& /*input*/) const { return {}; }
 
   // The output for `input` [batch, ...]. Keeps what Backward needs in `cache` when training.
   virtual NDArray Forward(const LayerContext& context, const NDArray& input,

@@ -3,7 +3,6 @@
 _STATUS = ["-labsl_status", "-labsl_cord", "-labsl_str_format_internal", "-labsl_strings", "-labsl_raw_logging_internal"]
 _SYNC = ["-labsl_synchronization", "-labsl_time", "-labsl_base", "-labsl_strings"]
 _FLAGS = [
-    "-labsl_flags",
     "-labsl_flags_internal",
     "-labsl_flags_marshalling",
     "-labsl_flags_reflection",
@@ -21,6 +20,7 @@ ABSL_LIBRARIES = {
     "absl/container:inlined_vector": [],
     "absl/flags:flag": _FLAGS,
     "absl/flags:parse": ["-labsl_flags_parse"] + _FLAGS,
+    "absl/flags:reflection": _FLAGS,
     "absl/flags:usage": ["-labsl_flags_usage", "-labsl_flags_usage_internal"] + _FLAGS,
     "absl/functional:function_ref": [],
     "absl/status:status": _STATUS,

@@ -1,0 +1,29 @@
+// Subcommands with Abseil flags: which flags a command takes, its help, its errors.
+#ifndef TIDEPOOL_TOOLS_COMMANDS_COMMAND_LINE_H_
+#define TIDEPOOL_TOOLS_COMMANDS_COMMAND_LINE_H_
+
+#include <string>
+#include <vector>
+
+namespace tidepool::tools {
+
+// Exit statuses of every command.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;    // the work was done and its answer is no
+inline constexpr int kExitBadInput = 2;  // bad flags or files, or a mode that is not built
+
+struct Command {
+  const char* name;
+  const char* summary;             // one line
+  const char* help;                // below the flags; fits on a screen with them
+  std::vector<const char*> flags;  // names of Abseil flags it takes
+  int (*run)();
+};
+
+// Runs the command named by argv[1]. Prints help for none, --help or "help [COMMAND]". Errors are
+// one line on stderr.
+int RunCommand(const std::vector<Command>& commands, int argc, char** argv);
+
+}  // namespace tidepool::tools
+
+#endif  // TIDEPOOL_TOOLS_COMMANDS_COMMAND_LINE_H_

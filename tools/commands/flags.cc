@@ -1,0 +1,36 @@
+#include "tidepool/tools/commands/flags.h"
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/registry.h"
+
+ABSL_FLAG(int, threads, 0, "threads for kernels; 0: one per processor");
+ABSL_FLAG(int, batch, 64, "examples per step");
+ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or none");
+ABSL_FLAG(std::string, model_file, "", "model to load, as train --save writes it");
+ABSL_FLAG(std::string, images, "", "IDX file of images, plain or gzip");
+ABSL_FLAG(std::string, labels, "", "IDX file of labels, plain or gzip");
+
+namespace tidepool::tools {
+
+WorkspaceMode ParseWorkspaceMode(const std::string& name) {
+  if (name == "enabled") return WorkspaceMode::kEnabled;
+  if (name == "single") return WorkspaceMode::kSingle;
+  if (name == "separate") return WorkspaceMode::kSeparate;
+  if (name == "none") return WorkspaceMode::kNone;
+  ThrowInvalidArgument(absl::StrCat("flag --workspace_mode is \"", name,
+                                    "\", expected enabled, single, separate or none"));
+}
+
+std::string Required(const char* name, const std::string& value) {
+  if (value.empty()) ThrowInvalidArgument(absl::StrCat("flag --", name, " is not set"));
+  return value;
+}
+
+void ApplyThreads() {
+  const int threads = absl::GetFlag(FLAGS_threads);
+  if (threads != 0) SetThreadCount(threads);
+}
+
+}  // namespace tidepool::tools

@@ -1,0 +1,28 @@
+// Flags that several commands share, and what their values mean.
+#ifndef TIDEPOOL_TOOLS_COMMANDS_FLAGS_H_
+#define TIDEPOOL_TOOLS_COMMANDS_FLAGS_H_
+
+#include <string>
+
+#include "absl/flags/declare.h"
+#include "tidepool/memory/workspace/policies.h"
+
+ABSL_DECLARE_FLAG(int, threads);
+ABSL_DECLARE_FLAG(int, batch);
+ABSL_DECLARE_FLAG(std::string, workspace_mode);
+ABSL_DECLARE_FLAG(std::string, model_file);
+ABSL_DECLARE_FLAG(std::string, images);
+ABSL_DECLARE_FLAG(std::string, labels);
+
+namespace tidepool::tools {
+
+// "enabled", "single", "separate" or "none"; throws kInvalidArgument naming the four otherwise.
+WorkspaceMode ParseWorkspaceMode(const std::string& name);
+// Throws kInvalidArgument "flag --<name> is not set" for an empty value.
+std::string Required(const char* name, const std::string& value);
+// Applies --threads (0: one per processor).
+void ApplyThreads();
+
+}  // namespace tidepool::tools
+
+#endif  // TIDEPOOL_TOOLS_COMMANDS_FLAGS_H_

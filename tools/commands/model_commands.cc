@@ -1,0 +1,77 @@
+// evaluate, predict, kernels.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/data/idx_file.h"
+#include "tidepool/nn/model_file.h"
+#include "tidepool/tools/commands/command_line.h"
+#include "tidepool/tools/commands/commands.h"
+#include "tidepool/tools/commands/evaluate_model.h"
+#include "tidepool/tools/commands/flags.h"
+
+namespace tidepool::tools {
+
+int RunEvaluate() {
+  ApplyThreads();
+  nn::Model model = nn::LoadModel(Required("model_file", absl::GetFlag(FLAGS_model_file)),
+                                  ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)));
+  const LabelledImages images = ReadLabelledImages(
+      Required("images", absl::GetFlag(FLAGS_images)),
+      Required("labels", absl::GetFlag(FLAGS_labels)), static_cast<int>(model.classes));
+  const Evaluation evaluation = EvaluateModel(model, images, absl::GetFlag(FLAGS_batch));
+  std::printf("%s\naccuracy %.4f\n", evaluation.Report().c_str(), evaluation.Accuracy());
+  return kExitOk;
+}
+
+int RunPredict() {
+  ApplyThreads();
+  nn::Model model = nn::LoadModel(Required("model_file", absl::GetFlag(FLAGS_model_file)),
+                                  ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)));
+  IdxFile file = ReadIdx(Required("images", absl::GetFlag(FLAGS_images)), 3);
+  LabelledImages images;
+  images.count = file.dims[0];
+  images.height = file.dims[1];
+  images.width = file.dims[2];
+  images.pixels = std::move(file.data);
+  images.labels.assign(static_cast<size_t>(images.count), 0);  // not known, not used
+  if (const Shape shape{images.height, images.width, 1}; shape != model.network->input_shape()) {
+    ThrowInvalidArgument(absl::StrCat(absl::GetFlag(FLAGS_images), ": images are ",
+                                      shape.ToString(), ", the model takes ",
+                                      model.network->input_shape().ToString()));
+  }
+  const nn::ImageBatches batches(images, absl::GetFlag(FLAGS_batch));
+  std::printf("image,class,probability\n");
+  int64_t image = 0;
+  for (int64_t i = 0; i < batches.size(); ++i) {
+    model.network->Infer([&] { return batches.Make(i).features; },
+                         [&](const NDArray& logits) {
+                           const NDArray probabilities = Softmax(logits);
+                           const NDArray best = ArgMax(probabilities);
+                           for (int64_t row = 0; row < best.NumElements(); ++row) {
+                             const int64_t label = best.At<int64_t>({row});
+                             std::printf("%lld,%lld,%.4f\n", static_cast<long long>(image++),
+                                         static_cast<long long>(label),
+                                         probabilities.At<float>({row, label}));
+                           }
+                         });
+  }
+  return kExitOk;
+}
+
+int RunKernels() {
+  std::printf("linked providers: %s\n\n%s",
+              absl::StrJoin(KernelRegistry::Global().Providers(), ", ").c_str(),
+              KernelRegistry::Global().Table().c_str());
+  return kExitOk;
+}
+
+}  // namespace tidepool::tools

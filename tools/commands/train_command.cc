@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/nn/data/digits.h"
+#include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/model_file.h"
+#include "tidepool/nn/training/trainer.h"
+#include "tidepool/tools/commands/command_line.h"
+#include "tidepool/tools/commands/commands.h"
+#include "tidepool/tools/commands/evaluate_model.h"
+#include "tidepool/tools/commands/flags.h"
+#include "tidepool/tools/commands/memory_table.h"
+#include "tidepool/tools/commands/progress.h"
+
+ABSL_FLAG(std::string, data, "", "folder with the four IDX files of MNIST's names");
+ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
+ABSL_FLAG(int, epochs, 10, "passes over the training images");
+ABSL_FLAG(std::string, updater, "adam", "adam, sgd or nesterovs");
+ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam, 0.1 for sgd, 0.02 for nesterovs");
+ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
+ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
+
+namespace tidepool::tools {
+namespace {
+
+int64_t AtLeastOne(const char* flag, int64_t value) {
+  if (value < 1) {
+    ThrowInvalidArgument(absl::StrCat("flag --", flag, " is ", value, ", expected at least 1"));
+  }
+  return value;
+}
+
+}  // namespace
+
+int RunTrain() {
+  const auto start = std::chrono::steady_clock::now();
+  auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  ApplyThreads();
+  const int epochs = static_cast<int>(AtLeastOne("epochs", absl::GetFlag(FLAGS_epochs)));
+  const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
+  const uint64_t seed = absl::GetFlag(FLAGS_seed);
+  const std::string save = absl::GetFlag(FLAGS_save);
+  nn::UpdaterConfig updater =
+      nn::UpdaterConfig::Of(nn::ParseUpdater(absl::GetFlag(FLAGS_updater)));
+  if (const double rate = absl::GetFlag(FLAGS_learning_rate); rate != 0) {
+    updater.learning_rate = rate;
+  }
+  const WorkspaceMode mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
+  if (!save.empty()) nn::CheckModelPathIsWritable(save);
+
+  // Before the thread pool exists, so that its threads are counted too.
+  StepCounters counters;
+  counters.Start();
+  const ImageFolder data = LoadImageFolder(Required("data", absl::GetFlag(FLAGS_data)));
+  const LabelledImages& train = data.train;
+  nn::Model model = nn::MakeModel(absl::GetFlag(FLAGS_model), {train.height, train.width, 1},
+                                  train.classes, seed, mode);
+  std::printf("%s: %s; %lld parameters\n", model.name.c_str(), model.network->Describe().c_str(),
+              static_cast<long long>(model.network->NumParameters()));
+  std::printf("%lld training and %lld test images; %s, batch %lld, workspace mode %s\n",
+              static_cast<long long>(train.count), static_cast<long long>(data.test.count),
+              absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(batch),
+              absl::GetFlag(FLAGS_workspace_mode).c_str());
+
+  nn::Trainer trainer(*model.network, updater);
+  nn::ImageBatches batches(train, batch);
+  Progress progress(epochs, train.count);
+  double first_step_seconds = 0;
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    batches.Shuffle(seed, epoch);
+    double loss = 0;
+    for (int64_t i = 0; i < batches.size(); ++i) {
+      const bool steady = trainer.steps() >= 2;
+      if (steady) counters.BeginStep();
+      loss += trainer.Step([&] { return batches.Make(i); });
+      if (steady) counters.EndStep();
+      if (trainer.steps() == 1) first_step_seconds = seconds();
+      progress.Step(epoch, std::min((i + 1) * batch, train.count), loss / (i + 1));
+    }
+    progress.EndEpoch(epoch, loss / batches.size());
+  }
+
+  const Evaluation evaluation = EvaluateModel(model, data.test, batch);
+  std::printf("\n%s\n", evaluation.Report().c_str());
+  std::printf("%s\n%s", MemoryTable({&model.network->training_workspace(),
+                                     &model.network->inference_workspace()})
+                            .c_str(),
+              counters.Report().c_str());
+  std::printf("first step done %.3f s after the start of the program\n", first_step_seconds);
+  if (!save.empty()) {
+    nn::SaveModel(model, save);
+    std::printf("saved %s\n", save.c_str());
+  }
+  std::printf("test accuracy %.4f\n", evaluation.Accuracy());
+  return kExitOk;
+}
+
+}  // namespace tidepool::tools

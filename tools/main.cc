@@ -1,0 +1,24 @@
+// The tidepool command line. Each command lives in tools/commands.
+#include "tidepool/tools/commands/command_line.h"
+#include "tidepool/tools/commands/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace tidepool::tools;
+  return RunCommand(
+      {
+          {"train", "train a network on labelled images and save it",
+           "Modes: enabled places each step's arrays by lifetimes learned in the first step; single\n"
+           "puts them one behind the other; none uses the plain heap. All compute the same bits.",
+           {"data", "model", "epochs", "batch", "updater", "learning_rate", "seed",
+            "workspace_mode", "threads", "save"},
+           &RunTrain},
+          {"evaluate", "measure a saved model on labelled images", "",
+           {"model_file", "images", "labels", "batch", "workspace_mode", "threads"},
+           &RunEvaluate},
+          {"predict", "print the class of each image as CSV", "",
+           {"model_file", "images", "batch", "workspace_mode", "threads"},
+           &RunPredict},
+          {"kernels", "print the table of linked kernels", "", {}, &RunKernels},
+      },
+      argc, argv);
+}
