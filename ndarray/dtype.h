@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 namespace tidepool {
 
@@ -25,6 +27,18 @@ template <>
 struct DTypeOf<int64_t> {
   static constexpr DType value = DType::kInt64;
 };
+
+// Element conversion, defined for every value: to i64 it truncates, and NaN and what i64 cannot
+// hold become its smallest value, as x86 does.
+template <typename To, typename From>
+constexpr To ConvertElement(From value) {
+  if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    return value >= From(-0x1p63) && value < From(0x1p63) ? static_cast<To>(value)
+                                                          : std::numeric_limits<To>::min();
+  } else {
+    return static_cast<To>(value);
+  }
+}
 
 }  // namespace tidepool
 
