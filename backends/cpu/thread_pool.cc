@@ -1,47 +1,154 @@
 #include "tidepool/backends/cpu/thread_pool.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <memory>
+#include <climits>
 #include <mutex>
+#include <system_error>
 
 namespace tidepool::cpu {
 namespace {
 
-struct Piece {
-  absl::FunctionRef<void(int64_t, int64_t)> body;
-};
+// state_: 8 bits of workers inside, 1 bit "open", the rest the job's number.
+constexpr uint32_t kInside = 0xFF;
+constexpr uint32_t kOpen = 0x100;
+constexpr uint32_t kJob = 0x200;
+constexpr int kMaxWorkers = 254;
 
-void RunPiece(void* context, size_t begin, size_t size) {
-  static_cast<Piece*>(context)->body(static_cast<int64_t>(begin),
-                                     static_cast<int64_t>(begin + size));
+// About 30 us: longer than the gap between the operators of a training step, much shorter than a
+// scheduler's quantum.
+constexpr int kSpins = 1000;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void SleepWhile(std::atomic<uint32_t>& word, uint32_t value) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, value, nullptr,
+          nullptr, 0);
+}
+
+void Wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
+          nullptr, 0);
 }
 
 }  // namespace
 
-pthreadpool_t PoolOf(int threads) {
+ThreadPool::ThreadPool(int threads) {
+  const int workers = std::min(threads - 1, kMaxWorkers);
+  for (int slot = 1; slot <= workers; ++slot) {
+    try {
+      workers_.emplace_back([this, slot] { Work(slot); });
+    } catch (const std::system_error&) {
+      break;
+    }
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  state_.fetch_add(kJob);  // a new number that cannot be joined: sleepers look again
+  Wake(state_);
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::TakeTasks(int slot) {
+  for (;;) {
+    const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= job_.tasks) return;
+    (*job_.task)(index, slot);
+  }
+}
+
+void ThreadPool::Work(int slot) {
+  uint32_t done = UINT32_MAX;  // number of the last job this worker was in
+  int spins = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    uint32_t state = state_.load(std::memory_order_acquire);
+    const bool joinable = (state & kOpen) != 0 && state / kJob != done;
+    if (!joinable) {
+      if (++spins < kSpins) {
+        Pause();
+        continue;
+      }
+      sleepers_.fetch_add(1);
+      // Between the load above and here a job may have begun; the kernel compares once more.
+      state = state_.load();
+      if (((state & kOpen) == 0 || state / kJob == done) && !stop_.load()) SleepWhile(state_, state);
+      sleepers_.fetch_sub(1);
+      spins = 0;
+      continue;
+    }
+    if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
+    done = state / kJob;
+    if (slot < job_.slots) TakeTasks(slot);
+    const uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
+    if ((before & kInside) == 1 && (before & kOpen) == 0 && caller_sleeps_.load()) Wake(state_);
+    spins = 0;
+  }
+}
+
+void ThreadPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t, int)> task) {
+  const int slots = static_cast<int>(std::min<int64_t>(tasks, threads()));
+  if (slots <= 1 || busy_.exchange(true, std::memory_order_acquire)) {
+    for (int64_t index = 0; index < tasks; ++index) task(index, 0);
+    return;
+  }
+  job_ = {tasks, slots, &task};
+  next_.store(0, std::memory_order_relaxed);
+  state_.store((state_.load(std::memory_order_relaxed) & ~(kInside | kOpen)) + kJob + kOpen);
+  if (sleepers_.load() > 0) Wake(state_);
+  TakeTasks(0);
+  // Nobody may join any more; those inside finish the task they have.
+  uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+  for (int spins = 0; (state & kInside) != 0; state = state_.load(std::memory_order_acquire)) {
+    if (++spins < kSpins) {
+      Pause();
+      continue;
+    }
+    caller_sleeps_.store(true);
+    state = state_.load();
+    if ((state & kInside) != 0) SleepWhile(state_, state);
+    caller_sleeps_.store(false);
+  }
+  busy_.store(false, std::memory_order_release);
+}
+
+std::shared_ptr<ThreadPool> PoolOf(int threads) {
   if (threads <= 1) return nullptr;
   static std::mutex mutex;
-  static std::unique_ptr<struct pthreadpool, void (*)(pthreadpool_t)> pool(nullptr,
-                                                                           &pthreadpool_destroy);
+  // Never destroyed: exit() need not wait for threads that own nothing.
+  static auto* const kept = new std::shared_ptr<ThreadPool>;
+  static int kept_threads = 0;
   std::lock_guard<std::mutex> lock(mutex);
-  if (pool == nullptr || pthreadpool_get_threads_count(pool.get()) != static_cast<size_t>(threads)) {
-    pool.reset(pthreadpool_create(static_cast<size_t>(threads)));
+  if (kept_threads != threads) {
+    *kept = std::make_shared<ThreadPool>(threads);
+    kept_threads = threads;
   }
-  return pool.get();  // null when the system refuses threads: one thread does the work
+  return *kept;
 }
 
 void ParallelFor(int threads, int64_t count, int64_t grain, int64_t work,
                  absl::FunctionRef<void(int64_t, int64_t)> body) {
-  pthreadpool_t pool = work >= kMinParallelWork && count > grain ? PoolOf(threads) : nullptr;
-  if (pool == nullptr) {
-    for (int64_t begin = 0; begin < count; begin += grain) {
-      body(begin, std::min(begin + grain, count));
+  const int64_t pieces = (count + grain - 1) / grain;
+  auto piece = [&](int64_t index, int) {
+    body(index * grain, std::min((index + 1) * grain, count));
+  };
+  if (work >= kMinParallelWork && pieces > 1) {
+    if (const std::shared_ptr<ThreadPool> pool = PoolOf(threads)) {
+      pool->Run(pieces, piece);
+      return;
     }
-    return;
   }
-  Piece piece{body};
-  pthreadpool_parallelize_1d_tile_1d(pool, &RunPiece, &piece, static_cast<size_t>(count),
-                                     static_cast<size_t>(grain), PTHREADPOOL_FLAG_YIELD_WORKERS);
+  for (int64_t index = 0; index < pieces; ++index) piece(index, 0);
 }
 
 }  // namespace tidepool::cpu

@@ -1,21 +1,67 @@
-// The one thread pool of the CPU backend.
+// The CPU backend's threads.
+//
+// Made for machines whose cores other processes want too. A call never waits for a worker that has
+// not begun: the caller works through the tasks itself, and workers that wake in time take some.
+// It waits only for tasks under way, a few microseconds spinning, then asleep, so that a preempted
+// worker can have the caller's core. (pthreadpool's callers wait for every worker to check in: with
+// one core taken, calls of 100 us take a scheduler's quantum of milliseconds.)
+//
+// Threads: calls from several threads at once are right; those that find the pool busy run their
+// tasks alone, as do calls from inside a task.
 #ifndef TIDEPOOL_BACKENDS_CPU_THREAD_POOL_H_
 #define TIDEPOOL_BACKENDS_CPU_THREAD_POOL_H_
 
-#include <pthreadpool.h>
-
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 
 namespace tidepool::cpu {
 
-// A pool of `threads` threads, the caller included; null for one thread. Made at first use, made
-// anew when the number changes; calls of different sizes must not overlap in time.
-pthreadpool_t PoolOf(int threads);
+class ThreadPool {
+ public:
+  // `threads` includes the calling thread. Where the system refuses threads the pool has fewer.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
-// Waking a pool costs microseconds, and a scheduler's quantum when the cores are taken: work of
-// fewer elementary operations than this stays on the calling thread.
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // task(index, slot) once for each index below `tasks`; slot < min(tasks, threads()) differs
+  // between tasks that overlap in time. Returns when all have finished. Tasks must not throw.
+  void Run(int64_t tasks, absl::FunctionRef<void(int64_t index, int slot)> task);
+
+ private:
+  struct Job {
+    int64_t tasks = 0;
+    int slots = 0;
+    const absl::FunctionRef<void(int64_t, int)>* task = nullptr;
+  };
+
+  void Work(int slot);
+  void TakeTasks(int slot);
+
+  // One word that threads sleep on: job number, whether the job can be joined, how many workers are
+  // inside it.
+  std::atomic<uint32_t> state_{0};
+  std::atomic<int64_t> next_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> stop_{false};
+  Job job_;  // written while no worker is inside and none can join
+  std::vector<std::thread> workers_;
+};
+
+// The pool for `threads` threads, kept; null for one thread. A call that uses a pool keeps it alive.
+std::shared_ptr<ThreadPool> PoolOf(int threads);
+
+// Waking a worker costs microseconds: work of fewer elementary operations than this stays on the
+// calling thread.
 inline constexpr int64_t kMinParallelWork = 1 << 18;
 
 // body(begin, end) over [0, count) in pieces of `grain`. The pieces are the same for any number of

@@ -1,0 +1,86 @@
+#include "tidepool/backends/cpu/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tidepool::cpu {
+namespace {
+
+TEST(ThreadPool, RunsEachTaskOnceInDistinctSlots) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int64_t tasks : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> runs(tasks);
+      std::vector<std::atomic<int>> in_slot(threads);
+      std::atomic<bool> shared_slot{false}, bad_slot{false};
+      pool.Run(tasks, [&](int64_t index, int slot) {
+        if (slot >= std::min<int64_t>(tasks, threads)) bad_slot = true;
+        if (in_slot[slot].fetch_add(1) != 0) shared_slot = true;
+        runs[index].fetch_add(1);
+        in_slot[slot].fetch_sub(1);
+      });
+      EXPECT_FALSE(shared_slot);
+      EXPECT_FALSE(bad_slot);
+      for (const auto& count : runs) ASSERT_EQ(count.load(), 1);
+    }
+  }
+}
+
+// Jobs follow each other faster than workers wake: a late worker must never touch the next job's
+// state through an old one.
+TEST(ThreadPool, ManyShortJobsInARow) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 50000; ++round) {
+    int64_t tasks = 1 + round % 5;
+    std::atomic<int64_t> sum{0};
+    pool.Run(tasks, [&](int64_t index, int) { sum.fetch_add(index + 1); });
+    ASSERT_EQ(sum.load(), tasks * (tasks + 1) / 2);
+  }
+}
+
+TEST(ThreadPool, CallsFromSeveralThreadsAndFromInsideATaskAreRight) {
+  ThreadPool pool(3);
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        pool.Run(4, [&](int64_t, int) {
+          pool.Run(3, [&](int64_t, int) { sum.fetch_add(1, std::memory_order_relaxed); });
+        });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum.load(), 4 * 500 * 4 * 3);
+}
+
+TEST(ThreadPool, WorkersWakeAfterSleeping) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // long enough to fall asleep
+    std::atomic<int> inside{0};
+    pool.Run(2, [&](int64_t, int) { inside.fetch_add(1); });
+    EXPECT_EQ(inside.load(), 2);
+  }
+}
+
+TEST(ParallelFor, PiecesAreTheSameForAnyThreadCount) {
+  for (int threads : {1, 2, 5}) {
+    std::vector<std::pair<int64_t, int64_t>> pieces(4);
+    ParallelFor(threads, 103, 30, kMinParallelWork, [&](int64_t begin, int64_t end) {
+      pieces[begin / 30] = {begin, end};
+    });
+    EXPECT_EQ(pieces[0], std::make_pair(int64_t{0}, int64_t{30}));
+    EXPECT_EQ(pieces[3], std::make_pair(int64_t{90}, int64_t{103}));
+  }
+  ParallelFor(2, 0, 30, 1 << 20, [&](int64_t, int64_t) { FAIL(); });
+}
+
+}  // namespace
+}  // namespace tidepool::cpu
