@@ -89,7 +89,7 @@ class Conv2dTest : public testing::TestWithParam<const TileKernels*> {
   Conv2dProblem RandomProblem() {
     static constexpr int64_t kChannels[] = {1, 2, 3, 5, 7, 8, 9, 16, 17, 20, 24, 25, 33, 50};
     for (;;) {
-      Conv2dProblem p = {.batch = Uniform(1, 4),
+      Conv2dProblem p = {.batch = Uniform(0, 3) == 0 ? Uniform(8, 9) : Uniform(1, 3),
                          .in_height = Uniform(1, 14),
                          .in_width = Uniform(1, 14),
                          .in_channels = kChannels[Uniform(0, std::size(kChannels) - 1)],
@@ -136,7 +136,7 @@ struct Arrays {
 };
 
 TEST_P(Conv2dTest, RandomProblemsAgreeWithTheNaiveLoops) {
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 300; ++round) {
     const Conv2dProblem p = RandomProblem();
     SCOPED_TRACE(Describe(p, round));
     Arrays arrays(p, random_);

@@ -17,8 +17,11 @@ constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
 constexpr int64_t kMaxTransposedColumns = 128;
 // A panel of B used for fewer rows than this is read where it lies.
 constexpr int64_t kMinRowsToPackB = 24;
-// The same for A, in columns; only matters when columns of A are contiguous.
+// The same for A, in columns, when the floats of its rows are far apart.
 constexpr int64_t kMinColumnsToPackA = 48;
+// And when rows are contiguous but so spaced that they compete for the same lines of the cache.
+constexpr int64_t kConflictingStride = 1024 / sizeof(float);
+constexpr int64_t kMinColumnsToPackConflicting = 512;
 
 // The product as the tiles see it: rows read one float at a time, columns 8 at a time. A transposed
 // product computes C^T = B^T A^T.
@@ -77,13 +80,18 @@ Plan MakePlan(const GemmProblem& problem, int threads) {
   return plan;
 }
 
-// Pointers to rows [row, row + rows) of A from inner position k0 on; packs them first when a row's
-// floats are far apart. Returns the step between floats of a row, in bytes.
+bool ShouldPackRows(const GemmProblem& p, int64_t columns) {
+  if (p.a_col_stride != 1) return columns >= kMinColumnsToPackA;
+  return p.a_row_stride % kConflictingStride == 0 && columns >= kMinColumnsToPackConflicting;
+}
+
+// Pointers to rows [row, row + rows) of A from inner position k0 on; packs them first where that
+// pays. Returns the step between floats of a row, in bytes.
 int64_t PrepareRows(const TileKernels& kernels, const GemmProblem& p, int64_t row, int64_t rows,
                     int64_t k0, int64_t depth, int64_t columns, float* packed,
                     const float** pointers) {
   const float* a = p.a + row * p.a_row_stride + k0 * p.a_col_stride;
-  if (p.a_col_stride == 1 || columns < kMinColumnsToPackA) {
+  if (!ShouldPackRows(p, columns)) {
     for (int64_t r = 0; r < rows; ++r) pointers[r] = a + r * p.a_row_stride;
     return p.a_col_stride * sizeof(float);
   }
