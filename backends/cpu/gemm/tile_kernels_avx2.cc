@@ -146,6 +146,11 @@ void StoreTransposed(const float* source, int64_t source_stride, int64_t rows, i
                           : _mm256_setzero_ps();
       }
       Transpose(v);
+      if (height == 8 && width == 8 && flags == 0 && bias == nullptr) {
+        float* to = c + j * ldc + i;
+        for (int64_t q = 0; q < 8; ++q) _mm256_storeu_ps(to + q * ldc, v[q]);
+        continue;
+      }
       alignas(32) __m256 out[8];
       for (int64_t q = 0; q < 8; ++q) out[q] = v[q];
       for (int64_t q = 0; q < width; ++q) {
