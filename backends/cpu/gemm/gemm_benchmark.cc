@@ -171,7 +171,7 @@ bool InitializeXnnpack() {
 void BM_Xnnpack(benchmark::State& state, Shape shape, bool packs_each_call) {
   if (!InitializeXnnpack()) return state.SkipWithError("xnn_initialize failed");
   Layer layer(shape);
-  const auto [name, m, n, k] = shape;
+  const int64_t m = shape.m, n = shape.n, k = shape.k;
   xnn_operator_t op = nullptr;
   const auto create = [&] {
     xnn_delete_operator(op);
