@@ -51,8 +51,8 @@ void Conv2dGradInput(const Conv2dProblem& problem, const float* dy, const float*
                      void* scratch, pthreadpool_t pool);
 
 // dfilter (+)= gradient of the sum of y * dy with respect to filter. The gradient of the bias, a
-// sum over rows of dy, is not computed here. Scratch: partial sums, the size of the filter up to 16
-// times but at most 4 MiB or one filter, and padded rows per thread.
+// sum over rows of dy, is not computed here. Scratch: partial sums, up to 16 times the size of the
+// filter but at most 4 MiB, and per thread some hundred KiB and the padded rows.
 size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& problem, int threads);
 void Conv2dGradFilter(const Conv2dProblem& problem, const float* x, const float* dy,
                       float* dfilter, bool accumulate, void* scratch, pthreadpool_t pool);

@@ -21,11 +21,15 @@ constexpr int64_t kWantedTasks = 16;    // enough for a fair share per thread
 constexpr int64_t kMaxPartialBytes = 4 << 20;
 // Partial sums over less than this are not worth adding up.
 constexpr int64_t kMinPixelsPerPart = 512;
+// From this distance between pixels of x, in floats, and this many channels of dy on, strips pay.
+constexpr int64_t kMinPixelStepForStrips = 192;
+constexpr int64_t kMinChannelsForStrips = 128;
 
 // How the work is cut; by the shape alone, because parts decide the order of the additions.
 struct Cut {
   Correlation c;
   int64_t depth, padded_channels;
+  bool strips;
   int64_t group_rows, groups;  // filter positions
   int64_t chunk_rows;          // output rows per panel of dy; wide rows are cut further
   int64_t part_rows, parts;    // output rows per partial sum
@@ -33,7 +37,10 @@ struct Cut {
   explicit Cut(const Conv2dProblem& p) : c(ForwardCorrelation(p)) {
     depth = c.Depth();
     padded_channels = RoundUp(c.out_channels, kVectorFloats);
-    group_rows = EvenPiece(depth, kMaxBlockRows, 12);
+    // A strip is contiguous in x when its positions belong to one pixel.
+    strips = c.in_channels % kVectorFloats == 0 && c.out_channels >= kMinChannelsForStrips &&
+             c.in_channels * c.stride_width >= kMinPixelStepForStrips;
+    group_rows = EvenPiece(depth, kMaxBlockRows, 24);
     groups = CeilDiv(depth, group_rows);
     chunk_rows = std::clamp<int64_t>(kMaxPixels / c.out_width, 1, kMaxSegments);
     const int64_t partial_bytes = depth * padded_channels * sizeof(float);
@@ -44,12 +51,30 @@ struct Cut {
     parts = CeilDiv(rows, part_rows);
   }
 
+  // A single part needs no memory beyond the group at hand.
   int64_t PartialFloats() const { return AlignFloats(depth * padded_channels); }
-  int64_t PanelFloats() const {
-    return AlignFloats(std::max(std::min(kMaxPixels, c.out_width), chunk_rows * c.out_width) *
-                       kMaxPanelWidth);
+  int64_t AllPartialsFloats() const { return parts > 1 ? parts * PartialFloats() : 0; }
+  int64_t GroupFloats() const {
+    return parts > 1 ? 0 : AlignFloats(group_rows * padded_channels);
   }
-  int64_t SlotFloats() const { return PanelFloats() + ViewBufferFloats(c, chunk_rows); }
+  int64_t ChunkPixels() const {
+    return c.out_width > kMaxPixels ? kMaxPixels : chunk_rows * c.out_width;
+  }
+  int64_t PanelFloats() const { return AlignFloats(ChunkPixels() * kMaxPanelWidth); }
+  int64_t StripFloats() const {
+    return strips ? AlignFloats(ChunkPixels() * RoundUp(group_rows, kVectorFloats)) : 0;
+  }
+  int64_t SlotFloats() const {
+    return GroupFloats() + PanelFloats() + StripFloats() + ViewBufferFloats(c, chunk_rows);
+  }
+};
+
+struct SlotScratch {
+  float *group, *panel, *strips, *view;
+
+  SlotScratch(const Cut& cut, float* memory)
+      : group(memory), panel(group + cut.GroupFloats()), strips(panel + cut.PanelFloats()),
+        view(strips + cut.StripFloats()) {}
 };
 
 struct Job {
@@ -61,19 +86,29 @@ struct Job {
   // Adds `pixels` successive output pixels to the partial sums, or starts them.
   void RunPixels(const float* dy_pixels, int64_t pixels, const int64_t* segments,
                  int64_t segment_count, const float* const* a_rows, float* const* c_rows,
-                 int64_t rows, bool first, float* panel) const {
+                 int64_t rows, bool first, const SlotScratch& scratch) const {
     const Correlation& c = cut.c;
     TileArgs args = {};
     args.a_step = c.stride_width * c.in_channels * sizeof(float);
     args.segments_begin = segments;
     args.segments_end = segments + segment_count;
     args.segment_length = pixels / segment_count;
+    static constexpr int64_t kOneSegment = 0;
+    const float* strip_rows[kMaxBlockRows];
+    if (cut.strips) {
+      PackStrips(pixels, segments, segment_count, a_rows, rows, scratch.strips, strip_rows);
+      a_rows = strip_rows;
+      args.a_step = kVectorFloats * sizeof(float);
+      args.segments_begin = &kOneSegment;
+      args.segments_end = &kOneSegment + 1;
+      args.segment_length = pixels;
+    }
     args.flags = int64_t{!first} * kTileAccumulate;
     for (int64_t j = 0; j < c.out_channels;) {
       const int64_t width = NextPanelWidth(kernels, c.out_channels - j);
       kernels.pack_panel(dy_pixels + j, c.out_channels, 1, pixels,
-                         std::min(width, c.out_channels - j), width, panel);
-      args.b = panel;
+                         std::min(width, c.out_channels - j), width, scratch.panel);
+      args.b = scratch.panel;
       args.b_step = width * sizeof(float);
       args.c_offset = j * sizeof(float);
       SetPanelEdge(&args, width, width, nullptr, nullptr);
@@ -82,12 +117,28 @@ struct Job {
     }
   }
 
-  // Filter positions [position, position + rows) over output rows [begin, end).
-  void RunPart(int64_t position, int64_t rows, int64_t begin, int64_t end, float* partial,
-               float* panel, float* buffer) const {
+  // Strip s holds filter positions 8 s to 8 s + 7 of all pixels.
+  void PackStrips(int64_t pixels, const int64_t* segments, int64_t segment_count,
+                  const float* const* a_rows, int64_t rows, float* strips,
+                  const float** strip_rows) const {
+    const int64_t length = pixels / segment_count;
+    for (int64_t r = 0; r < rows; r += kVectorFloats) {
+      float* strip = strips + r * pixels;
+      for (int64_t s = 0; s < segment_count; ++s) {
+        kernels.pack_panel(a_rows[r] + segments[s] / static_cast<int64_t>(sizeof(float)),
+                           cut.c.stride_width * cut.c.in_channels, 1, length, kVectorFloats,
+                           kVectorFloats, strip + s * length * kVectorFloats);
+      }
+      for (int64_t q = 0; q < kVectorFloats && r + q < rows; ++q) strip_rows[r + q] = strip + q;
+    }
+  }
+
+  // Filter positions [position, position + rows) over output rows [begin, end), to rows of sums.
+  void RunPart(int64_t position, int64_t rows, int64_t begin, int64_t end, float* sums,
+               const SlotScratch& scratch) const {
     const Correlation& c = cut.c;
     float* c_rows[kMaxBlockRows];
-    for (int64_t r = 0; r < rows; ++r) c_rows[r] = partial + (position + r) * cut.padded_channels;
+    for (int64_t r = 0; r < rows; ++r) c_rows[r] = sums + r * cut.padded_channels;
     bool first = true;
     for (int64_t row = begin; row < end; row += cut.chunk_rows) {
       const int64_t count = std::min(cut.chunk_rows, end - row);
@@ -95,7 +146,7 @@ struct Job {
       const float* base = nullptr;
       int64_t segments[kMaxSegments];
       int64_t segment_count = 0;
-      ForEachImageView(c, x, row, count, buffer, [&](int64_t, int64_t n, ImageView view) {
+      ForEachImageView(c, x, row, count, scratch.view, [&](int64_t, int64_t n, ImageView view) {
         if (base == nullptr) {
           base = view.origin;
           SetRowPointers(base, view.row_floats, position, rows, a_rows);
@@ -108,7 +159,7 @@ struct Job {
       const float* dy_rows = dy + row * c.out_width * c.out_channels;
       if (c.out_width <= kMaxPixels) {
         RunPixels(dy_rows, count * c.out_width, segments, segment_count, a_rows, c_rows, rows,
-                  first, panel);
+                  first, scratch);
         first = false;
         continue;
       }
@@ -116,7 +167,7 @@ struct Job {
       for (int64_t w = 0; w < c.out_width; w += kMaxPixels) {
         const int64_t offset = w * c.stride_width * c.in_channels * sizeof(float);
         RunPixels(dy_rows + w * c.out_channels, std::min(kMaxPixels, c.out_width - w), &offset, 1,
-                  a_rows, c_rows, rows, first, panel);
+                  a_rows, c_rows, rows, first, scratch);
         first = false;
       }
     }
@@ -140,7 +191,7 @@ struct Job {
 size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& p, int threads) {
   CheckConv2d("Conv2dGradFilterScratchBytes", p, "", "", "");
   const Cut cut(p);
-  return (cut.parts * cut.PartialFloats() + std::max(threads, 1) * cut.SlotFloats()) *
+  return (cut.AllPartialsFloats() + std::max(threads, 1) * cut.SlotFloats()) *
          sizeof(float);
 }
 
@@ -161,16 +212,25 @@ void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, f
     pool = nullptr;
   }
   float* partials = static_cast<float*>(scratch);
-  float* slots = partials + cut.parts * cut.PartialFloats();
+  float* slots = partials + cut.AllPartialsFloats();
+  const auto store = [&](const float* sums, int64_t position, int64_t rows) {
+    kernels.store_transposed(sums, cut.padded_channels, rows, p.out_channels, nullptr,
+                             int64_t{accumulate} * kTileAccumulate, dfilter + position,
+                             cut.depth);
+  };
   ParallelTasks(pool, cut.parts * cut.groups, [&](int64_t index, int slot) {
     const int64_t part = index / cut.groups;
     const int64_t position = index % cut.groups * cut.group_rows;
+    const int64_t rows = std::min(cut.group_rows, cut.depth - position);
     const int64_t begin = part * cut.part_rows;
-    float* panel = slots + slot * cut.SlotFloats();
-    job.RunPart(position, std::min(cut.group_rows, cut.depth - position), begin,
-                std::min(begin + cut.part_rows, output_rows),
-                partials + part * cut.PartialFloats(), panel, panel + cut.PanelFloats());
+    const SlotScratch memory(cut, slots + slot * cut.SlotFloats());
+    float* sums = cut.parts == 1 ? memory.group
+                                 : partials + part * cut.PartialFloats() +
+                                       position * cut.padded_channels;
+    job.RunPart(position, rows, begin, std::min(begin + cut.part_rows, output_rows), sums, memory);
+    if (cut.parts == 1) store(sums, position, rows);
   });
+  if (cut.parts == 1) return;
   ParallelTasks(pool, cut.groups, [&](int64_t group, int) {
     const int64_t position = group * cut.group_rows;
     const int64_t rows = std::min(cut.group_rows, cut.depth - position);
@@ -179,9 +239,7 @@ void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, f
       const float* more = sum + part * cut.PartialFloats();
       for (int64_t i = 0; i < rows * cut.padded_channels; ++i) sum[i] += more[i];
     }
-    kernels.store_transposed(sum, cut.padded_channels, rows, p.out_channels, nullptr,
-                             int64_t{accumulate} * kTileAccumulate, dfilter + position,
-                             cut.depth);
+    store(sum, position, rows);
   });
 }
 

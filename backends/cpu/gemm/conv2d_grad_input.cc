@@ -58,25 +58,45 @@ bool UseCorrelation(const Conv2dProblem& p) {
   return p.in_height * p.in_width * 4 <= p.OutHeight() * p.OutWidth() * 5;
 }
 
+// How the products are formed when they are added to dx in place. A tap is one filter position or,
+// when a pixel's filter row never leaves the input, a whole filter row: its channels times
+// kernel_width are contiguous in the filter and in dx, which fills the tiles better.
+struct Taps {
+  bool whole_rows;
+  int64_t count, columns;  // columns: floats of dx that a tap touches for one pixel
+
+  explicit Taps(const Conv2dProblem& p)
+      // Neighbouring pixels then share floats of dx, so columns cannot be divided between threads;
+      // by the shape alone, since it decides the order of the additions.
+      : whole_rows(p.dilation_width == 1 && p.pad_left == 0 && p.pad_right == 0 && p.batch >= 8),
+        count(whole_rows ? p.kernel_height : p.kernel_height * p.kernel_width),
+        columns(whole_rows ? p.kernel_width * p.in_channels : p.in_channels) {}
+};
+
 int64_t PackedFilterFloats(const Conv2dProblem& p) {
-  return AlignFloats(p.kernel_height * p.kernel_width * p.out_channels *
-                     RoundUp(p.in_channels, kVectorFloats));
+  const Taps taps(p);
+  return AlignFloats(taps.count * p.out_channels * RoundUp(taps.columns, kVectorFloats));
 }
 
-// dx += dy * filter[:, tap, :] for each filter position (tap), in place.
+// dx += dy * filter[:, tap, :] for each tap, in place.
 struct ScatterJob {
   const Conv2dProblem& p;
+  const Taps taps;
   const TileKernels& kernels;
   const float* dy;
   const float* packed;  // per tap, per panel: out_channels x width
   float* dx;
-  int64_t out_height, out_width, padded_channels;
+  int64_t out_height, out_width;
 
   // The first output position whose tap lands inside the input, and the one after the last.
   static void ValidRange(int64_t tap_offset, int64_t stride, int64_t in, int64_t out,
                          int64_t* begin, int64_t* end) {
     *begin = tap_offset >= 0 ? 0 : CeilDiv(-tap_offset, stride);
     *end = tap_offset >= in ? 0 : std::min(out, (in - 1 - tap_offset) / stride + 1);
+  }
+
+  const float* PackedPanel(int64_t tap, int64_t column) const {
+    return packed + p.out_channels * (tap * RoundUp(taps.columns, kVectorFloats) + column);
   }
 
   void RunTap(const float* const* a_rows, float* const* c_rows, int64_t pixels, int64_t tap,
@@ -89,56 +109,62 @@ struct ScatterJob {
     args.segment_length = p.out_channels;
     args.flags = kTileAccumulate;
     for (int64_t j = column_begin; j < column_end;) {
-      const int64_t width = NextPanelWidth(kernels, p.in_channels - j);
-      args.b = packed + p.out_channels * (tap * padded_channels + j);
+      const int64_t width = NextPanelWidth(kernels, taps.columns - j);
+      args.b = PackedPanel(tap, j);
       args.b_step = width * sizeof(float);
       args.c_offset = j * sizeof(float);
-      SetPanelEdge(&args, std::min(width, p.in_channels - j), width, nullptr, nullptr);
+      SetPanelEdge(&args, std::min(width, taps.columns - j), width, nullptr, nullptr);
       RunTiles(kernels, width, pixels, a_rows, c_rows, &args);
       j += width;
     }
   }
 
-  // Output rows [row, row + rows) of one image, all taps. Rows of one block differ in their dx.
+  // Output rows [row, row + rows) of one image, all taps.
   void RunRows(int64_t image, int64_t row, int64_t rows, int64_t column_begin,
                int64_t column_end) const {
     const float* a_rows[kMaxBlockRows];
     float* c_rows[kMaxBlockRows];
     const float* dy_image = dy + image * out_height * out_width * p.out_channels;
     float* dx_image = dx + image * p.in_height * p.in_width * p.in_channels;
-    for (int64_t tap = 0; tap < p.kernel_height * p.kernel_width; ++tap) {
-      const int64_t dh = tap / p.kernel_width * p.dilation_height - p.pad_top;
-      const int64_t dw = tap % p.kernel_width * p.dilation_width - p.pad_left;
+    for (int64_t tap = 0; tap < taps.count; ++tap) {
+      const int64_t kh = taps.whole_rows ? tap : tap / p.kernel_width;
+      const int64_t kw = taps.whole_rows ? 0 : tap % p.kernel_width;
+      const int64_t dh = kh * p.dilation_height - p.pad_top;
+      const int64_t dw = kw * p.dilation_width - p.pad_left;
       int64_t oh_begin, oh_end, ow_begin, ow_end;
       ValidRange(dh, p.stride_height, p.in_height, out_height, &oh_begin, &oh_end);
       ValidRange(dw, p.stride_width, p.in_width, out_width, &ow_begin, &ow_end);
       oh_begin = std::max(oh_begin, row);
       oh_end = std::min(oh_end, row + rows);
       int64_t pixels = 0;
-      for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
-        const float* from = dy_image + oh * out_width * p.out_channels;
-        float* to = dx_image + (oh * p.stride_height + dh) * p.in_width * p.in_channels +
-                    dw * p.in_channels;
-        for (int64_t ow = ow_begin; ow < ow_end; ++ow) {
-          a_rows[pixels] = from + ow * p.out_channels;
-          c_rows[pixels] = to + ow * p.stride_width * p.in_channels;
-          if (++pixels == kMaxBlockRows) {
-            RunTap(a_rows, c_rows, pixels, tap, column_begin, column_end);
-            pixels = 0;
-          }
+      const auto flush = [&] {
+        if (pixels > 0) RunTap(a_rows, c_rows, pixels, tap, column_begin, column_end);
+        pixels = 0;
+      };
+      // Down the columns, because the rows of one tile must be apart in dx: a tile reads all its
+      // rows before it writes them, and whole filter rows of neighbours in one row overlap.
+      for (int64_t ow = ow_begin; ow < ow_end; ++ow) {
+        for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
+          const int64_t ih = oh * p.stride_height + dh, iw = ow * p.stride_width + dw;
+          a_rows[pixels] = dy_image + (oh * out_width + ow) * p.out_channels;
+          c_rows[pixels] = dx_image + (ih * p.in_width + iw) * p.in_channels;
+          if (++pixels == kMaxBlockRows) flush();
         }
+        if (taps.whole_rows && oh_end - oh_begin < kMaxTileRows) flush();
       }
-      if (pixels > 0) RunTap(a_rows, c_rows, pixels, tap, column_begin, column_end);
+      flush();
     }
   }
 
   void RunImage(int64_t image, int64_t column_begin, int64_t column_end) const {
     float* pixel = dx + image * p.in_height * p.in_width * p.in_channels;
+    const int64_t end = taps.whole_rows ? p.in_channels : column_end;
     for (int64_t i = 0; i < p.in_height * p.in_width; ++i, pixel += p.in_channels) {
-      std::fill(pixel + column_begin, pixel + column_end, 0.0f);
+      std::fill(pixel + column_begin, pixel + end, 0.0f);
     }
     // Fixed by the shape, since it fixes the order of the additions to dx.
-    const int64_t rows = std::max<int64_t>(1, kMaxBlockRows / out_width);
+    const int64_t rows = EvenPiece(
+        out_height, std::max<int64_t>(2 * kMaxTileRows, kMaxBlockRows / out_width), 1);
     for (int64_t row = 0; row < out_height; row += rows) {
       RunRows(image, row, std::min(rows, out_height - row), column_begin, column_end);
     }
@@ -148,32 +174,31 @@ struct ScatterJob {
 void RunScatter(const Conv2dProblem& p, const float* dy, const float* filter, float* dx,
                 float* packed, pthreadpool_t pool) {
   const TileKernels& kernels = SelectedTileKernels();
-  const int64_t taps = p.kernel_height * p.kernel_width;
-  const int64_t padded_channels = RoundUp(p.in_channels, kVectorFloats);
-  const int64_t panels = PanelCount(kernels, p.in_channels);
-  const ScatterJob job = {p,  kernels,       dy,           packed,
-                          dx, p.OutHeight(), p.OutWidth(), padded_channels};
-  if (p.batch * job.out_height * job.out_width * p.out_channels * taps * p.in_channels <
+  const Taps taps(p);
+  const ScatterJob job = {p, taps, kernels, dy, packed, dx, p.OutHeight(), p.OutWidth()};
+  if (p.batch * job.out_height * job.out_width * p.out_channels * taps.count * taps.columns <
       kMinParallelProducts) {
     pool = nullptr;
   }
-  ParallelTasks(pool, taps, [&](int64_t tap, int) {
-    for (int64_t j = 0; j < p.in_channels;) {
-      const int64_t width = NextPanelWidth(kernels, p.in_channels - j);
-      kernels.pack_panel(filter + tap * p.in_channels + j, taps * p.in_channels, 1,
-                         p.out_channels, std::min(width, p.in_channels - j), width,
-                         packed + p.out_channels * (tap * padded_channels + j));
+  ParallelTasks(pool, taps.count, [&](int64_t tap, int) {
+    for (int64_t j = 0; j < taps.columns;) {
+      const int64_t width = NextPanelWidth(kernels, taps.columns - j);
+      kernels.pack_panel(filter + tap * taps.columns + j, taps.count * taps.columns, 1,
+                         p.out_channels, std::min(width, taps.columns - j), width,
+                         packed + (job.PackedPanel(tap, j) - job.packed));
       j += width;
     }
   });
+  const int64_t panels = PanelCount(kernels, taps.columns);
   const int64_t threads = PoolThreads(pool);
   const int64_t column_tasks =
-      std::clamp<int64_t>(threads > 1 ? CeilDiv(2 * threads, p.batch) : 1, 1, panels);
+      taps.whole_rows || threads == 1 ? 1
+                                      : std::clamp<int64_t>(CeilDiv(2 * threads, p.batch), 1, panels);
   ParallelTasks(pool, p.batch * column_tasks, [&](int64_t index, int) {
     const int64_t part = index % column_tasks;
     job.RunImage(index / column_tasks,
-                 PanelColumn(kernels, p.in_channels, part * panels / column_tasks),
-                 PanelColumn(kernels, p.in_channels, (part + 1) * panels / column_tasks));
+                 PanelColumn(kernels, taps.columns, part * panels / column_tasks),
+                 PanelColumn(kernels, taps.columns, (part + 1) * panels / column_tasks));
   });
 }
 

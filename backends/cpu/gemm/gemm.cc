@@ -17,8 +17,11 @@ constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
 constexpr int64_t kMaxTransposedColumns = 128;
 // A panel of B used for fewer rows than this is read where it lies.
 constexpr int64_t kMinRowsToPackB = 24;
-// The same for A, in columns; only matters when columns of A are contiguous.
+// The same for A, in columns, when the floats of its rows are far apart.
 constexpr int64_t kMinColumnsToPackA = 48;
+// And when rows are contiguous but so spaced that they compete for the same lines of the cache.
+constexpr int64_t kConflictingStride = 1024 / sizeof(float);
+constexpr int64_t kMinColumnsToPackConflicting = 512;
 
 // The product as the tiles see it: rows read one float at a time, columns 8 at a time. A transposed
 // product computes C^T = B^T A^T.
@@ -77,13 +80,18 @@ Plan MakePlan(const GemmProblem& problem, int threads) {
   return plan;
 }
 
-// Pointers to rows [row, row + rows) of A from inner position k0 on; packs them first when a row's
-// floats are far apart. Returns the step between floats of a row, in bytes.
+bool ShouldPackRows(const GemmProblem& p, int64_t columns) {
+  if (p.a_col_stride != 1) return columns >= kMinColumnsToPackA;
+  return p.a_row_stride % kConflictingStride == 0 && columns >= kMinColumnsToPackConflicting;
+}
+
+// Pointers to rows [row, row + rows) of A from inner position k0 on; packs them first where that
+// pays. Returns the step between floats of a row, in bytes.
 int64_t PrepareRows(const TileKernels& kernels, const GemmProblem& p, int64_t row, int64_t rows,
                     int64_t k0, int64_t depth, int64_t columns, float* packed,
                     const float** pointers) {
   const float* a = p.a + row * p.a_row_stride + k0 * p.a_col_stride;
-  if (p.a_col_stride == 1 || columns < kMinColumnsToPackA) {
+  if (!ShouldPackRows(p, columns)) {
     for (int64_t r = 0; r < rows; ++r) pointers[r] = a + r * p.a_row_stride;
     return p.a_col_stride * sizeof(float);
   }
@@ -185,6 +193,52 @@ void Check(const GemmProblem& p) {
   }
 }
 
+// A product with one row or one column, bound by reading the matrix once.
+struct MatrixVector {
+  const float* matrix;
+  int64_t outputs, output_stride, inner_stride;  // of the matrix
+  const float* x;
+  int64_t x_stride;
+  int64_t c_stride, bias_stride;
+
+  explicit MatrixVector(const GemmProblem& p) {
+    if (p.m == 1) {
+      *this = {p.b, p.n, p.b_col_stride, p.b_row_stride, p.a, p.a_col_stride, 1, 1};
+    } else {
+      *this = {p.a, p.m, p.a_row_stride, p.a_col_stride, p.b, p.b_row_stride, p.ldc, 0};
+    }
+  }
+  MatrixVector(const float* matrix, int64_t outputs, int64_t output_stride, int64_t inner_stride,
+               const float* x, int64_t x_stride, int64_t c_stride, int64_t bias_stride)
+      : matrix(matrix), outputs(outputs), output_stride(output_stride),
+        inner_stride(inner_stride), x(x), x_stride(x_stride), c_stride(c_stride),
+        bias_stride(bias_stride) {}
+
+  bool UsesDots() const { return inner_stride == 1 && x_stride == 1; }
+  bool Supported() const { return UsesDots() || (output_stride == 1 && c_stride == 1); }
+};
+
+constexpr int64_t kMatrixVectorOutputs = 512;  // per task
+
+void RunMatrixVector(const TileKernels& kernels, const GemmProblem& p, const MatrixVector& v,
+                     int64_t first, int64_t count) {
+  const float* matrix = v.matrix + first * v.output_stride;
+  float* c = p.c + first * v.c_stride;
+  float sums[kMatrixVectorOutputs] = {};
+  if (v.UsesDots()) {
+    kernels.dot_rows(matrix, v.output_stride, count, v.x, p.k, sums);
+  } else {
+    kernels.combine_rows(matrix, v.inner_stride, count, v.x, v.x_stride, p.k, sums);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    float sum = sums[i];
+    if (p.accumulate) sum += c[i * v.c_stride];
+    if (p.bias != nullptr) sum += p.bias[(first + i) * v.bias_stride];
+    if (p.relu && sum < 0.0f) sum = 0.0f;
+    c[i * v.c_stride] = sum;
+  }
+}
+
 }  // namespace
 
 size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
@@ -197,6 +251,17 @@ void Gemm(const GemmProblem& problem, void* scratch, pthreadpool_t pool) {
   if (problem.m == 0 || problem.n == 0) return;
   const TileKernels& kernels = SelectedTileKernels();
   if (problem.m * problem.n * problem.k < kMinParallelProducts) pool = nullptr;
+  if (problem.m == 1 || problem.n == 1) {
+    const MatrixVector v(problem);
+    if (v.Supported()) {
+      ParallelTasks(pool, CeilDiv(v.outputs, kMatrixVectorOutputs), [&](int64_t index, int) {
+        const int64_t first = index * kMatrixVectorOutputs;
+        RunMatrixVector(kernels, problem, v, first,
+                        std::min(kMatrixVectorOutputs, v.outputs - first));
+      });
+      return;
+    }
+  }
   const Plan plan = MakePlan(problem, PoolThreads(pool));
   const int64_t slot_floats = SlotFloats(problem.m, problem.n, problem.k);
   ParallelTasks(pool, plan.row_blocks * plan.column_blocks, [&](int64_t index, int slot) {

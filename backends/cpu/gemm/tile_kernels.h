@@ -63,6 +63,12 @@ struct TileKernels {
   void (*store_transposed)(const float* source, int64_t source_stride, int64_t rows,
                            int64_t columns, const float* bias, int64_t flags, float* c,
                            int64_t ldc);
+  // sums[i] = sum over k < depth of rows[i * row_stride + k] * x[k], for i < count.
+  void (*dot_rows)(const float* rows, int64_t row_stride, int64_t count, const float* x,
+                   int64_t depth, float* sums);
+  // sums[j] += sum over k < depth of x[k * x_stride] * rows[k * row_stride + j], for j < columns.
+  void (*combine_rows)(const float* rows, int64_t row_stride, int64_t columns, const float* x,
+                       int64_t x_stride, int64_t depth, float* sums);
 };
 
 const TileKernels& PortableTileKernels();

@@ -146,6 +146,11 @@ void StoreTransposed(const float* source, int64_t source_stride, int64_t rows, i
                           : _mm256_setzero_ps();
       }
       Transpose(v);
+      if (height == 8 && width == 8 && flags == 0 && bias == nullptr) {
+        float* to = c + j * ldc + i;
+        for (int64_t q = 0; q < 8; ++q) _mm256_storeu_ps(to + q * ldc, v[q]);
+        continue;
+      }
       alignas(32) __m256 out[8];
       for (int64_t q = 0; q < 8; ++q) out[q] = v[q];
       for (int64_t q = 0; q < width; ++q) {
@@ -162,6 +167,80 @@ void StoreTransposed(const float* source, int64_t source_stride, int64_t rows, i
         }
       }
     }
+  }
+}
+
+// Four rows share the loads of x. Each row's sum is formed in the same order whether it is one of
+// four or alone.
+template <int kRows>
+void DotSomeRows(const float* rows, int64_t row_stride, const float* x, int64_t depth,
+                 float* sums) {
+  __m256 even[kRows], odd[kRows];
+  for (int r = 0; r < kRows; ++r) even[r] = odd[r] = _mm256_setzero_ps();
+  int64_t k = 0;
+  for (; k + 16 <= depth; k += 16) {
+    const __m256 x0 = _mm256_loadu_ps(x + k), x1 = _mm256_loadu_ps(x + k + 8);
+    for (int r = 0; r < kRows; ++r) {
+      const float* row = rows + r * row_stride + k;
+      even[r] = _mm256_fmadd_ps(_mm256_loadu_ps(row), x0, even[r]);
+      odd[r] = _mm256_fmadd_ps(_mm256_loadu_ps(row + 8), x1, odd[r]);
+    }
+  }
+  for (; k < depth; k += 8) {
+    const __m256i mask = Mask(depth - k < 8 ? depth - k : 8);
+    const __m256 x0 = _mm256_maskload_ps(x + k, mask);
+    for (int r = 0; r < kRows; ++r) {
+      even[r] =
+          _mm256_fmadd_ps(_mm256_maskload_ps(rows + r * row_stride + k, mask), x0, even[r]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const __m256 sum = _mm256_add_ps(even[r], odd[r]);
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    sums[r] = _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+  }
+}
+
+void DotRows(const float* rows, int64_t row_stride, int64_t count, const float* x, int64_t depth,
+             float* sums) {
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) DotSomeRows<4>(rows + i * row_stride, row_stride, x, depth, sums + i);
+  for (; i < count; ++i) DotSomeRows<1>(rows + i * row_stride, row_stride, x, depth, sums + i);
+}
+
+template <int kRows>
+void CombineSomeRows(const float* rows, int64_t row_stride, int64_t columns, const float* x,
+                     int64_t x_stride, float* sums) {
+  __m256 factors[kRows];
+  for (int r = 0; r < kRows; ++r) factors[r] = _mm256_broadcast_ss(x + r * x_stride);
+  int64_t j = 0;
+  for (; j + 8 <= columns; j += 8) {
+    __m256 sum = _mm256_loadu_ps(sums + j);
+    for (int r = 0; r < kRows; ++r) {
+      sum = _mm256_fmadd_ps(_mm256_loadu_ps(rows + r * row_stride + j), factors[r], sum);
+    }
+    _mm256_storeu_ps(sums + j, sum);
+  }
+  if (j == columns) return;
+  const __m256i mask = Mask(columns - j);
+  __m256 sum = _mm256_maskload_ps(sums + j, mask);
+  for (int r = 0; r < kRows; ++r) {
+    sum = _mm256_fmadd_ps(_mm256_maskload_ps(rows + r * row_stride + j, mask), factors[r], sum);
+  }
+  _mm256_maskstore_ps(sums + j, mask, sum);
+}
+
+void CombineRows(const float* rows, int64_t row_stride, int64_t columns, const float* x,
+                 int64_t x_stride, int64_t depth, float* sums) {
+  int64_t k = 0;
+  for (; k + 8 <= depth; k += 8) {
+    CombineSomeRows<8>(rows + k * row_stride, row_stride, columns, x + k * x_stride, x_stride,
+                       sums);
+  }
+  for (; k < depth; ++k) {
+    CombineSomeRows<1>(rows + k * row_stride, row_stride, columns, x + k * x_stride, x_stride,
+                       sums);
   }
 }
 
@@ -182,6 +261,8 @@ const TileKernels* Avx2TileKernels() {
         tidepool_tile_avx2_4x3}},
       PackPanel,
       StoreTransposed,
+      DotRows,
+      CombineRows,
   };
   return &kKernels;
 }

@@ -63,6 +63,27 @@ void StoreTransposed(const float* source, int64_t source_stride, int64_t rows, i
   }
 }
 
+void DotRows(const float* rows, int64_t row_stride, int64_t count, const float* x, int64_t depth,
+             float* sums) {
+  for (int64_t i = 0; i < count; ++i, rows += row_stride) {
+    float parts[kVectorFloats] = {};
+    int64_t k = 0;
+    for (; k + kVectorFloats <= depth; k += kVectorFloats) {
+      for (int q = 0; q < kVectorFloats; ++q) parts[q] += rows[k + q] * x[k + q];
+    }
+    for (; k < depth; ++k) parts[k % kVectorFloats] += rows[k] * x[k];
+    sums[i] = 0.0f;
+    for (float part : parts) sums[i] += part;
+  }
+}
+
+void CombineRows(const float* rows, int64_t row_stride, int64_t columns, const float* x,
+                 int64_t x_stride, int64_t depth, float* sums) {
+  for (int64_t k = 0; k < depth; ++k, rows += row_stride, x += x_stride) {
+    for (int64_t j = 0; j < columns; ++j) sums[j] += *x * rows[j];
+  }
+}
+
 }  // namespace
 
 const TileKernels& PortableTileKernels() {
@@ -73,6 +94,8 @@ const TileKernels& PortableTileKernels() {
       {{}, {nullptr, Tile<1>, Tile<2>, Tile<3>, Tile<4>}, {}, {}},
       PackPanel,
       StoreTransposed,
+      DotRows,
+      CombineRows,
   };
   return kKernels;
 }
