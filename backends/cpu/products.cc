@@ -40,7 +40,7 @@ size_t MatMulScratch(const KernelCall& call) {
 }
 
 void RunMatMul(const KernelCall& call) {
-  Gemm(Problem(call), call.scratch, PoolOf(call.threads));
+  Gemm(Problem(call), call.scratch, PoolOf(call.threads).get());
 }
 
 size_t Conv2dScratch(const KernelCall& call) {
@@ -50,7 +50,7 @@ size_t Conv2dScratch(const KernelCall& call) {
 void RunConv2d(const KernelCall& call) {
   Conv2dForward(ForwardProblem(call), call.inputs[0].as<float>(), call.inputs[1].as<float>(),
                 call.inputs[2].as<float>(), call.attrs<Conv2dAttributes>().relu,
-                call.outputs[0].as<float>(), call.scratch, PoolOf(call.threads));
+                call.outputs[0].as<float>(), call.scratch, PoolOf(call.threads).get());
 }
 
 Conv2dProblem GradInputProblem(const KernelCall& call) {
@@ -63,7 +63,7 @@ size_t GradInputScratch(const KernelCall& call) {
 
 void RunGradInput(const KernelCall& call) {
   Conv2dGradInput(GradInputProblem(call), call.inputs[0].as<float>(), call.inputs[1].as<float>(),
-                  call.outputs[0].as<float>(), call.scratch, PoolOf(call.threads));
+                  call.outputs[0].as<float>(), call.scratch, PoolOf(call.threads).get());
 }
 
 Conv2dProblem GradFilterProblem(const KernelCall& call) {
@@ -77,7 +77,7 @@ size_t GradFilterScratch(const KernelCall& call) {
 void RunGradFilter(const KernelCall& call) {
   Conv2dGradFilter(GradFilterProblem(call), call.inputs[0].as<float>(), call.inputs[1].as<float>(),
                    call.outputs[0].as<float>(), call.attrs<Conv2dAttributes>().accumulate,
-                   call.scratch, PoolOf(call.threads));
+                   call.scratch, PoolOf(call.threads).get());
 }
 
 constexpr DeviceType kHost = DeviceType::kHost;

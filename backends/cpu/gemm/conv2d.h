@@ -21,11 +21,12 @@
 #ifndef TIDEPOOL_BACKENDS_CPU_GEMM_CONV2D_H_
 #define TIDEPOOL_BACKENDS_CPU_GEMM_CONV2D_H_
 
-#include <pthreadpool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 namespace tidepool::cpu {
+
+class ThreadPool;  // backends/cpu/thread_pool.h
 
 // Padding is of zeros and may be larger than the kernel.
 struct Conv2dProblem {
@@ -43,19 +44,19 @@ struct Conv2dProblem {
 // Scratch: the filter once, and per thread the padded rows of a few hundred output pixels.
 size_t Conv2dForwardScratchBytes(const Conv2dProblem& problem, int threads);
 void Conv2dForward(const Conv2dProblem& problem, const float* x, const float* filter,
-                   const float* bias, bool relu, float* y, void* scratch, pthreadpool_t pool);
+                   const float* bias, bool relu, float* y, void* scratch, ThreadPool* pool);
 
 // dx = gradient of the sum of y * dy with respect to x. Scratch as above.
 size_t Conv2dGradInputScratchBytes(const Conv2dProblem& problem, int threads);
 void Conv2dGradInput(const Conv2dProblem& problem, const float* dy, const float* filter, float* dx,
-                     void* scratch, pthreadpool_t pool);
+                     void* scratch, ThreadPool* pool);
 
 // dfilter (+)= gradient of the sum of y * dy with respect to filter. The gradient of the bias, a
 // sum over rows of dy, is not computed here. Scratch: partial sums, up to 16 times the size of the
 // filter but at most 4 MiB, and per thread some hundred KiB and the padded rows.
 size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& problem, int threads);
 void Conv2dGradFilter(const Conv2dProblem& problem, const float* x, const float* dy,
-                      float* dfilter, bool accumulate, void* scratch, pthreadpool_t pool);
+                      float* dfilter, bool accumulate, void* scratch, ThreadPool* pool);
 
 }  // namespace tidepool::cpu
 

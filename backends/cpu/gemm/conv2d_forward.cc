@@ -25,7 +25,7 @@ size_t Conv2dForwardScratchBytes(const Conv2dProblem& problem, int threads) {
 }
 
 void Conv2dForward(const Conv2dProblem& problem, const float* x, const float* filter,
-                   const float* bias, bool relu, float* y, void* scratch, pthreadpool_t pool) {
+                   const float* bias, bool relu, float* y, void* scratch, ThreadPool* pool) {
   CheckConv2d("Conv2dForward", problem, x, filter, y);
   if (problem.batch == 0) return;
   const Correlation correlation = ForwardCorrelation(problem);

@@ -196,7 +196,7 @@ size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& p, int threads) {
 }
 
 void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, float* dfilter,
-                      bool accumulate, void* scratch, pthreadpool_t pool) {
+                      bool accumulate, void* scratch, ThreadPool* pool) {
   CheckConv2d("Conv2dGradFilter", p, dfilter, x, dy);
   const Cut cut(p);
   if (p.batch == 0) {

@@ -172,7 +172,7 @@ struct ScatterJob {
 };
 
 void RunScatter(const Conv2dProblem& p, const float* dy, const float* filter, float* dx,
-                float* packed, pthreadpool_t pool) {
+                float* packed, ThreadPool* pool) {
   const TileKernels& kernels = SelectedTileKernels();
   const Taps taps(p);
   const ScatterJob job = {p, taps, kernels, dy, packed, dx, p.OutHeight(), p.OutWidth()};
@@ -211,7 +211,7 @@ size_t Conv2dGradInputScratchBytes(const Conv2dProblem& p, int threads) {
 }
 
 void Conv2dGradInput(const Conv2dProblem& p, const float* dy, const float* filter, float* dx,
-                     void* scratch, pthreadpool_t pool) {
+                     void* scratch, ThreadPool* pool) {
   CheckConv2d("Conv2dGradInput", p, dy, filter, dx);
   if (p.batch == 0) return;
   if (!UseCorrelation(p)) {

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
+#include "tidepool/backends/cpu/thread_pool.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cpu {
@@ -20,10 +21,7 @@ namespace {
 constexpr uint64_t kSeed = 771204;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-struct PoolDeleter {
-  void operator()(pthreadpool_t pool) const { pthreadpool_destroy(pool); }
-};
-using Pool = std::unique_ptr<pthreadpool, PoolDeleter>;
+using Pool = std::unique_ptr<ThreadPool>;
 
 size_t InputFloats(const Conv2dProblem& p) {
   return p.batch * p.in_height * p.in_width * p.in_channels;
@@ -183,7 +181,7 @@ TEST_P(Conv2dTest, RandomProblemsAgreeWithTheNaiveLoops) {
 
 TEST_P(Conv2dTest, SameBitsForAnyPool) {
   std::vector<Pool> pools;
-  for (int threads : {1, 2, 3}) pools.emplace_back(pthreadpool_create(threads));
+  for (int threads : {1, 2, 3}) pools.push_back(std::make_unique<ThreadPool>(threads));
   for (int round = 0; round < 60; ++round) {
     Conv2dProblem p = RandomProblem();
     p.batch = Uniform(1, 20);
@@ -195,7 +193,7 @@ TEST_P(Conv2dTest, SameBitsForAnyPool) {
       Arrays again(p, unused);
       Arrays& out = pool < 0 ? first : again;
       const int threads = pool < 0 ? 1 : pool + 1;
-      const pthreadpool_t tp = pool < 0 ? nullptr : pools[pool].get();
+      ThreadPool* const tp = pool < 0 ? nullptr : pools[pool].get();
       GuardedArray forward(Conv2dForwardScratchBytes(p, threads) / sizeof(float));
       GuardedArray input(Conv2dGradInputScratchBytes(p, threads) / sizeof(float));
       GuardedArray weights(Conv2dGradFilterScratchBytes(p, threads) / sizeof(float));

@@ -173,7 +173,7 @@ size_t CorrelationScratchBytes(const Correlation& c, int threads) {
 }
 
 void RunCorrelation(const Correlation& c, const float* x, const FilterPacker& filter,
-                    const float* bias, bool relu, float* y, void* scratch, pthreadpool_t pool) {
+                    const float* bias, bool relu, float* y, void* scratch, ThreadPool* pool) {
   const TileKernels& kernels = SelectedTileKernels();
   float* packed = static_cast<float*>(scratch);
   float* buffers = packed + PackedFilterFloats(c);

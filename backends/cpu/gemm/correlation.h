@@ -4,13 +4,14 @@
 #ifndef TIDEPOOL_BACKENDS_CPU_GEMM_CORRELATION_H_
 #define TIDEPOOL_BACKENDS_CPU_GEMM_CORRELATION_H_
 
-#include <pthreadpool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 
 namespace tidepool::cpu {
+
+class ThreadPool;  // backends/cpu/thread_pool.h
 
 struct Conv2dProblem;
 
@@ -85,7 +86,7 @@ struct FilterPacker {
 size_t CorrelationScratchBytes(const Correlation& correlation, int threads);
 // y = correlation of x with the filter, + bias unless null, then max(0, .) if relu.
 void RunCorrelation(const Correlation& correlation, const float* x, const FilterPacker& filter,
-                    const float* bias, bool relu, float* y, void* scratch, pthreadpool_t pool);
+                    const float* bias, bool relu, float* y, void* scratch, ThreadPool* pool);
 
 template <typename Visit>
 void ForEachImageView(const Correlation& c, const float* x, int64_t row, int64_t rows,

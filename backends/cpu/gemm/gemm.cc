@@ -246,7 +246,7 @@ size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
   return static_cast<size_t>(SlotFloats(m, n, k)) * sizeof(float) * std::max(threads, 1);
 }
 
-void Gemm(const GemmProblem& problem, void* scratch, pthreadpool_t pool) {
+void Gemm(const GemmProblem& problem, void* scratch, ThreadPool* pool) {
   Check(problem);
   if (problem.m == 0 || problem.n == 0) return;
   const TileKernels& kernels = SelectedTileKernels();

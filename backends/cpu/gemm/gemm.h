@@ -17,11 +17,12 @@
 #ifndef TIDEPOOL_BACKENDS_CPU_GEMM_GEMM_H_
 #define TIDEPOOL_BACKENDS_CPU_GEMM_GEMM_H_
 
-#include <pthreadpool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 namespace tidepool::cpu {
+
+class ThreadPool;  // backends/cpu/thread_pool.h
 
 // Strides in floats. m, n and k may be 0; k = 0 gives the bias (or 0), or leaves C when
 // accumulating. C must not overlap A, B or bias.
@@ -45,7 +46,7 @@ size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
 // Throws tidepool::Error (invalid argument) before writing anything when a size is negative, ldc <
 // n, or a needed pointer is null. `pool` null, or a problem under about 64^3, uses this thread
 // only. Concurrent calls need separate scratch and separate pools.
-void Gemm(const GemmProblem& problem, void* scratch, pthreadpool_t pool);
+void Gemm(const GemmProblem& problem, void* scratch, ThreadPool* pool);
 
 }  // namespace tidepool::cpu
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
+#include "tidepool/backends/cpu/thread_pool.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cpu {
@@ -20,10 +21,7 @@ constexpr uint64_t kSeed = 20240611;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-struct PoolDeleter {
-  void operator()(pthreadpool_t pool) const { pthreadpool_destroy(pool); }
-};
-using Pool = std::unique_ptr<pthreadpool, PoolDeleter>;
+using Pool = std::unique_ptr<ThreadPool>;
 
 // Every test runs with each implementation this processor has.
 class GemmTest : public testing::TestWithParam<const TileKernels*> {
@@ -127,7 +125,7 @@ TEST_P(GemmTest, RandomProblemsAgreeWithDoublePrecision) {
 
 TEST_P(GemmTest, SameBitsForAnyPool) {
   std::vector<Pool> pools;
-  for (int threads : {1, 2, 3}) pools.emplace_back(pthreadpool_create(threads));
+  for (int threads : {1, 2, 3}) pools.push_back(std::make_unique<ThreadPool>(threads));
   for (int round = 0; round < 60; ++round) {
     GemmProblem p;
     p.m = Uniform(40, 400), p.n = Uniform(40, 400), p.k = Uniform(100, 800);

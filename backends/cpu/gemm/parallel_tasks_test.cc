@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/backends/cpu/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
 
 TEST(ParallelTasksTest, EachTaskOnceAndSlotsNeverOverlap) {
   for (int threads : {0, 1, 2, 3}) {
-    const pthreadpool_t pool = threads == 0 ? nullptr : pthreadpool_create(threads);
+    const std::unique_ptr<ThreadPool> owned =
+        threads == 0 ? nullptr : std::make_unique<ThreadPool>(threads);
+    ThreadPool* const pool = owned.get();
     EXPECT_EQ(PoolThreads(pool), std::max(threads, 1));
     for (int64_t tasks : {0, 1, 2, 5, 1000}) {
       std::vector<std::atomic<int>> runs(tasks), busy(3);
@@ -26,7 +30,6 @@ TEST(ParallelTasksTest, EachTaskOnceAndSlotsNeverOverlap) {
       EXPECT_FALSE(slot_too_high);
       for (int64_t i = 0; i < tasks; ++i) ASSERT_EQ(runs[i], 1) << i << " of " << tasks;
     }
-    if (pool != nullptr) pthreadpool_destroy(pool);
   }
 }
 

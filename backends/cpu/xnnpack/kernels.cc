@@ -16,9 +16,10 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Below this many multiplications the pool stays out of it.
-pthreadpool_t PoolFor(const KernelCall& call, int64_t work) {
-  return work >= kMinParallelWork ? PoolOf(call.threads) : nullptr;
+// XNNPACK works on the calling thread: its pool waits for every worker to check in, which takes a
+// scheduler's quantum when a core is taken. Work that is worth several threads goes to our kernels.
+bool IsForOneThread(const KernelCall& call, int64_t work) {
+  return call.threads == 1 || work < kMinParallelWork;
 }
 
 XnnpackOperators::Key WeightsKey(uint64_t kind, const TensorRef& filter, const TensorRef& bias) {
@@ -39,7 +40,8 @@ bool SupportsMatMul(const KernelCall& call) {
   const auto& a = call.attrs<MatMulAttributes>();
   const TensorRef& z = call.outputs[0];
   return a.y_is_constant && !a.transpose_x && !a.accumulate && call.inputs[1].NumElements() > 0 &&
-         z.NumElements() > 0 && XnnpackIsUsable();
+         z.NumElements() > 0 && IsForOneThread(call, z.dims[0] * call.inputs[1].NumElements()) &&
+         XnnpackIsUsable();
 }
 
 void RunMatMul(const KernelCall& call) {
@@ -61,10 +63,9 @@ void RunMatMul(const KernelCall& call) {
             a.transpose_y ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, op);
       },
       [&](xnn_operator_t op) {
-        pthreadpool_t pool = PoolFor(call, static_cast<int64_t>(m * n * k));
         const xnn_status status = xnn_setup_fully_connected_nc_f32(
-            op, m, x.as<float>(), call.outputs[0].as<float>(), pool);
-        return status == xnn_status_success ? xnn_run_operator(op, pool) : status;
+            op, m, x.as<float>(), call.outputs[0].as<float>(), nullptr);
+        return status == xnn_status_success ? xnn_run_operator(op, nullptr) : status;
       });
 }
 
@@ -73,7 +74,10 @@ bool SupportsConv2d(const KernelCall& call) {
   // The corrected micro-kernel pads input channels to a multiple of 4: one channel would do four
   // times the work.
   return a.filter_is_constant && call.inputs[1].NumElements() > 0 && call.inputs[0].dims[3] >= 4 &&
-         call.outputs[0].NumElements() > 0 && XnnpackIsUsable();
+         call.outputs[0].NumElements() > 0 &&
+         IsForOneThread(call, call.outputs[0].NumElements() * call.inputs[1].NumElements() /
+                                  call.inputs[1].dims[0]) &&
+         XnnpackIsUsable();
 }
 
 void RunConv2d(const KernelCall& call) {
@@ -97,19 +101,18 @@ void RunConv2d(const KernelCall& call) {
             bias.as<float>(), relu ? 0.0f : -kInfinity, kInfinity, /*flags=*/0, op);
       },
       [&](xnn_operator_t op) {
-        const int64_t work = call.outputs[0].NumElements() * filter.NumElements() / p.out_channels;
-        pthreadpool_t pool = PoolFor(call, work);
         const xnn_status status = xnn_setup_convolution2d_nhwc_f32(
             op, p.batch, p.in_height, p.in_width, call.inputs[0].as<float>(),
-            call.outputs[0].as<float>(), pool);
-        return status == xnn_status_success ? xnn_run_operator(op, pool) : status;
+            call.outputs[0].as<float>(), nullptr);
+        return status == xnn_status_success ? xnn_run_operator(op, nullptr) : status;
       });
 }
 
 // Rows shorter than this are quicker in plain loops than in setting XNNPACK up.
 bool SupportsSoftmax(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
-  return x.dims[x.rank - 1] >= 64 && XnnpackIsUsable();
+  return x.dims[x.rank - 1] >= 64 && IsForOneThread(call, x.NumElements() * 16) &&
+         XnnpackIsUsable();
 }
 
 void RunSoftmax(const KernelCall& call) {
@@ -122,10 +125,9 @@ void RunSoftmax(const KernelCall& call) {
       key, "softmax",
       [&](xnn_operator_t* op) { return xnn_create_softmax_nc_f32(n, n, n, 0, op); },
       [&](xnn_operator_t op) {
-        pthreadpool_t pool = PoolFor(call, x.NumElements() * 16);
         const xnn_status status = xnn_setup_softmax_nc_f32(
-            op, x.NumElements() / n, x.as<float>(), call.outputs[0].as<float>(), pool);
-        return status == xnn_status_success ? xnn_run_operator(op, pool) : status;
+            op, x.NumElements() / n, x.as<float>(), call.outputs[0].as<float>(), nullptr);
+        return status == xnn_status_success ? xnn_run_operator(op, nullptr) : status;
       });
 }
 
