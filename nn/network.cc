@@ -151,7 +151,8 @@ NDArray Network::Output(const NDArray& features) {
   features.CheckAlive("network", "features");
   NDArray result;
   Infer([&] { return features; }, [&](const NDArray& output) { result = output.Leverage(); });
-  return result;
+  // Without workspaces of its own (kNone) the network made it on the heap.
+  return result.IsAttached() ? result : result.Migrate();
 }
 
 }  // namespace tidepool::nn

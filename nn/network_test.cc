@@ -1,0 +1,154 @@
+#include "tidepool/nn/network.h"
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/layers/conv2d.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/max_pool2d.h"
+#include "tidepool/nn/models.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+// Every kind of layer, small enough to differentiate numerically.
+std::vector<std::unique_ptr<Layer>> SmallLayers() {
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(std::make_unique<Conv2D>(3, 3, 3, Activation::kRelu));
+  layers.push_back(std::make_unique<MaxPool2D>());
+  Conv2dAttributes padded;
+  padded.pad_top = padded.pad_left = padded.pad_right = padded.pad_bottom = 1;
+  layers.push_back(std::make_unique<Conv2D>(4, 2, 3, Activation::kRelu, padded));
+  layers.push_back(std::make_unique<Dense>(6, Activation::kRelu));
+  layers.push_back(std::make_unique<Dense>(3));
+  return layers;
+}
+
+double Loss(Network& network, const NDArray& features, const NDArray& labels) {
+  WorkspaceScope scope(network.training_workspace());
+  return network.ComputeGradients(features, labels);
+}
+
+TEST(Network, GradientsAgreeWithCentralDifferences) {
+  Network network({8, 8, 1}, SmallLayers(), /*seed=*/5);
+  const NDArray features = RandomUniform({4, 8, 8, 1}, -1, 1, 11);
+  const NDArray labels = FromValues(std::vector<int64_t>{0, 2, 1, 1}, {4});
+  Loss(network, features, labels);
+  const std::vector<float> gradients = network.gradients().ToVector<float>();
+  float* parameters = network.parameters().mutable_data<float>();
+  const float step = 1e-2f;
+  int checked = 0;
+  double worst = 0;
+  for (size_t i = 0; i < gradients.size(); i += 3) {
+    const float value = parameters[i];
+    parameters[i] = value + step;
+    const double above = Loss(network, features, labels);
+    parameters[i] = value - step;
+    const double below = Loss(network, features, labels);
+    parameters[i] = value;
+    const double numeric = (above - below) / (2 * step);
+    // A ReLU or a maximum that changes sides within the step makes single differences wrong, so a
+    // few may stand out; the bound is on nearly all.
+    if (std::abs(numeric - gradients[i]) > 2e-3 + 0.02 * std::abs(numeric)) ++worst;
+    ++checked;
+  }
+  EXPECT_GT(checked, 100);
+  EXPECT_LE(worst, 0.03 * checked);
+}
+
+TEST(Network, EqualSeedsGiveEqualParametersAndOthersDoNot) {
+  Network a({28, 28, 1}, LeNetLayers(10), 3), b({28, 28, 1}, LeNetLayers(10), 3),
+      c({28, 28, 1}, LeNetLayers(10), 4);
+  EXPECT_EQ(a.parameters().ToVector<float>(), b.parameters().ToVector<float>());
+  EXPECT_NE(a.parameters().ToVector<float>(), c.parameters().ToVector<float>());
+  EXPECT_EQ(a.NumParameters(), 20 * 25 + 20 + 50 * 500 + 50 + 500 * 800 + 500 + 10 * 500 + 10);
+  EXPECT_EQ(a.output_shape(), Shape({10}));
+  EXPECT_EQ(a.named_parameters()[2].name, "2.conv2d.filter");
+}
+
+TEST(Network, LayersThatDoNotFitAreNamed) {
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(std::make_unique<Conv2D>(3, 9, 9));
+  EXPECT_THAT(MessageOf([&] { Network network({8, 8, 1}, std::move(layers)); }),
+              HasSubstr("the kernel covers 9 of an input of 8"));
+  std::vector<std::unique_ptr<Layer>> flat;
+  flat.push_back(std::make_unique<MaxPool2D>());
+  EXPECT_THAT(MessageOf([&] { Network network({64}, std::move(flat)); }),
+              HasSubstr("layer [max_pool2d 2x2 stride 2x2]: input shape [64]"));
+}
+
+TEST(Network, WrongFeaturesLabelsAndModesAreErrorsAndTheNextStepWorks) {
+  Network network({8, 8, 1}, SmallLayers());
+  const NDArray features = RandomUniform({2, 8, 8, 1}, 0, 1, 1);
+  const NDArray good = FromValues(std::vector<int64_t>{0, 1}, {2});
+  EXPECT_THAT(MessageOf([&] { Loss(network, Zeros({2, 7, 8, 1}), good); }),
+              HasSubstr("features have shape [2, 7, 8, 1], expected [batch] + [8, 8, 1]"));
+  EXPECT_THAT(MessageOf([&] {
+                Loss(network, features, FromValues(std::vector<int64_t>{0, 3}, {2}));
+              }),
+              HasSubstr("label 1 is 3, expected 0 to 2"));
+  EXPECT_FALSE(network.training_workspace().is_open());
+  EXPECT_EQ(network.training_workspace().stats().failed_cycles, 2);
+  EXPECT_GT(Loss(network, features, good), 0);
+  EXPECT_EQ(network.training_workspace().stats().leaked_arrays, 0);
+  EXPECT_THAT(MessageOf([&] {
+                Network separate({8, 8, 1}, SmallLayers(), 0, WorkspaceMode::kSeparate);
+              }),
+              HasSubstr("separate is not built yet"));
+}
+
+TEST(Network, OutputsAreTheSameInEveryPlaceAndMode) {
+  const NDArray features = RandomUniform({5, 8, 8, 1}, 0, 1, 2);
+  std::vector<float> expected;
+  for (WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kNone}) {
+    Network network({8, 8, 1}, SmallLayers(), 9, mode);
+    for (int cycle = 0; cycle < 3; ++cycle) {
+      const NDArray output = network.Output(features);
+      EXPECT_FALSE(output.IsAttached());
+      if (expected.empty()) expected = output.ToVector<float>();
+      EXPECT_EQ(output.ToVector<float>(), expected);
+    }
+    Workspace mine("mine", WorkspaceConfig::Inference());
+    WorkspaceScope scope(mine);
+    const NDArray output = network.Output(features);
+    EXPECT_TRUE(output.IsAttached());
+    EXPECT_EQ(output.buffer()->owner->WorkspaceId(), "mine");
+    EXPECT_EQ(output.ToVector<float>(), expected);
+  }
+}
+
+// Inference packs weights once; it must notice that training has changed them.
+TEST(Network, InferenceSeesUpdatedParameters) {
+  Network network({8, 8, 1}, SmallLayers(), 9);
+  const NDArray features = RandomUniform({5, 8, 8, 1}, 0, 1, 2);
+  const std::vector<float> before = network.Output(features).ToVector<float>();
+  network.parameters() *= 2;
+  const std::vector<float> after = network.Output(features).ToVector<float>();
+  EXPECT_NE(before, after);
+  Network fresh({8, 8, 1}, SmallLayers(), 9);
+  fresh.parameters() *= 2;
+  EXPECT_EQ(fresh.Output(features).ToVector<float>(), after);
+}
+
+}  // namespace
+}  // namespace tidepool::nn

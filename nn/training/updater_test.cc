@@ -1,0 +1,75 @@
+#include "tidepool/nn/training/updater.h"
+
+#include <cmath>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+
+namespace tidepool::nn {
+namespace {
+
+// The published formulas in double, one parameter.
+struct Model {
+  double p = 0.5, first = 0, second = 0;
+  int64_t step = 0;
+
+  void Apply(const UpdaterConfig& c, double g) {
+    ++step;
+    g += c.l2 * p;
+    switch (c.kind) {
+      case UpdaterKind::kSgd:
+        p -= c.learning_rate * g;
+        break;
+      case UpdaterKind::kNesterovs:
+        first = c.momentum * first - c.learning_rate * g;
+        p += c.momentum * first - c.learning_rate * g;
+        break;
+      case UpdaterKind::kAdam: {
+        first = c.beta1 * first + (1 - c.beta1) * g;
+        second = c.beta2 * second + (1 - c.beta2) * g * g;
+        const double corrected = first / (1 - std::pow(c.beta1, step));
+        const double scale = std::sqrt(second / (1 - std::pow(c.beta2, step)));
+        p -= c.learning_rate * corrected / (scale + c.epsilon);
+        break;
+      }
+    }
+  }
+};
+
+TEST(Updater, FollowsThePublishedFormulas) {
+  for (UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam}) {
+    for (double l2 : {0.0, 0.1}) {
+      UpdaterConfig config = UpdaterConfig::Of(kind);
+      config.l2 = l2;
+      Updater updater(config, {37});
+      NDArray parameters = Full({37}, 0.5);
+      Model model;
+      for (int i = 0; i < 50; ++i) {
+        const double g = std::sin(i * 0.7) + 0.2;
+        updater.Apply(Full({37}, g), parameters);
+        model.Apply(config, static_cast<float>(g));
+      }
+      for (float p : parameters.ToVector<float>()) EXPECT_NEAR(p, model.p, 2e-5);
+      EXPECT_EQ(updater.steps(), 50);
+    }
+  }
+}
+
+TEST(Updater, NamesAndNumbersAreChecked) {
+  EXPECT_EQ(ParseUpdater("nesterovs"), UpdaterKind::kNesterovs);
+  EXPECT_THROW(ParseUpdater("rmsprop"), Error);
+  UpdaterConfig config;
+  config.learning_rate = std::nan("");
+  try {
+    Updater updater(config, {1});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), testing::HasSubstr("learning_rate nan"));
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::nn
