@@ -21,24 +21,9 @@ void CheckBinary(OpCode op, const NDArray& x, const NDArray& y) {
   }
 }
 
-NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
-  CheckBinary(op, x, y);
-  NDArray z(BroadcastShapes(Info(op).name, x.shape(), y.shape()), x.dtype());
-  Dispatch(op, {&x, &y}, {&z});
-  return z;
-}
-
-void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
-  CheckBinary(op, x, y);
-  z.CheckAlive(Info(op).name, "Z");
-  CheckDType(Info(op).name, "Z", z, x.dtype());
-  CheckShape(Info(op).name, "Z", z, BroadcastShapes(Info(op).name, x.shape(), y.shape()));
-  Dispatch(op, {&x, &y}, {&z});
-}
-
 // Integers have no infinity to give; kernels rely on this.
 void CheckDivisor(const NDArray& y) {
-  if (!y.is_defined() || !y.IsInScope() || y.dtype() != DType::kInt64) return;  // not ours
+  if (y.dtype() != DType::kInt64) return;
   int64_t strides[1][kMaxRank];
   BroadcastStrides(y.rank(), y.shape().dims(), y.strides(), y.rank(), strides[0]);
   const auto* values = reinterpret_cast<const int64_t*>(y.raw_data());
@@ -53,6 +38,24 @@ void CheckDivisor(const NDArray& y) {
                 });
 }
 
+NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
+  CheckBinary(op, x, y);
+  const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
+  if (op == OpCode::kDivide) CheckDivisor(y);
+  NDArray z(shape, x.dtype());
+  Dispatch(op, {&x, &y}, {&z});
+  return z;
+}
+
+void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
+  CheckBinary(op, x, y);
+  z.CheckAlive(Info(op).name, "Z");
+  CheckDType(Info(op).name, "Z", z, x.dtype());
+  CheckShape(Info(op).name, "Z", z, BroadcastShapes(Info(op).name, x.shape(), y.shape()));
+  if (op == OpCode::kDivide) CheckDivisor(y);
+  Dispatch(op, {&x, &y}, {&z});
+}
+
 void CheckLike(OpCode op, const NDArray& x, const NDArray& z) {
   CheckOperands(op, {&x});
   z.CheckAlive(Info(op).name, "Z");
@@ -65,10 +68,7 @@ void CheckLike(OpCode op, const NDArray& x, const NDArray& z) {
 NDArray Add(const NDArray& x, const NDArray& y) { return Binary(OpCode::kAdd, x, y); }
 NDArray Subtract(const NDArray& x, const NDArray& y) { return Binary(OpCode::kSubtract, x, y); }
 NDArray Multiply(const NDArray& x, const NDArray& y) { return Binary(OpCode::kMultiply, x, y); }
-NDArray Divide(const NDArray& x, const NDArray& y) {
-  CheckDivisor(y);
-  return Binary(OpCode::kDivide, x, y);
-}
+NDArray Divide(const NDArray& x, const NDArray& y) { return Binary(OpCode::kDivide, x, y); }
 void AddInto(const NDArray& x, const NDArray& y, NDArray& z) { BinaryInto(OpCode::kAdd, x, y, z); }
 void SubtractInto(const NDArray& x, const NDArray& y, NDArray& z) {
   BinaryInto(OpCode::kSubtract, x, y, z);
@@ -77,7 +77,6 @@ void MultiplyInto(const NDArray& x, const NDArray& y, NDArray& z) {
   BinaryInto(OpCode::kMultiply, x, y, z);
 }
 void DivideInto(const NDArray& x, const NDArray& y, NDArray& z) {
-  CheckDivisor(y);
   BinaryInto(OpCode::kDivide, x, y, z);
 }
 

@@ -334,7 +334,8 @@ std::vector<std::string> GapProblems(const OpContract& contract) {
   for (const auto& list : {contract.gaps, contract.only, contract.may_refuse}) {
     for (const std::string& name : list) {
       if (Contains(names, name)) continue;
-      problems.push_back(absl::StrCat("unknown name \"", name, "\", expected \"<operator> <type>\""));
+      problems.push_back(
+          absl::StrCat("unknown name \"", name, "\", expected \"<operator> <type>\""));
     }
   }
   return problems;

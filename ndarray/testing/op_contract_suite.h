@@ -1,6 +1,6 @@
 // The contract every kernel provider keeps, as tests: random calls of every operator compared with
-// the reference. A provider's contract test is this file, linked with //ndarray/testing:op_contract_suite,
-// //backends/reference and the backend itself:
+// the reference. A provider's contract test is this file, linked with the suite, the reference and the
+// backend itself:
 //
 //   #include "tidepool/ndarray/testing/op_contract_suite.h"
 //
@@ -15,8 +15,9 @@
 //   tidepool_cc_test(name = "contract_test", deps = [":cpu", "//backends/reference",
 //                                                    "//ndarray/testing:op_contract_suite"])
 //
-// Tests made: OpContract_<provider>.gaps prints the table of linked kernels and fails when `gaps` is
-// stale in either direction; OpContract_<provider>.<operator>_<type> for each kernel. Each case checks
+// Tests made: OpContract_<provider>.gaps prints the table of linked kernels and fails when `gaps`
+// is stale in either direction; OpContract_<provider>.<operator>_<type> for each kernel. Each case
+// checks
 //   - results within tolerances.inc of the reference's (fill and copy: of a plain loop), operands
 //     dense, at an offset, sliced, transposed or strided;
 //   - nothing written outside the outputs, inputs unchanged;
