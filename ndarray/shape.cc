@@ -49,8 +49,10 @@ Shape BroadcastShapes(const char* op, const Shape& x, const Shape& y) {
 
 int NormalizeAxis(const char* op, int axis, int rank) {
   if (axis < -rank || axis >= rank) {
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: axis ", axis, " of an array of rank ", rank,
-                                      ", expected ", -rank, " to ", rank - 1));
+    const std::string where =
+        absl::StrCat("Op [", op, "]: axis ", axis, " of an array of rank ", rank);
+    if (rank == 0) ThrowInvalidArgument(absl::StrCat(where, ", which has none"));
+    ThrowInvalidArgument(absl::StrCat(where, ", expected ", -rank, " to ", rank - 1));
   }
   return axis < 0 ? axis + rank : axis;
 }
