@@ -70,11 +70,19 @@ NDArray FromValues(absl::Span<const int64_t> values, const Shape& shape, Place p
 
 NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed, uint64_t stream,
                       Place place) {
+  if (!(low <= high) || !std::isfinite(static_cast<float>(high) - static_cast<float>(low))) {
+    ThrowInvalidArgument(absl::StrCat("Op [random_uniform]: range [", low, ", ", high,
+                                      "), expected ends in order and a width that f32 holds"));
+  }
   return Random(OpCode::kRandomUniform, shape, {seed, stream, low, high}, place);
 }
 
 NDArray RandomNormal(const Shape& shape, double mean, double deviation, uint64_t seed,
                      uint64_t stream, Place place) {
+  if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation < 0) {
+    ThrowInvalidArgument(absl::StrCat("Op [random_normal]: mean ", mean, ", deviation ", deviation,
+                                      ", expected finite values and a deviation of at least 0"));
+  }
   return Random(OpCode::kRandomNormal, shape, {seed, stream, mean, deviation}, place);
 }
 

@@ -25,7 +25,8 @@ NDArray FromValues(absl::Span<const int64_t> values, const Shape& shape,
                    Place place = Place::Current());
 
 // Element i is a pure function of (seed, stream, i): Philox4x32-10 (Salmon et al. 2011), the same
-// on every device and for every thread count. Needs a linked backend.
+// on every device and for every thread count; the formulas stand in kernel/philox.h. f32. Needs a
+// linked backend. Throws kInvalidArgument for an empty or infinite range, a negative deviation.
 NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed,
                       uint64_t stream = 0, Place place = Place::Current());
 NDArray RandomNormal(const Shape& shape, double mean, double deviation, uint64_t seed,

@@ -9,6 +9,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
 namespace {
@@ -31,14 +32,6 @@ TensorRef Ref(const NDArray& array) {
   return ref;
 }
 
-// The bytes from the first to the last element; strides are never negative.
-std::pair<const std::byte*, const std::byte*> Extent(const NDArray& array) {
-  int64_t last = 0;
-  for (int i = 0; i < array.rank(); ++i) last += (array.dim(i) - 1) * array.strides()[i];
-  const int64_t width = static_cast<int64_t>(DTypeBytes(array.dtype()));
-  return {array.raw_data(), array.raw_data() + (last + 1) * width};
-}
-
 bool SameView(const NDArray& a, const NDArray& b) {
   return a.raw_data() == b.raw_data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
          std::equal(a.strides(), a.strides() + a.rank(), b.strides());
@@ -46,11 +39,7 @@ bool SameView(const NDArray& a, const NDArray& b) {
 
 void CheckOverlap(OpCode op, const NDArray& input, int input_index, const NDArray& output,
                   int output_index) {
-  if (input.buffer().get() != output.buffer().get() || !input.buffer()) return;
-  if (input.NumElements() == 0 || output.NumElements() == 0) return;
-  const auto [a, a_end] = Extent(input);
-  const auto [b, b_end] = Extent(output);
-  if (a >= b_end || b >= a_end) return;
+  if (!ViewsOverlap(input, output)) return;
   if (Info(op).in_place && SameView(input, output)) return;
   ThrowInvalidArgument(absl::StrCat(
       "Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, output_index),
@@ -58,9 +47,14 @@ void CheckOverlap(OpCode op, const NDArray& input, int input_index, const NDArra
       Info(op).in_place ? " without being the same view" : "; the operator is not done in place"));
 }
 
-[[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype, bool linked_but_refused) {
+[[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype,
+                                absl::Span<const Kernel> candidates) {
   const std::vector<std::string> providers = KernelRegistry::Global().Providers();
   const char* forced = ScopedProvider::Current();
+  bool linked_but_refused = false;
+  for (const Kernel& kernel : candidates) {
+    if (forced == nullptr || std::strcmp(forced, kernel.provider) == 0) linked_but_refused = true;
+  }
   ThrowUnimplemented(absl::StrCat(
       "Op [", Info(op).name, "]: no ", forced != nullptr ? absl::StrCat("\"", forced, "\" ") : "",
       "kernel for ", DTypeName(dtype), " on ", DeviceName(device),
@@ -82,9 +76,62 @@ class Scratch {
   BufferHandle handle_;
 };
 
+const Kernel* FindKernel(const KernelCall& call, absl::Span<const Kernel> candidates,
+                         const char* provider) {
+  for (const Kernel& kernel : candidates) {
+    if (provider != nullptr && std::strcmp(provider, kernel.provider) != 0) continue;
+    if (kernel.supports == nullptr || kernel.supports(call)) return &kernel;
+  }
+  return nullptr;
+}
+
+const Kernel& Choose(const KernelCall& call, Device device, DType dtype) {
+  const absl::Span<const Kernel> candidates =
+      KernelRegistry::Global().Find(call.op, device.type, dtype);
+  const char* forced = ScopedProvider::Current();
+  const Kernel* kernel = FindKernel(call, candidates, forced);
+  if (kernel == nullptr && forced != nullptr &&
+      (call.op == OpCode::kFill || call.op == OpCode::kCopy)) {
+    kernel = FindKernel(call, candidates, "builtin");
+  }
+  if (kernel == nullptr) ThrowNoKernel(call.op, device, dtype, candidates);
+  return *kernel;
+}
+
+void Run(const Kernel& kernel, KernelCall& call) {
+  Scratch scratch;
+  if (kernel.scratch_bytes != nullptr) {
+    if (const size_t bytes = kernel.scratch_bytes(call); bytes > 0) {
+      call.scratch = scratch.Get(bytes);
+    }
+  }
+  kernel.run(call);
+}
+
+// For kernels that take dense operands only: copies in, and out again. `refs` are the call's.
+void RunDense(const Kernel& kernel, KernelCall& call, TensorRef* refs,
+              absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
+  NDArray copies[2 * kMaxOperands];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!refs[i].present || refs[i].dense) continue;
+    copies[i] = inputs[i]->Dup();
+    refs[i] = Ref(copies[i]);
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (refs[kMaxOperands + o].dense) continue;
+    copies[kMaxOperands + o] = outputs[o]->Dup();
+    refs[kMaxOperands + o] = Ref(copies[kMaxOperands + o]);
+  }
+  Run(kernel, call);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const NDArray& copy = copies[kMaxOperands + o];
+    if (copy.is_defined()) Dispatch(OpCode::kCopy, {&copy}, {outputs[o]});
+  }
+}
+
 }  // namespace
 
-void CheckOperands(OpCode op, std::initializer_list<const NDArray*> inputs) {
+void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs) {
   int index = 0;
   for (const NDArray* input : inputs) {
     if (input != nullptr && !(input->is_defined() && input->IsInScope())) {
@@ -94,40 +141,42 @@ void CheckOperands(OpCode op, std::initializer_list<const NDArray*> inputs) {
   }
 }
 
-void Dispatch(OpCode op, std::initializer_list<const NDArray*> inputs,
-              std::initializer_list<NDArray*> outputs, const void* attributes) {
+void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
+              absl::Span<NDArray* const> outputs, const void* attributes) {
   CheckOperands(op, inputs);
-  TensorRef refs[2 * kMaxOperands];
-  NDArray dense[2 * kMaxOperands];  // operands made dense for kernels that need it
-  int input_count = 0;
-  const NDArray* const* input_arrays = inputs.begin();
-  NDArray* const* output_arrays = outputs.begin();
+  const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
-  const Device device = outputs.begin()[0]->device();
-  for (const NDArray* input : inputs) {
-    if (input != nullptr) {
-      refs[input_count] = Ref(*input);
-      if (input->device() != device) {
-        ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ",
-                                          OperandName(Info(op).inputs, input_count), " is on ",
-                                          DeviceName(input->device()), ", the output on ",
-                                          DeviceName(device)));
-      }
-    }
-    ++input_count;
-  }
   for (int o = 0; o < output_count; ++o) {
-    NDArray& output = *output_arrays[o];
-    if (!(output.is_defined() && output.IsInScope())) {
-      output.CheckAlive(Info(op).name, OperandName(Info(op).outputs, o).c_str());
+    if (!(outputs[o]->is_defined() && outputs[o]->IsInScope())) {
+      outputs[o]->CheckAlive(Info(op).name, OperandName(Info(op).outputs, o).c_str());
     }
-    for (int i = 0; i < input_count; ++i) {
-      if (input_arrays[i] != nullptr) CheckOverlap(op, *input_arrays[i], i, output, o);
+  }
+  TensorRef refs[2 * kMaxOperands];
+  const Device device = outputs[0]->device();
+  for (int i = 0; i < input_count; ++i) {
+    if (inputs[i] == nullptr) continue;
+    refs[i] = Ref(*inputs[i]);
+    if (inputs[i]->device() != device) {
+      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ",
+                                        OperandName(Info(op).inputs, i), " is on ",
+                                        DeviceName(inputs[i]->device()), ", the output on ",
+                                        DeviceName(device)));
     }
-    refs[kMaxOperands + o] = Ref(output);
   }
   bool empty = true;
-  for (int o = 0; o < output_count; ++o) empty = empty && output_arrays[o]->NumElements() == 0;
+  for (int o = 0; o < output_count; ++o) {
+    for (int i = 0; i < input_count; ++i) {
+      if (inputs[i] != nullptr) CheckOverlap(op, *inputs[i], i, *outputs[o], o);
+    }
+    for (int other = 0; other < o; ++other) {
+      if (!ViewsOverlap(*outputs[other], *outputs[o])) continue;
+      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: outputs ",
+                                        OperandName(Info(op).outputs, other), " and ",
+                                        OperandName(Info(op).outputs, o), " overlap"));
+    }
+    refs[kMaxOperands + o] = Ref(*outputs[o]);
+    empty = empty && outputs[o]->NumElements() == 0;
+  }
   if (empty) return;
 
   KernelCall call;
@@ -139,46 +188,15 @@ void Dispatch(OpCode op, std::initializer_list<const NDArray*> inputs,
 
   const DType dtype =
       op == OpCode::kArgMax || op == OpCode::kCopy ? refs[0].dtype : refs[kMaxOperands].dtype;
-  const char* forced = ScopedProvider::Current();
-  const Kernel* chosen = nullptr;
-  const absl::Span<const Kernel> candidates =
-      KernelRegistry::Global().Find(op, device.type, dtype);
-  for (const Kernel& kernel : candidates) {
-    if (forced != nullptr && std::strcmp(forced, kernel.provider) != 0) continue;
-    if (kernel.supports != nullptr && !kernel.supports(call)) continue;
-    chosen = &kernel;
-    break;
-  }
-  if (chosen == nullptr) ThrowNoKernel(op, device, dtype, !candidates.empty());
-
-  bool copy_back[kMaxOperands] = {};
-  if (!chosen->strided) {
-    for (int i = 0; i < input_count; ++i) {
-      if (!refs[i].present || refs[i].dense) continue;
-      dense[i] = input_arrays[i]->Dup();
-      refs[i] = Ref(dense[i]);
-    }
-    for (int o = 0; o < output_count; ++o) {
-      TensorRef& ref = refs[kMaxOperands + o];
-      if (ref.dense) continue;
-      dense[kMaxOperands + o] = output_arrays[o]->Dup();
-      ref = Ref(dense[kMaxOperands + o]);
-      copy_back[o] = true;
-    }
-  }
-  {
-    Scratch scratch;
-    if (chosen->scratch_bytes != nullptr) {
-      if (const size_t bytes = chosen->scratch_bytes(call); bytes > 0) call.scratch = scratch.Get(bytes);
-    }
-    chosen->run(call);
-  }
-  for (int o = 0; o < output_count; ++o) {
-    if (copy_back[o]) {
-      ScopedProvider any(nullptr);
-      Dispatch(OpCode::kCopy, {&dense[kMaxOperands + o]}, {output_arrays[o]});
-    }
-    output_arrays[o]->MarkWritten();
+  const Kernel& kernel = Choose(call, device, dtype);
+  // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
+  for (NDArray* output : outputs) output->MarkWritten();
+  bool all_dense = true;
+  for (const TensorRef& ref : refs) all_dense = all_dense && ref.dense;
+  if (kernel.strided || all_dense) {
+    Run(kernel, call);
+  } else {
+    RunDense(kernel, call, refs, inputs, outputs);
   }
 }
 

@@ -2,8 +2,7 @@
 #ifndef TIDEPOOL_NDARRAY_DISPATCH_H_
 #define TIDEPOOL_NDARRAY_DISPATCH_H_
 
-#include <initializer_list>
-
+#include "absl/types/span.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -11,16 +10,17 @@ namespace tidepool {
 
 // Throws kFailedPrecondition for a stale or closed operand before any shape is looked at; every
 // function of ndarray/ops calls it first. Null operands are absent.
-void CheckOperands(OpCode op, std::initializer_list<const NDArray*> inputs);
+void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs);
 
 // `inputs` and `outputs` in the order of operator_list.inc; null for an absent optional input.
 // `attributes`: the operator's struct of attributes.h, or null. The kernel's data type is that of
 // the first output, except argmax: of its input.
-// Throws kFailedPrecondition (stale operands), kInvalidArgument (outputs that overlap inputs in a
-// way the operator does not allow; operands on different devices), kUnimplemented (no kernel: the
-// message lists what is linked). The kernel has not run then.
-void Dispatch(OpCode op, std::initializer_list<const NDArray*> inputs,
-              std::initializer_list<NDArray*> outputs, const void* attributes = nullptr);
+// Throws kFailedPrecondition (stale operands), kInvalidArgument (outputs that overlap each other,
+// or inputs in a way the operator does not allow; operands on different devices), kUnimplemented
+// (no kernel: the message lists what is linked). The kernel has not run then. A call whose outputs
+// are all empty does nothing. Views with gaps are copied for kernels that take dense operands only.
+void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
+              absl::Span<NDArray* const> outputs, const void* attributes = nullptr);
 
 }  // namespace tidepool
 

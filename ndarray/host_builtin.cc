@@ -1,4 +1,5 @@
 // Fill and copy on the host: creation and movers work with no backend linked. Any strides.
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -12,13 +13,15 @@ namespace {
 template <typename T>
 void Fill(const KernelCall& call) {
   const TensorRef& z = call.outputs[0];
-  const T value = static_cast<T>(call.attrs<FillAttributes>().value);
+  const T value = ConvertElement<T>(call.attrs<FillAttributes>().value);
+  // Of the values equal to zero only the one without a sign is all zero bits.
+  const bool zero_bytes = value == T(0) && !std::signbit(static_cast<double>(value));
   int64_t strides[1][kMaxRank];
   BroadcastStrides(z.rank, z.dims, z.strides, z.rank, strides[0]);
   ForEachRun<1>(z.rank, z.dims, strides,
                 [&](const int64_t* offset, int64_t count, const int64_t* stride) {
                   T* out = z.as<T>() + offset[0];
-                  if (stride[0] == 1 && value == T(0)) {
+                  if (stride[0] == 1 && zero_bytes) {
                     std::memset(out, 0, count * sizeof(T));
                     return;
                   }
@@ -40,7 +43,7 @@ void CopyElements(const TensorRef& x, const TensorRef& z) {
                     return;
                   }
                   for (int64_t i = 0; i < count; ++i) {
-                    out[i * stride[1]] = static_cast<To>(in[i * stride[0]]);
+                    out[i * stride[1]] = ConvertElement<To>(in[i * stride[0]]);
                   }
                 });
 }

@@ -11,10 +11,11 @@
 namespace tidepool {
 namespace {
 
-// The open workspace of that name, innermost first; null when none is open on this thread.
-WorkspaceCore* FindOpen(const std::string& id) {
+// The innermost scope of that workspace; null when it is not open on this thread. Its place is null
+// when the workspace is switched off.
+const ScopeFrame* FindOpen(const std::string& id) {
   for (ScopeFrame* frame = current_thread_state.top; frame != nullptr; frame = frame->previous) {
-    if (frame->core != nullptr && frame->core->id == id) return frame->core;
+    if (frame->core != nullptr && frame->core->id == id) return frame;
   }
   return nullptr;
 }
@@ -47,7 +48,7 @@ NDArray Copied(const NDArray& from, BufferHandle buffer) {
 
 NDArray CopiedTo(const NDArray& from, WorkspaceCore* core) {
   const size_t bytes = static_cast<size_t>(from.NumElements()) * DTypeBytes(from.dtype());
-  if (bytes == 0) return from;
+  if (bytes == 0) return NDArray(from.shape(), from.dtype());  // shares no buffer
   return Copied(from, core != nullptr ? BufferHandle(core->Allocate(bytes))
                                       : BufferHandle(NewHeapBuffer(bytes)));
 }
@@ -77,24 +78,27 @@ NDArray NDArray::Detach() const {
 
 NDArray NDArray::Leverage() const {
   CheckAlive("leverage", "X");
-  return IsAttached() ? CopiedTo(*this, ParentPlace()) : *this;
+  if (!IsAttached()) return *this;
+  WorkspaceCore* parent = ParentPlace();
+  return LivesIn(*this, parent) ? *this : CopiedTo(*this, parent);
 }
 
 NDArray NDArray::LeverageTo(const std::string& id) const {
   CheckAlive("leverage_to", "X");
   if (!IsAttached()) return *this;
-  WorkspaceCore* core = FindOpen(id);
-  if (core == nullptr) {
+  const ScopeFrame* scope = FindOpen(id);
+  if (scope == nullptr) {
     ThrowFailedPrecondition(absl::StrCat("Op [leverage_to]: workspace [", id,
                                          "] is not open on this thread; open: ", OpenNames()));
   }
-  return LivesIn(*this, core) ? *this : CopiedTo(*this, core);
+  return LivesIn(*this, scope->place) ? *this : CopiedTo(*this, scope->place);
 }
 
 NDArray NDArray::LeverageOrDetach(const std::string& id) const {
   CheckAlive("leverage_or_detach", "X");
   if (!IsAttached()) return *this;
-  WorkspaceCore* core = FindOpen(id);
+  const ScopeFrame* scope = FindOpen(id);
+  WorkspaceCore* core = scope != nullptr ? scope->place : nullptr;
   return LivesIn(*this, core) ? *this : CopiedTo(*this, core);
 }
 

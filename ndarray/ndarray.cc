@@ -37,7 +37,9 @@ BufferHandle Place::Allocate(size_t bytes) const {
         ThrowFailedPrecondition(absl::StrCat("place: workspace [", core_->id,
                                              "] is not open on this thread; enter it first"));
       }
-      return BufferHandle(core_->Allocate(bytes));
+      // A workspace that is switched off passes its requests through to the heap.
+      return BufferHandle(core_->passes_through() ? NewHeapBuffer(bytes, 64, kind_)
+                                                  : core_->Allocate(bytes));
   }
   return BufferHandle();
 }
@@ -55,18 +57,18 @@ NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
     : buffer_(std::move(buffer)), dtype_(dtype), defined_(true), shape_(shape) {
   SetDenseStrides(shape, strides_);
   const size_t needed = static_cast<size_t>(shape.NumElements()) * DTypeBytes(dtype);
-  if (!buffer_ || buffer_->bytes < needed) {
+  if ((buffer_ ? buffer_->bytes : 0) < needed) {
     ThrowInvalidArgument(absl::StrCat("array of shape ", shape.ToString(), " ", DTypeName(dtype),
                                       " needs ", needed, " bytes, the buffer has ",
                                       buffer_ ? buffer_->bytes : 0));
   }
-  data_ = buffer_->data;
+  if (buffer_) data_ = buffer_->data;
 }
 
 bool NDArray::is_dense() const {
+  if (NumElements() == 0) return true;
   int64_t stride = 1;
   for (int i = shape_.rank() - 1; i >= 0; --i) {
-    if (shape_[i] == 0) return true;
     if (shape_[i] != 1 && strides_[i] != stride) return false;
     stride *= shape_[i];
   }

@@ -56,7 +56,7 @@ class NDArray {
   NDArray() = default;  // undefined: every use but assignment is an error
   // Contents are whatever the memory held.
   NDArray(const Shape& shape, DType dtype, Place place = Place::Current());
-  // Over existing memory; see also NewImportedBuffer.
+  // Over existing memory; see also NewImportedBuffer. Throws kInvalidArgument when it is too small.
   NDArray(BufferHandle buffer, const Shape& shape, DType dtype);
 
   bool is_defined() const { return defined_; }
@@ -116,7 +116,8 @@ class NDArray {
 
   bool IsAttached() const { return buffer_ && buffer_->attached; }
   bool IsInScope() const { return !buffer_ || buffer_->IsAlive(); }
-  // Gives the bytes back now; every handle and view of them is dead afterwards. Idempotent.
+  // Gives the bytes back now; every handle and view of them is dead afterwards. Idempotent. An
+  // array without elements has no bytes to give back and stays as it is.
   void Close();
   bool is_closed() const { return buffer_ && buffer_->closed; }
 
@@ -125,6 +126,8 @@ class NDArray {
   NDArray& operator-=(const NDArray& other);
   NDArray& operator*=(const NDArray& other);
   NDArray& operator/=(const NDArray& other);
+  // With numbers, i64 arrays: a result that is not whole is truncated; / takes whole numbers only.
+  // f32 arrays: x /= value multiplies by 1 / value.
   NDArray& operator+=(double value);
   NDArray& operator-=(double value);
   NDArray& operator*=(double value);

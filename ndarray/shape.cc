@@ -7,19 +7,19 @@
 namespace tidepool {
 
 Shape::Shape(absl::Span<const int64_t> dims) : rank_(static_cast<int>(dims.size())) {
-  const std::string text = absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
+  const auto text = [&] { return absl::StrCat("[", absl::StrJoin(dims, ", "), "]"); };
   if (dims.size() > kMaxRank) {
-    ThrowInvalidArgument(absl::StrCat("shape ", text, " has rank ", dims.size(),
+    ThrowInvalidArgument(absl::StrCat("shape ", text(), " has rank ", dims.size(),
                                       ", expected at most ", kMaxRank));
   }
   int64_t count = 1;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < 0) {
-      ThrowInvalidArgument(absl::StrCat("shape ", text, " is negative in axis ", i));
+      ThrowInvalidArgument(absl::StrCat("shape ", text(), " is negative in axis ", i));
     }
     // Eight bytes an element must be addressable.
     if (dims[i] > 0 && count > (int64_t{1} << 59) / dims[i]) {
-      ThrowInvalidArgument(absl::StrCat("shape ", text, " has more than 2^59 elements"));
+      ThrowInvalidArgument(absl::StrCat("shape ", text(), " has more than 2^59 elements"));
     }
     dims_[i] = dims[i];
     count *= std::max<int64_t>(dims[i], 1);
@@ -49,8 +49,10 @@ Shape BroadcastShapes(const char* op, const Shape& x, const Shape& y) {
 
 int NormalizeAxis(const char* op, int axis, int rank) {
   if (axis < -rank || axis >= rank) {
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: axis ", axis, " of an array of rank ", rank,
-                                      ", expected ", -rank, " to ", rank - 1));
+    const std::string where =
+        absl::StrCat("Op [", op, "]: axis ", axis, " of an array of rank ", rank);
+    if (rank == 0) ThrowInvalidArgument(absl::StrCat(where, ", which has none"));
+    ThrowInvalidArgument(absl::StrCat(where, ", expected ", -rank, " to ", rank - 1));
   }
   return axis < 0 ? axis + rank : axis;
 }

@@ -1,5 +1,5 @@
-// Max pooling. NaN counts as largest, so it reaches the output. Where windows overlap, gradients are
-// added in float in the row-major order of the windows: the sum is the same on every backend.
+// Max pooling. NaN counts as largest, so it reaches the output. Where windows overlap, gradients
+// are added in float in the row-major order of the windows: the sum is the same on every backend.
 #include "tidepool/backends/reference/strided_access.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"

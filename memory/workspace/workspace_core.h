@@ -59,6 +59,11 @@ class WorkspaceCore final : public BufferOwner {
   bool is_open_on(const void* thread) const {
     return owner_.load(std::memory_order_relaxed) == thread;
   }
+  // Switched off: its scopes allocate from the heap.
+  bool passes_through() const {
+    return config.workspace_mode == WorkspaceMode::kNone ||
+           config.debug_mode == DebugMode::kBypassEverything;
+  }
   uint64_t generation() const { return (stamp_.load(std::memory_order_relaxed) + 1) / 2; }
 
   const std::string id;

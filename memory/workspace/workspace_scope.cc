@@ -19,11 +19,6 @@ std::string NameOf(const ScopeFrame& frame) {
                                : std::string("a scope out of workspaces");
 }
 
-bool PassesThrough(const WorkspaceCore& core) {
-  return core.config.workspace_mode == WorkspaceMode::kNone ||
-         core.config.debug_mode == DebugMode::kBypassEverything;
-}
-
 }  // namespace
 
 namespace internal {
@@ -101,7 +96,7 @@ ScopeToken& ScopeToken::operator=(ScopeToken&& other) noexcept {
 
 WorkspaceScope::WorkspaceScope(Workspace& workspace) {
   WorkspaceCore* core = workspace.core();
-  token_.Push(core, PassesThrough(*core) ? nullptr : core);
+  token_.Push(core, core->passes_through() ? nullptr : core);
 }
 
 BorrowScope::BorrowScope(Workspace& workspace) {
@@ -110,7 +105,7 @@ BorrowScope::BorrowScope(Workspace& workspace) {
     ThrowFailedPrecondition(absl::StrCat("borrow: workspace [", core->id,
                                          "] is not open on this thread; enter it first"));
   }
-  token_.Push(core, PassesThrough(*core) ? nullptr : core);
+  token_.Push(core, core->passes_through() ? nullptr : core);
 }
 
 ScopeOutOfWorkspaces::ScopeOutOfWorkspaces() { token_.Push(nullptr, nullptr); }

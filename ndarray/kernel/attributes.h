@@ -11,6 +11,8 @@ struct FillAttributes {
   double value = 0;
 };
 
+// Of i64 arrays: exact and wrapping when scale and shift are whole numbers; otherwise computed in
+// double and truncated.
 struct ScaleShiftAttributes {
   double scale = 1;
   double shift = 0;
@@ -20,7 +22,7 @@ struct SumAttributes {
   bool first_axis = false;  // [m, n] -> [n] instead of [m, n] -> [m]; higher ranks are folded
 };
 
-// Z[m, n] = op(X) op(Y) (+ bias[n]) (then max(0, .)).
+// Z[m, n] = op(X) op(Y) (+ bias[n]) (then max(0, .), of which NaN may give NaN or 0).
 struct MatMulAttributes {
   bool transpose_x = false;
   bool transpose_y = false;
@@ -40,6 +42,7 @@ struct Conv2dAttributes {
   bool filter_is_constant = false;  // as MatMulAttributes::y_is_constant
 };
 
+// Gradients of overlapping windows are added in float in the row-major order of the windows.
 struct Pool2dAttributes {
   int64_t kernel_height = 2, kernel_width = 2;
   int64_t stride_height = 2, stride_width = 2;
@@ -66,7 +69,8 @@ struct NesterovsAttributes {
   double l2 = 0;
 };
 
-// Kingma and Ba 2015, with the bias corrections folded into the step size.
+// Kingma and Ba 2015, with the bias corrections folded into the step size (end of their section 2):
+// parameters -= learning_rate * sqrt(1 - beta2^step) / (1 - beta1^step) * m / (sqrt(v) + epsilon).
 struct AdamAttributes {
   double learning_rate = 1e-3;
   double beta1 = 0.9;

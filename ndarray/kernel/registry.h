@@ -48,8 +48,9 @@ struct KernelRegistrar {
   }
 };
 
-// While it lives, calls of this thread run on `provider` only; an operator it lacks is an error.
-// For contract tests and benchmarks.
+// While it lives, calls of this thread run on `provider` only; an operator it lacks is an error,
+// except fill and copy, which creation and views need: those fall back to provider "builtin".
+// For contract tests and benchmarks. `provider` must outlive it; null: choose by priority.
 class ScopedProvider {
  public:
   explicit ScopedProvider(const char* provider);

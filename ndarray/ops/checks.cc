@@ -25,10 +25,12 @@ void CheckRank(const char* op, const char* operand, const NDArray& array, int ex
 
 void CheckLabels(const char* op, const NDArray& labels, int64_t classes) {
   if (labels.NumElements() == 0) return;
-  const int64_t* values = labels.data<int64_t>();
+  const auto* values = reinterpret_cast<const int64_t*>(labels.raw_data());
+  const int64_t stride = labels.strides()[0];
   for (int64_t i = 0; i < labels.NumElements(); ++i) {
-    if (values[i] < 0 || values[i] >= classes) {
-      ThrowInvalidArgument(absl::StrCat("Op [", op, "]: label ", i, " is ", values[i],
+    const int64_t label = values[i * stride];
+    if (label < 0 || label >= classes) {
+      ThrowInvalidArgument(absl::StrCat("Op [", op, "]: label ", i, " is ", label,
                                         ", expected 0 to ", classes - 1));
     }
   }

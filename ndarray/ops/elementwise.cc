@@ -1,9 +1,13 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/strided_loop.h"
 #include "tidepool/ndarray/ops/checks.h"
 
 namespace tidepool {
@@ -17,9 +21,28 @@ void CheckBinary(OpCode op, const NDArray& x, const NDArray& y) {
   }
 }
 
+// Integers have no infinity to give; kernels rely on this.
+void CheckDivisor(const NDArray& y) {
+  if (y.dtype() != DType::kInt64) return;
+  int64_t strides[1][kMaxRank];
+  BroadcastStrides(y.rank(), y.shape().dims(), y.strides(), y.rank(), strides[0]);
+  const auto* values = reinterpret_cast<const int64_t*>(y.raw_data());
+  ForEachRun<1>(y.rank(), y.shape().dims(), strides,
+                [&](const int64_t* offset, int64_t count, const int64_t* stride) {
+                  for (int64_t i = 0; i < count; ++i) {
+                    if (values[offset[0] + i * stride[0]] != 0) continue;
+                    ThrowInvalidArgument(absl::StrCat(
+                        "Op [divide]: Y of shape ", y.shape().ToString(),
+                        " has a zero; integer division by zero is not defined"));
+                  }
+                });
+}
+
 NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
   CheckBinary(op, x, y);
-  NDArray z(BroadcastShapes(Info(op).name, x.shape(), y.shape()), x.dtype());
+  const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
+  if (op == OpCode::kDivide) CheckDivisor(y);
+  NDArray z(shape, x.dtype());
   Dispatch(op, {&x, &y}, {&z});
   return z;
 }
@@ -29,6 +52,7 @@ void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   z.CheckAlive(Info(op).name, "Z");
   CheckDType(Info(op).name, "Z", z, x.dtype());
   CheckShape(Info(op).name, "Z", z, BroadcastShapes(Info(op).name, x.shape(), y.shape()));
+  if (op == OpCode::kDivide) CheckDivisor(y);
   Dispatch(op, {&x, &y}, {&z});
 }
 
@@ -84,6 +108,7 @@ void ReluInto(const NDArray& x, NDArray& z) {
 
 void ReluGradInto(const NDArray& z, const NDArray& dz, NDArray& dx) {
   CheckOperands(OpCode::kReluGrad, {&z, &dz});
+  dx.CheckAlive("relu_grad", "dX");
   CheckShape("relu_grad", "dZ", dz, z.shape());
   CheckDType("relu_grad", "dZ", dz, z.dtype());
   CheckShape("relu_grad", "dX", dx, z.shape());
@@ -116,7 +141,14 @@ NDArray& NDArray::operator+=(double value) { return ScaleShiftInto(*this, 1, val
 NDArray& NDArray::operator-=(double value) { return ScaleShiftInto(*this, 1, -value, *this), *this; }
 NDArray& NDArray::operator*=(double value) { return ScaleShiftInto(*this, value, 0, *this), *this; }
 NDArray& NDArray::operator/=(double value) {
-  return ScaleShiftInto(*this, 1 / value, 0, *this), *this;
+  CheckAlive("divide", "X");
+  if (dtype_ == DType::kFloat32) return ScaleShiftInto(*this, 1 / value, 0, *this), *this;
+  // 1 / value is not exact: 49 * (1.0 / 49) truncates to 0.
+  if (value != std::trunc(value) || !(std::abs(value) < 0x1p63)) {
+    ThrowInvalidArgument(absl::StrCat("Op [divide]: an i64 array is divided in place by ", value,
+                                      ", expected a whole number that i64 holds"));
+  }
+  return DivideInto(*this, Full({}, value, DType::kInt64, Place::Heap()), *this), *this;
 }
 
 }  // namespace tidepool

@@ -29,7 +29,7 @@ void ReluInto(const NDArray& x, NDArray& z);
 // dx = z > 0 ? dz : 0, where z = Relu(x). dx may be dz.
 void ReluGradInto(const NDArray& z, const NDArray& dz, NDArray& dx);
 
-// Copies values, converting the type: f32 <-> i64 (truncating).
+// Copies values, converting the type: f32 <-> i64 (ConvertElement of dtype.h).
 void CopyInto(const NDArray& x, NDArray& z);
 void FillInto(double value, NDArray& z);
 

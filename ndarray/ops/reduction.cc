@@ -74,7 +74,7 @@ void SumToLastAxisInto(const NDArray& x, NDArray& z) {
 }
 
 NDArray Mean(const NDArray& x) {
-  CheckOperands(OpCode::kSum, {&x});
+  x.CheckAlive("mean", "X");
   CheckDType("mean", "X", x, DType::kFloat32);
   NDArray sum = Sum(x);
   sum *= 1.0 / static_cast<double>(x.NumElements());

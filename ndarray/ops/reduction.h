@@ -12,6 +12,7 @@ NDArray Sum(const NDArray& x);
 NDArray Sum(const NDArray& x, int axis);
 // [m, n] -> z[n], given. Higher ranks are folded: all axes but the last are summed over.
 void SumToLastAxisInto(const NDArray& x, NDArray& z);
+// Over all elements: f32, rank 0; NaN for an empty array.
 NDArray Mean(const NDArray& x);
 // Over the last axis, which disappears; i64; the first of equals; NaN counts as largest.
 NDArray ArgMax(const NDArray& x);

@@ -38,6 +38,7 @@ void SoftmaxCrossEntropyGradInto(const NDArray& probabilities, const NDArray& la
   CheckDType("softmax_cross_entropy_grad", "labels", labels, DType::kInt64);
   CheckShape("softmax_cross_entropy_grad", "labels", labels, {probabilities.dim(0)});
   CheckShape("softmax_cross_entropy_grad", "gradient", gradient, probabilities.shape());
+  CheckDType("softmax_cross_entropy_grad", "gradient", gradient, DType::kFloat32);
   CheckLabels("softmax_cross_entropy_grad", labels, probabilities.dim(1));
   const CrossEntropyGradAttributes attributes{scale};
   Dispatch(OpCode::kSoftmaxCrossEntropyGrad, {&probabilities, &labels}, {&gradient}, &attributes);

@@ -1,0 +1,27 @@
+// Comparison of an operator's result with what is expected, by ndarray/kernel/tolerances.inc.
+#ifndef TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_
+#define TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_
+
+#include <string>
+
+#include "tidepool/ndarray/testing/op_case.h"
+
+namespace tidepool {
+
+enum class Comparison { kBits, kValue, kClose };
+
+struct Tolerance {
+  Comparison comparison = Comparison::kBits;
+  double relative = 0;
+  double absolute = 0;
+};
+Tolerance ToleranceOf(OpCode op);
+
+// Empty when equal within `tolerance`; else the first element that is not, both values, and how
+// many there are.
+std::string Difference(const OperandValues& actual, const OperandValues& expected,
+                       Tolerance tolerance, double inner);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_

@@ -1,0 +1,142 @@
+#include "tidepool/ndarray/testing/guarded_array.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tidepool {
+namespace {
+
+constexpr uint32_t kFloatGuard = 0x7fc5a5a5;  // a quiet NaN
+constexpr int64_t kIntGuard = 0x5a5a5a5a5a5a5a5a;
+
+Shape ShapeOf(const std::vector<int64_t>& dims) { return Shape(absl::Span<const int64_t>(dims)); }
+
+std::vector<int64_t> Offsets(const NDArray& base, const NDArray& view) {
+  std::vector<int64_t> offsets;
+  const int64_t count = view.NumElements();
+  if (count == 0) return offsets;
+  const int64_t first = (view.raw_data() - base.raw_data()) /
+                        static_cast<int64_t>(DTypeBytes(view.dtype()));
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t rest = n, offset = first;
+    for (int axis = view.rank() - 1; axis >= 0; --axis) {
+      offset += rest % view.dim(axis) * view.strides()[axis];
+      rest /= view.dim(axis);
+    }
+    offsets.push_back(offset);
+  }
+  return offsets;
+}
+
+template <typename T>
+T* Elements(const NDArray& array) {
+  return reinterpret_cast<T*>(array.raw_data());
+}
+
+size_t Bytes(const NDArray& array) {
+  return static_cast<size_t>(array.NumElements()) * DTypeBytes(array.dtype());
+}
+
+}  // namespace
+
+ViewLayout RandomLayout(std::mt19937_64& random) {
+  static constexpr ViewLayout kLayouts[] = {
+      ViewLayout::kDense,  ViewLayout::kDense,  ViewLayout::kDense,      ViewLayout::kOffset,
+      ViewLayout::kOffset, ViewLayout::kSliced, ViewLayout::kTransposed, ViewLayout::kIndexed};
+  return kLayouts[random() % std::size(kLayouts)];
+}
+
+const char* ViewLayoutName(ViewLayout layout) {
+  static constexpr const char* kNames[] = {"dense", "offset", "sliced", "transposed", "indexed"};
+  return kNames[static_cast<int>(layout)];
+}
+
+GuardedArray::GuardedArray(const OperandValues& values, ViewLayout layout,
+                           std::mt19937_64& random) {
+  const Shape& shape = values.shape;
+  const int rank = shape.rank();
+  std::vector<int64_t> dims(shape.dims(), shape.dims() + rank);
+  if (rank == kMaxRank && layout == ViewLayout::kIndexed) layout = ViewLayout::kSliced;
+  auto allocate = [&](const std::vector<int64_t>& base_dims) {
+    base_ = NDArray(ShapeOf(base_dims), values.dtype, Place::Heap());
+  };
+  switch (layout) {
+    case ViewLayout::kDense:
+      allocate(dims);
+      view_ = base_;
+      break;
+    case ViewLayout::kOffset: {
+      const int64_t begin = static_cast<int64_t>(random() % 9);
+      const int64_t count = shape.NumElements();
+      allocate({begin + count + static_cast<int64_t>(random() % 9)});
+      view_ = base_.Slice(0, begin, begin + count).Reshape(shape);
+      break;
+    }
+    case ViewLayout::kSliced:
+    case ViewLayout::kTransposed: {
+      std::vector<int64_t> begins(rank), base_dims = dims;
+      if (layout == ViewLayout::kTransposed) std::reverse(base_dims.begin(), base_dims.end());
+      const std::vector<int64_t> inner = base_dims;
+      for (int i = 0; i < rank; ++i) {
+        begins[i] = static_cast<int64_t>(random() % 3);
+        base_dims[i] += begins[i] + static_cast<int64_t>(random() % 3);
+      }
+      allocate(base_dims);
+      view_ = base_;
+      for (int i = 0; i < rank; ++i) view_ = view_.Slice(i, begins[i], begins[i] + inner[i]);
+      if (layout == ViewLayout::kTransposed) view_ = view_.Transpose();
+      break;
+    }
+    case ViewLayout::kIndexed: {
+      const int axis = static_cast<int>(random() % static_cast<uint64_t>(rank + 1));
+      const int64_t planes = 2 + static_cast<int64_t>(random() % 2);
+      dims.insert(dims.begin() + axis, planes);
+      allocate(dims);
+      view_ = base_.Index(axis, static_cast<int64_t>(random() % static_cast<uint64_t>(planes)));
+      break;
+    }
+  }
+  offsets_ = Offsets(base_, view_);
+  for (int64_t i = 0; i < base_.NumElements(); ++i) {
+    if (values.dtype == DType::kFloat32) {
+      std::memcpy(Elements<float>(base_) + i, &kFloatGuard, sizeof(float));
+    } else {
+      Elements<int64_t>(base_)[i] = kIntGuard;
+    }
+  }
+  for (size_t n = 0; n < offsets_.size(); ++n) {
+    if (values.dtype == DType::kFloat32) {
+      std::memcpy(Elements<float>(base_) + offsets_[n], &values.f32[n], sizeof(float));
+    } else {
+      Elements<int64_t>(base_)[offsets_[n]] = values.i64[n];
+    }
+  }
+  before_.assign(base_.raw_data(), base_.raw_data() + Bytes(base_));
+}
+
+OperandValues GuardedArray::Read() const {
+  OperandValues values{view_.shape(), view_.dtype(), true, {}, {}};
+  for (const int64_t offset : offsets_) {
+    if (values.dtype == DType::kFloat32) {
+      values.f32.push_back(Elements<float>(base_)[offset]);
+    } else {
+      values.i64.push_back(Elements<int64_t>(base_)[offset]);
+    }
+  }
+  return values;
+}
+
+bool GuardedArray::guards_are_whole() const {
+  const size_t width = DTypeBytes(base_.dtype());
+  std::vector<std::byte> expected = before_;
+  for (const int64_t offset : offsets_) {
+    std::memcpy(expected.data() + offset * width, base_.raw_data() + offset * width, width);
+  }
+  return std::equal(expected.begin(), expected.end(), base_.raw_data());
+}
+
+bool GuardedArray::is_unchanged() const {
+  return std::equal(before_.begin(), before_.end(), base_.raw_data());
+}
+
+}  // namespace tidepool

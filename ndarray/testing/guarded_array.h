@@ -1,0 +1,46 @@
+// An operand as a view of a larger array: behind another offset, between other rows and columns,
+// transposed. What is not the view holds a NaN pattern and must still hold it after a call.
+#ifndef TIDEPOOL_NDARRAY_TESTING_GUARDED_ARRAY_H_
+#define TIDEPOOL_NDARRAY_TESTING_GUARDED_ARRAY_H_
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/testing/op_case.h"
+
+namespace tidepool {
+
+enum class ViewLayout : uint8_t {
+  kDense,       // an array of its own
+  kOffset,      // dense, some elements into a longer array
+  kSliced,      // a block of a larger array
+  kTransposed,  // a block of a larger array with its axes reversed
+  kIndexed,     // one plane of an array with one more axis: gaps between all elements
+};
+ViewLayout RandomLayout(std::mt19937_64& random);
+const char* ViewLayoutName(ViewLayout layout);
+
+class GuardedArray {
+ public:
+  // On the heap. The same generator state gives the same layout.
+  GuardedArray(const OperandValues& values, ViewLayout layout, std::mt19937_64& random);
+
+  NDArray& view() { return view_; }
+  // Row-major. The vector of the array's type is filled, the other is empty.
+  OperandValues Read() const;
+  bool guards_are_whole() const;         // nothing outside the view has changed
+  bool is_unchanged() const;             // nothing has changed
+
+ private:
+  NDArray base_;
+  NDArray view_;
+  std::vector<int64_t> offsets_;  // of the view's elements from base_'s first, row-major
+  std::vector<std::byte> before_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_TESTING_GUARDED_ARRAY_H_

@@ -1,0 +1,400 @@
+#include "tidepool/ndarray/testing/op_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class Maker {
+ public:
+  explicit Maker(std::mt19937_64& random) : random_(random) {}
+
+  int64_t Int(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool Chance(double probability) { return Real(0, 1) < probability; }
+  double Real(double low, double high) {
+    return low + (high - low) * static_cast<double>(random_() >> 11) * 0x1p-53;
+  }
+  int64_t Size(int64_t most) {
+    static constexpr int64_t kSizes[] = {0,  1,  1,  2,  3,  4,  5,  7,  8,  9,  11,  13, 15,
+                                         16, 17, 23, 31, 32, 33, 48, 63, 64, 65, 101, 128, 257};
+    for (;;) {
+      const int64_t size = kSizes[random_() % std::size(kSizes)];
+      if (size == 0 && !Chance(0.3)) continue;
+      if (size <= most) return size;
+    }
+  }
+  int64_t NonZero(int64_t most) { return std::max<int64_t>(1, Size(most)); }
+
+  Shape AnyShape(int least_rank, int most_rank) {
+    int64_t dims[kMaxRank];
+    const int rank = static_cast<int>(Int(least_rank, most_rank));
+    for (int64_t i = 0, budget = 3000; i < rank; ++i) {
+      dims[i] = Size(budget);
+      budget = std::max<int64_t>(1, budget / std::max<int64_t>(1, dims[i]));
+    }
+    // Enough work for several threads, now and then.
+    if (rank > 0 && Chance(0.01)) {
+      std::fill_n(dims, rank, 1);
+      dims[rank - 1] = Int(20000, 70000);
+      if (rank > 1) std::swap(dims[0], dims[Int(0, rank - 1)]);
+    }
+    return Shape(absl::Span<const int64_t>(dims, rank));
+  }
+
+  // The shape with leading axes left out and some sizes 1.
+  Shape Narrowed(const Shape& shape) {
+    const int skipped = Chance(0.3) ? static_cast<int>(Int(0, shape.rank())) : 0;
+    int64_t dims[kMaxRank];
+    for (int i = skipped; i < shape.rank(); ++i) {
+      dims[i - skipped] = Chance(0.2) ? 1 : shape[i];
+    }
+    return Shape(absl::Span<const int64_t>(dims, shape.rank() - skipped));
+  }
+
+  // About 1, never below 2^-24 in size unless `special`.
+  OperandValues Floats(const Shape& shape, bool special = false) {
+    OperandValues values{shape, DType::kFloat32, true, {}, {}};
+    values.f32.resize(shape.NumElements());
+    for (float& value : values.f32) value = static_cast<float>(Real(-1, 1));
+    if (!special || values.f32.empty()) return values;
+    static constexpr float kSpecial[] = {kNaN,  kInfinity, -kInfinity, -0.0f,   0.0f,
+                                         1e-40f, -1e-45f,   1e-38f,     0x1p-24f};
+    // One kind per case, so that NaN does not hide what becomes of the others.
+    const bool mixed = Chance(0.3);
+    const float kind = kSpecial[random_() % std::size(kSpecial)];
+    const int64_t count = Int(1, 1 + static_cast<int64_t>(values.f32.size()) / 8);
+    for (int64_t i = 0; i < count; ++i) {
+      values.f32[random_() % values.f32.size()] =
+          mixed ? kSpecial[random_() % std::size(kSpecial)] : kind;
+    }
+    return values;
+  }
+
+  OperandValues Ints(const Shape& shape, int64_t low, int64_t high) {
+    OperandValues values{shape, DType::kInt64, true, {}, {}};
+    values.i64.resize(shape.NumElements());
+    for (int64_t& value : values.i64) value = Int(low, high);
+    return values;
+  }
+  OperandValues Numbers(DType dtype, const Shape& shape, bool special) {
+    if (dtype == DType::kFloat32) return Floats(shape, special);
+    OperandValues values = Ints(shape, -1000, 1000);
+    if (special) {
+      for (int64_t& value : values.i64) {
+        if (Chance(0.1)) value = std::numeric_limits<int64_t>::min();
+        if (Chance(0.1)) value = std::numeric_limits<int64_t>::max();
+      }
+    }
+    return values;
+  }
+  // What a result's memory holds before: nothing a kernel may use.
+  static OperandValues Result(DType dtype, const Shape& shape) {
+    OperandValues values{shape, dtype, true, {}, {}};
+    if (dtype == DType::kFloat32) values.f32.assign(shape.NumElements(), kNaN);
+    if (dtype == DType::kInt64) values.i64.assign(shape.NumElements(), 0x5a5a5a5a);
+    return values;
+  }
+  // Few different values, so that there are equals to choose from.
+  void MakeTies(OperandValues* values) {
+    for (float& value : values->f32) {
+      if (std::isfinite(value)) value = std::round(value * 2) / 2;
+    }
+    for (int64_t& value : values->i64) value = value % 4;
+  }
+
+ private:
+  std::mt19937_64& random_;
+};
+
+void Arithmetic(Maker& m, OpCase& c) {
+  const bool special = m.Chance(0.3);
+  const Shape shape = m.AnyShape(0, 4);
+  const Shape x = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  const Shape y = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  c.inputs = {m.Numbers(c.dtype, x, special), m.Numbers(c.dtype, y, special)};
+  if (c.op == OpCode::kDivide) {
+    for (int64_t& value : c.inputs[1].i64) value = value == 0 ? -1 : value;  // refused by ops/
+  }
+  c.outputs = {m.Result(c.dtype, BroadcastShapes("case", x, y))};
+}
+
+void Pointwise(Maker& m, OpCase& c) {
+  const Shape shape = m.AnyShape(c.op == OpCode::kSoftmax ? 1 : 0, 4);
+  const int inputs = c.op == OpCode::kReluGrad ? 2 : 1;
+  const bool special = m.Chance(0.3);
+  for (int i = 0; i < inputs; ++i) c.inputs.push_back(m.Numbers(c.dtype, shape, special));
+  c.outputs = {m.Result(c.dtype, shape)};
+  if (c.op == OpCode::kScaleShift) {
+    ScaleShiftAttributes a{m.Real(-2, 2), m.Real(-2, 2)};
+    if (c.dtype == DType::kInt64) a = {m.Int(-6, 6) * 0.5, m.Int(-6, 6) * 0.5};
+    c.attributes = a;
+  }
+  if (c.op == OpCode::kSoftmax) {
+    const float range = m.Chance(0.2) ? 60 : 4;
+    for (float& value : c.inputs[0].f32) value *= range;
+  }
+}
+
+void CopyOrFill(Maker& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 4);
+  if (c.op == OpCode::kFill) {
+    static constexpr double kValues[] = {0, -0.0, 1, -3.5, 1e30, 1e-40, kNaN, -kInfinity};
+    c.attributes = FillAttributes{kValues[m.Int(0, std::size(kValues) - 1)]};
+    c.outputs = {m.Result(c.dtype, shape)};
+    return;
+  }
+  c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.5))};
+  for (float& value : c.inputs[0].f32) value *= m.Chance(0.1) ? 1e20f : 100.0f;
+  c.outputs = {m.Result(m.Chance(0.7) ? c.dtype : m.Chance(0.5) ? DType::kFloat32 : DType::kInt64,
+                        shape)};
+}
+
+void Reduction(Maker& m, OpCase& c) {
+  const int64_t rows = m.Size(128);
+  const int64_t count = m.Chance(0.03) ? m.Int(5000, 20000) : m.NonZero(257);
+  c.inner = static_cast<double>(count);
+  if (c.op == OpCode::kArgMax) {
+    c.inputs = {m.Numbers(c.dtype, {rows, count}, m.Chance(0.4))};
+    if (m.Chance(0.5)) m.MakeTies(&c.inputs[0]);
+    c.outputs = {m.Result(DType::kInt64, {rows})};
+    return;
+  }
+  const SumAttributes a{m.Chance(0.5)};
+  c.attributes = a;
+  c.inputs = {m.Numbers(c.dtype, a.first_axis ? Shape{count, rows} : Shape{rows, count},
+                        m.Chance(0.2))};
+  c.outputs = {m.Result(c.dtype, {rows})};
+}
+
+void Products(Maker& m, OpCase& c) {
+  MatMulAttributes a;
+  a.transpose_x = m.Chance(0.5);
+  a.transpose_y = m.Chance(0.5);
+  a.relu = m.Chance(0.3);
+  a.accumulate = m.Chance(0.3);
+  a.y_is_constant = m.Chance(0.3);
+  const bool large = m.Chance(0.04);
+  const int64_t rows = large ? m.Int(60, 200) : m.Size(65);
+  const int64_t inner = large ? m.Int(60, 300) : m.Size(128);
+  const int64_t columns = large ? m.Int(60, 200) : m.Size(65);
+  const bool special = !a.relu && m.Chance(0.15);
+  c.attributes = a;
+  c.inner = static_cast<double>(inner) + 2;
+  c.inputs = {m.Floats(a.transpose_x ? Shape{inner, rows} : Shape{rows, inner}, special),
+              m.Floats(a.transpose_y ? Shape{columns, inner} : Shape{inner, columns}, special),
+              m.Floats({columns})};
+  c.inputs[2].present = m.Chance(0.5);
+  c.outputs = {a.accumulate ? m.Floats({rows, columns})
+                            : m.Result(DType::kFloat32, {rows, columns})};
+}
+
+int64_t OutputSize(int64_t in, int64_t covered, int64_t stride, int64_t pads) {
+  return in + pads < covered ? 0 : (in + pads - covered) / stride + 1;
+}
+
+void Convolution(Maker& m, OpCase& c) {
+  Conv2dAttributes a;
+  int64_t batch, height, width, channels, filters, rows, columns, out_height, out_width;
+  do {
+    const bool large = m.Chance(0.03);
+    batch = m.Chance(0.05) ? 0 : m.Int(1, 3);
+    height = large ? m.Int(12, 24) : m.Int(1, 10);
+    width = large ? m.Int(12, 24) : m.Int(1, 10);
+    channels = m.NonZero(large ? 16 : 9);
+    filters = m.NonZero(17);
+    rows = m.Int(1, 5);
+    columns = m.Int(1, 5);
+    a.stride_height = m.Chance(0.6) ? 1 : m.Int(1, 3);
+    a.stride_width = m.Chance(0.6) ? 1 : m.Int(1, 3);
+    a.dilation_height = m.Chance(0.7) ? 1 : m.Int(1, 3);
+    a.dilation_width = m.Chance(0.7) ? 1 : m.Int(1, 3);
+    if (m.Chance(0.5)) {
+      a.pad_top = m.Int(0, 2), a.pad_bottom = m.Int(0, 2);
+      a.pad_left = m.Int(0, 2), a.pad_right = m.Int(0, 2);
+    }
+    out_height = OutputSize(height, a.dilation_height * (rows - 1) + 1, a.stride_height,
+                            a.pad_top + a.pad_bottom);
+    out_width = OutputSize(width, a.dilation_width * (columns - 1) + 1, a.stride_width,
+                           a.pad_left + a.pad_right);
+  } while (out_height == 0 || out_width == 0);
+  const Shape input{batch, height, width, channels};
+  const Shape filter{filters, rows, columns, channels};
+  const Shape output{batch, out_height, out_width, filters};
+  // Where zeros may be multiplied instead of left out (padding, strides), the other operand stays
+  // finite: 0 * infinity would tell the two apart.
+  const bool special = m.Chance(0.15);
+  if (c.op == OpCode::kConv2d) {
+    a.relu = m.Chance(0.3);
+    a.filter_is_constant = m.Chance(0.3);
+    c.inputs = {m.Floats(input, special && !a.relu), m.Floats(filter), m.Floats({filters})};
+    c.inputs[2].present = m.Chance(0.5);
+    c.outputs = {m.Result(DType::kFloat32, output)};
+    c.inner = static_cast<double>(rows * columns * channels) + 1;
+  } else if (c.op == OpCode::kConv2dGradInput) {
+    c.inputs = {m.Floats(output, special), m.Floats(filter)};
+    c.outputs = {m.Result(DType::kFloat32, input)};
+    c.inner = static_cast<double>(rows * columns * filters);
+  } else {
+    a.accumulate = m.Chance(0.3);
+    c.inputs = {m.Floats(input, special), m.Floats(output)};
+    c.outputs = {a.accumulate ? m.Floats(filter) : m.Result(DType::kFloat32, filter)};
+    c.inner = static_cast<double>(batch * out_height * out_width) + 1;
+  }
+  c.attributes = a;
+}
+
+void Pooling(Maker& m, OpCase& c) {
+  Pool2dAttributes a;
+  a.kernel_height = m.Chance(0.5) ? 2 : m.Int(1, 4);
+  a.kernel_width = m.Chance(0.5) ? 2 : m.Int(1, 4);
+  a.stride_height = m.Chance(0.7) ? a.kernel_height : m.Int(1, 5);
+  a.stride_width = m.Chance(0.7) ? a.kernel_width : m.Int(1, 5);
+  const Shape input{m.Chance(0.05) ? 0 : m.Int(1, 3), a.kernel_height + m.Int(0, 9),
+                    a.kernel_width + m.Int(0, 9), m.NonZero(m.Chance(0.05) ? 128 : 17)};
+  const Shape output{input[0], OutputSize(input[1], a.kernel_height, a.stride_height, 0),
+                     OutputSize(input[2], a.kernel_width, a.stride_width, 0), input[3]};
+  OperandValues values = m.Floats(input, m.Chance(0.3));
+  if (m.Chance(0.3)) m.MakeTies(&values);
+  if (c.op == OpCode::kMaxPool2d) {
+    c.inputs = {values};
+    c.outputs = {m.Result(DType::kFloat32, output)};
+  } else {
+    a.relu_grad = m.Chance(0.5);
+    if (a.relu_grad) {  // the input is the output of a ReLU
+      for (float& value : values.f32) value = value <= 0 ? 0.0f : value;
+    }
+    OperandValues largest{output, DType::kFloat32, true, {}, {}};
+    for (int64_t o = 0; o < output.NumElements(); ++o) {
+      const int64_t k = o % output[3], j = o / output[3] % output[2];
+      const int64_t i = o / (output[3] * output[2]) % output[1];
+      const int64_t n = o / (output[3] * output[2] * output[1]);
+      float best = -kInfinity;
+      for (int64_t tap = 0; tap < a.kernel_height * a.kernel_width; ++tap) {
+        const int64_t row = i * a.stride_height + tap / a.kernel_width;
+        const int64_t column = j * a.stride_width + tap % a.kernel_width;
+        const float value = values.f32[((n * input[1] + row) * input[2] + column) * input[3] + k];
+        if (!(value <= best) && !std::isnan(best)) best = value;
+      }
+      largest.f32.push_back(best);
+    }
+    c.inputs = {values, largest, m.Floats(output)};
+    c.outputs = {m.Result(DType::kFloat32, input)};
+  }
+  c.attributes = a;
+}
+
+void CrossEntropy(Maker& m, OpCase& c) {
+  const int64_t batch = m.Size(128), classes = m.NonZero(128);
+  const OperandValues labels = m.Ints({batch}, 0, classes - 1);
+  c.inputs = {m.Floats({batch, classes}, m.Chance(0.2)), labels};
+  if (c.op == OpCode::kSoftmaxCrossEntropy) {
+    for (float& value : c.inputs[0].f32) value *= m.Chance(0.1) ? 50 : 3;
+    c.outputs = {m.Result(DType::kFloat32, {batch}), m.Result(DType::kFloat32, {batch, classes})};
+    c.inner = static_cast<double>(classes);
+  } else {
+    c.attributes = CrossEntropyGradAttributes{m.Real(0, 1)};
+    c.outputs = {m.Result(DType::kFloat32, {batch, classes})};
+  }
+}
+
+void Update(Maker& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 3);
+  c.inputs = {m.Floats(shape, m.Chance(0.2))};
+  c.outputs = {m.Floats(shape)};
+  const double l2 = m.Chance(0.5) ? 0 : m.Real(0, 0.1);
+  if (c.op == OpCode::kSgdUpdate) {
+    c.attributes = SgdAttributes{m.Real(0, 0.5), l2};
+  } else if (c.op == OpCode::kNesterovsUpdate) {
+    c.attributes = NesterovsAttributes{m.Real(0, 0.5), m.Real(0, 1), l2};
+    c.outputs.push_back(m.Floats(shape));
+  } else {
+    AdamAttributes a;
+    a.learning_rate = m.Real(0, 0.1);
+    a.l2 = l2;
+    a.step = m.Int(1, 1000);
+    c.attributes = a;
+    c.outputs.push_back(m.Floats(shape));
+    c.outputs.push_back(m.Floats(shape));
+    for (float& value : c.outputs[2].f32) value = std::abs(value);
+    if (m.Chance(0.3)) {  // the first step
+      std::fill(c.outputs[1].f32.begin(), c.outputs[1].f32.end(), 0.0f);
+      std::fill(c.outputs[2].f32.begin(), c.outputs[2].f32.end(), 0.0f);
+    }
+  }
+}
+
+void RandomFill(Maker& m, OpCase& c) {
+  RandomAttributes a;
+  a.seed = static_cast<uint64_t>(m.Int(0, INT64_MAX - 1));
+  a.stream = m.Chance(0.5) ? 0 : static_cast<uint64_t>(m.Int(0, INT64_MAX - 1));
+  a.low = m.Real(-3, 3);
+  a.high = c.op == OpCode::kRandomUniform ? a.low + m.Real(0, 3) : m.Real(0, 2);
+  c.attributes = a;
+  c.outputs = {m.Result(DType::kFloat32, m.AnyShape(0, 4))};
+}
+
+}  // namespace
+
+const void* OpCase::attributes_pointer() const {
+  return std::visit(
+      [](const auto& value) -> const void* {
+        using Value = std::decay_t<decltype(value)>;
+        return std::is_same_v<Value, std::monostate> ? nullptr : &value;
+      },
+      attributes);
+}
+
+std::string OpCase::ToString() const {
+  std::string out = absl::StrCat(Info(op).name, " ", DTypeName(dtype), " (");
+  for (const OperandValues& input : inputs) {
+    absl::StrAppend(&out, input.present ? input.shape.ToString() : std::string("absent"), " ");
+  }
+  absl::StrAppend(&out, "->");
+  for (const OperandValues& output : outputs) absl::StrAppend(&out, " ", output.shape.ToString());
+  return out + ")";
+}
+
+OpCase MakeOpCase(OpCode op, DType dtype, std::mt19937_64& random) {
+  Maker m(random);
+  OpCase c{op, dtype, {}, {}, {}, 1};
+  switch (op) {
+    case OpCode::kFill:
+    case OpCode::kCopy: CopyOrFill(m, c); break;
+    case OpCode::kAdd:
+    case OpCode::kSubtract:
+    case OpCode::kMultiply:
+    case OpCode::kDivide: Arithmetic(m, c); break;
+    case OpCode::kScaleShift:
+    case OpCode::kRelu:
+    case OpCode::kReluGrad:
+    case OpCode::kSoftmax: Pointwise(m, c); break;
+    case OpCode::kSum:
+    case OpCode::kArgMax: Reduction(m, c); break;
+    case OpCode::kMatMul: Products(m, c); break;
+    case OpCode::kConv2d:
+    case OpCode::kConv2dGradInput:
+    case OpCode::kConv2dGradFilter: Convolution(m, c); break;
+    case OpCode::kMaxPool2d:
+    case OpCode::kMaxPool2dGrad: Pooling(m, c); break;
+    case OpCode::kSoftmaxCrossEntropy:
+    case OpCode::kSoftmaxCrossEntropyGrad: CrossEntropy(m, c); break;
+    case OpCode::kSgdUpdate:
+    case OpCode::kNesterovsUpdate:
+    case OpCode::kAdamUpdate: Update(m, c); break;
+    case OpCode::kRandomUniform:
+    case OpCode::kRandomNormal: RandomFill(m, c); break;
+  }
+  return c;
+}
+
+}  // namespace tidepool

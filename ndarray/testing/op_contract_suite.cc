@@ -1,0 +1,362 @@
+#include "tidepool/ndarray/testing/op_contract_suite.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/testing/comparison.h"
+#include "tidepool/ndarray/testing/guarded_array.h"
+#include "tidepool/ndarray/testing/op_case.h"
+
+namespace tidepool {
+namespace {
+
+constexpr char kOracle[] = "reference";
+constexpr char kBuiltin[] = "builtin";
+constexpr uint64_t kDefaultSeed = 20240229;
+
+uint64_t Seed() {
+  const char* text = std::getenv("TIDEPOOL_CONTRACT_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : kDefaultSeed;
+}
+
+int CaseCount(OpCode op) {
+  const char* text = std::getenv("TIDEPOOL_CONTRACT_CASES");
+  const double factor = text != nullptr ? std::atof(text) : 1;
+  const bool heavy = op == OpCode::kMatMul || op == OpCode::kConv2d ||
+                     op == OpCode::kConv2dGradInput || op == OpCode::kConv2dGradFilter;
+  return std::max(1, static_cast<int>((heavy ? 300 : 800) * factor));
+}
+
+bool Has(const std::string& provider, OpCode op, DType dtype) {
+  for (const Kernel& kernel : KernelRegistry::Global().Find(op, DeviceType::kHost, dtype)) {
+    if (provider == kernel.provider) return true;
+  }
+  return false;
+}
+
+std::string Name(OpCode op, DType dtype) {
+  return absl::StrCat(Info(op).name, " ", DTypeName(dtype));
+}
+
+bool Contains(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+using Results = std::vector<OperandValues>;
+
+class ThreadCountScope {
+ public:
+  explicit ThreadCountScope(int threads) : previous_(ThreadCount()) { SetThreadCount(threads); }
+  ~ThreadCountScope() { SetThreadCount(previous_); }
+
+ private:
+  int previous_;
+};
+
+NDArray Dense(const OperandValues& values) {
+  return values.dtype == DType::kFloat32
+             ? FromValues(absl::MakeConstSpan(values.f32), values.shape)
+             : FromValues(absl::MakeConstSpan(values.i64), values.shape);
+}
+
+OperandValues ReadDense(const NDArray& array) {
+  OperandValues values{array.shape(), array.dtype(), true, {}, {}};
+  if (array.dtype() == DType::kFloat32) {
+    values.f32 = array.ToVector<float>();
+  } else {
+    values.i64 = array.ToVector<int64_t>();
+  }
+  return values;
+}
+
+// Dense operands in the current place.
+Results RunDense(const OpCase& c, const char* provider) {
+  std::vector<NDArray> arrays;
+  for (const OperandValues& values : c.inputs) arrays.push_back(Dense(values));
+  for (const OperandValues& values : c.outputs) arrays.push_back(Dense(values));
+  std::vector<const NDArray*> inputs;
+  std::vector<NDArray*> outputs;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    inputs.push_back(c.inputs[i].present ? &arrays[i] : nullptr);
+  }
+  for (size_t o = 0; o < c.outputs.size(); ++o) outputs.push_back(&arrays[c.inputs.size() + o]);
+  {
+    ScopedProvider scoped(provider);
+    Dispatch(c.op, inputs, absl::MakeConstSpan(outputs), c.attributes_pointer());
+  }
+  Results results;
+  for (const NDArray* output : outputs) results.push_back(ReadDense(*output));
+  return results;
+}
+
+// Fill and copy have no other implementation to compare with.
+Results PlainFillOrCopy(const OpCase& c) {
+  OperandValues z = c.outputs[0];
+  const bool fill = c.op == OpCode::kFill;
+  const double value = fill ? std::get<FillAttributes>(c.attributes).value : 0;
+  for (size_t i = 0; i < z.f32.size(); ++i) {
+    z.f32[i] = fill                              ? static_cast<float>(value)
+               : c.inputs[0].dtype == z.dtype    ? c.inputs[0].f32[i]
+                                                 : static_cast<float>(c.inputs[0].i64[i]);
+  }
+  for (size_t i = 0; i < z.i64.size(); ++i) {
+    z.i64[i] = fill                           ? ConvertElement<int64_t>(value)
+               : c.inputs[0].dtype == z.dtype ? c.inputs[0].i64[i]
+                                              : ConvertElement<int64_t>(c.inputs[0].f32[i]);
+  }
+  return {z};
+}
+
+Results Expected(const OpCase& c) {
+  if (c.op == OpCode::kFill || c.op == OpCode::kCopy) return PlainFillOrCopy(c);
+  ThreadCountScope one(1);
+  return RunDense(c, kOracle);
+}
+
+// Random layouts drawn from `layout_seed`; the output takes the place of input `in_place` if that
+// is not negative. Adds what is wrong besides the results to `problems`.
+Results RunViews(const OpCase& c, const char* provider, int threads, uint64_t layout_seed,
+                 int in_place, std::string* problems) {
+  std::mt19937_64 random(layout_seed);
+  std::vector<std::unique_ptr<GuardedArray>> arrays;
+  std::string layouts;
+  auto add = [&](const OperandValues& values) {
+    const ViewLayout layout = RandomLayout(random);
+    absl::StrAppend(&layouts, layouts.empty() ? "" : ", ", ViewLayoutName(layout));
+    arrays.push_back(std::make_unique<GuardedArray>(values, layout, random));
+  };
+  for (const OperandValues& values : c.inputs) add(values);
+  for (const OperandValues& values : c.outputs) add(values);
+  std::vector<const NDArray*> inputs;
+  std::vector<NDArray*> outputs;
+  const size_t input_count = c.inputs.size();
+  for (size_t i = 0; i < input_count; ++i) {
+    inputs.push_back(c.inputs[i].present ? &arrays[i]->view() : nullptr);
+  }
+  for (size_t o = 0; o < c.outputs.size(); ++o) outputs.push_back(&arrays[input_count + o]->view());
+  GuardedArray* first_output = arrays[input_count].get();
+  if (in_place >= 0) {
+    first_output = arrays[in_place].get();
+    outputs[0] = &first_output->view();
+  }
+  {
+    ThreadCountScope scoped_threads(threads);
+    ScopedProvider scoped(provider);
+    Dispatch(c.op, inputs, absl::MakeConstSpan(outputs), c.attributes_pointer());
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const bool is_output = arrays[i].get() == first_output || i > input_count;
+    if (!is_output && i < input_count && !arrays[i]->is_unchanged()) {
+      absl::StrAppend(problems, "input ", OperandName(Info(c.op).inputs, static_cast<int>(i)),
+                      " was written to (layouts ", layouts, "); ");
+    }
+    if (!arrays[i]->guards_are_whole()) {
+      absl::StrAppend(problems, "operand ", i, " was written outside its view (layouts ", layouts,
+                      "); ");
+    }
+  }
+  Results results = {first_output->Read()};
+  for (size_t o = 1; o < c.outputs.size(); ++o) results.push_back(arrays[input_count + o]->Read());
+  return results;
+}
+
+std::string Compare(const Results& actual, const Results& expected, Tolerance tolerance,
+                    double inner, const OpCase& c) {
+  for (size_t o = 0; o < expected.size(); ++o) {
+    const std::string difference = Difference(actual[o], expected[o], tolerance, inner);
+    if (difference.empty()) continue;
+    return absl::StrCat(OperandName(Info(c.op).outputs, static_cast<int>(o)), ": ", difference);
+  }
+  return "";
+}
+
+// Why the provider breaks the contract with this case; empty when it keeps it.
+std::string CheckCase(const OpCase& c, const char* provider, uint64_t layout_seed) {
+  const Tolerance tolerance = ToleranceOf(c.op);
+  const Tolerance same_bits;
+  const Results expected = Expected(c);
+  std::string problems;
+
+  const Results once = RunViews(c, provider, 1, layout_seed, -1, &problems);
+  if (!problems.empty()) return problems;
+  std::string wrong = Compare(once, expected, tolerance, c.inner, c);
+  if (!wrong.empty()) return wrong;
+
+  for (int threads = 2; threads <= 3; ++threads) {
+    const Results again = RunViews(c, provider, threads, layout_seed, -1, &problems);
+    wrong = Compare(again, once, same_bits, 1, c);
+    if (!wrong.empty() || !problems.empty()) {
+      return absl::StrCat("with ", threads, " threads instead of 1: ", wrong, problems);
+    }
+  }
+  for (size_t i = 0; Info(c.op).in_place && i < c.inputs.size(); ++i) {
+    if (!(c.inputs[i].shape == c.outputs[0].shape) || c.inputs[i].dtype != c.outputs[0].dtype) {
+      continue;
+    }
+    const Results again =
+        RunViews(c, provider, 1, layout_seed + 1, static_cast<int>(i), &problems);
+    wrong = Compare(again, expected, tolerance, c.inner, c);
+    if (!wrong.empty() || !problems.empty()) {
+      return absl::StrCat("written over input ", i, ": ", wrong, problems);
+    }
+  }
+
+  WorkspaceConfig config = WorkspaceConfig::Training();
+  config.huge_pages = config.prefault = false;
+  config.temp_block_size = 1 << 16;
+  Workspace workspace("contract", config);
+  Results first_cycle;
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    WorkspaceScope scope(workspace);
+    const Results results = RunDense(c, provider);
+    wrong = Compare(results, expected, tolerance, c.inner, c);
+    if (wrong.empty() && cycle > 0) wrong = Compare(results, first_cycle, same_bits, 1, c);
+    if (!wrong.empty()) return absl::StrCat("in cycle ", cycle + 1, " of a workspace: ", wrong);
+    first_cycle = results;
+  }
+  return "";
+}
+
+// Kernels of other operators are of f32 alone.
+bool HasIntCases(OpCode op) {
+  switch (op) {
+    case OpCode::kFill:
+    case OpCode::kCopy:
+    case OpCode::kAdd:
+    case OpCode::kSubtract:
+    case OpCode::kMultiply:
+    case OpCode::kDivide:
+    case OpCode::kScaleShift:
+    case OpCode::kSum:
+    case OpCode::kArgMax: return true;
+    default: return false;
+  }
+}
+
+bool IsListed(const OpContract& contract, const std::string& name) {
+  return contract.only.empty() ? Contains(contract.gaps, name) : !Contains(contract.only, name);
+}
+
+template <typename Visit>
+void ForEachKey(Visit visit) {
+  for (int op_index = 0; op_index < kOpCodes; ++op_index) {
+    const OpCode op = static_cast<OpCode>(op_index);
+    visit(op, DType::kFloat32);
+    if (HasIntCases(op)) visit(op, DType::kInt64);
+  }
+}
+
+class FunctionTest : public ::testing::Test {
+ public:
+  explicit FunctionTest(std::function<void()> body) : body_(std::move(body)) {}
+  void TestBody() override { body_(); }
+
+ private:
+  std::function<void()> body_;
+};
+
+void Register(const std::string& suite, const std::string& name, std::function<void()> body) {
+  ::testing::RegisterTest(suite.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [body] { return static_cast<::testing::Test*>(new FunctionTest(body)); });
+}
+
+}  // namespace
+
+std::vector<std::string> OperatorProblems(const OpContract& contract, OpCode op, DType dtype,
+                                          int cases) {
+  if (!Has(contract.provider, op, dtype)) return {absl::StrCat("no kernel for ", Name(op, dtype))};
+  const uint64_t seed = Seed();
+  const bool may_refuse = Contains(contract.may_refuse, Name(op, dtype));
+  int refused = 0;
+  std::vector<std::string> problems;
+  for (int i = 0; i < cases && problems.size() < 3; ++i) {
+    std::seed_seq sequence{seed, static_cast<uint64_t>(op), static_cast<uint64_t>(dtype),
+                           static_cast<uint64_t>(i)};
+    std::mt19937_64 random(sequence);
+    const OpCase c = MakeOpCase(op, dtype, random);
+    std::string problem;
+    try {
+      problem = CheckCase(c, contract.provider.c_str(), random());
+    } catch (const Error& error) {
+      if (may_refuse && error.code() == absl::StatusCode::kUnimplemented) {
+        ++refused;
+        continue;
+      }
+      problem = error.message();
+    }
+    if (problem.empty()) continue;
+    problems.push_back(absl::StrCat(c.ToString(), " by \"", contract.provider, "\": ", problem,
+                                    "; seed ", seed, ", case ", i));
+  }
+  std::printf("%s: %d cases, %d refused, seed %llu\n", Name(op, dtype).c_str(), cases, refused,
+              static_cast<unsigned long long>(seed));
+  if (refused > cases * 4 / 5) {
+    problems.push_back(absl::StrCat("supports() refuses ", refused, " of ", cases, " calls"));
+  }
+  return problems;
+}
+
+std::vector<std::string> GapProblems(const OpContract& contract) {
+  std::vector<std::string> problems;
+  if (!Has(kOracle, OpCode::kMatMul, DType::kFloat32)) {
+    problems.push_back("the contract needs //backends/reference; it is not linked");
+  }
+  std::vector<std::string> names;
+  ForEachKey([&](OpCode op, DType dtype) {
+    const std::string name = Name(op, dtype);
+    names.push_back(name);
+    const bool has = Has(contract.provider, op, dtype);
+    const bool wanted = Has(kOracle, op, dtype) || Has(kBuiltin, op, dtype);
+    if (has && !wanted) problems.push_back(absl::StrCat("nothing to compare ", name, " with"));
+    if (!wanted) return;
+    if (!has && !IsListed(contract, name)) {
+      problems.push_back(absl::StrCat("gap: \"", contract.provider, "\" has no kernel for ", name));
+    }
+    if (has && IsListed(contract, name)) {
+      problems.push_back(
+          absl::StrCat("stale list: \"", contract.provider, "\" has a kernel for ", name));
+    }
+  });
+  for (const auto& list : {contract.gaps, contract.only, contract.may_refuse}) {
+    for (const std::string& name : list) {
+      if (Contains(names, name)) continue;
+      problems.push_back(
+          absl::StrCat("unknown name \"", name, "\", expected \"<operator> <type>\""));
+    }
+  }
+  return problems;
+}
+
+bool RegisterOpContract(const OpContract& contract) {
+  const std::string suite = absl::StrCat("OpContract_", contract.provider);
+  auto report = [](const std::vector<std::string>& problems) {
+    for (const std::string& problem : problems) ADD_FAILURE() << problem;
+  };
+  Register(suite, "gaps", [contract, report] {
+    std::printf("%s", KernelRegistry::Global().Table().c_str());
+    report(GapProblems(contract));
+  });
+  ForEachKey([&](OpCode op, DType dtype) {
+    if (IsListed(contract, Name(op, dtype))) return;
+    Register(suite, absl::StrCat(Info(op).name, "_", DTypeName(dtype)), [=] {
+      report(OperatorProblems(contract, op, dtype, CaseCount(op)));
+    });
+  });
+  return true;
+}
+
+}  // namespace tidepool

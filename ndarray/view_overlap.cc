@@ -1,0 +1,64 @@
+#include "tidepool/ndarray/view_overlap.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace tidepool {
+namespace {
+
+int64_t Width(const NDArray& array) { return static_cast<int64_t>(DTypeBytes(array.dtype())); }
+
+// The bytes from the first to the last element; strides are never negative.
+std::pair<const std::byte*, const std::byte*> Extent(const NDArray& array) {
+  int64_t last = 0;
+  for (int i = 0; i < array.rank(); ++i) last += (array.dim(i) - 1) * array.strides()[i];
+  return {array.raw_data(), array.raw_data() + (last + 1) * Width(array)};
+}
+
+// `a` begins at or before `b`; both have the same strides and type. Writes the distance between
+// them as one index per axis, so that each view is a box of indices. True when the boxes are known
+// to be apart.
+bool BoxesAreApart(const NDArray& a, const NDArray& b) {
+  const int64_t bytes = b.raw_data() - a.raw_data();
+  if (bytes % Width(a) != 0) return false;
+  int axes[kMaxRank];  // largest stride first
+  for (int i = 0; i < a.rank(); ++i) {
+    int at = i;
+    for (; at > 0 && a.strides()[axes[at - 1]] < a.strides()[i]; --at) axes[at] = axes[at - 1];
+    axes[at] = i;
+  }
+  int64_t distance = bytes / Width(a);
+  int64_t outer_stride = INT64_MAX;
+  bool apart = false;
+  for (int i = 0; i < a.rank(); ++i) {
+    const int64_t stride = a.strides()[axes[i]];
+    if (stride <= 0) return false;
+    const int64_t shift = distance / stride;
+    distance %= stride;
+    // An index must never carry into the next axis, or one element would have two indices.
+    const int64_t end = std::max(a.dim(axes[i]), shift + b.dim(axes[i]));
+    if (end > outer_stride / stride) return false;
+    if (shift >= a.dim(axes[i])) apart = true;
+    outer_stride = stride;
+  }
+  return apart || distance != 0;
+}
+
+}  // namespace
+
+bool ViewsOverlap(const NDArray& a, const NDArray& b) {
+  if (!a.buffer() || a.buffer().get() != b.buffer().get()) return false;
+  if (a.NumElements() == 0 || b.NumElements() == 0) return false;
+  const auto [a_begin, a_end] = Extent(a);
+  const auto [b_begin, b_end] = Extent(b);
+  if (a_begin >= b_end || b_begin >= a_end) return false;
+  if (a.dtype() != b.dtype() || a.rank() != b.rank() ||
+      !std::equal(a.strides(), a.strides() + a.rank(), b.strides())) {
+    return true;
+  }
+  return !(a_begin <= b_begin ? BoxesAreApart(a, b) : BoxesAreApart(b, a));
+}
+
+}  // namespace tidepool
