@@ -69,18 +69,20 @@ void RunArgMax(const KernelCall& call) {
   }
 }
 
-// z may be x. Returns log(sum(exp(x - max))) + max.
-float SoftmaxRow(const float* x, float* z, int64_t n) {
+// z may be x. Returns log(sum(exp(x - max))), the sum in double: rows may be long, and the loss of a
+// sure answer is the logarithm of hardly more than 1.
+double SoftmaxRow(const float* x, float* z, int64_t n, float* largest_out) {
   float largest = x[0];
   for (int64_t i = 1; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
-  float sum = 0;
+  double sum = 0;
   for (int64_t i = 0; i < n; ++i) {
     z[i] = std::exp(x[i] - largest);
     sum += z[i];
   }
-  const float scale = 1.0f / sum;
+  const float scale = static_cast<float>(1.0 / sum);
   for (int64_t i = 0; i < n; ++i) z[i] *= scale;
-  return std::log(sum) + largest;
+  *largest_out = largest;
+  return std::log(sum);
 }
 
 constexpr int64_t kExpWork = 16;  // an exponential in elementary operations
@@ -91,7 +93,10 @@ void RunSoftmax(const KernelCall& call) {
   const int64_t rows = x.NumElements() / n;
   float* z = call.outputs[0].as<float>();
   ParallelFor(call.threads, rows, 64, rows * n * kExpWork, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) SoftmaxRow(x.as<float>() + row * n, z + row * n, n);
+    float largest;
+    for (int64_t row = begin; row < end; ++row) {
+      SoftmaxRow(x.as<float>() + row * n, z + row * n, n, &largest);
+    }
   });
 }
 
@@ -104,7 +109,9 @@ void RunSoftmaxCrossEntropy(const KernelCall& call) {
   ParallelFor(call.threads, rows, 64, rows * n * kExpWork, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* x = logits.as<float>() + row * n;
-      loss[row] = SoftmaxRow(x, probabilities + row * n, n) - x[labels[row]];
+      float largest;
+      const double log_sum = SoftmaxRow(x, probabilities + row * n, n, &largest);
+      loss[row] = static_cast<float>(log_sum - (static_cast<double>(x[labels[row]]) - largest));
     }
   });
 }

@@ -41,6 +41,7 @@ void RunAdam(const KernelCall& call) {
   const double first = 1 - std::pow(a.beta1, static_cast<double>(a.step));
   const double second = std::sqrt(1 - std::pow(a.beta2, static_cast<double>(a.step)));
   const AdamStep step{static_cast<float>(a.beta1), static_cast<float>(a.beta2),
+                      static_cast<float>(1 - a.beta1), static_cast<float>(1 - a.beta2),
                       static_cast<float>(a.learning_rate * second / first),
                       static_cast<float>(a.epsilon * second), static_cast<float>(a.l2)};
   const float* g = call.inputs[0].as<float>();

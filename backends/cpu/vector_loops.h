@@ -13,8 +13,9 @@ struct PoolGeometry {
   int64_t kernel_height, kernel_width, stride_height, stride_width;
 };
 
+// rest1 and rest2 are 1 - beta: in float the difference would lose four digits of them.
 struct AdamStep {
-  float beta1, beta2, step_size, epsilon, l2;
+  float beta1, beta2, rest1, rest2, step_size, epsilon, l2;
 };
 
 struct VectorLoops {
@@ -29,6 +30,7 @@ struct VectorLoops {
   void (*relu_grad)(const float* z, const float* dz, float* dx, int64_t n);
   void (*accumulate)(const float* x, float* z, int64_t n);  // z += x
   float (*sum)(const float* x, int64_t n);
+  bool (*all_finite)(const float* x, int64_t n);
   void (*sgd)(const float* g, float* p, float rate, float l2, int64_t n);
   void (*nesterovs)(const float* g, float* p, float* v, float rate, float momentum, float l2,
                     int64_t n);

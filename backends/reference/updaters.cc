@@ -55,8 +55,8 @@ void Nesterovs(const KernelCall& call) {
 void Adam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
   const double step = static_cast<double>(a.step);
-  const double rate = a.learning_rate * std::sqrt(1 - std::pow(a.beta2, step)) /
-                      (1 - std::pow(a.beta1, step));
+  const double rate = a.learning_rate / (1 - std::pow(a.beta1, step));
+  const double correction = 1 - std::pow(a.beta2, step);
   ForEachParameter<2>(call, [&](float** element) {
     const double parameter = *element[1];
     const double gradient = *element[0] + a.l2 * parameter;
@@ -64,7 +64,8 @@ void Adam(const KernelCall& call) {
     const double second = a.beta2 * *element[3] + (1 - a.beta2) * gradient * gradient;
     *element[2] = static_cast<float>(first);
     *element[3] = static_cast<float>(second);
-    *element[1] = static_cast<float>(parameter - rate * first / (std::sqrt(second) + a.epsilon));
+    *element[1] = static_cast<float>(parameter - rate * first /
+                                                         (std::sqrt(second / correction) + a.epsilon));
   });
 }
 

@@ -44,8 +44,10 @@ struct OpContract {
   std::vector<std::string> gaps = {};
   // Instead of gaps, for providers of a few operators: exactly the kernels it has.
   std::vector<std::string> only = {};
-  // Kernels that may refuse calls through supports(); at least one call in five must run.
+  // Kernels that may refuse calls through supports().
   std::vector<std::string> may_refuse = {};
+  // Of those, at least this part of the calls must run, or the test would prove little.
+  double least_run = 0.2;
 };
 
 // Call from a static initialiser of the test. Always true.

@@ -7,6 +7,7 @@
 
 #include "tidepool/backends/cpu/conv2d_call.h"
 #include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -20,6 +21,29 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // scheduler's quantum when a core is taken. Work that is worth several threads goes to our kernels.
 bool IsForOneThread(const KernelCall& call, int64_t work) {
   return call.threads == 1 || work < kMinParallelWork;
+}
+
+// supports() is asked before the dispatcher makes operands dense; views with gaps are rare here.
+bool IsDense(const KernelCall& call) {
+  for (const TensorRef& input : call.inputs) {
+    if (!input.dense) return false;
+  }
+  return true;
+}
+
+bool IsFinite(const TensorRef& x) {
+  return !x.present || Loops().all_finite(x.as<float>(), x.NumElements());
+}
+
+// XNNPACK clamps every result, and a clamp turns NaN into a bound: operands that can make NaN go to
+// kernels that keep it. Reading the operands once costs little beside the work; constant weights
+// are read when they change.
+bool WeightsAreFinite(const TensorRef& filter, const TensorRef& bias) {
+  return XnnpackOperators::Global().Remember(
+      {filter.buffer_id, filter.version, reinterpret_cast<uintptr_t>(filter.data), bias.buffer_id,
+       bias.version, reinterpret_cast<uintptr_t>(bias.data),
+       static_cast<uint64_t>(filter.NumElements())},
+      [&] { return IsFinite(filter) && IsFinite(bias); });
 }
 
 XnnpackOperators::Key WeightsKey(uint64_t kind, const TensorRef& filter, const TensorRef& bias) {
@@ -41,7 +65,8 @@ bool SupportsMatMul(const KernelCall& call) {
   const TensorRef& z = call.outputs[0];
   return a.y_is_constant && !a.transpose_x && !a.accumulate && call.inputs[1].NumElements() > 0 &&
          z.NumElements() > 0 && IsForOneThread(call, z.dims[0] * call.inputs[1].NumElements()) &&
-         XnnpackIsUsable();
+         XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
+         WeightsAreFinite(call.inputs[1], call.inputs[2]);
 }
 
 void RunMatMul(const KernelCall& call) {
@@ -77,7 +102,8 @@ bool SupportsConv2d(const KernelCall& call) {
          call.outputs[0].NumElements() > 0 &&
          IsForOneThread(call, call.outputs[0].NumElements() * call.inputs[1].NumElements() /
                                   call.inputs[1].dims[0]) &&
-         XnnpackIsUsable();
+         XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
+         WeightsAreFinite(call.inputs[1], call.inputs[2]);
 }
 
 void RunConv2d(const KernelCall& call) {
@@ -112,7 +138,7 @@ void RunConv2d(const KernelCall& call) {
 bool SupportsSoftmax(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   return x.dims[x.rank - 1] >= 64 && IsForOneThread(call, x.NumElements() * 16) &&
-         XnnpackIsUsable();
+         XnnpackIsUsable() && IsDense(call) && IsFinite(x);
 }
 
 void RunSoftmax(const KernelCall& call) {

@@ -182,6 +182,21 @@ void XnnpackOperators::With(const Key& key, const char* what,
   Check(use(entry->op), what);
 }
 
+bool XnnpackOperators::Remember(const std::array<uint64_t, 7>& weights,
+                                absl::FunctionRef<bool()> find) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [known, answer] : answers_) {
+    if (known == weights) return answer;
+  }
+  const bool answer = find();
+  if (answers_.size() < kMaxOperators) {
+    answers_.emplace_back(weights, answer);
+  } else {
+    answers_[next_answer_++ % kMaxOperators] = {weights, answer};  // the oldest goes
+  }
+  return answer;
+}
+
 void XnnpackOperators::Clear() {
   {
     std::lock_guard<std::mutex> lock(mutex_);

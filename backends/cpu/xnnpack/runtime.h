@@ -12,9 +12,11 @@
 
 #include <xnnpack.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -44,6 +46,9 @@ class XnnpackOperators {
             absl::FunctionRef<xnn_status(xnn_operator_t*)> create,
             absl::FunctionRef<xnn_status(xnn_operator_t)> use);
 
+  // The answer of `find` for weights that are known by buffer and version, kept until they change.
+  bool Remember(const std::array<uint64_t, 7>& weights, absl::FunctionRef<bool()> find);
+
   // Drops all operators and gives unused memory back.
   void Clear();
   size_t size() const;
@@ -61,6 +66,8 @@ class XnnpackOperators {
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_;
+  std::vector<std::pair<std::array<uint64_t, 7>, bool>> answers_;
+  size_t next_answer_ = 0;
   uint64_t clock_ = 0;
 };
 
