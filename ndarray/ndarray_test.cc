@@ -163,7 +163,8 @@ TEST(NDArray, UndefinedArraysAreRefusedEverywhere) {
   EXPECT_FALSE(none.is_defined());
   EXPECT_EQ(MessageOf([&] { none.Dup(); }), "Op [dup] X argument is an undefined array");
   EXPECT_EQ(MessageOf([&] { none.ToString(); }), "Op [print] X argument is an undefined array");
-  EXPECT_EQ(MessageOf([&] { none.Transpose(); }), "Op [transpose] X argument is an undefined array");
+  EXPECT_EQ(MessageOf([&] { none.Transpose(); }),
+            "Op [transpose] X argument is an undefined array");
   EXPECT_EQ(MessageOf([&] { none.Item<float>(); }), "Op [item] X argument is an undefined array");
   EXPECT_EQ(MessageOf([&] { Ones({1}) + none; }), "Op [add] Y argument is an undefined array");
 }
@@ -280,7 +281,8 @@ TEST(NDArray, StaleAccessIsRefusedEverywhere) {
   EXPECT_EQ(MessageOf([&] { x.Index(0, 0); }), "Op [index]" + leaked);
   WorkspaceScope scope(workspace);
   EXPECT_THAT(MessageOf([&] { x.Item<float>(); }),
-              StartsWith("Op [item] X argument uses outdated workspace pointer from workspace [W]"));
+              StartsWith("Op [item] X argument uses outdated workspace pointer from workspace "
+                         "[W]"));
 }
 
 TEST(NDArray, Places) {

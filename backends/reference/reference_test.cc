@@ -131,11 +131,14 @@ TEST(Reference, Conv2dByHand) {
   EXPECT_THAT(Values(Conv2d(image, filter, nullptr, a)), ElementsAre(-8));
 }
 
-// Scatter form: each input element is added where it is used, the other way round than the kernel.
-TEST(Reference, Conv2dAndItsGradientsAreAdjoint) {
+// The convolution in scatter form, each input element added where it is used; the gradients as its
+// adjoints.
+TEST(Reference, Conv2dInScatterFormAndItsAdjoints) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
-    auto pick = [&](int low, int high) { return low + static_cast<int64_t>(random() % (high - low + 1)); };
+    auto pick = [&](int64_t low, int64_t high) {
+      return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+    };
     Conv2dAttributes a;
     a.stride_height = pick(1, 3), a.stride_width = pick(1, 3);
     a.pad_top = pick(0, 2), a.pad_bottom = pick(0, 2);
@@ -180,7 +183,8 @@ TEST(Reference, Conv2dAndItsGradientsAreAdjoint) {
 }
 
 TEST(Reference, MaxPoolTakesTheFirstLargestAndNaN) {
-  const NDArray image = F({1, 5, 5, 2, 3, kNaN, 0, 0, -1, -1, -2, -3, -1, -1, -4, -kInf}, {1, 4, 4, 1});
+  const NDArray image =
+      F({1, 5, 5, 2, 3, kNaN, 0, 0, -1, -1, -2, -3, -1, -1, -4, -kInf}, {1, 4, 4, 1});
   const Pool2dAttributes a;
   const NDArray z = MaxPool2d(image, a);
   EXPECT_THAT(Values(z), ElementsAre(IsNan(), 5, -1, -2));

@@ -22,8 +22,8 @@ struct GradientCheckOptions {
   int64_t most_elements = 200;  // evenly spread; the loss is evaluated twice for each
 };
 
-// `point` is a dense f32 array that `loss` reads; its elements are moved one at a time and put back.
-// `gradient` is the loss's gradient with respect to it. Empty when they agree; else the element
+// `point` is a dense f32 array that `loss` reads; its elements are moved one at a time and put
+// back. `gradient` is the loss's gradient with respect to it. Empty when they agree; else the element
 // where they differ most, with both numbers.
 std::string GradientProblem(const std::function<double()>& loss, NDArray& point,
                             const NDArray& gradient, const GradientCheckOptions& options = {});

@@ -1,6 +1,6 @@
 // The contract every kernel provider keeps, as tests: random calls of every operator compared with
-// the reference. A provider's contract test is this file, linked with the suite, the reference and the
-// backend itself:
+// the reference. A provider's contract test is this file, linked with the suite, the reference and
+// the backend itself:
 //
 //   #include "tidepool/ndarray/testing/op_contract_suite.h"
 //
