@@ -29,8 +29,10 @@ void SaveModel(const Model& model, const std::string& path);
 // leaves nothing behind.
 void CheckModelPathIsWritable(const std::string& path);
 
-// Throws Error naming file and field, found and expected: a broken file, missing metadata, another
-// architecture, a tensor that is missing, unknown, or of another type or shape.
+// Throws kDataLoss naming file and field, found and expected: a broken file, missing metadata,
+// another architecture, a tensor that is missing, unknown, or of another type or shape; else as
+// SafetensorsReader::Open, and kUnimplemented for a mode that is not built. Memory: some times the
+// file's size; what its header claims is checked against its tensors before room is made for it.
 Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled);
 
 }  // namespace tidepool::nn

@@ -1,9 +1,14 @@
 #include "tidepool/tools/commands/command_line.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <limits>
+#include <new>
 
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
@@ -30,9 +35,36 @@ void PrintHelp(const Command& command) {
   if (command.help[0] != '\0') std::printf("\n%s\n", command.help);
 }
 
+// One line, whatever a flag or a file put into the message.
+void PrintError(const char* command, const char* message) {
+  std::string line;
+  for (const char* c = message; *c != '\0'; ++c) {
+    if (static_cast<unsigned char>(*c) < 0x20 || *c == 0x7f) {
+      absl::StrAppend(&line, "\\x", absl::Hex(static_cast<unsigned char>(*c), absl::kZeroPad2));
+    } else {
+      line += *c;
+    }
+  }
+  std::fflush(stdout);
+  std::fprintf(stderr, "tidepool%s%s: %s\n", command[0] != '\0' ? " " : "", command, line.c_str());
+}
+
+// What a flag of this type takes; for others the parser's own words.
+std::string ExpectedOf(const absl::CommandLineFlag& flag, const std::string& parser_error) {
+  if (flag.IsOfType<bool>()) return "expected true or false";
+  if (flag.IsOfType<int>()) {
+    return absl::StrCat("expected a whole number from ", std::numeric_limits<int>::min(), " to ",
+                        std::numeric_limits<int>::max());
+  }
+  if (flag.IsOfType<uint64_t>()) {
+    return absl::StrCat("expected a whole number from 0 to ", std::numeric_limits<uint64_t>::max());
+  }
+  if (flag.IsOfType<double>()) return "expected a number";
+  return parser_error;
+}
+
 [[noreturn]] void BadFlag(const Command& command, const std::string& what) {
-  ThrowInvalidArgument(
-      absl::StrCat(what, "; tidepool ", command.name, " --help lists the flags"));
+  ThrowInvalidArgument(absl::StrCat(what, "; tidepool ", command.name, " --help lists the flags"));
 }
 
 // --name=value, --name value, --name and --noname of booleans.
@@ -55,7 +87,8 @@ void ParseFlags(const Command& command, int argc, char** argv) {
                          [&](const char* known) { return flag == known; });
     };
     bool negated = false;
-    if (!takes(name) && name.rfind("no", 0) == 0 && takes(name.substr(2)) && !has_value) {
+    if (!takes(name) && name.rfind("no", 0) == 0 && takes(name.substr(2)) && !has_value &&
+        absl::FindCommandLineFlag(name.substr(2))->IsOfType<bool>()) {
       name = name.substr(2);
       negated = true;
     }
@@ -64,12 +97,16 @@ void ParseFlags(const Command& command, int argc, char** argv) {
     if (negated || (flag->IsOfType<bool>() && !has_value)) {
       value = negated ? "false" : "true";
     } else if (!has_value) {
-      if (i + 1 >= argc) BadFlag(command, absl::StrCat("flag --", name, " has no value"));
+      // A flag in the place of a value is a forgotten value; --name=--value says it is meant.
+      if (i + 1 >= argc || std::strncmp(argv[i + 1], "--", 2) == 0) {
+        BadFlag(command, absl::StrCat("flag --", name, " has no value"));
+      }
       value = argv[++i];
     }
     std::string error;
     if (!flag->ParseFrom(value, &error)) {
-      BadFlag(command, absl::StrCat("flag --", name, " is \"", value, "\": ", error));
+      BadFlag(command,
+              absl::StrCat("flag --", name, " is \"", value, "\", ", ExpectedOf(*flag, error)));
     }
   }
 }
@@ -82,8 +119,9 @@ int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
       return std::strcmp(command.name, name) == 0;
     });
   };
-  const bool asks = argc >= 2 && (std::strcmp(argv[1], "help") == 0 ||
-                                  std::strcmp(argv[1], "--help") == 0);
+  const bool asks =
+      argc >= 2 && (std::strcmp(argv[1], "help") == 0 || std::strcmp(argv[1], "--help") == 0 ||
+                    std::strcmp(argv[1], "-h") == 0);
   if (argc < 2 || (asks && argc < 3)) {
     PrintOverview(commands, asks ? stdout : stderr);
     return asks ? kExitOk : kExitBadInput;
@@ -92,8 +130,8 @@ int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
   if (command == commands.end()) {
     std::string names;
     for (const Command& known : commands) absl::StrAppend(&names, " ", known.name);
-    std::fprintf(stderr, "tidepool: unknown command \"%s\"; commands:%s\n", argv[asks ? 2 : 1],
-                 names.c_str());
+    PrintError(
+        "", absl::StrCat("unknown command \"", argv[asks ? 2 : 1], "\"; commands:", names).c_str());
     return kExitBadInput;
   }
   for (int i = 2; i < argc; ++i) {
@@ -102,15 +140,19 @@ int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
       return kExitOk;
     }
   }
+  // A limit on file sizes is then an error of write(), which cleans up, instead of the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     ParseFlags(*command, argc, argv);
-    return command->run();
-  } catch (const Error& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "tidepool %s: %s\n", command->name, error.what());
+    const int status = command->run();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      ThrowErrno(errno, "write standard output");
+    }
+    return status;
   } catch (const std::bad_alloc&) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "tidepool %s: out of memory\n", command->name);
+    PrintError(command->name, "out of memory");
+  } catch (const std::exception& error) {
+    PrintError(command->name, error.what());
   }
   return kExitBadInput;
 }

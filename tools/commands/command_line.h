@@ -20,8 +20,10 @@ struct Command {
   int (*run)();
 };
 
-// Runs the command named by argv[1]. Prints help for none, --help or "help [COMMAND]". Errors are
-// one line on stderr.
+// Runs the command named by argv[1]. Prints help for none, -h, --help or "help [COMMAND]". Flags
+// are --name=value, --name value, and --name or --noname of booleans; a value that starts with "--"
+// needs the first form. Errors are one line on stderr and kExitBadInput, a full disk behind
+// standard output too. Ignores SIGXFSZ from then on.
 int RunCommand(const std::vector<Command>& commands, int argc, char** argv);
 
 }  // namespace tidepool::tools

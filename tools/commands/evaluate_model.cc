@@ -2,15 +2,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/io/file_reader.h"
 #include "tidepool/nn/data/image_batches.h"
 
 namespace tidepool::tools {
 
+void CheckImageSize(const std::string& path, int64_t height, int64_t width,
+                    const nn::Model& model) {
+  const Shape shape{height, width, 1};
+  if (shape == model.network->input_shape()) return;
+  ThrowInvalidArgument(absl::StrCat(OneLine(path), ": images are ", shape.ToString(), ", expected ",
+                                    model.network->input_shape().ToString(),
+                                    " as the model takes"));
+}
+
 Evaluation EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch) {
-  if (const Shape shape{images.height, images.width, 1}; shape != model.network->input_shape()) {
-    ThrowInvalidArgument(absl::StrCat("images are ", shape.ToString(), ", the model takes ",
-                                      model.network->input_shape().ToString()));
-  }
   Evaluation evaluation(static_cast<int>(model.classes));
   const nn::ImageBatches batches(images, batch);
   for (int64_t i = 0; i < batches.size(); ++i) {
@@ -22,9 +28,8 @@ Evaluation EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t
           return made.features;
         },
         [&](const NDArray& scores) {
-          evaluation.AddScores(
-              absl::MakeConstSpan(labels.data<int64_t>(), labels.NumElements()),
-              absl::MakeConstSpan(scores.data<float>(), scores.NumElements()));
+          evaluation.AddScores(absl::MakeConstSpan(labels.data<int64_t>(), labels.NumElements()),
+                               absl::MakeConstSpan(scores.data<float>(), scores.NumElements()));
           labels = NDArray();
         });
   }

@@ -2,13 +2,19 @@
 #ifndef TIDEPOOL_TOOLS_COMMANDS_EVALUATE_MODEL_H_
 #define TIDEPOOL_TOOLS_COMMANDS_EVALUATE_MODEL_H_
 
+#include <cstdint>
+#include <string>
+
 #include "tidepool/eval/evaluation.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/model_file.h"
 
 namespace tidepool::tools {
 
-// Throws kInvalidArgument when the images are not of the model's size.
+// Throws kInvalidArgument naming `path`, the images' file, when they are not of the model's size.
+void CheckImageSize(const std::string& path, int64_t height, int64_t width, const nn::Model& model);
+
+// The images must be of the model's size.
 Evaluation EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch);
 
 }  // namespace tidepool::tools

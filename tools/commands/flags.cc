@@ -28,9 +28,22 @@ std::string Required(const char* name, const std::string& value) {
   return value;
 }
 
+int64_t AtLeastOne(const char* name, int64_t value) {
+  if (value < 1) {
+    ThrowInvalidArgument(absl::StrCat("flag --", name, " is ", value, ", expected at least 1"));
+  }
+  return value;
+}
+
 void ApplyThreads() {
   const int threads = absl::GetFlag(FLAGS_threads);
-  if (threads != 0) SetThreadCount(threads);
+  if (threads == 0) return;
+  try {
+    SetThreadCount(threads);
+  } catch (Error& error) {
+    error.AddContext("flag --threads");
+    throw;
+  }
 }
 
 }  // namespace tidepool::tools

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_TOOLS_COMMANDS_FLAGS_H_
 #define TIDEPOOL_TOOLS_COMMANDS_FLAGS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/flags/declare.h"
@@ -20,7 +21,9 @@ namespace tidepool::tools {
 WorkspaceMode ParseWorkspaceMode(const std::string& name);
 // Throws kInvalidArgument "flag --<name> is not set" for an empty value.
 std::string Required(const char* name, const std::string& value);
-// Applies --threads (0: one per processor).
+// Returns `value`; throws kInvalidArgument naming the flag when it is below 1.
+int64_t AtLeastOne(const char* name, int64_t value);
+// Applies --threads (0: one per processor). Throws kInvalidArgument naming the flag.
 void ApplyThreads();
 
 }  // namespace tidepool::tools

@@ -10,8 +10,8 @@
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/softmax.h"
-#include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/data/idx_file.h"
+#include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
@@ -20,35 +20,43 @@
 
 namespace tidepool::tools {
 
+namespace {
+
+nn::Model ModelOfFlags() {
+  return nn::LoadModel(Required("model_file", absl::GetFlag(FLAGS_model_file)),
+                       ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)));
+}
+
+}  // namespace
+
 int RunEvaluate() {
   ApplyThreads();
-  nn::Model model = nn::LoadModel(Required("model_file", absl::GetFlag(FLAGS_model_file)),
-                                  ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)));
-  const LabelledImages images = ReadLabelledImages(
-      Required("images", absl::GetFlag(FLAGS_images)),
-      Required("labels", absl::GetFlag(FLAGS_labels)), static_cast<int>(model.classes));
-  const Evaluation evaluation = EvaluateModel(model, images, absl::GetFlag(FLAGS_batch));
+  const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
+  const std::string images_path = Required("images", absl::GetFlag(FLAGS_images));
+  const std::string labels_path = Required("labels", absl::GetFlag(FLAGS_labels));
+  nn::Model model = ModelOfFlags();
+  const LabelledImages images =
+      ReadLabelledImages(images_path, labels_path, static_cast<int>(model.classes));
+  CheckImageSize(images_path, images.height, images.width, model);
+  const Evaluation evaluation = EvaluateModel(model, images, batch);
   std::printf("%s\naccuracy %.4f\n", evaluation.Report().c_str(), evaluation.Accuracy());
   return kExitOk;
 }
 
 int RunPredict() {
   ApplyThreads();
-  nn::Model model = nn::LoadModel(Required("model_file", absl::GetFlag(FLAGS_model_file)),
-                                  ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)));
-  IdxFile file = ReadIdx(Required("images", absl::GetFlag(FLAGS_images)), 3);
+  const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
+  const std::string path = Required("images", absl::GetFlag(FLAGS_images));
+  nn::Model model = ModelOfFlags();
+  IdxFile file = ReadIdx(path, 3);
   LabelledImages images;
   images.count = file.dims[0];
   images.height = file.dims[1];
   images.width = file.dims[2];
   images.pixels = std::move(file.data);
   images.labels.assign(static_cast<size_t>(images.count), 0);  // not known, not used
-  if (const Shape shape{images.height, images.width, 1}; shape != model.network->input_shape()) {
-    ThrowInvalidArgument(absl::StrCat(absl::GetFlag(FLAGS_images), ": images are ",
-                                      shape.ToString(), ", the model takes ",
-                                      model.network->input_shape().ToString()));
-  }
-  const nn::ImageBatches batches(images, absl::GetFlag(FLAGS_batch));
+  CheckImageSize(path, images.height, images.width, model);
+  const nn::ImageBatches batches(images, batch);
   std::printf("image,class,probability\n");
   int64_t image = 0;
   for (int64_t i = 0; i < batches.size(); ++i) {

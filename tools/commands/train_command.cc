@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -28,11 +29,15 @@ ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 namespace tidepool::tools {
 namespace {
 
-int64_t AtLeastOne(const char* flag, int64_t value) {
-  if (value < 1) {
-    ThrowInvalidArgument(absl::StrCat("flag --", flag, " is ", value, ", expected at least 1"));
+nn::UpdaterConfig UpdaterOfFlags() {
+  nn::UpdaterConfig updater = nn::UpdaterConfig::Of(nn::ParseUpdater(absl::GetFlag(FLAGS_updater)));
+  const double rate = absl::GetFlag(FLAGS_learning_rate);
+  if (!(rate >= 0) || std::isinf(rate)) {
+    ThrowInvalidArgument(absl::StrCat("flag --learning_rate is ", rate,
+                                      ", expected a finite number from 0 (the updater's own)"));
   }
-  return value;
+  if (rate != 0) updater.learning_rate = rate;
+  return updater;
 }
 
 }  // namespace
@@ -47,11 +52,7 @@ int RunTrain() {
   const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
   const uint64_t seed = absl::GetFlag(FLAGS_seed);
   const std::string save = absl::GetFlag(FLAGS_save);
-  nn::UpdaterConfig updater =
-      nn::UpdaterConfig::Of(nn::ParseUpdater(absl::GetFlag(FLAGS_updater)));
-  if (const double rate = absl::GetFlag(FLAGS_learning_rate); rate != 0) {
-    updater.learning_rate = rate;
-  }
+  const nn::UpdaterConfig updater = UpdaterOfFlags();
   const WorkspaceMode mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   if (!save.empty()) nn::CheckModelPathIsWritable(save);
 
@@ -68,6 +69,7 @@ int RunTrain() {
               static_cast<long long>(train.count), static_cast<long long>(data.test.count),
               absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(batch),
               absl::GetFlag(FLAGS_workspace_mode).c_str());
+  std::fflush(stdout);  // a log shows it now, not with the first progress line
 
   nn::Trainer trainer(*model.network, updater);
   nn::ImageBatches batches(train, batch);
@@ -89,10 +91,11 @@ int RunTrain() {
 
   const Evaluation evaluation = EvaluateModel(model, data.test, batch);
   std::printf("\n%s\n", evaluation.Report().c_str());
-  std::printf("%s\n%s", MemoryTable({&model.network->training_workspace(),
-                                     &model.network->inference_workspace()})
-                            .c_str(),
-              counters.Report().c_str());
+  std::printf(
+      "%s\n%s",
+      MemoryTable({&model.network->training_workspace(), &model.network->inference_workspace()})
+          .c_str(),
+      counters.Report().c_str());
   std::printf("first step done %.3f s after the start of the program\n", first_step_seconds);
   if (!save.empty()) {
     nn::SaveModel(model, save);

@@ -1,0 +1,209 @@
+// The tidepool binary from start to end, run as a user runs it.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/ndarray/io/testing/byte_mutator.h"
+#include "tidepool/nn/data/testing/gzip_writer.h"
+#include "tidepool/tools/testing/run_program.h"
+
+namespace tidepool::tools {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kCountersAreOurs = false;  // AddressSanitizer maps memory and touches pages itself
+#else
+constexpr bool kCountersAreOurs = true;
+#endif
+
+RunResult Tidepool(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
+  return RunProgram(DataPath("tools/tidepool"), arguments, options);
+}
+
+std::string Mnist(const std::string& file = "") { return DataPath("examples/data/mnist") + file; }
+
+// One epoch of the MLP: a fraction of a second. One thread unless said otherwise: threads that wait
+// for each other are slow on a machine whose processors have other work.
+std::vector<std::string> Train(std::vector<std::string> more = {}) {
+  more.insert(more.begin(),
+              {"train", "--data", Mnist(), "--model=mlp", "--epochs=1", "--threads=1"});
+  return more;
+}
+
+RunResult ExpectOk(const std::vector<std::string>& arguments, const RunOptions& options = {}) {
+  const RunResult result = Tidepool(arguments, options);
+  EXPECT_EQ(result.status, 0) << testing::PrintToString(arguments) << result.err;
+  EXPECT_EQ(result.err, "");
+  return result;
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// The line that starts with `start`, blanks aside.
+std::string LineOf(const std::string& text, const std::string& start) {
+  for (const std::string& line : Lines(text)) {
+    const size_t begin = line.find_first_not_of(' ');
+    if (begin != std::string::npos && line.compare(begin, start.size(), start) == 0) return line;
+  }
+  ADD_FAILURE() << "no line starts with \"" << start << "\" in:\n" << text;
+  return "";
+}
+
+// From "examples" to the end of the confusion matrix.
+std::string EvaluationOf(const std::string& text) {
+  const size_t begin = text.find("examples 1000  classes 10\n");
+  const size_t matrix = text.find("predicted\n", begin);
+  EXPECT_NE(begin, std::string::npos) << text;
+  EXPECT_NE(matrix, std::string::npos) << text;
+  return text.substr(begin, text.find("\n\n", matrix) - begin);
+}
+
+TEST(Tidepool, TrainPrintsAccuracyAndMemory) {
+  const std::string out = ExpectOk(Train()).out;
+  EXPECT_THAT(out, Not(HasSubstr("\r")));
+  EXPECT_THAT(out, testing::EndsWith("\n"));
+  EXPECT_THAT(out, HasSubstr("mlp: input [28, 28, 1]; dense 256 relu; dense 128 relu; dense 10; "
+                             "235146 parameters\n"));
+  EXPECT_THAT(out, HasSubstr("8000 training and 1000 test images"));
+  EXPECT_THAT(out, HasSubstr("epoch 1/1    8000/8000 examples  "));
+  const std::string accuracy = LineOf(out, "test accuracy ");
+  EXPECT_GT(std::atof(accuracy.substr(14).c_str()), 0.85) << accuracy;
+  EXPECT_THAT(EvaluationOf(out), HasSubstr("\nlabel "));
+  EXPECT_THAT(LineOf(out, "host       gradient standard"), HasSubstr("940608"));
+  LineOf(out, "host       total");
+  // 125 steps, and as many cycles of the training workspace.
+  EXPECT_EQ(LineOf(out, "training ").substr(10, 9), "      125");
+  LineOf(out, "inference ");
+  EXPECT_THAT(out, HasSubstr("per step after the first two (123 steps)\n"));
+}
+
+TEST(Tidepool, StepsAskNothingOfTheSystem) {
+  if (!kCountersAreOurs) GTEST_SKIP() << "AddressSanitizer allocates in every step";
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--threads=2"}, {"--workspace_mode=single"}}) {
+    const std::string out = ExpectOk(Train(flags)).out;
+    EXPECT_THAT(LineOf(out, "tensor allocations from the system"),
+                HasSubstr(" 0.0000  (0 in all)"));
+    EXPECT_THAT(LineOf(out, "page faults"), HasSubstr(" 0.0000  (0 in all)"));
+    EXPECT_THAT(LineOf(out, "system calls for memory"),
+                testing::AnyOf(HasSubstr(" 0.0000  (0 in all)"), HasSubstr(" not counted: ")));
+  }
+}
+
+TEST(Tidepool, EvaluateSeesWhatTrainingSaw) {
+  const std::string folder = NewFolder(), model = folder + "/m.safetensors";
+  const std::string trained = ExpectOk(Train({"--save", model})).out;
+  EXPECT_THAT(trained, HasSubstr("saved " + model + "\n"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("m.safetensors"));
+  const std::string evaluated =
+      ExpectOk({"evaluate", "--model_file", model, "--images", Mnist("/t10k-images-idx3-ubyte.gz"),
+                "--labels", Mnist("/t10k-labels-idx1-ubyte.gz")})
+          .out;
+  EXPECT_EQ("test " + LineOf(evaluated, "accuracy 0."), LineOf(trained, "test accuracy 0."));
+  EXPECT_EQ(EvaluationOf(evaluated), EvaluationOf(trained));
+}
+
+TEST(Tidepool, PredictPrintsALinePerImage) {
+  const std::string model = NewFolder() + "/m.safetensors";
+  const std::string trained = ExpectOk(Train({"--save", model})).out;
+  const std::string out = ExpectOk({"predict", "--model_file", model, "--images",
+                                    Mnist("/t10k-images-idx3-ubyte.gz"), "--batch=999"})
+                              .out;
+  const std::vector<std::string> lines = Lines(out);
+  ASSERT_EQ(lines.size(), 1001u);
+  EXPECT_EQ(lines[0], "image,class,probability");
+  // As many of each class as the columns of the confusion matrix say, most of them right.
+  const RunResult labels = RunProgram("/bin/gzip", {"-dc", Mnist("/t10k-labels-idx1-ubyte.gz")});
+  ASSERT_EQ(labels.out.size(), 1008u) << labels.err;
+  int right = 0;
+  for (int i = 0; i < 1000; ++i) {
+    long long image = -1, label = -1;
+    double probability = -1;
+    int length = 0;
+    ASSERT_EQ(
+        std::sscanf(lines[i + 1].c_str(), "%lld,%lld,%lf%n", &image, &label, &probability, &length),
+        3);
+    EXPECT_EQ(length, lines[i + 1].size());
+    EXPECT_EQ(image, i);
+    EXPECT_GE(probability, 0.1);
+    EXPECT_LE(probability, 1.0);
+    right += label == labels.out[8 + i];
+  }
+  EXPECT_DOUBLE_EQ(right / 1000.0, std::atof(LineOf(trained, "test accuracy").substr(14).c_str()));
+
+  const std::string none = WriteTestFile("none", Idx({0, 28, 28}, ""));
+  EXPECT_EQ(ExpectOk({"predict", "--model_file", model, "--images", none}).out,
+            "image,class,probability\n");
+}
+
+TEST(Tidepool, SameSeedSameBytes) {
+  const std::string folder = NewFolder();
+  ExpectOk(Train({"--save=a", "--threads=2"}), {.folder = folder});
+  ExpectOk(Train({"--save=b", "--threads=3"}), {.folder = folder});
+  ExpectOk(Train({"--save=one"}), {.folder = folder});
+  ExpectOk(Train({"--save=heap", "--workspace_mode=none"}), {.folder = folder});
+  ExpectOk(Train({"--save=other", "--seed=2"}), {.folder = folder});
+  // Relative paths mean the working directory, and nothing else is left there.
+  EXPECT_THAT(FilesIn(folder), ElementsAre("a", "b", "heap", "one", "other"));
+  const std::string bytes = ReadWhole(folder + "/a");
+  EXPECT_GT(bytes.size(), 940584u);
+  EXPECT_TRUE(ReadWhole(folder + "/b") == bytes);
+  EXPECT_TRUE(ReadWhole(folder + "/one") == bytes);
+  EXPECT_TRUE(ReadWhole(folder + "/heap") == bytes);
+  EXPECT_FALSE(ReadWhole(folder + "/other") == bytes);
+}
+
+TEST(Tidepool, KernelsListsTheProviders) {
+  const std::string out = ExpectOk({"kernels"}).out;
+  const std::string providers = LineOf(out, "linked providers: ");
+  EXPECT_THAT(providers, HasSubstr("cpu"));
+  EXPECT_THAT(providers, HasSubstr("xnnpack"));
+  EXPECT_THAT(LineOf(out, "matmul"), HasSubstr("f32"));
+}
+
+TEST(Tidepool, HelpFitsOnAScreen) {
+  const std::string overview = ExpectOk({"help"}).out;
+  std::vector<std::string> commands;
+  for (const std::string& line : Lines(overview)) {
+    if (line.compare(0, 2, "  ") == 0) commands.push_back(line.substr(2, line.find(' ', 2) - 2));
+  }
+  EXPECT_THAT(commands, testing::IsSupersetOf({"train", "evaluate", "predict", "kernels"}));
+  std::vector<std::string> texts = {overview};
+  for (const std::string& command : commands) texts.push_back(ExpectOk({command, "--help"}).out);
+  for (const std::string& text : texts) {
+    EXPECT_LE(Lines(text).size(), 24u) << text;
+    for (const std::string& line : Lines(text)) EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+TEST(Tidepool, ProgressRewritesItsLineOnATerminal) {
+  const RunResult result = ExpectOk(Train({"--epochs=2"}), {.terminal = true});
+  EXPECT_THAT(result.out, HasSubstr("\repoch 1/2 "));
+  EXPECT_THAT(result.out, HasSubstr("\repoch 2/2 "));
+  EXPECT_THAT(result.out, HasSubstr("test accuracy 0."));
+}
+
+TEST(Tidepool, InterruptedTrainingLeavesNothing) {
+  const std::string folder = NewFolder();
+  const RunResult result = Tidepool(Train({"--epochs=100000", "--save=m"}),
+                                    {.folder = folder, .interrupt_after = "epoch 1/100000"});
+  EXPECT_EQ(result.status, 128 + 2);
+  EXPECT_THAT(FilesIn(folder), ElementsAre());
+}
+
+}  // namespace
+}  // namespace tidepool::tools
