@@ -2,6 +2,7 @@
 
 load("//third_party/cuda:cuda_configure.bzl", "cuda_configure")
 load("//third_party/systemlibs:absl.bzl", "ABSL_LIBRARIES")
+load("//third_party/systemlibs:libtorch_configure.bzl", "libtorch_configure")
 load("//third_party/systemlibs:system_repository.bzl", "system_repository")
 
 # Bazel 4.2's own tools load @rules_cc; Debian's package of it does not fit that version.
@@ -93,3 +94,4 @@ def tidepool_deps():
         debian_package = "nlohmann-json3-dev",
     )
     _once(cuda_configure, "local_config_cuda")
+    _once(libtorch_configure, "libtorch")

@@ -1,0 +1,56 @@
+#include "tidepool/tools/benchmarks/tidepool_side.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/nn/data/digits.h"
+#include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/models.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::tools {
+namespace {
+
+class TidepoolSide : public StepSide {
+ public:
+  std::string Describe() override {
+    return absl::StrCat("Tidepool with ", absl::StrJoin(KernelRegistry::Global().Providers(), ", "),
+                        "; gcc " __VERSION__);
+  }
+
+  int64_t Begin(const TrainingCase& wanted, const LabelledImages& images) override {
+    SetThreadCount(wanted.threads);
+    nn::UpdaterConfig updater = nn::UpdaterConfig::Of(nn::ParseUpdater(wanted.updater));
+    if (wanted.updater != "sgd" && wanted.updater != "adam") {
+      ThrowInvalidArgument(
+          absl::StrCat("updater is \"", wanted.updater, "\", expected sgd or adam"));
+    }
+    updater.learning_rate = wanted.updater == "sgd" ? kSgdLearningRate : kAdamLearningRate;
+    batch_ = wanted.batch;
+    network_.emplace(Shape{images.height, images.width, 1},
+                     nn::LayersOf(wanted.model, images.classes), /*seed=*/1);
+    trainer_.emplace(*network_, updater);
+    batches_.emplace(images, batch_);
+    return network_->NumParameters();
+  }
+
+  double Step(int64_t first) override {
+    return trainer_->Step([&] { return batches_->Make(first / batch_); });
+  }
+
+ private:
+  int64_t batch_ = 0;
+  std::optional<nn::Network> network_;
+  std::optional<nn::Trainer> trainer_;
+  std::optional<nn::ImageBatches> batches_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepSide> NewTidepoolSide() { return std::make_unique<TidepoolSide>(); }
+
+}  // namespace tidepool::tools
