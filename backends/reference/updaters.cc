@@ -55,8 +55,8 @@ void Nesterovs(const KernelCall& call) {
 void Adam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
   const double step = static_cast<double>(a.step);
-  const double rate = a.learning_rate * std::sqrt(1 - std::pow(a.beta2, step)) /
-                      (1 - std::pow(a.beta1, step));
+  const double rate =
+      a.learning_rate * std::sqrt(1 - std::pow(a.beta2, step)) / (1 - std::pow(a.beta1, step));
   ForEachParameter<2>(call, [&](float** element) {
     const double parameter = *element[1];
     const double gradient = *element[0] + a.l2 * parameter;
