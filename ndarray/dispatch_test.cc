@@ -24,8 +24,8 @@
 namespace tidepool {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -85,10 +85,11 @@ TEST(Dispatch, TheHighestPriorityThatSupportsTheCallRuns) {
 TEST(Dispatch, AForcedProviderMustHaveTheKernel) {
   ScopedProvider forced("watching");
   const NDArray x = Ones({2});  // fill falls back
-  EXPECT_EQ(MessageOf([&] { x + x; }, absl::StatusCode::kUnimplemented),
-            "Op [add]: no \"watching\" kernel for f32 on host is linked; linked providers: "
-            "builtin, picky, reference, throwing, watching; add //backends:linked, //backends/cpu or "
-            "//backends/reference to deps");
+  EXPECT_EQ(
+      MessageOf([&] { x + x; }, absl::StatusCode::kUnimplemented),
+      "Op [add]: no \"watching\" kernel for f32 on host is linked; linked providers: "
+      "builtin, picky, reference, throwing, watching; add //backends:linked, //backends/cpu or "
+      "//backends/reference to deps");
   {
     ScopedProvider picky("picky");
     EXPECT_THAT(MessageOf([&] { Relu(Ones({5})); }, absl::StatusCode::kUnimplemented),
@@ -133,13 +134,13 @@ TEST(Dispatch, OverlapIsRefusedUnlessItIsTheSameView) {
   EXPECT_EQ(MessageOf([&] { CopyInto(front, front); }, absl::StatusCode::kInvalidArgument),
             "Op [copy]: output Z overlaps input X; the operator is not done in place");
   NDArray square = x.Reshape({2, 4}).Slice(1, 0, 2);
-  EXPECT_EQ(MessageOf([&] { MatMulInto(square, square, square); },
-                      absl::StatusCode::kInvalidArgument),
-            "Op [matmul]: output Z overlaps input X; the operator is not done in place");
+  EXPECT_EQ(
+      MessageOf([&] { MatMulInto(square, square, square); }, absl::StatusCode::kInvalidArgument),
+      "Op [matmul]: output Z overlaps input X; the operator is not done in place");
   NDArray transposed = square.Transpose();
-  EXPECT_THAT(MessageOf([&] { AddInto(square, square, transposed); },
-                        absl::StatusCode::kInvalidArgument),
-              HasSubstr("without being the same view"));
+  EXPECT_THAT(
+      MessageOf([&] { AddInto(square, square, transposed); }, absl::StatusCode::kInvalidArgument),
+      HasSubstr("without being the same view"));
   EXPECT_EQ(MessageOf([&] { NesterovsUpdate(Ones({4}), front, front, {}); },
                       absl::StatusCode::kInvalidArgument),
             "Op [nesterovs_update]: outputs parameters and velocity overlap");
@@ -181,7 +182,8 @@ std::vector<PublicCall> EveryOperator() {
       {"multiply", {{"X", m}, {"Y", m}}, [](A a) { Multiply(a[0], a[1]); }},
       {"multiply", {{"X", m}, {"Y", m}, {"Z", m}}, [](A a) { MultiplyInto(a[0], a[1], a[2]); }},
       {"divide", {{"X", m}, {"Y", m}}, [](A a) { Divide(a[0], a[1]); }},
-      {"divide", {{"X", m, i64}, {"Y", m, i64}, {"Z", m, i64}},
+      {"divide",
+       {{"X", m, i64}, {"Y", m, i64}, {"Z", m, i64}},
        [](A a) { DivideInto(a[0], a[1], a[2]); }},
       {"divide", {{"X", m}}, [](A a) { a[0] /= 2; }},
       {"scale_shift", {{"X", m}}, [](A a) { ScaleShift(a[0], 2, 1); }},
@@ -195,26 +197,31 @@ std::vector<PublicCall> EveryOperator() {
       {"sum", {{"X", m}, {"Z", {2}}}, [](A a) { SumToLastAxisInto(a[0], a[1]); }},
       {"mean", {{"X", m}}, [](A a) { Mean(a[0]); }},
       {"argmax", {{"X", m}}, [](A a) { ArgMax(a[0]); }},
-      {"matmul", {{"X", m}, {"Y", m}, {"bias", {2}}},
-       [](A a) { MatMul(a[0], a[1], {}, &a[2]); }},
+      {"matmul", {{"X", m}, {"Y", m}, {"bias", {2}}}, [](A a) { MatMul(a[0], a[1], {}, &a[2]); }},
       {"matmul", {{"X", m}, {"Y", m}, {"Z", m}}, [](A a) { MatMulInto(a[0], a[1], a[2]); }},
-      {"conv2d", {{"input", image}, {"filter", image}, {"bias", {1}}},
+      {"conv2d",
+       {{"input", image}, {"filter", image}, {"bias", {1}}},
        [](A a) { Conv2d(a[0], a[1], &a[2], {}); }},
-      {"conv2d_grad_input", {{"output_gradient", one}, {"filter", image}},
+      {"conv2d_grad_input",
+       {{"output_gradient", one}, {"filter", image}},
        [=](A a) { Conv2dGradInput(a[0], a[1], image, {}); }},
       {"conv2d_grad_filter",
        {{"input", image}, {"output_gradient", one}, {"filter_gradient", image}},
        [](A a) { Conv2dGradFilterInto(a[0], a[1], a[2], {}); }},
       {"max_pool2d", {{"input", image}}, [](A a) { MaxPool2d(a[0], {}); }},
-      {"max_pool2d_grad", {{"input", image}, {"output", one}, {"output_gradient", one}},
+      {"max_pool2d_grad",
+       {{"input", image}, {"output", one}, {"output_gradient", one}},
        [](A a) { MaxPool2dGrad(a[0], a[1], a[2], {}); }},
       {"softmax", {{"X", m}}, [](A a) { Softmax(a[0]); }},
-      {"softmax_cross_entropy", {{"logits", m}, {"labels", {2}, i64}},
+      {"softmax_cross_entropy",
+       {{"logits", m}, {"labels", {2}, i64}},
        [](A a) { SoftmaxCrossEntropy(a[0], a[1]); }},
-      {"softmax_cross_entropy_grad", {{"probabilities", m}, {"labels", {2}, i64}, {"gradient", m}},
+      {"softmax_cross_entropy_grad",
+       {{"probabilities", m}, {"labels", {2}, i64}, {"gradient", m}},
        [](A a) { SoftmaxCrossEntropyGradInto(a[0], a[1], 1, a[2]); }},
       {"sgd_update", {{"gradient", m}, {"parameters", m}}, [](A a) { SgdUpdate(a[0], a[1], {}); }},
-      {"nesterovs_update", {{"gradient", m}, {"parameters", m}, {"velocity", m}},
+      {"nesterovs_update",
+       {{"gradient", m}, {"parameters", m}, {"velocity", m}},
        [](A a) { NesterovsUpdate(a[0], a[1], a[2], {}); }},
       {"adam_update",
        {{"gradient", m}, {"parameters", m}, {"first_moment", m}, {"second_moment", m}},
@@ -241,8 +248,7 @@ TEST(Dispatch, StaleOperandsOfEveryOperator) {
       for (const bool other_shape : {false, true}) {
         {
           WorkspaceScope scope(external);
-          arrays[k] = Ones(other_shape ? Shape{7, 3, 2} : call.operands[k].shape,
-                           DType::kFloat32);
+          arrays[k] = Ones(other_shape ? Shape{7, 3, 2} : call.operands[k].shape, DType::kFloat32);
         }
         EXPECT_THAT(
             MessageOf([&] { call.run(arrays); }, absl::StatusCode::kFailedPrecondition),
@@ -357,40 +363,6 @@ TEST(Dispatch, WritesRaiseTheVersion) {
   view *= 2;
   EXPECT_EQ(x.buffer()->version.load(), x_version + 3);
   EXPECT_EQ(y.buffer()->version.load(), y_version);
-}
-
-// ---- registry -------------------------------------------------------------------------------
-
-TEST(Registry, TableListsProvidersInTheOrderTheyAreTried) {
-  const std::string table = KernelRegistry::Global().Table();
-  EXPECT_THAT(table, HasSubstr("relu                         host       f32   picky, reference, "
-                               "watching, throwing\n"));
-  EXPECT_THAT(table, HasSubstr("fill                         host       i64   builtin\n"));
-}
-
-TEST(Registry, ASecondKernelOfOneProviderEndsTheProgram) {
-  EXPECT_DEATH(KernelRegistry::Global().Add({OpCode::kRelu, DeviceType::kHost, DType::kFloat32,
-                                             "watching", 9, &Watch}),
-               "two kernels for \\[relu\\] on host, f32 are linked by provider \"watching\"");
-}
-
-TEST(Registry, OperandNames) {
-  EXPECT_EQ(OperandName("X,Y,bias?", 2), "bias");
-  EXPECT_EQ(OperandName("logits,labels:i64", 1), "labels");
-  EXPECT_EQ(OperandName("X", 1), "extra");
-  EXPECT_TRUE(Info(OpCode::kAdd).in_place);
-  EXPECT_TRUE(Info(OpCode::kAdamUpdate).updates);
-  EXPECT_FALSE(Info(OpCode::kMatMul).in_place || Info(OpCode::kMatMul).updates);
-}
-
-TEST(Registry, ThreadCount) {
-  const int before = ThreadCount();
-  EXPECT_GE(before, 1);
-  SetThreadCount(3);
-  EXPECT_EQ(ThreadCount(), 3);
-  SetThreadCount(before);
-  EXPECT_EQ(MessageOf([] { SetThreadCount(0); }, absl::StatusCode::kInvalidArgument),
-            "thread count is 0, expected 1 to 1024");
 }
 
 }  // namespace

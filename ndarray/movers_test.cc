@@ -228,9 +228,9 @@ TEST(Movers, RefuseClosedArrays) {
   NDArray x = Ones({2});
   x.Close();
   for (const Mover& mover : Movers()) {
-    EXPECT_EQ(MessageOf([&] { mover.move(x); }),
-              std::string("Op [") + mover.name +
-                  "] X argument was closed before the call (shape [2])");
+    EXPECT_EQ(
+        MessageOf([&] { mover.move(x); }),
+        std::string("Op [") + mover.name + "] X argument was closed before the call (shape [2])");
   }
 }
 

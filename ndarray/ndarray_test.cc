@@ -67,7 +67,9 @@ TEST(NDArray, Creation) {
   EXPECT_THAT(Arange(0, 3, 1, DType::kInt64).ToVector<int64_t>(), ElementsAre(0, 1, 2));
   EXPECT_THAT(MessageOf([] { Arange(0, 1, 0); }), StartsWith("arange: from 0 to 1 by 0"));
   const std::vector<float> three = {1, 2, 3};
-  EXPECT_EQ(MessageOf([&] { FromValues(three, {2, 2}); }),
+  EXPECT_EQ(MessageOf([&] {
+              FromValues(three, {2, 2});
+            }),
             "from_values: 3 values for shape [2, 2], expected 4");
   EXPECT_THAT(MessageOf([] { RandomUniform({2}, 1, 0, 7); }),
               StartsWith("Op [random_uniform]: range [1, 0)"));
@@ -138,16 +140,20 @@ TEST(NDArray, ElementAccessAndItsErrors) {
   EXPECT_EQ(x.At<float>({1, 0}), 3);
   EXPECT_EQ(x.Transpose().At<float>({0, 1}), 3);
   EXPECT_EQ(x.Index(0, 1).Index(0, 2).Item<float>(), 5);
-  EXPECT_EQ(MessageOf([&] { x.At<float>({2, 0}); }),
+  EXPECT_EQ(MessageOf([&] {
+              x.At<float>({2, 0});
+            }),
             "Op [at]: index [2, 0] of an array of shape [2, 3]");
-  EXPECT_EQ(MessageOf([&] { x.At<float>({-1, 0}); }),
+  EXPECT_EQ(MessageOf([&] {
+              x.At<float>({-1, 0});
+            }),
             "Op [at]: index [-1, 0] of an array of shape [2, 3]");
-  EXPECT_EQ(MessageOf([&] { x.At<float>({0}); }),
-            "Op [at]: index [0] of an array of shape [2, 3]");
-  EXPECT_EQ(MessageOf([&] { x.At<int64_t>({0, 0}); }),
+  EXPECT_EQ(MessageOf([&] { x.At<float>({0}); }), "Op [at]: index [0] of an array of shape [2, 3]");
+  EXPECT_EQ(MessageOf([&] {
+              x.At<int64_t>({0, 0});
+            }),
             "Op [at]: the array is f32, asked for as i64");
-  EXPECT_EQ(MessageOf([&] { x.data<int64_t>(); }),
-            "Op [data]: the array is f32, asked for as i64");
+  EXPECT_EQ(MessageOf([&] { x.data<int64_t>(); }), "Op [data]: the array is f32, asked for as i64");
   EXPECT_EQ(MessageOf([&] { x.Transpose().data<float>(); }),
             "Op [data]: the array of shape [3, 2] is a view with gaps; Dup() makes it dense");
   EXPECT_EQ(MessageOf([&] { x.Item<float>(); }),

@@ -46,10 +46,14 @@ TEST(Shape, RefusesWhatIsNoShape) {
   EXPECT_EQ(MessageOf([] { Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}; }),
             "shape [1, 1, 1, 1, 1, 1, 1, 1, 1] has rank 9, expected at most 8");
   const int64_t large = int64_t{1} << 30;
-  EXPECT_EQ(MessageOf([&] { Shape{large, large}; }),
+  EXPECT_EQ(MessageOf([&] {
+              Shape{large, large};
+            }),
             "shape [1073741824, 1073741824] has more than 2^59 elements");
   // Also when an empty axis hides it: a slice of it would not be addressable.
-  EXPECT_EQ(MessageOf([&] { Shape{large, 0, large}; }),
+  EXPECT_EQ(MessageOf([&] {
+              Shape{large, 0, large};
+            }),
             "shape [1073741824, 0, 1073741824] has more than 2^59 elements");
   EXPECT_EQ((Shape{large, int64_t{1} << 29}).NumElements(), int64_t{1} << 59);
   EXPECT_EQ((Shape{1, 1, 1, 1, 1, 1, 1, 1}).rank(), 8);
@@ -67,7 +71,9 @@ TEST(Shape, Broadcasting) {
   EXPECT_EQ(broadcast({0, 3}, {1, 3}), (Shape{0, 3}));
   EXPECT_EQ(broadcast({0}, {1}), (Shape{0}));
   EXPECT_EQ(broadcast({4, 1, 5}, {7, 1}), (Shape{4, 7, 5}));
-  EXPECT_EQ(MessageOf([] { BroadcastShapes("add", {2, 3}, {2}); }),
+  EXPECT_EQ(MessageOf([] {
+              BroadcastShapes("add", {2, 3}, {2});
+            }),
             "Op [add]: X has shape [2, 3], Y has shape [2]; sizes 3 and 2 do not broadcast");
   EXPECT_EQ(MessageOf([] { BroadcastShapes("add", {0}, {2}); }),
             "Op [add]: X has shape [0], Y has shape [2]; sizes 0 and 2 do not broadcast");

@@ -10,7 +10,7 @@ namespace {
 // Which input position a tap of the kernel reads for an output position.
 struct Geometry {
   const Conv2dAttributes& a;
-  int64_t height, width;          // of the input
+  int64_t height, width;  // of the input
   int64_t out_height, out_width;
   int64_t kernel_height, kernel_width;
 
@@ -27,8 +27,13 @@ struct Geometry {
 
 Geometry MakeGeometry(const KernelCall& call, const TensorRef& input, const TensorRef& filter,
                       const TensorRef& output) {
-  return {call.attrs<Conv2dAttributes>(), input.dims[1],  input.dims[2], output.dims[1],
-          output.dims[2],                 filter.dims[1], filter.dims[2]};
+  return {call.attrs<Conv2dAttributes>(),
+          input.dims[1],
+          input.dims[2],
+          output.dims[1],
+          output.dims[2],
+          filter.dims[1],
+          filter.dims[2]};
 }
 
 void Conv2d(const KernelCall& call) {

@@ -57,9 +57,8 @@ void Binary(const KernelCall& call) {
   ForEachRun<3>(z.rank, z.dims, strides,
                 [&](const int64_t* offset, int64_t count, const int64_t* stride) {
                   for (int64_t i = 0; i < count; ++i) {
-                    z.as<T>()[offset[2] + i * stride[2]] =
-                        Operation()(x.as<T>()[offset[0] + i * stride[0]],
-                                    y.as<T>()[offset[1] + i * stride[1]]);
+                    z.as<T>()[offset[2] + i * stride[2]] = Operation()(
+                        x.as<T>()[offset[0] + i * stride[0]], y.as<T>()[offset[1] + i * stride[1]]);
                   }
                 });
 }
@@ -71,20 +70,18 @@ void Unary(const KernelCall& call, Operation operation) {
   int64_t strides[2][kMaxRank];
   BroadcastStrides(x.rank, x.dims, x.strides, z.rank, strides[0]);
   BroadcastStrides(z.rank, z.dims, z.strides, z.rank, strides[1]);
-  ForEachRun<2>(z.rank, z.dims, strides,
-                [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-                  for (int64_t i = 0; i < count; ++i) {
-                    z.as<T>()[offset[1] + i * stride[1]] =
-                        operation(x.as<T>()[offset[0] + i * stride[0]]);
-                  }
-                });
+  ForEachRun<2>(
+      z.rank, z.dims, strides, [&](const int64_t* offset, int64_t count, const int64_t* stride) {
+        for (int64_t i = 0; i < count; ++i) {
+          z.as<T>()[offset[1] + i * stride[1]] = operation(x.as<T>()[offset[0] + i * stride[0]]);
+        }
+      });
 }
 
 void ScaleShiftFloat(const KernelCall& call) {
   const auto& attributes = call.attrs<ScaleShiftAttributes>();
-  Unary<float>(call, [&](float x) {
-    return static_cast<float>(attributes.scale * x + attributes.shift);
-  });
+  Unary<float>(
+      call, [&](float x) { return static_cast<float>(attributes.scale * x + attributes.shift); });
 }
 
 bool IsInt64(double value) {
@@ -96,9 +93,8 @@ void ScaleShiftInt(const KernelCall& call) {
   if (IsInt64(attributes.scale) && IsInt64(attributes.shift)) {
     const int64_t scale = static_cast<int64_t>(attributes.scale);
     const int64_t shift = static_cast<int64_t>(attributes.shift);
-    Unary<int64_t>(call, [&](int64_t x) {
-      return AddElements()(MultiplyElements()(x, scale), shift);
-    });
+    Unary<int64_t>(call,
+                   [&](int64_t x) { return AddElements()(MultiplyElements()(x, scale), shift); });
     return;
   }
   Unary<int64_t>(call, [&](int64_t x) {

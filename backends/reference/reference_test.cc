@@ -29,9 +29,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
 NDArray F(std::vector<float> values, const Shape& shape) { return FromValues(values, shape); }
-NDArray F(std::vector<float> values) {
-  return F(values, {static_cast<int64_t>(values.size())});
-}
+NDArray F(std::vector<float> values) { return F(values, {static_cast<int64_t>(values.size())}); }
 NDArray I(std::vector<int64_t> values) {
   return FromValues(absl::MakeConstSpan(values), {static_cast<int64_t>(values.size())});
 }
@@ -160,9 +158,9 @@ TEST(Reference, Conv2dInScatterFormAndItsAdjoints) {
               for (int64_t f = 0; f < w.dim(0); ++f) {
                 for (int64_t c = 0; c < x.dim(3); ++c) {
                   expected[((n * z.dim(1) + i / a.stride_height) * z.dim(2) + j / a.stride_width) *
-                               z.dim(3) + f] +=
-                      static_cast<double>(x.At<float>({n, row, column, c})) *
-                      w.At<float>({f, r, s, c});
+                               z.dim(3) +
+                           f] += static_cast<double>(x.At<float>({n, row, column, c})) *
+                                 w.At<float>({f, r, s, c});
                 }
               }
             }

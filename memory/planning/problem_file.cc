@@ -1,6 +1,7 @@
 #include "tidepool/memory/planning/problem_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -133,6 +134,13 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& path)
       : target_(path), path_(absl::StrCat(path, ".", getpid(), ".tmp")) {
+    struct stat existing;
+    if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
+      // A rename would put a plain file in the place of a device.
+      ThrowInvalidArgument(absl::StrCat("write ", path,
+                                        ": found a folder, device or pipe, expected a regular "
+                                        "file or none"));
+    }
     descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) ThrowErrno(errno, absl::StrCat("create ", path_));
   }

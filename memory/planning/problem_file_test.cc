@@ -174,5 +174,12 @@ TEST(ParseProblem, SurvivesDamage) {
   EXPECT_LT(accepted, 90000);
 }
 
+// Renaming over /dev/null would break the machine for everybody.
+TEST(ProblemFileTest, DevicesAreRefusedAndStay) {
+  const NamedProblem problem = ParseProblem("id,lower,upper,size\na,0,1,2\n", "x");
+  EXPECT_THROW(WriteProblemFile("/dev/null", problem), Error);
+  EXPECT_THROW(WriteProblemFile("/tmp", problem), Error);
+}
+
 }  // namespace
 }  // namespace tidepool

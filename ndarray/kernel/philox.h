@@ -1,6 +1,7 @@
 // Random numbers by counter: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers:
-// as easy as 1, 2, 3", SC 2011). Element i of an array is a pure function of (seed, stream, i), so any
-// device, order and number of threads gives the same values. Every backend takes its numbers here.
+// as easy as 1, 2, 3", SC 2011). Element i of an array is a pure function of (seed, stream, i), so
+// any device, order and number of threads gives the same values. Every backend takes its numbers
+// here.
 //
 //   block = i / 4, word = i % 4
 //   key = (seed low, seed high)

@@ -46,11 +46,15 @@ TEST(Elementwise, ShapesAndTypesAreNamed) {
   NDArray x = Ones({2, 3}), z = Ones({2, 2});
   EXPECT_EQ(Refusal([&] { x + Ones({2}); }),
             "Op [add]: X has shape [2, 3], Y has shape [2]; sizes 3 and 2 do not broadcast");
-  EXPECT_EQ(Refusal([&] { x - Ones({2, 3}, kI64); }),
+  EXPECT_EQ(Refusal([&] {
+              x - Ones({2, 3}, kI64);
+            }),
             "Op [subtract]: X is f32, Y is i64, expected one type");
   EXPECT_EQ(Refusal([&] { MultiplyInto(x, x, z); }),
             "Op [multiply]: Z has shape [2, 2], expected [2, 3]");
-  EXPECT_EQ(Refusal([&] { z /= Ones({3, 2, 2}); }),
+  EXPECT_EQ(Refusal([&] {
+              z /= Ones({3, 2, 2});
+            }),
             "Op [divide]: Z has shape [2, 2], expected [3, 2, 2]");
   NDArray ints = Zeros({2, 3}, kI64);
   EXPECT_EQ(Refusal([&] { AddInto(x, x, ints); }), "Op [add]: Z is i64, expected f32");
@@ -121,12 +125,18 @@ TEST(MatMulOp, ShapesAreNamed) {
             "Op [matmul]: X has shape [3], expected rank 2");
   EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}, kI64), y); }), "Op [matmul]: X is i64, expected f32");
   const NDArray bias = Ones({4});
-  EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}), y, {}, &bias); }),
+  EXPECT_EQ(Refusal([&] {
+              MatMul(Ones({2, 4}), y, {}, &bias);
+            }),
             "Op [matmul]: bias has shape [4], expected [5]");
-  EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}), y, {.accumulate = true}); }),
+  EXPECT_EQ(Refusal([&] {
+              MatMul(Ones({2, 4}), y, {.accumulate = true});
+            }),
             "Op [matmul]: accumulate needs an output array; use MatMulInto");
   NDArray z = Ones({5, 2});
-  EXPECT_EQ(Refusal([&] { MatMulInto(Ones({2, 4}), y, z); }),
+  EXPECT_EQ(Refusal([&] {
+              MatMulInto(Ones({2, 4}), y, z);
+            }),
             "Op [matmul]: Z has shape [5, 2], expected [2, 5]");
 }
 
@@ -165,7 +175,9 @@ TEST(Reduction, OfNothing) {
 }
 
 TEST(Reduction, Refusals) {
-  EXPECT_EQ(Refusal([] { Sum(Ones({2, 3}), 2); }),
+  EXPECT_EQ(Refusal([] {
+              Sum(Ones({2, 3}), 2);
+            }),
             "Op [sum]: axis 2 of an array of rank 2, expected -2 to 1");
   try {
     Sum(Ones({2, 3, 4}), 1);
@@ -176,12 +188,16 @@ TEST(Reduction, Refusals) {
               "Op [sum]: axis 1 of rank 3; only the first and the last axis are built");
   }
   NDArray z = Ones({2});
-  EXPECT_EQ(Refusal([&] { SumToLastAxisInto(Ones({2, 3}), z); }),
+  EXPECT_EQ(Refusal([&] {
+              SumToLastAxisInto(Ones({2, 3}), z);
+            }),
             "Op [sum]: Z has shape [2], expected [3]");
   EXPECT_EQ(Refusal([&] { SumToLastAxisInto(Ones({}), z); }),
             "Op [sum]: X has rank 0, expected at least 1");
   EXPECT_EQ(Refusal([] { Mean(Ones({2}, kI64)); }), "Op [mean]: X is i64, expected f32");
-  EXPECT_EQ(Refusal([] { ArgMax(Ones({2, 0})); }),
+  EXPECT_EQ(Refusal([] {
+              ArgMax(Ones({2, 0}));
+            }),
             "Op [argmax]: X has shape [2, 0], nothing to choose from");
   EXPECT_EQ(Refusal([] { ArgMax(Ones({})); }),
             "Op [argmax]: X has shape [], nothing to choose from");
@@ -200,20 +216,30 @@ TEST(ConvolutionOp, OutputShape) {
 TEST(ConvolutionOp, Refusals) {
   const NDArray image = Ones({1, 4, 4, 2}), filter = Ones({3, 2, 2, 2});
   Conv2dAttributes a;
-  EXPECT_EQ(Refusal([&] { Conv2d(Ones({4, 4, 2}), filter, nullptr, a); }),
+  EXPECT_EQ(Refusal([&] {
+              Conv2d(Ones({4, 4, 2}), filter, nullptr, a);
+            }),
             "Op [conv2d]: input has shape [4, 4, 2], expected rank 4");
-  EXPECT_EQ(Refusal([&] { Conv2d(image, Ones({3, 2, 2, 1}), nullptr, a); }),
+  EXPECT_EQ(Refusal([&] {
+              Conv2d(image, Ones({3, 2, 2, 1}), nullptr, a);
+            }),
             "Op [conv2d]: input [1, 4, 4, 2] has 2 channels, filter [3, 2, 2, 1] has 1");
-  EXPECT_EQ(Refusal([&] { Conv2d(image, Ones({3, 5, 2, 2}), nullptr, a); }),
+  EXPECT_EQ(Refusal([&] {
+              Conv2d(image, Ones({3, 5, 2, 2}), nullptr, a);
+            }),
             "Op [conv2d]: height: the kernel covers 5 of an input of 4 with 0 padding");
   const NDArray bias = Ones({2});
   EXPECT_EQ(Refusal([&] { Conv2d(image, filter, &bias, a); }),
             "Op [conv2d]: bias has shape [2], expected [3]");
-  EXPECT_EQ(Refusal([&] { Conv2dGradInput(Ones({1, 4, 4, 3}), filter, image.shape(), a); }),
+  EXPECT_EQ(Refusal([&] {
+              Conv2dGradInput(Ones({1, 4, 4, 3}), filter, image.shape(), a);
+            }),
             "Op [conv2d_grad_input]: output_gradient has shape [1, 4, 4, 3], expected [1, 3, 3, "
             "3]");
   NDArray dfilter = Ones({3, 2, 2, 2});
-  EXPECT_EQ(Refusal([&] { Conv2dGradFilterInto(image, Ones({1, 3, 3, 4}), dfilter, a); }),
+  EXPECT_EQ(Refusal([&] {
+              Conv2dGradFilterInto(image, Ones({1, 3, 3, 4}), dfilter, a);
+            }),
             "Op [conv2d_grad_filter]: output_gradient has shape [1, 3, 3, 4], expected [1, 3, 3, "
             "3]");
   a.stride_width = 0;
@@ -224,7 +250,9 @@ TEST(ConvolutionOp, Refusals) {
   a.pad_top = -1, a.pad_bottom = 1;
   EXPECT_EQ(Refusal([&] { Conv2d(image, filter, nullptr, a); }),
             "Op [conv2d]: a padding is negative");
-  EXPECT_EQ(Refusal([&] { MaxPool2d(Ones({1, 1, 4, 2}), {}); }),
+  EXPECT_EQ(Refusal([&] {
+              MaxPool2d(Ones({1, 1, 4, 2}), {});
+            }),
             "Op [max_pool2d]: height: the kernel covers 2 of an input of 1 with 0 padding");
   EXPECT_EQ(Refusal([&] { MaxPool2dGrad(image, image, image, {}); }),
             "Op [max_pool2d_grad]: output has shape [1, 4, 4, 2], expected [1, 2, 2, 2]");
@@ -239,17 +267,20 @@ TEST(SoftmaxOp, LabelsMayBeAViewAndMustBeClasses) {
   EXPECT_NEAR(loss.At<float>({1}), std::log(3.0), 1e-6);
   EXPECT_EQ(Refusal([&] { SoftmaxCrossEntropy(logits, columns.Index(1, 1)); }),
             "Op [softmax_cross_entropy]: label 0 is 9, expected 0 to 2");
-  EXPECT_EQ(Refusal([&] { SoftmaxCrossEntropy(logits, I({0, -1})); }),
+  EXPECT_EQ(Refusal([&] {
+              SoftmaxCrossEntropy(logits, I({0, -1}));
+            }),
             "Op [softmax_cross_entropy]: label 1 is -1, expected 0 to 2");
   EXPECT_EQ(Refusal([&] { SoftmaxCrossEntropy(logits, I({0})); }),
             "Op [softmax_cross_entropy]: labels has shape [1], expected [2]");
   EXPECT_EQ(Refusal([&] { SoftmaxCrossEntropy(logits, Zeros({2})); }),
             "Op [softmax_cross_entropy]: labels is f32, expected i64");
   NDArray ints = Zeros({2, 3}, kI64);
-  EXPECT_EQ(Refusal([&] { SoftmaxCrossEntropyGradInto(logits, I({0, 1}), 1, ints); }),
+  EXPECT_EQ(Refusal([&] {
+              SoftmaxCrossEntropyGradInto(logits, I({0, 1}), 1, ints);
+            }),
             "Op [softmax_cross_entropy_grad]: gradient is i64, expected f32");
-  EXPECT_EQ(Refusal([] { Softmax(Ones({})); }),
-            "Op [softmax]: X has rank 0, expected at least 1");
+  EXPECT_EQ(Refusal([] { Softmax(Ones({})); }), "Op [softmax]: X has rank 0, expected at least 1");
   NDArray over = SoftmaxCrossEntropy(logits, I({0, 1})).probabilities;
   SoftmaxCrossEntropyGradInto(over, I({0, 1}), 3, over);  // written over the probabilities
   EXPECT_NEAR(over.At<float>({0, 0}), -2, 1e-6);

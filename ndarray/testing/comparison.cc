@@ -54,8 +54,8 @@ std::string Difference(const OperandValues& actual, const OperandValues& expecte
     } else {
       if (Equal(actual.f32[i], expected.f32[i], tolerance, inner)) continue;
       if (different++ == 0) {
-        first = absl::StrFormat("element %d is %.9g, expected %.9g", i, actual.f32[i],
-                                expected.f32[i]);
+        first =
+            absl::StrFormat("element %d is %.9g, expected %.9g", i, actual.f32[i], expected.f32[i]);
       }
     }
   }

@@ -23,8 +23,8 @@ struct GradientCheckOptions {
 };
 
 // `point` is a dense f32 array that `loss` reads; its elements are moved one at a time and put
-// back. `gradient` is the loss's gradient with respect to it. Empty when they agree; else the element
-// where they differ most, with both numbers.
+// back. `gradient` is the loss's gradient with respect to it. Empty when they agree; else the
+// element where they differ most, with both numbers.
 std::string GradientProblem(const std::function<double()>& loss, NDArray& point,
                             const NDArray& gradient, const GradientCheckOptions& options = {});
 

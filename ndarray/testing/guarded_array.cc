@@ -15,8 +15,8 @@ std::vector<int64_t> Offsets(const NDArray& base, const NDArray& view) {
   std::vector<int64_t> offsets;
   const int64_t count = view.NumElements();
   if (count == 0) return offsets;
-  const int64_t first = (view.raw_data() - base.raw_data()) /
-                        static_cast<int64_t>(DTypeBytes(view.dtype()));
+  const int64_t first =
+      (view.raw_data() - base.raw_data()) / static_cast<int64_t>(DTypeBytes(view.dtype()));
   for (int64_t n = 0; n < count; ++n) {
     int64_t rest = n, offset = first;
     for (int axis = view.rank() - 1; axis >= 0; --axis) {

@@ -31,8 +31,8 @@ class GuardedArray {
   NDArray& view() { return view_; }
   // Row-major. The vector of the array's type is filled, the other is empty.
   OperandValues Read() const;
-  bool guards_are_whole() const;         // nothing outside the view has changed
-  bool is_unchanged() const;             // nothing has changed
+  bool guards_are_whole() const;  // nothing outside the view has changed
+  bool is_unchanged() const;      // nothing has changed
 
  private:
   NDArray base_;

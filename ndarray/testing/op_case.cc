@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/ndarray/testing/case_values.h"
 
 namespace tidepool {
 namespace {
@@ -13,110 +14,7 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class Maker {
- public:
-  explicit Maker(std::mt19937_64& random) : random_(random) {}
-
-  int64_t Int(int64_t low, int64_t high) {
-    return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
-  }
-  bool Chance(double probability) { return Real(0, 1) < probability; }
-  double Real(double low, double high) {
-    return low + (high - low) * static_cast<double>(random_() >> 11) * 0x1p-53;
-  }
-  int64_t Size(int64_t most) {
-    static constexpr int64_t kSizes[] = {0,  1,  1,  2,  3,  4,  5,  7,  8,  9,  11,  13, 15,
-                                         16, 17, 23, 31, 32, 33, 48, 63, 64, 65, 101, 128, 257};
-    for (;;) {
-      const int64_t size = kSizes[random_() % std::size(kSizes)];
-      if (size == 0 && !Chance(0.3)) continue;
-      if (size <= most) return size;
-    }
-  }
-  int64_t NonZero(int64_t most) { return std::max<int64_t>(1, Size(most)); }
-
-  Shape AnyShape(int least_rank, int most_rank) {
-    int64_t dims[kMaxRank];
-    const int rank = static_cast<int>(Int(least_rank, most_rank));
-    for (int64_t i = 0, budget = 3000; i < rank; ++i) {
-      dims[i] = Size(budget);
-      budget = std::max<int64_t>(1, budget / std::max<int64_t>(1, dims[i]));
-    }
-    // Enough work for several threads, now and then.
-    if (rank > 0 && Chance(0.01)) {
-      std::fill_n(dims, rank, 1);
-      dims[rank - 1] = Int(20000, 70000);
-      if (rank > 1) std::swap(dims[0], dims[Int(0, rank - 1)]);
-    }
-    return Shape(absl::Span<const int64_t>(dims, rank));
-  }
-
-  // The shape with leading axes left out and some sizes 1.
-  Shape Narrowed(const Shape& shape) {
-    const int skipped = Chance(0.3) ? static_cast<int>(Int(0, shape.rank())) : 0;
-    int64_t dims[kMaxRank];
-    for (int i = skipped; i < shape.rank(); ++i) {
-      dims[i - skipped] = Chance(0.2) ? 1 : shape[i];
-    }
-    return Shape(absl::Span<const int64_t>(dims, shape.rank() - skipped));
-  }
-
-  // About 1, never below 2^-24 in size unless `special`.
-  OperandValues Floats(const Shape& shape, bool special = false) {
-    OperandValues values{shape, DType::kFloat32, true, {}, {}};
-    values.f32.resize(shape.NumElements());
-    for (float& value : values.f32) value = static_cast<float>(Real(-1, 1));
-    if (!special || values.f32.empty()) return values;
-    static constexpr float kSpecial[] = {kNaN,  kInfinity, -kInfinity, -0.0f,   0.0f,
-                                         1e-40f, -1e-45f,   1e-38f,     0x1p-24f};
-    // One kind per case, so that NaN does not hide what becomes of the others.
-    const bool mixed = Chance(0.3);
-    const float kind = kSpecial[random_() % std::size(kSpecial)];
-    const int64_t count = Int(1, 1 + static_cast<int64_t>(values.f32.size()) / 8);
-    for (int64_t i = 0; i < count; ++i) {
-      values.f32[random_() % values.f32.size()] =
-          mixed ? kSpecial[random_() % std::size(kSpecial)] : kind;
-    }
-    return values;
-  }
-
-  OperandValues Ints(const Shape& shape, int64_t low, int64_t high) {
-    OperandValues values{shape, DType::kInt64, true, {}, {}};
-    values.i64.resize(shape.NumElements());
-    for (int64_t& value : values.i64) value = Int(low, high);
-    return values;
-  }
-  OperandValues Numbers(DType dtype, const Shape& shape, bool special) {
-    if (dtype == DType::kFloat32) return Floats(shape, special);
-    OperandValues values = Ints(shape, -1000, 1000);
-    if (special) {
-      for (int64_t& value : values.i64) {
-        if (Chance(0.1)) value = std::numeric_limits<int64_t>::min();
-        if (Chance(0.1)) value = std::numeric_limits<int64_t>::max();
-      }
-    }
-    return values;
-  }
-  // What a result's memory holds before: nothing a kernel may use.
-  static OperandValues Result(DType dtype, const Shape& shape) {
-    OperandValues values{shape, dtype, true, {}, {}};
-    if (dtype == DType::kFloat32) values.f32.assign(shape.NumElements(), kNaN);
-    if (dtype == DType::kInt64) values.i64.assign(shape.NumElements(), 0x5a5a5a5a);
-    return values;
-  }
-  // Few different values, so that there are equals to choose from.
-  void MakeTies(OperandValues* values) {
-    for (float& value : values->f32) {
-      if (std::isfinite(value)) value = std::round(value * 2) / 2;
-    }
-    for (int64_t& value : values->i64) value = value % 4;
-  }
-
- private:
-  std::mt19937_64& random_;
-};
-
-void Arithmetic(Maker& m, OpCase& c) {
+void Arithmetic(CaseValues& m, OpCase& c) {
   const bool special = m.Chance(0.3);
   const Shape shape = m.AnyShape(0, 4);
   const Shape x = m.Chance(0.5) ? shape : m.Narrowed(shape);
@@ -128,7 +26,7 @@ void Arithmetic(Maker& m, OpCase& c) {
   c.outputs = {m.Result(c.dtype, BroadcastShapes("case", x, y))};
 }
 
-void Pointwise(Maker& m, OpCase& c) {
+void Pointwise(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(c.op == OpCode::kSoftmax ? 1 : 0, 4);
   const int inputs = c.op == OpCode::kReluGrad ? 2 : 1;
   const bool special = m.Chance(0.3);
@@ -145,7 +43,7 @@ void Pointwise(Maker& m, OpCase& c) {
   }
 }
 
-void CopyOrFill(Maker& m, OpCase& c) {
+void CopyOrFill(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(0, 4);
   if (c.op == OpCode::kFill) {
     static constexpr double kValues[] = {0, -0.0, 1, -3.5, 1e30, 1e-40, kNaN, -kInfinity};
@@ -155,11 +53,13 @@ void CopyOrFill(Maker& m, OpCase& c) {
   }
   c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.5))};
   for (float& value : c.inputs[0].f32) value *= m.Chance(0.1) ? 1e20f : 100.0f;
-  c.outputs = {m.Result(m.Chance(0.7) ? c.dtype : m.Chance(0.5) ? DType::kFloat32 : DType::kInt64,
+  c.outputs = {m.Result(m.Chance(0.7)   ? c.dtype
+                        : m.Chance(0.5) ? DType::kFloat32
+                                        : DType::kInt64,
                         shape)};
 }
 
-void Reduction(Maker& m, OpCase& c) {
+void Reduction(CaseValues& m, OpCase& c) {
   const int64_t rows = m.Size(128);
   const int64_t count = m.Chance(0.03) ? m.Int(5000, 20000) : m.NonZero(257);
   c.inner = static_cast<double>(count);
@@ -171,12 +71,12 @@ void Reduction(Maker& m, OpCase& c) {
   }
   const SumAttributes a{m.Chance(0.5)};
   c.attributes = a;
-  c.inputs = {m.Numbers(c.dtype, a.first_axis ? Shape{count, rows} : Shape{rows, count},
-                        m.Chance(0.2))};
+  c.inputs = {
+      m.Numbers(c.dtype, a.first_axis ? Shape{count, rows} : Shape{rows, count}, m.Chance(0.2))};
   c.outputs = {m.Result(c.dtype, {rows})};
 }
 
-void Products(Maker& m, OpCase& c) {
+void Products(CaseValues& m, OpCase& c) {
   MatMulAttributes a;
   a.transpose_x = m.Chance(0.5);
   a.transpose_y = m.Chance(0.5);
@@ -202,7 +102,7 @@ int64_t OutputSize(int64_t in, int64_t covered, int64_t stride, int64_t pads) {
   return in + pads < covered ? 0 : (in + pads - covered) / stride + 1;
 }
 
-void Convolution(Maker& m, OpCase& c) {
+void Convolution(CaseValues& m, OpCase& c) {
   Conv2dAttributes a;
   int64_t batch, height, width, channels, filters, rows, columns, out_height, out_width;
   do {
@@ -253,7 +153,7 @@ void Convolution(Maker& m, OpCase& c) {
   c.attributes = a;
 }
 
-void Pooling(Maker& m, OpCase& c) {
+void Pooling(CaseValues& m, OpCase& c) {
   Pool2dAttributes a;
   a.kernel_height = m.Chance(0.5) ? 2 : m.Int(1, 4);
   a.kernel_width = m.Chance(0.5) ? 2 : m.Int(1, 4);
@@ -293,7 +193,7 @@ void Pooling(Maker& m, OpCase& c) {
   c.attributes = a;
 }
 
-void CrossEntropy(Maker& m, OpCase& c) {
+void CrossEntropy(CaseValues& m, OpCase& c) {
   const int64_t batch = m.Size(128), classes = m.NonZero(128);
   const OperandValues labels = m.Ints({batch}, 0, classes - 1);
   c.inputs = {m.Floats({batch, classes}, m.Chance(0.2)), labels};
@@ -307,7 +207,7 @@ void CrossEntropy(Maker& m, OpCase& c) {
   }
 }
 
-void Update(Maker& m, OpCase& c) {
+void Update(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(0, 3);
   c.inputs = {m.Floats(shape, m.Chance(0.2))};
   c.outputs = {m.Floats(shape)};
@@ -333,7 +233,7 @@ void Update(Maker& m, OpCase& c) {
   }
 }
 
-void RandomFill(Maker& m, OpCase& c) {
+void RandomFill(CaseValues& m, OpCase& c) {
   RandomAttributes a;
   a.seed = static_cast<uint64_t>(m.Int(0, INT64_MAX - 1));
   a.stream = m.Chance(0.5) ? 0 : static_cast<uint64_t>(m.Int(0, INT64_MAX - 1));
@@ -365,34 +265,54 @@ std::string OpCase::ToString() const {
 }
 
 OpCase MakeOpCase(OpCode op, DType dtype, std::mt19937_64& random) {
-  Maker m(random);
+  CaseValues m(random);
   OpCase c{op, dtype, {}, {}, {}, 1};
   switch (op) {
     case OpCode::kFill:
-    case OpCode::kCopy: CopyOrFill(m, c); break;
+    case OpCode::kCopy:
+      CopyOrFill(m, c);
+      break;
     case OpCode::kAdd:
     case OpCode::kSubtract:
     case OpCode::kMultiply:
-    case OpCode::kDivide: Arithmetic(m, c); break;
+    case OpCode::kDivide:
+      Arithmetic(m, c);
+      break;
     case OpCode::kScaleShift:
     case OpCode::kRelu:
     case OpCode::kReluGrad:
-    case OpCode::kSoftmax: Pointwise(m, c); break;
+    case OpCode::kSoftmax:
+      Pointwise(m, c);
+      break;
     case OpCode::kSum:
-    case OpCode::kArgMax: Reduction(m, c); break;
-    case OpCode::kMatMul: Products(m, c); break;
+    case OpCode::kArgMax:
+      Reduction(m, c);
+      break;
+    case OpCode::kMatMul:
+      Products(m, c);
+      break;
     case OpCode::kConv2d:
     case OpCode::kConv2dGradInput:
-    case OpCode::kConv2dGradFilter: Convolution(m, c); break;
+    case OpCode::kConv2dGradFilter:
+      Convolution(m, c);
+      break;
     case OpCode::kMaxPool2d:
-    case OpCode::kMaxPool2dGrad: Pooling(m, c); break;
+    case OpCode::kMaxPool2dGrad:
+      Pooling(m, c);
+      break;
     case OpCode::kSoftmaxCrossEntropy:
-    case OpCode::kSoftmaxCrossEntropyGrad: CrossEntropy(m, c); break;
+    case OpCode::kSoftmaxCrossEntropyGrad:
+      CrossEntropy(m, c);
+      break;
     case OpCode::kSgdUpdate:
     case OpCode::kNesterovsUpdate:
-    case OpCode::kAdamUpdate: Update(m, c); break;
+    case OpCode::kAdamUpdate:
+      Update(m, c);
+      break;
     case OpCode::kRandomUniform:
-    case OpCode::kRandomNormal: RandomFill(m, c); break;
+    case OpCode::kRandomNormal:
+      RandomFill(m, c);
+      break;
   }
   return c;
 }

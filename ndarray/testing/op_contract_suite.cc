@@ -109,9 +109,9 @@ Results PlainFillOrCopy(const OpCase& c) {
   const bool fill = c.op == OpCode::kFill;
   const double value = fill ? std::get<FillAttributes>(c.attributes).value : 0;
   for (size_t i = 0; i < z.f32.size(); ++i) {
-    z.f32[i] = fill                              ? static_cast<float>(value)
-               : c.inputs[0].dtype == z.dtype    ? c.inputs[0].f32[i]
-                                                 : static_cast<float>(c.inputs[0].i64[i]);
+    z.f32[i] = fill                           ? static_cast<float>(value)
+               : c.inputs[0].dtype == z.dtype ? c.inputs[0].f32[i]
+                                              : static_cast<float>(c.inputs[0].i64[i]);
   }
   for (size_t i = 0; i < z.i64.size(); ++i) {
     z.i64[i] = fill                           ? ConvertElement<int64_t>(value)
@@ -207,8 +207,7 @@ std::string CheckCase(const OpCase& c, const char* provider, uint64_t layout_see
     if (!(c.inputs[i].shape == c.outputs[0].shape) || c.inputs[i].dtype != c.outputs[0].dtype) {
       continue;
     }
-    const Results again =
-        RunViews(c, provider, 1, layout_seed + 1, static_cast<int>(i), &problems);
+    const Results again = RunViews(c, provider, 1, layout_seed + 1, static_cast<int>(i), &problems);
     wrong = Compare(again, expected, tolerance, c.inner, c);
     if (!wrong.empty() || !problems.empty()) {
       return absl::StrCat("written over input ", i, ": ", wrong, problems);
@@ -242,8 +241,10 @@ bool HasIntCases(OpCode op) {
     case OpCode::kDivide:
     case OpCode::kScaleShift:
     case OpCode::kSum:
-    case OpCode::kArgMax: return true;
-    default: return false;
+    case OpCode::kArgMax:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -352,9 +353,8 @@ bool RegisterOpContract(const OpContract& contract) {
   });
   ForEachKey([&](OpCode op, DType dtype) {
     if (IsListed(contract, Name(op, dtype))) return;
-    Register(suite, absl::StrCat(Info(op).name, "_", DTypeName(dtype)), [=] {
-      report(OperatorProblems(contract, op, dtype, CaseCount(op)));
-    });
+    Register(suite, absl::StrCat(Info(op).name, "_", DTypeName(dtype)),
+             [=] { report(OperatorProblems(contract, op, dtype, CaseCount(op))); });
   });
   return true;
 }

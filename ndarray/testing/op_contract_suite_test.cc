@@ -69,8 +69,8 @@ bool Refuses(const KernelCall&) { return false; }
 
 constexpr Kernel Faulty(const char* provider, void (*run)(const KernelCall&),
                         bool (*supports)(const KernelCall&) = nullptr) {
-  return {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, provider, -1, run, nullptr, supports,
-          true};
+  return {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, provider, -1,
+          run,           nullptr,           supports,        true};
 }
 const KernelRegistrar registrar({
     Faulty("good", &Good),
