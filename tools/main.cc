@@ -18,6 +18,10 @@ int main(int argc, char** argv) {
           {"predict", "print the class of each image as CSV", "",
            {"model_file", "images", "batch", "workspace_mode", "threads"},
            &RunPredict},
+          {"plan", "place the buffers of a cycle in one range of memory",
+           "Exit status 1: no placement within the capacity was found in time; the best is written.",
+           {"input", "capacity", "time_limit", "alignment", "output"},
+           &RunPlanCommand},
           {"kernels", "print the table of linked kernels", "", {}, &RunKernels},
       },
       argc, argv);

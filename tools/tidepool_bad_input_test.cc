@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
+#include "tidepool/ndarray/io/testing/byte_mutator.h"
 #include "tidepool/tools/testing/run_program.h"
 
 namespace tidepool::tools {
@@ -130,6 +131,16 @@ TEST(BadInput, Flags) {
   ExpectRefused(folder, evaluate, {"flag --batch is 0"});
   ExpectRefused(folder, {"predict", "--model_file=model"}, {"flag --images is not set"});
   ExpectRefused(folder, {"evaluate", "--images=x"}, {"flag --labels is not set"});
+}
+
+TEST(BadInput, PlacementProblems) {
+  const std::string folder = SmallImages();
+  const std::string bad = WriteTestFile("bad.csv", "id,lower,upper,size\na,3,1,4\n");
+  ExpectRefused(folder, {"plan"}, {"flag --input is not set"});
+  ExpectRefused(folder, {"plan", "--input=nowhere.csv"}, {"nowhere.csv", "No such file"});
+  ExpectRefused(folder, {"plan", "--input", bad}, {"bad.csv:2"});
+  ExpectRefused(folder, {"plan", "--input", bad, "--time_limit=soon"}, {"--time_limit"});
+  ExpectRefused(folder, {"plan", "--input", bad, "--alignment=0"}, {"expected at least 0, 1"});
 }
 
 TEST(BadInput, Images) {

@@ -167,6 +167,21 @@ TEST(Tidepool, SameSeedSameBytes) {
   EXPECT_FALSE(ReadWhole(folder + "/other") == bytes);
 }
 
+TEST(Tidepool, PlanPlacesAndWrites) {
+  const std::string folder = NewFolder();
+  RunOptions options;
+  options.folder = folder;
+  const std::string input = DataPath("memory/planning/testdata/input.12.csv");
+  const RunResult result = Tidepool(
+      {"plan", "--input", input, "--capacity=12", "--output=out.csv", "--time_limit=10s"}, options);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("lower bound              12"));
+  EXPECT_THAT(LineOf(result.out, "search peak"), HasSubstr("12  ratio 1.0000"));
+  EXPECT_THAT(LineOf(result.out, "capacity"), HasSubstr("fits"));
+  EXPECT_THAT(ReadWhole(folder + "/out.csv"), HasSubstr("id,lower,upper,size,offset\nb1,0,3,4,"));
+  EXPECT_EQ(Tidepool({"plan", "--input", input, "--capacity=11", "--time_limit=10ms"}).status, 1);
+}
+
 TEST(Tidepool, KernelsListsTheProviders) {
   const std::string out = ExpectOk({"kernels"}).out;
   const std::string providers = LineOf(out, "linked providers: ");

@@ -1,0 +1,85 @@
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/planning/greedy_planner.h"
+#include "tidepool/memory/planning/order_search.h"
+#include "tidepool/memory/planning/plan_validator.h"
+#include "tidepool/memory/planning/problem_file.h"
+#include "tidepool/tools/commands/command_line.h"
+#include "tidepool/tools/commands/commands.h"
+#include "tidepool/tools/commands/flags.h"
+
+ABSL_FLAG(std::string, input, "", "CSV with the columns id,lower,upper,size");
+ABSL_FLAG(std::string, output, "", "the same with the column offset; empty: not written");
+ABSL_FLAG(int64_t, capacity, 0, "bytes the placement must fit; 0: as few as possible");
+ABSL_FLAG(int64_t, alignment, 1, "of every offset and size, in bytes");
+ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(10), "of the search, such as 10s or 500ms");
+
+namespace tidepool::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Milliseconds(Clock::time_point since) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - since).count();
+}
+
+void PrintResult(const char* name, const Placement& placement, double milliseconds) {
+  const double bound = static_cast<double>(placement.lower_bound);
+  std::printf("%-12s %14lld  ratio %.4f  %10.2f ms\n", name,
+              static_cast<long long>(placement.peak),
+              bound > 0 ? static_cast<double>(placement.peak) / bound : 1.0, milliseconds);
+}
+
+}  // namespace
+
+int RunPlanCommand() {
+  const std::string input = Required("input", absl::GetFlag(FLAGS_input));
+  const std::string output = absl::GetFlag(FLAGS_output);
+  OrderSearchOptions options;
+  options.capacity = absl::GetFlag(FLAGS_capacity);
+  options.alignment = absl::GetFlag(FLAGS_alignment);
+  const absl::Duration limit = absl::GetFlag(FLAGS_time_limit);
+  if (options.capacity < 0 || options.alignment < 1 || limit < absl::ZeroDuration()) {
+    ThrowInvalidArgument(absl::StrCat(
+        "flags --capacity, --alignment, --time_limit are ", options.capacity, ", ",
+        options.alignment, ", ", absl::FormatDuration(limit), "; expected at least 0, 1 and 0"));
+  }
+  NamedProblem problem = ReadProblemFile(input);
+
+  Clock::time_point start = Clock::now();
+  Placement placement = PlanGreedy(problem.buffers, options.alignment);
+  const double greedy = Milliseconds(start);
+  std::printf("%-12s %14zu\n", "buffers", problem.buffers.size());
+  std::printf("%-12s %14lld\n", "lower bound", static_cast<long long>(placement.lower_bound));
+  PrintResult("greedy peak", placement, greedy);
+
+  start = Clock::now();
+  const Clock::time_point end = start + absl::ToChronoNanoseconds(limit);
+  placement = SearchOrders(problem.buffers, options, [&] { return Clock::now() >= end; });
+  PrintResult("search peak", placement, Milliseconds(start));
+
+  if (const std::optional<std::string> violation =
+          FindPlacementViolation(problem.buffers, options.alignment, placement)) {
+    ThrowInternal(absl::StrCat(input, ": the planner's placement is wrong: ", *violation));
+  }
+  const bool fits = options.capacity == 0 || placement.peak <= options.capacity;
+  if (options.capacity > 0) {
+    std::printf("%-12s %14lld  %s\n", "capacity", static_cast<long long>(options.capacity),
+                fits ? "fits" : "does not fit within the time limit");
+  }
+  if (!output.empty()) {
+    problem.offsets = placement.offsets;
+    WriteProblemFile(output, problem);
+    std::printf("wrote %s\n", output.c_str());
+  }
+  return fits ? kExitOk : kExitFailed;
+}
+
+}  // namespace tidepool::tools
