@@ -40,6 +40,15 @@ void Wake(std::atomic<uint32_t>& word) {
           nullptr, 0);
 }
 
+// A worker may meet an operator for the first time in any step. What its stack will need is touched
+// here, so that steady steps have no page faults on any thread.
+__attribute__((noinline)) void TouchStack() {
+  constexpr int kBytes = 256 << 10;
+  constexpr int kPage = 4096;
+  volatile char stack[kBytes];
+  for (int i = 0; i < kBytes; i += kPage) stack[i] = 0;
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
@@ -69,6 +78,7 @@ void ThreadPool::TakeTasks(int slot) {
 }
 
 void ThreadPool::Work(int slot) {
+  TouchStack();
   uint32_t done = UINT32_MAX;  // number of the last job this worker was in
   int spins = 0;
   while (!stop_.load(std::memory_order_relaxed)) {

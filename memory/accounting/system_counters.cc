@@ -1,8 +1,10 @@
 #include "tidepool/memory/accounting/system_counters.h"
 
+#include <link.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -19,8 +21,39 @@
 
 #include "absl/strings/str_cat.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 namespace tidepool {
 namespace {
+
+int PrefaultObject(dl_phdr_info* object, size_t, void*) {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    const uintptr_t begin = (object->dlpi_addr + segment.p_vaddr) / page * page;
+    const uintptr_t end = object->dlpi_addr + segment.p_vaddr + segment.p_memsz;
+    // Writable pages are private copies, made by the first write. Pages the loader has protected
+    // since are refused, which is fine: they are there already.
+    for (uintptr_t at = begin; at < end; at += page) {
+      void* address = reinterpret_cast<void*>(at);
+      if ((segment.p_flags & PF_W) == 0 || madvise(address, page, MADV_POPULATE_WRITE) != 0) {
+        madvise(address, page, MADV_POPULATE_READ);
+      }
+    }
+  }
+  return 0;
+}
+
+__attribute__((noinline)) void TouchStack() {
+  constexpr int kBytes = 256 << 10;
+  constexpr int kPage = 4096;
+  volatile char stack[kBytes];
+  for (int i = 0; i < kBytes; i += kPage) stack[i] = 0;
+}
 
 // Made before the filter is, so that the watching thread itself is not filtered.
 struct Watcher {
@@ -98,6 +131,11 @@ int64_t PageFaults() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_minflt + usage.ru_majflt;
+}
+
+void PrefaultProgram() {
+  dl_iterate_phdr(&PrefaultObject, nullptr);
+  TouchStack();
 }
 
 bool StartCountingMemorySystemCalls(std::string* reason) {

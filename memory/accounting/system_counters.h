@@ -10,6 +10,11 @@ namespace tidepool {
 // Minor and major page faults of the process so far. About 300 ns.
 int64_t PageFaults();
 
+// Maps the code and data of the program and its libraries, and some of the calling thread's stack,
+// before they are first used: what PageFaults() counts afterwards is memory that was taken. Where
+// the kernel cannot (before Linux 5.14) nothing happens.
+void PrefaultProgram();
+
 // Counts every system call for memory (mmap, munmap, mremap, mprotect, madvise, brk) of the calling
 // thread and the threads it starts from now on, whoever makes it: ours, malloc's, a library's. The
 // kernel reports each to a watching thread (seccomp user notification) that lets it pass, which

@@ -88,6 +88,7 @@ TEST(TrainingModes, PlannedPeaksAreAtTheLowerBound) {
 }
 
 TEST(TrainingModes, FromTheThirdStepNothingIsAskedOfTheSystem) {
+  PrefaultProgram();
   std::string reason;
   const bool counting = StartCountingMemorySystemCalls(&reason);
   for (const char* name : {"lenet", "mlp"}) {

@@ -8,6 +8,7 @@
 namespace tidepool::tools {
 
 void StepCounters::Start() {
+  PrefaultProgram();
   if (!StartCountingMemorySystemCalls(&why_not_)) system_calls_ = -1;
 }
 
