@@ -2,7 +2,9 @@
 // libtorch's own layout (NCHW). Not meant to be started by hand: see step_server.h.
 #include <dlfcn.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <stdexcept>
@@ -14,6 +16,8 @@
 
 namespace tidepool::tools {
 namespace {
+
+constexpr char kWaitPolicy[] = "OMP_WAIT_POLICY";
 
 // The BLAS is whatever the system's libblas is; OpenBLAS has threads of its own, which
 // torch::set_num_threads does not know of. Null for another one.
@@ -47,6 +51,7 @@ class TorchSide : public StepSide {
     const auto config = OpenBlas<char* (*)()>("openblas_get_config");
     text += std::string("; BLAS: ") + (config != nullptr ? config() : "unknown, its threads too");
     text += torch::hasMKLDNN() ? "; oneDNN" : "; no oneDNN";
+    text += std::string("; ") + kWaitPolicy + "=" + std::getenv(kWaitPolicy);
     return text;
   }
 
@@ -104,7 +109,16 @@ class TorchSide : public StepSide {
 }  // namespace
 }  // namespace tidepool::tools
 
-int main() {
+using tidepool::tools::kWaitPolicy;
+
+int main(int, char** argv) {
+  // OpenMP's idle threads spin by default, on the processors that OpenBLAS's own threads need: with
+  // two of each on two processors a step of the MLP took up to 18 times as long. libgomp reads the
+  // variable when it is loaded, hence the new start.
+  if (std::getenv(kWaitPolicy) == nullptr) {
+    setenv(kWaitPolicy, "PASSIVE", 1);
+    execv("/proc/self/exe", argv);
+  }
   tidepool::tools::TorchSide side;
   tidepool::tools::ServeSteps(side, std::cin, std::cout);
 }
