@@ -16,9 +16,8 @@ class Side {
   Side(const MeasurementConfig& config, const std::vector<std::string>& command,
        const TrainingCase& c, SideResult& result)
       : config_(config), process_(command), result_(result) {
-    result_.parameters = std::stoll(
-        process_.Ask(absl::StrCat("begin ", c.model, " ", c.batch, " ", c.threads, " ", c.updater,
-                                  " ", config.data)));
+    result_.parameters = std::stoll(process_.Ask(absl::StrCat(
+        "begin ", c.model, " ", c.batch, " ", c.threads, " ", c.updater, " ", config.data)));
     const Means warm = Steps(std::max(2, config.warm_up));
     result_.steps = config.steps > 0
                         ? config.steps
@@ -70,8 +69,7 @@ CaseResult Measure(const MeasurementConfig& config, const TrainingCase& training
   CaseResult result;
   result.training_case = training_case;
   std::vector<std::unique_ptr<Side>> sides;
-  sides.push_back(
-      std::make_unique<Side>(config, config.tidepool, training_case, result.tidepool));
+  sides.push_back(std::make_unique<Side>(config, config.tidepool, training_case, result.tidepool));
   if (!config.peer.empty()) {
     result.peer.emplace();
     sides.push_back(std::make_unique<Side>(config, config.peer, training_case, *result.peer));

@@ -15,15 +15,15 @@ struct MeasurementConfig {
   std::vector<std::string> peer;      // command of the peer; empty: absent
   std::string data;                   // folder of IDX files
   int rounds = 11;
-  int warm_up = 10;            // steps before the first round, not measured
-  int steps = 0;               // in a round; 0: as many as fit round_seconds, at least 3
+  int warm_up = 10;  // steps before the first round, not measured
+  int steps = 0;     // in a round; 0: as many as fit round_seconds, at least 3
   double round_seconds = 0.25;
 };
 
 // New processes for each case, so that neither memory nor threads of an earlier one are left. The
 // side that begins changes from round to round; the first step of each round, which finds the
-// other side's data in the caches, is not measured. Throws when a side fails, and kInternal when the
-// two networks have different numbers of parameters.
+// other side's data in the caches, is not measured. Throws when a side fails, and kInternal when
+// the two networks have different numbers of parameters.
 CaseResult Measure(const MeasurementConfig& config, const TrainingCase& training_case);
 
 // What a side says of itself. Throws when it cannot be started.

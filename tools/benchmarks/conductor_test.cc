@@ -18,12 +18,13 @@ std::vector<std::string> Shell(const std::string& script) { return {"/bin/sh", "
 // it is asked to `log`.
 std::vector<std::string> FakeSide(const std::string& log, const std::string& name, int nanoseconds,
                                   int parameters) {
-  return Shell("while read verb count rest; do echo \"" + name +
-               " $verb $count $rest\" >>" + log +
-               "; case $verb in hello) echo ok fake;; begin) echo ok " + std::to_string(parameters) +
+  return Shell("while read verb count rest; do echo \"" + name + " $verb $count $rest\" >>" + log +
+               "; case $verb in hello) echo ok fake;; begin) echo ok " +
+               std::to_string(parameters) +
                ";; memory) echo ok 2048;; steps) line='ok 0.25 1000000000/7'; "
                "while [ $count -gt 1 ]; do line=\"$line " +
-               std::to_string(nanoseconds) + "/3000000\"; count=$((count - 1)); done; echo $line;; "
+               std::to_string(nanoseconds) +
+               "/3000000\"; count=$((count - 1)); done; echo $line;; "
                "esac; done");
 }
 
@@ -78,11 +79,10 @@ TEST(Conductor, AlternatesAndLeavesOutTheFirstStep) {
     line.erase(line.find_last_not_of(' ') + 1);
     asked.push_back(line);
   }
-  EXPECT_EQ(asked, (std::vector<std::string>{
-                       "A begin mlp 32 1 sgd some folder", "A steps 4",
-                       "B begin mlp 32 1 sgd some folder", "B steps 4", "A steps 3", "B steps 3",
-                       "B steps 3", "A steps 3", "A steps 3", "B steps 3", "B memory",
-                       "A memory"}));
+  EXPECT_EQ(asked, (std::vector<std::string>{"A begin mlp 32 1 sgd some folder", "A steps 4",
+                                             "B begin mlp 32 1 sgd some folder", "B steps 4",
+                                             "A steps 3", "B steps 3", "B steps 3", "A steps 3",
+                                             "A steps 3", "B steps 3", "B memory", "A memory"}));
 }
 
 TEST(Conductor, FillsARoundAndDoesWithoutAPeer) {

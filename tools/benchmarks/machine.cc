@@ -108,7 +108,9 @@ double BusySeconds(const std::string& proc_stat, double ticks_per_second) {
 }
 
 OthersWatch::OthersWatch()
-    : time_(Now()), busy_(BusySeconds(Content("/proc/stat"), TicksPerSecond())), own_(OwnSeconds()) {}
+    : time_(Now()),
+      busy_(BusySeconds(Content("/proc/stat"), TicksPerSecond())),
+      own_(OwnSeconds()) {}
 
 double OthersWatch::Share() const {
   const double busy = BusySeconds(Content("/proc/stat"), TicksPerSecond()) - busy_;

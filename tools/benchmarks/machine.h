@@ -15,8 +15,8 @@ struct Machine {
 Machine DescribeMachine();
 
 // Seconds that all processors together were not idle since the machine started, from the text of
-// /proc/stat; time a hypervisor gave to other guests counts as busy. Throws kDataLoss when it has no
-// "cpu" line.
+// /proc/stat; time a hypervisor gave to other guests counts as busy. Throws kDataLoss when it has
+// no "cpu" line.
 double BusySeconds(const std::string& proc_stat, double ticks_per_second);
 
 // Seconds of processors that other processes used between two moments, as a share of one

@@ -79,13 +79,13 @@ std::string MarkdownOf(const Report& report) {
       const Spread spread = RatioOf(result.tidepool.milliseconds, result.peer->milliseconds);
       peer_time = Milliseconds(*result.peer);
       ratio = absl::StrFormat("%.2f (%.2f to %.2f)", spread.median, spread.min, spread.max);
-      cpu_ratio = absl::StrFormat("%.2f", RatioOf(result.tidepool.cpu_milliseconds,
-                                                  result.peer->cpu_milliseconds).median);
+      cpu_ratio = absl::StrFormat(
+          "%.2f", RatioOf(result.tidepool.cpu_milliseconds, result.peer->cpu_milliseconds).median);
       peer_memory = Mebibytes(result.peer->peak_kib);
     }
     absl::StrAppend(&text, "| ", c.model, " | ", c.batch, " | ", c.threads, " | ", c.updater, " | ",
-                    Milliseconds(result.tidepool), " | ", peer_time, " | ", ratio, " | ",
-                    cpu_ratio, " | ", Mebibytes(result.tidepool.peak_kib), " | ", peer_memory, " |\n");
+                    Milliseconds(result.tidepool), " | ", peer_time, " | ", ratio, " | ", cpu_ratio,
+                    " | ", Mebibytes(result.tidepool.peak_kib), " | ", peer_memory, " |\n");
   }
   return text;
 }

@@ -45,8 +45,9 @@ TEST(Report, Markdown) {
 
 TEST(Report, AnAbsentPeerIsNamed) {
   const std::string text = MarkdownOf(Example(false));
-  EXPECT_NE(text.find("| 2.000 (1.000 to 4.000) | libtorch: absent | absent | absent | 2.0 | absent |\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("| 2.000 (1.000 to 4.000) | libtorch: absent | absent | absent | 2.0 | absent |\n"),
+      std::string::npos)
       << text;
   EXPECT_EQ(nlohmann::json::parse(JsonOf(Example(false)))["benchmarks"].size(), 1u);
 }

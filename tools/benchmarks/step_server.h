@@ -4,7 +4,8 @@
 //   hello                                   ok NAME; VERSIONS
 //   begin MODEL BATCH THREADS UPDATER DATA  ok PARAMETERS      a new network; once per process
 //   steps COUNT                             ok LOSS WALL/CPU WALL/CPU ...   nanoseconds per step
-//   memory                                  ok KIB             growth of the peak since before begin
+//   memory                                  ok KIB             growth of the peak since before
+//   begin
 //
 // DATA is a folder of IDX files and goes to the end of the line. LOSS is of the last step; CPU is
 // what all threads of the process used. Anything else is answered by "error MESSAGE". The process

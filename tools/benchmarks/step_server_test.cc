@@ -44,8 +44,8 @@ std::vector<std::string> Serve(StepSide& side, const std::string& requests) {
 
 TEST(StepServer, AnswersEachRequestWithOneLine) {
   RecordingSide side;
-  const auto lines = Serve(side, std::string("hello\nbegin mlp 32 2 adam ") + kData +
-                                     "\nsteps 3\nmemory\n");
+  const auto lines =
+      Serve(side, std::string("hello\nbegin mlp 32 2 adam ") + kData + "\nsteps 3\nmemory\n");
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[0], "ok recorder 1.0");
   EXPECT_EQ(lines[1], "ok 4711");
@@ -88,8 +88,7 @@ TEST(StepServer, MemoryIsTheGrowthOfThePeak) {
       return touched[touched.size() / 2];
     }
   } side;
-  const auto lines =
-      Serve(side, std::string("begin mlp 1 1 sgd ") + kData + "\nsteps 1\nmemory\n");
+  const auto lines = Serve(side, std::string("begin mlp 1 1 sgd ") + kData + "\nsteps 1\nmemory\n");
   ASSERT_EQ(lines.size(), 3u);
   const int64_t kib = std::atoll(lines[2].substr(3).c_str());
   if (kib == -1) GTEST_SKIP() << "this kernel does not reset the peak of resident memory";
@@ -106,7 +105,8 @@ TEST(StepServer, SaysWhatIsWrong) {
       {"begin mlp 32 sgd\n", "expected MODEL BATCH THREADS UPDATER DATA"},
       {"begin mlp 0 1 sgd x\n", "expected MODEL BATCH THREADS UPDATER DATA"},
       {"begin mlp 32 1 sgd no folder\n", "no folder"},
-      {std::string("begin mlp 8001 1 sgd ") + kData + "\n", "8000 images, fewer than a batch of 8001"},
+      {std::string("begin mlp 8001 1 sgd ") + kData + "\n",
+       "8000 images, fewer than a batch of 8001"},
       {std::string("begin other 32 1 sgd ") + kData + "\n", "error no such model"},
       {begin + begin, "has begun before"},
       {begin + "steps 0\n", "expected a count of at least 1"},

@@ -64,8 +64,8 @@ std::string DataFolder(const std::string& program) {
   for (const std::string& candidate : {folder, runfiles}) {
     if (fs::exists(candidate)) return candidate;
   }
-  ThrowNotFound(absl::StrCat("flag --data is not set, and neither ", folder, " nor ", runfiles,
-                             " exists"));
+  ThrowNotFound(
+      absl::StrCat("flag --data is not set, and neither ", folder, " nor ", runfiles, " exists"));
 }
 
 std::vector<std::string> PeerCommand(const std::string& program) {
@@ -123,8 +123,8 @@ int Run() {
   config.tidepool = {program, "--serve"};
   config.peer = PeerCommand(program);
   config.data = DataFolder(program);
-  config.rounds = static_cast<int>(
-      Numbers("rounds", {absl::StrCat(absl::GetFlag(FLAGS_rounds))}).front());
+  config.rounds =
+      static_cast<int>(Numbers("rounds", {absl::StrCat(absl::GetFlag(FLAGS_rounds))}).front());
   config.warm_up = absl::GetFlag(FLAGS_warm_up);
   config.steps = absl::GetFlag(FLAGS_steps);
   config.round_seconds = absl::GetFlag(FLAGS_round_seconds);
@@ -133,8 +133,8 @@ int Run() {
   const Machine machine = DescribeMachine();
   Report report;
   report.context = {
-      {"machine", absl::StrCat(machine.processor, ", ", machine.processors, " processors, ",
-                               machine.kernel)},
+      {"machine",
+       absl::StrCat(machine.processor, ", ", machine.processors, " processors, ", machine.kernel)},
       {"load before", machine.load},
       {"tidepool", Greeting(config.tidepool)},
       {"revision", absl::GetFlag(FLAGS_revision)},
@@ -159,9 +159,10 @@ int Run() {
   if (isatty(STDERR_FILENO)) std::fprintf(stderr, "\r\033[K");
   const double others = watch.Share();
   if (others > kBusyLimit &&
-      Refuses(absl::StrFormat("others used %.0f %% of a processor while it measured (limit %.0f %%)",
-                              100 * others, 100 * kBusyLimit),
-              note)) {
+      Refuses(
+          absl::StrFormat("others used %.0f %% of a processor while it measured (limit %.0f %%)",
+                          100 * others, 100 * kBusyLimit),
+          note)) {
     return 1;
   }
   report.context.emplace_back("others while measuring",
@@ -187,7 +188,8 @@ int main(int argc, char** argv) {
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   try {
     if (rest.size() > 1) {
-      tidepool::ThrowInvalidArgument(absl::StrCat("argument \"", rest[1], "\", expected flags only"));
+      tidepool::ThrowInvalidArgument(
+          absl::StrCat("argument \"", rest[1], "\", expected flags only"));
     }
     if (absl::GetFlag(FLAGS_serve)) {
       tidepool::tools::ServeSteps(*tidepool::tools::NewTidepoolSide(), std::cin, std::cout);

@@ -77,8 +77,8 @@ class TorchSide : public StepSide {
     // Bytes, as Tidepool keeps them: both sides convert a batch in each step.
     pixels_ = torch::from_blob(const_cast<uint8_t*>(images.pixels.data()),
                                {images.count, 1, images.height, images.width}, torch::kByte);
-    labels_ = torch::from_blob(const_cast<uint8_t*>(images.labels.data()), {images.count},
-                               torch::kByte);
+    labels_ =
+        torch::from_blob(const_cast<uint8_t*>(images.labels.data()), {images.count}, torch::kByte);
     int64_t parameters = 0;
     parameters_ = network_->parameters();
     for (const torch::Tensor& parameter : parameters_) parameters += parameter.numel();
