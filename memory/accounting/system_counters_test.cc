@@ -25,6 +25,9 @@ TEST(SystemCounters, CountsOneFaultPerFreshPage) {
 }
 
 TEST(SystemCounters, CountsMemorySystemCallsOfThisThreadAndItsChildren) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer maps memory of its own";
+#endif
   std::string reason;
   if (!StartCountingMemorySystemCalls(&reason)) GTEST_SKIP() << reason;
   EXPECT_TRUE(StartCountingMemorySystemCalls(&reason));
