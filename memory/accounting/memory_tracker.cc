@@ -45,7 +45,7 @@ MemoryTracker& MemoryTracker::Global() {
 MemoryTracker::MemoryTracker() : devices_(kDeviceTypes * kMaxDevicesPerType) {}
 
 void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   if (bytes > 0 || kind == MemoryKind::kAllocated) FoldDevice(device);
   PerDevice& at = At(device);
   at.touched = true;
@@ -55,20 +55,20 @@ void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes) {
 }
 
 void MemoryTracker::Register(MemoryAccount* account) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   accounts_.push_back(account);
   At(account->device_).touched = true;
 }
 
 void MemoryTracker::Unregister(MemoryAccount* account) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   FoldDevice(account->device_);
   accounts_.erase(std::remove(accounts_.begin(), accounts_.end(), account), accounts_.end());
   changes_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   FoldDevice(account->device_);
   account->owned_.store(account->owned_.load(std::memory_order_relaxed) + bytes,
                         std::memory_order_relaxed);
@@ -77,7 +77,7 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) {
 }
 
 void MemoryTracker::FoldSlow(MemoryAccount* account) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   FoldDevice(account->device_);
 }
 
@@ -115,7 +115,7 @@ void MemoryTracker::FoldDevice(Device device) {
 }
 
 MemorySnapshot MemoryTracker::Snapshot() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   MemorySnapshot snapshot;
   snapshot.system_allocations = system_allocations_.load(std::memory_order_relaxed);
   snapshot.system_releases = system_releases_.load(std::memory_order_relaxed);
@@ -142,7 +142,7 @@ MemorySnapshot MemoryTracker::Snapshot() {
 }
 
 void MemoryTracker::ResetPeaks() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   for (PerDevice& at : devices_) {
     for (MemoryUsage& usage : at.direct) usage.peak_bytes = 0;
     at.total_peak = 0;

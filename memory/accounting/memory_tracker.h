@@ -15,11 +15,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/device.h"
 
@@ -88,7 +87,7 @@ class MemoryTracker {
   MemoryTracker& operator=(const MemoryTracker&) = delete;
 
   // `bytes` may be negative.
-  void Add(Device device, MemoryKind kind, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Add(Device device, MemoryKind kind, int64_t bytes);
 
   // One request to the system for tensor memory (pages, malloc, a driver call), or its return.
   void CountSystemAllocation() { system_allocations_.fetch_add(1, std::memory_order_relaxed); }
@@ -96,12 +95,12 @@ class MemoryTracker {
   int64_t system_allocations() const { return system_allocations_.load(std::memory_order_relaxed); }
 
   // An account must be unregistered before it dies; what it owned and used leaves the ledger.
-  void Register(MemoryAccount* account) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Unregister(MemoryAccount* account) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Register(MemoryAccount* account);
+  void Unregister(MemoryAccount* account);
   // Pages and kept blocks of an account; its unused part counts as kUnreferenced.
-  void AddOwned(MemoryAccount* account, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddOwned(MemoryAccount* account, int64_t bytes);
   // Folds the account's peak since the last fold into the ledger's. Two loads when nothing is new.
-  void Fold(MemoryAccount* account) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void Fold(MemoryAccount* account) {
     if (account->folded_at_.load(std::memory_order_relaxed) ==
             changes_.load(std::memory_order_relaxed) &&
         account->window_peak_.load(std::memory_order_relaxed) <=
@@ -111,9 +110,9 @@ class MemoryTracker {
     FoldSlow(account);
   }
 
-  MemorySnapshot Snapshot() ABSL_LOCKS_EXCLUDED(mutex_);
+  MemorySnapshot Snapshot();
   // Peaks start again from what is in use now.
-  void ResetPeaks() ABSL_LOCKS_EXCLUDED(mutex_);
+  void ResetPeaks();
 
  private:
   struct PerDevice {
@@ -121,16 +120,19 @@ class MemoryTracker {
     int64_t total_peak = 0;
     bool touched = false;
   };
-  PerDevice& At(Device device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // These need mutex_ held.
+  PerDevice& At(Device device) {
     return devices_[static_cast<int>(device.type) * kMaxDevicesPerType + device.index];
   }
-  void FoldSlow(MemoryAccount* account) ABSL_LOCKS_EXCLUDED(mutex_);
+  void FoldSlow(MemoryAccount* account);
   // Raises the peaks of `device` to what the accounts reached, then starts their windows anew.
-  void FoldDevice(Device device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FoldDevice(Device device);
 
-  absl::Mutex mutex_;
-  std::vector<PerDevice> devices_ ABSL_GUARDED_BY(mutex_);
-  std::vector<MemoryAccount*> accounts_ ABSL_GUARDED_BY(mutex_);
+  // std::mutex, which ThreadSanitizer understands also where Abseil is the system's.
+  std::mutex mutex_;
+  // Guarded by mutex_:
+  std::vector<PerDevice> devices_;
+  std::vector<MemoryAccount*> accounts_;
   std::atomic<uint64_t> changes_{1};
   std::atomic<int64_t> system_allocations_{0};
   std::atomic<int64_t> system_releases_{0};

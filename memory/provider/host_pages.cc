@@ -21,6 +21,8 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 // Reserving address space costs nothing; growing inside it keeps addresses stable.
 constexpr size_t kDefaultReserveBytes = size_t{64} << 30;
 
+constexpr size_t kMostBytes = SIZE_MAX / 4;
+
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 size_t PageBytes() {
@@ -63,6 +65,10 @@ bool HostPages::Reserve(size_t bytes) {
 
 void HostPages::Resize(size_t bytes) {
   if (bytes == 0) return ReleaseAll();
+  if (bytes > kMostBytes) {
+    throw OutOfMemoryError(absl::StrCat("HostPages: a range of ", bytes, " bytes cannot exist"),
+                           MemoryTracker::Global().Snapshot().ToString());
+  }
   const bool huge = options_.huge_pages && bytes >= kHugePageBytes;
   const size_t wanted = RoundUp(bytes + kReadableTailBytes, huge ? kHugePageBytes : PageBytes());
   if (wanted == committed_) return;

@@ -47,6 +47,9 @@ TEST(HostPages, ShrinksAndGivesPagesBack) {
 }
 
 TEST(HostPages, PrefaultedPagesDoNotFaultLater) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer's shadow memory faults";
+#endif
   HostPages pages;
   pages.Resize(8 * kMiB);
   const int64_t before = MinorFaults();

@@ -86,11 +86,14 @@ void Pool::RemoveFree(Block* block) {
   }
 }
 
+// Before anything is changed: a chunk and a split take a node each.
+void Pool::ReserveNodes() {
+  if (recycled_ != nullptr && recycled_->next_free != nullptr) return;
+  slabs_.push_back(std::make_unique<Block[]>(kNodesPerSlab));
+  for (int i = 0; i < kNodesPerSlab; ++i) RecycleNode(&slabs_.back()[i]);
+}
+
 Pool::Block* Pool::NewNode() {
-  if (recycled_ == nullptr) {
-    slabs_.push_back(std::make_unique<Block[]>(kNodesPerSlab));
-    for (int i = 0; i < kNodesPerSlab; ++i) RecycleNode(&slabs_.back()[i]);
-  }
   Block* node = recycled_;
   recycled_ = node->next_free;
   *node = Block{};
@@ -108,11 +111,11 @@ Pool::Block* Pool::AddChunk(size_t bytes) {
   options.reserve_bytes = wanted + kReadableTailBytes;
   auto pages = std::make_unique<HostPages>(options);
   pages->Resize(wanted);
-  Block* node = NewNode();
   // A free slot of an earlier, trimmed chunk is used again before the list grows.
   size_t index = 0;
   while (index < chunks_.size() && chunks_[index].pages != nullptr) ++index;
   if (index == chunks_.size()) chunks_.emplace_back();
+  Block* node = NewNode();
   node->data = pages->base();
   node->bytes = (pages->committed_bytes() - kReadableTailBytes) / alignment_ * alignment_;
   node->chunk = static_cast<uint32_t>(index);
@@ -128,6 +131,7 @@ Pool::Block* Pool::Allocate(size_t bytes) {
                            MemoryTracker::Global().Snapshot().ToString());
   }
   bytes = std::max(alignment_, (bytes + alignment_ - 1) / alignment_ * alignment_);
+  ReserveNodes();
   Block* block = FindFree(bytes);
   if (block == nullptr) block = AddChunk(bytes);
   if (block->bytes > bytes) {

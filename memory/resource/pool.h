@@ -65,6 +65,7 @@ class Pool {
   Block* FindFree(size_t bytes);
   void InsertFree(Block* block);
   void RemoveFree(Block* block);
+  void ReserveNodes();
   Block* NewNode();
   void RecycleNode(Block* node);
   Block* AddChunk(size_t bytes);

@@ -75,7 +75,8 @@ class Workspace {
   // Learns now from the cycles seen so far. The workspace must be closed.
   void Initialize();
   // Gives pages and kept blocks back and forgets what was learned; every old array is stale. The
-  // workspace must be closed. It learns afresh afterwards.
+  // workspace must be closed. It learns afresh afterwards; an initial_size is reserved again by the
+  // next cycle, whose scope throws OutOfMemoryError when it cannot be had.
   void Destroy();
   // Gives back what the next cycle does not need. The workspace must be closed.
   void Trim();

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CONFIG_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CONFIG_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,10 +18,12 @@ class Overallocation {
   static Overallocation Ratio(double ratio) { return Overallocation(ratio, -1); }
   static Overallocation Bytes(int64_t bytes) { return Overallocation(0, bytes); }
 
-  // Truncated to whole bytes.
+  // Truncated to whole bytes; at most SIZE_MAX / 4.
   size_t ExtraFor(size_t bytes) const {
-    return bytes_ >= 0 ? static_cast<size_t>(bytes_)
-                       : static_cast<size_t>(static_cast<double>(bytes) * ratio_);
+    constexpr size_t kMost = SIZE_MAX / 4;
+    if (bytes_ >= 0) return std::min(static_cast<size_t>(bytes_), kMost);
+    const double extra = static_cast<double>(bytes) * ratio_;
+    return extra < static_cast<double>(kMost) ? static_cast<size_t>(extra) : kMost;
   }
   bool IsValid() const { return bytes_ >= 0 || (ratio_ >= 0 && ratio_ <= 1e6); }
 

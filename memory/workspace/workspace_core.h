@@ -87,9 +87,9 @@ class WorkspaceCore final : public BufferOwner {
   void BeginCycle(const void* thread);
   void EndCycle(bool failed) noexcept;
 
-  Buffer* NewRecord();
   void AddRecords();
-  std::byte* AllocateOutsidePlan(size_t bytes, bool planned, void** spill);
+  std::byte* AllocateOutsidePlan(size_t bytes, void** spill);
+  void CheckMaySpill(size_t bytes) const;
   std::byte* AllocateSpill(size_t bytes, void** spill);
   void ReleaseOnOwner(Buffer* buffer) noexcept;
   void GiveBack(Buffer* buffer) noexcept;
@@ -100,6 +100,8 @@ class WorkspaceCore final : public BufferOwner {
   void MakePlan();
   void Grow(size_t learned_bytes);
   void ResizePages(size_t new_size);
+  void TakeInitialPages();
+  void TrimPool();
   void AccountOwned();
   size_t LearnedSize(size_t needed) const;
   void RequireClosed(const char* operation) const;
@@ -126,6 +128,9 @@ class WorkspaceCore final : public BufferOwner {
   std::vector<LifetimeBuffer> record_;
   int64_t tick_ = 0;
   int missing_cycles_ = 0;
+  uint64_t cycles_learned_from_ = 0;
+  int cycles_without_spill_ = 0;
+  bool lacks_initial_pages_ = false;  // since Destroy
   uint64_t misses_this_cycle_ = 0;
 
   std::vector<Buffer*> slots_;  // this cycle's live buffers by request number

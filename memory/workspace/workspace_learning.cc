@@ -29,7 +29,30 @@ void WorkspaceCore::AccountOwned() {
   owned_reported_ = owned;
 }
 
+void WorkspaceCore::TrimPool() {
+  pool_.Trim();
+  AccountOwned();
+}
+
+void WorkspaceCore::TakeInitialPages() {
+  if (config.initial_size > 0 && config.debug_mode != DebugMode::kBypassEverything) {
+    size_t wanted = config.initial_size;
+    if (config.policy_allocation == AllocationPolicy::kOverallocate) {
+      const size_t extra = config.overallocation_limit.ExtraFor(wanted);
+      wanted = wanted <= SIZE_MAX - extra ? wanted + extra : SIZE_MAX;
+    }
+    if (config.max_size > 0) wanted = std::min(wanted, config.max_size);
+    ResizePages(wanted);
+  }
+  lacks_initial_pages_ = false;
+}
+
 void WorkspaceCore::ResizePages(size_t new_size) {
+  if (new_size > SIZE_MAX / 4) {
+    throw OutOfMemoryError(
+        absl::StrCat("workspace [", id, "]: pages of ", new_size, " bytes cannot exist"),
+        MemoryTracker::Global().Snapshot().ToString());
+  }
   const size_t capacity = (new_size + config.alignment - 1) & ~(config.alignment - 1);
   pages_.Resize(capacity);
   size = new_size;
@@ -41,7 +64,7 @@ void WorkspaceCore::Grow(size_t needed) {
   const size_t learned = std::max(LearnedSize(needed), size);
   if (learned == size) return;
   // Blocks kept from learning are given back first, so that both are never held at once.
-  if (pool_.block_count() == 0) pool_.Trim();
+  TrimPool();
   ResizePages(learned);
 }
 
@@ -60,7 +83,7 @@ void WorkspaceCore::Learn() {
     case LearningPolicy::kOverTime:
       if (size == 0) {
         if (config.cycles_before_initialization == 0 ||
-            stats.cycles < static_cast<uint64_t>(config.cycles_before_initialization)) {
+            cycles_learned_from_ < static_cast<uint64_t>(config.cycles_before_initialization)) {
           return;
         }
         Grow(peak_cycle_bytes);
@@ -78,10 +101,13 @@ void WorkspaceCore::Learn() {
 void WorkspaceCore::MakePlan() {
   const Placement placement = PlanGreedy(record_, static_cast<int64_t>(config.alignment));
   const size_t peak = static_cast<size_t>(placement.peak);
-  if (config.max_size > 0 && peak > config.max_size) return;  // keeps spilling, and trying
-  if (config.policy_spill != SpillPolicy::kReallocate && size > 0 && peak > capacity_) return;
-  WorkspacePlan plan(record_, placement.offsets);
-  Grow(peak);
+  // What may not become pages is planned outside of them.
+  const bool may_grow = size == 0 || config.policy_spill == SpillPolicy::kReallocate;
+  size_t limit = SIZE_MAX;
+  if (!may_grow) limit = capacity_;
+  if (may_grow && config.max_size > 0) limit = std::max(capacity_, config.max_size);
+  WorkspacePlan plan(record_, placement.offsets, limit);
+  if (plan.peak_bytes() > capacity_) Grow(plan.peak_bytes());
   plan_ = std::move(plan);
   missing_cycles_ = 0;
   ++stats.plans;
@@ -94,22 +120,25 @@ void WorkspaceCore::MakePlan() {
 void WorkspaceCore::Initialize() {
   RequireClosed("Initialize");
   if (config.policy_learning == LearningPolicy::kNone || peak_cycle_bytes == 0) return;
+  if (!plan_.empty()) return;  // it set the size
   if (size == 0 || config.policy_spill == SpillPolicy::kReallocate) Grow(peak_cycle_bytes);
 }
 
 void WorkspaceCore::Destroy() {
   RequireClosed("Destroy");
   DrainRemote();
-  // Two steps of the stamp: every handle of the past is stale, and the workspace stays closed.
-  stamp_.store(stamp_.load(std::memory_order_relaxed) + 2, std::memory_order_release);
+  // Old handles are stale already: their stamps are of cycles that have ended.
   plan_ = WorkspacePlan();
   peak_cycle_bytes = 0;
+  bytes_last_cycle = 0;
+  cycles_learned_from_ = 0;
   missing_cycles_ = 0;
   stats.planned_peak_bytes = stats.live_lower_bound_bytes = 0;
   stats.requested_bytes = stats.planned_requests = 0;
   pool_.Trim();
   pages_.Resize(0);
   size = capacity_ = 0;
+  lacks_initial_pages_ = true;
   AccountOwned();
 }
 

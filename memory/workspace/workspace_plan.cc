@@ -7,20 +7,21 @@
 namespace tidepool {
 
 WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
-                             absl::Span<const int64_t> offsets)
-    : state_(requests.size(), State::kGone) {
+                             absl::Span<const int64_t> offsets, size_t limit)
+    : state_(requests.size(), State::kGone), blocker_(requests.size(), kNobody) {
   slots_.reserve(requests.size());
+  path_.reserve(requests.size());
   // Requests are painted over the address range in order; what a request paints over are its
   // tenants. Key: where a painted piece begins; it reaches to the next key.
-  constexpr uint32_t kNobody = UINT32_MAX;
   std::map<size_t, uint32_t> painted{{0, kNobody}};
   for (uint32_t i = 0; i < requests.size(); ++i) {
-    const size_t bytes = static_cast<size_t>(requests[i].size);
+    size_t bytes = static_cast<size_t>(requests[i].size);
     const size_t begin = static_cast<size_t>(offsets[i]);
     const size_t end = begin + bytes;
-    peak_ = std::max(peak_, end);
     const uint32_t tenants_begin = static_cast<uint32_t>(tenants_.size());
+    if (end > limit) bytes = 0;
     if (bytes > 0) {
+      peak_ = std::max(peak_, end);
       auto split = [&](size_t at) {
         auto after = painted.upper_bound(at);
         return painted.emplace(at, std::prev(after)->second).first;
@@ -39,6 +40,45 @@ WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
     }
     slots_.push_back({bytes, begin, tenants_begin, static_cast<uint32_t>(tenants_.size())});
   }
+}
+
+void WorkspacePlan::Miss(uint32_t slot) {
+  state_[slot] = State::kBlocked;
+  blocker_[slot] = kNobody;
+  BlockerOf(slot);
+}
+
+// Depth first through unplaced tenants, with an explicit stack: a chain of misses may be as long
+// as the cycle. Each slot found free becomes kGone, each slot above a blocker remembers it, so
+// that slots shared by many paths are looked at once.
+uint32_t WorkspacePlan::BlockerOf(uint32_t slot) {
+  path_.clear();
+  path_.push_back({slot, slots_[slot].tenants_begin});
+  while (!path_.empty()) {
+    Visit& visit = path_.back();
+    uint32_t blocker = blocker_[visit.slot];
+    if (blocker == kNobody || state_[blocker] != State::kPlaced) {
+      blocker = kNobody;
+      if (visit.next_tenant == slots_[visit.slot].tenants_end) {
+        state_[visit.slot] = State::kGone;
+        path_.pop_back();
+        continue;
+      }
+      const uint32_t tenant = tenants_[visit.next_tenant];
+      if (state_[tenant] == State::kGone) {
+        ++visit.next_tenant;
+        continue;
+      }
+      if (state_[tenant] == State::kBlocked) {
+        path_.push_back({tenant, slots_[tenant].tenants_begin});
+        continue;
+      }
+      blocker = tenant;
+    }
+    for (const Visit& above : path_) blocker_[above.slot] = blocker;
+    return blocker;
+  }
+  return kNobody;
 }
 
 }  // namespace tidepool

@@ -14,20 +14,22 @@ namespace tidepool {
 class WorkspacePlan {
  public:
   WorkspacePlan() = default;
-  // `requests` in order of their numbers, `offsets` one per request.
-  WorkspacePlan(absl::Span<const LifetimeBuffer> requests, absl::Span<const int64_t> offsets);
+  // `requests` in order of their numbers, `offsets` one per request. Requests that would end
+  // beyond `limit` are planned outside of the pages.
+  WorkspacePlan(absl::Span<const LifetimeBuffer> requests, absl::Span<const int64_t> offsets,
+                size_t limit = SIZE_MAX);
 
   bool empty() const { return slots_.empty(); }
   size_t size() const { return slots_.size(); }
   size_t peak_bytes() const { return peak_; }
 
-  // True when request number `slot` is of `bytes` bytes as learned and every earlier tenant of its
-  // range is gone in this cycle; then it is placed. A handful of compares.
+  // True when request number `slot` is of `bytes` bytes as learned and no earlier request of this
+  // cycle is alive in its range; then it is placed. A handful of compares.
   bool TryPlace(uint32_t slot, size_t bytes, size_t* offset) {
     if (slot >= slots_.size()) return false;
     const Slot& planned = slots_[slot];
-    if (planned.bytes != bytes || !TenantsGone(planned)) {
-      state_[slot] = State::kMissed;
+    if (planned.bytes != bytes || !AllGone(planned)) {
+      Miss(slot);
       return false;
     }
     state_[slot] = State::kPlaced;
@@ -38,29 +40,43 @@ class WorkspacePlan {
   void Release(uint32_t slot) {
     if (slot < slots_.size() && state_[slot] == State::kPlaced) state_[slot] = State::kGone;
   }
+  // The plan itself sends request `slot` outside of the pages.
+  bool IsOutside(uint32_t slot) const { return slot < slots_.size() && slots_[slot].bytes == 0; }
 
  private:
   struct Slot {
-    size_t bytes;
+    size_t bytes;  // 0: outside
     size_t offset;
     uint32_t tenants_begin;
     uint32_t tenants_end;
   };
-  // A missed request does not occupy its range, but those it would have replaced still may.
-  enum class State : uint8_t { kGone, kPlaced, kMissed };
+  // kBlocked: a request that was not placed while an earlier tenant of its range was alive; that
+  // tenant still is in the way of everyone who comes after.
+  enum class State : uint8_t { kGone, kPlaced, kBlocked };
+  static constexpr uint32_t kNobody = UINT32_MAX;
 
-  bool TenantsGone(const Slot& slot) const {
+  // A tenant once gone stays gone in its cycle, so the first tenants alone tell.
+  bool AllGone(const Slot& slot) {
     for (uint32_t i = slot.tenants_begin; i < slot.tenants_end; ++i) {
       const State state = state_[tenants_[i]];
-      if (state == State::kPlaced) return false;
-      if (state == State::kMissed && !TenantsGone(slots_[tenants_[i]])) return false;
+      if (state == State::kGone) continue;
+      if (state == State::kPlaced || BlockerOf(tenants_[i]) != kNobody) return false;
     }
     return true;
   }
+  void Miss(uint32_t slot);
+  // A request that is alive in the range of `slot` or of an unplaced tenant of it.
+  uint32_t BlockerOf(uint32_t slot);
 
   std::vector<Slot> slots_;
   std::vector<uint32_t> tenants_;  // per slot: the last earlier requests in its range
   std::vector<State> state_;
+  std::vector<uint32_t> blocker_;  // of a kBlocked slot: who was found alive in its range
+  struct Visit {
+    uint32_t slot;
+    uint32_t next_tenant;
+  };
+  std::vector<Visit> path_;  // scratch of BlockerOf, large enough for any path
   size_t peak_ = 0;
 };
 

@@ -1,0 +1,118 @@
+// Every allocation of C++ memory inside the workspace code fails once; each time the workspace
+// must stay usable, the thread's stack of scopes intact and the ledger right.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace {
+
+thread_local bool faults_on = false;
+thread_local int64_t until_fault = 0;
+thread_local bool fault_happened = false;
+
+void* AllocateOrFail(size_t bytes) {
+  if (faults_on && until_fault-- == 0) {
+    fault_happened = true;
+    throw std::bad_alloc();
+  }
+  if (void* data = std::malloc(bytes)) return data;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return AllocateOrFail(bytes); }
+void* operator new[](size_t bytes) { return AllocateOrFail(bytes); }
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete[](void* data) noexcept { std::free(data); }
+void operator delete(void* data, size_t) noexcept { std::free(data); }
+void operator delete[](void* data, size_t) noexcept { std::free(data); }
+
+namespace tidepool {
+namespace {
+
+// Runs `step` with faults; true when it went through.
+template <typename Step>
+bool Try(const Step& step) {
+  faults_on = true;
+  try {
+    step();
+    faults_on = false;
+    return true;
+  } catch (const std::bad_alloc&) {
+  } catch (const Error&) {
+  }
+  faults_on = false;
+  return false;
+}
+
+void Cycle(Workspace& workspace, int variant) {
+  WorkspaceScope scope(workspace);
+  std::vector<Buffer*> live;  // released by hand so that the test's own memory cannot fail
+  faults_on = false;
+  live.reserve(200);
+  faults_on = true;
+  try {
+    for (int i = 0; i < 150; ++i) {
+      live.push_back(AllocateHere(64 + (i * 37 + variant) % 5000));
+      std::memset(live.back()->data, i, live.back()->bytes);
+      if (i % 3 == 2) {
+        BufferHandle(live.back()).Reset();
+        live.pop_back();
+      }
+    }
+  } catch (...) {
+    for (Buffer* buffer : live) BufferHandle(buffer).Reset();
+    throw;
+  }
+  for (Buffer* buffer : live) BufferHandle(buffer).Reset();
+}
+
+TEST(WorkspaceFault, EveryAllocationMayFail) {
+  std::vector<WorkspaceConfig> configs(4);
+  configs[0] = WorkspaceConfig::Training();
+  configs[1].initial_size = 10000;
+  configs[1].policy_spill = SpillPolicy::kReallocate;
+  configs[2].policy_allocation = AllocationPolicy::kAlways;
+  configs[3] = WorkspaceConfig::Training();
+  configs[3].temp_block_size = 4096;
+  MemoryTracker& tracker = MemoryTracker::Global();
+  for (const WorkspaceConfig& config : configs) {
+    int64_t faults = 0;
+    for (int64_t n = 0;; ++n) {
+      const int64_t before = tracker.Snapshot()[Host()].total.current_bytes;
+      until_fault = n;
+      fault_happened = false;
+      std::unique_ptr<Workspace> workspace;
+      Try([&] { workspace = std::make_unique<Workspace>("w", config); });
+      for (int cycle = 0; cycle < 5 && workspace != nullptr; ++cycle) {
+        Try([&] { Cycle(*workspace, cycle == 3 ? 1 : 0); });
+        ASSERT_EQ(CurrentPlace(), nullptr);
+        ASSERT_FALSE(workspace->is_open());
+      }
+      if (workspace != nullptr) {
+        Cycle(*workspace, 0);  // usable
+        faults_on = false;
+        const MemorySnapshot now = tracker.Snapshot();
+        ASSERT_EQ(now[Host()][MemoryKind::kAllocated].current_bytes, 0) << "fault " << n;
+      }
+      workspace.reset();
+      ASSERT_EQ(tracker.Snapshot()[Host()].total.current_bytes, before) << "fault " << n;
+      if (!fault_happened) break;
+      ++faults;
+    }
+    EXPECT_GT(faults, 5);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool

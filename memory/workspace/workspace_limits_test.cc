@@ -1,0 +1,231 @@
+// Sizes at their limits: what a workspace may own, may be asked for, and gives back.
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
+
+WorkspaceConfig Strict(LearningPolicy learning, SpillPolicy spill) {
+  WorkspaceConfig config;
+  config.policy_allocation = AllocationPolicy::kStrict;
+  config.policy_learning = learning;
+  config.policy_spill = spill;
+  config.alignment = 16;
+  return config;
+}
+
+int64_t LedgerBytes() {
+  return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
+}
+
+TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
+  for (LearningPolicy learning : {LearningPolicy::kFirstLoop, LearningPolicy::kOptimized}) {
+    for (SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kExternal, SpillPolicy::kReallocate}) {
+      WorkspaceConfig config = Strict(learning, spill);
+      config.initial_size = 4096;
+      config.max_size = 1 << 20;
+      Workspace workspace("w", config);
+      for (int cycle = 0; cycle < 3; ++cycle) {
+        WorkspaceScope scope(workspace);
+        BufferHandle first = New(100);
+        for (size_t bytes : {SIZE_MAX, SIZE_MAX - 14, SIZE_MAX - 15, SIZE_MAX - 112, SIZE_MAX - 127,
+                             SIZE_MAX / 2, SIZE_MAX / 4}) {
+          EXPECT_THROW(New(bytes), OutOfMemoryError) << bytes;
+        }
+        EXPECT_EQ(workspace.offset(), 112);
+        EXPECT_EQ(workspace.bytes_this_cycle(), 112);
+        EXPECT_EQ(workspace.spilled_count(), 0);
+        BufferHandle second = New(100);
+        EXPECT_EQ(second->data, first->data + 112);
+      }
+      EXPECT_EQ(workspace.stats().misses, 0);
+    }
+  }
+}
+
+TEST(WorkspaceLimits, InitialSizesThatCannotExistAreRefused) {
+  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 100, SIZE_MAX / 2, size_t{1} << 60}) {
+    WorkspaceConfig config;
+    config.initial_size = bytes;
+    EXPECT_THROW(Workspace("w", config), OutOfMemoryError) << bytes;
+    config.overallocation_limit = Overallocation::Ratio(1e6);
+    EXPECT_THROW(Workspace("w", config), OutOfMemoryError) << bytes;
+    config.overallocation_limit = Overallocation::Bytes(INT64_MAX);
+    EXPECT_THROW(Workspace("w", config), OutOfMemoryError) << bytes;
+  }
+}
+
+// What counts against max_size is what is alive at once when lifetimes are learned.
+TEST(WorkspaceLimits, OptimizedCompletesCyclesWhoseLiveBytesFitMaxSize) {
+  WorkspaceConfig config = Strict(LearningPolicy::kOptimized, SpillPolicy::kReallocate);
+  config.max_size = 8192;
+  Workspace workspace("w", config);
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    WorkspaceScope scope(workspace);
+    for (int i = 0; i < 10; ++i) {
+      BufferHandle a = New(4096), b = New(4096);
+      try {
+        New(16);
+        FAIL();
+      } catch (const OutOfMemoryError& error) {
+        EXPECT_THAT(error.message(), HasSubstr("8208 bytes"));
+        EXPECT_THAT(error.message(), HasSubstr("max_size is 8192"));
+      }
+    }
+  }
+  EXPECT_EQ(workspace.size(), 8192);
+  EXPECT_EQ(workspace.stats().planned_peak_bytes, 8192);
+  EXPECT_EQ(workspace.stats().hits, 40);
+}
+
+// kExternal never grows; what does not fit the given pages is planned outside of them.
+TEST(WorkspaceLimits, OptimizedPlansIntoAnInitialSizeThatIsTooSmall) {
+  for (SpillPolicy spill : {SpillPolicy::kExternal, SpillPolicy::kReallocate}) {
+    WorkspaceConfig config = Strict(LearningPolicy::kOptimized, spill);
+    config.initial_size = 4096;
+    Workspace workspace("w", config);
+    for (int cycle = 0; cycle < 5; ++cycle) {
+      WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> live;
+      for (int i = 0; i < 10; ++i) live.push_back(New(1024));
+    }
+    const WorkspaceStats stats = workspace.stats();
+    EXPECT_EQ(stats.plans, 1);
+    EXPECT_EQ(stats.misses, 0);
+    if (spill == SpillPolicy::kExternal) {
+      EXPECT_EQ(workspace.size(), 4096);
+      EXPECT_EQ(stats.spills, 5 * 6);
+    } else {
+      EXPECT_EQ(workspace.size(), 10240);
+      EXPECT_EQ(stats.spills, 6);
+    }
+  }
+}
+
+TEST(WorkspaceLimits, AnInitialSizeThatHoldsThePlanStays) {
+  WorkspaceConfig config = Strict(LearningPolicy::kOptimized, SpillPolicy::kReallocate);
+  config.policy_allocation = AllocationPolicy::kOverallocate;
+  config.overallocation_limit = Overallocation::Ratio(0.5);
+  config.initial_size = 1024;
+  Workspace workspace("w", config);
+  EXPECT_EQ(workspace.size(), 1536);
+  for (int cycle = 0; cycle < 2; ++cycle) {
+    WorkspaceScope scope(workspace);
+    New(1200);
+    New(1200);
+  }
+  EXPECT_EQ(workspace.size(), 1536);
+}
+
+TEST(WorkspaceLimits, InitializeKeepsAPlansSize) {
+  Workspace workspace("w", WorkspaceConfig::Training());
+  {
+    WorkspaceScope scope(workspace);
+    for (int i = 0; i < 10; ++i) New(4096);
+  }
+  EXPECT_EQ(workspace.size(), 4096);
+  workspace.Initialize();
+  EXPECT_EQ(workspace.size(), 4096);
+}
+
+TEST(WorkspaceLimits, AfterDestroyTheInitialSizeComesBackWithTheNextCycle) {
+  WorkspaceConfig config = Strict(LearningPolicy::kNone, SpillPolicy::kFail);
+  config.initial_size = 1000;
+  Workspace workspace("w", config);
+  workspace.Destroy();
+  EXPECT_EQ(workspace.size(), 0);
+  WorkspaceScope scope(workspace);
+  EXPECT_EQ(workspace.size(), 1000);
+  BufferHandle a = New(1000);
+  std::memset(a->data, 1, 1000);
+  EXPECT_EQ(workspace.offset(), 1008);
+}
+
+TEST(WorkspaceLimits, DestroyForgetsTheCyclesSeenButNotTheGeneration) {
+  WorkspaceConfig config = Strict(LearningPolicy::kOverTime, SpillPolicy::kExternal);
+  config.cycles_before_initialization = 3;
+  Workspace workspace("w", config);
+  std::vector<size_t> sizes;
+  for (int i = 0; i < 8; ++i) {
+    if (i == 4) {
+      workspace.Destroy();
+      EXPECT_EQ(workspace.generation(), 4);
+    }
+    WorkspaceScope scope(workspace);
+    New(i < 4 ? 320 : 160);
+    scope.Close();
+    sizes.push_back(workspace.size());
+  }
+  EXPECT_THAT(sizes, testing::ElementsAre(0, 0, 320, 320, 0, 0, 160, 160));
+  EXPECT_EQ(workspace.generation(), 8);
+}
+
+// Growing to min_size fails at the end of the cycle; the workspace goes on from kept blocks and
+// the ledger knows what it owns.
+TEST(WorkspaceLimits, AFailedGrowthLeavesLedgerAndWorkspaceRight) {
+  const int64_t before = LedgerBytes();
+  WorkspaceConfig config;
+  config.min_size = size_t{1} << 60;
+  auto workspace = std::make_unique<Workspace>("w", config);
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    WorkspaceScope scope(*workspace);
+    BufferHandle a = New(3 << 20);
+    std::memset(a->data, cycle, 3 << 20);
+    a.Reset();
+    scope.Close();
+    EXPECT_EQ(workspace->size(), 0);
+    EXPECT_EQ(workspace->bytes_last_cycle(), 3 << 20);
+    const int64_t owned = LedgerBytes() - before;
+    // Without blocks kept, only the records of buffers remain.
+    EXPECT_LT(owned, 1 << 20);
+  }
+  workspace.reset();
+  EXPECT_EQ(LedgerBytes(), before);
+}
+
+// Every second cycle spills: the blocks for it are kept over the cycle that does not.
+TEST(WorkspaceLimits, KeptBlocksOutliveShortCycles) {
+  WorkspaceConfig config = Strict(LearningPolicy::kNone, SpillPolicy::kExternal);
+  config.initial_size = 4096;
+  Workspace workspace("w", config);
+  auto cycle = [&](size_t bytes) {
+    WorkspaceScope scope(workspace);
+    New(bytes);
+  };
+  cycle(8192);
+  const int64_t allocations = MemoryTracker::Global().system_allocations();
+  const int64_t with_blocks = LedgerBytes();
+  for (int i = 0; i < 20; ++i) cycle(i % 2 == 0 ? 100 : 8192);
+  EXPECT_EQ(MemoryTracker::Global().system_allocations(), allocations);
+  for (int i = 0; i < 20; ++i) cycle(100);
+  EXPECT_LE(LedgerBytes(), with_blocks - (1 << 20));
+}
+
+TEST(WorkspaceLimits, AnArrayClosedOnAnotherThreadIsNotLeaked) {
+  Workspace workspace("w", WorkspaceConfig::Training());
+  WorkspaceScope scope(workspace);
+  BufferHandle a = New(100), b = New(200);
+  std::thread([&] { a->Close(); }).join();
+  scope.Close();
+  EXPECT_EQ(workspace.stats().leaked_arrays, 1);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,133 @@
+// What the model test is made of: a thread that releases, random configurations, the model's state.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_MODEL_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_MODEL_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+
+// Any legal configuration, small sizes.
+inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random) {
+  auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  auto chance = [&](int percent) { return below(100) < static_cast<size_t>(percent); };
+  for (;;) {
+    WorkspaceConfig config;
+    config.initial_size = chance(60) ? 0 : below(1 << 16);
+    config.min_size = chance(80) ? 0 : below(1 << 16);
+    config.max_size = chance(70) ? 0 : below(1 << 18);
+    config.overallocation_limit = chance(50) ? Overallocation::Ratio(0.1 * below(20))
+                                             : Overallocation::Bytes(below(10000));
+    config.policy_allocation = static_cast<AllocationPolicy>(below(10) == 0 ? 2 : below(2));
+    config.policy_learning = static_cast<LearningPolicy>(chance(50) ? 3 : below(5));
+    config.cycles_before_initialization = static_cast<int>(below(4));
+    config.policy_spill = static_cast<SpillPolicy>(chance(15) ? 0 : 1 + below(2));
+    config.temp_block_size = 4096 << below(8);
+    config.alignment = size_t{16} << (chance(10) ? 8 : below(5));
+    config.debug_mode = chance(85) ? DebugMode::kDisabled : static_cast<DebugMode>(below(4));
+    if (chance(4)) config.workspace_mode = WorkspaceMode::kNone;
+    config.huge_pages = chance(50);
+    config.prefault = chance(50);
+    if (config.Reasons().empty()) return config;
+  }
+}
+
+// Releases handles on its own thread, when it gets to it or at once.
+class Releaser {
+ public:
+  Releaser() : thread_([this] { Run(); }) {}
+  ~Releaser() {
+    Put([this] { stopped_ = true; });
+    thread_.join();
+  }
+  void Release(BufferHandle handle) {
+    Put([kept = std::make_shared<BufferHandle>(std::move(handle))]() mutable { kept.reset(); });
+  }
+  void Wait() {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    Put([&] {
+      std::lock_guard<std::mutex> lock(mutex);
+      done = true;
+      changed.notify_one();
+    });
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return done; });
+  }
+
+ private:
+  void Put(std::function<void()> task) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_one();
+  }
+  void Run() {
+    while (!stopped_) {
+      std::function<void()> task;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return !tasks_.empty(); });
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopped_ = false;  // its own thread's
+  std::thread thread_;
+};
+
+struct ModelWorkspace {
+  std::unique_ptr<Workspace> workspace;  // null once gone
+  bool transparent = false;
+  int depth = 0;  // scopes of it on the stack
+  uint64_t generation = 0;
+  uint64_t failed = 0;
+  size_t bytes_this_cycle = 0;
+  size_t bytes_last_cycle = 0;
+  int64_t on_the_way = 0;  // bytes released on the other thread in this cycle
+  struct Step {
+    size_t bytes;    // 0: release
+    size_t release;  // which of the live ones
+  };
+  std::vector<Step> script;
+};
+
+struct ModelFrame {
+  ModelWorkspace* entered;  // null: out of workspaces
+  std::optional<WorkspaceScope> scope;
+  std::optional<BorrowScope> borrow;
+  std::optional<ScopeOutOfWorkspaces> out;
+};
+
+struct ModelBuffer {
+  BufferHandle handle;
+  ModelWorkspace* owner;  // null: heap
+  uint64_t generation;
+  size_t rounded;
+  unsigned char pattern;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_MODEL_H_

@@ -1,0 +1,137 @@
+// How buffers come back to a workspace, from any thread and at any time; how a workspace ends.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/resource/heap.h"
+#include "tidepool/memory/workspace/thread_state.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+namespace {
+
+constexpr uint64_t kDestroyedStamp = UINT64_MAX - 1;
+
+// Marks the remote list of a core whose Workspace is gone.
+Buffer* const kAbandoned = reinterpret_cast<Buffer*>(uintptr_t{1});
+
+}  // namespace
+
+void WorkspaceCore::CollectLeaks() noexcept {
+  for (uint32_t slot = 0; slot < slot_count_; ++slot) {
+    Buffer* buffer = slots_[slot];
+    if (buffer == nullptr) continue;
+    // The record stays with its handles, which find it stale; only the memory is taken back.
+    ReleaseSpill(buffer);
+    account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
+    plan_.Release(slot);
+    if (recording_) record_[slot].upper = tick_ + 1;
+    slots_[slot] = nullptr;
+    if (!buffer->closed) ++stats.leaked_arrays;  // closed on another thread is not leaked
+  }
+  live_count_ = 0;
+}
+
+void WorkspaceCore::ReleaseSpill(Buffer* buffer) noexcept {
+  if (buffer->spill == nullptr) return;
+  if (config.policy_allocation == AllocationPolicy::kAlways) {
+    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced);
+  } else {
+    pool_.Release(static_cast<Pool::Block*>(buffer->spill));
+  }
+  buffer->spill = nullptr;
+}
+
+void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
+  const uint32_t slot = buffer->slot;
+  slots_[slot] = nullptr;
+  --live_count_;
+  plan_.Release(slot);
+  if (recording_) record_[slot].upper = ++tick_;
+  ReleaseSpill(buffer);
+  account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
+}
+
+// On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
+// were not already.
+void WorkspaceCore::Close(Buffer* buffer) noexcept {
+  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) GiveBack(buffer);
+}
+
+void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
+  if (buffer->stamp == stamp_.load(std::memory_order_relaxed)) GiveBack(buffer);
+  if (buffer->closed && buffer->slot < slot_count_ && slots_[buffer->slot] == buffer) {
+    GiveBack(buffer);  // closed on another thread
+  }
+  buffer->next = free_records_;
+  free_records_ = buffer;
+  --records_out_;
+}
+
+void WorkspaceCore::DrainRemote() noexcept {
+  if (remote_.load(std::memory_order_relaxed) == nullptr) return;
+  Buffer* buffer = remote_.exchange(nullptr, std::memory_order_acquire);
+  while (buffer != nullptr) {
+    Buffer* next = buffer->next;
+    ReleaseOnOwner(buffer);
+    buffer = next;
+  }
+}
+
+void WorkspaceCore::Abandon() noexcept {
+  if (is_open()) {
+    abandoned_ = true;  // the last scope comes back here
+    return;
+  }
+  stamp_.store(kDestroyedStamp, std::memory_order_release);
+  // After the exchange below other threads count down orphans_ instead of pushing; until it
+  // succeeds, drain what they push.
+  for (;;) {
+    DrainRemote();
+    orphans_.store(records_out_ + 1, std::memory_order_relaxed);
+    Buffer* expected = nullptr;
+    if (remote_.compare_exchange_strong(expected, kAbandoned, std::memory_order_acq_rel)) break;
+  }
+  // Pages go now; only the records wait for their handles.
+  pool_.Trim();
+  pages_.Resize(0);
+  capacity_ = size = 0;
+  AccountOwned();
+  if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+void WorkspaceCore::Release(Buffer* buffer) noexcept {
+  // The owner's address is a thread's own; while it is set only that thread can match it.
+  if (const void* owner = owner_.load(std::memory_order_relaxed);
+      owner != nullptr && owner == CurrentThreadToken()) {
+    ReleaseOnOwner(buffer);
+    return;
+  }
+  // Acquire: who sees kAbandoned must see orphans_ as well.
+  Buffer* head = remote_.load(std::memory_order_acquire);
+  do {
+    if (head == kAbandoned) {
+      if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+      return;
+    }
+    buffer->next = head;
+  } while (!remote_.compare_exchange_weak(head, buffer, std::memory_order_release,
+                                          std::memory_order_acquire));
+}
+
+std::string WorkspaceCore::DescribeStale(uint64_t stamp) const {
+  const uint64_t now = stamp_.load(std::memory_order_relaxed);
+  const uint64_t made = (stamp + 1) / 2;
+  if (now == stamp) return "";
+  if (now == kDestroyedStamp) {
+    return absl::StrCat("leaked workspace pointer from workspace [", id, "] (made in generation ",
+                        made, "; the workspace was destroyed)");
+  }
+  if (now % 2 == 0) {
+    return absl::StrCat("leaked workspace pointer from workspace [", id, "] (made in generation ",
+                        made, "; the workspace is closed after generation ", now / 2, ")");
+  }
+  return absl::StrCat("outdated workspace pointer from workspace [", id, "] (made in generation ",
+                      made, "; the workspace is in generation ", (now + 1) / 2, ")");
+}
+
+}  // namespace tidepool
