@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/poison.h"
 
 namespace tidepool {
 namespace {
@@ -24,7 +25,15 @@ Pool::Pool(size_t chunk_bytes, size_t alignment, HostPagesOptions pages)
   }
 }
 
-Pool::~Pool() = default;
+Pool::~Pool() {
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.pages != nullptr) UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
+  }
+}
+
+size_t Pool::ChunkBytes(const Chunk& chunk) const {
+  return (chunk.pages->committed_bytes() - kReadableTailBytes) / alignment_ * alignment_;
+}
 
 // Sizes below kSubdivisions granules have a list of their own each (level 0).
 void Pool::Map(size_t granules, int* level, int* subdivision) const {
@@ -117,10 +126,11 @@ Pool::Block* Pool::AddChunk(size_t bytes) {
   if (index == chunks_.size()) chunks_.emplace_back();
   Block* node = NewNode();
   node->data = pages->base();
-  node->bytes = (pages->committed_bytes() - kReadableTailBytes) / alignment_ * alignment_;
   node->chunk = static_cast<uint32_t>(index);
   owned_bytes_ += pages->committed_bytes();
   chunks_[index] = Chunk{std::move(pages), node};
+  node->bytes = ChunkBytes(chunks_[index]);
+  PoisonBlock(node->data, node->bytes);
   InsertFree(node);
   return node;
 }
@@ -149,12 +159,14 @@ Pool::Block* Pool::Allocate(size_t bytes) {
   } else {
     RemoveFree(block);
   }
+  UnpoisonBlock(block->data, bytes);
   used_bytes_ += bytes;
   ++block_count_;
   return block;
 }
 
 void Pool::Release(Block* block) noexcept {
+  PoisonBlock(block->data, block->bytes);
   used_bytes_ -= block->bytes;
   --block_count_;
   if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
@@ -180,6 +192,7 @@ void Pool::Trim() {
     if (chunk.pages == nullptr || !chunk.first->free || chunk.first->next_in_chunk != nullptr) continue;
     RemoveFree(chunk.first);
     RecycleNode(chunk.first);
+    UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
     owned_bytes_ -= chunk.pages->committed_bytes();
     chunk = Chunk{};
   }

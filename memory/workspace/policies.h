@@ -50,7 +50,8 @@ enum class DebugMode : uint8_t {
   kDisabled,
   kSpillEverything,   // every request is served outside the pages; the size is never learned
   kBypassEverything,  // the workspace is transparent: arrays are plain heap arrays
-  kGuard,             // each request on pages of its own with guards, poisoned after the cycle
+  kGuard,             // each request on pages of its own, filled with NaNs, a guard page behind it;
+                      // touching it after its release or its cycle faults; findings throw
 };
 
 }  // namespace tidepool

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
@@ -45,6 +46,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
     ThrowUnimplemented(absl::StrCat("workspace [", id, "]: no memory provider is linked for ",
                                     DeviceName(device)));
   }
+  if (config.debug_mode == DebugMode::kGuard) guard_ = std::make_unique<GuardPages>();
   MemoryTracker::Global().Register(&account_);
   try {
     TakeInitialPages();
@@ -134,10 +136,11 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   std::byte* data;
   if (plan_.TryPlace(slot, rounded, &offset)) {
     data = pages_.base() + offset;
+    UnpoisonBlock(data, rounded);
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
   } else {
-    data = AllocateOutsidePlan(rounded, &spill);
+    data = AllocateOutsidePlan(bytes, rounded, &spill);
   }
   Buffer* buffer = free_records_;
   free_records_ = buffer->next;
@@ -161,36 +164,34 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   return buffer;
 }
 
-std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, void** spill) {
-  if (bytes == 0) {
-    throw OutOfMemoryError(absl::StrCat("workspace [", id, "]: a request of more than ",
-                                        SIZE_MAX - config.alignment, " bytes cannot be served"),
+std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill) {
+  if (rounded == 0) {
+    throw OutOfMemoryError(absl::StrCat("workspace [", id, "]: a request of ", bytes,
+                                        " bytes cannot be served"),
                            MemoryTracker::Global().Snapshot().ToString());
   }
-  if (!plan_.empty()) {
+  const bool planned = !plan_.empty();
+  size_t offset = cursor;
+  bool fits = false;
+  if (planned) {
     // A tenant may have been released by another thread.
     DrainRemote();
-    size_t offset;
-    if (plan_.TryPlace(slot_count_, bytes, &offset)) {
-      cursor = std::max(cursor, offset + bytes);
-      ++stats.hits;
-      return pages_.base() + offset;
-    }
-    std::byte* data = AllocateSpill(bytes, spill);
-    if (!plan_.IsOutside(slot_count_)) {
-      ++stats.misses;
-      ++misses_this_cycle_;
-    }
-    return data;
+    fits = plan_.TryPlace(slot_count_, rounded, &offset);
+  } else if (serves_from_pages()) {
+    fits = rounded <= capacity_ - cursor;
   }
-  if (bytes <= capacity_ - cursor && config.debug_mode != DebugMode::kSpillEverything &&
-      config.policy_allocation != AllocationPolicy::kAlways) {
-    std::byte* data = pages_.base() + cursor;
-    cursor += bytes;
+  if (fits) {
+    cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
-    return data;
+    UnpoisonBlock(pages_.base() + offset, rounded);
+    return pages_.base() + offset;
   }
-  return AllocateSpill(bytes, spill);
+  std::byte* data = AllocateSpill(bytes, rounded, spill);
+  if (planned && !plan_.IsOutside(slot_count_)) {
+    ++stats.misses;
+    ++misses_this_cycle_;
+  }
+  return data;
 }
 
 // Under kReallocate a cycle may not need more than max_size: the sum of its requests, or what is
@@ -213,23 +214,28 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) const {
       MemoryTracker::Global().Snapshot().ToString());
 }
 
-std::byte* WorkspaceCore::AllocateSpill(size_t bytes, void** spill) {
-  CheckMaySpill(bytes);
+std::byte* WorkspaceCore::AllocateSpill(size_t bytes, size_t rounded, void** spill) {
+  CheckMaySpill(rounded);
   std::byte* data;
-  if (config.policy_allocation == AllocationPolicy::kAlways) {
-    data = static_cast<std::byte*>(HeapAllocate(bytes, config.alignment, MemoryKind::kUnreferenced));
+  if (guard_ != nullptr) {
+    data = guard_->Allocate(bytes, config.alignment);
+    *spill = data;
+    AccountOwned();
+  } else if (config.policy_allocation == AllocationPolicy::kAlways) {
+    data =
+        static_cast<std::byte*>(HeapAllocate(rounded, config.alignment, MemoryKind::kUnreferenced));
     *spill = data;
   } else {
     const size_t owned = pool_.owned_bytes();
-    Pool::Block* block = pool_.Allocate(bytes);
+    Pool::Block* block = pool_.Allocate(rounded);
     data = block->data;
     *spill = block;
     if (pool_.owned_bytes() != owned) AccountOwned();
   }
   ++spilled_count;
-  spilled_bytes += bytes;
+  spilled_bytes += rounded;
   ++stats.spills;
-  stats.spilled_bytes += bytes;
+  stats.spilled_bytes += rounded;
   return data;
 }
 

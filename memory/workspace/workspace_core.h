@@ -15,6 +15,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/provider/guard_pages.h"
 #include "tidepool/memory/provider/host_pages.h"
 #include "tidepool/memory/resource/pool.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -88,12 +89,12 @@ class WorkspaceCore final : public BufferOwner {
   void EndCycle(bool failed) noexcept;
 
   void AddRecords();
-  std::byte* AllocateOutsidePlan(size_t bytes, void** spill);
+  std::byte* AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill);
   void CheckMaySpill(size_t bytes) const;
-  std::byte* AllocateSpill(size_t bytes, void** spill);
+  std::byte* AllocateSpill(size_t bytes, size_t rounded, void** spill);
   void ReleaseOnOwner(Buffer* buffer) noexcept;
   void GiveBack(Buffer* buffer) noexcept;
-  void ReleaseSpill(Buffer* buffer) noexcept;
+  void ReleaseBytes(Buffer* buffer) noexcept;
   void DrainRemote() noexcept;
   void CollectLeaks() noexcept;
   void Learn();
@@ -106,6 +107,10 @@ class WorkspaceCore final : public BufferOwner {
   size_t LearnedSize(size_t needed) const;
   void RequireClosed(const char* operation) const;
 
+  bool serves_from_pages() const {
+    return config.debug_mode == DebugMode::kDisabled &&
+           config.policy_allocation != AllocationPolicy::kAlways;
+  }
   bool learns_lifetimes() const {
     return config.policy_learning == LearningPolicy::kOptimized ||
            config.policy_learning == LearningPolicy::kTraining;
@@ -120,6 +125,7 @@ class WorkspaceCore final : public BufferOwner {
   HostPages pages_;
   size_t capacity_ = 0;  // usable bytes of pages_, a multiple of the alignment
   Pool pool_;
+  std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
   MemoryAccount account_;
   int64_t owned_reported_ = 0;
 

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/greedy_planner.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -24,7 +25,8 @@ size_t WorkspaceCore::LearnedSize(size_t needed) const {
 }
 
 void WorkspaceCore::AccountOwned() {
-  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + pool_.owned_bytes());
+  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + pool_.owned_bytes() +
+                                             (guard_ != nullptr ? guard_->owned_bytes() : 0));
   MemoryTracker::Global().AddOwned(&account_, owned - owned_reported_);
   owned_reported_ = owned;
 }
@@ -35,7 +37,8 @@ void WorkspaceCore::TrimPool() {
 }
 
 void WorkspaceCore::TakeInitialPages() {
-  if (config.initial_size > 0 && config.debug_mode != DebugMode::kBypassEverything) {
+  if (config.initial_size > 0 && config.debug_mode != DebugMode::kBypassEverything &&
+      config.debug_mode != DebugMode::kGuard) {
     size_t wanted = config.initial_size;
     if (config.policy_allocation == AllocationPolicy::kOverallocate) {
       const size_t extra = config.overallocation_limit.ExtraFor(wanted);
@@ -54,7 +57,10 @@ void WorkspaceCore::ResizePages(size_t new_size) {
         MemoryTracker::Global().Snapshot().ToString());
   }
   const size_t capacity = (new_size + config.alignment - 1) & ~(config.alignment - 1);
+  // The system may give these addresses to others.
+  if (capacity_ > 0) UnpoisonBlock(pages_.base(), capacity_);
   pages_.Resize(capacity);
+  if (capacity > 0) PoisonBlock(pages_.base(), capacity);
   size = new_size;
   capacity_ = capacity;
   AccountOwned();
@@ -136,10 +142,8 @@ void WorkspaceCore::Destroy() {
   stats.planned_peak_bytes = stats.live_lower_bound_bytes = 0;
   stats.requested_bytes = stats.planned_requests = 0;
   pool_.Trim();
-  pages_.Resize(0);
-  size = capacity_ = 0;
+  ResizePages(0);
   lacks_initial_pages_ = true;
-  AccountOwned();
 }
 
 void WorkspaceCore::Trim() {

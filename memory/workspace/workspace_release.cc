@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -21,7 +22,7 @@ void WorkspaceCore::CollectLeaks() noexcept {
     Buffer* buffer = slots_[slot];
     if (buffer == nullptr) continue;
     // The record stays with its handles, which find it stale; only the memory is taken back.
-    ReleaseSpill(buffer);
+    ReleaseBytes(buffer);
     account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
     plan_.Release(slot);
     if (recording_) record_[slot].upper = tick_ + 1;
@@ -31,9 +32,12 @@ void WorkspaceCore::CollectLeaks() noexcept {
   live_count_ = 0;
 }
 
-void WorkspaceCore::ReleaseSpill(Buffer* buffer) noexcept {
-  if (buffer->spill == nullptr) return;
-  if (config.policy_allocation == AllocationPolicy::kAlways) {
+void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
+  if (buffer->spill == nullptr) return PoisonBlock(buffer->data, buffer->slot_bytes);
+  if (guard_ != nullptr) {
+    guard_->Release(buffer->data, buffer->bytes);
+    AccountOwned();
+  } else if (config.policy_allocation == AllocationPolicy::kAlways) {
     HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced);
   } else {
     pool_.Release(static_cast<Pool::Block*>(buffer->spill));
@@ -47,7 +51,7 @@ void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   --live_count_;
   plan_.Release(slot);
   if (recording_) record_[slot].upper = ++tick_;
-  ReleaseSpill(buffer);
+  ReleaseBytes(buffer);
   account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
 }
 
@@ -93,9 +97,7 @@ void WorkspaceCore::Abandon() noexcept {
   }
   // Pages go now; only the records wait for their handles.
   pool_.Trim();
-  pages_.Resize(0);
-  capacity_ = size = 0;
-  AccountOwned();
+  ResizePages(0);
   if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 
