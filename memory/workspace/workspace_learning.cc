@@ -1,10 +1,9 @@
-// What a workspace does between cycles: sizes, plans, pages. The other half of WorkspaceCore.
+// What a workspace does between cycles: sizes and plans.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/greedy_planner.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -24,45 +23,8 @@ size_t WorkspaceCore::LearnedSize(size_t needed) const {
   return config.max_size > 0 ? std::min(learned, config.max_size) : learned;
 }
 
-void WorkspaceCore::AccountOwned() {
-  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + pool_.owned_bytes() +
-                                             (guard_ != nullptr ? guard_->owned_bytes() : 0));
-  MemoryTracker::Global().AddOwned(&account_, owned - owned_reported_);
-  owned_reported_ = owned;
-}
-
 void WorkspaceCore::TrimPool() {
   pool_.Trim();
-  AccountOwned();
-}
-
-void WorkspaceCore::TakeInitialPages() {
-  if (config.initial_size > 0 && config.debug_mode != DebugMode::kBypassEverything &&
-      config.debug_mode != DebugMode::kGuard) {
-    size_t wanted = config.initial_size;
-    if (config.policy_allocation == AllocationPolicy::kOverallocate) {
-      const size_t extra = config.overallocation_limit.ExtraFor(wanted);
-      wanted = wanted <= SIZE_MAX - extra ? wanted + extra : SIZE_MAX;
-    }
-    if (config.max_size > 0) wanted = std::min(wanted, config.max_size);
-    ResizePages(wanted);
-  }
-  lacks_initial_pages_ = false;
-}
-
-void WorkspaceCore::ResizePages(size_t new_size) {
-  if (new_size > SIZE_MAX / 4) {
-    throw OutOfMemoryError(
-        absl::StrCat("workspace [", id, "]: pages of ", new_size, " bytes cannot exist"),
-        MemoryTracker::Global().Snapshot().ToString());
-  }
-  const size_t capacity = (new_size + config.alignment - 1) & ~(config.alignment - 1);
-  // The system may give these addresses to others.
-  if (capacity_ > 0) UnpoisonBlock(pages_.base(), capacity_);
-  pages_.Resize(capacity);
-  if (capacity > 0) PoisonBlock(pages_.base(), capacity);
-  size = new_size;
-  capacity_ = capacity;
   AccountOwned();
 }
 
@@ -72,6 +34,7 @@ void WorkspaceCore::Grow(size_t needed) {
   // Blocks kept from learning are given back first, so that both are never held at once.
   TrimPool();
   ResizePages(learned);
+  PrefaultPages(learned);
 }
 
 void WorkspaceCore::Learn() {
@@ -105,7 +68,7 @@ void WorkspaceCore::Learn() {
 }
 
 void WorkspaceCore::MakePlan() {
-  const Placement placement = PlanGreedy(record_, static_cast<int64_t>(config.alignment));
+  const Placement placement = PlanGreedy(record_, static_cast<int64_t>(alignment_));
   const size_t peak = static_cast<size_t>(placement.peak);
   // What may not become pages is planned outside of them.
   const bool may_grow = size == 0 || config.policy_spill == SpillPolicy::kReallocate;
