@@ -34,6 +34,7 @@ size_t Workspace::spilled_count() const { return core_->spilled_count; }
 WorkspaceStats Workspace::stats() const {
   WorkspaceStats stats = core_->stats;
   stats.size_bytes = core_->size;
+  stats.relocations = core_->relocations();
   return stats;
 }
 

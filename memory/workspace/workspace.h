@@ -33,6 +33,8 @@ class WorkspaceCore;
 struct WorkspaceStats {
   uint64_t cycles = 0;            // ended
   uint64_t plans = 0;             // made so far
+  size_t plans_kept = 0;          // now; more than one under kTraining
+  uint64_t plan_switches = 0;     // cycles that turned out to be another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
   size_t live_lower_bound_bytes = 0;  // most bytes alive at once in the cycle the plan was made from
@@ -44,12 +46,14 @@ struct WorkspaceStats {
   uint64_t spilled_bytes = 0;
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
   uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
+  uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
 };
 
 class Workspace {
  public:
-  // Throws kInvalidArgument when the configuration is illegal, OutOfMemoryError when initial_size
-  // cannot be had.
+  // Throws kInvalidArgument when the configuration is illegal on that device, kUnimplemented when no
+  // memory provider of it is linked, OutOfMemoryError when initial_size cannot be had, and what
+  // MappedFile throws.
   explicit Workspace(std::string id, WorkspaceConfig config = {}, Device device = Host());
   // Destroying an open workspace is a mistake that is reported on stderr; memory stays valid until
   // its scopes end.
@@ -75,8 +79,8 @@ class Workspace {
   // Learns now from the cycles seen so far. The workspace must be closed.
   void Initialize();
   // Gives pages and kept blocks back and forgets what was learned; every old array is stale. The
-  // workspace must be closed. It learns afresh afterwards; an initial_size is reserved again by the
-  // next cycle, whose scope throws OutOfMemoryError when it cannot be had.
+  // workspace must be closed. It learns afresh afterwards; an initial_size is reserved again, and a
+  // file mapped again, by the next cycle, whose scope throws when that cannot be had.
   void Destroy();
   // Gives back what the next cycle does not need. The workspace must be closed.
   void Trim();

@@ -14,10 +14,15 @@
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
-#include "tidepool/memory/provider/host_pages.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/mapped_file.h"
+#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_plan.h"
@@ -49,6 +54,7 @@ class WorkspaceCore final : public BufferOwner {
   void Close(Buffer* buffer) noexcept override;
   std::string DescribeStale(uint64_t stamp) const override;
   std::string WorkspaceId() const override { return id; }
+  std::string WhyNoHostCopy() const override;
 
   void Initialize();
   void Destroy();
@@ -65,6 +71,10 @@ class WorkspaceCore final : public BufferOwner {
     return config.workspace_mode == WorkspaceMode::kNone ||
            config.debug_mode == DebugMode::kBypassEverything;
   }
+  // Where the bytes are: the host's under MirroringPolicy::kHostOnly, whatever `device` is.
+  Device memory_device() const { return memory_device_; }
+  size_t alignment() const { return alignment_; }  // the configuration's or what the device needs
+  uint64_t relocations() const { return pages_.relocations(); }
   uint64_t generation() const { return (stamp_.load(std::memory_order_relaxed) + 1) / 2; }
 
   const std::string id;
@@ -98,11 +108,36 @@ class WorkspaceCore final : public BufferOwner {
   void DrainRemote() noexcept;
   void CollectLeaks() noexcept;
   void Learn();
-  void MakePlan();
   void Grow(size_t learned_bytes);
-  void ResizePages(size_t new_size);
+  void ShrinkToPlans();
+
+  // Plans (workspace_plans.cc).
+  void StartRecording();
+  bool PlaceOffPlan(size_t rounded, size_t* offset);
+  bool SwitchPlan(size_t rounded);
+  bool HasLiveWherePlanned(const LearnedCycle& cycle) const;
+  void FollowPlan(LearnedCycle* cycle);
+  void LearnPlan();
+  void MakePlan();
+  void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
+  void PlansChanged();
+  void ForgetPlans();
+
+  // Pages (workspace_pages.cc).
+  void PreparePages();
   void TakeInitialPages();
+  void ResizePages(size_t new_size);
+  void SetPages(std::byte* base, size_t new_size, size_t capacity);
+  void PrefaultPages(size_t bytes) noexcept;
+  // Only addresses of the host's own have an AddressSanitizer shadow.
+  void Poison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) PoisonBlock(data, bytes);
+  }
+  void Unpoison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) UnpoisonBlock(data, bytes);
+  }
   void TrimPool();
+  void TrimIdleBlocks();
   void AccountOwned();
   size_t LearnedSize(size_t needed) const;
   void RequireClosed(const char* operation) const;
@@ -122,20 +157,36 @@ class WorkspaceCore final : public BufferOwner {
   std::atomic<Buffer*> remote_{nullptr};     // released by other threads or while closed
   std::atomic<int64_t> orphans_{0};          // records still out when the Workspace went
 
-  HostPages pages_;
-  size_t capacity_ = 0;  // usable bytes of pages_, a multiple of the alignment
+  DeviceProvider& memory_;
+  const Device memory_device_;
+  const size_t alignment_;
+  const bool host_readable_;
+  Pages pages_;
+  std::unique_ptr<MappedFile> file_;  // policy_location kMmap: instead of pages_
+  std::byte* base_ = nullptr;         // of either
+  size_t capacity_ = 0;               // usable bytes there, a multiple of the alignment
+  size_t initial_pages_ = 0;          // what initial_size reserves
   Pool pool_;
   std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
   MemoryAccount account_;
   int64_t owned_reported_ = 0;
 
-  WorkspacePlan plan_;
+  PlanSet plans_;
+  LearnedCycle* learned_ = nullptr;  // what this cycle is expected to be, of plans_; or null
+  WorkspacePlan no_plan_;
+  WorkspacePlan* plan_ = &no_plan_;  // of learned_
+  // What this cycle requested; kept while recording_, which begins where a cycle leaves its plan.
   bool recording_ = false;
   std::vector<LifetimeBuffer> record_;
-  int64_t tick_ = 0;
+  uint64_t record_signature_ = kNoRequests;
+  std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
+  int oversized_cycles_ = 0;
+  int64_t state_reported_ = 0;  // bytes of plans_ the ledger knows of
   uint64_t cycles_learned_from_ = 0;
   int cycles_without_spill_ = 0;
+  int cycles_keeping_blocks_ = 3;  // then unused blocks are given back
   bool lacks_initial_pages_ = false;  // since Destroy
   uint64_t misses_this_cycle_ = 0;
 

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -24,8 +23,8 @@ void WorkspaceCore::CollectLeaks() noexcept {
     // The record stays with its handles, which find it stale; only the memory is taken back.
     ReleaseBytes(buffer);
     account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
-    plan_.Release(slot);
-    if (recording_) record_[slot].upper = tick_ + 1;
+    plan_->Release(slot);
+    if (recording_) record_[slot].upper = slot_count_;
     slots_[slot] = nullptr;
     if (!buffer->closed) ++stats.leaked_arrays;  // closed on another thread is not leaked
   }
@@ -33,12 +32,12 @@ void WorkspaceCore::CollectLeaks() noexcept {
 }
 
 void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
-  if (buffer->spill == nullptr) return PoisonBlock(buffer->data, buffer->slot_bytes);
+  if (buffer->spill == nullptr) return Poison(buffer->data, buffer->slot_bytes);
   if (guard_ != nullptr) {
     guard_->Release(buffer->data, buffer->bytes);
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced);
+    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced, memory_);
   } else {
     pool_.Release(static_cast<Pool::Block*>(buffer->spill));
   }
@@ -49,8 +48,8 @@ void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->slot;
   slots_[slot] = nullptr;
   --live_count_;
-  plan_.Release(slot);
-  if (recording_) record_[slot].upper = ++tick_;
+  plan_->Release(slot);
+  if (recording_) record_[slot].upper = slot_count_;
   ReleaseBytes(buffer);
   account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
 }
@@ -96,6 +95,7 @@ void WorkspaceCore::Abandon() noexcept {
     if (remote_.compare_exchange_strong(expected, kAbandoned, std::memory_order_acq_rel)) break;
   }
   // Pages go now; only the records wait for their handles.
+  ForgetPlans();
   pool_.Trim();
   ResizePages(0);
   if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
