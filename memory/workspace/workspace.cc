@@ -3,12 +3,20 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
 
-Workspace::Workspace(std::string id, WorkspaceConfig config, Device device)
-    : core_(WorkspaceCore::New(std::move(id), std::move(config), device)) {}
+Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
+  if (config.policy_reset == ResetPolicy::kEndOfBufferReached) {
+    ThrowInvalidArgument(absl::StrCat(
+        "workspace [", id, "]: policy_reset kEndOfBufferReached is a ring, whose slots live as long "
+        "as their leases and not as long as a scope; use RingWorkspace"));
+  }
+  core_ = WorkspaceCore::New(std::move(id), std::move(config), device);
+}
 
 Workspace::~Workspace() {
   if (core_->is_open()) {

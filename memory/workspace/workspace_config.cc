@@ -18,6 +18,13 @@ WorkspaceConfig WorkspaceConfig::Training() {
 
 WorkspaceConfig WorkspaceConfig::Inference() { return Training(); }
 
+WorkspaceConfig WorkspaceConfig::Ring(int slots) {
+  WorkspaceConfig config = Training();
+  config.policy_reset = ResetPolicy::kEndOfBufferReached;
+  config.ring_slots = slots;
+  return config;
+}
+
 std::vector<std::string> WorkspaceConfig::Reasons() const {
   std::vector<std::string> reasons;
   auto refuse = [&](bool wrong, auto&&... text) {
@@ -40,8 +47,17 @@ std::vector<std::string> WorkspaceConfig::Reasons() const {
          "kFail forbids");
   refuse(policy_learning == LearningPolicy::kTraining,
          "policy_learning kTraining is not built yet; use kOptimized");
-  refuse(policy_reset == ResetPolicy::kEndOfBufferReached,
-         "policy_reset kEndOfBufferReached is not built yet; use kBlockLeft");
+  const bool ring = policy_reset == ResetPolicy::kEndOfBufferReached;
+  refuse(ring && (ring_slots < 1 || ring_slots > 1 << 16), "ring_slots is ", ring_slots,
+         ", expected 1 to 65536 with policy_reset kEndOfBufferReached");
+  refuse(!ring && ring_slots != 0, "ring_slots is ", ring_slots,
+         ", which needs policy_reset kEndOfBufferReached");
+  refuse(ring_max_temporary < 0 || ring_max_kept < 0 || ring_stall_limit_ms < 0,
+         "ring_max_temporary ", ring_max_temporary, ", ring_max_kept ", ring_max_kept,
+         " or ring_stall_limit_ms ", ring_stall_limit_ms, " is negative");
+  refuse(ring && policy_ring_full == RingFullPolicy::kSpill && policy_spill == SpillPolicy::kFail,
+         "policy_ring_full kSpill opens slots outside the ring's pages, which policy_spill kFail "
+         "forbids");
   refuse(policy_location == LocationPolicy::kMmap,
          "policy_location kMmap is not built yet; use kRam");
   return reasons;

@@ -58,9 +58,18 @@ struct WorkspaceConfig {
   bool huge_pages = true;  // 2 MiB pages for large workspaces
   bool prefault = true;    // touch the pages when they are taken, not at first use
 
+  // Rings only (policy_reset kEndOfBufferReached, ring.h). All sizes above are of one slot then.
+  int ring_slots = 0;
+  RingFullPolicy policy_ring_full = RingFullPolicy::kWait;
+  int ring_max_temporary = 0;  // kSpill: temporary slots at a time, then it waits; 0: any number
+  int ring_max_kept = 0;       // more kept slots than this are an error; 0: all but none left
+  int ring_stall_limit_ms = 10000;  // longest wait while every slot is kept; 0: for ever
+
   // Learns lifetimes in the first cycle, grows when cycles grow: one training or inference step.
   static WorkspaceConfig Training();
   static WorkspaceConfig Inference();
+  // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
+  static WorkspaceConfig Ring(int slots);
 
   // Everything that is wrong, one reason each; empty when the configuration is legal.
   std::vector<std::string> Reasons() const;

@@ -100,7 +100,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   ++stats.cycles;
   if (failed) {
     ++stats.failed_cycles;
-  } else {
+  } else if (!is_ring_slot_) {
     ++cycles_learned_from_;
     peak_cycle_bytes = std::max(peak_cycle_bytes, bytes_this_cycle);
     missing_cycles_ = misses_this_cycle_ > 0 ? missing_cycles_ + 1 : 0;

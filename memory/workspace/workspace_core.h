@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@
 
 namespace tidepool {
 
+class RingCore;
+
 class WorkspaceCore final : public BufferOwner {
  public:
   static WorkspaceCore* New(std::string id, WorkspaceConfig config, Device device) {
@@ -38,6 +41,7 @@ class WorkspaceCore final : public BufferOwner {
   }
   void LeaveFrame(bool failed) noexcept {
     if (--frames_ > 0) return;
+    if (handing_over_) return HandOver();
     EndCycle(failed);
     if (abandoned_) Abandon();
   }
@@ -82,6 +86,8 @@ class WorkspaceCore final : public BufferOwner {
   WorkspaceStats stats;
 
  private:
+  friend class RingCore;
+
   WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
   ~WorkspaceCore();
 
@@ -106,6 +112,17 @@ class WorkspaceCore final : public BufferOwner {
   void AccountOwned();
   size_t LearnedSize(size_t needed) const;
   void RequireClosed(const char* operation) const;
+
+  // As a slot of a ring (ring_slot_core.cc). Its cycle begins on the producer's thread, belongs to
+  // no thread from HandOver to EndLease, and the ring learns for it.
+  void PrepareSlot(uint64_t generation) noexcept;
+  void AdoptLearned(size_t bytes, const WorkspacePlan* plan);
+  void HandOver() noexcept;
+  void EndLease() noexcept;
+  // Takes a buffer back while the slot is leased; false when it is not.
+  bool ReleaseLeased(Buffer* buffer) noexcept;
+  void CloseLeased(Buffer* buffer) noexcept;
+  std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
 
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
@@ -148,6 +165,11 @@ class WorkspaceCore final : public BufferOwner {
   int64_t records_out_ = 0;
   int frames_ = 0;
   bool abandoned_ = false;
+
+  bool is_ring_slot_ = false;
+  bool handing_over_ = false;  // the scope's end hands the slot over instead of ending the cycle
+  std::mutex leased_mutex_;    // while leased: held by who takes buffers back
+  static inline constinit char leased_token_ = 0;  // its address is the owner_ of leased slots
 };
 
 }  // namespace tidepool
