@@ -71,6 +71,7 @@ void WorkspaceCore::BeginCycle(const void* thread) {
                                          "thread at a time"));
   }
   DrainRemote();
+  if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
   if (lacks_initial_pages_ || file_ != nullptr) {
     try {
       PreparePages();
@@ -98,7 +99,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   ++stats.cycles;
   if (failed) {
     ++stats.failed_cycles;
-  } else {
+  } else if (!is_ring_slot_) {
     ++cycles_learned_from_;
     peak_cycle_bytes = std::max(peak_cycle_bytes, bytes_this_cycle);
     try {
@@ -182,7 +183,13 @@ std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void
       misses = !fits && learned_ != nullptr && !learned_->IsOutside(slot_count_, rounded);
     }
   }
-  if (learned_ == nullptr && serves_from_pages()) fits = rounded <= capacity_ - cursor;
+  if (learned_ == nullptr && !plan_->empty()) {
+    DrainRemote();
+    fits = plan_->TryPlace(slot_count_, rounded, &offset);
+    misses = !fits && !plan_->IsOutside(slot_count_);
+  } else if (learned_ == nullptr && serves_from_pages()) {
+    fits = rounded <= capacity_ - cursor;
+  }
   if (fits) {
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
