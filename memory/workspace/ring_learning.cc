@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tidepool/memory/planning/greedy_planner.h"
+#include "tidepool/memory/workspace/workspace_plan.h"
 
 namespace tidepool {
 namespace {
@@ -95,9 +96,18 @@ void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
   } else if (config_.max_size > 0) {
     limit = std::max(config_.max_size, initial_bytes_);
   }
-  auto plan = std::make_shared<const WorkspacePlan>(record, placement.offsets, limit);
-  if (may_change()) slot_bytes_ = SizeFor(plan->peak_bytes());
-  plan_ = std::move(plan);
+  auto learned = std::make_shared<LearnedCycle>();
+  learned->plan = WorkspacePlan(record, placement.offsets, limit);
+  learned->requests.assign(record.begin(), record.end());
+  uint64_t signature = kNoRequests;
+  for (const LifetimeBuffer& request : record) {
+    signature = ExtendSignature(signature, static_cast<size_t>(request.size));
+    learned->signatures.push_back(signature);
+  }
+  learned->peak_bytes = static_cast<size_t>(placement.peak);
+  learned->lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
+  if (may_change()) slot_bytes_ = SizeFor(learned->plan.peak_bytes());
+  learned_ = std::move(learned);
   ++version_;
   ++plans_;
   planned_peak_ = static_cast<size_t>(placement.peak);
@@ -139,7 +149,7 @@ void RingLearning::Observe(const RingBatch& batch) {
       missed_running_ = batch.misses > 0 ? missed_running_ + 1 : 0;
       if (missed_running_ < kMissesBeforeTotals) return;
       mode_ = Mode::kTotals;
-      plan_ = nullptr;
+      learned_ = nullptr;
       ++version_;
       last_shape_ = 0;
       same_shape_running_ = 0;
@@ -156,7 +166,7 @@ void RingLearning::Initialize() {
 
 void RingLearning::Trim() {
   if (mode_ == Mode::kOff || mode_ == Mode::kFirst || slot_bytes_ == 0) return;
-  const size_t needed = plan_ != nullptr ? plan_->peak_bytes() : totals_.peak();
+  const size_t needed = learned_ != nullptr ? learned_->plan.peak_bytes() : totals_.peak();
   const size_t wanted = needed > 0 ? SizeFor(needed) : slot_bytes_;
   if (wanted >= slot_bytes_) return;
   slot_bytes_ = wanted;
@@ -167,7 +177,7 @@ void RingLearning::Forget() {
   mode_ = FirstMode();
   ++version_;
   slot_bytes_ = initial_bytes_;
-  plan_ = nullptr;
+  learned_ = nullptr;
   totals_.Clear();
   batches_ = 0;
   missed_running_ = same_shape_running_ = 0;

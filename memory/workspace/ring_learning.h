@@ -19,8 +19,8 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace_config.h"
-#include "tidepool/memory/workspace/workspace_plan.h"
 
 namespace tidepool {
 
@@ -64,7 +64,7 @@ class RingLearning {
   // Slots follow when they are opened: bytes of a slot, and the plan; null: requests go one behind
   // the other. `version` changes when either does.
   size_t slot_bytes() const { return slot_bytes_; }
-  std::shared_ptr<const WorkspacePlan> plan() const { return plan_; }
+  std::shared_ptr<const LearnedCycle> learned() const { return learned_; }
   uint64_t version() const { return version_; }
   // Batches must record their lifetimes.
   bool wants_record() const { return mode_ == Mode::kFirst || mode_ == Mode::kTotals; }
@@ -88,7 +88,7 @@ class RingLearning {
   Mode mode_;
   uint64_t version_ = 1;
   size_t slot_bytes_;
-  std::shared_ptr<const WorkspacePlan> plan_;
+  std::shared_ptr<const LearnedCycle> learned_;
   RecentPeak totals_;
   uint64_t batches_ = 0;
   int missed_running_ = 0;

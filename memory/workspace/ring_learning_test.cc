@@ -131,7 +131,7 @@ TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
   batch.record = record;
   learning.Observe(batch);
   EXPECT_FALSE(learning.wants_record());
-  ASSERT_NE(learning.plan(), nullptr);
+  ASSERT_NE(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 4096 + 128);
   EXPECT_EQ(learning.plans(), 1);
   EXPECT_EQ(learning.live_lower_bound_bytes(), 4096 + 128);
@@ -141,21 +141,21 @@ TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
 TEST(RingLearning, APlanIsGivenUpForTotalsAndComesBack) {
   RingLearning learning(WorkspaceConfig::Ring(4), 0);
   ObserveBatch(learning, {1024, 1024});
-  const auto plan = learning.plan();
+  const auto plan = learning.learned();
   ObserveBatch(learning, {1 << 20}, 1);
   ObserveBatch(learning, {1024, 1024});
-  EXPECT_EQ(learning.plan(), plan);
+  EXPECT_EQ(learning.learned(), plan);
   EXPECT_EQ(learning.slot_bytes(), 2048);
   ObserveBatch(learning, {4096}, 1);
   ObserveBatch(learning, {8192}, 1);
-  EXPECT_EQ(learning.plan(), nullptr);
+  EXPECT_EQ(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 1 << 20);
   for (int i = 0; i < 7; ++i) {
     ObserveBatch(learning, {512, 512});
-    EXPECT_EQ(learning.plan(), nullptr);
+    EXPECT_EQ(learning.learned(), nullptr);
   }
   ObserveBatch(learning, {512, 512});
-  ASSERT_NE(learning.plan(), nullptr);
+  ASSERT_NE(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 1024);
   EXPECT_EQ(learning.plans(), 2);
 }
@@ -168,7 +168,7 @@ TEST(RingLearning, BatchesOfOldSlotsDoNotJudgeThePlan) {
   batch.current = false;
   batch.misses = 1;
   for (int i = 0; i < 5; ++i) learning.Observe(batch);
-  EXPECT_NE(learning.plan(), nullptr);
+  EXPECT_NE(learning.learned(), nullptr);
 }
 
 TEST(RingLearning, TrimAndForget) {

@@ -45,8 +45,6 @@ std::vector<std::string> WorkspaceConfig::Reasons() const {
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
          "policy_allocation kAlways serves every request outside the pages, which policy_spill "
          "kFail forbids");
-  refuse(policy_learning == LearningPolicy::kTraining,
-         "policy_learning kTraining is not built yet; use kOptimized");
   const bool ring = policy_reset == ResetPolicy::kEndOfBufferReached;
   refuse(ring && (ring_slots < 1 || ring_slots > 1 << 16), "ring_slots is ", ring_slots,
          ", expected 1 to 65536 with policy_reset kEndOfBufferReached");

@@ -15,10 +15,12 @@
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
 #include "tidepool/memory/provider/host_pages.h"
 #include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_plan.h"
@@ -104,11 +106,24 @@ class WorkspaceCore final : public BufferOwner {
   void DrainRemote() noexcept;
   void CollectLeaks() noexcept;
   void Learn();
-  void MakePlan();
   void Grow(size_t learned_bytes);
+  void ShrinkToPlans();
+
+  // Plans (workspace_plans.cc).
+  void StartRecording();
+  bool PlaceOffPlan(size_t rounded, size_t* offset);
+  bool SwitchPlan(size_t rounded);
+  bool HasLiveWherePlanned(const LearnedCycle& cycle) const;
+  void FollowPlan(LearnedCycle* cycle);
+  void LearnPlan();
+  void MakePlan();
+  void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
+  void PlansChanged();
+  void ForgetPlans();
   void ResizePages(size_t new_size);
   void TakeInitialPages();
   void TrimPool();
+  void TrimIdleBlocks();
   void AccountOwned();
   size_t LearnedSize(size_t needed) const;
   void RequireClosed(const char* operation) const;
@@ -116,7 +131,7 @@ class WorkspaceCore final : public BufferOwner {
   // As a slot of a ring (ring_slot_core.cc). Its cycle begins on the producer's thread, belongs to
   // no thread from HandOver to EndLease, and the ring learns for it.
   void PrepareSlot(uint64_t generation) noexcept;
-  void AdoptLearned(size_t bytes, const WorkspacePlan* plan);
+  void AdoptLearned(size_t bytes, const LearnedCycle* learned);
   void HandOver() noexcept;
   void EndLease() noexcept;
   // Takes a buffer back while the slot is leased; false when it is not.
@@ -140,19 +155,29 @@ class WorkspaceCore final : public BufferOwner {
   std::atomic<int64_t> orphans_{0};          // records still out when the Workspace went
 
   HostPages pages_;
+  size_t initial_pages_ = 0;  // what initial_size reserves
   size_t capacity_ = 0;  // usable bytes of pages_, a multiple of the alignment
   Pool pool_;
   std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
   MemoryAccount account_;
   int64_t owned_reported_ = 0;
 
-  WorkspacePlan plan_;
+  PlanSet plans_;
+  LearnedCycle* learned_ = nullptr;  // what this cycle is expected to be, of plans_; or null
+  WorkspacePlan no_plan_;
+  WorkspacePlan* plan_ = &no_plan_;  // of learned_
+  // What this cycle requested; kept while recording_, which begins where a cycle leaves its plan.
   bool recording_ = false;
   std::vector<LifetimeBuffer> record_;
-  int64_t tick_ = 0;
+  uint64_t record_signature_ = kNoRequests;
+  std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
+  int oversized_cycles_ = 0;
+  int64_t state_reported_ = 0;  // bytes of plans_ the ledger knows of
   uint64_t cycles_learned_from_ = 0;
   int cycles_without_spill_ = 0;
+  int cycles_keeping_blocks_ = 3;  // then unused blocks are given back
   bool lacks_initial_pages_ = false;  // since Destroy
   uint64_t misses_this_cycle_ = 0;
 
