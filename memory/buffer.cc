@@ -13,11 +13,11 @@ constinit std::atomic<uint64_t> always_alive{1};
 
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) HeapRelease(buffer->data, buffer->bytes, buffer->kind);
+    if (!buffer->closed) HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    HeapRelease(buffer->data, buffer->bytes, buffer->kind);
+    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -37,13 +37,14 @@ class ImportOwner final : public BufferOwner {
 constinit HeapOwner heap_owner;
 constinit ImportOwner import_owner;
 
-void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t bytes, MemoryKind kind) {
+void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t bytes, MemoryKind kind,
+                Device device) {
   buffer->stamp_cell = &always_alive;
   buffer->stamp = 1;
   buffer->data = data;
   buffer->bytes = bytes;
   buffer->id = NextBufferId();
-  buffer->device = Host();
+  buffer->device = device;
   buffer->kind = kind;
   buffer->owner = owner;
 }
@@ -59,16 +60,17 @@ uint64_t NextBufferId() {
   return ++next;
 }
 
-Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind) {
+Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
   auto buffer = std::make_unique<Buffer>();
-  auto* data = static_cast<std::byte*>(HeapAllocate(bytes, alignment, kind));
-  Initialise(buffer.get(), &heap_owner, data, bytes, kind);
+  auto* data = static_cast<std::byte*>(HeapAllocate(bytes, alignment, kind, device));
+  Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   return buffer.release();
 }
 
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context) {
   Buffer* buffer = new Buffer;
-  Initialise(buffer, &import_owner, static_cast<std::byte*>(data), bytes, MemoryKind::kExternal);
+  Initialise(buffer, &import_owner, static_cast<std::byte*>(data), bytes, MemoryKind::kExternal,
+             Host());
   buffer->release_imported = release;
   buffer->import_context = context;
   MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, static_cast<int64_t>(bytes));

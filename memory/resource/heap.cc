@@ -1,37 +1,42 @@
 #include "tidepool/memory/resource/heap.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
-#include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/provider/host_pages.h"
+#include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool {
 
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind) {
-  void* data = nullptr;
-  const bool overflow = bytes > SIZE_MAX - kReadableTailBytes;
-  if (overflow || posix_memalign(&data, std::max(alignment, sizeof(void*)),
-                                 bytes + kReadableTailBytes) != 0) {
-    throw OutOfMemoryError(absl::StrCat("heap: malloc refused ", bytes, " bytes aligned to ",
-                                        alignment, " for ", MemoryKindName(kind), " memory"),
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider) {
+  void* data = provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
+  if (data == nullptr) {
+    throw OutOfMemoryError(absl::StrCat("heap: ", provider.name(), " refused ", bytes,
+                                        " bytes aligned to ", alignment, " for ",
+                                        MemoryKindName(kind), " memory"),
                            MemoryTracker::Global().Snapshot().ToString());
   }
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.CountSystemAllocation();
-  tracker.Add(Host(), kind, static_cast<int64_t>(bytes));
+  tracker.Add(provider.device(), kind, static_cast<int64_t>(bytes));
   return data;
 }
 
-void HeapRelease(void* data, size_t bytes, MemoryKind kind) noexcept {
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider) noexcept {
   if (data == nullptr) return;
-  std::free(data);
+  provider.Release(static_cast<std::byte*>(data), bytes);
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.CountSystemRelease();
-  tracker.Add(Host(), kind, -static_cast<int64_t>(bytes));
+  tracker.Add(provider.device(), kind, -static_cast<int64_t>(bytes));
+}
+
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
+  return HeapAllocate(bytes, alignment, kind, GetDeviceProvider(device, "heap"));
+}
+
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device) noexcept {
+  HeapRelease(data, bytes, kind, *FindDeviceProvider(device));
 }
 
 }  // namespace tidepool

@@ -13,13 +13,13 @@ namespace {
 // Blocks for spills are kept over so many batches of a slot that do not spill.
 constexpr int kBatchesKeepingBlocks = 8;
 
-WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config) {
+WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config, Device device) {
   if (config.policy_reset != ResetPolicy::kEndOfBufferReached) {
     ThrowInvalidArgument(absl::StrCat(
         "ring [", id, "]: policy_reset is kBlockLeft, expected kEndOfBufferReached; start from "
         "WorkspaceConfig::Ring(slots)"));
   }
-  config.Validate(id);
+  config.Validate(id, device);
   return config;
 }
 
@@ -49,16 +49,16 @@ RingCore* RingCore::New(std::string id, WorkspaceConfig config, Device device) {
 
 RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
     : id(std::move(id_)),
-      config(Checked(id, std::move(config_))),
+      config(Checked(id, std::move(config_), device_)),
       device(device_),
-      learning_(config, 0) {
+      learning_(config, config.alignment, 0) {
   slots_.reserve(config.ring_slots);
   for (int number = 0; number < config.ring_slots; ++number) {
     slots_.push_back(NewSlot(number, /*temporary=*/false));
   }
   // The slot that is reused first is the one pushed last.
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) PushIdle(slot->get());
-  learning_ = RingLearning(config, slots_[0]->core->size);
+  learning_ = RingLearning(config, slots_[0]->core->alignment(), slots_[0]->core->size);
   for (const SlotPointer& slot : slots_) slot->adopted = learning_.version();
 }
 

@@ -40,8 +40,9 @@ void RecentPeak::Add(size_t value) {
   current_ = std::max(current_, value);
 }
 
-RingLearning::RingLearning(const WorkspaceConfig& config, size_t initial_bytes)
+RingLearning::RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes)
     : config_(config),
+      alignment_(alignment),
       initial_bytes_(initial_bytes),
       mode_(FirstMode()),
       slot_bytes_(initial_bytes),
@@ -88,7 +89,7 @@ void RingLearning::FollowTotals(bool may_shrink) {
 }
 
 void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
-  const Placement placement = PlanGreedy(record, static_cast<int64_t>(config_.alignment));
+  const Placement placement = PlanGreedy(record, static_cast<int64_t>(alignment_));
   // What may not become pages is planned outside of them.
   size_t limit = SIZE_MAX;
   if (!may_change()) {

@@ -51,7 +51,8 @@ class RecentPeak {
 class RingLearning {
  public:
   // `initial_bytes`: what every slot has from the start, the lower bound of what is learned.
-  RingLearning(const WorkspaceConfig& config, size_t initial_bytes);
+  // `alignment` is that of requests, which the device may have raised.
+  RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes);
 
   // Throws std::bad_alloc; the batch has taught nothing then.
   void Observe(const RingBatch& batch);
@@ -84,6 +85,7 @@ class RingLearning {
   void ObserveRecord(absl::Span<const LifetimeBuffer> record);
 
   WorkspaceConfig config_;
+  size_t alignment_;
   size_t initial_bytes_;
   Mode mode_;
   uint64_t version_ = 1;

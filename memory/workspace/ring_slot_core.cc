@@ -25,6 +25,7 @@ void WorkspaceCore::AdoptLearned(size_t bytes, const LearnedCycle* learned) {
     // Blocks of the learning batch are given back first, so that both are never held at once.
     TrimPool();
     ResizePages(bytes);
+    PrefaultPages(bytes);
   }
   if (copy == nullptr) return;
   learned_ = plans_.Add(std::move(copy));

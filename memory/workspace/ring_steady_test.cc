@@ -49,6 +49,7 @@ void RunSteady(const WorkspaceConfig& config, bool vary) {
   PrefaultProgram();
   RingWorkspace ring("ring", config);
   Channel channel(ring);
+  std::atomic<bool> counted{false};
   std::thread producer([&] {
     for (int i = 0; i < kWarm + kBatches; ++i) {
       const size_t rows = vary ? 1 + i * 7 % 100 : 100;
@@ -59,9 +60,10 @@ void RunSteady(const WorkspaceConfig& config, bool vary) {
       }
       Batch batch{BufferHandle(AllocateHere(rows * 784 * 4)), BufferHandle(AllocateHere(rows * 4))};
       std::memset(batch.features->data, i, batch.features->bytes);
-      if (!channel.Push(slot.Commit(), std::move(batch))) return;
+      channel.Push(slot.Commit(), std::move(batch));
     }
     channel.Close();
+    while (!counted) std::this_thread::yield();  // a thread's end gives its stack back
   });
   // Deep enough once, so that every slot has been used.
   while (channel.size() < static_cast<size_t>(config.ring_slots)) std::this_thread::yield();
@@ -74,6 +76,7 @@ void RunSteady(const WorkspaceConfig& config, bool vary) {
               static_cast<unsigned char>(i));
   }
   const Counts after = Counts::Now();
+  counted = true;
   producer.join();
   EXPECT_EQ(after.allocations_, before.allocations_);
   EXPECT_EQ(after.asked, before.asked);

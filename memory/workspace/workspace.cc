@@ -2,8 +2,10 @@
 
 #include <cstdio>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -11,9 +13,12 @@ namespace tidepool {
 
 Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
   if (config.policy_reset == ResetPolicy::kEndOfBufferReached) {
-    ThrowInvalidArgument(absl::StrCat(
-        "workspace [", id, "]: policy_reset kEndOfBufferReached is a ring, whose slots live as long "
-        "as their leases and not as long as a scope; use RingWorkspace"));
+    std::vector<std::string> reasons = config.Reasons(device);
+    reasons.insert(reasons.begin(),
+                   "policy_reset kEndOfBufferReached is a ring, whose slots live as long as their "
+                   "leases and not as long as a scope: use RingWorkspace");
+    ThrowInvalidArgument(absl::StrCat("workspace [", id, "]: illegal configuration: ",
+                                      absl::StrJoin(reasons, "; ")));
   }
   core_ = WorkspaceCore::New(std::move(id), std::move(config), device);
 }
@@ -42,6 +47,7 @@ size_t Workspace::spilled_count() const { return core_->spilled_count; }
 WorkspaceStats Workspace::stats() const {
   WorkspaceStats stats = core_->stats;
   stats.size_bytes = core_->size;
+  stats.relocations = core_->relocations();
   return stats;
 }
 

@@ -46,12 +46,14 @@ struct WorkspaceStats {
   uint64_t spilled_bytes = 0;
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
   uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
+  uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
 };
 
 class Workspace {
  public:
-  // Throws kInvalidArgument when the configuration is illegal, OutOfMemoryError when initial_size
-  // cannot be had.
+  // Throws kInvalidArgument when the configuration is illegal on that device, kUnimplemented when no
+  // memory provider of it is linked, OutOfMemoryError when initial_size cannot be had, and what
+  // MappedFile throws.
   explicit Workspace(std::string id, WorkspaceConfig config = {}, Device device = Host());
   // Destroying an open workspace is a mistake that is reported on stderr; memory stays valid until
   // its scopes end.
@@ -77,8 +79,8 @@ class Workspace {
   // Learns now from the cycles seen so far. The workspace must be closed.
   void Initialize();
   // Gives pages and kept blocks back and forgets what was learned; every old array is stale. The
-  // workspace must be closed. It learns afresh afterwards; an initial_size is reserved again by the
-  // next cycle, whose scope throws OutOfMemoryError when it cannot be had.
+  // workspace must be closed. It learns afresh afterwards; an initial_size is reserved again, and a
+  // file mapped again, by the next cycle, whose scope throws when that cannot be had.
   void Destroy();
   // Gives back what the next cycle does not need. The workspace must be closed.
   void Trim();

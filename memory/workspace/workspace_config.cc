@@ -25,7 +25,16 @@ WorkspaceConfig WorkspaceConfig::Ring(int slots) {
   return config;
 }
 
-std::vector<std::string> WorkspaceConfig::Reasons() const {
+WorkspaceConfig WorkspaceConfig::MappedFile(std::string path) {
+  WorkspaceConfig config;
+  config.policy_allocation = AllocationPolicy::kStrict;
+  config.policy_learning = LearningPolicy::kNone;
+  config.policy_location = LocationPolicy::kMmap;
+  config.temp_file_path = std::move(path);
+  return config;
+}
+
+std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   std::vector<std::string> reasons;
   auto refuse = [&](bool wrong, auto&&... text) {
     if (wrong) reasons.push_back(absl::StrCat(text...));
@@ -40,6 +49,7 @@ std::vector<std::string> WorkspaceConfig::Reasons() const {
          cycles_before_initialization, ", expected 0 or more");
   refuse(temp_block_size < 4096, "temp_block_size is ", temp_block_size, ", expected at least 4096");
   refuse(policy_spill == SpillPolicy::kFail && initial_size == 0 &&
+             policy_location == LocationPolicy::kRam &&
              debug_mode == DebugMode::kDisabled && workspace_mode != WorkspaceMode::kNone,
          "policy_spill kFail needs an initial_size: with 0 bytes every request would fail");
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
@@ -56,13 +66,31 @@ std::vector<std::string> WorkspaceConfig::Reasons() const {
   refuse(ring && policy_ring_full == RingFullPolicy::kSpill && policy_spill == SpillPolicy::kFail,
          "policy_ring_full kSpill opens slots outside the ring's pages, which policy_spill kFail "
          "forbids");
-  refuse(policy_location == LocationPolicy::kMmap,
-         "policy_location kMmap is not built yet; use kRam");
+  const bool mapped = policy_location == LocationPolicy::kMmap;
+  refuse(mapped && policy_learning != LearningPolicy::kNone,
+         "policy_location kMmap needs policy_learning kNone: the file sets the size");
+  refuse(mapped && policy_reset != ResetPolicy::kBlockLeft,
+         "policy_location kMmap needs policy_reset kBlockLeft: slots of a ring have no fixed place");
+  refuse(mapped && temp_file_path.empty() && initial_size == 0,
+         "policy_location kMmap without temp_file_path needs an initial_size");
+  refuse(mapped && policy_allocation == AllocationPolicy::kAlways,
+         "policy_allocation kAlways serves every request outside of the file");
+  refuse(mapped && !temp_file_path.empty() &&
+             (debug_mode != DebugMode::kDisabled || workspace_mode == WorkspaceMode::kNone),
+         "debug_mode and workspace_mode kNone serve requests outside of the file, whose contents "
+         "would not be seen");
+  const bool device_memory =
+      device != Host() && policy_mirroring != MirroringPolicy::kHostOnly;
+  refuse(mapped && device_memory, "policy_location kMmap is host memory: on ", DeviceName(device),
+         " it needs policy_mirroring kHostOnly");
+  refuse(debug_mode == DebugMode::kGuard && device_memory,
+         "debug_mode kGuard guards host memory: on ", DeviceName(device),
+         " it needs policy_mirroring kHostOnly");
   return reasons;
 }
 
-void WorkspaceConfig::Validate(const std::string& id) const {
-  const std::vector<std::string> reasons = Reasons();
+void WorkspaceConfig::Validate(const std::string& id, Device device) const {
+  const std::vector<std::string> reasons = Reasons(device);
   if (reasons.empty()) return;
   ThrowInvalidArgument(
       absl::StrCat("workspace [", id, "]: illegal configuration: ", absl::StrJoin(reasons, "; ")));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/workspace/policies.h"
 
 namespace tidepool {
@@ -47,16 +48,22 @@ struct WorkspaceConfig {
   SpillPolicy policy_spill = SpillPolicy::kExternal;
   ResetPolicy policy_reset = ResetPolicy::kBlockLeft;
   LocationPolicy policy_location = LocationPolicy::kRam;
+  // kMmap: the file, made when missing and extended when shorter than initial_size; a longer one
+  // sets the size. Empty: a temporary file that is gone afterwards, also after a crash. Either way
+  // its blocks are allocated, its length a multiple of the alignment, and nobody else may map it.
   std::string temp_file_path;
   size_t temp_block_size = size_t{1} << 20;  // spills are taken in blocks of this size and kept
   bool use_cycle_detector = true;            // report arrays that outlive their cycle
   WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kNone: the workspace passes through
   bool helper_allow_fallback = true;  // use the host kernel when an accelerated one cannot
   size_t helper_min_size = 0;         // smaller operands stay on the host kernel, in bytes
-  size_t alignment = 64;              // of every request: a power of two, at least 16
+  size_t alignment = 64;  // of every request: a power of two, at least 16; devices may raise it
   DebugMode debug_mode = DebugMode::kDisabled;
   bool huge_pages = true;  // 2 MiB pages for large workspaces
-  bool prefault = true;    // touch the pages when they are taken, not at first use
+  // Touch pages when they are taken: those of a learned size, and the first 64 MiB of an
+  // initial_size. The rest of that is touched as cycles come to need it: from its third repetition
+  // on at the latest a cycle has no page fault. Mapped files: at first use.
+  bool prefault = true;
 
   // Rings only (policy_reset kEndOfBufferReached, ring.h). All sizes above are of one slot then.
   int ring_slots = 0;
@@ -70,11 +77,14 @@ struct WorkspaceConfig {
   static WorkspaceConfig Inference();
   // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
   static WorkspaceConfig Ring(int slots);
+  // A mapping of `path`: requests of each cycle one behind the other from its beginning on, so that
+  // the same requests find the same bytes, also after opening it again.
+  static WorkspaceConfig MappedFile(std::string path);
 
-  // Everything that is wrong, one reason each; empty when the configuration is legal.
-  std::vector<std::string> Reasons() const;
+  // Everything that is wrong on `device`, one reason each; empty when the configuration is legal.
+  std::vector<std::string> Reasons(Device device = Host()) const;
   // Throws kInvalidArgument with all Reasons(), naming the workspace `id`.
-  void Validate(const std::string& id) const;
+  void Validate(const std::string& id, Device device = Host()) const;
 
   friend bool operator==(const WorkspaceConfig&, const WorkspaceConfig&) = default;
 };

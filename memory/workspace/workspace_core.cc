@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
@@ -16,33 +15,35 @@ namespace {
 constexpr int kRecordsPerSlab = 64;
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 
-HostPagesOptions PagesOptions(const WorkspaceConfig& config) {
-  HostPagesOptions options;
-  options.huge_pages = config.huge_pages;
-  options.prefault = config.prefault;
+// The core decides itself what of its pages to touch ahead; spills are rare and of unknown use.
+PagesOptions OptionsOf(const WorkspaceConfig& config) {
+  PagesOptions options;
+  options.large_pages = config.huge_pages;
+  options.prefault = false;
   return options;
 }
 
-HostPagesOptions SpillOptions(const WorkspaceConfig& config) {
-  HostPagesOptions options = PagesOptions(config);
-  options.prefault = false;  // spills are rare and of unknown use
-  return options;
+DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device) {
+  DeviceProvider& provider = GetDeviceProvider(device, absl::StrCat("workspace [", id, "]"));
+  if (device == Host() || config.policy_mirroring != MirroringPolicy::kHostOnly) return provider;
+  DeviceProvider* const pinned = provider.PinnedHost();
+  return pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "workspace");
 }
 
 }  // namespace
 
 WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device device_)
-    : id((config_.Validate(id_), std::move(id_))),
+    : id((config_.Validate(id_, device_), std::move(id_))),
       config(std::move(config_)),
       device(device_),
-      pages_(PagesOptions(config)),
-      pool_(config.temp_block_size, config.alignment, SpillOptions(config)),
-      account_(device),
+      memory_(MemoryOf(id, config, device)),
+      memory_device_(memory_.device()),
+      alignment_(std::max(config.alignment, memory_.traits().alignment)),
+      host_readable_(memory_.traits().host_readable),
+      pages_(OptionsOf(config), memory_),
+      pool_(config.temp_block_size, alignment_, OptionsOf(config), memory_),
+      account_(memory_device_),
       plans_(config.policy_learning == LearningPolicy::kTraining ? PlanSet::kMostPlans : 1) {
-  if (device != Host()) {
-    ThrowUnimplemented(absl::StrCat("workspace [", id, "]: no memory provider is linked for ",
-                                    DeviceName(device)));
-  }
   if (config.debug_mode == DebugMode::kGuard) guard_ = std::make_unique<GuardPages>();
   MemoryTracker::Global().Register(&account_);
   try {
@@ -56,7 +57,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
 WorkspaceCore::~WorkspaceCore() {
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.Unregister(&account_);
-  tracker.Add(device, MemoryKind::kWorkspace,
+  tracker.Add(Host(), MemoryKind::kWorkspace,
               -static_cast<int64_t>(record_slabs_.size() * kRecordsPerSlab * sizeof(Buffer)));
 }
 
@@ -70,9 +71,9 @@ void WorkspaceCore::BeginCycle(const void* thread) {
                                          "thread at a time"));
   }
   DrainRemote();
-  if (lacks_initial_pages_) {
+  if (lacks_initial_pages_ || file_ != nullptr) {
     try {
-      TakeInitialPages();
+      PreparePages();
     } catch (...) {
       owner_.store(nullptr, std::memory_order_release);
       throw;
@@ -102,6 +103,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
     peak_cycle_bytes = std::max(peak_cycle_bytes, bytes_this_cycle);
     try {
       Learn();
+      PrefaultPages(std::max(cursor, plan_->peak_bytes()));
       TrimIdleBlocks();
     } catch (const std::exception&) {
       // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
@@ -119,7 +121,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 
 Buffer* WorkspaceCore::Allocate(size_t bytes) {
   // A size that cannot exist rounds to 0, which no plan holds and AllocateOutsidePlan refuses.
-  const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), config.alignment);
+  const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), alignment_);
   const uint32_t slot = slot_count_;
   if (slot == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
   if (recording_ && record_.size() == record_.capacity()) {
@@ -130,8 +132,8 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   size_t offset;
   std::byte* data;
   if (plan_->TryPlace(slot, rounded, &offset)) {
-    data = pages_.base() + offset;
-    UnpoisonBlock(data, rounded);
+    data = base_ + offset;
+    Unpoison(data, rounded);
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
   } else {
@@ -184,8 +186,8 @@ std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void
   if (fits) {
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
-    UnpoisonBlock(pages_.base() + offset, rounded);
-    return pages_.base() + offset;
+    Unpoison(base_ + offset, rounded);
+    return base_ + offset;
   }
   std::byte* data = AllocateSpill(bytes, rounded, spill);
   if (misses) {
@@ -219,12 +221,12 @@ std::byte* WorkspaceCore::AllocateSpill(size_t bytes, size_t rounded, void** spi
   CheckMaySpill(rounded);
   std::byte* data;
   if (guard_ != nullptr) {
-    data = guard_->Allocate(bytes, config.alignment);
+    data = guard_->Allocate(bytes, alignment_);
     *spill = data;
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    data =
-        static_cast<std::byte*>(HeapAllocate(rounded, config.alignment, MemoryKind::kUnreferenced));
+    data = static_cast<std::byte*>(
+        HeapAllocate(rounded, alignment_, MemoryKind::kUnreferenced, memory_));
     *spill = data;
   } else {
     const size_t owned = pool_.owned_bytes();
@@ -247,14 +249,14 @@ void WorkspaceCore::AddRecords() {
   for (int i = 0; i < kRecordsPerSlab; ++i) {
     Buffer& buffer = record_slabs_.back()[i];
     buffer.stamp_cell = &stamp_;
-    buffer.device = device;
+    buffer.device = memory_device_;
     buffer.kind = MemoryKind::kAllocated;
     buffer.owner = this;
     buffer.attached = true;
     buffer.next = free_records_;
     free_records_ = &buffer;
   }
-  MemoryTracker::Global().Add(device, MemoryKind::kWorkspace,
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace,
                               static_cast<int64_t>(kRecordsPerSlab * sizeof(Buffer)));
 }
 

@@ -18,7 +18,10 @@
 #include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
-#include "tidepool/memory/provider/host_pages.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/mapped_file.h"
+#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/pool.h"
 #include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -55,6 +58,7 @@ class WorkspaceCore final : public BufferOwner {
   void Close(Buffer* buffer) noexcept override;
   std::string DescribeStale(uint64_t stamp) const override;
   std::string WorkspaceId() const override { return id; }
+  std::string WhyNoHostCopy() const override;
 
   void Initialize();
   void Destroy();
@@ -71,6 +75,10 @@ class WorkspaceCore final : public BufferOwner {
     return config.workspace_mode == WorkspaceMode::kNone ||
            config.debug_mode == DebugMode::kBypassEverything;
   }
+  // Where the bytes are: the host's under MirroringPolicy::kHostOnly, whatever `device` is.
+  Device memory_device() const { return memory_device_; }
+  size_t alignment() const { return alignment_; }  // the configuration's or what the device needs
+  uint64_t relocations() const { return pages_.relocations(); }
   uint64_t generation() const { return (stamp_.load(std::memory_order_relaxed) + 1) / 2; }
 
   const std::string id;
@@ -120,8 +128,20 @@ class WorkspaceCore final : public BufferOwner {
   void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
   void PlansChanged();
   void ForgetPlans();
-  void ResizePages(size_t new_size);
+
+  // Pages (workspace_pages.cc).
+  void PreparePages();
   void TakeInitialPages();
+  void ResizePages(size_t new_size);
+  void SetPages(std::byte* base, size_t new_size, size_t capacity);
+  void PrefaultPages(size_t bytes) noexcept;
+  // Only addresses of the host's own have an AddressSanitizer shadow.
+  void Poison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) PoisonBlock(data, bytes);
+  }
+  void Unpoison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) UnpoisonBlock(data, bytes);
+  }
   void TrimPool();
   void TrimIdleBlocks();
   void AccountOwned();
@@ -154,9 +174,15 @@ class WorkspaceCore final : public BufferOwner {
   std::atomic<Buffer*> remote_{nullptr};     // released by other threads or while closed
   std::atomic<int64_t> orphans_{0};          // records still out when the Workspace went
 
-  HostPages pages_;
-  size_t initial_pages_ = 0;  // what initial_size reserves
-  size_t capacity_ = 0;  // usable bytes of pages_, a multiple of the alignment
+  DeviceProvider& memory_;
+  const Device memory_device_;
+  const size_t alignment_;
+  const bool host_readable_;
+  Pages pages_;
+  std::unique_ptr<MappedFile> file_;  // policy_location kMmap: instead of pages_
+  std::byte* base_ = nullptr;         // of either
+  size_t capacity_ = 0;               // usable bytes there, a multiple of the alignment
+  size_t initial_pages_ = 0;          // what initial_size reserves
   Pool pool_;
   std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
   MemoryAccount account_;

@@ -1,9 +1,8 @@
-// What a workspace does between cycles: sizes, plans, pages. The other half of WorkspaceCore.
+// What a workspace does between cycles: sizes and plans.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -21,13 +20,6 @@ size_t WorkspaceCore::LearnedSize(size_t needed) const {
   }
   learned = std::max(learned, config.min_size);
   return config.max_size > 0 ? std::min(learned, config.max_size) : learned;
-}
-
-void WorkspaceCore::AccountOwned() {
-  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + pool_.owned_bytes() +
-                                             (guard_ != nullptr ? guard_->owned_bytes() : 0));
-  MemoryTracker::Global().AddOwned(&account_, owned - owned_reported_);
-  owned_reported_ = owned;
 }
 
 void WorkspaceCore::TrimPool() {
@@ -50,43 +42,13 @@ void WorkspaceCore::TrimIdleBlocks() {
   if (cycles_without_spill_ >= cycles_keeping_blocks_ && pool_.owned_bytes() > 0) TrimPool();
 }
 
-void WorkspaceCore::TakeInitialPages() {
-  if (config.initial_size > 0 && config.debug_mode != DebugMode::kBypassEverything &&
-      config.debug_mode != DebugMode::kGuard) {
-    size_t wanted = config.initial_size;
-    if (config.policy_allocation == AllocationPolicy::kOverallocate) {
-      const size_t extra = config.overallocation_limit.ExtraFor(wanted);
-      wanted = wanted <= SIZE_MAX - extra ? wanted + extra : SIZE_MAX;
-    }
-    if (config.max_size > 0) wanted = std::min(wanted, config.max_size);
-    ResizePages(wanted);
-    initial_pages_ = wanted;
-  }
-  lacks_initial_pages_ = false;
-}
-
-void WorkspaceCore::ResizePages(size_t new_size) {
-  if (new_size > SIZE_MAX / 4) {
-    throw OutOfMemoryError(
-        absl::StrCat("workspace [", id, "]: pages of ", new_size, " bytes cannot exist"),
-        MemoryTracker::Global().Snapshot().ToString());
-  }
-  const size_t capacity = (new_size + config.alignment - 1) & ~(config.alignment - 1);
-  // The system may give these addresses to others.
-  if (capacity_ > 0) UnpoisonBlock(pages_.base(), capacity_);
-  pages_.Resize(capacity);
-  if (capacity > 0) PoisonBlock(pages_.base(), capacity);
-  size = new_size;
-  capacity_ = capacity;
-  AccountOwned();
-}
-
 void WorkspaceCore::Grow(size_t needed) {
   const size_t learned = std::max(LearnedSize(needed), size);
   if (learned == size) return;
   // Blocks kept from learning are given back first, so that both are never held at once.
   TrimPool();
   ResizePages(learned);
+  PrefaultPages(learned);
 }
 
 void WorkspaceCore::Learn() {

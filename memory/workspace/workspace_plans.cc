@@ -32,7 +32,7 @@ void WorkspaceCore::StartRecording() {
     if (buffer == nullptr) {
       record_[slot].upper = std::min<int64_t>(record_[slot].upper, count);
     } else if (buffer->spill == nullptr) {
-      pins_.push_back({slot, buffer->data - pages_.base()});
+      pins_.push_back({slot, buffer->data - base_});
     }
   }
   record_signature_ = count == 0 ? kNoRequests : learned_->signatures[count - 1];
@@ -78,7 +78,7 @@ bool WorkspaceCore::HasLiveWherePlanned(const LearnedCycle& cycle) const {
   for (uint32_t slot = 0; slot < slot_count_; ++slot) {
     const Buffer* buffer = slots_[slot];
     if (buffer == nullptr || buffer->spill != nullptr) continue;
-    if (cycle.plan.IsOutside(slot) || cycle.plan.offset(slot) != size_t(buffer->data - pages_.base()) ||
+    if (cycle.plan.IsOutside(slot) || cycle.plan.offset(slot) != size_t(buffer->data - base_) ||
         cycle.requests[slot].size < static_cast<int64_t>(buffer->slot_bytes)) {
       return false;
     }
@@ -128,7 +128,7 @@ void WorkspaceCore::MakePlan() {
     }
   }
   if (config.policy_learning != LearningPolicy::kTraining) pins_.clear();
-  Placement placement = PlanAround(record_, pins_, static_cast<int64_t>(config.alignment));
+  Placement placement = PlanAround(record_, pins_, static_cast<int64_t>(alignment_));
   cycle->requests = record_;
   cycle->offsets = std::move(placement.offsets);
   cycle->pins = pins_;
@@ -172,7 +172,7 @@ void WorkspaceCore::PlansChanged() {
   needed_size_ = std::max(LearnedSize(plans_.peak_bytes()), initial_pages_);
   oversized_cycles_ = 0;
   const int64_t state = plans_.empty() ? 0 : static_cast<int64_t>(plans_.state_bytes());
-  MemoryTracker::Global().Add(device, MemoryKind::kWorkspace, state - state_reported_);
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, state - state_reported_);
   state_reported_ = state;
 }
 
@@ -188,7 +188,8 @@ void WorkspaceCore::ForgetPlans() {
 
 // Only where pages could grow again.
 void WorkspaceCore::ShrinkToPlans() {
-  if (config.policy_spill != SpillPolicy::kReallocate || plans_.empty() || size <= needed_size_) {
+  if (config.policy_spill != SpillPolicy::kReallocate || file_ != nullptr || plans_.empty() ||
+      size <= needed_size_) {
     return;
   }
   if (++oversized_cycles_ >= kOversizedCycles) ResizePages(needed_size_);

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -33,12 +32,12 @@ void WorkspaceCore::CollectLeaks() noexcept {
 }
 
 void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
-  if (buffer->spill == nullptr) return PoisonBlock(buffer->data, buffer->slot_bytes);
+  if (buffer->spill == nullptr) return Poison(buffer->data, buffer->slot_bytes);
   if (guard_ != nullptr) {
     guard_->Release(buffer->data, buffer->bytes);
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced);
+    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced, memory_);
   } else {
     pool_.Release(static_cast<Pool::Block*>(buffer->spill));
   }
