@@ -13,19 +13,22 @@ namespace {
 // Blocks for spills are kept over so many batches of a slot that do not spill.
 constexpr int kBatchesKeepingBlocks = 8;
 
-WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config) {
+WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config, Device device) {
   if (config.policy_reset != ResetPolicy::kEndOfBufferReached) {
     ThrowInvalidArgument(absl::StrCat(
         "ring [", id, "]: policy_reset is kBlockLeft, expected kEndOfBufferReached; start from "
         "WorkspaceConfig::Ring(slots)"));
   }
-  config.Validate(id);
+  config.Validate(id, device);
   return config;
 }
 
 WorkspaceConfig SlotConfig(WorkspaceConfig config, bool temporary) {
   config.policy_reset = ResetPolicy::kBlockLeft;
   config.ring_slots = 0;
+  if (config.policy_learning == LearningPolicy::kTraining) {
+    config.policy_learning = LearningPolicy::kOptimized;  // a slot has the ring's one plan
+  }
   if (temporary) {
     config.initial_size = 0;
     config.policy_learning = LearningPolicy::kNone;
@@ -46,16 +49,16 @@ RingCore* RingCore::New(std::string id, WorkspaceConfig config, Device device) {
 
 RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
     : id(std::move(id_)),
-      config(Checked(id, std::move(config_))),
+      config(Checked(id, std::move(config_), device_)),
       device(device_),
-      learning_(config, 0) {
+      learning_(config, config.alignment, 0) {
   slots_.reserve(config.ring_slots);
   for (int number = 0; number < config.ring_slots; ++number) {
     slots_.push_back(NewSlot(number, /*temporary=*/false));
   }
   // The slot that is reused first is the one pushed last.
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) PushIdle(slot->get());
-  learning_ = RingLearning(config, slots_[0]->core->size);
+  learning_ = RingLearning(config, slots_[0]->core->alignment(), slots_[0]->core->size);
   for (const SlotPointer& slot : slots_) slot->adopted = learning_.version();
 }
 
@@ -70,12 +73,12 @@ RingCore::SlotPointer RingCore::NewSlot(int number, bool temporary) const {
 }
 
 // Without the memory to follow, the batch spills and the slot tries again when next opened.
-void RingCore::Follow(RingSlot* slot, size_t bytes, const WorkspacePlan* plan,
+void RingCore::Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned,
                       uint64_t version) noexcept {
   if (slot->temporary) return;
   try {
     if (slot->adopted != version) {
-      slot->core->AdoptLearned(bytes, plan);
+      slot->core->AdoptLearned(bytes, learned);
       slot->adopted = version;
     } else if (slot->batches_without_spill >= kBatchesKeepingBlocks &&
                slot->core->pool_.owned_bytes() > 0) {
@@ -85,11 +88,11 @@ void RingCore::Follow(RingSlot* slot, size_t bytes, const WorkspacePlan* plan,
   }
 }
 
-void RingCore::FollowAll(RingSlot* chain, size_t bytes, const WorkspacePlan* plan,
+void RingCore::FollowAll(RingSlot* chain, size_t bytes, const LearnedCycle* learned,
                          uint64_t version) noexcept {
   if (chain == nullptr) return;
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_idle) {
-    Follow(slot, bytes, plan, version);
+    Follow(slot, bytes, learned, version);
   }
   std::lock_guard<std::mutex> lock(mutex_);
   while (chain != nullptr) {
@@ -115,11 +118,11 @@ void RingCore::Trim() {
   idle_outdated_ = true;
   RingSlot* chain = std::exchange(idle_, nullptr);
   const size_t bytes = learning_.slot_bytes();
-  const std::shared_ptr<const WorkspacePlan> plan = learning_.plan();
+  const std::shared_ptr<const LearnedCycle> learned = learning_.learned();
   const uint64_t version = learning_.version();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_idle) slot->core->TrimPool();
-  FollowAll(chain, bytes, plan.get(), version);
+  FollowAll(chain, bytes, learned.get(), version);
 }
 
 void RingCore::Destroy() {

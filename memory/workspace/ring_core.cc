@@ -69,10 +69,10 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
     return slot;
   }
   const size_t bytes = learning_.slot_bytes();
-  const std::shared_ptr<const WorkspacePlan> plan = learning_.plan();
+  const std::shared_ptr<const LearnedCycle> learned = learning_.learned();
   lock.unlock();
-  Follow(slot, bytes, plan.get(), version);
-  FollowAll(outdated, bytes, plan.get(), version);
+  Follow(slot, bytes, learned.get(), version);
+  FollowAll(outdated, bytes, learned.get(), version);
   return slot;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tidepool/memory/planning/greedy_planner.h"
+#include "tidepool/memory/workspace/workspace_plan.h"
 
 namespace tidepool {
 namespace {
@@ -39,8 +40,9 @@ void RecentPeak::Add(size_t value) {
   current_ = std::max(current_, value);
 }
 
-RingLearning::RingLearning(const WorkspaceConfig& config, size_t initial_bytes)
+RingLearning::RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes)
     : config_(config),
+      alignment_(alignment),
       initial_bytes_(initial_bytes),
       mode_(FirstMode()),
       slot_bytes_(initial_bytes),
@@ -87,7 +89,7 @@ void RingLearning::FollowTotals(bool may_shrink) {
 }
 
 void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
-  const Placement placement = PlanGreedy(record, static_cast<int64_t>(config_.alignment));
+  const Placement placement = PlanGreedy(record, static_cast<int64_t>(alignment_));
   // What may not become pages is planned outside of them.
   size_t limit = SIZE_MAX;
   if (!may_change()) {
@@ -95,9 +97,18 @@ void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
   } else if (config_.max_size > 0) {
     limit = std::max(config_.max_size, initial_bytes_);
   }
-  auto plan = std::make_shared<const WorkspacePlan>(record, placement.offsets, limit);
-  if (may_change()) slot_bytes_ = SizeFor(plan->peak_bytes());
-  plan_ = std::move(plan);
+  auto learned = std::make_shared<LearnedCycle>();
+  learned->plan = WorkspacePlan(record, placement.offsets, limit);
+  learned->requests.assign(record.begin(), record.end());
+  uint64_t signature = kNoRequests;
+  for (const LifetimeBuffer& request : record) {
+    signature = ExtendSignature(signature, static_cast<size_t>(request.size));
+    learned->signatures.push_back(signature);
+  }
+  learned->peak_bytes = static_cast<size_t>(placement.peak);
+  learned->lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
+  if (may_change()) slot_bytes_ = SizeFor(learned->plan.peak_bytes());
+  learned_ = std::move(learned);
   ++version_;
   ++plans_;
   planned_peak_ = static_cast<size_t>(placement.peak);
@@ -139,7 +150,7 @@ void RingLearning::Observe(const RingBatch& batch) {
       missed_running_ = batch.misses > 0 ? missed_running_ + 1 : 0;
       if (missed_running_ < kMissesBeforeTotals) return;
       mode_ = Mode::kTotals;
-      plan_ = nullptr;
+      learned_ = nullptr;
       ++version_;
       last_shape_ = 0;
       same_shape_running_ = 0;
@@ -156,7 +167,7 @@ void RingLearning::Initialize() {
 
 void RingLearning::Trim() {
   if (mode_ == Mode::kOff || mode_ == Mode::kFirst || slot_bytes_ == 0) return;
-  const size_t needed = plan_ != nullptr ? plan_->peak_bytes() : totals_.peak();
+  const size_t needed = learned_ != nullptr ? learned_->plan.peak_bytes() : totals_.peak();
   const size_t wanted = needed > 0 ? SizeFor(needed) : slot_bytes_;
   if (wanted >= slot_bytes_) return;
   slot_bytes_ = wanted;
@@ -167,7 +178,7 @@ void RingLearning::Forget() {
   mode_ = FirstMode();
   ++version_;
   slot_bytes_ = initial_bytes_;
-  plan_ = nullptr;
+  learned_ = nullptr;
   totals_.Clear();
   batches_ = 0;
   missed_running_ = same_shape_running_ = 0;

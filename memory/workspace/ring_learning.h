@@ -19,8 +19,8 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace_config.h"
-#include "tidepool/memory/workspace/workspace_plan.h"
 
 namespace tidepool {
 
@@ -51,7 +51,8 @@ class RecentPeak {
 class RingLearning {
  public:
   // `initial_bytes`: what every slot has from the start, the lower bound of what is learned.
-  RingLearning(const WorkspaceConfig& config, size_t initial_bytes);
+  // `alignment` is that of requests, which the device may have raised.
+  RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes);
 
   // Throws std::bad_alloc; the batch has taught nothing then.
   void Observe(const RingBatch& batch);
@@ -64,7 +65,7 @@ class RingLearning {
   // Slots follow when they are opened: bytes of a slot, and the plan; null: requests go one behind
   // the other. `version` changes when either does.
   size_t slot_bytes() const { return slot_bytes_; }
-  std::shared_ptr<const WorkspacePlan> plan() const { return plan_; }
+  std::shared_ptr<const LearnedCycle> learned() const { return learned_; }
   uint64_t version() const { return version_; }
   // Batches must record their lifetimes.
   bool wants_record() const { return mode_ == Mode::kFirst || mode_ == Mode::kTotals; }
@@ -84,11 +85,12 @@ class RingLearning {
   void ObserveRecord(absl::Span<const LifetimeBuffer> record);
 
   WorkspaceConfig config_;
+  size_t alignment_;
   size_t initial_bytes_;
   Mode mode_;
   uint64_t version_ = 1;
   size_t slot_bytes_;
-  std::shared_ptr<const WorkspacePlan> plan_;
+  std::shared_ptr<const LearnedCycle> learned_;
   RecentPeak totals_;
   uint64_t batches_ = 0;
   int missed_running_ = 0;

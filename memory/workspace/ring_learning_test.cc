@@ -54,7 +54,7 @@ TEST(RecentPeak, RemembersOneToTwoWindows) {
 }
 
 TEST(RingLearning, TotalsGrowAndOutliersAreForgotten) {
-  RingLearning learning(Totals(SpillPolicy::kReallocate), 0);
+  RingLearning learning(Totals(SpillPolicy::kReallocate), 64, 0);
   EXPECT_EQ(learning.slot_bytes(), 0);
   ObserveTotal(learning, 0);  // an empty batch teaches nothing
   EXPECT_EQ(learning.slot_bytes(), 0);
@@ -70,7 +70,7 @@ TEST(RingLearning, TotalsGrowAndOutliersAreForgotten) {
 }
 
 TEST(RingLearning, ALittleLessMovesNothing) {
-  RingLearning learning(Totals(SpillPolicy::kReallocate), 0);
+  RingLearning learning(Totals(SpillPolicy::kReallocate), 64, 0);
   ObserveTotal(learning, 1000);
   const uint64_t version = learning.version();
   for (int i = 0; i < 300; ++i) ObserveTotal(learning, 800);
@@ -79,7 +79,7 @@ TEST(RingLearning, ALittleLessMovesNothing) {
 }
 
 TEST(RingLearning, ExternalKeepsTheFirstSize) {
-  RingLearning learning(Totals(SpillPolicy::kExternal), 0);
+  RingLearning learning(Totals(SpillPolicy::kExternal), 64, 0);
   ObserveTotal(learning, 1024);
   ObserveTotal(learning, 4096);
   for (int i = 0; i < 300; ++i) ObserveTotal(learning, 64);
@@ -92,7 +92,7 @@ TEST(RingLearning, SizesRespectTheBounds) {
   config.max_size = 8192;
   config.policy_allocation = AllocationPolicy::kOverallocate;
   config.overallocation_limit = Overallocation::Ratio(0.5);
-  RingLearning learning(config, 0);
+  RingLearning learning(config, 64, 0);
   ObserveTotal(learning, 64);
   EXPECT_EQ(learning.slot_bytes(), 2048);
   ObserveTotal(learning, 4096);
@@ -108,13 +108,13 @@ TEST(RingLearning, OverTimeWaitsForItsNumberOrInitialize) {
   WorkspaceConfig config = Totals(SpillPolicy::kReallocate);
   config.policy_learning = LearningPolicy::kOverTime;
   config.cycles_before_initialization = 3;
-  RingLearning learning(config, 0);
+  RingLearning learning(config, 64, 0);
   for (size_t bytes : {100, 300}) ObserveTotal(learning, bytes);
   EXPECT_EQ(learning.slot_bytes(), 0);
   ObserveTotal(learning, 200);
   EXPECT_EQ(learning.slot_bytes(), 300);
   config.cycles_before_initialization = 0;
-  RingLearning manual(config, 0);
+  RingLearning manual(config, 64, 0);
   for (size_t bytes : {100, 300, 200, 50}) ObserveTotal(manual, bytes);
   EXPECT_EQ(manual.slot_bytes(), 0);
   manual.Initialize();
@@ -122,7 +122,7 @@ TEST(RingLearning, OverTimeWaitsForItsNumberOrInitialize) {
 }
 
 TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
-  RingLearning learning(WorkspaceConfig::Ring(4), 0);
+  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
   EXPECT_TRUE(learning.wants_record());
   // A temporary of 4096 dies before an array of 4096 is made: they share their bytes.
   const std::vector<LifetimeBuffer> record = {{1, 2, 4096}, {3, 5, 4096}, {4, 5, 128}};
@@ -131,7 +131,7 @@ TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
   batch.record = record;
   learning.Observe(batch);
   EXPECT_FALSE(learning.wants_record());
-  ASSERT_NE(learning.plan(), nullptr);
+  ASSERT_NE(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 4096 + 128);
   EXPECT_EQ(learning.plans(), 1);
   EXPECT_EQ(learning.live_lower_bound_bytes(), 4096 + 128);
@@ -139,40 +139,40 @@ TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
 
 // One strange batch changes nothing; two running give the plan up; eight alike make a new one.
 TEST(RingLearning, APlanIsGivenUpForTotalsAndComesBack) {
-  RingLearning learning(WorkspaceConfig::Ring(4), 0);
+  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
   ObserveBatch(learning, {1024, 1024});
-  const auto plan = learning.plan();
+  const auto plan = learning.learned();
   ObserveBatch(learning, {1 << 20}, 1);
   ObserveBatch(learning, {1024, 1024});
-  EXPECT_EQ(learning.plan(), plan);
+  EXPECT_EQ(learning.learned(), plan);
   EXPECT_EQ(learning.slot_bytes(), 2048);
   ObserveBatch(learning, {4096}, 1);
   ObserveBatch(learning, {8192}, 1);
-  EXPECT_EQ(learning.plan(), nullptr);
+  EXPECT_EQ(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 1 << 20);
   for (int i = 0; i < 7; ++i) {
     ObserveBatch(learning, {512, 512});
-    EXPECT_EQ(learning.plan(), nullptr);
+    EXPECT_EQ(learning.learned(), nullptr);
   }
   ObserveBatch(learning, {512, 512});
-  ASSERT_NE(learning.plan(), nullptr);
+  ASSERT_NE(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 1024);
   EXPECT_EQ(learning.plans(), 2);
 }
 
 TEST(RingLearning, BatchesOfOldSlotsDoNotJudgeThePlan) {
-  RingLearning learning(WorkspaceConfig::Ring(4), 0);
+  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
   ObserveBatch(learning, {1024});
   RingBatch batch;
   batch.bytes = 64;
   batch.current = false;
   batch.misses = 1;
   for (int i = 0; i < 5; ++i) learning.Observe(batch);
-  EXPECT_NE(learning.plan(), nullptr);
+  EXPECT_NE(learning.learned(), nullptr);
 }
 
 TEST(RingLearning, TrimAndForget) {
-  RingLearning learning(Totals(SpillPolicy::kReallocate), 256);
+  RingLearning learning(Totals(SpillPolicy::kReallocate), 64, 256);
   EXPECT_EQ(learning.slot_bytes(), 256);
   ObserveTotal(learning, 4096);
   learning.Trim();
@@ -189,7 +189,7 @@ TEST(RingLearning, TrimAndForget) {
 TEST(RingLearning, NothingIsLearnedWhereNothingMayBe) {
   WorkspaceConfig config = WorkspaceConfig::Ring(2);
   config.debug_mode = DebugMode::kGuard;
-  RingLearning guarded(config, 0);
+  RingLearning guarded(config, 64, 0);
   ObserveBatch(guarded, {1024});
   EXPECT_EQ(guarded.slot_bytes(), 0);
   EXPECT_FALSE(guarded.wants_record());

@@ -5,6 +5,7 @@
 // back meanwhile are taken under leased_mutex_, so that the ledger and the kept blocks are right at
 // once; EndLease takes the same lock. Whoever holds a buffer of the slot keeps the core alive, so
 // the lock is taken before the buffer is given up, never after.
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,16 +18,19 @@ void WorkspaceCore::PrepareSlot(uint64_t generation) noexcept {
   stamp_.store(2 * generation - 2, std::memory_order_relaxed);
 }
 
-void WorkspaceCore::AdoptLearned(size_t bytes, const WorkspacePlan* plan) {
-  WorkspacePlan copy;
-  if (plan != nullptr) copy = *plan;
+void WorkspaceCore::AdoptLearned(size_t bytes, const LearnedCycle* learned) {
+  auto copy = learned != nullptr ? std::make_unique<LearnedCycle>(*learned) : nullptr;
+  ForgetPlans();
   if (bytes != size) {
     // Blocks of the learning batch are given back first, so that both are never held at once.
     TrimPool();
-    own_plan_ = WorkspacePlan();
     ResizePages(bytes);
+    PrefaultPages(bytes);
   }
-  own_plan_ = std::move(copy);
+  if (copy == nullptr) return;
+  learned_ = plans_.Add(std::move(copy));
+  plan_ = &learned_->plan;
+  PlansChanged();
 }
 
 void WorkspaceCore::HandOver() noexcept {
@@ -34,8 +38,8 @@ void WorkspaceCore::HandOver() noexcept {
   DrainRemote();
   // What is alive now is the batch: when its readers let go of it teaches nothing.
   if (recording_) {
-    for (LifetimeBuffer& request : record_) {
-      if (request.upper == 0) request.upper = slot_count_;
+    for (uint32_t slot = 0; slot < slot_count_; ++slot) {
+      if (slots_[slot] != nullptr) record_[slot].upper = slot_count_;
     }
     recording_ = false;
   }

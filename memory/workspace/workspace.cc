@@ -15,9 +15,9 @@ namespace tidepool {
 Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
   if (config.policy_reset == ResetPolicy::kEndOfBufferReached) {
     std::vector<std::string> reasons = config.Reasons(device);
-    reasons.push_back(
-        "policy_reset kEndOfBufferReached is a ring, whose slots live as long as their leases and "
-        "not as long as a scope; use RingWorkspace");
+    reasons.insert(reasons.begin(),
+                   "policy_reset kEndOfBufferReached is a ring, whose slots live as long as their "
+                   "leases and not as long as a scope: use RingWorkspace");
     ThrowInvalidArgument(absl::StrCat("workspace [", id, "]: illegal configuration: ",
                                       absl::StrJoin(reasons, "; ")));
   }

@@ -68,9 +68,6 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   refuse(ring && policy_ring_full == RingFullPolicy::kSpill && policy_spill == SpillPolicy::kFail,
          "policy_ring_full kSpill opens slots outside the ring's pages, which policy_spill kFail "
          "forbids");
-  refuse(ring && policy_learning == LearningPolicy::kTraining,
-         "policy_learning kTraining keeps plans of one workspace; slots of a ring learn batches that "
-         "vary with kOptimized");
   const bool mapped = policy_location == LocationPolicy::kMmap;
   refuse(mapped && policy_learning != LearningPolicy::kNone,
          "policy_location kMmap needs policy_learning kNone: the file sets the size");

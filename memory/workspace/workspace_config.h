@@ -78,11 +78,11 @@ struct WorkspaceConfig {
   // Learns lifetimes in the first cycle, grows when cycles grow: one training or inference step.
   static WorkspaceConfig Training();
   static WorkspaceConfig Inference();
+  // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
+  static WorkspaceConfig Ring(int slots);
   // A mapping of `path`: requests of each cycle one behind the other from its beginning on, so that
   // the same requests find the same bytes, also after opening it again.
   static WorkspaceConfig MappedFile(std::string path);
-  // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
-  static WorkspaceConfig Ring(int slots);
 
   // Everything that is wrong on `device`, one reason each; empty when the configuration is legal.
   std::vector<std::string> Reasons(Device device = Host()) const;

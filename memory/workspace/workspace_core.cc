@@ -183,13 +183,7 @@ std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void
       misses = !fits && learned_ != nullptr && !learned_->IsOutside(slot_count_, rounded);
     }
   }
-  if (learned_ == nullptr && !plan_->empty()) {
-    DrainRemote();
-    fits = plan_->TryPlace(slot_count_, rounded, &offset);
-    misses = !fits && !plan_->IsOutside(slot_count_);
-  } else if (learned_ == nullptr && serves_from_pages()) {
-    fits = rounded <= capacity_ - cursor;
-  }
+  if (learned_ == nullptr && serves_from_pages()) fits = rounded <= capacity_ - cursor;
   if (fits) {
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;

@@ -158,7 +158,7 @@ class WorkspaceCore final : public BufferOwner {
   // As a slot of a ring (ring_slot_core.cc). Its cycle begins on the producer's thread, belongs to
   // no thread from HandOver to EndLease, and the ring learns for it.
   void PrepareSlot(uint64_t generation) noexcept;
-  void AdoptLearned(size_t bytes, const WorkspacePlan* plan);
+  void AdoptLearned(size_t bytes, const LearnedCycle* learned);
   void HandOver() noexcept;
   void EndLease() noexcept;
   // Takes a buffer back while the slot is leased; false when it is not.
@@ -197,8 +197,8 @@ class WorkspaceCore final : public BufferOwner {
 
   PlanSet plans_;
   LearnedCycle* learned_ = nullptr;  // what this cycle is expected to be, of plans_; or null
-  WorkspacePlan own_plan_;  // of a ring's slot, where there is no learned_; else empty
-  WorkspacePlan* plan_ = &own_plan_;  // or of learned_
+  WorkspacePlan no_plan_;
+  WorkspacePlan* plan_ = &no_plan_;  // of learned_
   // What this cycle requested; kept while recording_, which begins where a cycle leaves its plan.
   bool recording_ = false;
   std::vector<LifetimeBuffer> record_;

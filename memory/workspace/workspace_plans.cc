@@ -90,7 +90,7 @@ bool WorkspaceCore::HasLiveWherePlanned(const LearnedCycle& cycle) const {
 void WorkspaceCore::FollowPlan(LearnedCycle* cycle) {
   plan_->TakeOver(0);
   learned_ = cycle;
-  plan_ = cycle != nullptr ? &cycle->plan : &own_plan_;
+  plan_ = cycle != nullptr ? &cycle->plan : &no_plan_;
   if (cycle == nullptr) return;
   plan_->TakeOver(slot_count_);
   for (uint32_t slot = 0; slot < slot_count_; ++slot) {
@@ -233,7 +233,7 @@ void WorkspaceCore::FinishPlanSearch() {
 void WorkspaceCore::ForgetPlans() {
   search_ = nullptr;
   learned_ = nullptr;
-  plan_ = &own_plan_;
+  plan_ = &no_plan_;
   plans_.Clear();
   missing_cycles_ = 0;
   PlansChanged();
