@@ -33,6 +33,8 @@ class WorkspaceCore;
 struct WorkspaceStats {
   uint64_t cycles = 0;            // ended
   uint64_t plans = 0;             // made so far
+  size_t plans_kept = 0;          // now; more than one under kTraining
+  uint64_t plan_switches = 0;     // cycles that turned out to be another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
   size_t live_lower_bound_bytes = 0;  // most bytes alive at once in the cycle the plan was made from

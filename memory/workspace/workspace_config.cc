@@ -48,8 +48,6 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
          "policy_allocation kAlways serves every request outside the pages, which policy_spill "
          "kFail forbids");
-  refuse(policy_learning == LearningPolicy::kTraining,
-         "policy_learning kTraining is not built yet; use kOptimized");
   refuse(policy_reset == ResetPolicy::kEndOfBufferReached,
          "policy_reset kEndOfBufferReached is not built yet; use kBlockLeft");
   const bool mapped = policy_location == LocationPolicy::kMmap;

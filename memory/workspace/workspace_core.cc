@@ -13,10 +13,6 @@ namespace tidepool {
 namespace {
 
 constexpr int kRecordsPerSlab = 64;
-// A plan that could not be followed in this many cycles running is made anew.
-constexpr int kMissingCyclesBeforeLearning = 2;
-// Blocks for spills are kept over so many cycles that do not spill.
-constexpr int kCyclesKeepingBlocks = 8;
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 
 // The core decides itself what of its pages to touch ahead; spills are rare and of unknown use.
@@ -46,7 +42,8 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
       host_readable_(memory_.traits().host_readable),
       pages_(OptionsOf(config), memory_),
       pool_(config.temp_block_size, alignment_, OptionsOf(config), memory_),
-      account_(memory_device_) {
+      account_(memory_device_),
+      plans_(config.policy_learning == LearningPolicy::kTraining ? PlanSet::kMostPlans : 1) {
   if (config.debug_mode == DebugMode::kGuard) guard_ = std::make_unique<GuardPages>();
   MemoryTracker::Global().Register(&account_);
   try {
@@ -87,10 +84,10 @@ void WorkspaceCore::BeginCycle(const void* thread) {
   bytes_this_cycle = 0;
   slot_count_ = 0;
   misses_this_cycle_ = 0;
-  tick_ = 0;
-  recording_ = learns_lifetimes() && config.debug_mode == DebugMode::kDisabled &&
-               (plan_.empty() || missing_cycles_ >= kMissingCyclesBeforeLearning);
+  recording_ = learned_ == nullptr && learns_lifetimes() && serves_from_pages();
   record_.clear();
+  record_signature_ = kNoRequests;
+  pins_.clear();
 }
 
 void WorkspaceCore::EndCycle(bool failed) noexcept {
@@ -104,12 +101,10 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   } else {
     ++cycles_learned_from_;
     peak_cycle_bytes = std::max(peak_cycle_bytes, bytes_this_cycle);
-    missing_cycles_ = misses_this_cycle_ > 0 ? missing_cycles_ + 1 : 0;
-    cycles_without_spill_ = spilled_count > 0 ? 0 : cycles_without_spill_ + 1;
     try {
       Learn();
-      PrefaultPages(std::max(cursor, plan_.peak_bytes()));
-      if (cycles_without_spill_ >= kCyclesKeepingBlocks && pool_.owned_bytes() > 0) TrimPool();
+      PrefaultPages(std::max(cursor, plan_->peak_bytes()));
+      TrimIdleBlocks();
     } catch (const std::exception&) {
       // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
     }
@@ -136,7 +131,7 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   void* spill = nullptr;
   size_t offset;
   std::byte* data;
-  if (plan_.TryPlace(slot, rounded, &offset)) {
+  if (plan_->TryPlace(slot, rounded, &offset)) {
     data = base_ + offset;
     Unpoison(data, rounded);
     cursor = std::max(cursor, offset + rounded);
@@ -162,7 +157,10 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   ++live_count_;
   bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
-  if (recording_) record_.push_back({++tick_, 0, static_cast<int64_t>(rounded)});
+  if (recording_) {
+    record_.push_back({slot, 0, static_cast<int64_t>(rounded)});
+    record_signature_ = ExtendSignature(record_signature_, rounded);
+  }
   return buffer;
 }
 
@@ -172,16 +170,19 @@ std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void
                                         " bytes cannot be served"),
                            MemoryTracker::Global().Snapshot().ToString());
   }
-  const bool planned = !plan_.empty();
   size_t offset = cursor;
   bool fits = false;
-  if (planned) {
+  bool misses = false;
+  if (learned_ != nullptr) {
     // A tenant may have been released by another thread.
     DrainRemote();
-    fits = plan_.TryPlace(slot_count_, rounded, &offset);
-  } else if (serves_from_pages()) {
-    fits = rounded <= capacity_ - cursor;
+    fits = plan_->TryPlace(slot_count_, rounded, &offset);
+    if (!fits && !learned_->IsOutside(slot_count_, rounded)) {
+      fits = PlaceOffPlan(rounded, &offset);
+      misses = !fits && learned_ != nullptr && !learned_->IsOutside(slot_count_, rounded);
+    }
   }
+  if (learned_ == nullptr && serves_from_pages()) fits = rounded <= capacity_ - cursor;
   if (fits) {
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
@@ -189,7 +190,7 @@ std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void
     return base_ + offset;
   }
   std::byte* data = AllocateSpill(bytes, rounded, spill);
-  if (planned && !plan_.IsOutside(slot_count_)) {
+  if (misses) {
     ++stats.misses;
     ++misses_this_cycle_;
   }

@@ -14,6 +14,7 @@
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -21,6 +22,7 @@
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_plan.h"
@@ -106,8 +108,22 @@ class WorkspaceCore final : public BufferOwner {
   void DrainRemote() noexcept;
   void CollectLeaks() noexcept;
   void Learn();
-  void MakePlan();
   void Grow(size_t learned_bytes);
+  void ShrinkToPlans();
+
+  // Plans (workspace_plans.cc).
+  void StartRecording();
+  bool PlaceOffPlan(size_t rounded, size_t* offset);
+  bool SwitchPlan(size_t rounded);
+  bool HasLiveWherePlanned(const LearnedCycle& cycle) const;
+  void FollowPlan(LearnedCycle* cycle);
+  void LearnPlan();
+  void MakePlan();
+  void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
+  void PlansChanged();
+  void ForgetPlans();
+
+  // Pages (workspace_pages.cc).
   void PreparePages();
   void TakeInitialPages();
   void ResizePages(size_t new_size);
@@ -121,6 +137,7 @@ class WorkspaceCore final : public BufferOwner {
     if (host_readable_) UnpoisonBlock(data, bytes);
   }
   void TrimPool();
+  void TrimIdleBlocks();
   void AccountOwned();
   size_t LearnedSize(size_t needed) const;
   void RequireClosed(const char* operation) const;
@@ -146,6 +163,7 @@ class WorkspaceCore final : public BufferOwner {
   const bool host_readable_;
   Pages pages_;
   std::unique_ptr<MappedFile> file_;  // policy_location kMmap: instead of pages_
+  size_t initial_pages_ = 0;          // what initial_size reserves
   std::byte* base_ = nullptr;         // of either
   size_t capacity_ = 0;               // usable bytes there, a multiple of the alignment
   Pool pool_;
@@ -153,13 +171,22 @@ class WorkspaceCore final : public BufferOwner {
   MemoryAccount account_;
   int64_t owned_reported_ = 0;
 
-  WorkspacePlan plan_;
+  PlanSet plans_;
+  LearnedCycle* learned_ = nullptr;  // what this cycle is expected to be, of plans_; or null
+  WorkspacePlan no_plan_;
+  WorkspacePlan* plan_ = &no_plan_;  // of learned_
+  // What this cycle requested; kept while recording_, which begins where a cycle leaves its plan.
   bool recording_ = false;
   std::vector<LifetimeBuffer> record_;
-  int64_t tick_ = 0;
+  uint64_t record_signature_ = kNoRequests;
+  std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
+  int oversized_cycles_ = 0;
+  int64_t state_reported_ = 0;  // bytes of plans_ the ledger knows of
   uint64_t cycles_learned_from_ = 0;
   int cycles_without_spill_ = 0;
+  int cycles_keeping_blocks_ = 3;  // then unused blocks are given back
   bool lacks_initial_pages_ = false;  // since Destroy
   uint64_t misses_this_cycle_ = 0;
 

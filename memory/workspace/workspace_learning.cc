@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/planning/greedy_planner.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -26,6 +25,21 @@ size_t WorkspaceCore::LearnedSize(size_t needed) const {
 void WorkspaceCore::TrimPool() {
   pool_.Trim();
   AccountOwned();
+}
+
+// Who spills again soon after the blocks were given back keeps them longer.
+void WorkspaceCore::TrimIdleBlocks() {
+  constexpr int kMostCycles = 96;
+  if (spilled_count > 0) {
+    if (cycles_without_spill_ >= cycles_keeping_blocks_ &&
+        cycles_without_spill_ <= 4 * cycles_keeping_blocks_) {
+      cycles_keeping_blocks_ = std::min(kMostCycles, 2 * cycles_keeping_blocks_);
+    }
+    cycles_without_spill_ = 0;
+    return;
+  }
+  cycles_without_spill_ = std::min(cycles_without_spill_ + 1, 4 * kMostCycles + 1);
+  if (cycles_without_spill_ >= cycles_keeping_blocks_ && pool_.owned_bytes() > 0) TrimPool();
 }
 
 void WorkspaceCore::Grow(size_t needed) {
@@ -62,34 +76,15 @@ void WorkspaceCore::Learn() {
       return;
     case LearningPolicy::kOptimized:
     case LearningPolicy::kTraining:
-      if (recording_ && !record_.empty()) MakePlan();
+      LearnPlan();
       return;
   }
-}
-
-void WorkspaceCore::MakePlan() {
-  const Placement placement = PlanGreedy(record_, static_cast<int64_t>(alignment_));
-  const size_t peak = static_cast<size_t>(placement.peak);
-  // What may not become pages is planned outside of them.
-  const bool may_grow = size == 0 || config.policy_spill == SpillPolicy::kReallocate;
-  size_t limit = SIZE_MAX;
-  if (!may_grow) limit = capacity_;
-  if (may_grow && config.max_size > 0) limit = std::max(capacity_, config.max_size);
-  WorkspacePlan plan(record_, placement.offsets, limit);
-  if (plan.peak_bytes() > capacity_) Grow(plan.peak_bytes());
-  plan_ = std::move(plan);
-  missing_cycles_ = 0;
-  ++stats.plans;
-  stats.planned_peak_bytes = peak;
-  stats.live_lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
-  stats.requested_bytes = bytes_this_cycle;
-  stats.planned_requests = record_.size();
 }
 
 void WorkspaceCore::Initialize() {
   RequireClosed("Initialize");
   if (config.policy_learning == LearningPolicy::kNone || peak_cycle_bytes == 0) return;
-  if (!plan_.empty()) return;  // it set the size
+  if (!plans_.empty()) return;  // they set the size
   if (size == 0 || config.policy_spill == SpillPolicy::kReallocate) Grow(peak_cycle_bytes);
 }
 
@@ -97,13 +92,10 @@ void WorkspaceCore::Destroy() {
   RequireClosed("Destroy");
   DrainRemote();
   // Old handles are stale already: their stamps are of cycles that have ended.
-  plan_ = WorkspacePlan();
+  ForgetPlans();
   peak_cycle_bytes = 0;
   bytes_last_cycle = 0;
   cycles_learned_from_ = 0;
-  missing_cycles_ = 0;
-  stats.planned_peak_bytes = stats.live_lower_bound_bytes = 0;
-  stats.requested_bytes = stats.planned_requests = 0;
   pool_.Trim();
   ResizePages(0);
   lacks_initial_pages_ = true;
@@ -114,8 +106,10 @@ void WorkspaceCore::Trim() {
   DrainRemote();
   pool_.Trim();
   size_t needed = size;
-  if (!plan_.empty()) {
-    needed = std::max(LearnedSize(plan_.peak_bytes()), config.initial_size);
+  if (learned_ != nullptr) {
+    plans_.ForgetLarger(learned_->plan.peak_bytes());
+    PlansChanged();
+    needed = needed_size_;
   } else if (config.policy_learning != LearningPolicy::kNone && bytes_last_cycle > 0) {
     needed = std::max(LearnedSize(bytes_last_cycle), config.initial_size);
   }

@@ -306,20 +306,13 @@ class Model {
   // The same cycle again, sometimes a little different: what plans are for.
   void RunScript(ModelWorkspace& model) {
     if (model.depth > 0 || frames_.size() >= 8) return;
-    if (model.script.empty() || Chance(5)) {
-      model.script.clear();
-      const size_t steps = Below(60);
-      size_t live = 0;
-      for (size_t i = 0; i < steps; ++i) {
-        if (live > 0 && Chance(45)) {
-          model.script.push_back({0, Below(live--)});
-        } else {
-          model.script.push_back({1 + RandomSize(), 0});
-          ++live;
-        }
-      }
+    if (model.scripts.empty() || Chance(5)) {
+      if (model.scripts.size() == 4) model.scripts.erase(model.scripts.begin() + Below(4));
+      const auto like = model.scripts.empty() ? std::vector<ModelWorkspace::Step>()
+                                              : model.scripts[Below(model.scripts.size())];
+      model.scripts.push_back(RandomScript(random_, like, [this] { return RandomSize(); }));
     }
-    const std::vector<ModelWorkspace::Step> script = model.script;
+    const auto script = model.scripts[Chance(70) ? 0 : Below(model.scripts.size())];
     Enter(model);
     const size_t first = buffers_.size();
     for (const auto& step : script) {

@@ -48,6 +48,7 @@ void WorkspaceCore::TakeInitialPages() {
       SetPages(file_->base(), file_->bytes(), file_->bytes());
     } else if (wanted > 0) {
       ResizePages(wanted);
+      initial_pages_ = wanted;
       PrefaultPages(std::min(wanted, kPrefaultedInitialBytes));
     }
   }

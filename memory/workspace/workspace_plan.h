@@ -36,12 +36,27 @@ class WorkspacePlan {
     *offset = planned.offset;
     return true;
   }
+  // As TryPlace, but a request smaller than learned is placed too.
+  bool TryPlaceWithin(uint32_t slot, size_t bytes, size_t* offset) {
+    if (slot >= slots_.size() || bytes > slots_[slot].bytes) return false;
+    return TryPlace(slot, slots_[slot].bytes, offset);
+  }
   // The buffer of request `slot` was released.
   void Release(uint32_t slot) {
     if (slot < slots_.size() && state_[slot] == State::kPlaced) state_[slot] = State::kGone;
   }
   // The plan itself sends request `slot` outside of the pages.
   bool IsOutside(uint32_t slot) const { return slot < slots_.size() && slots_[slot].bytes == 0; }
+  // Where request `slot` is planned to go.
+  size_t offset(uint32_t slot) const { return slots_[slot].offset; }
+
+  // Takes over a cycle that has made `count` requests: none of them lies where this plan has it
+  // but those that Assume() names.
+  void TakeOver(uint32_t count);
+  // Request `slot` is alive where this plan has it.
+  void Assume(uint32_t slot) { state_[slot] = State::kPlaced; }
+  // Heap memory of the plan.
+  size_t state_bytes() const;
 
  private:
   struct Slot {

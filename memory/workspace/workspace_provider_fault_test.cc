@@ -1,5 +1,6 @@
 // The n-th request to the memory provider fails, for every n of a sequence of cycles like those of
 // training: nothing leaks, a refused request changes nothing, and the next cycle works.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -39,7 +40,8 @@ class ProviderFault : public testing::TestWithParam<Device> {
   void Check(const Live& live) {
     std::vector<std::byte> seen(live.handle->bytes);
     memory_.CopyToHost(seen.data(), live.handle->data, seen.size());
-    for (std::byte byte : seen) ASSERT_EQ(byte, live.pattern);
+    ASSERT_TRUE(std::all_of(seen.begin(), seen.end(),
+                            [&](std::byte byte) { return byte == live.pattern; }));
   }
 
   // Like a step: activations kept, temporaries dropped, then all dropped in reverse. `scale` grows

@@ -23,8 +23,8 @@ void WorkspaceCore::CollectLeaks() noexcept {
     // The record stays with its handles, which find it stale; only the memory is taken back.
     ReleaseBytes(buffer);
     account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
-    plan_.Release(slot);
-    if (recording_) record_[slot].upper = tick_ + 1;
+    plan_->Release(slot);
+    if (recording_) record_[slot].upper = slot_count_;
     slots_[slot] = nullptr;
     if (!buffer->closed) ++stats.leaked_arrays;  // closed on another thread is not leaked
   }
@@ -48,8 +48,8 @@ void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->slot;
   slots_[slot] = nullptr;
   --live_count_;
-  plan_.Release(slot);
-  if (recording_) record_[slot].upper = ++tick_;
+  plan_->Release(slot);
+  if (recording_) record_[slot].upper = slot_count_;
   ReleaseBytes(buffer);
   account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
 }
@@ -95,6 +95,7 @@ void WorkspaceCore::Abandon() noexcept {
     if (remote_.compare_exchange_strong(expected, kAbandoned, std::memory_order_acq_rel)) break;
   }
   // Pages go now; only the records wait for their handles.
+  ForgetPlans();
   pool_.Trim();
   ResizePages(0);
   if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;

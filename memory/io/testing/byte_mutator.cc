@@ -1,4 +1,4 @@
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
 
 #include <algorithm>
 #include <cstdio>

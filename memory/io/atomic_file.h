@@ -16,8 +16,8 @@
 // kFailedPrecondition: path is a directory; kResourceExhausted: no space left on the device). After
 // a failed Append() the file can no longer be committed. Threads: one thread per AtomicFile. Cost:
 // Append() is one system call, unbuffered; Commit() waits for the disk twice.
-#ifndef TIDEPOOL_NDARRAY_IO_ATOMIC_FILE_H_
-#define TIDEPOOL_NDARRAY_IO_ATOMIC_FILE_H_
+#ifndef TIDEPOOL_MEMORY_IO_ATOMIC_FILE_H_
+#define TIDEPOOL_MEMORY_IO_ATOMIC_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -64,4 +64,4 @@ class AtomicFile {
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_NDARRAY_IO_ATOMIC_FILE_H_
+#endif  // TIDEPOOL_MEMORY_IO_ATOMIC_FILE_H_

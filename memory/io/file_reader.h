@@ -4,8 +4,8 @@
 //   file.ReadExactly(buffer, "header");   // throws kDataLoss when the file ends too early
 //
 // Threads: one thread per reader. Cost: one system call per read, no buffering.
-#ifndef TIDEPOOL_NDARRAY_IO_FILE_READER_H_
-#define TIDEPOOL_NDARRAY_IO_FILE_READER_H_
+#ifndef TIDEPOOL_MEMORY_IO_FILE_READER_H_
+#define TIDEPOOL_MEMORY_IO_FILE_READER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -53,4 +53,4 @@ class FileReader {
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_NDARRAY_IO_FILE_READER_H_
+#endif  // TIDEPOOL_MEMORY_IO_FILE_READER_H_

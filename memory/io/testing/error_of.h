@@ -2,8 +2,8 @@
 //
 //   EXPECT_THAT(ErrorOf([&] { ReadIdx(path, 3); }), IsError(StatusCode::kDataLoss, {path, "byte
 //   4"}));
-#ifndef TIDEPOOL_NDARRAY_IO_TESTING_ERROR_OF_H_
-#define TIDEPOOL_NDARRAY_IO_TESTING_ERROR_OF_H_
+#ifndef TIDEPOOL_MEMORY_IO_TESTING_ERROR_OF_H_
+#define TIDEPOOL_MEMORY_IO_TESTING_ERROR_OF_H_
 
 #include <string>
 #include <vector>
@@ -26,4 +26,4 @@ std::string MessageFlaw(const Error& error);
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_NDARRAY_IO_TESTING_ERROR_OF_H_
+#endif  // TIDEPOOL_MEMORY_IO_TESTING_ERROR_OF_H_

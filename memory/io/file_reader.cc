@@ -1,4 +1,4 @@
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

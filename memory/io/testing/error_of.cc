@@ -1,4 +1,4 @@
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/error_of.h"
 
 #include <ostream>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "tidepool/ndarray/io/atomic_file.h"
+#include "tidepool/memory/io/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
 namespace {

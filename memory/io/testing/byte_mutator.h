@@ -4,8 +4,8 @@
 //   for (int i = 0; i < FuzzCases(); ++i) Parse(mutator.Next());
 //
 // The same seed gives the same cases on every machine. Threads: one thread per mutator.
-#ifndef TIDEPOOL_NDARRAY_IO_TESTING_BYTE_MUTATOR_H_
-#define TIDEPOOL_NDARRAY_IO_TESTING_BYTE_MUTATOR_H_
+#ifndef TIDEPOOL_MEMORY_IO_TESTING_BYTE_MUTATOR_H_
+#define TIDEPOOL_MEMORY_IO_TESTING_BYTE_MUTATOR_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -46,4 +46,4 @@ std::string WriteTestFile(const std::string& name, const std::string& bytes);
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_NDARRAY_IO_TESTING_BYTE_MUTATOR_H_
+#endif  // TIDEPOOL_MEMORY_IO_TESTING_BYTE_MUTATOR_H_

@@ -1,4 +1,4 @@
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 
 #include <string>
 
@@ -6,8 +6,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
 
 namespace tidepool {
 namespace {
