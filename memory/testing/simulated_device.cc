@@ -115,6 +115,10 @@ void SimulatedDevice::set_reserve_bytes(size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   reserve_bytes_ = bytes;
 }
+void SimulatedDevice::set_alignment(size_t alignment) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  alignment_ = alignment;
+}
 void SimulatedDevice::set_has_pinned_host(bool has) {
   std::lock_guard<std::mutex> lock(mutex_);
   has_pinned_host_ = has;
@@ -125,6 +129,7 @@ void SimulatedDevice::Reset() {
   if (used_ > 0 || pinned_->used_bytes() > 0) Die("reset with memory in use", nullptr, used_);
   capacity_ = size_t{1} << 30;
   reserve_bytes_ = size_t{4} << 30;
+  alignment_ = kAlignment;
   has_pinned_host_ = false;
   counters_ = Counters();
   faults_.Clear();
@@ -144,7 +149,7 @@ std::string SimulatedDevice::name() const { return DeviceName(device_); }
 
 MemoryTraits SimulatedDevice::traits() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return {kAlignment, kGranularity, 0, reserve_bytes_, false};
+  return {alignment_, kGranularity, 0, reserve_bytes_, false};
 }
 
 DeviceProvider* SimulatedDevice::PinnedHost() {
@@ -249,9 +254,9 @@ bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
 }
 
 std::byte* SimulatedDevice::Allocate(size_t bytes, size_t alignment) noexcept {
-  if (alignment < kAlignment || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
   if (faults_.Next() || bytes > SIZE_MAX / 8) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
+  if (alignment < alignment_ || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
   ++counters_.blocks;
   const size_t whole = (bytes + kReadableTailBytes + kGranule - 1) / kGranule * kGranule;
   if (whole > capacity_ - std::min(capacity_, used_)) return nullptr;
