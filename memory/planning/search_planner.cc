@@ -1,6 +1,9 @@
 #include "tidepool/memory/planning/search_planner.h"
 
+#include <time.h>
+
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -8,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/item_orders.h"
 #include "tidepool/memory/planning/order_planner.h"
@@ -40,13 +42,23 @@ int64_t ReduceSizes(SectionedProblem& problem) {
   return divisor;
 }
 
+// Of the calling thread.
+absl::Duration ProcessorTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return absl::DurationFromTimespec(time);
+}
+
+absl::Duration SteadyTime() {
+  return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
 }  // namespace
 
 class SearchPlanner::Search {
  public:
   Search(absl::Span<const LifetimeBuffer> buffers, SearchOptions options)
       : options_(std::move(options)),
-        deadline_(absl::Now() + options_.time_limit),
         num_buffers_(buffers.size()),
         problem_(MakeSections(buffers, options_.alignment)),
         divisor_(ReduceSizes(problem_)),
@@ -56,7 +68,8 @@ class SearchPlanner::Search {
         goal_(options_.capacity / options_.alignment / divisor_) {}
 
   Placement Run() {
-    deadline_ = absl::Now() + options_.time_limit;
+    deadline_ = SteadyTime() + options_.time_limit;
+    processor_deadline_ = ProcessorTime() + options_.processor_time_limit;
     local_search_.TryOrders(kOrderWork);
     local_search_.Repair(kRepairWork);
     TakeLocalBest();
@@ -83,7 +96,12 @@ class SearchPlanner::Search {
   // The peak that ends the search. A goal below the lower bound cannot be met.
   int64_t Wanted() const { return std::max(goal_, lower_); }
 
-  bool Stopped() const { return options_.stop.stop_requested() || absl::Now() >= deadline_; }
+  bool Stopped() const {
+    return options_.stop.stop_requested() || SteadyTime() >= deadline_ ||
+           // A system call, unlike the other.
+           (processor_deadline_ < absl::InfiniteDuration() &&
+            ProcessorTime() >= processor_deadline_);
+  }
   bool Done() const { return best_peak_ <= Wanted() || NodesLeft() <= 0 || Stopped(); }
   int64_t NodesLeft() const {
     return options_.node_budget == 0 ? kUnlimited : options_.node_budget - nodes_;
@@ -169,7 +187,8 @@ class SearchPlanner::Search {
   }
 
   const SearchOptions options_;
-  absl::Time deadline_;
+  absl::Duration deadline_;
+  absl::Duration processor_deadline_;
   const size_t num_buffers_;
   SectionedProblem problem_;  // sizes in units of the alignment times divisor_
   const int64_t divisor_;

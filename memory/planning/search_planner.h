@@ -29,6 +29,8 @@ struct SearchOptions {
   // is proven too small is treated like 0.
   int64_t capacity = 0;
   absl::Duration time_limit = absl::Seconds(10);
+  // The same in processor time of the thread that calls Run.
+  absl::Duration processor_time_limit = absl::InfiniteDuration();
   // Nodes of the complete search, 1 to 50 us each; 0: no limit. If it, and not the time, ends the
   // search, the result is the same on every machine.
   int64_t node_budget = 0;
@@ -46,7 +48,7 @@ class SearchPlanner {
 
   // Always a valid placement, at worst the greedy one, never with a larger peak than that.
   // `lower_bound` is the largest live sum or what was proven beyond it. Ends at the lower bound,
-  // at the capacity, or within about 10 ms of the time limit or a request to stop, whichever is
+  // at the capacity, or within about 10 ms of a time limit or a request to stop, whichever is
   // first. Problems of more than 4000 buffers get local search only. Call once.
   Placement Run();
 

@@ -37,7 +37,7 @@ void WorkspaceCore::PreparePages() {
 void WorkspaceCore::TakeInitialPages() {
   if (!passes_through() && config.debug_mode != DebugMode::kGuard) {
     size_t wanted = config.initial_size;
-    if (config.policy_allocation == AllocationPolicy::kOverallocate) {
+    if (wanted > 0 && config.policy_allocation == AllocationPolicy::kOverallocate) {
       const size_t extra = config.overallocation_limit.ExtraFor(wanted);
       wanted = wanted <= SIZE_MAX - extra ? wanted + extra : SIZE_MAX;
     }
@@ -46,11 +46,13 @@ void WorkspaceCore::TakeInitialPages() {
       file_ = std::make_unique<MappedFile>(id, config.temp_file_path, wanted, config.max_size,
                                            alignment_);
       SetPages(file_->base(), file_->bytes(), file_->bytes());
+      wanted = file_->bytes();
     } else if (wanted > 0) {
       ResizePages(wanted);
       initial_pages_ = wanted;
       PrefaultPages(std::min(wanted, kPrefaultedInitialBytes));
     }
+    initial_pages_ = wanted;
   }
   lacks_initial_pages_ = false;
 }

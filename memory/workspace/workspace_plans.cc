@@ -172,7 +172,7 @@ void WorkspaceCore::PlansChanged() {
   needed_size_ = std::max(LearnedSize(plans_.peak_bytes()), initial_pages_);
   oversized_cycles_ = 0;
   const int64_t state = plans_.empty() ? 0 : static_cast<int64_t>(plans_.state_bytes());
-  MemoryTracker::Global().Add(device, MemoryKind::kWorkspace, state - state_reported_);
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, state - state_reported_);
   state_reported_ = state;
 }
 
@@ -188,7 +188,8 @@ void WorkspaceCore::ForgetPlans() {
 
 // Only where pages could grow again.
 void WorkspaceCore::ShrinkToPlans() {
-  if (config.policy_spill != SpillPolicy::kReallocate || plans_.empty() || size <= needed_size_) {
+  if (config.policy_spill != SpillPolicy::kReallocate || file_ != nullptr || plans_.empty() ||
+      size <= needed_size_) {
     return;
   }
   if (++oversized_cycles_ >= kOversizedCycles) ResizePages(needed_size_);
