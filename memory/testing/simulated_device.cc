@@ -289,6 +289,7 @@ void SimulatedDevice::MayFail(const char* what) {
 
 void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
   MayFail("copy from the host");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy from the host"), from_host, bytes);
   ++counters_.copies_from_host;
@@ -297,6 +298,7 @@ void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, si
 
 void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) {
   MayFail("copy to the host");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(to_host, Bytes(from, bytes, "copy to the host"), bytes);
   ++counters_.copies_to_host;
@@ -305,6 +307,7 @@ void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size
 
 void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
   MayFail("copy");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy to"), Bytes(from, bytes, "copy from"), bytes);
   ++counters_.copies_on_device;
@@ -313,6 +316,7 @@ void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t 
 
 void SimulatedDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   MayFail("fill");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memset(Bytes(to, bytes, "fill"), static_cast<int>(value), bytes);
   ++counters_.fills;

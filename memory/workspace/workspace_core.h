@@ -163,9 +163,9 @@ class WorkspaceCore final : public BufferOwner {
   const bool host_readable_;
   Pages pages_;
   std::unique_ptr<MappedFile> file_;  // policy_location kMmap: instead of pages_
-  size_t initial_pages_ = 0;          // what initial_size reserves
   std::byte* base_ = nullptr;         // of either
   size_t capacity_ = 0;               // usable bytes there, a multiple of the alignment
+  size_t initial_pages_ = 0;          // what initial_size reserves
   Pool pool_;
   std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
   MemoryAccount account_;

@@ -45,8 +45,9 @@ class Model {
     releaser_.Wait();
     EXPECT_EQ(LedgerTotal(), ledger_before_) << "not everything was given back";
     EXPECT_TRUE(live_.empty());
-    std::printf("%lld operations, %lld requests refused, %lld cycles, %lld planned requests\n",
-                static_cast<long long>(operation_), static_cast<long long>(refused_),
+    std::printf("%s: %lld operations, %lld requests refused, %lld cycles, %lld planned requests\n",
+                DeviceName(TestDevice()).c_str(), static_cast<long long>(operation_),
+                static_cast<long long>(refused_),
                 static_cast<long long>(cycles_), static_cast<long long>(hits_));
   }
 

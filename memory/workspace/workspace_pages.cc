@@ -49,7 +49,6 @@ void WorkspaceCore::TakeInitialPages() {
       wanted = file_->bytes();
     } else if (wanted > 0) {
       ResizePages(wanted);
-      initial_pages_ = wanted;
       PrefaultPages(std::min(wanted, kPrefaultedInitialBytes));
     }
     initial_pages_ = wanted;
