@@ -18,6 +18,13 @@ WorkspaceConfig WorkspaceConfig::Training() {
 
 WorkspaceConfig WorkspaceConfig::Inference() { return Training(); }
 
+WorkspaceConfig WorkspaceConfig::Ring(int slots) {
+  WorkspaceConfig config = Training();
+  config.policy_reset = ResetPolicy::kEndOfBufferReached;
+  config.ring_slots = slots;
+  return config;
+}
+
 WorkspaceConfig WorkspaceConfig::MappedFile(std::string path) {
   WorkspaceConfig config;
   config.policy_allocation = AllocationPolicy::kStrict;
@@ -40,6 +47,8 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
          " exceeds max_size ", max_size);
   refuse(cycles_before_initialization < 0, "cycles_before_initialization is ",
          cycles_before_initialization, ", expected 0 or more");
+  refuse(!(plan_search_seconds >= 0 && plan_search_seconds <= 1e6), "plan_search_seconds is ",
+         plan_search_seconds, ", expected 0 to 1000000");
   refuse(temp_block_size < 4096, "temp_block_size is ", temp_block_size, ", expected at least 4096");
   refuse(policy_spill == SpillPolicy::kFail && initial_size == 0 &&
              policy_location == LocationPolicy::kRam &&
@@ -48,8 +57,17 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
          "policy_allocation kAlways serves every request outside the pages, which policy_spill "
          "kFail forbids");
-  refuse(policy_reset == ResetPolicy::kEndOfBufferReached,
-         "policy_reset kEndOfBufferReached is not built yet; use kBlockLeft");
+  const bool ring = policy_reset == ResetPolicy::kEndOfBufferReached;
+  refuse(ring && (ring_slots < 1 || ring_slots > 1 << 16), "ring_slots is ", ring_slots,
+         ", expected 1 to 65536 with policy_reset kEndOfBufferReached");
+  refuse(!ring && ring_slots != 0, "ring_slots is ", ring_slots,
+         ", which needs policy_reset kEndOfBufferReached");
+  refuse(ring_max_temporary < 0 || ring_max_kept < 0 || ring_stall_limit_ms < 0,
+         "ring_max_temporary ", ring_max_temporary, ", ring_max_kept ", ring_max_kept,
+         " or ring_stall_limit_ms ", ring_stall_limit_ms, " is negative");
+  refuse(ring && policy_ring_full == RingFullPolicy::kSpill && policy_spill == SpillPolicy::kFail,
+         "policy_ring_full kSpill opens slots outside the ring's pages, which policy_spill kFail "
+         "forbids");
   const bool mapped = policy_location == LocationPolicy::kMmap;
   refuse(mapped && policy_learning != LearningPolicy::kNone,
          "policy_location kMmap needs policy_learning kNone: the file sets the size");

@@ -59,15 +59,27 @@ struct WorkspaceConfig {
   size_t helper_min_size = 0;         // smaller operands stay on the host kernel, in bytes
   size_t alignment = 64;  // of every request: a power of two, at least 16; devices may raise it
   DebugMode debug_mode = DebugMode::kDisabled;
+  // A plan that is not at its lower bound is searched for a better one on a background thread of the
+  // lowest priority: processor time, in seconds, for each plan. 0: never.
+  double plan_search_seconds = 2;
   bool huge_pages = true;  // 2 MiB pages for large workspaces
   // Touch pages when they are taken: those of a learned size, and the first 64 MiB of an
   // initial_size. The rest of that is touched as cycles come to need it: from its third repetition
   // on at the latest a cycle has no page fault. Mapped files: at first use.
   bool prefault = true;
 
+  // Rings only (policy_reset kEndOfBufferReached, ring.h). All sizes above are of one slot then.
+  int ring_slots = 0;
+  RingFullPolicy policy_ring_full = RingFullPolicy::kWait;
+  int ring_max_temporary = 0;  // kSpill: temporary slots at a time, then it waits; 0: any number
+  int ring_max_kept = 0;       // more kept slots than this are an error; 0: all but none left
+  int ring_stall_limit_ms = 10000;  // longest wait while every slot is kept; 0: for ever
+
   // Learns lifetimes in the first cycle, grows when cycles grow: one training or inference step.
   static WorkspaceConfig Training();
   static WorkspaceConfig Inference();
+  // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
+  static WorkspaceConfig Ring(int slots);
   // A mapping of `path`: requests of each cycle one behind the other from its beginning on, so that
   // the same requests find the same bytes, also after opening it again.
   static WorkspaceConfig MappedFile(std::string path);

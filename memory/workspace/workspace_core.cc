@@ -71,6 +71,7 @@ void WorkspaceCore::BeginCycle(const void* thread) {
                                          "thread at a time"));
   }
   DrainRemote();
+  if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
   if (lacks_initial_pages_ || file_ != nullptr) {
     try {
       PreparePages();
@@ -98,7 +99,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   ++stats.cycles;
   if (failed) {
     ++stats.failed_cycles;
-  } else {
+  } else if (!is_ring_slot_) {
     ++cycles_learned_from_;
     peak_cycle_bytes = std::max(peak_cycle_bytes, bytes_this_cycle);
     try {

@@ -9,11 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/planning/background_planner.h"
 #include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
@@ -29,6 +31,8 @@
 
 namespace tidepool {
 
+class RingCore;
+
 class WorkspaceCore final : public BufferOwner {
  public:
   static WorkspaceCore* New(std::string id, WorkspaceConfig config, Device device) {
@@ -43,6 +47,7 @@ class WorkspaceCore final : public BufferOwner {
   }
   void LeaveFrame(bool failed) noexcept {
     if (--frames_ > 0) return;
+    if (handing_over_) return HandOver();
     EndCycle(failed);
     if (abandoned_) Abandon();
   }
@@ -59,6 +64,9 @@ class WorkspaceCore final : public BufferOwner {
   void Initialize();
   void Destroy();
   void Trim();
+  void FinishPlanSearch();
+  void SavePlans(const std::string& path) const;
+  PlansLoaded LoadPlans(const std::string& path);
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
   void Abandon() noexcept;
 
@@ -92,6 +100,8 @@ class WorkspaceCore final : public BufferOwner {
   WorkspaceStats stats;
 
  private:
+  friend class RingCore;
+
   WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
   ~WorkspaceCore();
 
@@ -122,6 +132,9 @@ class WorkspaceCore final : public BufferOwner {
   void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
   void PlansChanged();
   void ForgetPlans();
+  size_t PlanLimit() const;
+  void SearchBetterPlan() noexcept;
+  void AdoptBetterPlan() noexcept;
 
   // Pages (workspace_pages.cc).
   void PreparePages();
@@ -141,6 +154,17 @@ class WorkspaceCore final : public BufferOwner {
   void AccountOwned();
   size_t LearnedSize(size_t needed) const;
   void RequireClosed(const char* operation) const;
+
+  // As a slot of a ring (ring_slot_core.cc). Its cycle begins on the producer's thread, belongs to
+  // no thread from HandOver to EndLease, and the ring learns for it.
+  void PrepareSlot(uint64_t generation) noexcept;
+  void AdoptLearned(size_t bytes, const LearnedCycle* learned);
+  void HandOver() noexcept;
+  void EndLease() noexcept;
+  // Takes a buffer back while the slot is leased; false when it is not.
+  bool ReleaseLeased(Buffer* buffer) noexcept;
+  void CloseLeased(Buffer* buffer) noexcept;
+  std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
 
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
@@ -181,6 +205,8 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t record_signature_ = kNoRequests;
   std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  std::shared_ptr<PlanTicket> search_;        // for a better plan, on another thread; or null
+  LearnedCycle* searched_cycle_ = nullptr;    // of plans_ when search_ began
   size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
   int oversized_cycles_ = 0;
   int64_t state_reported_ = 0;  // bytes of plans_ the ledger knows of
@@ -199,6 +225,11 @@ class WorkspaceCore final : public BufferOwner {
   int64_t records_out_ = 0;
   int frames_ = 0;
   bool abandoned_ = false;
+
+  bool is_ring_slot_ = false;
+  bool handing_over_ = false;  // the scope's end hands the slot over instead of ending the cycle
+  std::mutex leased_mutex_;    // while leased: held by who takes buffers back
+  static inline constinit char leased_token_ = 0;  // its address is the owner_ of leased slots
 };
 
 }  // namespace tidepool

@@ -57,7 +57,8 @@ void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
 // were not already.
 void WorkspaceCore::Close(Buffer* buffer) noexcept {
-  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) GiveBack(buffer);
+  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) return GiveBack(buffer);
+  if (is_ring_slot_) CloseLeased(buffer);
 }
 
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
@@ -108,6 +109,7 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
     ReleaseOnOwner(buffer);
     return;
   }
+  if (is_ring_slot_ && ReleaseLeased(buffer)) return;
   // Acquire: who sees kAbandoned must see orphans_ as well.
   Buffer* head = remote_.load(std::memory_order_acquire);
   do {
@@ -128,6 +130,7 @@ std::string WorkspaceCore::DescribeStale(uint64_t stamp) const {
     return absl::StrCat("leaked workspace pointer from workspace [", id, "] (made in generation ",
                         made, "; the workspace was destroyed)");
   }
+  if (is_ring_slot_) return DescribeStaleSlot(now, made);
   if (now % 2 == 0) {
     return absl::StrCat("leaked workspace pointer from workspace [", id, "] (made in generation ",
                         made, "; the workspace is closed after generation ", now / 2, ")");
