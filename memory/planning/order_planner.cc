@@ -3,6 +3,18 @@
 #include <algorithm>
 
 namespace tidepool {
+namespace {
+
+// In units of FitList::work, each 30 to 100 ns.
+constexpr int64_t kOrderWork = 6000;
+constexpr int64_t kRepairWork = 2500;
+
+}  // namespace
+
+void OrderPlanner::PlanGreedily() {
+  TryOrders(kOrderWork);
+  Repair(kRepairWork);
+}
 
 void OrderPlanner::TryOrders(int64_t work) {
   work_limit_ = placed_.work() + work;

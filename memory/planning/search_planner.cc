@@ -21,10 +21,7 @@ namespace tidepool {
 namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-// The greedy part, as in PlanGreedy, in units of FitList::work.
-constexpr int64_t kOrderWork = 8000;
-constexpr int64_t kRepairWork = 4000;
-// Local search between two looks at the clock: about 1 ms.
+// Local search between two looks at the clock, in units of FitList::work: about 1 ms.
 constexpr int64_t kRepairSlice = 16000;
 // Local search per node of the tree search, so that it takes about a tenth of the time.
 constexpr int64_t kRepairWorkPerNode = 8;
@@ -70,8 +67,7 @@ class SearchPlanner::Search {
   Placement Run() {
     deadline_ = SteadyTime() + options_.time_limit;
     processor_deadline_ = ProcessorTime() + options_.processor_time_limit;
-    local_search_.TryOrders(kOrderWork);
-    local_search_.Repair(kRepairWork);
+    local_search_.PlanGreedily();
     TakeLocalBest();
     if (!Done() && TreeSearch::CanSearch(problem_)) tree_search_.emplace(problem_);
     int64_t budget = std::max<int64_t>(256, 2 * static_cast<int64_t>(problem_.items.size()));

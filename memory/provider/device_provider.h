@@ -63,7 +63,8 @@ class DeviceProvider {
   virtual std::byte* Allocate(size_t bytes, size_t alignment) noexcept = 0;
   virtual void Release(std::byte* data, size_t bytes) noexcept = 0;
 
-  // Done when they return. Ranges do not overlap. Throw kInternal when the device fails.
+  // Done when they return. Ranges do not overlap; with 0 bytes the pointers may be anything. Throw
+  // kInternal when the device fails.
   virtual void CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) = 0;
   virtual void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) = 0;
   virtual void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) = 0;

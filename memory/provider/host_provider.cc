@@ -77,16 +77,16 @@ class Provider final : public DeviceProvider {
   void Release(std::byte* data, size_t) noexcept override { std::free(data); }
 
   void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void Fill(std::byte* to, std::byte value, size_t bytes) override {
-    std::memset(to, static_cast<int>(value), bytes);
+    if (bytes > 0) std::memset(to, static_cast<int>(value), bytes);
   }
 };
 

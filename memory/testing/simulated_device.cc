@@ -115,6 +115,10 @@ void SimulatedDevice::set_reserve_bytes(size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   reserve_bytes_ = bytes;
 }
+void SimulatedDevice::set_alignment(size_t alignment) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  alignment_ = alignment;
+}
 void SimulatedDevice::set_has_pinned_host(bool has) {
   std::lock_guard<std::mutex> lock(mutex_);
   has_pinned_host_ = has;
@@ -125,6 +129,7 @@ void SimulatedDevice::Reset() {
   if (used_ > 0 || pinned_->used_bytes() > 0) Die("reset with memory in use", nullptr, used_);
   capacity_ = size_t{1} << 30;
   reserve_bytes_ = size_t{4} << 30;
+  alignment_ = kAlignment;
   has_pinned_host_ = false;
   counters_ = Counters();
   faults_.Clear();
@@ -144,7 +149,7 @@ std::string SimulatedDevice::name() const { return DeviceName(device_); }
 
 MemoryTraits SimulatedDevice::traits() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return {kAlignment, kGranularity, 0, reserve_bytes_, false};
+  return {alignment_, kGranularity, 0, reserve_bytes_, false};
 }
 
 DeviceProvider* SimulatedDevice::PinnedHost() {
@@ -249,9 +254,9 @@ bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
 }
 
 std::byte* SimulatedDevice::Allocate(size_t bytes, size_t alignment) noexcept {
-  if (alignment < kAlignment || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
   if (faults_.Next() || bytes > SIZE_MAX / 8) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
+  if (alignment < alignment_ || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
   ++counters_.blocks;
   const size_t whole = (bytes + kReadableTailBytes + kGranule - 1) / kGranule * kGranule;
   if (whole > capacity_ - std::min(capacity_, used_)) return nullptr;
@@ -284,6 +289,7 @@ void SimulatedDevice::MayFail(const char* what) {
 
 void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
   MayFail("copy from the host");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy from the host"), from_host, bytes);
   ++counters_.copies_from_host;
@@ -292,6 +298,7 @@ void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, si
 
 void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) {
   MayFail("copy to the host");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(to_host, Bytes(from, bytes, "copy to the host"), bytes);
   ++counters_.copies_to_host;
@@ -300,6 +307,7 @@ void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size
 
 void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
   MayFail("copy");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy to"), Bytes(from, bytes, "copy from"), bytes);
   ++counters_.copies_on_device;
@@ -308,6 +316,7 @@ void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t 
 
 void SimulatedDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   MayFail("fill");
+  if (bytes == 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
   std::memset(Bytes(to, bytes, "fill"), static_cast<int>(value), bytes);
   ++counters_.fills;

@@ -43,9 +43,11 @@ class SimulatedDevice final : public DeviceProvider {
   // Bytes that may be committed at once, and addresses a growing range is given.
   void set_capacity(size_t bytes);
   void set_reserve_bytes(size_t bytes);
+  // Of its arrays; 256 at first.
+  void set_alignment(size_t alignment);
   // Without: mirrors and kHostOnly use ordinary host memory. Off at first.
   void set_has_pinned_host(bool has);
-  // Defaults again: 1 GiB, 4 GiB, none; no faults, counters 0. Nothing may be allocated.
+  // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0. Nothing may be allocated.
   void Reset();
 
   size_t used_bytes() const;    // committed and blocks
@@ -90,6 +92,7 @@ class SimulatedDevice final : public DeviceProvider {
   std::map<std::byte*, Range> ranges_;
   size_t capacity_ = size_t{1} << 30;
   size_t reserve_bytes_ = size_t{4} << 30;
+  size_t alignment_ = kAlignment;
   bool has_pinned_host_ = false;
   size_t used_ = 0;
   Counters counters_;

@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/workspace.h"
 
 #include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -54,5 +55,8 @@ WorkspaceStats Workspace::stats() const {
 void Workspace::Initialize() { core_->Initialize(); }
 void Workspace::Destroy() { core_->Destroy(); }
 void Workspace::Trim() { core_->Trim(); }
+void Workspace::FinishPlanSearch() { core_->FinishPlanSearch(); }
+void Workspace::SavePlans(const std::string& path) const { core_->SavePlans(path); }
+PlansLoaded Workspace::LoadPlans(const std::string& path) { return core_->LoadPlans(path); }
 
 }  // namespace tidepool

@@ -34,6 +34,7 @@ struct WorkspaceStats {
   uint64_t cycles = 0;            // ended
   uint64_t plans = 0;             // made so far
   size_t plans_kept = 0;          // now; more than one under kTraining
+  uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t plan_switches = 0;     // cycles that turned out to be another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
@@ -47,6 +48,11 @@ struct WorkspaceStats {
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
   uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
   uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
+};
+
+struct PlansLoaded {
+  size_t plans = 0;
+  std::string ignored;  // why the file, or what was left of it, was not used; empty: all of it was
 };
 
 class Workspace {
@@ -84,6 +90,18 @@ class Workspace {
   void Destroy();
   // Gives back what the next cycle does not need. The workspace must be closed.
   void Trim();
+  // Waits for the background search for better plans (WorkspaceConfig::plan_search_seconds) and takes
+  // what it found; without this call a cycle takes it when it is there. The workspace must be closed.
+  void FinishPlanSearch();
+
+  // Plans in a file, so that a job that starts again need not learn (plan_file.h). Both need a closed
+  // workspace that learns lifetimes (kFailedPrecondition). Saving is all or nothing, errors as
+  // AtomicFile's. Loading never trusts the file: one that is missing, damaged, of another version or
+  // alignment, or too large for max_size is ignored, with the reason in the result; plans that are
+  // loaded are followed as far as cycles do as they say. Throws OutOfMemoryError when the pages for
+  // them cannot be had; nothing was loaded then.
+  void SavePlans(const std::string& path) const;
+  PlansLoaded LoadPlans(const std::string& path);
 
   WorkspaceCore* core() const { return core_; }  // for the runtime
 

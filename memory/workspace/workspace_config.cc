@@ -47,6 +47,8 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
          " exceeds max_size ", max_size);
   refuse(cycles_before_initialization < 0, "cycles_before_initialization is ",
          cycles_before_initialization, ", expected 0 or more");
+  refuse(!(plan_search_seconds >= 0 && plan_search_seconds <= 1e6), "plan_search_seconds is ",
+         plan_search_seconds, ", expected 0 to 1000000");
   refuse(temp_block_size < 4096, "temp_block_size is ", temp_block_size, ", expected at least 4096");
   refuse(policy_spill == SpillPolicy::kFail && initial_size == 0 &&
              policy_location == LocationPolicy::kRam &&

@@ -59,6 +59,9 @@ struct WorkspaceConfig {
   size_t helper_min_size = 0;         // smaller operands stay on the host kernel, in bytes
   size_t alignment = 64;  // of every request: a power of two, at least 16; devices may raise it
   DebugMode debug_mode = DebugMode::kDisabled;
+  // A plan that is not at its lower bound is searched for a better one on a background thread of the
+  // lowest priority: processor time, in seconds, for each plan. 0: never.
+  double plan_search_seconds = 2;
   bool huge_pages = true;  // 2 MiB pages for large workspaces
   // Touch pages when they are taken: those of a learned size, and the first 64 MiB of an
   // initial_size. The rest of that is touched as cycles come to need it: from its third repetition

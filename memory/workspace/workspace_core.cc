@@ -71,6 +71,7 @@ void WorkspaceCore::BeginCycle(const void* thread) {
                                          "thread at a time"));
   }
   DrainRemote();
+  if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
   if (lacks_initial_pages_ || file_ != nullptr) {
     try {
       PreparePages();

@@ -15,6 +15,7 @@
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/planning/background_planner.h"
 #include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
@@ -63,6 +64,9 @@ class WorkspaceCore final : public BufferOwner {
   void Initialize();
   void Destroy();
   void Trim();
+  void FinishPlanSearch();
+  void SavePlans(const std::string& path) const;
+  PlansLoaded LoadPlans(const std::string& path);
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
   void Abandon() noexcept;
 
@@ -128,6 +132,9 @@ class WorkspaceCore final : public BufferOwner {
   void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
   void PlansChanged();
   void ForgetPlans();
+  size_t PlanLimit() const;
+  void SearchBetterPlan() noexcept;
+  void AdoptBetterPlan() noexcept;
 
   // Pages (workspace_pages.cc).
   void PreparePages();
@@ -198,6 +205,8 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t record_signature_ = kNoRequests;
   std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  std::shared_ptr<PlanTicket> search_;        // for a better plan, on another thread; or null
+  LearnedCycle* searched_cycle_ = nullptr;    // of plans_ when search_ began
   size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
   int oversized_cycles_ = 0;
   int64_t state_reported_ = 0;  // bytes of plans_ the ledger knows of

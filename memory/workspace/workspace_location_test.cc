@@ -206,7 +206,7 @@ TEST(WorkspacePages, GrowthBetweenCyclesKeepsTheBase) {
   }
 }
 
-#ifndef __SANITIZE_THREAD__
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // shadow memory faults
 // A generous initial_size costs what is used of it.
 TEST(WorkspacePages, AnInitialSizeIsTouchedAsItIsUsed) {
   for (LearningPolicy learning :

@@ -21,8 +21,8 @@
 
 namespace tidepool {
 
-// Any legal configuration, small sizes.
-inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random) {
+// Any configuration that is legal on `device`, small sizes.
+inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random, Device device) {
   auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   auto chance = [&](int percent) { return below(100) < static_cast<size_t>(percent); };
   for (;;) {
@@ -42,7 +42,7 @@ inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random) {
     if (chance(4)) config.workspace_mode = WorkspaceMode::kNone;
     config.huge_pages = chance(50);
     config.prefault = chance(50);
-    if (config.Reasons().empty()) return config;
+    if (config.Reasons(device).empty()) return config;
   }
 }
 

@@ -1,6 +1,7 @@
 // How a workspace follows, leaves and makes plans. Part of WorkspaceCore.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "tidepool/memory/planning/pinned_planner.h"
@@ -137,15 +138,17 @@ void WorkspaceCore::MakePlan() {
   cycle->requested_bytes = bytes_this_cycle;
   cycle->learned_at = cycle->used_at = stats.cycles;
   InstallPlan(std::move(cycle));
+  SearchBetterPlan();
+}
+
+// What may not become pages is planned outside of them.
+size_t WorkspaceCore::PlanLimit() const {
+  if (size > 0 && config.policy_spill != SpillPolicy::kReallocate) return capacity_;
+  return config.max_size > 0 ? std::max(capacity_, config.max_size) : SIZE_MAX;
 }
 
 void WorkspaceCore::InstallPlan(std::unique_ptr<LearnedCycle> cycle) {
-  // What may not become pages is planned outside of them.
-  const bool may_grow = size == 0 || config.policy_spill == SpillPolicy::kReallocate;
-  size_t limit = SIZE_MAX;
-  if (!may_grow) limit = capacity_;
-  if (may_grow && config.max_size > 0) limit = std::max(capacity_, config.max_size);
-  cycle->plan = WorkspacePlan(cycle->requests, cycle->offsets, limit);
+  cycle->plan = WorkspacePlan(cycle->requests, cycle->offsets, PlanLimit());
   uint64_t signature = kNoRequests;
   cycle->signatures.reserve(cycle->requests.size());
   for (const LifetimeBuffer& request : cycle->requests) {
@@ -176,7 +179,59 @@ void WorkspaceCore::PlansChanged() {
   state_reported_ = state;
 }
 
+// A plan that others were made around stays as it is.
+void WorkspaceCore::SearchBetterPlan() noexcept {
+  search_ = nullptr;
+  if (config.plan_search_seconds == 0 || learned_->peak_bytes == learned_->lower_bound_bytes) return;
+  for (const auto& cycle : plans_.cycles()) {
+    if (!cycle->pins.empty()) return;
+  }
+  BackgroundPlanOptions options;
+  options.budget = absl::Seconds(config.plan_search_seconds);
+  options.peak_to_beat = static_cast<int64_t>(learned_->peak_bytes);
+  try {
+    search_ = BackgroundPlanner::Shared().Submit(learned_->requests,
+                                                 static_cast<int64_t>(alignment_), options);
+    searched_cycle_ = learned_;
+  } catch (const std::exception&) {
+    // The plan there is will do.
+  }
+}
+
+// Between cycles: nothing lies in the pages.
+void WorkspaceCore::AdoptBetterPlan() noexcept {
+  const std::shared_ptr<PlanTicket> search = std::move(search_);
+  std::optional<Placement> better = search->Take();
+  if (!better.has_value()) return;
+  bool is_kept = false;
+  for (const auto& cycle : plans_.cycles()) {
+    if (!cycle->pins.empty()) return;
+    is_kept = is_kept || cycle.get() == searched_cycle_;
+  }
+  if (!is_kept) return;
+  try {
+    WorkspacePlan plan(searched_cycle_->requests, better->offsets, PlanLimit());
+    if (plan.peak_bytes() > capacity_) return;  // the pages were trimmed meanwhile
+    searched_cycle_->plan = std::move(plan);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  searched_cycle_->offsets = std::move(better->offsets);
+  searched_cycle_->peak_bytes = static_cast<size_t>(better->peak);
+  searched_cycle_->lower_bound_bytes = static_cast<size_t>(better->lower_bound);
+  ++stats.plans_improved;
+  PlansChanged();
+}
+
+void WorkspaceCore::FinishPlanSearch() {
+  RequireClosed("FinishPlanSearch");
+  if (search_ == nullptr) return;
+  search_->Wait();
+  AdoptBetterPlan();
+}
+
 void WorkspaceCore::ForgetPlans() {
+  search_ = nullptr;
   learned_ = nullptr;
   plan_ = &no_plan_;
   plans_.Clear();
