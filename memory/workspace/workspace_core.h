@@ -128,7 +128,9 @@ class WorkspaceCore final : public BufferOwner {
   bool HasLiveWherePlanned(const LearnedCycle& cycle) const;
   void FollowPlan(LearnedCycle* cycle);
   void LearnPlan();
+  void UseExactPlan(uint64_t now);
   void MakePlan();
+  void MakePlanOfBeginning();
   void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
   void PlansChanged();
   void ForgetPlans();
@@ -205,6 +207,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t record_signature_ = kNoRequests;
   std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  int inexact_cycles_ = 0;  // running, that a plan served which is larger than they need
   std::shared_ptr<PlanTicket> search_;        // for a better plan, on another thread; or null
   LearnedCycle* searched_cycle_ = nullptr;    // of plans_ when search_ began
   size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
