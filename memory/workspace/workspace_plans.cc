@@ -108,8 +108,6 @@ void WorkspaceCore::LearnPlan() {
   if (learned_ != nullptr) plans_.Use(learned_, now, followed);
   const bool at_once = plans_.empty() || config.policy_learning == LearningPolicy::kTraining;
   if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) MakePlan();
-  // The next cycle is expected to be like the last one.
-  if (learned_ == nullptr && !plans_.empty()) FollowPlan(plans_.cycles().front().get());
   if (plans_.ForgetOutliers(now)) {
     PlansChanged();
     oversized_cycles_ = kOversizedCycles;

@@ -23,7 +23,7 @@ ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
 ABSL_FLAG(int, epochs, 10, "passes over the training images");
 ABSL_FLAG(std::string, updater, "adam", "adam, sgd or nesterovs");
 ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam, 0.1 for sgd, 0.02 for nesterovs");
-ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine (falls to a hundredth) or constant");
+ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 
