@@ -65,6 +65,9 @@ class WorkspaceCore final : public BufferOwner {
   void Destroy();
   void Trim();
   void FinishPlanSearch();
+  std::vector<LifetimeBuffer> PlannedRequests() const {
+    return plans_.empty() ? std::vector<LifetimeBuffer>() : plans_.cycles().front()->requests;
+  }
   void SavePlans(const std::string& path) const;
   PlansLoaded LoadPlans(const std::string& path);
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
