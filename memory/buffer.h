@@ -83,6 +83,9 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64, MemoryKind kind = Mem
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context);
 
 uint64_t NextBufferId();
+// The first of so many numbers for the caller's buffers.
+inline constexpr uint64_t kBufferIdsAtOnce = uint64_t{1} << 20;
+uint64_t NextBufferIds();
 
 class BufferHandle {
  public:
