@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/resource/heap.h"
 
@@ -13,11 +14,11 @@ constinit std::atomic<uint64_t> always_alive{1};
 
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) HeapRelease(buffer->data, buffer->bytes, buffer->kind);
+    if (!buffer->closed) HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->charged_to);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    HeapRelease(buffer->data, buffer->bytes, buffer->kind);
+    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -28,7 +29,8 @@ class ImportOwner final : public BufferOwner {
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -static_cast<int64_t>(buffer->bytes));
+    MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -static_cast<int64_t>(buffer->bytes),
+                                buffer->charged_to);
     if (buffer->release_imported != nullptr) buffer->release_imported(buffer->import_context);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
@@ -61,18 +63,23 @@ uint64_t NextBufferId() {
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind) {
   auto buffer = std::make_unique<Buffer>();
-  auto* data = static_cast<std::byte*>(HeapAllocate(bytes, alignment, kind));
+  buffer->charged_to = &MemoryOwner::Current();
+  auto* data =
+      static_cast<std::byte*>(HeapAllocate(bytes, alignment, kind, buffer->charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind);
   return buffer.release();
 }
 
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context) {
-  Buffer* buffer = new Buffer;
-  Initialise(buffer, &import_owner, static_cast<std::byte*>(data), bytes, MemoryKind::kExternal);
+  auto buffer = std::make_unique<Buffer>();
+  Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes,
+             MemoryKind::kExternal);
   buffer->release_imported = release;
   buffer->import_context = context;
-  MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, static_cast<int64_t>(bytes));
-  return buffer;
+  buffer->charged_to = &MemoryOwner::Current();
+  MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, static_cast<int64_t>(bytes),
+                              buffer->charged_to);
+  return buffer.release();
 }
 
 }  // namespace tidepool

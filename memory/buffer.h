@@ -21,6 +21,7 @@
 namespace tidepool {
 
 struct Buffer;
+class MemoryOwner;
 
 // Who gave the memory and takes it back: the heap, a workspace, an importer.
 class BufferOwner {
@@ -61,6 +62,7 @@ struct Buffer {
   Buffer* next = nullptr;         // in a free list or a list of releases
   void (*release_imported)(void* context) = nullptr;
   void* import_context = nullptr;
+  MemoryOwner* charged_to = nullptr;  // outside of workspaces: the node of the ledger that holds it
 
   // Every handle of it is dead from here on. Idempotent.
   void Close() noexcept {
@@ -72,7 +74,7 @@ struct Buffer {
   bool IsAlive() const { return stamp_cell->load(std::memory_order_relaxed) == stamp; }
 };
 
-// New memory outside of workspaces. Throws OutOfMemoryError.
+// New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError.
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64,
                       MemoryKind kind = MemoryKind::kAllocated);
 // Memory owned elsewhere, counted as kExternal until the last handle goes; `release(context)` runs

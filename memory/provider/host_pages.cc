@@ -48,6 +48,7 @@ void HostPages::ReleaseAll() noexcept {
   if (committed_ > 0) MemoryTracker::Global().CountSystemRelease();
   mapping_ = base_ = nullptr;
   reserved_ = mapped_ = committed_ = 0;
+  charge_.ShrinkTo(0);
 }
 
 bool HostPages::Reserve(size_t bytes) {
@@ -77,6 +78,7 @@ void HostPages::Resize(size_t bytes) {
     if (mmap(base_ + wanted, committed_ - wanted, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED) {
       committed_ = wanted;
+      charge_.ShrinkTo(static_cast<int64_t>(wanted));
       MemoryTracker::Global().CountSystemRelease();
     }
     return;
@@ -95,6 +97,7 @@ void HostPages::Resize(size_t bytes) {
     std::swap(reserved_, larger.reserved_);
     std::swap(mapped_, larger.mapped_);
     std::swap(committed_, larger.committed_);
+    charge_.Swap(larger.charge_);
     try {
       Resize(bytes);
     } catch (...) {
@@ -103,13 +106,16 @@ void HostPages::Resize(size_t bytes) {
       std::swap(reserved_, larger.reserved_);
       std::swap(mapped_, larger.mapped_);
       std::swap(committed_, larger.committed_);
+      charge_.Swap(larger.charge_);
       throw;
     }
     return;
   }
   std::byte* const added = base_ + committed_;
   const size_t added_bytes = wanted - committed_;
+  charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
   if (mprotect(added, added_bytes, PROT_READ | PROT_WRITE) != 0) {
+    charge_.ShrinkTo(static_cast<int64_t>(committed_));
     throw OutOfMemoryError(absl::StrCat("HostPages: the system refused ", added_bytes, " bytes more"),
                            MemoryTracker::Global().Snapshot().ToString());
   }

@@ -5,12 +5,14 @@
 // the destructor gives them back. Large ranges ask for huge pages (2 MiB): first touch of 4 KiB
 // pages is an order of magnitude slower than warm memory.
 //
-// Errors: OutOfMemoryError when the system refuses; the object is unchanged then. Every request to
+// Errors: OutOfMemoryError when a budget or the system refuses; the object is unchanged then. Every request to
 // the system is counted in MemoryTracker::Global(). Threads: one at a time.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_HOST_PAGES_H_
 #define TIDEPOOL_MEMORY_PROVIDER_HOST_PAGES_H_
 
 #include <cstddef>
+
+#include "tidepool/memory/accounting/memory_budget.h"
 
 namespace tidepool {
 
@@ -18,6 +20,7 @@ struct HostPagesOptions {
   bool huge_pages = true;   // advise 2 MiB pages for ranges of at least that size
   bool prefault = true;     // touch committed pages at once instead of at first use
   size_t reserve_bytes = 0; // address space; 0: a generous default, falling back to what is granted
+  MemoryOwner* owner = nullptr;  // whose budget the pages are taken from; null: the process
 };
 
 // Bytes that are always readable behind the committed size: vector kernels read past the end.
@@ -25,7 +28,8 @@ inline constexpr size_t kReadableTailBytes = 64;
 
 class HostPages {
  public:
-  explicit HostPages(HostPagesOptions options = {}) : options_(options) {}
+  explicit HostPages(HostPagesOptions options = {})
+      : options_(options), charge_(Host(), options.owner) {}
   ~HostPages();
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
@@ -48,6 +52,7 @@ class HostPages {
   size_t reserved_ = 0;           // from base_
   size_t mapped_ = 0;             // from mapping_
   size_t committed_ = 0;
+  BudgetCharge charge_;  // of committed_
 };
 
 }  // namespace tidepool

@@ -8,13 +8,15 @@
 #include <cstddef>
 
 #include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 
 namespace tidepool {
 
-// `alignment`: a power of two. Throws OutOfMemoryError with the ledger when malloc refuses.
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind);
-// `bytes` and `kind` as given to HeapAllocate.
-void HeapRelease(void* data, size_t bytes, MemoryKind kind) noexcept;
+// `alignment`: a power of two. `owner`: who it is charged to; null: the process. Throws
+// OutOfMemoryError with the ledger when a budget or malloc refuses, after asking the Reclaimer.
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, MemoryOwner* owner = nullptr);
+// `bytes`, `kind` and `owner` as given to HeapAllocate.
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, MemoryOwner* owner = nullptr) noexcept;
 
 }  // namespace tidepool
 

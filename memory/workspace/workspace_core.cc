@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,22 +14,22 @@
 namespace tidepool {
 namespace {
 
-constexpr int kRecordsPerSlab = 64;
 // A plan that could not be followed in this many cycles running is made anew.
 constexpr int kMissingCyclesBeforeLearning = 2;
 // Blocks for spills are kept over so many cycles that do not spill.
 constexpr int kCyclesKeepingBlocks = 8;
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 
-HostPagesOptions PagesOptions(const WorkspaceConfig& config) {
+HostPagesOptions PagesOptions(const WorkspaceConfig& config, MemoryOwner& owner) {
   HostPagesOptions options;
+  options.owner = &owner;
   options.huge_pages = config.huge_pages;
   options.prefault = config.prefault;
   return options;
 }
 
-HostPagesOptions SpillOptions(const WorkspaceConfig& config) {
-  HostPagesOptions options = PagesOptions(config);
+HostPagesOptions SpillOptions(const WorkspaceConfig& config, MemoryOwner& owner) {
+  HostPagesOptions options = PagesOptions(config, owner);
   options.prefault = false;  // spills are rare and of unknown use
   return options;
 }
@@ -39,17 +40,22 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
     : id((config_.Validate(id_), std::move(id_))),
       config(std::move(config_)),
       device(device_),
-      pages_(PagesOptions(config)),
-      pool_(config.temp_block_size, config.alignment, SpillOptions(config)),
-      account_(device) {
+      memory_owner(MemoryOwner::Current().Child(absl::StrCat("workspace ", id))),
+      pages_(PagesOptions(config, memory_owner)),
+      pool_(config.temp_block_size, config.alignment, SpillOptions(config, memory_owner)),
+      account_(device, &memory_owner) {
   if (device != Host()) {
     ThrowUnimplemented(absl::StrCat("workspace [", id, "]: no memory provider is linked for ",
                                     DeviceName(device)));
   }
-  if (config.debug_mode == DebugMode::kGuard) guard_ = std::make_unique<GuardPages>();
+  if (config.debug_mode == DebugMode::kGuard) {
+    guard_ = std::make_unique<GuardPages>(size_t{4} << 30, &memory_owner);
+  }
   MemoryTracker::Global().Register(&account_);
   try {
     TakeInitialPages();
+    reclaimer_ = Reclaimer::Global().Register(
+        absl::StrCat("workspace ", id), [this](ReclaimDepth depth) { return Reclaim(depth); });
   } catch (...) {
     MemoryTracker::Global().Unregister(&account_);
     throw;
@@ -59,23 +65,35 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
 WorkspaceCore::~WorkspaceCore() {
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.Unregister(&account_);
-  tracker.Add(device, MemoryKind::kWorkspace,
-              -static_cast<int64_t>(record_slabs_.size() * kRecordsPerSlab * sizeof(Buffer)));
+  tracker.Add(device, MemoryKind::kWorkspace, -state_reported_, &memory_owner);
 }
 
 // ---- cycles ---------------------------------------------------------------------------------
 
 void WorkspaceCore::BeginCycle(const void* thread) {
   const void* expected = nullptr;
-  if (!owner_.compare_exchange_strong(expected, thread, std::memory_order_acquire)) {
+  while (!owner_.compare_exchange_strong(expected, thread, std::memory_order_acquire)) {
+    const void* owner = std::exchange(expected, nullptr);
+    if (owner == &kMaintenance) {  // soon over
+      std::this_thread::yield();
+      continue;
+    }
+    if (owner == &kReporting) {
+      ThrowFailedPrecondition(absl::StrCat("workspace [", id, "] reports the findings of a cycle; "
+                                           "a sink may not enter it"));
+    }
     ThrowFailedPrecondition(absl::StrCat("workspace [", id,
                                          "] is open on another thread; a workspace serves one "
                                          "thread at a time"));
   }
+  if (guard_ != nullptr && detector.has_first()) {
+    owner_.store(nullptr, std::memory_order_release);
+    ThrowFailedPrecondition(detector.TakeFirst());
+  }
   DrainRemote();
-  if (lacks_initial_pages_) {
+  if (lacks_initial_pages_ || lacks_pages_) {
     try {
-      TakeInitialPages();
+      lacks_pages_ ? ResizePages(size) : TakeInitialPages();
     } catch (...) {
       owner_.store(nullptr, std::memory_order_release);
       throw;
@@ -90,11 +108,12 @@ void WorkspaceCore::BeginCycle(const void* thread) {
   recording_ = learns_lifetimes() && config.debug_mode == DebugMode::kDisabled &&
                (plan_.empty() || missing_cycles_ >= kMissingCyclesBeforeLearning);
   record_.clear();
+  tracing_ = MemoryTracing::enabled();
 }
 
 void WorkspaceCore::EndCycle(bool failed) noexcept {
   DrainRemote();
-  if (live_count_ > 0) CollectLeaks();
+  if (live_count_ > 0) CollectLeaks(failed);
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++stats.cycles;
@@ -115,6 +134,15 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   bytes_last_cycle = bytes_this_cycle;
   bytes_this_cycle = 0;
   cursor = 0;
+  if (reclaim_requested_.load(std::memory_order_relaxed)) {
+    reclaim_requested_.store(false, std::memory_order_relaxed);
+    TrimPool();
+  }
+  if (recording_ || tracing_ || slots_.size() != slots_reported_) AccountState();
+  if (leaks_.count > 0 || detector.IsNews(static_cast<int64_t>(spilled_bytes),
+                                          MemoryTracker::Global().changes())) {
+    DetectFaults();
+  }
   spilled_bytes = 0;
   spilled_count = 0;
   owner_.store(nullptr, std::memory_order_release);
@@ -127,9 +155,7 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), config.alignment);
   const uint32_t slot = slot_count_;
   if (slot == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
-  if (recording_ && record_.size() == record_.capacity()) {
-    record_.reserve(std::max<size_t>(64, record_.size() * 2));
-  }
+  if (recording_ || tracing_) ReserveRecords();
   if (free_records_ == nullptr) AddRecords();
   void* spill = nullptr;
   size_t offset;
@@ -160,8 +186,21 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   ++live_count_;
   bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
-  if (recording_) record_.push_back({++tick_, 0, static_cast<int64_t>(rounded)});
+  if (recording_ || tracing_) RecordRequest(rounded);
   return buffer;
+}
+
+// Before anything is changed: what follows cannot fail.
+void WorkspaceCore::ReserveRecords() {
+  if (recording_ && record_.size() == record_.capacity()) {
+    record_.reserve(std::max<size_t>(64, record_.size() * 2));
+  }
+  if (tracing_ && slot_count_ >= traces_.size()) traces_.resize(slots_.size());
+}
+
+void WorkspaceCore::RecordRequest(size_t rounded) noexcept {
+  if (recording_) record_.push_back({++tick_, 0, static_cast<int64_t>(rounded)});
+  if (tracing_) traces_[slot_count_ - 1].Capture();
 }
 
 std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill) {
@@ -223,7 +262,8 @@ std::byte* WorkspaceCore::AllocateSpill(size_t bytes, size_t rounded, void** spi
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
     data =
-        static_cast<std::byte*>(HeapAllocate(rounded, config.alignment, MemoryKind::kUnreferenced));
+        static_cast<std::byte*>(HeapAllocate(rounded, config.alignment, MemoryKind::kUnreferenced,
+                                             &memory_owner));
     *spill = data;
   } else {
     const size_t owned = pool_.owned_bytes();
@@ -253,8 +293,7 @@ void WorkspaceCore::AddRecords() {
     buffer.next = free_records_;
     free_records_ = &buffer;
   }
-  MemoryTracker::Global().Add(device, MemoryKind::kWorkspace,
-                              static_cast<int64_t>(kRecordsPerSlab * sizeof(Buffer)));
+  AccountState();
 }
 
 }  // namespace tidepool

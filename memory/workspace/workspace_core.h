@@ -12,12 +12,16 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
 #include "tidepool/memory/provider/host_pages.h"
 #include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_plan.h"
@@ -53,10 +57,16 @@ class WorkspaceCore final : public BufferOwner {
   void Initialize();
   void Destroy();
   void Trim();
+  // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
+  // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
+  int64_t Reclaim(ReclaimDepth depth) noexcept;
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
   void Abandon() noexcept;
 
-  bool is_open() const { return owner_.load(std::memory_order_relaxed) != nullptr; }
+  bool is_open() const {
+    const void* owner = owner_.load(std::memory_order_relaxed);
+    return owner != nullptr && owner != &kMaintenance;
+  }
   bool is_open_on(const void* thread) const {
     return owner_.load(std::memory_order_relaxed) == thread;
   }
@@ -70,6 +80,7 @@ class WorkspaceCore final : public BufferOwner {
   const std::string id;
   const WorkspaceConfig config;
   const Device device;
+  MemoryOwner& memory_owner;  // "workspace <id>", below the owner current at construction
 
   // Read by Workspace; written on the owning thread.
   size_t size = 0;
@@ -80,6 +91,7 @@ class WorkspaceCore final : public BufferOwner {
   size_t spilled_bytes = 0;
   size_t spilled_count = 0;
   WorkspaceStats stats;
+  CycleDetector detector{id, config.use_cycle_detector};
 
  private:
   WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
@@ -89,6 +101,8 @@ class WorkspaceCore final : public BufferOwner {
   void EndCycle(bool failed) noexcept;
 
   void AddRecords();
+  void ReserveRecords();
+  void RecordRequest(size_t rounded) noexcept;
   std::byte* AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill);
   void CheckMaySpill(size_t bytes) const;
   std::byte* AllocateSpill(size_t bytes, size_t rounded, void** spill);
@@ -96,7 +110,9 @@ class WorkspaceCore final : public BufferOwner {
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
   void DrainRemote() noexcept;
-  void CollectLeaks() noexcept;
+  void CollectLeaks(bool failed) noexcept;
+  void NoteLeak(const Buffer& buffer) noexcept;
+  void DetectFaults() noexcept;
   void Learn();
   void MakePlan();
   void Grow(size_t learned_bytes);
@@ -104,8 +120,23 @@ class WorkspaceCore final : public BufferOwner {
   void TakeInitialPages();
   void TrimPool();
   void AccountOwned();
+  void AccountState() noexcept;
   size_t LearnedSize(size_t needed) const;
-  void RequireClosed(const char* operation) const;
+  void DropPages() noexcept;
+
+  // Keeps a closed workspace closed while it is changed: a thread that wants to enter it waits.
+  // Throws when it is open.
+  class Maintenance {
+   public:
+    Maintenance(WorkspaceCore& core, const char* operation);
+    ~Maintenance() { core_.owner_.store(nullptr, std::memory_order_release); }
+
+   private:
+    WorkspaceCore& core_;
+  };
+  static constexpr int kRecordsPerSlab = 64;
+  static const char kMaintenance;  // its address is owner_ meanwhile
+  static const char kReporting;    // likewise while findings are told
 
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
@@ -131,13 +162,22 @@ class WorkspaceCore final : public BufferOwner {
 
   WorkspacePlan plan_;
   bool recording_ = false;
+  bool tracing_ = false;  // MemoryTracing was on when the cycle began
   std::vector<LifetimeBuffer> record_;
   int64_t tick_ = 0;
   int missing_cycles_ = 0;
   uint64_t cycles_learned_from_ = 0;
   int cycles_without_spill_ = 0;
   bool lacks_initial_pages_ = false;  // since Destroy
+  bool lacks_pages_ = false;          // reclaimed: the next cycle takes `size` bytes again
+  std::atomic<bool> reclaim_requested_{false};
+  uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
+  Reclaimer::Registration reclaimer_;
   uint64_t misses_this_cycle_ = 0;
+  std::vector<AllocationTrace> traces_;  // by request number, while tracing
+  LeakReport leaks_;                     // of the cycle that ends
+  int64_t state_reported_ = 0;           // bytes of records, plan, slots
+  size_t slots_reported_ = 0;
 
   std::vector<Buffer*> slots_;  // this cycle's live buffers by request number
   uint32_t slot_count_ = 0;

@@ -1,5 +1,6 @@
 // What a workspace does between cycles: sizes, plans, pages. The other half of WorkspaceCore.
 #include <algorithm>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -9,10 +10,18 @@
 
 namespace tidepool {
 
-void WorkspaceCore::RequireClosed(const char* operation) const {
-  if (!is_open()) return;
-  ThrowFailedPrecondition(
-      absl::StrCat("workspace [", id, "]: ", operation, " needs a closed workspace; it is open"));
+const char WorkspaceCore::kMaintenance = 0;
+
+WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operation) : core_(core) {
+  const void* expected = nullptr;
+  while (!core.owner_.compare_exchange_weak(expected, &kMaintenance, std::memory_order_acquire)) {
+    if (expected != nullptr && expected != &kMaintenance) {
+      ThrowFailedPrecondition(absl::StrCat("workspace [", core.id, "]: ", operation,
+                                           " needs a closed workspace; it is open"));
+    }
+    expected = nullptr;
+    std::this_thread::yield();
+  }
 }
 
 size_t WorkspaceCore::LearnedSize(size_t needed) const {
@@ -63,6 +72,7 @@ void WorkspaceCore::ResizePages(size_t new_size) {
   if (capacity > 0) PoisonBlock(pages_.base(), capacity);
   size = new_size;
   capacity_ = capacity;
+  lacks_pages_ = false;
   AccountOwned();
 }
 
@@ -124,14 +134,14 @@ void WorkspaceCore::MakePlan() {
 }
 
 void WorkspaceCore::Initialize() {
-  RequireClosed("Initialize");
+  const Maintenance maintenance(*this, "Initialize");
   if (config.policy_learning == LearningPolicy::kNone || peak_cycle_bytes == 0) return;
   if (!plan_.empty()) return;  // it set the size
   if (size == 0 || config.policy_spill == SpillPolicy::kReallocate) Grow(peak_cycle_bytes);
 }
 
 void WorkspaceCore::Destroy() {
-  RequireClosed("Destroy");
+  const Maintenance maintenance(*this, "Destroy");
   DrainRemote();
   // Old handles are stale already: their stamps are of cycles that have ended.
   plan_ = WorkspacePlan();
@@ -144,10 +154,11 @@ void WorkspaceCore::Destroy() {
   pool_.Trim();
   ResizePages(0);
   lacks_initial_pages_ = true;
+  AccountState();
 }
 
 void WorkspaceCore::Trim() {
-  RequireClosed("Trim");
+  const Maintenance maintenance(*this, "Trim");
   DrainRemote();
   pool_.Trim();
   size_t needed = size;
@@ -158,9 +169,44 @@ void WorkspaceCore::Trim() {
   }
   if (needed < size) {
     peak_cycle_bytes = std::min(peak_cycle_bytes, std::max(needed, bytes_last_cycle));
-    ResizePages(needed);
+    if (lacks_pages_) {
+      size = needed;
+    } else {
+      ResizePages(needed);
+    }
   }
   AccountOwned();
+}
+
+// ---- reclaiming -----------------------------------------------------------------------------
+
+void WorkspaceCore::DropPages() noexcept {
+  UnpoisonBlock(pages_.base(), capacity_);
+  pages_.Resize(0);
+  capacity_ = 0;
+  lacks_pages_ = true;
+  AccountOwned();
+}
+
+// Nothing that Workspace's accessors read is written here: they may run on the workspace's own
+// thread meanwhile.
+int64_t WorkspaceCore::Reclaim(ReclaimDepth depth) noexcept {
+  const void* expected = nullptr;
+  if (!owner_.compare_exchange_strong(expected, &kMaintenance, std::memory_order_acquire)) {
+    if (expected != &kMaintenance) reclaim_requested_.store(true, std::memory_order_relaxed);
+    return 0;
+  }
+  const int64_t before = owned_reported_;
+  TrimPool();
+  const uint64_t stamp = stamp_.load(std::memory_order_relaxed);
+  const bool idle = depth == ReclaimDepth::kIdle || stamp == stamp_at_periodic_reclaim_;
+  if (depth == ReclaimDepth::kPeriodic) stamp_at_periodic_reclaim_ = stamp;
+  // What is in a mapped file stays there.
+  const bool keeps = config.policy_location == LocationPolicy::kMmap;
+  if (depth != ReclaimDepth::kSpare && idle && !keeps && capacity_ > 0) DropPages();
+  const int64_t reclaimed = before - owned_reported_;
+  owner_.store(nullptr, std::memory_order_release);
+  return reclaimed;
 }
 
 }  // namespace tidepool

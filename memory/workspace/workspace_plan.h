@@ -22,6 +22,11 @@ class WorkspacePlan {
   bool empty() const { return slots_.empty(); }
   size_t size() const { return slots_.size(); }
   size_t peak_bytes() const { return peak_; }
+  size_t state_bytes() const {  // of the plan itself
+    return slots_.capacity() * sizeof(Slot) + tenants_.capacity() * sizeof(uint32_t) +
+           state_.capacity() * sizeof(State) + blocker_.capacity() * sizeof(uint32_t) +
+           path_.capacity() * sizeof(Visit);
+  }
 
   // True when request number `slot` is of `bytes` bytes as learned and no earlier request of this
   // cycle is alive in its range; then it is placed. A handful of compares.
