@@ -24,6 +24,15 @@ MemoryOwner& MemoryOwner::Process() {
   return *process;
 }
 
+std::vector<MemoryOwner*> MemoryOwner::All() {
+  std::lock_guard<std::mutex> lock(TreeMutex());
+  std::vector<MemoryOwner*> all = {&Process()};
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const auto& [name, child] : all[i]->children_) all.push_back(child.get());
+  }
+  return all;
+}
+
 MemoryOwner& MemoryOwner::FindOrMake(const std::string& name, bool is_tag) {
   std::lock_guard<std::mutex> lock(TreeMutex());
   const auto found = children_.find({is_tag, name});

@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tidepool/memory/device.h"
 
@@ -34,6 +35,9 @@ class MemoryOwner {
   static MemoryOwner& Process();
   // The innermost scope's on this thread; Process() without one.
   static MemoryOwner& Current();
+
+  // Every node there is, parents before children.
+  static std::vector<MemoryOwner*> All();
 
   // The node of that name below this one; an owner below a tag leaves the tag.
   MemoryOwner& Child(const std::string& name);

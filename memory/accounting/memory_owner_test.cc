@@ -1,5 +1,6 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -27,6 +28,15 @@ TEST(MemoryOwner, PathsAndTags) {
   EXPECT_EQ(tagged.Tag(), "layer 1/filter");
   // An owner below a tag leaves the tag.
   EXPECT_EQ(&tagged.Child("inner"), &step.Child("inner"));
+}
+
+TEST(MemoryOwner, AllListsParentsBeforeChildren) {
+  MemoryOwner& child = MemoryOwner::Process().Child("listed").Child("below");
+  const std::vector<MemoryOwner*> all = MemoryOwner::All();
+  EXPECT_EQ(all.front(), &MemoryOwner::Process());
+  const auto at = std::find(all.begin(), all.end(), &child);
+  ASSERT_NE(at, all.end());
+  EXPECT_LT(std::find(all.begin(), all.end(), child.parent()), at);
 }
 
 TEST(MemoryOwner, ScopesNestAndRestore) {

@@ -1,6 +1,7 @@
 #include "tidepool/nn/training/updater.h"
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/updaters.h"
@@ -32,6 +33,7 @@ Updater::Updater(const UpdaterConfig& config, const Shape& shape) : config_(conf
         ", beta1 ", config.beta1, ", beta2 ", config.beta2, ", epsilon ", config.epsilon, ", l2 ",
         config.l2, "; expected rate > 0, momentum and betas in [0, 1), epsilon > 0, l2 >= 0"));
   }
+  const MemoryOwnerScope owner("updater");
   if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, DType::kFloat32, Place::Heap());
   if (config.kind == UpdaterKind::kAdam) second_ = Zeros(shape, DType::kFloat32, Place::Heap());
 }
