@@ -2,8 +2,10 @@
 
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/resource/heap.h"
 
 namespace tidepool {
@@ -29,7 +31,7 @@ class ImportOwner final : public BufferOwner {
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -static_cast<int64_t>(buffer->bytes),
+    MemoryTracker::Global().Add(Host(), buffer->kind, -static_cast<int64_t>(buffer->bytes),
                                 buffer->charged_to);
     if (buffer->release_imported != nullptr) buffer->release_imported(buffer->import_context);
   }
@@ -70,16 +72,29 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind) {
   return buffer.release();
 }
 
-Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context) {
+Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
+                          MemoryKind kind) {
   auto buffer = std::make_unique<Buffer>();
-  Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes,
-             MemoryKind::kExternal);
+  Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind);
   buffer->release_imported = release;
   buffer->import_context = context;
   buffer->charged_to = &MemoryOwner::Current();
-  MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, static_cast<int64_t>(bytes),
-                              buffer->charged_to);
+  MemoryTracker::Global().Add(Host(), kind, static_cast<int64_t>(bytes), buffer->charged_to);
   return buffer.release();
+}
+
+void SetBufferKind(Buffer& buffer, MemoryKind kind) {
+  if (buffer.attached) {
+    ThrowInvalidArgument(absl::StrCat("SetBufferKind: the buffer is workspace [",
+                                      buffer.owner->WorkspaceId(),
+                                      "]'s, expected one outside of workspaces"));
+  }
+  if (buffer.closed) return;
+  // Off first: at no moment do the bytes count twice.
+  MemoryTracker& tracker = MemoryTracker::Global();
+  tracker.Add(Host(), buffer.kind, -static_cast<int64_t>(buffer.bytes), buffer.charged_to);
+  tracker.Add(Host(), kind, static_cast<int64_t>(buffer.bytes), buffer.charged_to);
+  buffer.kind = kind;
 }
 
 }  // namespace tidepool

@@ -77,9 +77,14 @@ struct Buffer {
 // New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError.
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64,
                       MemoryKind kind = MemoryKind::kAllocated);
-// Memory owned elsewhere, counted as kExternal until the last handle goes; `release(context)` runs
-// then. The caller promises kReadableTailBytes readable bytes behind it or kernels may not use it.
-Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context);
+// Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
+// until the last handle goes; `release(context)` runs then. The caller promises kReadableTailBytes
+// readable bytes behind it or kernels may not use it.
+Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
+                          MemoryKind kind = MemoryKind::kExternal);
+// What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported
+// buffers; one of a workspace throws kInvalidArgument. Not while another thread releases it.
+void SetBufferKind(Buffer& buffer, MemoryKind kind);
 
 uint64_t NextBufferId();
 
