@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/error_of.h"
 
 namespace tidepool {
 namespace {

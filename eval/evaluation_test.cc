@@ -16,8 +16,8 @@
 #include "tidepool/eval/confusion_matrix.h"
 #include "tidepool/eval/testing/allocation_counter.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
 
 namespace tidepool {
 namespace {

@@ -16,11 +16,11 @@ constinit std::atomic<uint64_t> always_alive{1};
 
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->charged_to);
+    if (!buffer->closed) Close(buffer);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->charged_to);
+    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -41,13 +41,14 @@ class ImportOwner final : public BufferOwner {
 constinit HeapOwner heap_owner;
 constinit ImportOwner import_owner;
 
-void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t bytes, MemoryKind kind) {
+void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t bytes, MemoryKind kind,
+                Device device) {
   buffer->stamp_cell = &always_alive;
   buffer->stamp = 1;
   buffer->data = data;
   buffer->bytes = bytes;
   buffer->id = NextBufferId();
-  buffer->device = Host();
+  buffer->device = device;
   buffer->kind = kind;
   buffer->owner = owner;
 }
@@ -63,19 +64,19 @@ uint64_t NextBufferId() {
   return ++next;
 }
 
-Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind) {
+Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
   auto buffer = std::make_unique<Buffer>();
   buffer->charged_to = &MemoryOwner::Current();
-  auto* data =
-      static_cast<std::byte*>(HeapAllocate(bytes, alignment, kind, buffer->charged_to));
-  Initialise(buffer.get(), &heap_owner, data, bytes, kind);
+  auto* data = static_cast<std::byte*>(
+      HeapAllocate(bytes, alignment, kind, device, buffer->charged_to));
+  Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   return buffer.release();
 }
 
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind) {
   auto buffer = std::make_unique<Buffer>();
-  Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind);
+  Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
   buffer->release_imported = release;
   buffer->import_context = context;
   buffer->charged_to = &MemoryOwner::Current();
@@ -92,8 +93,8 @@ void SetBufferKind(Buffer& buffer, MemoryKind kind) {
   if (buffer.closed) return;
   // Off first: at no moment do the bytes count twice.
   MemoryTracker& tracker = MemoryTracker::Global();
-  tracker.Add(Host(), buffer.kind, -static_cast<int64_t>(buffer.bytes), buffer.charged_to);
-  tracker.Add(Host(), kind, static_cast<int64_t>(buffer.bytes), buffer.charged_to);
+  tracker.Add(buffer.device, buffer.kind, -static_cast<int64_t>(buffer.bytes), buffer.charged_to);
+  tracker.Add(buffer.device, kind, static_cast<int64_t>(buffer.bytes), buffer.charged_to);
   buffer.kind = kind;
 }
 

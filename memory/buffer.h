@@ -34,6 +34,8 @@ class BufferOwner {
   virtual std::string DescribeStale(uint64_t stamp) const = 0;
   // The workspace's name; empty for memory outside of workspaces.
   virtual std::string WorkspaceId() const { return ""; }
+  // Why there is no host copy of a buffer in device memory; empty when there may be one.
+  virtual std::string WhyNoHostCopy() const { return ""; }
 
  protected:
   ~BufferOwner() = default;
@@ -74,9 +76,10 @@ struct Buffer {
   bool IsAlive() const { return stamp_cell->load(std::memory_order_relaxed) == stamp; }
 };
 
-// New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError.
-Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64,
-                      MemoryKind kind = MemoryKind::kAllocated);
+// New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError, or
+// kUnimplemented when no provider of the device is linked.
+Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64, MemoryKind kind = MemoryKind::kAllocated,
+                      Device device = Host());
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
 // until the last handle goes; `release(context)` runs then. The caller promises kReadableTailBytes
 // readable bytes behind it or kernels may not use it.

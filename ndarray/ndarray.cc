@@ -38,8 +38,9 @@ BufferHandle Place::Allocate(size_t bytes) const {
                                              "] is not open on this thread; enter it first"));
       }
       // A workspace that is switched off passes its requests through to the heap.
-      return BufferHandle(core_->passes_through() ? NewHeapBuffer(bytes, 64, kind_)
-                                                  : core_->Allocate(bytes));
+      return BufferHandle(core_->passes_through()
+                              ? NewHeapBuffer(bytes, 64, kind_, core_->memory_device())
+                              : core_->Allocate(bytes));
   }
   return BufferHandle();
 }

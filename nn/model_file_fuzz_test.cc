@@ -16,8 +16,8 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/ndarray/io/safetensors_format.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/nn/model_file.h"
 
 namespace tidepool::nn {

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
           {"train", "train a network on labelled images and save it",
            "Modes: enabled places each step's arrays by lifetimes learned in the first step; single\n"
            "puts them one behind the other; none uses the plain heap. All compute the same bits.",
-           {"data", "model", "epochs", "batch", "updater", "learning_rate", "seed",
+           {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "threads", "save"},
            &RunTrain},
           {"evaluate", "measure a saved model on labelled images", "",

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/tools/testing/run_program.h"
 
 namespace tidepool::tools {
@@ -112,6 +112,7 @@ TEST(BadInput, Flags) {
       {"--epochs=0", "flag --epochs is 0, expected at least 1"},
       {"--threads=-1", "flag --threads: thread count is -1, expected 1 to 1024"},
       {"--threads=100000", "flag --threads: thread count is 100000, expected 1 to 1024"},
+      {"--schedule=linear", "flag --schedule is \"linear\", expected cosine or constant"},
       {"--learning_rate=nan", "flag --learning_rate is nan, expected a finite number"},
       {"--learning_rate=inf", "flag --learning_rate is inf, expected a finite number"},
       {"--learning_rate=-0.1", "flag --learning_rate is -0.1, expected a finite number"},

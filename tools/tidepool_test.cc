@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
 #include "tidepool/tools/testing/run_program.h"
 

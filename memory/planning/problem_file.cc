@@ -1,11 +1,7 @@
 #include "tidepool/memory/planning/problem_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
+#include <cstddef>
 #include <limits>
 
 #include "absl/strings/ascii.h"
@@ -15,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
 namespace {
@@ -129,55 +127,6 @@ void ParseRow(const Place& place, const Header& header, absl::string_view line,
   problem.buffers.push_back(buffer);
 }
 
-// Owns an open descriptor and the name of a file that is removed unless Commit was reached.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& path)
-      : target_(path), path_(absl::StrCat(path, ".", getpid(), ".tmp")) {
-    struct stat existing;
-    if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
-      // A rename would put a plain file in the place of a device.
-      ThrowInvalidArgument(absl::StrCat("write ", path,
-                                        ": found a folder, device or pipe, expected a regular "
-                                        "file or none"));
-    }
-    descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) ThrowErrno(errno, absl::StrCat("create ", path_));
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!committed_) unlink(path_.c_str());
-  }
-
-  void Write(absl::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = write(descriptor_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) ThrowErrno(errno, absl::StrCat("write ", path_));
-      text.remove_prefix(static_cast<size_t>(written));
-    }
-  }
-
-  void Commit() {
-    if (fsync(descriptor_) != 0) ThrowErrno(errno, absl::StrCat("fsync ", path_));
-    const int descriptor = descriptor_;
-    descriptor_ = -1;
-    if (close(descriptor) != 0) ThrowErrno(errno, absl::StrCat("close ", path_));
-    if (rename(path_.c_str(), target_.c_str()) != 0) {
-      ThrowErrno(errno, absl::StrCat("rename ", path_, " to ", target_));
-    }
-    committed_ = true;
-  }
-
- private:
-  const std::string target_;
-  const std::string path_;
-  int descriptor_ = -1;
-  bool committed_ = false;
-};
-
 }  // namespace
 
 NamedProblem ParseProblem(absl::string_view text, const std::string& file_name) {
@@ -204,22 +153,12 @@ NamedProblem ParseProblem(absl::string_view text, const std::string& file_name) 
 }
 
 NamedProblem ReadProblemFile(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) ThrowErrno(errno, absl::StrCat("open ", path));
+  FileReader file(path);
   std::string text;
-  char chunk[1 << 16];
-  while (true) {
-    const ssize_t count = read(descriptor, chunk, sizeof(chunk));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const int error = errno;
-      close(descriptor);
-      ThrowErrno(error, absl::StrCat("read ", path));
-    }
-    if (count == 0) break;
-    text.append(chunk, static_cast<size_t>(count));
+  std::byte chunk[1 << 16];
+  while (const size_t count = file.Read(absl::MakeSpan(chunk))) {
+    text.append(reinterpret_cast<const char*>(chunk), count);
   }
-  close(descriptor);
   return ParseProblem(text, path);
 }
 
@@ -236,8 +175,8 @@ std::string FormatProblem(const NamedProblem& problem) {
 }
 
 void WriteProblemFile(const std::string& path, const NamedProblem& problem) {
-  TemporaryFile file(path);
-  file.Write(FormatProblem(problem));
+  AtomicFile file(path);
+  file.Append(FormatProblem(problem));
   file.Commit();
 }
 

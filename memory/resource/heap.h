@@ -1,5 +1,5 @@
-// Plain memory of the process heap, counted in the ledger. The place of arrays that live in no
-// workspace, and the baseline that workspaces are measured against.
+// Single blocks outside of workspaces, counted in the ledger. The place of arrays that live in no
+// workspace, and the baseline that workspaces are measured against. On the host: malloc.
 //
 // Every block has kReadableTailBytes readable bytes behind it. Threads: any.
 #ifndef TIDEPOOL_MEMORY_RESOURCE_HEAP_H_
@@ -9,14 +9,27 @@
 
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/device.h"
 
 namespace tidepool {
 
-// `alignment`: a power of two. `owner`: who it is charged to; null: the process. Throws
-// OutOfMemoryError with the ledger when a budget or malloc refuses, after asking the Reclaimer.
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, MemoryOwner* owner = nullptr);
-// `bytes`, `kind` and `owner` as given to HeapAllocate.
-void HeapRelease(void* data, size_t bytes, MemoryKind kind, MemoryOwner* owner = nullptr) noexcept;
+class DeviceProvider;
+
+// `alignment`: a power of two; raised to what the device needs. `owner`: who it is charged to; null:
+// the process. Throws OutOfMemoryError with the ledger when a budget or the provider refuses, after
+// asking the Reclaimer.
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
+                   MemoryOwner* owner = nullptr);
+// The same arguments as given to HeapAllocate.
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
+                 MemoryOwner* owner = nullptr) noexcept;
+
+// On a device, the host unless said otherwise. Throws kUnimplemented when its provider is not
+// linked.
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device = Host(),
+                   MemoryOwner* owner = nullptr);
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device = Host(),
+                 MemoryOwner* owner = nullptr) noexcept;
 
 }  // namespace tidepool
 

@@ -15,10 +15,12 @@ constexpr int kNodesPerSlab = 64;
 
 }  // namespace
 
-Pool::Pool(size_t chunk_bytes, size_t alignment, HostPagesOptions pages)
+Pool::Pool(size_t chunk_bytes, size_t alignment, PagesOptions pages, DeviceProvider& provider)
     : chunk_bytes_(std::max<size_t>(chunk_bytes, 4096)),
       alignment_(alignment),
-      pages_options_(pages) {
+      pages_options_(pages),
+      provider_(&provider),
+      host_readable_(provider.traits().host_readable) {
   if (!std::has_single_bit(alignment) || alignment < 16) {
     ThrowInvalidArgument(
         absl::StrCat("Pool: alignment ", alignment, ", expected a power of two of at least 16"));
@@ -27,8 +29,15 @@ Pool::Pool(size_t chunk_bytes, size_t alignment, HostPagesOptions pages)
 
 Pool::~Pool() {
   for (const Chunk& chunk : chunks_) {
-    if (chunk.pages != nullptr) UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
+    if (chunk.pages != nullptr && host_readable_) {
+      UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
+    }
   }
+}
+
+// Only addresses of the host's own have an AddressSanitizer shadow.
+void Pool::Poison(const std::byte* data, size_t bytes) const {
+  if (host_readable_) PoisonBlock(data, bytes);
 }
 
 size_t Pool::ChunkBytes(const Chunk& chunk) const {
@@ -116,9 +125,9 @@ void Pool::RecycleNode(Block* node) {
 
 Pool::Block* Pool::AddChunk(size_t bytes) {
   const size_t wanted = std::max(bytes, chunk_bytes_);
-  HostPagesOptions options = pages_options_;
+  PagesOptions options = pages_options_;
   options.reserve_bytes = wanted + kReadableTailBytes;
-  auto pages = std::make_unique<HostPages>(options);
+  auto pages = std::make_unique<Pages>(options, *provider_);
   pages->Resize(wanted);
   // A free slot of an earlier, trimmed chunk is used again before the list grows.
   size_t index = 0;
@@ -130,7 +139,7 @@ Pool::Block* Pool::AddChunk(size_t bytes) {
   owned_bytes_ += pages->committed_bytes();
   chunks_[index] = Chunk{std::move(pages), node};
   node->bytes = ChunkBytes(chunks_[index]);
-  PoisonBlock(node->data, node->bytes);
+  Poison(node->data, node->bytes);
   InsertFree(node);
   return node;
 }
@@ -159,14 +168,14 @@ Pool::Block* Pool::Allocate(size_t bytes) {
   } else {
     RemoveFree(block);
   }
-  UnpoisonBlock(block->data, bytes);
+  if (host_readable_) UnpoisonBlock(block->data, bytes);
   used_bytes_ += bytes;
   ++block_count_;
   return block;
 }
 
 void Pool::Release(Block* block) noexcept {
-  PoisonBlock(block->data, block->bytes);
+  Poison(block->data, block->bytes);
   used_bytes_ -= block->bytes;
   --block_count_;
   if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
@@ -192,7 +201,7 @@ void Pool::Trim() {
     if (chunk.pages == nullptr || !chunk.first->free || chunk.first->next_in_chunk != nullptr) continue;
     RemoveFree(chunk.first);
     RecycleNode(chunk.first);
-    UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
+    if (host_readable_) UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
     owned_bytes_ -= chunk.pages->committed_bytes();
     chunk = Chunk{};
   }

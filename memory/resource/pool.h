@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-#include "tidepool/memory/provider/host_pages.h"
+#include "tidepool/memory/provider/pages.h"
 
 namespace tidepool {
 
@@ -35,8 +35,9 @@ class Pool {
   };
 
   // Chunks are of `chunk_bytes` (at least; larger for larger requests). `alignment` (a power of
-  // two, at least 16) is that of every block and the granule of sizes.
-  Pool(size_t chunk_bytes, size_t alignment, HostPagesOptions pages = {});
+  // two, at least 16) is that of every block and the granule of sizes. The bytes are never touched.
+  Pool(size_t chunk_bytes, size_t alignment, PagesOptions pages = {},
+       DeviceProvider& provider = HostProvider());
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -58,7 +59,7 @@ class Pool {
   static constexpr int kLevels = 48;
 
   struct Chunk {
-    std::unique_ptr<HostPages> pages;
+    std::unique_ptr<Pages> pages;
     Block* first = nullptr;
   };
 
@@ -70,11 +71,14 @@ class Pool {
   Block* NewNode();
   void RecycleNode(Block* node);
   Block* AddChunk(size_t bytes);
+  void Poison(const std::byte* data, size_t bytes) const;
   size_t ChunkBytes(const Chunk& chunk) const;  // what blocks are made of
 
   size_t chunk_bytes_;
   size_t alignment_;
-  HostPagesOptions pages_options_;
+  PagesOptions pages_options_;
+  DeviceProvider* provider_;
+  bool host_readable_;
   std::vector<Chunk> chunks_;
   uint64_t level_bits_ = 0;
   uint32_t subdivision_bits_[kLevels] = {};

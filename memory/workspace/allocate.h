@@ -10,10 +10,13 @@
 
 namespace tidepool {
 
+// The heap of the device whose workspace is current but switched off, else of the host.
+Buffer* AllocateOnHeapHere(size_t bytes);
+
 // The caller owns the one reference. Throws OutOfMemoryError by the workspace's spill policy.
 inline Buffer* AllocateHere(size_t bytes) {
   WorkspaceCore* place = CurrentPlace();
-  return place != nullptr ? place->Allocate(bytes) : NewHeapBuffer(bytes);
+  return place != nullptr ? place->Allocate(bytes) : AllocateOnHeapHere(bytes);
 }
 
 }  // namespace tidepool

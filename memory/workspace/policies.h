@@ -34,7 +34,13 @@ enum class SpillPolicy : uint8_t {
 
 enum class ResetPolicy : uint8_t {
   kBlockLeft,           // starts over at each cycle
-  kEndOfBufferReached,  // ring of slots
+  kEndOfBufferReached,  // ring of leased slots: RingWorkspace
+};
+
+// What opening a slot does when all slots of a ring are taken.
+enum class RingFullPolicy : uint8_t {
+  kWait,   // waits until one is released
+  kSpill,  // opens a temporary slot outside the ring, gone when it is released
 };
 
 enum class LocationPolicy : uint8_t { kRam, kMmap };

@@ -1,14 +1,28 @@
 #include "tidepool/memory/workspace/workspace.h"
 
 #include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
 
-Workspace::Workspace(std::string id, WorkspaceConfig config, Device device)
-    : core_(WorkspaceCore::New(std::move(id), std::move(config), device)) {}
+Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
+  if (config.policy_reset == ResetPolicy::kEndOfBufferReached) {
+    std::vector<std::string> reasons = config.Reasons(device);
+    reasons.insert(reasons.begin(),
+                   "policy_reset kEndOfBufferReached is a ring, whose slots live as long as their "
+                   "leases and not as long as a scope: use RingWorkspace");
+    ThrowInvalidArgument(absl::StrCat("workspace [", id, "]: illegal configuration: ",
+                                      absl::StrJoin(reasons, "; ")));
+  }
+  core_ = WorkspaceCore::New(std::move(id), std::move(config), device);
+}
 
 Workspace::~Workspace() {
   if (core_->is_open()) {
@@ -36,11 +50,15 @@ WorkspaceStats Workspace::stats() const {
   WorkspaceStats stats = core_->stats;
   stats.size_bytes = core_->size;
   stats.findings = core_->detector.findings();
+  stats.relocations = core_->relocations();
   return stats;
 }
 
 void Workspace::Initialize() { core_->Initialize(); }
 void Workspace::Destroy() { core_->Destroy(); }
 void Workspace::Trim() { core_->Trim(); }
+void Workspace::FinishPlanSearch() { core_->FinishPlanSearch(); }
+void Workspace::SavePlans(const std::string& path) const { core_->SavePlans(path); }
+PlansLoaded Workspace::LoadPlans(const std::string& path) { return core_->LoadPlans(path); }
 
 }  // namespace tidepool

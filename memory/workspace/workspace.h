@@ -35,6 +35,9 @@ class WorkspaceCore;
 struct WorkspaceStats {
   uint64_t cycles = 0;            // ended
   uint64_t plans = 0;             // made so far
+  size_t plans_kept = 0;          // now; more than one under kTraining
+  uint64_t plans_improved = 0;    // by the search on the background thread
+  uint64_t plan_switches = 0;     // cycles that turned out to be another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
   size_t live_lower_bound_bytes = 0;  // most bytes alive at once in the cycle the plan was made from
@@ -47,12 +50,19 @@ struct WorkspaceStats {
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
   uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
   uint64_t findings = 0;          // of the cycle detector (cycle_detector.h)
+  uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
+};
+
+struct PlansLoaded {
+  size_t plans = 0;
+  std::string ignored;  // why the file, or what was left of it, was not used; empty: all of it was
 };
 
 class Workspace {
  public:
-  // Throws kInvalidArgument when the configuration is illegal, OutOfMemoryError when initial_size
-  // cannot be had.
+  // Throws kInvalidArgument when the configuration is illegal on that device, kUnimplemented when no
+  // memory provider of it is linked, OutOfMemoryError when initial_size cannot be had, and what
+  // MappedFile throws.
   explicit Workspace(std::string id, WorkspaceConfig config = {}, Device device = Host());
   // Destroying an open workspace is a mistake that is reported on stderr; memory stays valid until
   // its scopes end.
@@ -78,11 +88,23 @@ class Workspace {
   // Learns now from the cycles seen so far. The workspace must be closed.
   void Initialize();
   // Gives pages and kept blocks back and forgets what was learned; every old array is stale. The
-  // workspace must be closed. It learns afresh afterwards; an initial_size is reserved again by the
-  // next cycle, whose scope throws OutOfMemoryError when it cannot be had.
+  // workspace must be closed. It learns afresh afterwards; an initial_size is reserved again, and a
+  // file mapped again, by the next cycle, whose scope throws when that cannot be had.
   void Destroy();
   // Gives back what the next cycle does not need. The workspace must be closed.
   void Trim();
+  // Waits for the background search for better plans (WorkspaceConfig::plan_search_seconds) and takes
+  // what it found; without this call a cycle takes it when it is there. The workspace must be closed.
+  void FinishPlanSearch();
+
+  // Plans in a file, so that a job that starts again need not learn (plan_file.h). Both need a closed
+  // workspace that learns lifetimes (kFailedPrecondition). Saving is all or nothing, errors as
+  // AtomicFile's. Loading never trusts the file: one that is missing, damaged, of another version or
+  // alignment, or too large for max_size is ignored, with the reason in the result; plans that are
+  // loaded are followed as far as cycles do as they say. Throws OutOfMemoryError when the pages for
+  // them cannot be had; nothing was loaded then.
+  void SavePlans(const std::string& path) const;
+  PlansLoaded LoadPlans(const std::string& path);
 
   WorkspaceCore* core() const { return core_; }  // for the runtime
 

@@ -18,7 +18,23 @@ WorkspaceConfig WorkspaceConfig::Training() {
 
 WorkspaceConfig WorkspaceConfig::Inference() { return Training(); }
 
-std::vector<std::string> WorkspaceConfig::Reasons() const {
+WorkspaceConfig WorkspaceConfig::Ring(int slots) {
+  WorkspaceConfig config = Training();
+  config.policy_reset = ResetPolicy::kEndOfBufferReached;
+  config.ring_slots = slots;
+  return config;
+}
+
+WorkspaceConfig WorkspaceConfig::MappedFile(std::string path) {
+  WorkspaceConfig config;
+  config.policy_allocation = AllocationPolicy::kStrict;
+  config.policy_learning = LearningPolicy::kNone;
+  config.policy_location = LocationPolicy::kMmap;
+  config.temp_file_path = std::move(path);
+  return config;
+}
+
+std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   std::vector<std::string> reasons;
   auto refuse = [&](bool wrong, auto&&... text) {
     if (wrong) reasons.push_back(absl::StrCat(text...));
@@ -31,24 +47,52 @@ std::vector<std::string> WorkspaceConfig::Reasons() const {
          " exceeds max_size ", max_size);
   refuse(cycles_before_initialization < 0, "cycles_before_initialization is ",
          cycles_before_initialization, ", expected 0 or more");
+  refuse(!(plan_search_seconds >= 0 && plan_search_seconds <= 1e6), "plan_search_seconds is ",
+         plan_search_seconds, ", expected 0 to 1000000");
   refuse(temp_block_size < 4096, "temp_block_size is ", temp_block_size, ", expected at least 4096");
   refuse(policy_spill == SpillPolicy::kFail && initial_size == 0 &&
+             policy_location == LocationPolicy::kRam &&
              debug_mode == DebugMode::kDisabled && workspace_mode != WorkspaceMode::kNone,
          "policy_spill kFail needs an initial_size: with 0 bytes every request would fail");
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
          "policy_allocation kAlways serves every request outside the pages, which policy_spill "
          "kFail forbids");
-  refuse(policy_learning == LearningPolicy::kTraining,
-         "policy_learning kTraining is not built yet; use kOptimized");
-  refuse(policy_reset == ResetPolicy::kEndOfBufferReached,
-         "policy_reset kEndOfBufferReached is not built yet; use kBlockLeft");
-  refuse(policy_location == LocationPolicy::kMmap,
-         "policy_location kMmap is not built yet; use kRam");
+  const bool ring = policy_reset == ResetPolicy::kEndOfBufferReached;
+  refuse(ring && (ring_slots < 1 || ring_slots > 1 << 16), "ring_slots is ", ring_slots,
+         ", expected 1 to 65536 with policy_reset kEndOfBufferReached");
+  refuse(!ring && ring_slots != 0, "ring_slots is ", ring_slots,
+         ", which needs policy_reset kEndOfBufferReached");
+  refuse(ring_max_temporary < 0 || ring_max_kept < 0 || ring_stall_limit_ms < 0,
+         "ring_max_temporary ", ring_max_temporary, ", ring_max_kept ", ring_max_kept,
+         " or ring_stall_limit_ms ", ring_stall_limit_ms, " is negative");
+  refuse(ring && policy_ring_full == RingFullPolicy::kSpill && policy_spill == SpillPolicy::kFail,
+         "policy_ring_full kSpill opens slots outside the ring's pages, which policy_spill kFail "
+         "forbids");
+  const bool mapped = policy_location == LocationPolicy::kMmap;
+  refuse(mapped && policy_learning != LearningPolicy::kNone,
+         "policy_location kMmap needs policy_learning kNone: the file sets the size");
+  refuse(mapped && policy_reset != ResetPolicy::kBlockLeft,
+         "policy_location kMmap needs policy_reset kBlockLeft: slots of a ring have no fixed place");
+  refuse(mapped && temp_file_path.empty() && initial_size == 0,
+         "policy_location kMmap without temp_file_path needs an initial_size");
+  refuse(mapped && policy_allocation == AllocationPolicy::kAlways,
+         "policy_allocation kAlways serves every request outside of the file");
+  refuse(mapped && !temp_file_path.empty() &&
+             (debug_mode != DebugMode::kDisabled || workspace_mode == WorkspaceMode::kNone),
+         "debug_mode and workspace_mode kNone serve requests outside of the file, whose contents "
+         "would not be seen");
+  const bool device_memory =
+      device != Host() && policy_mirroring != MirroringPolicy::kHostOnly;
+  refuse(mapped && device_memory, "policy_location kMmap is host memory: on ", DeviceName(device),
+         " it needs policy_mirroring kHostOnly");
+  refuse(debug_mode == DebugMode::kGuard && device_memory,
+         "debug_mode kGuard guards host memory: on ", DeviceName(device),
+         " it needs policy_mirroring kHostOnly");
   return reasons;
 }
 
-void WorkspaceConfig::Validate(const std::string& id) const {
-  const std::vector<std::string> reasons = Reasons();
+void WorkspaceConfig::Validate(const std::string& id, Device device) const {
+  const std::vector<std::string> reasons = Reasons(device);
   if (reasons.empty()) return;
   ThrowInvalidArgument(
       absl::StrCat("workspace [", id, "]: illegal configuration: ", absl::StrJoin(reasons, "; ")));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/workspace/policies.h"
 
 namespace tidepool {
@@ -47,25 +48,46 @@ struct WorkspaceConfig {
   SpillPolicy policy_spill = SpillPolicy::kExternal;
   ResetPolicy policy_reset = ResetPolicy::kBlockLeft;
   LocationPolicy policy_location = LocationPolicy::kRam;
+  // kMmap: the file, made when missing and extended when shorter than initial_size; a longer one
+  // sets the size. Empty: a temporary file that is gone afterwards, also after a crash. Either way
+  // its blocks are allocated, its length a multiple of the alignment, and nobody else may map it.
   std::string temp_file_path;
   size_t temp_block_size = size_t{1} << 20;  // spills are taken in blocks of this size and kept
   bool use_cycle_detector = true;            // report arrays that outlive their cycle
   WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kNone: the workspace passes through
   bool helper_allow_fallback = true;  // use the host kernel when an accelerated one cannot
   size_t helper_min_size = 0;         // smaller operands stay on the host kernel, in bytes
-  size_t alignment = 64;              // of every request: a power of two, at least 16
+  size_t alignment = 64;  // of every request: a power of two, at least 16; devices may raise it
   DebugMode debug_mode = DebugMode::kDisabled;
+  // A plan that is not at its lower bound is searched for a better one on a background thread of the
+  // lowest priority: processor time, in seconds, for each plan. 0: never.
+  double plan_search_seconds = 2;
   bool huge_pages = true;  // 2 MiB pages for large workspaces
-  bool prefault = true;    // touch the pages when they are taken, not at first use
+  // Touch pages when they are taken: those of a learned size, and the first 64 MiB of an
+  // initial_size. The rest of that is touched as cycles come to need it: from its third repetition
+  // on at the latest a cycle has no page fault. Mapped files: at first use.
+  bool prefault = true;
+
+  // Rings only (policy_reset kEndOfBufferReached, ring.h). All sizes above are of one slot then.
+  int ring_slots = 0;
+  RingFullPolicy policy_ring_full = RingFullPolicy::kWait;
+  int ring_max_temporary = 0;  // kSpill: temporary slots at a time, then it waits; 0: any number
+  int ring_max_kept = 0;       // more kept slots than this are an error; 0: all but none left
+  int ring_stall_limit_ms = 10000;  // longest wait while every slot is kept; 0: for ever
 
   // Learns lifetimes in the first cycle, grows when cycles grow: one training or inference step.
   static WorkspaceConfig Training();
   static WorkspaceConfig Inference();
+  // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
+  static WorkspaceConfig Ring(int slots);
+  // A mapping of `path`: requests of each cycle one behind the other from its beginning on, so that
+  // the same requests find the same bytes, also after opening it again.
+  static WorkspaceConfig MappedFile(std::string path);
 
-  // Everything that is wrong, one reason each; empty when the configuration is legal.
-  std::vector<std::string> Reasons() const;
+  // Everything that is wrong on `device`, one reason each; empty when the configuration is legal.
+  std::vector<std::string> Reasons(Device device = Host()) const;
   // Throws kInvalidArgument with all Reasons(), naming the workspace `id`.
-  void Validate(const std::string& id) const;
+  void Validate(const std::string& id, Device device = Host()) const;
 
   friend bool operator==(const WorkspaceConfig&, const WorkspaceConfig&) = default;
 };

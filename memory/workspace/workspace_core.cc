@@ -7,50 +7,50 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
 namespace tidepool {
 namespace {
 
-// A plan that could not be followed in this many cycles running is made anew.
-constexpr int kMissingCyclesBeforeLearning = 2;
-// Blocks for spills are kept over so many cycles that do not spill.
-constexpr int kCyclesKeepingBlocks = 8;
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 
-HostPagesOptions PagesOptions(const WorkspaceConfig& config, MemoryOwner& owner) {
-  HostPagesOptions options;
+// The core decides itself what of its pages to touch ahead; spills are rare and of unknown use.
+PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
+  PagesOptions options;
+  options.large_pages = config.huge_pages;
+  options.prefault = false;
   options.owner = &owner;
-  options.huge_pages = config.huge_pages;
-  options.prefault = config.prefault;
   return options;
 }
 
-HostPagesOptions SpillOptions(const WorkspaceConfig& config, MemoryOwner& owner) {
-  HostPagesOptions options = PagesOptions(config, owner);
-  options.prefault = false;  // spills are rare and of unknown use
-  return options;
+DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device) {
+  DeviceProvider& provider = GetDeviceProvider(device, absl::StrCat("workspace [", id, "]"));
+  if (device == Host() || config.policy_mirroring != MirroringPolicy::kHostOnly) return provider;
+  DeviceProvider* const pinned = provider.PinnedHost();
+  return pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "workspace");
 }
 
 }  // namespace
 
 WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device device_)
-    : id((config_.Validate(id_), std::move(id_))),
+    : id((config_.Validate(id_, device_), std::move(id_))),
       config(std::move(config_)),
       device(device_),
       memory_owner(MemoryOwner::Current().Child(absl::StrCat("workspace ", id))),
-      pages_(PagesOptions(config, memory_owner)),
-      pool_(config.temp_block_size, config.alignment, SpillOptions(config, memory_owner)),
-      account_(device, &memory_owner) {
-  if (device != Host()) {
-    ThrowUnimplemented(absl::StrCat("workspace [", id, "]: no memory provider is linked for ",
-                                    DeviceName(device)));
-  }
+      memory_(MemoryOf(id, config, device)),
+      memory_device_(memory_.device()),
+      alignment_(std::max(config.alignment, memory_.traits().alignment)),
+      host_readable_(memory_.traits().host_readable),
+      pages_(OptionsOf(config, memory_owner), memory_),
+      pool_(config.temp_block_size, alignment_, OptionsOf(config, memory_owner), memory_),
+      account_(memory_device_, &memory_owner),
+      plans_(config.policy_learning == LearningPolicy::kTraining ? PlanSet::kMostPlans : 1) {
   if (config.debug_mode == DebugMode::kGuard) {
     guard_ = std::make_unique<GuardPages>(size_t{4} << 30, &memory_owner);
   }
+  // The workspace's own state is on the host; from here on counting it does not fail.
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
   try {
     TakeInitialPages();
@@ -65,7 +65,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
 WorkspaceCore::~WorkspaceCore() {
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.Unregister(&account_);
-  tracker.Add(device, MemoryKind::kWorkspace, -state_reported_, &memory_owner);
+  tracker.Add(Host(), MemoryKind::kWorkspace, -state_reported_, &memory_owner);
 }
 
 // ---- cycles ---------------------------------------------------------------------------------
@@ -91,23 +91,24 @@ void WorkspaceCore::BeginCycle(const void* thread) {
     ThrowFailedPrecondition(detector.TakeFirst());
   }
   DrainRemote();
-  if (lacks_initial_pages_ || lacks_pages_) {
+  if (lacks_initial_pages_ || lacks_pages_ || file_ != nullptr) {
     try {
-      lacks_pages_ ? ResizePages(size) : TakeInitialPages();
+      PreparePages();
     } catch (...) {
       owner_.store(nullptr, std::memory_order_release);
       throw;
     }
   }
+  if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   cursor = 0;
   bytes_this_cycle = 0;
   slot_count_ = 0;
   misses_this_cycle_ = 0;
-  tick_ = 0;
-  recording_ = learns_lifetimes() && config.debug_mode == DebugMode::kDisabled &&
-               (plan_.empty() || missing_cycles_ >= kMissingCyclesBeforeLearning);
+  recording_ = learned_ == nullptr && learns_lifetimes() && serves_from_pages();
   record_.clear();
+  record_signature_ = kNoRequests;
+  pins_.clear();
   tracing_ = MemoryTracing::enabled();
 }
 
@@ -119,14 +120,13 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   ++stats.cycles;
   if (failed) {
     ++stats.failed_cycles;
-  } else {
+  } else if (!is_ring_slot_) {
     ++cycles_learned_from_;
     peak_cycle_bytes = std::max(peak_cycle_bytes, bytes_this_cycle);
-    missing_cycles_ = misses_this_cycle_ > 0 ? missing_cycles_ + 1 : 0;
-    cycles_without_spill_ = spilled_count > 0 ? 0 : cycles_without_spill_ + 1;
     try {
       Learn();
-      if (cycles_without_spill_ >= kCyclesKeepingBlocks && pool_.owned_bytes() > 0) TrimPool();
+      PrefaultPages(std::max(cursor, plan_->peak_bytes()));
+      TrimIdleBlocks();
     } catch (const std::exception&) {
       // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
     }
@@ -152,7 +152,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 
 Buffer* WorkspaceCore::Allocate(size_t bytes) {
   // A size that cannot exist rounds to 0, which no plan holds and AllocateOutsidePlan refuses.
-  const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), config.alignment);
+  const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), alignment_);
   const uint32_t slot = slot_count_;
   if (slot == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
   if (recording_ || tracing_) ReserveRecords();
@@ -160,9 +160,9 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   void* spill = nullptr;
   size_t offset;
   std::byte* data;
-  if (plan_.TryPlace(slot, rounded, &offset)) {
-    data = pages_.base() + offset;
-    UnpoisonBlock(data, rounded);
+  if (plan_->TryPlace(slot, rounded, &offset)) {
+    data = base_ + offset;
+    Unpoison(data, rounded);
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
   } else {
@@ -199,8 +199,12 @@ void WorkspaceCore::ReserveRecords() {
 }
 
 void WorkspaceCore::RecordRequest(size_t rounded) noexcept {
-  if (recording_) record_.push_back({++tick_, 0, static_cast<int64_t>(rounded)});
-  if (tracing_) traces_[slot_count_ - 1].Capture();
+  const uint32_t slot = slot_count_ - 1;
+  if (recording_) {
+    record_.push_back({slot, 0, static_cast<int64_t>(rounded)});
+    record_signature_ = ExtendSignature(record_signature_, rounded);
+  }
+  if (tracing_) traces_[slot].Capture();
 }
 
 std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill) {
@@ -209,24 +213,27 @@ std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void
                                         " bytes cannot be served"),
                            MemoryTracker::Global().Snapshot().ToString());
   }
-  const bool planned = !plan_.empty();
   size_t offset = cursor;
   bool fits = false;
-  if (planned) {
+  bool misses = false;
+  if (learned_ != nullptr) {
     // A tenant may have been released by another thread.
     DrainRemote();
-    fits = plan_.TryPlace(slot_count_, rounded, &offset);
-  } else if (serves_from_pages()) {
-    fits = rounded <= capacity_ - cursor;
+    fits = plan_->TryPlace(slot_count_, rounded, &offset);
+    if (!fits && !learned_->IsOutside(slot_count_, rounded)) {
+      fits = PlaceOffPlan(rounded, &offset);
+      misses = !fits && learned_ != nullptr && !learned_->IsOutside(slot_count_, rounded);
+    }
   }
+  if (learned_ == nullptr && serves_from_pages()) fits = rounded <= capacity_ - cursor;
   if (fits) {
     cursor = std::max(cursor, offset + rounded);
     ++stats.hits;
-    UnpoisonBlock(pages_.base() + offset, rounded);
-    return pages_.base() + offset;
+    Unpoison(base_ + offset, rounded);
+    return base_ + offset;
   }
   std::byte* data = AllocateSpill(bytes, rounded, spill);
-  if (planned && !plan_.IsOutside(slot_count_)) {
+  if (misses) {
     ++stats.misses;
     ++misses_this_cycle_;
   }
@@ -257,13 +264,12 @@ std::byte* WorkspaceCore::AllocateSpill(size_t bytes, size_t rounded, void** spi
   CheckMaySpill(rounded);
   std::byte* data;
   if (guard_ != nullptr) {
-    data = guard_->Allocate(bytes, config.alignment);
+    data = guard_->Allocate(bytes, alignment_);
     *spill = data;
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    data =
-        static_cast<std::byte*>(HeapAllocate(rounded, config.alignment, MemoryKind::kUnreferenced,
-                                             &memory_owner));
+    data = static_cast<std::byte*>(
+        HeapAllocate(rounded, alignment_, MemoryKind::kUnreferenced, memory_, &memory_owner));
     *spill = data;
   } else {
     const size_t owned = pool_.owned_bytes();
@@ -286,7 +292,7 @@ void WorkspaceCore::AddRecords() {
   for (int i = 0; i < kRecordsPerSlab; ++i) {
     Buffer& buffer = record_slabs_.back()[i];
     buffer.stamp_cell = &stamp_;
-    buffer.device = device;
+    buffer.device = memory_device_;
     buffer.kind = MemoryKind::kAllocated;
     buffer.owner = this;
     buffer.attached = true;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,16 +18,24 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/planning/background_planner.h"
+#include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/provider/guard_pages.h"
-#include "tidepool/memory/provider/host_pages.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/mapped_file.h"
+#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/pool.h"
 #include "tidepool/memory/workspace/cycle_detector.h"
+#include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_plan.h"
 
 namespace tidepool {
+
+class RingCore;
 
 class WorkspaceCore final : public BufferOwner {
  public:
@@ -42,6 +51,7 @@ class WorkspaceCore final : public BufferOwner {
   }
   void LeaveFrame(bool failed) noexcept {
     if (--frames_ > 0) return;
+    if (handing_over_) return HandOver();
     EndCycle(failed);
     if (abandoned_) Abandon();
   }
@@ -53,6 +63,7 @@ class WorkspaceCore final : public BufferOwner {
   void Close(Buffer* buffer) noexcept override;
   std::string DescribeStale(uint64_t stamp) const override;
   std::string WorkspaceId() const override { return id; }
+  std::string WhyNoHostCopy() const override;
 
   void Initialize();
   void Destroy();
@@ -60,6 +71,9 @@ class WorkspaceCore final : public BufferOwner {
   // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
   // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
+  void FinishPlanSearch();
+  void SavePlans(const std::string& path) const;
+  PlansLoaded LoadPlans(const std::string& path);
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
   void Abandon() noexcept;
 
@@ -75,6 +89,10 @@ class WorkspaceCore final : public BufferOwner {
     return config.workspace_mode == WorkspaceMode::kNone ||
            config.debug_mode == DebugMode::kBypassEverything;
   }
+  // Where the bytes are: the host's under MirroringPolicy::kHostOnly, whatever `device` is.
+  Device memory_device() const { return memory_device_; }
+  size_t alignment() const { return alignment_; }  // the configuration's or what the device needs
+  uint64_t relocations() const { return pages_.relocations(); }
   uint64_t generation() const { return (stamp_.load(std::memory_order_relaxed) + 1) / 2; }
 
   const std::string id;
@@ -94,6 +112,8 @@ class WorkspaceCore final : public BufferOwner {
   CycleDetector detector{id, config.use_cycle_detector};
 
  private:
+  friend class RingCore;
+
   WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
   ~WorkspaceCore();
 
@@ -114,11 +134,39 @@ class WorkspaceCore final : public BufferOwner {
   void NoteLeak(const Buffer& buffer) noexcept;
   void DetectFaults() noexcept;
   void Learn();
-  void MakePlan();
   void Grow(size_t learned_bytes);
-  void ResizePages(size_t new_size);
+  void ShrinkToPlans();
+
+  // Plans (workspace_plans.cc).
+  void StartRecording();
+  bool PlaceOffPlan(size_t rounded, size_t* offset);
+  bool SwitchPlan(size_t rounded);
+  bool HasLiveWherePlanned(const LearnedCycle& cycle) const;
+  void FollowPlan(LearnedCycle* cycle);
+  void LearnPlan();
+  void MakePlan();
+  void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
+  void PlansChanged();
+  void ForgetPlans();
+  size_t PlanLimit() const;
+  void SearchBetterPlan() noexcept;
+  void AdoptBetterPlan() noexcept;
+
+  // Pages (workspace_pages.cc).
+  void PreparePages();
   void TakeInitialPages();
+  void ResizePages(size_t new_size);
+  void SetPages(std::byte* base, size_t new_size, size_t capacity);
+  void PrefaultPages(size_t bytes) noexcept;
+  // Only addresses of the host's own have an AddressSanitizer shadow.
+  void Poison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) PoisonBlock(data, bytes);
+  }
+  void Unpoison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) UnpoisonBlock(data, bytes);
+  }
   void TrimPool();
+  void TrimIdleBlocks();
   void AccountOwned();
   void AccountState() noexcept;
   size_t LearnedSize(size_t needed) const;
@@ -134,9 +182,22 @@ class WorkspaceCore final : public BufferOwner {
    private:
     WorkspaceCore& core_;
   };
+  void RequireClosed(const char* operation) const;
+  void TakePagesAgain();
   static constexpr int kRecordsPerSlab = 64;
   static const char kMaintenance;  // its address is owner_ meanwhile
   static const char kReporting;    // likewise while findings are told
+
+  // As a slot of a ring (ring_slot_core.cc). Its cycle begins on the producer's thread, belongs to
+  // no thread from HandOver to EndLease, and the ring learns for it.
+  void PrepareSlot(uint64_t generation) noexcept;
+  void AdoptLearned(size_t bytes, const LearnedCycle* learned);
+  void HandOver() noexcept;
+  void EndLease() noexcept;
+  // Takes a buffer back while the slot is leased; false when it is not.
+  bool ReleaseLeased(Buffer* buffer) noexcept;
+  void CloseLeased(Buffer* buffer) noexcept;
+  std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
 
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
@@ -153,21 +214,38 @@ class WorkspaceCore final : public BufferOwner {
   std::atomic<Buffer*> remote_{nullptr};     // released by other threads or while closed
   std::atomic<int64_t> orphans_{0};          // records still out when the Workspace went
 
-  HostPages pages_;
-  size_t capacity_ = 0;  // usable bytes of pages_, a multiple of the alignment
+  DeviceProvider& memory_;
+  const Device memory_device_;
+  const size_t alignment_;
+  const bool host_readable_;
+  Pages pages_;
+  std::unique_ptr<MappedFile> file_;  // policy_location kMmap: instead of pages_
+  std::byte* base_ = nullptr;         // of either
+  size_t capacity_ = 0;               // usable bytes there, a multiple of the alignment
+  size_t initial_pages_ = 0;          // what initial_size reserves
   Pool pool_;
   std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
   MemoryAccount account_;
   int64_t owned_reported_ = 0;
 
-  WorkspacePlan plan_;
+  PlanSet plans_;
+  LearnedCycle* learned_ = nullptr;  // what this cycle is expected to be, of plans_; or null
+  WorkspacePlan no_plan_;
+  WorkspacePlan* plan_ = &no_plan_;  // of learned_
+  // What this cycle requested; kept while recording_, which begins where a cycle leaves its plan.
   bool recording_ = false;
   bool tracing_ = false;  // MemoryTracing was on when the cycle began
   std::vector<LifetimeBuffer> record_;
-  int64_t tick_ = 0;
+  uint64_t record_signature_ = kNoRequests;
+  std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  std::shared_ptr<PlanTicket> search_;        // for a better plan, on another thread; or null
+  LearnedCycle* searched_cycle_ = nullptr;    // of plans_ when search_ began
+  size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
+  int oversized_cycles_ = 0;
   uint64_t cycles_learned_from_ = 0;
   int cycles_without_spill_ = 0;
+  int cycles_keeping_blocks_ = 3;  // then unused blocks are given back
   bool lacks_initial_pages_ = false;  // since Destroy
   bool lacks_pages_ = false;          // reclaimed: the next cycle takes `size` bytes again
   std::atomic<bool> reclaim_requested_{false};
@@ -188,6 +266,11 @@ class WorkspaceCore final : public BufferOwner {
   int64_t records_out_ = 0;
   int frames_ = 0;
   bool abandoned_ = false;
+
+  bool is_ring_slot_ = false;
+  bool handing_over_ = false;  // the scope's end hands the slot over instead of ending the cycle
+  std::mutex leased_mutex_;    // while leased: held by who takes buffers back
+  static inline constinit char leased_token_ = 0;  // its address is the owner_ of leased slots
 };
 
 }  // namespace tidepool

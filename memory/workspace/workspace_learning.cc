@@ -1,16 +1,20 @@
-// What a workspace does between cycles: sizes, plans, pages. The other half of WorkspaceCore.
+// What a workspace does between cycles: sizes and plans.
 #include <algorithm>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/planning/greedy_planner.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
 
 const char WorkspaceCore::kMaintenance = 0;
+
+void WorkspaceCore::RequireClosed(const char* operation) const {
+  if (!is_open()) return;
+  ThrowFailedPrecondition(
+      absl::StrCat("workspace [", id, "]: ", operation, " needs a closed workspace; it is open"));
+}
 
 WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operation) : core_(core) {
   const void* expected = nullptr;
@@ -33,47 +37,24 @@ size_t WorkspaceCore::LearnedSize(size_t needed) const {
   return config.max_size > 0 ? std::min(learned, config.max_size) : learned;
 }
 
-void WorkspaceCore::AccountOwned() {
-  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + pool_.owned_bytes() +
-                                             (guard_ != nullptr ? guard_->owned_bytes() : 0));
-  MemoryTracker::Global().AddOwned(&account_, owned - owned_reported_);
-  owned_reported_ = owned;
-}
-
 void WorkspaceCore::TrimPool() {
   pool_.Trim();
   AccountOwned();
 }
 
-void WorkspaceCore::TakeInitialPages() {
-  if (config.initial_size > 0 && config.debug_mode != DebugMode::kBypassEverything &&
-      config.debug_mode != DebugMode::kGuard) {
-    size_t wanted = config.initial_size;
-    if (config.policy_allocation == AllocationPolicy::kOverallocate) {
-      const size_t extra = config.overallocation_limit.ExtraFor(wanted);
-      wanted = wanted <= SIZE_MAX - extra ? wanted + extra : SIZE_MAX;
+// Who spills again soon after the blocks were given back keeps them longer.
+void WorkspaceCore::TrimIdleBlocks() {
+  constexpr int kMostCycles = 96;
+  if (spilled_count > 0) {
+    if (cycles_without_spill_ >= cycles_keeping_blocks_ &&
+        cycles_without_spill_ <= 4 * cycles_keeping_blocks_) {
+      cycles_keeping_blocks_ = std::min(kMostCycles, 2 * cycles_keeping_blocks_);
     }
-    if (config.max_size > 0) wanted = std::min(wanted, config.max_size);
-    ResizePages(wanted);
+    cycles_without_spill_ = 0;
+    return;
   }
-  lacks_initial_pages_ = false;
-}
-
-void WorkspaceCore::ResizePages(size_t new_size) {
-  if (new_size > SIZE_MAX / 4) {
-    throw OutOfMemoryError(
-        absl::StrCat("workspace [", id, "]: pages of ", new_size, " bytes cannot exist"),
-        MemoryTracker::Global().Snapshot().ToString());
-  }
-  const size_t capacity = (new_size + config.alignment - 1) & ~(config.alignment - 1);
-  // The system may give these addresses to others.
-  if (capacity_ > 0) UnpoisonBlock(pages_.base(), capacity_);
-  pages_.Resize(capacity);
-  if (capacity > 0) PoisonBlock(pages_.base(), capacity);
-  size = new_size;
-  capacity_ = capacity;
-  lacks_pages_ = false;
-  AccountOwned();
+  cycles_without_spill_ = std::min(cycles_without_spill_ + 1, 4 * kMostCycles + 1);
+  if (cycles_without_spill_ >= cycles_keeping_blocks_ && pool_.owned_bytes() > 0) TrimPool();
 }
 
 void WorkspaceCore::Grow(size_t needed) {
@@ -82,6 +63,7 @@ void WorkspaceCore::Grow(size_t needed) {
   // Blocks kept from learning are given back first, so that both are never held at once.
   TrimPool();
   ResizePages(learned);
+  PrefaultPages(learned);
 }
 
 void WorkspaceCore::Learn() {
@@ -109,34 +91,15 @@ void WorkspaceCore::Learn() {
       return;
     case LearningPolicy::kOptimized:
     case LearningPolicy::kTraining:
-      if (recording_ && !record_.empty()) MakePlan();
+      LearnPlan();
       return;
   }
-}
-
-void WorkspaceCore::MakePlan() {
-  const Placement placement = PlanGreedy(record_, static_cast<int64_t>(config.alignment));
-  const size_t peak = static_cast<size_t>(placement.peak);
-  // What may not become pages is planned outside of them.
-  const bool may_grow = size == 0 || config.policy_spill == SpillPolicy::kReallocate;
-  size_t limit = SIZE_MAX;
-  if (!may_grow) limit = capacity_;
-  if (may_grow && config.max_size > 0) limit = std::max(capacity_, config.max_size);
-  WorkspacePlan plan(record_, placement.offsets, limit);
-  if (plan.peak_bytes() > capacity_) Grow(plan.peak_bytes());
-  plan_ = std::move(plan);
-  missing_cycles_ = 0;
-  ++stats.plans;
-  stats.planned_peak_bytes = peak;
-  stats.live_lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
-  stats.requested_bytes = bytes_this_cycle;
-  stats.planned_requests = record_.size();
 }
 
 void WorkspaceCore::Initialize() {
   const Maintenance maintenance(*this, "Initialize");
   if (config.policy_learning == LearningPolicy::kNone || peak_cycle_bytes == 0) return;
-  if (!plan_.empty()) return;  // it set the size
+  if (!plans_.empty()) return;  // they set the size
   if (size == 0 || config.policy_spill == SpillPolicy::kReallocate) Grow(peak_cycle_bytes);
 }
 
@@ -144,17 +107,13 @@ void WorkspaceCore::Destroy() {
   const Maintenance maintenance(*this, "Destroy");
   DrainRemote();
   // Old handles are stale already: their stamps are of cycles that have ended.
-  plan_ = WorkspacePlan();
+  ForgetPlans();
   peak_cycle_bytes = 0;
   bytes_last_cycle = 0;
   cycles_learned_from_ = 0;
-  missing_cycles_ = 0;
-  stats.planned_peak_bytes = stats.live_lower_bound_bytes = 0;
-  stats.requested_bytes = stats.planned_requests = 0;
   pool_.Trim();
   ResizePages(0);
   lacks_initial_pages_ = true;
-  AccountState();
 }
 
 void WorkspaceCore::Trim() {
@@ -162,8 +121,10 @@ void WorkspaceCore::Trim() {
   DrainRemote();
   pool_.Trim();
   size_t needed = size;
-  if (!plan_.empty()) {
-    needed = std::max(LearnedSize(plan_.peak_bytes()), config.initial_size);
+  if (learned_ != nullptr) {
+    plans_.ForgetLarger(learned_->plan.peak_bytes());
+    PlansChanged();
+    needed = needed_size_;
   } else if (config.policy_learning != LearningPolicy::kNone && bytes_last_cycle > 0) {
     needed = std::max(LearnedSize(bytes_last_cycle), config.initial_size);
   }
@@ -181,11 +142,18 @@ void WorkspaceCore::Trim() {
 // ---- reclaiming -----------------------------------------------------------------------------
 
 void WorkspaceCore::DropPages() noexcept {
-  UnpoisonBlock(pages_.base(), capacity_);
+  Unpoison(base_, capacity_);
   pages_.Resize(0);
+  base_ = pages_.base();
   capacity_ = 0;
   lacks_pages_ = true;
   AccountOwned();
+}
+
+void WorkspaceCore::TakePagesAgain() {
+  if (!lacks_pages_) return;
+  ResizePages(size);
+  PrefaultPages(std::max(plans_.peak_bytes(), bytes_last_cycle));
 }
 
 // Nothing that Workspace's accessors read is written here: they may run on the workspace's own

@@ -1,6 +1,5 @@
 // Sizes at their limits: what a workspace may own, may be asked for, and gives back.
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/test_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -32,7 +32,7 @@ WorkspaceConfig Strict(LearningPolicy learning, SpillPolicy spill) {
 }
 
 int64_t LedgerBytes() {
-  return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
+  return LedgerTotal();
 }
 
 TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
@@ -41,7 +41,7 @@ TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
       WorkspaceConfig config = Strict(learning, spill);
       config.initial_size = 4096;
       config.max_size = 1 << 20;
-      Workspace workspace("w", config);
+      Workspace workspace("w", config, TestDevice());
       for (int cycle = 0; cycle < 3; ++cycle) {
         WorkspaceScope scope(workspace);
         BufferHandle first = New(100);
@@ -64,11 +64,11 @@ TEST(WorkspaceLimits, InitialSizesThatCannotExistAreRefused) {
   for (size_t bytes : {SIZE_MAX, SIZE_MAX - 100, SIZE_MAX / 2, size_t{1} << 60}) {
     WorkspaceConfig config;
     config.initial_size = bytes;
-    EXPECT_THROW(Workspace("w", config), OutOfMemoryError) << bytes;
+    EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;
     config.overallocation_limit = Overallocation::Ratio(1e6);
-    EXPECT_THROW(Workspace("w", config), OutOfMemoryError) << bytes;
+    EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;
     config.overallocation_limit = Overallocation::Bytes(INT64_MAX);
-    EXPECT_THROW(Workspace("w", config), OutOfMemoryError) << bytes;
+    EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;
   }
 }
 
@@ -76,7 +76,7 @@ TEST(WorkspaceLimits, InitialSizesThatCannotExistAreRefused) {
 TEST(WorkspaceLimits, OptimizedCompletesCyclesWhoseLiveBytesFitMaxSize) {
   WorkspaceConfig config = Strict(LearningPolicy::kOptimized, SpillPolicy::kReallocate);
   config.max_size = 8192;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope scope(workspace);
     for (int i = 0; i < 10; ++i) {
@@ -100,7 +100,7 @@ TEST(WorkspaceLimits, OptimizedPlansIntoAnInitialSizeThatIsTooSmall) {
   for (SpillPolicy spill : {SpillPolicy::kExternal, SpillPolicy::kReallocate}) {
     WorkspaceConfig config = Strict(LearningPolicy::kOptimized, spill);
     config.initial_size = 4096;
-    Workspace workspace("w", config);
+    Workspace workspace("w", config, TestDevice());
     for (int cycle = 0; cycle < 5; ++cycle) {
       WorkspaceScope scope(workspace);
       std::vector<BufferHandle> live;
@@ -124,7 +124,7 @@ TEST(WorkspaceLimits, AnInitialSizeThatHoldsThePlanStays) {
   config.policy_allocation = AllocationPolicy::kOverallocate;
   config.overallocation_limit = Overallocation::Ratio(0.5);
   config.initial_size = 1024;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   EXPECT_EQ(workspace.size(), 1536);
   for (int cycle = 0; cycle < 2; ++cycle) {
     WorkspaceScope scope(workspace);
@@ -135,7 +135,7 @@ TEST(WorkspaceLimits, AnInitialSizeThatHoldsThePlanStays) {
 }
 
 TEST(WorkspaceLimits, InitializeKeepsAPlansSize) {
-  Workspace workspace("w", WorkspaceConfig::Training());
+  Workspace workspace("w", WorkspaceConfig::Training(), TestDevice());
   {
     WorkspaceScope scope(workspace);
     for (int i = 0; i < 10; ++i) New(4096);
@@ -148,20 +148,20 @@ TEST(WorkspaceLimits, InitializeKeepsAPlansSize) {
 TEST(WorkspaceLimits, AfterDestroyTheInitialSizeComesBackWithTheNextCycle) {
   WorkspaceConfig config = Strict(LearningPolicy::kNone, SpillPolicy::kFail);
   config.initial_size = 1000;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   workspace.Destroy();
   EXPECT_EQ(workspace.size(), 0);
   WorkspaceScope scope(workspace);
   EXPECT_EQ(workspace.size(), 1000);
   BufferHandle a = New(1000);
-  std::memset(a->data, 1, 1000);
+  FillBuffer(*a.get(), 1);
   EXPECT_EQ(workspace.offset(), 1008);
 }
 
 TEST(WorkspaceLimits, DestroyForgetsTheCyclesSeenButNotTheGeneration) {
   WorkspaceConfig config = Strict(LearningPolicy::kOverTime, SpillPolicy::kExternal);
   config.cycles_before_initialization = 3;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   std::vector<size_t> sizes;
   for (int i = 0; i < 8; ++i) {
     if (i == 4) {
@@ -183,11 +183,11 @@ TEST(WorkspaceLimits, AFailedGrowthLeavesLedgerAndWorkspaceRight) {
   const int64_t before = LedgerBytes();
   WorkspaceConfig config;
   config.min_size = size_t{1} << 60;
-  auto workspace = std::make_unique<Workspace>("w", config);
+  auto workspace = std::make_unique<Workspace>("w", config, TestDevice());
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope scope(*workspace);
     BufferHandle a = New(3 << 20);
-    std::memset(a->data, cycle, 3 << 20);
+    FillBuffer(*a.get(), 5);
     a.Reset();
     scope.Close();
     EXPECT_EQ(workspace->size(), 0);
@@ -204,7 +204,7 @@ TEST(WorkspaceLimits, AFailedGrowthLeavesLedgerAndWorkspaceRight) {
 TEST(WorkspaceLimits, KeptBlocksOutliveShortCycles) {
   WorkspaceConfig config = Strict(LearningPolicy::kNone, SpillPolicy::kExternal);
   config.initial_size = 4096;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   auto cycle = [&](size_t bytes) {
     WorkspaceScope scope(workspace);
     New(bytes);
@@ -219,7 +219,7 @@ TEST(WorkspaceLimits, KeptBlocksOutliveShortCycles) {
 }
 
 TEST(WorkspaceLimits, AnArrayClosedOnAnotherThreadIsNotLeaked) {
-  Workspace workspace("w", WorkspaceConfig::Training());
+  Workspace workspace("w", WorkspaceConfig::Training(), TestDevice());
   WorkspaceScope scope(workspace);
   BufferHandle a = New(100), b = New(200);
   std::thread([&] { a->Close(); }).join();

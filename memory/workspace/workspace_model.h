@@ -21,8 +21,8 @@
 
 namespace tidepool {
 
-// Any legal configuration, small sizes.
-inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random) {
+// Any configuration that is legal on `device`, small sizes.
+inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random, Device device) {
   auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   auto chance = [&](int percent) { return below(100) < static_cast<size_t>(percent); };
   for (;;) {
@@ -33,7 +33,7 @@ inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random) {
     config.overallocation_limit = chance(50) ? Overallocation::Ratio(0.1 * below(20))
                                              : Overallocation::Bytes(below(10000));
     config.policy_allocation = static_cast<AllocationPolicy>(below(10) == 0 ? 2 : below(2));
-    config.policy_learning = static_cast<LearningPolicy>(chance(50) ? 3 : below(5));
+    config.policy_learning = static_cast<LearningPolicy>(chance(60) ? 3 + below(2) : below(5));
     config.cycles_before_initialization = static_cast<int>(below(4));
     config.policy_spill = static_cast<SpillPolicy>(chance(15) ? 0 : 1 + below(2));
     config.temp_block_size = 4096 << below(8);
@@ -43,7 +43,7 @@ inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random) {
     if (chance(4)) config.workspace_mode = WorkspaceMode::kNone;
     config.huge_pages = chance(50);
     config.prefault = chance(50);
-    if (config.Reasons().empty()) return config;
+    if (config.Reasons(device).empty()) return config;
   }
 }
 
@@ -111,8 +111,29 @@ struct ModelWorkspace {
     size_t bytes;    // 0: release
     size_t release;  // which of the live ones
   };
-  std::vector<Step> script;
+  std::vector<std::vector<Step>> scripts;  // cycles that are repeated; some begin alike
 };
+
+// A cycle of up to 60 steps that begins like `like`, somewhere, or not at all.
+template <typename RandomSize>
+std::vector<ModelWorkspace::Step> RandomScript(std::mt19937& random,
+                                               const std::vector<ModelWorkspace::Step>& like,
+                                               RandomSize random_size) {
+  auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  std::vector<ModelWorkspace::Step> script(like.begin(), like.begin() + below(like.size() + 1));
+  size_t live = 0;
+  for (const ModelWorkspace::Step& step : script) live += step.bytes > 0 ? 1 : -1;
+  const size_t steps = below(60);
+  while (script.size() < steps) {
+    if (live > 0 && below(100) < 45) {
+      script.push_back({0, below(live--)});
+    } else {
+      script.push_back({1 + random_size(), 0});
+      ++live;
+    }
+  }
+  return script;
+}
 
 struct ModelFrame {
   ModelWorkspace* entered;  // null: out of workspaces

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <random>
@@ -15,8 +14,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/testing/test_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_model.h"
@@ -28,8 +28,8 @@ namespace {
 class Model {
  public:
   explicit Model(uint32_t seed) : random_(seed) {
-    ledger_before_ = Ledger().total.current_bytes;
-    allocated_before_ = Ledger()[MemoryKind::kAllocated].current_bytes;
+    ledger_before_ = LedgerTotal();
+    allocated_before_ = LedgerOf(MemoryKind::kAllocated);
     for (int i = 0; i < 5; ++i) AddWorkspace();
   }
 
@@ -43,22 +43,23 @@ class Model {
     for (auto& workspace : workspaces_) workspace->workspace.reset();
     while (!buffers_.empty()) Drop(buffers_.size() - 1);
     releaser_.Wait();
-    EXPECT_EQ(Ledger().total.current_bytes, ledger_before_) << "not everything was given back";
+    EXPECT_EQ(LedgerTotal(), ledger_before_) << "not everything was given back";
     EXPECT_TRUE(live_.empty());
-    std::printf("%lld operations, %lld requests refused, %lld cycles, %lld planned requests\n",
-                static_cast<long long>(operation_), static_cast<long long>(refused_),
+    std::printf("%s: %lld operations, %lld requests refused, %lld cycles, %lld planned requests\n",
+                DeviceName(TestDevice()).c_str(), static_cast<long long>(operation_),
+                static_cast<long long>(refused_),
                 static_cast<long long>(cycles_), static_cast<long long>(hits_));
   }
 
  private:
   size_t Below(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
   bool Chance(int percent) { return Below(100) < static_cast<size_t>(percent); }
-  static DeviceMemory Ledger() { return MemoryTracker::Global().Snapshot()[Host()]; }
 
   void AddWorkspace() {
     auto model = std::make_unique<ModelWorkspace>();
-    const WorkspaceConfig config = RandomWorkspaceConfig(random_);
-    model->workspace = std::make_unique<Workspace>("w" + std::to_string(workspaces_.size()), config);
+    const WorkspaceConfig config = RandomWorkspaceConfig(random_, TestDevice());
+    model->workspace =
+        std::make_unique<Workspace>("w" + std::to_string(workspaces_.size()), config, TestDevice());
     model->transparent = config.workspace_mode == WorkspaceMode::kNone ||
                          config.debug_mode == DebugMode::kBypassEverything;
     present_.push_back(model.get());
@@ -220,11 +221,10 @@ class Model {
     ASSERT_TRUE(after == live_.begin() || std::prev(after)->second <= handle->data);
     live_[handle->data] = end;
     allocated_ += rounded;
-    std::memset(handle->data, buffer.pattern, bytes);
+    FillBuffer(*handle.get(), buffer.pattern);
     // The tail is readable, whatever it holds.
-    for (size_t i = bytes; i < bytes + 16; ++i) {
-      static_cast<void>(*static_cast<volatile std::byte*>(handle->data + i));
-    }
+    std::byte tail[16];
+    FindDeviceProvider(handle->device)->CopyToHost(tail, handle->data + bytes, sizeof tail);
     buffers_.push_back(std::move(buffer));
     if (Chance(10)) CheckCounters(place);
   }
@@ -239,10 +239,8 @@ class Model {
       return;
     }
     ASSERT_EQ(buffer.handle->owner->DescribeStale(buffer.handle->stamp), "");
-    for (size_t i = 0; i < buffer.handle->bytes; ++i) {
-      ASSERT_EQ(static_cast<unsigned char>(buffer.handle->data[i]), buffer.pattern)
-          << "byte " << i << " of " << buffer.handle->bytes << ", operation " << operation_;
-    }
+    ASSERT_TRUE(BufferHolds(*buffer.handle.get(), buffer.pattern))
+        << buffer.handle->bytes << " bytes, operation " << operation_;
   }
 
   // The handle leaves the model; its memory may be anyone's from here on.
@@ -306,20 +304,13 @@ class Model {
   // The same cycle again, sometimes a little different: what plans are for.
   void RunScript(ModelWorkspace& model) {
     if (model.depth > 0 || frames_.size() >= 8) return;
-    if (model.script.empty() || Chance(5)) {
-      model.script.clear();
-      const size_t steps = Below(60);
-      size_t live = 0;
-      for (size_t i = 0; i < steps; ++i) {
-        if (live > 0 && Chance(45)) {
-          model.script.push_back({0, Below(live--)});
-        } else {
-          model.script.push_back({1 + RandomSize(), 0});
-          ++live;
-        }
-      }
+    if (model.scripts.empty() || Chance(5)) {
+      if (model.scripts.size() == 4) model.scripts.erase(model.scripts.begin() + Below(4));
+      const auto like = model.scripts.empty() ? std::vector<ModelWorkspace::Step>()
+                                              : model.scripts[Below(model.scripts.size())];
+      model.scripts.push_back(RandomScript(random_, like, [this] { return RandomSize(); }));
     }
-    const std::vector<ModelWorkspace::Step> script = model.script;
+    const auto script = model.scripts[Chance(70) ? 0 : Below(model.scripts.size())];
     Enter(model);
     const size_t first = buffers_.size();
     for (const auto& step : script) {
@@ -356,7 +347,7 @@ class Model {
       CheckCounters(model);
       if (model->depth > 0) on_the_way += model->on_the_way;
     }
-    const int64_t now = Ledger()[MemoryKind::kAllocated].current_bytes - allocated_before_;
+    const int64_t now = LedgerOf(MemoryKind::kAllocated) - allocated_before_;
     ASSERT_GE(now, allocated_);
     ASSERT_LE(now, allocated_ + on_the_way);
   }

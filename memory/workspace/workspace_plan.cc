@@ -42,6 +42,19 @@ WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
   }
 }
 
+void WorkspacePlan::TakeOver(uint32_t count) {
+  std::fill(state_.begin(), state_.end(), State::kGone);
+  // Not kGone: they say nothing about who lies beneath them.
+  std::fill(state_.begin(), state_.begin() + count, State::kBlocked);
+  std::fill(blocker_.begin(), blocker_.begin() + count, kNobody);
+}
+
+size_t WorkspacePlan::state_bytes() const {
+  return slots_.capacity() * sizeof(Slot) + tenants_.capacity() * sizeof(uint32_t) +
+         state_.capacity() * sizeof(State) + blocker_.capacity() * sizeof(uint32_t) +
+         path_.capacity() * sizeof(Visit);
+}
+
 void WorkspacePlan::Miss(uint32_t slot) {
   state_[slot] = State::kBlocked;
   blocker_[slot] = kNobody;

@@ -22,11 +22,6 @@ class WorkspacePlan {
   bool empty() const { return slots_.empty(); }
   size_t size() const { return slots_.size(); }
   size_t peak_bytes() const { return peak_; }
-  size_t state_bytes() const {  // of the plan itself
-    return slots_.capacity() * sizeof(Slot) + tenants_.capacity() * sizeof(uint32_t) +
-           state_.capacity() * sizeof(State) + blocker_.capacity() * sizeof(uint32_t) +
-           path_.capacity() * sizeof(Visit);
-  }
 
   // True when request number `slot` is of `bytes` bytes as learned and no earlier request of this
   // cycle is alive in its range; then it is placed. A handful of compares.
@@ -41,12 +36,27 @@ class WorkspacePlan {
     *offset = planned.offset;
     return true;
   }
+  // As TryPlace, but a request smaller than learned is placed too.
+  bool TryPlaceWithin(uint32_t slot, size_t bytes, size_t* offset) {
+    if (slot >= slots_.size() || bytes > slots_[slot].bytes) return false;
+    return TryPlace(slot, slots_[slot].bytes, offset);
+  }
   // The buffer of request `slot` was released.
   void Release(uint32_t slot) {
     if (slot < slots_.size() && state_[slot] == State::kPlaced) state_[slot] = State::kGone;
   }
   // The plan itself sends request `slot` outside of the pages.
   bool IsOutside(uint32_t slot) const { return slot < slots_.size() && slots_[slot].bytes == 0; }
+  // Where request `slot` is planned to go.
+  size_t offset(uint32_t slot) const { return slots_[slot].offset; }
+
+  // Takes over a cycle that has made `count` requests: none of them lies where this plan has it
+  // but those that Assume() names.
+  void TakeOver(uint32_t count);
+  // Request `slot` is alive where this plan has it.
+  void Assume(uint32_t slot) { state_[slot] = State::kPlaced; }
+  // Heap memory of the plan.
+  size_t state_bytes() const;
 
  private:
   struct Slot {

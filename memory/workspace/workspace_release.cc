@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -30,12 +29,13 @@ void WorkspaceCore::CollectLeaks(bool failed) noexcept {
     // The record stays with its handles, which find it stale; only the memory is taken back.
     ReleaseBytes(buffer);
     account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
-    plan_.Release(slot);
-    if (recording_) record_[slot].upper = tick_ + 1;
+    plan_->Release(slot);
+    if (recording_) record_[slot].upper = slot_count_;
     slots_[slot] = nullptr;
     if (buffer->closed) continue;  // closed on another thread is not leaked
     ++stats.leaked_arrays;
-    if (!failed) NoteLeak(*buffer);
+    // A batch that drops its lease before its arrays is no mistake either.
+    if (!failed && !is_ring_slot_) NoteLeak(*buffer);
   }
   live_count_ = 0;
   const uint64_t leaked = stats.leaked_arrays - leaked_before;
@@ -75,27 +75,29 @@ void WorkspaceCore::DetectFaults() noexcept {
                       {static_cast<int64_t>(spilled_bytes), owned_reported_,
                        current_thread_state.workspaces, 0},
                       tracker.changes(),
-                      [&] { return tracker.CurrentBytes(device, MemoryKind::kExternal); });
+                      [&] { return tracker.CurrentBytes(memory_device_, MemoryKind::kExternal); });
 }
 
 void WorkspaceCore::AccountState() noexcept {
   size_t bytes = slots_.capacity() * sizeof(Buffer*) + record_.capacity() * sizeof(LifetimeBuffer) +
-                 traces_.capacity() * sizeof(AllocationTrace) + plan_.state_bytes();
+                 traces_.capacity() * sizeof(AllocationTrace) +
+                 (plans_.empty() ? 0 : plans_.state_bytes());
   bytes += record_slabs_.size() * kRecordsPerSlab * sizeof(Buffer);
   slots_reported_ = slots_.size();
   const int64_t change = static_cast<int64_t>(bytes) - state_reported_;
   if (change == 0) return;
-  MemoryTracker::Global().Add(device, MemoryKind::kWorkspace, change, &memory_owner);
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, change, &memory_owner);
   state_reported_ += change;
 }
 
 void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
-  if (buffer->spill == nullptr) return PoisonBlock(buffer->data, buffer->slot_bytes);
+  if (buffer->spill == nullptr) return Poison(buffer->data, buffer->slot_bytes);
   if (guard_ != nullptr) {
     guard_->Release(buffer->data, buffer->bytes);
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced, &memory_owner);
+    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced, memory_,
+                &memory_owner);
   } else {
     pool_.Release(static_cast<Pool::Block*>(buffer->spill));
   }
@@ -106,8 +108,8 @@ void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->slot;
   slots_[slot] = nullptr;
   --live_count_;
-  plan_.Release(slot);
-  if (recording_) record_[slot].upper = ++tick_;
+  plan_->Release(slot);
+  if (recording_) record_[slot].upper = slot_count_;
   ReleaseBytes(buffer);
   account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
 }
@@ -115,7 +117,8 @@ void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
 // were not already.
 void WorkspaceCore::Close(Buffer* buffer) noexcept {
-  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) GiveBack(buffer);
+  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) return GiveBack(buffer);
+  if (is_ring_slot_) CloseLeased(buffer);
 }
 
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
@@ -154,6 +157,7 @@ void WorkspaceCore::Abandon() noexcept {
     if (remote_.compare_exchange_strong(expected, kAbandoned, std::memory_order_acq_rel)) break;
   }
   // Pages go now; only the records wait for their handles.
+  ForgetPlans();
   pool_.Trim();
   ResizePages(0);
   if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
@@ -166,6 +170,7 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
     ReleaseOnOwner(buffer);
     return;
   }
+  if (is_ring_slot_ && ReleaseLeased(buffer)) return;
   // Acquire: who sees kAbandoned must see orphans_ as well.
   Buffer* head = remote_.load(std::memory_order_acquire);
   do {
@@ -186,6 +191,7 @@ std::string WorkspaceCore::DescribeStale(uint64_t stamp) const {
     return absl::StrCat("leaked workspace pointer from workspace [", id, "] (made in generation ",
                         made, "; the workspace was destroyed)");
   }
+  if (is_ring_slot_) return DescribeStaleSlot(now, made);
   if (now % 2 == 0) {
     return absl::StrCat("leaked workspace pointer from workspace [", id, "] (made in generation ",
                         made, "; the workspace is closed after generation ", now / 2, ")");

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -110,6 +111,13 @@ BorrowScope::BorrowScope(Workspace& workspace) {
                                          "] is not open on this thread; enter it first"));
   }
   token_.Push(core, core->passes_through() ? nullptr : core);
+}
+
+Buffer* AllocateOnHeapHere(size_t bytes) {
+  const ScopeFrame* top = current_thread_state.top;
+  const bool switched_off = top != nullptr && top->core != nullptr;
+  return NewHeapBuffer(bytes, 64, MemoryKind::kAllocated,
+                       switched_off ? top->core->memory_device() : Host());
 }
 
 ScopeOutOfWorkspaces::ScopeOutOfWorkspaces() { token_.Push(nullptr, nullptr); }

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/io/safetensors_format.h"
 
 namespace tidepool {

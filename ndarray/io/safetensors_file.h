@@ -23,7 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tidepool/memory/accounting/memory_charge.h"
-#include "tidepool/ndarray/io/atomic_file.h"
+#include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/ndarray/io/safetensors_info.h"
 
 namespace tidepool {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/io/safetensors_header_handler.h"
 
 namespace tidepool {

@@ -10,8 +10,8 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/io/safetensors_info.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
 
 namespace tidepool {
 namespace {

@@ -13,8 +13,8 @@
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/ndarray/io/safetensors_format.h"
 #include "tidepool/ndarray/io/safetensors_info.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
 
 namespace tidepool {
 namespace {

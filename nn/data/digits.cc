@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/data/idx_file.h"
 
 namespace tidepool {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
 namespace {

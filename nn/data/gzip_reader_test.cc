@@ -13,8 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/testing/byte_mutator.h"
-#include "tidepool/ndarray/io/testing/error_of.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
 
 namespace tidepool {

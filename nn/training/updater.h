@@ -18,6 +18,10 @@ struct UpdaterConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double l2 = 0;
+  // The rate falls along half a cosine from learning_rate to a hundredth of it within so many
+  // steps, and stays there (Loshchilov and Hutter, "SGDR", 2017, without restarts). 0: it is
+  // constant.
+  int64_t decay_steps = 0;
 
   // Each kind with the learning rate that suits it: SGD 0.1, Nesterov momentum 0.02, Adam 0.001.
   static UpdaterConfig Of(UpdaterKind kind);
@@ -33,6 +37,7 @@ class Updater {
 
   void Apply(const NDArray& gradients, NDArray& parameters);
   int64_t steps() const { return steps_; }
+  double learning_rate() const;  // of the next step
 
  private:
   UpdaterConfig config_;

@@ -58,6 +58,24 @@ TEST(Updater, FollowsThePublishedFormulas) {
   }
 }
 
+TEST(Updater, TheRateFallsAlongHalfACosine) {
+  UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kSgd);
+  config.decay_steps = 10;
+  Updater updater(config, {1});
+  NDArray parameters = Full({1}, 1.0);
+  double expected = 1.0;
+  for (int step = 0; step < 13; ++step) {
+    const double rate =
+        step < 10 ? 0.1 * (0.01 + 0.99 * (1 + std::cos(3.14159265358979 * step / 10)) / 2) : 0.001;
+    EXPECT_NEAR(updater.learning_rate(), rate, 1e-12) << step;
+    updater.Apply(Full({1}, 1.0), parameters);
+    expected -= rate;
+    EXPECT_NEAR(parameters.ToVector<float>()[0], expected, 1e-5) << step;
+  }
+  config.decay_steps = -1;
+  EXPECT_THROW(Updater(config, {1}), Error);
+}
+
 TEST(Updater, NamesAndNumbersAreChecked) {
   EXPECT_EQ(ParseUpdater("nesterovs"), UpdaterKind::kNesterovs);
   EXPECT_THROW(ParseUpdater("rmsprop"), Error);

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/file_reader.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/data/image_batches.h"
 
 namespace tidepool::tools {

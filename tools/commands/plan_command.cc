@@ -8,9 +8,9 @@
 #include "absl/time/time.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/greedy_planner.h"
-#include "tidepool/memory/planning/order_search.h"
 #include "tidepool/memory/planning/plan_validator.h"
 #include "tidepool/memory/planning/problem_file.h"
+#include "tidepool/memory/planning/search_planner.h"
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
 #include "tidepool/tools/commands/flags.h"
@@ -30,8 +30,10 @@ double Milliseconds(Clock::time_point since) {
   return std::chrono::duration<double, std::milli>(Clock::now() - since).count();
 }
 
-void PrintResult(const char* name, const Placement& placement, double milliseconds) {
-  const double bound = static_cast<double>(placement.lower_bound);
+// `live_bound` is the same for all planners, so that their ratios compare.
+void PrintResult(const char* name, const Placement& placement, int64_t live_bound,
+                 double milliseconds) {
+  const double bound = static_cast<double>(live_bound);
   std::printf("%-12s %14lld  ratio %.4f  %10.2f ms\n", name,
               static_cast<long long>(placement.peak),
               bound > 0 ? static_cast<double>(placement.peak) / bound : 1.0, milliseconds);
@@ -42,14 +44,16 @@ void PrintResult(const char* name, const Placement& placement, double millisecon
 int RunPlanCommand() {
   const std::string input = Required("input", absl::GetFlag(FLAGS_input));
   const std::string output = absl::GetFlag(FLAGS_output);
-  OrderSearchOptions options;
+  SearchOptions options;
   options.capacity = absl::GetFlag(FLAGS_capacity);
   options.alignment = absl::GetFlag(FLAGS_alignment);
-  const absl::Duration limit = absl::GetFlag(FLAGS_time_limit);
-  if (options.capacity < 0 || options.alignment < 1 || limit < absl::ZeroDuration()) {
+  options.time_limit = absl::GetFlag(FLAGS_time_limit);
+  if (options.capacity < 0 || options.alignment < 1 ||
+      options.time_limit < absl::ZeroDuration()) {
     ThrowInvalidArgument(absl::StrCat(
         "flags --capacity, --alignment, --time_limit are ", options.capacity, ", ",
-        options.alignment, ", ", absl::FormatDuration(limit), "; expected at least 0, 1 and 0"));
+        options.alignment, ", ", absl::FormatDuration(options.time_limit),
+        "; expected at least 0, 1 and 0"));
   }
   NamedProblem problem = ReadProblemFile(input);
 
@@ -57,13 +61,16 @@ int RunPlanCommand() {
   Placement placement = PlanGreedy(problem.buffers, options.alignment);
   const double greedy = Milliseconds(start);
   std::printf("%-12s %14zu\n", "buffers", problem.buffers.size());
-  std::printf("%-12s %14lld\n", "lower bound", static_cast<long long>(placement.lower_bound));
-  PrintResult("greedy peak", placement, greedy);
+  const int64_t live_bound = placement.lower_bound;
+  std::printf("%-12s %14lld\n", "lower bound", static_cast<long long>(live_bound));
+  PrintResult("greedy peak", placement, live_bound, greedy);
 
   start = Clock::now();
-  const Clock::time_point end = start + absl::ToChronoNanoseconds(limit);
-  placement = SearchOrders(problem.buffers, options, [&] { return Clock::now() >= end; });
-  PrintResult("search peak", placement, Milliseconds(start));
+  placement = SearchPlanner(problem.buffers, options).Run();
+  PrintResult("search peak", placement, live_bound, Milliseconds(start));
+  if (placement.lower_bound > live_bound) {
+    std::printf("%-12s %14lld\n", "proven bound", static_cast<long long>(placement.lower_bound));
+  }
 
   if (const std::optional<std::string> violation =
           FindPlacementViolation(problem.buffers, options.alignment, placement)) {

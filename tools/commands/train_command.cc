@@ -23,6 +23,7 @@ ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
 ABSL_FLAG(int, epochs, 10, "passes over the training images");
 ABSL_FLAG(std::string, updater, "adam", "adam, sgd or nesterovs");
 ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam, 0.1 for sgd, 0.02 for nesterovs");
+ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine (falls to a hundredth) or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 
@@ -40,6 +41,16 @@ nn::UpdaterConfig UpdaterOfFlags() {
   return updater;
 }
 
+// Steps over which the learning rate falls; 0: it does not.
+int64_t DecayStepsOfFlags(int64_t steps) {
+  const std::string schedule = absl::GetFlag(FLAGS_schedule);
+  if (schedule != "cosine" && schedule != "constant") {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --schedule is \"", schedule, "\", expected cosine or constant"));
+  }
+  return schedule == "cosine" ? steps : 0;
+}
+
 }  // namespace
 
 int RunTrain() {
@@ -52,7 +63,8 @@ int RunTrain() {
   const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
   const uint64_t seed = absl::GetFlag(FLAGS_seed);
   const std::string save = absl::GetFlag(FLAGS_save);
-  const nn::UpdaterConfig updater = UpdaterOfFlags();
+  nn::UpdaterConfig updater = UpdaterOfFlags();
+  DecayStepsOfFlags(0);  // wrong flags are found before anything is read
   const WorkspaceMode mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   if (!save.empty()) nn::CheckModelPathIsWritable(save);
 
@@ -71,8 +83,9 @@ int RunTrain() {
               absl::GetFlag(FLAGS_workspace_mode).c_str());
   std::fflush(stdout);  // a log shows it now, not with the first progress line
 
-  nn::Trainer trainer(*model.network, updater);
   nn::ImageBatches batches(train, batch);
+  updater.decay_steps = DecayStepsOfFlags(epochs * batches.size());
+  nn::Trainer trainer(*model.network, updater);
   Progress progress(epochs, train.count);
   double first_step_seconds = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {

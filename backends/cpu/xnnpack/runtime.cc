@@ -35,8 +35,8 @@ class TakingMemory {
 
 MemoryOwner& Owner() { return MemoryOwner::Process().Child("xnnpack"); }
 
-HostPagesOptions PagesOfOwner() {
-  HostPagesOptions options;
+PagesOptions PagesOfOwner() {
+  PagesOptions options;
   options.owner = &Owner();
   return options;
 }

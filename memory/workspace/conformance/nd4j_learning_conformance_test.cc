@@ -5,6 +5,8 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/testing/test_device.h"
 #include "tidepool/memory/workspace/conformance/nd4j_cases.h"
 
 namespace tidepool::nd4j {
@@ -16,7 +18,7 @@ using ::testing::Each;
 // ---- B ----
 
 TEST(Nd4jLearning, Nd4jCase011_FirstLoopLearnsTheCycle) {
-  Workspace workspace("w", First());
+  Workspace workspace("w", First(), TestDevice());
   Cycle(workspace, {800, 800});
   EXPECT_EQ(workspace.size(), 1600);
   EXPECT_EQ(workspace.offset(), 0);
@@ -29,7 +31,7 @@ TEST(Nd4jLearning, Nd4jCase011_FirstLoopLearnsTheCycle) {
 }
 
 TEST(Nd4jLearning, Nd4jCase012_NothingIsSizedBeforeTheCycleEnds) {
-  Workspace workspace("w", First());
+  Workspace workspace("w", First(), TestDevice());
   {
     WorkspaceScope scope(workspace);
     BufferHandle a = D(100), b = D(10);
@@ -40,7 +42,7 @@ TEST(Nd4jLearning, Nd4jCase012_NothingIsSizedBeforeTheCycleEnds) {
 }
 
 TEST(Nd4jLearning, Nd4jCase013_OverTimeWaitsForInitialize) {
-  Workspace workspace("w", Over());
+  Workspace workspace("w", Over(), TestDevice());
   for (size_t count = 1; count <= 100; ++count) {
     Cycle(workspace, {8 * count});
     EXPECT_EQ(workspace.size(), 0);
@@ -54,7 +56,7 @@ TEST(Nd4jLearning, Nd4jCase013_OverTimeWaitsForInitialize) {
 }
 
 TEST(Nd4jLearning, Nd4jCase014_OverTimeAfterInitialize) {
-  Workspace workspace("w", Over());
+  Workspace workspace("w", Over(), TestDevice());
   Cycle(workspace, {80, 8});  // ten doubles and their sum
   EXPECT_EQ(workspace.size(), 0);
   workspace.Initialize();
@@ -73,7 +75,7 @@ TEST(Nd4jLearning, Nd4jCase014_OverTimeAfterInitialize) {
 TEST(Nd4jLearning, Nd4jCase015_OverTimeThenReallocate) {
   WorkspaceConfig config = Strict(LearningPolicy::kOverTime, SpillPolicy::kReallocate);
   config.cycles_before_initialization = 3;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   EXPECT_THAT(SizesAfter(workspace, {400, 800, 1200, 1600, 2000, 2400, 2800, 3200, 3600, 4000}),
               ElementsAre(0, 0, 1200, 1600, 2000, 2400, 2800, 3200, 3600, 4000));
 }
@@ -81,7 +83,7 @@ TEST(Nd4jLearning, Nd4jCase015_OverTimeThenReallocate) {
 TEST(Nd4jLearning, Nd4jCase016_OverTimeExternalStays) {
   WorkspaceConfig config = Strict(LearningPolicy::kOverTime);
   config.cycles_before_initialization = 3;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   EXPECT_THAT(SizesAfter(workspace, {400, 800, 1200, 1600, 2000, 2400, 2800, 3200, 3600}),
               ElementsAre(0, 0, 1200, 1200, 1200, 1200, 1200, 1200, 1200));
   workspace.Initialize();
@@ -89,7 +91,8 @@ TEST(Nd4jLearning, Nd4jCase016_OverTimeExternalStays) {
 }
 
 TEST(Nd4jLearning, Nd4jCase018_InitializeGrowsUnderReallocate) {
-  Workspace workspace("w", Strict(LearningPolicy::kOverTime, SpillPolicy::kReallocate));
+  Workspace workspace("w", Strict(LearningPolicy::kOverTime, SpillPolicy::kReallocate),
+                      TestDevice());
   Cycle(workspace, {800});
   workspace.Initialize();
   EXPECT_EQ(workspace.size(), 800);
@@ -100,15 +103,17 @@ TEST(Nd4jLearning, Nd4jCase018_InitializeGrowsUnderReallocate) {
   WorkspaceScope scope(workspace);
   BufferHandle a = D(500);
   EXPECT_EQ(workspace.spilled_count(), 0);
-  double* values = reinterpret_cast<double*>(a->data);
+  std::vector<double> values(500, 1);
+  CopyBytes(a->device, a->data, Host(), reinterpret_cast<std::byte*>(values.data()), 4000);
+  values.assign(500, 0);
+  CopyBytes(Host(), reinterpret_cast<std::byte*>(values.data()), a->device, a->data, 4000);
   double sum = 0;
-  for (int i = 0; i < 500; ++i) values[i] = 1;
-  for (int i = 0; i < 500; ++i) sum += values[i];
+  for (double value : values) sum += value;
   EXPECT_EQ(sum / 500, 1);
 }
 
 TEST(Nd4jLearning, Nd4jCase019_InitializeDoesNotGrowUnderExternal) {
-  Workspace workspace("w", Over());
+  Workspace workspace("w", Over(), TestDevice());
   Cycle(workspace, {400});
   workspace.Initialize();
   EXPECT_EQ(workspace.size(), 400);
@@ -118,7 +123,7 @@ TEST(Nd4jLearning, Nd4jCase019_InitializeDoesNotGrowUnderExternal) {
 }
 
 TEST(Nd4jLearning, Nd4jCase020_AnEmptyFirstCycleTeachesNothing) {
-  Workspace workspace("w", First());
+  Workspace workspace("w", First(), TestDevice());
   Cycle(workspace, {});
   EXPECT_EQ(workspace.size(), 0);
   Cycle(workspace, {1000});
@@ -129,7 +134,7 @@ TEST(Nd4jLearning, Nd4jCase020_AnEmptyFirstCycleTeachesNothing) {
 TEST(Nd4jLearning, Nd4jCase021_OverTimeLearnsAlsoWhenItsMomentWasEmpty) {
   WorkspaceConfig config = Strict(LearningPolicy::kOverTime);
   config.cycles_before_initialization = 2;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   Cycle(workspace, {});
   Cycle(workspace, {});
   Cycle(workspace, {1000});
@@ -140,7 +145,7 @@ TEST(Nd4jLearning, Nd4jCase021_OverTimeLearnsAlsoWhenItsMomentWasEmpty) {
 TEST(Nd4jLearning, Nd4jCase021b_ThePageIsRoundedAsRequestsAre) {
   WorkspaceConfig config = Strict(LearningPolicy::kNone, SpillPolicy::kFail);
   config.initial_size = 8;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   WorkspaceScope scope(workspace);
   BufferHandle a = D(1);
   EXPECT_EQ(workspace.offset(), 16);
@@ -148,7 +153,7 @@ TEST(Nd4jLearning, Nd4jCase021b_ThePageIsRoundedAsRequestsAre) {
 }
 
 TEST(Nd4jLearning, Nd4jCase022_NoneSpillsForEver) {
-  Workspace workspace("w", Strict(LearningPolicy::kNone));
+  Workspace workspace("w", Strict(LearningPolicy::kNone), TestDevice());
   for (int i = 0; i < 10; ++i) {
     WorkspaceScope scope(workspace);
     BufferHandle a = D(8);
@@ -159,7 +164,7 @@ TEST(Nd4jLearning, Nd4jCase022_NoneSpillsForEver) {
 }
 
 TEST(Nd4jLearning, Nd4jCase024_BytesThisCycleStartOver) {
-  Workspace workspace("w", First());
+  Workspace workspace("w", First(), TestDevice());
   for (int i = 0; i < 3; ++i) {
     WorkspaceScope scope(workspace);
     EXPECT_EQ(workspace.bytes_this_cycle(), 0);
@@ -183,17 +188,17 @@ WorkspaceConfig Overallocated(double ratio, LearningPolicy learning) {
 TEST(Nd4jSizes, Nd4jCase025_AnInitialSizeIsOverallocated) {
   WorkspaceConfig config = Overallocated(1.0, LearningPolicy::kNone);
   config.initial_size = 1024;
-  EXPECT_EQ(Workspace("w", config).size(), 2048);
+  EXPECT_EQ(Workspace("w", config, TestDevice()).size(), 2048);
 }
 
 TEST(Nd4jSizes, Nd4jCase026_ALearnedSizeIsOverallocated) {
-  Workspace workspace("w", Overallocated(1.0, LearningPolicy::kFirstLoop));
+  Workspace workspace("w", Overallocated(1.0, LearningPolicy::kFirstLoop), TestDevice());
   Cycle(workspace, {800});
   EXPECT_EQ(workspace.size(), 1600);
 }
 
 TEST(Nd4jSizes, Nd4jCase027_OverTimeTakesTheLargestCycle) {
-  Workspace workspace("w", Overallocated(1.0, LearningPolicy::kOverTime));
+  Workspace workspace("w", Overallocated(1.0, LearningPolicy::kOverTime), TestDevice());
   for (size_t count = 10; count <= 100; count += 10) Cycle(workspace, {8 * count});
   EXPECT_EQ(workspace.size(), 0);
   workspace.Initialize();
@@ -203,7 +208,7 @@ TEST(Nd4jSizes, Nd4jCase027_OverTimeTakesTheLargestCycle) {
 TEST(Nd4jSizes, Nd4jCase028_TheMinimumIsNotOverallocated) {
   WorkspaceConfig config = Overallocated(1.0, LearningPolicy::kFirstLoop);
   config.min_size = 10 * kMiB;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   {
     WorkspaceScope scope(workspace);
     EXPECT_EQ(workspace.size(), 0);
@@ -218,14 +223,14 @@ TEST(Nd4jSizes, Nd4jCase029_AMinimumAboveTheMaximumIsAnError) {
   WorkspaceConfig config = Aligned16();
   config.min_size = 4096;
   config.max_size = 2048;
-  EXPECT_THROW(Workspace("w", config), Error);
+  EXPECT_THROW(Workspace("w", config, TestDevice()), Error);
 }
 
 TEST(Nd4jSizes, Nd4jCase030_BetweenTheBounds) {
   WorkspaceConfig config = Overallocated(0.3, LearningPolicy::kFirstLoop);
   config.min_size = 1024;
   config.max_size = 8192;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   Cycle(workspace, {3000});
   EXPECT_EQ(workspace.size(), 3910);
 }
@@ -234,7 +239,7 @@ TEST(Nd4jSizes, Nd4jCase030_BetweenTheBounds) {
 TEST(Nd4jSizes, Nd4jCase031_TheMaximumBoundsTheSize) {
   WorkspaceConfig config = Overallocated(0.3, LearningPolicy::kFirstLoop);
   config.max_size = 1000;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   Cycle(workspace, {3000});
   EXPECT_EQ(workspace.size(), 1000);
   {
@@ -243,7 +248,7 @@ TEST(Nd4jSizes, Nd4jCase031_TheMaximumBoundsTheSize) {
     EXPECT_EQ(workspace.spilled_bytes(), 2000);
   }
   config.policy_spill = SpillPolicy::kReallocate;
-  Workspace hard("hard", config);
+  Workspace hard("hard", config, TestDevice());
   EXPECT_THROW(Cycle(hard, {900, 2000}), OutOfMemoryError);
 }
 
@@ -251,11 +256,11 @@ TEST(Nd4jSizes, Nd4jCase031_TheMaximumBoundsTheSize) {
 TEST(Nd4jSizes, Nd4jCase032_GrowthBeyondAnInitialSize) {
   WorkspaceConfig config = Overallocated(0.1, LearningPolicy::kFirstLoop);
   config.initial_size = 1000;
-  Workspace external("external", config);
+  Workspace external("external", config, TestDevice());
   EXPECT_EQ(external.size(), 1100);
   EXPECT_THAT(SizesAfter(external, {500, 1100, 1200, 5000, 5000}), Each(1100));
   config.policy_spill = SpillPolicy::kReallocate;
-  Workspace reallocate("reallocate", config);
+  Workspace reallocate("reallocate", config, TestDevice());
   EXPECT_THAT(SizesAfter(reallocate, {500, 1100, 1200, 5000, 5000}),
               ElementsAre(1100, 1104 + 110, 1104 + 110, 5008 + 500, 5008 + 500));
 }
@@ -265,7 +270,7 @@ TEST(Nd4jSizes, Nd4jCase032_GrowthBeyondAnInitialSize) {
 TEST(Nd4jSizes, Nd4jCase033_FewerReservationsThanRecords) {
   WorkspaceConfig config = Overallocated(0.5, LearningPolicy::kFirstLoop);
   config.policy_spill = SpillPolicy::kReallocate;
-  Workspace workspace("w", config);
+  Workspace workspace("w", config, TestDevice());
   EXPECT_THAT(SizesAfter(workspace, {1000, 1400, 1600, 1700, 1000}),
               ElementsAre(1512, 1512, 2400, 2400, 2400));
 }
@@ -273,7 +278,7 @@ TEST(Nd4jSizes, Nd4jCase033_FewerReservationsThanRecords) {
 TEST(Nd4jSizes, Nd4jCase036_ARatioOfATenth) {
   WorkspaceConfig config = Overallocated(0.1, LearningPolicy::kNone);
   config.initial_size = 81920;
-  EXPECT_EQ(Workspace("w", config).size(), 90112);
+  EXPECT_EQ(Workspace("w", config, TestDevice()).size(), 90112);
 }
 
 }  // namespace

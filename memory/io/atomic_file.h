@@ -1,0 +1,67 @@
+// A file that appears whole or not at all.
+//
+//   AtomicFile file("model.safetensors");
+//   file.Append(header);
+//   file.Append(data);
+//   file.Commit();       // until here, model.safetensors is untouched
+//
+// Bytes go to a new file "<path>.<process>-<number>.tmp" in the same folder (O_EXCL, so nobody's
+// file is overwritten). Commit() makes them durable and renames; the rename is atomic, so readers
+// see the old file or the new one, also after a crash. Without Commit() the destructor removes the
+// temporary file. A process that is killed leaves its .tmp file behind; it is safe to delete.
+//
+// A symbolic link at `path` is replaced, not followed. An existing file's permission bits are kept.
+//
+// Errors: from errno with path and operation (kNotFound: no such folder; kPermissionDenied;
+// kFailedPrecondition: path is a directory; kResourceExhausted: no space left on the device). After
+// a failed Append() the file can no longer be committed. Threads: one thread per AtomicFile. Cost:
+// Append() is one system call, unbuffered; Commit() waits for the disk twice.
+#ifndef TIDEPOOL_MEMORY_IO_ATOMIC_FILE_H_
+#define TIDEPOOL_MEMORY_IO_ATOMIC_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+
+namespace tidepool {
+
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void Append(absl::Span<const std::byte> bytes);
+  void Append(const std::string& bytes);
+  // fsync, rename, fsync of the folder. Once only; nothing can be appended afterwards.
+  void Commit();
+
+  const std::string& path() const { return path_; }
+  // Where the bytes are before Commit().
+  const std::string& temporary_path() const { return temporary_path_; }
+  // Bytes appended so far.
+  uint64_t size() const { return size_; }
+  bool is_committed() const { return state_ == State::kCommitted; }
+
+ private:
+  enum class State { kOpen, kFailed, kCommitted };
+
+  void RequireOpen(const char* operation) const;
+  // Closes and removes the temporary file.
+  void Discard() noexcept;
+  // Discard(), then throws.
+  [[noreturn]] void Fail(int error_number, const std::string& what);
+
+  std::string path_;
+  std::string temporary_path_;
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
+  State state_ = State::kOpen;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_IO_ATOMIC_FILE_H_

@@ -1,0 +1,56 @@
+// Reading files with errors that say which file, which byte and what was expected.
+//
+//   FileReader file("weights.bin");
+//   file.ReadExactly(buffer, "header");   // throws kDataLoss when the file ends too early
+//
+// Threads: one thread per reader. Cost: one system call per read, no buffering.
+#ifndef TIDEPOOL_MEMORY_IO_FILE_READER_H_
+#define TIDEPOOL_MEMORY_IO_FILE_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+
+namespace tidepool {
+
+// `text` on one line: control characters and quotes as escapes, UTF-8 kept. For file names and
+// other text of foreign origin inside messages.
+std::string OneLine(const std::string& text);
+
+// A file open for reading; closed by the destructor.
+class FileReader {
+ public:
+  // Throws kNotFound, kPermissionDenied, ... from errno, kFailedPrecondition for a directory; each
+  // message starts with "open <path>".
+  explicit FileReader(const std::string& path);
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  // The path on one line, as messages show it.
+  const std::string& name() const { return name_; }
+  // False for pipes and devices, whose size() is 0 and means nothing.
+  bool is_regular() const { return is_regular_; }
+  // Size in bytes when the file was opened.
+  uint64_t size() const { return size_; }
+  // Bytes read so far.
+  uint64_t offset() const { return offset_; }
+
+  // Reads up to buffer.size() bytes; fewer only at the end of the file. Throws from errno.
+  size_t Read(absl::Span<std::byte> buffer);
+  // Reads buffer.size() bytes or throws kDataLoss that names `what`, the offset and both lengths.
+  void ReadExactly(absl::Span<std::byte> buffer, const char* what);
+
+ private:
+  std::string name_;
+  int descriptor_ = -1;
+  bool is_regular_ = false;
+  uint64_t size_ = 0;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_IO_FILE_READER_H_

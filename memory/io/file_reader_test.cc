@@ -1,0 +1,66 @@
+#include "tidepool/memory/io/file_reader.h"
+
+#include <string>
+
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
+
+namespace tidepool {
+namespace {
+
+absl::Span<std::byte> Bytes(std::string& text) {
+  return absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size());
+}
+
+TEST(FileReader, ReadsInPieces) {
+  FileReader file(WriteTestFile("pieces", "0123456789"));
+  EXPECT_TRUE(file.is_regular());
+  EXPECT_EQ(file.size(), 10u);
+  std::string first(4, ' '), rest(20, ' ');
+  file.ReadExactly(Bytes(first), "first");
+  EXPECT_EQ(first, "0123");
+  EXPECT_EQ(file.offset(), 4u);
+  EXPECT_EQ(file.Read(Bytes(rest)), 6u);
+  EXPECT_EQ(rest.substr(0, 6), "456789");
+  EXPECT_EQ(file.Read(Bytes(rest)), 0u);
+}
+
+TEST(FileReader, TooShortNamesTheByte) {
+  const std::string path = WriteTestFile("short", "01234");
+  FileReader file(path);
+  std::string four(4, ' ');
+  file.ReadExactly(Bytes(four), "first");
+  EXPECT_THAT(ErrorOf([&] { file.ReadExactly(Bytes(four), "trailer"); }),
+              IsError(absl::StatusCode::kDataLoss,
+                      {path, "byte 4", "trailer", "found 1 bytes", "expected 4"}));
+}
+
+TEST(FileReader, MissingFileAndFolder) {
+  const std::string missing = testing::TempDir() + "/no such file";
+  EXPECT_THAT(ErrorOf([&] { FileReader file(missing); }),
+              IsError(absl::StatusCode::kNotFound, {missing, "No such file or directory"}));
+  EXPECT_THAT(
+      ErrorOf([&] { FileReader file(testing::TempDir()); }),
+      IsError(absl::StatusCode::kFailedPrecondition, {testing::TempDir(), "Is a directory"}));
+}
+
+TEST(FileReader, DevicesHaveNoSize) {
+  FileReader file("/dev/zero");
+  EXPECT_FALSE(file.is_regular());
+  EXPECT_EQ(file.size(), 0u);
+  std::string bytes(3, 'x');
+  file.ReadExactly(Bytes(bytes), "zeros");
+  EXPECT_EQ(bytes, std::string(3, '\0'));
+}
+
+TEST(FileReader, OddPathsStayOnOneLine) {
+  EXPECT_THAT(ErrorOf([] { FileReader file("a\nb"); }),
+              IsError(absl::StatusCode::kNotFound, {"a\\nb"}));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,273 @@
+#include "tidepool/memory/planning/background_planner.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/planning/plan_validator.h"
+#include "tidepool/memory/planning/search_planner.h"
+
+namespace tidepool {
+namespace {
+
+using State = PlanTicket::State;
+
+// The tree search recurses: up to 3 MiB, several times that under a sanitizer. Address space only.
+constexpr size_t kStackBytes = size_t{32} << 20;
+constexpr uint32_t kTurnsUntilOldest = 4;
+
+std::atomic<BackgroundPlanner*> shared_planner{nullptr};
+
+// Of the calling thread.
+void YieldToOthers() {
+#ifdef SCHED_IDLE
+  sched_param parameters{};
+  if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &parameters) == 0) return;
+#endif
+#ifdef __linux__
+  // On Linux, niceness is a thread's own.
+  if (nice(19) == -1) return;
+#endif
+}
+
+}  // namespace
+
+std::optional<Placement> PlanTicket::Take() noexcept {
+  if (state() != State::kImproved || is_taken_.exchange(true)) return std::nullopt;
+  return std::move(placement_);
+}
+
+bool PlanTicket::Finish(State from, State to) noexcept {
+  // kPlanning first: the buffers are the winner's to free, and must be before anybody who waits
+  // sees the final state.
+  if (from == State::kQueued &&
+      !state_.compare_exchange_strong(from, State::kPlanning, std::memory_order_acq_rel)) {
+    return false;
+  }
+  std::vector<LifetimeBuffer>().swap(buffers_);
+  load_->fetch_sub(num_buffers_, std::memory_order_relaxed);
+  state_.store(to, std::memory_order_release);
+  state_.notify_all();
+  return true;
+}
+
+void PlanTicket::Cancel() noexcept {
+  stop_.request_stop();
+  Finish(State::kQueued, State::kCancelled);
+}
+
+void PlanTicket::Wait() const noexcept {
+  for (State now = state(); now < State::kImproved; now = state()) {
+    state_.wait(now, std::memory_order_acquire);
+  }
+}
+
+BackgroundPlanner& BackgroundPlanner::Shared() {
+  // No lock that a fork could leave taken.
+  BackgroundPlanner* planner = shared_planner.load(std::memory_order_acquire);
+  if (planner != nullptr) return *planner;
+  static const bool is_registered = [] {
+    std::atexit(&StopSharedAtExit);
+    pthread_atfork(nullptr, nullptr, &ForgetSharedInChild);
+    return true;
+  }();
+  static_cast<void>(is_registered);
+  auto fresh = std::make_unique<BackgroundPlanner>();
+  if (shared_planner.compare_exchange_strong(planner, fresh.get(), std::memory_order_acq_rel)) {
+    return *fresh.release();
+  }
+  return *planner;
+}
+
+void BackgroundPlanner::StopSharedAtExit() {
+  BackgroundPlanner* planner = shared_planner.load(std::memory_order_acquire);
+  if (planner == nullptr) return;
+  const std::lock_guard lock(planner->mutex_);
+  planner->is_exiting_ = true;
+  planner->StopLocked();
+}
+
+void BackgroundPlanner::ForgetSharedInChild() {
+  // Its thread does not exist here and its lock may be held by one that does not: leave it be.
+  shared_planner.store(nullptr, std::memory_order_release);
+}
+
+BackgroundPlanner::BackgroundPlanner() : load_(std::make_shared<std::atomic<int64_t>>(0)) {}
+
+BackgroundPlanner::~BackgroundPlanner() { Stop(); }
+
+std::shared_ptr<PlanTicket> BackgroundPlanner::Submit(std::vector<LifetimeBuffer> buffers,
+                                                      int64_t alignment,
+                                                      const BackgroundPlanOptions& options) {
+  CheckPlacementProblem(buffers, alignment);
+  if (options.capacity < 0 || options.node_budget < 0 || options.peak_to_beat < 0 ||
+      options.budget < absl::ZeroDuration()) {
+    ThrowInvalidArgument(absl::StrCat(
+        "background planner: capacity ", options.capacity, ", peak to beat ",
+        options.peak_to_beat, ", node budget ", options.node_budget, ", budget ",
+        absl::FormatDuration(options.budget), ", expected all >= 0"));
+  }
+  const std::shared_ptr<PlanTicket> ticket(new PlanTicket);
+  ticket->load_ = load_;  // Should there be no memory for the handle, it is cancelled.
+  std::shared_ptr<PlanTicket> handle(ticket.get(),
+                                     [ticket](PlanTicket* given) { given->Cancel(); });
+  ticket->num_buffers_ = static_cast<int64_t>(buffers.size());
+  ticket->buffers_ = std::move(buffers);
+  ticket->alignment_ = alignment;
+  ticket->options_ = options;
+
+  const std::lock_guard lock(mutex_);
+  // Only submitters add, under the lock.
+  const int64_t load = load_->fetch_add(ticket->num_buffers_, std::memory_order_relaxed);
+  if (load + ticket->num_buffers_ > kMostBuffers ||
+      num_tickets_.load(std::memory_order_relaxed) >= kMostTickets || is_exiting_ ||
+      !StartThread()) {
+    ticket->Finish(State::kQueued, State::kRefused);
+    return handle;
+  }
+  num_tickets_.fetch_add(1, std::memory_order_relaxed);
+  ticket->self_ = ticket;
+  PlanTicket* const added = ticket.get();
+  added->next_ = inbox_.load(std::memory_order_relaxed);
+  while (!inbox_.compare_exchange_weak(added->next_, added, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+  }
+  num_signals_.fetch_add(1, std::memory_order_release);
+  num_signals_.notify_one();
+  return handle;
+}
+
+void BackgroundPlanner::Stop() {
+  const std::lock_guard lock(mutex_);
+  StopLocked();
+}
+
+bool BackgroundPlanner::StartThread() {
+  if (has_thread_) return true;
+  halt_ = std::stop_source();
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  // Signals of the application are handled by its own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  has_thread_ = pthread_attr_setstacksize(&attributes, kStackBytes) == 0 &&
+                pthread_create(&thread_, &attributes, &RunThread, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  return has_thread_;
+}
+
+void BackgroundPlanner::StopLocked() {
+  if (!has_thread_) return;
+  halt_.request_stop();
+  num_signals_.fetch_add(1, std::memory_order_release);
+  num_signals_.notify_one();
+#ifdef SCHED_IDLE
+  // Others wait for it now. Where that is forbidden it takes a little longer.
+  sched_param parameters{};
+  static_cast<void>(pthread_setschedparam(thread_, SCHED_OTHER, &parameters));
+#endif
+  pthread_join(thread_, nullptr);
+  has_thread_ = false;
+  TakeInbox();
+  while (queue_ != nullptr) {
+    PlanTicket* const ticket = std::exchange(queue_, queue_->next_);
+    ticket->Cancel();
+    Release(ticket);
+  }
+}
+
+void* BackgroundPlanner::RunThread(void* planner) {
+#ifdef __linux__
+  pthread_setname_np(pthread_self(), "tidepool-plan");
+#endif
+  YieldToOthers();
+  static_cast<BackgroundPlanner*>(planner)->ServeQueue();
+  return nullptr;
+}
+
+void BackgroundPlanner::ServeQueue() {
+  const std::stop_token halt = halt_.get_token();
+  while (true) {
+    const uint32_t num_signals = num_signals_.load(std::memory_order_acquire);
+    if (halt.stop_requested()) return;
+    TakeInbox();
+    if (PlanTicket* const ticket = NextOfQueue()) {
+      {
+        const std::stop_callback forward(halt, [ticket] { ticket->stop_.request_stop(); });
+        Plan(*ticket);
+      }
+      Release(ticket);
+    } else {
+      num_signals_.wait(num_signals, std::memory_order_acquire);
+    }
+  }
+}
+
+void BackgroundPlanner::TakeInbox() {
+  PlanTicket* oldest = nullptr;
+  PlanTicket* rest = inbox_.exchange(nullptr, std::memory_order_acquire);
+  while (rest != nullptr) {
+    PlanTicket* const next = std::exchange(rest->next_, oldest);
+    oldest = std::exchange(rest, next);
+  }
+  PlanTicket** end = &queue_;
+  while (*end != nullptr) end = &(*end)->next_;
+  *end = oldest;
+}
+
+PlanTicket* BackgroundPlanner::NextOfQueue() {
+  if (queue_ == nullptr) return nullptr;
+  PlanTicket** best = &queue_;
+  if (++num_turns_ % kTurnsUntilOldest != 0) {
+    for (PlanTicket** link = &queue_; *link != nullptr; link = &(*link)->next_) {
+      if ((*link)->num_buffers_ < (*best)->num_buffers_) best = link;
+    }
+  }
+  return std::exchange(*best, (*best)->next_);
+}
+
+void BackgroundPlanner::Plan(PlanTicket& ticket) noexcept {
+  State expected = State::kQueued;
+  if (!ticket.state_.compare_exchange_strong(expected, State::kPlanning,
+                                             std::memory_order_acq_rel)) {
+    return;  // Cancelled.
+  }
+  State result = State::kFailed;
+  try {
+    SearchOptions options;
+    options.alignment = ticket.alignment_;
+    options.capacity = ticket.options_.capacity;
+    options.time_limit = absl::InfiniteDuration();
+    options.processor_time_limit = ticket.options_.budget;
+    options.node_budget = ticket.options_.node_budget;
+    options.stop = ticket.stop_.get_token();
+    Placement placement = SearchPlanner(ticket.buffers_, options).Run();
+    // A wrong placement would corrupt somebody's memory; the check costs next to nothing.
+    if (ticket.stop_.stop_requested()) {
+      result = State::kCancelled;
+    } else if (ticket.options_.peak_to_beat > 0 &&
+               placement.peak >= ticket.options_.peak_to_beat) {
+      result = State::kNotImproved;
+    } else if (!FindPlacementViolation(ticket.buffers_, ticket.alignment_, placement)) {
+      ticket.placement_ = std::move(placement);
+      result = State::kImproved;
+    }
+  } catch (...) {
+    // Nobody is there to catch; the submitter keeps the plan it has.
+  }
+  ticket.Finish(State::kPlanning, result);
+}
+
+void BackgroundPlanner::Release(PlanTicket* ticket) {
+  num_tickets_.fetch_sub(1, std::memory_order_relaxed);
+  const std::shared_ptr<PlanTicket> last = std::move(ticket->self_);
+}
+
+}  // namespace tidepool

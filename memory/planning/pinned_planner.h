@@ -1,0 +1,30 @@
+// Memory placement around buffers that have their place already.
+//
+// Two cycles that begin alike are told apart only after some requests; whatever is alive then must
+// be where both plans have it. The second plan is made around it.
+#ifndef TIDEPOOL_MEMORY_PLANNING_PINNED_PLANNER_H_
+#define TIDEPOOL_MEMORY_PLANNING_PINNED_PLANNER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/planning/placement_problem.h"
+
+namespace tidepool {
+
+struct PinnedBuffer {
+  size_t buffer;   // its number
+  int64_t offset;  // bytes, a multiple of the alignment
+};
+
+// As PlanGreedy, with the offsets of `pinned` given; without any it is PlanGreedy. First fit in a
+// few orders; the peak may be far above the lower bound when pins are. Throws what
+// CheckPlacementProblem throws, and Error(kInvalidArgument) for a pin of no buffer, a negative or
+// unaligned offset, or pins that overlap while alive together. O(n^2) time, O(n) memory.
+Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
+                     absl::Span<const PinnedBuffer> pinned, int64_t alignment);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_PLANNING_PINNED_PLANNER_H_

@@ -1,0 +1,74 @@
+#include "tidepool/memory/planning/pinned_planner.h"
+
+#include <cstdio>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/planning/greedy_planner.h"
+#include "tidepool/memory/planning/plan_validator.h"
+
+namespace tidepool {
+namespace {
+
+TEST(PinnedPlanner, WithoutPinsItIsTheGreedyPlanner) {
+  const std::vector<LifetimeBuffer> buffers = {{0, 2, 100}, {1, 4, 64}, {2, 6, 200}};
+  EXPECT_EQ(PlanAround(buffers, {}, 64).offsets, PlanGreedy(buffers, 64).offsets);
+}
+
+TEST(PinnedPlanner, WhatIsPinnedStaysAndTheRestGoesAround) {
+  const std::vector<LifetimeBuffer> buffers = {{0, 9, 64}, {1, 3, 64}, {2, 5, 128}, {5, 9, 128}};
+  const std::vector<PinnedBuffer> pins = {{0, 128}};
+  const Placement placement = PlanAround(buffers, pins, 64);
+  EXPECT_EQ(FindPlacementViolation(buffers, 64, placement), std::nullopt);
+  EXPECT_EQ(placement.offsets[0], 128);
+  EXPECT_EQ(placement.peak, 256);  // the lower bound is 256 as well
+}
+
+// Pins are taken from a valid plan of the same buffers, so they fit; the rest is planned anew.
+TEST(PinnedPlanner, RandomProblemsStayValid) {
+  const uint64_t seed = 20261121;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 2000; ++round) {
+    const int64_t alignment = round % 2 == 0 ? 64 : 1;
+    std::vector<LifetimeBuffer> buffers(1 + random() % 40);
+    for (LifetimeBuffer& buffer : buffers) {
+      buffer.lower = static_cast<int64_t>(random() % 30);
+      buffer.upper = buffer.lower + 1 + static_cast<int64_t>(random() % 10);
+      buffer.size = static_cast<int64_t>(random() % 1000);
+    }
+    const Placement before = PlanGreedy(buffers, alignment);
+    std::vector<PinnedBuffer> pins;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (random() % 4 == 0) pins.push_back({i, before.offsets[i] + 640 * alignment});
+    }
+    const Placement placement = PlanAround(buffers, pins, alignment);
+    ASSERT_EQ(FindPlacementViolation(buffers, alignment, placement), std::nullopt) << round;
+    for (const PinnedBuffer& pin : pins) {
+      if (buffers[pin.buffer].size == 0) continue;
+      ASSERT_EQ(placement.offsets[pin.buffer], pin.offset);
+    }
+  }
+}
+
+TEST(PinnedPlanner, RefusesPinsThatCannotBe) {
+  const std::vector<LifetimeBuffer> buffers = {{0, 4, 64}, {2, 6, 64}};
+  auto message = [&](std::vector<PinnedBuffer> pins) -> std::string {
+    try {
+      PlanAround(buffers, pins, 64);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(message({{2, 0}}).find("buffer 2 of 2"), std::string::npos);
+  EXPECT_NE(message({{0, -64}}).find("offset -64"), std::string::npos);
+  EXPECT_NE(message({{0, 32}}).find("multiple of 64"), std::string::npos);
+  EXPECT_NE(message({{0, 64}, {1, 64}}).find("overlap"), std::string::npos);
+  EXPECT_EQ(message({{0, 64}, {1, 0}}), "accepted");
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,92 @@
+#include "tidepool/memory/provider/device_provider.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/host_provider.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kStagingBytes = size_t{1} << 20;
+
+// Zero-initialised before any registrar runs.
+constinit DeviceProviderFactory factories[kDeviceTypes] = {};
+constinit std::atomic<DeviceProvider*> providers[kDeviceTypes][kMaxDevicesPerType] = {};
+constinit std::mutex making;
+
+}  // namespace
+
+DeviceProviderRegistrar::DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory) {
+  DeviceProviderFactory& slot = factories[static_cast<int>(type)];
+  if (type == DeviceType::kHost || slot != nullptr) {
+    std::fprintf(stderr, "tidepool: a second memory provider for %s devices is linked\n",
+                 DeviceTypeName(type).c_str());
+    std::abort();
+  }
+  slot = factory;
+}
+
+DeviceProvider* FindDeviceProvider(Device device) {
+  const int type = static_cast<int>(device.type);
+  if (type >= kDeviceTypes || device.index >= kMaxDevicesPerType) return nullptr;
+  std::atomic<DeviceProvider*>& known = providers[type][device.index];
+  if (DeviceProvider* provider = known.load(std::memory_order_acquire)) return provider;
+  if (device == Host()) return &HostProvider();
+  if (factories[type] == nullptr) return nullptr;
+  std::lock_guard<std::mutex> lock(making);
+  DeviceProvider* provider = known.load(std::memory_order_relaxed);
+  if (provider == nullptr) {
+    provider = factories[type](device.index);
+    known.store(provider, std::memory_order_release);
+  }
+  return provider;
+}
+
+DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
+  if (DeviceProvider* provider = FindDeviceProvider(device)) return *provider;
+  const std::string type = DeviceTypeName(device.type);
+  const bool linked =
+      static_cast<int>(device.type) < kDeviceTypes && factories[static_cast<int>(device.type)];
+  if (linked) ThrowNotFound(absl::StrCat(who, ": there is no device ", DeviceName(device)));
+  ThrowUnimplemented(absl::StrCat(who, ": no memory provider is linked for ", DeviceName(device),
+                                  "; add the memory target of the ", type,
+                                  " backend (//backends/", type, "/memory) to deps"));
+}
+
+DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider) {
+  DeviceProvider* const before = FindDeviceProvider(device);
+  providers[static_cast<int>(device.type)][device.index].store(provider,
+                                                               std::memory_order_release);
+  return before;
+}
+
+void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::byte* from,
+               size_t bytes) {
+  if (bytes == 0) return;
+  if (to_device == from_device) {
+    return GetDeviceProvider(to_device, "CopyBytes").CopyOnDevice(to, from, bytes);
+  }
+  if (to_device == Host()) {
+    return GetDeviceProvider(from_device, "CopyBytes").CopyToHost(to, from, bytes);
+  }
+  if (from_device == Host()) {
+    return GetDeviceProvider(to_device, "CopyBytes").CopyFromHost(to, from, bytes);
+  }
+  DeviceProvider& target = GetDeviceProvider(to_device, "CopyBytes");
+  DeviceProvider& source = GetDeviceProvider(from_device, "CopyBytes");
+  const std::unique_ptr<std::byte[]> staging(new std::byte[std::min(bytes, kStagingBytes)]);
+  for (size_t done = 0; done < bytes; done += kStagingBytes) {
+    const size_t piece = std::min(bytes - done, kStagingBytes);
+    source.CopyToHost(staging.get(), from + done, piece);
+    target.CopyFromHost(to + done, staging.get(), piece);
+  }
+}
+
+}  // namespace tidepool

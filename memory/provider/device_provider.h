@@ -1,0 +1,105 @@
+// DeviceProvider: how memory of a device is had, given back, copied and filled.
+//
+// The host's is built in. A backend plugs in that of its device by linking a target that is
+// alwayslink and holds
+//
+//   const DeviceProviderRegistrar registrar(DeviceType::kCuda, &MakeCudaProvider);
+//
+// The factory is called once per device, at its first use, never before main(). What memory/ does
+// on top of it (growing pages, pools of blocks, workspaces, mirrors) keeps its books outside of the
+// memory, so none of it needs to touch the bytes.
+//
+// Two ways to have memory. Address ranges are reserved once and committed piece by piece from the
+// front, so that pages can grow without moving. Blocks are single allocations.
+// Refusals are results (null, false): callers know what to do then, or throw with the ledger.
+//
+// Threads: any, all functions. Cost: a system or driver call each; never on a planned request.
+#ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
+#define TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tidepool/memory/device.h"
+
+namespace tidepool {
+
+// Bytes that are always readable behind committed pages and blocks: vector kernels read past the
+// end.
+inline constexpr size_t kReadableTailBytes = 64;
+
+// Ranges begin at a multiple of it, so no array may ask for more.
+inline constexpr size_t kMaxAlignment = size_t{2} << 20;
+
+struct MemoryTraits {
+  size_t alignment = 16;        // what the device needs at least of every array; a power of two
+  size_t granularity = 4096;    // commits are multiples of it; a power of two
+  size_t large_granularity = 0; // of commits that may use large pages; 0: no such pages
+  size_t reserve_bytes = 0;     // address space a growing range should have
+  bool host_readable = false;   // the host may read and write at the addresses
+};
+
+class DeviceProvider {
+ public:
+  virtual std::string name() const = 0;  // "host", "simulated:0", "pinned memory of cuda:1"
+  virtual Device device() const = 0;     // whose bytes these are in the ledger
+  virtual MemoryTraits traits() const = 0;
+
+  // Addresses without memory, aligned to kMaxAlignment and both granularities. Null when refused.
+  virtual std::byte* Reserve(size_t bytes) noexcept = 0;
+  // The whole range as reserved, committed parts and all.
+  virtual void Unreserve(std::byte* base, size_t bytes) noexcept = 0;
+  // Memory of unknown contents behind a part of a reserved range. `at` and `bytes` are multiples of
+  // the granularity; `large_pages`: where they fit. False when refused; nothing changed then.
+  virtual bool Commit(std::byte* at, size_t bytes, bool large_pages) noexcept = 0;
+  // False when refused: the memory is still there then.
+  virtual bool Decommit(std::byte* at, size_t bytes) noexcept = 0;
+  // Makes first use of committed memory cost nothing later, where that can be done.
+  virtual void Prefault(std::byte*, size_t) noexcept {}
+
+  // A single block with a readable tail. `alignment`: a power of two, at least that of traits().
+  // Null when refused.
+  virtual std::byte* Allocate(size_t bytes, size_t alignment) noexcept = 0;
+  virtual void Release(std::byte* data, size_t bytes) noexcept = 0;
+
+  // Done when they return. Ranges do not overlap; with 0 bytes the pointers may be anything. Throw
+  // kInternal when the device fails.
+  virtual void CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) = 0;
+  virtual void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) = 0;
+  virtual void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  virtual void Fill(std::byte* to, std::byte value, size_t bytes) = 0;
+
+  // Host memory this device copies from and to fastest (page-locked); null: it has none of its own
+  // and ordinary host memory serves.
+  virtual DeviceProvider* PinnedHost() { return nullptr; }
+
+ protected:
+  ~DeviceProvider() = default;
+};
+
+// Null: there is no such device. Called once per device; the result is never destroyed.
+using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
+
+class DeviceProviderRegistrar {
+ public:
+  // Before main(). A second factory of one type, or one for the host, ends the program.
+  DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory);
+};
+
+// Null when no provider of that device is linked or there is no such device. One load once known.
+DeviceProvider* FindDeviceProvider(Device device);
+// Throws kUnimplemented or kNotFound saying what `who` lacks and what to link.
+DeviceProvider& GetDeviceProvider(Device device, const std::string& who);
+
+// Puts `provider` in the place of that of `device` and returns the earlier one. For tests, while
+// nothing else looks one up; memory had from the one must be accepted by the other.
+DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider);
+
+// Between any two devices, also of different types (then through host memory, in pieces).
+void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::byte* from,
+               size_t bytes);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_

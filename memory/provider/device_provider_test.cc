@@ -1,0 +1,100 @@
+#include "tidepool/memory/provider/device_provider.h"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/host_provider.h"
+#include "tidepool/memory/testing/simulated_device.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Device kFirst{DeviceType::kSimulated, 0};
+constexpr Device kSecond{DeviceType::kSimulated, 1};
+
+TEST(DeviceProvider, TheHostIsBuiltInLinkedDevicesAreFound) {
+  EXPECT_EQ(FindDeviceProvider(Host()), &HostProvider());
+  EXPECT_EQ(FindDeviceProvider(kFirst), &SimulatedDevice::Get(0));
+  EXPECT_EQ(FindDeviceProvider(kSecond), &SimulatedDevice::Get(1));
+  EXPECT_EQ(FindDeviceProvider(kSecond), &SimulatedDevice::Get(1));
+  EXPECT_EQ(FindDeviceProvider({DeviceType::kSimulated, 7}), nullptr);
+  EXPECT_EQ(FindDeviceProvider({DeviceType::kSimulated, 200}), nullptr);
+  EXPECT_EQ(FindDeviceProvider({DeviceType::kCuda, 0}), nullptr);
+}
+
+TEST(DeviceProvider, WhatIsMissingIsNamed) {
+  const absl::Status not_linked =
+      CatchStatus([] { GetDeviceProvider({DeviceType::kCuda, 1}, "workspace [w]"); });
+  EXPECT_EQ(not_linked.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(not_linked.message()),
+              HasSubstr("workspace [w]: no memory provider is linked for cuda:1"));
+  EXPECT_THAT(std::string(not_linked.message()), HasSubstr("//backends/cuda/memory"));
+  const absl::Status no_device =
+      CatchStatus([] { GetDeviceProvider({DeviceType::kSimulated, 9}, "workspace [w]"); });
+  EXPECT_EQ(no_device.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(no_device.message()), HasSubstr("there is no device simulated:9"));
+}
+
+TEST(DeviceProviderDeathTest, ASecondProviderOfATypeEndsTheProgram) {
+  auto none = [](uint8_t) -> DeviceProvider* { return nullptr; };
+  EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::kSimulated, none), "simulated devices");
+  EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::kHost, none), "host devices");
+}
+
+TEST(DeviceProvider, BytesAreCopiedBetweenAnyTwoDevices) {
+  constexpr size_t kBytes = (size_t{1} << 20) * 2 + 12345;  // several pieces of staging
+  std::vector<std::byte> source(kBytes), result(kBytes);
+  for (size_t i = 0; i < kBytes; ++i) source[i] = static_cast<std::byte>(i * 7 + i / 251);
+  DeviceProvider& first = GetDeviceProvider(kFirst, "test");
+  DeviceProvider& second = GetDeviceProvider(kSecond, "test");
+  std::byte* const a = first.Allocate(kBytes, 256);
+  std::byte* const b = first.Allocate(kBytes, 256);
+  std::byte* const c = second.Allocate(kBytes, 256);
+  CopyBytes(kFirst, a, Host(), source.data(), kBytes);
+  CopyBytes(kFirst, b, kFirst, a, kBytes);
+  CopyBytes(kSecond, c, kFirst, b, kBytes);
+  CopyBytes(Host(), result.data(), kSecond, c, kBytes);
+  EXPECT_EQ(std::memcmp(source.data(), result.data(), kBytes), 0);
+  std::vector<std::byte> again(kBytes);
+  CopyBytes(Host(), again.data(), Host(), result.data(), kBytes);
+  EXPECT_EQ(std::memcmp(source.data(), again.data(), kBytes), 0);
+  first.Release(a, kBytes);
+  first.Release(b, kBytes);
+  second.Release(c, kBytes);
+}
+
+TEST(DeviceProvider, TheHostServesRangesAndBlocks) {
+  DeviceProvider& host = HostProvider();
+  EXPECT_TRUE(host.traits().host_readable);
+  std::byte* const base = host.Reserve(8 << 20);
+  ASSERT_NE(base, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(base) % kMaxAlignment, 0);
+  ASSERT_TRUE(host.Commit(base, 4 << 20, true));
+  host.Fill(base, std::byte{5}, 4 << 20);
+  host.Prefault(base, 4 << 20);  // contents stay
+  EXPECT_EQ(base[(4 << 20) - 1], std::byte{5});
+  ASSERT_TRUE(host.Decommit(base, 2 << 20));
+  ASSERT_TRUE(host.Commit(base, 2 << 20, false));
+  EXPECT_EQ(base[0], std::byte{0});
+  host.Unreserve(base, 8 << 20);
+  EXPECT_EQ(host.Reserve(size_t{1} << 60), nullptr);
+  EXPECT_EQ(host.Reserve(SIZE_MAX), nullptr);
+  EXPECT_EQ(host.Allocate(SIZE_MAX, 64), nullptr);
+#ifndef __SANITIZE_ADDRESS__  // whose malloc ends the process instead
+  EXPECT_EQ(host.Allocate(size_t{1} << 60, 64), nullptr);
+#endif
+  std::byte* const block = host.Allocate(100, 4096);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 4096, 0);
+  host.Fill(block, std::byte{1}, 100 + kReadableTailBytes);
+  host.Release(block, 100);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,99 @@
+#include "tidepool/memory/provider/host_provider.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+// Reserving address space costs nothing; growing inside it keeps addresses stable.
+constexpr size_t kReserveBytes = size_t{64} << 30;
+
+size_t PageBytes() {
+  static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+class Provider final : public DeviceProvider {
+ public:
+  constexpr Provider() = default;
+
+  std::string name() const override { return "host"; }
+  Device device() const override { return Host(); }
+  MemoryTraits traits() const override {
+    return {16, PageBytes(), kHugePageBytes, kReserveBytes, true};
+  }
+
+  std::byte* Reserve(size_t bytes) noexcept override {
+    // Room to align the base; what is not needed of it goes back at once.
+    if (bytes > SIZE_MAX - kHugePageBytes) return nullptr;
+    void* address = mmap(nullptr, bytes + kHugePageBytes, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) return nullptr;
+    auto* const mapping = static_cast<std::byte*>(address);
+    const size_t before = -reinterpret_cast<uintptr_t>(mapping) & (kHugePageBytes - 1);
+    if (before > 0) munmap(mapping, before);
+    munmap(mapping + before + bytes, kHugePageBytes - before);
+    return mapping + before;
+  }
+  void Unreserve(std::byte* base, size_t bytes) noexcept override { munmap(base, bytes); }
+  bool Commit(std::byte* at, size_t bytes, bool large_pages) noexcept override {
+    if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    if (large_pages) madvise(at, bytes, MADV_HUGEPAGE);
+    return true;
+  }
+  // The address range is kept; only the pages go back.
+  bool Decommit(std::byte* at, size_t bytes) noexcept override {
+    return mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                0) != MAP_FAILED;
+  }
+  void Prefault(std::byte* begin, size_t bytes) noexcept override {
+    if (madvise(begin, bytes, MADV_POPULATE_WRITE) == 0) return;
+    // Kernels before 5.14: touch by hand. Adding nothing to a byte of each page keeps contents.
+    for (size_t offset = 0; offset < bytes; offset += PageBytes()) {
+      auto* const at = reinterpret_cast<volatile unsigned char*>(begin) + offset;
+      *at = *at;
+    }
+  }
+
+  std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
+    void* data = nullptr;
+    if (bytes > SIZE_MAX - kReadableTailBytes ||
+        posix_memalign(&data, std::max(alignment, sizeof(void*)), bytes + kReadableTailBytes) != 0) {
+      return nullptr;
+    }
+    return static_cast<std::byte*>(data);
+  }
+  void Release(std::byte* data, size_t) noexcept override { std::free(data); }
+
+  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void Fill(std::byte* to, std::byte value, size_t bytes) override {
+    if (bytes > 0) std::memset(to, static_cast<int>(value), bytes);
+  }
+};
+
+constinit Provider host_provider;
+
+}  // namespace
+
+DeviceProvider& HostProvider() { return host_provider; }
+
+}  // namespace tidepool

@@ -1,0 +1,112 @@
+#include "tidepool/memory/provider/pages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kMostBytes = SIZE_MAX / 4;
+
+size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+[[noreturn]] void ThrowRefused(const std::string& what) {
+  throw OutOfMemoryError(what, MemoryTracker::Global().Snapshot().ToString());
+}
+
+}  // namespace
+
+Pages::~Pages() { ReleaseAll(); }
+
+void Pages::ReleaseAll() noexcept {
+  if (base_ == nullptr) return;
+  provider_->Unreserve(base_, reserved_);
+  if (committed_ > 0) MemoryTracker::Global().CountSystemRelease();
+  base_ = nullptr;
+  reserved_ = committed_ = prefaulted_ = 0;
+  charge_.ShrinkTo(0);
+}
+
+void Pages::Swap(Pages& other) {
+  std::swap(base_, other.base_);
+  std::swap(reserved_, other.reserved_);
+  std::swap(committed_, other.committed_);
+  std::swap(prefaulted_, other.prefaulted_);
+  charge_.Swap(other.charge_);
+}
+
+size_t Pages::Unit(size_t bytes) const {
+  const MemoryTraits traits = provider_->traits();
+  const bool large = options_.large_pages && traits.large_granularity > 0 &&
+                     bytes >= traits.large_granularity;
+  return large ? traits.large_granularity : traits.granularity;
+}
+
+bool Pages::Reserve(size_t bytes) {
+  base_ = provider_->Reserve(bytes);
+  if (base_ == nullptr) return false;
+  reserved_ = bytes;
+  return true;
+}
+
+// The old range stays until the new one has its memory, so that a refusal changes nothing.
+void Pages::Relocate(size_t bytes, size_t wanted) {
+  Pages larger(options_, *provider_);
+  const MemoryTraits traits = provider_->traits();
+  const size_t unit = std::max(traits.granularity, traits.large_granularity);
+  const size_t preferred = options_.reserve_bytes ? options_.reserve_bytes : traits.reserve_bytes;
+  if (!larger.Reserve(RoundUp(std::max(preferred, wanted), unit)) &&
+      !larger.Reserve(RoundUp(wanted, unit))) {
+    ThrowRefused(absl::StrCat(provider_->name(), " refused an address range of ", wanted, " bytes"));
+  }
+  larger.Resize(bytes);
+  const bool moves = base_ != nullptr;
+  Swap(larger);
+  if (moves) ++relocations_;
+}
+
+void Pages::Resize(size_t bytes) {
+  if (bytes == 0) return ReleaseAll();
+  if (bytes > kMostBytes) ThrowRefused(absl::StrCat("a range of ", bytes, " bytes cannot exist"));
+  const size_t unit = Unit(bytes);
+  const size_t wanted = RoundUp(bytes + kReadableTailBytes, unit);
+  if (wanted == committed_) return;
+  if (wanted < committed_) {
+    // What was committed in smaller units may not be a multiple of the large one: it stays.
+    if (provider_->Decommit(base_ + wanted, committed_ - wanted)) {
+      committed_ = wanted;
+      charge_.ShrinkTo(static_cast<int64_t>(wanted));
+      prefaulted_ = std::min(prefaulted_, wanted);
+      MemoryTracker::Global().CountSystemRelease();
+    }
+    return;
+  }
+  if (wanted > reserved_) return Relocate(bytes, wanted);
+  const bool large = unit > provider_->traits().granularity;
+  // Large pages begin at a boundary of theirs; what is committed before it stays as it is.
+  const size_t added = wanted - committed_;
+  charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
+  if (!provider_->Commit(base_ + committed_, added, large)) {
+    charge_.ShrinkTo(static_cast<int64_t>(committed_));
+    ThrowRefused(absl::StrCat(provider_->name(), " refused ", added, " bytes more (",
+                              committed_, " bytes are committed)"));
+  }
+  MemoryTracker::Global().CountSystemAllocation();
+  committed_ = wanted;
+  if (options_.prefault) Prefault(bytes);
+}
+
+void Pages::Prefault(size_t bytes) noexcept {
+  if (bytes <= prefaulted_ && bytes + kReadableTailBytes <= prefaulted_) return;
+  const size_t unit = Unit(committed_);
+  const size_t end = std::min(committed_, RoundUp(bytes + kReadableTailBytes, unit));
+  if (end <= prefaulted_) return;
+  provider_->Prefault(base_ + prefaulted_, end - prefaulted_);
+  prefaulted_ = end;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,70 @@
+// Pages of a device that grow in place.
+//
+// A Pages object reserves a range of addresses once and commits memory at its front, so that a
+// workspace can grow between cycles without moving. Committed memory is retained until Resize() or
+// the destructor gives it back. On the host, large ranges ask for huge pages.
+//
+// Errors: OutOfMemoryError when a budget or the provider refuses; the object is unchanged then. Every request
+// to the provider is counted in MemoryTracker::Global(). Threads: one at a time.
+#ifndef TIDEPOOL_MEMORY_PROVIDER_PAGES_H_
+#define TIDEPOOL_MEMORY_PROVIDER_PAGES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/host_provider.h"
+
+namespace tidepool {
+
+struct PagesOptions {
+  bool large_pages = true;   // for ranges of at least that size, where the provider has them
+  bool prefault = true;      // touch committed memory at once; else at first use, or by Prefault()
+  size_t reserve_bytes = 0;  // address space; 0: the provider's default, or what is granted
+  MemoryOwner* owner = nullptr;  // whose budget the memory is taken from; null: the process
+};
+
+class Pages {
+ public:
+  explicit Pages(PagesOptions options = {}, DeviceProvider& provider = HostProvider())
+      : options_(options), provider_(&provider), charge_(provider.device(), options.owner) {}
+  ~Pages();
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  // Makes at least `bytes` usable (plus the readable tail). The base address stays the same unless
+  // the reserved range is too small; contents of the kept part survive only while the base stays.
+  // Shrinking returns whole pages. 0 gives everything back.
+  void Resize(size_t bytes);
+  // Touches the first `bytes` and their tail as far as that was not done before.
+  void Prefault(size_t bytes) noexcept;
+
+  DeviceProvider& provider() const { return *provider_; }
+  std::byte* base() const { return base_; }
+  size_t committed_bytes() const { return committed_; }  // whole pages, readable tail included
+  size_t reserved_bytes() const { return reserved_; }
+  size_t prefaulted_bytes() const { return prefaulted_; }
+  // How often growth beyond the reserved range moved the base.
+  uint64_t relocations() const { return relocations_; }
+
+ private:
+  bool Reserve(size_t bytes);
+  void Relocate(size_t bytes, size_t wanted);
+  void Swap(Pages& other);
+  void ReleaseAll() noexcept;
+  size_t Unit(size_t bytes) const;
+
+  PagesOptions options_;
+  DeviceProvider* provider_;
+  std::byte* base_ = nullptr;
+  size_t reserved_ = 0;
+  size_t committed_ = 0;
+  size_t prefaulted_ = 0;
+  uint64_t relocations_ = 0;
+  BudgetCharge charge_;  // of committed_
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_PROVIDER_PAGES_H_

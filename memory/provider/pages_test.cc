@@ -1,0 +1,181 @@
+#include "tidepool/memory/provider/pages.h"
+
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/simulated_device.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+int64_t MinorFaults() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+TEST(Pages, GrowsInPlaceAndKeepsContents) {
+  Pages pages;
+  pages.Resize(1000);
+  std::byte* const base = pages.base();
+  std::memset(base, 7, 1000);
+  pages.Resize(8 * kMiB);
+  EXPECT_EQ(pages.base(), base);
+  EXPECT_EQ(static_cast<int>(base[999]), 7);
+  std::memset(base, 9, 8 * kMiB + kReadableTailBytes);
+  EXPECT_GE(pages.committed_bytes(), 8 * kMiB + kReadableTailBytes);
+}
+
+TEST(Pages, ShrinksAndGivesPagesBack) {
+  Pages pages;
+  pages.Resize(16 * kMiB);
+  std::memset(pages.base(), 1, 16 * kMiB);
+  std::byte* const base = pages.base();
+  pages.Resize(2 * kMiB);
+  EXPECT_LE(pages.committed_bytes(), 4 * kMiB);
+  pages.Resize(16 * kMiB);
+  EXPECT_EQ(pages.base(), base);
+  EXPECT_EQ(static_cast<int>(base[10 * kMiB]), 0);  // fresh pages again
+  pages.Resize(0);
+  EXPECT_EQ(pages.committed_bytes(), 0);
+}
+
+TEST(Pages, PrefaultedPagesDoNotFaultLater) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer's shadow memory faults";
+#endif
+  Pages pages;
+  pages.Resize(8 * kMiB);
+  const int64_t before = MinorFaults();
+  std::memset(pages.base(), 3, 8 * kMiB);
+  EXPECT_LE(MinorFaults() - before, 1);
+}
+
+TEST(Pages, BaseIsHugePageAligned) {
+  Pages pages;
+  pages.Resize(100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(pages.base()) % (2 * kMiB), 0);
+}
+
+TEST(Pages, BeyondTheReservationTheBaseMovesAndThatIsCounted) {
+  PagesOptions options;
+  options.reserve_bytes = 4 * kMiB;
+  Pages pages(options);
+  pages.Resize(kMiB);
+  std::byte* const base = pages.base();
+  pages.Resize(2 * kMiB);
+  EXPECT_EQ(pages.base(), base);
+  EXPECT_EQ(pages.relocations(), 0);
+  pages.Resize(32 * kMiB);
+  EXPECT_EQ(pages.relocations(), 1);
+  std::memset(pages.base(), 5, 32 * kMiB);
+}
+
+TEST(Pages, PrefaultTouchesOnlyWhatIsAskedFor) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer's shadow memory faults";
+#endif
+  PagesOptions options;
+  options.prefault = false;
+  Pages pages(options);
+  pages.Resize(64 * kMiB);
+  EXPECT_EQ(pages.prefaulted_bytes(), 0);
+  pages.Prefault(5 * kMiB);
+  EXPECT_EQ(pages.prefaulted_bytes(), 6 * kMiB);  // whole huge pages
+  const int64_t before = MinorFaults();
+  std::memset(pages.base(), 3, 6 * kMiB);
+  EXPECT_LE(MinorFaults() - before, 1);
+  pages.Prefault(100);  // done before
+  EXPECT_EQ(pages.prefaulted_bytes(), 6 * kMiB);
+  pages.Resize(2 * kMiB);
+  EXPECT_LE(pages.prefaulted_bytes(), 4 * kMiB);
+}
+
+// On a device: whole granules of it, nothing touched, and back to where it was.
+TEST(Pages, GrowAndShrinkOnADevice) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  device.set_capacity(10 * kMiB);
+  device.set_reserve_bytes(4 * kMiB);
+  {
+    Pages pages({}, device);
+    pages.Resize(100);
+    EXPECT_EQ(pages.committed_bytes(), SimulatedDevice::kGranularity);
+    std::byte* const base = pages.base();
+    pages.Resize(3 * kMiB);
+    EXPECT_EQ(pages.base(), base);
+    device.Fill(base, std::byte{7}, 3 * kMiB + kReadableTailBytes);
+    pages.Resize(kMiB);
+    EXPECT_EQ(device.used_bytes(), pages.committed_bytes());
+    EXPECT_EQ(device.counters().decommits, 1);
+    // The larger range is there before the old one goes.
+    EXPECT_THROW(pages.Resize(9 * kMiB), OutOfMemoryError);
+    EXPECT_EQ(pages.base(), base);
+    EXPECT_EQ(device.used_bytes(), pages.committed_bytes());
+    pages.Resize(8 * kMiB);
+    EXPECT_EQ(pages.relocations(), 1);
+    EXPECT_EQ(device.used_bytes(), pages.committed_bytes());
+  }
+  EXPECT_EQ(device.used_bytes(), 0);
+}
+
+// Whichever request the device refuses, the pages are as they were and can grow afterwards.
+TEST(Pages, EveryRefusalLeavesTheObjectAsItWas) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  device.set_reserve_bytes(2 * kMiB);
+  for (int64_t count : {1, 2}) {
+    for (int64_t n = 0;; ++n) {
+      Pages pages({}, device);
+      device.faults().FailRequest(n, count);
+      for (size_t bytes : {kMiB, 2 * kMiB - 64, 5 * kMiB, kMiB, 3 * kMiB}) {
+        std::byte* const base = pages.base();
+        const size_t committed = pages.committed_bytes();
+        try {
+          pages.Resize(bytes);
+        } catch (const OutOfMemoryError&) {
+          ASSERT_EQ(pages.base(), base);
+          ASSERT_EQ(pages.committed_bytes(), committed);
+        }
+        ASSERT_EQ(device.used_bytes(), pages.committed_bytes());
+      }
+      const bool failed = device.faults().failed() > 0;
+      device.faults().Clear();
+      pages.Resize(6 * kMiB);
+      device.Fill(pages.base(), std::byte{1}, 6 * kMiB);
+      if (!failed) break;
+      ASSERT_LT(n, 100);
+    }
+  }
+  device.Reset();
+}
+
+TEST(Pages, RefusalLeavesTheObjectAsItWas) {
+  Pages pages;
+  pages.Resize(kMiB);
+  std::byte* const base = pages.base();
+  const size_t committed = pages.committed_bytes();
+  EXPECT_THROW(pages.Resize(size_t{1} << 60), OutOfMemoryError);
+  EXPECT_EQ(pages.base(), base);
+  EXPECT_EQ(pages.committed_bytes(), committed);
+  std::memset(base, 1, kMiB);
+}
+
+TEST(Pages, CountsWhatItAsksTheSystemFor) {
+  const int64_t before = MemoryTracker::Global().system_allocations();
+  Pages pages;
+  pages.Resize(kMiB);
+  pages.Resize(kMiB);  // nothing to do
+  pages.Resize(3 * kMiB);
+  EXPECT_EQ(MemoryTracker::Global().system_allocations() - before, 2);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,105 @@
+// SimulatedDevice: a device made of host memory that the host may not touch.
+//
+// Its addresses are mapped without access, so that reading or writing through them faults as it
+// would with a graphics card's; the bytes lie elsewhere, and copies and fills find them. Every
+// request is checked as a driver would: committing twice, copying from memory that is not committed,
+// giving back what was not had, end the test with a message. It has a capacity, counts what it is
+// asked, and refuses where its FaultPlan says so.
+//
+//   Workspace workspace("w", config, SimulatedDevice::kDevice);    // linking it registers it
+//   SimulatedDevice::Get().set_capacity(1 << 20);
+//
+// Threads: any.
+#ifndef TIDEPOOL_MEMORY_TESTING_SIMULATED_DEVICE_H_
+#define TIDEPOOL_MEMORY_TESTING_SIMULATED_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/testing/fault_plan.h"
+
+namespace tidepool {
+
+class SimulatedDevice final : public DeviceProvider {
+ public:
+  static constexpr int kDevices = 2;  // simulated:0 and simulated:1
+  static constexpr Device kDevice{DeviceType::kSimulated, 0};
+  static constexpr size_t kGranularity = size_t{64} << 10;
+  static constexpr size_t kAlignment = 256;
+
+  struct Counters {
+    int64_t reservations = 0, commits = 0, decommits = 0, blocks = 0, releases = 0;
+    int64_t copies_from_host = 0, copies_to_host = 0, copies_on_device = 0, fills = 0;
+    int64_t bytes_from_host = 0, bytes_to_host = 0, bytes_on_device = 0, bytes_filled = 0;
+  };
+
+  static SimulatedDevice& Get(int index = 0);
+
+  // Bytes that may be committed at once, and addresses a growing range is given.
+  void set_capacity(size_t bytes);
+  void set_reserve_bytes(size_t bytes);
+  // Of its arrays; 256 at first.
+  void set_alignment(size_t alignment);
+  // Without: mirrors and kHostOnly use ordinary host memory. Off at first.
+  void set_has_pinned_host(bool has);
+  // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0. Nothing may be allocated.
+  void Reset();
+
+  size_t used_bytes() const;    // committed and blocks
+  size_t pinned_bytes() const;  // of its page-locked host memory
+  Counters counters() const;
+  FaultPlan& faults() { return faults_; }
+
+  std::string name() const override;
+  Device device() const override { return device_; }
+  MemoryTraits traits() const override;
+  std::byte* Reserve(size_t bytes) noexcept override;
+  void Unreserve(std::byte* base, size_t bytes) noexcept override;
+  bool Commit(std::byte* at, size_t bytes, bool large_pages) noexcept override;
+  bool Decommit(std::byte* at, size_t bytes) noexcept override;
+  std::byte* Allocate(size_t bytes, size_t alignment) noexcept override;
+  void Release(std::byte* data, size_t bytes) noexcept override;
+  void CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) override;
+  void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) override;
+  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override;
+  void Fill(std::byte* to, std::byte value, size_t bytes) override;
+  DeviceProvider* PinnedHost() override;
+
+ private:
+  class Pinned;
+  struct Range {
+    size_t bytes;
+    std::byte* hidden;             // where the bytes are
+    std::vector<bool> committed;   // by granule
+    size_t block_bytes = SIZE_MAX; // of a single block; SIZE_MAX: a reserved range
+  };
+
+  explicit SimulatedDevice(int index);
+  // These need mutex_ held.
+  Range* Find(const std::byte* at, size_t bytes, const char* what, std::byte** base);
+  std::byte* Bytes(const std::byte* at, size_t bytes, const char* what);
+  std::byte* NewRange(size_t bytes);
+  void EndRange(std::byte* base);
+  void MayFail(const char* what);
+
+  const Device device_;
+  mutable std::mutex mutex_;
+  std::map<std::byte*, Range> ranges_;
+  size_t capacity_ = size_t{1} << 30;
+  size_t reserve_bytes_ = size_t{4} << 30;
+  size_t alignment_ = kAlignment;
+  bool has_pinned_host_ = false;
+  size_t used_ = 0;
+  Counters counters_;
+  FaultPlan faults_;
+  Pinned* pinned_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_TESTING_SIMULATED_DEVICE_H_

@@ -1,0 +1,7 @@
+#include "tidepool/memory/testing/test_device.h"
+
+namespace tidepool {
+
+Device TestDevice() { return Host(); }
+
+}  // namespace tidepool

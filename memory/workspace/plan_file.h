@@ -1,0 +1,41 @@
+// Plans of a workspace as bytes: what Workspace::SavePlans writes and LoadPlans reads.
+//
+//   offset  bytes  (little-endian)
+//   0       16     "tidepool plans\n\0"
+//   16      4      version, 1
+//   20      4      number of plans, the last used one first
+//   24      8      alignment of offsets and sizes
+//   then for each plan: 4 bytes n, the number of requests; 4 bytes the number of pins; n times
+//           8 size, 8 offset, 4 the request before which it was released; 4 for each pin: a request
+//   end     8      FNV-1a checksum of all bytes before
+//
+// Threads: pure functions.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_FILE_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_PLAN_FILE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tidepool/memory/workspace/plan_set.h"
+
+namespace tidepool {
+
+inline constexpr uint32_t kPlanFileVersion = 1;
+
+std::string FormatPlans(absl::Span<const std::unique_ptr<LearnedCycle>> cycles, size_t alignment);
+
+struct ParsedPlans {
+  std::vector<std::unique_ptr<LearnedCycle>> cycles;  // without `plan` and `signatures`
+  std::string ignored;  // what is wrong with the bytes, found and expected; then `cycles` is empty
+};
+
+// Every offset is checked: what is returned are placements without overlap. Throws std::bad_alloc.
+ParsedPlans ParsePlans(absl::string_view bytes, size_t alignment);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_PLAN_FILE_H_

@@ -1,0 +1,111 @@
+#include "tidepool/memory/workspace/plan_set.h"
+
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tidepool {
+namespace {
+
+// One request, so that the plan's peak is `bytes`.
+std::unique_ptr<LearnedCycle> OneRequest(int64_t bytes, uint64_t now = 0) {
+  auto cycle = std::make_unique<LearnedCycle>();
+  cycle->requests = {{0, 1, bytes}};
+  cycle->offsets = {0};
+  cycle->plan = WorkspacePlan(cycle->requests, cycle->offsets);
+  cycle->signatures = {ExtendSignature(kNoRequests, bytes)};
+  cycle->learned_at = cycle->used_at = now;
+  return cycle;
+}
+
+LearnedCycle* FindOneRequest(const PlanSet& plans, int64_t bytes) {
+  return plans.Find(ExtendSignature(kNoRequests, bytes), 1);
+}
+
+TEST(PlanSet, FindsBySignatureAndReplacesTheSame) {
+  PlanSet plans;
+  EXPECT_TRUE(plans.empty());
+  plans.Add(OneRequest(64));
+  plans.Add(OneRequest(128));
+  EXPECT_EQ(plans.size(), 2);
+  EXPECT_EQ(plans.peak_bytes(), 128);
+  EXPECT_EQ(FindOneRequest(plans, 64)->requests[0].size, 64);
+  EXPECT_EQ(FindOneRequest(plans, 192), nullptr);
+  EXPECT_EQ(plans.Find(ExtendSignature(kNoRequests, 64), 2), nullptr);
+  LearnedCycle* anew = plans.Add(OneRequest(64, 9));
+  EXPECT_EQ(plans.size(), 2);
+  EXPECT_EQ(FindOneRequest(plans, 64), anew);
+  EXPECT_EQ(anew->learned_at, 9);
+  EXPECT_GT(plans.state_bytes(), 2 * sizeof(LearnedCycle));
+}
+
+TEST(PlanSet, TheLeastRecentlyUsedGoesWhenFull) {
+  PlanSet plans(3);
+  LearnedCycle* first = plans.Add(OneRequest(64));
+  plans.Add(OneRequest(128));
+  plans.Add(OneRequest(192));
+  plans.Use(first, 4, true);
+  EXPECT_EQ(plans.cycles().front().get(), first);
+  plans.Add(OneRequest(256));
+  EXPECT_EQ(plans.size(), 3);
+  EXPECT_EQ(FindOneRequest(plans, 128), nullptr);
+  EXPECT_NE(FindOneRequest(plans, 64), nullptr);
+}
+
+TEST(PlanSet, AnOutlierIsForgottenAfterItsPatience) {
+  PlanSet plans;
+  plans.Add(OneRequest(6400, 10));
+  LearnedCycle* usual = plans.Add(OneRequest(640, 11));
+  for (uint64_t now = 11; now < 13; ++now) {
+    plans.Use(usual, now, true);
+    EXPECT_FALSE(plans.ForgetOutliers(now)) << now;
+  }
+  plans.Use(usual, 13, true);
+  EXPECT_TRUE(plans.ForgetOutliers(13));
+  EXPECT_EQ(plans.peak_bytes(), 640);
+  EXPECT_EQ(plans.size(), 1);
+  EXPECT_FALSE(plans.ForgetOutliers(99));
+}
+
+TEST(PlanSet, SeveralOutliersGoTogetherAndTheRestStays) {
+  PlanSet plans;
+  plans.Add(OneRequest(9600, 1));
+  plans.Add(OneRequest(9000, 2));
+  for (int64_t bytes : {1280, 1216, 1152}) plans.Add(OneRequest(bytes, 3));
+  LearnedCycle* usual = plans.Add(OneRequest(1088, 3));
+  plans.Use(usual, 50, true);
+  EXPECT_TRUE(plans.ForgetOutliers(50));
+  EXPECT_EQ(plans.size(), 4);
+  EXPECT_EQ(plans.peak_bytes(), 1280);
+  EXPECT_FALSE(plans.ForgetOutliers(50)) << "the rest differs by little";
+}
+
+TEST(PlanSet, WhatWasUsedOrCameBackIsKeptLonger) {
+  PlanSet plans;
+  LearnedCycle* large = plans.Add(OneRequest(6400, 0));
+  LearnedCycle* usual = plans.Add(OneRequest(640, 0));
+  plans.Use(large, 1, true);
+  plans.Use(usual, 6, true);
+  EXPECT_FALSE(plans.ForgetOutliers(6)) << "patience was doubled to 6";
+  plans.Use(usual, 7, true);
+  EXPECT_TRUE(plans.ForgetOutliers(7));
+  plans.Add(OneRequest(6400, 20));
+  plans.Use(usual, 43, true);
+  EXPECT_FALSE(plans.ForgetOutliers(43)) << "it came back: 4 * 6 cycles";
+  EXPECT_TRUE(plans.ForgetOutliers(44));
+}
+
+TEST(PlanSet, ForgetLargerAndClear) {
+  PlanSet plans;
+  for (int64_t bytes : {64, 128, 256}) plans.Add(OneRequest(bytes));
+  plans.ForgetLarger(128);
+  EXPECT_EQ(plans.size(), 2);
+  EXPECT_EQ(plans.peak_bytes(), 128);
+  plans.Clear();
+  EXPECT_TRUE(plans.empty());
+  EXPECT_EQ(plans.peak_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace tidepool

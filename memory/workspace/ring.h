@@ -1,0 +1,173 @@
+// RingWorkspace: memory for batches that are made on one thread and used on another.
+//
+//   RingWorkspace ring("prefetch", WorkspaceConfig::Ring(4));
+//   // producer
+//   while (std::optional<RingSlotScope> slot = RingSlotScope::Open(ring, stop)) {
+//     Batch batch = Decode(...);           // what is allocated on this thread lives in the slot
+//     batch.lease = slot->Commit();        // ends the scope; the batch's arrays stay
+//     queue.Push(std::move(batch));
+//   }
+//   // consumer, on any thread, with no workspace open
+//   Use(queue.Pop());                      // the lease goes with the batch; then the slot is free
+//
+// A ring has N slots of one size. A slot is open while its batch is made, leased from Commit() to
+// the release of the last copy of its lease, and idle otherwise. Slots are reused in any order, the
+// one released last first: its memory is warm. Nothing is ever overwritten under a reader: the slot
+// of a batch that is kept is not reused, and an array whose lease is gone is refused wherever arrays
+// are used, with both generations in the message. Generations number the batches of the ring.
+//
+// Slots learn together (ring_learning.h). A batch that does not fit spills and the slots grow.
+// When all slots are taken, opening waits or takes a temporary slot (policy_ring_full). A slot is
+// kept when a lease of it said Keep(), when its reader came back to a RingChannel for more, or when
+// N later slots were opened: then a ring without leases would have overwritten it. More kept slots
+// than ring_max_kept are an error that names them; so is a wait that only the waiting thread could
+// end; and a wait with every slot kept ends with that error after ring_stall_limit_ms.
+//
+// Ownership: the ring owns the slots. Destroying it while slots are open or leased is allowed: their
+// memory stays valid, and is given back when the last lease goes.
+// Threads: everything may be called from any thread, several producers and consumers included; one
+// RingSlotScope belongs to the thread that made it. Distinct leases may be used concurrently, one
+// lease by one thread at a time.
+// Cost: open, commit and release take an uncontended lock each, about 0.2 microseconds in all;
+// requests cost what they cost in a Workspace, without a lock. Once learned, no system call, page
+// fault or allocation; threads are woken only where one waits.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_RING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+
+class RingCore;
+struct RingSlot;
+
+struct RingStats {
+  uint64_t opened = 0;            // slots, temporary ones included
+  uint64_t committed = 0;
+  uint64_t discarded = 0;         // closed without a commit, by an exception or not
+  uint64_t temporary = 0;         // opened outside the ring because it was full
+  uint64_t refused = 0;           // TryOpen on a full ring
+  uint64_t waits = 0;             // opens that had to wait
+  uint64_t wait_nanoseconds = 0;
+  uint64_t wake_ups = 0;          // signals sent to waiting producers
+  uint64_t hits = 0;              // requests of committed batches served from slots
+  uint64_t misses = 0;            // requests a plan existed for but could not be followed
+  uint64_t spills = 0;            // requests served outside, learning included
+  uint64_t spilled_bytes = 0;
+  uint64_t leaked_arrays = 0;     // alive when the last lease of their slot was released
+  uint64_t plans = 0;
+  size_t planned_peak_bytes = 0;      // of the last plan
+  size_t live_lower_bound_bytes = 0;  // of the batch it was made from
+  size_t slot_bytes = 0;          // learned; a slot follows when it is opened
+  int idle = 0;                   // slots now
+  int open = 0;
+  int leased = 0;                 // kept ones included
+  int kept = 0;
+};
+
+// Keeps a slot. Copies share it; the last one to go frees it, on whichever thread. In a batch,
+// declare it before the arrays, so that it goes last. Empty when default-constructed or moved from.
+class SlotLease {
+ public:
+  SlotLease() = default;
+  SlotLease(const SlotLease& other) noexcept;
+  SlotLease(SlotLease&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+  SlotLease& operator=(SlotLease other) noexcept {
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
+  ~SlotLease() { Release(); }
+
+  void Release() noexcept;
+  explicit operator bool() const { return slot_ != nullptr; }
+  uint64_t generation() const;  // 0 when empty
+
+  // Says that this thread holds on to the batch, and why (named in errors and Dump()). Throws
+  // kResourceExhausted when more slots would be kept than the ring allows; then the slot is as
+  // before. Throws kFailedPrecondition when empty.
+  void Keep(std::string_view tag = {});
+
+ private:
+  friend class RingSlotScope;
+  explicit SlotLease(RingSlot* slot) : slot_(slot) {}
+  RingSlot* slot_ = nullptr;
+};
+
+class RingWorkspace {
+ public:
+  // Throws kInvalidArgument when the configuration is illegal or not a ring's, OutOfMemoryError when
+  // initial_size cannot be had for each slot.
+  explicit RingWorkspace(std::string id, WorkspaceConfig config, Device device = Host());
+  // Open slots are a mistake that is reported on stderr; leased ones are not. Producers that wait
+  // get kFailedPrecondition.
+  ~RingWorkspace();
+  RingWorkspace(const RingWorkspace&) = delete;
+  RingWorkspace& operator=(const RingWorkspace&) = delete;
+
+  const std::string& id() const;
+  const WorkspaceConfig& config() const;
+  Device device() const;
+  int slots() const;
+  size_t slot_size() const;      // learned bytes of a slot
+  uint64_t generation() const;   // of the slot opened last; 0 before the first
+  RingStats stats() const;
+  std::string Dump() const;      // one line per slot
+
+  // Learns now from the batches seen (kOverTime).
+  void Initialize();
+  // Gives back what idle slots do not need for batches like the recent ones.
+  void Trim();
+  // Gives all pages back and forgets what was learned. Throws kFailedPrecondition naming the slots
+  // that are open or leased. Initial pages are taken again when a slot is opened.
+  void Destroy();
+
+  RingCore* core() const { return core_; }  // for the runtime
+
+ private:
+  RingCore* core_;
+};
+
+// A batch being made: allocations of this thread go to the slot, from here to Commit() or the end of
+// the block. Without Commit() the batch is discarded and the slot is free again.
+class [[nodiscard]] RingSlotScope {
+ public:
+  // Waits on a full ring. Throws kResourceExhausted as told above, OutOfMemoryError when initial or
+  // temporary memory cannot be had.
+  explicit RingSlotScope(RingWorkspace& ring);
+  // As the constructor; empty when `stop` is requested before or while it waits.
+  static std::optional<RingSlotScope> Open(RingWorkspace& ring, const std::stop_token& stop);
+  // Empty instead of waiting.
+  static std::optional<RingSlotScope> TryOpen(RingWorkspace& ring);
+
+  RingSlotScope(RingSlotScope&& other) noexcept
+      : slot_(std::exchange(other.slot_, nullptr)), token_(std::move(other.token_)) {}
+  RingSlotScope& operator=(RingSlotScope&&) = delete;
+  ~RingSlotScope();
+
+  // Ends the scope; the arrays that are alive are the batch. `tag` names it in errors and Dump().
+  // Throws kFailedPrecondition when the scope has ended, is not the innermost or belongs to another
+  // thread; it is unchanged then.
+  [[nodiscard]] SlotLease Commit(std::string_view tag = {});
+  // Ends the scope and frees the slot now. Throws like Commit().
+  void Discard();
+  uint64_t generation() const;  // 0 once ended
+
+ private:
+  explicit RingSlotScope(RingSlot* slot);
+  RingSlot* slot_ = nullptr;
+  internal::ScopeToken token_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_H_

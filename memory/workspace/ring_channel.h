@@ -1,0 +1,163 @@
+// RingChannel<T>: hands committed batches from producers to readers, first in, first out.
+//
+//   RingChannel<Batch> channel(ring);
+//   // producer
+//   try {
+//     while (std::optional<RingSlotScope> slot = RingSlotScope::Open(ring, stop)) {
+//       Batch batch = Decode(...);
+//       if (!channel.Push(slot->Commit(), std::move(batch))) break;   // readers are gone
+//     }
+//     channel.Close();
+//   } catch (...) {
+//     channel.Fail(std::current_exception());     // readers get it, of its own type
+//   }
+//   // reader
+//   while (std::optional<RingChannel<Batch>::Item> item = channel.Pop()) Use(item->value);
+//
+// It needs no capacity of its own: the ring bounds how many batches exist. A reader that comes back
+// for more while it still holds earlier batches keeps them (ring.h): such slots count against
+// ring_max_kept, and Pop() throws kResourceExhausted where there are too many.
+//
+// Ownership: the channel owns what was pushed and not popped; destroying it releases that. It must
+// not outlive the ring, and producers and readers must have left it.
+// Threads: any number of producers and readers. Cost: an uncontended lock per Push and Pop, another
+// one per Pop for a reader that holds earlier batches; a thread is woken only if one waits.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "tidepool/memory/workspace/ring.h"
+
+namespace tidepool {
+
+namespace internal {
+
+// What readers hold, by thread: generations they popped and may not have released.
+class RingReaders {
+ public:
+  explicit RingReaders(RingWorkspace& ring) : core_(ring.core()) {}
+  // This thread comes for the next batch. Throws as MarkKept does.
+  void ComesBack();
+  // This thread got it.
+  void Takes(uint64_t generation);
+
+ private:
+  struct Reader {
+    const void* thread;
+    std::vector<uint64_t> generations;
+  };
+  std::vector<uint64_t>& OfThisThread();
+
+  RingCore* core_;
+  std::mutex mutex_;
+  std::deque<Reader> readers_;  // guarded by mutex_; each one's generations are its thread's own
+};
+
+}  // namespace internal
+
+template <typename T>
+class RingChannel {
+ public:
+  struct Item {
+    SlotLease lease;  // first, so that it goes last
+    T value;
+  };
+
+  explicit RingChannel(RingWorkspace& ring) : readers_(ring), items_(ring.slots() + 1) {}
+  RingChannel(const RingChannel&) = delete;
+  RingChannel& operator=(const RingChannel&) = delete;
+
+  // False when the channel was closed; the batch is dropped then.
+  bool Push(SlotLease lease, T value) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return false;
+    if (count_ == items_.size()) Enlarge();
+    items_[(first_ + count_) % items_.size()].emplace(
+        Item{std::move(lease), std::move(value)});
+    ++count_;
+    if (waiting_ > 0) changed_.notify_one();
+    return true;
+  }
+
+  // Nothing comes any more; readers get what was pushed before, then nothing. Idempotent.
+  void Close() { End(nullptr); }
+  // As Close(), but readers get the exception after what was pushed before. The first call of Close
+  // and Fail counts.
+  void Fail(std::exception_ptr error) { End(std::move(error)); }
+
+  // The oldest batch; waits for one. Empty when the channel is closed and everything was popped, or
+  // when `stop` is requested. Throws what Fail() was given, to every reader.
+  std::optional<Item> Pop(const std::stop_token& stop = {}) {
+    readers_.ComesBack();
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (count_ == 0 && !closed_) {
+      ++waiting_;
+      changed_.wait(lock, stop, [&] { return count_ > 0 || closed_; });
+      --waiting_;
+    }
+    if (stop.stop_requested()) {
+      if (count_ > 0 && waiting_ > 0) changed_.notify_one();  // whose wake-up this one took
+      return std::nullopt;
+    }
+    if (count_ == 0) {
+      if (error_ != nullptr) std::rethrow_exception(error_);
+      return std::nullopt;
+    }
+    std::optional<Item> item = std::move(items_[first_]);
+    items_[first_].reset();
+    first_ = (first_ + 1) % items_.size();
+    --count_;
+    lock.unlock();
+    readers_.Takes(item->lease.generation());
+    return item;
+  }
+
+  // Batches pushed and not popped.
+  size_t size() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return count_;
+  }
+
+ private:
+  void End(std::exception_ptr error) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    error_ = std::move(error);
+    changed_.notify_all();
+  }
+  // More batches than slots: temporary ones.
+  void Enlarge() {
+    std::vector<std::optional<Item>> larger(items_.size() * 2);
+    for (size_t i = 0; i < count_; ++i) {
+      larger[i] = std::move(items_[(first_ + i) % items_.size()]);
+    }
+    items_ = std::move(larger);
+    first_ = 0;
+  }
+
+  internal::RingReaders readers_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  // Guarded by mutex_:
+  std::vector<std::optional<Item>> items_;  // a circle
+  size_t first_ = 0;
+  size_t count_ = 0;
+  int waiting_ = 0;
+  bool closed_ = false;
+  std::exception_ptr error_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_

@@ -1,0 +1,138 @@
+// The state behind a RingWorkspace; for memory/ only.
+//
+// Each slot is a WorkspaceCore of its own, so plans, spills, guard mode and the ledger are those of
+// workspaces. The ring knows who has which slot, and learns. Lock order: mutex_, then nothing; a
+// slot's own lock (leased_mutex_) is never held together with it.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_CORE_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_RING_CORE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/workspace/ring.h"
+#include "tidepool/memory/workspace/ring_learning.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+
+struct RingSlot {
+  enum class State : uint8_t { kIdle, kOpen, kLeased };
+
+  RingCore* ring = nullptr;
+  WorkspaceCore* core = nullptr;
+  std::atomic<int32_t> leases{0};
+  uint64_t generation = 0;  // written before the slot is open
+  bool record = false;      // the batch is to be recorded
+  int number = 0;           // of a temporary slot: at least the ring's
+  bool temporary = false;
+  // Of the thread that has it open:
+  uint64_t adopted = 0;  // version of what was learned
+  int batches_without_spill = 0;
+  // Guarded by the ring's lock:
+  State state = State::kIdle;
+  bool kept = false;             // said so, or its reader came back for more
+  const void* thread = nullptr;  // that has it open, or said Keep()
+  std::string tag;
+  RingSlot* next_idle = nullptr;
+  WorkspaceStats counted;  // what of the core's statistics is in the ring's
+};
+
+class RingCore {
+ public:
+  enum class Full : uint8_t { kWait, kRefuse };
+
+  static RingCore* New(std::string id, WorkspaceConfig config, Device device);
+
+  // Null: full and `full` is kRefuse, or stopped. The slot is the caller's to enter or to return.
+  RingSlot* Acquire(Full full, const std::stop_token& stop);
+  // The slot was not entered, or its cycle has ended.
+  void Return(RingSlot* slot) noexcept;
+  // Begins the slot's cycle on this thread. Throws; then the slot was returned.
+  void Enter(RingSlot* slot, internal::ScopeToken* token);
+  // Ends the scope and leaves one lease. Throws by ScopeToken::Close(), nothing changed then.
+  void Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token);
+  // The last lease is gone.
+  void EndLease(RingSlot* slot) noexcept;
+  void Keep(RingSlot* slot, std::string_view tag);
+  // A reader came back for more while these generations were still leased; those that are not are
+  // removed. Throws like Keep when ring_max_kept is exceeded.
+  void MarkKept(std::vector<uint64_t>* generations);
+  // The RingWorkspace is gone.
+  void Abandon() noexcept;
+
+  void Initialize();
+  void Trim();
+  void Destroy();
+  RingStats stats();
+  std::string Dump();
+  uint64_t generation();
+
+  const std::string id;
+  const WorkspaceConfig config;
+  const Device device;
+
+ private:
+  // Gives its memory back once no buffer of it is left.
+  struct SlotDeleter {
+    void operator()(RingSlot* slot) const noexcept;
+  };
+  using SlotPointer = std::unique_ptr<RingSlot, SlotDeleter>;
+
+  RingCore(std::string id, WorkspaceConfig config, Device device);
+  ~RingCore() = default;
+
+  SlotPointer NewSlot(int number, bool temporary) const;
+  void Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned, uint64_t version) noexcept;
+  void FollowAll(RingSlot* chain, size_t bytes, const LearnedCycle* learned, uint64_t version) noexcept;
+
+  // These need mutex_ held.
+  bool Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
+  void ThrowIfTooManyKept() const;
+  void ThrowIfOnlyThisThreadCouldRelease() const;
+  bool may_take_temporary() const {
+    return config.policy_ring_full == RingFullPolicy::kSpill &&
+           (config.ring_max_temporary == 0 || temporary_ < config.ring_max_temporary);
+  }
+  bool all_kept() const { return kept_ == static_cast<int>(slots_.size()); }
+  bool unneeded() const { return gone_ && slots_.empty() && waiters_ == 0; }
+  bool IsKept(const RingSlot& slot) const;
+  int CountKept() const;
+  void Mark(RingSlot* slot, const void* thread);
+  void CountStatistics(RingSlot* slot);
+  RingSlot* TakeOutdated();
+  void PushIdle(RingSlot* slot);
+  SlotPointer Remove(RingSlot* slot);
+  std::string Describe(const RingSlot& slot) const;
+  std::string DescribeTaken() const;
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;  // a slot was freed, or what a wait depends on changed
+  // Guarded by mutex_:
+  std::vector<SlotPointer> slots_;  // temporary ones at the end
+  RingSlot* idle_ = nullptr;        // a stack
+  bool idle_outdated_ = false;      // some of them follow an older version
+  RingLearning learning_;
+  RingStats stats_;
+  uint64_t generation_ = 0;
+  int temporary_ = 0;
+  int open_ = 0;
+  int leased_ = 0;
+  int kept_ = 0;  // marked ones
+  int waiters_ = 0;
+  bool gone_ = false;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_CORE_H_

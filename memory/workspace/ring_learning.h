@@ -1,0 +1,106 @@
+// What the slots of a ring learn, once for all of them: how big a slot is and, where batches repeat,
+// where each request goes.
+//
+// kFirstLoop, kOverTime: the largest total of the recent batches. kOptimized (kTraining is the same
+// here): the first batch becomes a plan by lifetimes; a plan that two batches running do not follow
+// is given up for totals, which serve batches of any shape; a shape that then comes several times
+// running is planned again. Under policy_spill kReallocate a batch that outgrows its slot makes all
+// slots larger and, once the recent batches no longer need it, smaller again, so an outlier is
+// forgotten. Under kExternal and kFail the size stays what it first became.
+//
+// Threads: one at a time (the ring's lock). Cost: Observe() tens of nanoseconds; up to a millisecond
+// when it makes a plan.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_LEARNING_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_RING_LEARNING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/workspace/plan_set.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+// One committed batch.
+struct RingBatch {
+  size_t bytes = 0;     // sum of its requests, each rounded up
+  bool current = true;  // made in a slot that followed what is learned now
+  uint64_t misses = 0;  // requests the plan did not foresee
+  // Requests and lifetimes when recorded; what is alive at the commit is alive to the end.
+  absl::Span<const LifetimeBuffer> record;
+};
+
+// The largest of the last `window` to 2 * `window` values.
+class RecentPeak {
+ public:
+  explicit RecentPeak(int window) : window_(window) {}
+  void Add(size_t value);
+  size_t peak() const { return current_ > previous_ ? current_ : previous_; }
+  void Clear() { *this = RecentPeak(window_); }
+
+ private:
+  int window_;
+  int added_ = 0;
+  size_t current_ = 0;
+  size_t previous_ = 0;
+};
+
+class RingLearning {
+ public:
+  // `initial_bytes`: what every slot has from the start, the lower bound of what is learned.
+  // `alignment` is that of requests, which the device may have raised.
+  RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes);
+
+  // Throws std::bad_alloc; the batch has taught nothing then.
+  void Observe(const RingBatch& batch);
+  // kOverTime: learns now from the batches seen.
+  void Initialize();
+  // Slots of what the recent batches need, at once.
+  void Trim();
+  void Forget();
+
+  // Slots follow when they are opened: bytes of a slot, and the plan; null: requests go one behind
+  // the other. `version` changes when either does.
+  size_t slot_bytes() const { return slot_bytes_; }
+  std::shared_ptr<const LearnedCycle> learned() const { return learned_; }
+  uint64_t version() const { return version_; }
+  // Batches must record their lifetimes.
+  bool wants_record() const { return mode_ == Mode::kFirst || mode_ == Mode::kTotals; }
+
+  uint64_t plans() const { return plans_; }
+  size_t planned_peak_bytes() const { return planned_peak_; }
+  size_t live_lower_bound_bytes() const { return lower_bound_; }
+
+ private:
+  enum class Mode : uint8_t { kOff, kTotalsOnly, kFirst, kPlanned, kTotals };
+
+  Mode FirstMode() const;
+  size_t SizeFor(size_t needed) const;
+  bool may_change() const { return slot_bytes_ == 0 || config_.policy_spill == SpillPolicy::kReallocate; }
+  void FollowTotals(bool may_shrink);
+  void MakePlan(absl::Span<const LifetimeBuffer> record);
+  void ObserveRecord(absl::Span<const LifetimeBuffer> record);
+
+  WorkspaceConfig config_;
+  size_t alignment_;
+  size_t initial_bytes_;
+  Mode mode_;
+  uint64_t version_ = 1;
+  size_t slot_bytes_;
+  std::shared_ptr<const LearnedCycle> learned_;
+  RecentPeak totals_;
+  uint64_t batches_ = 0;
+  int missed_running_ = 0;
+  uint64_t last_shape_ = 0;
+  int same_shape_running_ = 0;
+  uint64_t plans_ = 0;
+  size_t planned_peak_ = 0;
+  size_t lower_bound_ = 0;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_LEARNING_H_

@@ -1,0 +1,256 @@
+// One suite over every combination of policies, on the host and on a device: each is refused at
+// construction with reasons, or passes.
+//
+// The suite: contents stay, requests are aligned and do not overlap, the ledger agrees with what is
+// held, generations count, old arrays are stale, and everything is given back.
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/simulated_device.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Device kDevice = SimulatedDevice::kDevice;
+
+struct Held {
+  BufferHandle handle;
+  std::byte pattern;
+  int64_t ledger_bytes;
+};
+
+int64_t AllocatedOn(Device device) {
+  for (const DeviceMemory& memory : MemoryTracker::Global().Snapshot().devices) {
+    if (memory.device == device) return memory[MemoryKind::kAllocated].current_bytes;
+  }
+  return 0;
+}
+int64_t TotalBytes() {
+  int64_t total = 0;
+  for (const DeviceMemory& memory : MemoryTracker::Global().Snapshot().devices) {
+    total += memory.total.current_bytes;
+  }
+  return total;
+}
+
+class Suite {
+ public:
+  Suite(Workspace& workspace, size_t alignment) : workspace_(workspace), alignment_(alignment) {}
+
+  void Run() {
+    for (int cycle = 0; cycle < 6; ++cycle) {
+      std::vector<Held> outlive;
+      {
+        WorkspaceScope scope(workspace_);
+        EXPECT_EQ(workspace_.generation(), static_cast<uint64_t>(cycle + 1));
+        // The same requests each time, but for one cycle of others.
+        Cycle(cycle == 3 ? 3 : 0, &outlive);
+      }
+      EXPECT_FALSE(workspace_.is_open());
+      for (const Held& held : outlive) {
+        if (workspace_.config().policy_reset != ResetPolicy::kBlockLeft) continue;
+        EXPECT_EQ(held.handle->IsAlive(), !held.handle->attached);
+      }
+      outlive.clear();
+    }
+    EXPECT_EQ(workspace_.cycles(), 6);
+  }
+
+ private:
+  void Cycle(int variant, std::vector<Held>* outlive) {
+    std::mt19937 random(static_cast<uint32_t>(17 + variant));
+    const int64_t host_before = AllocatedOn(Host()), device_before = AllocatedOn(kDevice);
+    for (int i = 0; i < 16; ++i) {
+      const size_t bytes = i == 9 ? 20000 : 1 + random() % 1500;
+      const bool drop = random() % 3 == 0;
+      Request(bytes);
+      if (drop && !held_.empty()) {
+        Check(held_[random() % held_.size()]);
+        held_.erase(held_.begin() + static_cast<int64_t>(random() % held_.size()));
+      }
+      int64_t on_host = 0, on_device = 0;
+      for (const Held& held : held_) {
+        (held.handle->device == Host() ? on_host : on_device) += held.ledger_bytes;
+      }
+      EXPECT_EQ(AllocatedOn(Host()) - host_before, on_host);
+      EXPECT_EQ(AllocatedOn(kDevice) - device_before, on_device);
+    }
+    for (const Held& held : held_) Check(held);
+    if (variant != 0) held_.resize(std::min<size_t>(held_.size(), 2));
+    *outlive = std::move(held_);
+    held_.clear();
+    if (variant == 0) outlive->clear();
+  }
+
+  void Request(size_t bytes) {
+    const size_t before = workspace_.bytes_this_cycle();
+    BufferHandle handle;
+    try {
+      handle = BufferHandle(AllocateHere(bytes));
+    } catch (const OutOfMemoryError& error) {
+      EXPECT_EQ(workspace_.config().policy_spill, SpillPolicy::kFail) << error.message();
+      EXPECT_EQ(workspace_.bytes_this_cycle(), before);
+      return;
+    }
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(handle->data) % alignment_, 0);
+    EXPECT_TRUE(handle->IsAlive());
+    for (const Held& other : held_) {
+      EXPECT_TRUE(handle->data >= other.handle->data + other.handle->bytes ||
+                  other.handle->data >= handle->data + bytes);
+    }
+    const std::byte pattern{static_cast<unsigned char>(++patterns_)};
+    FindDeviceProvider(handle->device)->Fill(handle->data, pattern, bytes);
+    const int64_t ledger_bytes =
+        static_cast<int64_t>(handle->attached ? handle->slot_bytes : handle->bytes);
+    held_.push_back({std::move(handle), pattern, ledger_bytes});
+  }
+
+  void Check(const Held& held) {
+    seen_.resize(held.handle->bytes);
+    FindDeviceProvider(held.handle->device)
+        ->CopyToHost(seen_.data(), held.handle->data, held.handle->bytes);
+    for (std::byte byte : seen_) {
+      if (byte != held.pattern) {
+        ADD_FAILURE() << "the contents of a request of " << held.handle->bytes << " bytes changed";
+        return;
+      }
+    }
+  }
+
+  Workspace& workspace_;
+  const size_t alignment_;
+  std::vector<Held> held_;
+  std::vector<std::byte> seen_;
+  int patterns_ = 0;
+};
+
+std::string Describe(const WorkspaceConfig& config, Device device) {
+  auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
+  return DeviceName(device) + " allocation " + number(config.policy_allocation) + " learning " +
+         number(config.policy_learning) + " spill " + number(config.policy_spill) + " reset " +
+         number(config.policy_reset) + " location " + number(config.policy_location) +
+         " mirroring " + number(config.policy_mirroring) + " debug " + number(config.debug_mode) +
+         " initial_size " + std::to_string(config.initial_size);
+}
+
+// Empty: it is legal and passed. Otherwise why it was refused.
+std::string RefusalOf(const WorkspaceConfig& config, Device device) {
+  SCOPED_TRACE(Describe(config, device));
+  const int64_t before = TotalBytes();
+  std::string refusal;
+  {
+    std::optional<Workspace> workspace;
+    try {
+      workspace.emplace("m", config, device);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument) << error.message();
+      refusal = error.message();
+    }
+    if (workspace) {
+      const bool device_memory =
+          device != Host() && config.policy_mirroring != MirroringPolicy::kHostOnly;
+      Suite(*workspace, device_memory ? SimulatedDevice::kAlignment : config.alignment).Run();
+    }
+  }
+  EXPECT_EQ(TotalBytes(), before) << "not everything was given back";
+  EXPECT_EQ(SimulatedDevice::Get().used_bytes(), 0);
+  EXPECT_EQ(SimulatedDevice::Get().pinned_bytes(), 0);
+  EXPECT_EQ(refusal.empty(), config.Reasons(device).empty());
+  return refusal;
+}
+
+TEST(WorkspacePolicyMatrix, EveryCombinationIsRefusedWithReasonsOrPasses) {
+  SimulatedDevice::Get().set_has_pinned_host(true);
+  const std::string path = testing::TempDir() + "/workspace_policy_matrix";
+  int legal = 0, refused = 0, legal_on_device = 0, mapped = 0;
+  for (int number = 0; number < 2 * 3 * 5 * 3 * 2 * 2 * 3 * 4 * 2; ++number) {
+    int rest = number;
+    auto next = [&](int count) {
+      const int value = rest % count;
+      rest /= count;
+      return value;
+    };
+    WorkspaceConfig config;
+    const Device device = next(2) == 0 ? Host() : kDevice;
+    config.policy_allocation = static_cast<AllocationPolicy>(next(3));
+    config.policy_learning = static_cast<LearningPolicy>(next(5));
+    config.policy_spill = static_cast<SpillPolicy>(next(3));
+    config.policy_reset = static_cast<ResetPolicy>(next(2));
+    config.policy_location = static_cast<LocationPolicy>(next(2));
+    config.policy_mirroring = static_cast<MirroringPolicy>(next(3));
+    config.debug_mode = static_cast<DebugMode>(next(4));
+    config.use_cycle_detector = config.debug_mode != DebugMode::kGuard;  // leaks are wanted here
+    config.initial_size = next(2) == 0 ? 0 : 12288;
+    config.temp_block_size = 16384;
+    if (config.policy_location == LocationPolicy::kMmap && number % 7 != 0) {
+      config.temp_file_path = path;
+      if (config.initial_size == 0) {
+        // Something to map.
+        WorkspaceConfig file = WorkspaceConfig::MappedFile(path);
+        file.initial_size = 8192;
+        Workspace("file", file);
+      }
+    }
+    const std::string refusal = RefusalOf(config, device);
+    unlink(path.c_str());
+    if (testing::Test::HasFailure()) break;
+    if (refusal.empty()) {
+      ++legal;
+      legal_on_device += device == kDevice;
+      mapped += config.policy_location == LocationPolicy::kMmap;
+    } else {
+      ++refused;
+      EXPECT_THAT(refusal, HasSubstr("workspace [m]: illegal configuration: "));
+    }
+  }
+  SimulatedDevice::Get().Reset();
+  std::printf("%d combinations legal (%d on a device, %d mapped files), %d refused\n", legal,
+              legal_on_device, mapped, refused);
+  EXPECT_GT(legal, 1000);
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(mapped, 20);
+}
+
+TEST(WorkspacePolicyMatrix, KnownCombinations) {
+  for (Device device : {Host(), kDevice}) {
+    EXPECT_EQ(RefusalOf({}, device), "");
+    EXPECT_EQ(RefusalOf(WorkspaceConfig::Training(), device), "");
+    WorkspaceConfig config;
+    config.policy_spill = SpillPolicy::kFail;
+    EXPECT_THAT(RefusalOf(config, device), HasSubstr("kFail needs an initial_size"));
+    config.initial_size = 4096;
+    EXPECT_EQ(RefusalOf(config, device), "");
+    config.policy_allocation = AllocationPolicy::kAlways;
+    EXPECT_THAT(RefusalOf(config, device), HasSubstr("kFail forbids"));
+    config = WorkspaceConfig();
+    config.debug_mode = DebugMode::kGuard;
+    config.use_cycle_detector = false;
+    EXPECT_EQ(RefusalOf(config, device).empty(), device == Host());
+    config = WorkspaceConfig::MappedFile("");
+    config.initial_size = 4096;
+    EXPECT_EQ(RefusalOf(config, device).empty(), device == Host());
+    config.policy_mirroring = MirroringPolicy::kHostOnly;
+    EXPECT_EQ(RefusalOf(config, device), "");
+    config.policy_learning = LearningPolicy::kFirstLoop;
+    EXPECT_THAT(RefusalOf(config, device), HasSubstr("kMmap needs policy_learning kNone"));
+  }
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,173 @@
+// LearningPolicy::kTraining: several plans, chosen by what a cycle requests.
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
+
+WorkspaceConfig Training() {
+  WorkspaceConfig config = WorkspaceConfig::Training();
+  config.policy_learning = LearningPolicy::kTraining;
+  return config;
+}
+
+// A forward and a backward pass over `layers` activations that shrink: what is alive at once is a
+// little more than the activations, what is requested is three times as much.
+void Step(Workspace& workspace, size_t batch, int layers) {
+  WorkspaceScope scope(workspace);
+  std::vector<BufferHandle> activations;
+  activations.push_back(New(batch * 8192));
+  for (int i = 0; i < layers; ++i) {
+    BufferHandle scratch = New(batch * 1024);
+    activations.push_back(New(batch * (8192 - 64 * i)));
+    std::memset(activations.back()->data, i, activations.back()->bytes);
+  }
+  BufferHandle gradient = New(batch * 512);
+  for (int i = layers; i > 0; --i) {
+    EXPECT_EQ(static_cast<int>(activations.back()->data[batch * 512]), i - 1);
+    BufferHandle next = New(batch * (8192 - 64 * i));
+    activations.pop_back();
+    gradient = std::move(next);
+  }
+}
+
+TEST(WorkspaceTraining, EachSequenceLengthGetsAPlanOfItsOwn) {
+  Workspace workspace("w", Training());
+  const std::vector<int> lengths = {3, 5, 8, 4};
+  // The first request is the same for all: plans are told apart by the number of requests.
+  for (int round = 0; round < 3; ++round) {
+    for (int length : lengths) Step(workspace, 2, length);
+  }
+  const WorkspaceStats learned = workspace.stats();
+  EXPECT_EQ(learned.plans_kept, 4);
+  const int64_t system = MemoryTracker::Global().system_allocations();
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) Step(workspace, 2, lengths[random() % 4]);
+  EXPECT_EQ(workspace.stats().misses, learned.misses);
+  EXPECT_EQ(workspace.stats().spills, learned.spills);
+  EXPECT_EQ(workspace.stats().plans, learned.plans);
+  EXPECT_GT(workspace.stats().plan_switches, learned.plan_switches);
+  EXPECT_EQ(MemoryTracker::Global().system_allocations(), system);
+}
+
+TEST(WorkspaceTraining, BatchSizesAreKnownByTheFirstRequest) {
+  Workspace workspace("w", Training());
+  for (size_t batch : {4, 8, 16, 4, 8, 16}) Step(workspace, batch, 4);
+  const WorkspaceStats learned = workspace.stats();
+  EXPECT_EQ(learned.plans_kept, 3);
+  for (size_t batch : {16, 4, 4, 8, 16, 8}) Step(workspace, batch, 4);
+  EXPECT_EQ(workspace.stats().misses, learned.misses);
+  EXPECT_EQ(workspace.stats().spills, learned.spills);
+}
+
+TEST(WorkspaceTraining, ASmallerLastBatchFitsThePlanOfTheLarger) {
+  Workspace workspace("w", Training());
+  for (int i = 0; i < 3; ++i) Step(workspace, 64, 4);
+  const WorkspaceStats before = workspace.stats();
+  Step(workspace, 17, 4);
+  Step(workspace, 64, 4);
+  EXPECT_EQ(workspace.stats().misses, before.misses);
+  EXPECT_EQ(workspace.stats().spills, before.spills);
+  EXPECT_EQ(workspace.stats().plans_kept, 1);
+}
+
+TEST(WorkspaceTraining, AnUnknownLargerBatchIsServedThenLearned) {
+  Workspace workspace("w", Training());
+  for (int i = 0; i < 3; ++i) Step(workspace, 4, 4);
+  Step(workspace, 8, 4);
+  const WorkspaceStats before = workspace.stats();
+  EXPECT_EQ(before.plans_kept, 2);
+  Step(workspace, 8, 4);
+  EXPECT_EQ(workspace.stats().spills, before.spills);
+  EXPECT_EQ(workspace.stats().planned_peak_bytes, before.planned_peak_bytes);
+}
+
+TEST(WorkspaceTraining, AnOutlierIsForgottenAndItsMemoryGivenBackWithinThreeCycles) {
+  auto owned = [] { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; };
+  const int64_t before = owned();
+  {
+    Workspace workspace("w", Training());
+    for (int i = 0; i < 5; ++i) Step(workspace, 8, 4);
+    const int64_t usual = owned();
+    Step(workspace, 800, 4);
+    EXPECT_GT(owned(), usual + 8000000);
+    for (int i = 0; i < 3; ++i) Step(workspace, 8, 4);
+    EXPECT_LE(owned(), usual + 65536) << "plans and records may have grown";
+    EXPECT_EQ(workspace.stats().plans_kept, 1);
+    const WorkspaceStats stats = workspace.stats();
+    Step(workspace, 8, 4);
+    EXPECT_EQ(workspace.stats().spills, stats.spills);
+  }
+  EXPECT_EQ(owned(), before);
+}
+
+TEST(WorkspaceOptimized, PagesThatTheNewPlanDoesNotNeedAreGivenBack) {
+  Workspace workspace("w", WorkspaceConfig::Training());
+  for (int i = 0; i < 3; ++i) Step(workspace, 800, 4);
+  const size_t large = workspace.size();
+  for (int i = 0; i < 2 + 3; ++i) Step(workspace, 8, 4);
+  EXPECT_LT(workspace.size(), large / 50);
+  const WorkspaceStats stats = workspace.stats();
+  Step(workspace, 8, 4);
+  EXPECT_EQ(workspace.stats().spills, stats.spills);
+}
+
+// The same requests with lifetimes that vary: the plan takes the longest ones seen, and stays.
+TEST(WorkspaceTraining, VaryingLifetimesSettle) {
+  Workspace workspace("w", Training());
+  std::mt19937 random(5);
+  auto step = [&] {
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> live;
+    for (int i = 0; i < 12; ++i) {
+      live.push_back(New(1000 + 100 * i));
+      std::memset(live.back()->data, i, live.back()->bytes);
+      if (live.size() > 2 + random() % 2) {
+        live.erase(live.begin());
+      }
+    }
+  };
+  for (int i = 0; i < 50; ++i) step();
+  const WorkspaceStats settled = workspace.stats();
+  EXPECT_EQ(settled.plans_kept, 1);
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_LE(workspace.stats().plans, settled.plans + 1);
+  EXPECT_LE(workspace.stats().misses, settled.misses + 2);
+}
+
+// Variable lengths of a recurrent network: after one epoch nearly all bytes come from the pages.
+TEST(WorkspaceTraining, AfterOneEpochOfVariableLengthsNearlyAllBytesArePlanned) {
+  Workspace workspace("w", Training());
+  std::mt19937 random(11);
+  std::vector<int> lengths(400);
+  for (int& length : lengths) length = 5 + static_cast<int>(random() % 60);
+  for (int length : lengths) Step(workspace, 1, length);
+  const WorkspaceStats first = workspace.stats();
+  const size_t spilled_before = first.spilled_bytes;
+  size_t requested = 0;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::shuffle(lengths.begin(), lengths.end(), random);
+    for (int length : lengths) {
+      Step(workspace, 1, length);
+      requested += workspace.bytes_last_cycle();
+    }
+  }
+  const double spilled = static_cast<double>(workspace.stats().spilled_bytes - spilled_before);
+  std::printf("first epoch: %llu plans, then %.4f %% of %zu bytes spilled, %zu plans kept\n",
+              static_cast<unsigned long long>(first.plans), 100 * spilled / requested, requested,
+              workspace.stats().plans_kept);
+  EXPECT_LT(spilled, 0.01 * requested);
+}
+
+}  // namespace
+}  // namespace tidepool
