@@ -2,7 +2,10 @@
 
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/resource/heap.h"
 
 namespace tidepool {
@@ -13,11 +16,11 @@ constinit std::atomic<uint64_t> always_alive{1};
 
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device);
+    if (!buffer->closed) Close(buffer);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device);
+    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -28,7 +31,8 @@ class ImportOwner final : public BufferOwner {
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -static_cast<int64_t>(buffer->bytes));
+    MemoryTracker::Global().Add(Host(), buffer->kind, -static_cast<int64_t>(buffer->bytes),
+                                buffer->charged_to);
     if (buffer->release_imported != nullptr) buffer->release_imported(buffer->import_context);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
@@ -69,19 +73,36 @@ uint64_t NextBufferId() {
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
   auto buffer = std::make_unique<Buffer>();
-  auto* data = static_cast<std::byte*>(HeapAllocate(bytes, alignment, kind, device));
+  buffer->charged_to = &MemoryOwner::Current();
+  auto* data = static_cast<std::byte*>(
+      HeapAllocate(bytes, alignment, kind, device, buffer->charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   return buffer.release();
 }
 
-Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context) {
-  Buffer* buffer = new Buffer;
-  Initialise(buffer, &import_owner, static_cast<std::byte*>(data), bytes, MemoryKind::kExternal,
-             Host());
+Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
+                          MemoryKind kind) {
+  auto buffer = std::make_unique<Buffer>();
+  Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
   buffer->release_imported = release;
   buffer->import_context = context;
-  MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, static_cast<int64_t>(bytes));
-  return buffer;
+  buffer->charged_to = &MemoryOwner::Current();
+  MemoryTracker::Global().Add(Host(), kind, static_cast<int64_t>(bytes), buffer->charged_to);
+  return buffer.release();
+}
+
+void SetBufferKind(Buffer& buffer, MemoryKind kind) {
+  if (buffer.attached) {
+    ThrowInvalidArgument(absl::StrCat("SetBufferKind: the buffer is workspace [",
+                                      buffer.owner->WorkspaceId(),
+                                      "]'s, expected one outside of workspaces"));
+  }
+  if (buffer.closed) return;
+  // Off first: at no moment do the bytes count twice.
+  MemoryTracker& tracker = MemoryTracker::Global();
+  tracker.Add(buffer.device, buffer.kind, -static_cast<int64_t>(buffer.bytes), buffer.charged_to);
+  tracker.Add(buffer.device, kind, static_cast<int64_t>(buffer.bytes), buffer.charged_to);
+  buffer.kind = kind;
 }
 
 }  // namespace tidepool

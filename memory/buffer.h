@@ -21,6 +21,7 @@
 namespace tidepool {
 
 struct Buffer;
+class MemoryOwner;
 
 // Who gave the memory and takes it back: the heap, a workspace, an importer.
 class BufferOwner {
@@ -63,6 +64,7 @@ struct Buffer {
   Buffer* next = nullptr;         // in a free list or a list of releases
   void (*release_imported)(void* context) = nullptr;
   void* import_context = nullptr;
+  MemoryOwner* charged_to = nullptr;  // outside of workspaces: the node of the ledger that holds it
 
   // Every handle of it is dead from here on. Idempotent.
   void Close() noexcept {
@@ -74,13 +76,18 @@ struct Buffer {
   bool IsAlive() const { return stamp_cell->load(std::memory_order_relaxed) == stamp; }
 };
 
-// New memory outside of workspaces. Throws OutOfMemoryError, or kUnimplemented when no provider of
-// the device is linked.
+// New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError, or
+// kUnimplemented when no provider of the device is linked.
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64, MemoryKind kind = MemoryKind::kAllocated,
                       Device device = Host());
-// Memory owned elsewhere, counted as kExternal until the last handle goes; `release(context)` runs
-// then. The caller promises kReadableTailBytes readable bytes behind it or kernels may not use it.
-Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context);
+// Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
+// until the last handle goes; `release(context)` runs then. The caller promises kReadableTailBytes
+// readable bytes behind it or kernels may not use it.
+Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
+                          MemoryKind kind = MemoryKind::kExternal);
+// What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported
+// buffers; one of a workspace throws kInvalidArgument. Not while another thread releases it.
+void SetBufferKind(Buffer& buffer, MemoryKind kind);
 
 uint64_t NextBufferId();
 // The first of so many numbers for the caller's buffers.

@@ -4,6 +4,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -66,6 +67,7 @@ Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64
   output_shape_ = shape;
   caches_.resize(layers_.size());
 
+  const MemoryOwnerScope owner("network");
   parameters_ = Zeros({flat}, DType::kFloat32, Place::Heap());
   gradients_ = Zeros({flat}, DType::kFloat32, Place::Heap(MemoryKind::kGradientStandard));
   for (size_t i = 0; i < planned.size(); ++i) {

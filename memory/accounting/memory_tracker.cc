@@ -1,10 +1,8 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 
 #include <algorithm>
-
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "tidepool/memory/error.h"
+#include <tuple>
+#include <utility>
 
 namespace tidepool {
 namespace {
@@ -14,149 +12,268 @@ constexpr int kUnreferencedIndex = static_cast<int>(MemoryKind::kUnreferenced);
 
 }  // namespace
 
-const DeviceMemory& MemorySnapshot::operator[](Device device) const {
-  for (const DeviceMemory& memory : devices) {
-    if (memory.device == device) return memory;
-  }
-  ThrowNotFound(absl::StrCat("MemorySnapshot: nothing was ever counted on ", DeviceName(device)));
-}
-
-std::string MemorySnapshot::ToString() const {
-  std::string out = absl::StrFormat("%-10s %-18s %15s %15s\n", "device", "kind", "current bytes",
-                                    "peak bytes");
-  for (const DeviceMemory& memory : devices) {
-    for (int kind = 0; kind < kMemoryKinds; ++kind) {
-      const MemoryUsage& usage = memory.kinds[kind];
-      absl::StrAppendFormat(&out, "%-10s %-18s %15d %15d\n", DeviceName(memory.device),
-                            MemoryKindName(static_cast<MemoryKind>(kind)), usage.current_bytes,
-                            usage.peak_bytes);
-    }
-    absl::StrAppendFormat(&out, "%-10s %-18s %15d %15d\n", DeviceName(memory.device), "total",
-                          memory.total.current_bytes, memory.total.peak_bytes);
-  }
-  return out;
-}
-
 MemoryTracker& MemoryTracker::Global() {
   static MemoryTracker* const tracker = new MemoryTracker;  // outlives every static array
   return *tracker;
 }
 
-MemoryTracker::MemoryTracker() : devices_(kDeviceTypes * kMaxDevicesPerType) {}
+MemoryTracker::MemoryTracker() : devices_(kDeviceTypes * kMaxDevicesPerType) {
+  AddNodes(At(Host()), &MemoryOwner::Process());
+}
 
-void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes) {
+// ---- changes --------------------------------------------------------------------------------
+
+void MemoryTracker::AddNodes(DeviceLedger& at, MemoryOwner* owner) {
+  for (; owner != nullptr; owner = owner->parent()) {
+    if (owner->index() >= at.by_owner.size()) at.by_owner.resize(owner->index() + 1);
+    std::unique_ptr<Counts>& counts = at.by_owner[owner->index()];
+    if (counts != nullptr) continue;  // an ancestor may be missing after a failure: go on
+    counts = std::make_unique<Counts>();
+    counts->owner = owner;
+  }
+}
+
+void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
+  if (owner == nullptr) owner = &MemoryOwner::Process();
   std::lock_guard<std::mutex> lock(mutex_);
-  if (bytes > 0 || kind == MemoryKind::kAllocated) FoldDevice(device);
-  PerDevice& at = At(device);
-  at.touched = true;
-  at.direct[static_cast<int>(kind)].current_bytes += bytes;
+  DeviceLedger& at = At(device);
+  AddNodes(at, owner);  // there already when bytes leave
+  FoldDevice(device, at);
+  ForEachAbove(at, owner, [&](Counts& counts) {
+    counts.kinds[static_cast<int>(kind)].current_bytes += bytes;
+  });
   changes_.fetch_add(1, std::memory_order_relaxed);
-  if (bytes > 0) FoldDevice(device);
+  if (bytes > 0 || !observers_.empty()) RaiseAbove(device, at, owner);
 }
 
 void MemoryTracker::Register(MemoryAccount* account) {
   std::lock_guard<std::mutex> lock(mutex_);
-  accounts_.push_back(account);
-  At(account->device_).touched = true;
+  DeviceLedger& at = At(account->device_);
+  AddNodes(at, account->owner_);
+  at.accounts.push_back(account);
+  changes_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void MemoryTracker::Unregister(MemoryAccount* account) {
   std::lock_guard<std::mutex> lock(mutex_);
-  FoldDevice(account->device_);
-  accounts_.erase(std::remove(accounts_.begin(), accounts_.end(), account), accounts_.end());
+  DeviceLedger& at = At(account->device_);
+  FoldDevice(account->device_, at);
+  ForEachAbove(at, account->owner_, [&](Counts& counts) {
+    counts.used -= account->counted_;
+    counts.owned -= account->owned_;
+  });
+  at.accounts.erase(std::remove(at.accounts.begin(), at.accounts.end(), account),
+                    at.accounts.end());
   changes_.fetch_add(1, std::memory_order_relaxed);
+  RaiseAbove(account->device_, at, account->owner_);
 }
 
-void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) {
+void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  FoldDevice(account->device_);
-  account->owned_.store(account->owned_.load(std::memory_order_relaxed) + bytes,
-                        std::memory_order_relaxed);
+  DeviceLedger& at = At(account->device_);
+  FoldDevice(account->device_, at);
+  account->owned_ += bytes;
+  ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.owned += bytes; });
   changes_.fetch_add(1, std::memory_order_relaxed);
-  FoldDevice(account->device_);
+  RaiseAbove(account->device_, at, account->owner_);
 }
+
+// ---- folds ----------------------------------------------------------------------------------
 
 void MemoryTracker::FoldSlow(MemoryAccount* account) {
   std::lock_guard<std::mutex> lock(mutex_);
-  FoldDevice(account->device_);
+  FoldDevice(account->device_, At(account->device_));
+  // Whoever watches everything wants to hear of the next cycle too.
+  if (all_device_observers_ > 0) changes_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void MemoryTracker::FoldDevice(Device device) {
-  PerDevice& at = At(device);
-  int64_t used_peak = 0;
-  int64_t used_now = 0;
-  int64_t owned = 0;
+void MemoryTracker::FoldDevice(Device device, DeviceLedger& at) noexcept {
   const uint64_t change = changes_.load(std::memory_order_relaxed);
-  for (MemoryAccount* account : accounts_) {
-    if (account->device_ != device) continue;
+  bool moved = false;
+  for (MemoryAccount* account : at.accounts) {
     const int64_t used = account->used_.load(std::memory_order_relaxed);
-    const int64_t window = account->window_peak_.load(std::memory_order_relaxed);
-    used_now += used;
-    used_peak += std::max(used, window);
-    owned += account->owned_.load(std::memory_order_relaxed);
+    const int64_t window =
+        std::max(used, account->window_peak_.load(std::memory_order_relaxed));
     const bool same_window = account->folded_at_.load(std::memory_order_relaxed) == change;
     account->folded_peak_.store(
         same_window ? std::max(window, account->folded_peak_.load(std::memory_order_relaxed))
                     : window,
         std::memory_order_relaxed);
     account->folded_at_.store(change, std::memory_order_relaxed);
+    account->excess_ = -1;
+    if (used == account->counted_ && window == used) continue;
+    moved = true;
     account->window_peak_.store(used, std::memory_order_relaxed);
+    account->excess_ = window - used;
+    ForEachAbove(at, account->owner_, [&](Counts& counts) {
+      counts.used += used - account->counted_;
+      counts.excess += account->excess_;
+    });
+    account->counted_ = used;
   }
-  int64_t total = owned;
+  if (!moved) return;
+  for (MemoryAccount* account : at.accounts) {
+    if (account->excess_ >= 0) RaiseAbove(device, at, account->owner_);
+  }
+  for (MemoryAccount* account : at.accounts) {
+    if (account->excess_ < 0) continue;
+    ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.excess = 0; });
+  }
+}
+
+LedgerReading MemoryTracker::Read(Device device, const Counts& counts) const {
+  LedgerReading reading{device, {}, {}, counts.owned, 0, 0};
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
-    MemoryUsage& usage = at.direct[kind];
-    int64_t seen = usage.current_bytes;
-    total += usage.current_bytes;
-    if (kind == kAllocatedIndex) seen += used_peak;
-    if (kind == kUnreferencedIndex) seen += std::max<int64_t>(0, owned - used_now);
-    usage.peak_bytes = std::max(usage.peak_bytes, seen);
+    int64_t current = counts.kinds[kind].current_bytes;
+    reading.total += current;
+    if (kind == kAllocatedIndex) current += counts.used;
+    if (kind == kUnreferencedIndex) current += counts.owned - counts.used;
+    reading.current[kind] = reading.highest[kind] = current;
   }
-  at.total_peak = std::max(at.total_peak, total);
+  reading.highest[kAllocatedIndex] += counts.excess;
+  reading.in_use = reading.total - reading.current[kUnreferencedIndex];
+  reading.in_use_highest = reading.in_use + counts.excess;
+  return reading;
+}
+
+void MemoryTracker::Raise(Device device, Counts& counts) noexcept {
+  const LedgerReading reading = Read(device, counts);
+  for (int kind = 0; kind < kMemoryKinds; ++kind) {
+    int64_t& peak = counts.kinds[kind].peak_bytes;
+    peak = std::max(peak, reading.highest[kind]);
+  }
+  counts.total_peak = std::max(counts.total_peak, reading.total);
+  for (LedgerObserver* observer : observers_) {
+    const bool watches = observer->all_devices_
+                             ? counts.owner->parent() == nullptr
+                             : observer->owner_ == counts.owner && observer->device_ == device;
+    if (watches) observer->Observe(reading);
+  }
+}
+
+void MemoryTracker::RaiseAbove(Device device, DeviceLedger& at, const MemoryOwner* owner) noexcept {
+  ForEachAbove(at, owner, [&](Counts& counts) { Raise(device, counts); });
+}
+
+// ---- reading --------------------------------------------------------------------------------
+
+template <typename Function>
+void MemoryTracker::ForEachDevice(const Function& function) {
+  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+    if (devices_[index].by_owner.empty()) continue;
+    function(Device{static_cast<DeviceType>(index / kMaxDevicesPerType),
+                    static_cast<uint8_t>(index % kMaxDevicesPerType)},
+             devices_[index]);
+  }
 }
 
 MemorySnapshot MemoryTracker::Snapshot() {
-  std::lock_guard<std::mutex> lock(mutex_);
   MemorySnapshot snapshot;
+  std::lock_guard<std::mutex> lock(mutex_);
   snapshot.system_allocations = system_allocations_.load(std::memory_order_relaxed);
   snapshot.system_releases = system_releases_.load(std::memory_order_relaxed);
-  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
-    const Device device{static_cast<DeviceType>(index / kMaxDevicesPerType),
-                        static_cast<uint8_t>(index % kMaxDevicesPerType)};
-    if (!devices_[index].touched && device != Host()) continue;
-    FoldDevice(device);
-    DeviceMemory memory{device, devices_[index].direct, {}};
-    int64_t used = 0;
-    int64_t owned = 0;
-    for (const MemoryAccount* account : accounts_) {
-      if (account->device_ != device) continue;
-      used += account->used_.load(std::memory_order_relaxed);
-      owned += account->owned_.load(std::memory_order_relaxed);
+  snapshot.leaked_arrays = leaked_.load(std::memory_order_relaxed);
+  ForEachDevice([&](Device device, DeviceLedger& at) {
+    FoldDevice(device, at);
+    std::vector<std::pair<const MemoryOwner*, OwnerMemory>> owners;
+    std::vector<int64_t> below(at.by_owner.size());  // of each node: bytes of its children
+    for (const std::unique_ptr<Counts>& counts : at.by_owner) {
+      if (counts == nullptr) continue;
+      const LedgerReading reading = Read(device, *counts);
+      OwnerMemory memory{device, counts->owner->Path(), counts->owner->Tag(), counts->kinds, {}, 0};
+      for (int kind = 0; kind < kMemoryKinds; ++kind) {
+        memory.kinds[kind].current_bytes = reading.current[kind];
+      }
+      memory.total = {reading.total, counts->total_peak};
+      if (counts->owner->parent() != nullptr) {
+        below[counts->owner->parent()->index()] += reading.total;
+      } else {
+        snapshot.devices.push_back({device, memory.kinds, memory.total});
+      }
+      owners.emplace_back(counts->owner, std::move(memory));
     }
-    memory.kinds[kAllocatedIndex].current_bytes += used;
-    memory.kinds[kUnreferencedIndex].current_bytes += owned - used;
-    for (const MemoryUsage& usage : memory.kinds) memory.total.current_bytes += usage.current_bytes;
-    memory.total.peak_bytes = devices_[index].total_peak;
-    snapshot.devices.push_back(memory);
-  }
+    for (auto& [owner, memory] : owners) {
+      memory.own_bytes = memory.total.current_bytes - below[owner->index()];
+    }
+    // The process first, then by path: each parent stands before its children.
+    std::sort(owners.begin() + 1, owners.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.second.owner, a.second.tag) < std::tie(b.second.owner, b.second.tag);
+    });
+    for (auto& [owner, memory] : owners) {
+      if (owner->parent() != nullptr && memory.total.peak_bytes == 0 &&
+          memory.total.current_bytes == 0) {
+        continue;
+      }
+      snapshot.owners.push_back(std::move(memory));
+    }
+  });
   return snapshot;
+}
+
+int64_t MemoryTracker::CurrentBytes(Device device, MemoryKind kind) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  DeviceLedger& at = At(device);
+  if (at.by_owner.empty()) return 0;
+  FoldDevice(device, at);
+  return Read(device, *at.by_owner[0]).current[static_cast<int>(kind)];
 }
 
 void MemoryTracker::ResetPeaks() {
   std::lock_guard<std::mutex> lock(mutex_);
-  for (PerDevice& at : devices_) {
-    for (MemoryUsage& usage : at.direct) usage.peak_bytes = 0;
-    at.total_peak = 0;
-  }
-  for (MemoryAccount* account : accounts_) {
-    account->window_peak_.store(account->used_.load(std::memory_order_relaxed),
-                                std::memory_order_relaxed);
-  }
+  ForEachDevice([&](Device device, DeviceLedger& at) {
+    FoldDevice(device, at);  // what was reached so far is the past's
+    for (const std::unique_ptr<Counts>& counts : at.by_owner) {
+      if (counts == nullptr) continue;
+      const LedgerReading now = Read(device, *counts);
+      for (int kind = 0; kind < kMemoryKinds; ++kind) {
+        counts->kinds[kind].peak_bytes = now.current[kind];
+      }
+      counts->total_peak = now.total;
+    }
+  });
   changes_.fetch_add(1, std::memory_order_relaxed);
-  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
-    if (!devices_[index].touched) continue;
-    FoldDevice(Device{static_cast<DeviceType>(index / kMaxDevicesPerType),
-                      static_cast<uint8_t>(index % kMaxDevicesPerType)});
-  }
+}
+
+// ---- observers ------------------------------------------------------------------------------
+
+void MemoryTracker::Observe(LedgerObserver* observer, Device device, MemoryOwner* owner) {
+  if (owner == nullptr) owner = &MemoryOwner::Process();
+  std::lock_guard<std::mutex> lock(mutex_);
+  DeviceLedger& at = At(device);
+  AddNodes(at, owner);
+  FoldDevice(device, at);
+  observers_.push_back(observer);
+  observer->all_devices_ = false;
+  observer->device_ = device;
+  observer->owner_ = owner;
+  observer->Observe(Read(device, *at.by_owner[owner->index()]));
+  changes_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void MemoryTracker::ObserveAllDevices(LedgerObserver* observer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ForEachDevice([&](Device device, DeviceLedger& at) { FoldDevice(device, at); });
+  observers_.push_back(observer);
+  ++all_device_observers_;
+  observer->all_devices_ = true;
+  ForEachDevice([&](Device device, DeviceLedger& at) {
+    observer->Observe(Read(device, *at.by_owner[0]));
+  });
+  changes_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void MemoryTracker::StopObserving(LedgerObserver* observer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find(observers_.begin(), observers_.end(), observer);
+  if (found == observers_.end()) return;
+  ForEachDevice([&](Device device, DeviceLedger& at) { FoldDevice(device, at); });
+  if (observer->all_devices_) --all_device_observers_;
+  observers_.erase(found);
+}
+
+void MemoryTracker::FoldAll() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ForEachDevice([&](Device device, DeviceLedger& at) { FoldDevice(device, at); });
 }
 
 }  // namespace tidepool

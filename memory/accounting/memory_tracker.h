@@ -1,12 +1,15 @@
-// The ledger: bytes by device and kind, now and at most, and how often the system was asked.
+// The ledger: bytes by device, kind and owner, now and at most, and how often the system was asked.
 //
 // Two ways in. Slow paths (heap, provider, imports, packed weights) call Add(), a lock and a few
 // additions. Hot paths own an Account: a workspace adds to its own plain counters at the cost of a
 // store, and the ledger sums the accounts when somebody looks.
 //
+// Owners (memory_owner.h): what is added for a node counts for every node above it as well; a
+// device's numbers are those of the root.
+//
 // Peaks: of pages and of all kinds changed by Add() they are exact. Bytes used inside workspaces
 // are folded in when a cycle ends or anything else changes on the ledger; this is exact while one
-// thread works and an upper bound when several workspaces peak at different moments.
+// workspace works between two folds and an upper bound when several peak at different moments.
 //
 // Threads: everything may be called from any thread; an Account is written by one thread at a time.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACKER_H_
@@ -15,11 +18,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/device.h"
 
 namespace tidepool {
@@ -27,7 +32,9 @@ namespace tidepool {
 // Counters of one workspace. Written by the thread that has the workspace open, read by any.
 class MemoryAccount {
  public:
-  explicit MemoryAccount(Device device) : device_(device) {}
+  // `owner`: who the account's memory is held for; null: the process.
+  explicit MemoryAccount(Device device, MemoryOwner* owner = nullptr)
+      : device_(device), owner_(owner != nullptr ? owner : &MemoryOwner::Process()) {}
 
   // Bytes of arrays alive. A load, an add, a compare, a store or two; no locked instruction.
   void AddUsed(int64_t bytes) {
@@ -42,39 +49,46 @@ class MemoryAccount {
   }
 
   Device device() const { return device_; }
+  MemoryOwner* owner() const { return owner_; }
   int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
 
  private:
   friend class MemoryTracker;
   Device device_;
+  MemoryOwner* owner_;
   std::atomic<int64_t> used_{0};
   std::atomic<int64_t> window_peak_{0};  // since the ledger last folded this account in
-  std::atomic<int64_t> owned_{0};        // pages and kept blocks; changed under the ledger's lock
   std::atomic<uint64_t> folded_at_{0};   // ledger change number at the last fold
   std::atomic<int64_t> folded_peak_{0};
+  // Under the ledger's lock:
+  int64_t owned_ = 0;    // pages and kept blocks
+  int64_t counted_ = 0;  // of used_: what the owners' sums hold
+  int64_t excess_ = 0;   // during a fold: how far the window's peak was above used_
 };
 
-struct MemoryUsage {
-  int64_t current_bytes = 0;
-  int64_t peak_bytes = 0;
-};
-
-// One device's part of a snapshot.
-struct DeviceMemory {
+// One device's, or one owner's, numbers at a change of the ledger.
+struct LedgerReading {
   Device device;
-  std::array<MemoryUsage, kMemoryKinds> kinds;
-  MemoryUsage total;  // all kinds together
-
-  const MemoryUsage& operator[](MemoryKind kind) const { return kinds[static_cast<int>(kind)]; }
+  std::array<int64_t, kMemoryKinds> current;
+  std::array<int64_t, kMemoryKinds> highest;  // since the change before
+  int64_t total;
+  int64_t in_use;          // total without kUnreferenced
+  int64_t in_use_highest;  // since the change before
 };
 
-struct MemorySnapshot {
-  std::vector<DeviceMemory> devices;  // those with anything ever counted; the host is always first
-  int64_t system_allocations = 0;     // how often tensor memory was asked of the system, ever
-  int64_t system_releases = 0;
+// Told of changes while the ledger is locked: must be quick and may not call the ledger.
+class LedgerObserver {
+ public:
+  virtual void Observe(const LedgerReading& reading) noexcept = 0;
 
-  const DeviceMemory& operator[](Device device) const;  // throws kNotFound
-  std::string ToString() const;                         // a table, one line per device and kind
+ protected:
+  ~LedgerObserver() = default;
+
+ private:
+  friend class MemoryTracker;
+  bool all_devices_ = false;
+  Device device_;
+  const MemoryOwner* owner_ = nullptr;
 };
 
 class MemoryTracker {
@@ -86,19 +100,22 @@ class MemoryTracker {
   MemoryTracker(const MemoryTracker&) = delete;
   MemoryTracker& operator=(const MemoryTracker&) = delete;
 
-  // `bytes` may be negative.
-  void Add(Device device, MemoryKind kind, int64_t bytes);
+  // `bytes` may be negative, for the owner (null: the process) they were added for before; then it
+  // does not throw.
+  void Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner = nullptr);
 
   // One request to the system for tensor memory (pages, malloc, a driver call), or its return.
   void CountSystemAllocation() { system_allocations_.fetch_add(1, std::memory_order_relaxed); }
   void CountSystemRelease() { system_releases_.fetch_add(1, std::memory_order_relaxed); }
   int64_t system_allocations() const { return system_allocations_.load(std::memory_order_relaxed); }
+  // Arrays that were alive when their cycle ended.
+  void CountLeakedArrays(int64_t count) { leaked_.fetch_add(count, std::memory_order_relaxed); }
 
   // An account must be unregistered before it dies; what it owned and used leaves the ledger.
   void Register(MemoryAccount* account);
   void Unregister(MemoryAccount* account);
-  // Pages and kept blocks of an account; its unused part counts as kUnreferenced.
-  void AddOwned(MemoryAccount* account, int64_t bytes);
+  // Pages and kept blocks of a registered account; its unused part counts as kUnreferenced.
+  void AddOwned(MemoryAccount* account, int64_t bytes) noexcept;
   // Folds the account's peak since the last fold into the ledger's. Two loads when nothing is new.
   void Fold(MemoryAccount* account) {
     if (account->folded_at_.load(std::memory_order_relaxed) ==
@@ -109,33 +126,67 @@ class MemoryTracker {
     }
     FoldSlow(account);
   }
+  // Raised by every Add, AddOwned, Register and Unregister: equal numbers, nothing changed.
+  uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
 
   MemorySnapshot Snapshot();
-  // Peaks start again from what is in use now.
+  // Bytes of that kind now, of a whole device.
+  int64_t CurrentBytes(Device device, MemoryKind kind);
+  // Peaks start again from what is in use now. Observers go on.
   void ResetPeaks();
 
+  // What is on the ledger now is the observer's first reading; then each change of that owner (null:
+  // the process) on that device. Must be taken off before it dies.
+  void Observe(LedgerObserver* observer, Device device, MemoryOwner* owner);
+  // Each change of any device as a whole, ends of cycles included: dearer.
+  void ObserveAllDevices(LedgerObserver* observer);
+  void StopObserving(LedgerObserver* observer);
+  // Folds what workspaces did since the last change, so that observers know of it.
+  void FoldAll();
+
  private:
-  struct PerDevice {
-    std::array<MemoryUsage, kMemoryKinds> direct;  // current_bytes without accounts
+  // Of one owner on one device, everything below it included.
+  struct Counts {
+    MemoryOwner* owner;
+    std::array<MemoryUsage, kMemoryKinds> kinds;  // current_bytes without accounts
     int64_t total_peak = 0;
-    bool touched = false;
+    int64_t owned = 0;   // accounts' pages
+    int64_t used = 0;    // accounts' bytes in use, as of the last fold
+    int64_t excess = 0;  // during a fold
   };
-  // These need mutex_ held.
-  PerDevice& At(Device device) {
+  struct DeviceLedger {
+    std::vector<std::unique_ptr<Counts>> by_owner;  // by index; [0] of used devices: the process
+    std::vector<MemoryAccount*> accounts;
+  };
+
+  // All of these need mutex_ held.
+  DeviceLedger& At(Device device) {
     return devices_[static_cast<int>(device.type) * kMaxDevicesPerType + device.index];
   }
+  static void AddNodes(DeviceLedger& at, MemoryOwner* owner);
+  template <typename Function>
+  static void ForEachAbove(DeviceLedger& at, const MemoryOwner* owner, const Function& function) {
+    for (; owner != nullptr; owner = owner->parent()) function(*at.by_owner[owner->index()]);
+  }
+  // Raises peaks to what the accounts reached, then starts their windows anew.
+  void FoldDevice(Device device, DeviceLedger& at) noexcept;
+  LedgerReading Read(Device device, const Counts& counts) const;
+  void Raise(Device device, Counts& counts) noexcept;
+  void RaiseAbove(Device device, DeviceLedger& at, const MemoryOwner* owner) noexcept;
+  template <typename Function>
+  void ForEachDevice(const Function& function);
   void FoldSlow(MemoryAccount* account);
-  // Raises the peaks of `device` to what the accounts reached, then starts their windows anew.
-  void FoldDevice(Device device);
 
   // std::mutex, which ThreadSanitizer understands also where Abseil is the system's.
   std::mutex mutex_;
   // Guarded by mutex_:
-  std::vector<PerDevice> devices_;
-  std::vector<MemoryAccount*> accounts_;
+  std::vector<DeviceLedger> devices_;
+  std::vector<LedgerObserver*> observers_;
+  int all_device_observers_ = 0;
   std::atomic<uint64_t> changes_{1};
   std::atomic<int64_t> system_allocations_{0};
   std::atomic<int64_t> system_releases_{0};
+  std::atomic<int64_t> leaked_{0};
 };
 
 }  // namespace tidepool

@@ -87,7 +87,9 @@ std::byte* GuardPages::Allocate(size_t bytes, size_t alignment) {
   Range& range = RangeWith(data_pages + PageBytes(), unit);
   std::byte* const first = reinterpret_cast<std::byte*>(
       RoundUp(reinterpret_cast<uintptr_t>(range.base) + range.used, unit));
+  charge_.GrowTo(static_cast<int64_t>(owned_bytes_ + data_pages), "guarded pages");
   if (mprotect(first, data_pages, PROT_READ | PROT_WRITE) != 0) {
+    charge_.ShrinkTo(static_cast<int64_t>(owned_bytes_));
     throw OutOfMemoryError(absl::StrCat("GuardPages: the system refused ", data_pages,
                                         " bytes more (see vm.max_map_count)"),
                            MemoryTracker::Global().Snapshot().ToString());
@@ -120,6 +122,7 @@ void GuardPages::Release(std::byte* data, size_t bytes) noexcept {
   }
   MemoryTracker::Global().CountSystemRelease();
   owned_bytes_ -= data_pages;
+  charge_.ShrinkTo(static_cast<int64_t>(owned_bytes_));
   for (Range& range : ranges_) {
     if (data >= range.base && data < range.base + range.bytes) --range.live_blocks;
   }

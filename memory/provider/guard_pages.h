@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tidepool/memory/accounting/memory_budget.h"
+
 namespace tidepool {
 
 class GuardPages {
@@ -22,7 +24,9 @@ class GuardPages {
   static constexpr size_t kGuardTailBytes = 16;
 
   // Address space is taken in ranges of at least `range_bytes`; it costs nothing.
-  explicit GuardPages(size_t range_bytes = size_t{4} << 30) : range_bytes_(range_bytes) {}
+  // `owner`: whose budget the pages are taken from; null: the process.
+  explicit GuardPages(size_t range_bytes = size_t{4} << 30, MemoryOwner* owner = nullptr)
+      : range_bytes_(range_bytes), charge_(Host(), owner) {}
   ~GuardPages();
   GuardPages(const GuardPages&) = delete;
   GuardPages& operator=(const GuardPages&) = delete;
@@ -50,6 +54,7 @@ class GuardPages {
   std::vector<Range> ranges_;
   size_t current_ = 0;
   size_t owned_bytes_ = 0;
+  BudgetCharge charge_;  // of owned_bytes_
 };
 
 }  // namespace tidepool

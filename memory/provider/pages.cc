@@ -28,6 +28,7 @@ void Pages::ReleaseAll() noexcept {
   if (committed_ > 0) MemoryTracker::Global().CountSystemRelease();
   base_ = nullptr;
   reserved_ = committed_ = prefaulted_ = 0;
+  charge_.ShrinkTo(0);
 }
 
 void Pages::Swap(Pages& other) {
@@ -35,6 +36,7 @@ void Pages::Swap(Pages& other) {
   std::swap(reserved_, other.reserved_);
   std::swap(committed_, other.committed_);
   std::swap(prefaulted_, other.prefaulted_);
+  charge_.Swap(other.charge_);
 }
 
 size_t Pages::Unit(size_t bytes) const {
@@ -77,6 +79,7 @@ void Pages::Resize(size_t bytes) {
     // What was committed in smaller units may not be a multiple of the large one: it stays.
     if (provider_->Decommit(base_ + wanted, committed_ - wanted)) {
       committed_ = wanted;
+      charge_.ShrinkTo(static_cast<int64_t>(wanted));
       prefaulted_ = std::min(prefaulted_, wanted);
       MemoryTracker::Global().CountSystemRelease();
     }
@@ -86,7 +89,9 @@ void Pages::Resize(size_t bytes) {
   const bool large = unit > provider_->traits().granularity;
   // Large pages begin at a boundary of theirs; what is committed before it stays as it is.
   const size_t added = wanted - committed_;
+  charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
   if (!provider_->Commit(base_ + committed_, added, large)) {
+    charge_.ShrinkTo(static_cast<int64_t>(committed_));
     ThrowRefused(absl::StrCat(provider_->name(), " refused ", added, " bytes more (",
                               committed_, " bytes are committed)"));
   }

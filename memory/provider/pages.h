@@ -4,7 +4,7 @@
 // workspace can grow between cycles without moving. Committed memory is retained until Resize() or
 // the destructor gives it back. On the host, large ranges ask for huge pages.
 //
-// Errors: OutOfMemoryError when the provider refuses; the object is unchanged then. Every request
+// Errors: OutOfMemoryError when a budget or the provider refuses; the object is unchanged then. Every request
 // to the provider is counted in MemoryTracker::Global(). Threads: one at a time.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_PAGES_H_
 #define TIDEPOOL_MEMORY_PROVIDER_PAGES_H_
@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/host_provider.h"
 
@@ -21,12 +22,13 @@ struct PagesOptions {
   bool large_pages = true;   // for ranges of at least that size, where the provider has them
   bool prefault = true;      // touch committed memory at once; else at first use, or by Prefault()
   size_t reserve_bytes = 0;  // address space; 0: the provider's default, or what is granted
+  MemoryOwner* owner = nullptr;  // whose budget the memory is taken from; null: the process
 };
 
 class Pages {
  public:
   explicit Pages(PagesOptions options = {}, DeviceProvider& provider = HostProvider())
-      : options_(options), provider_(&provider) {}
+      : options_(options), provider_(&provider), charge_(provider.device(), options.owner) {}
   ~Pages();
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
@@ -60,6 +62,7 @@ class Pages {
   size_t committed_ = 0;
   size_t prefaulted_ = 0;
   uint64_t relocations_ = 0;
+  BudgetCharge charge_;  // of committed_
 };
 
 }  // namespace tidepool

@@ -3,40 +3,73 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool {
+namespace {
 
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider) {
-  void* data = provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
-  if (data == nullptr) {
+// Nothing is given back for the sake of a size that no machine has.
+constexpr size_t kMostPlausibleBytes = size_t{1} << 46;
+
+MemoryOwner& OwnerOr(MemoryOwner* owner) {
+  return owner != nullptr ? *owner : MemoryOwner::Process();
+}
+
+}  // namespace
+
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
+                   MemoryOwner* owner) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  MemoryTracker& tracker = MemoryTracker::Global();
+  const Device device = provider.device();
+  const int64_t counted = static_cast<int64_t>(std::min(bytes, SIZE_MAX / 4));
+  const bool plausible = bytes <= kMostPlausibleBytes;
+  std::byte* data = nullptr;
+  auto take = [&] {
+    data = provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
+    return data != nullptr;
+  };
+  if (plausible) budget.Reserve(device, OwnerOr(owner), counted, "a heap array");
+  if (!plausible || !(take() || (Reclaimer::Global().ReclaimUnderPressure(counted) > 0 && take()))) {
+    if (plausible) budget.Release(device, OwnerOr(owner), counted);
     throw OutOfMemoryError(absl::StrCat("heap: ", provider.name(), " refused ", bytes,
                                         " bytes aligned to ", alignment, " for ",
                                         MemoryKindName(kind), " memory"),
-                           MemoryTracker::Global().Snapshot().ToString());
+                           tracker.Snapshot().ToString());
   }
-  MemoryTracker& tracker = MemoryTracker::Global();
+  try {
+    tracker.Add(device, kind, counted, owner);
+  } catch (...) {
+    provider.Release(data, bytes);
+    budget.Release(device, OwnerOr(owner), counted);
+    throw;
+  }
   tracker.CountSystemAllocation();
-  tracker.Add(provider.device(), kind, static_cast<int64_t>(bytes));
   return data;
 }
 
-void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider) noexcept {
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
+                 MemoryOwner* owner) noexcept {
   if (data == nullptr) return;
   provider.Release(static_cast<std::byte*>(data), bytes);
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.CountSystemRelease();
-  tracker.Add(provider.device(), kind, -static_cast<int64_t>(bytes));
+  tracker.Add(provider.device(), kind, -static_cast<int64_t>(bytes), owner);
+  MemoryBudget::Global().Release(provider.device(), OwnerOr(owner), static_cast<int64_t>(bytes));
 }
 
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
-  return HeapAllocate(bytes, alignment, kind, GetDeviceProvider(device, "heap"));
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device,
+                   MemoryOwner* owner) {
+  return HeapAllocate(bytes, alignment, kind, GetDeviceProvider(device, "heap"), owner);
 }
 
-void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device) noexcept {
-  HeapRelease(data, bytes, kind, *FindDeviceProvider(device));
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device,
+                 MemoryOwner* owner) noexcept {
+  HeapRelease(data, bytes, kind, *FindDeviceProvider(device), owner);
 }
 
 }  // namespace tidepool

@@ -8,22 +8,28 @@
 #include <cstddef>
 
 #include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/device.h"
 
 namespace tidepool {
 
 class DeviceProvider;
 
-// `alignment`: a power of two; raised to what the device needs. Throws OutOfMemoryError with the
-// ledger when the provider refuses.
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider);
+// `alignment`: a power of two; raised to what the device needs. `owner`: who it is charged to; null:
+// the process. Throws OutOfMemoryError with the ledger when a budget or the provider refuses, after
+// asking the Reclaimer.
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
+                   MemoryOwner* owner = nullptr);
 // The same arguments as given to HeapAllocate.
-void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider) noexcept;
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
+                 MemoryOwner* owner = nullptr) noexcept;
 
 // On a device, the host unless said otherwise. Throws kUnimplemented when its provider is not
 // linked.
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device = Host());
-void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device = Host()) noexcept;
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device = Host(),
+                   MemoryOwner* owner = nullptr);
+void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device = Host(),
+                 MemoryOwner* owner = nullptr) noexcept;
 
 }  // namespace tidepool
 

@@ -69,6 +69,7 @@ RingCore::SlotPointer RingCore::NewSlot(int number, bool temporary) const {
   slot->temporary = temporary;
   slot->core = WorkspaceCore::New(id, SlotConfig(config, temporary), device);
   slot->core->is_ring_slot_ = true;
+  slot->core->reclaimer_.Reset();  // the ring gives its slots' spare memory back itself
   return slot;
 }
 

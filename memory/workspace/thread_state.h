@@ -19,6 +19,7 @@ struct ScopeFrame {
 
 struct ThreadState {
   ScopeFrame* top = nullptr;
+  int64_t workspaces = 0;  // in this thread's registry
 };
 
 // Constant-initialised, so that reading it is one instruction.

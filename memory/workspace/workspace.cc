@@ -27,6 +27,7 @@ Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
 Workspace::~Workspace() {
   if (core_->is_open()) {
     std::fprintf(stderr, "tidepool: workspace [%s] is destroyed while open\n", core_->id.c_str());
+    core_->detector.OnNeverLeft(core_->generation());
   }
   core_->Abandon();
 }
@@ -48,6 +49,7 @@ size_t Workspace::spilled_count() const { return core_->spilled_count; }
 WorkspaceStats Workspace::stats() const {
   WorkspaceStats stats = core_->stats;
   stats.size_bytes = core_->size;
+  stats.findings = core_->detector.findings();
   stats.relocations = core_->relocations();
   return stats;
 }

@@ -15,6 +15,8 @@
 // that outlives its cycle, or the workspace, is detected, never read.
 // Threads: open on one thread at a time; another thread that enters it meanwhile gets an error.
 // Arrays may be released on any thread. Distinct workspaces are independent.
+// The Reclaimer takes a closed workspace's pages at most; the next cycle takes them again, and its
+// scope throws OutOfMemoryError when they cannot be had.
 // Cost: enter and leave tens of nanoseconds; a planned request a few.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_
@@ -49,6 +51,7 @@ struct WorkspaceStats {
   uint64_t spilled_bytes = 0;
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
   uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
+  uint64_t findings = 0;          // of the cycle detector (cycle_detector.h)
   uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
 };
 

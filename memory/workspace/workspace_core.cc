@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,14 +13,14 @@
 namespace tidepool {
 namespace {
 
-constexpr int kRecordsPerSlab = 64;
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 
 // The core decides itself what of its pages to touch ahead; spills are rare and of unknown use.
-PagesOptions OptionsOf(const WorkspaceConfig& config) {
+PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
   PagesOptions options;
   options.large_pages = config.huge_pages;
   options.prefault = false;
+  options.owner = &owner;
   return options;
 }
 
@@ -36,18 +37,25 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
     : id((config_.Validate(id_, device_), std::move(id_))),
       config(std::move(config_)),
       device(device_),
+      memory_owner(MemoryOwner::Current().Child(absl::StrCat("workspace ", id))),
       memory_(MemoryOf(id, config, device)),
       memory_device_(memory_.device()),
       alignment_(std::max(config.alignment, memory_.traits().alignment)),
       host_readable_(memory_.traits().host_readable),
-      pages_(OptionsOf(config), memory_),
-      pool_(config.temp_block_size, alignment_, OptionsOf(config), memory_),
-      account_(memory_device_),
+      pages_(OptionsOf(config, memory_owner), memory_),
+      pool_(config.temp_block_size, alignment_, OptionsOf(config, memory_owner), memory_),
+      account_(memory_device_, &memory_owner),
       plans_(config.policy_learning == LearningPolicy::kTraining ? PlanSet::kMostPlans : 1) {
-  if (config.debug_mode == DebugMode::kGuard) guard_ = std::make_unique<GuardPages>();
+  if (config.debug_mode == DebugMode::kGuard) {
+    guard_ = std::make_unique<GuardPages>(size_t{4} << 30, &memory_owner);
+  }
+  // The workspace's own state is on the host; from here on counting it does not fail.
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
   try {
     TakeInitialPages();
+    reclaimer_ = Reclaimer::Global().Register(
+        absl::StrCat("workspace ", id), [this](ReclaimDepth depth) { return Reclaim(depth); });
   } catch (...) {
     MemoryTracker::Global().Unregister(&account_);
     throw;
@@ -57,22 +65,33 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
 WorkspaceCore::~WorkspaceCore() {
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.Unregister(&account_);
-  tracker.Add(Host(), MemoryKind::kWorkspace,
-              -static_cast<int64_t>(record_slabs_.size() * kRecordsPerSlab * sizeof(Buffer)));
+  tracker.Add(Host(), MemoryKind::kWorkspace, -state_reported_, &memory_owner);
 }
 
 // ---- cycles ---------------------------------------------------------------------------------
 
 void WorkspaceCore::BeginCycle(const void* thread) {
   const void* expected = nullptr;
-  if (!owner_.compare_exchange_strong(expected, thread, std::memory_order_acquire)) {
+  while (!owner_.compare_exchange_strong(expected, thread, std::memory_order_acquire)) {
+    const void* owner = std::exchange(expected, nullptr);
+    if (owner == &kMaintenance) {  // soon over
+      std::this_thread::yield();
+      continue;
+    }
+    if (owner == &kReporting) {
+      ThrowFailedPrecondition(absl::StrCat("workspace [", id, "] reports the findings of a cycle; "
+                                           "a sink may not enter it"));
+    }
     ThrowFailedPrecondition(absl::StrCat("workspace [", id,
                                          "] is open on another thread; a workspace serves one "
                                          "thread at a time"));
   }
+  if (guard_ != nullptr && detector.has_first()) {
+    owner_.store(nullptr, std::memory_order_release);
+    ThrowFailedPrecondition(detector.TakeFirst());
+  }
   DrainRemote();
-  if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
-  if (lacks_initial_pages_ || file_ != nullptr) {
+  if (lacks_initial_pages_ || lacks_pages_ || file_ != nullptr) {
     try {
       PreparePages();
     } catch (...) {
@@ -80,6 +99,7 @@ void WorkspaceCore::BeginCycle(const void* thread) {
       throw;
     }
   }
+  if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   cursor = 0;
   bytes_this_cycle = 0;
@@ -91,13 +111,14 @@ void WorkspaceCore::BeginCycle(const void* thread) {
   record_.clear();
   record_signature_ = kNoRequests;
   pins_.clear();
+  tracing_ = MemoryTracing::enabled();
   PrepareQuickRequests();
 }
 
 // Requests that follow the plan need only what Allocate does; everything else is prepared here.
 void WorkspaceCore::PrepareQuickRequests() {
   quick_slots_ = 0;
-  if (recording_ || learned_ == nullptr) return;
+  if (recording_ || tracing_ || learned_ == nullptr) return;
   const uint32_t planned = static_cast<uint32_t>(std::min(plan_->size(), slots_.size()));
   if (ids_end_ - next_id_ < planned) {
     next_id_ = NextBufferIds();
@@ -108,7 +129,7 @@ void WorkspaceCore::PrepareQuickRequests() {
 
 void WorkspaceCore::EndCycle(bool failed) noexcept {
   DrainRemote();
-  if (live_count_ > 0) CollectLeaks();
+  if (live_count_ > 0) CollectLeaks(failed);
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++stats.cycles;
@@ -128,6 +149,15 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   bytes_last_cycle = bytes_this_cycle;
   bytes_this_cycle = 0;
   cursor = 0;
+  if (reclaim_requested_.load(std::memory_order_relaxed)) {
+    reclaim_requested_.store(false, std::memory_order_relaxed);
+    TrimPool();
+  }
+  if (recording_ || tracing_ || slots_.size() != slots_reported_) AccountState();
+  if (leaks_.count > 0 || detector.IsNews(static_cast<int64_t>(spilled_bytes),
+                                          MemoryTracker::Global().changes())) {
+    DetectFaults();
+  }
   spilled_bytes = 0;
   spilled_count = 0;
   owner_.store(nullptr, std::memory_order_release);
@@ -171,9 +201,7 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes, size_t rounded) {
   const uint32_t slot = slot_count_;
   if (slot == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
-  if (recording_ && record_.size() == record_.capacity()) {
-    record_.reserve(std::max<size_t>(64, record_.size() * 2));
-  }
+  if (recording_ || tracing_) ReserveRecords();
   if (free_records_ == nullptr) AddRecords();
   void* spill = nullptr;
   size_t offset;
@@ -204,11 +232,25 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes, size_t rounded) {
   ++live_count_;
   bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
+  if (recording_ || tracing_) RecordRequest(rounded);
+  return buffer;
+}
+
+// Before anything is changed: what follows cannot fail.
+void WorkspaceCore::ReserveRecords() {
+  if (recording_ && record_.size() == record_.capacity()) {
+    record_.reserve(std::max<size_t>(64, record_.size() * 2));
+  }
+  if (tracing_ && slot_count_ >= traces_.size()) traces_.resize(slots_.size());
+}
+
+void WorkspaceCore::RecordRequest(size_t rounded) noexcept {
+  const uint32_t slot = slot_count_ - 1;
   if (recording_) {
     record_.push_back({slot, 0, static_cast<int64_t>(rounded)});
     record_signature_ = ExtendSignature(record_signature_, rounded);
   }
-  return buffer;
+  if (tracing_) traces_[slot].Capture();
 }
 
 std::byte* WorkspaceCore::AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill) {
@@ -273,7 +315,7 @@ std::byte* WorkspaceCore::AllocateSpill(size_t bytes, size_t rounded, void** spi
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
     data = static_cast<std::byte*>(
-        HeapAllocate(rounded, alignment_, MemoryKind::kUnreferenced, memory_));
+        HeapAllocate(rounded, alignment_, MemoryKind::kUnreferenced, memory_, &memory_owner));
     *spill = data;
   } else {
     const size_t owned = pool_.owned_bytes();
@@ -303,8 +345,7 @@ void WorkspaceCore::AddRecords() {
     buffer.next = free_records_;
     free_records_ = &buffer;
   }
-  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace,
-                              static_cast<int64_t>(kRecordsPerSlab * sizeof(Buffer)));
+  AccountState();
 }
 
 }  // namespace tidepool

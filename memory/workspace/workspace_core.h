@@ -13,7 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/planning/background_planner.h"
 #include "tidepool/memory/planning/pinned_planner.h"
@@ -24,6 +27,7 @@
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
@@ -64,6 +68,9 @@ class WorkspaceCore final : public BufferOwner {
   void Initialize();
   void Destroy();
   void Trim();
+  // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
+  // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
+  int64_t Reclaim(ReclaimDepth depth) noexcept;
   void FinishPlanSearch();
   std::vector<LifetimeBuffer> PlannedRequests() const {
     return plans_.empty() ? std::vector<LifetimeBuffer>() : plans_.cycles().front()->requests;
@@ -73,7 +80,10 @@ class WorkspaceCore final : public BufferOwner {
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
   void Abandon() noexcept;
 
-  bool is_open() const { return owner_.load(std::memory_order_relaxed) != nullptr; }
+  bool is_open() const {
+    const void* owner = owner_.load(std::memory_order_relaxed);
+    return owner != nullptr && owner != &kMaintenance;
+  }
   bool is_open_on(const void* thread) const {
     return owner_.load(std::memory_order_relaxed) == thread;
   }
@@ -91,6 +101,7 @@ class WorkspaceCore final : public BufferOwner {
   const std::string id;
   const WorkspaceConfig config;
   const Device device;
+  MemoryOwner& memory_owner;  // "workspace <id>", below the owner current at construction
 
   // Read by Workspace; written on the owning thread.
   size_t size = 0;
@@ -101,6 +112,7 @@ class WorkspaceCore final : public BufferOwner {
   size_t spilled_bytes = 0;
   size_t spilled_count = 0;
   WorkspaceStats stats;
+  CycleDetector detector{id, config.use_cycle_detector};
 
  private:
   friend class RingCore;
@@ -114,6 +126,8 @@ class WorkspaceCore final : public BufferOwner {
   void PrepareQuickRequests();
   Buffer* AllocateSlowly(size_t bytes, size_t rounded);
   void AddRecords();
+  void ReserveRecords();
+  void RecordRequest(size_t rounded) noexcept;
   std::byte* AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill);
   void CheckMaySpill(size_t bytes) const;
   std::byte* AllocateSpill(size_t bytes, size_t rounded, void** spill);
@@ -121,7 +135,9 @@ class WorkspaceCore final : public BufferOwner {
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
   void DrainRemote() noexcept;
-  void CollectLeaks() noexcept;
+  void CollectLeaks(bool failed) noexcept;
+  void NoteLeak(const Buffer& buffer) noexcept;
+  void DetectFaults() noexcept;
   void Learn();
   void Grow(size_t learned_bytes);
   void ShrinkToPlans();
@@ -159,8 +175,25 @@ class WorkspaceCore final : public BufferOwner {
   void TrimPool();
   void TrimIdleBlocks();
   void AccountOwned();
+  void AccountState() noexcept;
   size_t LearnedSize(size_t needed) const;
+  void DropPages() noexcept;
+
+  // Keeps a closed workspace closed while it is changed: a thread that wants to enter it waits.
+  // Throws when it is open.
+  class Maintenance {
+   public:
+    Maintenance(WorkspaceCore& core, const char* operation);
+    ~Maintenance() { core_.owner_.store(nullptr, std::memory_order_release); }
+
+   private:
+    WorkspaceCore& core_;
+  };
   void RequireClosed(const char* operation) const;
+  void TakePagesAgain();
+  static constexpr int kRecordsPerSlab = 64;
+  static const char kMaintenance;  // its address is owner_ meanwhile
+  static const char kReporting;    // likewise while findings are told
 
   // As a slot of a ring (ring_slot_core.cc). Its cycle begins on the producer's thread, belongs to
   // no thread from HandOver to EndLease, and the ring learns for it.
@@ -208,6 +241,7 @@ class WorkspaceCore final : public BufferOwner {
   WorkspacePlan* plan_ = &no_plan_;  // of learned_
   // What this cycle requested; kept while recording_, which begins where a cycle leaves its plan.
   bool recording_ = false;
+  bool tracing_ = false;  // MemoryTracing was on when the cycle began
   std::vector<LifetimeBuffer> record_;
   uint64_t record_signature_ = kNoRequests;
   std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
@@ -217,12 +251,19 @@ class WorkspaceCore final : public BufferOwner {
   LearnedCycle* searched_cycle_ = nullptr;    // of plans_ when search_ began
   size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
   int oversized_cycles_ = 0;
-  int64_t state_reported_ = 0;  // bytes of plans_ the ledger knows of
   uint64_t cycles_learned_from_ = 0;
   int cycles_without_spill_ = 0;
   int cycles_keeping_blocks_ = 3;  // then unused blocks are given back
   bool lacks_initial_pages_ = false;  // since Destroy
+  bool lacks_pages_ = false;          // reclaimed: the next cycle takes `size` bytes again
+  std::atomic<bool> reclaim_requested_{false};
+  uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
+  Reclaimer::Registration reclaimer_;
   uint64_t misses_this_cycle_ = 0;
+  std::vector<AllocationTrace> traces_;  // by request number, while tracing
+  LeakReport leaks_;                     // of the cycle that ends
+  int64_t state_reported_ = 0;           // bytes of records, plan, slots
+  size_t slots_reported_ = 0;
 
   std::vector<Buffer*> slots_;  // this cycle's live buffers by request number
   uint32_t slot_count_ = 0;

@@ -1,5 +1,6 @@
 // What a workspace does between cycles: sizes and plans.
 #include <algorithm>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -7,10 +8,24 @@
 
 namespace tidepool {
 
+const char WorkspaceCore::kMaintenance = 0;
+
 void WorkspaceCore::RequireClosed(const char* operation) const {
   if (!is_open()) return;
   ThrowFailedPrecondition(
       absl::StrCat("workspace [", id, "]: ", operation, " needs a closed workspace; it is open"));
+}
+
+WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operation) : core_(core) {
+  const void* expected = nullptr;
+  while (!core.owner_.compare_exchange_weak(expected, &kMaintenance, std::memory_order_acquire)) {
+    if (expected != nullptr && expected != &kMaintenance) {
+      ThrowFailedPrecondition(absl::StrCat("workspace [", core.id, "]: ", operation,
+                                           " needs a closed workspace; it is open"));
+    }
+    expected = nullptr;
+    std::this_thread::yield();
+  }
 }
 
 size_t WorkspaceCore::LearnedSize(size_t needed) const {
@@ -82,14 +97,14 @@ void WorkspaceCore::Learn() {
 }
 
 void WorkspaceCore::Initialize() {
-  RequireClosed("Initialize");
+  const Maintenance maintenance(*this, "Initialize");
   if (config.policy_learning == LearningPolicy::kNone || peak_cycle_bytes == 0) return;
   if (!plans_.empty()) return;  // they set the size
   if (size == 0 || config.policy_spill == SpillPolicy::kReallocate) Grow(peak_cycle_bytes);
 }
 
 void WorkspaceCore::Destroy() {
-  RequireClosed("Destroy");
+  const Maintenance maintenance(*this, "Destroy");
   DrainRemote();
   // Old handles are stale already: their stamps are of cycles that have ended.
   ForgetPlans();
@@ -102,7 +117,7 @@ void WorkspaceCore::Destroy() {
 }
 
 void WorkspaceCore::Trim() {
-  RequireClosed("Trim");
+  const Maintenance maintenance(*this, "Trim");
   DrainRemote();
   pool_.Trim();
   size_t needed = size;
@@ -117,9 +132,51 @@ void WorkspaceCore::Trim() {
   }
   if (needed < size) {
     peak_cycle_bytes = std::min(peak_cycle_bytes, std::max(needed, bytes_last_cycle));
-    ResizePages(needed);
+    if (lacks_pages_) {
+      size = needed;
+    } else {
+      ResizePages(needed);
+    }
   }
   AccountOwned();
+}
+
+// ---- reclaiming -----------------------------------------------------------------------------
+
+void WorkspaceCore::DropPages() noexcept {
+  Unpoison(base_, capacity_);
+  pages_.Resize(0);
+  base_ = pages_.base();
+  capacity_ = 0;
+  lacks_pages_ = true;
+  AccountOwned();
+}
+
+void WorkspaceCore::TakePagesAgain() {
+  if (!lacks_pages_) return;
+  ResizePages(size);
+  PrefaultPages(std::max(plans_.peak_bytes(), bytes_last_cycle));
+}
+
+// Nothing that Workspace's accessors read is written here: they may run on the workspace's own
+// thread meanwhile.
+int64_t WorkspaceCore::Reclaim(ReclaimDepth depth) noexcept {
+  const void* expected = nullptr;
+  if (!owner_.compare_exchange_strong(expected, &kMaintenance, std::memory_order_acquire)) {
+    if (expected != &kMaintenance) reclaim_requested_.store(true, std::memory_order_relaxed);
+    return 0;
+  }
+  const int64_t before = owned_reported_;
+  TrimPool();
+  const uint64_t stamp = stamp_.load(std::memory_order_relaxed);
+  const bool idle = depth == ReclaimDepth::kIdle || stamp == stamp_at_periodic_reclaim_;
+  if (depth == ReclaimDepth::kPeriodic) stamp_at_periodic_reclaim_ = stamp;
+  // What is in a mapped file stays there.
+  const bool keeps = config.policy_location == LocationPolicy::kMmap;
+  if (depth != ReclaimDepth::kSpare && idle && !keeps && capacity_ > 0) DropPages();
+  const int64_t reclaimed = before - owned_reported_;
+  owner_.store(nullptr, std::memory_order_release);
+  return reclaimed;
 }
 
 }  // namespace tidepool

@@ -39,6 +39,7 @@ inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random, Device device
     config.temp_block_size = 4096 << below(8);
     config.alignment = size_t{16} << (chance(10) ? 8 : below(5));
     config.debug_mode = chance(85) ? DebugMode::kDisabled : static_cast<DebugMode>(below(4));
+    config.use_cycle_detector = config.debug_mode != DebugMode::kGuard;  // leaks are wanted here
     if (chance(4)) config.workspace_mode = WorkspaceMode::kNone;
     config.huge_pages = chance(50);
     config.prefault = chance(50);

@@ -32,6 +32,7 @@ void WorkspaceCore::AccountOwned() {
 void WorkspaceCore::PreparePages() {
   if (file_ != nullptr) file_->CheckLength(id);
   if (lacks_initial_pages_) TakeInitialPages();
+  TakePagesAgain();
 }
 
 void WorkspaceCore::TakeInitialPages() {
@@ -77,6 +78,7 @@ void WorkspaceCore::SetPages(std::byte* base, size_t new_size, size_t capacity) 
   base_ = base;
   size = new_size;
   capacity_ = capacity;
+  lacks_pages_ = false;
   if (capacity > 0) Poison(base, capacity);
   AccountOwned();
 }

@@ -34,7 +34,7 @@ void WorkspaceCore::SavePlans(const std::string& path) const {
 }
 
 PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
-  RequireClosed("LoadPlans");
+  const Maintenance maintenance(*this, "LoadPlans");
   RequirePlans(learns_lifetimes() && serves_from_pages() && !passes_through(), id, "LoadPlans");
   PlansLoaded result;
   std::string bytes;
@@ -58,6 +58,7 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
     result.ignored = absl::StrCat(OneLine(path), ": ", parsed.ignored);
     return result;
   }
+  TakePagesAgain();
   size_t most_plans = config.policy_learning == LearningPolicy::kTraining ? PlanSet::kMostPlans : 1;
   size_t pages = 0;
   for (auto cycle = parsed.cycles.begin(); cycle != parsed.cycles.end();) {

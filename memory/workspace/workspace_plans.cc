@@ -227,9 +227,7 @@ void WorkspaceCore::PlansChanged() {
   stats.plans_kept = plans_.size();
   needed_size_ = std::max(LearnedSize(plans_.peak_bytes()), initial_pages_);
   oversized_cycles_ = 0;
-  const int64_t state = plans_.empty() ? 0 : static_cast<int64_t>(plans_.state_bytes());
-  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, state - state_reported_);
-  state_reported_ = state;
+  AccountState();
 }
 
 // A plan that others were made around stays as it is.
@@ -278,6 +276,8 @@ void WorkspaceCore::FinishPlanSearch() {
   RequireClosed("FinishPlanSearch");
   if (search_ == nullptr) return;
   search_->Wait();
+  const Maintenance maintenance(*this, "FinishPlanSearch");
+  TakePagesAgain();
   AdoptBetterPlan();
 }
 

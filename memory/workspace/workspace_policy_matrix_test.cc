@@ -230,6 +230,7 @@ TEST(WorkspacePolicyMatrix, EveryCombinationIsRefusedWithReasonsOrPasses) {
     config.policy_location = static_cast<LocationPolicy>(next(2));
     config.policy_mirroring = static_cast<MirroringPolicy>(next(3));
     config.debug_mode = static_cast<DebugMode>(next(4));
+    config.use_cycle_detector = config.debug_mode != DebugMode::kGuard;  // leaks are wanted here
     config.initial_size = next(2) == 0 ? 0 : 12288;
     config.temp_block_size = 16384;
     if (config.policy_location == LocationPolicy::kMmap && number % 7 != 0) {
@@ -277,6 +278,7 @@ TEST(WorkspacePolicyMatrix, KnownCombinations) {
     EXPECT_THAT(RefusalOf(config, device), HasSubstr("kFail forbids"));
     config = WorkspaceConfig();
     config.debug_mode = DebugMode::kGuard;
+    config.use_cycle_detector = false;
     EXPECT_EQ(RefusalOf(config, device).empty(), device == Host());
     config = WorkspaceConfig::MappedFile("");
     config.initial_size = 4096;

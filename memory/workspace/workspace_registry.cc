@@ -32,6 +32,7 @@ Workspace& WorkspaceRegistry::Get(const std::string& id, const WorkspaceConfig& 
                                       "] exists on this thread with another configuration"));
   }
   workspaces_.push_back(std::make_unique<Workspace>(id, config));
+  current_thread_state.workspaces = static_cast<int64_t>(workspaces_.size());
   return *workspaces_.back();
 }
 
@@ -54,6 +55,7 @@ std::vector<std::string> WorkspaceRegistry::DestroyAll() {
     }
   }
   workspaces_ = std::move(kept);
+  current_thread_state.workspaces = static_cast<int64_t>(workspaces_.size());
   return open;
 }
 

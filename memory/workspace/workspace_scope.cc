@@ -97,6 +97,10 @@ ScopeToken& ScopeToken::operator=(ScopeToken&& other) noexcept {
 
 WorkspaceScope::WorkspaceScope(Workspace& workspace) {
   WorkspaceCore* core = workspace.core();
+  if (core->is_open_on(CurrentThreadToken())) {
+    const WorkspaceCore* inner = current_thread_state.top->core;
+    if (inner != nullptr && inner != core) core->detector.OnReentry(core->generation(), inner->id);
+  }
   token_.Push(core, core->passes_through() ? nullptr : core);
 }
 

@@ -36,6 +36,7 @@ SafetensorsReader::SafetensorsReader(std::string name, SafetensorsHeader header)
     : name_(std::move(name)),
       header_(std::move(header)),
       by_name_(header_.tensors.size()),
+      charge_(MemoryKind::kAllocated, static_cast<int64_t>(header_.data_bytes)),
       data_(static_cast<std::byte*>(::operator new(header_.data_bytes, kDataAlignment))) {
   std::iota(by_name_.begin(), by_name_.end(), size_t{0});
   std::sort(by_name_.begin(), by_name_.end(), [this](size_t a, size_t b) {

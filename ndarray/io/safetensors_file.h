@@ -22,6 +22,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tidepool/memory/accounting/memory_charge.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/ndarray/io/safetensors_info.h"
 
@@ -67,6 +68,7 @@ class SafetensorsReader {
   std::string name_;
   SafetensorsHeader header_;
   std::vector<size_t> by_name_;  // indices of tensors, sorted by name
+  MemoryCharge charge_;          // of data_
   std::unique_ptr<std::byte, Free> data_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/data/idx_file.h"
@@ -52,12 +53,16 @@ LabelledImages ReadLabelledImages(const std::string& images_path, const std::str
     ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte ", 8 + index, ": label ", index,
                                ": found ", *wrong, ", expected 0..", classes - 1));
   }
+  const MemoryTagScope tag("data set");
+  MemoryCharge charge(MemoryKind::kAllocated,
+                      static_cast<int64_t>(images.data.capacity() + labels.data.capacity()));
   return {.count = images.dims[0],
           .height = images.dims[1],
           .width = images.dims[2],
           .pixels = std::move(images.data),
           .labels = std::move(labels.data),
-          .classes = classes};
+          .classes = classes,
+          .charge = std::move(charge)};
 }
 
 ImageFolder LoadImageFolder(const std::string& folder, int classes) {

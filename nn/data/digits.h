@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/accounting/memory_charge.h"
+
 namespace tidepool {
 
 struct LabelledImages {
@@ -21,6 +23,7 @@ struct LabelledImages {
   std::vector<uint8_t> pixels;  // [count, height, width]
   std::vector<uint8_t> labels;  // [count], each below classes
   int classes = 0;
+  MemoryCharge charge = {};     // pixels and labels on the ledger, when read from files
 };
 
 struct ImageFolder {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/updaters.h"
@@ -36,6 +37,7 @@ Updater::Updater(const UpdaterConfig& config, const Shape& shape) : config_(conf
         config.l2, ", decay_steps ", config.decay_steps, "; expected rate > 0, momentum and betas in "
         "[0, 1), epsilon > 0, l2 and decay_steps >= 0"));
   }
+  const MemoryOwnerScope owner("updater");
   if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, DType::kFloat32, Place::Heap());
   if (config.kind == UpdaterKind::kAdam) second_ = Zeros(shape, DType::kFloat32, Place::Heap());
 }

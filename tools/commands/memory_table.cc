@@ -42,7 +42,8 @@ std::string StepCounters::Report() const {
 }
 
 std::string MemoryTable(const std::vector<const Workspace*>& workspaces) {
-  std::string out = MemoryTracker::Global().Snapshot().ToString();
+  const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
+  std::string out = absl::StrCat(snapshot.ToString(), "\n", snapshot.OwnersToString());
   absl::StrAppendFormat(&out, "\n%-10s %8s %12s %12s %12s %7s %12s %9s %7s %7s\n", "workspace",
                         "cycles", "size", "planned peak", "lower bound", "ratio", "requested",
                         "hits", "misses", "spills");

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/resource/pool.h"
@@ -18,6 +20,27 @@ namespace {
 constexpr size_t kMaxOperators = 256;
 constexpr size_t kAlignment = 64;
 
+// Set while this thread holds the locks below and may ask for memory: the Reclaimer, asked in turn,
+// must leave them alone.
+thread_local constinit bool is_taking_memory = false;
+
+class TakingMemory {
+ public:
+  TakingMemory() : before_(std::exchange(is_taking_memory, true)) {}
+  ~TakingMemory() { is_taking_memory = before_; }
+
+ private:
+  const bool before_;
+};
+
+MemoryOwner& Owner() { return MemoryOwner::Process().Child("xnnpack"); }
+
+PagesOptions PagesOfOwner() {
+  PagesOptions options;
+  options.owner = &Owner();
+  return options;
+}
+
 // XNNPACK's memory: blocks of a pool, each with its pool record in front.
 class Allocator {
  public:
@@ -26,8 +49,13 @@ class Allocator {
     return *allocator;
   }
 
+  // Recursive: dropping operators while it is held releases their memory.
+  std::recursive_mutex& mutex() { return mutex_; }
+  int64_t owned_bytes() const { return used_ + unused_; }
+
   void* Allocate(size_t bytes) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
+    const TakingMemory taking;
     Pool::Block* block;
     try {
       block = pool_.Allocate(bytes + kAlignment);
@@ -41,7 +69,7 @@ class Allocator {
 
   void Release(void* data) {
     if (data == nullptr) return;
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
     pool_.Release(BlockOf(data));
     Report();
   }
@@ -55,7 +83,7 @@ class Allocator {
   }
 
   void Trim() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
     pool_.Trim();
     Report();
   }
@@ -71,14 +99,16 @@ class Allocator {
     const int64_t used = static_cast<int64_t>(pool_.used_bytes());
     const int64_t unused = static_cast<int64_t>(pool_.owned_bytes()) - used;
     MemoryTracker& tracker = MemoryTracker::Global();
-    if (used != used_) tracker.Add(Host(), MemoryKind::kExternal, used - used_);
-    if (unused != unused_) tracker.Add(Host(), MemoryKind::kUnreferenced, unused - unused_);
+    if (used != used_) tracker.Add(Host(), MemoryKind::kExternal, used - used_, &Owner());
+    if (unused != unused_) {
+      tracker.Add(Host(), MemoryKind::kUnreferenced, unused - unused_, &Owner());
+    }
     used_ = used;
     unused_ = unused;
   }
 
-  std::mutex mutex_;
-  Pool pool_{size_t{1} << 20, kAlignment};
+  std::recursive_mutex mutex_;
+  Pool pool_{size_t{1} << 20, kAlignment, PagesOfOwner()};
   int64_t used_ = 0;
   int64_t unused_ = 0;
 };
@@ -146,13 +176,34 @@ XnnpackOperators::Entry::~Entry() {
 }
 
 XnnpackOperators& XnnpackOperators::Global() {
-  static XnnpackOperators* const operators = new XnnpackOperators;
+  static XnnpackOperators* const operators = [] {
+    auto* made = new XnnpackOperators;
+    static const Reclaimer::Registration registration = Reclaimer::Global().Register(
+        "xnnpack", [made](ReclaimDepth depth) { return made->Reclaim(depth); });
+    return made;
+  }();
   return *operators;
+}
+
+int64_t XnnpackOperators::Reclaim(ReclaimDepth depth) {
+  if (is_taking_memory) return 0;
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return 0;
+  Allocator& allocator = Allocator::Global();
+  std::unique_lock<std::recursive_mutex> allocating(allocator.mutex(), std::try_to_lock);
+  if (!allocating.owns_lock()) return 0;
+  const int64_t before = allocator.owned_bytes();
+  if (depth == ReclaimDepth::kIdle) {
+    std::erase_if(entries_, [](const auto& entry) { return entry.use_count() == 1; });
+  }
+  allocator.Trim();
+  return before - allocator.owned_bytes();
 }
 
 std::shared_ptr<XnnpackOperators::Entry> XnnpackOperators::FindOrCreate(
     const Key& key, const char* what, absl::FunctionRef<xnn_status(xnn_operator_t*)> create) {
   std::lock_guard<std::mutex> lock(mutex_);
+  const TakingMemory taking;
   ++clock_;
   for (const std::shared_ptr<Entry>& entry : entries_) {
     if (!SameKey(entry->key, key)) continue;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 
 namespace tidepool::cpu {
 
@@ -51,6 +52,8 @@ class XnnpackOperators {
 
   // Drops all operators and gives unused memory back.
   void Clear();
+  // The Reclaimer's callback: spare memory; at kIdle also operators that are not running.
+  int64_t Reclaim(ReclaimDepth depth);
   size_t size() const;
 
  private:

@@ -1,0 +1,189 @@
+#include "tidepool/memory/accounting/memory_budget.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kHoldersNamed = 3;
+constexpr int kReclaimRounds = 8;
+
+BudgetUsage UsageOf(const BudgetLine& line) {
+  return {line.taken.load(std::memory_order_relaxed), line.limit.load(std::memory_order_relaxed),
+          line.requests.load(std::memory_order_relaxed),
+          line.requested_bytes.load(std::memory_order_relaxed)};
+}
+
+void Count(BudgetLine& line, int64_t bytes) {
+  line.taken.fetch_add(bytes, std::memory_order_relaxed);
+  line.requests.fetch_add(1, std::memory_order_relaxed);
+  line.requested_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::string NameOf(const MemoryOwner& owner) {
+  const std::string tag = owner.Tag();
+  return tag.empty() ? owner.Path() : absl::StrCat(owner.Path(), " #", tag);
+}
+
+// "network 4096 (allocated 4000, unreferenced 96), ...": what the largest nodes hold themselves.
+std::string Holders(const MemorySnapshot& snapshot, Device device) {
+  struct Holder {
+    int64_t bytes;
+    const OwnerMemory* memory;
+  };
+  std::vector<Holder> holders;
+  for (const OwnerMemory& memory : snapshot.owners) {
+    if (memory.device == device && memory.own_bytes > 0) {
+      holders.push_back({memory.own_bytes, &memory});
+    }
+  }
+  std::sort(holders.begin(), holders.end(),
+            [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+  std::string out;
+  for (size_t i = 0; i < std::min(kHoldersNamed, holders.size()); ++i) {
+    const OwnerMemory& memory = *holders[i].memory;
+    absl::StrAppend(&out, i == 0 ? "" : ", ", memory.owner, memory.tag.empty() ? "" : " #",
+                    memory.tag, " ", holders[i].bytes);
+    std::string kinds;
+    for (int kind = 0; kind < kMemoryKinds; ++kind) {
+      const int64_t bytes = memory.kinds[kind].current_bytes;
+      if (bytes == 0) continue;
+      absl::StrAppend(&kinds, kinds.empty() ? "" : ", ",
+                      MemoryKindName(static_cast<MemoryKind>(kind)), " ", bytes);
+    }
+    if (memory.own_bytes == memory.total.current_bytes) absl::StrAppend(&out, " (", kinds, ")");
+  }
+  return out.empty() ? "nobody" : out;
+}
+
+}  // namespace
+
+MemoryBudget& MemoryBudget::Global() {
+  static MemoryBudget* const budget = new MemoryBudget;
+  return *budget;
+}
+
+// Nodes get their counters when they first take memory of a device.
+BudgetLine& MemoryBudget::LineOf(MemoryOwner& owner, int index) {
+  std::atomic<BudgetLine*>& slot = owner.lines_[index];
+  BudgetLine* line = slot.load(std::memory_order_acquire);
+  if (line != nullptr) return *line;
+  auto* made = new BudgetLine;  // never freed, as its node
+  if (slot.compare_exchange_strong(line, made, std::memory_order_acq_rel)) return *made;
+  delete made;
+  return *line;
+}
+
+template <typename Function>
+void MemoryBudget::ForEachLine(MemoryOwner& owner, int index, const Function& function) {
+  for (MemoryOwner* node = &owner; node != nullptr; node = node->parent()) {
+    function(LineOf(*node, index), node);
+  }
+  function(process_, nullptr);
+}
+
+bool MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes, Refusal* refusal) {
+  const int index = IndexOf(device);
+  ForEachLine(owner, index, [](BudgetLine&, const MemoryOwner*) {});  // may throw: before any change
+  if (limits_.load(std::memory_order_acquire) == 0) {
+    ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
+    return true;
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  bool fits = true;
+  ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner* node) {
+    const BudgetUsage usage = UsageOf(line);
+    if (usage.limit_bytes == kUnlimited) return;
+    const int64_t room = usage.limit_bytes - usage.taken_bytes;
+    if (bytes <= room) return;
+    fits = false;
+    if (bytes - room <= refusal->missing) return;  // the level that lacks most is named
+    *refusal = {node, node == nullptr, usage, bytes - room};
+  });
+  if (!fits) return false;
+  ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
+  return true;
+}
+
+void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
+  Refusal refusal;
+  if (TryReserve(device, owner, bytes, &refusal)) return;
+  // What is given back may be of another owner or device, so ask again until it fits or nothing
+  // more comes.
+  int64_t reclaimed = 0;
+  for (int round = 1;; ++round) {
+    const int64_t more = Reclaimer::Global().ReclaimUnderPressure(refusal.missing);
+    reclaimed += more;
+    refusal = Refusal();
+    if (TryReserve(device, owner, bytes, &refusal)) return;
+    if (more == 0 || round == kReclaimRounds) Refuse(device, owner, bytes, what, refusal, reclaimed);
+  }
+}
+
+void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept {
+  ForEachLine(owner, IndexOf(device), [&](BudgetLine& line, const MemoryOwner*) {
+    line.taken.fetch_sub(bytes, std::memory_order_relaxed);
+  });
+}
+
+void MemoryBudget::Refuse(Device device, const MemoryOwner& owner, int64_t bytes, const char* what,
+                          const Refusal& refusal, int64_t reclaimed) {
+  const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
+  std::string level = "the process";
+  if (!refusal.whole_process && refusal.owner != nullptr) {
+    level = refusal.owner->parent() == nullptr ? absl::StrCat("device ", DeviceName(device))
+                                               : absl::StrCat("owner [", NameOf(*refusal.owner), "]");
+  }
+  throw OutOfMemoryError(
+      absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes, " bytes on ",
+                   DeviceName(device), " for ", what, ": the limit of ", level, " is ",
+                   refusal.usage.limit_bytes, " bytes, ", refusal.usage.taken_bytes,
+                   " are taken; ", reclaimed, " bytes were reclaimed; ", refusal.missing,
+                   " bytes more would have to go; held by ", Holders(snapshot, device)),
+      absl::StrCat(snapshot.ToString(), snapshot.OwnersToString()));
+}
+
+// ---- limits ---------------------------------------------------------------------------------
+
+BudgetUsage MemoryBudget::SetLimit(BudgetLine& line, int64_t bytes, const std::string& whose) {
+  if (bytes < 0) {
+    ThrowInvalidArgument(absl::StrCat("memory budget: limit of ", whose, ": found ", bytes,
+                                      " bytes, expected at least 0 or kUnlimited"));
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const bool was = line.limit.load(std::memory_order_relaxed) != kUnlimited;
+    line.limit.store(bytes, std::memory_order_relaxed);
+    limits_.fetch_add((bytes != kUnlimited) - was, std::memory_order_release);
+  }
+  if (const int64_t over = UsageOf(line).over_bytes(); over > 0) {
+    Reclaimer::Global().ReclaimUnderPressure(over);
+  }
+  return UsageOf(line);
+}
+
+BudgetUsage MemoryBudget::SetProcessLimit(int64_t bytes) {
+  return SetLimit(process_, bytes, "the process");
+}
+BudgetUsage MemoryBudget::SetDeviceLimit(Device device, int64_t bytes) {
+  return SetLimit(LineOf(MemoryOwner::Process(), IndexOf(device)), bytes, DeviceName(device));
+}
+BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
+  return SetLimit(LineOf(owner, IndexOf(device)), bytes, NameOf(owner));
+}
+
+BudgetUsage MemoryBudget::process() const { return UsageOf(process_); }
+BudgetUsage MemoryBudget::Of(Device device) const { return Of(MemoryOwner::Process(), device); }
+BudgetUsage MemoryBudget::Of(const MemoryOwner& owner, Device device) const {
+  const BudgetLine* line = owner.lines_[IndexOf(device)].load(std::memory_order_acquire);
+  return line != nullptr ? UsageOf(*line) : BudgetUsage();
+}
+
+}  // namespace tidepool

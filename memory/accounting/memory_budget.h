@@ -1,0 +1,133 @@
+// Limits on the memory taken from the system: of the process, of a device, of an owner on a device.
+//
+//   MemoryBudget::Global().SetDeviceLimit(Host(), 2 << 30);
+//   MemoryBudget::Global().SetOwnerLimit(MemoryOwner::Process().Child("loader"), Host(), 64 << 20);
+//
+// Every path that takes memory from the system (heap arrays, workspace pages, chunks of pools,
+// files read into memory) reserves its bytes first. Where a limit would be exceeded the Reclaimer is
+// asked for what is missing; if that is not enough, OutOfMemoryError says who asked for how much,
+// which limit stands in the way, who holds what, and what would have to go. Its report() is the
+// ledger. Imported memory is somebody else's and not counted.
+//
+// Limits may change at any time. A limit below what is taken already takes nothing away: nothing more
+// is granted until enough has gone.
+//
+// Threads: any. Cost: some atomic additions; with limits set, a lock.
+#ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_
+#define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/device.h"
+
+namespace tidepool {
+
+// Of one node of the hierarchy, everything below it included.
+struct BudgetUsage {
+  int64_t taken_bytes = 0;
+  int64_t limit_bytes = std::numeric_limits<int64_t>::max();
+  int64_t requests = 0;         // granted, ever
+  int64_t requested_bytes = 0;  // granted, ever
+
+  int64_t over_bytes() const { return taken_bytes > limit_bytes ? taken_bytes - limit_bytes : 0; }
+};
+
+struct BudgetLine {
+  std::atomic<int64_t> taken{0};
+  std::atomic<int64_t> requests{0};
+  std::atomic<int64_t> requested_bytes{0};
+  std::atomic<int64_t> limit{std::numeric_limits<int64_t>::max()};
+};
+
+class MemoryBudget {
+ public:
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+  // The process-wide budget. Never destroyed.
+  static MemoryBudget& Global();
+
+  // Bytes from 0, or kUnlimited; else kInvalidArgument is thrown. What is missing under the new limit
+  // is reclaimed as far as possible; the usage afterwards is returned, and over_bytes() of it says by
+  // how much it still exceeds the limit.
+  BudgetUsage SetProcessLimit(int64_t bytes);
+  BudgetUsage SetDeviceLimit(Device device, int64_t bytes);
+  BudgetUsage SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes);
+
+  BudgetUsage process() const;
+  BudgetUsage Of(Device device) const;
+  BudgetUsage Of(const MemoryOwner& owner, Device device) const;
+
+  // Before `bytes` are taken from the system for `owner`. `what` ("pages", "a heap array") is named
+  // in the error. Throws OutOfMemoryError; nothing is changed then.
+  void Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what);
+  // After they were given back, or could not be had.
+  void Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept;
+
+ private:
+  MemoryBudget() = default;
+  struct Refusal {
+    const MemoryOwner* owner = nullptr;  // null: the process as a whole
+    bool whole_process = false;
+    BudgetUsage usage;
+    int64_t missing = 0;
+  };
+
+  static int IndexOf(Device device) {
+    return static_cast<int>(device.type) * kMaxDevicesPerType + device.index;
+  }
+  BudgetLine& LineOf(MemoryOwner& owner, int index);
+  template <typename Function>
+  void ForEachLine(MemoryOwner& owner, int index, const Function& function);
+  bool TryReserve(Device device, MemoryOwner& owner, int64_t bytes, Refusal* refusal);
+  BudgetUsage SetLimit(BudgetLine& line, int64_t bytes, const std::string& whose);
+  [[noreturn]] void Refuse(Device device, const MemoryOwner& owner, int64_t bytes, const char* what,
+                           const Refusal& refusal, int64_t reclaimed);
+
+  std::mutex mutex_;  // makes check and addition one step while there are limits
+  std::atomic<int> limits_{0};
+  BudgetLine process_;
+};
+
+// Bytes reserved for as long as this lives; what providers keep beside the memory they take.
+class BudgetCharge {
+ public:
+  // `owner` null: the process.
+  explicit BudgetCharge(Device device = Host(), MemoryOwner* owner = nullptr)
+      : device_(device), owner_(owner != nullptr ? owner : &MemoryOwner::Process()) {}
+  ~BudgetCharge() { ShrinkTo(0); }
+  BudgetCharge(const BudgetCharge&) = delete;
+  BudgetCharge& operator=(const BudgetCharge&) = delete;
+
+  // May throw as MemoryBudget::Reserve; unchanged then. Nothing happens when it is that large.
+  void GrowTo(int64_t bytes, const char* what) {
+    if (bytes <= bytes_) return;
+    MemoryBudget::Global().Reserve(device_, *owner_, bytes - bytes_, what);
+    bytes_ = bytes;
+  }
+  void ShrinkTo(int64_t bytes) noexcept {
+    if (bytes >= bytes_) return;
+    MemoryBudget::Global().Release(device_, *owner_, bytes_ - bytes);
+    bytes_ = bytes;
+  }
+  void Swap(BudgetCharge& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(owner_, other.owner_);
+    std::swap(bytes_, other.bytes_);
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Device device_;
+  MemoryOwner* owner_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_

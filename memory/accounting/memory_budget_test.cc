@@ -1,0 +1,201 @@
+#include "tidepool/memory/accounting/memory_budget.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Device kDevice{DeviceType::kSimulated, 3};
+
+// A device of its own per test: the budget is the process's.
+class Budget : public ::testing::Test {
+ protected:
+  Budget() : device_{DeviceType::kSimulated, next_++}, owner_(MemoryOwner::Process().Child("net")) {}
+  ~Budget() override {
+    budget_.SetProcessLimit(MemoryBudget::kUnlimited);
+    budget_.SetDeviceLimit(device_, MemoryBudget::kUnlimited);
+    budget_.SetOwnerLimit(owner_, device_, MemoryBudget::kUnlimited);
+    EXPECT_EQ(budget_.Of(device_).taken_bytes, 0);
+  }
+  std::string MessageOf(int64_t bytes) {
+    try {
+      budget_.Reserve(device_, owner_.Child("step"), bytes, "pages");
+    } catch (const OutOfMemoryError& error) {
+      return error.message();
+    }
+    ADD_FAILURE() << "granted";
+    return "";
+  }
+
+  static inline uint8_t next_ = 0;
+  MemoryBudget& budget_ = MemoryBudget::Global();
+  const Device device_;
+  MemoryOwner& owner_;
+};
+
+TEST_F(Budget, CountsEveryLevelWithoutLimits) {
+  MemoryOwner& step = owner_.Child("step");
+  const int64_t process = budget_.process().taken_bytes;
+  const int64_t requests = budget_.Of(owner_, device_).requests;
+  budget_.Reserve(device_, step, 100, "pages");
+  budget_.Reserve(device_, owner_, 11, "pages");
+  EXPECT_EQ(budget_.process().taken_bytes - process, 111);
+  EXPECT_EQ(budget_.Of(device_).taken_bytes, 111);
+  EXPECT_EQ(budget_.Of(owner_, device_).taken_bytes, 111);
+  EXPECT_EQ(budget_.Of(step, device_).taken_bytes, 100);
+  EXPECT_EQ(budget_.Of(owner_, device_).requests - requests, 2);
+  EXPECT_EQ(budget_.Of(owner_, kDevice).taken_bytes, 0);
+  budget_.Release(device_, step, 100);
+  budget_.Release(device_, owner_, 11);
+}
+
+TEST_F(Budget, EachLevelRefusesWhatExceedsIt) {
+  MemoryOwner& step = owner_.Child("step");
+  budget_.SetOwnerLimit(owner_, device_, 100);
+  budget_.Reserve(device_, step, 90, "pages");
+  EXPECT_THAT(MessageOf(11), AllOf(HasSubstr("[net/step] needs 11 bytes"),
+                                   HasSubstr("the limit of owner [net] is 100 bytes, 90 are taken"),
+                                   HasSubstr("1 bytes more would have to go")));
+  EXPECT_EQ(budget_.Of(owner_, device_).taken_bytes, 90);  // nothing changed
+  budget_.Reserve(device_, step, 10, "pages");             // exactly the limit
+  budget_.Reserve(device_, MemoryOwner::Process().Child("other"), 1000, "pages");
+  budget_.SetOwnerLimit(owner_, device_, MemoryBudget::kUnlimited);
+  budget_.SetDeviceLimit(device_, 1200);
+  EXPECT_THAT(MessageOf(101), HasSubstr("the limit of device simulated:"));
+  budget_.SetDeviceLimit(device_, MemoryBudget::kUnlimited);
+  budget_.SetProcessLimit(budget_.process().taken_bytes + 5);
+  EXPECT_THAT(MessageOf(6), HasSubstr("the limit of the process is"));
+  budget_.Reserve(device_, step, 5, "pages");
+  budget_.Release(device_, step, 105);
+  budget_.Release(device_, MemoryOwner::Process().Child("other"), 1000);
+}
+
+TEST_F(Budget, TheErrorNamesTheHoldersAndCarriesTheLedger) {
+  MemoryTracker::Global().Add(device_, MemoryKind::kAllocated, 70, &owner_.Tagged("weights"));
+  MemoryTracker::Global().Add(device_, MemoryKind::kExternal, 500,
+                              &MemoryOwner::Process().Child("loader"));
+  budget_.SetDeviceLimit(device_, 0);
+  try {
+    budget_.Reserve(device_, owner_, 1, "a heap array");
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(error.message(), HasSubstr("for a heap array"));
+    EXPECT_THAT(error.message(),
+                HasSubstr("held by loader 500 (external 500), net #weights 70 (allocated 70)"));
+    EXPECT_THAT(error.report(), HasSubstr("loader"));
+    EXPECT_EQ(error.message().find('\n'), std::string::npos);
+  }
+  MemoryTracker::Global().Add(device_, MemoryKind::kAllocated, -70, &owner_.Tagged("weights"));
+  MemoryTracker::Global().Add(device_, MemoryKind::kExternal, -500,
+                              &MemoryOwner::Process().Child("loader"));
+}
+
+TEST_F(Budget, LimitsBelowUseAreReportedAndTakeNothingAway) {
+  budget_.Reserve(device_, owner_, 300, "pages");
+  const BudgetUsage usage = budget_.SetDeviceLimit(device_, 100);
+  EXPECT_EQ(usage.taken_bytes, 300);
+  EXPECT_EQ(usage.over_bytes(), 200);
+  EXPECT_THAT(MessageOf(1), HasSubstr("201 bytes more would have to go"));
+  budget_.Release(device_, owner_, 250);
+  budget_.Reserve(device_, owner_, 50, "pages");
+  EXPECT_EQ(budget_.Of(device_).over_bytes(), 0);
+  budget_.Release(device_, owner_, 100);
+}
+
+TEST_F(Budget, ReclaimersAreAskedFirst) {
+  int64_t cached = 80;
+  budget_.Reserve(device_, owner_, cached, "pages");
+  auto callback = Reclaimer::Global().Register("cache", [&](ReclaimDepth depth) -> int64_t {
+    const int64_t part = depth == ReclaimDepth::kSpare ? std::min<int64_t>(cached, 30) : cached;
+    budget_.Release(device_, owner_, part);
+    cached -= part;
+    return part;
+  });
+  budget_.SetDeviceLimit(device_, 100);
+  budget_.Reserve(device_, owner_, 20, "pages");
+  EXPECT_EQ(cached, 80);  // it fitted
+  budget_.Reserve(device_, owner_, 10, "pages");
+  EXPECT_EQ(cached, 50);  // spare bytes were enough
+  budget_.Reserve(device_, owner_, 60, "pages");
+  EXPECT_EQ(cached, 0);
+  EXPECT_THAT(MessageOf(11), HasSubstr("0 bytes were reclaimed"));
+  budget_.Release(device_, owner_, 90);
+}
+
+TEST_F(Budget, ABraggingReclaimerEndsInAnError) {
+  auto callback = Reclaimer::Global().Register("liar", [](ReclaimDepth) { return 1000000; });
+  budget_.SetDeviceLimit(device_, 10);
+  MessageOf(11);
+}
+
+TEST_F(Budget, ACallbackThatAllocatesDoesNotRecur) {
+  auto callback = Reclaimer::Global().Register("needy", [&](ReclaimDepth) -> int64_t {
+    budget_.Reserve(device_, owner_, 1000, "pages");
+    return 1;
+  });
+  budget_.SetDeviceLimit(device_, 10);
+  MessageOf(11);
+}
+
+TEST_F(Budget, NegativeLimitsAreRefused) {
+  EXPECT_THROW(budget_.SetDeviceLimit(device_, -1), Error);
+}
+
+TEST_F(Budget, ChargesShrinkAndGrowWithTheirBytes) {
+  budget_.SetDeviceLimit(device_, 100);
+  BudgetCharge charge(device_, &owner_);
+  charge.GrowTo(60, "pages");
+  charge.GrowTo(50, "pages");
+  EXPECT_EQ(charge.bytes(), 60);
+  EXPECT_THROW(charge.GrowTo(101, "pages"), OutOfMemoryError);
+  EXPECT_EQ(charge.bytes(), 60);
+  {
+    BudgetCharge other(device_, &owner_);
+    other.GrowTo(40, "pages");
+    other.Swap(charge);
+  }
+  EXPECT_EQ(charge.bytes(), 40);
+  charge.ShrinkTo(0);
+}
+
+TEST_F(Budget, TheLimitHoldsUnderContention) {
+  budget_.SetDeviceLimit(device_, 1000);
+  std::atomic<int64_t> held{0}, most{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 3000; ++i) {
+        try {
+          budget_.Reserve(device_, owner_, 400, "pages");
+        } catch (const OutOfMemoryError&) {
+          ++refused;
+          continue;
+        }
+        const int64_t now = held.fetch_add(400) + 400;
+        for (int64_t seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        }
+        held.fetch_sub(400);
+        budget_.Release(device_, owner_, 400);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(most, 1000);
+  EXPECT_LT(refused, 12000);
+}
+
+}  // namespace
+}  // namespace tidepool

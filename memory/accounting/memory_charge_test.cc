@@ -1,0 +1,60 @@
+#include "tidepool/memory/accounting/memory_charge.h"
+
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+int64_t Counted(MemoryKind kind) { return MemoryTracker::Global().CurrentBytes(Host(), kind); }
+int64_t Taken() { return MemoryBudget::Global().Of(Host()).taken_bytes; }
+
+TEST(MemoryCharge, IsOnTheLedgerAndInTheBudgetWhileItLives) {
+  {
+    MemoryOwnerScope owner("images");
+    const MemoryCharge charge(MemoryKind::kAllocated, 100);
+    EXPECT_EQ(Counted(MemoryKind::kAllocated), 100);
+    EXPECT_EQ(MemoryTracker::Global().Snapshot().Of("images").total.current_bytes, 100);
+    EXPECT_EQ(Taken(), 100);
+  }
+  EXPECT_EQ(Counted(MemoryKind::kAllocated), 0);
+  EXPECT_EQ(Taken(), 0);
+}
+
+TEST(MemoryCharge, CopiesCountAgainAndMovesDoNot) {
+  MemoryCharge first(MemoryKind::kAllocated, 100);
+  MemoryCharge copy = first;
+  EXPECT_EQ(Counted(MemoryKind::kAllocated), 200);
+  MemoryCharge moved = std::move(first);
+  EXPECT_EQ(Counted(MemoryKind::kAllocated), 200);
+  copy = std::move(moved);
+  EXPECT_EQ(Counted(MemoryKind::kAllocated), 100);
+  copy = MemoryCharge();
+  EXPECT_EQ(Counted(MemoryKind::kAllocated), 0);
+}
+
+TEST(MemoryCharge, ImportedMemoryIsInNoBudget) {
+  const MemoryCharge charge = MemoryCharge::Imported(64);
+  const MemoryCharge copy = charge;
+  EXPECT_EQ(Counted(MemoryKind::kExternal), 128);
+  EXPECT_EQ(Taken(), 0);
+}
+
+TEST(MemoryCharge, ARefusedChargeCountsNothing) {
+  MemoryBudget::Global().SetDeviceLimit(Host(), 150);
+  const MemoryCharge charge(MemoryKind::kAllocated, 100);
+  EXPECT_THROW(MemoryCharge(MemoryKind::kAllocated, 51), OutOfMemoryError);
+  EXPECT_THROW(MemoryCharge{charge}, OutOfMemoryError);
+  EXPECT_THROW(MemoryCharge(MemoryKind::kAllocated, -1), Error);
+  EXPECT_EQ(Counted(MemoryKind::kAllocated), 100);
+  EXPECT_EQ(Taken(), 100);
+  MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,104 @@
+// Who memory is held for: a tree of named nodes below the process.
+//
+//   MemoryOwnerScope owner("loader");          // heap arrays made on this thread from here on ...
+//   MemoryTagScope tag("imported");            // ... are the loader's, tagged "imported"
+//
+// An owner is a component (a network, a workspace, a thread's work); a tag says what for within it.
+// Every node of one name under one parent is the same node. Memory remembers the node it was charged
+// to and is taken off the same one, whatever is current then.
+//
+// Nodes are never freed: names are for components, not for steps. Beyond kMaxMemoryOwners a new name
+// gets its parent's node. Threads: any; the current owner is a thread's own. Cost: a scope by name
+// is a lock and a lookup, a scope by node two stores.
+#ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_OWNER_H_
+#define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_OWNER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tidepool/memory/device.h"
+
+namespace tidepool {
+
+struct BudgetLine;
+
+inline constexpr uint32_t kMaxMemoryOwners = 1 << 16;
+
+class MemoryOwner {
+ public:
+  // The root. What nobody claims is its own.
+  static MemoryOwner& Process();
+  // The innermost scope's on this thread; Process() without one.
+  static MemoryOwner& Current();
+
+  // Every node there is, parents before children.
+  static std::vector<MemoryOwner*> All();
+
+  // The node of that name below this one; an owner below a tag leaves the tag.
+  MemoryOwner& Child(const std::string& name);
+  MemoryOwner& Tagged(const std::string& tag);
+
+  const std::string& name() const { return name_; }
+  MemoryOwner* parent() const { return parent_; }  // null: the process
+  bool is_tag() const { return is_tag_; }
+  uint32_t index() const { return index_; }  // dense, from 0: the process
+  std::string Path() const;  // owners from the root, "network/workspace training"; "process"
+  std::string Tag() const;   // "layer conv2"; nested ones joined by "/"; empty without
+
+  MemoryOwner(const MemoryOwner&) = delete;
+  MemoryOwner& operator=(const MemoryOwner&) = delete;
+
+ private:
+  friend class MemoryBudget;
+  MemoryOwner(MemoryOwner* parent, std::string name, bool is_tag, uint32_t index)
+      : parent_(parent), name_(std::move(name)), is_tag_(is_tag), index_(index) {}
+  MemoryOwner& FindOrMake(const std::string& name, bool is_tag);
+
+  MemoryOwner* const parent_;
+  const std::string name_;
+  const bool is_tag_;
+  const uint32_t index_;
+  std::map<std::pair<bool, std::string>, std::unique_ptr<MemoryOwner>> children_;
+  std::atomic<BudgetLine*> lines_[kDeviceTypes * kMaxDevicesPerType] = {};  // the budget's
+};
+
+namespace internal {
+extern thread_local constinit MemoryOwner* current_memory_owner;  // null: the process
+}  // namespace internal
+
+inline MemoryOwner& MemoryOwner::Current() {
+  MemoryOwner* owner = internal::current_memory_owner;
+  return owner != nullptr ? *owner : Process();
+}
+
+// Ends in the reverse order of its beginning, on its own thread.
+class [[nodiscard]] MemoryOwnerScope {
+ public:
+  explicit MemoryOwnerScope(const std::string& name)
+      : MemoryOwnerScope(MemoryOwner::Current().Child(name)) {}
+  explicit MemoryOwnerScope(MemoryOwner& owner)
+      : previous_(std::exchange(internal::current_memory_owner, &owner)) {}
+  ~MemoryOwnerScope() { internal::current_memory_owner = previous_; }
+  MemoryOwnerScope(const MemoryOwnerScope&) = delete;
+  MemoryOwnerScope& operator=(const MemoryOwnerScope&) = delete;
+
+ private:
+  MemoryOwner* previous_;
+};
+
+class [[nodiscard]] MemoryTagScope {
+ public:
+  explicit MemoryTagScope(const std::string& tag) : scope_(MemoryOwner::Current().Tagged(tag)) {}
+
+ private:
+  MemoryOwnerScope scope_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_OWNER_H_

@@ -1,0 +1,43 @@
+// Where arrays are made: owner, tag and call stack of each request, for reports of leaks.
+//
+// Off by default, when it costs nothing. On, each request of a workspace costs about a microsecond;
+// cycles that begin while it is on are traced. Link with -rdynamic for names of all functions in the
+// call stack; without it those that are not exported are offsets for addr2line.
+// Threads: any.
+#ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACING_H_
+#define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACING_H_
+
+#include <atomic>
+#include <string>
+
+#include "tidepool/memory/accounting/memory_owner.h"
+
+namespace tidepool {
+
+class MemoryTracing {
+ public:
+  static void Enable();
+  static void Disable() { enabled_.store(false, std::memory_order_relaxed); }
+  static bool enabled() { return enabled_.load(std::memory_order_relaxed); }
+
+ private:
+  static std::atomic<bool> enabled_;
+};
+
+// One request's origin. Capturing takes no memory; describing does.
+class AllocationTrace {
+ public:
+  void Capture() noexcept;
+  std::string Owner() const;  // "network #layer conv2"
+  std::string Site() const;   // "Relu < Forward < main", innermost first
+
+ private:
+  static constexpr int kFrames = 16;
+  const MemoryOwner* owner_ = nullptr;
+  int depth_ = 0;
+  void* frames_[kFrames];
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACING_H_

@@ -1,0 +1,133 @@
+#include "tidepool/memory/accounting/reclaimer.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+
+namespace tidepool {
+
+Reclaimer& Reclaimer::Global() {
+  static Reclaimer* const reclaimer = new Reclaimer;
+  return *reclaimer;
+}
+
+Reclaimer::~Reclaimer() { StopThread(); }
+
+Reclaimer::Registration Reclaimer::Register(std::string name, Callback callback) {
+  std::lock_guard<std::recursive_mutex> lock(run_mutex_);
+  const uint64_t id = next_id_++;
+  entries_.push_back(std::make_unique<Entry>(Entry{id, std::move(name), std::move(callback)}));
+  return Registration(this, id);
+}
+
+void Reclaimer::Unregister(uint64_t id) noexcept {
+  std::lock_guard<std::recursive_mutex> lock(run_mutex_);
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if ((*entry)->id != id) continue;
+    if (depth_of_runs_ > 0) {
+      (*entry)->dead = true;  // perhaps the one that is running: the run removes it
+    } else {
+      entries_.erase(entry);
+    }
+    return;
+  }
+}
+
+int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
+  std::lock_guard<std::recursive_mutex> lock(run_mutex_);
+  if (depth_of_runs_ > 0) return 0;  // a callback that allocates does not reclaim for itself
+  ++depth_of_runs_;
+  int64_t reclaimed = 0;
+  for (size_t i = 0; i < entries_.size() && reclaimed < wanted; ++i) {
+    Entry& entry = *entries_[i];  // stays where it is while others are added
+    if (entry.dead) continue;
+    try {
+      reclaimed += entry.callback(depth);
+    } catch (...) {
+      // It gave back nothing that counts; the others go on.
+    }
+  }
+  --depth_of_runs_;
+  std::erase_if(entries_, [](const auto& entry) { return entry->dead; });
+  return reclaimed;
+}
+
+int64_t Reclaimer::RunNow() {
+  const int64_t reclaimed = Run(ReclaimDepth::kIdle, std::numeric_limits<int64_t>::max());
+  std::lock_guard<std::mutex> lock(mutex_);
+  stats_.reclaimed_bytes += reclaimed;
+  return reclaimed;
+}
+
+int64_t Reclaimer::ReclaimUnderPressure(int64_t wanted) {
+  if (!enabled()) return 0;
+  int64_t reclaimed = Run(ReclaimDepth::kSpare, wanted);
+  if (reclaimed < wanted) reclaimed += Run(ReclaimDepth::kIdle, wanted - reclaimed);
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++stats_.pressure_runs;
+  stats_.reclaimed_bytes += reclaimed;
+  return reclaimed;
+}
+
+Reclaimer::Stats Reclaimer::stats() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return stats_;
+}
+
+// ---- the thread -----------------------------------------------------------------------------
+
+void Reclaimer::set_window(absl::Duration window) {
+  std::lock_guard<std::mutex> one_at_a_time(window_mutex_);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    window_ = window;
+    stop_ = window <= absl::ZeroDuration();
+  }
+  changed_.notify_all();
+  if (window <= absl::ZeroDuration()) {
+    if (thread_.joinable()) thread_.join();
+  } else if (!thread_.joinable()) {
+    if (this == &Global()) {
+      // Callbacks of static objects must not run while those are destroyed.
+      [[maybe_unused]] static const int registered =
+          std::atexit([] { Global().set_window(absl::ZeroDuration()); });
+    }
+    thread_ = std::thread([this] { Loop(); });
+  }
+}
+
+absl::Duration Reclaimer::window() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return window_;
+}
+
+void Reclaimer::set_enabled(bool enabled) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  enabled_ = enabled;
+}
+
+bool Reclaimer::enabled() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return enabled_;
+}
+
+void Reclaimer::Loop() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    const absl::Duration window = window_;
+    const auto until = std::chrono::steady_clock::now() +
+                       absl::ToChronoNanoseconds(std::min(window, absl::Hours(24 * 365)));
+    const bool interrupted =
+        changed_.wait_until(lock, until, [&] { return stop_ || window_ != window; });
+    if (interrupted || !enabled_) continue;
+    lock.unlock();
+    const int64_t reclaimed = Run(ReclaimDepth::kPeriodic, std::numeric_limits<int64_t>::max());
+    lock.lock();
+    ++stats_.periodic_runs;
+    stats_.reclaimed_bytes += reclaimed;
+  }
+}
+
+void Reclaimer::StopThread() noexcept { set_window(absl::ZeroDuration()); }
+
+}  // namespace tidepool

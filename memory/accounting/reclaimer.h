@@ -1,0 +1,126 @@
+// Gives unreferenced memory back to the system: now and then, on demand, and before a budget refuses.
+//
+//   Reclaimer::Global().set_window(absl::Seconds(30));   // a thread of its own, from here on
+//   int64_t bytes = Reclaimer::Global().RunNow();
+//
+// Workspaces, pools and caches register a callback. It may run on any thread, also in the middle of
+// an allocation on the thread that holds the callback's own locks, so it must never wait: what is
+// busy (a workspace in a cycle, a locked pool) is left alone and 0 returned. A workspace that is in
+// a cycle gives back what it can spare when the cycle ends.
+//
+// Threads: any. Without a window there is no thread.
+#ifndef TIDEPOOL_MEMORY_ACCOUNTING_RECLAIMER_H_
+#define TIDEPOOL_MEMORY_ACCOUNTING_RECLAIMER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace tidepool {
+
+enum class ReclaimDepth {
+  kSpare,     // what the next use will not need
+  kPeriodic,  // also all of what was not used since the last periodic run
+  kIdle,      // also all of what is not in use at this moment; the next use takes it again
+};
+
+class Reclaimer {
+ public:
+  // Returns the bytes given back. An exception counts as 0.
+  using Callback = std::function<int64_t(ReclaimDepth)>;
+
+  // Takes the callback off when it dies; waits for a run on another thread to end.
+  class Registration {
+   public:
+    Registration() = default;
+    Registration(Registration&& other) noexcept
+        : reclaimer_(std::exchange(other.reclaimer_, nullptr)), id_(other.id_) {}
+    Registration& operator=(Registration&& other) noexcept {
+      std::swap(reclaimer_, other.reclaimer_);
+      std::swap(id_, other.id_);
+      return *this;
+    }
+    ~Registration() { Reset(); }
+    void Reset() noexcept {
+      if (Reclaimer* reclaimer = std::exchange(reclaimer_, nullptr)) reclaimer->Unregister(id_);
+    }
+
+   private:
+    friend class Reclaimer;
+    Registration(Reclaimer* reclaimer, uint64_t id) : reclaimer_(reclaimer), id_(id) {}
+    Reclaimer* reclaimer_ = nullptr;
+    uint64_t id_ = 0;
+  };
+
+  struct Stats {
+    int64_t periodic_runs = 0;
+    int64_t pressure_runs = 0;  // asked for by a budget or a refusing system
+    int64_t reclaimed_bytes = 0;
+  };
+
+  // The one that budgets ask. Never destroyed; its thread ends with the program.
+  static Reclaimer& Global();
+  Reclaimer() = default;
+  ~Reclaimer();
+  Reclaimer(const Reclaimer&) = delete;
+  Reclaimer& operator=(const Reclaimer&) = delete;
+
+  // `name` is for reports. The callback may register and unregister others, not wait.
+  [[nodiscard]] Registration Register(std::string name, Callback callback);
+
+  // Time between two periodic runs; zero or less: none. Not to be called from a callback.
+  void set_window(absl::Duration window);
+  absl::Duration window() const;
+  // Off: neither periodic runs nor runs under pressure. RunNow() always works. Initially on.
+  void set_enabled(bool enabled);
+  bool enabled() const;
+
+  // Gives back all that no array uses and returns how many bytes that was.
+  int64_t RunNow();
+  // Gives back until `wanted` bytes are found, the spare ones first. 0 when off, or when called from
+  // inside a callback.
+  int64_t ReclaimUnderPressure(int64_t wanted);
+
+  Stats stats() const;
+
+ private:
+  struct Entry {
+    uint64_t id;
+    std::string name;
+    Callback callback;
+    bool dead = false;
+  };
+
+  void Unregister(uint64_t id) noexcept;
+  int64_t Run(ReclaimDepth depth, int64_t wanted) noexcept;
+  void Loop();
+  void StopThread() noexcept;
+
+  // Held while callbacks run, so that Unregister() waits for them; recursive, because a callback may
+  // drop what is registered.
+  std::recursive_mutex run_mutex_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // guarded by run_mutex_
+  uint64_t next_id_ = 1;                         // guarded by run_mutex_
+  int depth_of_runs_ = 0;                        // guarded by run_mutex_
+
+  std::mutex window_mutex_;  // one change of the window at a time
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  absl::Duration window_ = absl::ZeroDuration();  // guarded by mutex_
+  bool enabled_ = true;                           // guarded by mutex_
+  bool stop_ = false;                             // guarded by mutex_
+  Stats stats_;                                   // guarded by mutex_
+  std::thread thread_;                            // guarded by window_mutex_
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_ACCOUNTING_RECLAIMER_H_

@@ -1,0 +1,163 @@
+#include "tidepool/memory/workspace/cycle_detector.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tidepool {
+namespace {
+
+template <typename Report>
+class Sink {
+ public:
+  using Function = std::function<void(const Report&)>;
+
+  void Set(Function function) {
+    auto made = function ? std::make_shared<Function>(std::move(function)) : nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    function_ = std::move(made);
+  }
+  // True when there is one. It may set another meanwhile.
+  bool Call(const Report& report) {
+    std::shared_ptr<Function> function;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      function = function_;
+    }
+    if (function == nullptr) return false;
+    try {
+      (*function)(report);
+    } catch (...) {
+      // A cycle ends here; there is nobody to throw to.
+    }
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Function> function_;
+};
+
+Sink<LeakReport>& LeakSink() {
+  static auto* const sink = new Sink<LeakReport>;
+  return *sink;
+}
+Sink<CycleFinding>& FindingSink() {
+  static auto* const sink = new Sink<CycleFinding>;
+  return *sink;
+}
+
+}  // namespace
+
+std::string LeakReport::ToString() const {
+  std::string out = absl::StrCat("workspace [", workspace, "], generation ", generation, ": ", count,
+                                 count == 1 ? " array of " : " arrays of ", bytes,
+                                 " bytes outlived the cycle");
+  for (const LeakedArray& array : arrays) {
+    absl::StrAppend(&out, "\n  request ", array.request, ", ", array.bytes, " bytes");
+    if (!array.owner.empty()) absl::StrAppend(&out, ", made for ", array.owner);
+    if (!array.site.empty()) absl::StrAppend(&out, ", at ", array.site);
+  }
+  if (static_cast<int64_t>(arrays.size()) < count) absl::StrAppend(&out, "\n  ...");
+  return out + "\n";
+}
+
+void SetLeakSink(std::function<void(const LeakReport&)> sink) { LeakSink().Set(std::move(sink)); }
+void SetCycleFindingSink(std::function<void(const CycleFinding&)> sink) {
+  FindingSink().Set(std::move(sink));
+}
+
+void CycleDetector::OnLeaks(const LeakReport& report) noexcept {
+  try {
+    const bool taken = LeakSink().Call(report);
+    if (!enabled_) return;
+    if (taken) told_ = true;
+    const std::string text = report.ToString();
+    const bool traced = !report.arrays.empty() && !report.arrays[0].site.empty();
+    Find(CycleFindingKind::kLeakedArrays, report.generation,
+         absl::StrCat(text.substr(0, text.find('\n')),
+                      traced ? absl::StrCat("; the first was made at ", report.arrays[0].site)
+                             : "; MemoryTracing::Enable() says where they were made"));
+  } catch (const std::exception&) {
+    // No memory for a report: the count stays in the statistics.
+  }
+}
+
+void CycleDetector::OnReentry(uint64_t generation, const std::string& through) noexcept {
+  if (!enabled_) return;
+  try {
+    Find(CycleFindingKind::kReentry, generation,
+         absl::StrCat("workspace [", workspace_, "], generation ", generation,
+                      ": entered again from inside the scope of workspace [", through,
+                      "]; use BorrowScope to allocate from an outer workspace"));
+  } catch (const std::exception&) {
+  }
+}
+
+void CycleDetector::OnNeverLeft(uint64_t generation) noexcept {
+  if (!enabled_) return;
+  try {
+    told_ = true;  // its destructor prints a line already
+    Find(CycleFindingKind::kNeverLeft, generation,
+         absl::StrCat("workspace [", workspace_, "], generation ", generation,
+                      ": destroyed while open"));
+  } catch (const std::exception&) {
+  }
+}
+
+void CycleDetector::EndStreaks() noexcept {
+  std::fill(std::begin(streaks_), std::end(streaks_), 0);
+  growing_ = false;
+}
+
+void CycleDetector::Compare(uint64_t generation, const Levels& levels) noexcept {
+  struct Watched {
+    CycleFindingKind kind;
+    int64_t before, now;
+    const char* what;
+  };
+  const Watched watched[] = {
+      {CycleFindingKind::kGrowingSpills, last_.spilled, levels.spilled, "spilled bytes"},
+      {CycleFindingKind::kGrowingUnreferenced, last_.unreferenced, levels.unreferenced,
+       "bytes held by the workspace"},
+      {CycleFindingKind::kGrowingWorkspaces, last_.workspaces, levels.workspaces,
+       "workspaces of this thread"},
+      {CycleFindingKind::kGrowingExternal, last_.external, levels.external, "external bytes"},
+  };
+  last_ = levels;
+  growing_ = true;
+  for (int i = 0; i < 4; ++i) {
+    const Watched& w = watched[i];
+    streaks_[i] = w.now > w.before ? streaks_[i] + 1 : 0;
+    if (streaks_[i] < kGrowingCycles) continue;
+    streaks_[i] = 0;
+    try {
+      Find(w.kind, generation,
+           absl::StrCat("workspace [", workspace_, "], generation ", generation, ": ", w.what,
+                        " have grown in each of the last ", kGrowingCycles, " cycles, to ", w.now));
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+void CycleDetector::Find(CycleFindingKind kind, uint64_t generation, std::string text) noexcept {
+  ++findings_;
+  try {
+    if (!first_taken_ && first_.empty()) first_ = text;
+    if (FindingSink().Call({kind, workspace_, generation, text})) told_ = true;
+  } catch (const std::exception&) {
+  }
+  if (!std::exchange(told_, true)) std::fprintf(stderr, "tidepool: %s\n", text.c_str());
+}
+
+std::string CycleDetector::TakeFirst() {
+  first_taken_ = true;
+  return std::exchange(first_, std::string());
+}
+
+}  // namespace tidepool

@@ -1,0 +1,126 @@
+// What goes wrong between cycles, found and reported: arrays that outlive their cycle, memory that
+// grows with every cycle, scopes that wind around each other.
+//
+//   SetLeakSink([](const LeakReport& report) { std::cerr << report.ToString(); });
+//
+// Leaked arrays are always counted (WorkspaceStats::leaked_arrays); the rest needs use_cycle_detector.
+// Without a sink the first finding of a workspace is a line on stderr. A workspace in guard mode
+// throws its first finding when it is entered next.
+//
+// Threads: sinks may be set on any thread and are called on the workspace's, at the end of the cycle,
+// when it may not be entered; what they throw is dropped. Cost: some compares per cycle.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_DETECTOR_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_DETECTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tidepool {
+
+struct LeakedArray {
+  uint32_t request = 0;  // its number within the cycle
+  size_t bytes = 0;
+  std::string owner;  // "network #layer conv2"; empty without MemoryTracing
+  std::string site;   // call stack, innermost first; empty without MemoryTracing
+};
+
+struct LeakReport {
+  std::string workspace;
+  uint64_t generation = 0;
+  int64_t count = 0;
+  int64_t bytes = 0;
+  std::vector<LeakedArray> arrays;  // the first kMostArrays of them
+
+  static constexpr int kMostArrays = 8;
+  std::string ToString() const;  // the first line says all but the arrays
+};
+
+enum class CycleFindingKind {
+  kLeakedArrays,
+  kReentry,              // entered again from inside another workspace's scope
+  kGrowingSpills,        // bytes outside the pages, in each of the last kGrowingCycles cycles
+  kGrowingExternal,      // kExternal bytes of the device
+  kGrowingUnreferenced,  // pages and kept blocks of the workspace
+  kGrowingWorkspaces,    // in the thread's registry
+  kNeverLeft,            // destroyed while open
+};
+inline constexpr int kGrowingCycles = 8;
+
+struct CycleFinding {
+  CycleFindingKind kind;
+  std::string workspace;
+  uint64_t generation = 0;
+  std::string text;  // one line
+};
+
+// An empty function: back to stderr.
+void SetLeakSink(std::function<void(const LeakReport&)> sink);
+// Every finding, leaks too.
+void SetCycleFindingSink(std::function<void(const CycleFinding&)> sink);
+
+// One workspace's. Used by WorkspaceCore, on the thread that has it open.
+class CycleDetector {
+ public:
+  // What may grow from cycle to cycle.
+  struct Levels {
+    int64_t spilled = 0;
+    int64_t unreferenced = 0;
+    int64_t workspaces = 0;
+    int64_t external = 0;
+  };
+
+  CycleDetector(const std::string& workspace, bool enabled)
+      : workspace_(workspace), enabled_(enabled) {}
+
+  void OnLeaks(const LeakReport& report) noexcept;
+  // Whether OnCycleEnd could find anything: with the ledger as it was, only spills may have grown.
+  bool IsNews(int64_t spilled, uint64_t ledger_change) const {
+    return enabled_ &&
+           (ledger_change != ledger_change_ || spilled != last_.spilled || growing_);
+  }
+  // `ledger_change`: MemoryTracker::changes(); `external()` is asked when that moved.
+  template <typename External>
+  void OnCycleEnd(uint64_t generation, Levels levels, uint64_t ledger_change,
+                  const External& external) noexcept {
+    if (!enabled_) return;
+    levels.external = ledger_change == ledger_change_ ? last_.external : external();
+    ledger_change_ = ledger_change;
+    if (levels.spilled <= last_.spilled && levels.unreferenced <= last_.unreferenced &&
+        levels.workspaces <= last_.workspaces && levels.external <= last_.external) {
+      last_ = levels;
+      if (growing_) EndStreaks();
+      return;
+    }
+    Compare(generation, levels);
+  }
+  void OnReentry(uint64_t generation, const std::string& through) noexcept;
+  void OnNeverLeft(uint64_t generation) noexcept;
+
+  uint64_t findings() const { return findings_; }
+  // The first finding's text, once; empty when there is none or it was taken.
+  std::string TakeFirst();
+  bool has_first() const { return !first_.empty(); }
+
+ private:
+  void Compare(uint64_t generation, const Levels& levels) noexcept;
+  void EndStreaks() noexcept;
+  void Find(CycleFindingKind kind, uint64_t generation, std::string text) noexcept;
+
+  const std::string& workspace_;
+  const bool enabled_;
+  Levels last_;
+  uint64_t ledger_change_ = 0;
+  bool growing_ = false;
+  int streaks_[4] = {};
+  uint64_t findings_ = 0;
+  bool told_ = false;
+  bool first_taken_ = false;
+  std::string first_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_CYCLE_DETECTOR_H_

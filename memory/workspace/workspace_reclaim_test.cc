@@ -1,0 +1,215 @@
+// Workspaces under budgets and the Reclaimer: what is given back, when, and never during a cycle.
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
+int64_t Unreferenced() {
+  return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced);
+}
+int64_t Taken() { return MemoryBudget::Global().Of(Host()).taken_bytes; }
+
+void Cycle(Workspace& workspace, size_t bytes) {
+  WorkspaceScope scope(workspace);
+  BufferHandle a = New(bytes);
+  std::memset(a->data, 1, bytes);
+  BufferHandle b = New(64);
+}
+
+class WorkspaceReclaim : public ::testing::Test {
+ protected:
+  ~WorkspaceReclaim() override {
+    MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
+    MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+    Reclaimer::Global().set_window(absl::ZeroDuration());
+  }
+};
+
+TEST_F(WorkspaceReclaim, RunNowGivesIdlePagesBackAndTheNextCycleTakesThemAgain) {
+  Workspace workspace("idle", WorkspaceConfig::Training());
+  for (int i = 0; i < 3; ++i) Cycle(workspace, 4 * kMiB);
+  const WorkspaceStats before = workspace.stats();
+  ASSERT_GE(Unreferenced(), static_cast<int64_t>(4 * kMiB));
+  EXPECT_GE(Reclaimer::Global().RunNow(), static_cast<int64_t>(4 * kMiB));
+  EXPECT_EQ(Unreferenced(), 0);
+  EXPECT_EQ(Taken(), 0);
+  EXPECT_EQ(workspace.size(), before.size_bytes);  // it knows what it will need
+  EXPECT_EQ(Reclaimer::Global().RunNow(), 0);
+  Cycle(workspace, 4 * kMiB);
+  EXPECT_EQ(workspace.stats().hits - before.hits, 2u);  // the plan holds
+  EXPECT_EQ(workspace.stats().misses, before.misses);
+}
+
+TEST_F(WorkspaceReclaim, TrimInitializeAndDestroyWorkOnAReclaimedWorkspace) {
+  WorkspaceConfig config;
+  config.initial_size = 8 * kMiB;
+  config.policy_allocation = AllocationPolicy::kStrict;
+  Workspace workspace("w", config);
+  Cycle(workspace, kMiB);
+  Reclaimer::Global().RunNow();
+  workspace.Trim();
+  workspace.Initialize();
+  EXPECT_EQ(workspace.size(), 8 * kMiB);
+  EXPECT_EQ(Taken(), 0);
+  Cycle(workspace, 2 * kMiB);
+  Reclaimer::Global().RunNow();
+  workspace.Destroy();
+  Cycle(workspace, 2 * kMiB);
+  EXPECT_EQ(workspace.size(), 8 * kMiB);
+}
+
+TEST_F(WorkspaceReclaim, AnOpenWorkspaceGivesItsSpareBlocksBackAtTheEndOfItsCycle) {
+  WorkspaceConfig config;
+  config.policy_learning = LearningPolicy::kNone;
+  Workspace workspace("open", config);
+  {
+    WorkspaceScope scope(workspace);
+    BufferHandle a = New(kMiB);
+    std::memset(a->data, 7, kMiB);
+    EXPECT_EQ(Reclaimer::Global().RunNow(), 0);
+    for (size_t i = 0; i < kMiB; ++i) ASSERT_EQ(a->data[i], std::byte{7});
+    EXPECT_GT(Taken(), 0);
+  }
+  EXPECT_EQ(Taken(), 0);
+  Cycle(workspace, 100);
+  EXPECT_GT(Taken(), 0);  // asked once, honoured once
+}
+
+TEST_F(WorkspaceReclaim, PressureTakesFromTheIdleForTheBusy) {
+  Workspace idle("idle", WorkspaceConfig::Training());
+  Workspace busy("busy", WorkspaceConfig::Training());
+  for (int i = 0; i < 2; ++i) Cycle(idle, 8 * kMiB);
+  Reclaimer::Global().ReclaimUnderPressure(1);  // spare blocks go; the plan's pages are no spare
+  MemoryBudget::Global().SetDeviceLimit(Host(), static_cast<int64_t>(12 * kMiB));
+  {
+    WorkspaceScope scope(busy);
+    BufferHandle a = New(6 * kMiB);
+    EXPECT_LE(Taken(), static_cast<int64_t>(12 * kMiB));
+  }
+  EXPECT_THROW(
+      {
+        WorkspaceScope outer(busy);
+        BufferHandle held = New(6 * kMiB);
+        Cycle(idle, 8 * kMiB);  // its pages cannot be had while the other works
+      },
+      OutOfMemoryError);
+  EXPECT_FALSE(idle.is_open());
+  Cycle(idle, 8 * kMiB);
+}
+
+TEST_F(WorkspaceReclaim, TheErrorNamesTheWorkspaceThatHoldsTheMemory) {
+  MemoryOwnerScope owner("net");
+  Workspace workspace("step", WorkspaceConfig::Training());
+  WorkspaceScope scope(workspace);
+  BufferHandle held = New(4 * kMiB);
+  MemoryBudget::Global().SetProcessLimit(Taken() + 1000);
+  const WorkspaceStats before = workspace.stats();
+  try {
+    New(4 * kMiB);
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("[net/workspace step] needs"));
+    EXPECT_THAT(error.message(), HasSubstr("held by net/workspace step"));
+    EXPECT_THAT(error.report(), HasSubstr("net/workspace step"));
+  }
+  EXPECT_EQ(workspace.stats().spills, before.spills);
+  EXPECT_THROW(BufferHandle(NewHeapBuffer(2000)), OutOfMemoryError);
+  BufferHandle small(NewHeapBuffer(900));
+}
+
+TEST_F(WorkspaceReclaim, GuardedPagesAreInTheBudget) {
+  WorkspaceConfig config = WorkspaceConfig::Training();
+  config.debug_mode = DebugMode::kGuard;
+  Workspace workspace("guard", config);
+  WorkspaceScope scope(workspace);
+  const int64_t before = Taken();
+  BufferHandle a = New(10000);
+  EXPECT_GE(Taken() - before, 10000);
+  MemoryBudget::Global().SetProcessLimit(MemoryBudget::Global().process().taken_bytes);
+  EXPECT_THROW(New(10), OutOfMemoryError);
+  a.Reset();
+  EXPECT_EQ(Taken(), before);
+}
+
+// Threads work in their own workspaces while the Reclaimer runs as often as it can and budgets
+// change. Contents must hold; ThreadSanitizer watches the hand-shake.
+TEST_F(WorkspaceReclaim, WorkspacesInUseAreNeverTouched) {
+  Reclaimer::Global().set_window(absl::Microseconds(20));
+  std::atomic<bool> stop{false};
+  std::thread presser([&] {
+    while (!stop) {
+      Reclaimer::Global().RunNow();
+      Reclaimer::Global().ReclaimUnderPressure(1 << 20);
+      std::this_thread::yield();
+    }
+  });
+  std::vector<std::thread> workers;
+  for (int t = 0; t < 3; ++t) {
+    workers.emplace_back([t] {
+      for (int life = 0; life < 6; ++life) {
+        auto workspace =
+            std::make_unique<Workspace>("w" + std::to_string(t), WorkspaceConfig::Training());
+        for (int cycle = 0; cycle < 40; ++cycle) {
+          {
+            WorkspaceScope scope(*workspace);
+            std::vector<BufferHandle> live;
+            for (int i = 0; i < 20; ++i) {
+              live.push_back(New(1000 + 300 * i));
+              std::memset(live.back()->data, t * 20 + i, live.back()->bytes);
+            }
+            for (int i = 0; i < 20; ++i) {
+              for (size_t b = 0; b < live[i]->bytes; b += 97) {
+                ASSERT_EQ(live[i]->data[b], static_cast<std::byte>(t * 20 + i));
+              }
+            }
+          }
+          ASSERT_FALSE(workspace->is_open());
+          ASSERT_GT(workspace->stats().size_bytes, 0u);
+          if (cycle % 7 == 6) workspace->Trim();
+          if (cycle % 11 == 10) workspace->Destroy();
+          if (cycle % 5 == 4) workspace->Initialize();
+        }
+        EXPECT_EQ(workspace->stats().misses, 0u);
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  stop = true;
+  presser.join();
+  EXPECT_EQ(Taken(), 0);
+}
+
+TEST_F(WorkspaceReclaim, PeriodicRunsTakeWhatWasIdleForAWholeWindow) {
+  Workspace workspace("idle", WorkspaceConfig::Training());
+  for (int i = 0; i < 2; ++i) Cycle(workspace, kMiB);
+  Reclaimer::Global().set_window(absl::Milliseconds(2));
+  for (int i = 0; i < 10000 && Taken() > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(Taken(), 0);
+}
+
+}  // namespace
+}  // namespace tidepool
