@@ -84,6 +84,25 @@ TEST_F(MirroredBufferTest, WritesByOthersAreSeenByTheVersion) {
   EXPECT_THAT(MessageOf([&] { mirror.ReadOnDevice(); }), HasSubstr("written there and on the host"));
 }
 
+// Caches that are keyed by the version must notice every write, whichever side it is on.
+TEST_F(MirroredBufferTest, EveryWriteRaisesTheVersion) {
+  for (bool on_device : {false, true}) {
+    MirroredBuffer mirror(on_device ? NewOnDevice(100) : BufferHandle(NewHeapBuffer(100)));
+    uint32_t version = mirror.buffer()->version;
+    for (int i = 0; i < 3; ++i) {
+      mirror.OverwriteOnHost();
+      mirror.WriteOnHost();
+      mirror.OverwriteOnDevice();
+      mirror.WriteOnDevice();
+      version += 4;
+      EXPECT_EQ(mirror.buffer()->version, version);
+      mirror.ReadOnHost();
+      mirror.ReadOnDevice();
+      EXPECT_EQ(mirror.buffer()->version, version);
+    }
+  }
+}
+
 TEST_F(MirroredBufferTest, HostMemoryIsBothCopies) {
   MirroredBuffer mirror(BufferHandle(NewHeapBuffer(100)));
   std::byte* const host = mirror.WriteOnHost();

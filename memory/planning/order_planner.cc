@@ -12,8 +12,11 @@ constexpr int64_t kRepairWork = 2500;
 }  // namespace
 
 void OrderPlanner::PlanGreedily() {
+  hard_limit_ = placed_.work() + kOrderWork + kRepairWork;
   TryOrders(kOrderWork);
   Repair(kRepairWork);
+  hard_limit_ = kUnlimited;
+  repairing_ = false;  // The last repetition may have been given up in its midst.
 }
 
 void OrderPlanner::TryOrders(int64_t work) {
@@ -57,6 +60,7 @@ bool OrderPlanner::Place(FitList::Fit fit) {
   placed_.Clear();
   int64_t peak = 0;
   for (size_t k = 0; k < order_.size() && peak < best_peak_; ++k) {
+    if (placed_.work() >= hard_limit_ && best_peak_ != kUnlimited) return true;
     const int32_t i = order_[k];
     offsets_[i] = placed_.FindOffset(items_[i], fit);
     placed_.Insert(items_[i], offsets_[i]);

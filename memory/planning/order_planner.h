@@ -36,6 +36,8 @@ class OrderPlanner {
   const std::vector<int64_t>& offsets() const { return best_offsets_; }
 
  private:
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
   // Plans in the order of order_; keeps the plan if it is the best. True if there is nothing more
   // to gain or to spend.
   bool Place(FitList::Fit fit);
@@ -44,12 +46,13 @@ class OrderPlanner {
   const std::vector<SectionItem>& items_;
   const ItemFeatures& features_;
   FitList placed_;
-  int64_t work_limit_ = 0;
+  int64_t work_limit_ = 0;           // looked at after each plan
+  int64_t hard_limit_ = kUnlimited;  // a plan is given up here, except the first
   std::vector<int32_t> order_;
   std::vector<int64_t> offsets_;
   size_t spoiler_ = 0;  // in order_: the item that reached the peak of the last plan
   bool repairing_ = false;
-  int64_t best_peak_ = std::numeric_limits<int64_t>::max();
+  int64_t best_peak_ = kUnlimited;
   std::vector<int64_t> best_offsets_;
   std::vector<int32_t> best_order_;
   FitList::Fit best_fit_ = FitList::Fit::kFirst;

@@ -12,6 +12,9 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostListed = int64_t{1} << 26;
 constexpr size_t kMostItems = 4000;
 constexpr int kDeepest = 6000;
+// Whichever is first: at most 64 nodes, and about a millisecond.
+constexpr int64_t kNodesUntilAsked = 64;
+constexpr int64_t kWorkUntilAsked = 200000;
 constexpr int kSmallestTableBits = 12;
 constexpr int kLargestTableBits = 22;
 
@@ -60,6 +63,7 @@ TreeSearch::TreeSearch(const SectionedProblem& problem)
 TreeSearch::Result TreeSearch::Run(int64_t capacity, absl::Span<const int32_t> rank,
                                    int64_t node_budget, absl::FunctionRef<bool()> stop) {
   nodes_ = 0;
+  work_ = 0;
   if (problem_.lower_bound > capacity) return Result::kDoesNotFit;
   rank_.assign(rank.begin(), rank.end());
   stop_ = &stop;
@@ -114,7 +118,10 @@ TreeSearch::Result TreeSearch::SolveRange(int32_t first, int32_t last) {
 TreeSearch::Result TreeSearch::SolveComponent(int32_t first, int32_t last) {
   if (MoveSpanningToCeiling(first, last)) return SolveRange(first, last);
   if (nodes_ >= node_budget_ || depth_ >= kDeepest) return Result::kBudgetSpent;
-  if (++nodes_ % 64 == 0 && (*stop_)()) return Result::kStopped;
+  if (++nodes_ % kNodesUntilAsked == 0 || work_ >= kWorkUntilAsked) {
+    work_ = 0;
+    if ((*stop_)()) return Result::kStopped;
+  }
   const uint64_t hash = StateHash(first, last);
   if (IsRefuted(hash)) return Result::kDoesNotFit;
   const size_t first_candidate = candidates_.size();
@@ -283,6 +290,7 @@ bool TreeSearch::Propagate() {
 
 bool TreeSearch::PropagateSection(int32_t section) {
   const int32_t count = list_count_[section];
+  work_ += count;
   if (count == 0) return floor_[section] <= ceiling_[section];
   // Nearly sorted from the last time.
   int32_t* list = &list_[list_first_[section]];

@@ -53,8 +53,9 @@ class TreeSearch {
   explicit TreeSearch(const SectionedProblem& problem);
 
   // Looks for offsets with a peak of at most `capacity` (in units), at most `node_budget` nodes,
-  // 1 to 50 us each. Buffers with smaller rank[item] are tried first. `stop` is asked every 64
-  // nodes. Deterministic in the sequence of runs of this object.
+  // 1 to 50 us each for hundreds of buffers and up to 2 ms for thousands. Buffers with smaller
+  // rank[item] are tried first. `stop` is asked every 64 nodes or every few milliseconds.
+  // Deterministic in the sequence of runs of this object.
   Result Run(int64_t capacity, absl::Span<const int32_t> rank, int64_t node_budget,
              absl::FunctionRef<bool()> stop);
 
@@ -141,6 +142,7 @@ class TreeSearch {
   int refuted_bits_;
   int64_t num_refuted_ = 0;
   int64_t nodes_ = 0;
+  int64_t work_ = 0;  // since `stop` was asked: buffers looked at by Propagate
   int64_t node_budget_ = 0;
   int depth_ = 0;
   const absl::FunctionRef<bool()>* stop_ = nullptr;

@@ -56,8 +56,9 @@ DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
       static_cast<int>(device.type) < kDeviceTypes && factories[static_cast<int>(device.type)];
   if (linked) ThrowNotFound(absl::StrCat(who, ": there is no device ", DeviceName(device)));
   ThrowUnimplemented(absl::StrCat(who, ": no memory provider is linked for ", DeviceName(device),
-                                  "; add the memory target of the ", type,
-                                  " backend (//backends/", type, "/memory) to deps"));
+                                  "; add the target of the ", type,
+                                  " backend that registers one (tidepool/memory/provider/"
+                                  "device_provider.h) to deps"));
 }
 
 DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider) {

@@ -212,6 +212,27 @@ TEST(MappedFile, AFullDiskIsAnErrorAndTheFileIsAsItWas) {
   EXPECT_EQ(StatusOf(path).st_size, 1000);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map memory too
+// The file has its blocks already when there are no addresses to map it at.
+TEST(MappedFile, WithoutAddressesTheFileIsAsItWas) {
+  const std::string path = NewPath("addresses"), fresh = NewPath("addresses_fresh");
+  WriteFile(path, std::string(1000, 'x'));
+  rlimit before;
+  getrlimit(RLIMIT_AS, &before);
+  rlimit limit = before;
+  limit.rlim_cur = 4096;  // less than there is
+  setrlimit(RLIMIT_AS, &limit);
+  const Error error = ErrorOf([&] { MappedFile("w", path, 1 << 20, 0, 64); });
+  const Error error_fresh = ErrorOf([&] { MappedFile("w", fresh, 1 << 20, 0, 64); });
+  setrlimit(RLIMIT_AS, &before);
+  EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(error.message(), HasSubstr("bytes of addresses"));
+  EXPECT_EQ(StatusOf(path).st_size, 1000);
+  EXPECT_EQ(error_fresh.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(access(fresh.c_str(), F_OK), 0);
+}
+#endif
+
 TEST(MappedFile, TruncationByOthersIsNoticed) {
   const std::string path = NewPath("truncated");
   MappedFile file("w", path, 8192, 0, 64);

@@ -178,6 +178,25 @@ TEST(PlanFile, DamagedFilesAreIgnored) {
   EXPECT_LT(believed, 20000);
 }
 
+TEST(PlanFile, PlannedRequestsAreTheCycle) {
+  Workspace workspace("w", Training());
+  EXPECT_TRUE(workspace.PlannedRequests().empty());
+  {
+    WorkspaceScope scope(workspace);
+    BufferHandle a = New(100);
+    New(64);
+    BufferHandle b = New(1);
+  }
+  const std::vector<LifetimeBuffer> requests = workspace.PlannedRequests();
+  ASSERT_EQ(requests.size(), 3);
+  const int64_t expected[3][3] = {{0, 3, 128}, {1, 2, 64}, {2, 3, 64}};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(requests[i].lower, expected[i][0]);
+    EXPECT_EQ(requests[i].upper, expected[i][1]);
+    EXPECT_EQ(requests[i].size, expected[i][2]);
+  }
+}
+
 TEST(PlanFile, MisuseIsAnError) {
   Workspace open("w", Training());
   Workspace planless("v", WorkspaceConfig());

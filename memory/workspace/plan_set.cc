@@ -30,6 +30,11 @@ size_t PlanSet::state_bytes() const {
   return bytes;
 }
 
+bool PlanSet::Holds(const LearnedCycle* cycle) const {
+  return std::any_of(cycles_.begin(), cycles_.end(),
+                     [cycle](const auto& other) { return other.get() == cycle; });
+}
+
 LearnedCycle* PlanSet::Find(uint64_t signature, size_t num_requests) const {
   for (const auto& cycle : cycles_) {
     if (cycle->signature() == signature && cycle->requests.size() == num_requests) {

@@ -67,6 +67,7 @@ class PlanSet {
   size_t peak_bytes() const;   // of the largest plan: what the pages must hold
   size_t state_bytes() const;  // heap memory
 
+  bool Holds(const LearnedCycle* cycle) const;
   // The cycle with exactly these requests; null if there is none.
   LearnedCycle* Find(uint64_t signature, size_t num_requests) const;
   // Takes the place of one with the same requests; evicts the least recently used one when full.

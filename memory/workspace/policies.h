@@ -9,7 +9,7 @@ namespace tidepool {
 enum class AllocationPolicy : uint8_t {
   kStrict,        // exactly the initial, learned or planned size
   kOverallocate,  // plus WorkspaceConfig::overallocation_limit
-  kAlways,        // every request gets fresh heap memory that dies with the cycle; slow, finds bugs
+  kAlways,        // every request gets a fresh block that dies with the cycle; slow, finds bugs
 };
 
 enum class LearningPolicy : uint8_t {
@@ -20,10 +20,11 @@ enum class LearningPolicy : uint8_t {
   kTraining,   // as kOptimized, and goes on learning
 };
 
+// On the host all three are the same.
 enum class MirroringPolicy : uint8_t {
-  kEnabled,   // host and device copies with tracked freshness
-  kDisabled,  // device memory only
-  kHostOnly,  // host memory only
+  kEnabled,   // device memory; a MirroredBuffer makes a host copy at the first host access
+  kDisabled,  // device memory only: a host copy is an error that says so
+  kHostOnly,  // host memory, page-locked where the device's provider has such
 };
 
 enum class SpillPolicy : uint8_t {
@@ -43,7 +44,10 @@ enum class RingFullPolicy : uint8_t {
   kSpill,  // opens a temporary slot outside the ring, gone when it is released
 };
 
-enum class LocationPolicy : uint8_t { kRam, kMmap };
+enum class LocationPolicy : uint8_t {
+  kRam,
+  kMmap,  // a shared mapping of WorkspaceConfig::temp_file_path; contents survive reopening
+};
 
 enum class WorkspaceMode : uint8_t {
   kEnabled,   // placed by plan

@@ -13,6 +13,7 @@
 #include <random>
 #include <stop_token>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "benchmark/benchmark.h"
@@ -94,6 +95,37 @@ void ProducerAlone(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(ProducerAlone)->UseRealTime();
+
+// On one thread, so that processor time tells also on a busy machine: what handing a batch over adds
+// to making it, through the ring and by a copy.
+void ProducerThroughRing(benchmark::State& state) {
+  const std::vector<unsigned char> images = Images();
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(kSlots));
+  RingChannel<BufferHandle> channel(ring);
+  for (auto _ : state) {
+    RingSlotScope slot(ring);
+    BufferHandle values(AllocateHere(kBatchBytes));
+    Decode(images, reinterpret_cast<float*>(values->data));
+    channel.Push(slot.Commit(), std::move(values));
+    benchmark::DoNotOptimize(channel.Pop()->value->data);
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(ProducerThroughRing);
+
+void ProducerAndCopies(benchmark::State& state) {
+  const std::vector<unsigned char> images = Images();
+  std::vector<float> values(kValues), queued(kValues), read(kValues);
+  for (auto _ : state) {
+    Decode(images, values.data());
+    std::memcpy(queued.data(), values.data(), kBatchBytes);
+    benchmark::ClobberMemory();
+    std::memcpy(read.data(), queued.data(), kBatchBytes);
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(ProducerAndCopies);
 
 void ReaderAlone(benchmark::State& state) {
   std::vector<std::vector<float>> batches(kSlots, std::vector<float>(kValues, 0.5f));

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_channel.h"
@@ -133,6 +134,55 @@ TEST(RingFault, EveryAllocationMayFail) {
       ++faults;
     }
     EXPECT_GT(faults, 10);
+  }
+}
+
+// Every request to the memory provider fails, once or from then on: while learning, growing, spilling
+// and for temporary slots.
+TEST(RingFault, EveryRequestForPagesMayBeRefused) {
+  std::vector<WorkspaceConfig> configs(3, WorkspaceConfig::Ring(2));
+  configs[1].policy_learning = LearningPolicy::kFirstLoop;
+  configs[1].initial_size = 10000;
+  configs[1].temp_block_size = 4096;
+  configs[2].policy_ring_full = RingFullPolicy::kSpill;
+  MemoryTracker& tracker = MemoryTracker::Global();
+  const int64_t before = tracker.Snapshot()[Host()].total.current_bytes;
+  for (const WorkspaceConfig& config : configs) {
+    for (int64_t count : {1, 1000000}) {
+      for (int64_t n = 0;; ++n) {
+        SCOPED_TRACE(testing::Message() << "request " << n << ", " << count << " times");
+        FailingProvider host(Host());
+        host.faults().FailRequest(n, count);
+        std::unique_ptr<RingWorkspace> ring;
+        try {
+          ring = std::make_unique<RingWorkspace>("ring", config);
+        } catch (const OutOfMemoryError&) {
+        }
+        for (int turn = 0; turn < 10 && ring != nullptr; ++turn) {
+          Batch batches[3];
+          for (int i = 0; i < (config.policy_ring_full == RingFullPolicy::kSpill ? 3 : 2); ++i) {
+            try {
+              Make(*ring, turn == 4 || turn == 5 ? turn : 0, &batches[i]);
+              Check(batches[i]);
+            } catch (const OutOfMemoryError&) {
+            }
+          }
+          ASSERT_EQ(CurrentPlace(), nullptr);
+        }
+        const bool failed = host.faults().failed() > 0;
+        host.faults().Clear();
+        if (ring != nullptr) {
+          Batch usable;
+          Make(*ring, 0, &usable);
+          Check(usable);
+          ASSERT_EQ(ring->stats().idle, 1);
+        }
+        ring.reset();
+        ASSERT_EQ(tracker.Snapshot()[Host()].total.current_bytes, before);
+        if (!failed) break;
+        ASSERT_LT(n, 1000);
+      }
+    }
   }
 }
 

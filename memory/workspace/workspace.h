@@ -24,8 +24,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -105,6 +107,10 @@ class Workspace {
   // them cannot be had; nothing was loaded then.
   void SavePlans(const std::string& path) const;
   PlansLoaded LoadPlans(const std::string& path);
+
+  // The cycle as the plan last used has it: requests in order, lifetimes counted in requests (a
+  // placement problem for `tidepool plan`). Empty without a plan.
+  std::vector<LifetimeBuffer> PlannedRequests() const;
 
   WorkspaceCore* core() const { return core_; }  // for the runtime
 

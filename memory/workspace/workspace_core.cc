@@ -105,6 +105,8 @@ void WorkspaceCore::BeginCycle(const void* thread) {
   bytes_this_cycle = 0;
   slot_count_ = 0;
   misses_this_cycle_ = 0;
+  // It is expected to be like the last one that had a plan.
+  if (learned_ == nullptr && !plans_.empty()) FollowPlan(plans_.cycles().front().get());
   recording_ = learned_ == nullptr && learns_lifetimes() && serves_from_pages();
   record_.clear();
   record_signature_ = kNoRequests;

@@ -72,6 +72,9 @@ class WorkspaceCore final : public BufferOwner {
   // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
   void FinishPlanSearch();
+  std::vector<LifetimeBuffer> PlannedRequests() const {
+    return plans_.empty() ? std::vector<LifetimeBuffer>() : plans_.cycles().front()->requests;
+  }
   void SavePlans(const std::string& path) const;
   PlansLoaded LoadPlans(const std::string& path);
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
@@ -144,7 +147,9 @@ class WorkspaceCore final : public BufferOwner {
   bool HasLiveWherePlanned(const LearnedCycle& cycle) const;
   void FollowPlan(LearnedCycle* cycle);
   void LearnPlan();
+  void UseExactPlan(uint64_t now);
   void MakePlan();
+  void MakePlanOfBeginning();
   void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
   void PlansChanged();
   void ForgetPlans();
@@ -239,6 +244,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t record_signature_ = kNoRequests;
   std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
   int missing_cycles_ = 0;
+  int inexact_cycles_ = 0;  // running, that a plan served which is larger than they need
   std::shared_ptr<PlanTicket> search_;        // for a better plan, on another thread; or null
   LearnedCycle* searched_cycle_ = nullptr;    // of plans_ when search_ began
   size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back

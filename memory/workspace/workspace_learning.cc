@@ -121,8 +121,10 @@ void WorkspaceCore::Trim() {
   DrainRemote();
   pool_.Trim();
   size_t needed = size;
-  if (learned_ != nullptr) {
-    plans_.ForgetLarger(learned_->plan.peak_bytes());
+  if (!plans_.empty()) {
+    learned_ = nullptr;  // may be among those that go; the next cycle looks for one
+    plan_ = &no_plan_;
+    plans_.ForgetLarger(plans_.cycles().front()->plan.peak_bytes());
     PlansChanged();
     needed = needed_size_;
   } else if (config.policy_learning != LearningPolicy::kNone && bytes_last_cycle > 0) {

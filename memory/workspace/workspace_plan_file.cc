@@ -76,6 +76,7 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
   }
   if (parsed.cycles.empty()) return result;
   if (pages > capacity_) Grow(pages);
+  search_ = nullptr;
   // The last used one last, so that it is the next cycle's.
   for (auto cycle = parsed.cycles.rbegin(); cycle != parsed.cycles.rend(); ++cycle) {
     (*cycle)->learned_at = (*cycle)->used_at = stats.cycles;

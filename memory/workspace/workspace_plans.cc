@@ -104,17 +104,68 @@ void WorkspaceCore::LearnPlan() {
   const uint64_t now = stats.cycles;
   if (slot_count_ == 0) return;
   const bool followed = misses_this_cycle_ == 0 && learned_ != nullptr;
+  const bool keeps_learning = config.policy_learning == LearningPolicy::kTraining;
   missing_cycles_ = followed ? 0 : missing_cycles_ + 1;
-  if (learned_ != nullptr) plans_.Use(learned_, now, followed);
-  const bool at_once = plans_.empty() || config.policy_learning == LearningPolicy::kTraining;
+  if (followed && keeps_learning) {
+    UseExactPlan(now);
+  } else if (learned_ != nullptr) {
+    plans_.Use(learned_, now, followed);
+  }
+  const bool at_once = plans_.empty() || keeps_learning;
   if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) MakePlan();
-  // The next cycle is expected to be like the last one.
-  if (learned_ == nullptr && !plans_.empty()) FollowPlan(plans_.cycles().front().get());
   if (plans_.ForgetOutliers(now)) {
+    if (!plans_.Holds(learned_)) {
+      learned_ = nullptr;
+      plan_ = &no_plan_;
+    }
     PlansChanged();
     oversized_cycles_ = kOversizedCycles;
   }
   ShrinkToPlans();
+}
+
+// A cycle without misses may still be another one than its plan's: shorter, or of smaller requests.
+// One that is so again and again and needs much less gets a plan of its own, so that the larger one
+// can be forgotten.
+void WorkspaceCore::UseExactPlan(uint64_t now) {
+  const uint64_t signature =
+      recording_ ? record_signature_ : learned_->signatures[slot_count_ - 1];
+  LearnedCycle* exact = plans_.Find(signature, slot_count_);
+  if (exact != nullptr) {
+    inexact_cycles_ = 0;
+    plans_.Use(exact, now, true);
+    if (exact != learned_) FollowPlan(exact);
+    return;
+  }
+  auto needs_less = [this](size_t bytes) {
+    return bytes < learned_->plan.peak_bytes() - learned_->plan.peak_bytes() / 4;
+  };
+  const size_t needed =
+      recording_ ? static_cast<size_t>(LiveLowerBound(record_, static_cast<int64_t>(alignment_)))
+                 : cursor;
+  if (!needs_less(needed)) return plans_.Use(learned_, now, false);
+  if (++inexact_cycles_ > 1) recording_ ? MakePlan() : MakePlanOfBeginning();
+}
+
+// What the plan says of the requests that were made is a plan for them, and one that a cycle can
+// leave for the whole at any time.
+void WorkspaceCore::MakePlanOfBeginning() {
+  auto cycle = std::make_unique<LearnedCycle>();
+  const size_t count = slot_count_;
+  cycle->requests.assign(learned_->requests.begin(), learned_->requests.begin() + count);
+  cycle->offsets.assign(learned_->offsets.begin(), learned_->offsets.begin() + count);
+  for (size_t i = 0; i < count; ++i) {
+    cycle->requests[i].upper = std::min<int64_t>(cycle->requests[i].upper, count);
+    cycle->pins.push_back({i, cycle->offsets[i]});
+    cycle->peak_bytes =
+        std::max(cycle->peak_bytes,
+                 static_cast<size_t>(cycle->offsets[i] + cycle->requests[i].size));
+  }
+  cycle->lower_bound_bytes = static_cast<size_t>(
+      LiveLowerBound(cycle->requests, static_cast<int64_t>(alignment_)));
+  cycle->requested_bytes = bytes_this_cycle;
+  cycle->learned_at = cycle->used_at = stats.cycles;
+  InstallPlan(std::move(cycle));
 }
 
 void WorkspaceCore::MakePlan() {
@@ -157,6 +208,7 @@ void WorkspaceCore::InstallPlan(std::unique_ptr<LearnedCycle> cycle) {
   }
   if (cycle->plan.peak_bytes() > capacity_) Grow(cycle->plan.peak_bytes());
   // Nothing throws from here on but the list's own growth, before which nothing is changed.
+  inexact_cycles_ = 0;
   learned_ = plans_.Add(std::move(cycle));
   plan_ = &learned_->plan;
   missing_cycles_ = 0;
@@ -201,12 +253,10 @@ void WorkspaceCore::AdoptBetterPlan() noexcept {
   const std::shared_ptr<PlanTicket> search = std::move(search_);
   std::optional<Placement> better = search->Take();
   if (!better.has_value()) return;
-  bool is_kept = false;
+  if (!plans_.Holds(searched_cycle_)) return;
   for (const auto& cycle : plans_.cycles()) {
     if (!cycle->pins.empty()) return;
-    is_kept = is_kept || cycle.get() == searched_cycle_;
   }
-  if (!is_kept) return;
   try {
     WorkspacePlan plan(searched_cycle_->requests, better->offsets, PlanLimit());
     if (plan.peak_bytes() > capacity_) return;  // the pages were trimmed meanwhile

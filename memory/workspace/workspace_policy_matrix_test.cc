@@ -2,15 +2,17 @@
 // construction with reasons, or passes.
 //
 // The suite: contents stay, requests are aligned and do not overlap, the ledger agrees with what is
-// held, generations count, old arrays are stale, and everything is given back.
+// held, generations count, old arrays are stale, and everything is given back. A ring's batches are
+// leased: two are kept while the next is made.
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
-#include <memory>
+#include <deque>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -19,6 +21,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -51,29 +54,55 @@ int64_t TotalBytes() {
 
 class Suite {
  public:
-  Suite(Workspace& workspace, size_t alignment) : workspace_(workspace), alignment_(alignment) {}
+  Suite(const WorkspaceConfig& config, size_t alignment) : config_(config), alignment_(alignment) {}
 
-  void Run() {
+  // The same requests each time, but for one cycle of others.
+  void Run(Workspace& workspace) {
     for (int cycle = 0; cycle < 6; ++cycle) {
       std::vector<Held> outlive;
       {
-        WorkspaceScope scope(workspace_);
-        EXPECT_EQ(workspace_.generation(), static_cast<uint64_t>(cycle + 1));
-        // The same requests each time, but for one cycle of others.
-        Cycle(cycle == 3 ? 3 : 0, &outlive);
+        WorkspaceScope scope(workspace);
+        EXPECT_EQ(workspace.generation(), static_cast<uint64_t>(cycle + 1));
+        outlive = Cycle(cycle == 3 ? 3 : 0);
+        if (cycle != 3) outlive.clear();
       }
-      EXPECT_FALSE(workspace_.is_open());
-      for (const Held& held : outlive) {
-        if (workspace_.config().policy_reset != ResetPolicy::kBlockLeft) continue;
-        EXPECT_EQ(held.handle->IsAlive(), !held.handle->attached);
-      }
-      outlive.clear();
+      EXPECT_FALSE(workspace.is_open());
+      for (const Held& held : outlive) EXPECT_EQ(held.handle->IsAlive(), !held.handle->attached);
     }
-    EXPECT_EQ(workspace_.cycles(), 6);
+    EXPECT_EQ(workspace.cycles(), 6);
+  }
+
+  void Run(RingWorkspace& ring) {
+    std::deque<Batch> batches;
+    for (int cycle = 0; cycle < 8; ++cycle) {
+      RingSlotScope scope(ring);
+      EXPECT_EQ(scope.generation(), static_cast<uint64_t>(cycle + 1));
+      std::vector<Held> held = Cycle(cycle == 3 ? 3 : 0);
+      batches.push_back({scope.Commit(), std::move(held)});
+      for (const Batch& batch : batches) {
+        for (const Held& in_batch : batch.held) {
+          EXPECT_TRUE(in_batch.handle->IsAlive());
+          Check(in_batch);
+        }
+      }
+      if (batches.size() < 3) continue;
+      batches.front().lease.Release();
+      for (const Held& gone : batches.front().held) {
+        EXPECT_EQ(gone.handle->IsAlive(), !gone.handle->attached);
+      }
+      batches.pop_front();
+    }
+    EXPECT_EQ(ring.stats().committed, 8);
   }
 
  private:
-  void Cycle(int variant, std::vector<Held>* outlive) {
+  struct Batch {
+    SlotLease lease;
+    std::vector<Held> held;
+  };
+
+  // What is held at its end.
+  std::vector<Held> Cycle(int variant) {
     std::mt19937 random(static_cast<uint32_t>(17 + variant));
     const int64_t host_before = AllocatedOn(Host()), device_before = AllocatedOn(kDevice);
     for (int i = 0; i < 16; ++i) {
@@ -92,20 +121,20 @@ class Suite {
       EXPECT_EQ(AllocatedOn(kDevice) - device_before, on_device);
     }
     for (const Held& held : held_) Check(held);
-    if (variant != 0) held_.resize(std::min<size_t>(held_.size(), 2));
-    *outlive = std::move(held_);
-    held_.clear();
-    if (variant == 0) outlive->clear();
+    return std::exchange(held_, {});
   }
 
   void Request(size_t bytes) {
-    const size_t before = workspace_.bytes_this_cycle();
+    const WorkspaceCore* place = CurrentPlace();  // null when switched off
+    const size_t before = place != nullptr ? place->bytes_this_cycle : 0;
     BufferHandle handle;
     try {
       handle = BufferHandle(AllocateHere(bytes));
     } catch (const OutOfMemoryError& error) {
-      EXPECT_EQ(workspace_.config().policy_spill, SpillPolicy::kFail) << error.message();
-      EXPECT_EQ(workspace_.bytes_this_cycle(), before);
+      EXPECT_EQ(config_.policy_spill, SpillPolicy::kFail) << error.message();
+      if (place != nullptr) {
+        EXPECT_EQ(place->bytes_this_cycle, before);
+      }
       return;
     }
     EXPECT_EQ(reinterpret_cast<uintptr_t>(handle->data) % alignment_, 0);
@@ -133,7 +162,7 @@ class Suite {
     }
   }
 
-  Workspace& workspace_;
+  const WorkspaceConfig& config_;
   const size_t alignment_;
   std::vector<Held> held_;
   std::vector<std::byte> seen_;
@@ -156,17 +185,22 @@ std::string RefusalOf(const WorkspaceConfig& config, Device device) {
   std::string refusal;
   {
     std::optional<Workspace> workspace;
+    std::optional<RingWorkspace> ring;
     try {
-      workspace.emplace("m", config, device);
+      if (config.policy_reset == ResetPolicy::kBlockLeft) {
+        workspace.emplace("m", config, device);
+      } else {
+        ring.emplace("m", config, device);
+      }
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument) << error.message();
       refusal = error.message();
     }
-    if (workspace) {
-      const bool device_memory =
-          device != Host() && config.policy_mirroring != MirroringPolicy::kHostOnly;
-      Suite(*workspace, device_memory ? SimulatedDevice::kAlignment : config.alignment).Run();
-    }
+    const bool device_memory =
+        device != Host() && config.policy_mirroring != MirroringPolicy::kHostOnly;
+    Suite suite(config, device_memory ? SimulatedDevice::kAlignment : config.alignment);
+    if (workspace) suite.Run(*workspace);
+    if (ring) suite.Run(*ring);
   }
   EXPECT_EQ(TotalBytes(), before) << "not everything was given back";
   EXPECT_EQ(SimulatedDevice::Get().used_bytes(), 0);
@@ -178,7 +212,7 @@ std::string RefusalOf(const WorkspaceConfig& config, Device device) {
 TEST(WorkspacePolicyMatrix, EveryCombinationIsRefusedWithReasonsOrPasses) {
   SimulatedDevice::Get().set_has_pinned_host(true);
   const std::string path = testing::TempDir() + "/workspace_policy_matrix";
-  int legal = 0, refused = 0, legal_on_device = 0, mapped = 0;
+  int legal = 0, refused = 0, legal_on_device = 0, mapped = 0, rings = 0;
   for (int number = 0; number < 2 * 3 * 5 * 3 * 2 * 2 * 3 * 4 * 2; ++number) {
     int rest = number;
     auto next = [&](int count) {
@@ -192,6 +226,7 @@ TEST(WorkspacePolicyMatrix, EveryCombinationIsRefusedWithReasonsOrPasses) {
     config.policy_learning = static_cast<LearningPolicy>(next(5));
     config.policy_spill = static_cast<SpillPolicy>(next(3));
     config.policy_reset = static_cast<ResetPolicy>(next(2));
+    if (config.policy_reset == ResetPolicy::kEndOfBufferReached) config.ring_slots = 3;
     config.policy_location = static_cast<LocationPolicy>(next(2));
     config.policy_mirroring = static_cast<MirroringPolicy>(next(3));
     config.debug_mode = static_cast<DebugMode>(next(4));
@@ -214,23 +249,26 @@ TEST(WorkspacePolicyMatrix, EveryCombinationIsRefusedWithReasonsOrPasses) {
       ++legal;
       legal_on_device += device == kDevice;
       mapped += config.policy_location == LocationPolicy::kMmap;
+      rings += config.ring_slots > 0;
     } else {
       ++refused;
       EXPECT_THAT(refusal, HasSubstr("workspace [m]: illegal configuration: "));
     }
   }
   SimulatedDevice::Get().Reset();
-  std::printf("%d combinations legal (%d on a device, %d mapped files), %d refused\n", legal,
-              legal_on_device, mapped, refused);
+  std::printf("%d combinations legal (%d on a device, %d rings, %d mapped files), %d refused\n",
+              legal, legal_on_device, rings, mapped, refused);
   EXPECT_GT(legal, 1000);
   EXPECT_GT(refused, 1000);
   EXPECT_GT(mapped, 20);
+  EXPECT_GT(rings, 1000);
 }
 
 TEST(WorkspacePolicyMatrix, KnownCombinations) {
   for (Device device : {Host(), kDevice}) {
     EXPECT_EQ(RefusalOf({}, device), "");
     EXPECT_EQ(RefusalOf(WorkspaceConfig::Training(), device), "");
+    EXPECT_EQ(RefusalOf(WorkspaceConfig::Ring(4), device), "");
     WorkspaceConfig config;
     config.policy_spill = SpillPolicy::kFail;
     EXPECT_THAT(RefusalOf(config, device), HasSubstr("kFail needs an initial_size"));

@@ -111,6 +111,41 @@ TEST(WorkspaceTraining, AnOutlierIsForgottenAndItsMemoryGivenBackWithinThreeCycl
   EXPECT_EQ(owned(), before);
 }
 
+// The outlier begins like the usual cycles, which its plan therefore serves without a miss.
+TEST(WorkspaceTraining, AnOutlierThatBeginsAlikeIsForgottenToo) {
+  auto step = [](Workspace& workspace, int requests) {
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> live;
+    for (int i = 0; i < requests; ++i) {
+      live.push_back(New(8192));
+      std::memset(live.back()->data, i, 8192);
+    }
+    for (int i = 0; i < requests; ++i) ASSERT_EQ(live[i]->data[8191], std::byte(i));
+  };
+  Workspace known("known", Training());
+  for (int requests : {40, 40, 400, 40, 40, 40}) step(known, requests);
+  EXPECT_EQ(known.stats().plans_kept, 1);
+  EXPECT_EQ(known.size(), 40 * 8192);
+  // Here the outlier is the first cycle of all.
+  Workspace unknown("unknown", Training());
+  for (int requests : {400, 40, 40, 40}) step(unknown, requests);
+  EXPECT_EQ(unknown.stats().plans_kept, 1);
+  EXPECT_EQ(unknown.size(), 40 * 8192);
+  step(unknown, 400);
+  step(unknown, 400);
+  EXPECT_EQ(unknown.size(), 400 * 8192);
+}
+
+TEST(WorkspaceTraining, ASmallerBatchThatStaysGetsPagesOfItsOwnSize) {
+  Workspace workspace("w", Training());
+  for (int i = 0; i < 3; ++i) Step(workspace, 64, 4);
+  const size_t large = workspace.size();
+  const uint64_t spills = workspace.stats().spills;
+  for (int i = 0; i < 15; ++i) Step(workspace, 8, 4);
+  EXPECT_LT(workspace.size(), large / 7);
+  EXPECT_EQ(workspace.stats().spills, spills);
+}
+
 TEST(WorkspaceOptimized, PagesThatTheNewPlanDoesNotNeedAreGivenBack) {
   Workspace workspace("w", WorkspaceConfig::Training());
   for (int i = 0; i < 3; ++i) Step(workspace, 800, 4);

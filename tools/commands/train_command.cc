@@ -7,6 +7,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/planning/problem_file.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
@@ -23,8 +24,9 @@ ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
 ABSL_FLAG(int, epochs, 10, "passes over the training images");
 ABSL_FLAG(std::string, updater, "adam", "adam, sgd or nesterovs");
 ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam, 0.1 for sgd, 0.02 for nesterovs");
-ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine (falls to a hundredth) or constant");
+ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
+ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 
 namespace tidepool::tools {
@@ -49,6 +51,17 @@ int64_t DecayStepsOfFlags(int64_t steps) {
         absl::StrCat("flag --schedule is \"", schedule, "\", expected cosine or constant"));
   }
   return schedule == "cosine" ? steps : 0;
+}
+
+void WriteTrace(const Workspace& workspace, const std::string& path) {
+  NamedProblem problem;
+  problem.buffers = workspace.PlannedRequests();
+  if (problem.buffers.empty()) {
+    ThrowFailedPrecondition("flag --trace_file: no step was learned; it needs --workspace_mode=enabled");
+  }
+  for (size_t i = 0; i < problem.buffers.size(); ++i) problem.ids.push_back(std::to_string(i));
+  WriteProblemFile(path, problem);
+  std::printf("wrote %zu requests to %s\n", problem.buffers.size(), path.c_str());
 }
 
 }  // namespace
@@ -113,6 +126,9 @@ int RunTrain() {
   if (!save.empty()) {
     nn::SaveModel(model, save);
     std::printf("saved %s\n", save.c_str());
+  }
+  if (const std::string trace = absl::GetFlag(FLAGS_trace_file); !trace.empty()) {
+    WriteTrace(model.network->training_workspace(), trace);
   }
   std::printf("test accuracy %.4f\n", evaluation.Accuracy());
   return kExitOk;
