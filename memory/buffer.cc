@@ -55,13 +55,20 @@ void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t byte
 
 }  // namespace
 
+uint64_t NextBufferIds() {
+  static std::atomic<uint64_t> next_block{0};
+  return next_block.fetch_add(1, std::memory_order_relaxed) * kBufferIdsAtOnce + 1;
+}
+
 uint64_t NextBufferId() {
   // Each thread takes numbers by the block, so that the common case is a plain increment.
-  constexpr uint64_t kBlock = uint64_t{1} << 20;
-  static std::atomic<uint64_t> next_block{0};
   thread_local constinit uint64_t next = 0;
-  if (next % kBlock == 0) next = next_block.fetch_add(1, std::memory_order_relaxed) * kBlock;
-  return ++next;
+  thread_local constinit uint64_t end = 0;
+  if (next == end) {
+    next = NextBufferIds();
+    end = next + kBufferIdsAtOnce;
+  }
+  return next++;
 }
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {

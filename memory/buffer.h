@@ -90,6 +90,9 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
 void SetBufferKind(Buffer& buffer, MemoryKind kind);
 
 uint64_t NextBufferId();
+// The first of so many numbers for the caller's buffers.
+inline constexpr uint64_t kBufferIdsAtOnce = uint64_t{1} << 20;
+uint64_t NextBufferIds();
 
 class BufferHandle {
  public:

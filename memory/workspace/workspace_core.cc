@@ -112,6 +112,19 @@ void WorkspaceCore::BeginCycle(const void* thread) {
   record_signature_ = kNoRequests;
   pins_.clear();
   tracing_ = MemoryTracing::enabled();
+  PrepareQuickRequests();
+}
+
+// Requests that follow the plan need only what Allocate does; everything else is prepared here.
+void WorkspaceCore::PrepareQuickRequests() {
+  quick_slots_ = 0;
+  if (recording_ || tracing_ || learned_ == nullptr) return;
+  const uint32_t planned = static_cast<uint32_t>(std::min(plan_->size(), slots_.size()));
+  if (ids_end_ - next_id_ < planned) {
+    next_id_ = NextBufferIds();
+    ids_end_ = next_id_ + kBufferIdsAtOnce;
+  }
+  quick_slots_ = static_cast<uint32_t>(std::min<uint64_t>(planned, ids_end_ - next_id_));
 }
 
 void WorkspaceCore::EndCycle(bool failed) noexcept {
@@ -154,7 +167,38 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 
 Buffer* WorkspaceCore::Allocate(size_t bytes) {
   // A size that cannot exist rounds to 0, which no plan holds and AllocateOutsidePlan refuses.
-  const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), alignment_);
+  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
+  const uint32_t slot = slot_count_;
+  Buffer* const buffer = free_records_;
+  size_t offset;
+  if (slot >= quick_slots_ || buffer == nullptr ||
+      !plan_->TryPlaceQuickly(slot, rounded, &offset)) {
+    return AllocateSlowly(bytes, rounded);
+  }
+  free_records_ = buffer->next;
+  ++records_out_;
+  buffer->data = base_ + offset;
+  Unpoison(buffer->data, rounded);
+  buffer->closed = false;
+  buffer->references.store(1, std::memory_order_relaxed);
+  buffer->version.store(0, std::memory_order_relaxed);
+  buffer->stamp = stamp_.load(std::memory_order_relaxed);
+  buffer->bytes = bytes;
+  buffer->id = next_id_++;
+  buffer->slot = slot;
+  buffer->slot_bytes = rounded;
+  buffer->spill = nullptr;
+  slots_[slot] = buffer;
+  slot_count_ = slot + 1;
+  ++live_count_;
+  ++stats.hits;
+  cursor = std::max(cursor, offset + rounded);
+  bytes_this_cycle += rounded;
+  account_.AddUsed(static_cast<int64_t>(rounded));
+  return buffer;
+}
+
+Buffer* WorkspaceCore::AllocateSlowly(size_t bytes, size_t rounded) {
   const uint32_t slot = slot_count_;
   if (slot == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
   if (recording_ || tracing_) ReserveRecords();

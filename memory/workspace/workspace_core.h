@@ -123,6 +123,8 @@ class WorkspaceCore final : public BufferOwner {
   void BeginCycle(const void* thread);
   void EndCycle(bool failed) noexcept;
 
+  void PrepareQuickRequests();
+  Buffer* AllocateSlowly(size_t bytes, size_t rounded);
   void AddRecords();
   void ReserveRecords();
   void RecordRequest(size_t rounded) noexcept;
@@ -265,6 +267,9 @@ class WorkspaceCore final : public BufferOwner {
 
   std::vector<Buffer*> slots_;  // this cycle's live buffers by request number
   uint32_t slot_count_ = 0;
+  uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
+  uint64_t next_id_ = 0;      // of buffers of quick requests
+  uint64_t ids_end_ = 0;
   size_t live_count_ = 0;
 
   Buffer* free_records_ = nullptr;

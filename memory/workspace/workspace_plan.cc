@@ -8,7 +8,7 @@ namespace tidepool {
 
 WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
                              absl::Span<const int64_t> offsets, size_t limit)
-    : state_(requests.size(), State::kGone), blocker_(requests.size(), kNobody) {
+    : state_(requests.size() + 2, State::kGone), blocker_(requests.size(), kNobody) {
   slots_.reserve(requests.size());
   path_.reserve(requests.size());
   // Requests are painted over the address range in order; what a request paints over are its
@@ -38,12 +38,17 @@ WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
       painted.erase(std::next(first), last);
       first->second = i;
     }
-    slots_.push_back({bytes, begin, tenants_begin, static_cast<uint32_t>(tenants_.size())});
+    const uint32_t tenants_end = static_cast<uint32_t>(tenants_.size());
+    uint32_t sole_tenant = static_cast<uint32_t>(requests.size());
+    if (tenants_end - tenants_begin == 1) sole_tenant = tenants_[tenants_begin];
+    if (tenants_end - tenants_begin > 1) ++sole_tenant;
+    slots_.push_back({bytes, begin, tenants_begin, tenants_end, sole_tenant});
   }
+  state_.back() = State::kBlocked;
 }
 
 void WorkspacePlan::TakeOver(uint32_t count) {
-  std::fill(state_.begin(), state_.end(), State::kGone);
+  std::fill(state_.begin(), state_.begin() + slots_.size(), State::kGone);
   // Not kGone: they say nothing about who lies beneath them.
   std::fill(state_.begin(), state_.begin() + count, State::kBlocked);
   std::fill(blocker_.begin(), blocker_.begin() + count, kNobody);

@@ -36,6 +36,17 @@ class WorkspacePlan {
     *offset = planned.offset;
     return true;
   }
+  // As TryPlace for the usual case, with at most one tenant; false also where TryPlace must look
+  // closer. `slot` must be less than size().
+  bool TryPlaceQuickly(uint32_t slot, size_t bytes, size_t* offset) {
+    const Slot& planned = slots_[slot];
+    if (planned.bytes != bytes || state_[planned.sole_tenant] != State::kGone) return false;
+    state_[slot] = State::kPlaced;
+    *offset = planned.offset;
+    return true;
+  }
+  // The buffer of request `slot`, which was placed, was released.
+  void ReleasePlaced(uint32_t slot) { state_[slot] = State::kGone; }
   // As TryPlace, but a request smaller than learned is placed too.
   bool TryPlaceWithin(uint32_t slot, size_t bytes, size_t* offset) {
     if (slot >= slots_.size() || bytes > slots_[slot].bytes) return false;
@@ -64,6 +75,7 @@ class WorkspacePlan {
     size_t offset;
     uint32_t tenants_begin;
     uint32_t tenants_end;
+    uint32_t sole_tenant;  // size() if there is none, size() + 1 if there are several
   };
   // kBlocked: a request that was not placed while an earlier tenant of its range was alive; that
   // tenant still is in the way of everyone who comes after.
@@ -85,7 +97,7 @@ class WorkspacePlan {
 
   std::vector<Slot> slots_;
   std::vector<uint32_t> tenants_;  // per slot: the last earlier requests in its range
-  std::vector<State> state_;
+  std::vector<State> state_;  // and two more: one always kGone, one never
   std::vector<uint32_t> blocker_;  // of a kBlocked slot: who was found alive in its range
   struct Visit {
     uint32_t slot;

@@ -38,6 +38,7 @@ void WorkspaceCore::StartRecording() {
   }
   record_signature_ = count == 0 ? kNoRequests : learned_->signatures[count - 1];
   recording_ = true;
+  quick_slots_ = 0;
 }
 
 // The request is not what the plan says. kTraining: maybe it is what another plan says, or it is

@@ -167,7 +167,19 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
   // The owner's address is a thread's own; while it is set only that thread can match it.
   if (const void* owner = owner_.load(std::memory_order_relaxed);
       owner != nullptr && owner == CurrentThreadToken()) {
-    ReleaseOnOwner(buffer);
+    // Only plans place requests in a cycle that has quick ones.
+    if (quick_slots_ == 0 || buffer->spill != nullptr ||
+        buffer->stamp != stamp_.load(std::memory_order_relaxed)) {
+      return ReleaseOnOwner(buffer);
+    }
+    slots_[buffer->slot] = nullptr;
+    --live_count_;
+    plan_->ReleasePlaced(buffer->slot);
+    Poison(buffer->data, buffer->slot_bytes);
+    account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
+    buffer->next = free_records_;
+    free_records_ = buffer;
+    --records_out_;
     return;
   }
   if (is_ring_slot_ && ReleaseLeased(buffer)) return;
