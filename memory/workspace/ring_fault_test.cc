@@ -15,52 +15,14 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_new.h"
 #include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_channel.h"
 
-namespace {
-
-thread_local bool faults_on = false;
-thread_local int64_t until_fault = 0;
-thread_local bool fault_happened = false;
-
-void* AllocateOrFail(size_t bytes) {
-  if (faults_on && until_fault-- == 0) {
-    fault_happened = true;
-    throw std::bad_alloc();
-  }
-  if (void* data = std::malloc(bytes)) return data;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(size_t bytes) { return AllocateOrFail(bytes); }
-void* operator new[](size_t bytes) { return AllocateOrFail(bytes); }
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete[](void* data) noexcept { std::free(data); }
-void operator delete(void* data, size_t) noexcept { std::free(data); }
-void operator delete[](void* data, size_t) noexcept { std::free(data); }
-
 namespace tidepool {
 namespace {
-
-// Runs `step` with faults; true when it went through.
-template <typename Step>
-bool Try(const Step& step) {
-  faults_on = true;
-  try {
-    step();
-    faults_on = false;
-    return true;
-  } catch (const std::bad_alloc&) {
-  } catch (const Error&) {
-  }
-  faults_on = false;
-  return false;
-}
 
 constexpr int kArrays = 40;
 
