@@ -119,10 +119,11 @@ class BufferHandle {
     Buffer* buffer = std::exchange(buffer_, nullptr);
     if (buffer == nullptr) return;
     // A sole owner needs no locked instruction: nobody else can copy a handle it does not have.
-    if (buffer->references.load(std::memory_order_acquire) == 1 ||
-        buffer->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      buffer->owner->Release(buffer);
+    if (buffer->references.load(std::memory_order_acquire) != 1) {
+      if (buffer->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+      buffer->references.store(1, std::memory_order_relaxed);  // as every record's that is free
     }
+    buffer->owner->Release(buffer);
   }
 
   Buffer* get() const { return buffer_; }

@@ -36,6 +36,7 @@ void WorkspaceCore::AdoptLearned(size_t bytes, const LearnedCycle* learned) {
 void WorkspaceCore::HandOver() noexcept {
   handing_over_ = false;
   DrainRemote();
+  Settle();
   // What is alive now is the batch: when its readers let go of it teaches nothing.
   if (recording_) {
     for (uint32_t slot = 0; slot < slot_count_; ++slot) {

@@ -39,8 +39,8 @@ bool Workspace::is_open() const { return core_->is_open(); }
 uint64_t Workspace::generation() const { return core_->generation(); }
 uint64_t Workspace::cycles() const { return core_->stats.cycles; }
 size_t Workspace::size() const { return core_->size; }
-size_t Workspace::offset() const { return core_->cursor; }
-size_t Workspace::bytes_this_cycle() const { return core_->bytes_this_cycle; }
+size_t Workspace::offset() const { return core_->CurrentCursor(); }
+size_t Workspace::bytes_this_cycle() const { return core_->CurrentBytesThisCycle(); }
 size_t Workspace::bytes_last_cycle() const { return core_->bytes_last_cycle; }
 size_t Workspace::peak_cycle_bytes() const { return core_->peak_cycle_bytes; }
 size_t Workspace::spilled_bytes() const { return core_->spilled_bytes; }
@@ -48,6 +48,7 @@ size_t Workspace::spilled_count() const { return core_->spilled_count; }
 
 WorkspaceStats Workspace::stats() const {
   WorkspaceStats stats = core_->stats;
+  stats.hits = core_->CurrentHits();
   stats.size_bytes = core_->size;
   stats.findings = core_->detector.findings();
   stats.relocations = core_->relocations();

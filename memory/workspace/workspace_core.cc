@@ -104,6 +104,7 @@ void WorkspaceCore::BeginCycle(const void* thread) {
   cursor = 0;
   bytes_this_cycle = 0;
   slot_count_ = 0;
+  settled_ = 0;
   misses_this_cycle_ = 0;
   // It is expected to be like the last one that had a plan.
   if (learned_ == nullptr && !plans_.empty()) FollowPlan(plans_.cycles().front().get());
@@ -119,17 +120,40 @@ void WorkspaceCore::BeginCycle(const void* thread) {
 void WorkspaceCore::PrepareQuickRequests() {
   quick_slots_ = 0;
   if (recording_ || tracing_ || learned_ == nullptr) return;
-  const uint32_t planned = static_cast<uint32_t>(std::min(plan_->size(), slots_.size()));
+  const uint64_t planned = std::min(plan_->size(), slots_.size());
   if (ids_end_ - next_id_ < planned) {
     next_id_ = NextBufferIds();
     ids_end_ = next_id_ + kBufferIdsAtOnce;
   }
-  quick_slots_ = static_cast<uint32_t>(std::min<uint64_t>(planned, ids_end_ - next_id_));
+  quick_slots_ = static_cast<uint32_t>(std::min(planned, kBufferIdsAtOnce));
+  quick_plan_ = WorkspacePlan::Quick(*plan_);
+  first_id_ = next_id_;
+  next_id_ += quick_slots_;
+}
+
+// Counts what Allocate left to be derived from the plan.
+void WorkspaceCore::Settle() noexcept {
+  if (settled_ == slot_count_) return;
+  cursor = CurrentCursor();
+  bytes_this_cycle = CurrentBytesThisCycle();
+  stats.hits = CurrentHits();
+  settled_ = slot_count_;
+}
+
+size_t WorkspaceCore::CurrentCursor() const {
+  if (settled_ == slot_count_) return cursor;
+  return std::max(cursor, plan_->top_of(settled_, slot_count_));
+}
+
+size_t WorkspaceCore::CurrentBytesThisCycle() const {
+  if (settled_ == slot_count_) return bytes_this_cycle;
+  return bytes_this_cycle + plan_->bytes_of(settled_, slot_count_);
 }
 
 void WorkspaceCore::EndCycle(bool failed) noexcept {
   DrainRemote();
-  if (live_count_ > 0) CollectLeaks(failed);
+  Settle();
+  if (has_live()) CollectLeaks(failed);
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++stats.cycles;
@@ -166,39 +190,31 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 // ---- requests -------------------------------------------------------------------------------
 
 Buffer* WorkspaceCore::Allocate(size_t bytes) {
-  // A size that cannot exist rounds to 0, which no plan holds and AllocateOutsidePlan refuses.
-  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   const uint32_t slot = slot_count_;
   Buffer* const buffer = free_records_;
-  size_t offset;
-  if (slot >= quick_slots_ || buffer == nullptr ||
-      !plan_->TryPlaceQuickly(slot, rounded, &offset)) {
-    return AllocateSlowly(bytes, rounded);
-  }
+  if (slot >= quick_slots_ || buffer == nullptr) return AllocateSlowly(bytes);
+  const WorkspacePlan::Slot* const planned = quick_plan_.TryPlace(slot, bytes, alignment_);
+  if (planned == nullptr) return AllocateSlowly(bytes);
+  const size_t rounded = planned->bytes;
+  // As few stores as can be: they are what this path costs. Settle() counts the rest.
   free_records_ = buffer->next;
-  ++records_out_;
-  buffer->data = base_ + offset;
+  buffer->data = base_ + planned->offset;
   Unpoison(buffer->data, rounded);
-  buffer->closed = false;
-  buffer->references.store(1, std::memory_order_relaxed);
-  buffer->version.store(0, std::memory_order_relaxed);
   buffer->stamp = stamp_.load(std::memory_order_relaxed);
   buffer->bytes = bytes;
-  buffer->id = next_id_++;
+  buffer->id = first_id_ + slot;
   buffer->slot = slot;
   buffer->slot_bytes = rounded;
-  buffer->spill = nullptr;
   slots_[slot] = buffer;
   slot_count_ = slot + 1;
-  ++live_count_;
-  ++stats.hits;
-  cursor = std::max(cursor, offset + rounded);
-  bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
   return buffer;
 }
 
-Buffer* WorkspaceCore::AllocateSlowly(size_t bytes, size_t rounded) {
+Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
+  Settle();
+  // A size that cannot exist rounds to 0, which no plan holds and AllocateOutsidePlan refuses.
+  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   const uint32_t slot = slot_count_;
   if (slot == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
   if (recording_ || tracing_) ReserveRecords();
@@ -216,11 +232,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes, size_t rounded) {
   }
   Buffer* buffer = free_records_;
   free_records_ = buffer->next;
-  ++records_out_;
   buffer->data = data;
-  buffer->closed = false;
-  buffer->references.store(1, std::memory_order_relaxed);
-  buffer->version.store(0, std::memory_order_relaxed);
   buffer->stamp = stamp_.load(std::memory_order_relaxed);
   buffer->bytes = bytes;
   buffer->id = NextBufferId();
@@ -228,8 +240,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes, size_t rounded) {
   buffer->slot_bytes = rounded;
   buffer->spill = spill;
   slots_[slot] = buffer;
-  slot_count_ = slot + 1;
-  ++live_count_;
+  slot_count_ = settled_ = slot + 1;
   bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
   if (recording_ || tracing_) RecordRequest(rounded);

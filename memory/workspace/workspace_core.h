@@ -105,13 +105,17 @@ class WorkspaceCore final : public BufferOwner {
 
   // Read by Workspace; written on the owning thread.
   size_t size = 0;
+  // Without the requests that merely followed the plan, until Settle() counts those.
   size_t cursor = 0;
   size_t bytes_this_cycle = 0;
   size_t bytes_last_cycle = 0;
   size_t peak_cycle_bytes = 0;
   size_t spilled_bytes = 0;
   size_t spilled_count = 0;
-  WorkspaceStats stats;
+  WorkspaceStats stats;  // hits: like cursor
+  size_t CurrentCursor() const;
+  size_t CurrentBytesThisCycle() const;
+  uint64_t CurrentHits() const { return stats.hits + (slot_count_ - settled_); }
   CycleDetector detector{id, config.use_cycle_detector};
 
  private:
@@ -124,13 +128,17 @@ class WorkspaceCore final : public BufferOwner {
   void EndCycle(bool failed) noexcept;
 
   void PrepareQuickRequests();
-  Buffer* AllocateSlowly(size_t bytes, size_t rounded);
+  void Settle() noexcept;
+  bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
+  int64_t CountRecordsOut() const;
+  Buffer* AllocateSlowly(size_t bytes);
   void AddRecords();
   void ReserveRecords();
   void RecordRequest(size_t rounded) noexcept;
   std::byte* AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill);
   void CheckMaySpill(size_t bytes) const;
   std::byte* AllocateSpill(size_t bytes, size_t rounded, void** spill);
+  void ReleaseSlowly(Buffer* buffer) noexcept;
   void ReleaseOnOwner(Buffer* buffer) noexcept;
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
@@ -268,13 +276,15 @@ class WorkspaceCore final : public BufferOwner {
   std::vector<Buffer*> slots_;  // this cycle's live buffers by request number
   uint32_t slot_count_ = 0;
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
-  uint64_t next_id_ = 0;      // of buffers of quick requests
+  WorkspacePlan::Quick quick_plan_;  // plan_, while quick_slots_ > 0
+  uint32_t settled_ = 0;      // the requests before this one are counted
+  uint64_t first_id_ = 0;     // of this cycle's quick requests
+  uint64_t next_id_ = 0;      // of later cycles'
   uint64_t ids_end_ = 0;
-  size_t live_count_ = 0;
 
+  // Records of no handle: references 1, no spill, not closed.
   Buffer* free_records_ = nullptr;
   std::vector<std::unique_ptr<Buffer[]>> record_slabs_;
-  int64_t records_out_ = 0;
   int frames_ = 0;
   bool abandoned_ = false;
 

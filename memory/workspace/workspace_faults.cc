@@ -28,7 +28,6 @@ void WorkspaceCore::CollectLeaks(bool failed) noexcept {
     // A batch that drops its lease before its arrays is no mistake either.
     if (!failed && !is_ring_slot_) NoteLeak(*buffer);
   }
-  live_count_ = 0;
   const uint64_t leaked = stats.leaked_arrays - leaked_before;
   if (leaked > 0) MemoryTracker::Global().CountLeakedArrays(static_cast<int64_t>(leaked));
 }

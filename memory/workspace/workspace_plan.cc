@@ -10,6 +10,7 @@ WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
                              absl::Span<const int64_t> offsets, size_t limit)
     : state_(requests.size() + 2, State::kGone), blocker_(requests.size(), kNobody) {
   slots_.reserve(requests.size());
+  reached_.reserve(requests.size() + 1);
   path_.reserve(requests.size());
   // Requests are painted over the address range in order; what a request paints over are its
   // tenants. Key: where a painted piece begins; it reaches to the next key.
@@ -41,8 +42,10 @@ WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
     const uint32_t tenants_end = static_cast<uint32_t>(tenants_.size());
     uint32_t sole_tenant = static_cast<uint32_t>(requests.size());
     if (tenants_end - tenants_begin == 1) sole_tenant = tenants_[tenants_begin];
-    if (tenants_end - tenants_begin > 1) ++sole_tenant;
+    if (tenants_end - tenants_begin > 1 || bytes == 0) sole_tenant = requests.size() + 1;
     slots_.push_back({bytes, begin, tenants_begin, tenants_end, sole_tenant});
+    const Reached& before = reached_.back();
+    reached_.push_back({before.bytes + bytes, std::max(before.top, bytes > 0 ? end : 0)});
   }
   state_.back() = State::kBlocked;
 }
@@ -54,8 +57,17 @@ void WorkspacePlan::TakeOver(uint32_t count) {
   std::fill(blocker_.begin(), blocker_.begin() + count, kNobody);
 }
 
+size_t WorkspacePlan::top_of(uint32_t begin, uint32_t end) const {
+  if (begin == 0) return reached_[end].top;
+  size_t top = 0;
+  for (uint32_t slot = begin; slot < end; ++slot) {
+    top = std::max(top, slots_[slot].offset + slots_[slot].bytes);
+  }
+  return top;
+}
+
 size_t WorkspacePlan::state_bytes() const {
-  return slots_.capacity() * sizeof(Slot) + tenants_.capacity() * sizeof(uint32_t) +
+  return slots_.capacity() * sizeof(Slot) + reached_.capacity() * sizeof(Reached) + tenants_.capacity() * sizeof(uint32_t) +
          state_.capacity() * sizeof(State) + blocker_.capacity() * sizeof(uint32_t) +
          path_.capacity() * sizeof(Visit);
 }

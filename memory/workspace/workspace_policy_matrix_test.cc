@@ -126,14 +126,14 @@ class Suite {
 
   void Request(size_t bytes) {
     const WorkspaceCore* place = CurrentPlace();  // null when switched off
-    const size_t before = place != nullptr ? place->bytes_this_cycle : 0;
+    const size_t before = place != nullptr ? place->CurrentBytesThisCycle() : 0;
     BufferHandle handle;
     try {
       handle = BufferHandle(AllocateHere(bytes));
     } catch (const OutOfMemoryError& error) {
       EXPECT_EQ(config_.policy_spill, SpillPolicy::kFail) << error.message();
       if (place != nullptr) {
-        EXPECT_EQ(place->bytes_this_cycle, before);
+        EXPECT_EQ(place->CurrentBytesThisCycle(), before);
       }
       return;
     }

@@ -34,7 +34,6 @@ void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
 void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->slot;
   slots_[slot] = nullptr;
-  --live_count_;
   plan_->Release(slot);
   if (recording_) record_[slot].upper = slot_count_;
   ReleaseBytes(buffer);
@@ -53,9 +52,15 @@ void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   if (buffer->closed && buffer->slot < slot_count_ && slots_[buffer->slot] == buffer) {
     GiveBack(buffer);  // closed on another thread
   }
+  buffer->closed = false;
   buffer->next = free_records_;
   free_records_ = buffer;
-  --records_out_;
+}
+
+int64_t WorkspaceCore::CountRecordsOut() const {
+  int64_t count = kRecordsPerSlab * static_cast<int64_t>(record_slabs_.size());
+  for (const Buffer* free = free_records_; free != nullptr; free = free->next) --count;
+  return count;
 }
 
 void WorkspaceCore::DrainRemote() noexcept {
@@ -79,7 +84,7 @@ void WorkspaceCore::Abandon() noexcept {
   // succeeds, drain what they push.
   for (;;) {
     DrainRemote();
-    orphans_.store(records_out_ + 1, std::memory_order_relaxed);
+    orphans_.store(CountRecordsOut() + 1, std::memory_order_relaxed);
     Buffer* expected = nullptr;
     if (remote_.compare_exchange_strong(expected, kAbandoned, std::memory_order_acq_rel)) break;
   }
@@ -92,23 +97,25 @@ void WorkspaceCore::Abandon() noexcept {
 
 void WorkspaceCore::Release(Buffer* buffer) noexcept {
   // The owner's address is a thread's own; while it is set only that thread can match it.
-  if (const void* owner = owner_.load(std::memory_order_relaxed);
-      owner != nullptr && owner == CurrentThreadToken()) {
+  if (owner_.load(std::memory_order_relaxed) == CurrentThreadToken()) {
     // Only plans place requests in a cycle that has quick ones.
     if (quick_slots_ == 0 || buffer->spill != nullptr ||
         buffer->stamp != stamp_.load(std::memory_order_relaxed)) {
       return ReleaseOnOwner(buffer);
     }
     slots_[buffer->slot] = nullptr;
-    --live_count_;
-    plan_->ReleasePlaced(buffer->slot);
+    quick_plan_.Release(buffer->slot);
     Poison(buffer->data, buffer->slot_bytes);
     account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
     buffer->next = free_records_;
     free_records_ = buffer;
-    --records_out_;
     return;
   }
+  ReleaseSlowly(buffer);
+}
+
+// Not on the thread that has it open.
+void WorkspaceCore::ReleaseSlowly(Buffer* buffer) noexcept {
   if (is_ring_slot_ && ReleaseLeased(buffer)) return;
   // Acquire: who sees kAbandoned must see orphans_ as well.
   Buffer* head = remote_.load(std::memory_order_acquire);
