@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/dispatch.h"
 
@@ -50,23 +51,27 @@ NDArray Arange(double begin, double end, double step, DType dtype, Place place) 
         absl::StrCat("arange: from ", begin, " to ", end, " by ", step, " has no end"));
   }
   NDArray z({std::max<int64_t>(0, static_cast<int64_t>(count))}, dtype, place);
+  const auto width = static_cast<int64_t>(DTypeBytes(dtype));
   for (int64_t i = 0; i < z.NumElements(); ++i) {
-    const double value = begin + static_cast<double>(i) * step;
-    if (dtype == DType::kFloat32) {
-      reinterpret_cast<float*>(z.raw_data())[i] = static_cast<float>(value);
-    } else {
-      reinterpret_cast<int64_t*>(z.raw_data())[i] = static_cast<int64_t>(value);
-    }
+    StoreNumber(begin + static_cast<double>(i) * step, dtype, z.raw_data() + i * width);
   }
   return z;
 }
 
-NDArray FromValues(absl::Span<const float> values, const Shape& shape, Place place) {
-  return CopyOf(values, shape, place);
-}
-NDArray FromValues(absl::Span<const int64_t> values, const Shape& shape, Place place) {
-  return CopyOf(values, shape, place);
-}
+#define TIDEPOOL_FROM_VALUES(T)                                                           \
+  NDArray FromValues(absl::Span<const T> values, const Shape& shape, Place place) {       \
+    return CopyOf(values, shape, place);                                                  \
+  }
+TIDEPOOL_FROM_VALUES(float)
+TIDEPOOL_FROM_VALUES(int64_t)
+TIDEPOOL_FROM_VALUES(double)
+TIDEPOOL_FROM_VALUES(Float16)
+TIDEPOOL_FROM_VALUES(BFloat16)
+TIDEPOOL_FROM_VALUES(int8_t)
+TIDEPOOL_FROM_VALUES(uint8_t)
+TIDEPOOL_FROM_VALUES(int32_t)
+TIDEPOOL_FROM_VALUES(bool)
+#undef TIDEPOOL_FROM_VALUES
 
 NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed, uint64_t stream,
                       Place place) {

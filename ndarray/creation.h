@@ -19,10 +19,19 @@ NDArray Full(const Shape& shape, double value, DType dtype = DType::kFloat32,
 NDArray Arange(double begin, double end, double step = 1, DType dtype = DType::kFloat32,
                Place place = Place::Current());
 // A copy of `values`, row-major. Throws kInvalidArgument when their number does not fit the shape.
-NDArray FromValues(absl::Span<const float> values, const Shape& shape,
-                   Place place = Place::Current());
-NDArray FromValues(absl::Span<const int64_t> values, const Shape& shape,
-                   Place place = Place::Current());
+#define TIDEPOOL_FROM_VALUES(T)                                    \
+  NDArray FromValues(absl::Span<const T> values, const Shape& shape, \
+                     Place place = Place::Current());
+TIDEPOOL_FROM_VALUES(float)
+TIDEPOOL_FROM_VALUES(int64_t)
+TIDEPOOL_FROM_VALUES(double)
+TIDEPOOL_FROM_VALUES(Float16)
+TIDEPOOL_FROM_VALUES(BFloat16)
+TIDEPOOL_FROM_VALUES(int8_t)
+TIDEPOOL_FROM_VALUES(uint8_t)
+TIDEPOOL_FROM_VALUES(int32_t)
+TIDEPOOL_FROM_VALUES(bool)
+#undef TIDEPOOL_FROM_VALUES
 
 // Element i is a pure function of (seed, stream, i): Philox4x32-10 (Salmon et al. 2011), the same
 // on every device and for every thread count; the formulas stand in kernel/philox.h. f32. Needs a

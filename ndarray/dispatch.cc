@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,39 @@
 namespace tidepool {
 namespace {
 
-constexpr int kMaxOperands = 4;
+constexpr int kMaxInputs = 10;
+constexpr int kMaxOutputs = 4;
+
+// The operands of one call; made as they are needed, of many there seldom are more than three.
+class Refs {
+ public:
+  Refs(int inputs, int outputs) : inputs_(inputs), outputs_(outputs) {
+    for (int i = 0; i < inputs; ++i) new (&storage_[i]) TensorRef();
+    for (int o = 0; o < outputs; ++o) new (&storage_[kMaxInputs + o]) TensorRef();
+  }
+  TensorRef& input(int i) { return storage_[i].ref; }
+  TensorRef& output(int o) { return storage_[kMaxInputs + o].ref; }
+  absl::Span<const TensorRef> inputs() const {
+    return absl::Span<const TensorRef>(&storage_[0].ref, inputs_);
+  }
+  absl::Span<const TensorRef> outputs() const {
+    return absl::Span<const TensorRef>(&storage_[kMaxInputs].ref, outputs_);
+  }
+  bool all_dense() const {
+    bool dense = true;
+    for (const TensorRef& ref : inputs()) dense = dense && ref.dense;
+    for (const TensorRef& ref : outputs()) dense = dense && ref.dense;
+    return dense;
+  }
+
+ private:
+  union Storage {
+    Storage() {}
+    TensorRef ref;
+  };
+  Storage storage_[kMaxInputs + kMaxOutputs];
+  int inputs_, outputs_;
+};
 
 TensorRef Ref(const NDArray& array) {
   TensorRef ref;
@@ -40,11 +73,11 @@ bool SameView(const NDArray& a, const NDArray& b) {
 void CheckOverlap(OpCode op, const NDArray& input, int input_index, const NDArray& output,
                   int output_index) {
   if (!ViewsOverlap(input, output)) return;
-  if (Info(op).in_place && SameView(input, output)) return;
+  if (Info(op).in_place() && SameView(input, output)) return;
   ThrowInvalidArgument(absl::StrCat(
       "Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, output_index),
       " overlaps input ", OperandName(Info(op).inputs, input_index),
-      Info(op).in_place ? " without being the same view" : "; the operator is not done in place"));
+      Info(op).in_place() ? " without being the same view" : "; the operator is not done in place"));
 }
 
 [[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype,
@@ -109,22 +142,22 @@ void Run(const Kernel& kernel, KernelCall& call) {
 }
 
 // For kernels that take dense operands only: copies in, and out again. `refs` are the call's.
-void RunDense(const Kernel& kernel, KernelCall& call, TensorRef* refs,
+void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
               absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
-  NDArray copies[2 * kMaxOperands];
+  NDArray inputs_copied[kMaxInputs], outputs_copied[kMaxOutputs];
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!refs[i].present || refs[i].dense) continue;
-    copies[i] = inputs[i]->Dup();
-    refs[i] = Ref(copies[i]);
+    if (!refs.input(i).present || refs.input(i).dense) continue;
+    inputs_copied[i] = inputs[i]->Dup();
+    refs.input(i) = Ref(inputs_copied[i]);
   }
   for (size_t o = 0; o < outputs.size(); ++o) {
-    if (refs[kMaxOperands + o].dense) continue;
-    copies[kMaxOperands + o] = outputs[o]->Dup();
-    refs[kMaxOperands + o] = Ref(copies[kMaxOperands + o]);
+    if (refs.output(o).dense) continue;
+    outputs_copied[o] = outputs[o]->Dup();
+    refs.output(o) = Ref(outputs_copied[o]);
   }
   Run(kernel, call);
   for (size_t o = 0; o < outputs.size(); ++o) {
-    const NDArray& copy = copies[kMaxOperands + o];
+    const NDArray& copy = outputs_copied[o];
     if (copy.is_defined()) Dispatch(OpCode::kCopy, {&copy}, {outputs[o]});
   }
 }
@@ -151,11 +184,11 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
       outputs[o]->CheckAlive(Info(op).name, OperandName(Info(op).outputs, o).c_str());
     }
   }
-  TensorRef refs[2 * kMaxOperands];
+  Refs refs(input_count, output_count);
   const Device device = outputs[0]->device();
   for (int i = 0; i < input_count; ++i) {
     if (inputs[i] == nullptr) continue;
-    refs[i] = Ref(*inputs[i]);
+    refs.input(i) = Ref(*inputs[i]);
     if (inputs[i]->device() != device) {
       ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ",
                                         OperandName(Info(op).inputs, i), " is on ",
@@ -174,26 +207,23 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
                                         OperandName(Info(op).outputs, other), " and ",
                                         OperandName(Info(op).outputs, o), " overlap"));
     }
-    refs[kMaxOperands + o] = Ref(*outputs[o]);
+    refs.output(o) = Ref(*outputs[o]);
     empty = empty && outputs[o]->NumElements() == 0;
   }
   if (empty) return;
 
   KernelCall call;
   call.op = op;
-  call.inputs = absl::Span<const TensorRef>(refs, input_count);
-  call.outputs = absl::Span<const TensorRef>(refs + kMaxOperands, output_count);
+  call.inputs = refs.inputs();
+  call.outputs = refs.outputs();
   call.attributes = attributes;
   call.threads = ThreadCount();
 
-  const DType dtype =
-      op == OpCode::kArgMax || op == OpCode::kCopy ? refs[0].dtype : refs[kMaxOperands].dtype;
+  const DType dtype = Info(op).key_is_input() ? refs.input(0).dtype : refs.output(0).dtype;
   const Kernel& kernel = Choose(call, device, dtype);
   // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
   for (NDArray* output : outputs) output->MarkWritten();
-  bool all_dense = true;
-  for (const TensorRef& ref : refs) all_dense = all_dense && ref.dense;
-  if (kernel.strided || all_dense) {
+  if (kernel.strided || refs.all_dense()) {
     Run(kernel, call);
   } else {
     RunDense(kernel, call, refs, inputs, outputs);

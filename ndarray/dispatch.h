@@ -14,7 +14,7 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs);
 
 // `inputs` and `outputs` in the order of operator_list.inc; null for an absent optional input.
 // `attributes`: the operator's struct of attributes.h, or null. The kernel's data type is that of
-// the first output, except argmax: of its input.
+// the first output, or of the first input where the list says so. At most 10 inputs and 4 outputs.
 // Throws kFailedPrecondition (stale operands), kInvalidArgument (outputs that overlap each other,
 // or inputs in a way the operator does not allow; operands on different devices), kUnimplemented
 // (no kernel: the message lists what is linked). The kernel has not run then. A call whose outputs

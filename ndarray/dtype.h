@@ -1,4 +1,4 @@
-// Element types.
+// Element types: their names and sizes, what they convert to, what two of them promote to.
 #ifndef TIDEPOOL_NDARRAY_DTYPE_H_
 #define TIDEPOOL_NDARRAY_DTYPE_H_
 
@@ -7,34 +7,110 @@
 #include <limits>
 #include <type_traits>
 
+#include "tidepool/ndarray/float16.h"
+
 namespace tidepool {
 
-enum class DType : uint8_t { kFloat32 = 0, kInt64 = 1 };
-inline constexpr int kDTypes = 2;
+enum class DType : uint8_t {
+  kFloat32,
+  kInt64,
+  kFloat64,
+  kFloat16,
+  kBFloat16,
+  kInt8,
+  kUInt8,
+  kInt32,
+  kBool,  // a byte that is 0 or 1
+};
+inline constexpr int kDTypes = 9;
 
-constexpr size_t DTypeBytes(DType dtype) { return dtype == DType::kFloat32 ? 4 : 8; }
-constexpr const char* DTypeName(DType dtype) {
-  return dtype == DType::kFloat32 ? "f32" : "i64";
+constexpr size_t DTypeBytes(DType dtype) {
+  constexpr uint8_t kBytes[kDTypes] = {4, 8, 8, 2, 2, 1, 1, 4, 1};
+  return kBytes[static_cast<int>(dtype)];
 }
+constexpr const char* DTypeName(DType dtype) {
+  constexpr const char* kNames[kDTypes] = {"f32", "i64", "f64", "f16", "bf16",
+                                           "i8",  "u8",  "i32", "bool"};
+  return kNames[static_cast<int>(dtype)];
+}
+constexpr bool IsFloating(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
+         dtype == DType::kBFloat16;
+}
+constexpr bool IsInteger(DType dtype) { return !IsFloating(dtype) && dtype != DType::kBool; }
+
+// The type of a result of operands of both types: the smallest that holds every value of each, as
+// NumPy's. Where there is none: i64 with a float gives f64 (i32 too, but with f64's 53 bits exactly),
+// i8 with u8 gives i32, f16 with bf16 gives f32.
+DType PromoteTypes(DType a, DType b);
+
+// Sets of types.
+using DTypeSet = uint16_t;
+constexpr DTypeSet SetOf(DType dtype) { return static_cast<DTypeSet>(1 << static_cast<int>(dtype)); }
+constexpr bool Contains(DTypeSet set, DType dtype) { return (set & SetOf(dtype)) != 0; }
 
 template <typename T>
 struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::kFloat32;
-};
-template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::kInt64;
-};
+#define TIDEPOOL_DTYPE_OF(Type, dtype)             \
+  template <>                                      \
+  struct DTypeOf<Type> {                           \
+    static constexpr DType value = DType::dtype;   \
+  };
+TIDEPOOL_DTYPE_OF(float, kFloat32)
+TIDEPOOL_DTYPE_OF(int64_t, kInt64)
+TIDEPOOL_DTYPE_OF(double, kFloat64)
+TIDEPOOL_DTYPE_OF(Float16, kFloat16)
+TIDEPOOL_DTYPE_OF(BFloat16, kBFloat16)
+TIDEPOOL_DTYPE_OF(int8_t, kInt8)
+TIDEPOOL_DTYPE_OF(uint8_t, kUInt8)
+TIDEPOOL_DTYPE_OF(int32_t, kInt32)
+TIDEPOOL_DTYPE_OF(bool, kBool)
+#undef TIDEPOOL_DTYPE_OF
 
-// Element conversion, defined for every value: to i64 it truncates, and NaN and what i64 cannot
-// hold become its smallest value, as x86 does.
+// Calls visit(T()) with the C++ type of `dtype`.
+template <typename Visit>
+constexpr decltype(auto) VisitDType(DType dtype, Visit&& visit) {
+  switch (dtype) {
+    case DType::kFloat32: return visit(float());
+    case DType::kInt64: return visit(int64_t());
+    case DType::kFloat64: return visit(double());
+    case DType::kFloat16: return visit(Float16());
+    case DType::kBFloat16: return visit(BFloat16());
+    case DType::kInt8: return visit(int8_t());
+    case DType::kUInt8: return visit(uint8_t());
+    case DType::kInt32: return visit(int32_t());
+    case DType::kBool: break;
+  }
+  return visit(bool());
+}
+
+template <typename T>
+inline constexpr bool kIs16BitFloat = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+template <typename T>
+inline constexpr bool kIsFloat = std::is_floating_point_v<T> || kIs16BitFloat<T>;
+
+// Element conversion, defined for every value. Between floats: rounded to nearest even. Between
+// integers: modulo 2^bits. From floats to integers: truncated to i64, where NaN and what i64 cannot
+// hold become its smallest value, as x86 does; then modulo. To bool: whether it is not zero, which
+// NaN is not.
 template <typename To, typename From>
 constexpr To ConvertElement(From value) {
-  if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    return value >= From(-0x1p63) && value < From(0x1p63) ? static_cast<To>(value)
-                                                          : std::numeric_limits<To>::min();
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (kIs16BitFloat<From>) {
+    return ConvertElement<To>(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return value != From(0);
+  } else if constexpr (kIs16BitFloat<To>) {
+    if constexpr (std::is_floating_point_v<From>) {
+      return To(value);
+    } else {
+      return To(static_cast<double>(value));
+    }
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    return static_cast<To>(value >= From(-0x1p63) && value < From(0x1p63)
+                               ? static_cast<int64_t>(value)
+                               : std::numeric_limits<int64_t>::min());
   } else {
     return static_cast<To>(value);
   }

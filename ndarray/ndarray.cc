@@ -137,6 +137,13 @@ std::vector<T> NDArray::ToVector() const {
 }
 template std::vector<float> NDArray::ToVector<float>() const;
 template std::vector<int64_t> NDArray::ToVector<int64_t>() const;
+template std::vector<double> NDArray::ToVector<double>() const;
+template std::vector<Float16> NDArray::ToVector<Float16>() const;
+template std::vector<BFloat16> NDArray::ToVector<BFloat16>() const;
+template std::vector<int8_t> NDArray::ToVector<int8_t>() const;
+template std::vector<uint8_t> NDArray::ToVector<uint8_t>() const;
+template std::vector<int32_t> NDArray::ToVector<int32_t>() const;
+template std::vector<bool> NDArray::ToVector<bool>() const;
 
 void NDArray::Close() {
   if (buffer_) buffer_->Close();

@@ -96,7 +96,7 @@ class NDArray {
     return *static_cast<const T*>(OnlyElement(DTypeOf<T>::value));
   }
   template <typename T>
-  std::vector<T> ToVector() const;  // row-major; f32 and i64
+  std::vector<T> ToVector() const;  // row-major
 
   // ---- views: share bytes, allocate nothing ----
   NDArray Reshape(const Shape& shape) const;  // dense arrays only

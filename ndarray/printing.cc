@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool {
@@ -12,10 +13,14 @@ constexpr int64_t kEdge = 3;  // elements shown at each end of a shortened axis
 
 void Print(const NDArray& array, bool shorten, int indent, std::string* out) {
   if (array.rank() == 0) {
-    if (array.dtype() == DType::kFloat32) {
-      absl::StrAppendFormat(out, "%.6g", array.Item<float>());
+    if (IsFloating(array.dtype())) {
+      absl::StrAppendFormat(out, "%.6g", LoadNumber(array.dtype(), array.raw_data()));
+    } else if (array.dtype() == DType::kBool) {
+      *out += array.Item<bool>() ? "true" : "false";
     } else {
-      absl::StrAppend(out, array.Item<int64_t>());
+      int64_t value;
+      ConverterOf(array.dtype(), DType::kInt64)(array.raw_data(), 1, &value, 1, 1);
+      absl::StrAppend(out, value);
     }
     return;
   }

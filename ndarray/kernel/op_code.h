@@ -6,26 +6,45 @@
 #include <cstdint>
 #include <string>
 
+#include "tidepool/ndarray/dtype.h"
+
 namespace tidepool {
 
 enum class OpCode : uint8_t {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags) k##code,
+#define TIDEPOOL_OPERATOR(code, ...) k##code,
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
 
 inline constexpr int kOpCodes = 0
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags) +1
+#define TIDEPOOL_OPERATOR(...) +1
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
     ;
+
+// What the list's columns say; operator_list.inc explains them.
+namespace operator_list {
+inline constexpr uint8_t kInPlace = 1, kUpdates = 2, kKeyIsInput = 4, kHeavy = 8;
+inline constexpr DTypeSet kF32 = SetOf(DType::kFloat32), kF64 = SetOf(DType::kFloat64),
+                          kF16 = SetOf(DType::kFloat16), kBF16 = SetOf(DType::kBFloat16),
+                          kI8 = SetOf(DType::kInt8), kU8 = SetOf(DType::kUInt8),
+                          kI32 = SetOf(DType::kInt32), kI64 = SetOf(DType::kInt64),
+                          kBoolean = SetOf(DType::kBool), kFloats = kF32 | kF64 | kF16 | kBF16,
+                          kIntegers = kI8 | kU8 | kI32 | kI64, kNumbers = kFloats | kIntegers,
+                          kAllTypes = kNumbers | kBoolean;
+}  // namespace operator_list
 
 struct OperatorInfo {
   const char* name;
   const char* inputs;   // comma-separated operand names
   const char* outputs;
-  bool in_place;        // an output may be the same view as an input
-  bool updates;         // outputs are read too
+  uint8_t flags;
+  DTypeSet types;       // that it is defined for
+
+  bool in_place() const { return (flags & operator_list::kInPlace) != 0; }
+  bool updates() const { return (flags & operator_list::kUpdates) != 0; }
+  bool key_is_input() const { return (flags & operator_list::kKeyIsInput) != 0; }
+  bool heavy() const { return (flags & operator_list::kHeavy) != 0; }
 };
 
 const OperatorInfo& Info(OpCode op);

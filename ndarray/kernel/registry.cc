@@ -15,25 +15,11 @@
 namespace tidepool {
 namespace {
 
-constexpr bool kInPlace = true;
-
-struct Flags {
-  bool in_place = false;
-  bool updates = false;
-  constexpr Flags(int) {}  // NOLINT: the list writes 0
-  constexpr Flags(bool in_place) : in_place(in_place) {}
-  struct Updates {};
-  constexpr Flags(Updates) : updates(true) {}
-};
-constexpr Flags::Updates kUpdates;
-
-constexpr OperatorInfo MakeInfo(const char* name, const char* inputs, const char* outputs,
-                                Flags flags) {
-  return OperatorInfo{name, inputs, outputs, flags.in_place, flags.updates};
-}
+using namespace operator_list;  // NOLINT: the list's words
 
 constexpr OperatorInfo kOperators[] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags) MakeInfo(name, inputs, outputs, flags),
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags, types, ...) \
+  OperatorInfo{name, inputs, outputs, flags, types},
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
@@ -97,8 +83,7 @@ std::string KernelRegistry::Table() const {
              Find(static_cast<OpCode>(op), device, static_cast<DType>(dtype))) {
           absl::StrAppend(&providers, providers.empty() ? "" : ", ", kernel.provider);
         }
-        // Integer kernels exist where they make sense; a missing f32 kernel is a gap.
-        if (providers.empty() && static_cast<DType>(dtype) != DType::kFloat32) continue;
+        if (providers.empty() && !Contains(kOperators[op].types, static_cast<DType>(dtype))) continue;
         absl::StrAppendFormat(&out, "%-28s %-10s %-5s %s\n", kOperators[op].name,
                               DeviceTypeName(device), DTypeName(static_cast<DType>(dtype)),
                               providers.empty() ? "- (none linked)" : providers);

@@ -31,7 +31,7 @@ class KernelRegistry {
   }
 
   std::vector<std::string> Providers() const;  // linked, sorted
-  // One line per operator and type with its providers in order; gaps are marked.
+  // One line per operator and type it is defined for, with its providers in order; gaps are marked.
   std::string Table() const;
 
  private:

@@ -49,9 +49,9 @@ TEST(Registry, OperandNames) {
   EXPECT_EQ(OperandName("X,Y,bias?", 2), "bias");
   EXPECT_EQ(OperandName("logits,labels:i64", 1), "labels");
   EXPECT_EQ(OperandName("X", 1), "extra");
-  EXPECT_TRUE(Info(OpCode::kAdd).in_place);
-  EXPECT_TRUE(Info(OpCode::kAdamUpdate).updates);
-  EXPECT_FALSE(Info(OpCode::kMatMul).in_place || Info(OpCode::kMatMul).updates);
+  EXPECT_TRUE(Info(OpCode::kAdd).in_place());
+  EXPECT_TRUE(Info(OpCode::kAdamUpdate).updates());
+  EXPECT_FALSE(Info(OpCode::kMatMul).in_place() || Info(OpCode::kMatMul).updates());
 }
 
 TEST(Registry, ThreadCount) {

@@ -123,6 +123,14 @@ void CopyInto(const NDArray& x, NDArray& z) {
   Dispatch(OpCode::kCopy, {&x}, {&z});
 }
 
+NDArray Cast(const NDArray& x, DType dtype) {
+  CheckOperands(OpCode::kCopy, {&x});
+  if (x.dtype() == dtype) return x;
+  NDArray z(x.shape(), dtype);
+  Dispatch(OpCode::kCopy, {&x}, {&z});
+  return z;
+}
+
 void FillInto(double value, NDArray& z) {
   z.CheckAlive("fill", "Z");
   const FillAttributes attributes{value};

@@ -29,8 +29,10 @@ void ReluInto(const NDArray& x, NDArray& z);
 // dx = z > 0 ? dz : 0, where z = Relu(x). dx may be dz.
 void ReluGradInto(const NDArray& z, const NDArray& dz, NDArray& dx);
 
-// Copies values, converting the type: f32 <-> i64 (ConvertElement of dtype.h).
+// Copies values, converting the type as ConvertElement of dtype.h does.
 void CopyInto(const NDArray& x, NDArray& z);
+// `x` itself when it has the type; else a dense copy in the current place.
+NDArray Cast(const NDArray& x, DType dtype);
 void FillInto(double value, NDArray& z);
 
 inline NDArray operator+(const NDArray& x, const NDArray& y) { return Add(x, y); }

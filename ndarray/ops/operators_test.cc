@@ -298,5 +298,16 @@ TEST(UpdatersOp, Refusals) {
             "Op [sgd_update]: gradient is i64, expected f32");
 }
 
+TEST(Cast, ConvertsAndSharesWhatHasTheType) {
+  const std::vector<float> values = {1.5f, -2.0f, 300.0f, 0.0f};
+  const NDArray x = FromValues(absl::MakeConstSpan(values), {2, 2});
+  EXPECT_EQ(Cast(x, DType::kFloat32).raw_data(), x.raw_data());
+  EXPECT_EQ(Cast(x, DType::kUInt8).ToVector<uint8_t>(), (std::vector<uint8_t>{1, 254, 44, 0}));
+  EXPECT_EQ(Cast(x.Transpose(), DType::kFloat64).ToVector<double>(),
+            (std::vector<double>{1.5, 300, -2, 0}));
+  EXPECT_EQ(Cast(x, DType::kBool).ToVector<bool>(), (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(Cast(x, DType::kBFloat16).ToString(), "[[1.5, -2],\n [300, 0]]");
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -64,11 +64,11 @@ class CaseValues {
   }
 
   // About 1, never below 2^-24 in size unless `special`.
-  OperandValues Floats(const Shape& shape, bool special = false) {
-    OperandValues values{shape, DType::kFloat32, true, {}, {}};
-    values.f32.resize(shape.NumElements());
-    for (float& value : values.f32) value = static_cast<float>(Real(-1, 1));
-    if (!special || values.f32.empty()) return values;
+  OperandValues Floats(const Shape& shape, bool special = false, DType dtype = DType::kFloat32) {
+    OperandValues values{shape, dtype, true, {}, {}};
+    values.reals.resize(shape.NumElements());
+    for (double& value : values.reals) value = Real(-1, 1);
+    if (!special || values.reals.empty()) return values;
     static constexpr float kSpecial[] = {std::numeric_limits<float>::quiet_NaN(),
                                          std::numeric_limits<float>::infinity(),
                                          -std::numeric_limits<float>::infinity(),
@@ -81,25 +81,27 @@ class CaseValues {
     // One kind per case, so that NaN does not hide what becomes of the others.
     const bool mixed = Chance(0.3);
     const float kind = kSpecial[random_() % std::size(kSpecial)];
-    const int64_t count = Int(1, 1 + static_cast<int64_t>(values.f32.size()) / 8);
+    const int64_t count = Int(1, 1 + static_cast<int64_t>(values.reals.size()) / 8);
     for (int64_t i = 0; i < count; ++i) {
-      values.f32[random_() % values.f32.size()] =
+      values.reals[random_() % values.reals.size()] =
           mixed ? kSpecial[random_() % std::size(kSpecial)] : kind;
     }
     return values;
   }
 
-  OperandValues Ints(const Shape& shape, int64_t low, int64_t high) {
-    OperandValues values{shape, DType::kInt64, true, {}, {}};
-    values.i64.resize(shape.NumElements());
-    for (int64_t& value : values.i64) value = Int(low, high);
+  OperandValues Ints(const Shape& shape, int64_t low, int64_t high, DType dtype = DType::kInt64) {
+    OperandValues values{shape, dtype, true, {}, {}};
+    values.ints.resize(shape.NumElements());
+    for (int64_t& value : values.ints) value = Int(low, high);
     return values;
   }
+  // Of any type; integers within 1000 (or what the type holds), `special`: the ends of i64 as well.
   OperandValues Numbers(DType dtype, const Shape& shape, bool special) {
-    if (dtype == DType::kFloat32) return Floats(shape, special);
-    OperandValues values = Ints(shape, -1000, 1000);
+    if (IsFloating(dtype)) return Floats(shape, special, dtype);
+    if (dtype == DType::kBool) return Ints(shape, 0, 1, dtype);
+    OperandValues values = Ints(shape, -1000, 1000, dtype);
     if (special) {
-      for (int64_t& value : values.i64) {
+      for (int64_t& value : values.ints) {
         if (Chance(0.1)) value = std::numeric_limits<int64_t>::min();
         if (Chance(0.1)) value = std::numeric_limits<int64_t>::max();
       }
@@ -109,17 +111,19 @@ class CaseValues {
   // What a result's memory holds before: nothing a kernel may use.
   static OperandValues Result(DType dtype, const Shape& shape) {
     OperandValues values{shape, dtype, true, {}, {}};
-    if (dtype == DType::kFloat32)
-      values.f32.assign(shape.NumElements(), std::numeric_limits<float>::quiet_NaN());
-    if (dtype == DType::kInt64) values.i64.assign(shape.NumElements(), 0x5a5a5a5a);
+    if (IsFloating(dtype)) {
+      values.reals.assign(shape.NumElements(), std::numeric_limits<double>::quiet_NaN());
+    } else {
+      values.ints.assign(shape.NumElements(), 0x5a5a5a5a);
+    }
     return values;
   }
   // Few different values, so that there are equals to choose from.
   void MakeTies(OperandValues* values) {
-    for (float& value : values->f32) {
+    for (double& value : values->reals) {
       if (std::isfinite(value)) value = std::round(value * 2) / 2;
     }
-    for (int64_t& value : values->i64) value = value % 4;
+    for (int64_t& value : values->ints) value = value % 4;
   }
 
  private:

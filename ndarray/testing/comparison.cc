@@ -9,31 +9,36 @@
 namespace tidepool {
 namespace {
 
-bool Equal(float actual, float expected, Tolerance tolerance, double inner) {
+bool Equal(double actual, double expected, Tolerance tolerance, double inner) {
   if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual);
   if (tolerance.comparison == Comparison::kBits) {
-    return std::bit_cast<uint32_t>(actual) == std::bit_cast<uint32_t>(expected);
+    return std::bit_cast<uint64_t>(actual) == std::bit_cast<uint64_t>(expected);
   }
   if (actual == expected) return true;
   if (tolerance.comparison == Comparison::kValue || std::isinf(actual) || std::isinf(expected)) {
     return false;
   }
-  const double difference = std::abs(static_cast<double>(actual) - expected);
-  return difference <=
-         tolerance.relative * std::abs(static_cast<double>(expected)) + tolerance.absolute * inner;
+  return std::abs(actual - expected) <=
+         tolerance.relative * std::abs(expected) + tolerance.absolute * inner;
 }
 
 }  // namespace
 
-Tolerance ToleranceOf(OpCode op) {
-  switch (op) {
-#define TIDEPOOL_TOLERANCE(code, comparison, relative, absolute) \
-  case OpCode::k##code:                                          \
-    return {Comparison::comparison, relative, absolute};
-#include "tidepool/ndarray/kernel/tolerances.inc"
-#undef TIDEPOOL_TOLERANCE
-  }
-  return {};
+Tolerance ToleranceOf(OpCode op, DType dtype) {
+  constexpr Tolerance kTolerances[] = {
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags, types, comparison, relative, absolute) \
+  {Comparison::comparison, relative, absolute},
+#include "tidepool/ndarray/kernel/operator_list.inc"
+#undef TIDEPOOL_OPERATOR
+  };
+  Tolerance tolerance = kTolerances[static_cast<int>(op)];
+  const double steps = dtype == DType::kFloat64    ? 0x1p-29
+                       : dtype == DType::kFloat16  ? 0x1p13
+                       : dtype == DType::kBFloat16 ? 0x1p16
+                                                   : 1;
+  tolerance.relative *= steps;
+  tolerance.absolute *= steps;
+  return tolerance;
 }
 
 std::string Difference(const OperandValues& actual, const OperandValues& expected,
@@ -46,16 +51,16 @@ std::string Difference(const OperandValues& actual, const OperandValues& expecte
   int64_t different = 0;
   std::string first;
   for (int64_t i = 0; i < count; ++i) {
-    if (expected.dtype == DType::kInt64) {
-      if (actual.i64[i] == expected.i64[i]) continue;
+    if (!IsFloating(expected.dtype)) {
+      if (actual.ints[i] == expected.ints[i]) continue;
       if (different++ == 0) {
-        first = absl::StrCat("element ", i, " is ", actual.i64[i], ", expected ", expected.i64[i]);
+        first = absl::StrCat("element ", i, " is ", actual.ints[i], ", expected ", expected.ints[i]);
       }
     } else {
-      if (Equal(actual.f32[i], expected.f32[i], tolerance, inner)) continue;
+      if (Equal(actual.reals[i], expected.reals[i], tolerance, inner)) continue;
       if (different++ == 0) {
-        first =
-            absl::StrFormat("element %d is %.9g, expected %.9g", i, actual.f32[i], expected.f32[i]);
+        first = absl::StrFormat("element %d is %.17g, expected %.17g", i, actual.reals[i],
+                                expected.reals[i]);
       }
     }
   }

@@ -1,4 +1,4 @@
-// Comparison of an operator's result with what is expected, by ndarray/kernel/tolerances.inc.
+// Comparison of an operator's result with what is expected, by ndarray/kernel/operator_list.inc.
 #ifndef TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_
 #define TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_
 
@@ -15,7 +15,8 @@ struct Tolerance {
   double relative = 0;
   double absolute = 0;
 };
-Tolerance ToleranceOf(OpCode op);
+// Of results of type `dtype`.
+Tolerance ToleranceOf(OpCode op, DType dtype = DType::kFloat32);
 
 // Empty when equal within `tolerance`; else the first element that is not, both values, and how
 // many there are.

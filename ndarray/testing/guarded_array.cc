@@ -6,8 +6,21 @@
 namespace tidepool {
 namespace {
 
-constexpr uint32_t kFloatGuard = 0x7fc5a5a5;  // a quiet NaN
-constexpr int64_t kIntGuard = 0x5a5a5a5a5a5a5a5a;
+// Little-endian: the first bytes of each are the guard of narrower types.
+constexpr uint64_t kFloat64Guard = 0x7ff8a5a5a5a5a5a5, kFloat32Guard = 0x7fc5a5a5;  // quiet NaNs
+constexpr uint64_t kFloat16Guard = 0x7ea5, kBFloat16Guard = 0x7fe5;
+constexpr uint64_t kIntGuard = 0x5a5a5a5a5a5a5a5a, kBoolGuard = 1;
+
+const uint64_t& GuardOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return kFloat64Guard;
+    case DType::kFloat32: return kFloat32Guard;
+    case DType::kFloat16: return kFloat16Guard;
+    case DType::kBFloat16: return kBFloat16Guard;
+    case DType::kBool: return kBoolGuard;
+    default: return kIntGuard;
+  }
+}
 
 Shape ShapeOf(const std::vector<int64_t>& dims) { return Shape(absl::Span<const int64_t>(dims)); }
 
@@ -26,11 +39,6 @@ std::vector<int64_t> Offsets(const NDArray& base, const NDArray& view) {
     offsets.push_back(offset);
   }
   return offsets;
-}
-
-template <typename T>
-T* Elements(const NDArray& array) {
-  return reinterpret_cast<T*>(array.raw_data());
 }
 
 size_t Bytes(const NDArray& array) {
@@ -97,32 +105,20 @@ GuardedArray::GuardedArray(const OperandValues& values, ViewLayout layout,
     }
   }
   offsets_ = Offsets(base_, view_);
+  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
   for (int64_t i = 0; i < base_.NumElements(); ++i) {
-    if (values.dtype == DType::kFloat32) {
-      std::memcpy(Elements<float>(base_) + i, &kFloatGuard, sizeof(float));
-    } else {
-      Elements<int64_t>(base_)[i] = kIntGuard;
-    }
+    std::memcpy(base_.raw_data() + i * width, &GuardOf(values.dtype), width);
   }
   for (size_t n = 0; n < offsets_.size(); ++n) {
-    if (values.dtype == DType::kFloat32) {
-      std::memcpy(Elements<float>(base_) + offsets_[n], &values.f32[n], sizeof(float));
-    } else {
-      Elements<int64_t>(base_)[offsets_[n]] = values.i64[n];
-    }
+    values.Store(static_cast<int64_t>(n), base_.raw_data() + offsets_[n] * width);
   }
   before_.assign(base_.raw_data(), base_.raw_data() + Bytes(base_));
 }
 
 OperandValues GuardedArray::Read() const {
   OperandValues values{view_.shape(), view_.dtype(), true, {}, {}};
-  for (const int64_t offset : offsets_) {
-    if (values.dtype == DType::kFloat32) {
-      values.f32.push_back(Elements<float>(base_)[offset]);
-    } else {
-      values.i64.push_back(Elements<int64_t>(base_)[offset]);
-    }
-  }
+  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
+  for (const int64_t offset : offsets_) values.Append(base_.raw_data() + offset * width);
   return values;
 }
 

@@ -29,7 +29,7 @@ class GuardedArray {
   GuardedArray(const OperandValues& values, ViewLayout layout, std::mt19937_64& random);
 
   NDArray& view() { return view_; }
-  // Row-major. The vector of the array's type is filled, the other is empty.
+  // Row-major.
   OperandValues Read() const;
   bool guards_are_whole() const;  // nothing outside the view has changed
   bool is_unchanged() const;      // nothing has changed

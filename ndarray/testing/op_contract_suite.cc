@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/testing/comparison.h"
 #include "tidepool/ndarray/testing/guarded_array.h"
@@ -33,12 +35,11 @@ uint64_t Seed() {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : kDefaultSeed;
 }
 
-int CaseCount(OpCode op) {
+int CaseCount(OpCode op, DType dtype) {
   const char* text = std::getenv("TIDEPOOL_CONTRACT_CASES");
   const double factor = text != nullptr ? std::atof(text) : 1;
-  const bool heavy = op == OpCode::kMatMul || op == OpCode::kConv2d ||
-                     op == OpCode::kConv2dGradInput || op == OpCode::kConv2dGradFilter;
-  return std::max(1, static_cast<int>((heavy ? 300 : 800) * factor));
+  const int cases = dtype == DType::kFloat32 ? 800 : 250;
+  return std::max(1, static_cast<int>((Info(op).heavy() ? cases * 3 / 8 : cases) * factor));
 }
 
 bool Has(const std::string& provider, OpCode op, DType dtype) {
@@ -52,8 +53,13 @@ std::string Name(OpCode op, DType dtype) {
   return absl::StrCat(Info(op).name, " ", DTypeName(dtype));
 }
 
-bool Contains(const std::vector<std::string>& list, const std::string& name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
+// As it stands there, or by "<operator> *" or "* <type>".
+bool Contains(const std::vector<std::string>& list, OpCode op, DType dtype) {
+  for (const std::string& pattern :
+       {Name(op, dtype), absl::StrCat(Info(op).name, " *"), absl::StrCat("* ", DTypeName(dtype))}) {
+    if (std::find(list.begin(), list.end(), pattern) != list.end()) return true;
+  }
+  return false;
 }
 
 using Results = std::vector<OperandValues>;
@@ -68,18 +74,16 @@ class ThreadCountScope {
 };
 
 NDArray Dense(const OperandValues& values) {
-  return values.dtype == DType::kFloat32
-             ? FromValues(absl::MakeConstSpan(values.f32), values.shape)
-             : FromValues(absl::MakeConstSpan(values.i64), values.shape);
+  NDArray array(values.shape, values.dtype);
+  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
+  for (int64_t i = 0; i < array.NumElements(); ++i) values.Store(i, array.raw_data() + i * width);
+  return array;
 }
 
 OperandValues ReadDense(const NDArray& array) {
   OperandValues values{array.shape(), array.dtype(), true, {}, {}};
-  if (array.dtype() == DType::kFloat32) {
-    values.f32 = array.ToVector<float>();
-  } else {
-    values.i64 = array.ToVector<int64_t>();
-  }
+  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
+  for (int64_t i = 0; i < array.NumElements(); ++i) values.Append(array.raw_data() + i * width);
   return values;
 }
 
@@ -96,7 +100,7 @@ Results RunDense(const OpCase& c, const char* provider) {
   for (size_t o = 0; o < c.outputs.size(); ++o) outputs.push_back(&arrays[c.inputs.size() + o]);
   {
     ScopedProvider scoped(provider);
-    Dispatch(c.op, inputs, absl::MakeConstSpan(outputs), c.attributes_pointer());
+    Dispatch(c.op, inputs, absl::MakeConstSpan(outputs), c.attributes.get());
   }
   Results results;
   for (const NDArray* output : outputs) results.push_back(ReadDense(*output));
@@ -105,18 +109,22 @@ Results RunDense(const OpCase& c, const char* provider) {
 
 // Fill and copy have no other implementation to compare with.
 Results PlainFillOrCopy(const OpCase& c) {
-  OperandValues z = c.outputs[0];
-  const bool fill = c.op == OpCode::kFill;
-  const double value = fill ? std::get<FillAttributes>(c.attributes).value : 0;
-  for (size_t i = 0; i < z.f32.size(); ++i) {
-    z.f32[i] = fill                           ? static_cast<float>(value)
-               : c.inputs[0].dtype == z.dtype ? c.inputs[0].f32[i]
-                                              : static_cast<float>(c.inputs[0].i64[i]);
-  }
-  for (size_t i = 0; i < z.i64.size(); ++i) {
-    z.i64[i] = fill                           ? ConvertElement<int64_t>(value)
-               : c.inputs[0].dtype == z.dtype ? c.inputs[0].i64[i]
-                                              : ConvertElement<int64_t>(c.inputs[0].f32[i]);
+  OperandValues z{c.outputs[0].shape, c.outputs[0].dtype, true, {}, {}};
+  for (int64_t i = 0; i < z.shape.NumElements(); ++i) {
+    uint64_t element = 0;
+    VisitDType(z.dtype, [&](auto t) {
+      using T = decltype(t);
+      T value;
+      if (c.op == OpCode::kFill) {
+        value = ConvertElement<T>(c.attrs<FillAttributes>().value);
+      } else if (IsFloating(c.inputs[0].dtype)) {
+        value = ConvertElement<T>(c.inputs[0].reals[i]);
+      } else {
+        value = ConvertElement<T>(c.inputs[0].ints[i]);
+      }
+      std::memcpy(&element, &value, sizeof(value));
+    });
+    z.Append(&element);
   }
   return {z};
 }
@@ -156,7 +164,7 @@ Results RunViews(const OpCase& c, const char* provider, int threads, uint64_t la
   {
     ThreadCountScope scoped_threads(threads);
     ScopedProvider scoped(provider);
-    Dispatch(c.op, inputs, absl::MakeConstSpan(outputs), c.attributes_pointer());
+    Dispatch(c.op, inputs, absl::MakeConstSpan(outputs), c.attributes.get());
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
     const bool is_output = arrays[i].get() == first_output || i > input_count;
@@ -174,10 +182,14 @@ Results RunViews(const OpCase& c, const char* provider, int threads, uint64_t la
   return results;
 }
 
-std::string Compare(const Results& actual, const Results& expected, Tolerance tolerance,
-                    double inner, const OpCase& c) {
+// Null: the tolerance of the list.
+std::string Compare(const Results& actual, const Results& expected, const Tolerance* tolerance,
+                    const OpCase& c) {
   for (size_t o = 0; o < expected.size(); ++o) {
-    const std::string difference = Difference(actual[o], expected[o], tolerance, inner);
+    const std::string difference =
+        Difference(actual[o], expected[o],
+                   tolerance != nullptr ? *tolerance : ToleranceOf(c.op, expected[o].dtype),
+                   tolerance != nullptr ? 1 : c.inner);
     if (difference.empty()) continue;
     return absl::StrCat(OperandName(Info(c.op).outputs, static_cast<int>(o)), ": ", difference);
   }
@@ -186,29 +198,28 @@ std::string Compare(const Results& actual, const Results& expected, Tolerance to
 
 // Why the provider breaks the contract with this case; empty when it keeps it.
 std::string CheckCase(const OpCase& c, const char* provider, uint64_t layout_seed) {
-  const Tolerance tolerance = ToleranceOf(c.op);
   const Tolerance same_bits;
   const Results expected = Expected(c);
   std::string problems;
 
   const Results once = RunViews(c, provider, 1, layout_seed, -1, &problems);
   if (!problems.empty()) return problems;
-  std::string wrong = Compare(once, expected, tolerance, c.inner, c);
+  std::string wrong = Compare(once, expected, nullptr, c);
   if (!wrong.empty()) return wrong;
 
   for (int threads = 2; threads <= 3; ++threads) {
     const Results again = RunViews(c, provider, threads, layout_seed, -1, &problems);
-    wrong = Compare(again, once, same_bits, 1, c);
+    wrong = Compare(again, once, &same_bits, c);
     if (!wrong.empty() || !problems.empty()) {
       return absl::StrCat("with ", threads, " threads instead of 1: ", wrong, problems);
     }
   }
-  for (size_t i = 0; Info(c.op).in_place && i < c.inputs.size(); ++i) {
+  for (size_t i = 0; Info(c.op).in_place() && i < c.inputs.size(); ++i) {
     if (!(c.inputs[i].shape == c.outputs[0].shape) || c.inputs[i].dtype != c.outputs[0].dtype) {
       continue;
     }
     const Results again = RunViews(c, provider, 1, layout_seed + 1, static_cast<int>(i), &problems);
-    wrong = Compare(again, expected, tolerance, c.inner, c);
+    wrong = Compare(again, expected, nullptr, c);
     if (!wrong.empty() || !problems.empty()) {
       return absl::StrCat("written over input ", i, ": ", wrong, problems);
     }
@@ -222,42 +233,27 @@ std::string CheckCase(const OpCase& c, const char* provider, uint64_t layout_see
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope scope(workspace);
     const Results results = RunDense(c, provider);
-    wrong = Compare(results, expected, tolerance, c.inner, c);
-    if (wrong.empty() && cycle > 0) wrong = Compare(results, first_cycle, same_bits, 1, c);
+    wrong = Compare(results, expected, nullptr, c);
+    if (wrong.empty() && cycle > 0) wrong = Compare(results, first_cycle, &same_bits, c);
     if (!wrong.empty()) return absl::StrCat("in cycle ", cycle + 1, " of a workspace: ", wrong);
     first_cycle = results;
   }
   return "";
 }
 
-// Kernels of other operators are of f32 alone.
-bool HasIntCases(OpCode op) {
-  switch (op) {
-    case OpCode::kFill:
-    case OpCode::kCopy:
-    case OpCode::kAdd:
-    case OpCode::kSubtract:
-    case OpCode::kMultiply:
-    case OpCode::kDivide:
-    case OpCode::kScaleShift:
-    case OpCode::kSum:
-    case OpCode::kArgMax:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool IsListed(const OpContract& contract, const std::string& name) {
-  return contract.only.empty() ? Contains(contract.gaps, name) : !Contains(contract.only, name);
+bool IsListed(const OpContract& contract, OpCode op, DType dtype) {
+  return contract.only.empty() ? Contains(contract.gaps, op, dtype)
+                               : !Contains(contract.only, op, dtype);
 }
 
 template <typename Visit>
 void ForEachKey(Visit visit) {
-  for (int op_index = 0; op_index < kOpCodes; ++op_index) {
-    const OpCode op = static_cast<OpCode>(op_index);
-    visit(op, DType::kFloat32);
-    if (HasIntCases(op)) visit(op, DType::kInt64);
+  for (int op = 0; op < kOpCodes; ++op) {
+    for (int dtype = 0; dtype < kDTypes; ++dtype) {
+      if (Contains(Info(static_cast<OpCode>(op)).types, static_cast<DType>(dtype))) {
+        visit(static_cast<OpCode>(op), static_cast<DType>(dtype));
+      }
+    }
   }
 }
 
@@ -281,7 +277,7 @@ std::vector<std::string> OperatorProblems(const OpContract& contract, OpCode op,
                                           int cases) {
   if (!Has(contract.provider, op, dtype)) return {absl::StrCat("no kernel for ", Name(op, dtype))};
   const uint64_t seed = Seed();
-  const bool may_refuse = Contains(contract.may_refuse, Name(op, dtype));
+  const bool may_refuse = Contains(contract.may_refuse, op, dtype);
   int refused = 0;
   std::vector<std::string> problems;
   for (int i = 0; i < cases && problems.size() < 3; ++i) {
@@ -319,22 +315,24 @@ std::vector<std::string> GapProblems(const OpContract& contract) {
   std::vector<std::string> names;
   ForEachKey([&](OpCode op, DType dtype) {
     const std::string name = Name(op, dtype);
-    names.push_back(name);
+    names.insert(names.end(), {name, absl::StrCat(Info(op).name, " *"),
+                               absl::StrCat("* ", DTypeName(dtype))});
     const bool has = Has(contract.provider, op, dtype);
     const bool wanted = Has(kOracle, op, dtype) || Has(kBuiltin, op, dtype);
-    if (has && !wanted) problems.push_back(absl::StrCat("nothing to compare ", name, " with"));
-    if (!wanted) return;
-    if (!has && !IsListed(contract, name)) {
+    if (!wanted) {
+      problems.push_back(absl::StrCat("the list has ", name, ", neither reference nor builtin has"));
+    }
+    if (!has && !IsListed(contract, op, dtype)) {
       problems.push_back(absl::StrCat("gap: \"", contract.provider, "\" has no kernel for ", name));
     }
-    if (has && IsListed(contract, name)) {
+    if (has && IsListed(contract, op, dtype)) {
       problems.push_back(
           absl::StrCat("stale list: \"", contract.provider, "\" has a kernel for ", name));
     }
   });
   for (const auto& list : {contract.gaps, contract.only, contract.may_refuse}) {
     for (const std::string& name : list) {
-      if (Contains(names, name)) continue;
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
       problems.push_back(
           absl::StrCat("unknown name \"", name, "\", expected \"<operator> <type>\""));
     }
@@ -352,9 +350,9 @@ bool RegisterOpContract(const OpContract& contract) {
     report(GapProblems(contract));
   });
   ForEachKey([&](OpCode op, DType dtype) {
-    if (IsListed(contract, Name(op, dtype))) return;
+    if (IsListed(contract, op, dtype)) return;
     Register(suite, absl::StrCat(Info(op).name, "_", DTypeName(dtype)),
-             [=] { report(OperatorProblems(contract, op, dtype, CaseCount(op))); });
+             [=] { report(OperatorProblems(contract, op, dtype, CaseCount(op, dtype))); });
   });
   return true;
 }

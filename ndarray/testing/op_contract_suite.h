@@ -18,7 +18,7 @@
 // Tests made: OpContract_<provider>.gaps prints the table of linked kernels and fails when `gaps`
 // is stale in either direction; OpContract_<provider>.<operator>_<type> for each kernel. Each case
 // checks
-//   - results within tolerances.inc of the reference's (fill and copy: of a plain loop), operands
+//   - results within operator_list.inc of the reference's (fill and copy: of a plain loop), operands
 //     dense, at an offset, sliced, transposed or strided;
 //   - nothing written outside the outputs, inputs unchanged;
 //   - the same bits with 1, 2 and 3 threads;
@@ -40,7 +40,8 @@ namespace tidepool {
 
 struct OpContract {
   std::string provider;
-  // "<operator> <type>" of each kernel that the reference or builtin has and the provider has not.
+  // "<operator> <type>" of each kernel of the list that the provider has not; "<operator> *" and
+  // "* <type>" stand for all types or operators.
   std::vector<std::string> gaps = {};
   // Instead of gaps, for providers of a few operators: exactly the kernels it has.
   std::vector<std::string> only = {};

@@ -1,0 +1,207 @@
+#include "tidepool/ndarray/testing/op_case_groups.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/testing/case_values.h"
+
+namespace tidepool {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+void SoftmaxRows(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(1, 4);
+  c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.3))};
+  c.outputs = {m.Result(c.dtype, shape)};
+  const double range = m.Chance(0.2) ? 60 : 4;
+  for (double& value : c.inputs[0].reals) value *= range;
+}
+
+void Products(CaseValues& m, OpCase& c) {
+  MatMulAttributes a;
+  a.transpose_x = m.Chance(0.5);
+  a.transpose_y = m.Chance(0.5);
+  a.relu = m.Chance(0.3);
+  a.accumulate = m.Chance(0.3);
+  a.y_is_constant = m.Chance(0.3);
+  const bool large = m.Chance(0.04);
+  const int64_t rows = large ? m.Int(60, 200) : m.Size(65);
+  const int64_t inner = large ? m.Int(60, 300) : m.Size(128);
+  const int64_t columns = large ? m.Int(60, 200) : m.Size(65);
+  const bool special = !a.relu && m.Chance(0.15);
+  c.attributes = a;
+  c.inner = static_cast<double>(inner) + 2;
+  c.inputs = {m.Floats(a.transpose_x ? Shape{inner, rows} : Shape{rows, inner}, special),
+              m.Floats(a.transpose_y ? Shape{columns, inner} : Shape{inner, columns}, special),
+              m.Floats({columns})};
+  c.inputs[2].present = m.Chance(0.5);
+  c.outputs = {a.accumulate ? m.Floats({rows, columns})
+                            : m.Result(DType::kFloat32, {rows, columns})};
+}
+
+int64_t OutputSize(int64_t in, int64_t covered, int64_t stride, int64_t pads) {
+  return in + pads < covered ? 0 : (in + pads - covered) / stride + 1;
+}
+
+void Convolution(CaseValues& m, OpCase& c) {
+  Conv2dAttributes a;
+  int64_t batch, height, width, channels, filters, rows, columns, out_height, out_width;
+  do {
+    const bool large = m.Chance(0.03);
+    batch = m.Chance(0.05) ? 0 : m.Int(1, 3);
+    height = large ? m.Int(12, 24) : m.Int(1, 10);
+    width = large ? m.Int(12, 24) : m.Int(1, 10);
+    channels = m.NonZero(large ? 16 : 9);
+    filters = m.NonZero(17);
+    rows = m.Int(1, 5);
+    columns = m.Int(1, 5);
+    a.stride_height = m.Chance(0.6) ? 1 : m.Int(1, 3);
+    a.stride_width = m.Chance(0.6) ? 1 : m.Int(1, 3);
+    a.dilation_height = m.Chance(0.7) ? 1 : m.Int(1, 3);
+    a.dilation_width = m.Chance(0.7) ? 1 : m.Int(1, 3);
+    if (m.Chance(0.5)) {
+      a.pad_top = m.Int(0, 2), a.pad_bottom = m.Int(0, 2);
+      a.pad_left = m.Int(0, 2), a.pad_right = m.Int(0, 2);
+    }
+    out_height = OutputSize(height, a.dilation_height * (rows - 1) + 1, a.stride_height,
+                            a.pad_top + a.pad_bottom);
+    out_width = OutputSize(width, a.dilation_width * (columns - 1) + 1, a.stride_width,
+                           a.pad_left + a.pad_right);
+  } while (out_height == 0 || out_width == 0);
+  const Shape input{batch, height, width, channels};
+  const Shape filter{filters, rows, columns, channels};
+  const Shape output{batch, out_height, out_width, filters};
+  // Where zeros may be multiplied instead of left out (padding, strides), the other operand stays
+  // finite: 0 * infinity would tell the two apart.
+  const bool special = m.Chance(0.15);
+  if (c.op == OpCode::kConv2d) {
+    a.relu = m.Chance(0.3);
+    a.filter_is_constant = m.Chance(0.3);
+    c.inputs = {m.Floats(input, special && !a.relu), m.Floats(filter), m.Floats({filters})};
+    c.inputs[2].present = m.Chance(0.5);
+    c.outputs = {m.Result(DType::kFloat32, output)};
+    c.inner = static_cast<double>(rows * columns * channels) + 1;
+  } else if (c.op == OpCode::kConv2dGradInput) {
+    c.inputs = {m.Floats(output, special), m.Floats(filter)};
+    c.outputs = {m.Result(DType::kFloat32, input)};
+    c.inner = static_cast<double>(rows * columns * filters);
+  } else {
+    a.accumulate = m.Chance(0.3);
+    c.inputs = {m.Floats(input, special), m.Floats(output)};
+    c.outputs = {a.accumulate ? m.Floats(filter) : m.Result(DType::kFloat32, filter)};
+    c.inner = static_cast<double>(batch * out_height * out_width) + 1;
+  }
+  c.attributes = a;
+}
+
+void Pooling(CaseValues& m, OpCase& c) {
+  Pool2dAttributes a;
+  a.kernel_height = m.Chance(0.5) ? 2 : m.Int(1, 4);
+  a.kernel_width = m.Chance(0.5) ? 2 : m.Int(1, 4);
+  a.stride_height = m.Chance(0.7) ? a.kernel_height : m.Int(1, 5);
+  a.stride_width = m.Chance(0.7) ? a.kernel_width : m.Int(1, 5);
+  const Shape input{m.Chance(0.05) ? 0 : m.Int(1, 3), a.kernel_height + m.Int(0, 9),
+                    a.kernel_width + m.Int(0, 9), m.NonZero(m.Chance(0.05) ? 128 : 17)};
+  const Shape output{input[0], OutputSize(input[1], a.kernel_height, a.stride_height, 0),
+                     OutputSize(input[2], a.kernel_width, a.stride_width, 0), input[3]};
+  OperandValues values = m.Floats(input, m.Chance(0.3));
+  if (m.Chance(0.3)) m.MakeTies(&values);
+  if (c.op == OpCode::kMaxPool2d) {
+    c.inputs = {values};
+    c.outputs = {m.Result(DType::kFloat32, output)};
+  } else {
+    a.relu_grad = m.Chance(0.5);
+    if (a.relu_grad) {  // the input is the output of a ReLU
+      for (double& value : values.reals) value = value <= 0 ? 0.0f : value;
+    }
+    OperandValues largest{output, DType::kFloat32, true, {}, {}};
+    for (int64_t o = 0; o < output.NumElements(); ++o) {
+      const int64_t k = o % output[3], j = o / output[3] % output[2];
+      const int64_t i = o / (output[3] * output[2]) % output[1];
+      const int64_t n = o / (output[3] * output[2] * output[1]);
+      float best = -kInfinity;
+      for (int64_t tap = 0; tap < a.kernel_height * a.kernel_width; ++tap) {
+        const int64_t row = i * a.stride_height + tap / a.kernel_width;
+        const int64_t column = j * a.stride_width + tap % a.kernel_width;
+        const float value = values.reals[((n * input[1] + row) * input[2] + column) * input[3] + k];
+        if (!(value <= best) && !std::isnan(best)) best = value;
+      }
+      largest.reals.push_back(best);
+    }
+    c.inputs = {values, largest, m.Floats(output)};
+    c.outputs = {m.Result(DType::kFloat32, input)};
+  }
+  c.attributes = a;
+}
+
+void CrossEntropy(CaseValues& m, OpCase& c) {
+  const int64_t batch = m.Size(128), classes = m.NonZero(128);
+  const OperandValues labels = m.Ints({batch}, 0, classes - 1);
+  c.inputs = {m.Floats({batch, classes}, m.Chance(0.2)), labels};
+  if (c.op == OpCode::kSoftmaxCrossEntropy) {
+    for (double& value : c.inputs[0].reals) value *= m.Chance(0.1) ? 50 : 3;
+    c.outputs = {m.Result(DType::kFloat32, {batch}), m.Result(DType::kFloat32, {batch, classes})};
+    c.inner = static_cast<double>(classes);
+  } else {
+    c.attributes = CrossEntropyGradAttributes{m.Real(0, 1)};
+    c.outputs = {m.Result(DType::kFloat32, {batch, classes})};
+  }
+}
+
+void Update(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 3);
+  c.inputs = {m.Floats(shape, m.Chance(0.2))};
+  c.outputs = {m.Floats(shape)};
+  const double l2 = m.Chance(0.5) ? 0 : m.Real(0, 0.1);
+  if (c.op == OpCode::kSgdUpdate) {
+    c.attributes = SgdAttributes{m.Real(0, 0.5), l2};
+  } else if (c.op == OpCode::kNesterovsUpdate) {
+    c.attributes = NesterovsAttributes{m.Real(0, 0.5), m.Real(0, 1), l2};
+    c.outputs.push_back(m.Floats(shape));
+  } else {
+    AdamAttributes a;
+    a.learning_rate = m.Real(0, 0.1);
+    a.l2 = l2;
+    a.step = m.Int(1, 1000);
+    c.attributes = a;
+    c.outputs.push_back(m.Floats(shape));
+    c.outputs.push_back(m.Floats(shape));
+    for (double& value : c.outputs[2].reals) value = std::abs(value);
+    if (m.Chance(0.3)) {  // the first step
+      std::fill(c.outputs[1].reals.begin(), c.outputs[1].reals.end(), 0.0f);
+      std::fill(c.outputs[2].reals.begin(), c.outputs[2].reals.end(), 0.0f);
+    }
+  }
+}
+
+}  // namespace
+
+CaseMaker FindNnCases(OpCode op) {
+  switch (op) {
+    case OpCode::kMatMul:
+      return &Products;
+    case OpCode::kConv2d:
+    case OpCode::kConv2dGradInput:
+    case OpCode::kConv2dGradFilter:
+      return &Convolution;
+    case OpCode::kMaxPool2d:
+    case OpCode::kMaxPool2dGrad:
+      return &Pooling;
+    case OpCode::kSoftmaxCrossEntropy:
+    case OpCode::kSoftmaxCrossEntropyGrad:
+      return &CrossEntropy;
+    case OpCode::kSgdUpdate:
+    case OpCode::kNesterovsUpdate:
+    case OpCode::kAdamUpdate:
+      return &Update;
+    case OpCode::kSoftmax:
+      return &SoftmaxRows;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace tidepool

@@ -1,0 +1,23 @@
+// Who makes the cases of an operator: one file per group of the operator list.
+#ifndef TIDEPOOL_NDARRAY_TESTING_OP_CASE_GROUPS_H_
+#define TIDEPOOL_NDARRAY_TESTING_OP_CASE_GROUPS_H_
+
+#include "tidepool/ndarray/testing/op_case.h"
+
+namespace tidepool {
+
+class CaseValues;
+
+// Fills in operands and attributes of a case whose op and dtype are set.
+using CaseMaker = void (*)(CaseValues& values, OpCase& c);
+
+// Null for operators of other groups.
+CaseMaker FindElementwiseCases(OpCode op);
+CaseMaker FindReductionCases(OpCode op);
+CaseMaker FindIndexingCases(OpCode op);
+CaseMaker FindRandomCases(OpCode op);
+CaseMaker FindNnCases(OpCode op);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_TESTING_OP_CASE_GROUPS_H_
