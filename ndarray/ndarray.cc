@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -83,8 +84,16 @@ void NDArray::ThrowDead(const char* op, const char* operand) const {
     ThrowFailedPrecondition(
         absl::StrCat(where, " was closed before the call (shape ", shape_.ToString(), ")"));
   }
-  ThrowFailedPrecondition(
-      absl::StrCat(where, " uses ", buffer_->owner->DescribeStale(buffer_->stamp)));
+  std::string message =
+      absl::StrCat(where, " uses ", buffer_->owner->DescribeStale(buffer_->stamp));
+  const std::string origin = buffer_->owner->DescribeOrigin(*buffer_.get());
+  if (!origin.empty()) absl::StrAppend(&message, "; ", origin);
+  if (MemoryTracing::enabled()) {
+    AllocationTrace here;
+    here.Capture();
+    absl::StrAppend(&message, "; used at ", here.Site());
+  }
+  ThrowFailedPrecondition(message);
 }
 
 void* NDArray::CheckedData(DType dtype, const char* what) const {
