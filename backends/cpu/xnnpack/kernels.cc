@@ -10,6 +10,7 @@
 #include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cpu {
@@ -138,7 +139,8 @@ void RunConv2d(const KernelCall& call) {
 // Rows shorter than this are quicker in plain loops than in setting XNNPACK up.
 bool SupportsSoftmax(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
-  return x.dims[x.rank - 1] >= 64 && IsForOneThread(call, x.NumElements() * 16) &&
+  return call.attrs<SoftmaxAttributes>().axis == x.rank - 1 && x.dims[x.rank - 1] >= 64 &&
+         IsForOneThread(call, x.NumElements() * 16) &&
          XnnpackIsUsable() && IsDense(call) && IsFinite(x);
 }
 
