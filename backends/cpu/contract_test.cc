@@ -6,7 +6,8 @@ namespace tidepool {
 const bool cpu_registered = RegisterOpContract({
     .provider = "cpu",
     // Integer arithmetic runs on the reference; fill and copy are the array layer's own.
-    .gaps = {"fill *", "copy *", "* i64"},
+    .gaps = {"fill *", "copy *", "add i64", "subtract i64", "multiply i64", "divide i64",
+             "scale_shift i64"},
 });
 
 const bool xnnpack_registered = RegisterOpContract({
