@@ -32,6 +32,8 @@ class BufferOwner {
   virtual void Close(Buffer* buffer) noexcept = 0;
   // Why a buffer of this owner with that stamp may not be read; empty when it may.
   virtual std::string DescribeStale(uint64_t stamp) const = 0;
+  // For whom and where a stale buffer was made, if MemoryTracing was on then; else empty.
+  virtual std::string DescribeOrigin(const Buffer&) const { return ""; }
   // The workspace's name; empty for memory outside of workspaces.
   virtual std::string WorkspaceId() const { return ""; }
   // Why there is no host copy of a buffer in device memory; empty when there may be one.

@@ -8,6 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -24,9 +26,12 @@
 namespace tidepool {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string MessageOf(const std::function<void()>& call, absl::StatusCode code) {
@@ -259,6 +264,31 @@ TEST(Dispatch, TheWordsOfTheContract) {
   EXPECT_EQ(MessageOf([&] { Ones({2}) + y; }, absl::StatusCode::kFailedPrecondition),
             "Op [add] Y argument uses leaked workspace pointer from workspace [LOOP_EXTERNAL] "
             "(made in generation 1; the workspace is closed after generation 1)");
+}
+
+// With tracing on the error says where the array was made, for whom, and where it was used; of the
+// cycle it is from, however many have gone by.
+TEST(Dispatch, TracingNamesBothSitesOfAStaleArray) {
+  MemoryTracing::Enable();
+  NDArray y;
+  {
+    Workspace external("LOOP_EXTERNAL");
+    for (int cycle = 0; cycle < 3; ++cycle) {
+      WorkspaceScope scope(external);
+      const MemoryOwnerScope owner(cycle == 1 ? "loader" : "others");
+      const NDArray x = Ones({2});
+      if (cycle == 1) y = x;
+    }
+    const std::string message =
+        MessageOf([&] { Ones({2}) + y; }, absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(message, ContainsRegex("closed after generation 3\\); made for loader at .+ < .+; "
+                                       "used at .+ < .+"));
+  }
+  EXPECT_THAT(MessageOf([&] { y.Detach(); }, absl::StatusCode::kFailedPrecondition),
+              ContainsRegex("was destroyed\\); made for loader at .+; used at "));
+  MemoryTracing::Disable();
+  EXPECT_THAT(MessageOf([&] { y.Detach(); }, absl::StatusCode::kFailedPrecondition),
+              AllOf(HasSubstr("; made for loader at "), Not(HasSubstr("used at"))));
 }
 
 TEST(Dispatch, ArraysOfAnOuterOpenWorkspaceAreLegal) {
