@@ -9,7 +9,8 @@ namespace {
 
 std::vector<std::string> Gaps() {
   // Integer arithmetic runs on the reference; fill and copy are the array layer's own.
-  std::vector<std::string> gaps = {"fill *", "copy *", "* i64", "batch_norm_running *"};
+  std::vector<std::string> gaps = {"fill *",       "copy *",     "add i64",        "subtract i64",
+                                   "multiply i64", "divide i64", "scale_shift i64", "batch_norm_running *"};
   // Operators of neural networks that are f32 here; other types run on the reference.
   for (const char* op :
        {"max_pool2d", "max_pool2d_grad", "average_pool2d", "average_pool2d_grad", "softmax",
