@@ -19,9 +19,9 @@
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
-#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/ops/updaters.h"
+#include "tidepool/ndarray/testing/public_calls.h"
 
 namespace tidepool {
 namespace {
@@ -161,17 +161,6 @@ TEST(Dispatch, OverlapIsRefusedUnlessItIsTheSameView) {
 
 // ---- stale operands of every operator -------------------------------------------------------
 
-struct Operand {
-  const char* name;
-  Shape shape;
-  DType dtype = DType::kFloat32;
-};
-struct PublicCall {
-  const char* op;
-  std::vector<Operand> operands;
-  std::function<void(std::vector<NDArray>&)> run;
-};
-
 std::vector<PublicCall> EveryOperator() {
   using A = std::vector<NDArray>&;
   const Shape m{2, 2}, image{1, 2, 2, 1}, one{1, 1, 1, 1};
@@ -197,11 +186,6 @@ std::vector<PublicCall> EveryOperator() {
       {"relu", {{"X", m}}, [](A a) { Relu(a[0]); }},
       {"relu", {{"X", m}, {"Z", m}}, [](A a) { ReluInto(a[0], a[1]); }},
       {"relu_grad", {{"Z", m}, {"dZ", m}, {"dX", m}}, [](A a) { ReluGradInto(a[0], a[1], a[2]); }},
-      {"sum", {{"X", m}}, [](A a) { Sum(a[0]); }},
-      {"sum", {{"X", m}}, [](A a) { Sum(a[0], 0); }},
-      {"sum", {{"X", m}, {"Z", {2}}}, [](A a) { SumToLastAxisInto(a[0], a[1]); }},
-      {"mean", {{"X", m}}, [](A a) { Mean(a[0]); }},
-      {"argmax", {{"X", m}}, [](A a) { ArgMax(a[0]); }},
       {"matmul", {{"X", m}, {"Y", m}, {"bias", {2}}}, [](A a) { MatMul(a[0], a[1], {}, &a[2]); }},
       {"matmul", {{"X", m}, {"Y", m}, {"Z", m}}, [](A a) { MatMulInto(a[0], a[1], a[2]); }},
       {"conv2d",
@@ -232,6 +216,8 @@ std::vector<PublicCall> EveryOperator() {
        {{"gradient", m}, {"parameters", m}, {"first_moment", m}, {"second_moment", m}},
        [](A a) { AdamUpdate(a[0], a[1], a[2], a[3], {}); }},
   };
+  AppendReductionCalls(&calls);
+  AppendNnCalls(&calls);
   return calls;
 }
 

@@ -18,10 +18,6 @@ struct ScaleShiftAttributes {
   double shift = 0;
 };
 
-struct SumAttributes {
-  bool first_axis = false;  // [m, n] -> [n] instead of [m, n] -> [m]; higher ranks are folded
-};
-
 // Z[.., m, n] = op(X) op(Y) (+ bias[n]) (then max(0, .), of which NaN may give NaN or 0). X and Y
 // have rank 2 or more; leading axes broadcast. Integers wrap around.
 struct MatMulAttributes {

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/ops/checks.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -59,11 +58,14 @@ Shape Conv2dTransposeOutputShape(const Shape& input, const Shape& filter,
 
 NDArray Conv2dTranspose(const NDArray& input, const NDArray& filter, const NDArray* bias,
                         const Conv2dAttributes& attributes, OutputPadding padding) {
-  CheckOperands(OpCode::kConv2dGradInput, {&input, &filter});
+  input.CheckAlive(kName, "input");
+  filter.CheckAlive(kName, "filter");
+  if (bias != nullptr) bias->CheckAlive(kName, "bias");
+  CheckFloating(kName, "input", input);
+  CheckDType(kName, "filter", filter, input.dtype());
   const Shape shape =
       Conv2dTransposeOutputShape(input.shape(), filter.shape(), attributes, padding);
   if (bias != nullptr) {
-    bias->CheckAlive(kName, "bias");
     CheckShape(kName, "bias", *bias, {shape[3]});
     CheckDType(kName, "bias", *bias, input.dtype());
   }
