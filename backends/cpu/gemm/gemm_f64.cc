@@ -8,13 +8,14 @@ namespace tidepool::cpu {
 namespace {
 
 // Inner positions of a block: a panel of 12 columns and one of 4 rows share the first-level cache.
-constexpr int64_t kDepth = 192;
+constexpr int64_t kDepth = 256;
 // Rows packed at once, for the second-level cache.
 constexpr int64_t kBlockRows = 120;
 // The largest part of C of one task; both operands are packed once for it.
 constexpr int64_t kTaskRows = 480, kTaskColumns = 480;
-// Parts get smaller until there are this many tasks: sizes depend on the problem alone.
-constexpr int64_t kLeastTasks = 16;
+// Parts get smaller until there are enough tasks for a few threads, each of at least this many
+// products. Sizes depend on the problem alone.
+constexpr int64_t kTaskProducts = 1 << 22, kEnoughTasks = 8;
 constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
 constexpr int64_t kMostTile = 64;
 
@@ -32,19 +33,32 @@ const TileF64& Tile() {
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
+// kWidth vectors side by side: known widths keep the inner loop in registers.
+template <int kWidth>
+void PackPanel(const double* from, int64_t vector_stride, int64_t depth_stride, int64_t depth,
+               double* to) {
+  for (int64_t k = 0; k < depth; ++k) {
+    for (int i = 0; i < kWidth; ++i) to[k * kWidth + i] = from[i * vector_stride + k * depth_stride];
+  }
+}
+
 // Panels [depth][width] of `count` vectors, the last filled up with zeros.
 void Pack(const double* from, int64_t vector_stride, int64_t depth_stride, int64_t count,
           int64_t depth, int64_t width, double* to) {
   for (int64_t first = 0; first < count; first += width) {
     const int64_t valid = std::min(width, count - first);
     const double* panel = from + first * vector_stride;
-    if (vector_stride == 1 && valid == width) {
+    if (valid == width && vector_stride == 1) {
       for (int64_t k = 0; k < depth; ++k) {
         std::copy_n(panel + k * depth_stride, width, to + k * width);
       }
+    } else if (valid == width && width == 4) {
+      PackPanel<4>(panel, vector_stride, depth_stride, depth, to);
+    } else if (valid == width && width == 12) {
+      PackPanel<12>(panel, vector_stride, depth_stride, depth, to);
     } else {
-      for (int64_t i = 0; i < width; ++i) {
-        for (int64_t k = 0; k < depth; ++k) {
+      for (int64_t k = 0; k < depth; ++k) {
+        for (int64_t i = 0; i < width; ++i) {
           to[k * width + i] = i < valid ? panel[i * vector_stride + k * depth_stride] : 0.0;
         }
       }
@@ -62,13 +76,18 @@ struct Join {
 void Store(const double* tile, int64_t tile_columns, int64_t rows, int64_t columns,
            const Join& join, double* c, int64_t ldc) {
   for (int64_t i = 0; i < rows; ++i) {
-    double* to = c + i * ldc;
-    const double* from = tile + i * tile_columns;
-    for (int64_t j = 0; j < columns; ++j) {
-      double sum = from[j];
-      if (join.add) sum += to[j];
-      if (join.bias != nullptr) sum += join.bias[j];
-      to[j] = join.relu && sum < 0.0 ? 0.0 : sum;
+    double* __restrict__ to = c + i * ldc;
+    const double* __restrict__ from = tile + i * tile_columns;
+    if (join.add) {
+      for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
+    } else {
+      for (int64_t j = 0; j < columns; ++j) to[j] = from[j];
+    }
+    if (join.bias != nullptr) {
+      for (int64_t j = 0; j < columns; ++j) to[j] += join.bias[j];
+    }
+    if (join.relu) {
+      for (int64_t j = 0; j < columns; ++j) to[j] = to[j] < 0.0 ? 0.0 : to[j];
     }
   }
 }
@@ -90,7 +109,8 @@ struct TaskSize {
   int64_t rows = kTaskRows, columns = kTaskColumns;
 
   explicit TaskSize(const GemmF64Problem& p) {
-    while (CeilDiv(p.m, rows) * CeilDiv(p.n, columns) < kLeastTasks && rows > 120) {
+    const int64_t enough = std::min(kEnoughTasks, p.m * p.n * p.k / kTaskProducts);
+    while (CeilDiv(p.m, rows) * CeilDiv(p.n, columns) < enough && rows > 120) {
       rows /= 2, columns /= 2;
     }
   }

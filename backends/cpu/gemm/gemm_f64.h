@@ -28,7 +28,7 @@ struct GemmF64Problem {
   bool accumulate = false;
 };
 
-// Bytes of scratch, aligned to 64; at most about 1 MiB a thread.
+// Bytes of scratch, aligned to 64; at most about 1.25 MiB a thread.
 size_t GemmF64ScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
 void GemmF64(const GemmF64Problem& problem, void* scratch, ThreadPool* pool);
 
