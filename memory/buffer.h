@@ -32,6 +32,8 @@ class BufferOwner {
   virtual void Close(Buffer* buffer) noexcept = 0;
   // Why a buffer of this owner with that stamp may not be read; empty when it may.
   virtual std::string DescribeStale(uint64_t stamp) const = 0;
+  // For whom and where a stale buffer was made, if MemoryTracing was on then; else empty.
+  virtual std::string DescribeOrigin(const Buffer&) const { return ""; }
   // The workspace's name; empty for memory outside of workspaces.
   virtual std::string WorkspaceId() const { return ""; }
   // Why there is no host copy of a buffer in device memory; empty when there may be one.
@@ -56,6 +58,7 @@ struct Buffer {
   BufferOwner* owner;
   bool attached = false;  // to a workspace
   bool closed = false;
+  bool readable_tail = true;  // kReadableTailBytes behind it can be read
 
   // The owner's.
   uint32_t slot = 0;              // the request's number within its cycle
@@ -81,8 +84,8 @@ struct Buffer {
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64, MemoryKind kind = MemoryKind::kAllocated,
                       Device device = Host());
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
-// until the last handle goes; `release(context)` runs then. The caller promises kReadableTailBytes
-// readable bytes behind it or kernels may not use it.
+// until the last handle goes; `release(context)` runs then. Kernels that read a few bytes further
+// (kReadableTailBytes) get it only when those are on the page its last byte is on.
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind = MemoryKind::kExternal);
 // What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported

@@ -61,6 +61,7 @@ TensorRef Ref(const NDArray& array) {
   if (const Buffer* buffer = array.buffer().get()) {
     ref.buffer_id = buffer->id;
     ref.version = buffer->version.load(std::memory_order_relaxed);
+    ref.readable_tail = buffer->readable_tail;
   }
   return ref;
 }
@@ -78,6 +79,17 @@ void CheckOverlap(OpCode op, const NDArray& input, int input_index, const NDArra
       "Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, output_index),
       " overlaps input ", OperandName(Info(op).inputs, input_index),
       Info(op).in_place() ? " without being the same view" : "; the operator is not done in place"));
+}
+
+// Two elements of a view that is written to may not be one.
+void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
+  for (int i = 0; i < output.rank(); ++i) {
+    if (output.strides()[i] != 0 || output.dim(i) <= 1) continue;
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: output ",
+                                      OperandName(Info(op).outputs, index), " of shape ",
+                                      output.shape().ToString(), " repeats its elements along axis ",
+                                      i, " (BroadcastTo); Dup() makes an array of its own"));
+  }
 }
 
 [[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype,
@@ -208,6 +220,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
                                         OperandName(Info(op).outputs, o), " overlap"));
     }
     refs.output(o) = Ref(*outputs[o]);
+    if (!refs.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
     empty = empty && outputs[o]->NumElements() == 0;
   }
   if (empty) return;

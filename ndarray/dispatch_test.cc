@@ -8,6 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -18,16 +20,19 @@
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
-#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/ops/updaters.h"
+#include "tidepool/ndarray/testing/public_calls.h"
 
 namespace tidepool {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string MessageOf(const std::function<void()>& call, absl::StatusCode code) {
@@ -157,17 +162,6 @@ TEST(Dispatch, OverlapIsRefusedUnlessItIsTheSameView) {
 
 // ---- stale operands of every operator -------------------------------------------------------
 
-struct Operand {
-  const char* name;
-  Shape shape;
-  DType dtype = DType::kFloat32;
-};
-struct PublicCall {
-  const char* op;
-  std::vector<Operand> operands;
-  std::function<void(std::vector<NDArray>&)> run;
-};
-
 std::vector<PublicCall> EveryOperator() {
   using A = std::vector<NDArray>&;
   const Shape m{2, 2}, image{1, 2, 2, 1}, one{1, 1, 1, 1};
@@ -193,11 +187,6 @@ std::vector<PublicCall> EveryOperator() {
       {"relu", {{"X", m}}, [](A a) { Relu(a[0]); }},
       {"relu", {{"X", m}, {"Z", m}}, [](A a) { ReluInto(a[0], a[1]); }},
       {"relu_grad", {{"Z", m}, {"dZ", m}, {"dX", m}}, [](A a) { ReluGradInto(a[0], a[1], a[2]); }},
-      {"sum", {{"X", m}}, [](A a) { Sum(a[0]); }},
-      {"sum", {{"X", m}}, [](A a) { Sum(a[0], 0); }},
-      {"sum", {{"X", m}, {"Z", {2}}}, [](A a) { SumToLastAxisInto(a[0], a[1]); }},
-      {"mean", {{"X", m}}, [](A a) { Mean(a[0]); }},
-      {"argmax", {{"X", m}}, [](A a) { ArgMax(a[0]); }},
       {"matmul", {{"X", m}, {"Y", m}, {"bias", {2}}}, [](A a) { MatMul(a[0], a[1], {}, &a[2]); }},
       {"matmul", {{"X", m}, {"Y", m}, {"Z", m}}, [](A a) { MatMulInto(a[0], a[1], a[2]); }},
       {"conv2d",
@@ -228,6 +217,7 @@ std::vector<PublicCall> EveryOperator() {
        {{"gradient", m}, {"parameters", m}, {"first_moment", m}, {"second_moment", m}},
        [](A a) { AdamUpdate(a[0], a[1], a[2], a[3], {}); }},
   };
+  AppendReductionCalls(&calls);
   return calls;
 }
 
@@ -275,6 +265,31 @@ TEST(Dispatch, TheWordsOfTheContract) {
   EXPECT_EQ(MessageOf([&] { Ones({2}) + y; }, absl::StatusCode::kFailedPrecondition),
             "Op [add] Y argument uses leaked workspace pointer from workspace [LOOP_EXTERNAL] "
             "(made in generation 1; the workspace is closed after generation 1)");
+}
+
+// With tracing on the error says where the array was made, for whom, and where it was used; of the
+// cycle it is from, however many have gone by.
+TEST(Dispatch, TracingNamesBothSitesOfAStaleArray) {
+  MemoryTracing::Enable();
+  NDArray y;
+  {
+    Workspace external("LOOP_EXTERNAL");
+    for (int cycle = 0; cycle < 3; ++cycle) {
+      WorkspaceScope scope(external);
+      const MemoryOwnerScope owner(cycle == 1 ? "loader" : "others");
+      const NDArray x = Ones({2});
+      if (cycle == 1) y = x;
+    }
+    const std::string message =
+        MessageOf([&] { Ones({2}) + y; }, absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(message, ContainsRegex("closed after generation 3\\); made for loader at .+ < .+; "
+                                       "used at .+ < .+"));
+  }
+  EXPECT_THAT(MessageOf([&] { y.Detach(); }, absl::StatusCode::kFailedPrecondition),
+              ContainsRegex("was destroyed\\); made for loader at .+; used at "));
+  MemoryTracing::Disable();
+  EXPECT_THAT(MessageOf([&] { y.Detach(); }, absl::StatusCode::kFailedPrecondition),
+              AllOf(HasSubstr("; made for loader at "), Not(HasSubstr("used at"))));
 }
 
 TEST(Dispatch, ArraysOfAnOuterOpenWorkspaceAreLegal) {

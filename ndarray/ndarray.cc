@@ -5,22 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 
 namespace tidepool {
-namespace {
-
-void SetDenseStrides(const Shape& shape, int64_t* strides) {
-  int64_t stride = 1;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[i] = stride;
-    stride *= shape[i];
-  }
-}
-
-}  // namespace
 
 Place Place::In(Workspace& workspace) {
   return Place(Where::kWorkspace, workspace.core(), MemoryKind::kAllocated);
@@ -47,7 +37,7 @@ BufferHandle Place::Allocate(size_t bytes) const {
 
 NDArray::NDArray(const Shape& shape, DType dtype, Place place)
     : dtype_(dtype), defined_(true), shape_(shape) {
-  SetDenseStrides(shape, strides_);
+  shape.SetDenseStrides(strides_);
   const int64_t count = shape.NumElements();
   if (count == 0) return;
   buffer_ = place.Allocate(static_cast<size_t>(count) * DTypeBytes(dtype));
@@ -56,7 +46,7 @@ NDArray::NDArray(const Shape& shape, DType dtype, Place place)
 
 NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
     : buffer_(std::move(buffer)), dtype_(dtype), defined_(true), shape_(shape) {
-  SetDenseStrides(shape, strides_);
+  shape.SetDenseStrides(strides_);
   const size_t needed = static_cast<size_t>(shape.NumElements()) * DTypeBytes(dtype);
   if ((buffer_ ? buffer_->bytes : 0) < needed) {
     ThrowInvalidArgument(absl::StrCat("array of shape ", shape.ToString(), " ", DTypeName(dtype),
@@ -64,6 +54,18 @@ NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
                                       buffer_ ? buffer_->bytes : 0));
   }
   if (buffer_) data_ = buffer_->data;
+}
+
+NDArray NDArray::FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
+                             absl::Span<const int64_t> strides, DType dtype) {
+  NDArray array;
+  array.dtype_ = dtype;
+  array.defined_ = true;
+  array.shape_ = shape;
+  std::copy(strides.begin(), strides.end(), array.strides_);
+  if (buffer) array.data_ = buffer->data + first * static_cast<int64_t>(DTypeBytes(dtype));
+  array.buffer_ = std::move(buffer);
+  return array;
 }
 
 bool NDArray::is_dense() const {
@@ -83,8 +85,16 @@ void NDArray::ThrowDead(const char* op, const char* operand) const {
     ThrowFailedPrecondition(
         absl::StrCat(where, " was closed before the call (shape ", shape_.ToString(), ")"));
   }
-  ThrowFailedPrecondition(
-      absl::StrCat(where, " uses ", buffer_->owner->DescribeStale(buffer_->stamp)));
+  std::string message =
+      absl::StrCat(where, " uses ", buffer_->owner->DescribeStale(buffer_->stamp));
+  const std::string origin = buffer_->owner->DescribeOrigin(*buffer_.get());
+  if (!origin.empty()) absl::StrAppend(&message, "; ", origin);
+  if (MemoryTracing::enabled()) {
+    AllocationTrace here;
+    here.Capture();
+    absl::StrAppend(&message, "; used at ", here.Site());
+  }
+  ThrowFailedPrecondition(message);
 }
 
 void* NDArray::CheckedData(DType dtype, const char* what) const {
@@ -147,69 +157,6 @@ template std::vector<bool> NDArray::ToVector<bool>() const;
 
 void NDArray::Close() {
   if (buffer_) buffer_->Close();
-}
-
-// ---- views ----------------------------------------------------------------------------------
-
-NDArray NDArray::Reshape(const Shape& shape) const {
-  CheckAlive("reshape", "X");
-  if (shape.NumElements() != NumElements() || !is_dense()) {
-    ThrowInvalidArgument(absl::StrCat("Op [reshape]: cannot view shape ", shape_.ToString(),
-                                      is_dense() ? "" : " (with gaps)", " as ", shape.ToString()));
-  }
-  NDArray view = *this;
-  view.shape_ = shape;
-  SetDenseStrides(shape, view.strides_);
-  return view;
-}
-
-NDArray NDArray::Transpose() const {
-  CheckAlive("transpose", "X");
-  NDArray view = *this;
-  int64_t dims[kMaxRank];
-  for (int i = 0; i < rank(); ++i) {
-    dims[i] = shape_[rank() - 1 - i];
-    view.strides_[i] = strides_[rank() - 1 - i];
-  }
-  view.shape_ = Shape(absl::Span<const int64_t>(dims, rank()));
-  return view;
-}
-
-NDArray NDArray::Slice(int axis, int64_t begin, int64_t end) const {
-  CheckAlive("slice", "X");
-  axis = NormalizeAxis("slice", axis, rank());
-  if (begin < 0 || end < begin || end > shape_[axis]) {
-    ThrowInvalidArgument(absl::StrCat("Op [slice]: [", begin, ", ", end, ") of axis ", axis,
-                                      " of shape ", shape_.ToString()));
-  }
-  NDArray view = *this;
-  int64_t dims[kMaxRank];
-  std::copy_n(shape_.dims(), rank(), dims);
-  dims[axis] = end - begin;
-  view.shape_ = Shape(absl::Span<const int64_t>(dims, rank()));
-  if (view.data_ != nullptr) {
-    view.data_ += begin * strides_[axis] * static_cast<int64_t>(DTypeBytes(dtype_));
-  }
-  return view;
-}
-
-NDArray NDArray::Index(int axis, int64_t index) const {
-  CheckAlive("index", "X");
-  axis = NormalizeAxis("index", axis, rank());
-  if (index < 0 || index >= shape_[axis]) {
-    ThrowInvalidArgument(absl::StrCat("Op [index]: ", index, " in axis ", axis, " of shape ",
-                                      shape_.ToString()));
-  }
-  NDArray view = Slice(axis, index, index + 1);
-  int64_t dims[kMaxRank];
-  int out = 0;
-  for (int i = 0; i < rank(); ++i) {
-    if (i == axis) continue;
-    dims[out] = shape_[i];
-    view.strides_[out++] = strides_[i];
-  }
-  view.shape_ = Shape(absl::Span<const int64_t>(dims, out));
-  return view;
 }
 
 }  // namespace tidepool

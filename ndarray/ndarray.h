@@ -58,6 +58,10 @@ class NDArray {
   NDArray(const Shape& shape, DType dtype, Place place = Place::Current());
   // Over existing memory; see also NewImportedBuffer. Throws kInvalidArgument when it is too small.
   NDArray(BufferHandle buffer, const Shape& shape, DType dtype);
+  // The same with any strides, in elements, as NDArray::strides(); `first` is the number of the
+  // first element from the buffer's begin. The caller has checked that they stay inside.
+  static NDArray FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
+                             absl::Span<const int64_t> strides, DType dtype);
 
   bool is_defined() const { return defined_; }
   const Shape& shape() const { return shape_; }
@@ -99,10 +103,25 @@ class NDArray {
   std::vector<T> ToVector() const;  // row-major
 
   // ---- views: share bytes, allocate nothing ----
-  NDArray Reshape(const Shape& shape) const;  // dense arrays only
-  NDArray Transpose() const;                  // axes reversed
+  // Throws kInvalidArgument when there are no strides that walk this view in that shape.
+  NDArray Reshape(const Shape& shape) const;
+  NDArray ReshapeOrCopy(const Shape& shape) const;  // then a dense copy in the current place
+  NDArray Transpose() const;                        // axes reversed
+  NDArray Transpose(absl::Span<const int> axes) const;  // axis i is axes[i] of this; -1: the last
+  NDArray Transpose(std::initializer_list<int> axes) const {
+    return Transpose(absl::Span<const int>(axes.begin(), axes.size()));
+  }
   NDArray Slice(int axis, int64_t begin, int64_t end) const;
+  // Every step-th element from `begin` towards `end`, which is left out; backwards for a negative
+  // step, where end -1 takes the first element as well.
+  NDArray Slice(int axis, int64_t begin, int64_t end, int64_t step) const;
   NDArray Index(int axis, int64_t index) const;  // the axis disappears
+  // By NumPy's rules. Elements repeat, so such a view cannot be written to.
+  NDArray BroadcastTo(const Shape& shape) const;
+  NDArray Squeeze() const;  // without the axes of size 1
+  NDArray Squeeze(int axis) const;
+  NDArray ExpandDims(int axis) const;  // with an axis of size 1 there; -1: as the last
+  NDArray Diagonal() const;            // of rank 2
 
   // ---- movers: values and type kept, views become dense ----
   NDArray Dup() const;                            // a copy in the current place
@@ -133,7 +152,7 @@ class NDArray {
   NDArray& operator*=(double value);
   NDArray& operator/=(double value);
 
-  // Like NumPy's: at most `limit` elements, then the edges only.
+  // As NumPy's array2string(x, separator=', '); of more than `limit` elements the edges only.
   std::string ToString(int64_t limit = 1000) const;
 
   // ---- for the runtime ----
@@ -151,6 +170,7 @@ class NDArray {
   }
 
  private:
+  bool ViewAs(const Shape& shape, NDArray* view) const;
   [[noreturn]] void ThrowDead(const char* op, const char* operand) const;
   void* CheckedData(DType dtype, const char* what) const;
   const void* ElementAt(DType dtype, absl::Span<const int64_t> index) const;

@@ -31,6 +31,14 @@ class Shape {
     for (int i = 0; i < rank_; ++i) count *= dims_[i];
     return count;
   }
+  // Of a row-major array without gaps, in elements.
+  void SetDenseStrides(int64_t* strides) const {
+    int64_t stride = 1;
+    for (int i = rank_ - 1; i >= 0; --i) {
+      strides[i] = stride;
+      stride *= dims_[i];
+    }
+  }
   std::string ToString() const;  // "[2, 3]"
 
   friend bool operator==(const Shape& a, const Shape& b) {

@@ -10,11 +10,14 @@ namespace {
 
 int64_t Width(const NDArray& array) { return static_cast<int64_t>(DTypeBytes(array.dtype())); }
 
-// The bytes from the first to the last element; strides are never negative.
+// The bytes from the lowest to the highest element.
 std::pair<const std::byte*, const std::byte*> Extent(const NDArray& array) {
-  int64_t last = 0;
-  for (int i = 0; i < array.rank(); ++i) last += (array.dim(i) - 1) * array.strides()[i];
-  return {array.raw_data(), array.raw_data() + (last + 1) * Width(array)};
+  int64_t lowest = 0, highest = 0;
+  for (int i = 0; i < array.rank(); ++i) {
+    const int64_t reach = (array.dim(i) - 1) * array.strides()[i];
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  return {array.raw_data() + lowest * Width(array), array.raw_data() + (highest + 1) * Width(array)};
 }
 
 // `a` begins at or before `b`; both have the same strides and type. Writes the distance between

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kParameterAlignment = 16;
 
 WorkspaceConfig ConfigOf(WorkspaceMode mode) {
-  WorkspaceConfig config = WorkspaceConfig::Training();
+  WorkspaceConfig config = WorkspaceConfig::Inference();  // the last batch is often a smaller one
   config.workspace_mode = mode;
   if (mode == WorkspaceMode::kSingle) config.policy_learning = LearningPolicy::kFirstLoop;
   if (mode == WorkspaceMode::kSeparate) {

@@ -71,6 +71,7 @@ void RegisterAll(OpCode op, const PointwiseLoop* loops, int inputs, int work,
     pointwise.out = OutputOf(to_bool ? DType::kBool : dtype);
     pointwise.read_attributes = read_attributes;
     pointwise.work = work;
+    pointwise.converts = Is16Bit(dtype);
     Register(op, dtype, pointwise);
   }
 }

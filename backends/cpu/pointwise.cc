@@ -34,7 +34,6 @@ void RunDense(const KernelCall& call, const PointwiseOp& op, const LoopParameter
     whole.in[i] = call.inputs[i].as<std::byte>();
     stream = stream && whole.in[i] != whole.z;
   }
-  if (count <= kGrain) return RunPointwiseSpan(op, parameters, whole, count);
   ParallelFor(call.threads, count, kGrain, count * op.work, [&](int64_t begin, int64_t end) {
     PointwiseSpan span = whole;
     for (int i = 0; i < op.inputs; ++i) span.in[i] += begin * op.in[i].bytes;
@@ -349,7 +348,11 @@ void RunPointwise(const KernelCall& call, const PointwiseOp& op) {
   const int64_t count = z.NumElements();
   bool dense = z.dense;
   for (const TensorRef& x : call.inputs) dense = dense && x.dense && x.NumElements() == count;
-  if (dense) {
+  if (dense && count <= kGrain && !op.converts) {  // nothing to arrange
+    const void* in[kMostPointwiseInputs];
+    for (int i = 0; i < op.inputs; ++i) in[i] = call.inputs[i].data;
+    op.loop(in, z.data, count, parameters);
+  } else if (dense) {
     RunDense(call, op, parameters, count);
   } else {
     StridedRun(call, op, parameters);

@@ -28,7 +28,8 @@ struct PointwiseOp {
   PointwiseOperand in[kMostPointwiseInputs];
   PointwiseOperand out;
   void (*read_attributes)(const KernelCall&, LoopParameters*) = nullptr;
-  int work = 1;  // of an element, compared with an addition
+  int work = 1;           // of an element, compared with an addition
+  bool converts = false;  // whether an operand is converted
 };
 
 // Inputs broadcast to the result.

@@ -71,24 +71,6 @@ TEST(Reference, ReluAndItsGradient) {
   EXPECT_THAT(Values(dx), ElementsAre(0, 6, 0, IsNan()));
 }
 
-TEST(Reference, Sums) {
-  const NDArray x = F({1, 2, 3, 4, 5, 6}, {2, 3});
-  EXPECT_EQ(Sum(x).Item<float>(), 21);
-  EXPECT_THAT(Values(Sum(x, 0)), ElementsAre(5, 7, 9));
-  EXPECT_THAT(Values(Sum(x, 1)), ElementsAre(6, 15));
-  EXPECT_EQ(Sum(I({INT64_MAX, 1})).Item<int64_t>(), kLowest);
-  // In float, 2^24 + 1 is 2^24.
-  std::vector<float> ones(1 << 10, 1);
-  ones[0] = 0x1p24f;
-  EXPECT_EQ(Sum(F(ones)).Item<float>(), 0x1p24f + 1024);  // 2^24 + 1023 rounded to even
-}
-
-TEST(Reference, ArgMaxTakesTheFirstAndNaN) {
-  const NDArray x = F({1, 3, 3, -kInf, -kInf, -kInf, 2, kNaN, kInf}, {3, 3});
-  EXPECT_THAT(Ints(ArgMax(x)), ElementsAre(1, 0, 1));
-  EXPECT_EQ(ArgMax(I({4, 9, 9})).Item<int64_t>(), 1);
-}
-
 TEST(Reference, MatMulInAllForms) {
   const NDArray x = F({1, 2, 3, 4, 5, 6}, {2, 3}), y = F({1, -1, 0, 2, 1, 0}, {3, 2});
   EXPECT_THAT(Values(MatMul(x, y)), ElementsAre(4, 3, 10, 6));

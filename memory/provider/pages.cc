@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -90,7 +91,9 @@ void Pages::Resize(size_t bytes) {
   // Large pages begin at a boundary of theirs; what is committed before it stays as it is.
   const size_t added = wanted - committed_;
   charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
-  if (!provider_->Commit(base_ + committed_, added, large)) {
+  auto commit = [&] { return provider_->Commit(base_ + committed_, added, large); };
+  const auto wanted_more = static_cast<int64_t>(added);
+  if (!commit() && !(Reclaimer::Global().ReclaimUnderPressure(wanted_more) > 0 && commit())) {
     charge_.ShrinkTo(static_cast<int64_t>(committed_));
     ThrowRefused(absl::StrCat(provider_->name(), " refused ", added, " bytes more (",
                               committed_, " bytes are committed)"));

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
@@ -154,6 +155,33 @@ TEST(Pages, EveryRefusalLeavesTheObjectAsItWas) {
       ASSERT_LT(n, 100);
     }
   }
+  device.Reset();
+}
+
+// A device that is full of what others can spare is not full.
+TEST(Pages, ARefusalAsksTheReclaimerFirst) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  device.set_capacity(4 * kMiB);
+  Pages spare({}, device), pages({}, device);
+  spare.Resize(3 * kMiB);
+  int runs = 0;
+  {
+    const Reclaimer::Registration registration =
+        Reclaimer::Global().Register("spare", [&](ReclaimDepth) {
+          ++runs;
+          const auto bytes = static_cast<int64_t>(spare.committed_bytes());
+          spare.Resize(0);
+          return bytes;
+        });
+    pages.Resize(2 * kMiB);
+  }
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(spare.committed_bytes(), 0);
+  EXPECT_GE(pages.committed_bytes(), 2 * kMiB);
+  // With nothing to give back it is one.
+  EXPECT_THROW(spare.Resize(3 * kMiB), OutOfMemoryError);
+  pages.Resize(0);
   device.Reset();
 }
 

@@ -67,9 +67,14 @@ RingCore::SlotPointer RingCore::NewSlot(int number, bool temporary) const {
   slot->ring = const_cast<RingCore*>(this);
   slot->number = number;
   slot->temporary = temporary;
-  slot->core = WorkspaceCore::New(id, SlotConfig(config, temporary), device);
-  slot->core->is_ring_slot_ = true;
-  slot->core->reclaimer_.Reset();  // the ring gives its slots' spare memory back itself
+  const Growing growing(*this);
+  WorkspaceCore* const core = WorkspaceCore::New(id, SlotConfig(config, temporary), device);
+  slot->core = core;
+  core->is_ring_slot_ = true;
+  core->reclaimer_ = Reclaimer::Global().Register(
+      absl::StrCat("ring ", id, " slot ", number), [this, core](ReclaimDepth depth) -> int64_t {
+        return growing_.load(std::memory_order_relaxed) > 0 ? 0 : core->Reclaim(depth);
+      });
   return slot;
 }
 
@@ -78,6 +83,9 @@ void RingCore::Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned,
                       uint64_t version) noexcept {
   if (slot->temporary) return;
   try {
+    const Growing growing(*this);
+    // An idle slot may be the Reclaimer's at this moment.
+    const WorkspaceCore::Maintenance maintenance(*slot->core, "following the ring");
     if (slot->adopted != version) {
       slot->core->AdoptLearned(bytes, learned);
       slot->adopted = version;
@@ -122,7 +130,10 @@ void RingCore::Trim() {
   const std::shared_ptr<const LearnedCycle> learned = learning_.learned();
   const uint64_t version = learning_.version();
   lock.unlock();
-  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_idle) slot->core->TrimPool();
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_idle) {
+    const WorkspaceCore::Maintenance maintenance(*slot->core, "Trim");
+    slot->core->TrimPool();
+  }
   FollowAll(chain, bytes, learned.get(), version);
 }
 

@@ -131,6 +131,17 @@ class RingCore {
   int kept_ = 0;  // marked ones
   int waiters_ = 0;
   bool gone_ = false;
+
+  // Slots are being given memory: what one lacks the Reclaimer may not take from its neighbours.
+  class Growing {
+   public:
+    explicit Growing(const RingCore& ring) : ring_(ring) { ++ring_.growing_; }
+    ~Growing() { --ring_.growing_; }
+
+   private:
+    const RingCore& ring_;
+  };
+  mutable std::atomic<int> growing_{0};
 };
 
 }  // namespace tidepool

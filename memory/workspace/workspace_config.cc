@@ -16,7 +16,11 @@ WorkspaceConfig WorkspaceConfig::Training() {
   return config;
 }
 
-WorkspaceConfig WorkspaceConfig::Inference() { return Training(); }
+WorkspaceConfig WorkspaceConfig::Inference() {
+  WorkspaceConfig config = Training();
+  config.policy_learning = LearningPolicy::kTraining;
+  return config;
+}
 
 WorkspaceConfig WorkspaceConfig::Ring(int slots) {
   WorkspaceConfig config = Training();

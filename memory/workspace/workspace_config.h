@@ -75,8 +75,9 @@ struct WorkspaceConfig {
   int ring_max_kept = 0;       // more kept slots than this are an error; 0: all but none left
   int ring_stall_limit_ms = 10000;  // longest wait while every slot is kept; 0: for ever
 
-  // Learns lifetimes in the first cycle, grows when cycles grow: one training or inference step.
+  // Learns lifetimes in the first cycle, grows when cycles grow: training steps of one shape.
   static WorkspaceConfig Training();
+  // The same with a plan per shape, for requests whose batch or length varies.
   static WorkspaceConfig Inference();
   // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
   static WorkspaceConfig Ring(int slots);

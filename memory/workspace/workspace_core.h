@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -62,6 +63,7 @@ class WorkspaceCore final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override;
   void Close(Buffer* buffer) noexcept override;
   std::string DescribeStale(uint64_t stamp) const override;
+  std::string DescribeOrigin(const Buffer& buffer) const override;
   std::string WorkspaceId() const override { return id; }
   std::string WhyNoHostCopy() const override;
 
@@ -145,6 +147,8 @@ class WorkspaceCore final : public BufferOwner {
   void DrainRemote() noexcept;
   void CollectLeaks(bool failed) noexcept;
   void NoteLeak(const Buffer& buffer) noexcept;
+  void KeepTrace(const Buffer& buffer) noexcept;
+  void ForgetTrace(const Buffer& buffer) noexcept;
   void DetectFaults() noexcept;
   void Learn();
   void Grow(size_t learned_bytes);
@@ -270,6 +274,10 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t misses_this_cycle_ = 0;
   std::vector<AllocationTrace> traces_;  // by request number, while tracing
   LeakReport leaks_;                     // of the cycle that ends
+  // Of buffers that outlived their cycle, by id, while handles of them are left.
+  std::map<uint64_t, AllocationTrace> leaked_traces_;  // guarded by traces_mutex_
+  mutable std::mutex traces_mutex_;
+  std::atomic<bool> has_leaked_traces_{false};
   int64_t state_reported_ = 0;           // bytes of records, plan, slots
   size_t slots_reported_ = 0;
 

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -23,6 +24,7 @@ void WorkspaceCore::CollectLeaks(bool failed) noexcept {
     plan_->Release(slot);
     if (recording_) record_[slot].upper = slot_count_;
     slots_[slot] = nullptr;
+    if (tracing_) KeepTrace(*buffer);
     if (buffer->closed) continue;  // closed on another thread is not leaked
     ++stats.leaked_arrays;
     // A batch that drops its lease before its arrays is no mistake either.
@@ -30,6 +32,31 @@ void WorkspaceCore::CollectLeaks(bool failed) noexcept {
   }
   const uint64_t leaked = stats.leaked_arrays - leaked_before;
   if (leaked > 0) MemoryTracker::Global().CountLeakedArrays(static_cast<int64_t>(leaked));
+}
+
+void WorkspaceCore::KeepTrace(const Buffer& buffer) noexcept {
+  if (buffer.slot >= traces_.size()) return;
+  try {
+    std::lock_guard<std::mutex> lock(traces_mutex_);
+    leaked_traces_[buffer.id] = traces_[buffer.slot];
+    has_leaked_traces_.store(true, std::memory_order_relaxed);
+  } catch (const std::exception&) {
+    // An error that uses it will not say where it was made.
+  }
+}
+
+void WorkspaceCore::ForgetTrace(const Buffer& buffer) noexcept {
+  std::lock_guard<std::mutex> lock(traces_mutex_);
+  leaked_traces_.erase(buffer.id);
+  has_leaked_traces_.store(!leaked_traces_.empty(), std::memory_order_relaxed);
+}
+
+std::string WorkspaceCore::DescribeOrigin(const Buffer& buffer) const {
+  if (!has_leaked_traces_.load(std::memory_order_relaxed)) return "";
+  std::lock_guard<std::mutex> lock(traces_mutex_);
+  const auto found = leaked_traces_.find(buffer.id);
+  if (found == leaked_traces_.end()) return "";
+  return absl::StrCat("made for ", found->second.Owner(), " at ", found->second.Site());
 }
 
 void WorkspaceCore::NoteLeak(const Buffer& buffer) noexcept {

@@ -1,4 +1,5 @@
 // Workspaces under budgets and the Reclaimer: what is given back, when, and never during a cycle.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -209,6 +211,57 @@ TEST_F(WorkspaceReclaim, PeriodicRunsTakeWhatWasIdleForAWholeWindow) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(Taken(), 0);
+}
+
+SlotLease Fill(RingWorkspace& ring, size_t bytes, BufferHandle* array) {
+  RingSlotScope slot(ring);
+  *array = New(bytes);
+  std::memset(array->get()->data, static_cast<int>(slot.generation()), bytes);
+  return slot.Commit();
+}
+
+TEST_F(WorkspaceReclaim, IdleSlotsOfARingGiveTheirPagesBackAndLeasedOnesKeepThem) {
+  RingWorkspace ring("batches", WorkspaceConfig::Ring(3));
+  for (int i = 0; i < 6; ++i) {
+    BufferHandle array;
+    const SlotLease lease = Fill(ring, kMiB, &array);
+    array.Reset();
+  }
+  BufferHandle kept;
+  const SlotLease lease = Fill(ring, kMiB, &kept);
+  const auto value = kept->data[0];
+  const int64_t before = Taken();
+  EXPECT_GE(before, static_cast<int64_t>(2 * kMiB));
+  EXPECT_GT(Reclaimer::Global().RunNow(), 0);
+  EXPECT_LT(Taken(), before);
+  EXPECT_GE(Taken(), static_cast<int64_t>(kMiB));
+  EXPECT_EQ(std::count(kept->data, kept->data + kMiB, value), static_cast<int64_t>(kMiB));
+  for (int i = 0; i < 4; ++i) {
+    BufferHandle array;
+    const SlotLease next = Fill(ring, kMiB, &array);
+    EXPECT_EQ(array->data[0], array->data[kMiB - 1]);
+    array.Reset();
+  }
+  EXPECT_EQ(kept->data[kMiB / 2], value);
+}
+
+// The Reclaimer runs all the while; under ThreadSanitizer this is the test of what it may touch.
+TEST_F(WorkspaceReclaim, ARingWorksWhileTheReclaimerRuns) {
+  RingWorkspace ring("busy", WorkspaceConfig::Ring(3));
+  std::atomic<bool> done{false};
+  std::thread reclaimer([&] {
+    while (!done.load()) Reclaimer::Global().RunNow();
+  });
+  for (int i = 0; i < 2000; ++i) {
+    BufferHandle array;
+    SlotLease lease = Fill(ring, 4096 + i % 5 * 4096, &array);
+    ASSERT_EQ(array->data[0], array->data[4095]) << i;
+    if (i % 7 == 0) ring.Trim();
+    array.Reset();
+  }
+  done.store(true);
+  reclaimer.join();
+  EXPECT_EQ(ring.stats().idle, 3);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   if (buffer->closed && buffer->slot < slot_count_ && slots_[buffer->slot] == buffer) {
     GiveBack(buffer);  // closed on another thread
   }
+  if (has_leaked_traces_.load(std::memory_order_relaxed)) ForgetTrace(*buffer);
   buffer->closed = false;
   buffer->next = free_records_;
   free_records_ = buffer;

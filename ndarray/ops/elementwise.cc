@@ -55,7 +55,7 @@ bool IsChecked(OpCode op) {
 DType CheckedType(OpCode op, const NDArray& x, const NDArray& y) {
   CheckOperands(op, {&x, &y});
   const DType dtype = x.dtype() == y.dtype() ? x.dtype() : PromoteTypes(x.dtype(), y.dtype());
-  CheckNumber(op, dtype);
+  if (dtype == DType::kBool) CheckNumber(op, dtype);
   return dtype;
 }
 

@@ -1,99 +1,214 @@
 #include "tidepool/ndarray/ops/reduction.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
-#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_reduction.h"
+#include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ops/checks.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool {
 namespace {
 
-NDArray Dense(const NDArray& x) { return x.is_dense() ? x : x.Dup(); }
-
-// Summing nothing is zero; kernels are not called for it.
-bool SumIsEmpty(const NDArray& x, NDArray& z) {
-  if (x.NumElements() > 0) return false;
-  if (z.NumElements() > 0) FillInto(0, z);
-  return true;
+DType ResultType(OpCode op, DType x) {
+  switch (op) {
+    case OpCode::kSum:
+    case OpCode::kProd:
+      return IsFloating(x) ? x : DType::kInt64;
+    case OpCode::kMean:
+    case OpCode::kVariance:
+    case OpCode::kNorm1:
+    case OpCode::kNorm2:
+    case OpCode::kNormInf:
+      return IsFloating(x) ? x : DType::kFloat64;
+    case OpCode::kAny:
+    case OpCode::kAll:
+      return DType::kBool;
+    case OpCode::kArgMax:
+    case OpCode::kArgMin:
+      return DType::kInt64;
+    default:
+      return x;
+  }
 }
 
-Shape WithoutAxis(const Shape& shape, int axis) {
+double OfNothing(OpCode op) {
+  switch (op) {
+    case OpCode::kProd:
+    case OpCode::kAll:
+      return 1;
+    case OpCode::kMean:
+    case OpCode::kVariance:
+      return std::numeric_limits<double>::quiet_NaN();
+    case OpCode::kLogSumExp:
+      return -std::numeric_limits<double>::infinity();
+    default:
+      return 0;
+  }
+}
+
+bool NeedsElements(OpCode op) {
+  return op == OpCode::kMax || op == OpCode::kMin || op == OpCode::kArgMax || op == OpCode::kArgMin;
+}
+
+// The shape of the axes that stay; with `keep_dims` the others are there with size 1.
+Shape KeptShape(const Shape& shape, uint32_t axes, bool keep_dims) {
   int64_t dims[kMaxRank];
   int rank = 0;
   for (int i = 0; i < shape.rank(); ++i) {
-    if (i != axis) dims[rank++] = shape[i];
+    if ((axes >> i & 1) == 0) {
+      dims[rank++] = shape[i];
+    } else if (keep_dims) {
+      dims[rank++] = 1;
+    }
   }
   return Shape(absl::Span<const int64_t>(dims, rank));
 }
 
+int64_t ReducedCount(const Shape& shape, uint32_t axes) {
+  int64_t count = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if ((axes >> i & 1) != 0) count *= shape[i];
+  }
+  return count;
+}
+
+// What can be refused before there is an output.
+ReduceAttributes Check(OpCode op, const NDArray& x, const Axes& axes, int64_t ddof) {
+  CheckOperands(op, {&x});
+  const char* name = Info(op).name;
+  if (!Contains(Info(op).types, x.dtype())) {
+    ThrowInvalidArgument(absl::StrCat("Op [", name, "]: X is ", DTypeName(x.dtype()), ", expected ",
+                                      op == OpCode::kLogSumExp ? "a float type" : "a number type"));
+  }
+  const ReduceAttributes attributes{axes.Mask(name, x.rank()), ddof};
+  if (ddof < 0) {
+    ThrowInvalidArgument(absl::StrCat("Op [", name, "]: ddof is ", ddof, ", expected at least 0"));
+  }
+  if (NeedsElements(op) && ReducedCount(x.shape(), attributes.axes) == 0) {
+    ThrowInvalidArgument(absl::StrCat("Op [", name, "]: X has shape ", x.shape().ToString(),
+                                      ", nothing to choose from"));
+  }
+  return attributes;
+}
+
+// `z` has the axes that stay and no others.
+void Run(OpCode op, const NDArray& x, const ReduceAttributes& attributes, NDArray& z) {
+  if (z.NumElements() == 0) return;
+  if (x.NumElements() == 0) return FillInto(OfNothing(op), z);
+  Dispatch(op, {&x}, {&z}, &attributes);
+}
+
+NDArray Reduce(OpCode op, const NDArray& x, const Axes& axes, bool keep_dims, int64_t ddof = 0) {
+  const ReduceAttributes attributes = Check(op, x, axes, ddof);
+  NDArray z(KeptShape(x.shape(), attributes.axes, false), ResultType(op, x.dtype()));
+  Run(op, x, attributes, z);
+  return keep_dims ? z.Reshape(KeptShape(x.shape(), attributes.axes, true)) : z;
+}
+
+void ReduceInto(OpCode op, const NDArray& x, const Axes& axes, NDArray& z, int64_t ddof = 0) {
+  const ReduceAttributes attributes = Check(op, x, axes, ddof);
+  const char* name = Info(op).name;
+  z.CheckAlive(name, "Z");
+  CheckDType(name, "Z", z, ResultType(op, x.dtype()));
+  if (!(z.shape() == KeptShape(x.shape(), attributes.axes, true))) {
+    CheckShape(name, "Z", z, KeptShape(x.shape(), attributes.axes, false));
+    return Run(op, x, attributes, z);
+  }
+  NDArray kept = z;
+  for (int axis = x.rank() - 1; axis >= 0; --axis) {
+    if (IsReduced(attributes, axis)) kept = kept.Index(axis, 0);
+  }
+  Run(op, x, attributes, kept);
+}
+
+NDArray Arg(OpCode op, const NDArray& x, int axis, bool keep_dims) {
+  CheckOperands(op, {&x});
+  if (x.rank() == 0) {
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", Info(op).name, "]: X has shape [], nothing to choose from"));
+  }
+  return Reduce(op, x, axis, keep_dims);
+}
+
 }  // namespace
 
-NDArray Sum(const NDArray& x) {
-  CheckOperands(OpCode::kSum, {&x});
-  NDArray z({1}, x.dtype());
-  if (!SumIsEmpty(x, z)) {
-    const NDArray rows = Dense(x).Reshape({1, x.NumElements()});
-    const SumAttributes attributes;
-    Dispatch(OpCode::kSum, {&rows}, {&z}, &attributes);
-  }
-  return z.Reshape({});
+NDArray Sum(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kSum, x, axes, keep_dims);
+}
+NDArray Prod(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kProd, x, axes, keep_dims);
+}
+NDArray Mean(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kMean, x, axes, keep_dims);
+}
+NDArray Variance(const NDArray& x, const Axes& axes, int64_t ddof, bool keep_dims) {
+  return Reduce(OpCode::kVariance, x, axes, keep_dims, ddof);
+}
+NDArray Norm1(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kNorm1, x, axes, keep_dims);
+}
+NDArray Norm2(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kNorm2, x, axes, keep_dims);
+}
+NDArray NormInf(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kNormInf, x, axes, keep_dims);
+}
+NDArray LogSumExp(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kLogSumExp, x, axes, keep_dims);
+}
+NDArray Max(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kMax, x, axes, keep_dims);
+}
+NDArray Min(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kMin, x, axes, keep_dims);
+}
+NDArray Any(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kAny, x, axes, keep_dims);
+}
+NDArray All(const NDArray& x, const Axes& axes, bool keep_dims) {
+  return Reduce(OpCode::kAll, x, axes, keep_dims);
+}
+NDArray ArgMax(const NDArray& x, int axis, bool keep_dims) {
+  return Arg(OpCode::kArgMax, x, axis, keep_dims);
+}
+NDArray ArgMin(const NDArray& x, int axis, bool keep_dims) {
+  return Arg(OpCode::kArgMin, x, axis, keep_dims);
 }
 
-NDArray Sum(const NDArray& x, int axis) {
-  CheckOperands(OpCode::kSum, {&x});
-  axis = NormalizeAxis("sum", axis, x.rank());
-  if (axis != 0 && axis != x.rank() - 1) {
-    ThrowUnimplemented(absl::StrCat("Op [sum]: axis ", axis, " of rank ", x.rank(),
-                                    "; only the first and the last axis are built"));
-  }
-  NDArray z(WithoutAxis(x.shape(), axis), x.dtype());
-  if (SumIsEmpty(x, z)) return z;
-  const SumAttributes attributes{axis == 0 && x.rank() > 1};
-  const int64_t n = x.dim(axis);
-  const int64_t rest = x.NumElements() / n;
-  const NDArray folded = Dense(x).Reshape(attributes.first_axis ? Shape{n, rest} : Shape{rest, n});
-  NDArray flat = z.Reshape({rest});
-  Dispatch(OpCode::kSum, {&folded}, {&flat}, &attributes);
-  return z;
+void SumInto(const NDArray& x, const Axes& axes, NDArray& z) {
+  ReduceInto(OpCode::kSum, x, axes, z);
 }
+void MeanInto(const NDArray& x, const Axes& axes, NDArray& z) {
+  ReduceInto(OpCode::kMean, x, axes, z);
+}
+void VarianceInto(const NDArray& x, const Axes& axes, int64_t ddof, NDArray& z) {
+  ReduceInto(OpCode::kVariance, x, axes, z, ddof);
+}
+void MaxInto(const NDArray& x, const Axes& axes, NDArray& z) {
+  ReduceInto(OpCode::kMax, x, axes, z);
+}
+void MinInto(const NDArray& x, const Axes& axes, NDArray& z) {
+  ReduceInto(OpCode::kMin, x, axes, z);
+}
+void Norm2Into(const NDArray& x, const Axes& axes, NDArray& z) {
+  ReduceInto(OpCode::kNorm2, x, axes, z);
+}
+void LogSumExpInto(const NDArray& x, const Axes& axes, NDArray& z) {
+  ReduceInto(OpCode::kLogSumExp, x, axes, z);
+}
+void ArgMaxInto(const NDArray& x, int axis, NDArray& z) { ReduceInto(OpCode::kArgMax, x, axis, z); }
 
 void SumToLastAxisInto(const NDArray& x, NDArray& z) {
   CheckOperands(OpCode::kSum, {&x});
   z.CheckAlive("sum", "Z");
   if (x.rank() == 0) ThrowInvalidArgument("Op [sum]: X has rank 0, expected at least 1");
-  const int64_t n = x.dim(x.rank() - 1);
-  CheckShape("sum", "Z", z, {n});
-  CheckDType("sum", "Z", z, x.dtype());
-  if (SumIsEmpty(x, z)) return;
-  const NDArray folded = Dense(x).Reshape({x.NumElements() / n, n});
-  const SumAttributes attributes{true};
-  Dispatch(OpCode::kSum, {&folded}, {&z}, &attributes);
-}
-
-NDArray Mean(const NDArray& x) {
-  x.CheckAlive("mean", "X");
-  CheckDType("mean", "X", x, DType::kFloat32);
-  NDArray sum = Sum(x);
-  sum *= 1.0 / static_cast<double>(x.NumElements());
-  return sum;
-}
-
-NDArray ArgMax(const NDArray& x) {
-  CheckOperands(OpCode::kArgMax, {&x});
-  if (x.rank() == 0 || x.dim(x.rank() - 1) == 0) {
-    ThrowInvalidArgument(
-        absl::StrCat("Op [argmax]: X has shape ", x.shape().ToString(), ", nothing to choose from"));
-  }
-  NDArray z(WithoutAxis(x.shape(), x.rank() - 1), DType::kInt64);
-  const int64_t n = x.dim(x.rank() - 1);
-  if (z.NumElements() == 0) return z;
-  const NDArray folded = Dense(x).Reshape({x.NumElements() / n, n});
-  NDArray flat = z.Reshape({x.NumElements() / n});
-  Dispatch(OpCode::kArgMax, {&folded}, {&flat});
-  return z;
+  CheckShape("sum", "Z", z, {x.dim(x.rank() - 1)});
+  CheckDType("sum", "Z", z, ResultType(OpCode::kSum, x.dtype()));
+  Run(OpCode::kSum, x, {(1u << (x.rank() - 1)) - 1}, z);
 }
 
 }  // namespace tidepool
