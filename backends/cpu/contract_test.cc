@@ -8,11 +8,8 @@ namespace tidepool {
 namespace {
 
 std::vector<std::string> Gaps() {
-  // Integer arithmetic runs on the reference; fill and copy are the array layer's own.
-  std::vector<std::string> gaps = {"fill *",           "copy *",       "add i64",
-                                   "subtract i64",     "multiply i64", "divide i64",
-                                   "scale_shift i64",  "matmul i32",   "matmul i64",
-                                   "batch_norm_running *"};
+  // Fill is the array layer's own; integer products run on the reference.
+  std::vector<std::string> gaps = {"fill *", "matmul i32", "matmul i64", "batch_norm_running *"};
   // Operators of neural networks that are f32 here; other types run on the reference.
   for (const char* op :
        {"conv2d", "conv2d_grad_input", "conv2d_grad_filter", "max_pool2d",

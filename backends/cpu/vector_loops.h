@@ -14,14 +14,6 @@ struct AdamStep {
 
 struct VectorLoops {
   const char* name;
-  // z = x op y; op: 0 add, 1 subtract, 2 multiply, 3 divide. The second form has a scalar y, the
-  // third a scalar x.
-  void (*binary[4])(const float* x, const float* y, float* z, int64_t n);
-  void (*binary_scalar_y[4])(const float* x, float y, float* z, int64_t n);
-  void (*binary_scalar_x[4])(float x, const float* y, float* z, int64_t n);
-  void (*scale_shift)(const float* x, float scale, float shift, float* z, int64_t n);
-  void (*relu)(const float* x, float* z, int64_t n);
-  void (*relu_grad)(const float* z, const float* dz, float* dx, int64_t n);
   void (*accumulate)(const float* x, float* z, int64_t n);  // z += x
   float (*sum)(const float* x, int64_t n);
   bool (*all_finite)(const float* x, int64_t n);

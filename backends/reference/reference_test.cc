@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/philox.h"
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"

@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 
 #include <cmath>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -9,111 +10,106 @@
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/strided_loop.h"
 #include "tidepool/ndarray/ops/checks.h"
+#include "tidepool/ndarray/ops/pointwise.h"
 
 namespace tidepool {
 namespace {
 
-void CheckBinary(OpCode op, const NDArray& x, const NDArray& y) {
-  CheckOperands(op, {&x, &y});
-  if (x.dtype() != y.dtype()) {
-    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: X is ", DTypeName(x.dtype()),
-                                      ", Y is ", DTypeName(y.dtype()), ", expected one type"));
-  }
-}
-
-// Integers have no infinity to give; kernels rely on this.
-void CheckDivisor(const NDArray& y) {
-  if (y.dtype() != DType::kInt64) return;
+// Whether an integer array has an element that `is_bad`.
+template <typename T, typename Predicate>
+bool AnyElement(const NDArray& y, Predicate is_bad) {
   int64_t strides[1][kMaxRank];
   BroadcastStrides(y.rank(), y.shape().dims(), y.strides(), y.rank(), strides[0]);
-  const auto* values = reinterpret_cast<const int64_t*>(y.raw_data());
+  const auto* values = reinterpret_cast<const T*>(y.raw_data());
+  bool any = false;
   ForEachRun<1>(y.rank(), y.shape().dims(), strides,
                 [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-                  for (int64_t i = 0; i < count; ++i) {
-                    if (values[offset[0] + i * stride[0]] != 0) continue;
-                    ThrowInvalidArgument(absl::StrCat(
-                        "Op [divide]: Y of shape ", y.shape().ToString(),
-                        " has a zero; integer division by zero is not defined"));
-                  }
+                  for (int64_t i = 0; i < count; ++i) any |= is_bad(values[offset[0] + i * stride[0]]);
                 });
+  return any;
+}
+
+// Integers have no infinity, no fraction to give; kernels rely on this.
+void CheckIntegerOperand(OpCode op, const NDArray& y) {
+  VisitDType(y.dtype(), [&](auto t) {
+    using T = decltype(t);
+    if constexpr (!kIsFloat<T> && !std::is_same_v<T, bool>) {
+      if (op == OpCode::kPower) {
+        if (!AnyElement<T>(y, [](T value) { return value < 0; })) return;
+        ThrowInvalidArgument(absl::StrCat("Op [power]: Y of shape ", y.shape().ToString(),
+                                          " has a negative element; integers have no negative "
+                                          "powers, Cast to a float type"));
+      }
+      if (!AnyElement<T>(y, [](T value) { return value == 0; })) return;
+      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: Y of shape ",
+                                        y.shape().ToString(),
+                                        " has a zero; integer division by zero is not defined"));
+    }
+  });
+}
+
+bool IsChecked(OpCode op) {
+  return op == OpCode::kDivide || op == OpCode::kRemainder || op == OpCode::kPower;
+}
+
+DType CheckedType(OpCode op, const NDArray& x, const NDArray& y) {
+  CheckOperands(op, {&x, &y});
+  const DType dtype = x.dtype() == y.dtype() ? x.dtype() : PromoteTypes(x.dtype(), y.dtype());
+  if (dtype == DType::kBool) CheckNumber(op, dtype);
+  return dtype;
 }
 
 NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
-  CheckBinary(op, x, y);
+  const DType dtype = CheckedType(op, x, y);
   const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
-  if (op == OpCode::kDivide) CheckDivisor(y);
-  NDArray z(shape, x.dtype());
+  if (x.dtype() != y.dtype()) return Binary(op, Cast(x, dtype), Cast(y, dtype));
+  if (IsChecked(op)) CheckIntegerOperand(op, y);
+  NDArray z(shape, dtype);
   Dispatch(op, {&x, &y}, {&z});
   return z;
 }
 
 void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
-  CheckBinary(op, x, y);
+  const DType natural = CheckedType(op, x, y);
   z.CheckAlive(Info(op).name, "Z");
-  CheckDType(Info(op).name, "Z", z, x.dtype());
+  const DType dtype = TypeForResult(op, {&x, &y}, natural, z);
   CheckShape(Info(op).name, "Z", z, BroadcastShapes(Info(op).name, x.shape(), y.shape()));
-  if (op == OpCode::kDivide) CheckDivisor(y);
+  if (x.dtype() != dtype || y.dtype() != dtype) {
+    return BinaryInto(op, Cast(x, dtype), Cast(y, dtype), z);
+  }
+  if (IsChecked(op)) CheckIntegerOperand(op, y);
   Dispatch(op, {&x, &y}, {&z});
-}
-
-void CheckLike(OpCode op, const NDArray& x, const NDArray& z) {
-  CheckOperands(op, {&x});
-  z.CheckAlive(Info(op).name, "Z");
-  CheckDType(Info(op).name, "Z", z, x.dtype());
-  CheckShape(Info(op).name, "Z", z, x.shape());
 }
 
 }  // namespace
 
-NDArray Add(const NDArray& x, const NDArray& y) { return Binary(OpCode::kAdd, x, y); }
-NDArray Subtract(const NDArray& x, const NDArray& y) { return Binary(OpCode::kSubtract, x, y); }
-NDArray Multiply(const NDArray& x, const NDArray& y) { return Binary(OpCode::kMultiply, x, y); }
-NDArray Divide(const NDArray& x, const NDArray& y) { return Binary(OpCode::kDivide, x, y); }
-void AddInto(const NDArray& x, const NDArray& y, NDArray& z) { BinaryInto(OpCode::kAdd, x, y, z); }
-void SubtractInto(const NDArray& x, const NDArray& y, NDArray& z) {
-  BinaryInto(OpCode::kSubtract, x, y, z);
-}
-void MultiplyInto(const NDArray& x, const NDArray& y, NDArray& z) {
-  BinaryInto(OpCode::kMultiply, x, y, z);
-}
-void DivideInto(const NDArray& x, const NDArray& y, NDArray& z) {
-  BinaryInto(OpCode::kDivide, x, y, z);
-}
+#define TIDEPOOL_BINARY(Name)                                                             \
+  NDArray Name(const NDArray& x, const NDArray& y) { return Binary(OpCode::k##Name, x, y); } \
+  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                       \
+    BinaryInto(OpCode::k##Name, x, y, z);                                                 \
+  }
+TIDEPOOL_BINARY(Add)
+TIDEPOOL_BINARY(Subtract)
+TIDEPOOL_BINARY(Multiply)
+TIDEPOOL_BINARY(Divide)
+TIDEPOOL_BINARY(Maximum)
+TIDEPOOL_BINARY(Minimum)
+TIDEPOOL_BINARY(Power)
+TIDEPOOL_BINARY(Remainder)
+#undef TIDEPOOL_BINARY
 
 NDArray ScaleShift(const NDArray& x, double scale, double shift) {
   CheckOperands(OpCode::kScaleShift, {&x});
-  NDArray z(x.shape(), x.dtype());
+  CheckNumber(OpCode::kScaleShift, x.dtype());
   const ScaleShiftAttributes attributes{scale, shift};
-  Dispatch(OpCode::kScaleShift, {&x}, {&z}, &attributes);
-  return z;
+  return Pointwise(OpCode::kScaleShift, x, x.dtype(), &attributes);
 }
 
 void ScaleShiftInto(const NDArray& x, double scale, double shift, NDArray& z) {
-  CheckLike(OpCode::kScaleShift, x, z);
+  CheckOperands(OpCode::kScaleShift, {&x});
+  CheckNumber(OpCode::kScaleShift, x.dtype());
   const ScaleShiftAttributes attributes{scale, shift};
-  Dispatch(OpCode::kScaleShift, {&x}, {&z}, &attributes);
-}
-
-NDArray Relu(const NDArray& x) {
-  CheckOperands(OpCode::kRelu, {&x});
-  NDArray z(x.shape(), x.dtype());
-  Dispatch(OpCode::kRelu, {&x}, {&z});
-  return z;
-}
-
-void ReluInto(const NDArray& x, NDArray& z) {
-  CheckLike(OpCode::kRelu, x, z);
-  Dispatch(OpCode::kRelu, {&x}, {&z});
-}
-
-void ReluGradInto(const NDArray& z, const NDArray& dz, NDArray& dx) {
-  CheckOperands(OpCode::kReluGrad, {&z, &dz});
-  dx.CheckAlive("relu_grad", "dX");
-  CheckShape("relu_grad", "dZ", dz, z.shape());
-  CheckDType("relu_grad", "dZ", dz, z.dtype());
-  CheckShape("relu_grad", "dX", dx, z.shape());
-  CheckDType("relu_grad", "dX", dx, z.dtype());
-  Dispatch(OpCode::kReluGrad, {&z, &dz}, {&dx});
+  PointwiseInto(OpCode::kScaleShift, x, x.dtype(), z, &attributes);
 }
 
 void CopyInto(const NDArray& x, NDArray& z) {
@@ -150,13 +146,20 @@ NDArray& NDArray::operator-=(double value) { return ScaleShiftInto(*this, 1, -va
 NDArray& NDArray::operator*=(double value) { return ScaleShiftInto(*this, value, 0, *this), *this; }
 NDArray& NDArray::operator/=(double value) {
   CheckAlive("divide", "X");
-  if (dtype_ == DType::kFloat32) return ScaleShiftInto(*this, 1 / value, 0, *this), *this;
+  CheckNumber(OpCode::kDivide, dtype_);
+  if (IsFloating(dtype_)) return ScaleShiftInto(*this, 1 / value, 0, *this), *this;
   // 1 / value is not exact: 49 * (1.0 / 49) truncates to 0.
-  if (value != std::trunc(value) || !(std::abs(value) < 0x1p63)) {
-    ThrowInvalidArgument(absl::StrCat("Op [divide]: an i64 array is divided in place by ", value,
-                                      ", expected a whole number that i64 holds"));
+  const bool held = value == std::trunc(value) && std::abs(value) < 0x1p63 &&
+                    VisitDType(dtype_, [&](auto t) {
+                      return ConvertElement<double>(ConvertElement<decltype(t)>(value)) == value;
+                    });
+  if (!held) {
+    ThrowInvalidArgument(absl::StrCat("Op [divide]: an ", DTypeName(dtype_),
+                                      " array is divided in place by ", value,
+                                      ", expected a whole number that ", DTypeName(dtype_),
+                                      " holds"));
   }
-  return DivideInto(*this, Full({}, value, DType::kInt64, Place::Heap()), *this), *this;
+  return DivideInto(*this, Full({}, value, dtype_, Place::Heap()), *this), *this;
 }
 
 }  // namespace tidepool

@@ -2,8 +2,15 @@
 // current place; the ...Into forms write to an array of the right shape and type, which may be the
 // very same view as an operand, and allocate nothing.
 //
-// Errors: kInvalidArgument naming operator, operands, shapes and types; kFailedPrecondition for
-// stale operands. Integer division by zero is kInvalidArgument; floats follow IEEE 754.
+// Types: numbers. Operands of different types promote (PromoteTypes of dtype.h): those that have
+// another type are copied by Cast. The result of an ...Into form must have the promoted type; where
+// both are float types the operands are cast to the result's instead.
+//
+// Errors: kInvalidArgument naming operator, operands, shapes and types; two bool operands;
+// kFailedPrecondition for stale operands. Integer division by zero and negative powers of integers
+// are kInvalidArgument; floats follow IEEE 754, integers wrap around.
+//
+// See also unary.h, activation.h and comparison.h.
 #ifndef TIDEPOOL_NDARRAY_OPS_ELEMENTWISE_H_
 #define TIDEPOOL_NDARRAY_OPS_ELEMENTWISE_H_
 
@@ -14,20 +21,27 @@ namespace tidepool {
 NDArray Add(const NDArray& x, const NDArray& y);
 NDArray Subtract(const NDArray& x, const NDArray& y);
 NDArray Multiply(const NDArray& x, const NDArray& y);
-NDArray Divide(const NDArray& x, const NDArray& y);
+NDArray Divide(const NDArray& x, const NDArray& y);  // of integers: truncated
 void AddInto(const NDArray& x, const NDArray& y, NDArray& z);
 void SubtractInto(const NDArray& x, const NDArray& y, NDArray& z);
 void MultiplyInto(const NDArray& x, const NDArray& y, NDArray& z);
 void DivideInto(const NDArray& x, const NDArray& y, NDArray& z);
 
-// scale * x + shift.
+// NaN where either is NaN.
+NDArray Maximum(const NDArray& x, const NDArray& y);
+NDArray Minimum(const NDArray& x, const NDArray& y);
+NDArray Power(const NDArray& x, const NDArray& y);
+// x - floor(x / y) * y: of the sign of y, as NumPy's mod.
+NDArray Remainder(const NDArray& x, const NDArray& y);
+void MaximumInto(const NDArray& x, const NDArray& y, NDArray& z);
+void MinimumInto(const NDArray& x, const NDArray& y, NDArray& z);
+void PowerInto(const NDArray& x, const NDArray& y, NDArray& z);
+void RemainderInto(const NDArray& x, const NDArray& y, NDArray& z);
+
+// scale * x + shift. Of integers: exact modulo 2^bits when both are whole numbers; otherwise
+// computed in double and truncated.
 NDArray ScaleShift(const NDArray& x, double scale, double shift);
 void ScaleShiftInto(const NDArray& x, double scale, double shift, NDArray& z);
-
-NDArray Relu(const NDArray& x);
-void ReluInto(const NDArray& x, NDArray& z);
-// dx = z > 0 ? dz : 0, where z = Relu(x). dx may be dz.
-void ReluGradInto(const NDArray& z, const NDArray& dz, NDArray& dx);
 
 // Copies values, converting the type as ConvertElement of dtype.h does.
 void CopyInto(const NDArray& x, NDArray& z);

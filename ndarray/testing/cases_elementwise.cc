@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_elementwise.h"
 #include "tidepool/ndarray/testing/case_values.h"
 
 namespace tidepool {
@@ -13,28 +14,172 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// The list's absolute tolerance of most functions is a denormal of f32 or two. Those of f16 are
+// farther apart than its scaled tolerance.
+void AllowDenormals(OpCase& c) {
+  if (c.dtype == DType::kFloat16) c.inner = 1e33;
+}
+
+// What an integer becomes in the case's type.
+int64_t InType(DType dtype, int64_t value) {
+  return VisitDType(dtype, [&](auto t) {
+    return ConvertElement<int64_t>(ConvertElement<decltype(t)>(value));
+  });
+}
+
+// Some results near zero, one, overflow and underflow, whatever the function.
+void SpreadOut(CaseValues& m, OperandValues* values) {
+  const double scale = m.Chance(0.3) ? 1 : std::exp2(m.Real(-4, 7));
+  for (double& value : values->reals) value *= scale;
+}
+
 void Arithmetic(CaseValues& m, OpCase& c) {
   const bool special = m.Chance(0.3);
   const Shape shape = m.AnyShape(0, 4);
   const Shape x = m.Chance(0.5) ? shape : m.Narrowed(shape);
   const Shape y = m.Chance(0.5) ? shape : m.Narrowed(shape);
   c.inputs = {m.Numbers(c.dtype, x, special), m.Numbers(c.dtype, y, special)};
-  if (c.op == OpCode::kDivide) {
-    for (int64_t& value : c.inputs[1].ints) value = value == 0 ? -1 : value;  // refused by ops/
-  }
   c.outputs = {m.Result(c.dtype, BroadcastShapes("case", x, y))};
+  switch (c.op) {
+    case OpCode::kPower:
+      if (m.Chance(0.7)) {
+        for (double& value : c.inputs[0].reals) value = std::abs(value) * 4;
+      }
+      for (double& value : c.inputs[1].reals) value = m.Chance(0.3) ? std::round(value * 5) : value * 9;
+      for (int64_t& value : c.inputs[1].ints) value = m.Int(0, 12);
+      break;
+    case OpCode::kRemainder:
+      SpreadOut(m, &c.inputs[0]);
+      break;
+    case OpCode::kMaximum:
+    case OpCode::kMinimum:
+      for (OperandValues& input : c.inputs) m.MakeTies(&input);
+      break;
+    default:
+      break;
+  }
+  if (c.op == OpCode::kDivide || c.op == OpCode::kRemainder) {
+    for (int64_t& value : c.inputs[1].ints) {
+      if (InType(c.dtype, value) == 0) value = -1;  // refused by ops/
+    }
+  }
+  if (c.op == OpCode::kDivide || c.op == OpCode::kPower || c.op == OpCode::kRemainder) {
+    AllowDenormals(c);
+  }
 }
 
-void Pointwise(CaseValues& m, OpCase& c) {
+void ScaleShift(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(0, 4);
-  const int inputs = c.op == OpCode::kReluGrad ? 2 : 1;
-  const bool special = m.Chance(0.3);
-  for (int i = 0; i < inputs; ++i) c.inputs.push_back(m.Numbers(c.dtype, shape, special));
+  c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.3))};
   c.outputs = {m.Result(c.dtype, shape)};
-  if (c.op == OpCode::kScaleShift) {
-    ScaleShiftAttributes a{m.Real(-2, 2), m.Real(-2, 2)};
-    if (c.dtype == DType::kInt64) a = {m.Int(-6, 6) * 0.5, m.Int(-6, 6) * 0.5};
-    c.attributes = a;
+  ScaleShiftAttributes a{m.Real(-2, 2), m.Real(-2, 2)};
+  if (!IsFloating(c.dtype)) a = {m.Int(-6, 6) * 0.5, m.Int(-6, 6) * 0.5};
+  c.attributes = a;
+}
+
+void Comparison(CaseValues& m, OpCase& c) {
+  const bool special = m.Chance(0.3);
+  const Shape shape = m.AnyShape(0, 4);
+  const Shape x = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  const Shape y = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  c.inputs = {m.Numbers(c.dtype, x, special), m.Numbers(c.dtype, y, special)};
+  for (OperandValues& input : c.inputs) {
+    if (m.Chance(0.8)) m.MakeTies(&input);
+  }
+  c.outputs = {m.Result(DType::kBool, BroadcastShapes("case", x, y))};
+}
+
+void Classify(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 4);
+  c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.8))};
+  c.outputs = {m.Result(DType::kBool, shape)};
+}
+
+void Where(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 4);
+  const Shape x = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  const Shape y = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  const Shape condition = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  c.inputs = {m.Ints(condition, 0, 1, DType::kBool), m.Numbers(c.dtype, x, m.Chance(0.3)),
+              m.Numbers(c.dtype, y, m.Chance(0.3))};
+  c.outputs = {m.Result(
+      c.dtype, BroadcastShapes("case", condition, BroadcastShapes("case", x, y)))};
+}
+
+// One input and an output like it.
+void Function(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 4);
+  c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.3))};
+  c.outputs = {m.Result(c.dtype, shape)};
+  SpreadOut(m, &c.inputs[0]);
+  AllowDenormals(c);
+  switch (c.op) {
+    case OpCode::kSqrt:
+    case OpCode::kRsqrt:
+    case OpCode::kLog:
+    case OpCode::kLog1p:
+      if (m.Chance(0.1)) break;  // NaN
+      for (double& value : c.inputs[0].reals) value = std::abs(value);
+      break;
+    case OpCode::kRound:
+      for (double& value : c.inputs[0].reals) {
+        if (std::isfinite(value) && m.Chance(0.5)) value = std::round(value * 2) / 2;
+      }
+      break;
+    case OpCode::kClip: {
+      double low = m.Int(-100, 100), high = low + m.Int(0, 100);
+      if (IsFloating(c.dtype)) low /= 128, high /= 128;
+      if (m.Chance(0.2)) low = -kInfinity;
+      if (m.Chance(0.2)) high = m.Chance(0.5) ? kInfinity : 1e20;
+      c.attributes = ClipAttributes{low, high};
+      break;
+    }
+    case OpCode::kLeakyRelu:
+    case OpCode::kElu:
+      c.attributes = AlphaAttributes{m.Int(0, 8) / 8.0};
+      break;
+    case OpCode::kGelu:
+      c.attributes = GeluAttributes{m.Chance(0.5)};
+      c.inner = 1;
+      break;
+    default:
+      break;
+  }
+}
+
+void GradientOf(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 4);
+  const bool special = m.Chance(0.3);
+  // An infinite gradient times what underflows in f32 is NaN there and infinite in double.
+  const bool of_output = c.op == OpCode::kReluGrad || c.op == OpCode::kSigmoidGrad ||
+                         c.op == OpCode::kTanhGrad || c.op == OpCode::kLeakyReluGrad;
+  c.inputs = {m.Numbers(c.dtype, shape, special), m.Numbers(c.dtype, shape, special && of_output)};
+  c.outputs = {m.Result(c.dtype, shape)};
+  AllowDenormals(c);
+  switch (c.op) {
+    case OpCode::kSigmoidGrad:
+      for (double& value : c.inputs[0].reals) value = std::abs(value);
+      break;
+    case OpCode::kTanhGrad:
+    case OpCode::kReluGrad:
+      break;
+    case OpCode::kLeakyReluGrad:
+    case OpCode::kEluGrad:
+      SpreadOut(m, &c.inputs[0]);
+      c.attributes = AlphaAttributes{m.Int(0, 8) / 8.0};
+      break;
+    case OpCode::kGeluGrad:
+      SpreadOut(m, &c.inputs[0]);
+      c.attributes = GeluAttributes{m.Chance(0.5)};
+      c.inner = 1;
+      break;
+    case OpCode::kSwishGrad:
+      SpreadOut(m, &c.inputs[0]);
+      c.inner = 1;
+      break;
+    default:
+      SpreadOut(m, &c.inputs[0]);
+      break;
   }
 }
 
@@ -51,6 +196,10 @@ void CopyOrFill(CaseValues& m, OpCase& c) {
   c.outputs = {m.Result(m.Chance(0.5) ? c.dtype : static_cast<DType>(m.Int(0, kDTypes - 1)), shape)};
 }
 
+void Logical(CaseValues& m, OpCase& c) {
+  c.op == OpCode::kLogicalNot ? Function(m, c) : Arithmetic(m, c);
+}
+
 }  // namespace
 
 CaseMaker FindElementwiseCases(OpCode op) {
@@ -62,13 +211,42 @@ CaseMaker FindElementwiseCases(OpCode op) {
     case OpCode::kSubtract:
     case OpCode::kMultiply:
     case OpCode::kDivide:
+    case OpCode::kMaximum:
+    case OpCode::kMinimum:
+    case OpCode::kPower:
+    case OpCode::kRemainder:
       return &Arithmetic;
     case OpCode::kScaleShift:
-    case OpCode::kRelu:
+      return &ScaleShift;
+    case OpCode::kEqual:
+    case OpCode::kNotEqual:
+    case OpCode::kLess:
+    case OpCode::kLessEqual:
+    case OpCode::kGreater:
+    case OpCode::kGreaterEqual:
+      return &Comparison;
+    case OpCode::kLogicalAnd:
+    case OpCode::kLogicalOr:
+    case OpCode::kLogicalXor:
+    case OpCode::kLogicalNot:
+      return &Logical;
+    case OpCode::kIsNan:
+    case OpCode::kIsFinite:
+      return &Classify;
+    case OpCode::kWhere:
+      return &Where;
     case OpCode::kReluGrad:
-      return &Pointwise;
+    case OpCode::kSigmoidGrad:
+    case OpCode::kTanhGrad:
+    case OpCode::kLeakyReluGrad:
+    case OpCode::kEluGrad:
+    case OpCode::kGeluGrad:
+    case OpCode::kSwishGrad:
+    case OpCode::kSoftplusGrad:
+      return &GradientOf;
     default:
-      return nullptr;
+      // Functions of one array lie side by side in the list.
+      return op >= OpCode::kNegate && op <= OpCode::kSwish ? &Function : nullptr;
   }
 }
 

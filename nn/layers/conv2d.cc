@@ -1,3 +1,4 @@
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/nn/layers/conv2d.h"
 
 #include <algorithm>

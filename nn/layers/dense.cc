@@ -1,3 +1,4 @@
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/nn/layers/dense.h"
 
 #include <cmath>

@@ -1,0 +1,149 @@
+#include "tidepool/ndarray/ops/comparison.h"
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/ops/checks.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/pointwise.h"
+
+namespace tidepool {
+namespace {
+
+constexpr DType kBool = DType::kBool;
+
+NDArray Compare(OpCode op, const NDArray& x, const NDArray& y) {
+  CheckOperands(op, {&x, &y});
+  const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
+  if (x.dtype() != y.dtype()) {
+    const DType dtype = PromoteTypes(x.dtype(), y.dtype());
+    return Compare(op, Cast(x, dtype), Cast(y, dtype));
+  }
+  NDArray z(shape, kBool);
+  Dispatch(op, {&x, &y}, {&z});
+  return z;
+}
+
+void CompareInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
+  CheckOperands(op, {&x, &y});
+  z.CheckAlive(Info(op).name, "Z");
+  CheckDType(Info(op).name, "Z", z, kBool);
+  CheckShape(Info(op).name, "Z", z, BroadcastShapes(Info(op).name, x.shape(), y.shape()));
+  if (x.dtype() != y.dtype()) {
+    const DType dtype = PromoteTypes(x.dtype(), y.dtype());
+    return CompareInto(op, Cast(x, dtype), Cast(y, dtype), z);
+  }
+  Dispatch(op, {&x, &y}, {&z});
+}
+
+void CheckBool(OpCode op, const char* operand, const NDArray& x) {
+  if (x.dtype() == kBool) return;
+  ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ", operand, " is ",
+                                    DTypeName(x.dtype()),
+                                    ", expected bool; compare it with something, or Cast it"));
+}
+
+NDArray Logical(OpCode op, const NDArray& x, const NDArray& y) {
+  CheckOperands(op, {&x, &y});
+  CheckBool(op, "X", x);
+  CheckBool(op, "Y", y);
+  return Compare(op, x, y);
+}
+
+void LogicalInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
+  CheckOperands(op, {&x, &y});
+  CheckBool(op, "X", x);
+  CheckBool(op, "Y", y);
+  CompareInto(op, x, y, z);
+}
+
+// Is NaN, is finite: what they say of all integers is `of_integers`.
+NDArray Classify(OpCode op, const NDArray& x, bool of_integers) {
+  CheckOperands(op, {&x});
+  NDArray z(x.shape(), kBool);
+  if (!IsFloating(x.dtype())) return FillInto(of_integers, z), z;
+  Dispatch(op, {&x}, {&z});
+  return z;
+}
+
+void ClassifyInto(OpCode op, const NDArray& x, bool of_integers, NDArray& z) {
+  CheckOperands(op, {&x});
+  z.CheckAlive(Info(op).name, "Z");
+  CheckDType(Info(op).name, "Z", z, kBool);
+  CheckShape(Info(op).name, "Z", z, x.shape());
+  if (!IsFloating(x.dtype())) return FillInto(of_integers, z);
+  Dispatch(op, {&x}, {&z});
+}
+
+Shape CheckWhere(const NDArray& condition, const NDArray& x, const NDArray& y) {
+  CheckOperands(OpCode::kWhere, {&condition, &x, &y});
+  CheckBool(OpCode::kWhere, "condition", condition);
+  const Shape values = BroadcastShapes("where", x.shape(), y.shape());
+  const Shape& c = condition.shape();
+  for (int i = 1; i <= c.rank() && i <= values.rank(); ++i) {
+    const int64_t size = c[c.rank() - i], other = values[values.rank() - i];
+    if (size == other || size == 1 || other == 1) continue;
+    ThrowInvalidArgument(absl::StrCat("Op [where]: condition has shape ", c.ToString(),
+                                      ", X and Y together ", values.ToString(), "; sizes ", size,
+                                      " and ", other, " do not broadcast"));
+  }
+  return BroadcastShapes("where", c, values);
+}
+
+}  // namespace
+
+#define TIDEPOOL_BINARY(Name, Function)                                                         \
+  NDArray Name(const NDArray& x, const NDArray& y) { return Function(OpCode::k##Name, x, y); }  \
+  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                             \
+    Function##Into(OpCode::k##Name, x, y, z);                                                   \
+  }
+TIDEPOOL_BINARY(Equal, Compare)
+TIDEPOOL_BINARY(NotEqual, Compare)
+TIDEPOOL_BINARY(Less, Compare)
+TIDEPOOL_BINARY(LessEqual, Compare)
+TIDEPOOL_BINARY(Greater, Compare)
+TIDEPOOL_BINARY(GreaterEqual, Compare)
+TIDEPOOL_BINARY(LogicalAnd, Logical)
+TIDEPOOL_BINARY(LogicalOr, Logical)
+TIDEPOOL_BINARY(LogicalXor, Logical)
+#undef TIDEPOOL_BINARY
+
+NDArray LogicalNot(const NDArray& x) {
+  CheckOperands(OpCode::kLogicalNot, {&x});
+  CheckBool(OpCode::kLogicalNot, "X", x);
+  return Pointwise(OpCode::kLogicalNot, x, kBool);
+}
+
+void LogicalNotInto(const NDArray& x, NDArray& z) {
+  CheckOperands(OpCode::kLogicalNot, {&x});
+  CheckBool(OpCode::kLogicalNot, "X", x);
+  PointwiseInto(OpCode::kLogicalNot, x, kBool, z);
+}
+
+NDArray IsNan(const NDArray& x) { return Classify(OpCode::kIsNan, x, false); }
+void IsNanInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsNan, x, false, z); }
+NDArray IsFinite(const NDArray& x) { return Classify(OpCode::kIsFinite, x, true); }
+void IsFiniteInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsFinite, x, true, z); }
+
+NDArray Where(const NDArray& condition, const NDArray& x, const NDArray& y) {
+  const Shape shape = CheckWhere(condition, x, y);
+  const DType dtype = PromoteTypes(x.dtype(), y.dtype());
+  if (x.dtype() != y.dtype()) return Where(condition, Cast(x, dtype), Cast(y, dtype));
+  NDArray z(shape, dtype);
+  Dispatch(OpCode::kWhere, {&condition, &x, &y}, {&z});
+  return z;
+}
+
+void WhereInto(const NDArray& condition, const NDArray& x, const NDArray& y, NDArray& z) {
+  const Shape shape = CheckWhere(condition, x, y);
+  z.CheckAlive("where", "Z");
+  const DType natural = PromoteTypes(x.dtype(), y.dtype());
+  const DType dtype = TypeForResult(OpCode::kWhere, {&condition, &x, &y}, natural, z);
+  CheckShape("where", "Z", z, shape);
+  if (x.dtype() != dtype || y.dtype() != dtype) {
+    return WhereInto(condition, Cast(x, dtype), Cast(y, dtype), z);
+  }
+  Dispatch(OpCode::kWhere, {&condition, &x, &y}, {&z});
+}
+
+}  // namespace tidepool

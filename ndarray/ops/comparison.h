@@ -1,0 +1,54 @@
+// Comparisons, logic and choice, element by element, with NumPy's broadcasting. Results are bool
+// arrays, those of Where of the type of X and Y. The plain forms allocate the result in the current
+// place; the ...Into forms write to an array of the right shape and type. The results of logic and
+// Where may be the very same view as an operand.
+//
+// Types: comparisons and Where take all; operands of different types promote (PromoteTypes of
+// dtype.h) through copies made by Cast. Logic takes bool. NaN is equal to nothing, nor less or
+// greater; false < true.
+//
+// Errors: kInvalidArgument naming operator, operands, shapes and types; kFailedPrecondition for
+// stale operands.
+#ifndef TIDEPOOL_NDARRAY_OPS_COMPARISON_H_
+#define TIDEPOOL_NDARRAY_OPS_COMPARISON_H_
+
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+NDArray Equal(const NDArray& x, const NDArray& y);
+NDArray NotEqual(const NDArray& x, const NDArray& y);
+NDArray Less(const NDArray& x, const NDArray& y);
+NDArray LessEqual(const NDArray& x, const NDArray& y);
+NDArray Greater(const NDArray& x, const NDArray& y);
+NDArray GreaterEqual(const NDArray& x, const NDArray& y);
+void EqualInto(const NDArray& x, const NDArray& y, NDArray& z);
+void NotEqualInto(const NDArray& x, const NDArray& y, NDArray& z);
+void LessInto(const NDArray& x, const NDArray& y, NDArray& z);
+void LessEqualInto(const NDArray& x, const NDArray& y, NDArray& z);
+void GreaterInto(const NDArray& x, const NDArray& y, NDArray& z);
+void GreaterEqualInto(const NDArray& x, const NDArray& y, NDArray& z);
+
+NDArray LogicalAnd(const NDArray& x, const NDArray& y);
+NDArray LogicalOr(const NDArray& x, const NDArray& y);
+NDArray LogicalXor(const NDArray& x, const NDArray& y);
+NDArray LogicalNot(const NDArray& x);
+void LogicalAndInto(const NDArray& x, const NDArray& y, NDArray& z);
+void LogicalOrInto(const NDArray& x, const NDArray& y, NDArray& z);
+void LogicalXorInto(const NDArray& x, const NDArray& y, NDArray& z);
+void LogicalNotInto(const NDArray& x, NDArray& z);
+
+// Of any type: integers are never NaN and always finite.
+NDArray IsNan(const NDArray& x);
+NDArray IsFinite(const NDArray& x);
+void IsNanInto(const NDArray& x, NDArray& z);
+void IsFiniteInto(const NDArray& x, NDArray& z);
+
+// condition ? x : y; `condition` is bool, all three broadcast.
+NDArray Where(const NDArray& condition, const NDArray& x, const NDArray& y);
+// The result's type is as elementwise.h says.
+void WhereInto(const NDArray& condition, const NDArray& x, const NDArray& y, NDArray& z);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_OPS_COMPARISON_H_

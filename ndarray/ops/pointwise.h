@@ -1,0 +1,37 @@
+// What elementwise operators share: which type they compute in, and calls with one input.
+#ifndef TIDEPOOL_NDARRAY_OPS_POINTWISE_H_
+#define TIDEPOOL_NDARRAY_OPS_POINTWISE_H_
+
+#include <initializer_list>
+
+#include "tidepool/ndarray/kernel/op_code.h"
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+// Throws kInvalidArgument for bool: arithmetic needs numbers.
+void CheckNumber(OpCode op, DType dtype);
+
+// The type to compute in when the result, of type `natural` by itself, goes to `z`: that of `z`,
+// which must be `natural` or, like it, a float type. Throws kInvalidArgument naming the types of
+// `inputs` and `z`.
+DType TypeForResult(OpCode op, std::initializer_list<const NDArray*> inputs, DType natural,
+                    const NDArray& z);
+
+// Functions of real numbers: floats give their own type, i32 and i64 f64, smaller integers and bool
+// f32.
+DType RealType(DType dtype);
+
+// Z = op(X), computed in the type `natural`, to which X is cast when it has another.
+NDArray Pointwise(OpCode op, const NDArray& x, DType natural, const void* attributes = nullptr);
+void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z,
+                   const void* attributes = nullptr);
+
+// dX = op(X or Z, dZ): all of one shape and type.
+NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, const void* attributes = nullptr);
+void GradientInto(OpCode op, const NDArray& x, const NDArray& dz, NDArray& dx,
+                  const void* attributes = nullptr);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_OPS_POINTWISE_H_
