@@ -7,7 +7,11 @@ const bool cpu_registered = RegisterOpContract({
     .provider = "cpu",
     // Integer arithmetic runs on the reference; fill and copy are the array layer's own.
     .gaps = {"fill *", "copy *", "add i64", "subtract i64", "multiply i64", "divide i64",
-             "scale_shift i64"},
+             "scale_shift i64",
+             // Filling and setting one element is what the reference does.
+             "one_hot *",
+             // One exchange after the other.
+             "random_permutation *"},
 });
 
 const bool xnnpack_registered = RegisterOpContract({
