@@ -6,6 +6,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/heap.h"
 
 namespace tidepool {
@@ -87,6 +88,9 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
   buffer->release_imported = release;
   buffer->import_context = context;
   buffer->charged_to = &MemoryOwner::Current();
+  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
+  constexpr uintptr_t kLeastPage = 4096;
+  buffer->readable_tail = (end - 1) / kLeastPage == (end - 1 + kReadableTailBytes) / kLeastPage;
   MemoryTracker::Global().Add(Host(), kind, static_cast<int64_t>(bytes), buffer->charged_to);
   return buffer.release();
 }

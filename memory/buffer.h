@@ -58,6 +58,7 @@ struct Buffer {
   BufferOwner* owner;
   bool attached = false;  // to a workspace
   bool closed = false;
+  bool readable_tail = true;  // kReadableTailBytes behind it can be read
 
   // The owner's.
   uint32_t slot = 0;              // the request's number within its cycle
@@ -83,8 +84,8 @@ struct Buffer {
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64, MemoryKind kind = MemoryKind::kAllocated,
                       Device device = Host());
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
-// until the last handle goes; `release(context)` runs then. The caller promises kReadableTailBytes
-// readable bytes behind it or kernels may not use it.
+// until the last handle goes; `release(context)` runs then. Kernels that read a few bytes further
+// (kReadableTailBytes) get it only when those are on the page its last byte is on.
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind = MemoryKind::kExternal);
 // What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported

@@ -61,6 +61,7 @@ TensorRef Ref(const NDArray& array) {
   if (const Buffer* buffer = array.buffer().get()) {
     ref.buffer_id = buffer->id;
     ref.version = buffer->version.load(std::memory_order_relaxed);
+    ref.readable_tail = buffer->readable_tail;
   }
   return ref;
 }

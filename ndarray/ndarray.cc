@@ -56,6 +56,18 @@ NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
   if (buffer_) data_ = buffer_->data;
 }
 
+NDArray NDArray::FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
+                             absl::Span<const int64_t> strides, DType dtype) {
+  NDArray array;
+  array.dtype_ = dtype;
+  array.defined_ = true;
+  array.shape_ = shape;
+  std::copy(strides.begin(), strides.end(), array.strides_);
+  if (buffer) array.data_ = buffer->data + first * static_cast<int64_t>(DTypeBytes(dtype));
+  array.buffer_ = std::move(buffer);
+  return array;
+}
+
 bool NDArray::is_dense() const {
   if (NumElements() == 0) return true;
   int64_t stride = 1;

@@ -58,6 +58,10 @@ class NDArray {
   NDArray(const Shape& shape, DType dtype, Place place = Place::Current());
   // Over existing memory; see also NewImportedBuffer. Throws kInvalidArgument when it is too small.
   NDArray(BufferHandle buffer, const Shape& shape, DType dtype);
+  // The same with any strides, in elements, as NDArray::strides(); `first` is the number of the
+  // first element from the buffer's begin. The caller has checked that they stay inside.
+  static NDArray FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
+                             absl::Span<const int64_t> strides, DType dtype);
 
   bool is_defined() const { return defined_; }
   const Shape& shape() const { return shape_; }
@@ -148,7 +152,7 @@ class NDArray {
   NDArray& operator*=(double value);
   NDArray& operator/=(double value);
 
-  // Like NumPy's: at most `limit` elements, then the edges only.
+  // As NumPy's array2string(x, separator=', '); of more than `limit` elements the edges only.
   std::string ToString(int64_t limit = 1000) const;
 
   // ---- for the runtime ----

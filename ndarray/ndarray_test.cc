@@ -182,7 +182,7 @@ TEST(NDArray, RankZero) {
   EXPECT_TRUE(x.is_dense());
   EXPECT_EQ(x.At<float>({}), 3);
   EXPECT_EQ(x.Item<float>(), 3);
-  EXPECT_EQ(x.ToString(), "3");
+  EXPECT_EQ(x.ToString(), "3.");
   EXPECT_EQ(x.Transpose().Item<float>(), 3);
   EXPECT_EQ(x.Reshape({1, 1}).shape(), (Shape{1, 1}));
   EXPECT_EQ(x.Dup().Item<float>(), 3);
@@ -214,7 +214,7 @@ TEST(NDArray, Empty) {
     EXPECT_FALSE(x.is_closed());
   }
   EXPECT_EQ(Zeros({0}).ToString(), "[]");
-  EXPECT_EQ(Zeros({2, 0}).ToString(), "[[],\n []]");
+  EXPECT_EQ(Zeros({2, 0}).ToString(), "[]");
   EXPECT_THAT(Values(Ones({2, 3}).Slice(1, 3, 3)), IsEmpty());
 }
 
@@ -310,14 +310,14 @@ TEST(NDArray, Places) {
 }
 
 TEST(NDArray, ToString) {
-  EXPECT_EQ(Matrix().ToString(), "[[0, 1, 2],\n [3, 4, 5]]");
-  EXPECT_EQ(Matrix().Transpose().ToString(), "[[0, 3],\n [1, 4],\n [2, 5]]");
+  EXPECT_EQ(Matrix().ToString(), "[[0., 1., 2.],\n [3., 4., 5.]]");
+  EXPECT_EQ(Matrix().Transpose().ToString(), "[[0., 3.],\n [1., 4.],\n [2., 5.]]");
   EXPECT_EQ(Arange(0, 3, 1, DType::kInt64).ToString(), "[0, 1, 2]");
   EXPECT_EQ(Arange(0, 8).Reshape({2, 2, 2}).ToString(),
-            "[[[0, 1],\n  [2, 3]],\n [[4, 5],\n  [6, 7]]]");
-  EXPECT_EQ(Arange(0, 10).ToString(5), "[0, 1, 2, ..., 7, 8, 9]");
-  EXPECT_EQ(Arange(0, 7).ToString(5), "[0, 1, 2, ..., 4, 5, 6]");
-  EXPECT_EQ(Arange(0, 6).ToString(5), "[0, 1, 2, 3, 4, 5]");
+            "[[[0., 1.],\n  [2., 3.]],\n\n [[4., 5.],\n  [6., 7.]]]");
+  EXPECT_EQ(Arange(0, 10).ToString(5), "[0., 1., 2., ..., 7., 8., 9.]");
+  EXPECT_EQ(Arange(0, 7).ToString(5), "[0., 1., 2., ..., 4., 5., 6.]");
+  EXPECT_EQ(Arange(0, 6).ToString(5), "[0., 1., 2., 3., 4., 5.]");
   EXPECT_EQ(Full({1}, 0.1).ToString(), "[0.1]");
   EXPECT_EQ(Full({2}, NAN).ToString(), "[nan, nan]");
 }

@@ -11,7 +11,7 @@ namespace {
 
 TEST(NoBackend, CreationMoversAndPrintingWork) {
   const NDArray x = Full({2, 2}, 3);
-  EXPECT_EQ(x.Transpose().Dup().ToString(), "[[3, 3],\n [3, 3]]");
+  EXPECT_EQ(x.Transpose().Dup().ToString(), "[[3., 3.],\n [3., 3.]]");
 }
 
 TEST(NoBackend, OperatorsSayWhatIsLinkedAndWhatToAdd) {

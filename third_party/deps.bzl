@@ -93,5 +93,19 @@ def tidepool_deps():
         probe_headers = ["nlohmann/json.hpp"],
         debian_package = "nlohmann-json3-dev",
     )
+    _once(
+        system_repository,
+        "dlpack",
+        libraries = {":dlpack": []},
+        probe_headers = ["dlpack/dlpack.h"],
+        debian_package = "libdlpack-dev",
+    )
+    _once(
+        system_repository,
+        "libzip",
+        libraries = {":zip": ["-lzip"]},
+        probe_headers = ["zip.h"],
+        debian_package = "libzip-dev",
+    )
     _once(cuda_configure, "local_config_cuda")
     _once(libtorch_configure, "libtorch")

@@ -1,17 +1,37 @@
 // Every kernel of the CPU backend against the reference.
+#include <string>
+#include <vector>
+
 #include "tidepool/ndarray/testing/op_contract_suite.h"
 
 namespace tidepool {
+namespace {
+
+std::vector<std::string> Gaps() {
+  // Integer arithmetic runs on the reference; fill and copy are the array layer's own.
+  std::vector<std::string> gaps = {"fill *",       "copy *",     "add i64",        "subtract i64",
+                                   "multiply i64", "divide i64", "scale_shift i64", "batch_norm_running *",
+                                   // Filling and setting one element is what the reference does;
+                                   // a permutation is one exchange after the other.
+                                   "one_hot *",    "random_permutation *"};
+  // Operators of neural networks that are f32 here; other types run on the reference.
+  for (const char* op :
+       {"max_pool2d", "max_pool2d_grad", "average_pool2d", "average_pool2d_grad", "softmax",
+        "log_softmax", "softmax_grad", "log_softmax_grad", "softmax_cross_entropy",
+        "softmax_cross_entropy_grad", "dense_cross_entropy", "dense_cross_entropy_grad",
+        "squared_error", "squared_error_grad", "binary_cross_entropy", "binary_cross_entropy_grad",
+        "batch_norm", "batch_norm_inference", "batch_norm_grad", "layer_norm",
+        "layer_norm_grad"}) {
+    for (const char* type : {" f64", " f16", " bf16"}) gaps.push_back(std::string(op) + type);
+  }
+  return gaps;
+}
+
+}  // namespace
 
 const bool cpu_registered = RegisterOpContract({
     .provider = "cpu",
-    // Integer arithmetic runs on the reference; fill and copy are the array layer's own.
-    .gaps = {"fill *", "copy *", "add i64", "subtract i64", "multiply i64", "divide i64",
-             "scale_shift i64",
-             // Filling and setting one element is what the reference does.
-             "one_hot *",
-             // One exchange after the other.
-             "random_permutation *"},
+    .gaps = Gaps(),
 });
 
 const bool xnnpack_registered = RegisterOpContract({

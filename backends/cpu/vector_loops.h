@@ -7,12 +7,6 @@
 
 namespace tidepool::cpu {
 
-// Rows of pixels of one image: [height, width, channels].
-struct PoolGeometry {
-  int64_t in_height, in_width, channels, out_height, out_width;
-  int64_t kernel_height, kernel_width, stride_height, stride_width;
-};
-
 // rest1 and rest2 are 1 - beta: in float the difference would lose four digits of them.
 struct AdamStep {
   float beta1, beta2, rest1, rest2, step_size, epsilon, l2;
@@ -35,10 +29,6 @@ struct VectorLoops {
   void (*nesterovs)(const float* g, float* p, float* v, float rate, float momentum, float l2,
                     int64_t n);
   void (*adam)(const float* g, float* p, float* m, float* v, const AdamStep& step, int64_t n);
-  // One image each. NaN wins in the maximum.
-  void (*max_pool)(const PoolGeometry& geometry, const float* x, float* y);
-  void (*max_pool_grad)(const PoolGeometry& geometry, bool relu, const float* x, const float* y,
-                        const float* dy, float* dx);
 };
 
 const VectorLoops& Loops();

@@ -1,90 +1,163 @@
-// Softmax and cross-entropy in double. A NaN anywhere in a row makes the row NaN.
+// Softmax and its logarithm over any axis, their gradients, and the cross-entropies of it, in the
+// wide type. A NaN anywhere in a line makes the line NaN.
 #include <cmath>
 
+#include "tidepool/backends/reference/float_kernels.h"
 #include "tidepool/backends/reference/strided_access.h"
 #include "tidepool/ndarray/kernel/attributes.h"
-#include "tidepool/ndarray/kernel/registry.h"
-#include "tidepool/ndarray/kernel/strided_loop.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
 
 namespace tidepool {
 namespace {
 
-double LargestOf(const float* x, int64_t count, int64_t stride) {
-  float largest = x[0];
+template <typename T>
+Wide<T> LargestOf(const Line<T>& x, int64_t count) {
+  Wide<T> largest = x.wide(0);
   for (int64_t i = 1; i < count; ++i) {
-    const float value = x[i * stride];
+    const Wide<T> value = x.wide(i);
     if (value > largest || value != value) largest = value;
   }
   return largest;
 }
 
-// Returns the sum of exp(x - largest).
-double SoftmaxRow(const float* x, int64_t x_stride, float* z, int64_t z_stride, int64_t count,
-                  double largest) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += std::exp(x[i * x_stride] - largest);
-  for (int64_t i = 0; i < count; ++i) {
-    z[i * z_stride] = static_cast<float>(std::exp(x[i * x_stride] - largest) / sum);
-  }
+template <typename T>
+Wide<T> SumOfExponentials(const Line<T>& x, int64_t count, Wide<T> largest) {
+  Wide<T> sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += std::exp(x.wide(i) - largest);
   return sum;
 }
 
-void Softmax(const KernelCall& call) {
-  const TensorRef& x = call.inputs[0];
-  const TensorRef& z = call.outputs[0];
-  const int last = x.rank - 1;
-  int64_t strides[2][kMaxRank];
-  BroadcastStrides(x.rank, x.dims, x.strides, last + 1, strides[0]);
-  BroadcastStrides(z.rank, z.dims, z.strides, last + 1, strides[1]);
-  const int64_t count = x.dims[last];
-  ForEachRun<2>(last, x.dims, strides,
-                [&](const int64_t* offset, int64_t rows, const int64_t* stride) {
-                  for (int64_t row = 0; row < rows; ++row) {
-                    const float* in = x.as<float>() + offset[0] + row * stride[0];
-                    float* out = z.as<float>() + offset[1] + row * stride[1];
-                    SoftmaxRow(in, x.strides[last], out, z.strides[last], count,
-                               LargestOf(in, count, x.strides[last]));
-                  }
-                });
+// Returns the sum of exp(x - largest). z may be x.
+template <typename T>
+Wide<T> SoftmaxLine(const Line<T>& x, const Line<T>& z, int64_t count, Wide<T> largest) {
+  const Wide<T> sum = SumOfExponentials(x, count, largest);
+  for (int64_t i = 0; i < count; ++i) z.Set(i, std::exp(x.wide(i) - largest) / sum);
+  return sum;
 }
 
+template <typename T>
+void Softmax(const KernelCall& call) {
+  const int axis = call.attrs<SoftmaxAttributes>().axis;
+  const int64_t count = call.inputs[0].dims[axis];
+  ForEachLine<T, 2>({&call.inputs[0], &call.outputs[0]}, axis,
+                    [&](const Line<T>& x, const Line<T>& z) {
+                      SoftmaxLine(x, z, count, LargestOf(x, count));
+                    });
+}
+
+template <typename T>
+void LogSoftmax(const KernelCall& call) {
+  const int axis = call.attrs<SoftmaxAttributes>().axis;
+  const int64_t count = call.inputs[0].dims[axis];
+  ForEachLine<T, 2>({&call.inputs[0], &call.outputs[0]}, axis,
+                    [&](const Line<T>& x, const Line<T>& z) {
+                      const Wide<T> largest = LargestOf(x, count);
+                      const Wide<T> log_sum = std::log(SumOfExponentials(x, count, largest));
+                      for (int64_t i = 0; i < count; ++i) {
+                        z.Set(i, x.wide(i) - largest - log_sum);
+                      }
+                    });
+}
+
+template <typename T>
+void SoftmaxGrad(const KernelCall& call) {
+  const int axis = call.attrs<SoftmaxAttributes>().axis;
+  const int64_t count = call.inputs[0].dims[axis];
+  ForEachLine<T, 3>({&call.inputs[0], &call.inputs[1], &call.outputs[0]}, axis,
+                    [&](const Line<T>& z, const Line<T>& dz, const Line<T>& dx) {
+                      Wide<T> sum = 0;
+                      for (int64_t i = 0; i < count; ++i) sum += z.wide(i) * dz.wide(i);
+                      for (int64_t i = 0; i < count; ++i) {
+                        dx.Set(i, z.wide(i) * (dz.wide(i) - sum));
+                      }
+                    });
+}
+
+template <typename T>
+void LogSoftmaxGrad(const KernelCall& call) {
+  const int axis = call.attrs<SoftmaxAttributes>().axis;
+  const int64_t count = call.inputs[0].dims[axis];
+  ForEachLine<T, 3>({&call.inputs[0], &call.inputs[1], &call.outputs[0]}, axis,
+                    [&](const Line<T>& z, const Line<T>& dz, const Line<T>& dx) {
+                      Wide<T> sum = 0;
+                      for (int64_t i = 0; i < count; ++i) sum += dz.wide(i);
+                      for (int64_t i = 0; i < count; ++i) {
+                        dx.Set(i, dz.wide(i) - std::exp(z.wide(i)) * sum);
+                      }
+                    });
+}
+
+template <typename T>
+Line<T> Row(const TensorRef& ref, int64_t row) {
+  return Line<T>(ref.as<T>() + row * ref.strides[0], ref.strides[1]);
+}
+
+template <typename T>
 void SoftmaxCrossEntropy(const KernelCall& call) {
   const TensorRef& logits = call.inputs[0];
   const TensorRef& labels = call.inputs[1];
-  const TensorRef& loss = call.outputs[0];
-  const TensorRef& probabilities = call.outputs[1];
   for (int64_t i = 0; i < logits.dims[0]; ++i) {
-    const float* in = &At<float>(logits, i, 0);
-    const double largest = LargestOf(in, logits.dims[1], logits.strides[1]);
-    const double labelled = At<float>(logits, i, At<int64_t>(labels, i));
-    const double sum = SoftmaxRow(in, logits.strides[1], &At<float>(probabilities, i, 0),
-                                  probabilities.strides[1], logits.dims[1], largest);
-    At<float>(loss, i) = static_cast<float>(std::log(sum) - (labelled - largest));
+    const Line<T> x = Row<T>(logits, i);
+    const Wide<T> largest = LargestOf(x, logits.dims[1]);
+    const Wide<T> labelled = x.wide(At<int64_t>(labels, i));
+    const Wide<T> sum = SoftmaxLine(x, Row<T>(call.outputs[1], i), logits.dims[1], largest);
+    At<T>(call.outputs[0], i) = Narrow<T>(std::log(sum) - (labelled - largest));
   }
 }
 
+template <typename T>
 void SoftmaxCrossEntropyGrad(const KernelCall& call) {
-  const double scale = call.attrs<CrossEntropyGradAttributes>().scale;
-  const TensorRef& probabilities = call.inputs[0];
-  const TensorRef& labels = call.inputs[1];
+  const Wide<T> scale = call.attrs<CrossEntropyGradAttributes>().scale;
   const TensorRef& gradient = call.outputs[0];
   for (int64_t i = 0; i < gradient.dims[0]; ++i) {
-    const int64_t label = At<int64_t>(labels, i);
+    const int64_t label = At<int64_t>(call.inputs[1], i);
+    const Line<T> p = Row<T>(call.inputs[0], i), g = Row<T>(gradient, i);
     for (int64_t k = 0; k < gradient.dims[1]; ++k) {
-      const double p = At<float>(probabilities, i, k);
-      At<float>(gradient, i, k) = static_cast<float>(scale * (k == label ? p - 1 : p));
+      g.Set(k, scale * (k == label ? p.wide(k) - 1 : p.wide(k)));
     }
   }
 }
 
-constexpr Kernel Strided(OpCode op, void (*run)(const KernelCall&)) {
-  return {op, DeviceType::kHost, DType::kFloat32, "reference", 0, run, nullptr, nullptr, true};
+// A target of zero adds nothing, whatever the logit.
+template <typename T>
+void DenseCrossEntropy(const KernelCall& call) {
+  const TensorRef& logits = call.inputs[0];
+  const int64_t count = logits.dims[1];
+  for (int64_t i = 0; i < logits.dims[0]; ++i) {
+    const Line<T> x = Row<T>(logits, i), target = Row<T>(call.inputs[1], i);
+    const Wide<T> largest = LargestOf(x, count);
+    const Wide<T> log_sum = std::log(SoftmaxLine(x, Row<T>(call.outputs[1], i), count, largest));
+    Wide<T> loss = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      if (target.wide(k) != 0) loss += target.wide(k) * (log_sum - (x.wide(k) - largest));
+    }
+    At<T>(call.outputs[0], i) = Narrow<T>(loss);
+  }
+}
+
+template <typename T>
+void DenseCrossEntropyGrad(const KernelCall& call) {
+  const Wide<T> scale = call.attrs<LossGradAttributes>().scale;
+  const TensorRef& gradient = call.outputs[0];
+  for (int64_t i = 0; i < gradient.dims[0]; ++i) {
+    const Line<T> p = Row<T>(call.inputs[0], i), target = Row<T>(call.inputs[1], i);
+    Wide<T> sum = 0;
+    for (int64_t k = 0; k < gradient.dims[1]; ++k) sum += target.wide(k);
+    for (int64_t k = 0; k < gradient.dims[1]; ++k) {
+      Row<T>(gradient, i).Set(k, scale * (p.wide(k) * sum - target.wide(k)));
+    }
+  }
 }
 
 const KernelRegistrar registrar({
-    Strided(OpCode::kSoftmax, &Softmax),
-    Strided(OpCode::kSoftmaxCrossEntropy, &SoftmaxCrossEntropy),
-    Strided(OpCode::kSoftmaxCrossEntropyGrad, &SoftmaxCrossEntropyGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kSoftmax, Softmax),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kLogSoftmax, LogSoftmax),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kSoftmaxGrad, SoftmaxGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kLogSoftmaxGrad, LogSoftmaxGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kSoftmaxCrossEntropy, SoftmaxCrossEntropy),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kSoftmaxCrossEntropyGrad, SoftmaxCrossEntropyGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kDenseCrossEntropy, DenseCrossEntropy),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kDenseCrossEntropyGrad, DenseCrossEntropyGrad),
 });
 
 }  // namespace

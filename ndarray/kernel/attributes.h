@@ -27,8 +27,10 @@ struct MatMulAttributes {
   bool y_is_constant = false;  // Y will be the same for many calls: packing it once pays
 };
 
-// Input [batch, height, width, channels], filter [filters, kernel height, kernel width, channels],
-// output [batch, out height, out width, filters].
+// Input [batch, height, width, channels], filter [filters, kernel height, kernel width,
+// channels / groups], output [batch, out height, out width, filters]. Filters come in `groups` equal
+// runs; those of run g see the input channels of run g only. groups == channels is the depthwise
+// convolution.
 struct Conv2dAttributes {
   int64_t stride_height = 1, stride_width = 1;
   int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
@@ -36,14 +38,20 @@ struct Conv2dAttributes {
   bool relu = false;                // of the output, forward only
   bool accumulate = false;          // gradient of the filter only
   bool filter_is_constant = false;  // as MatMulAttributes::y_is_constant
+  int64_t groups = 1;
 };
 
-// Gradients of overlapping windows are added in float in the row-major order of the windows.
+// Of maximum and average. Gradients of overlapping windows of the maximum are added in float (f64: in
+// double) in the row-major order of the windows. Padding is smaller than the kernel: every window
+// has an element of the image. It is never the largest.
 struct Pool2dAttributes {
   int64_t kernel_height = 2, kernel_width = 2;
   int64_t stride_height = 2, stride_width = 2;
   // The input is the output of a ReLU: its gradient is applied in the same pass.
   bool relu_grad = false;
+  int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  // Of the average: padding counts as zeros; otherwise only elements of the image count.
+  bool count_include_pad = true;
 };
 
 // gradient = scale * (probabilities - one_hot(labels)).

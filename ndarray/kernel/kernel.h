@@ -18,6 +18,7 @@ struct TensorRef {
   DType dtype = DType::kFloat32;
   bool present = false;
   bool dense = true;
+  bool readable_tail = true;  // a few bytes behind the end can be read (kReadableTailBytes)
   int rank = 0;
   const int64_t* dims = nullptr;
   const int64_t* strides = nullptr;  // in elements

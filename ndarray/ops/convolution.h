@@ -1,5 +1,5 @@
-// 2-D convolution (cross-correlation, as every framework calls it) and max pooling, with their
-// gradients. f32; images are [batch, height, width, channels], filters
+// 2-D convolution (cross-correlation, as every framework calls it), with its gradients. Pooling is
+// in pooling.h. f32; images are [batch, height, width, channels], filters
 // [filters, kernel height, kernel width, channels], bias [filters].
 //
 // Errors: kInvalidArgument naming operand, shapes and the rule that is broken.
@@ -8,6 +8,7 @@
 
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/pooling.h"
 
 namespace tidepool {
 
@@ -23,14 +24,6 @@ NDArray Conv2dGradInput(const NDArray& output_gradient, const NDArray& filter,
 // The gradient with respect to the filter, into (or added to) `filter_gradient`.
 void Conv2dGradFilterInto(const NDArray& input, const NDArray& output_gradient,
                           NDArray& filter_gradient, const Conv2dAttributes& attributes);
-
-// No padding; windows that do not fit are left out.
-Shape MaxPool2dOutputShape(const Shape& input, const Pool2dAttributes& attributes);
-NDArray MaxPool2d(const NDArray& input, const Pool2dAttributes& attributes);
-// The gradient goes to the first largest element of each window; windows may overlap. With
-// attributes.relu_grad elements that are not positive get none.
-NDArray MaxPool2dGrad(const NDArray& input, const NDArray& output, const NDArray& output_gradient,
-                      const Pool2dAttributes& attributes);
 
 }  // namespace tidepool
 

@@ -242,7 +242,7 @@ TEST(Cast, ConvertsAndSharesWhatHasTheType) {
   EXPECT_EQ(Cast(x.Transpose(), DType::kFloat64).ToVector<double>(),
             (std::vector<double>{1.5, 300, -2, 0}));
   EXPECT_EQ(Cast(x, DType::kBool).ToVector<bool>(), (std::vector<bool>{true, true, true, false}));
-  EXPECT_EQ(Cast(x, DType::kBFloat16).ToString(), "[[1.5, -2],\n [300, 0]]");
+  EXPECT_EQ(Cast(x, DType::kBFloat16).ToString(), "[[  1.5,  -2. ],\n [300. ,   0. ]]");
 }
 
 }  // namespace

@@ -1,47 +1,44 @@
 #include "tidepool/ndarray/ops/softmax.h"
 
-#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
-#include "tidepool/ndarray/kernel/attributes.h"
-#include "tidepool/ndarray/ops/checks.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/ops/nn_checks.h"
 
 namespace tidepool {
+namespace {
 
-NDArray Softmax(const NDArray& x) {
-  CheckOperands(OpCode::kSoftmax, {&x});
-  CheckDType("softmax", "X", x, DType::kFloat32);
-  if (x.rank() == 0) ThrowInvalidArgument("Op [softmax]: X has rank 0, expected at least 1");
-  NDArray z(x.shape(), DType::kFloat32);
-  Dispatch(OpCode::kSoftmax, {&x}, {&z});
+NDArray Forward(OpCode op, const NDArray& x, int axis) {
+  CheckOperands(op, {&x});
+  const char* name = Info(op).name;
+  CheckFloating(name, "X", x);
+  CheckLeastRank(name, "X", x, 1);
+  const SoftmaxAttributes attributes{NormalizeAxis(name, axis, x.rank())};
+  NDArray z(x.shape(), x.dtype());
+  Dispatch(op, {&x}, {&z}, &attributes);
   return z;
 }
 
-CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels) {
-  CheckOperands(OpCode::kSoftmaxCrossEntropy, {&logits, &labels});
-  CheckRank("softmax_cross_entropy", "logits", logits, 2);
-  CheckDType("softmax_cross_entropy", "logits", logits, DType::kFloat32);
-  CheckDType("softmax_cross_entropy", "labels", labels, DType::kInt64);
-  CheckShape("softmax_cross_entropy", "labels", labels, {logits.dim(0)});
-  CheckLabels("softmax_cross_entropy", labels, logits.dim(1));
-  CrossEntropy result{NDArray({logits.dim(0)}, DType::kFloat32),
-                      NDArray(logits.shape(), DType::kFloat32)};
-  Dispatch(OpCode::kSoftmaxCrossEntropy, {&logits, &labels}, {&result.loss, &result.probabilities});
-  return result;
+NDArray Grad(OpCode op, const NDArray& z, const NDArray& dz, int axis) {
+  CheckOperands(op, {&z, &dz});
+  const char* name = Info(op).name;
+  CheckFloating(name, "Z", z);
+  CheckLeastRank(name, "Z", z, 1);
+  CheckLike(name, "dZ", dz, z);
+  const SoftmaxAttributes attributes{NormalizeAxis(name, axis, z.rank())};
+  NDArray dx(z.shape(), z.dtype());
+  Dispatch(op, {&z, &dz}, {&dx}, &attributes);
+  return dx;
 }
 
-void SoftmaxCrossEntropyGradInto(const NDArray& probabilities, const NDArray& labels, double scale,
-                                 NDArray& gradient) {
-  CheckOperands(OpCode::kSoftmaxCrossEntropyGrad, {&probabilities, &labels});
-  gradient.CheckAlive("softmax_cross_entropy_grad", "gradient");
-  CheckRank("softmax_cross_entropy_grad", "probabilities", probabilities, 2);
-  CheckDType("softmax_cross_entropy_grad", "probabilities", probabilities, DType::kFloat32);
-  CheckDType("softmax_cross_entropy_grad", "labels", labels, DType::kInt64);
-  CheckShape("softmax_cross_entropy_grad", "labels", labels, {probabilities.dim(0)});
-  CheckShape("softmax_cross_entropy_grad", "gradient", gradient, probabilities.shape());
-  CheckDType("softmax_cross_entropy_grad", "gradient", gradient, DType::kFloat32);
-  CheckLabels("softmax_cross_entropy_grad", labels, probabilities.dim(1));
-  const CrossEntropyGradAttributes attributes{scale};
-  Dispatch(OpCode::kSoftmaxCrossEntropyGrad, {&probabilities, &labels}, {&gradient}, &attributes);
+}  // namespace
+
+NDArray Softmax(const NDArray& x, int axis) { return Forward(OpCode::kSoftmax, x, axis); }
+NDArray LogSoftmax(const NDArray& x, int axis) { return Forward(OpCode::kLogSoftmax, x, axis); }
+NDArray SoftmaxGrad(const NDArray& z, const NDArray& dz, int axis) {
+  return Grad(OpCode::kSoftmaxGrad, z, dz, axis);
+}
+NDArray LogSoftmaxGrad(const NDArray& z, const NDArray& dz, int axis) {
+  return Grad(OpCode::kLogSoftmaxGrad, z, dz, axis);
 }
 
 }  // namespace tidepool

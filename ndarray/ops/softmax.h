@@ -1,25 +1,24 @@
-// Softmax over the last axis and the cross-entropy of class labels.
+// Softmax and its logarithm over an axis, with gradients. f32, f64, f16, bf16. The losses of it are
+// in loss.h.
+//
+//   softmax(x)[i] = exp(x[i] - m) / sum_k exp(x[k] - m), m the largest of the axis: no overflow.
+//
+// Results are in the current place. An axis is counted from the end when negative. A NaN makes its
+// line NaN. Errors: kInvalidArgument naming operand, shape and type.
 #ifndef TIDEPOOL_NDARRAY_OPS_SOFTMAX_H_
 #define TIDEPOOL_NDARRAY_OPS_SOFTMAX_H_
 
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/loss.h"
 
 namespace tidepool {
 
-// x: f32, rank 1 or more. The largest element of a row is subtracted first.
-NDArray Softmax(const NDArray& x);
-
-struct CrossEntropy {
-  NDArray loss;           // [batch], -log of the labelled class's probability
-  NDArray probabilities;  // [batch, classes]
-};
-// logits [batch, classes], labels [batch] i64. Throws kInvalidArgument for a label out of range,
-// naming it.
-CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels);
-// scale * (probabilities - one_hot(labels)), the gradient of scale * sum of losses; may be written
-// over the probabilities.
-void SoftmaxCrossEntropyGradInto(const NDArray& probabilities, const NDArray& labels, double scale,
-                                 NDArray& gradient);
+NDArray Softmax(const NDArray& x, int axis = -1);
+NDArray LogSoftmax(const NDArray& x, int axis = -1);
+// From the results z. The gradient of Softmax is z * (dz - sum(z * dz)),
+// that of LogSoftmax dz - exp(z) * sum(dz).
+NDArray SoftmaxGrad(const NDArray& z, const NDArray& dz, int axis = -1);
+NDArray LogSoftmaxGrad(const NDArray& z, const NDArray& dz, int axis = -1);
 
 }  // namespace tidepool
 

@@ -12,14 +12,6 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-void SoftmaxRows(CaseValues& m, OpCase& c) {
-  const Shape shape = m.AnyShape(1, 4);
-  c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.3))};
-  c.outputs = {m.Result(c.dtype, shape)};
-  const double range = m.Chance(0.2) ? 60 : 4;
-  for (double& value : c.inputs[0].reals) value *= range;
-}
-
 void Products(CaseValues& m, OpCase& c) {
   MatMulAttributes a;
   a.transpose_x = m.Chance(0.5);
@@ -103,52 +95,49 @@ void Pooling(CaseValues& m, OpCase& c) {
   a.kernel_width = m.Chance(0.5) ? 2 : m.Int(1, 4);
   a.stride_height = m.Chance(0.7) ? a.kernel_height : m.Int(1, 5);
   a.stride_width = m.Chance(0.7) ? a.kernel_width : m.Int(1, 5);
+  if (m.Chance(0.4)) {
+    a.pad_top = m.Int(0, a.kernel_height - 1), a.pad_bottom = m.Int(0, a.kernel_height - 1);
+    a.pad_left = m.Int(0, a.kernel_width - 1), a.pad_right = m.Int(0, a.kernel_width - 1);
+  }
+  a.count_include_pad = m.Chance(0.5);
   const Shape input{m.Chance(0.05) ? 0 : m.Int(1, 3), a.kernel_height + m.Int(0, 9),
                     a.kernel_width + m.Int(0, 9), m.NonZero(m.Chance(0.05) ? 128 : 17)};
-  const Shape output{input[0], OutputSize(input[1], a.kernel_height, a.stride_height, 0),
-                     OutputSize(input[2], a.kernel_width, a.stride_width, 0), input[3]};
-  OperandValues values = m.Floats(input, m.Chance(0.3));
+  const Shape output{
+      input[0], OutputSize(input[1], a.kernel_height, a.stride_height, a.pad_top + a.pad_bottom),
+      OutputSize(input[2], a.kernel_width, a.stride_width, a.pad_left + a.pad_right), input[3]};
+  OperandValues values = m.Floats(input, m.Chance(0.3), c.dtype);
   if (m.Chance(0.3)) m.MakeTies(&values);
-  if (c.op == OpCode::kMaxPool2d) {
+  if (c.op == OpCode::kAveragePool2dGrad) {
+    c.inputs = {m.Floats(output, m.Chance(0.3), c.dtype)};
+    c.outputs = {m.Result(c.dtype, input)};
+  } else if (c.op != OpCode::kMaxPool2dGrad) {
     c.inputs = {values};
-    c.outputs = {m.Result(DType::kFloat32, output)};
+    c.outputs = {m.Result(c.dtype, output)};
   } else {
     a.relu_grad = m.Chance(0.5);
     if (a.relu_grad) {  // the input is the output of a ReLU
       for (double& value : values.reals) value = value <= 0 ? 0.0f : value;
     }
-    OperandValues largest{output, DType::kFloat32, true, {}, {}};
+    OperandValues largest{output, c.dtype, true, {}, {}};
     for (int64_t o = 0; o < output.NumElements(); ++o) {
       const int64_t k = o % output[3], j = o / output[3] % output[2];
       const int64_t i = o / (output[3] * output[2]) % output[1];
       const int64_t n = o / (output[3] * output[2] * output[1]);
-      float best = -kInfinity;
+      double best = -kInfinity;
       for (int64_t tap = 0; tap < a.kernel_height * a.kernel_width; ++tap) {
-        const int64_t row = i * a.stride_height + tap / a.kernel_width;
-        const int64_t column = j * a.stride_width + tap % a.kernel_width;
-        const float value = values.reals[((n * input[1] + row) * input[2] + column) * input[3] + k];
+        const int64_t row = i * a.stride_height + tap / a.kernel_width - a.pad_top;
+        const int64_t column = j * a.stride_width + tap % a.kernel_width - a.pad_left;
+        if (row < 0 || row >= input[1] || column < 0 || column >= input[2]) continue;
+        const double value = values.reals[((n * input[1] + row) * input[2] + column) * input[3] + k];
         if (!(value <= best) && !std::isnan(best)) best = value;
       }
       largest.reals.push_back(best);
     }
-    c.inputs = {values, largest, m.Floats(output)};
-    c.outputs = {m.Result(DType::kFloat32, input)};
+    c.inputs = {values, largest, m.Floats(output, false, c.dtype)};
+    c.outputs = {m.Result(c.dtype, input)};
   }
+  c.inner = static_cast<double>(a.kernel_height * a.kernel_width);
   c.attributes = a;
-}
-
-void CrossEntropy(CaseValues& m, OpCase& c) {
-  const int64_t batch = m.Size(128), classes = m.NonZero(128);
-  const OperandValues labels = m.Ints({batch}, 0, classes - 1);
-  c.inputs = {m.Floats({batch, classes}, m.Chance(0.2)), labels};
-  if (c.op == OpCode::kSoftmaxCrossEntropy) {
-    for (double& value : c.inputs[0].reals) value *= m.Chance(0.1) ? 50 : 3;
-    c.outputs = {m.Result(DType::kFloat32, {batch}), m.Result(DType::kFloat32, {batch, classes})};
-    c.inner = static_cast<double>(classes);
-  } else {
-    c.attributes = CrossEntropyGradAttributes{m.Real(0, 1)};
-    c.outputs = {m.Result(DType::kFloat32, {batch, classes})};
-  }
 }
 
 void Update(CaseValues& m, OpCase& c) {
@@ -189,19 +178,20 @@ CaseMaker FindNnCases(OpCode op) {
       return &Convolution;
     case OpCode::kMaxPool2d:
     case OpCode::kMaxPool2dGrad:
+    case OpCode::kAveragePool2d:
+    case OpCode::kAveragePool2dGrad:
       return &Pooling;
-    case OpCode::kSoftmaxCrossEntropy:
-    case OpCode::kSoftmaxCrossEntropyGrad:
-      return &CrossEntropy;
     case OpCode::kSgdUpdate:
     case OpCode::kNesterovsUpdate:
     case OpCode::kAdamUpdate:
       return &Update;
-    case OpCode::kSoftmax:
-      return &SoftmaxRows;
     default:
-      return nullptr;
+      break;
   }
+  for (const auto find : {&FindLossCases, &FindNormalizationCases}) {
+    if (const CaseMaker make = find(op)) return make;
+  }
+  return nullptr;
 }
 
 }  // namespace tidepool

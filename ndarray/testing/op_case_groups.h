@@ -16,7 +16,9 @@ CaseMaker FindElementwiseCases(OpCode op);
 CaseMaker FindReductionCases(OpCode op);
 CaseMaker FindIndexingCases(OpCode op);
 CaseMaker FindRandomCases(OpCode op);
-CaseMaker FindNnCases(OpCode op);
+CaseMaker FindNnCases(OpCode op);  // of the parts below as well
+CaseMaker FindLossCases(OpCode op);
+CaseMaker FindNormalizationCases(OpCode op);
 
 }  // namespace tidepool
 

@@ -118,6 +118,37 @@ TEST(ReduceLoops, ExponentialsBesideTheLibrary) {
   EXPECT_EQ(PortableReduceLoops(ReduceKind::kExpSum, ElementKind::kI32), nullptr);
 }
 
+// Bias gradients keep their bits: eight rows side by side, blocks of sixty-four of those, in float.
+TEST(ReduceLoops, FloatColumnsAreAddedInTheirOldOrder) {
+  for (const FindLoops find : Tables()) {
+    for (const auto& [rows, n] :
+         {std::tuple<int, int>{7, 20}, {8, 3}, {64, 128}, {1100, 10}, {1543, 200}, {36864, 20}}) {
+      const Matrix<float> x(rows, n, 0, 23);
+      std::vector<float> total(8 * n), block(8 * n);
+      int row = 0;
+      while (row + 8 <= rows) {
+        const int passes = std::min(64, (rows - row) / 8);
+        for (int c = 0; c < 8 * n; ++c) {
+          block[c] = x.values[row * n + c];
+          for (int pass = 1; pass < passes; ++pass) block[c] += x.values[(row + 8 * pass) * n + c];
+          total[c] += block[c];
+        }
+        row += passes * 8;
+      }
+      for (; row < rows; ++row) {
+        for (int c = 0; c < n; ++c) total[c] += x.values[row * n + c];
+      }
+      for (int half = 4; half >= 1; half /= 2) {
+        for (int c = 0; c < half * n; ++c) total[c] += total[half * n + c];
+      }
+      std::vector<DoubleSum> sums(n);
+      find(ReduceKind::kSum, ElementKind::kF32)
+          ->columns(x.values.data(), rows, n, n, 0, nullptr, sums.data());
+      for (int c = 0; c < n; ++c) ASSERT_EQ(static_cast<float>(sums[c].high), total[c]) << rows;
+    }
+  }
+}
+
 TEST(ReduceLoops, CompensatedMerging) {
   for (const FindLoops find : Tables()) {
     const ReduceLoops& loops = *find(ReduceKind::kSum, ElementKind::kF64);

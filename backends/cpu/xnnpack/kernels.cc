@@ -10,6 +10,7 @@
 #include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cpu {
@@ -24,9 +25,10 @@ bool IsForOneThread(const KernelCall& call, int64_t work) {
 }
 
 // supports() is asked before the dispatcher makes operands dense; views with gaps are rare here.
+// XNNPACK reads up to 16 bytes past the end of its inputs.
 bool IsDense(const KernelCall& call) {
   for (const TensorRef& input : call.inputs) {
-    if (!input.dense) return false;
+    if (!input.dense || !input.readable_tail) return false;
   }
   return true;
 }
@@ -137,7 +139,8 @@ void RunConv2d(const KernelCall& call) {
 // Rows shorter than this are quicker in plain loops than in setting XNNPACK up.
 bool SupportsSoftmax(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
-  return x.dims[x.rank - 1] >= 64 && IsForOneThread(call, x.NumElements() * 16) &&
+  return call.attrs<SoftmaxAttributes>().axis == x.rank - 1 && x.dims[x.rank - 1] >= 64 &&
+         IsForOneThread(call, x.NumElements() * 16) &&
          XnnpackIsUsable() && IsDense(call) && IsFinite(x);
 }
 

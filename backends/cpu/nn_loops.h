@@ -1,0 +1,77 @@
+// Loops of neural network operators over contiguous floats, compiled once for AVX2 and FMA and once
+// for any processor. NetworkLoops() gives the table for this machine.
+#ifndef TIDEPOOL_BACKENDS_CPU_NN_LOOPS_H_
+#define TIDEPOOL_BACKENDS_CPU_NN_LOOPS_H_
+
+#include <stdint.h>
+
+namespace tidepool::cpu {
+
+// One image: [height, width, channels].
+struct PoolGeometry {
+  int64_t in_height, in_width, channels, out_height, out_width;
+  int64_t kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
+};
+
+struct NnLoops {
+  // ---- pooling: one image a call. NaN wins in the maximum ----
+  void (*max_pool)(const PoolGeometry& geometry, const float* x, float* y);
+  void (*max_pool_grad)(const PoolGeometry& geometry, bool relu, const float* x, const float* y,
+                        const float* dy, float* dx);
+  void (*average_pool)(const PoolGeometry& geometry, bool count_padding, const float* x, float* y);
+  void (*average_pool_grad)(const PoolGeometry& geometry, bool count_padding, const float* dy,
+                            float* dx);
+
+  // ---- softmax: n elements `stride` apart for each of `width` neighbouring columns. z may be x,
+  // dx either operand. stride 1: one column ----
+  void (*softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
+  void (*log_softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
+  void (*softmax_grad)(const float* z, const float* dz, float* dx, int64_t n, int64_t stride,
+                       int64_t width);
+  void (*log_softmax_grad)(const float* z, const float* dz, float* dx, int64_t n, int64_t stride,
+                           int64_t width);
+
+  // ---- losses: one row of n. Gradients may be written over an operand ----
+  float (*dense_cross_entropy)(const float* x, const float* target, float* probabilities,
+                               int64_t n);
+  void (*dense_cross_entropy_grad)(const float* probabilities, const float* target, float scale,
+                                   float* gradient, int64_t n);
+  double (*squared_error)(const float* x, const float* target, int64_t n);  // sum
+  void (*squared_error_grad)(const float* x, const float* target, float scale, float* gradient,
+                             int64_t n);  // scale * (x - target)
+  double (*binary_cross_entropy)(const float* x, const float* target, int64_t n);  // sum
+  void (*binary_cross_entropy_grad)(const float* x, const float* target, float scale,
+                                    float* gradient, int64_t n);
+
+  // ---- batch normalisation: `count` elements in rows of `wide`; the last may be shorter. Per
+  // column: d = x - center ----
+  void (*column_sums)(const float* x, int64_t count, int64_t wide, double* sums);  // added to
+  void (*column_moments)(const float* x, const float* center, int64_t count, int64_t wide,
+                         double* sums, double* squares);  // of d, added to
+  void (*column_products)(const float* x, const float* center, const float* dz, int64_t count,
+                          int64_t wide, double* sums, double* products);  // of dz, of dz * d
+  void (*column_affine)(const float* x, const float* center, const float* factor,
+                        const float* shift, int64_t count, int64_t wide, float* z);
+  // dx = factor * dz - offset - slope * d
+  void (*column_grad)(const float* x, const float* center, const float* dz, const float* factor,
+                      const float* offset, const float* slope, int64_t count, int64_t wide,
+                      float* dx);
+
+  // ---- layer normalisation: one row of n ----
+  void (*row_moments)(const float* x, int64_t n, double* mean, double* variance);
+  // z = ((x - center) * factor + offset) * scale + shift
+  void (*row_affine)(const float* x, float center, float factor, float offset, const float* scale,
+                     const float* shift, float* z, int64_t n);
+  // Adds to dscale and dshift.
+  void (*row_norm_grad)(const float* x, const float* dz, const float* scale, float mean,
+                        float inverse_deviation, float* dx, float* dscale, float* dshift,
+                        int64_t n);
+};
+
+const NnLoops& NetworkLoops();
+extern const NnLoops kPortableNnLoops;
+extern const NnLoops kAvx2NnLoops;  // x86-64 only
+
+}  // namespace tidepool::cpu
+
+#endif  // TIDEPOOL_BACKENDS_CPU_NN_LOOPS_H_

@@ -1,0 +1,283 @@
+// Batch and layer normalisation of f32 arrays. Statistics are corrected two-pass sums: right for
+// means far larger than the deviation. Work is cut by the shape alone, and sums of the pieces are
+// added in their order: the same bits for any number of threads.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "tidepool/backends/cpu/nn_loops.h"
+#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/registry.h"
+
+namespace tidepool::cpu {
+namespace {
+
+constexpr int64_t kMostPieces = 32;
+constexpr int64_t kLeastPiece = 1 << 14;  // elements
+
+// An array of [rows, channels] as rows of `wide` floats: of few channels several rows are one, so
+// that loops are long.
+struct Columns {
+  int64_t count, channels, copies, wide, piece, pieces;
+
+  explicit Columns(const TensorRef& x) {
+    count = x.NumElements();
+    channels = x.dims[x.rank - 1];
+    copies = channels < 32 ? 32 : 1;
+    wide = copies * channels;
+    const int64_t rows = (count + wide - 1) / wide;
+    const int64_t rows_of_piece =
+        std::max((kLeastPiece + wide - 1) / wide, (rows + kMostPieces - 1) / kMostPieces);
+    piece = rows_of_piece * wide;
+    pieces = (count + piece - 1) / piece;
+  }
+  double rows() const { return static_cast<double>(count) / static_cast<double>(channels); }
+};
+
+// Scratch: two sums per column and piece, then up to four floats per column.
+struct ColumnScratch {
+  double* sums;
+  float* tiles[4];
+
+  ColumnScratch(const Columns& c, void* scratch) {
+    sums = static_cast<double*>(scratch);
+    float* rest = reinterpret_cast<float*>(sums + 2 * c.wide * c.pieces);
+    for (float*& tile : tiles) tile = rest, rest += c.wide;
+  }
+  static size_t Bytes(const Columns& c) {
+    return static_cast<size_t>(2 * c.wide * c.pieces) * sizeof(double) +
+           static_cast<size_t>(4 * c.wide) * sizeof(float);
+  }
+};
+
+size_t ColumnScratchBytes(const KernelCall& call) {
+  return ColumnScratch::Bytes(Columns(call.inputs[0]));
+}
+
+// body(begin, count) for each piece of the array.
+template <typename Body>
+void ForEachPiece(const KernelCall& call, const Columns& c, Body body) {
+  ParallelFor(call.threads, c.pieces, 1, 4 * c.count, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      body(i, i * c.piece, std::min(c.piece, c.count - i * c.piece));
+    }
+  });
+}
+
+// Runs loop(begin, count, sums, sums + wide) for each piece and calls take(channel, first sum,
+// second sum).
+template <typename Loop, typename Take>
+void SumColumns(const KernelCall& call, const Columns& c, const ColumnScratch& scratch, Loop loop,
+                Take take) {
+  std::fill_n(scratch.sums, 2 * c.wide * c.pieces, 0.0);
+  ForEachPiece(call, c, [&](int64_t index, int64_t begin, int64_t count) {
+    double* sums = scratch.sums + 2 * c.wide * index;
+    loop(begin, count, sums, sums + c.wide);
+  });
+  for (int64_t channel = 0; channel < c.channels; ++channel) {
+    double first = 0, second = 0;
+    for (int64_t piece = 0; piece < c.pieces; ++piece) {
+      const double* sums = scratch.sums + 2 * c.wide * piece;
+      for (int64_t copy = 0; copy < c.copies; ++copy) {
+        first += sums[copy * c.channels + channel];
+        second += sums[c.wide + copy * c.channels + channel];
+      }
+    }
+    take(channel, first, second);
+  }
+}
+
+// The first channels of a tile, repeated over its width.
+void Spread(const Columns& c, float* tile) {
+  for (int64_t copy = 1; copy < c.copies; ++copy) {
+    std::copy_n(tile, c.channels, tile + copy * c.channels);
+  }
+}
+
+void RunBatchNorm(const KernelCall& call) {
+  const Columns c(call.inputs[0]);
+  const ColumnScratch scratch(c, call.scratch);
+  const float* x = call.inputs[0].as<float>();
+  const float* scale = call.inputs[1].as<float>();
+  const float* shift = call.inputs[2].as<float>();
+  float* z = call.outputs[0].as<float>();
+  float* means = call.outputs[1].as<float>();
+  float* inverses = call.outputs[2].as<float>();
+  const double epsilon = call.attrs<NormalizationAttributes>().epsilon;
+  const NnLoops& loops = NetworkLoops();
+  float *center = scratch.tiles[0], *factor = scratch.tiles[1], *offset = scratch.tiles[2];
+  const double rows = c.rows();
+  // Near the mean; the second pass finds how near.
+  SumColumns(
+      call, c, scratch,
+      [&](int64_t begin, int64_t count, double* sums, double*) {
+        loops.column_sums(x + begin, count, c.wide, sums);
+      },
+      [&](int64_t i, double sum, double) { center[i] = static_cast<float>(sum / rows); });
+  Spread(c, center);
+  SumColumns(
+      call, c, scratch,
+      [&](int64_t begin, int64_t count, double* sums, double* squares) {
+        loops.column_moments(x + begin, center, count, c.wide, sums, squares);
+      },
+      [&](int64_t i, double sum, double squares) {
+        const double rest = sum / rows;
+        const double spread = squares / rows - rest * rest;
+        const double inverse = 1 / std::sqrt((spread < 0 ? 0 : spread) + epsilon);
+        means[i] = static_cast<float>(center[i] + rest);
+        inverses[i] = static_cast<float>(inverse);
+        factor[i] = static_cast<float>(inverse * scale[i]);
+        offset[i] = static_cast<float>(shift[i] - rest * inverse * scale[i]);
+      });
+  Spread(c, factor);
+  Spread(c, offset);
+  ForEachPiece(call, c, [&](int64_t, int64_t begin, int64_t count) {
+    loops.column_affine(x + begin, center, factor, offset, count, c.wide, z + begin);
+  });
+}
+
+void RunBatchNormInference(const KernelCall& call) {
+  const Columns c(call.inputs[0]);
+  const ColumnScratch scratch(c, call.scratch);
+  const float* x = call.inputs[0].as<float>();
+  float* z = call.outputs[0].as<float>();
+  const double epsilon = call.attrs<NormalizationAttributes>().epsilon;
+  float *center = scratch.tiles[0], *factor = scratch.tiles[1], *offset = scratch.tiles[2];
+  for (int64_t i = 0; i < c.channels; ++i) {
+    center[i] = call.inputs[3].as<float>()[i];
+    factor[i] = static_cast<float>(call.inputs[1].as<float>()[i] /
+                                   std::sqrt(call.inputs[4].as<float>()[i] + epsilon));
+    offset[i] = call.inputs[2].as<float>()[i];
+  }
+  for (float* tile : {center, factor, offset}) Spread(c, tile);
+  ForEachPiece(call, c, [&](int64_t, int64_t begin, int64_t count) {
+    NetworkLoops().column_affine(x + begin, center, factor, offset, count, c.wide, z + begin);
+  });
+}
+
+void RunBatchNormGrad(const KernelCall& call) {
+  const Columns c(call.inputs[0]);
+  const ColumnScratch scratch(c, call.scratch);
+  const float* x = call.inputs[0].as<float>();
+  const float* scale = call.inputs[1].as<float>();
+  const float* means = call.inputs[2].as<float>();
+  const float* inverses = call.inputs[3].as<float>();
+  const float* dz = call.inputs[4].as<float>();
+  float* dx = call.outputs[0].as<float>();
+  const NnLoops& loops = NetworkLoops();
+  float *center = scratch.tiles[0], *factor = scratch.tiles[1], *offset = scratch.tiles[2],
+        *slope = scratch.tiles[3];
+  const double rows = c.rows();
+  std::copy_n(means, c.channels, center);
+  Spread(c, center);
+  SumColumns(
+      call, c, scratch,
+      [&](int64_t begin, int64_t count, double* sums, double* products) {
+        loops.column_products(x + begin, center, dz + begin, count, c.wide, sums, products);
+      },
+      [&](int64_t i, double sum, double products) {
+        const double inverse = inverses[i], dscale = products * inverse;
+        call.outputs[1].as<float>()[i] = static_cast<float>(dscale);
+        call.outputs[2].as<float>()[i] = static_cast<float>(sum);
+        const double size = inverse * scale[i];
+        factor[i] = static_cast<float>(size);
+        offset[i] = static_cast<float>(size * sum / rows);
+        slope[i] = static_cast<float>(size * inverse * dscale / rows);
+      });
+  for (float* tile : {factor, offset, slope}) Spread(c, tile);
+  ForEachPiece(call, c, [&](int64_t, int64_t begin, int64_t count) {
+    loops.column_grad(x + begin, center, dz + begin, factor, offset, slope, count, c.wide,
+                      dx + begin);
+  });
+}
+
+constexpr int64_t kRowGrain = 16;
+
+void RunLayerNorm(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const int64_t n = x.dims[x.rank - 1], rows = call.outputs[1].NumElements();
+  const float* scale = call.inputs[1].as<float>();
+  const float* shift = call.inputs[2].as<float>();
+  float* z = call.outputs[0].as<float>();
+  const double epsilon = call.attrs<NormalizationAttributes>().epsilon;
+  const NnLoops& loops = NetworkLoops();
+  ParallelFor(call.threads, rows, kRowGrain, rows * n * 4, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      double mean, variance;
+      loops.row_moments(x.as<float>() + row * n, n, &mean, &variance);
+      const double inverse = 1 / std::sqrt(variance + epsilon);
+      const float center = static_cast<float>(mean);
+      call.outputs[1].as<float>()[row] = center;
+      call.outputs[2].as<float>()[row] = static_cast<float>(inverse);
+      // What rounding the mean leaves.
+      const float offset = static_cast<float>((center - mean) * inverse);
+      loops.row_affine(x.as<float>() + row * n, center, static_cast<float>(inverse), offset, scale,
+                       shift, z + row * n, n);
+    }
+  });
+}
+
+struct RowPieces {
+  int64_t n, rows, piece, pieces;
+
+  explicit RowPieces(const KernelCall& call) {
+    const TensorRef& x = call.inputs[0];
+    n = x.dims[x.rank - 1];
+    rows = call.inputs[2].NumElements();
+    piece = std::max(kRowGrain, (rows + kMostPieces - 1) / kMostPieces);
+    pieces = (rows + piece - 1) / piece;
+  }
+};
+
+size_t LayerNormGradScratch(const KernelCall& call) {
+  const RowPieces p(call);
+  return static_cast<size_t>(2 * p.n * p.pieces) * sizeof(float);
+}
+
+void RunLayerNormGrad(const KernelCall& call) {
+  const RowPieces p(call);
+  const float* x = call.inputs[0].as<float>();
+  const float* scale = call.inputs[1].as<float>();
+  const float* means = call.inputs[2].as<float>();
+  const float* inverses = call.inputs[3].as<float>();
+  const float* dz = call.inputs[4].as<float>();
+  float* dx = call.outputs[0].as<float>();
+  float* sums = static_cast<float*>(call.scratch);
+  std::fill_n(sums, 2 * p.n * p.pieces, 0.0f);
+  ParallelFor(call.threads, p.pieces, 1, 4 * p.rows * p.n, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      float* dscale = sums + 2 * p.n * piece;
+      const int64_t last = std::min(p.rows, (piece + 1) * p.piece);
+      for (int64_t row = piece * p.piece; row < last; ++row) {
+        NetworkLoops().row_norm_grad(x + row * p.n, dz + row * p.n, scale, means[row],
+                                     inverses[row], dx + row * p.n, dscale, dscale + p.n, p.n);
+      }
+    }
+  });
+  for (int64_t i = 0; i < p.n; ++i) {
+    double dscale = 0, dshift = 0;
+    for (int64_t piece = 0; piece < p.pieces; ++piece) {
+      dscale += sums[2 * p.n * piece + i];
+      dshift += sums[2 * p.n * piece + p.n + i];
+    }
+    call.outputs[1].as<float>()[i] = static_cast<float>(dscale);
+    call.outputs[2].as<float>()[i] = static_cast<float>(dshift);
+  }
+}
+
+constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&),
+                     size_t (*scratch_bytes)(const KernelCall&) = nullptr) {
+  return {op, DeviceType::kHost, DType::kFloat32, "cpu", 10, run, scratch_bytes};
+}
+
+const KernelRegistrar registrar({
+    Cpu(OpCode::kBatchNorm, &RunBatchNorm, &ColumnScratchBytes),
+    Cpu(OpCode::kBatchNormInference, &RunBatchNormInference, &ColumnScratchBytes),
+    Cpu(OpCode::kBatchNormGrad, &RunBatchNormGrad, &ColumnScratchBytes),
+    Cpu(OpCode::kLayerNorm, &RunLayerNorm),
+    Cpu(OpCode::kLayerNormGrad, &RunLayerNormGrad, &LayerNormGradScratch),
+});
+
+}  // namespace
+}  // namespace tidepool::cpu

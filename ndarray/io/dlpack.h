@@ -1,0 +1,29 @@
+// DLPack: arrays shared with other libraries of the process without copying
+// (https://dmlc.github.io/dlpack; the unversioned DLManagedTensor).
+//
+//   DLManagedTensor* tensor = ToDLPack(x);    // give it away; its deleter lets go of x
+//   NDArray y = FromDLPack(tensor);           // takes it over; y's last handle calls the deleter
+//
+// Both ways the bytes live as long as anybody holds them. What comes in is on the ledger as
+// kExternal; what goes out stays on it as it was. Types: all of ours (bool as DLPack's code 6).
+//
+// Errors: kFailedPrecondition for an array of a workspace (its cycle would end under the other
+// library: Detach() it first), a stale or a closed one; kUnimplemented for other types, lanes and
+// devices; kInvalidArgument for shapes beyond rank 8 or bad strides. FromDLPack that throws has not
+// taken the tensor over.
+#ifndef TIDEPOOL_NDARRAY_IO_DLPACK_H_
+#define TIDEPOOL_NDARRAY_IO_DLPACK_H_
+
+#include <dlpack/dlpack.h>
+
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+// The caller owns the tensor: whoever takes it calls its deleter once.
+DLManagedTensor* ToDLPack(const NDArray& array);
+NDArray FromDLPack(DLManagedTensor* tensor);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_IO_DLPACK_H_

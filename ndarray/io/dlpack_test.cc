@@ -1,0 +1,153 @@
+#include "tidepool/ndarray/io/dlpack.h"
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+int64_t Bytes(MemoryKind kind) { return MemoryTracker::Global().CurrentBytes(Host(), kind); }
+Error ErrorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(absl::StatusCode::kOk, "nothing was thrown");
+}
+
+// What another library would hand over; counts its deleter's calls.
+struct Foreign {
+  std::vector<float> data;
+  std::vector<int64_t> shape, strides;
+  DLManagedTensor tensor = {};
+  int deleted = 0;
+
+  Foreign(std::vector<float> values, std::vector<int64_t> sizes, std::vector<int64_t> steps = {})
+      : data(std::move(values)), shape(std::move(sizes)), strides(std::move(steps)) {
+    tensor.dl_tensor.data = data.data();
+    tensor.dl_tensor.device = {kDLCPU, 0};
+    tensor.dl_tensor.ndim = static_cast<int>(shape.size());
+    tensor.dl_tensor.dtype = {kDLFloat, 32, 1};
+    tensor.dl_tensor.shape = shape.data();
+    tensor.dl_tensor.strides = strides.empty() ? nullptr : strides.data();
+    tensor.manager_ctx = this;
+    tensor.deleter = [](DLManagedTensor* self) { ++static_cast<Foreign*>(self->manager_ctx)->deleted; };
+  }
+};
+
+TEST(DLPack, ImportSharesBytesAndLetsGoOfThemOnce) {
+  Foreign foreign({1, 2, 3, 4, 5, 6}, {2, 3});
+  const int64_t before = Bytes(MemoryKind::kExternal);
+  NDArray view;
+  {
+    NDArray x = FromDLPack(&foreign.tensor);
+    EXPECT_EQ(x.raw_data(), reinterpret_cast<std::byte*>(foreign.data.data()));
+    EXPECT_EQ(Bytes(MemoryKind::kExternal) - before, 24);
+    x.mutable_data<float>()[5] = 60;
+    view = x.Index(0, 1);
+  }
+  EXPECT_EQ(foreign.deleted, 0);
+  EXPECT_THAT(view.ToVector<float>(), ElementsAre(4, 5, 60));
+  EXPECT_EQ(foreign.data[5], 60);
+  view = NDArray();
+  EXPECT_EQ(foreign.deleted, 1);
+  EXPECT_EQ(Bytes(MemoryKind::kExternal), before);
+}
+
+TEST(DLPack, ImportOfStridesAndOffsets) {
+  // Columns from right to left, the second row first in memory.
+  Foreign foreign({1, 2, 3, 4, 5, 6}, {2, 3}, {3, -1});
+  foreign.tensor.dl_tensor.byte_offset = 2 * sizeof(float);
+  NDArray x = FromDLPack(&foreign.tensor);
+  EXPECT_THAT(x.ToVector<float>(), ElementsAre(3, 2, 1, 6, 5, 4));
+  EXPECT_EQ(x.buffer()->bytes, 24u);
+  x.Close();
+  EXPECT_EQ(foreign.deleted, 1);
+  x = NDArray();
+  EXPECT_EQ(foreign.deleted, 1);
+  Foreign repeated({7}, {4}, {0});
+  EXPECT_THAT(FromDLPack(&repeated.tensor).ToVector<float>(), ElementsAre(7, 7, 7, 7));
+  Foreign empty({}, {0, 3});
+  EXPECT_EQ(FromDLPack(&empty.tensor).shape(), (Shape{0, 3}));
+  EXPECT_EQ(empty.deleted, 1);
+  Foreign scalar({9}, {});
+  EXPECT_EQ(FromDLPack(&scalar.tensor).Item<float>(), 9);
+}
+
+TEST(DLPack, ExportKeepsTheBytesAlive) {
+  const int64_t before = Bytes(MemoryKind::kAllocated);
+  DLManagedTensor* tensor;
+  {
+    const NDArray x = Arange(0, 12, 1, DType::kInt32).Reshape({3, 4});
+    tensor = ToDLPack(x.Slice(1, 1, 4, 2).Transpose());
+  }
+  EXPECT_GT(Bytes(MemoryKind::kAllocated), before);
+  EXPECT_EQ(tensor->dl_tensor.ndim, 2);
+  EXPECT_EQ(tensor->dl_tensor.dtype.code, kDLInt);
+  EXPECT_EQ(tensor->dl_tensor.dtype.bits, 32);
+  EXPECT_EQ(tensor->dl_tensor.shape[0], 2);
+  EXPECT_EQ(tensor->dl_tensor.strides[0], 2);
+  EXPECT_EQ(tensor->dl_tensor.strides[1], 4);
+  EXPECT_EQ(static_cast<int32_t*>(tensor->dl_tensor.data)[0], 1);
+  tensor->deleter(tensor);
+  EXPECT_EQ(Bytes(MemoryKind::kAllocated), before);
+}
+
+TEST(DLPack, EveryTypeGoesThereAndBack) {
+  for (int i = 0; i < kDTypes; ++i) {
+    const DType dtype = static_cast<DType>(i);
+    const NDArray x = Arange(0, 5, 1, dtype);
+    const NDArray back = FromDLPack(ToDLPack(x));
+    EXPECT_EQ(back.dtype(), dtype);
+    EXPECT_EQ(back.raw_data(), x.raw_data());
+    EXPECT_EQ(back.ToString(), x.ToString());
+  }
+}
+
+TEST(DLPack, Errors) {
+  Workspace workspace("step");
+  NDArray stale;
+  {
+    WorkspaceScope scope(workspace);
+    stale = Ones({2});
+    EXPECT_EQ(ErrorOf([&] { ToDLPack(stale); }).message(),
+              "Op [to_dlpack] X is an array of workspace [step], whose cycle would end under its "
+              "other owner; Detach() it first");
+  }
+  EXPECT_THAT(ErrorOf([&] { ToDLPack(stale); }).message(), HasSubstr("leaked workspace pointer"));
+  Foreign foreign({1, 2}, {2});
+  auto refused = [&](auto change) {
+    Foreign other({1, 2}, {2});
+    change(other.tensor.dl_tensor);
+    const Error error = ErrorOf([&] { FromDLPack(&other.tensor); });
+    EXPECT_NE(error.code(), absl::StatusCode::kOk);
+    EXPECT_EQ(other.deleted, 0) << "a tensor that was refused is still its owner's";
+    return std::string(error.message());
+  };
+  EXPECT_THAT(refused([](DLTensor& t) { t.device.device_type = kDLCUDA; }), HasSubstr("device type 2"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.dtype.bits = 128; }), HasSubstr("128 bits"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.dtype.lanes = 4; }), HasSubstr("4 lanes"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.ndim = -1; }), HasSubstr("rank -1"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.data = nullptr; }), HasSubstr("no data"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = 2; }), HasSubstr("aligned"));
+  int64_t far[1] = {int64_t{1} << 60};
+  EXPECT_THAT(refused([&](DLTensor& t) { t.strides = far; }), HasSubstr("no memory holds"));
+  EXPECT_EQ(ErrorOf([] { FromDLPack(nullptr); }).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tidepool

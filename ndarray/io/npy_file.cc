@@ -1,0 +1,105 @@
+#include "tidepool/ndarray/io/npy_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
+#include "tidepool/memory/io/file_reader.h"
+#include "tidepool/ndarray/io/npy_elements.h"
+#include "tidepool/ndarray/io/npy_format.h"
+
+namespace tidepool {
+
+NDArray MakeNpyArray(const NpyHeader& header, Place place) {
+  if (!header.fortran_order) return NDArray(header.shape, header.dtype, place);
+  int64_t dims[kMaxRank];
+  std::reverse_copy(header.shape.dims(), header.shape.dims() + header.shape.rank(), dims);
+  return NDArray(Shape(absl::Span<const int64_t>(dims, header.shape.rank())), header.dtype, place);
+}
+
+NDArray FinishNpyArray(const NpyHeader& header, NDArray array) {
+  const size_t width = DTypeBytes(header.dtype);
+  std::byte* const data = array.raw_data();
+  if (header.swapped) {
+    for (uint64_t at = 0; at < header.data_bytes(); at += width) {
+      std::reverse(data + at, data + at + width);
+    }
+  }
+  if (header.dtype == DType::kBool) {
+    // A bool of another value than 0 and 1 is not one.
+    for (uint64_t at = 0; at < header.data_bytes(); ++at) data[at] = std::byte(data[at] != std::byte{0});
+  }
+  return header.fortran_order ? array.Transpose() : array;
+}
+
+NDArray ReadNpy(const std::string& path, Place place) {
+  FileReader file(path);
+  if (!file.is_regular()) {
+    ThrowInvalidArgument(absl::StrCat(file.name(), ": found a pipe or device, expected a file"));
+  }
+  std::string text(std::min<uint64_t>(file.size(), kNpyPrefixBytes), '\0');
+  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()), "header");
+  const NpyHeaderRange range = FindNpyHeader(text, file.name());
+  if (file.size() < range.end) {
+    ThrowDataLoss(absl::StrCat(file.name(), ": found a file of ", file.size(),
+                               " bytes, expected a header up to byte ", range.end));
+  }
+  // A header of version 1.0 begins within the prefix.
+  const size_t before = std::min(range.end, text.size());
+  text.resize(range.end);
+  if (range.end > before) {
+    file.ReadExactly(
+        absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()) + before, range.end - before),
+        "header");
+  }
+  const NpyHeader header =
+      ParseNpyHeader(absl::string_view(text).substr(range.begin), file.name());
+  const uint64_t found = file.size() - range.end;
+  if (file.size() < kNpyPrefixBytes || found != header.data_bytes()) {
+    ThrowDataLoss(absl::StrCat(file.name(), ": found ", found, " bytes of data, expected ",
+                               header.data_bytes(), " for ", header.shape.ToString(), " ",
+                               DTypeName(header.dtype)));
+  }
+  NDArray array = MakeNpyArray(header, place);
+  if (header.data_bytes() > 0) {
+    // What the prefix read beyond a short header of version 1.0 cannot be: headers are longer.
+    file.ReadExactly(absl::MakeSpan(array.raw_data(), header.data_bytes()), "data");
+  }
+  return FinishNpyArray(header, array);
+}
+
+NDArray ParseNpy(absl::string_view bytes, const std::string& name, Place place) {
+  const NpyHeaderRange range = FindNpyHeader(bytes.substr(0, kNpyPrefixBytes), name);
+  if (bytes.size() < range.end) {
+    ThrowDataLoss(absl::StrCat(name, ": found a file of ", bytes.size(),
+                               " bytes, expected a header up to byte ", range.end));
+  }
+  const NpyHeader header =
+      ParseNpyHeader(bytes.substr(range.begin, range.end - range.begin), name);
+  if (bytes.size() - range.end != header.data_bytes()) {
+    ThrowDataLoss(absl::StrCat(name, ": found ", bytes.size() - range.end,
+                               " bytes of data, expected ", header.data_bytes(), " for ",
+                               header.shape.ToString(), " ", DTypeName(header.dtype)));
+  }
+  NDArray array = MakeNpyArray(header, place);
+  if (header.data_bytes() > 0) {
+    std::memcpy(array.raw_data(), bytes.data() + range.end, header.data_bytes());
+  }
+  return FinishNpyArray(header, array);
+}
+
+void WriteNpy(const std::string& path, const NDArray& array) {
+  array.CheckAlive("write_npy", "X");
+  const NDArray dense = array.is_dense() ? array : array.CopyTo(Place::Heap());
+  const std::string header = SerializeNpyHeader(array.dtype(), array.shape());
+  AtomicFile file(path);
+  file.Append(header);
+  const size_t bytes = static_cast<size_t>(dense.NumElements()) * DTypeBytes(dense.dtype());
+  if (bytes > 0) file.Append(absl::MakeConstSpan(dense.raw_data(), bytes));
+  file.Commit();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,25 @@
+// Arrays in safetensors files.
+//
+//   WriteSafetensorsArrays("model.safetensors", {{"w", w}, {"b", b}});
+//   std::map<std::string, NDArray> model = ReadSafetensorsArrays("model.safetensors");
+//
+// Types: F32 F64 F16 BF16 I8 U8 I32 I64 BOOL. Errors: as safetensors_file.h; kUnimplemented for
+// tensors of other types, naming file, tensor and type; kFailedPrecondition for stale arrays.
+#ifndef TIDEPOOL_NDARRAY_IO_SAFETENSORS_ARRAYS_H_
+#define TIDEPOOL_NDARRAY_IO_SAFETENSORS_ARRAYS_H_
+
+#include <map>
+#include <string>
+
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path,
+                                                     Place place = Place::Current());
+void WriteSafetensorsArrays(const std::string& path, const std::map<std::string, NDArray>& arrays,
+                            const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_IO_SAFETENSORS_ARRAYS_H_

@@ -1,0 +1,34 @@
+// Attributes of softmax, losses and normalisation. See attributes.h.
+#ifndef TIDEPOOL_NDARRAY_KERNEL_ATTRIBUTES_NN_H_
+#define TIDEPOOL_NDARRAY_KERNEL_ATTRIBUTES_NN_H_
+
+#include <cstdint>
+
+namespace tidepool {
+
+// Softmax, its logarithm and their gradients.
+struct SoftmaxAttributes {
+  int axis = 0;  // from 0
+};
+
+// Gradients of losses: of scale * sum of the losses.
+struct LossGradAttributes {
+  double scale = 1;
+};
+
+// Batch and layer normalisation: Z = (X - mean) / sqrt(variance + epsilon) * scale + shift.
+struct NormalizationAttributes {
+  double epsilon = 1e-5;
+};
+
+// running = (1 - momentum) * running + momentum * batch, where the variance of a batch of `count`
+// elements is that of the population it stands for: divided by count - 1.
+struct RunningAverageAttributes {
+  double momentum = 0.1;
+  double epsilon = 1e-5;  // as that of the batch
+  int64_t count = 1;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_KERNEL_ATTRIBUTES_NN_H_

@@ -1,0 +1,115 @@
+#include "tidepool/ndarray/ops/loss.h"
+
+#include "tidepool/memory/error.h"
+#include "absl/strings/str_cat.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/ops/checks.h"
+#include "tidepool/ndarray/ops/nn_checks.h"
+
+namespace tidepool {
+namespace {
+
+void CheckLogits(const char* op, const char* operand, const NDArray& logits) {
+  CheckRank(op, operand, logits, 2);
+  CheckFloating(op, operand, logits);
+  if (logits.dim(0) > 0 && logits.dim(1) == 0) {
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", operand, " has shape ",
+                                      logits.shape().ToString(), ", expected at least one class"));
+  }
+}
+
+void CheckGradient(const char* op, const NDArray& x, const NDArray& gradient) {
+  gradient.CheckAlive(op, "gradient");
+  CheckLike(op, "gradient", gradient, x);
+}
+
+NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray& targets) {
+  CheckOperands(op, {&x, &targets});
+  const char* name = Info(op).name;
+  CheckFloating(name, operand, x);
+  CheckLeastRank(name, operand, x, 1);
+  CheckLike(name, "targets", targets, x);
+  NDArray loss({x.dim(0)}, x.dtype());
+  Dispatch(op, {&x, &targets}, {&loss});
+  return loss;
+}
+
+void MeanLossGrad(OpCode op, const char* operand, const NDArray& x, const NDArray& targets,
+                  double scale, NDArray& gradient) {
+  CheckOperands(op, {&x, &targets});
+  const char* name = Info(op).name;
+  CheckFloating(name, operand, x);
+  CheckLeastRank(name, operand, x, 1);
+  CheckLike(name, "targets", targets, x);
+  CheckGradient(name, x, gradient);
+  const LossGradAttributes attributes{scale};
+  Dispatch(op, {&x, &targets}, {&gradient}, &attributes);
+}
+
+}  // namespace
+
+CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels) {
+  CheckOperands(OpCode::kSoftmaxCrossEntropy, {&logits, &labels});
+  CheckLogits("softmax_cross_entropy", "logits", logits);
+  CheckDType("softmax_cross_entropy", "labels", labels, DType::kInt64);
+  CheckShape("softmax_cross_entropy", "labels", labels, {logits.dim(0)});
+  CheckLabels("softmax_cross_entropy", labels, logits.dim(1));
+  CrossEntropy result{NDArray({logits.dim(0)}, logits.dtype()),
+                      NDArray(logits.shape(), logits.dtype())};
+  Dispatch(OpCode::kSoftmaxCrossEntropy, {&logits, &labels}, {&result.loss, &result.probabilities});
+  return result;
+}
+
+void SoftmaxCrossEntropyGradInto(const NDArray& probabilities, const NDArray& labels, double scale,
+                                 NDArray& gradient) {
+  CheckOperands(OpCode::kSoftmaxCrossEntropyGrad, {&probabilities, &labels});
+  CheckLogits("softmax_cross_entropy_grad", "probabilities", probabilities);
+  CheckDType("softmax_cross_entropy_grad", "labels", labels, DType::kInt64);
+  CheckShape("softmax_cross_entropy_grad", "labels", labels, {probabilities.dim(0)});
+  CheckGradient("softmax_cross_entropy_grad", probabilities, gradient);
+  CheckLabels("softmax_cross_entropy_grad", labels, probabilities.dim(1));
+  const CrossEntropyGradAttributes attributes{scale};
+  Dispatch(OpCode::kSoftmaxCrossEntropyGrad, {&probabilities, &labels}, {&gradient}, &attributes);
+}
+
+CrossEntropy DenseCrossEntropy(const NDArray& logits, const NDArray& targets) {
+  CheckOperands(OpCode::kDenseCrossEntropy, {&logits, &targets});
+  CheckLogits("dense_cross_entropy", "logits", logits);
+  CheckLike("dense_cross_entropy", "targets", targets, logits);
+  CrossEntropy result{NDArray({logits.dim(0)}, logits.dtype()),
+                      NDArray(logits.shape(), logits.dtype())};
+  Dispatch(OpCode::kDenseCrossEntropy, {&logits, &targets}, {&result.loss, &result.probabilities});
+  return result;
+}
+
+void DenseCrossEntropyGradInto(const NDArray& probabilities, const NDArray& targets, double scale,
+                               NDArray& gradient) {
+  CheckOperands(OpCode::kDenseCrossEntropyGrad, {&probabilities, &targets});
+  CheckLogits("dense_cross_entropy_grad", "probabilities", probabilities);
+  CheckLike("dense_cross_entropy_grad", "targets", targets, probabilities);
+  CheckGradient("dense_cross_entropy_grad", probabilities, gradient);
+  const LossGradAttributes attributes{scale};
+  Dispatch(OpCode::kDenseCrossEntropyGrad, {&probabilities, &targets}, {&gradient}, &attributes);
+}
+
+NDArray MeanSquaredError(const NDArray& predictions, const NDArray& targets) {
+  return MeanLoss(OpCode::kSquaredError, "predictions", predictions, targets);
+}
+
+void MeanSquaredErrorGradInto(const NDArray& predictions, const NDArray& targets, double scale,
+                              NDArray& gradient) {
+  MeanLossGrad(OpCode::kSquaredErrorGrad, "predictions", predictions, targets, scale, gradient);
+}
+
+NDArray BinaryCrossEntropy(const NDArray& logits, const NDArray& targets) {
+  return MeanLoss(OpCode::kBinaryCrossEntropy, "logits", logits, targets);
+}
+
+void BinaryCrossEntropyGradInto(const NDArray& logits, const NDArray& targets, double scale,
+                                NDArray& gradient) {
+  MeanLossGrad(OpCode::kBinaryCrossEntropyGrad, "logits", logits, targets, scale, gradient);
+}
+
+}  // namespace tidepool

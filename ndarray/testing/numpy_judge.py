@@ -1,0 +1,196 @@
+"""NumPy as a judge of Tidepool's arrays.
+
+    numpy_judge.py make FOLDER SEED    writes cases.json, cases.npz and files for ReadNpy
+    numpy_judge.py check FOLDER        compares what numpy_judge_test wrote with NumPy; 0 when all agree
+
+A case is {"op": name, "inputs": [keys of cases.npz], ...}. Its result is "<number>" in results.npz, or
+in texts.json for operators that give text.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+DTYPES = ["f4", "i8", "f8", "f2", "i1", "u1", "i4", "b1"]
+NAMES = {"f4": "f32", "i8": "i64", "f8": "f64", "f2": "f16", "i1": "i8", "u1": "u8", "i4": "i32", "b1": "bool"}
+
+
+def values(rng, dtype, shape, special=False):
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
+    if kind in "iu":
+        info = np.iinfo(dtype)
+        low, high = max(info.min, -200), min(info.max, 200)
+        return rng.integers(low, high, shape, endpoint=True).astype(dtype)
+    x = np.asarray(rng.normal(size=shape) * 10.0 ** rng.integers(-2, 3)).astype(dtype)
+    if special and x.size:
+        flat = x.reshape(-1)
+        for bad in (np.nan, np.inf, -np.inf, -0.0, 0.0):
+            if rng.random() < 0.3:
+                flat[rng.integers(0, flat.size)] = bad
+    return x
+
+
+def shape_of(rng, least=0, most=4):
+    return tuple(int(n) for n in rng.choice([0, 1, 1, 2, 3, 4, 5, 7], rng.integers(least, most + 1)))
+
+
+def broadcasting_pair(rng):
+    full = [max(1, n) for n in shape_of(rng, 0, 4)]
+    pair = []
+    for _ in range(2):
+        skip = rng.integers(0, len(full) + 1) if rng.random() < 0.4 else 0
+        pair.append(tuple(1 if rng.random() < 0.3 else n for n in full[skip:]))
+    return pair
+
+
+def print_values(rng, dtype):
+    """Numbers that look different: whole, tiny, huge, mixed, special."""
+    kind = np.dtype(dtype).kind
+    shape = shape_of(rng, 0, 3)
+    if rng.random() < 0.1:
+        shape = (int(rng.integers(900, 1300)),)
+    if rng.random() < 0.1:
+        shape = (int(rng.integers(20, 60)), int(rng.integers(20, 60)))
+    if kind != "f":
+        return values(rng, dtype, shape)
+    choice = rng.integers(0, 5)
+    x = rng.normal(size=shape)
+    if choice == 0:
+        x = np.round(x * 10)
+    elif choice == 1:
+        x = x * 10.0 ** rng.integers(-7, 9)
+    elif choice == 2:
+        x = x * 10.0 ** rng.integers(-3, 4, shape)
+    elif choice == 3:
+        x = np.round(x, 2)
+    with np.errstate(over="ignore"):
+        x = np.asarray(x).astype(dtype)
+    if rng.random() < 0.3 and x.size:
+        x.reshape(-1)[rng.integers(0, x.size)] = rng.choice([np.nan, np.inf, -np.inf, -0.0])
+    return x
+
+
+def decisive(x):
+    """Not so close to where the layout changes that NumPy versions disagree."""
+    if x.dtype.kind != "f":
+        return True
+    a = np.abs(x[np.isfinite(x) & (x != 0)]).astype("f8")
+    if not a.size:
+        return True
+    ratio = a.max() / a.min()
+    return not (0.99e-4 < a.min() < 1.01e-4 or 0.99e8 < a.max() < 1.01e8 or 990 < ratio < 1010)
+
+
+def make(folder, seed):
+    rng = np.random.default_rng(seed)
+    cases, arrays = [], {}
+
+    def add(op, inputs, **more):
+        keys = []
+        for x in inputs:
+            keys.append("a%d" % len(arrays))
+            arrays[keys[-1]] = np.asarray(x)
+        cases.append(dict(op=op, inputs=keys, **more))
+
+    for _ in range(600):
+        x = print_values(rng, rng.choice(DTYPES))
+        if decisive(x):
+            add("print", [x])
+    for a in DTYPES:
+        for b in DTYPES:
+            cases.append(dict(op="promote", inputs=[], types=[NAMES[a], NAMES[b]]))
+    for _ in range(400):
+        with np.errstate(all="ignore"):
+            add("cast", [values(rng, rng.choice(DTYPES), shape_of(rng))], type=NAMES[rng.choice(DTYPES)])
+    for op in ("add", "subtract", "multiply"):
+        for a in ("f4", "i8"):
+            for b in (a,):
+                for _ in range(3):
+                    one, two = broadcasting_pair(rng)
+                    add(op, [values(rng, a, one, True), values(rng, b, two, True)])
+    for number, order in enumerate(("C", "F")):
+        for dtype in DTYPES:
+            x = np.asarray(values(rng, dtype, shape_of(rng, 1, 4), True), order=order)
+            path = os.path.join(folder, "in_%s_%s.npy" % (dtype, order))
+            np.save(path, x.astype(x.dtype.newbyteorder(">")) if number and dtype[1] != "1" else x)
+            add("read_npy", [np.ascontiguousarray(x)], path=path)
+    np.savez_compressed(os.path.join(folder, "cases.npz"), **arrays)
+    with open(os.path.join(folder, "cases.json"), "w") as f:
+        json.dump(cases, f)
+
+
+def expected(case, inputs):
+    with np.errstate(all="ignore"):
+        op = case["op"]
+        if op in ("add", "subtract", "multiply"):
+            return getattr(np, op)(*inputs)
+        if op == "cast":
+            target = [k for k, v in NAMES.items() if v == case["type"]][0]
+            return inputs[0].astype(target)
+        if op == "read_npy":
+            return inputs[0]
+    raise ValueError(op)
+
+
+def same(case, got, want):
+    if case.get("unordered_type"):
+        want = want.astype(got.dtype)
+    if got.dtype != want.dtype:
+        return "type %s, expected %s" % (got.dtype, want.dtype)
+    if got.shape != want.shape:
+        return "shape %s, expected %s" % (got.shape, want.shape)
+    if got.dtype.kind != "f":
+        return "" if np.array_equal(got, want) else "%s, expected %s" % (got, want)
+    relative = case.get("relative", 0)
+    with np.errstate(all="ignore"):
+        ok = np.isclose(got.astype("f8"), want.astype("f8"), rtol=relative,
+                        atol=case.get("absolute", 0), equal_nan=True)
+    return "" if ok.all() else "%s, expected %s" % (got[~ok][:3], want[~ok][:3])
+
+
+def check(folder):
+    with open(os.path.join(folder, "cases.json")) as f:
+        cases = json.load(f)
+    with open(os.path.join(folder, "texts.json")) as f:
+        texts = json.load(f)
+    arrays = np.load(os.path.join(folder, "cases.npz"))
+    results = np.load(os.path.join(folder, "results.npz"))
+    wrong, counts = [], {}
+    for number, case in enumerate(cases):
+        op = case["op"]
+        counts[op] = counts.get(op, 0) + 1
+        inputs = [arrays[key] for key in case["inputs"]]
+        key = str(number)
+        if op == "print":
+            want = np.array2string(inputs[0], separator=", ")
+            problem = "" if texts[key] == want else "\n%s\nexpected\n%s" % (texts[key], want)
+        elif op == "promote":
+            a, b = ([k for k, v in NAMES.items() if v == t][0] for t in case["types"])
+            want = np.promote_types(a, b)
+            # There is no i16 here.
+            want = "i32" if want == np.dtype("i2") else NAMES[want.kind + str(want.itemsize)]
+            problem = "" if texts[key] == want else "%s, expected %s" % (texts[key], want)
+        else:
+            want = np.asarray(expected(case, inputs))
+            if want.dtype == np.dtype("i2"):  # i8 with u8: no i16 here, so nothing wraps
+                want = np.asarray(expected(case, [x.astype("i4") for x in inputs]))
+            problem = same(case, results[key], want)
+        if problem:
+            about = ", ".join("%s%s" % (x.dtype, list(x.shape)) for x in inputs)
+            wrong.append("case %d %s(%s): %s" % (number, op, about, problem))
+    for line in wrong[:20]:
+        print(line)
+    print("numpy %s: %d cases (%s), %d differ" % (
+        np.__version__, len(cases), ", ".join("%s %d" % c for c in sorted(counts.items())), len(wrong)))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "make":
+        make(sys.argv[2], int(sys.argv[3]))
+    else:
+        sys.exit(check(sys.argv[2]))

@@ -1,0 +1,85 @@
+// Runs generated cases and has NumPy judge the results (numpy_judge.py). Skipped without NumPy.
+// TIDEPOOL_JUDGE_SEED sets another seed.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tidepool/ndarray/io/npy_file.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+
+namespace tidepool {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kScript[] = "ndarray/testing/numpy_judge.py";
+
+DType TypeNamed(const std::string& name) {
+  for (int i = 0; i < kDTypes; ++i) {
+    if (name == DTypeName(static_cast<DType>(i))) return static_cast<DType>(i);
+  }
+  throw std::invalid_argument(name);
+}
+
+int Shell(const std::string& command) { return std::system(command.c_str()); }
+
+using Evaluate = std::function<NDArray(const Json& c, const std::vector<NDArray>& in)>;
+
+const std::map<std::string, Evaluate>& Operators() {
+  static const auto* const operators = new std::map<std::string, Evaluate>{
+      {"add", [](const Json&, const auto& in) { return Add(in[0], in[1]); }},
+      {"subtract", [](const Json&, const auto& in) { return Subtract(in[0], in[1]); }},
+      {"multiply", [](const Json&, const auto& in) { return Multiply(in[0], in[1]); }},
+      {"cast", [](const Json& c, const auto& in) { return Cast(in[0], TypeNamed(c["type"])); }},
+      {"read_npy", [](const Json& c, const auto&) { return ReadNpy(c["path"]); }},
+  };
+  return *operators;
+}
+
+TEST(NumpyJudge, GeneratedCases) {
+  if (Shell("python3 -c 'import numpy' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "python3 has no numpy (Debian: python3-numpy)";
+  }
+  const std::string folder = testing::TempDir();
+  const char* text = std::getenv("TIDEPOOL_JUDGE_SEED");
+  const std::string seed = text != nullptr ? text : "20261121";
+  std::printf("seed %s\n", seed.c_str());
+  ASSERT_EQ(Shell(absl::StrCat("python3 ", kScript, " make ", folder, " ", seed)), 0);
+
+  const std::map<std::string, NDArray> arrays = ReadNpz(folder + "/cases.npz");
+  std::ifstream file(folder + "/cases.json");
+  const Json cases = Json::parse(file);
+  std::map<std::string, NDArray> results;
+  Json texts = Json::object();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Json& c = cases[i];
+    const std::string op = c["op"], key = absl::StrCat(i);
+    std::vector<NDArray> in;
+    for (const Json& name : c["inputs"]) in.push_back(arrays.at(name));
+    if (op == "print") {
+      texts[key] = in[0].ToString();
+    } else if (op == "promote") {
+      texts[key] = DTypeName(PromoteTypes(TypeNamed(c["types"][0]), TypeNamed(c["types"][1])));
+    } else {
+      try {
+        results[key] = Operators().at(op)(c, in);
+      } catch (const std::exception& error) {
+        FAIL() << "case " << i << " " << c.dump() << ": " << error.what();
+      }
+    }
+  }
+  WriteNpz(folder + "/results.npz", results);
+  std::ofstream(folder + "/texts.json") << texts.dump();
+  EXPECT_EQ(Shell(absl::StrCat("python3 ", kScript, " check ", folder)), 0);
+}
+
+}  // namespace
+}  // namespace tidepool
