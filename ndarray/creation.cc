@@ -23,11 +23,25 @@ NDArray CopyOf(absl::Span<const T> values, const Shape& shape, Place place) {
   return z;
 }
 
-NDArray Random(OpCode op, const Shape& shape, const RandomAttributes& attributes, Place place) {
-  NDArray z(shape, DType::kFloat32, place);
+// `number` as the type holds it.
+double Rounded(double number, DType dtype) {
+  uint64_t element;
+  StoreNumber(number, dtype, &element);
+  return LoadNumber(dtype, &element);
+}
+
+NDArray Random(OpCode op, const Shape& shape, DType dtype, const RandomAttributes& attributes,
+               Place place) {
+  if (!IsFloating(dtype)) {
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: type ", DTypeName(dtype),
+                                      ", expected a float type"));
+  }
+  NDArray z(shape, dtype, place);
   Dispatch(op, {}, {&z}, &attributes);
   return z;
 }
+
+bool IsWhole(double value) { return value == std::trunc(value) && std::abs(value) < 0x1p63; }
 
 }  // namespace
 
@@ -51,9 +65,46 @@ NDArray Arange(double begin, double end, double step, DType dtype, Place place) 
         absl::StrCat("arange: from ", begin, " to ", end, " by ", step, " has no end"));
   }
   NDArray z({std::max<int64_t>(0, static_cast<int64_t>(count))}, dtype, place);
+  if (dtype == DType::kInt64 && IsWhole(begin) && IsWhole(step)) {
+    // Exact where double is not. All lie between begin and end: i * step does not overflow but for
+    // wide ranges, and then it comes out right modulo 2^64.
+    auto* values = reinterpret_cast<uint64_t*>(z.raw_data());
+    const auto first = static_cast<uint64_t>(static_cast<int64_t>(begin));
+    const auto distance = static_cast<uint64_t>(static_cast<int64_t>(step));
+    for (int64_t i = 0; i < z.NumElements(); ++i) {
+      values[i] = first + static_cast<uint64_t>(i) * distance;
+    }
+    return z;
+  }
   const auto width = static_cast<int64_t>(DTypeBytes(dtype));
   for (int64_t i = 0; i < z.NumElements(); ++i) {
     StoreNumber(begin + static_cast<double>(i) * step, dtype, z.raw_data() + i * width);
+  }
+  return z;
+}
+
+NDArray Linspace(double begin, double end, int64_t count, DType dtype, Place place) {
+  if (count < 0 || !std::isfinite(end - begin)) {
+    ThrowInvalidArgument(absl::StrCat("linspace: ", count, " numbers from ", begin, " to ", end,
+                                      ", expected 0 or more and a finite width"));
+  }
+  NDArray z({count}, dtype, place);
+  const auto width = static_cast<int64_t>(DTypeBytes(dtype));
+  const double step = count > 1 ? (end - begin) / static_cast<double>(count - 1) : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool last = i > 0 && i == count - 1;
+    const double value = last ? end : begin + static_cast<double>(i) * step;
+    StoreNumber(IsInteger(dtype) ? std::floor(value) : value, dtype, z.raw_data() + i * width);
+  }
+  return z;
+}
+
+NDArray Eye(int64_t rows, int64_t columns, int64_t diagonal, DType dtype, Place place) {
+  NDArray z = Zeros({rows, columns}, dtype, place);
+  const auto width = static_cast<int64_t>(DTypeBytes(dtype));
+  const int64_t first = diagonal < 0 ? (diagonal <= -rows ? rows : -diagonal) : 0;
+  for (int64_t row = first; row < rows && diagonal < columns - row; ++row) {
+    StoreNumber(1, dtype, z.raw_data() + (row * columns + row + diagonal) * width);
   }
   return z;
 }
@@ -73,22 +124,34 @@ TIDEPOOL_FROM_VALUES(int32_t)
 TIDEPOOL_FROM_VALUES(bool)
 #undef TIDEPOOL_FROM_VALUES
 
-NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed, uint64_t stream,
-                      Place place) {
-  if (!(low <= high) || !std::isfinite(static_cast<float>(high) - static_cast<float>(low))) {
+NDArray RandomUniform(const Shape& shape, double low, double high, DType dtype, uint64_t seed,
+                      uint64_t stream, Place place) {
+  const double width = Rounded(Rounded(high, dtype) - Rounded(low, dtype), dtype);
+  if (!(low <= high) || !std::isfinite(width)) {
     ThrowInvalidArgument(absl::StrCat("Op [random_uniform]: range [", low, ", ", high,
-                                      "), expected ends in order and a width that f32 holds"));
+                                      "), expected ends in order and a width that ",
+                                      DTypeName(dtype), " holds"));
   }
-  return Random(OpCode::kRandomUniform, shape, {seed, stream, low, high}, place);
+  return Random(OpCode::kRandomUniform, shape, dtype, {seed, stream, low, high}, place);
 }
 
-NDArray RandomNormal(const Shape& shape, double mean, double deviation, uint64_t seed,
+NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed, uint64_t stream,
+                      Place place) {
+  return RandomUniform(shape, low, high, DType::kFloat32, seed, stream, place);
+}
+
+NDArray RandomNormal(const Shape& shape, double mean, double deviation, DType dtype, uint64_t seed,
                      uint64_t stream, Place place) {
   if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation < 0) {
     ThrowInvalidArgument(absl::StrCat("Op [random_normal]: mean ", mean, ", deviation ", deviation,
                                       ", expected finite values and a deviation of at least 0"));
   }
-  return Random(OpCode::kRandomNormal, shape, {seed, stream, mean, deviation}, place);
+  return Random(OpCode::kRandomNormal, shape, dtype, {seed, stream, mean, deviation}, place);
+}
+
+NDArray RandomNormal(const Shape& shape, double mean, double deviation, uint64_t seed,
+                     uint64_t stream, Place place) {
+  return RandomNormal(shape, mean, deviation, DType::kFloat32, seed, stream, place);
 }
 
 }  // namespace tidepool

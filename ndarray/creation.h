@@ -15,9 +15,19 @@ NDArray Zeros(const Shape& shape, DType dtype = DType::kFloat32, Place place = P
 NDArray Ones(const Shape& shape, DType dtype = DType::kFloat32, Place place = Place::Current());
 NDArray Full(const Shape& shape, double value, DType dtype = DType::kFloat32,
              Place place = Place::Current());
-// begin, begin + step, ... below end (above, for a negative step).
+// begin, begin + step, ... below end (above, for a negative step). Element i is begin + i * step in
+// double, converted once; of i64, with whole begin and step, in i64. Throws kInvalidArgument for a
+// step of 0 and ends that are not finite.
 NDArray Arange(double begin, double end, double step = 1, DType dtype = DType::kFloat32,
                Place place = Place::Current());
+// `count` numbers from begin to end, both among them: begin + i * ((end - begin) / (count - 1)) in
+// double, the last one `end` itself; one number is `begin`. Integers are rounded down. Throws
+// kInvalidArgument for a negative count and a width that is not finite.
+NDArray Linspace(double begin, double end, int64_t count, DType dtype = DType::kFloat32,
+                 Place place = Place::Current());
+// [rows, columns] of zeros with ones where column - row is `diagonal`.
+NDArray Eye(int64_t rows, int64_t columns, int64_t diagonal = 0, DType dtype = DType::kFloat32,
+            Place place = Place::Current());
 // A copy of `values`, row-major. Throws kInvalidArgument when their number does not fit the shape.
 #define TIDEPOOL_FROM_VALUES(T)                                    \
   NDArray FromValues(absl::Span<const T> values, const Shape& shape, \
@@ -34,11 +44,17 @@ TIDEPOOL_FROM_VALUES(bool)
 #undef TIDEPOOL_FROM_VALUES
 
 // Element i is a pure function of (seed, stream, i): Philox4x32-10 (Salmon et al. 2011), the same
-// on every device and for every thread count; the formulas stand in kernel/philox.h. f32. Needs a
-// linked backend. Throws kInvalidArgument for an empty or infinite range, a negative deviation.
+// on every device and for every thread count; the formulas stand in kernel/random_numbers.h. f32, or
+// the float type given. Needs a linked backend. Throws kInvalidArgument for a range that is empty or
+// that the type does not hold, for a negative deviation, for types that are not floats. More kinds:
+// ops/random.h.
 NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed,
                       uint64_t stream = 0, Place place = Place::Current());
+NDArray RandomUniform(const Shape& shape, double low, double high, DType dtype, uint64_t seed,
+                      uint64_t stream = 0, Place place = Place::Current());
 NDArray RandomNormal(const Shape& shape, double mean, double deviation, uint64_t seed,
+                     uint64_t stream = 0, Place place = Place::Current());
+NDArray RandomNormal(const Shape& shape, double mean, double deviation, DType dtype, uint64_t seed,
                      uint64_t stream = 0, Place place = Place::Current());
 
 }  // namespace tidepool

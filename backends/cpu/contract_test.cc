@@ -8,8 +8,10 @@ namespace tidepool {
 namespace {
 
 std::vector<std::string> Gaps() {
-  // Fill is the array layer's own; integer products run on the reference.
-  std::vector<std::string> gaps = {"fill *", "matmul i32", "matmul i64", "batch_norm_running *"};
+  // Fill is the array layer's own; integer products, setting one element and one exchange after the
+  // other (permutations) run on the reference.
+  std::vector<std::string> gaps = {"fill *",    "matmul i32",           "matmul i64",
+                                   "one_hot *", "random_permutation *", "batch_norm_running *"};
   // Operators of neural networks that are f32 here; other types run on the reference.
   for (const char* op :
        {"conv2d", "conv2d_grad_input", "conv2d_grad_filter", "max_pool2d",

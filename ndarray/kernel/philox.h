@@ -62,7 +62,9 @@ class UniformTransform {
 // Box and Muller 1958 on words (0, 1) for elements (0, 1) of a block and (2, 3) for (2, 3):
 //   u = (first + 1) * 2^-32 in (0, 1], v = second * 2^-32 in [0, 1), r = sqrt(-2 ln u)
 //   elements: mean + deviation * (r cos(2 pi v)), mean + deviation * (r sin(2 pi v))
-// in double, rounded to float. Compiled once, so that all callers agree to the bit.
+// in double. Compiled once, so that all callers agree to the bit.
+void NormalPair(uint32_t first, uint32_t second, double mean, double deviation, double out[2]);
+// Rounded to float.
 void NormalPair(uint32_t first, uint32_t second, double mean, double deviation, float out[2]);
 
 }  // namespace tidepool

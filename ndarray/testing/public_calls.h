@@ -25,6 +25,8 @@ struct PublicCall {
 // Of the groups of the operator list that do not stand in dispatch_test.cc.
 void AppendReductionCalls(std::vector<PublicCall>* calls);
 void AppendNnCalls(std::vector<PublicCall>* calls);
+void AppendIndexingCalls(std::vector<PublicCall>* calls);
+void AppendRandomCalls(std::vector<PublicCall>* calls);
 
 }  // namespace tidepool
 

@@ -1,0 +1,200 @@
+// The loops of both instruction sets, which the contract test sees only one of, beside plain sums in
+// double; and the plans that choose between them.
+#include "tidepool/backends/cpu/reduction/reduce_loops.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/backends/cpu/reduction/reduce_plan.h"
+#include "tidepool/ndarray/dtype.h"
+
+namespace tidepool::cpu {
+namespace {
+
+using FindLoops = const ReduceLoops* (*)(ReduceKind, ElementKind);
+
+std::vector<FindLoops> Tables() {
+  std::vector<FindLoops> tables = {&PortableReduceLoops};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    tables.push_back(&Avx2ReduceLoops);
+  }
+#endif
+  return tables;
+}
+
+// [rows, columns] with a gap of `gap` elements between rows.
+template <typename T>
+struct Matrix {
+  Matrix(int64_t rows, int64_t columns, int64_t gap, uint64_t seed)
+      : rows(rows), columns(columns), stride(columns + gap), values(rows * stride) {
+    std::mt19937_64 random(seed);
+    for (T& value : values) {
+      const double unit = static_cast<double>(random() >> 11) * 0x1p-52 - 1;
+      value = ConvertElement<T>(kIsFloat<T> ? unit : unit * 100);
+    }
+  }
+  double At(int64_t row, int64_t column) const {
+    return ConvertElement<double>(values[row * stride + column]);
+  }
+  int64_t rows, columns, stride;
+  std::vector<T> values;
+};
+
+template <typename T>
+void CheckSums(ElementKind element, double tolerance) {
+  for (const FindLoops find : Tables()) {
+    for (const auto& [rows, columns, gap] :
+         {std::tuple<int, int, int>{1, 1, 0}, {3, 31, 0}, {5, 33, 2}, {1000, 3, 0}, {700, 130, 1},
+          {9, 1000, 0}, {2, 9001, 5}}) {
+      const Matrix<T> x(rows, columns, gap, 17);
+      const ReduceLoops& loops = *find(ReduceKind::kWideSum, element);
+      std::vector<DoubleSum> sums(std::max<int64_t>(rows, kMaxColumns));
+      loops.rows(x.values.data(), rows, x.stride, columns, 0, nullptr, sums.data());
+      for (int64_t r = 0; r < rows; ++r) {
+        double expected = 0;
+        for (int64_t c = 0; c < columns; ++c) expected += x.At(r, c);
+        ASSERT_NEAR(sums[r].high + sums[r].low, expected, tolerance * columns);
+      }
+      if (columns > kMaxColumns) continue;
+      for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kWideSum}) {
+        if (kind == ReduceKind::kSum && !kIsFloat<T>) continue;  // in integers
+        find(kind, element)->columns(x.values.data(), rows, x.stride, columns, 0, nullptr, sums.data());
+        for (int64_t c = 0; c < columns; ++c) {
+          double expected = 0;
+          for (int64_t r = 0; r < rows; ++r) expected += x.At(r, c);
+          const double allowed = sizeof(T) < 8 && kind == ReduceKind::kSum ? 1e-6 : tolerance;
+          ASSERT_NEAR(sums[c].high + sums[c].low, expected, allowed * rows) << rows << " rows";
+        }
+      }
+    }
+  }
+}
+
+TEST(ReduceLoops, SumsOfEachType) {
+  CheckSums<float>(ElementKind::kF32, 1e-15);
+  CheckSums<double>(ElementKind::kF64, 1e-15);
+  CheckSums<Float16>(ElementKind::kF16, 1e-15);
+  CheckSums<BFloat16>(ElementKind::kBF16, 1e-15);
+  CheckSums<int8_t>(ElementKind::kI8, 0);
+  CheckSums<int64_t>(ElementKind::kI64, 0);
+}
+
+TEST(ReduceLoops, EveryHalfIsLoadedExactly) {
+  std::vector<Float16> halves;
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits) halves.push_back(std::bit_cast<Float16>(static_cast<uint16_t>(bits)));
+  for (uint32_t bits = 0x8000; bits < 0xfc00; ++bits) halves.push_back(std::bit_cast<Float16>(static_cast<uint16_t>(bits)));
+  for (const FindLoops find : Tables()) {
+    std::vector<float> largest(halves.size());
+    find(ReduceKind::kMax, ElementKind::kF16)
+        ->rows(halves.data(), static_cast<int64_t>(halves.size()), 1, 1, 0, nullptr, largest.data());
+    for (size_t i = 0; i < halves.size(); ++i) ASSERT_EQ(largest[i], static_cast<float>(halves[i]));
+    // By vectors too.
+    std::vector<float> column(kMaxColumns);
+    for (size_t begin = 0; begin + kMaxColumns <= halves.size(); begin += kMaxColumns) {
+      find(ReduceKind::kMax, ElementKind::kF16)
+          ->columns(halves.data() + begin, 1, kMaxColumns, kMaxColumns, 0, nullptr, column.data());
+      for (int64_t c = 0; c < kMaxColumns; ++c) ASSERT_EQ(column[c], static_cast<float>(halves[begin + c]));
+    }
+  }
+}
+
+TEST(ReduceLoops, ExponentialsBesideTheLibrary) {
+  std::vector<float> x, largest(1, 0);
+  for (float value = 0; value > -100; value -= 0.0371f) x.push_back(value);
+  for (const FindLoops find : Tables()) {
+    for (const float value : x) {
+      DoubleSum sum;
+      find(ReduceKind::kExpSum, ElementKind::kF32)->rows(&value, 1, 1, 1, 0, largest.data(), &sum);
+      const double expected = std::exp(static_cast<double>(value));
+      ASSERT_NEAR(sum.high, expected, value < -87 ? 2e-38 : 2.5e-7 * expected) << value;
+    }
+  }
+  EXPECT_EQ(PortableReduceLoops(ReduceKind::kExpSum, ElementKind::kI32), nullptr);
+}
+
+// Bias gradients keep their bits: eight rows side by side, blocks of sixty-four of those, in float.
+TEST(ReduceLoops, FloatColumnsAreAddedInTheirOldOrder) {
+  for (const FindLoops find : Tables()) {
+    for (const auto& [rows, n] :
+         {std::tuple<int, int>{7, 20}, {8, 3}, {64, 128}, {1100, 10}, {1543, 200}, {36864, 20}}) {
+      const Matrix<float> x(rows, n, 0, 23);
+      std::vector<float> total(8 * n), block(8 * n);
+      int row = 0;
+      while (row + 8 <= rows) {
+        const int passes = std::min(64, (rows - row) / 8);
+        for (int c = 0; c < 8 * n; ++c) {
+          block[c] = x.values[row * n + c];
+          for (int pass = 1; pass < passes; ++pass) block[c] += x.values[(row + 8 * pass) * n + c];
+          total[c] += block[c];
+        }
+        row += passes * 8;
+      }
+      for (; row < rows; ++row) {
+        for (int c = 0; c < n; ++c) total[c] += x.values[row * n + c];
+      }
+      for (int half = 4; half >= 1; half /= 2) {
+        for (int c = 0; c < half * n; ++c) total[c] += total[half * n + c];
+      }
+      std::vector<DoubleSum> sums(n);
+      find(ReduceKind::kSum, ElementKind::kF32)
+          ->columns(x.values.data(), rows, n, n, 0, nullptr, sums.data());
+      for (int c = 0; c < n; ++c) ASSERT_EQ(static_cast<float>(sums[c].high), total[c]) << rows;
+    }
+  }
+}
+
+TEST(ReduceLoops, CompensatedMerging) {
+  for (const FindLoops find : Tables()) {
+    const ReduceLoops& loops = *find(ReduceKind::kSum, ElementKind::kF64);
+    DoubleSum sum{1e16, 0};
+    const DoubleSum one{1, 0};
+    for (int i = 0; i < 1000; ++i) loops.merge(&one, &sum, 1);
+    EXPECT_EQ(sum.high + sum.low, 1e16 + 1000);
+  }
+}
+
+TensorRef Ref(int rank, const int64_t* dims, const int64_t* strides) {
+  TensorRef ref;
+  ref.rank = rank;
+  ref.dims = dims;
+  ref.strides = strides;
+  return ref;
+}
+
+TEST(ReducePlan, MergesSortsAndTurns) {
+  const int64_t dims[] = {2, 3, 4, 5}, dense[] = {60, 20, 5, 1};
+  const int64_t z_dims[] = {4, 5}, z_strides[] = {5, 1};
+  ReducePlan plan;
+  EXPECT_TRUE(MakeReducePlan(Ref(4, dims, dense), Ref(2, z_dims, z_strides), 0b0011, &plan));
+  EXPECT_FALSE(plan.inner_is_reduced);
+  EXPECT_EQ(plan.inner.size, 20);
+  EXPECT_EQ(plan.kept.count, 0);
+  EXPECT_EQ(plan.reduced.size(), 6);
+  // Transposed: what was the first axis is the one without gaps.
+  const int64_t turned_dims[] = {5, 4}, turned[] = {1, 5};
+  const int64_t one[] = {4}, one_stride[] = {1};
+  EXPECT_TRUE(MakeReducePlan(Ref(2, turned_dims, turned), Ref(1, one, one_stride), 0b01, &plan));
+  EXPECT_TRUE(plan.inner_is_reduced);
+  EXPECT_EQ(plan.inner.size, 5);
+  EXPECT_EQ(plan.kept.XOffset(3), 15);
+  EXPECT_EQ(plan.kept.ZOffset(3), 3);
+  // No axis without gaps: planned as its copy is.
+  const int64_t gaps[] = {8, 2};
+  EXPECT_FALSE(MakeReducePlan(Ref(2, turned_dims, gaps), Ref(1, one, one_stride), 0b01, &plan));
+  EXPECT_FALSE(plan.inner_is_reduced);
+  EXPECT_EQ(plan.reduced.XOffset(2), 8);
+  // Broadcast views have strides of 0 and are copied too.
+  const int64_t zero[] = {0, 0};
+  EXPECT_FALSE(MakeReducePlan(Ref(2, turned_dims, zero), Ref(1, one, one_stride), 0b10, &plan));
+  EXPECT_TRUE(MakeReducePlan(Ref(0, nullptr, nullptr), Ref(0, nullptr, nullptr), 0, &plan));
+  EXPECT_EQ(plan.inner.size, 1);
+}
+
+}  // namespace
+}  // namespace tidepool::cpu
