@@ -23,7 +23,6 @@ namespace {
 
 // About 50 us of work: packing is paid for each tile, waking a thread a few us.
 constexpr int64_t kMultiplyAddsPerTile = 1 << 21;
-constexpr int64_t kMultiplyAddsPerVectorTile = 1 << 18;  // one row: bound by reading y, never packed
 constexpr int64_t kMaxTiles = 16;
 constexpr int64_t kLeastRows = 64, kLeastColumns = 128;
 
@@ -42,8 +41,8 @@ struct Tiles {
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Tiles TilesOf(const ProductShape& s) {
-  const int64_t least = s.m == 1 ? kMultiplyAddsPerVectorTile : kMultiplyAddsPerTile;
-  const int64_t wanted = std::clamp<int64_t>(s.m * s.n * s.k / least, 1, kMaxTiles);
+  const int64_t wanted =
+      std::clamp<int64_t>(s.m * s.n * s.k / kMultiplyAddsPerTile, 1, kMaxTiles);
   const int64_t row_parts = std::clamp<int64_t>(s.m / kLeastRows, 1, wanted);
   const int64_t column_parts = std::clamp<int64_t>(s.n / kLeastColumns, 1, wanted / row_parts);
   Tiles t;
