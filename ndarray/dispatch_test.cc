@@ -217,6 +217,7 @@ std::vector<PublicCall> EveryOperator() {
        [](A a) { AdamUpdate(a[0], a[1], a[2], a[3], {}); }},
   };
   AppendReductionCalls(&calls);
+  AppendNnCalls(&calls);
   return calls;
 }
 

@@ -44,6 +44,20 @@ std::vector<std::unique_ptr<Layer>> SmallLayers() {
   return layers;
 }
 
+TEST(Layers, DescribeWhatDecidesTheirResults) {
+  Conv2dAttributes grouped;
+  grouped.groups = 2;
+  grouped.pad_top = 1;
+  const Conv2D conv(4, 3, 3, Activation::kRelu, grouped);
+  EXPECT_EQ(conv.Describe(), "conv2d 4 of 3x3 pad 1,0,0,0 groups 2 relu");
+  EXPECT_EQ(conv.Parameters({8, 8, 6})[0].shape, (Shape{4, 3, 3, 3}));
+  EXPECT_EQ(conv.OutputShape({8, 8, 6}), (Shape{7, 6, 4}));
+  Pool2dAttributes padded;
+  EXPECT_EQ(MaxPool2D(padded).Describe(), "max_pool2d 2x2 stride 2x2");
+  padded.pad_left = 1;
+  EXPECT_EQ(MaxPool2D(padded).Describe(), "max_pool2d 2x2 stride 2x2 pad 0,0,1,0");
+}
+
 double Loss(Network& network, const NDArray& features, const NDArray& labels) {
   WorkspaceScope scope(network.training_workspace());
   return network.ComputeGradients(features, labels);

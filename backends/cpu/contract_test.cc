@@ -9,16 +9,20 @@ namespace {
 
 std::vector<std::string> Gaps() {
   // Integer arithmetic runs on the reference; fill and copy are the array layer's own.
-  std::vector<std::string> gaps = {"fill *",       "copy *",     "add i64",        "subtract i64",
-                                   "multiply i64", "divide i64", "scale_shift i64", "batch_norm_running *"};
+  std::vector<std::string> gaps = {"fill *",           "copy *",       "add i64",
+                                   "subtract i64",     "multiply i64", "divide i64",
+                                   "scale_shift i64",  "matmul i32",   "matmul i64",
+                                   "batch_norm_running *"};
   // Operators of neural networks that are f32 here; other types run on the reference.
   for (const char* op :
-       {"max_pool2d", "max_pool2d_grad", "average_pool2d", "average_pool2d_grad", "softmax",
+       {"conv2d", "conv2d_grad_input", "conv2d_grad_filter", "max_pool2d",
+        "max_pool2d_grad", "average_pool2d", "average_pool2d_grad", "softmax",
         "log_softmax", "softmax_grad", "log_softmax_grad", "softmax_cross_entropy",
         "softmax_cross_entropy_grad", "dense_cross_entropy", "dense_cross_entropy_grad",
-        "squared_error", "squared_error_grad", "binary_cross_entropy", "binary_cross_entropy_grad",
-        "batch_norm", "batch_norm_inference", "batch_norm_grad", "layer_norm",
-        "layer_norm_grad"}) {
+        "squared_error", "squared_error_grad", "binary_cross_entropy",
+        "binary_cross_entropy_grad", "batch_norm", "batch_norm_inference",
+        "batch_norm_grad", "layer_norm", "layer_norm_grad", "lstm_cell", "lstm_cell_grad",
+        "gru_cell", "gru_cell_grad"}) {
     for (const char* type : {" f64", " f16", " bf16"}) gaps.push_back(std::string(op) + type);
   }
   return gaps;

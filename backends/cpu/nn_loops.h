@@ -13,6 +13,13 @@ struct PoolGeometry {
   int64_t kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left;
 };
 
+// One image of a depthwise convolution, or a plane of one with several filters a channel. Padding may
+// be negative.
+struct DepthwiseGeometry {
+  int64_t in_height, in_width, channels, out_height, out_width, kernel_height, kernel_width;
+  int64_t stride_height, stride_width, pad_top, pad_left, dilation_height, dilation_width;
+};
+
 struct NnLoops {
   // ---- pooling: one image a call. NaN wins in the maximum ----
   void (*max_pool)(const PoolGeometry& geometry, const float* x, float* y);
@@ -66,6 +73,36 @@ struct NnLoops {
   void (*row_norm_grad)(const float* x, const float* dz, const float* scale, float mean,
                         float inverse_deviation, float* dx, float* dscale, float* dshift,
                         int64_t n);
+
+  // ---- depthwise convolution: filters [kernel height, kernel width, channels] ----
+  // One row of outputs; y_pixel and y_channel floats lie between those of y. bias may be null.
+  void (*depthwise_row)(const DepthwiseGeometry& geometry, const float* x, const float* filter,
+                        const float* bias, bool relu, int64_t out_row, float* y, int64_t y_pixel,
+                        int64_t y_channel);
+  // Adds an image's gradient to dx, tap by tap.
+  void (*depthwise_scatter)(const DepthwiseGeometry& geometry, const float* dy,
+                            const float* filter, float* dx);
+  // Adds what one row of dy gives to dfilter.
+  void (*depthwise_grad_filter_row)(const DepthwiseGeometry& geometry, const float* x,
+                                    const float* dy, int64_t out_row, float* dfilter);
+
+  // ---- recurrent cells: one row of n units; gates side by side, dnext_cell may be null ----
+  void (*lstm_row)(const float* gates, const float* cell, float* output, float* next_cell,
+                   float* activations, int64_t n);
+  void (*lstm_grad_row)(const float* activations, const float* cell, const float* next_cell,
+                        const float* doutput, const float* dnext_cell, float* dgates,
+                        float* dcell, int64_t n);
+  void (*gru_row)(const float* input_gates, const float* hidden_gates, const float* hidden,
+                  float* next_hidden, float* activations, int64_t n);
+  void (*gru_grad_row)(const float* activations, const float* hidden_gates, const float* hidden,
+                       const float* dnext, float* dinput_gates, float* dhidden_gates,
+                       float* dhidden, int64_t n);
+
+  // ---- 16-bit floats as their bits, Float16 and BFloat16 ----
+  void (*half_to_float)(const uint16_t* x, float* z, int64_t n);
+  void (*float_to_half)(const float* x, uint16_t* z, int64_t n);
+  void (*brain_to_float)(const uint16_t* x, float* z, int64_t n);
+  void (*float_to_brain)(const float* x, uint16_t* z, int64_t n);
 };
 
 const NnLoops& NetworkLoops();

@@ -1,12 +1,14 @@
 // The loops of both instruction sets against double precision.
 #include "tidepool/backends/cpu/nn_loops.h"
 
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/ndarray/float16.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -125,6 +127,32 @@ TEST_P(NnLoopsTest, ColumnSumsOfAnyWidth) {
         EXPECT_NEAR(squares[i], exact_squares[i], 1e-4) << wide << " " << count;
       }
     }
+  }
+}
+
+TEST_P(NnLoopsTest, SixteenBitFloatsAsTheTypesConvertThem) {
+  std::vector<uint16_t> bits(1 << 16), back(1 << 16);
+  std::vector<float> halves(1 << 16), brains(1 << 16);
+  for (int i = 0; i < 1 << 16; ++i) bits[i] = static_cast<uint16_t>(i);
+  loops().half_to_float(bits.data(), halves.data(), 1 << 16);
+  loops().brain_to_float(bits.data(), brains.data(), 1 << 16);
+  for (int i = 0; i < 1 << 16; ++i) {
+    Float16 half;
+    half.bits = bits[i];
+    BFloat16 brain;
+    brain.bits = bits[i];
+    ASSERT_EQ(std::bit_cast<uint32_t>(halves[i]), std::bit_cast<uint32_t>(float{half})) << i;
+    ASSERT_EQ(std::bit_cast<uint32_t>(brains[i]), std::bit_cast<uint32_t>(float{brain})) << i;
+  }
+  // Every upper half of a float's bits, with lower halves that round up, down, to even, and at random.
+  std::vector<float> floats(1 << 16);
+  for (const uint32_t low : {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x3000u, 0x7fffu, 0x8000u, 0x8001u,
+                             0xffffu, static_cast<uint32_t>(random_() & 0xffff)}) {
+    for (uint32_t i = 0; i < 1 << 16; ++i) floats[i] = std::bit_cast<float>(i << 16 | low);
+    loops().float_to_half(floats.data(), back.data(), 1 << 16);
+    for (int i = 0; i < 1 << 16; ++i) ASSERT_EQ(back[i], Float16(floats[i]).bits) << floats[i];
+    loops().float_to_brain(floats.data(), back.data(), 1 << 16);
+    for (int i = 0; i < 1 << 16; ++i) ASSERT_EQ(back[i], BFloat16(floats[i]).bits) << floats[i];
   }
 }
 

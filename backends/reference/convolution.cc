@@ -1,18 +1,20 @@
-// Convolution and its gradients by their definition, sums in double. Padding contributes nothing:
+// Convolution and its gradients by their definition, in the wide type. Padding contributes nothing:
 // it is left out, not multiplied by zero.
+#include "tidepool/backends/reference/float_kernels.h"
 #include "tidepool/backends/reference/strided_access.h"
 #include "tidepool/ndarray/kernel/attributes.h"
-#include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool {
 namespace {
 
-// Which input position a tap of the kernel reads for an output position.
+// Which input position a tap of the kernel reads for an output position, and which input channels
+// belong to a filter.
 struct Geometry {
   const Conv2dAttributes& a;
   int64_t height, width;  // of the input
   int64_t out_height, out_width;
   int64_t kernel_height, kernel_width;
+  int64_t group_channels, group_filters;
 
   int64_t Row(int64_t out, int64_t tap) const {
     return out * a.stride_height + tap * a.dilation_height - a.pad_top;
@@ -23,19 +25,30 @@ struct Geometry {
   bool Inside(int64_t row, int64_t column) const {
     return row >= 0 && row < height && column >= 0 && column < width;
   }
+  // The input channel that channel c of filter f multiplies.
+  int64_t Channel(int64_t f, int64_t c) const { return f / group_filters * group_channels + c; }
 };
 
 Geometry MakeGeometry(const KernelCall& call, const TensorRef& input, const TensorRef& filter,
                       const TensorRef& output) {
-  return {call.attrs<Conv2dAttributes>(),
+  const auto& a = call.attrs<Conv2dAttributes>();
+  return {a,
           input.dims[1],
           input.dims[2],
           output.dims[1],
           output.dims[2],
           filter.dims[1],
-          filter.dims[2]};
+          filter.dims[2],
+          filter.dims[3],
+          filter.dims[0] / a.groups};
 }
 
+template <typename T, typename... Index>
+Wide<T> WideAt(const TensorRef& ref, Index... index) {
+  return static_cast<Wide<T>>(At<T>(ref, index...));
+}
+
+template <typename T>
 void Conv2d(const KernelCall& call) {
   const TensorRef& input = call.inputs[0];
   const TensorRef& filter = call.inputs[1];
@@ -46,20 +59,20 @@ void Conv2d(const KernelCall& call) {
     for (int64_t i = 0; i < g.out_height; ++i) {
       for (int64_t j = 0; j < g.out_width; ++j) {
         for (int64_t f = 0; f < output.dims[3]; ++f) {
-          double sum = bias.present ? At<float>(bias, f) : 0.0;
+          Wide<T> sum = bias.present ? WideAt<T>(bias, f) : 0;
           for (int64_t r = 0; r < g.kernel_height; ++r) {
             for (int64_t s = 0; s < g.kernel_width; ++s) {
               const int64_t row = g.Row(i, r);
               const int64_t column = g.Column(j, s);
               if (!g.Inside(row, column)) continue;
-              for (int64_t c = 0; c < input.dims[3]; ++c) {
-                sum += static_cast<double>(At<float>(input, n, row, column, c)) *
-                       At<float>(filter, f, r, s, c);
+              for (int64_t c = 0; c < g.group_channels; ++c) {
+                sum += WideAt<T>(input, n, row, column, g.Channel(f, c)) *
+                       WideAt<T>(filter, f, r, s, c);
               }
             }
           }
           if (g.a.relu && sum <= 0) sum = 0;
-          At<float>(output, n, i, j, f) = static_cast<float>(sum);
+          At<T>(output, n, i, j, f) = Narrow<T>(sum);
         }
       }
     }
@@ -75,6 +88,7 @@ bool OutputFor(int64_t position, int64_t tap, int64_t stride, int64_t dilation, 
   return *out < out_size;
 }
 
+template <typename T>
 void Conv2dGradInput(const KernelCall& call) {
   const TensorRef& gradient = call.inputs[0];
   const TensorRef& filter = call.inputs[1];
@@ -83,8 +97,9 @@ void Conv2dGradInput(const KernelCall& call) {
   for (int64_t n = 0; n < result.dims[0]; ++n) {
     for (int64_t row = 0; row < g.height; ++row) {
       for (int64_t column = 0; column < g.width; ++column) {
-        for (int64_t c = 0; c < result.dims[3]; ++c) {
-          double sum = 0;
+        for (int64_t channel = 0; channel < result.dims[3]; ++channel) {
+          const int64_t group = channel / g.group_channels, c = channel % g.group_channels;
+          Wide<T> sum = 0;
           for (int64_t r = 0; r < g.kernel_height; ++r) {
             int64_t i, j;
             if (!OutputFor(row, r, g.a.stride_height, g.a.dilation_height, g.a.pad_top,
@@ -96,19 +111,20 @@ void Conv2dGradInput(const KernelCall& call) {
                              g.out_width, &j)) {
                 continue;
               }
-              for (int64_t f = 0; f < filter.dims[0]; ++f) {
-                sum += static_cast<double>(At<float>(gradient, n, i, j, f)) *
-                       At<float>(filter, f, r, s, c);
+              for (int64_t k = 0; k < g.group_filters; ++k) {
+                const int64_t f = group * g.group_filters + k;
+                sum += WideAt<T>(gradient, n, i, j, f) * WideAt<T>(filter, f, r, s, c);
               }
             }
           }
-          At<float>(result, n, row, column, c) = static_cast<float>(sum);
+          At<T>(result, n, row, column, channel) = Narrow<T>(sum);
         }
       }
     }
   }
 }
 
+template <typename T>
 void Conv2dGradFilter(const KernelCall& call) {
   const TensorRef& input = call.inputs[0];
   const TensorRef& gradient = call.inputs[1];
@@ -118,33 +134,29 @@ void Conv2dGradFilter(const KernelCall& call) {
     for (int64_t r = 0; r < g.kernel_height; ++r) {
       for (int64_t s = 0; s < g.kernel_width; ++s) {
         for (int64_t c = 0; c < result.dims[3]; ++c) {
-          double sum = g.a.accumulate ? At<float>(result, f, r, s, c) : 0.0;
+          Wide<T> sum = g.a.accumulate ? WideAt<T>(result, f, r, s, c) : 0;
           for (int64_t n = 0; n < input.dims[0]; ++n) {
             for (int64_t i = 0; i < g.out_height; ++i) {
               for (int64_t j = 0; j < g.out_width; ++j) {
                 const int64_t row = g.Row(i, r);
                 const int64_t column = g.Column(j, s);
                 if (!g.Inside(row, column)) continue;
-                sum += static_cast<double>(At<float>(input, n, row, column, c)) *
-                       At<float>(gradient, n, i, j, f);
+                sum += WideAt<T>(input, n, row, column, g.Channel(f, c)) *
+                       WideAt<T>(gradient, n, i, j, f);
               }
             }
           }
-          At<float>(result, f, r, s, c) = static_cast<float>(sum);
+          At<T>(result, f, r, s, c) = Narrow<T>(sum);
         }
       }
     }
   }
 }
 
-constexpr Kernel Strided(OpCode op, void (*run)(const KernelCall&)) {
-  return {op, DeviceType::kHost, DType::kFloat32, "reference", 0, run, nullptr, nullptr, true};
-}
-
 const KernelRegistrar registrar({
-    Strided(OpCode::kConv2d, &Conv2d),
-    Strided(OpCode::kConv2dGradInput, &Conv2dGradInput),
-    Strided(OpCode::kConv2dGradFilter, &Conv2dGradFilter),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kConv2d, Conv2d),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kConv2dGradInput, Conv2dGradInput),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kConv2dGradFilter, Conv2dGradFilter),
 });
 
 }  // namespace

@@ -7,10 +7,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/convolution_transpose.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
+#include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/ndarray/ops/pooling.h"
+#include "tidepool/ndarray/ops/recurrent.h"
 #include "tidepool/ndarray/ops/softmax.h"
 
 namespace tidepool {
@@ -22,12 +26,75 @@ using ::testing::FloatNear;
 using ::testing::Pointwise;
 
 NDArray F(std::vector<float> values, const Shape& shape) { return FromValues(values, shape); }
+NDArray F(std::vector<float> values) {
+  return FromValues(values, {static_cast<int64_t>(values.size())});
+}
 NDArray D(std::vector<double> values, const Shape& shape) {
   return FromValues(absl::MakeConstSpan(values), shape);
 }
+constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 std::vector<float> Values(const NDArray& x) { return Cast(x, DType::kFloat32).ToVector<float>(); }
 
-constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
+TEST(ReferenceMatMul, BatchesBroadcastAndVectorsAreRowsAndColumns) {
+  const NDArray x = D({1, 2, 3, 4, 5, 6, 7, 8}, {2, 1, 2, 2}), y = D({1, 0, 0, 1, 0, 1, 1, 0}, {2, 2, 2});
+  const NDArray z = MatMul(x, y);
+  EXPECT_EQ(z.shape(), (Shape{2, 2, 2, 2}));
+  EXPECT_THAT(z.ToVector<double>(),
+              ElementsAre(1, 2, 3, 4, 2, 1, 4, 3, 5, 6, 7, 8, 6, 5, 8, 7));
+  const NDArray v = D({1, 10}, {2});
+  EXPECT_EQ(MatMul(v, v).shape(), Shape());
+  EXPECT_EQ(MatMul(v, v).Item<double>(), 101);
+  EXPECT_EQ(MatMul(v, x).shape(), (Shape{2, 1, 2}));
+  EXPECT_THAT(MatMul(v, x).ToVector<double>(), ElementsAre(31, 42, 75, 86));
+  EXPECT_EQ(MatMul(x, v).shape(), (Shape{2, 1, 2}));
+  EXPECT_THAT(MatMul(x, v).ToVector<double>(), ElementsAre(21, 43, 65, 87));
+  EXPECT_THAT(MatMul(x, v, {.transpose_x = true}).ToVector<double>(),
+              ElementsAre(31, 42, 75, 86));
+  NDArray into = D({1000, 1000}, {2});
+  MatMulInto(v, y.Index(0, 1), into, {.accumulate = true});
+  EXPECT_THAT(into.ToVector<double>(), ElementsAre(1010, 1001));
+}
+
+TEST(ReferenceMatMul, TypesRoundOnceAndIntegersWrap) {
+  const std::vector<int32_t> a = {1 << 30, 3, -7, 2};
+  const NDArray ints = FromValues(absl::MakeConstSpan(a), {2, 2});
+  EXPECT_EQ(MatMul(ints, ints).ToVector<int32_t>(),
+            (std::vector<int32_t>{-21, (int32_t{-1} << 30) + 6, (1 << 30) - 14, -17}));
+  for (const DType dtype : kTypes) {
+    // 1 + 2^-9 - 1: lost if the sum were rounded to bf16 on the way.
+    const NDArray x = Cast(F({1, 0.001953125f, -1}, {3}), dtype), one = Cast(Ones({3}), dtype);
+    EXPECT_EQ(Cast(MatMul(x, one), DType::kFloat32).Item<float>(), 0.001953125f);
+  }
+}
+
+TEST(ReferenceConvolution, GroupsSeeTheirChannelsOnly) {
+  for (const DType dtype : kTypes) {
+    // Two pixels of four channels; each filter sums its group with weights 1 and 10.
+    const NDArray x = Cast(F({1, 2, 3, 4, 5, 6, 7, 8}, {1, 1, 2, 4}), dtype);
+    const NDArray pairs = Cast(F({1, 10, 2, 20}, {2, 1, 1, 2}), dtype);
+    Conv2dAttributes a;
+    a.groups = 2;
+    EXPECT_THAT(Values(Conv2d(x, pairs, nullptr, a)), ElementsAre(21, 86, 65, 174));
+    // Depthwise with two filters a channel.
+    a.groups = 4;
+    const NDArray own = Cast(F({1, 2, 3, 4, 5, 6, 7, 8}, {8, 1, 1, 1}), dtype);
+    EXPECT_THAT(Values(Conv2d(x, own, nullptr, a)),
+                ElementsAre(1, 2, 6, 8, 15, 18, 28, 32, 5, 10, 18, 24, 35, 42, 56, 64));
+  }
+}
+
+TEST(ReferenceConvolution, TransposedByHand) {
+  const NDArray x = F({1, 2, 3, 4}, {1, 2, 2, 1}), w = F({1, 10, 100, 1000}, {1, 2, 2, 1});
+  Conv2dAttributes a;
+  EXPECT_THAT(Values(Conv2dTranspose(x, w, nullptr, a)),
+              ElementsAre(1, 12, 20, 103, 1234, 2040, 300, 3400, 4000));
+  a.stride_height = a.stride_width = 2;
+  const NDArray bias = F({5});
+  const NDArray z = Conv2dTranspose(x, w, &bias, a, {1, 0});
+  EXPECT_EQ(z.shape(), (Shape{1, 5, 4, 1}));
+  EXPECT_THAT(Values(z), ElementsAre(6, 15, 7, 25, 105, 1005, 205, 2005, 8, 35, 9, 45, 305, 3005,
+                                     405, 4005, 5, 5, 5, 5));
+}
 
 TEST(ReferencePooling, AveragesCountPaddingOrNot) {
   for (const DType dtype : kTypes) {
@@ -162,6 +229,24 @@ TEST(ReferenceNormalization, StatisticsOf16BitFloatsAreF32) {
   EXPECT_EQ(n.mean.At<float>({0}), 4);
   EXPECT_FLOAT_EQ(n.inverse_deviation.At<float>({0}), 1 / std::sqrt(9.5f));
   EXPECT_THAT(Values(n.output), Pointwise(FloatNear(0.01f), {-0.973, -0.649, 0.0, 1.622}));
+}
+
+// Gates whose activations are round numbers: sigmoid(log 3) = 3/4, tanh(log(3) / 2) = 1/2.
+TEST(ReferenceRecurrent, ByHandInTheirOrder) {
+  const double third = std::log(3.0), half = third / 2;
+  const LstmStepResult lstm = LstmCell(D({third, -third, half, third}, {1, 4}), D({2}, {1, 1}));
+  EXPECT_THAT(lstm.activations.ToVector<double>(),
+              Pointwise(DoubleNear(1e-15), {0.75, 0.25, 0.5, 0.75}));
+  EXPECT_NEAR(lstm.cell.Item<double>(), 0.875, 1e-15);
+  EXPECT_NEAR(lstm.output.Item<double>(), 0.75 * std::tanh(0.875), 1e-15);
+  const GruCellResult gru = GruCell(D({third, -third, 0}, {1, 3}), D({0, 0, half / 0.75}, {1, 3}),
+                                    D({4}, {1, 1}));
+  EXPECT_THAT(gru.activations.ToVector<double>(), Pointwise(DoubleNear(1e-15), {0.75, 0.25, 0.5}));
+  EXPECT_NEAR(gru.output.Item<double>(), 0.75 * 0.5 + 0.25 * 4, 1e-15);
+  for (const DType dtype : kTypes) {
+    const NDArray zeros = Cast(Zeros({2, 3}), dtype), hidden = Cast(F({8, 6}, {2, 1}), dtype);
+    EXPECT_THAT(Values(GruCell(zeros, zeros, hidden).output), ElementsAre(4, 3));
+  }
 }
 
 }  // namespace

@@ -9,12 +9,16 @@
 #include "tidepool/ndarray/ops/nn_checks.h"
 
 namespace tidepool {
+
 Shape Conv2dOutputShape(const Shape& input, const Shape& filter, const Conv2dAttributes& a) {
   CheckRank4("conv2d", "input", input);
   CheckRank4("conv2d", "filter", filter);
-  if (input[3] != filter[3]) {
-    ThrowInvalidArgument(absl::StrCat("Op [conv2d]: input ", input.ToString(), " has ", input[3],
-                                      " channels, filter ", filter.ToString(), " has ", filter[3]));
+  if (a.groups < 1 || input[3] != filter[3] * a.groups || filter[0] % a.groups != 0) {
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [conv2d]: input ", input.ToString(), " has ", input[3], " channels, filter ",
+        filter.ToString(), " has ", filter[3],
+        a.groups == 1 ? "" : absl::StrCat(" of each of ", a.groups, " groups, and ", filter[0],
+                                          " filters to divide among them")));
   }
   if (std::min({a.pad_top, a.pad_bottom, a.pad_left, a.pad_right}) < 0) {
     ThrowInvalidArgument("Op [conv2d]: a padding is negative");
@@ -30,13 +34,14 @@ Shape Conv2dOutputShape(const Shape& input, const Shape& filter, const Conv2dAtt
 NDArray Conv2d(const NDArray& input, const NDArray& filter, const NDArray* bias,
                const Conv2dAttributes& attributes) {
   CheckOperands(OpCode::kConv2d, {&input, &filter, bias});
-  CheckDType("conv2d", "input", input, DType::kFloat32);
-  CheckDType("conv2d", "filter", filter, DType::kFloat32);
-  NDArray output(Conv2dOutputShape(input.shape(), filter.shape(), attributes), DType::kFloat32);
+  CheckFloating("conv2d", "input", input);
+  CheckDType("conv2d", "filter", filter, input.dtype());
+  const Shape output_shape = Conv2dOutputShape(input.shape(), filter.shape(), attributes);
   if (bias != nullptr) {
-    CheckDType("conv2d", "bias", *bias, DType::kFloat32);
+    CheckDType("conv2d", "bias", *bias, input.dtype());
     CheckShape("conv2d", "bias", *bias, {filter.dim(0)});
   }
+  NDArray output(output_shape, input.dtype());
   Dispatch(OpCode::kConv2d, {&input, &filter, bias}, {&output}, &attributes);
   return output;
 }
@@ -44,11 +49,11 @@ NDArray Conv2d(const NDArray& input, const NDArray& filter, const NDArray* bias,
 NDArray Conv2dGradInput(const NDArray& output_gradient, const NDArray& filter,
                         const Shape& input_shape, const Conv2dAttributes& attributes) {
   CheckOperands(OpCode::kConv2dGradInput, {&output_gradient, &filter});
-  CheckDType("conv2d_grad_input", "output_gradient", output_gradient, DType::kFloat32);
-  CheckDType("conv2d_grad_input", "filter", filter, DType::kFloat32);
+  CheckFloating("conv2d_grad_input", "output_gradient", output_gradient);
+  CheckDType("conv2d_grad_input", "filter", filter, output_gradient.dtype());
   CheckShape("conv2d_grad_input", "output_gradient", output_gradient,
              Conv2dOutputShape(input_shape, filter.shape(), attributes));
-  NDArray input_gradient(input_shape, DType::kFloat32);
+  NDArray input_gradient(input_shape, output_gradient.dtype());
   Dispatch(OpCode::kConv2dGradInput, {&output_gradient, &filter}, {&input_gradient}, &attributes);
   return input_gradient;
 }
@@ -57,9 +62,9 @@ void Conv2dGradFilterInto(const NDArray& input, const NDArray& output_gradient,
                           NDArray& filter_gradient, const Conv2dAttributes& attributes) {
   CheckOperands(OpCode::kConv2dGradFilter, {&input, &output_gradient});
   filter_gradient.CheckAlive("conv2d_grad_filter", "filter_gradient");
-  CheckDType("conv2d_grad_filter", "input", input, DType::kFloat32);
-  CheckDType("conv2d_grad_filter", "output_gradient", output_gradient, DType::kFloat32);
-  CheckDType("conv2d_grad_filter", "filter_gradient", filter_gradient, DType::kFloat32);
+  CheckFloating("conv2d_grad_filter", "input", input);
+  CheckDType("conv2d_grad_filter", "output_gradient", output_gradient, input.dtype());
+  CheckDType("conv2d_grad_filter", "filter_gradient", filter_gradient, input.dtype());
   CheckShape("conv2d_grad_filter", "output_gradient", output_gradient,
              Conv2dOutputShape(input.shape(), filter_gradient.shape(), attributes));
   Dispatch(OpCode::kConv2dGradFilter, {&input, &output_gradient}, {&filter_gradient}, &attributes);

@@ -1,6 +1,9 @@
 // 2-D convolution (cross-correlation, as every framework calls it), with its gradients. Pooling is
-// in pooling.h. f32; images are [batch, height, width, channels], filters
-// [filters, kernel height, kernel width, channels], bias [filters].
+// in pooling.h, the transposed convolution in convolution_transpose.h. f32, f64, f16, bf16; images
+// are [batch, height, width, channels], filters [filters, kernel height, kernel width,
+// channels / groups], bias [filters]. attributes.groups divides channels and filters into equal runs
+// that see each other only; groups == channels is the depthwise convolution, where filters
+// c * multiplier to (c + 1) * multiplier - 1 are those of channel c.
 //
 // Errors: kInvalidArgument naming operand, shapes and the rule that is broken.
 #ifndef TIDEPOOL_NDARRAY_OPS_CONVOLUTION_H_

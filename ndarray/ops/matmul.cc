@@ -1,24 +1,43 @@
 #include "tidepool/ndarray/ops/matmul.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/ops/checks.h"
+#include "tidepool/ndarray/ops/nn_checks.h"
 
 namespace tidepool {
 namespace {
 
+bool HasProducts(DType dtype) {
+  return IsFloating(dtype) || dtype == DType::kInt32 || dtype == DType::kInt64;
+}
+
+void CheckTypes(const NDArray& x, const NDArray& y, const NDArray* bias) {
+  CheckOperands(OpCode::kMatMul, {&x, &y, bias});
+  CheckLeastRank("matmul", "X", x, 1);
+  CheckLeastRank("matmul", "Y", y, 1);
+  if (!HasProducts(x.dtype())) {
+    ThrowInvalidArgument(absl::StrCat("Op [matmul]: X is ", DTypeName(x.dtype()),
+                                      ", expected f32, f64, f16, bf16, i32 or i64"));
+  }
+  CheckDType("matmul", "Y", y, x.dtype());
+}
+
+Shape Leading(const NDArray& x) {
+  return Shape(absl::Span<const int64_t>(x.shape().dims(), x.rank() - 2));
+}
+
+// The shape of the product of operands of rank 2 or more.
 Shape ResultShape(const NDArray& x, const NDArray& y, const MatMulAttributes& attributes,
                   const NDArray* bias) {
-  CheckOperands(OpCode::kMatMul, {&x, &y, bias});
-  CheckRank("matmul", "X", x, 2);
-  CheckRank("matmul", "Y", y, 2);
-  CheckDType("matmul", "X", x, DType::kFloat32);
-  CheckDType("matmul", "Y", y, DType::kFloat32);
-  const int64_t m = x.dim(attributes.transpose_x ? 1 : 0);
-  const int64_t k = x.dim(attributes.transpose_x ? 0 : 1);
-  const int64_t n = y.dim(attributes.transpose_y ? 0 : 1);
-  const int64_t y_k = y.dim(attributes.transpose_y ? 1 : 0);
+  const int rows = x.rank() - 2, columns = y.rank() - 2;
+  const int64_t m = x.dim(rows + (attributes.transpose_x ? 1 : 0));
+  const int64_t k = x.dim(rows + (attributes.transpose_x ? 0 : 1));
+  const int64_t n = y.dim(columns + (attributes.transpose_y ? 0 : 1));
+  const int64_t y_k = y.dim(columns + (attributes.transpose_y ? 1 : 0));
   if (k != y_k) {
     ThrowInvalidArgument(absl::StrCat(
         "Op [matmul]: X has shape ", x.shape().ToString(),
@@ -27,31 +46,80 @@ Shape ResultShape(const NDArray& x, const NDArray& y, const MatMulAttributes& at
   }
   if (bias != nullptr) {
     CheckShape("matmul", "bias", *bias, {n});
-    CheckDType("matmul", "bias", *bias, DType::kFloat32);
+    CheckDType("matmul", "bias", *bias, x.dtype());
   }
-  return {m, n};
+  if (rows == 0 && columns == 0) return {m, n};
+  const Shape batch = BroadcastShapes("matmul, leading axes", Leading(x), Leading(y));
+  int64_t dims[kMaxRank];
+  std::copy_n(batch.dims(), batch.rank(), dims);
+  dims[batch.rank()] = m;
+  dims[batch.rank() + 1] = n;
+  return Shape(absl::Span<const int64_t>(dims, batch.rank() + 2));
+}
+
+// Operands of which one has rank 1, as matrices.
+struct Matrices {
+  NDArray x, y;
+  MatMulAttributes attributes;
+  bool row, column;  // that the result is without
+
+  Matrices(const NDArray& x_in, const NDArray& y_in, const MatMulAttributes& a)
+      : x(x_in), y(y_in), attributes(a), row(x.rank() == 1), column(y.rank() == 1) {
+    if (row) x = x.ExpandDims(0), attributes.transpose_x = false;
+    if (column) y = y.ExpandDims(1), attributes.transpose_y = false;
+  }
+  NDArray Whole(NDArray z) const {
+    if (row) z = z.ExpandDims(column ? z.rank() : z.rank() - 1);
+    if (column) z = z.ExpandDims(z.rank());
+    return z;
+  }
+  Shape Left(const Shape& shape) const {
+    int64_t dims[kMaxRank];
+    int rank = 0;
+    for (int i = 0; i < shape.rank(); ++i) {
+      if ((i == shape.rank() - 2 && row) || (i == shape.rank() - 1 && column)) continue;
+      dims[rank++] = shape[i];
+    }
+    return Shape(absl::Span<const int64_t>(dims, rank));
+  }
+};
+
+NDArray Product(const NDArray& x, const NDArray& y, const MatMulAttributes& attributes,
+                const NDArray* bias) {
+  const Shape shape = ResultShape(x, y, attributes, bias);
+  if (attributes.accumulate) {
+    ThrowInvalidArgument("Op [matmul]: accumulate needs an output array; use MatMulInto");
+  }
+  NDArray z(shape, x.dtype());
+  Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);
+  return z;
 }
 
 }  // namespace
 
 NDArray MatMul(const NDArray& x, const NDArray& y, const MatMulAttributes& attributes,
                const NDArray* bias) {
-  const Shape shape = ResultShape(x, y, attributes, bias);
-  if (attributes.accumulate) {
-    ThrowInvalidArgument("Op [matmul]: accumulate needs an output array; use MatMulInto");
-  }
-  NDArray z(shape, DType::kFloat32);
-  Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);
-  return z;
+  CheckTypes(x, y, bias);
+  if (x.rank() > 1 && y.rank() > 1) return Product(x, y, attributes, bias);
+  const Matrices m(x, y, attributes);
+  const NDArray z = Product(m.x, m.y, m.attributes, bias);
+  return z.Reshape(m.Left(z.shape()));
 }
 
 void MatMulInto(const NDArray& x, const NDArray& y, NDArray& z, const MatMulAttributes& attributes,
                 const NDArray* bias) {
-  const Shape shape = ResultShape(x, y, attributes, bias);
+  CheckTypes(x, y, bias);
   z.CheckAlive("matmul", "Z");
-  CheckShape("matmul", "Z", z, shape);
-  CheckDType("matmul", "Z", z, DType::kFloat32);
-  Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);
+  CheckDType("matmul", "Z", z, x.dtype());
+  if (x.rank() > 1 && y.rank() > 1) {
+    CheckShape("matmul", "Z", z, ResultShape(x, y, attributes, bias));
+    Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);
+    return;
+  }
+  const Matrices m(x, y, attributes);
+  CheckShape("matmul", "Z", z, m.Left(ResultShape(m.x, m.y, m.attributes, bias)));
+  NDArray whole = m.Whole(z);
+  Dispatch(OpCode::kMatMul, {&m.x, &m.y, bias}, {&whole}, &m.attributes);
 }
 
 }  // namespace tidepool

@@ -9,9 +9,14 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/convolution_transpose.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
+#include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/ndarray/ops/pooling.h"
+#include "tidepool/ndarray/ops/recurrent.h"
 #include "tidepool/ndarray/ops/softmax.h"
 
 namespace tidepool {
@@ -29,6 +34,57 @@ std::string Refusal(const std::function<void()>& call) {
   return "nothing was thrown";
 }
 std::vector<float> Values(const NDArray& x) { return x.ToVector<float>(); }
+
+TEST(MatMulOp, BatchesAndVectors) {
+  EXPECT_EQ(MatMul(Ones({2, 1, 3, 4}), Ones({5, 4, 6})).shape(), (Shape{2, 5, 3, 6}));
+  EXPECT_EQ(MatMul(Ones({0, 3, 4}), Ones({4, 6})).shape(), (Shape{0, 3, 6}));
+  EXPECT_EQ(Refusal([] { MatMul(Ones({2, 3, 4}), Ones({5, 4, 6})); }),
+            "Op [matmul, leading axes]: X has shape [2], Y has shape [5]; sizes 2 and 5 do not "
+            "broadcast");
+  EXPECT_EQ(Refusal([] { MatMul(Ones({}), Ones({2})); }),
+            "Op [matmul]: X has rank 0, expected at least 1");
+  EXPECT_EQ(Refusal([] { MatMul(Ones({2}, DType::kUInt8), Ones({2}, DType::kUInt8)); }),
+            "Op [matmul]: X is u8, expected f32, f64, f16, bf16, i32 or i64");
+  NDArray z = Ones({1, 3});
+  EXPECT_EQ(Refusal([&] { MatMulInto(Ones({2}), Ones({2, 3}), z); }),
+            "Op [matmul]: Z has shape [1, 3], expected [3]");
+  // A column of a matrix as a vector, a transposed batch as it lies.
+  const NDArray x = Arange(0, 6).Reshape({2, 3});
+  EXPECT_EQ(Values(MatMul(x.Index(1, 2), x)), (std::vector<float>{15, 22, 29}));
+  const NDArray batch = Arange(0, 12).Reshape({2, 2, 3});
+  EXPECT_EQ(Values(MatMul(batch.Transpose({0, 2, 1}), Ones({2}))),
+            (std::vector<float>{3, 5, 7, 15, 17, 19}));
+}
+
+TEST(ConvolutionOp, GroupsDivideChannelsAndFilters) {
+  Conv2dAttributes a;
+  a.groups = 2;
+  EXPECT_EQ(Refusal([&] { Conv2d(Ones({1, 4, 4, 3}), Ones({2, 1, 1, 1}), nullptr, a); }),
+            "Op [conv2d]: input [1, 4, 4, 3] has 3 channels, filter [2, 1, 1, 1] has 1 of each of 2 "
+            "groups, and 2 filters to divide among them");
+  EXPECT_EQ(Conv2dOutputShape({1, 4, 4, 4}, {6, 1, 1, 2}, a), (Shape{1, 4, 4, 6}));
+  a.groups = 0;
+  EXPECT_THAT(Refusal([&] { Conv2d(Ones({1, 4, 4, 4}), Ones({2, 1, 1, 2}), nullptr, a); }),
+              testing::HasSubstr("of each of 0 groups"));
+}
+
+TEST(ConvolutionOp, TransposedRefusals) {
+  const NDArray x = Ones({1, 3, 3, 2}), w = Ones({2, 2, 2, 1});
+  Conv2dAttributes a;
+  EXPECT_EQ(Refusal([&] { Conv2dTranspose(x, Ones({3, 2, 2, 1}), nullptr, a); }),
+            "Op [conv2d_transpose]: input [1, 3, 3, 2] has 2 channels, filter [3, 2, 2, 1] has 3 "
+            "filters");
+  EXPECT_EQ(Refusal([&] { Conv2dTranspose(x, w, nullptr, a, {0, 1}); }),
+            "Op [conv2d_transpose]: width: output padding 1, expected 0 to 0");
+  const NDArray bias = Ones({2});
+  EXPECT_EQ(Refusal([&] { Conv2dTranspose(x, w, &bias, a); }),
+            "Op [conv2d_transpose]: bias has shape [2], expected [1]");
+  a.pad_top = 4;
+  EXPECT_EQ(Refusal([&] { Conv2dTranspose(x, w, nullptr, a); }),
+            "Op [conv2d_transpose]: height: padding 4 leaves nothing of the output");
+  a.pad_top = 0, a.relu = true;
+  for (const float value : Values(Conv2dTranspose(x, w * -1.0, nullptr, a))) EXPECT_EQ(value, 0);
+}
 
 TEST(PoolingOp, Refusals) {
   const NDArray image = Ones({1, 4, 4, 2});
@@ -109,6 +165,30 @@ TEST(NormalizationOp, Refusals) {
   NDArray right = Ones({3});
   EXPECT_EQ(Refusal([&] { UpdateRunningAverages(one, one, {2.0, 0.0, 4}, mean, right); }),
             "Op [batch_norm_running]: momentum 2 and count 4, expected 0 to 1 and at least 1");
+}
+
+TEST(RecurrentOp, Refusals) {
+  const NDArray x = Ones({2, 3}), h = Ones({2, 4});
+  LstmWeights w{Ones({16, 3}), Ones({16, 4}), Ones({16})};
+  EXPECT_EQ(Refusal([&] { LstmCell(Ones({2, 12}), h); }),
+            "Op [lstm_cell]: gates has shape [2, 12], expected [2, 16]");
+  EXPECT_EQ(Refusal([&] { LstmStep(Ones({3, 3}), h, h, w); }),
+            "Op [lstm_step]: input has shape [3, 3], expected [2, 3]");
+  LstmWeights narrow = w;
+  narrow.recurrent = Ones({16, 3});
+  EXPECT_EQ(Refusal([&] { LstmStep(x, h, h, narrow); }),
+            "Op [lstm_step]: recurrent weights has shape [16, 3], expected [16, 4]");
+  LstmWeights gradients{Zeros({16, 3}), Zeros({16, 4}), Zeros({15})};
+  EXPECT_EQ(Refusal([&] {
+              LstmStepGrad(x, h, h, w, LstmStep(x, h, h, w), h, nullptr, gradients);
+            }),
+            "Op [lstm_step_grad]: bias' gradient has shape [15], expected [16]");
+  EXPECT_EQ(Values(gradients.input), std::vector<float>(48, 0));
+  EXPECT_EQ(Refusal([&] { GruCell(Ones({2, 12}), Ones({2, 8}), h); }),
+            "Op [gru_cell]: hidden_gates has shape [2, 8], expected [2, 12]");
+  EXPECT_EQ(Refusal([&] { GruCell(Ones({2, 12}), Ones({2, 12}), Ones({2, 4}, kF64)); }),
+            "Op [gru_cell]: input_gates is f32, expected f64");
+  EXPECT_EQ(LstmStep(Ones({0, 3}), Ones({0, 4}), Ones({0, 4}), w).cell.shape(), (Shape{0, 4}));
 }
 
 TEST(NormalizationOp, OfNothing) {

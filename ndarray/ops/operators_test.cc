@@ -121,8 +121,8 @@ TEST(MatMulOp, ShapesAreNamed) {
             "Op [matmul]: X has shape [2, 3] (transposed), Y has shape [4, 5] (transposed); inner "
             "sizes 2 and 5 differ");
   EXPECT_EQ(Refusal([&] { MatMul(Ones({3}), y); }),
-            "Op [matmul]: X has shape [3], expected rank 2");
-  EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}, kI64), y); }), "Op [matmul]: X is i64, expected f32");
+            "Op [matmul]: X has shape [1, 3], Y has shape [4, 5]; inner sizes 3 and 4 differ");
+  EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}, kI64), y); }), "Op [matmul]: Y is f32, expected i64");
   const NDArray bias = Ones({4});
   EXPECT_EQ(Refusal([&] {
               MatMul(Ones({2, 4}), y, {}, &bias);

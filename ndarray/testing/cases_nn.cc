@@ -12,26 +12,45 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// The shape with the axes of a matrix added.
+Shape WithMatrix(const Shape& lead, int64_t rows, int64_t columns) {
+  int64_t dims[kMaxRank];
+  std::copy_n(lead.dims(), lead.rank(), dims);
+  dims[lead.rank()] = rows;
+  dims[lead.rank() + 1] = columns;
+  return Shape(absl::Span<const int64_t>(dims, lead.rank() + 2));
+}
+
 void Products(CaseValues& m, OpCase& c) {
   MatMulAttributes a;
   a.transpose_x = m.Chance(0.5);
   a.transpose_y = m.Chance(0.5);
   a.relu = m.Chance(0.3);
   a.accumulate = m.Chance(0.3);
-  a.y_is_constant = m.Chance(0.3);
-  const bool large = m.Chance(0.04);
-  const int64_t rows = large ? m.Int(60, 200) : m.Size(65);
-  const int64_t inner = large ? m.Int(60, 300) : m.Size(128);
-  const int64_t columns = large ? m.Int(60, 200) : m.Size(65);
-  const bool special = !a.relu && m.Chance(0.15);
+  a.y_is_constant = m.Chance(0.5);
+  const bool large = m.Chance(0.04), batched = !large && m.Chance(0.4);
+  const int64_t rows = large ? m.Int(60, 200) : m.Size(batched ? 17 : 65);
+  const int64_t inner = large ? m.Int(60, 300) : m.Size(batched ? 33 : 128);
+  const int64_t columns = large ? m.Int(60, 200) : m.Size(batched ? 17 : 65);
+  // Leading axes: of either operand some are left out or 1.
+  int64_t dims[4];
+  const int lead = batched ? static_cast<int>(m.Int(1, 4)) : 0;
+  for (int i = 0; i < lead; ++i) dims[i] = m.Chance(0.03) ? 0 : m.Int(1, 4);
+  const Shape items(absl::Span<const int64_t>(dims, lead));
+  const Shape x_items = m.Chance(0.5) ? items : m.Narrowed(items);
+  const Shape y_items = x_items == items ? m.Narrowed(items) : items;
+  const bool special = IsFloating(c.dtype) && !a.relu && m.Chance(0.15);
   c.attributes = a;
   c.inner = static_cast<double>(inner) + 2;
-  c.inputs = {m.Floats(a.transpose_x ? Shape{inner, rows} : Shape{rows, inner}, special),
-              m.Floats(a.transpose_y ? Shape{columns, inner} : Shape{inner, columns}, special),
-              m.Floats({columns})};
+  const Shape result = WithMatrix(items, rows, columns);
+  c.inputs = {
+      m.Numbers(c.dtype, WithMatrix(x_items, a.transpose_x ? inner : rows,
+                                    a.transpose_x ? rows : inner), special),
+      m.Numbers(c.dtype, WithMatrix(y_items, a.transpose_y ? columns : inner,
+                                    a.transpose_y ? inner : columns), special),
+      m.Numbers(c.dtype, {columns}, false)};
   c.inputs[2].present = m.Chance(0.5);
-  c.outputs = {a.accumulate ? m.Floats({rows, columns})
-                            : m.Result(DType::kFloat32, {rows, columns})};
+  c.outputs = {a.accumulate ? m.Numbers(c.dtype, result, false) : m.Result(c.dtype, result)};
 }
 
 int64_t OutputSize(int64_t in, int64_t covered, int64_t stride, int64_t pads) {
@@ -50,6 +69,13 @@ void Convolution(CaseValues& m, OpCase& c) {
     filters = m.NonZero(17);
     rows = m.Int(1, 5);
     columns = m.Int(1, 5);
+    // Depthwise with one or more filters a channel, or groups of several channels.
+    a.groups = 1;
+    if (m.Chance(0.4)) {
+      a.groups = m.Chance(0.6) ? channels : m.Int(1, 4);
+      if (a.groups != channels) channels = a.groups * m.Int(1, 5);
+      filters = a.groups * m.Int(1, 3);
+    }
     a.stride_height = m.Chance(0.6) ? 1 : m.Int(1, 3);
     a.stride_width = m.Chance(0.6) ? 1 : m.Int(1, 3);
     a.dilation_height = m.Chance(0.7) ? 1 : m.Int(1, 3);
@@ -64,7 +90,7 @@ void Convolution(CaseValues& m, OpCase& c) {
                            a.pad_left + a.pad_right);
   } while (out_height == 0 || out_width == 0);
   const Shape input{batch, height, width, channels};
-  const Shape filter{filters, rows, columns, channels};
+  const Shape filter{filters, rows, columns, channels / a.groups};
   const Shape output{batch, out_height, out_width, filters};
   // Where zeros may be multiplied instead of left out (padding, strides), the other operand stays
   // finite: 0 * infinity would tell the two apart.
@@ -72,18 +98,19 @@ void Convolution(CaseValues& m, OpCase& c) {
   if (c.op == OpCode::kConv2d) {
     a.relu = m.Chance(0.3);
     a.filter_is_constant = m.Chance(0.3);
-    c.inputs = {m.Floats(input, special && !a.relu), m.Floats(filter), m.Floats({filters})};
+    c.inputs = {m.Floats(input, special && !a.relu, c.dtype),
+                m.Floats(filter, false, c.dtype), m.Floats({filters}, false, c.dtype)};
     c.inputs[2].present = m.Chance(0.5);
-    c.outputs = {m.Result(DType::kFloat32, output)};
+    c.outputs = {m.Result(c.dtype, output)};
     c.inner = static_cast<double>(rows * columns * channels) + 1;
   } else if (c.op == OpCode::kConv2dGradInput) {
-    c.inputs = {m.Floats(output, special), m.Floats(filter)};
-    c.outputs = {m.Result(DType::kFloat32, input)};
+    c.inputs = {m.Floats(output, special, c.dtype), m.Floats(filter, false, c.dtype)};
+    c.outputs = {m.Result(c.dtype, input)};
     c.inner = static_cast<double>(rows * columns * filters);
   } else {
     a.accumulate = m.Chance(0.3);
-    c.inputs = {m.Floats(input, special), m.Floats(output)};
-    c.outputs = {a.accumulate ? m.Floats(filter) : m.Result(DType::kFloat32, filter)};
+    c.inputs = {m.Floats(input, special, c.dtype), m.Floats(output, false, c.dtype)};
+    c.outputs = {a.accumulate ? m.Floats(filter, false, c.dtype) : m.Result(c.dtype, filter)};
     c.inner = static_cast<double>(batch * out_height * out_width) + 1;
   }
   c.attributes = a;
@@ -188,7 +215,7 @@ CaseMaker FindNnCases(OpCode op) {
     default:
       break;
   }
-  for (const auto find : {&FindLossCases, &FindNormalizationCases}) {
+  for (const auto find : {&FindLossCases, &FindNormalizationCases, &FindRecurrentCases}) {
     if (const CaseMaker make = find(op)) return make;
   }
   return nullptr;

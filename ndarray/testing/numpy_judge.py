@@ -107,11 +107,47 @@ def make(folder, seed):
         with np.errstate(all="ignore"):
             add("cast", [values(rng, rng.choice(DTYPES), shape_of(rng))], type=NAMES[rng.choice(DTYPES)])
     for op in ("add", "subtract", "multiply"):
-        for a in ("f4", "i8"):
-            for b in (a,):
+        for a in DTYPES[:-1]:
+            for b in DTYPES[:-1]:
                 for _ in range(3):
                     one, two = broadcasting_pair(rng)
                     add(op, [values(rng, a, one, True), values(rng, b, two, True)])
+    for op in ("equal", "less", "less_equal", "maximum", "minimum"):
+        for a in DTYPES:
+            for b in DTYPES:
+                if op[0] == "m" and "b1" in (a, b):
+                    continue
+                one, two = broadcasting_pair(rng)
+                add(op, [values(rng, a, one, True), values(rng, b, two, True)])
+    for op in ("sqrt", "exp", "log", "tanh", "sin", "floor", "negative", "absolute"):
+        for a in ("f4", "f8", "f2"):
+            for _ in range(4):
+                x = np.clip(values(rng, a, shape_of(rng), True), -9, 9)
+                add(op, [x], relative={"f4": 1e-6, "f8": 1e-14, "f2": 2e-3}[a], absolute={"f2": 1e-7}.get(a, 0))
+    for op in ("sum", "prod", "mean", "max", "min", "any", "all", "var"):
+        for a in DTYPES:
+            for _ in range(6):
+                if op in ("max", "min", "var") and a == "b1":
+                    continue
+                shape = tuple(max(1, n) for n in shape_of(rng, 0, 4)) if op in ("max", "min", "var") else shape_of(rng)
+                axes = [int(i) for i in np.flatnonzero(rng.random(len(shape)) < 0.5)]
+                x = values(rng, a, shape, op in ("sum", "max", "min", "any"))
+                if op == "prod" and a in ("f4", "f8", "f2"):
+                    x = np.clip(x, -2, 2)
+                if op in ("mean", "var") and (not axes and len(shape) and 0 in shape or any(shape[i] == 0 for i in axes)):
+                    continue
+                add(op, [x], axes=axes, keep=bool(rng.random() < 0.5),
+                    relative={"f2": 2e-2, "f4": 2e-5}.get(a, 1e-12),
+                    absolute={"f2": 5e-1, "f4": 1e-3}.get(a, 1e-10))
+    for op in ("argmax", "argmin", "sort", "argsort", "cumsum"):
+        for a in DTYPES:
+            for _ in range(5):
+                shape = tuple(max(1, n) for n in shape_of(rng, 1, 4))
+                x = values(rng, a, shape, op != "cumsum")
+                if rng.random() < 0.5:
+                    x = (x.astype("i8") % 3).astype(a) if a not in ("b1", "f4", "f8", "f2") else x
+                add(op, [x], axis=int(rng.integers(0, len(shape))),
+                    relative={"f2": 1e-2, "f4": 1e-5}.get(a, 1e-12), absolute={"f2": 1e-1, "f4": 1e-4}.get(a, 0))
     for number, order in enumerate(("C", "F")):
         for dtype in DTYPES:
             x = np.asarray(values(rng, dtype, shape_of(rng, 1, 4), True), order=order)
@@ -126,7 +162,23 @@ def make(folder, seed):
 def expected(case, inputs):
     with np.errstate(all="ignore"):
         op = case["op"]
-        if op in ("add", "subtract", "multiply"):
+        if op in ("sum", "prod", "mean", "max", "min", "any", "all", "var"):
+            axes = tuple(case["axes"]) or None
+            x = inputs[0]
+            if op in ("sum", "prod") and x.dtype.kind in "biu":
+                return getattr(np, op)(x, axis=axes, keepdims=case["keep"], dtype="i8")
+            if op in ("mean", "var", "sum", "prod") and x.dtype == np.dtype("f2"):
+                return getattr(np, op)(x.astype("f4"), axis=axes, keepdims=case["keep"]).astype("f2")
+            return getattr(np, op)(x, axis=axes, keepdims=case["keep"])
+        if op in ("argmax", "argmin", "sort", "argsort", "cumsum"):
+            more = {"kind": "stable"} if "sort" in op else {}
+            x = inputs[0]
+            if op == "cumsum" and x.dtype.kind in "biu":
+                more["dtype"] = "i8"
+            if op == "cumsum" and x.dtype == np.dtype("f2"):
+                return np.cumsum(x.astype("f4"), axis=case["axis"]).astype("f2")
+            return getattr(np, op)(x, axis=case["axis"], **more)
+        if hasattr(np, op):
             return getattr(np, op)(*inputs)
         if op == "cast":
             target = [k for k, v in NAMES.items() if v == case["type"]][0]

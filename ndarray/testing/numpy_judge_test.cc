@@ -13,7 +13,11 @@
 #include "nlohmann/json.hpp"
 #include "tidepool/ndarray/io/npy_file.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/sorting.h"
+#include "tidepool/ndarray/ops/unary.h"
 
 namespace tidepool {
 namespace {
@@ -33,11 +37,55 @@ int Shell(const std::string& command) { return std::system(command.c_str()); }
 
 using Evaluate = std::function<NDArray(const Json& c, const std::vector<NDArray>& in)>;
 
+Evaluate OfOne(NDArray (*function)(const NDArray&)) {
+  return [function](const Json&, const auto& in) { return function(in[0]); };
+}
+Evaluate OfTwo(NDArray (*function)(const NDArray&, const NDArray&)) {
+  return [function](const Json&, const auto& in) { return function(in[0], in[1]); };
+}
+Axes AxesOf(const Json& c) {
+  return Axes(c["axes"].get<std::vector<int>>());
+}
+Evaluate Reduction(NDArray (*function)(const NDArray&, const Axes&, bool)) {
+  return [function](const Json& c, const auto& in) {
+    return function(in[0], AxesOf(c), c["keep"].get<bool>());
+  };
+}
+
 const std::map<std::string, Evaluate>& Operators() {
   static const auto* const operators = new std::map<std::string, Evaluate>{
-      {"add", [](const Json&, const auto& in) { return Add(in[0], in[1]); }},
-      {"subtract", [](const Json&, const auto& in) { return Subtract(in[0], in[1]); }},
-      {"multiply", [](const Json&, const auto& in) { return Multiply(in[0], in[1]); }},
+      {"add", OfTwo(&Add)},
+      {"subtract", OfTwo(&Subtract)},
+      {"multiply", OfTwo(&Multiply)},
+      {"equal", OfTwo(&Equal)},
+      {"less", OfTwo(&Less)},
+      {"less_equal", OfTwo(&LessEqual)},
+      {"maximum", OfTwo(&Maximum)},
+      {"minimum", OfTwo(&Minimum)},
+      {"sqrt", OfOne(&Sqrt)},
+      {"exp", OfOne(&Exp)},
+      {"log", OfOne(&Log)},
+      {"tanh", OfOne(&Tanh)},
+      {"sin", OfOne(&Sin)},
+      {"floor", OfOne(&Floor)},
+      {"negative", OfOne(&Negate)},
+      {"absolute", OfOne(&Abs)},
+      {"sum", Reduction(&Sum)},
+      {"prod", Reduction(&Prod)},
+      {"mean", Reduction(&Mean)},
+      {"max", Reduction(&Max)},
+      {"min", Reduction(&Min)},
+      {"any", Reduction(&Any)},
+      {"all", Reduction(&All)},
+      {"var",
+       [](const Json& c, const auto& in) {
+         return Variance(in[0], AxesOf(c), 0, c["keep"].get<bool>());
+       }},
+      {"argmax", [](const Json& c, const auto& in) { return ArgMax(in[0], c["axis"].get<int>()); }},
+      {"argmin", [](const Json& c, const auto& in) { return ArgMin(in[0], c["axis"].get<int>()); }},
+      {"sort", [](const Json& c, const auto& in) { return Sort(in[0], c["axis"].get<int>()); }},
+      {"argsort", [](const Json& c, const auto& in) { return ArgSort(in[0], c["axis"].get<int>()); }},
+      {"cumsum", [](const Json& c, const auto& in) { return CumSum(in[0], c["axis"].get<int>()); }},
       {"cast", [](const Json& c, const auto& in) { return Cast(in[0], TypeNamed(c["type"])); }},
       {"read_npy", [](const Json& c, const auto&) { return ReadNpy(c["path"]); }},
   };

@@ -19,6 +19,7 @@ CaseMaker FindRandomCases(OpCode op);
 CaseMaker FindNnCases(OpCode op);  // of the parts below as well
 CaseMaker FindLossCases(OpCode op);
 CaseMaker FindNormalizationCases(OpCode op);
+CaseMaker FindRecurrentCases(OpCode op);
 
 }  // namespace tidepool
 

@@ -24,6 +24,7 @@ struct PublicCall {
 
 // Of the groups of the operator list that do not stand in dispatch_test.cc.
 void AppendReductionCalls(std::vector<PublicCall>* calls);
+void AppendNnCalls(std::vector<PublicCall>* calls);
 
 }  // namespace tidepool
 

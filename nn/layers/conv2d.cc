@@ -1,5 +1,6 @@
 #include "tidepool/nn/layers/conv2d.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,7 @@ std::string Conv2D::Describe() const {
   if (a.dilation_height != 1 || a.dilation_width != 1) {
     absl::StrAppend(&text, " dilation ", a.dilation_height, "x", a.dilation_width);
   }
+  if (a.groups != 1) absl::StrAppend(&text, " groups ", a.groups);
   return absl::StrCat(text, activation_ == Activation::kRelu ? " relu" : "");
 }
 
@@ -32,18 +34,20 @@ Shape Conv2D::OutputShape(const Shape& input) const {
                                       ", expected [height, width, channels]"));
   }
   const Shape output = Conv2dOutputShape({1, input[0], input[1], input[2]},
-                                         {filters_, kernel_height_, kernel_width_, input[2]},
+                                         {filters_, kernel_height_, kernel_width_,
+                                          input[2] / std::max<int64_t>(1, attributes_.groups)},
                                          attributes_);
   return {output[1], output[2], output[3]};
 }
 
 std::vector<ParameterSpec> Conv2D::Parameters(const Shape& input) const {
-  const int64_t inputs = kernel_height_ * kernel_width_ * input[2];
+  const int64_t channels = input[2] / attributes_.groups;  // that a filter sees
+  const int64_t inputs = kernel_height_ * kernel_width_ * channels;
   const int64_t outputs = kernel_height_ * kernel_width_ * filters_;
   const double bound = activation_ == Activation::kRelu
                            ? std::sqrt(6.0 / static_cast<double>(inputs))
                            : std::sqrt(6.0 / static_cast<double>(inputs + outputs));
-  return {{"filter", {filters_, kernel_height_, kernel_width_, input[2]}, bound},
+  return {{"filter", {filters_, kernel_height_, kernel_width_, channels}, bound},
           {"bias", {filters_}, 0}};
 }
 

@@ -1,4 +1,4 @@
-// 2-D convolution of [batch, height, width, channels] images, without padding, then an activation.
+// 2-D convolution of [batch, height, width, channels] images, then an activation.
 #ifndef TIDEPOOL_NN_LAYERS_CONV2D_H_
 #define TIDEPOOL_NN_LAYERS_CONV2D_H_
 

@@ -7,8 +7,14 @@
 namespace tidepool::nn {
 
 std::string MaxPool2D::Describe() const {
-  return absl::StrCat("max_pool2d ", attributes_.kernel_height, "x", attributes_.kernel_width,
-                      " stride ", attributes_.stride_height, "x", attributes_.stride_width);
+  const Pool2dAttributes& a = attributes_;
+  std::string text = absl::StrCat("max_pool2d ", a.kernel_height, "x", a.kernel_width, " stride ",
+                                  a.stride_height, "x", a.stride_width);
+  if (a.pad_top + a.pad_bottom + a.pad_left + a.pad_right > 0) {
+    absl::StrAppend(&text, " pad ", a.pad_top, ",", a.pad_bottom, ",", a.pad_left, ",",
+                    a.pad_right);
+  }
+  return text;
 }
 
 Shape MaxPool2D::OutputShape(const Shape& input) const {

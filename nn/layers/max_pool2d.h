@@ -1,4 +1,4 @@
-// Max pooling of [batch, height, width, channels] images, without padding.
+// Max pooling of [batch, height, width, channels] images.
 #ifndef TIDEPOOL_NN_LAYERS_MAX_POOL2D_H_
 #define TIDEPOOL_NN_LAYERS_MAX_POOL2D_H_
 

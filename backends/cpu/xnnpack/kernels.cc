@@ -65,7 +65,7 @@ XnnpackOperators::Key WeightsKey(uint64_t kind, const TensorRef& filter, const T
 bool SupportsMatMul(const KernelCall& call) {
   const auto& a = call.attrs<MatMulAttributes>();
   const TensorRef& z = call.outputs[0];
-  return a.y_is_constant && !a.transpose_x && !a.accumulate && call.inputs[1].NumElements() > 0 &&
+  return a.y_is_constant && z.rank == 2 && !a.transpose_x && !a.accumulate && call.inputs[1].NumElements() > 0 &&
          z.NumElements() > 0 && IsForOneThread(call, z.dims[0] * call.inputs[1].NumElements()) &&
          XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
          WeightsAreFinite(call.inputs[1], call.inputs[2]);
@@ -99,8 +99,10 @@ void RunMatMul(const KernelCall& call) {
 bool SupportsConv2d(const KernelCall& call) {
   const auto& a = call.attrs<Conv2dAttributes>();
   // The corrected micro-kernel pads input channels to a multiple of 4: one channel would do four
-  // times the work.
-  return a.filter_is_constant && call.inputs[1].NumElements() > 0 && call.inputs[0].dims[3] >= 4 &&
+  // times the work. Depthwise convolutions have micro-kernels of their own.
+  const int64_t group_channels = call.inputs[1].dims[3];
+  return a.filter_is_constant && call.inputs[1].NumElements() > 0 &&
+         (group_channels >= 4 || (a.groups > 1 && group_channels == 1)) &&
          call.outputs[0].NumElements() > 0 &&
          IsForOneThread(call, call.outputs[0].NumElements() * call.inputs[1].NumElements() /
                                   call.inputs[1].dims[0]) &&
@@ -111,21 +113,23 @@ bool SupportsConv2d(const KernelCall& call) {
 void RunConv2d(const KernelCall& call) {
   const Conv2dProblem p = ForwardProblem(call);
   const bool relu = call.attrs<Conv2dAttributes>().relu;
+  const int64_t groups = call.attrs<Conv2dAttributes>().groups;
   const TensorRef& filter = call.inputs[1];
   const TensorRef& bias = call.inputs[2];
   XnnpackOperators::Key key = WeightsKey(2, filter, bias);
   const int64_t sizes[] = {p.kernel_height, p.kernel_width,    p.stride_height,  p.stride_width,
                            p.pad_top,       p.pad_bottom,      p.pad_left,       p.pad_right,
                            p.in_channels,   p.dilation_height, p.dilation_width, p.out_channels,
-                           relu};
+                           relu,            groups};
   std::copy(std::begin(sizes), std::end(sizes), key.sizes);
   XnnpackOperators::Global().With(
       key, "conv2d",
       [&](xnn_operator_t* op) {
         return xnn_create_convolution2d_nhwc_f32(
             p.pad_top, p.pad_right, p.pad_bottom, p.pad_left, p.kernel_height, p.kernel_width,
-            p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, /*groups=*/1,
-            p.in_channels, p.out_channels, p.in_channels, p.out_channels, filter.as<float>(),
+            p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, groups,
+            p.in_channels / groups, p.out_channels / groups, p.in_channels, p.out_channels,
+            filter.as<float>(),
             bias.as<float>(), relu ? 0.0f : -kInfinity, kInfinity, /*flags=*/0, op);
       },
       [&](xnn_operator_t op) {

@@ -1,0 +1,129 @@
+#include "tidepool/ndarray/ops/convolution_transpose.h"
+#include "tidepool/ndarray/ops/loss.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/normalization.h"
+#include "tidepool/ndarray/ops/pooling.h"
+#include "tidepool/ndarray/ops/recurrent.h"
+#include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/ndarray/testing/public_calls.h"
+
+namespace tidepool {
+namespace {
+
+using A = std::vector<NDArray>&;
+
+std::vector<PublicCall> Losses() {
+  const Shape m{2, 2};
+  const std::vector<Operand> into = {{"predictions", m}, {"targets", m}, {"gradient", m}};
+  return {
+      {"softmax", {{"X", m}}, [](A a) { Softmax(a[0], 0); }},
+      {"log_softmax", {{"X", m}}, [](A a) { LogSoftmax(a[0]); }},
+      {"softmax_grad", {{"Z", m}, {"dZ", m}}, [](A a) { SoftmaxGrad(a[0], a[1]); }},
+      {"log_softmax_grad", {{"Z", m}, {"dZ", m}}, [](A a) { LogSoftmaxGrad(a[0], a[1]); }},
+      {"dense_cross_entropy",
+       {{"logits", m}, {"targets", m}},
+       [](A a) { DenseCrossEntropy(a[0], a[1]); }},
+      {"dense_cross_entropy_grad",
+       {{"probabilities", m}, {"targets", m}, {"gradient", m}},
+       [](A a) { DenseCrossEntropyGradInto(a[0], a[1], 1, a[2]); }},
+      {"squared_error",
+       {{"predictions", m}, {"targets", m}},
+       [](A a) { MeanSquaredError(a[0], a[1]); }},
+      {"squared_error_grad", into, [](A a) { MeanSquaredErrorGradInto(a[0], a[1], 1, a[2]); }},
+      {"binary_cross_entropy",
+       {{"logits", m}, {"targets", m}},
+       [](A a) { BinaryCrossEntropy(a[0], a[1]); }},
+      {"binary_cross_entropy_grad",
+       {{"logits", m}, {"targets", m}, {"gradient", m}},
+       [](A a) { BinaryCrossEntropyGradInto(a[0], a[1], 1, a[2]); }},
+  };
+}
+
+std::vector<PublicCall> Images() {
+  const Shape image{1, 2, 2, 1}, one{1, 1, 1, 1}, channel{1, 1};
+  return {
+      {"average_pool2d", {{"input", image}}, [](A a) { AveragePool2d(a[0], {}); }},
+      {"average_pool2d_grad",
+       {{"output_gradient", one}},
+       [=](A a) { AveragePool2dGrad(a[0], image, {}); }},
+      {"max_pool2d", {{"input", image}}, [](A a) { GlobalMaxPool2d(a[0]); }},
+      {"max_pool2d_grad",
+       {{"input", image}, {"output", channel}, {"output_gradient", channel}},
+       [](A a) { GlobalMaxPool2dGrad(a[0], a[1], a[2]); }},
+      {"average_pool2d", {{"input", image}}, [](A a) { GlobalAveragePool2d(a[0]); }},
+      {"average_pool2d_grad",
+       {{"output_gradient", channel}},
+       [=](A a) { GlobalAveragePool2dGrad(a[0], image); }},
+      {"conv2d_transpose",
+       {{"input", image}, {"filter", image}, {"bias", {1}}},
+       [](A a) { Conv2dTranspose(a[0], a[1], &a[2], {}); }},
+  };
+}
+
+std::vector<PublicCall> Normalizations() {
+  const Shape m{2, 2}, v{2};
+  const std::vector<Operand> forward = {{"X", m}, {"scale", v}, {"shift", v}};
+  const std::vector<Operand> backward = {
+      {"X", m}, {"scale", v}, {"mean", v}, {"inverse_deviation", v}, {"dZ", m}};
+  return {
+      {"batch_norm", forward, [](A a) { BatchNorm(a[0], a[1], a[2]); }},
+      {"batch_norm_inference",
+       {{"X", m}, {"scale", v}, {"shift", v}, {"mean", v}, {"variance", v}},
+       [](A a) { BatchNormInference(a[0], a[1], a[2], a[3], a[4]); }},
+      {"batch_norm_grad", backward, [](A a) { BatchNormGrad(a[0], a[1], a[2], a[3], a[4]); }},
+      {"batch_norm_running",
+       {{"mean", v}, {"inverse_deviation", v}, {"running_mean", v}, {"running_variance", v}},
+       [](A a) { UpdateRunningAverages(a[0], a[1], {}, a[2], a[3]); }},
+      {"layer_norm", forward, [](A a) { LayerNorm(a[0], a[1], a[2]); }},
+      {"layer_norm_grad", backward, [](A a) { LayerNormGrad(a[0], a[1], a[2], a[3], a[4]); }},
+  };
+}
+
+std::vector<PublicCall> Cells() {
+  const Shape state{2, 1}, four{2, 4}, three{2, 3};
+  return {
+      {"lstm_cell", {{"gates", four}, {"cell", state}}, [](A a) { LstmCell(a[0], a[1]); }},
+      {"lstm_cell_grad",
+       {{"activations", four},
+        {"cell", state},
+        {"next_cell", state},
+        {"output_gradient", state},
+        {"next_cell_gradient", state}},
+       [](A a) { LstmCellGrad(a[1], {a[3], a[2], a[0]}, a[3], &a[4]); }},
+      {"lstm_step",
+       {{"input", state},
+        {"hidden", state},
+        {"cell", state},
+        {"input weights", {4, 1}},
+        {"recurrent weights", {4, 1}},
+        {"bias", {4}}},
+       [](A a) { LstmStep(a[0], a[1], a[2], {a[3], a[4], a[5]}); }},
+      {"gru_cell",
+       {{"input_gates", three}, {"hidden_gates", three}, {"hidden", state}},
+       [](A a) { GruCell(a[0], a[1], a[2]); }},
+      {"gru_cell_grad",
+       {{"activations", three},
+        {"hidden_gates", three},
+        {"hidden", state},
+        {"next_hidden_gradient", state}},
+       [](A a) { GruCellGrad(a[0], a[1], a[2], a[3]); }},
+      {"gru_step",
+       {{"input", state},
+        {"hidden", state},
+        {"input weights", {3, 1}},
+        {"recurrent weights", {3, 1}},
+        {"input bias", {3}},
+        {"recurrent bias", {3}}},
+       [](A a) { GruStep(a[0], a[1], {a[2], a[3], a[4], a[5]}); }},
+  };
+}
+
+}  // namespace
+
+void AppendNnCalls(std::vector<PublicCall>* calls) {
+  for (const auto& more : {Losses(), Images(), Normalizations(), Cells()}) {
+    calls->insert(calls->end(), more.begin(), more.end());
+  }
+}
+
+}  // namespace tidepool
