@@ -106,7 +106,9 @@ TEST(Dispatch, AForcedProviderMustHaveTheKernel) {
 
 TEST(Dispatch, MissingTypesSayWhatIsLinked) {
   const NDArray x = Zeros({2}, DType::kInt64);
-  EXPECT_THAT(MessageOf([&] { Relu(x); }, absl::StatusCode::kUnimplemented),
+  NDArray z = Zeros({2}, DType::kInt64);
+  EXPECT_THAT(MessageOf([&] { Dispatch(OpCode::kRelu, {&x}, {&z}); },
+                        absl::StatusCode::kUnimplemented),
               StartsWith("Op [relu]: no kernel for i64 on host is linked; linked providers: "));
 }
 
@@ -217,6 +219,7 @@ std::vector<PublicCall> EveryOperator() {
        {{"gradient", m}, {"parameters", m}, {"first_moment", m}, {"second_moment", m}},
        [](A a) { AdamUpdate(a[0], a[1], a[2], a[3], {}); }},
   };
+  AppendElementwiseCalls(&calls);
   AppendReductionCalls(&calls);
   AppendNnCalls(&calls);
   AppendIndexingCalls(&calls);

@@ -23,6 +23,7 @@ struct PublicCall {
 };
 
 // Of the groups of the operator list that do not stand in dispatch_test.cc.
+void AppendElementwiseCalls(std::vector<PublicCall>* calls);  // but for those there
 void AppendReductionCalls(std::vector<PublicCall>* calls);
 void AppendNnCalls(std::vector<PublicCall>* calls);
 void AppendIndexingCalls(std::vector<PublicCall>* calls);
