@@ -65,7 +65,13 @@ void AddBiasAndClamp(float* z, int64_t rows, int64_t columns, int64_t stride, co
   }
 }
 
+// Stacks of matrices go to the next provider.
+bool AreMatrices(const KernelCall& call) {
+  return call.inputs[0].rank == 2 && call.inputs[1].rank == 2 && call.outputs[0].rank == 2;
+}
+
 bool Supports(const KernelCall& call) {
+  if (!AreMatrices(call)) return false;
   const ProductShape s = ShapeOf(call);
   return s.m > 0 && s.n > 0 && s.k > 0 && (IsForced() || IsFastest(s));
 }
