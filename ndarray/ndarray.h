@@ -145,8 +145,8 @@ class NDArray {
   NDArray& operator-=(const NDArray& other);
   NDArray& operator*=(const NDArray& other);
   NDArray& operator/=(const NDArray& other);
-  // With numbers, i64 arrays: a result that is not whole is truncated; / takes whole numbers only.
-  // f32 arrays: x /= value multiplies by 1 / value.
+  // With numbers, integer arrays: a result that is not whole is truncated; / takes whole numbers only.
+  // Float arrays: x /= value multiplies by 1 / value.
   NDArray& operator+=(double value);
   NDArray& operator-=(double value);
   NDArray& operator*=(double value);

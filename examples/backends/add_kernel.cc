@@ -3,7 +3,7 @@
 
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
-#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/activation.h"
 using namespace tidepool;
 
 namespace {

@@ -34,7 +34,6 @@ NDArray I(std::vector<int64_t> values) {
   return FromValues(absl::MakeConstSpan(values), {static_cast<int64_t>(values.size())});
 }
 std::vector<float> Values(const NDArray& x) { return x.ToVector<float>(); }
-std::vector<int64_t> Ints(const NDArray& x) { return x.ToVector<int64_t>(); }
 
 TEST(Gather, AnyAxisAndIndexShape) {
   const NDArray x = Arange(0, 12).Reshape({3, 4});

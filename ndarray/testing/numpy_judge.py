@@ -178,14 +178,15 @@ def expected(case, inputs):
             if op == "cumsum" and x.dtype == np.dtype("f2"):
                 return np.cumsum(x.astype("f4"), axis=case["axis"]).astype("f2")
             return getattr(np, op)(x, axis=case["axis"], **more)
-        if hasattr(np, op):
-            return getattr(np, op)(*inputs)
         if op == "cast":
             target = [k for k, v in NAMES.items() if v == case["type"]][0]
             return inputs[0].astype(target)
         if op == "read_npy":
             return inputs[0]
-    raise ValueError(op)
+        if len(inputs) == 2:  # NumPy 1 looks at the values of rank 0 arrays; 2 and we do not
+            common = np.promote_types(*(x.dtype for x in inputs))
+            inputs = [x.astype(common) for x in inputs]
+        return getattr(np, op)(*inputs)
 
 
 def same(case, got, want):
