@@ -10,6 +10,7 @@
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
