@@ -6,6 +6,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/heap.h"
 
@@ -45,7 +46,7 @@ constinit ImportOwner import_owner;
 void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t bytes, MemoryKind kind,
                 Device device) {
   buffer->stamp_cell = &always_alive;
-  buffer->stamp = 1;
+  buffer->stamp.store(1, std::memory_order_relaxed);
   buffer->data = data;
   buffer->bytes = bytes;
   buffer->id = NextBufferId();
@@ -55,6 +56,57 @@ void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t byte
 }
 
 }  // namespace
+
+namespace internal {
+
+std::atomic<const OwnershipHooks*> ownership_hooks{nullptr};
+
+void BeforeRelease(Buffer* buffer) noexcept {
+  const OwnershipHooks* hooks = ownership_hooks.load(std::memory_order_acquire);
+  const uint8_t care = buffer->care.load(std::memory_order_relaxed);
+  if ((care & (Buffer::kInTree | Buffer::kLent)) != 0) hooks->forget(buffer);
+  FinishPendingClose(buffer, /*last=*/true);
+  constexpr uint8_t kRecords = Buffer::kClosedByNode | Buffer::kTraced;
+  if ((buffer->care.load(std::memory_order_relaxed) & kRecords) != 0) hooks->drop(buffer);
+  buffer->care.store(0, std::memory_order_relaxed);
+}
+
+void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
+                  int* after_count) noexcept {
+  bool outside = false;
+  for (int i = 0; i < count; ++i) {
+    Buffer* buffer = buffers[i];
+    if (buffer->attached) {
+      buffer->owner->Close(buffer);
+      buffer->stamp.store(0, std::memory_order_relaxed);  // matches no cell
+    } else {
+      buffer->stamp.store(0, std::memory_order_relaxed);
+      outside = true;
+    }
+  }
+  if (!outside) return;
+  const bool pinned = AnyPinned();
+  for (int i = 0; i < count; ++i) {
+    Buffer* buffer = buffers[i];
+    if (buffer->attached || (pinned && PostponeClose(buffer))) continue;
+    if (after != nullptr && buffer->release_imported != nullptr) {
+      after[(*after_count)++] = {std::exchange(buffer->release_imported, nullptr),
+                                 buffer->import_context};
+    }
+    buffer->owner->Close(buffer);
+  }
+}
+
+}  // namespace internal
+
+void Buffer::Close() noexcept {
+  if ((care.load(std::memory_order_relaxed) & (kInTree | kLent)) != 0) {
+    internal::ownership_hooks.load(std::memory_order_acquire)->forget(this);
+  }
+  if (closed.exchange(true, std::memory_order_relaxed)) return;
+  Buffer* self = this;
+  internal::CloseClaimed(&self, 1, nullptr, nullptr);
+}
 
 uint64_t NextBufferIds() {
   static std::atomic<uint64_t> next_block{0};

@@ -5,7 +5,11 @@
 // changes when the cycle ends, so "is this memory still mine?" is one load and one compare, and the
 // answer is right for every later cycle and after the workspace is gone.
 //
-// Threads: handles may be copied, released and checked on any thread. The bytes are not guarded.
+// A buffer may also be owned by a node of the tree of owners (memory/ownership), which closes it when
+// the node closes, handles or not; until then the last handle frees it as ever.
+//
+// Threads: handles may be copied, released and checked on any thread, and a buffer may be closed on
+// one while a kernel uses it on another: see PinScope (pins.h). The bytes are not guarded otherwise.
 #ifndef TIDEPOOL_MEMORY_BUFFER_H_
 #define TIDEPOOL_MEMORY_BUFFER_H_
 
@@ -21,6 +25,7 @@
 namespace tidepool {
 
 struct Buffer;
+struct Loan;
 class MemoryOwner;
 
 // Who gave the memory and takes it back: the heap, a workspace, an importer.
@@ -43,21 +48,39 @@ class BufferOwner {
   ~BufferOwner() = default;
 };
 
+// Where a buffer stands in the tree of owners; that tree's alone.
+struct OwnershipLink {
+  std::atomic<uint64_t> node{0};  // 0: the buffer is its handles'
+  Buffer* newer = nullptr;
+  Buffer* older = nullptr;
+  std::atomic<Loan*> loans{nullptr};  // the last one first
+};
+
 struct Buffer {
   // Read on every operator call.
   std::atomic<int32_t> references{1};
   std::atomic<uint32_t> version{0};  // raised by every write; keys caches of packed weights
   const std::atomic<uint64_t>* stamp_cell;
-  uint64_t stamp;
+  std::atomic<uint64_t> stamp;
   std::byte* data;
   size_t bytes;  // as asked for
   uint64_t id;   // never used again by another buffer of the process
   Device device;
   MemoryKind kind;
+  // Bits that say what the last release has to do besides giving memory back.
+  enum Care : uint8_t {
+    kInTree = 1,        // is or was a node's
+    kLent = 2,          // is or was lent
+    kOwnerGone = 4,     // the owner closed before the borrowers
+    kClosePending = 8,  // closed while a kernel used it
+    kClosedByNode = 16,
+    kTraced = 32,
+  };
+  std::atomic<uint8_t> care{0};
 
   BufferOwner* owner;
   bool attached = false;  // to a workspace
-  bool closed = false;
+  std::atomic<bool> closed{false};
   bool readable_tail = true;  // kReadableTailBytes behind it can be read
 
   // The owner's.
@@ -68,15 +91,14 @@ struct Buffer {
   void (*release_imported)(void* context) = nullptr;
   void* import_context = nullptr;
   MemoryOwner* charged_to = nullptr;  // outside of workspaces: the node of the ledger that holds it
+  OwnershipLink link;
 
-  // Every handle of it is dead from here on. Idempotent.
-  void Close() noexcept {
-    if (closed) return;
-    closed = true;
-    owner->Close(this);
-    stamp = 0;  // matches no cell
+  // Every handle of it is dead from here on. Idempotent, from any thread. The bytes of a buffer that
+  // a kernel is using on another thread go when that kernel is done.
+  void Close() noexcept;
+  bool IsAlive() const {
+    return stamp_cell->load(std::memory_order_relaxed) == stamp.load(std::memory_order_relaxed);
   }
-  bool IsAlive() const { return stamp_cell->load(std::memory_order_relaxed) == stamp; }
 };
 
 // New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError, or
@@ -96,6 +118,31 @@ uint64_t NextBufferId();
 // The first of so many numbers for the caller's buffers.
 inline constexpr uint64_t kBufferIdsAtOnce = uint64_t{1} << 20;
 uint64_t NextBufferIds();
+
+namespace internal {
+
+// Of the tree of owners, set by it before the first buffer is in it.
+struct OwnershipHooks {
+  // Takes the buffer out of its node, and ends its loans.
+  void (*forget)(Buffer* buffer) noexcept;
+  // Who closed it: "NDManager [a/b]"; empty when no node did.
+  std::string (*describe_closed)(const Buffer& buffer);
+  // The record of a buffer with kClosedByNode or kTraced goes.
+  void (*drop)(Buffer* buffer) noexcept;
+};
+extern std::atomic<const OwnershipHooks*> ownership_hooks;
+
+void BeforeRelease(Buffer* buffer) noexcept;
+// Of buffers whose `closed` the caller has just set: nobody reads them from here on, and their bytes
+// go. `after`, if not null, takes the release functions of imported memory, which may run any code;
+// else they run here.
+struct ImportRelease {
+  void (*release)(void* context);
+  void* context;
+};
+void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count) noexcept;
+
+}  // namespace internal
 
 class BufferHandle {
  public:
@@ -126,6 +173,7 @@ class BufferHandle {
       if (buffer->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
       buffer->references.store(1, std::memory_order_relaxed);  // as every record's that is free
     }
+    if (buffer->care.load(std::memory_order_relaxed) != 0) internal::BeforeRelease(buffer);
     buffer->owner->Release(buffer);
   }
 

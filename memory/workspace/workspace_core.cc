@@ -184,6 +184,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   }
   spilled_bytes = 0;
   spilled_count = 0;
+  owned_cycle_ = false;
   owner_.store(nullptr, std::memory_order_release);
 }
 
@@ -200,7 +201,7 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   free_records_ = buffer->next;
   buffer->data = base_ + planned->offset;
   Unpoison(buffer->data, rounded);
-  buffer->stamp = stamp_.load(std::memory_order_relaxed);
+  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   buffer->bytes = bytes;
   buffer->id = first_id_ + slot;
   buffer->slot = slot;
@@ -233,7 +234,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   Buffer* buffer = free_records_;
   free_records_ = buffer->next;
   buffer->data = data;
-  buffer->stamp = stamp_.load(std::memory_order_relaxed);
+  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   buffer->bytes = bytes;
   buffer->id = NextBufferId();
   buffer->slot = slot;

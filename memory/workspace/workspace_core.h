@@ -57,6 +57,10 @@ class WorkspaceCore final : public BufferOwner {
     if (abandoned_) Abandon();
   }
 
+  // This cycle is a node's of the tree of owners: what is alive at its end is closed by that node,
+  // not leaked.
+  void OwnCycle() { owned_cycle_ = true; }
+
   // On the thread that has the workspace open. Throws by the spill policy; then nothing changed.
   Buffer* Allocate(size_t bytes);
   // From any thread.
@@ -295,6 +299,7 @@ class WorkspaceCore final : public BufferOwner {
   std::vector<std::unique_ptr<Buffer[]>> record_slabs_;
   int frames_ = 0;
   bool abandoned_ = false;
+  bool owned_cycle_ = false;
 
   bool is_ring_slot_ = false;
   bool handing_over_ = false;  // the scope's end hands the slot over instead of ending the cycle

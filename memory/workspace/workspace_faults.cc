@@ -25,7 +25,7 @@ void WorkspaceCore::CollectLeaks(bool failed) noexcept {
     if (recording_) record_[slot].upper = slot_count_;
     slots_[slot] = nullptr;
     if (tracing_) KeepTrace(*buffer);
-    if (buffer->closed) continue;  // closed on another thread is not leaked
+    if (owned_cycle_ || buffer->closed) continue;  // closed by the cycle's owner, on another thread
     ++stats.leaked_arrays;
     // A batch that drops its lease before its arrays is no mistake either.
     if (!failed && !is_ring_slot_) NoteLeak(*buffer);

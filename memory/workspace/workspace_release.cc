@@ -48,12 +48,12 @@ void WorkspaceCore::Close(Buffer* buffer) noexcept {
 }
 
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
-  if (buffer->stamp == stamp_.load(std::memory_order_relaxed)) GiveBack(buffer);
+  if (buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed)) GiveBack(buffer);
   if (buffer->closed && buffer->slot < slot_count_ && slots_[buffer->slot] == buffer) {
     GiveBack(buffer);  // closed on another thread
   }
   if (has_leaked_traces_.load(std::memory_order_relaxed)) ForgetTrace(*buffer);
-  buffer->closed = false;
+  buffer->closed.store(false, std::memory_order_relaxed);
   buffer->next = free_records_;
   free_records_ = buffer;
 }
@@ -101,7 +101,7 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
   if (owner_.load(std::memory_order_relaxed) == CurrentThreadToken()) {
     // Only plans place requests in a cycle that has quick ones.
     if (quick_slots_ == 0 || buffer->spill != nullptr ||
-        buffer->stamp != stamp_.load(std::memory_order_relaxed)) {
+        buffer->stamp.load(std::memory_order_relaxed) != stamp_.load(std::memory_order_relaxed)) {
       return ReleaseOnOwner(buffer);
     }
     slots_[buffer->slot] = nullptr;

@@ -1,0 +1,355 @@
+// How nodes end, and what the last handle of an owned buffer does.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/owner_traces.h"
+#include "tidepool/memory/ownership/ownership.h"
+
+namespace tidepool {
+namespace {
+
+void ReportToStderr(const std::string& text) {
+  std::fprintf(stderr, "tidepool: %s\n", text.c_str());
+}
+std::atomic<void (*)(const std::string&)> report_function{&ReportToStderr};
+
+}  // namespace
+
+void SetOwnershipReport(void (*report)(const std::string& text)) {
+  report_function.store(report != nullptr ? report : &ReportToStderr);
+}
+
+namespace internal {
+namespace {
+
+constexpr int kAtOnce = 64;
+
+// Null when there is no memory for it: errors then do not say who closed the array.
+ClosedBy* NewClosedBy(const OwnerNode& node) noexcept {
+  try {
+    auto record = std::make_unique<ClosedBy>();
+    record->text = DescribeNode(node.ref.load(std::memory_order_relaxed));
+    if (MemoryTracing::enabled()) {
+      AllocationTrace here;
+      here.Capture();
+      absl::StrAppend(&record->text, " at ", here.Site());
+    }
+    return record.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+// The newest of `head` that are not lent on, closed; false when there are none left.
+bool CloseSome(OwnerNode& node, Buffer*& head, ClosedBy* closed_by) noexcept {
+  Buffer* batch[kAtOnce];
+  ImportRelease after[kAtOnce];
+  int count = 0, after_count = 0;
+  bool more;
+  {
+    std::lock_guard<SpinLock> lock(node.lock);
+    while (head != nullptr && count < kAtOnce) {
+      Buffer* buffer = head;
+      ChargeAnyway(node, -1, -static_cast<int64_t>(buffer->bytes));
+      Unlink(node, buffer);
+      if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kLent) != 0 &&
+          OutlivesOwner(buffer)) {
+        buffer->link.node.store(0, std::memory_order_release);
+        continue;
+      }
+      // Nobody else can have closed it: who does takes it out of the node first.
+      buffer->closed.store(true, std::memory_order_relaxed);
+      batch[count++] = buffer;
+    }
+    MarkClosedBy(batch, count, closed_by);
+    CloseClaimed(batch, count, after, &after_count);
+    // From here on the last handle does not wait for this lock.
+    for (int i = 0; i < count; ++i) batch[i]->link.node.store(0, std::memory_order_release);
+    more = head != nullptr;
+  }
+  for (int i = 0; i < after_count; ++i) after[i].release(after[i].context);
+  return more;
+}
+
+void CloseResources(OwnerNode& node, std::string* failures) noexcept {
+  for (;;) {
+    std::unique_ptr<ResourceEntry> entry;
+    {
+      std::lock_guard<SpinLock> lock(node.lock);
+      entry.reset(node.newest_resource);
+      if (entry == nullptr) return;
+      node.newest_resource = entry->older;
+      --node.resources;
+    }
+    try {
+      entry->resource->Close();
+    } catch (const std::exception& error) {
+      try {
+        absl::StrAppend(failures, failures->empty() ? "" : "; ", entry->resource->Describe(),
+                        " of ", DescribeNode(node.ref.load(std::memory_order_relaxed)), ": ",
+                        error.what());
+      } catch (const std::exception&) {
+      }
+    }
+  }
+}
+
+void CloseContents(OwnerNode& node, ScopeToken* cycle, std::string* failures) noexcept {
+  // What was let in before the node began to close arrives first.
+  for (;;) {
+    std::lock_guard<SpinLock> lock(node.lock);
+    if (node.arriving == 0) break;
+    node.lock.unlock();
+    sched_yield();
+    node.lock.lock();
+  }
+  ClosedBy* closed_by = nullptr;
+  node.lock.lock();
+  const bool any = node.newest != nullptr || node.newest_in_cycle != nullptr ||
+                   node.newest_loan.load(std::memory_order_relaxed) != nullptr;
+  node.lock.unlock();
+  if (any) closed_by = NewClosedBy(node);
+  if (node.newest_loan.load(std::memory_order_relaxed) != nullptr) ReturnLoans(node, closed_by);
+  while (CloseSome(node, node.newest, closed_by)) {
+  }
+  if (cycle != nullptr) {
+    *cycle = ScopeToken();  // the workspace's cycle ends, and with it all that is left in it
+    std::lock_guard<SpinLock> lock(node.lock);
+    ChargeAnyway(node, -node.arrays, -node.bytes);
+    node.newest_in_cycle = nullptr;
+    node.arrays = 0;
+    node.bytes = 0;
+  } else {
+    while (CloseSome(node, node.newest_in_cycle, closed_by)) {
+    }
+  }
+  if (closed_by != nullptr) Drop(closed_by);
+  CloseResources(node, failures);
+}
+
+constexpr uint64_t kGeneration = uint64_t{1} << 24;
+
+// Its contents are gone: it leaves its parent.
+void Finish(OwnerNode& node) noexcept {
+  OwnerNode* parent = node.parent;
+  bool recycle = false;
+  Lock(parent, &node);
+  if (parent != nullptr) {
+    if (node.newer != nullptr) {
+      node.newer->older = node.older;
+    } else {
+      parent->newest_child = node.older;
+    }
+    if (node.older != nullptr) node.older->newer = node.newer;
+  }
+  // Drops every reference to it that is left.
+  node.ref.store(node.ref.load(std::memory_order_relaxed) + kGeneration, std::memory_order_release);
+  node.state.store(NodeState::kClosed, std::memory_order_release);
+  recycle = node.abandoned;
+  Unlock(parent, &node);
+  if (recycle) RecycleNode(&node);
+}
+
+// Begins to close the newest child of `node`; null when it has none. Waits for one that another
+// thread is closing.
+OwnerNode* BeginNewestChild(OwnerNode& node) noexcept {
+  for (;;) {
+    node.lock.lock();
+    OwnerNode* child = node.newest_child;
+    // One that this thread is closing further up (a resource's Close closed its ancestor) finishes
+    // there.
+    while (child != nullptr && child->closer == CurrentThreadToken()) child = child->older;
+    if (child == nullptr) {
+      node.lock.unlock();
+      return nullptr;
+    }
+    std::lock_guard<SpinLock> lock(child->lock);
+    const bool mine = child->state.load(std::memory_order_relaxed) == NodeState::kOpen;
+    if (mine) {
+      child->state.store(NodeState::kClosing, std::memory_order_release);
+      child->closer = CurrentThreadToken();
+    }
+    node.lock.unlock();
+    if (mine) return child;
+    child->lock.unlock();
+    sched_yield();
+    child->lock.lock();
+  }
+}
+
+}  // namespace
+
+void Report(const std::string& text) noexcept {
+  try {
+    report_function.load()(text);
+  } catch (const std::exception&) {
+  }
+}
+
+void CloseTree(OwnerNode& top, ScopeToken* cycle, std::string* failures) noexcept {
+  {
+    std::lock_guard<SpinLock> lock(top.lock);
+    if (top.state.load(std::memory_order_relaxed) != NodeState::kOpen) return;
+    top.state.store(NodeState::kClosing, std::memory_order_release);
+    top.closer = CurrentThreadToken();
+  }
+  OwnerNode* node = &top;
+  for (;;) {
+    if (OwnerNode* child = BeginNewestChild(*node)) {
+      node = child;
+      continue;
+    }
+    CloseContents(*node, node == &top ? cycle : nullptr, failures);
+    OwnerNode* parent = node->parent;
+    const bool done = node == &top;
+    Finish(*node);
+    if (done) return;
+    node = parent;
+  }
+}
+
+void MarkClosedBy(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept {
+  if (closed_by == nullptr || count == 0) return;
+  closed_by->users.fetch_add(count, std::memory_order_relaxed);
+  for (int i = 0; i < count; ++i) {
+    buffers[i]->link.newer = reinterpret_cast<Buffer*>(closed_by);
+    const uint8_t care = buffers[i]->care.load(std::memory_order_relaxed);
+    buffers[i]->care.store(care | Buffer::kClosedByNode, std::memory_order_release);
+  }
+}
+
+void Drop(ClosedBy* closed_by) noexcept {
+  if (closed_by->users.fetch_sub(1, std::memory_order_acq_rel) == 1) delete closed_by;
+}
+
+namespace {
+
+void Forget(Buffer* buffer) noexcept {
+  if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kLent) != 0) EndLoans(buffer);
+  while (OwnerNode* node = NodeOf(buffer->link.node.load(std::memory_order_acquire))) {
+    if (UnlinkFrom(*node, buffer)) break;
+  }
+}
+
+std::string DescribeClosed(const Buffer& buffer) {
+  if ((buffer.care.load(std::memory_order_acquire) & Buffer::kClosedByNode) == 0) return "";
+  const std::string made = DescribeOwned(buffer.id);
+  return absl::StrCat(reinterpret_cast<const ClosedBy*>(buffer.link.newer)->text,
+                      made.empty() ? "" : "; ", made);
+}
+
+void DropRecords(Buffer* buffer) noexcept {
+  const uint8_t care = buffer->care.load(std::memory_order_relaxed);
+  if ((care & Buffer::kTraced) != 0) ForgetOwned(buffer->id);
+  if ((care & Buffer::kClosedByNode) != 0) {
+    Drop(reinterpret_cast<ClosedBy*>(std::exchange(buffer->link.newer, nullptr)));
+  }
+}
+
+}  // namespace
+
+void InstallHooks() {
+  static constinit OwnershipHooks hooks = {&Forget, &DescribeClosed, &DropRecords};
+  ownership_hooks.store(&hooks, std::memory_order_release);
+}
+
+}  // namespace internal
+
+// ---- Ownership ------------------------------------------------------------------------------
+
+void Ownership::End(std::string* failures) noexcept {
+  internal::CloseTree(*node_, &cycle_, failures);
+  cycle_ = internal::ScopeToken();  // of a node that its parent closed
+}
+
+void Ownership::Close() {
+  OwnerNode& node = Checked("Close");
+  if (node.is_root) {
+    ThrowFailedPrecondition(absl::StrCat("Close: ", ref().ToString(),
+                                         " is a root, which is not closed"));
+  }
+  const std::string name = ref().ToString();
+  std::string failures;
+  End(&failures);
+  if (!failures.empty()) {
+    throw Error(absl::StatusCode::kInternal,
+                absl::StrCat("Close: ", name, " is closed, but not all went well: ", failures));
+  }
+}
+
+void Ownership::Discard() noexcept {
+  if (node_ == nullptr) return;
+  std::string failures;
+  if (node_->is_root) {
+    try {
+      const std::string open = internal::DescribeOpen(*node_);
+      if (!open.empty()) internal::Report(open);
+    } catch (const std::exception&) {
+    }
+  }
+  End(&failures);
+  if (!failures.empty()) internal::Report(absl::StrCat("a manager's end: ", failures));
+  OwnerNode* node = std::exchange(node_, nullptr);
+  // Another thread, or a frame of this one further up, may still be closing it.
+  for (;;) {
+    {
+      std::lock_guard<SpinLock> lock(node->lock);
+      if (node->state.load(std::memory_order_relaxed) == NodeState::kClosed) break;
+      if (node->closer == CurrentThreadToken()) {
+        node->abandoned = true;
+        return;
+      }
+    }
+    sched_yield();
+  }
+  internal::RecycleNode(node);
+}
+
+Ownership::~Ownership() { Discard(); }
+
+OwnedResource& Ownership::Own(std::unique_ptr<OwnedResource> resource) {
+  OwnerNode& node = Checked("Own");
+  OwnedResource& result = *resource;
+  auto entry = std::make_unique<ResourceEntry>();
+  entry->resource = std::move(resource);
+  const char* problem = nullptr;
+  {
+    std::lock_guard<SpinLock> lock(node.lock);
+    if (node.state.load(std::memory_order_relaxed) != NodeState::kOpen) {
+      problem = "is closed";
+    } else if (node.caps.load(std::memory_order_relaxed) > 0) {
+      problem = "is capped: nothing new may be attached to it";
+    } else {
+      entry->older = node.newest_resource;
+      node.newest_resource = entry.release();
+      ++node.resources;
+    }
+  }
+  if (problem != nullptr) {
+    ThrowFailedPrecondition(absl::StrCat("Own: ", ref().ToString(), " ", problem));
+  }
+  return result;
+}
+
+std::unique_ptr<OwnedResource> Ownership::Release(const OwnedResource* resource) {
+  OwnerNode& node = Checked("Release");
+  std::unique_ptr<ResourceEntry> found;
+  std::lock_guard<SpinLock> lock(node.lock);
+  for (ResourceEntry** at = &node.newest_resource; *at != nullptr; at = &(*at)->older) {
+    if ((*at)->resource.get() != resource) continue;
+    found.reset(*at);
+    *at = found->older;
+    --node.resources;
+    return std::move(found->resource);
+  }
+  return nullptr;
+}
+
+}  // namespace tidepool

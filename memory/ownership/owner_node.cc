@@ -1,0 +1,236 @@
+#include "tidepool/memory/ownership/owner_node.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
+
+namespace tidepool {
+
+thread_local constinit CurrentOwner current_owner;
+constinit std::atomic<bool> owners_in_use{false};
+
+void SpinLock::LockSlowly() noexcept {
+  for (int spins = 0;; ++spins) {
+    if (spins > 64) sched_yield();  // whoever has it may not be running
+    if (!locked_.load(std::memory_order_relaxed) &&
+        !locked_.exchange(true, std::memory_order_acquire)) {
+      return;
+    }
+  }
+}
+
+namespace {
+
+constexpr int kIndexBits = 24;
+constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
+constexpr int kSlabBits = 10;
+constexpr size_t kSlabNodes = size_t{1} << kSlabBits;
+
+constinit std::atomic<OwnerNode*> slabs[size_t{1} << (kIndexBits - kSlabBits)] = {};
+constinit SpinLock free_lock;
+constinit OwnerNode* free_nodes = nullptr;  // free_lock
+constinit std::mutex slab_mutex;
+constinit uint64_t nodes_made = 0;  // indices 1 to this; slab_mutex
+
+// A thread keeps some for itself, so that opening and closing a node in a loop shares nothing.
+struct ThreadNodes {
+  static constexpr int kMost = 8;
+  OwnerNode* nodes = nullptr;
+  int count = 0;
+  ~ThreadNodes() {
+    std::lock_guard<SpinLock> lock(free_lock);
+    while (nodes != nullptr) {
+      OwnerNode* node = nodes;
+      nodes = node->next_free;
+      node->next_free = free_nodes;
+      free_nodes = node;
+    }
+    count = kMost;  // what comes later goes to the others
+  }
+};
+thread_local ThreadNodes thread_nodes;
+
+OwnerNode* TakeFree() noexcept {
+  std::lock_guard<SpinLock> lock(free_lock);
+  OwnerNode* node = free_nodes;
+  if (node != nullptr) free_nodes = node->next_free;
+  return node;
+}
+
+}  // namespace
+
+OwnerNode* NodeOf(uint64_t ref) {
+  const uint64_t index = ref & kIndexMask;
+  if (index == 0) return nullptr;
+  return &slabs[(index - 1) >> kSlabBits].load(std::memory_order_acquire)[(index - 1) &
+                                                                          (kSlabNodes - 1)];
+}
+
+namespace internal {
+
+OwnerNode* NewNode() {
+  ThreadNodes& mine = thread_nodes;
+  if (mine.nodes != nullptr) {
+    OwnerNode* node = mine.nodes;
+    mine.nodes = node->next_free;
+    --mine.count;
+    return node;
+  }
+  if (OwnerNode* node = TakeFree()) return node;
+  std::lock_guard<std::mutex> one_at_a_time(slab_mutex);
+  if (OwnerNode* node = TakeFree()) return node;
+  if (nodes_made + kSlabNodes > kIndexMask) {
+    ThrowResourceExhausted(absl::StrCat("owners: ", nodes_made,
+                                        " are open at once, which is all there can be"));
+  }
+  auto slab = std::make_unique<OwnerNode[]>(kSlabNodes);
+  const uint64_t first = nodes_made + 1;
+  for (size_t i = 0; i < kSlabNodes; ++i) {
+    slab[i].ref.store((uint64_t{1} << kIndexBits) | (first + i), std::memory_order_relaxed);
+    slab[i].next_free = i + 1 < kSlabNodes ? &slab[i + 1] : nullptr;
+  }
+  OwnerNode* node = slab.get();
+  nodes_made += kSlabNodes;
+  slabs[(first - 1) >> kSlabBits].store(slab.release(), std::memory_order_release);
+  std::lock_guard<SpinLock> lock(free_lock);
+  node[kSlabNodes - 1].next_free = free_nodes;
+  free_nodes = node->next_free;
+  return node;
+}
+
+void RecycleNode(OwnerNode* node) noexcept {
+  node->state.store(NodeState::kFree, std::memory_order_relaxed);
+  node->name.clear();
+  node->budget.reset();
+  ThreadNodes& mine = thread_nodes;
+  if (mine.count < ThreadNodes::kMost) {
+    node->next_free = mine.nodes;
+    mine.nodes = node;
+    ++mine.count;
+    return;
+  }
+  std::lock_guard<SpinLock> lock(free_lock);
+  node->next_free = free_nodes;
+  free_nodes = node;
+}
+
+void Lock(OwnerNode* a, OwnerNode* b) noexcept {
+  if (a == b) b = nullptr;
+  if (std::less<OwnerNode*>()(b, a)) std::swap(a, b);
+  if (a != nullptr) a->lock.lock();
+  if (b != nullptr) b->lock.lock();
+}
+
+void Unlock(OwnerNode* a, OwnerNode* b) noexcept {
+  if (a != nullptr) a->lock.unlock();
+  if (b != nullptr && b != a) b->lock.unlock();
+}
+
+void Link(OwnerNode& node, Buffer* buffer) noexcept {
+  Buffer*& head = buffer->owner == node.cycle ? node.newest_in_cycle : node.newest;
+  buffer->link.newer = nullptr;
+  buffer->link.older = head;
+  if (head != nullptr) head->link.newer = buffer;
+  head = buffer;
+  ++node.arrays;
+  node.bytes += static_cast<int64_t>(buffer->bytes);
+  node.peak_bytes = std::max(node.peak_bytes, node.bytes);
+}
+
+void Unlink(OwnerNode& node, Buffer* buffer) noexcept {
+  OwnershipLink& link = buffer->link;
+  if (link.newer != nullptr) {
+    link.newer->link.older = link.older;
+  } else if (node.newest == buffer) {
+    node.newest = link.older;
+  } else {
+    node.newest_in_cycle = link.older;
+  }
+  if (link.older != nullptr) link.older->link.newer = link.newer;
+  --node.arrays;
+  node.bytes -= static_cast<int64_t>(buffer->bytes);
+}
+
+void ChargeAnyway(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
+  for (OwnerNode* at = node.budgeted; at != nullptr;) {
+    at->budget->arrays.fetch_add(arrays, std::memory_order_relaxed);
+    at->budget->bytes.fetch_add(bytes, std::memory_order_relaxed);
+    at = at->parent != nullptr ? at->parent->budgeted : nullptr;
+  }
+}
+
+bool Charge(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
+  if (node.budgeted == nullptr) return true;
+  ChargeAnyway(node, arrays, bytes);
+  for (OwnerNode* at = node.budgeted; at != nullptr;) {
+    const OwnerBudget& budget = *at->budget;
+    if (budget.bytes.load(std::memory_order_relaxed) > budget.limit_bytes ||
+        budget.arrays.load(std::memory_order_relaxed) > budget.limit_arrays) {
+      ChargeAnyway(node, -arrays, -bytes);
+      return false;
+    }
+    at = at->parent != nullptr ? at->parent->budgeted : nullptr;
+  }
+  return true;
+}
+
+}  // namespace internal
+
+bool LinkNew(Buffer* buffer, uint64_t ref) noexcept {
+  OwnerNode* node = NodeOf(ref);
+  std::lock_guard<SpinLock> lock(node->lock);
+  if (node->ref.load(std::memory_order_relaxed) != ref ||
+      node->state.load(std::memory_order_relaxed) != NodeState::kOpen ||
+      node->caps.load(std::memory_order_relaxed) != 0 ||
+      !internal::Charge(*node, 1, static_cast<int64_t>(buffer->bytes))) {
+    return false;
+  }
+  buffer->care.store(Buffer::kInTree, std::memory_order_relaxed);
+  buffer->link.node.store(ref, std::memory_order_release);
+  internal::Link(*node, buffer);
+  return true;
+}
+
+std::string DescribeNode(uint64_t ref) {
+  std::string path;
+  while (OwnerNode* node = NodeOf(ref)) {
+    std::lock_guard<SpinLock> lock(node->lock);
+    if (node->ref.load(std::memory_order_relaxed) != ref) {
+      path = absl::StrCat("(closed)", path.empty() ? "" : "/", path);
+      break;
+    }
+    if (node->is_root && !path.empty()) break;
+    path = absl::StrCat(node->name, path.empty() ? "" : "/", path);
+    if (node->parent == nullptr) break;
+    ref = node->parent->ref.load(std::memory_order_relaxed);
+  }
+  return absl::StrCat("NDManager [", path, "]");
+}
+
+void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {
+  OwnerNode* node = NodeOf(ref);
+  std::string full;
+  {
+    std::lock_guard<SpinLock> lock(node->lock);
+    const bool open = node->ref.load(std::memory_order_relaxed) == ref &&
+                      node->state.load(std::memory_order_relaxed) == NodeState::kOpen;
+    if (!open) {
+      full = " is closed";
+    } else if (node->caps.load(std::memory_order_relaxed) > 0) {
+      full = " is capped: what would stay in it is a leak; make it in a sub-manager, enter one with "
+             "ManagerScope, or give an explicit destination";
+    } else if (internal::Charge(*node, 1, static_cast<int64_t>(bytes))) {
+      internal::ChargeAnyway(*node, -1, -static_cast<int64_t>(bytes));
+      return;
+    }
+  }
+  if (!full.empty()) ThrowFailedPrecondition(absl::StrCat(what, ": ", DescribeNode(ref), full));
+  internal::ThrowBeyondBudget(ref, 1, static_cast<int64_t>(bytes), what);
+}
+
+}  // namespace tidepool

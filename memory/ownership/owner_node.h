@@ -1,0 +1,180 @@
+// The records behind Ownership: nodes of the tree of owners, their locks and lists. For
+// memory/ownership and the array layer's allocation path.
+//
+// Nodes live in slabs that are never given back, so that a thread may lock a node it read from a
+// buffer a moment ago and see afterwards, by the reference, whether the buffer is still that node's.
+// A reference is 24 bits of index and 40 bits of generation; the generation moves on when the node
+// closes, which drops every reference to it at once.
+//
+// Locks, in the order they are taken: a parent's before its child's; two unrelated nodes' by
+// address; the loan mutex last. None is held while foreign code (resources, release functions of
+// imported memory) runs.
+#ifndef TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
+#define TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/device.h"
+
+namespace tidepool {
+
+class OwnedResource;
+class WorkspaceCore;
+struct OwnedArray;
+struct OwnerNode;
+
+class SpinLock {
+ public:
+  void lock() noexcept {
+    if (locked_.exchange(true, std::memory_order_acquire)) LockSlowly();
+  }
+  void unlock() noexcept { locked_.store(false, std::memory_order_release); }
+
+ private:
+  void LockSlowly() noexcept;
+  std::atomic<bool> locked_{false};
+};
+
+// One temporary attachment. In two lists: the array's stack, the borrower's set.
+struct Loan {
+  Buffer* buffer = nullptr;
+  OwnerNode* borrower = nullptr;
+  Loan* below = nullptr;  // of the same buffer, lent before
+  Loan* above = nullptr;
+  Loan* newer = nullptr;  // of the same borrower
+  Loan* older = nullptr;
+};
+
+struct OwnerBudget {
+  int64_t limit_bytes;
+  int64_t limit_arrays;
+  std::atomic<int64_t> bytes{0};
+  std::atomic<int64_t> arrays{0};
+};
+
+struct ResourceEntry {
+  std::unique_ptr<OwnedResource> resource;
+  ResourceEntry* older = nullptr;
+};
+
+enum class NodeState : uint8_t { kFree, kOpen, kClosing, kClosed };
+enum class NodePlace : uint8_t { kCurrent, kHeap, kWorkspace };
+
+struct OwnerNode {
+  SpinLock lock;
+  std::atomic<NodeState> state{NodeState::kFree};
+  bool is_root = false;
+  bool abandoned = false;   // its Ownership went while another frame was closing it
+  NodePlace place = NodePlace::kCurrent;
+  Device device;
+  std::atomic<int32_t> caps{0};  // > 0: capped
+  std::atomic<uint64_t> ref{0};
+  WorkspaceCore* workspace = nullptr;
+  const BufferOwner* cycle = nullptr;  // the workspace, if its cycle ends with the node
+
+  Buffer* newest = nullptr;
+  Buffer* newest_in_cycle = nullptr;  // of the cycle it owns: dropped at once
+  int64_t arrays = 0;
+  int64_t bytes = 0;
+  int64_t peak_bytes = 0;
+  int32_t arriving = 0;  // AttachAll under way: closing waits
+
+  OwnerNode* parent = nullptr;
+  OwnerNode* newest_child = nullptr;
+  OwnerNode* newer = nullptr;  // siblings; the parent's lock
+  OwnerNode* older = nullptr;
+  OwnerNode* budgeted = nullptr;  // the nearest with a budget, this one included
+  std::unique_ptr<OwnerBudget> budget;
+  ResourceEntry* newest_resource = nullptr;
+  int64_t resources = 0;
+  std::atomic<Loan*> newest_loan{nullptr};  // into this node; the loan mutex
+  int64_t loans = 0;                        // the loan mutex
+  const void* closer = nullptr;             // the thread that closes it
+  uint64_t id = 0;
+  int64_t opened_ns = 0;
+  OwnerNode* next_free = nullptr;
+  std::string name;
+  std::string parent_name;
+};
+
+// Null for 0. The node may have closed since: look whether its `ref` is still that one.
+OwnerNode* NodeOf(uint64_t ref);
+
+// The node that an array made here and now belongs to; see OwnershipScope. Null: to its handles.
+struct CurrentOwner {
+  OwnerNode* node = nullptr;
+  uint64_t ref = 0;
+};
+extern thread_local constinit CurrentOwner current_owner;
+// Whether there has ever been a node below a root: until then nothing is asked about owners.
+extern std::atomic<bool> owners_in_use;
+
+// "NDManager [model/predictor]".
+std::string DescribeNode(uint64_t ref);
+
+// Throws kFailedPrecondition when the node is closed or capped and OutOfMemoryError beyond a budget,
+// `what` in front of the message. Before anything is allocated.
+void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what);
+// The same as one look, for the path that does not fail.
+inline bool MayOwn(const OwnerNode& node, uint64_t ref) {
+  return node.ref.load(std::memory_order_acquire) == ref &&
+         node.state.load(std::memory_order_relaxed) == NodeState::kOpen &&
+         node.caps.load(std::memory_order_relaxed) == 0 && node.budgeted == nullptr;
+}
+// A buffer just made, of which the caller has the only handle, belongs to the node. False when the
+// node closed or was capped meanwhile or its budget is spent; nothing has changed then.
+bool LinkNew(Buffer* buffer, uint64_t ref) noexcept;
+
+// Who is to close the buffer now: the last borrower, else the owner; 0: its handles.
+uint64_t CurrentNodeOf(const Buffer& buffer);
+
+// ---- between the sources of memory/ownership -------------------------------------------------
+namespace internal {
+
+class ScopeToken;
+struct ClosedBy;
+
+void Link(OwnerNode& node, Buffer* buffer) noexcept;    // counts it; the node's lock
+void Unlink(OwnerNode& node, Buffer* buffer) noexcept;  // both
+bool Charge(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept;  // false: beyond a budget
+void ChargeAnyway(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept;
+void Lock(OwnerNode* a, OwnerNode* b) noexcept;  // either may be null, or both the same
+void Unlock(OwnerNode* a, OwnerNode* b) noexcept;
+// Takes the buffer out if it is in that node.
+bool UnlinkFrom(OwnerNode& node, Buffer* buffer) noexcept;
+bool IsLentTo(const Buffer& buffer, const OwnerNode& node) noexcept;
+bool EndLoanTo(Buffer* buffer, const OwnerNode& node) noexcept;  // false: there was none
+void EndLoans(Buffer* buffer) noexcept;          // all of it; the loan mutex is taken here
+void ReturnLoans(OwnerNode& node, ClosedBy* closed_by) noexcept;  // all into it; likewise
+int64_t ListLoans(OwnerNode& node, std::vector<OwnedArray>* arrays);  // their number; null: only that
+// Under the node's lock, of a buffer that leaves it: true when it is lent, and lives on for that.
+bool OutlivesOwner(Buffer* buffer) noexcept;
+[[noreturn]] void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes,
+                                    const std::string& what);
+OwnerNode* NewNode();                            // throws kResourceExhausted
+void RecycleNode(OwnerNode* node) noexcept;
+void InstallHooks();
+
+// Closes the node and all below it, without recursion. `cycle`: what the node owns a cycle of, ended
+// at its turn. Failures of resources are appended to `failures`, a line each.
+void CloseTree(OwnerNode& top, ScopeToken* cycle, std::string* failures) noexcept;
+
+// Which close ended a buffer, shared by all that it ended: their `link.newer` from then on.
+struct ClosedBy {
+  std::atomic<int64_t> users{1};
+  std::string text;
+};
+void MarkClosedBy(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept;
+void Drop(ClosedBy* closed_by) noexcept;
+void Report(const std::string& text) noexcept;  // to SetOwnershipReport's function
+
+}  // namespace internal
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_

@@ -1,0 +1,260 @@
+// Nodes: making, moving, naming and asking them.
+#include "tidepool/memory/ownership/ownership.h"
+
+#include <time.h>
+
+#include <cstdio>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+namespace {
+
+std::atomic<uint64_t> next_id{1};
+
+// To the few milliseconds that ages are for; a fifth of the price of the exact clock.
+int64_t CoarseNow() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
+}
+
+OwnerNode* MakeRoot(std::string_view name) {
+  internal::InstallHooks();
+  OwnerNode* node = internal::NewNode();
+  node->is_root = true;
+  node->abandoned = false;
+  node->parent = nullptr;
+  node->place = NodePlace::kCurrent;
+  node->workspace = nullptr;
+  node->cycle = nullptr;
+  node->budgeted = nullptr;
+  node->device = Host();
+  node->caps.store(0, std::memory_order_relaxed);
+  node->closer = nullptr;
+  node->parent_name.clear();
+  node->name = name;
+  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  node->opened_ns = CoarseNow();
+  node->state.store(NodeState::kOpen, std::memory_order_release);
+  return node;
+}
+
+}  // namespace
+
+bool OwnerRef::is_open() const {
+  const OwnerNode* node = NodeOf(bits_);
+  return node != nullptr && node->ref.load(std::memory_order_acquire) == bits_ &&
+         node->state.load(std::memory_order_relaxed) == NodeState::kOpen;
+}
+
+Ownership& Ownership::Process() {
+  static Ownership& root = *new Ownership(MakeRoot("system"));  // outlives every static
+  return root;
+}
+
+Ownership Ownership::NewRoot(std::string_view name) { return Ownership(MakeRoot(name)); }
+
+Ownership::Ownership(Ownership&& other) noexcept
+    : node_(std::exchange(other.node_, nullptr)),
+      id_(std::exchange(other.id_, 0)),
+      cycle_(std::move(other.cycle_)) {}
+
+Ownership& Ownership::operator=(Ownership&& other) noexcept {
+  if (this == &other) return *this;
+  Discard();
+  node_ = std::exchange(other.node_, nullptr);
+  id_ = std::exchange(other.id_, 0);
+  cycle_ = std::move(other.cycle_);
+  return *this;
+}
+
+OwnerNode& Ownership::Checked(const char* operation) const {
+  if (node_ == nullptr) {
+    ThrowFailedPrecondition(absl::StrCat(operation, ": this manager was moved from"));
+  }
+  return *node_;
+}
+
+Ownership Ownership::MakeChild(std::string_view name, const Device* device, Workspace* place,
+                               bool cycle) const {
+  OwnerNode& parent = Checked("NewSubManager");
+  OwnerNode* node = internal::NewNode();
+  try {
+    node->name = name;
+  } catch (...) {
+    internal::RecycleNode(node);
+    throw;
+  }
+  node->is_root = false;
+  node->abandoned = false;
+  node->caps.store(0, std::memory_order_relaxed);
+  node->device = device != nullptr ? *device : parent.device;
+  node->place = place != nullptr ? NodePlace::kWorkspace : parent.place;
+  node->workspace = place != nullptr ? place->core() : parent.workspace;
+  node->cycle = cycle ? place->core() : nullptr;
+  node->peak_bytes = 0;
+  node->closer = nullptr;
+  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  node->opened_ns = CoarseNow();
+  parent.lock.lock();
+  const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;
+  if (open) {
+    node->parent = &parent;
+    node->parent_name = parent.name;
+    node->budgeted = parent.budgeted;
+    node->newer = nullptr;
+    node->older = parent.newest_child;
+    if (node->older != nullptr) node->older->newer = node;
+    parent.newest_child = node;
+    node->state.store(NodeState::kOpen, std::memory_order_release);
+  }
+  parent.lock.unlock();
+  if (!open) {
+    internal::RecycleNode(node);
+    ThrowFailedPrecondition(absl::StrCat("NewSubManager [", std::string(name), "]: the parent ",
+                                         ref().ToString(), " is closed"));
+  }
+  if (!owners_in_use.load(std::memory_order_relaxed)) {
+    owners_in_use.store(true, std::memory_order_release);
+  }
+  return Ownership(node);
+}
+
+Ownership Ownership::NewChild(std::string_view name) {
+  return MakeChild(name, nullptr, nullptr, false);
+}
+Ownership Ownership::NewChild(std::string_view name, Device device) {
+  return MakeChild(name, &device, nullptr, false);
+}
+Ownership Ownership::NewChild(std::string_view name, Workspace& place) {
+  const Device device = place.device();
+  return MakeChild(name, &device, &place, false);
+}
+
+Ownership Ownership::NewCycle(std::string_view name, Workspace& workspace) {
+  WorkspaceCore* core = workspace.core();
+  if (core->is_open_on(CurrentThreadToken())) {
+    ThrowFailedPrecondition(absl::StrCat("NewCycle [", std::string(name), "]: workspace [", core->id,
+                                         "] is open on this thread already; expected a closed one"));
+  }
+  const Device device = workspace.device();
+  Ownership child = MakeChild(name, &device, &workspace, !core->passes_through());
+  child.cycle_.Push(core, core->passes_through() ? nullptr : core);  // throws: the child closes
+  core->OwnCycle();
+  return child;
+}
+
+void Ownership::SetBudget(int64_t bytes, int64_t arrays) {
+  OwnerNode& node = Checked("SetBudget");
+  auto budget = std::make_unique<OwnerBudget>();
+  budget->limit_bytes = bytes;
+  budget->limit_arrays = arrays;
+  const char* problem = nullptr;
+  {
+    std::lock_guard<SpinLock> lock(node.lock);
+    if (node.is_root) {
+      problem = "is a root, which has no budget";
+    } else if (node.state.load(std::memory_order_relaxed) != NodeState::kOpen) {
+      problem = "is closed";
+    } else if (node.newest_child != nullptr) {
+      problem = "has sub-managers already; expected the budget before them";
+    } else {
+      budget->bytes.store(node.bytes, std::memory_order_relaxed);
+      budget->arrays.store(node.arrays, std::memory_order_relaxed);
+      std::swap(node.budget, budget);
+      node.budgeted = &node;
+    }
+  }
+  if (problem != nullptr) {
+    ThrowFailedPrecondition(absl::StrCat("SetBudget: ", ref().ToString(), " ", problem));
+  }
+}
+
+void Ownership::Cap() {
+  OwnerNode& node = Checked("Cap");
+  if (node.is_root) {
+    ThrowFailedPrecondition(absl::StrCat("Cap: ", ref().ToString(),
+                                         " is a root; only managers below it can be capped"));
+  }
+  node.caps.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Ownership::Uncap() {
+  OwnerNode& node = Checked("Uncap");
+  int32_t caps = node.caps.load(std::memory_order_relaxed);
+  while (caps > 0 && !node.caps.compare_exchange_weak(caps, caps - 1)) {
+  }
+  if (caps == 0) {
+    ThrowFailedPrecondition(absl::StrCat("Uncap: ", ref().ToString(), " is not capped"));
+  }
+}
+
+bool Ownership::is_capped() const {
+  return node_ != nullptr && node_->caps.load(std::memory_order_relaxed) > 0;
+}
+
+bool Ownership::is_open() const {
+  return node_ != nullptr && node_->state.load(std::memory_order_acquire) == NodeState::kOpen;
+}
+
+std::string Ownership::name() const {
+  if (node_ == nullptr) return "";
+  std::lock_guard<SpinLock> lock(node_->lock);
+  return node_->name;
+}
+
+void Ownership::SetName(std::string_view name) {
+  OwnerNode& node = Checked("SetName");
+  std::string copy(name);
+  std::lock_guard<SpinLock> lock(node.lock);
+  node.name.swap(copy);
+}
+
+std::string Ownership::parent_name() const { return node_ != nullptr ? node_->parent_name : ""; }
+
+Device Ownership::device() const { return node_ != nullptr ? node_->device : Host(); }
+bool Ownership::is_root() const { return node_ != nullptr && node_->is_root; }
+
+OwnerRef Ownership::ref() const {
+  return OwnerRef(node_ != nullptr ? node_->ref.load(std::memory_order_acquire) : 0);
+}
+
+int64_t Ownership::arrays() const {
+  if (node_ == nullptr) return 0;
+  std::lock_guard<SpinLock> lock(node_->lock);
+  return node_->arrays;
+}
+
+int64_t Ownership::bytes() const {
+  if (node_ == nullptr) return 0;
+  std::lock_guard<SpinLock> lock(node_->lock);
+  return node_->bytes;
+}
+
+OwnershipScope::OwnershipScope(const Ownership& owner) : previous_(current_owner) {
+  OwnerNode* node = owner.node();
+  if (!owner.is_open()) {
+    ThrowFailedPrecondition(absl::StrCat("ManagerScope: ",
+                                         node == nullptr ? "this manager was moved from"
+                                                         : owner.name() + " is closed"));
+  }
+  if (node->place == NodePlace::kWorkspace) {
+    WorkspaceCore* core = node->workspace;
+    if (!core->is_open_on(CurrentThreadToken())) {
+      ThrowFailedPrecondition(absl::StrCat("ManagerScope: ", owner.ref().ToString(),
+                                           " makes its arrays in workspace [", core->id,
+                                           "], which is not open on this thread"));
+    }
+    if (CurrentPlace() != core) place_.Push(core, core->passes_through() ? nullptr : core);
+  } else if (node->place == NodePlace::kHeap) {
+    place_.Push(nullptr, nullptr);
+  }
+  current_owner = {node, owner.ref().bits()};
+}
+
+}  // namespace tidepool
