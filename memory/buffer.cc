@@ -86,6 +86,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
   }
   if (!outside) return;
   const bool pinned = AnyPinned();
+  HeapReleases releases;
   for (int i = 0; i < count; ++i) {
     Buffer* buffer = buffers[i];
     if (buffer->attached || (pinned && PostponeClose(buffer))) continue;
@@ -93,7 +94,12 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
       after[(*after_count)++] = {std::exchange(buffer->release_imported, nullptr),
                                  buffer->import_context};
     }
-    buffer->owner->Close(buffer);
+    if (buffer->owner == &heap_owner) {
+      releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
+                       buffer->charged_to);
+    } else {
+      buffer->owner->Close(buffer);
+    }
   }
 }
 

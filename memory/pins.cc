@@ -56,6 +56,7 @@ PinSlots* TakePinSlots() {
 }
 
 void FinishPendingClose(Buffer* buffer, bool last) noexcept {
+  if (last && (buffer->care.load(std::memory_order_relaxed) & Buffer::kClosePending) == 0) return;
   {
     std::lock_guard<std::mutex> lock(pending_mutex);
     if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kClosePending) == 0) return;

@@ -30,7 +30,7 @@ struct alignas(64) PinSlots {
 PinSlots* TakePinSlots();
 extern thread_local constinit PinSlots* pin_slots;
 // Gives the bytes of a buffer back whose close found a pin, unless others have one too. `last`:
-// there is no other handle.
+// there is no other handle, and who closed it is done.
 void FinishPendingClose(Buffer* buffer, bool last) noexcept;
 
 }  // namespace internal

@@ -106,7 +106,10 @@ class MemoryTracker {
 
   // One request to the system for tensor memory (pages, malloc, a driver call), or its return.
   void CountSystemAllocation() { system_allocations_.fetch_add(1, std::memory_order_relaxed); }
-  void CountSystemRelease() { system_releases_.fetch_add(1, std::memory_order_relaxed); }
+  void CountSystemRelease() { CountSystemReleases(1); }
+  void CountSystemReleases(int64_t count) {
+    system_releases_.fetch_add(count, std::memory_order_relaxed);
+  }
   int64_t system_allocations() const { return system_allocations_.load(std::memory_order_relaxed); }
   // Arrays that were alive when their cycle ended.
   void CountLeakedArrays(int64_t count) { leaked_.fetch_add(count, std::memory_order_relaxed); }

@@ -136,11 +136,8 @@ void CloseContents(OwnerNode& node, ScopeToken* cycle, std::string* failures) no
 
 constexpr uint64_t kGeneration = uint64_t{1} << 24;
 
-// Its contents are gone: it leaves its parent.
-void Finish(OwnerNode& node) noexcept {
-  OwnerNode* parent = node.parent;
-  bool recycle = false;
-  Lock(parent, &node);
+// With both locks: the node leaves its parent. Whether its record is to be recycled.
+bool Leave(OwnerNode* parent, OwnerNode& node) noexcept {
   if (parent != nullptr) {
     if (node.newer != nullptr) {
       node.newer->older = node.older;
@@ -151,11 +148,37 @@ void Finish(OwnerNode& node) noexcept {
   }
   // Drops every reference to it that is left.
   node.ref.store(node.ref.load(std::memory_order_relaxed) + kGeneration, std::memory_order_release);
+  const bool recycle = node.abandoned;
   node.state.store(NodeState::kClosed, std::memory_order_release);
-  recycle = node.abandoned;
+  return recycle;
+}
+
+// Its contents are gone.
+void Finish(OwnerNode& node) noexcept {
+  OwnerNode* parent = node.parent;
+  Lock(parent, &node);
+  const bool recycle = Leave(parent, node);
   Unlock(parent, &node);
   if (recycle) RecycleNode(&node);
 }
+
+}  // namespace
+
+// Most nodes end with nothing in them.
+bool FinishEmpty(OwnerNode& node) noexcept {
+  OwnerNode* parent = node.parent;
+  Lock(parent, &node);
+  const bool empty = node.state.load(std::memory_order_relaxed) == NodeState::kOpen &&
+                     node.newest == nullptr && node.newest_child == nullptr &&
+                     node.newest_in_cycle == nullptr && node.newest_resource == nullptr &&
+                     node.arriving == 0 &&
+                     node.newest_loan.load(std::memory_order_relaxed) == nullptr;
+  if (empty) Leave(parent, node);
+  Unlock(parent, &node);
+  return empty;
+}
+
+namespace {
 
 // Begins to close the newest child of `node`; null when it has none. Waits for one that another
 // thread is closing.
@@ -265,7 +288,9 @@ void InstallHooks() {
 // ---- Ownership ------------------------------------------------------------------------------
 
 void Ownership::End(std::string* failures) noexcept {
-  internal::CloseTree(*node_, &cycle_, failures);
+  if (!internal::FinishEmpty(*node_)) {
+    internal::CloseTree(*node_, node_->cycle != nullptr ? &cycle_ : nullptr, failures);
+  }
   cycle_ = internal::ScopeToken();  // of a node that its parent closed
 }
 
@@ -298,7 +323,7 @@ void Ownership::Discard() noexcept {
   if (!failures.empty()) internal::Report(absl::StrCat("a manager's end: ", failures));
   OwnerNode* node = std::exchange(node_, nullptr);
   // Another thread, or a frame of this one further up, may still be closing it.
-  for (;;) {
+  while (node->state.load(std::memory_order_acquire) != NodeState::kClosed) {
     {
       std::lock_guard<SpinLock> lock(node->lock);
       if (node->state.load(std::memory_order_relaxed) == NodeState::kClosed) break;

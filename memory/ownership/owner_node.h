@@ -95,7 +95,6 @@ struct OwnerNode {
   std::atomic<Loan*> newest_loan{nullptr};  // into this node; the loan mutex
   int64_t loans = 0;                        // the loan mutex
   const void* closer = nullptr;             // the thread that closes it
-  uint64_t id = 0;
   int64_t opened_ns = 0;
   OwnerNode* next_free = nullptr;
   std::string name;
@@ -162,6 +161,7 @@ void InstallHooks();
 
 // Closes the node and all below it, without recursion. `cycle`: what the node owns a cycle of, ended
 // at its turn. Failures of resources are appended to `failures`, a line each.
+bool FinishEmpty(OwnerNode& node) noexcept;  // closes it if there is nothing in it
 void CloseTree(OwnerNode& top, ScopeToken* cycle, std::string* failures) noexcept;
 
 // Which close ended a buffer, shared by all that it ended: their `link.newer` from then on.

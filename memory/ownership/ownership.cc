@@ -14,8 +14,6 @@
 namespace tidepool {
 namespace {
 
-std::atomic<uint64_t> next_id{1};
-
 // To the few milliseconds that ages are for; a fifth of the price of the exact clock.
 int64_t CoarseNow() {
   timespec now;
@@ -38,7 +36,6 @@ OwnerNode* MakeRoot(std::string_view name) {
   node->closer = nullptr;
   node->parent_name.clear();
   node->name = name;
-  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
   node->opened_ns = CoarseNow();
   node->state.store(NodeState::kOpen, std::memory_order_release);
   return node;
@@ -99,7 +96,6 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   node->cycle = cycle ? place->core() : nullptr;
   node->peak_bytes = 0;
   node->closer = nullptr;
-  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
   node->opened_ns = CoarseNow();
   parent.lock.lock();
   const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;

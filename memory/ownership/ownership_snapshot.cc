@@ -60,7 +60,7 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
       return false;
     }
     stats->name = node->name;
-    stats->id = node->id;
+    stats->id = visit.ref;
     stats->device = node->device;
     stats->place = PlaceOf(*node);
     CountArrays(node->newest, list, stats);

@@ -25,6 +25,7 @@ namespace tidepool {
 inline constexpr size_t kPoisonTailBytes = 16;
 
 #ifdef TIDEPOOL_POISON
+constexpr bool PoisonsBlocks() { return true; }
 // A block was released, or pages that hold no block were taken.
 inline void PoisonBlock(const void* data, size_t bytes) {
   if (bytes <= kPoisonTailBytes) return;
@@ -36,6 +37,7 @@ inline void UnpoisonBlock(const void* data, size_t bytes) {
   ASAN_UNPOISON_MEMORY_REGION(data, bytes + kPoisonTailBytes);
 }
 #else
+constexpr bool PoisonsBlocks() { return false; }
 inline void PoisonBlock(const void*, size_t) {}
 inline void UnpoisonBlock(const void*, size_t) {}
 #endif

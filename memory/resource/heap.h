@@ -6,6 +6,7 @@
 #define TIDEPOOL_MEMORY_RESOURCE_HEAP_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -30,6 +31,26 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device devic
                    MemoryOwner* owner = nullptr);
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device = Host(),
                  MemoryOwner* owner = nullptr) noexcept;
+
+// Many releases, with one entry in the ledger for each run of the same kind, device and owner.
+class HeapReleases {
+ public:
+  HeapReleases() = default;
+  ~HeapReleases() { Flush(); }
+  HeapReleases(const HeapReleases&) = delete;
+  HeapReleases& operator=(const HeapReleases&) = delete;
+
+  void Release(void* data, size_t bytes, MemoryKind kind, Device device,
+               MemoryOwner* owner) noexcept;
+  void Flush() noexcept;
+
+ private:
+  DeviceProvider* provider_ = nullptr;
+  MemoryOwner* owner_ = nullptr;
+  MemoryKind kind_ = MemoryKind::kAllocated;
+  int64_t bytes_ = 0;
+  int64_t count_ = 0;
+};
 
 }  // namespace tidepool
 

@@ -150,6 +150,7 @@ class WorkspaceCore final : public BufferOwner {
   void ReleaseBytes(Buffer* buffer) noexcept;
   void DrainRemote() noexcept;
   void CollectLeaks(bool failed) noexcept;
+  void DropAll() noexcept;
   void NoteLeak(const Buffer& buffer) noexcept;
   void KeepTrace(const Buffer& buffer) noexcept;
   void ForgetTrace(const Buffer& buffer) noexcept;

@@ -1,0 +1,95 @@
+// What owning costs: per array, per node, per bulk close. See docs/performance.md.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+
+namespace tidepool {
+namespace {
+
+// A buffer that exists joins the node and leaves it again: what a manager adds to an array's life.
+void BM_AttachAndRelease(benchmark::State& state) {
+  Ownership root = Ownership::NewRoot("benchmark");
+  Ownership node = root.NewChild("node");
+  BufferHandle x(NewHeapBuffer(64));
+  const uint64_t ref = node.ref().bits();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(LinkNew(x.get(), ref));
+    internal::ownership_hooks.load(std::memory_order_relaxed)->forget(x.get());
+    x->care.store(0, std::memory_order_relaxed);
+  }
+}
+BENCHMARK(BM_AttachAndRelease);
+
+// In a workspace's cycle: allocate, attach, release.
+void BM_WorkspaceArray(benchmark::State& state) {
+  Workspace workspace("benchmark", WorkspaceConfig::Training());
+  Ownership root = Ownership::NewRoot("benchmark");
+  const bool owned = state.range(0) != 0;
+  constexpr int kPerCycle = 1000;
+  for (auto _ : state) {
+    Ownership cycle = root.NewCycle("cycle", workspace);
+    const uint64_t ref = cycle.ref().bits();
+    for (int i = 0; i < kPerCycle; ++i) {
+      BufferHandle x(AllocateHere(256));
+      if (owned) LinkNew(x.get(), ref);
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * kPerCycle);
+}
+BENCHMARK(BM_WorkspaceArray)->ArgName("owned")->Arg(0)->Arg(1);
+
+void BM_OpenAndClose(benchmark::State& state) {
+  Ownership root = Ownership::NewRoot("benchmark");
+  Ownership parent = root.NewChild("model");
+  for (auto _ : state) {
+    Ownership child = parent.NewChild("predictor ctx");
+    benchmark::DoNotOptimize(child.node());
+  }
+}
+BENCHMARK(BM_OpenAndClose);
+
+// A million arrays of 64 bytes whose handles the user still has; nanoseconds per array.
+void BM_BulkClose(benchmark::State& state) {
+  constexpr int kArrays = 1000000;
+  const bool arena = state.range(0) != 0;
+  WorkspaceConfig config;  // learns totals: a plan of a million lifetimes is another benchmark
+  config.policy_learning = LearningPolicy::kFirstLoop;
+  Workspace workspace("bulk", config);
+  Ownership root = Ownership::NewRoot("benchmark");
+  std::vector<BufferHandle> handles(kArrays);
+  for (auto _ : state) {
+    state.PauseTiming();
+    Ownership node = arena ? root.NewCycle("bulk", workspace) : root.NewChild("bulk");
+    const uint64_t ref = node.ref().bits();
+    for (BufferHandle& handle : handles) {
+      handle = BufferHandle(AllocateHere(64));
+      LinkNew(handle.get(), ref);
+    }
+    state.ResumeTiming();
+    node.Close();
+    state.PauseTiming();
+    for (BufferHandle& handle : handles) handle.Reset();
+    state.ResumeTiming();
+  }
+  state.SetItemsProcessed(state.iterations() * kArrays);
+}
+BENCHMARK(BM_BulkClose)->ArgName("arena")->Arg(0)->Arg(1)->Iterations(5)->Unit(benchmark::kMillisecond);
+
+void BM_LendAndReturn(benchmark::State& state) {
+  Ownership root = Ownership::NewRoot("benchmark");
+  Ownership owner = root.NewChild("owner"), borrower = root.NewChild("borrower");
+  BufferHandle x(NewHeapBuffer(64));
+  owner.Attach(x);
+  for (auto _ : state) {
+    borrower.Lend(x);
+    borrower.Return(x);
+  }
+}
+BENCHMARK(BM_LendAndReturn);
+
+}  // namespace
+}  // namespace tidepool
