@@ -187,6 +187,7 @@ TEST(Tidepool, KernelsListsTheProviders) {
   const std::string providers = LineOf(out, "linked providers: ");
   EXPECT_THAT(providers, HasSubstr("cpu"));
   EXPECT_THAT(providers, HasSubstr("xnnpack"));
+  EXPECT_THAT(LineOf(out, "xnnpack: "), HasSubstr("interface of 202"));
   EXPECT_THAT(LineOf(out, "matmul"), HasSubstr("f32"));
 }
 

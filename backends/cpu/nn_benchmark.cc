@@ -1,5 +1,7 @@
 // Operators of neural networks on one thread. Counters: flops of products and convolutions, bytes
 // read and written of what is bound by memory.
+#include <string>
+
 #include "benchmark/benchmark.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -133,6 +135,44 @@ void LstmCellForward(benchmark::State& state) {
   Run(state, "bytes", 4.0 * (8 + 3) * cell.NumElements(), [&] { LstmCell(gates, cell); });
 }
 BENCHMARK(LstmCellForward);
+
+// 16-bit floats: converted around the f32 kernels here, beside the reference, which is all other
+// providers have.
+void OnType(benchmark::State& state, const char* provider, DType dtype, int op) {
+  const NDArray images = Values({8, 28, 28, 32}, dtype), filter = Values({32, 3, 3, 32}, dtype);
+  const NDArray rows = Values({256, 768}, dtype);
+  // Scale and shift are of X's type, or f32 beside 16-bit floats.
+  const NDArray scale = Cast(Ones({768}), dtype), shift = Cast(Zeros({768}), dtype);
+  const NDArray channel_scale = Cast(Ones({32}), dtype), channel_shift = Cast(Zeros({32}), dtype);
+  const NDArray gates = Values({64, 4 * 192}, dtype), cell = Values({64, 192}, dtype);
+  const ScopedProvider scoped(provider);
+  Run(state, "calls", 1, [&] {
+    switch (op) {
+      case 0: Conv2d(images, filter, nullptr, {}); break;
+      case 1: MaxPool2d(images, {}); break;
+      case 2: AveragePool2d(images, {}); break;
+      case 3: BatchNorm(images, channel_scale, channel_shift); break;
+      case 4: LayerNorm(rows, scale, shift); break;
+      case 5: Softmax(rows, 1); break;
+      default: LstmCell(gates, cell);
+    }
+  });
+}
+const bool on_types = [] {
+  const char* const names[] = {"conv2d",     "max_pool",   "average_pool", "batch_norm",
+                               "layer_norm", "softmax", "lstm_cell"};
+  for (int op = 0; op < 7; ++op) {
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+      for (const char* provider : {"cpu", "reference"}) {
+        const std::string name =
+            std::string("OnType/") + names[op] + "/" + DTypeName(dtype) + "/" + provider;
+        benchmark::RegisterBenchmark(name.c_str(), OnType, provider, dtype, op)
+            ->Unit(benchmark::kMicrosecond);
+      }
+    }
+  }
+  return true;
+}();
 
 }  // namespace
 }  // namespace tidepool

@@ -68,6 +68,16 @@ std::vector<std::string> KernelRegistry::Providers() const {
   return std::vector<std::string>(names.begin(), names.end());
 }
 
+void KernelRegistry::AddNote(const char* provider, std::string (*note)()) {
+  notes_.push_back({provider, note});
+}
+
+std::string KernelRegistry::Notes() const {
+  std::string out;
+  for (const Note& note : notes_) absl::StrAppend(&out, note.provider, ": ", note.text(), "\n");
+  return out;
+}
+
 std::string KernelRegistry::Table() const {
   std::set<DeviceType> devices;
   for (const std::vector<Kernel>& kernels : table_) {

@@ -30,7 +30,12 @@ class KernelRegistry {
     return absl::Span<const Kernel>(kernels.data(), kernels.size());
   }
 
+  // What a provider has to say of itself on this machine, in one line, asked for when shown: which
+  // library it found, why it does not run.
+  void AddNote(const char* provider, std::string (*note)());
+
   std::vector<std::string> Providers() const;  // linked, sorted
+  std::string Notes() const;                   // "provider: note" lines
   // One line per operator and type it is defined for, with its providers in order; gaps are marked.
   std::string Table() const;
 
@@ -39,6 +44,11 @@ class KernelRegistry {
     return (static_cast<size_t>(op) * kDeviceTypes + static_cast<size_t>(device)) * kDTypes +
            static_cast<size_t>(dtype);
   }
+  struct Note {
+    const char* provider;
+    std::string (*text)();
+  };
+  std::vector<Note> notes_;
   std::vector<Kernel> table_[kOpCodes * kDeviceTypes * kDTypes];
 };
 

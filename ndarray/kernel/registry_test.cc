@@ -39,6 +39,13 @@ TEST(Registry, TableListsProvidersInTheOrderTheyAreTried) {
   EXPECT_THAT(KernelRegistry::Global().Providers(), ElementsAre("first", "second", "third"));
 }
 
+TEST(Registry, NotesAreAskedForWhenShown) {
+  static int asked = 0;
+  KernelRegistry::Global().AddNote("second", [] { return "asked " + std::to_string(++asked); });
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(KernelRegistry::Global().Notes(), "second: asked 1\n");
+}
+
 TEST(Registry, ASecondKernelOfOneProviderEndsTheProgram) {
   EXPECT_DEATH(KernelRegistry::Global().Add(
                    {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, "second", 9, &Nothing}),

@@ -76,9 +76,9 @@ int RunPredict() {
 }
 
 int RunKernels() {
-  std::printf("linked providers: %s\n\n%s",
+  std::printf("linked providers: %s\n%s\n%s",
               absl::StrJoin(KernelRegistry::Global().Providers(), ", ").c_str(),
-              KernelRegistry::Global().Table().c_str());
+              KernelRegistry::Global().Notes().c_str(), KernelRegistry::Global().Table().c_str());
   return kExitOk;
 }
 

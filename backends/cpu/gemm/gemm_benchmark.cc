@@ -7,7 +7,6 @@
 // weights (what training pays, since they change) and without. Each measurement is processor time
 // of the calling thread.
 #include <benchmark/benchmark.h>
-#include <cpuinfo.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <xnnpack.h>
@@ -20,6 +19,8 @@
 
 #include "tidepool/backends/cpu/gemm/conv2d.h"
 #include "tidepool/backends/cpu/gemm/gemm.h"
+#include "tidepool/backends/cpu/xnnpack/operators.h"
+#include "tidepool/backends/cpu/xnnpack/runtime.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -155,35 +156,20 @@ void BM_OpenBlas(benchmark::State& state, Shape shape, Product product) {
   CountFlops(state, layer.Flops());
 }
 
-// XNNPACK of 2022 takes a slow tile on these processors unless cpuinfo calls them "zen".
-bool InitializeXnnpack() {
-  static const bool initialized = [] {
-    if (!cpuinfo_initialize()) return false;
-    const cpuinfo_uarch uarch = cpuinfo_get_core(0)->uarch;
-    if (uarch == cpuinfo_uarch_zen2 || uarch == cpuinfo_uarch_zen3) {
-      const_cast<cpuinfo_core*>(cpuinfo_get_core(0))->uarch = cpuinfo_uarch_zen;
-    }
-    return xnn_initialize(nullptr) == xnn_status_success;
-  }();
-  return initialized;
-}
-
 void BM_Xnnpack(benchmark::State& state, Shape shape, bool packs_each_call) {
-  if (!InitializeXnnpack()) return state.SkipWithError("xnn_initialize failed");
+  if (!XnnpackIsUsable()) return state.SkipWithError(XnnpackDescription().c_str());
   Layer layer(shape);
   const int64_t m = shape.m, n = shape.n, k = shape.k;
   xnn_operator_t op = nullptr;
   const auto create = [&] {
     xnn_delete_operator(op);
-    return xnn_create_fully_connected_nc_f32(k, n, k, n, layer.w.data(), layer.bias.data(),
-                                             -INFINITY, INFINITY, 0, &op) == xnn_status_success;
+    return CreateFullyConnected(k, n, layer.w.data(), layer.bias.data(), -INFINITY, /*flags=*/0,
+                                &op) == xnn_status_success;
   };
   bool ok = create();
   for (auto _ : state) {
     if (packs_each_call) ok = ok && create();
-    ok = ok && xnn_setup_fully_connected_nc_f32(op, m, layer.x.data(), layer.y.data(), nullptr) ==
-                   xnn_status_success;
-    ok = ok && xnn_run_operator(op, nullptr) == xnn_status_success;
+    ok = ok && RunFullyConnected(op, m, layer.x.data(), layer.y.data()) == xnn_status_success;
   }
   xnn_delete_operator(op);
   if (!ok) return state.SkipWithError("an XNNPACK call failed");

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tidepool/backends/cpu/indexing/prefix_sums.h"
 #include "tidepool/backends/cpu/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
@@ -33,6 +34,16 @@ void SumLane(const T* x, Result<T>* z, int64_t n, int64_t step) {
   using R = Result<T>;
   Sum<T> sum = 0;
   int64_t i = 0;
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    static const bool has_avx2 = __builtin_cpu_supports("avx2");
+    if ((step == 1 || step == -1) && has_avx2) {
+      i = Avx2PrefixSums(x, z, n, /*reverse=*/step < 0, kExclusive, &sum);
+      x += i * step;
+      z += i * step;
+    }
+  }
+#endif
   for (; i + 4 <= n; i += 4, x += 4 * step, z += 4 * step) {
     const Sum<T> a = AsSum(x[0]), b = AsSum(x[step]), c = AsSum(x[2 * step]);
     const Sum<T> two = a + b, three = two + c, four = two + (c + AsSum(x[3 * step]));

@@ -40,6 +40,13 @@ double Total(const DoubleSum& sum) {
   return std::isfinite(total) ? total : sum.high;  // low of an infinite sum is NaN
 }
 
+// Keeps the sign of a zero, and infinities, of which low becomes NaN.
+double ProductOf(const DoubleSum& product) {
+  return std::isfinite(product.low) && product.low != 0 ? product.high + product.low : product.high;
+}
+double ProductOf(double product) { return product; }
+int64_t ProductOf(int64_t product) { return product; }
+
 // Of one element type.
 template <typename T>
 struct Finishing {
@@ -185,9 +192,12 @@ void Finish(const KernelCall& call, int64_t reduced, const void* partials, const
       }
       return;
     case OpCode::kProd:
-      using Product = std::conditional_t<F::kSumsExactly, int64_t, double>;
-      return F::template Each<Exact, Product>(partials, count, z, stride,
-                                              [](Product product, int64_t) { return product; });
+      using Product = std::conditional_t<
+          F::kSumsExactly, int64_t,
+          std::conditional_t<std::is_same_v<T, double>, DoubleSum, double>>;
+      return F::template Each<Exact, Product>(
+          partials, count, z, stride,
+          [](const Product& product, int64_t) { return ProductOf(product); });
     case OpCode::kMax:
     case OpCode::kMin:
       return F::template Each<T, Loaded<T>>(partials, count, z, stride,

@@ -28,11 +28,12 @@ inline constexpr int kReduceKinds = 14;
 enum class ElementKind : uint8_t { kF32, kF64, kF16, kBF16, kI8, kU8, kI32, kI64 };  // bool: kU8
 inline constexpr int kElementKinds = 8;
 
-// What is known of an output before it is finished. Sums of floats, and of integers as numbers:
+// What is known of an output before it is finished. Sums of floats, sums of integers as numbers, and
+// products of f64:
 struct DoubleSum {
-  double high, low;  // high + low, where low is what additions to high lost
+  double high, low;  // high + low, where low is what roundings of high lost
 };
-// Sums and products of integers: uint64_t; products of floats: double. Largest and smallest: float
+// Sums and products of integers: uint64_t; products of other floats: double. Largest and smallest: float
 // for 16-bit floats, otherwise the element's type; kAbsMax of integers: double; any, all: uint8_t.
 template <typename T>
 struct Placed {

@@ -1,13 +1,15 @@
 // Operators that run on XNNPACK. Products and convolutions take it where the right side is
 // constant, so that packing is paid once; docs/performance.md has the measurements behind it.
 #include <algorithm>
-#include <iterator>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/backends/cpu/conv2d_call.h"
 #include "tidepool/backends/cpu/thread_pool.h"
 #include "tidepool/backends/cpu/vector_loops.h"
+#include "tidepool/backends/cpu/xnnpack/operators.h"
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
@@ -85,14 +87,12 @@ void RunMatMul(const KernelCall& call) {
   XnnpackOperators::Global().With(
       key, "matmul",
       [&](xnn_operator_t* op) {
-        return xnn_create_fully_connected_nc_f32(
-            k, n, k, n, y.as<float>(), bias.as<float>(), a.relu ? 0.0f : -kInfinity, kInfinity,
-            a.transpose_y ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, op);
+        return CreateFullyConnected(k, n, y.as<float>(), bias.as<float>(),
+                                    a.relu ? 0.0f : -kInfinity,
+                                    a.transpose_y ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, op);
       },
       [&](xnn_operator_t op) {
-        const xnn_status status = xnn_setup_fully_connected_nc_f32(
-            op, m, x.as<float>(), call.outputs[0].as<float>(), nullptr);
-        return status == xnn_status_success ? xnn_run_operator(op, nullptr) : status;
+        return RunFullyConnected(op, m, x.as<float>(), call.outputs[0].as<float>());
       });
 }
 
@@ -110,8 +110,9 @@ bool SupportsConv2d(const KernelCall& call) {
          WeightsAreFinite(call.inputs[1], call.inputs[2]);
 }
 
-void RunConv2d(const KernelCall& call) {
-  const Conv2dProblem p = ForwardProblem(call);
+// Runs `use` with the operator of this convolution.
+void WithConvolution(const KernelCall& call, const Conv2dProblem& p,
+                     absl::FunctionRef<xnn_status(xnn_operator_t)> use) {
   const bool relu = call.attrs<Conv2dAttributes>().relu;
   const int64_t groups = call.attrs<Conv2dAttributes>().groups;
   const TensorRef& filter = call.inputs[1];
@@ -125,19 +126,27 @@ void RunConv2d(const KernelCall& call) {
   XnnpackOperators::Global().With(
       key, "conv2d",
       [&](xnn_operator_t* op) {
-        return xnn_create_convolution2d_nhwc_f32(
-            p.pad_top, p.pad_right, p.pad_bottom, p.pad_left, p.kernel_height, p.kernel_width,
-            p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, groups,
-            p.in_channels / groups, p.out_channels / groups, p.in_channels, p.out_channels,
-            filter.as<float>(),
-            bias.as<float>(), relu ? 0.0f : -kInfinity, kInfinity, /*flags=*/0, op);
+        return CreateConvolution(p, groups, filter.as<float>(), bias.as<float>(),
+                                 relu ? 0.0f : -kInfinity, op);
       },
-      [&](xnn_operator_t op) {
-        const xnn_status status = xnn_setup_convolution2d_nhwc_f32(
-            op, p.batch, p.in_height, p.in_width, call.inputs[0].as<float>(),
-            call.outputs[0].as<float>(), nullptr);
-        return status == xnn_status_success ? xnn_run_operator(op, nullptr) : status;
-      });
+      use);
+}
+
+size_t Conv2dScratchBytes(const KernelCall& call) {
+  if (!ConvolutionsTakeWorkspace()) return 0;
+  const Conv2dProblem p = ForwardProblem(call);
+  size_t bytes = 0;
+  WithConvolution(call, p,
+                  [&](xnn_operator_t op) { return ConvolutionWorkspace(op, p, &bytes); });
+  return bytes;
+}
+
+void RunConv2d(const KernelCall& call) {
+  const Conv2dProblem p = ForwardProblem(call);
+  WithConvolution(call, p, [&](xnn_operator_t op) {
+    return RunConvolution(op, p, call.inputs[0].as<float>(), call.outputs[0].as<float>(),
+                          call.scratch);
+  });
 }
 
 // Rows shorter than this are quicker in plain loops than in setting XNNPACK up.
@@ -156,19 +165,22 @@ void RunSoftmax(const KernelCall& call) {
   key.sizes[0] = n;
   XnnpackOperators::Global().With(
       key, "softmax",
-      [&](xnn_operator_t* op) { return xnn_create_softmax_nc_f32(n, n, n, 0, op); },
+      [&](xnn_operator_t* op) { return CreateSoftmax(n, op); },
       [&](xnn_operator_t op) {
-        const xnn_status status = xnn_setup_softmax_nc_f32(
-            op, x.NumElements() / n, x.as<float>(), call.outputs[0].as<float>(), nullptr);
-        return status == xnn_status_success ? xnn_run_operator(op, nullptr) : status;
+        return RunSoftmaxRows(op, x.NumElements() / n, n, x.as<float>(), call.outputs[0].as<float>());
       });
 }
+
+const bool noted = [] {
+  KernelRegistry::Global().AddNote("xnnpack", &XnnpackDescription);
+  return true;
+}();
 
 const KernelRegistrar registrar({
     {OpCode::kMatMul, DeviceType::kHost, DType::kFloat32, "xnnpack", 20, &RunMatMul, nullptr,
      &SupportsMatMul},
-    {OpCode::kConv2d, DeviceType::kHost, DType::kFloat32, "xnnpack", 20, &RunConv2d, nullptr,
-     &SupportsConv2d},
+    {OpCode::kConv2d, DeviceType::kHost, DType::kFloat32, "xnnpack", 20, &RunConv2d,
+     &Conv2dScratchBytes, &SupportsConv2d},
     {OpCode::kSoftmax, DeviceType::kHost, DType::kFloat32, "xnnpack", 20, &RunSoftmax, nullptr,
      &SupportsSoftmax},
 });

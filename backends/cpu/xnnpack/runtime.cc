@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/backends/cpu/xnnpack/operators.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
@@ -113,20 +117,43 @@ class Allocator {
   int64_t unused_ = 0;
 };
 
-void CorrectKernelChoice() {
-  if (std::getenv("TIDEPOOL_XNNPACK_KEEP_UARCH") != nullptr) return;
+// What became of the choice.
+const char* CorrectKernelChoice() {
+  if (std::getenv("TIDEPOOL_XNNPACK_KEEP_UARCH") != nullptr) {
+    return "kernel choice left alone (TIDEPOOL_XNNPACK_KEEP_UARCH is set)";
+  }
+  constexpr const char* kNotNeeded = "kernel choice left alone (the processor is not Zen 2 to 4)";
   const cpuinfo_core* core = cpuinfo_get_core(0);
-  if (core == nullptr) return;
+  if (core == nullptr) return kNotNeeded;
   const uint32_t uarch = static_cast<uint32_t>(core->uarch);
   constexpr uint32_t kZen4 = 0x0020010C;  // cpuinfo's number; its 2022 header does not name it
-  if (uarch == cpuinfo_uarch_zen2 || uarch == cpuinfo_uarch_zen3 || uarch == kZen4) {
-    const_cast<cpuinfo_core*>(core)->uarch = cpuinfo_uarch_zen;
+  if (uarch != cpuinfo_uarch_zen2 && uarch != cpuinfo_uarch_zen3 && uarch != kZen4) {
+    return kNotNeeded;
   }
+  const_cast<cpuinfo_core*>(core)->uarch = cpuinfo_uarch_zen;
+  return "kernel choice corrected (the processor is taken for Zen)";
 }
 
-bool Initialise() {
-  if (!cpuinfo_initialize()) return false;
-  CorrectKernelChoice();
+bool ProductIsRight() {
+  return MultipliesExactly([](const float* x, const float* weights, const float* bias, float* z) {
+    xnn_operator_t op = nullptr;
+    xnn_status status = CreateFullyConnected(
+        21, 37, weights, bias, -std::numeric_limits<float>::infinity(), /*flags=*/0, &op);
+    if (status == xnn_status_success) status = RunFullyConnected(op, 6, x, z);
+    if (op != nullptr) xnn_delete_operator(op);
+    return status;
+  });
+}
+
+struct Runtime {
+  bool usable = false;
+  std::string description;
+};
+
+Runtime Initialise() {
+  const std::string interface = absl::StrCat("interface of ", XnnpackInterface(), ", ");
+  if (!cpuinfo_initialize()) return {false, interface + "not used: cpuinfo_initialize failed"};
+  const char* choice = CorrectKernelChoice();
   static const xnn_allocator allocator = {
       &Allocator::Global(),
       [](void* self, size_t bytes) { return static_cast<Allocator*>(self)->Allocate(bytes); },
@@ -139,7 +166,21 @@ bool Initialise() {
       },
       [](void* self, void* data) { static_cast<Allocator*>(self)->Release(data); },
   };
-  return xnn_initialize(&allocator) == xnn_status_success;
+  if (const xnn_status status = xnn_initialize(&allocator); status != xnn_status_success) {
+    return {false, absl::StrCat(interface, "not used: xnn_initialize returned status ",
+                                static_cast<int>(status))};
+  }
+  const bool is_right = ProductIsRight();
+  Allocator::Global().Trim();
+  if (!is_right) {
+    return {false, absl::StrCat(interface, choice, ", not used: its first product is wrong")};
+  }
+  return {true, interface + choice};
+}
+
+const Runtime& TheRuntime() {
+  static const Runtime* const runtime = new Runtime(Initialise());
+  return *runtime;
 }
 
 void Check(xnn_status status, const char* what) {
@@ -166,9 +207,29 @@ bool Superseded(XnnpackOperators::Key old, const XnnpackOperators::Key& key) {
 
 }  // namespace
 
-bool XnnpackIsUsable() {
-  static const bool usable = Initialise();
-  return usable;
+bool XnnpackIsUsable() { return TheRuntime().usable; }
+std::string XnnpackDescription() { return TheRuntime().description; }
+
+bool MultipliesExactly(absl::FunctionRef<xnn_status(const float*, const float*, const float*,
+                                                    float*)> product) {
+  constexpr int kRows = 6, kInputs = 21, kOutputs = 37;  // whole tiles and parts of them
+  float x[kRows * kInputs + XNN_EXTRA_BYTES], weights[kOutputs * kInputs], bias[kOutputs];
+  float z[kRows * kOutputs] = {};
+  const auto value = [](int i) { return static_cast<float>(i * 7 % 11 - 5); };
+  for (int i = 0; i < std::size(x); ++i) x[i] = value(i);
+  for (int i = 0; i < std::size(weights); ++i) weights[i] = value(3 * i + 1);
+  for (int i = 0; i < std::size(bias); ++i) bias[i] = value(5 * i + 2);
+  if (product(x, weights, bias, z) != xnn_status_success) return false;
+  for (int row = 0; row < kRows; ++row) {
+    for (int out = 0; out < kOutputs; ++out) {
+      float expected = bias[out];
+      for (int i = 0; i < kInputs; ++i) {
+        expected += x[row * kInputs + i] * weights[out * kInputs + i];
+      }
+      if (z[row * kOutputs + out] != expected) return false;
+    }
+  }
+  return true;
 }
 
 XnnpackOperators::Entry::~Entry() {

@@ -1,9 +1,10 @@
 // XNNPACK, set up once: its kernel choice put right, its memory in our ledger.
 //
-// Debian's XNNPACK (2022) knows no Zen 2 and later and takes a 5x16 micro-kernel that gcc compiles
-// with a spilled accumulator: a third of the speed of the 4x16s4 one it takes on Zen. Before it
-// starts we tell cpuinfo that such processors are Zen. TIDEPOOL_XNNPACK_KEEP_UARCH=1 in the
-// environment leaves the choice alone.
+// XNNPACK (Debian's of 2022 and of 2024) knows no Zen 2 and later and takes a 5x16 micro-kernel that
+// gcc compiles with a spilled accumulator: a third of the speed of the 4x16s4 one it takes on Zen.
+// Before it starts we tell cpuinfo that such processors are Zen. TIDEPOOL_XNNPACK_KEEP_UARCH=1 in the
+// environment leaves the choice alone. As that reaches into another library, a small product is
+// computed before anything else runs on XNNPACK; if it is wrong, nothing does.
 //
 // Memory XNNPACK asks for (packed weights, operator state) comes from a retained pool and counts
 // as kExternal; the pool's unused part as kUnreferenced.
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,15 @@ namespace tidepool::cpu {
 
 // True when XNNPACK runs here; the first call sets it up. Any thread.
 bool XnnpackIsUsable();
+
+// One line: the interface, what became of the kernel choice, why XNNPACK does not run if it does
+// not. Sets XNNPACK up.
+std::string XnnpackDescription();
+
+// Multiplies small integers with `product` (x [6, 21], weights [37, 21], bias [37] -> z [6, 37]) and
+// says whether the result is exact. What the check at the start does; here for its test.
+bool MultipliesExactly(absl::FunctionRef<xnn_status(const float* x, const float* weights,
+                                                    const float* bias, float* z)> product);
 
 // Operators kept between calls, with their packed weights, by everything they depend on.
 class XnnpackOperators {
