@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/view_overlap.h"
@@ -159,12 +160,12 @@ void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
   NDArray inputs_copied[kMaxInputs], outputs_copied[kMaxOutputs];
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!refs.input(i).present || refs.input(i).dense) continue;
-    inputs_copied[i] = inputs[i]->Dup();
+    inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch());
     refs.input(i) = Ref(inputs_copied[i]);
   }
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (refs.output(o).dense) continue;
-    outputs_copied[o] = outputs[o]->Dup();
+    outputs_copied[o] = outputs[o]->CopyTo(Place::Scratch());
     refs.output(o) = Ref(outputs_copied[o]);
   }
   Run(kernel, call);
@@ -188,6 +189,14 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs) {
 
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
               absl::Span<NDArray* const> outputs, const void* attributes) {
+  // Before they are looked at: an array closed on another thread from here on keeps its bytes until
+  // the kernel is done.
+  PinScope pins;
+  for (const NDArray* input : inputs) {
+    if (input != nullptr) pins.Pin(input->buffer().get());
+  }
+  for (const NDArray* output : outputs) pins.Pin(output->buffer().get());
+  pins.Publish();
   CheckOperands(op, inputs);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());

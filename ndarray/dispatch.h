@@ -2,7 +2,10 @@
 #ifndef TIDEPOOL_NDARRAY_DISPATCH_H_
 #define TIDEPOOL_NDARRAY_DISPATCH_H_
 
+#include <initializer_list>
+
 #include "absl/types/span.h"
+#include "tidepool/memory/ownership/owner_node.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -11,6 +14,21 @@ namespace tidepool {
 // Throws kFailedPrecondition for a stale or closed operand before any shape is looked at; every
 // function of ndarray/ops calls it first. Null operands are absent.
 void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs);
+
+// Where a result goes that was given no destination: to the manager entered last on this thread, else
+// to that of the first operand that has one, else to its handles; and to that manager's place, or the
+// current one. Operands in the operator's order; null ones are absent.
+Place PlaceOfOperands(const char* op, const char* names, absl::Span<const NDArray* const> operands);
+Place ResultPlace(const char* op, absl::Span<const NDArray> operands);
+inline Place ResultPlace(const char* op, std::initializer_list<const NDArray*> operands) {
+  if (!owners_in_use.load(std::memory_order_relaxed)) return Place::Current();
+  return PlaceOfOperands(op, nullptr, absl::MakeConstSpan(operands.begin(), operands.size()));
+}
+inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operands) {
+  if (!owners_in_use.load(std::memory_order_relaxed)) return Place::Current();
+  return PlaceOfOperands(Info(op).name, Info(op).inputs,
+                         absl::MakeConstSpan(operands.begin(), operands.size()));
+}
 
 // `inputs` and `outputs` in the order of operator_list.inc; null for an absent optional input.
 // `attributes`: the operator's struct of attributes.h, or null. The kernel's data type is that of

@@ -68,7 +68,7 @@ NDArray NDArray::CopyTo(Place place) const {
 
 NDArray NDArray::Dup() const {
   CheckAlive("dup", "X");
-  return CopyTo(Place::Current());
+  return CopyTo(ResultPlace("dup", {this}));
 }
 
 NDArray NDArray::Detach() const {

@@ -7,32 +7,83 @@
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/owner_node.h"
+#include "tidepool/memory/ownership/owner_traces.h"
+#include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/op_code.h"
 
 namespace tidepool {
+namespace {
+
+// A workspace that is switched off passes its requests through to the heap.
+BufferHandle AllocateIn(WorkspaceCore& core, size_t bytes, MemoryKind kind) {
+  if (!core.is_open_on(CurrentThreadToken())) {
+    ThrowFailedPrecondition(absl::StrCat("place: workspace [", core.id,
+                                         "] is not open on this thread; enter it first"));
+  }
+  return BufferHandle(core.passes_through() ? NewHeapBuffer(bytes, 64, kind, core.memory_device())
+                                            : core.Allocate(bytes));
+}
+
+}  // namespace
 
 Place Place::In(Workspace& workspace) {
   return Place(Where::kWorkspace, workspace.core(), MemoryKind::kAllocated);
 }
 
+Place Place::Of(const Ownership& owner) {
+  Place place(Where::kOwner, nullptr, MemoryKind::kAllocated);
+  place.owner_ = owner.ref().bits();
+  if (place.owner_ == 0) ThrowFailedPrecondition("place: this manager was moved from");
+  return place;
+}
+
 BufferHandle Place::Allocate(size_t bytes) const {
   switch (where_) {
     case Where::kCurrent:
+    case Where::kScratch:
       return BufferHandle(AllocateHere(bytes));
     case Where::kHeap:
       return BufferHandle(NewHeapBuffer(bytes, 64, kind_));
     case Where::kWorkspace:
-      if (!core_->is_open_on(CurrentThreadToken())) {
-        ThrowFailedPrecondition(absl::StrCat("place: workspace [", core_->id,
-                                             "] is not open on this thread; enter it first"));
+      return AllocateIn(*core_, bytes, kind_);
+    case Where::kOwner: {
+      const OwnerNode& owner = *NodeOf(owner_);
+      if (owner.place == NodePlace::kWorkspace) return AllocateIn(*owner.workspace, bytes, kind_);
+      if (owner.place == NodePlace::kHeap || !(owner.device == Host())) {
+        return BufferHandle(NewHeapBuffer(bytes, 64, kind_, owner.device));
       }
-      // A workspace that is switched off passes its requests through to the heap.
-      return BufferHandle(core_->passes_through()
-                              ? NewHeapBuffer(bytes, 64, kind_, core_->memory_device())
-                              : core_->Allocate(bytes));
+      return BufferHandle(AllocateHere(bytes));
+    }
   }
   return BufferHandle();
+}
+
+// Checked before anything is allocated; and again after, as the manager may close meanwhile.
+BufferHandle Place::AllocateFor(uint64_t owner, size_t bytes, const Shape& shape,
+                                DType dtype) const {
+  const auto what = [&] {
+    std::string text = op_ != nullptr ? absl::StrCat("Op [", op_, "]: a result") : "a new array";
+    absl::StrAppend(&text, " of shape ", shape.ToString(), " ", DTypeName(dtype));
+    if (op_ != nullptr) {
+      absl::StrAppend(&text, " would belong where argument ",
+                      names_ != nullptr ? OperandName(names_, operand_) : std::to_string(operand_),
+                      " does");
+    }
+    return text;
+  };
+  for (;;) {
+    if (!MayOwn(*NodeOf(owner), owner)) CheckMayOwn(owner, bytes, what());
+    BufferHandle buffer = Allocate(bytes);
+    if (!LinkNew(buffer.get(), owner)) continue;
+    if (MemoryTracing::enabled()) {
+      internal::TraceOwned(*buffer.get(), absl::StrCat(DTypeName(dtype), " ", shape.ToString()));
+    }
+    return buffer;
+  }
 }
 
 NDArray::NDArray(const Shape& shape, DType dtype, Place place)
@@ -40,8 +91,46 @@ NDArray::NDArray(const Shape& shape, DType dtype, Place place)
   shape.SetDenseStrides(strides_);
   const int64_t count = shape.NumElements();
   if (count == 0) return;
-  buffer_ = place.Allocate(static_cast<size_t>(count) * DTypeBytes(dtype));
+  const size_t bytes = static_cast<size_t>(count) * DTypeBytes(dtype);
+  const uint64_t owner =
+      place.where_ == Place::Where::kCurrent ? current_owner.ref : place.owner_;
+  buffer_ = owner == 0 ? place.Allocate(bytes) : place.AllocateFor(owner, bytes, shape, dtype);
   data_ = buffer_->data;
+}
+
+Place PlaceOfOperands(const char* op, const char* names,
+                      absl::Span<const NDArray* const> operands) {
+  if (current_owner.ref == 0) {
+    uint8_t index = 0;
+    for (const NDArray* operand : operands) {
+      const Buffer* buffer = operand != nullptr ? operand->buffer().get() : nullptr;
+      const uint64_t owner =
+          buffer != nullptr && buffer->care.load(std::memory_order_relaxed) != 0
+              ? CurrentNodeOf(*buffer)
+              : 0;
+      if (owner != 0) {
+        Place place(Place::Where::kOwner, nullptr, MemoryKind::kAllocated);
+        place.owner_ = owner;
+        place.op_ = op;
+        place.names_ = names;
+        place.operand_ = index;
+        return place;
+      }
+      ++index;
+    }
+  }
+  return Place::Current();
+}
+
+Place ResultPlace(const char* op, absl::Span<const NDArray> operands) {
+  for (size_t i = 0; i < operands.size() && i < UINT8_MAX; ++i) {
+    const NDArray* operand = &operands[i];
+    Place place = PlaceOfOperands(op, nullptr, absl::MakeConstSpan(&operand, 1));
+    if (place.owner_ == 0) continue;
+    place.operand_ = static_cast<uint8_t>(i);
+    return place;
+  }
+  return Place::Current();
 }
 
 NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
@@ -82,8 +171,11 @@ void NDArray::ThrowDead(const char* op, const char* operand) const {
   const std::string where = absl::StrCat("Op [", op, "] ", operand, " argument");
   if (!defined_) ThrowInvalidArgument(absl::StrCat(where, " is an undefined array"));
   if (buffer_->closed) {
-    ThrowFailedPrecondition(
-        absl::StrCat(where, " was closed before the call (shape ", shape_.ToString(), ")"));
+    const auto* hooks = internal::ownership_hooks.load(std::memory_order_acquire);
+    const std::string by = hooks != nullptr ? hooks->describe_closed(*buffer_.get()) : "";
+    ThrowFailedPrecondition(absl::StrCat(where, " was closed before the call (shape ",
+                                         shape_.ToString(), ")",
+                                         by.empty() ? "" : absl::StrCat(": by ", by)));
   }
   std::string message =
       absl::StrCat(where, " uses ", buffer_->owner->DescribeStale(buffer_->stamp));

@@ -24,31 +24,47 @@
 
 namespace tidepool {
 
+class NDArray;
+class Ownership;
 class Workspace;
 class WorkspaceCore;
 
-// Where a new array lives.
+// Where a new array lives, and whose it is.
 class Place {
  public:
-  // The calling thread's current workspace, or the heap.
+  // The calling thread's current workspace, or the heap; it belongs to the manager entered last on
+  // this thread (ManagerScope), or to its handles.
   static Place Current() { return Place(Where::kCurrent, nullptr, MemoryKind::kAllocated); }
   static Place Heap(MemoryKind kind = MemoryKind::kAllocated) {
     return Place(Where::kHeap, nullptr, kind);
   }
   // A workspace that is open on this thread, current or not.
   static Place In(Workspace& workspace);
+  // It belongs to `owner` and lives where that one's arrays do. NDManager converts to this.
+  static Place Of(const Ownership& owner);
+  // As Current, but its handles' whatever manager is entered: for what does not outlive a call.
+  static Place Scratch() { return Place(Where::kScratch, nullptr, MemoryKind::kAllocated); }
 
   // `bytes` of new memory. Throws OutOfMemoryError; kFailedPrecondition when the workspace is not
   // open on this thread.
   BufferHandle Allocate(size_t bytes) const;
 
  private:
-  enum class Where : uint8_t { kCurrent, kHeap, kWorkspace };
+  enum class Where : uint8_t { kCurrent, kHeap, kWorkspace, kOwner, kScratch };
   Place(Where where, WorkspaceCore* core, MemoryKind kind) : where_(where), kind_(kind), core_(core) {}
+  BufferHandle AllocateFor(uint64_t owner, size_t bytes, const Shape& shape, DType dtype) const;
+
   Where where_;
   MemoryKind kind_;
+  uint8_t operand_ = 0;         // of `op_`: whose manager owner_ is
   WorkspaceCore* core_;
+  uint64_t owner_ = 0;          // the node of kOwner
+  const char* op_ = nullptr;    // for the error of one that takes nothing
+  const char* names_ = nullptr; // of the operator's operands
   friend class NDArray;
+  friend Place PlaceOfOperands(const char* op, const char* names,
+                               absl::Span<const NDArray* const> operands);
+  friend Place ResultPlace(const char* op, absl::Span<const NDArray> operands);
 };
 
 class NDArray {

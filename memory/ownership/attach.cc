@@ -101,36 +101,22 @@ void AttachTo(OwnerNode& target, Buffer* buffer, const char* operation) {
   if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
 }
 
-// Out of whichever node has it.
-void TakeOut(Buffer* buffer) noexcept {
-  while (OwnerNode* node = NodeOf(buffer->link.node.load(std::memory_order_acquire))) {
-    if (internal::UnlinkFrom(*node, buffer)) return;
-  }
-}
-
-}  // namespace
-
-void Ownership::Attach(const BufferHandle& handle) {
-  OwnerNode& target = Checked("Attach");
-  // An array without elements has no bytes to own.
-  if (handle.get() != nullptr) AttachTo(target, handle.get(), "Attach");
-}
-
-void Ownership::AttachAll(absl::Span<const BufferHandle* const> buffers) {
-  OwnerNode& target = Checked("AttachAll");
+void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffers,
+                 const char* operation) {
   // The sum, once each; then nothing may fail.
   int64_t arrays = 0, bytes = 0;
+  const uint64_t target_ref = target.ref.load(std::memory_order_relaxed);
   std::vector<Buffer*> moves;
   moves.reserve(buffers.size());
   for (const BufferHandle* handle : buffers) {
     Buffer* buffer = handle->get();
     if (buffer == nullptr) continue;
-    if (!buffer->IsAlive()) ThrowDeadBuffer("AttachAll", *buffer);
+    if (!buffer->IsAlive()) ThrowDeadBuffer(operation, *buffer);
     bool again = false;
     for (const Buffer* seen : moves) again = again || seen == buffer;
     if (again) continue;
     moves.push_back(buffer);
-    if (buffer->link.node.load(std::memory_order_acquire) == ref().bits()) continue;
+    if (buffer->link.node.load(std::memory_order_acquire) == target_ref) continue;
     ++arrays;
     bytes += static_cast<int64_t>(buffer->bytes);
   }
@@ -148,7 +134,7 @@ void Ownership::AttachAll(absl::Span<const BufferHandle* const> buffers) {
       ++target.arriving;  // closing waits for it
     }
   }
-  if (refusal != Refusal::kNone) ThrowRefused("AttachAll", target, refusal, arrays, bytes);
+  if (refusal != Refusal::kNone) ThrowRefused(operation, target, refusal, arrays, bytes);
   for (Buffer* buffer : moves) {
     while (buffer->IsAlive()) {
       const Refusal moved = TryMove(buffer, target, true);
@@ -160,6 +146,25 @@ void Ownership::AttachAll(absl::Span<const BufferHandle* const> buffers) {
   }
   std::lock_guard<SpinLock> lock(target.lock);
   --target.arriving;
+}
+
+// Out of whichever node has it.
+void TakeOut(Buffer* buffer) noexcept {
+  while (OwnerNode* node = NodeOf(buffer->link.node.load(std::memory_order_acquire))) {
+    if (internal::UnlinkFrom(*node, buffer)) return;
+  }
+}
+
+}  // namespace
+
+void Ownership::Attach(const BufferHandle& handle) {
+  OwnerNode& target = Checked("Attach");
+  // An array without elements has no bytes to own.
+  if (handle.get() != nullptr) AttachTo(target, handle.get(), "Attach");
+}
+
+void Ownership::AttachAll(absl::Span<const BufferHandle* const> buffers) {
+  AttachAllTo(Checked("AttachAll"), buffers, "AttachAll");
 }
 
 void Ownership::Detach(const BufferHandle& handle) {
@@ -189,6 +194,28 @@ void Ownership::Return(const BufferHandle& handle) {
   if (!node.parent->is_root) return AttachTo(*node.parent, buffer, "Ret");
   TakeOut(buffer);
   if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
+}
+
+void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
+  OwnerNode& node = Checked("Ret");
+  if (!node.is_root && is_open() && !node.parent->is_root) {
+    // What can fail goes first and together: the moves to the parent.
+    std::vector<const BufferHandle*> moves;
+    for (const BufferHandle* handle : handles) {
+      const Buffer* buffer = handle->get();
+      if (buffer == nullptr) continue;
+      const bool owned = buffer->link.node.load(std::memory_order_acquire) == ref().bits();
+      if (owned || !internal::IsLentTo(*buffer, node)) moves.push_back(handle);
+    }
+    AttachAllTo(*node.parent, moves, "Ret");
+  }
+  const uint64_t parent = node.is_root ? 0 : node.parent->ref.load(std::memory_order_relaxed);
+  for (const BufferHandle* handle : handles) {
+    const Buffer* buffer = handle->get();
+    const bool there =
+        buffer != nullptr && buffer->link.node.load(std::memory_order_acquire) == parent;
+    if (!there) Return(*handle);
+  }
 }
 
 namespace internal {

@@ -26,12 +26,11 @@ void SpinLock::LockSlowly() noexcept {
 
 namespace {
 
-constexpr int kIndexBits = 24;
-constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
-constexpr int kSlabBits = 10;
+using internal::kIndexBits;
+using internal::kIndexMask;
+using internal::kSlabBits;
 constexpr size_t kSlabNodes = size_t{1} << kSlabBits;
 
-constinit std::atomic<OwnerNode*> slabs[size_t{1} << (kIndexBits - kSlabBits)] = {};
 constinit SpinLock free_lock;
 constinit OwnerNode* free_nodes = nullptr;  // free_lock
 constinit std::mutex slab_mutex;
@@ -64,14 +63,9 @@ OwnerNode* TakeFree() noexcept {
 
 }  // namespace
 
-OwnerNode* NodeOf(uint64_t ref) {
-  const uint64_t index = ref & kIndexMask;
-  if (index == 0) return nullptr;
-  return &slabs[(index - 1) >> kSlabBits].load(std::memory_order_acquire)[(index - 1) &
-                                                                          (kSlabNodes - 1)];
-}
-
 namespace internal {
+
+constinit std::atomic<OwnerNode*> slabs[size_t{1} << (kIndexBits - kSlabBits)] = {};
 
 OwnerNode* NewNode() {
   ThreadNodes& mine = thread_nodes;
@@ -96,7 +90,7 @@ OwnerNode* NewNode() {
   }
   OwnerNode* node = slab.get();
   nodes_made += kSlabNodes;
-  slabs[(first - 1) >> kSlabBits].store(slab.release(), std::memory_order_release);
+  internal::slabs[(first - 1) >> kSlabBits].store(slab.release(), std::memory_order_release);
   std::lock_guard<SpinLock> lock(free_lock);
   node[kSlabNodes - 1].next_free = free_nodes;
   free_nodes = node->next_free;
@@ -131,32 +125,7 @@ void Unlock(OwnerNode* a, OwnerNode* b) noexcept {
   if (b != nullptr && b != a) b->lock.unlock();
 }
 
-void Link(OwnerNode& node, Buffer* buffer) noexcept {
-  Buffer*& head = buffer->owner == node.cycle ? node.newest_in_cycle : node.newest;
-  buffer->link.newer = nullptr;
-  buffer->link.older = head;
-  if (head != nullptr) head->link.newer = buffer;
-  head = buffer;
-  ++node.arrays;
-  node.bytes += static_cast<int64_t>(buffer->bytes);
-  node.peak_bytes = std::max(node.peak_bytes, node.bytes);
-}
-
-void Unlink(OwnerNode& node, Buffer* buffer) noexcept {
-  OwnershipLink& link = buffer->link;
-  if (link.newer != nullptr) {
-    link.newer->link.older = link.older;
-  } else if (node.newest == buffer) {
-    node.newest = link.older;
-  } else {
-    node.newest_in_cycle = link.older;
-  }
-  if (link.older != nullptr) link.older->link.newer = link.newer;
-  --node.arrays;
-  node.bytes -= static_cast<int64_t>(buffer->bytes);
-}
-
-void ChargeAnyway(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
+void ChargeBudgets(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
   for (OwnerNode* at = node.budgeted; at != nullptr;) {
     at->budget->arrays.fetch_add(arrays, std::memory_order_relaxed);
     at->budget->bytes.fetch_add(bytes, std::memory_order_relaxed);

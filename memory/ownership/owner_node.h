@@ -12,7 +12,9 @@
 #ifndef TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
 #define TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -101,8 +103,20 @@ struct OwnerNode {
   std::string parent_name;
 };
 
+namespace internal {
+inline constexpr int kIndexBits = 24;
+inline constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
+inline constexpr int kSlabBits = 10;
+extern std::atomic<OwnerNode*> slabs[size_t{1} << (kIndexBits - kSlabBits)];
+}  // namespace internal
+
 // Null for 0. The node may have closed since: look whether its `ref` is still that one.
-OwnerNode* NodeOf(uint64_t ref);
+inline OwnerNode* NodeOf(uint64_t ref) {
+  const uint64_t index = ref & internal::kIndexMask;
+  if (index == 0) return nullptr;
+  return internal::slabs[(index - 1) >> internal::kSlabBits].load(std::memory_order_acquire) +
+         ((index - 1) & ((uint64_t{1} << internal::kSlabBits) - 1));
+}
 
 // The node that an array made here and now belongs to; see OwnershipScope. Null: to its handles.
 struct CurrentOwner {
@@ -138,10 +152,36 @@ namespace internal {
 class ScopeToken;
 struct ClosedBy;
 
-void Link(OwnerNode& node, Buffer* buffer) noexcept;    // counts it; the node's lock
-void Unlink(OwnerNode& node, Buffer* buffer) noexcept;  // both
+// Into the node's list, and out of it, and counted; under the node's lock.
+inline void Link(OwnerNode& node, Buffer* buffer) noexcept {
+  Buffer*& head = buffer->owner == node.cycle ? node.newest_in_cycle : node.newest;
+  buffer->link.newer = nullptr;
+  buffer->link.older = head;
+  if (head != nullptr) head->link.newer = buffer;
+  head = buffer;
+  ++node.arrays;
+  node.bytes += static_cast<int64_t>(buffer->bytes);
+  node.peak_bytes = std::max(node.peak_bytes, node.bytes);
+}
+
+inline void Unlink(OwnerNode& node, Buffer* buffer) noexcept {
+  OwnershipLink& link = buffer->link;
+  if (link.newer != nullptr) {
+    link.newer->link.older = link.older;
+  } else if (node.newest == buffer) {
+    node.newest = link.older;
+  } else {
+    node.newest_in_cycle = link.older;
+  }
+  if (link.older != nullptr) link.older->link.newer = link.newer;
+  --node.arrays;
+  node.bytes -= static_cast<int64_t>(buffer->bytes);
+}
 bool Charge(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept;  // false: beyond a budget
-void ChargeAnyway(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept;
+void ChargeBudgets(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept;
+inline void ChargeAnyway(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
+  if (node.budgeted != nullptr) ChargeBudgets(node, arrays, bytes);
+}
 void Lock(OwnerNode* a, OwnerNode* b) noexcept;  // either may be null, or both the same
 void Unlock(OwnerNode* a, OwnerNode* b) noexcept;
 // Takes the buffer out if it is in that node.

@@ -68,6 +68,8 @@ class Ownership {
  public:
   // The root of the process; it never ends.
   static Ownership& Process();
+  // The same root as a value, for a wrapper that never ends.
+  static Ownership ProcessAlias() { return Ownership(Process().node_); }
   // For tests and libraries that want a tree of their own. When it ends it closes what is open below
   // it and reports that (SetOwnershipReport).
   static Ownership NewRoot(std::string_view name);
@@ -102,6 +104,7 @@ class Ownership {
   // All or nothing.
   void AttachAll(absl::Span<const BufferHandle* const> buffers);
   void LendAll(absl::Span<const BufferHandle* const> buffers);
+  void ReturnAll(absl::Span<const BufferHandle* const> buffers);
   // Owns a resource that is no memory; Release takes it back, null when it is not this node's.
   OwnedResource& Own(std::unique_ptr<OwnedResource> resource);
   std::unique_ptr<OwnedResource> Release(const OwnedResource* resource);

@@ -17,9 +17,12 @@ NDArray Compare(OpCode op, const NDArray& x, const NDArray& y) {
   const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
   if (x.dtype() != y.dtype()) {
     const DType dtype = PromoteTypes(x.dtype(), y.dtype());
-    return Compare(op, Cast(x, dtype), Cast(y, dtype));
+    const NDArray of_x = CastScratch(x, dtype), of_y = CastScratch(y, dtype);
+    NDArray z(shape, kBool, ResultPlace(op, {&x, &y}));
+    Dispatch(op, {&of_x, &of_y}, {&z});
+    return z;
   }
-  NDArray z(shape, kBool);
+  NDArray z(shape, kBool, ResultPlace(op, {&x, &y}));
   Dispatch(op, {&x, &y}, {&z});
   return z;
 }
@@ -31,7 +34,7 @@ void CompareInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   CheckShape(Info(op).name, "Z", z, BroadcastShapes(Info(op).name, x.shape(), y.shape()));
   if (x.dtype() != y.dtype()) {
     const DType dtype = PromoteTypes(x.dtype(), y.dtype());
-    return CompareInto(op, Cast(x, dtype), Cast(y, dtype), z);
+    return CompareInto(op, CastScratch(x, dtype), CastScratch(y, dtype), z);
   }
   Dispatch(op, {&x, &y}, {&z});
 }
@@ -60,7 +63,7 @@ void LogicalInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
 // Is NaN, is finite: what they say of all integers is `of_integers`.
 NDArray Classify(OpCode op, const NDArray& x, bool of_integers) {
   CheckOperands(op, {&x});
-  NDArray z(x.shape(), kBool);
+  NDArray z(x.shape(), kBool, ResultPlace(op, {&x}));
   if (!IsFloating(x.dtype())) return FillInto(of_integers, z), z;
   Dispatch(op, {&x}, {&z});
   return z;
@@ -128,9 +131,10 @@ void IsFiniteInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsFinite
 NDArray Where(const NDArray& condition, const NDArray& x, const NDArray& y) {
   const Shape shape = CheckWhere(condition, x, y);
   const DType dtype = PromoteTypes(x.dtype(), y.dtype());
-  if (x.dtype() != y.dtype()) return Where(condition, Cast(x, dtype), Cast(y, dtype));
-  NDArray z(shape, dtype);
-  Dispatch(OpCode::kWhere, {&condition, &x, &y}, {&z});
+  // What is chosen decides where the result goes, not by what it is chosen.
+  NDArray z(shape, dtype, ResultPlace(OpCode::kWhere, {&x, &y, &condition}));
+  const NDArray of_x = CastScratch(x, dtype), of_y = CastScratch(y, dtype);
+  Dispatch(OpCode::kWhere, {&condition, &of_x, &of_y}, {&z});
   return z;
 }
 
@@ -141,7 +145,7 @@ void WhereInto(const NDArray& condition, const NDArray& x, const NDArray& y, NDA
   const DType dtype = TypeForResult(OpCode::kWhere, {&condition, &x, &y}, natural, z);
   CheckShape("where", "Z", z, shape);
   if (x.dtype() != dtype || y.dtype() != dtype) {
-    return WhereInto(condition, Cast(x, dtype), Cast(y, dtype), z);
+    return WhereInto(condition, CastScratch(x, dtype), CastScratch(y, dtype), z);
   }
   Dispatch(OpCode::kWhere, {&condition, &x, &y}, {&z});
 }

@@ -41,7 +41,7 @@ NDArray Conv2d(const NDArray& input, const NDArray& filter, const NDArray* bias,
     CheckDType("conv2d", "bias", *bias, input.dtype());
     CheckShape("conv2d", "bias", *bias, {filter.dim(0)});
   }
-  NDArray output(output_shape, input.dtype());
+  NDArray output(output_shape, input.dtype(), ResultPlace(OpCode::kConv2d, {&input, &filter}));
   Dispatch(OpCode::kConv2d, {&input, &filter, bias}, {&output}, &attributes);
   return output;
 }
@@ -53,7 +53,8 @@ NDArray Conv2dGradInput(const NDArray& output_gradient, const NDArray& filter,
   CheckDType("conv2d_grad_input", "filter", filter, output_gradient.dtype());
   CheckShape("conv2d_grad_input", "output_gradient", output_gradient,
              Conv2dOutputShape(input_shape, filter.shape(), attributes));
-  NDArray input_gradient(input_shape, output_gradient.dtype());
+  NDArray input_gradient(input_shape, output_gradient.dtype(),
+            ResultPlace(OpCode::kConv2dGradInput, {&output_gradient, &filter}));
   Dispatch(OpCode::kConv2dGradInput, {&output_gradient, &filter}, {&input_gradient}, &attributes);
   return input_gradient;
 }

@@ -24,7 +24,7 @@ void Check(const NDArray& x, double rate) {
 
 NDArray Dropout(const NDArray& x, double rate, uint64_t seed, uint64_t stream) {
   Check(x, rate);
-  NDArray z(x.shape(), x.dtype());
+  NDArray z(x.shape(), x.dtype(), ResultPlace(OpCode::kDropout, {&x}));
   const DropoutAttributes attributes{seed, stream, rate};
   Dispatch(OpCode::kDropout, {&x}, {&z}, &attributes);
   return z;

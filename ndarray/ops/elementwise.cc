@@ -62,9 +62,15 @@ DType CheckedType(OpCode op, const NDArray& x, const NDArray& y) {
 NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
   const DType dtype = CheckedType(op, x, y);
   const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
-  if (x.dtype() != y.dtype()) return Binary(op, Cast(x, dtype), Cast(y, dtype));
+  if (x.dtype() != y.dtype()) {
+    const NDArray of_x = CastScratch(x, dtype), of_y = CastScratch(y, dtype);
+    if (IsChecked(op)) CheckIntegerOperand(op, of_y);
+    NDArray z(shape, dtype, ResultPlace(op, {&x, &y}));
+    Dispatch(op, {&of_x, &of_y}, {&z});
+    return z;
+  }
   if (IsChecked(op)) CheckIntegerOperand(op, y);
-  NDArray z(shape, dtype);
+  NDArray z(shape, dtype, ResultPlace(op, {&x, &y}));
   Dispatch(op, {&x, &y}, {&z});
   return z;
 }
@@ -75,7 +81,7 @@ void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   const DType dtype = TypeForResult(op, {&x, &y}, natural, z);
   CheckShape(Info(op).name, "Z", z, BroadcastShapes(Info(op).name, x.shape(), y.shape()));
   if (x.dtype() != dtype || y.dtype() != dtype) {
-    return BinaryInto(op, Cast(x, dtype), Cast(y, dtype), z);
+    return BinaryInto(op, CastScratch(x, dtype), CastScratch(y, dtype), z);
   }
   if (IsChecked(op)) CheckIntegerOperand(op, y);
   Dispatch(op, {&x, &y}, {&z});
@@ -122,7 +128,7 @@ void CopyInto(const NDArray& x, NDArray& z) {
 NDArray Cast(const NDArray& x, DType dtype) {
   CheckOperands(OpCode::kCopy, {&x});
   if (x.dtype() == dtype) return x;
-  NDArray z(x.shape(), dtype);
+  NDArray z(x.shape(), dtype, ResultPlace("cast", {&x}));
   Dispatch(OpCode::kCopy, {&x}, {&z});
   return z;
 }

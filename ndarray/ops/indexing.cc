@@ -91,7 +91,7 @@ void TriangleInto(const NDArray& x, const TriangleAttributes& attributes, NDArra
 
 NDArray Triangle(const NDArray& x, const TriangleAttributes& attributes) {
   CheckTriangle(x);
-  NDArray z(x.shape(), x.dtype());
+  NDArray z(x.shape(), x.dtype(), ResultPlace(OpCode::kTriangle, {&x}));
   Dispatch(OpCode::kTriangle, {&x}, {&z}, &attributes);
   return z;
 }
@@ -100,7 +100,8 @@ NDArray Triangle(const NDArray& x, const TriangleAttributes& attributes) {
 
 NDArray Gather(const NDArray& x, const NDArray& indices, int axis) {
   const AxisAttributes attributes{CheckGather(x, indices, axis)};
-  NDArray z(GatheredShape(OpCode::kGather, x.shape(), attributes.axis, indices.shape()), x.dtype());
+  NDArray z(GatheredShape(OpCode::kGather, x.shape(), attributes.axis, indices.shape()), x.dtype(),
+            ResultPlace(OpCode::kGather, {&x, &indices}));
   Dispatch(OpCode::kGather, {&x, &indices}, {&z}, &attributes);
   return z;
 }
@@ -153,7 +154,8 @@ NDArray OneHot(const NDArray& indices, int64_t depth, DType dtype, double on, do
   int64_t dims[kMaxRank];
   for (int i = 0; i < indices.rank(); ++i) dims[i] = indices.dim(i);
   dims[indices.rank()] = depth;
-  NDArray z(Shape(absl::Span<const int64_t>(dims, indices.rank() + 1)), dtype);
+  NDArray z(Shape(absl::Span<const int64_t>(dims, indices.rank() + 1)), dtype,
+            ResultPlace(OpCode::kOneHot, {&indices}));
   const OneHotAttributes attributes{on, off};
   Dispatch(OpCode::kOneHot, {&indices}, {&z}, &attributes);
   return z;
@@ -162,7 +164,7 @@ NDArray OneHot(const NDArray& indices, int64_t depth, DType dtype, double on, do
 NDArray Flip(const NDArray& x, const Axes& axes) {
   CheckOperands(OpCode::kFlip, {&x});
   const FlipAttributes attributes{axes.Mask("flip", x.rank())};
-  NDArray z(x.shape(), x.dtype());
+  NDArray z(x.shape(), x.dtype(), ResultPlace(OpCode::kFlip, {&x}));
   Dispatch(OpCode::kFlip, {&x}, {&z}, &attributes);
   return z;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/ops/checks.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/view_overlap.h"
@@ -98,7 +99,7 @@ Shape PaddedShape(const NDArray& x, absl::Span<const int64_t> before,
 
 NDArray Concat(absl::Span<const NDArray> parts, int axis) {
   const Shape shape = ConcatShape(parts, &axis);
-  NDArray z(shape, parts[0].dtype());
+  NDArray z(shape, parts[0].dtype(), ResultPlace("concat", parts));
   CopyParts(parts, axis, z);
   return z;
 }
@@ -127,7 +128,8 @@ NDArray Stack(absl::Span<const NDArray> parts, int axis) {
     Refuse("stack", absl::StrCat("part ", i, " has shape ", parts[i].shape().ToString(),
                                  ", part 0 has ", shape.ToString(), ", expected the same"));
   }
-  NDArray z(WithAxis(shape, axis, static_cast<int64_t>(parts.size())), parts[0].dtype());
+  NDArray z(WithAxis(shape, axis, static_cast<int64_t>(parts.size())), parts[0].dtype(),
+            ResultPlace("stack", parts));
   for (size_t i = 0; i < parts.size(); ++i) {
     NDArray slice = z.Index(axis, static_cast<int64_t>(i));
     CopyInto(parts[i], slice);
@@ -189,7 +191,7 @@ void PadInto(const NDArray& x, absl::Span<const int64_t> before, absl::Span<cons
 
 NDArray Pad(const NDArray& x, absl::Span<const int64_t> before, absl::Span<const int64_t> after,
             double value) {
-  NDArray z(PaddedShape(x, before, after), x.dtype());
+  NDArray z(PaddedShape(x, before, after), x.dtype(), ResultPlace("pad", {&x}));
   PadInto(x, before, after, value, z);
   return z;
 }
@@ -210,7 +212,7 @@ NDArray Tile(const NDArray& x, absl::Span<const int64_t> repeats) {
     }
     dims[i] = times[i] != 0 && padded[i] > INT64_MAX / times[i] ? INT64_MAX : padded[i] * times[i];
   }
-  NDArray z(Shape(absl::Span<const int64_t>(dims, rank)), x.dtype());
+  NDArray z(Shape(absl::Span<const int64_t>(dims, rank)), x.dtype(), ResultPlace("tile", {&x}));
   if (z.NumElements() == 0) return z;
   NDArray corner = z;
   for (int i = 0; i < rank; ++i) corner = corner.Slice(i, 0, padded[i]);
@@ -240,10 +242,10 @@ NDArray Repeat(const NDArray& x, int64_t count, int axis) {
   if (count != 0 && x.dim(axis) > INT64_MAX / count) {
     Refuse("repeat", absl::StrCat(count, " times ", x.dim(axis), " slices are too many"));
   }
-  NDArray z(WithSize(x.shape(), axis, x.dim(axis) * count), x.dtype());
+  NDArray z(WithSize(x.shape(), axis, x.dim(axis) * count), x.dtype(), ResultPlace("repeat", {&x}));
   if (z.NumElements() == 0) return z;
   // [outer, size, count, inner]
-  const NDArray dense = x.is_dense() ? x : x.Dup();
+  const NDArray dense = x.is_dense() ? x : x.CopyTo(Place::Scratch());
   int64_t outer = 1, inner = 1;
   for (int i = 0; i < axis; ++i) outer *= x.dim(i);
   for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dim(i);

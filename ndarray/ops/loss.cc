@@ -31,7 +31,7 @@ NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray
   CheckFloating(name, operand, x);
   CheckLeastRank(name, operand, x, 1);
   CheckLike(name, "targets", targets, x);
-  NDArray loss({x.dim(0)}, x.dtype());
+  NDArray loss({x.dim(0)}, x.dtype(), ResultPlace(op, {&x, &targets}));
   Dispatch(op, {&x, &targets}, {&loss});
   return loss;
 }

@@ -90,7 +90,7 @@ NDArray Product(const NDArray& x, const NDArray& y, const MatMulAttributes& attr
   if (attributes.accumulate) {
     ThrowInvalidArgument("Op [matmul]: accumulate needs an output array; use MatMulInto");
   }
-  NDArray z(shape, x.dtype());
+  NDArray z(shape, x.dtype(), ResultPlace(OpCode::kMatMul, {&x, &y, bias}));
   Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);
   return z;
 }

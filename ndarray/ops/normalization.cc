@@ -48,8 +48,10 @@ Normalized Forward(OpCode op, const NDArray& x, const NDArray& scale, const NDAr
   CheckShift(name, x, shift);
   CheckEpsilon(name, attributes.epsilon);
   const Shape statistics = StatisticsShape(op, x);
-  Normalized result{NDArray(x.shape(), x.dtype()), NDArray(statistics, StatisticsType(x.dtype())),
-                    NDArray(statistics, StatisticsType(x.dtype()))};
+  const Place place = ResultPlace(op, {&x, &scale, &shift});
+  Normalized result{NDArray(x.shape(), x.dtype(), place),
+                    NDArray(statistics, StatisticsType(x.dtype()), place),
+                    NDArray(statistics, StatisticsType(x.dtype()), place)};
   Dispatch(op, {&x, &scale, &shift}, {&result.output, &result.mean, &result.inverse_deviation},
            &attributes);
   return result;
@@ -65,8 +67,11 @@ NormalizationGradients Backward(OpCode op, const NDArray& x, const NDArray& scal
   CheckStatistics(name, "mean", mean, x, statistics);
   CheckStatistics(name, "inverse_deviation", inverse_deviation, x, statistics);
   CheckLike(name, "dZ", output_gradient, x);
-  NormalizationGradients result{NDArray(x.shape(), x.dtype()), NDArray(LastAxis(x), x.dtype()),
-                                NDArray(LastAxis(x), x.dtype())};
+  const Place place =
+      ResultPlace(op, {&x, &scale, &mean, &inverse_deviation, &output_gradient});
+  NormalizationGradients result{NDArray(x.shape(), x.dtype(), place),
+                                NDArray(LastAxis(x), x.dtype(), place),
+                                NDArray(LastAxis(x), x.dtype(), place)};
   Dispatch(op, {&x, &scale, &mean, &inverse_deviation, &output_gradient},
            {&result.input, &result.scale, &result.shift});
   return result;
@@ -118,7 +123,7 @@ NDArray BatchNormInference(const NDArray& x, const NDArray& scale, const NDArray
   CheckStatistics("batch_norm_inference", "mean", mean, x, LastAxis(x));
   CheckStatistics("batch_norm_inference", "variance", variance, x, LastAxis(x));
   CheckEpsilon("batch_norm_inference", attributes.epsilon);
-  NDArray z(x.shape(), x.dtype());
+  NDArray z(x.shape(), x.dtype(), ResultPlace(kOp, {&x, &scale, &shift, &mean, &variance}));
   Dispatch(kOp, {&x, &scale, &shift, &mean, &variance}, {&z}, &attributes);
   return z;
 }

@@ -52,9 +52,20 @@ DType RealType(DType dtype) {
 
 NDArray Pointwise(OpCode op, const NDArray& x, DType natural, const void* attributes) {
   CheckOperands(op, {&x});
-  if (x.dtype() != natural) return Pointwise(op, Cast(x, natural), natural, attributes);
-  NDArray z(x.shape(), natural);
-  Dispatch(op, {&x}, {&z}, attributes);
+  NDArray z(x.shape(), natural, ResultPlace(op, {&x}));
+  if (x.dtype() == natural) {
+    Dispatch(op, {&x}, {&z}, attributes);
+  } else {
+    const NDArray of_x = CastScratch(x, natural);
+    Dispatch(op, {&of_x}, {&z}, attributes);
+  }
+  return z;
+}
+
+NDArray CastScratch(const NDArray& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  NDArray z(x.shape(), dtype, Place::Scratch());
+  Dispatch(OpCode::kCopy, {&x}, {&z});
   return z;
 }
 
@@ -63,13 +74,13 @@ void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z, const
   z.CheckAlive(Info(op).name, "Z");
   const DType dtype = TypeForResult(op, {&x}, natural, z);
   CheckShape(Info(op).name, "Z", z, x.shape());
-  if (x.dtype() != dtype) return PointwiseInto(op, Cast(x, dtype), dtype, z, attributes);
+  if (x.dtype() != dtype) return PointwiseInto(op, CastScratch(x, dtype), dtype, z, attributes);
   Dispatch(op, {&x}, {&z}, attributes);
 }
 
 NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, const void* attributes) {
   CheckGradient(op, x, dz);
-  NDArray dx(x.shape(), x.dtype());
+  NDArray dx(x.shape(), x.dtype(), ResultPlace(op, {&x, &dz}));
   Dispatch(op, {&x, &dz}, {&dx}, attributes);
   return dx;
 }

@@ -27,6 +27,9 @@ NDArray Pointwise(OpCode op, const NDArray& x, DType natural, const void* attrib
 void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z,
                    const void* attributes = nullptr);
 
+// `x` itself, or a copy of type `dtype` that belongs to no manager, for the length of a call.
+NDArray CastScratch(const NDArray& x, DType dtype);
+
 // dX = op(X or Z, dZ): all of one shape and type.
 NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, const void* attributes = nullptr);
 void GradientInto(OpCode op, const NDArray& x, const NDArray& dz, NDArray& dx,

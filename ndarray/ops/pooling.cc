@@ -46,7 +46,7 @@ Pool2dAttributes WholeImage(const char* op, const Shape& input) {
 // [batch, channels] as [batch, 1, 1, channels].
 NDArray WithPixels(const char* op, const char* operand, const NDArray& x, const Shape& input) {
   CheckShape(op, operand, x, {input[0], input[3]});
-  const NDArray dense = x.is_dense() ? x : x.Dup();
+  const NDArray dense = x.is_dense() ? x : x.CopyTo(Place::Scratch());
   return dense.Reshape({input[0], 1, 1, input[3]});
 }
 
@@ -65,7 +65,8 @@ Shape AveragePool2dOutputShape(const Shape& input, const Pool2dAttributes& attri
 NDArray MaxPool2d(const NDArray& input, const Pool2dAttributes& attributes) {
   CheckOperands(OpCode::kMaxPool2d, {&input});
   CheckFloating("max_pool2d", "input", input);
-  NDArray output(MaxPool2dOutputShape(input.shape(), attributes), input.dtype());
+  NDArray output(MaxPool2dOutputShape(input.shape(), attributes), input.dtype(),
+            ResultPlace(OpCode::kMaxPool2d, {&input}));
   Dispatch(OpCode::kMaxPool2d, {&input}, {&output}, &attributes);
   return output;
 }
@@ -79,7 +80,8 @@ NDArray MaxPool2dGrad(const NDArray& input, const NDArray& output, const NDArray
   CheckShape("max_pool2d_grad", "output_gradient", output_gradient, expected);
   CheckDType("max_pool2d_grad", "output", output, input.dtype());
   CheckDType("max_pool2d_grad", "output_gradient", output_gradient, input.dtype());
-  NDArray input_gradient(input.shape(), input.dtype());
+  NDArray input_gradient(input.shape(), input.dtype(),
+            ResultPlace(OpCode::kMaxPool2dGrad, {&input, &output, &output_gradient}));
   Dispatch(OpCode::kMaxPool2dGrad, {&input, &output, &output_gradient}, {&input_gradient},
            &attributes);
   return input_gradient;
@@ -88,7 +90,8 @@ NDArray MaxPool2dGrad(const NDArray& input, const NDArray& output, const NDArray
 NDArray AveragePool2d(const NDArray& input, const Pool2dAttributes& attributes) {
   CheckOperands(OpCode::kAveragePool2d, {&input});
   CheckFloating("average_pool2d", "input", input);
-  NDArray output(AveragePool2dOutputShape(input.shape(), attributes), input.dtype());
+  NDArray output(AveragePool2dOutputShape(input.shape(), attributes), input.dtype(),
+            ResultPlace(OpCode::kAveragePool2d, {&input}));
   Dispatch(OpCode::kAveragePool2d, {&input}, {&output}, &attributes);
   return output;
 }
@@ -99,7 +102,8 @@ NDArray AveragePool2dGrad(const NDArray& output_gradient, const Shape& input_sha
   CheckFloating("average_pool2d_grad", "output_gradient", output_gradient);
   CheckShape("average_pool2d_grad", "output_gradient", output_gradient,
              OutputShape("average_pool2d_grad", input_shape, attributes));
-  NDArray input_gradient(input_shape, output_gradient.dtype());
+  NDArray input_gradient(input_shape, output_gradient.dtype(),
+            ResultPlace(OpCode::kAveragePool2dGrad, {&output_gradient}));
   Dispatch(OpCode::kAveragePool2dGrad, {&output_gradient}, {&input_gradient}, &attributes);
   return input_gradient;
 }

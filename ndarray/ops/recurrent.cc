@@ -56,8 +56,10 @@ LstmStepResult LstmCell(const NDArray& gates, const NDArray& cell) {
   CheckOperands(OpCode::kLstmCell, {&gates, &cell});
   CheckState("lstm_cell", "cell", cell);
   CheckGates("lstm_cell", "gates", gates, cell, 4);
-  LstmStepResult result{NDArray(cell.shape(), cell.dtype()), NDArray(cell.shape(), cell.dtype()),
-                        NDArray(gates.shape(), cell.dtype())};
+  const Place place = ResultPlace(OpCode::kLstmCell, {&gates, &cell});
+  LstmStepResult result{NDArray(cell.shape(), cell.dtype(), place),
+                        NDArray(cell.shape(), cell.dtype(), place),
+                        NDArray(gates.shape(), cell.dtype(), place)};
   Dispatch(OpCode::kLstmCell, {&gates, &cell}, {&result.output, &result.cell, &result.activations});
   return result;
 }
@@ -72,8 +74,11 @@ LstmCellGradients LstmCellGrad(const NDArray& cell, const LstmStepResult& result
   CheckLike(kName, "next_cell", result.cell, cell);
   CheckLike(kName, "output_gradient", output_gradient, cell);
   if (cell_gradient != nullptr) CheckLike(kName, "next_cell_gradient", *cell_gradient, cell);
-  LstmCellGradients gradients{NDArray(result.activations.shape(), cell.dtype()),
-                              NDArray(cell.shape(), cell.dtype())};
+  const Place place = ResultPlace(
+      OpCode::kLstmCellGrad,
+      {&result.activations, &cell, &result.cell, &output_gradient, cell_gradient});
+  LstmCellGradients gradients{NDArray(result.activations.shape(), cell.dtype(), place),
+                              NDArray(cell.shape(), cell.dtype(), place)};
   Dispatch(OpCode::kLstmCellGrad,
            {&result.activations, &cell, &result.cell, &output_gradient, cell_gradient},
            {&gradients.gates, &gradients.cell});
@@ -130,8 +135,9 @@ GruCellResult GruCell(const NDArray& input_gates, const NDArray& hidden_gates,
   CheckState("gru_cell", "hidden", hidden);
   CheckGates("gru_cell", "input_gates", input_gates, hidden, 3);
   CheckGates("gru_cell", "hidden_gates", hidden_gates, hidden, 3);
-  GruCellResult result{NDArray(hidden.shape(), hidden.dtype()),
-                       NDArray(input_gates.shape(), hidden.dtype())};
+  const Place place = ResultPlace(OpCode::kGruCell, {&input_gates, &hidden_gates, &hidden});
+  GruCellResult result{NDArray(hidden.shape(), hidden.dtype(), place),
+                       NDArray(input_gates.shape(), hidden.dtype(), place)};
   Dispatch(OpCode::kGruCell, {&input_gates, &hidden_gates, &hidden},
            {&result.output, &result.activations});
   return result;
@@ -145,9 +151,11 @@ GruCellGradients GruCellGrad(const NDArray& activations, const NDArray& hidden_g
   CheckGates(kName, "activations", activations, hidden, 3);
   CheckGates(kName, "hidden_gates", hidden_gates, hidden, 3);
   CheckLike(kName, "next_hidden_gradient", output_gradient, hidden);
-  GruCellGradients gradients{NDArray(activations.shape(), hidden.dtype()),
-                             NDArray(activations.shape(), hidden.dtype()),
-                             NDArray(hidden.shape(), hidden.dtype())};
+  const Place place = ResultPlace(OpCode::kGruCellGrad,
+                                  {&activations, &hidden_gates, &hidden, &output_gradient});
+  GruCellGradients gradients{NDArray(activations.shape(), hidden.dtype(), place),
+                             NDArray(activations.shape(), hidden.dtype(), place),
+                             NDArray(hidden.shape(), hidden.dtype(), place)};
   Dispatch(OpCode::kGruCellGrad, {&activations, &hidden_gates, &hidden, &output_gradient},
            {&gradients.input_gates, &gradients.hidden_gates, &gradients.hidden});
   return gradients;

@@ -104,7 +104,8 @@ void Run(OpCode op, const NDArray& x, const ReduceAttributes& attributes, NDArra
 
 NDArray Reduce(OpCode op, const NDArray& x, const Axes& axes, bool keep_dims, int64_t ddof = 0) {
   const ReduceAttributes attributes = Check(op, x, axes, ddof);
-  NDArray z(KeptShape(x.shape(), attributes.axes, false), ResultType(op, x.dtype()));
+  NDArray z(KeptShape(x.shape(), attributes.axes, false), ResultType(op, x.dtype()),
+            ResultPlace(op, {&x}));
   Run(op, x, attributes, z);
   return keep_dims ? z.Reshape(KeptShape(x.shape(), attributes.axes, true)) : z;
 }

@@ -13,7 +13,7 @@ NDArray Forward(OpCode op, const NDArray& x, int axis) {
   CheckFloating(name, "X", x);
   CheckLeastRank(name, "X", x, 1);
   const SoftmaxAttributes attributes{NormalizeAxis(name, axis, x.rank())};
-  NDArray z(x.shape(), x.dtype());
+  NDArray z(x.shape(), x.dtype(), ResultPlace(op, {&x}));
   Dispatch(op, {&x}, {&z}, &attributes);
   return z;
 }
@@ -25,7 +25,7 @@ NDArray Grad(OpCode op, const NDArray& z, const NDArray& dz, int axis) {
   CheckLeastRank(name, "Z", z, 1);
   CheckLike(name, "dZ", dz, z);
   const SoftmaxAttributes attributes{NormalizeAxis(name, axis, z.rank())};
-  NDArray dx(z.shape(), z.dtype());
+  NDArray dx(z.shape(), z.dtype(), ResultPlace(op, {&z, &dz}));
   Dispatch(op, {&z, &dz}, {&dx}, &attributes);
   return dx;
 }

@@ -36,7 +36,7 @@ DType SumType(DType x) { return IsFloating(x) ? x : DType::kInt64; }
 
 NDArray Sort(const NDArray& x, int axis, bool descending) {
   const SortAttributes attributes{CheckAxis(OpCode::kSort, x, axis), descending};
-  NDArray z(x.shape(), x.dtype());
+  NDArray z(x.shape(), x.dtype(), ResultPlace(OpCode::kSort, {&x}));
   Dispatch(OpCode::kSort, {&x}, {&z}, &attributes);
   return z;
 }
@@ -51,7 +51,7 @@ void SortInto(const NDArray& x, int axis, bool descending, NDArray& z) {
 
 NDArray ArgSort(const NDArray& x, int axis, bool descending) {
   const SortAttributes attributes{CheckAxis(OpCode::kArgSort, x, axis), descending};
-  NDArray z(x.shape(), DType::kInt64);
+  NDArray z(x.shape(), DType::kInt64, ResultPlace(OpCode::kArgSort, {&x}));
   Dispatch(OpCode::kArgSort, {&x}, {&z}, &attributes);
   return z;
 }
@@ -59,7 +59,8 @@ NDArray ArgSort(const NDArray& x, int axis, bool descending) {
 TopKResult TopK(const NDArray& x, int64_t k, int axis) {
   const AxisAttributes attributes{CheckTopK(x, axis, k)};
   const Shape shape = WithSize(x.shape(), attributes.axis, k);
-  TopKResult z{NDArray(shape, x.dtype()), NDArray(shape, DType::kInt64)};
+  const Place place = ResultPlace(OpCode::kTopK, {&x});
+  TopKResult z{NDArray(shape, x.dtype(), place), NDArray(shape, DType::kInt64, place)};
   Dispatch(OpCode::kTopK, {&x}, {&z.values, &z.places}, &attributes);
   return z;
 }
@@ -79,7 +80,7 @@ void TopKInto(const NDArray& x, int axis, NDArray& values, NDArray& places) {
 
 NDArray CumSum(const NDArray& x, int axis, bool reverse, bool exclusive) {
   const CumSumAttributes attributes{CheckAxis(OpCode::kCumSum, x, axis), reverse, exclusive};
-  NDArray z(x.shape(), SumType(x.dtype()));
+  NDArray z(x.shape(), SumType(x.dtype()), ResultPlace(OpCode::kCumSum, {&x}));
   Dispatch(OpCode::kCumSum, {&x}, {&z}, &attributes);
   return z;
 }
