@@ -103,12 +103,9 @@ void CloseResources(OwnerNode& node, std::string* failures) noexcept {
 
 void CloseContents(OwnerNode& node, ScopeToken* cycle, std::string* failures) noexcept {
   // What was let in before the node began to close arrives first.
-  for (;;) {
+  for (;; sched_yield()) {
     std::lock_guard<SpinLock> lock(node.lock);
     if (node.arriving == 0) break;
-    node.lock.unlock();
-    sched_yield();
-    node.lock.lock();
   }
   ClosedBy* closed_by = nullptr;
   node.lock.lock();
@@ -183,27 +180,19 @@ namespace {
 // Begins to close the newest child of `node`; null when it has none. Waits for one that another
 // thread is closing.
 OwnerNode* BeginNewestChild(OwnerNode& node) noexcept {
-  for (;;) {
-    node.lock.lock();
+  for (;; sched_yield()) {
+    std::lock_guard<SpinLock> lock(node.lock);
     OwnerNode* child = node.newest_child;
     // One that this thread is closing further up (a resource's Close closed its ancestor) finishes
     // there.
-    while (child != nullptr && child->closer == CurrentThreadToken()) child = child->older;
-    if (child == nullptr) {
-      node.lock.unlock();
-      return nullptr;
-    }
-    std::lock_guard<SpinLock> lock(child->lock);
-    const bool mine = child->state.load(std::memory_order_relaxed) == NodeState::kOpen;
-    if (mine) {
-      child->state.store(NodeState::kClosing, std::memory_order_release);
-      child->closer = CurrentThreadToken();
-    }
-    node.lock.unlock();
-    if (mine) return child;
-    child->lock.unlock();
-    sched_yield();
-    child->lock.lock();
+    while (child != nullptr && child->closer.load() == CurrentThreadToken()) child = child->older;
+    if (child == nullptr) return nullptr;
+    if (!child->lock.try_lock()) continue;
+    std::lock_guard<SpinLock> child_lock(child->lock, std::adopt_lock);
+    if (child->state.load(std::memory_order_relaxed) != NodeState::kOpen) continue;
+    child->state.store(NodeState::kClosing, std::memory_order_release);
+    child->closer = CurrentThreadToken();
+    return child;
   }
 }
 

@@ -6,8 +6,8 @@
 // A reference is 24 bits of index and 40 bits of generation; the generation moves on when the node
 // closes, which drops every reference to it at once.
 //
-// Locks, in the order they are taken: a parent's before its child's; two unrelated nodes' by
-// address; the loan mutex last. None is held while foreign code (resources, release functions of
+// Locks: two nodes' are taken by address, or the second one only if it is free; the loan mutex last.
+// None is held while foreign code (resources, release functions of
 // imported memory) runs.
 #ifndef TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
 #define TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
@@ -35,6 +35,7 @@ class SpinLock {
   void lock() noexcept {
     if (locked_.exchange(true, std::memory_order_acquire)) LockSlowly();
   }
+  bool try_lock() noexcept { return !locked_.exchange(true, std::memory_order_acquire); }
   void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 
  private:
@@ -96,7 +97,7 @@ struct OwnerNode {
   int64_t resources = 0;
   std::atomic<Loan*> newest_loan{nullptr};  // into this node; the loan mutex
   int64_t loans = 0;                        // the loan mutex
-  const void* closer = nullptr;             // the thread that closes it
+  std::atomic<const void*> closer{nullptr};  // the thread that closes it
   int64_t opened_ns = 0;
   OwnerNode* next_free = nullptr;
   std::string name;

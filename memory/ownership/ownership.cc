@@ -33,7 +33,7 @@ OwnerNode* MakeRoot(std::string_view name) {
   node->budgeted = nullptr;
   node->device = Host();
   node->caps.store(0, std::memory_order_relaxed);
-  node->closer = nullptr;
+  node->closer.store(nullptr, std::memory_order_relaxed);
   node->parent_name.clear();
   node->name = name;
   node->opened_ns = CoarseNow();
@@ -95,7 +95,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   node->workspace = place != nullptr ? place->core() : parent.workspace;
   node->cycle = cycle ? place->core() : nullptr;
   node->peak_bytes = 0;
-  node->closer = nullptr;
+  node->closer.store(nullptr, std::memory_order_relaxed);
   node->opened_ns = CoarseNow();
   parent.lock.lock();
   const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;
