@@ -34,6 +34,13 @@ Place Place::In(Workspace& workspace) {
   return Place(Where::kWorkspace, workspace.core(), MemoryKind::kAllocated);
 }
 
+Place Place::Here() {
+  WorkspaceCore* core = CurrentPlace();
+  Place place(core != nullptr ? Where::kWorkspace : Where::kHeap, core, MemoryKind::kAllocated);
+  if (current_owner.ref != kHandlesOwn) place.owner_ = current_owner.ref;
+  return place;
+}
+
 Place Place::Of(const Ownership& owner) {
   Place place(Where::kOwner, nullptr, MemoryKind::kAllocated);
   place.owner_ = owner.ref().bits();
@@ -94,7 +101,7 @@ NDArray::NDArray(const Shape& shape, DType dtype, Place place)
   const size_t bytes = static_cast<size_t>(count) * DTypeBytes(dtype);
   const uint64_t owner =
       place.where_ == Place::Where::kCurrent ? current_owner.ref : place.owner_;
-  buffer_ = owner == 0 ? place.Allocate(bytes) : place.AllocateFor(owner, bytes, shape, dtype);
+  buffer_ = owner == 0 || owner == kHandlesOwn ? place.Allocate(bytes) : place.AllocateFor(owner, bytes, shape, dtype);
   data_ = buffer_->data;
 }
 

@@ -45,6 +45,9 @@ class Place {
   // As Current, but its handles' whatever manager is entered: for what does not outlive a call.
   static Place Scratch() { return Place(Where::kScratch, nullptr, MemoryKind::kAllocated); }
 
+  // What Current() means here and now, for use where that is something else.
+  static Place Here();
+
   // `bytes` of new memory. Throws OutOfMemoryError; kFailedPrecondition when the workspace is not
   // open on this thread.
   BufferHandle Allocate(size_t bytes) const;

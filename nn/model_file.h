@@ -5,19 +5,12 @@
 #define TIDEPOOL_NN_MODEL_FILE_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
+#include "tidepool/nn/model.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
-
-// A network of models.h and the names it was made by.
-struct Model {
-  std::string name;  // of LayersOf
-  int64_t classes = 0;
-  std::unique_ptr<Network> network;
-};
 
 Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
                 WorkspaceMode mode);

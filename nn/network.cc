@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -92,28 +93,33 @@ std::string Network::Describe() const {
   return text;
 }
 
-LayerContext Network::ContextOf(int layer, bool training) {
+LayerContext Network::ContextOf(int layer) const {
   const int begin = first_parameter_[layer];
   const int count = first_parameter_[layer + 1] - begin;
   LayerContext context;
   context.parameters = absl::MakeConstSpan(parameter_views_).subspan(begin, count);
-  if (training) context.gradients = absl::MakeSpan(gradient_views_).subspan(begin, count);
-  context.training = training;
   return context;
 }
 
-NDArray Network::Forward(NDArray features, bool training) {
-  if (features.rank() != input_shape_.rank() + 1 ||
-      Shape(features.shape().span().subspan(1)) != input_shape_) {
-    ThrowInvalidArgument(absl::StrCat("network: features have shape ", features.shape().ToString(),
-                                      ", expected [batch] + ", input_shape_.ToString()));
+void Network::CheckFeatures(const NDArray& features) const {
+  features.CheckAlive("network", "features");
+  if (features.rank() == input_shape_.rank() + 1 &&
+      Shape(features.shape().span().subspan(1)) == input_shape_) {
+    return;
   }
+  ThrowInvalidArgument(absl::StrCat("network: features have shape ", features.shape().ToString(),
+                                    ", expected [batch] + ", input_shape_.ToString()));
+}
+
+NDArray Network::Forward(const NDArray& features) const {
+  CheckFeatures(features);
+  const HandlesOwnScope handles;
+  NDArray at = features;
   LayerCache unused;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    features = layers_[i]->Forward(ContextOf(static_cast<int>(i), training), features,
-                                   training ? caches_[i] : unused);
+    at = layers_[i]->Forward(ContextOf(static_cast<int>(i)), at, unused);
   }
-  return features;
+  return at;
 }
 
 double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {
@@ -121,11 +127,22 @@ double Network::ComputeGradients(const NDArray& features, const NDArray& labels)
   absl::Cleanup clear = [this] {
     for (LayerCache& cache : caches_) cache.Clear();
   };
-  features.CheckAlive("network", "features");
+  CheckFeatures(features);
+  const HandlesOwnScope handles;
+  const auto context_of = [this](int layer) {
+    LayerContext context = ContextOf(layer);
+    context.gradients =
+        absl::MakeSpan(gradient_views_).subspan(first_parameter_[layer], context.parameters.size());
+    context.training = true;
+    return context;
+  };
   NDArray gradient;
   double loss = 0;
   {
-    const NDArray logits = Forward(features, /*training=*/true);
+    NDArray logits = features;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      logits = layers_[i]->Forward(context_of(static_cast<int>(i)), logits, caches_[i]);
+    }
     CrossEntropy result = SoftmaxCrossEntropy(logits, labels);
     const int64_t batch = result.loss.NumElements();
     const float* losses = result.loss.data<float>();
@@ -135,7 +152,7 @@ double Network::ComputeGradients(const NDArray& features, const NDArray& labels)
     SoftmaxCrossEntropyGradInto(gradient, labels, 1.0 / static_cast<double>(batch), gradient);
   }
   for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
-    gradient = layers_[i]->Backward(ContextOf(i, true), std::move(gradient), caches_[i],
+    gradient = layers_[i]->Backward(context_of(i), std::move(gradient), caches_[i],
                                     /*needs_input_gradient=*/i > 0);
   }
   gradients_.MarkWritten();
@@ -145,7 +162,8 @@ double Network::ComputeGradients(const NDArray& features, const NDArray& labels)
 void Network::Infer(absl::FunctionRef<NDArray()> make_input,
                     absl::FunctionRef<void(const NDArray&)> use_output) {
   WorkspaceScope scope(*inference_workspace_);
-  const NDArray output = Forward(make_input(), /*training=*/false);
+  const HandlesOwnScope handles;
+  const NDArray output = Forward(make_input());
   use_output(output);
 }
 

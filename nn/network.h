@@ -7,7 +7,10 @@
 //   kNone     plain heap
 // All modes compute the same bits.
 //
-// Threads: ComputeGradients and loading use the one gradient array: one thread at a time.
+// The arrays may belong to a manager (Model): what steps and requests make is theirs all the same.
+//
+// Threads: ComputeGradients and loading use the one gradient array: one thread at a time. Infer and
+// Output use the one inference workspace: likewise. Forward: any number.
 #ifndef TIDEPOOL_NN_NETWORK_H_
 #define TIDEPOOL_NN_NETWORK_H_
 
@@ -40,6 +43,7 @@ class Network {
   WorkspaceMode workspace_mode() const { return mode_; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
 
+  const NDArray& parameters() const { return parameters_; }
   NDArray& parameters() { return parameters_; }        // flat, padded between arrays
   const NDArray& gradients() const { return gradients_; }
   const std::vector<NamedParameter>& named_parameters() const { return named_; }
@@ -53,6 +57,9 @@ class Network {
   // `use_output` sees the output there. Neither may keep an array without moving it out.
   void Infer(absl::FunctionRef<NDArray()> make_input,
              absl::FunctionRef<void(const NDArray&)> use_output);
+  // The output for `features` in the caller's place, by operators whose results go there as well:
+  // for callers with a workspace of their own. On many threads at once; needs no workspace of this.
+  NDArray Forward(const NDArray& features) const;
   // The output for `features`, in the caller's workspace if one is open, else on the heap.
   NDArray Output(const NDArray& features);
 
@@ -60,8 +67,8 @@ class Network {
   Workspace& inference_workspace() { return *inference_workspace_; }
 
  private:
-  LayerContext ContextOf(int layer, bool training);
-  NDArray Forward(NDArray features, bool training);
+  LayerContext ContextOf(int layer) const;
+  void CheckFeatures(const NDArray& features) const;
 
   Shape input_shape_, output_shape_;
   std::vector<std::unique_ptr<Layer>> layers_;

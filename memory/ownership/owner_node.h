@@ -125,6 +125,8 @@ struct CurrentOwner {
   uint64_t ref = 0;
 };
 extern thread_local constinit CurrentOwner current_owner;
+// As current_owner.ref: what is made is its handles', whatever its operands'.
+inline constexpr uint64_t kHandlesOwn = UINT64_MAX;
 // Whether there has ever been a node below a root: until then nothing is asked about owners.
 extern std::atomic<bool> owners_in_use;
 

@@ -162,6 +162,22 @@ class [[nodiscard]] OwnershipScope {
   internal::ScopeToken place_;
 };
 
+// What is made on this thread without another destination belongs to its handles until the scope ends,
+// whosever its operands are; where no other owner is entered, that is. For code that computes with
+// owned arrays and keeps nothing.
+class [[nodiscard]] HandlesOwnScope {
+ public:
+  HandlesOwnScope() : previous_(current_owner) {
+    if (current_owner.ref == 0) current_owner = {nullptr, kHandlesOwn};
+  }
+  ~HandlesOwnScope() { current_owner = previous_; }
+  HandlesOwnScope(const HandlesOwnScope&) = delete;
+  HandlesOwnScope& operator=(const HandlesOwnScope&) = delete;
+
+ private:
+  CurrentOwner previous_;
+};
+
 // Capped from here to the end of the block.
 class [[nodiscard]] CapScope {
  public:

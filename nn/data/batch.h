@@ -1,14 +1,32 @@
-// A batch: features and labels of one step.
+// A batch: features and labels of one step, and the manager that everything of the step belongs to.
+//
+// Closing it, at the latest in its destructor, frees its data and whatever was made of it in the step:
+// activations and the loss; parameters, gradients and updater state stay. Move-only. A batch without a
+// manager (made in a workspace the caller has opened, or on the heap) is its arrays.
 #ifndef TIDEPOOL_NN_DATA_BATCH_H_
 #define TIDEPOOL_NN_DATA_BATCH_H_
 
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool::nn {
 
 struct Batch {
-  NDArray features;  // [batch, ...] f32
-  NDArray labels;    // [batch] i64
+  Batch() = default;
+  Batch(NDArray batch_features, NDArray batch_labels)
+      : features(std::move(batch_features)), labels(std::move(batch_labels)) {}
+
+  int64_t size() const { return features.dim(0); }
+  // Idempotent.
+  void Close() {
+    features = NDArray();
+    labels = NDArray();
+    if (manager.ownership()) manager.Close();
+  }
+
+  NDManager manager;  // before the arrays, which go first
+  NDArray features;   // [batch, ...] f32
+  NDArray labels;     // [batch] i64
 };
 
 }  // namespace tidepool::nn

@@ -125,7 +125,7 @@ class Comparison {
 // A few steps and requests of every kind, so that libraries have set themselves up.
 void WarmUp(const std::string& model_name, const LabelledImages& digits) {
   Model model = MakeModel(model_name, {28, 28, 1}, 10, 1, WorkspaceMode::kEnabled);
-  Trainer trainer(*model.network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
   ImageBatches batches(digits, 8);
   for (int i = 0; i < 3; ++i) trainer.Step([&] { return batches.Make(0); });
   for (int i = 0; i < 3; ++i) {

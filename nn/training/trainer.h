@@ -1,12 +1,28 @@
 // Trainer: the step. Each one is a cycle of the network's training workspace.
 //
-//   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+//   Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
 //   double loss = trainer.Step([&] { return batches.Make(i); });
+//
+// or, with the parts in one's own hands:
+//
+//   Batch batch = trainer.NewBatch([&] { return batches.Make(i); });
+//   double loss = trainer.ComputeGradients(batch);
+//   trainer.Update();
+//                                      // the batch's end frees all the step made
+//
+// A trainer of a model has a manager below the model's that owns the updater's state and is capped;
+// each step's manager is below that, with the step's cycle as its place. Closing the model ends the
+// trainer: steps throw kFailedPrecondition then. A trainer of a bare network has no managers.
+//
+// Ownership: model or network outlive it. Threads: one at a time. Errors: an exception leaves
+// parameters and updater as they were, and the next step works.
 #ifndef TIDEPOOL_NN_TRAINING_TRAINER_H_
 #define TIDEPOOL_NN_TRAINING_TRAINER_H_
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/data/batch.h"
+#include "tidepool/nn/model.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/updater.h"
 
@@ -16,17 +32,29 @@ class Trainer {
  public:
   Trainer(Network& network, const UpdaterConfig& updater)
       : network_(network), updater_(updater, network.parameters().shape()) {}
+  Trainer(Model& model, const UpdaterConfig& updater);
 
   // Makes the batch inside the step's workspace, computes its gradients, updates the parameters;
-  // returns the mean loss. An exception leaves parameters and updater as they were, and the next
-  // step works.
+  // returns the mean loss.
   double Step(absl::FunctionRef<Batch()> make_batch);
 
+  // A batch with a manager of its own whose cycle of the training workspace begins here: one at a
+  // time, on one thread. Needs a model.
+  Batch NewBatch(absl::FunctionRef<Batch()> make_batch);
+  // Of the batch's mean loss, which it returns; what it makes is the batch's.
+  double ComputeGradients(const Batch& batch);
+  void Update();
+
   int64_t steps() const { return updater_.steps(); }
+  NDManager& manager() { return manager_; }
+  void Close();
 
  private:
+  void CheckOpen() const;
+  Model* model_ = nullptr;
   Network& network_;
   Updater updater_;
+  NDManager manager_;
 };
 
 }  // namespace tidepool::nn

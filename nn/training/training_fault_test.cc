@@ -40,7 +40,7 @@ int64_t TotalBytes() { return MemoryTracker::Global().Snapshot()[Host()].total.c
 Outcome Train(FailingProvider& memory, const std::string& name, WorkspaceMode mode, int64_t n,
               int64_t count) {
   Model model = MakeModel(name, {28, 28, 1}, 10, 17, mode);
-  Trainer trainer(*model.network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
   const ImageBatches batches(Digits(), 8);
   Outcome run;
   memory.faults().FailRequest(n, count);

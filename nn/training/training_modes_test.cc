@@ -33,7 +33,7 @@ Outcome Train(const std::string& model_name, WorkspaceMode mode, UpdaterKind upd
           int64_t batch, int threads) {
   SetThreadCount(threads);
   Model model = MakeModel(model_name, {28, 28, 1}, 10, 17, mode);
-  Trainer trainer(*model.network, UpdaterConfig::Of(updater));
+  Trainer trainer(model, UpdaterConfig::Of(updater));
   ImageBatches batches(Digits(), batch);
   batches.Shuffle(17, 1);
   Outcome run;
@@ -95,7 +95,7 @@ TEST(TrainingModes, FromTheThirdStepNothingIsAskedOfTheSystem) {
     for (int threads : {1, 2}) {
       SetThreadCount(threads);
       Model model = MakeModel(name, {28, 28, 1}, 10, 1, WorkspaceMode::kEnabled);
-      Trainer trainer(*model.network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
       const ImageBatches batches(Digits(), 64);
       auto make = [&] { return batches.Make(trainer.steps() % batches.size()); };
       trainer.Step(make);
@@ -116,7 +116,7 @@ TEST(TrainingModes, FromTheThirdStepNothingIsAskedOfTheSystem) {
 
 TEST(TrainingModes, AThrowingBatchChangesNothingAndTheNextStepWorks) {
   Model model = MakeModel("mlp", {28, 28, 1}, 10, 1, WorkspaceMode::kEnabled);
-  Trainer trainer(*model.network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
   const ImageBatches batches(Digits(), 16);
   for (int i = 0; i < 3; ++i) trainer.Step([&] { return batches.Make(i); });
   const std::vector<float> before = model.network->parameters().ToVector<float>();

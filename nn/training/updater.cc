@@ -68,4 +68,12 @@ void Updater::Apply(const NDArray& gradients, NDArray& parameters) {
   ++steps_;
 }
 
+std::vector<const NDArray*> Updater::state() const {
+  std::vector<const NDArray*> arrays;
+  for (const NDArray* array : {&first_, &second_}) {
+    if (array->is_defined()) arrays.push_back(array);
+  }
+  return arrays;
+}
+
 }  // namespace tidepool::nn

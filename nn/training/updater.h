@@ -3,6 +3,7 @@
 #define TIDEPOOL_NN_TRAINING_UPDATER_H_
 
 #include <string>
+#include <vector>
 
 #include "tidepool/ndarray/ndarray.h"
 
@@ -38,6 +39,8 @@ class Updater {
   void Apply(const NDArray& gradients, NDArray& parameters);
   int64_t steps() const { return steps_; }
   double learning_rate() const;  // of the next step
+  // What it keeps between steps; none for SGD.
+  std::vector<const NDArray*> state() const;
 
  private:
   UpdaterConfig config_;

@@ -98,7 +98,7 @@ int RunTrain() {
 
   nn::ImageBatches batches(train, batch);
   updater.decay_steps = DecayStepsOfFlags(epochs * batches.size());
-  nn::Trainer trainer(*model.network, updater);
+  nn::Trainer trainer(model, updater);
   Progress progress(epochs, train.count);
   double first_step_seconds = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {

@@ -1,0 +1,145 @@
+// Predictor: requests of one thread against a model that many share.
+//
+//   Predictor<Image, Digit> predictor(model, translator);      // cheap; one per thread
+//   Digit digit = predictor.Predict(image);
+//
+// Each call is a cycle of the predictor's workspace with a manager of its own below the predictor's:
+// whatever the translator and the network make is gone when the call returns, by an exception too, and
+// from the second call on of the same shapes it comes from memory the predictor already has.
+// Weights are the model's, not copied. Results that are arrays are copied out to where the caller is:
+// the manager it has entered, its workspace, or the heap.
+//
+// Ownership: the model and the translator outlive it. Closing the model closes the predictor: calls
+// throw kFailedPrecondition then. Errors: whatever translator and network throw, as it is; the next
+// call works. Threads: one at a time; any number of predictors at once.
+// Cost: beside the network some 300 ns a call.
+#ifndef TIDEPOOL_NN_INFERENCE_PREDICTOR_H_
+#define TIDEPOOL_NN_INFERENCE_PREDICTOR_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/nn/inference/translator.h"
+
+namespace tidepool::nn {
+
+// ---- arrays of a result leave the call ----
+inline void MoveOut(NDArray& array, const Place& caller) {
+  if (array.is_defined()) array = array.CopyTo(caller);
+}
+void MoveOut(NDList& list, const Place& caller);
+template <typename T>
+void MoveOut(std::vector<T>& values, const Place& caller) {
+  for (T& value : values) MoveOut(value, caller);
+}
+template <typename A, typename B>
+void MoveOut(std::pair<A, B>& values, const Place& caller) {
+  MoveOut(values.first, caller);
+  MoveOut(values.second, caller);
+}
+// Everything else has no arrays. A type of yours that has: give it a MoveOut in its namespace.
+template <typename T>
+  requires(!std::is_convertible_v<T&, NDArray&>)
+void MoveOut(T&, const Place&) {}
+
+// What does not depend on the types.
+class PredictorCore {
+ public:
+  // `budget_bytes`: what a call and the predictor may own at once; 0: no limit.
+  PredictorCore(Model& model, const std::string& name, int64_t budget_bytes);
+
+  NDManager& manager() { return manager_; }
+  const Workspace& workspace() const { return workspace_; }
+  // A call: cycle, manager, scope. `prepare` runs before the first one.
+  void Run(absl::FunctionRef<void(PredictorContext&)> prepare,
+           absl::FunctionRef<void(PredictorContext&)> call);
+  // The network's output, of one array.
+  NDList Forward(const NDList& inputs) const;
+  void Close() { manager_.Close(); }
+
+ private:
+  Model& model_;
+  Workspace workspace_;
+  NDManager manager_;
+  bool prepared_ = false;
+};
+
+template <typename In, typename Out>
+class Predictor {
+ public:
+  // `name`: of its manager in dumps.
+  Predictor(Model& model, Translator<In, Out>& translator, const std::string& name = "predictor",
+            int64_t budget_bytes = 0)
+      : core_(model, name, budget_bytes), translator_(translator) {}
+
+  Out Predict(const In& input) { return std::move(PredictBatch(absl::MakeConstSpan(&input, 1))[0]); }
+
+  // One result per input, in their order, by one run of the network if the translator batches.
+  std::vector<Out> PredictBatch(absl::Span<const In> inputs) {
+    std::vector<Out> results;
+    if (inputs.empty()) return results;
+    results.reserve(inputs.size());
+    const Place caller = Place::Here();
+    core_.Run([this](PredictorContext& context) { translator_.Prepare(context); },
+              [&](PredictorContext& context) { Call(context, inputs, caller, &results); });
+    return results;
+  }
+
+  // Inputs from `next` until it gives none, at most `batch` of them at a time; results to `use`, in
+  // their order, as they come. An exception of either ends it; what `use` got stays.
+  void PredictStream(absl::FunctionRef<std::optional<In>()> next, absl::FunctionRef<void(Out)> use,
+                     int64_t batch = 1) {
+    std::vector<In> inputs;
+    for (bool more = true; more;) {
+      inputs.clear();
+      while (static_cast<int64_t>(inputs.size()) < batch) {
+        std::optional<In> input = next();
+        more = input.has_value();
+        if (!more) break;
+        inputs.push_back(std::move(*input));
+      }
+      for (Out& result : PredictBatch(inputs)) use(std::move(result));
+    }
+  }
+
+  NDManager& manager() { return core_.manager(); }
+  const Workspace& workspace() const { return core_.workspace(); }
+  void Close() { core_.Close(); }
+
+ private:
+  void Call(PredictorContext& context, absl::Span<const In> inputs, const Place& caller,
+            std::vector<Out>* results) {
+    const Batchifier* batchifier = translator_.batchifier();
+    const auto finish = [&](NDList outputs) {
+      results->push_back(translator_.ProcessOutput(context, std::move(outputs)));
+      MoveOut(results->back(), caller);
+    };
+    if (batchifier == nullptr) {
+      for (const In& input : inputs) {
+        finish(core_.Forward(translator_.ProcessInput(context, input)));
+      }
+      return;
+    }
+    NDList outputs;
+    {
+      std::vector<NDList> processed;
+      processed.reserve(inputs.size());
+      for (const In& input : inputs) processed.push_back(translator_.ProcessInput(context, input));
+      outputs = core_.Forward(batchifier->Batchify(processed));
+    }
+    const auto count = static_cast<int64_t>(inputs.size());
+    for (NDList& one : batchifier->Unbatchify(outputs, count)) finish(std::move(one));
+  }
+
+  PredictorCore core_;
+  Translator<In, Out>& translator_;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_INFERENCE_PREDICTOR_H_

@@ -1,0 +1,225 @@
+// The life of a request: what is its own is gone when it returns, what is the caller's stays.
+#include "tidepool/nn/inference/predictor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/nn/model_file.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::HasSubstr;
+
+Model SmallModel() { return MakeModel("mlp", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled); }
+
+// Numbers in, the probabilities of the classes out; keeps a scale between calls.
+class Probabilities final : public Translator<float, NDArray> {
+ public:
+  void Prepare(PredictorContext& context) override {
+    ++prepared;
+    scale_ = Full({1}, 0.5);
+    EXPECT_TRUE(context.predictor.Manages(scale_));
+  }
+  NDList ProcessInput(PredictorContext& context, const float& input) override {
+    if (input < 0) ThrowInvalidArgument("translator: negative");
+    NDArray x = Multiply(Full({28, 28, 1}, input), scale_);
+    EXPECT_TRUE(context.request.Manages(x));
+    last_input = x;
+    return {x};
+  }
+  NDArray ProcessOutput(PredictorContext& context, NDList outputs) override {
+    if (fail_after) ThrowInvalidArgument("translator: after");
+    NDArray z = Softmax(outputs.Single());
+    EXPECT_TRUE(context.request.Manages(z));
+    return z;
+  }
+
+  int prepared = 0;
+  bool fail_after = false;
+  NDArray last_input;
+
+ private:
+  NDArray scale_;
+};
+
+// What the model, a predictor below it and the caller own.
+OwnershipSnapshot Everything() { return NDManager::System().Snapshot(); }
+
+TEST(PredictorTest, TheResultIsTheCallersAndTheRestIsGone) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  const NDArray result = predictor.Predict(1);
+  EXPECT_EQ(result.shape(), Shape({10}));
+  double sum = 0;
+  for (const float p : result.ToVector<float>()) sum += p;
+  EXPECT_NEAR(sum, 1, 1e-5);
+  EXPECT_FALSE(NDManager::ManagerOf(result));  // its handles'
+  EXPECT_FALSE(translator.last_input.IsInScope());
+  // As the network computes it alone.
+  const NDArray direct = Softmax(model.network->Output(Full({1, 28, 28, 1}, 0.5)));
+  EXPECT_EQ(direct.ToVector<float>(), result.ToVector<float>());
+
+  NDManager mine = NDManager::NewBaseManager();
+  Workspace workspace("caller", WorkspaceConfig::Inference());
+  {
+    const ManagerScope scope(mine);
+    EXPECT_TRUE(mine.Manages(predictor.Predict(1)));
+  }
+  const WorkspaceScope scope(workspace);
+  EXPECT_TRUE(predictor.Predict(1).IsAttached());
+  EXPECT_EQ(translator.prepared, 1);
+}
+
+TEST(PredictorTest, BatchesAndStreamsGiveTheSame) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  const std::vector<float> inputs = {0.25f, 1, 0.5f};
+  const std::vector<NDArray> batch = predictor.PredictBatch(inputs);
+  ASSERT_EQ(batch.size(), 3u);
+  size_t next = 0, used = 0;
+  predictor.PredictStream(
+      [&]() -> std::optional<float> {
+        if (next == inputs.size()) return std::nullopt;
+        return inputs[next++];
+      },
+      [&](NDArray result) {
+        const std::vector<float> streamed = result.ToVector<float>();
+        const std::vector<float> batched = batch[used].ToVector<float>();
+        const std::vector<float> alone = predictor.Predict(inputs[used++]).ToVector<float>();
+        for (size_t i = 0; i < 10; ++i) {
+          EXPECT_NEAR(streamed[i], alone[i], 1e-6);
+          EXPECT_NEAR(batched[i], alone[i], 1e-6);
+        }
+      },
+      2);
+  EXPECT_EQ(used, 3u);
+  EXPECT_TRUE(predictor.PredictBatch({}).empty());
+}
+
+TEST(PredictorTest, AThousandPredictionsGrowNothingAlsoWhenEveryThirdThrows) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  NDManager mine = NDManager::NewBaseManager(Host(), "caller");
+  const ManagerScope scope(mine);
+  const auto once = [&](int i) {
+    translator.fail_after = i % 6 == 5;
+    if (i % 3 == 2) {
+      EXPECT_THROW(predictor.Predict(i % 6 == 2 ? -1.f : 1.f), Error);
+    } else {
+      predictor.Predict(1);
+    }
+  };
+  for (int i = 0; i < 12; ++i) once(i);
+  const OwnershipSnapshot before = Everything();
+  const int64_t system = MemoryTracker::Global().system_allocations();
+  int64_t results = 0;
+  for (int i = 0; i < 1000; ++i) {
+    once(i);
+    if (i % 3 != 2) ++results;
+  }
+  EXPECT_EQ(ToString(Diff(before, Everything())), "");
+  // Only what leaves: the result, in the caller's manager on the heap.
+  EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, results);
+  EXPECT_TRUE(model.manager.is_capped());
+  EXPECT_EQ(model.manager.arrays(), 2);
+}
+
+TEST(PredictorTest, ListsInAndOutAreNeitherFreedNorCaptured) {
+  Model model = SmallModel();
+  NoopTranslator translator;
+  Predictor<NDList, NDList> predictor(model, translator);
+  NDManager mine = NDManager::NewBaseManager(Host(), "caller");
+  NDList input{mine.Ones({2, 28, 28, 1})};
+  for (int i = 0; i < 10; ++i) {
+    const NDList output = predictor.Predict(input);
+    EXPECT_EQ(output.Single().shape(), Shape({2, 10}));
+    EXPECT_FALSE(NDManager::ManagerOf(output[0]));
+  }
+  EXPECT_EQ(mine.arrays(), 1);
+  EXPECT_TRUE(input[0].IsInScope());
+  NDList two = input;
+  two.Add(input[0]);
+  EXPECT_THAT(CatchStatus([&] { predictor.Predict(two); }).message(),
+              HasSubstr("takes one array, the translator gave 2"));
+}
+
+TEST(PredictorTest, AClosedModelRefusesWithItsName) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  predictor.Predict(1);
+  const NDArray weights = model.network->named_parameters()[0].value;
+  model.Close();
+  EXPECT_THAT(CatchStatus([&] { predictor.Predict(1); }).message(),
+              HasSubstr("model \"mlp\" is closed"));
+  EXPECT_FALSE(predictor.manager().is_open());
+  EXPECT_THROW((Predictor<float, NDArray>(model, translator)), Error);
+  EXPECT_THAT(CatchStatus([&] { weights.data<float>(); }).message(),
+              HasSubstr("by NDManager [model mlp]"));
+}
+
+TEST(PredictorTest, AParameterInAnExpressionIsAnErrorAtThatLine) {
+  Model model = SmallModel();
+  const NDArray weights = model.network->named_parameters()[0].value;
+  EXPECT_THAT(CatchStatus([&] { Add(weights, weights); }).message(),
+              HasSubstr("would belong where argument X does: NDManager [model mlp] is capped"));
+  NDManager mine = NDManager::NewBaseManager();
+  const ManagerScope scope(mine);
+  EXPECT_TRUE(mine.Manages(Add(weights, weights)));
+}
+
+TEST(PredictorTest, ABudgetEndsTheRequestAndNotThePredictor) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator, "small", 64 * 1024);
+  predictor.Predict(1);
+  const std::vector<float> many(100, 1.f);
+  try {
+    predictor.PredictBatch(many);
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("budget: NDManager [model mlp/small]"));
+    EXPECT_THAT(error.report(), HasSubstr("request"));
+  }
+  predictor.Predict(1);
+}
+
+TEST(PredictorTest, ManyThreadsShareTheWeights) {
+  Model model = SmallModel();
+  Probabilities first;
+  const std::vector<float> expected =
+      Predictor<float, NDArray>(model, first).Predict(1).ToVector<float>();
+  const int64_t weights = model.manager.bytes();
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      Probabilities translator;
+      Predictor<float, NDArray> predictor(model, translator);
+      for (int i = 0; i < 50; ++i) {
+        if (predictor.Predict(1).ToVector<float>() == expected) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 200);
+  EXPECT_EQ(model.manager.bytes(), weights);
+  EXPECT_EQ(model.manager.Snapshot().size(), 1u);
+}
+
+}  // namespace
+}  // namespace tidepool::nn

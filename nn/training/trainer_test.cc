@@ -1,0 +1,127 @@
+// The life of a training step: its batch owns what it makes, the trainer and the model keep theirs.
+#include "tidepool/nn/training/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/model_file.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::HasSubstr;
+
+Model SmallModel() { return MakeModel("mlp", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled); }
+UpdaterConfig Adam() { return UpdaterConfig::Of(UpdaterKind::kAdam); }
+
+Batch SomeBatch(int64_t size = 8) {
+  return {RandomUniform({size, 28, 28, 1}, 0, 1, 3), Zeros({size}, DType::kInt64)};
+}
+
+TEST(TrainerTest, TheBatchOwnsTheStepAndClosingItFreesIt) {
+  Model model = SmallModel();
+  Trainer trainer(model, Adam());
+  NDArray features, made;
+  {
+    Batch batch = trainer.NewBatch([] { return SomeBatch(); });
+    features = batch.features;
+    EXPECT_TRUE(batch.manager.Manages(features));
+    EXPECT_TRUE(features.IsAttached());
+    const ManagerScope scope(batch.manager);
+    made = Add(features, features);
+    EXPECT_TRUE(batch.manager.Manages(made));
+    EXPECT_GT(trainer.ComputeGradients(batch), 0);
+    trainer.Update();
+  }
+  EXPECT_FALSE(features.IsInScope());
+  EXPECT_FALSE(made.IsInScope());
+  EXPECT_EQ(trainer.steps(), 1);
+  EXPECT_EQ(trainer.manager().arrays(), 2);  // Adam's moments
+  EXPECT_EQ(model.manager.arrays(), 2);      // parameters, gradients
+  EXPECT_EQ(model.network->training_workspace().stats().leaked_arrays, 0u);
+}
+
+TEST(TrainerTest, BatchesMoveAndCloseTwice) {
+  Model model = SmallModel();
+  Trainer trainer(model, Adam());
+  Batch batch = trainer.NewBatch([] { return SomeBatch(); });
+  EXPECT_THROW(trainer.NewBatch([] { return SomeBatch(); }), Error);  // the cycle is taken
+  Batch moved = std::move(batch);
+  EXPECT_GT(trainer.ComputeGradients(moved), 0);
+  moved.Close();
+  moved.Close();
+  EXPECT_FALSE(model.network->training_workspace().is_open());
+  batch = trainer.NewBatch([] { return SomeBatch(); });
+  EXPECT_EQ(batch.size(), 8);
+}
+
+TEST(TrainerTest, AThousandStepsGrowNothingAlsoWhenEveryThirdThrows) {
+  Model model = SmallModel();
+  Trainer trainer(model, Adam());
+  const auto once = [&](int i) {
+    if (i % 3 == 2) {
+      EXPECT_THROW(trainer.Step([]() -> Batch {
+        const Batch unused = SomeBatch();
+        ThrowDataLoss("reader: broken file");
+      }),
+                   Error);
+    } else {
+      trainer.Step([] { return SomeBatch(); });
+    }
+  };
+  for (int i = 0; i < 12; ++i) once(i);
+  const OwnershipSnapshot before = NDManager::System().Snapshot();
+  const int64_t system = MemoryTracker::Global().system_allocations();
+  for (int i = 0; i < 1000; ++i) once(i);
+  EXPECT_EQ(ToString(Diff(before, NDManager::System().Snapshot())), "");
+  EXPECT_EQ(MemoryTracker::Global().system_allocations(), system);
+}
+
+TEST(TrainerTest, StepsAreThoseOfABareNetwork) {
+  Model with = SmallModel(), without = SmallModel();
+  Trainer managed(with, Adam()), bare(*without.network, Adam());
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(managed.Step([] { return SomeBatch(); }), bare.Step([] { return SomeBatch(); }));
+  }
+  EXPECT_EQ(with.network->parameters().ToVector<float>(),
+            without.network->parameters().ToVector<float>());
+  EXPECT_THAT(CatchStatus([&] { bare.NewBatch([] { return SomeBatch(); }); }).message(),
+              HasSubstr("needs a trainer of a model"));
+}
+
+TEST(TrainerTest, ATrainerLeavesNothingBehind) {
+  Model model = SmallModel();
+  const OwnershipSnapshot before = NDManager::System().Snapshot();
+  const int64_t heap = MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated);
+  for (int i = 0; i < 20; ++i) {
+    Trainer trainer(model, Adam());
+    trainer.Step([] { return SomeBatch(); });
+  }
+  EXPECT_EQ(ToString(Diff(before, NDManager::System().Snapshot())), "");
+  EXPECT_EQ(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated), heap);
+}
+
+TEST(TrainerTest, ClosingTheModelEndsTheTrainer) {
+  Model model = SmallModel();
+  Trainer trainer(model, Adam());
+  trainer.Step([] { return SomeBatch(); });
+  model.Close();
+  EXPECT_THAT(CatchStatus([&] { trainer.Step([] { return SomeBatch(); }); }).message(),
+              HasSubstr("model \"mlp\" is closed"));
+  EXPECT_THAT(CatchStatus([&] { Trainer(model, Adam()); }).message(), HasSubstr("is closed"));
+  Model other = SmallModel();
+  Trainer closed(other, Adam());
+  closed.Close();
+  closed.Close();
+  EXPECT_THROW(closed.Step([] { return SomeBatch(); }), Error);
+}
+
+}  // namespace
+}  // namespace tidepool::nn
