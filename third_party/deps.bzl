@@ -108,6 +108,20 @@ def tidepool_deps():
         probe_headers = ["zip.h"],
         debian_package = "libzip-dev",
     )
+    _once(
+        system_repository,
+        "cpp_httplib",
+        libraries = {":httplib": ["-lcpp-httplib", "-lpthread"]},
+        probe_headers = ["httplib.h"],
+        debian_package = "libcpp-httplib-dev",
+    )
+    _once(
+        system_repository,
+        "libpng",
+        libraries = {":png": ["-lpng"]},
+        probe_headers = ["png.h"],
+        debian_package = "libpng-dev",
+    )
     _once(cuda_configure, "local_config_cuda")
     _once(libtorch_configure, "libtorch")
     _once(onednn_configure, "onednn")

@@ -90,7 +90,7 @@ void BM_BulkClose(benchmark::State& state) {
 BENCHMARK(BM_BulkClose)
     ->ArgNames({"arena", "arrays"})
     ->ArgsProduct({{0, 1}, {1000, 1000000}})
-    ->Iterations(10)
+    ->Iterations(4)
     ->Unit(benchmark::kMicrosecond);
 
 // What glibc alone takes to free such blocks in that order, records between them.
@@ -113,7 +113,7 @@ void BM_PlainFree(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(count) * 1e-9,
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(BM_PlainFree)->Arg(1000)->Arg(1000000)->Iterations(10)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_PlainFree)->Arg(1000)->Arg(1000000)->Iterations(4)->Unit(benchmark::kMicrosecond);
 
 void BM_LendAndReturn(benchmark::State& state) {
   Ownership root = Ownership::NewRoot("benchmark");

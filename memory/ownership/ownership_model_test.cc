@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -15,10 +13,7 @@
 
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
-#include "tidepool/memory/workspace/allocate.h"
-#include "tidepool/memory/workspace/ring.h"
-#include "tidepool/memory/workspace/workspace.h"
-#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/memory/ownership/test_buffers.h"
 
 namespace tidepool {
 namespace {
@@ -27,76 +22,6 @@ uint64_t Environment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
-
-enum class Kind { kHeap, kImported, kWorkspace, kPool, kMapped, kRingSlot, kMixed };
-
-// Buffers of one kind of memory, or of all in turn.
-class Source {
- public:
-  explicit Source(Kind kind) : kind_(kind) {
-    if (Uses(Kind::kWorkspace)) OpenWorkspace(WorkspaceConfig::Training(), "model");
-    // Nothing but spills: every block is the pool's.
-    if (Uses(Kind::kPool)) {
-      WorkspaceConfig config;
-      config.debug_mode = DebugMode::kSpillEverything;
-      config.policy_spill = SpillPolicy::kReallocate;
-      OpenWorkspace(config, "pool");
-    }
-    if (Uses(Kind::kMapped)) {
-      WorkspaceConfig config = WorkspaceConfig::MappedFile(
-          ::testing::TempDir() + "/ownership_" + std::to_string(reinterpret_cast<uintptr_t>(this)));
-      config.initial_size = 1 << 20;
-      OpenWorkspace(config, "mapped");
-    }
-    if (Uses(Kind::kRingSlot)) {
-      ring_ = std::make_unique<RingWorkspace>("ring", WorkspaceConfig::Ring(2));
-      slot_.emplace(*ring_);
-    }
-  }
-  ~Source() {
-    slot_.reset();
-    while (!scopes_.empty()) scopes_.pop_back();
-  }
-
-  BufferHandle New(size_t bytes) {
-    const Kind kind = kind_ == Kind::kMixed ? static_cast<Kind>(next_++ % 5) : kind_;
-    switch (kind) {
-      case Kind::kHeap: return BufferHandle(NewHeapBuffer(bytes));
-      case Kind::kImported:
-        return BufferHandle(NewImportedBuffer(imported_, bytes, &CountRelease, &releases_));
-      case Kind::kRingSlot: return BufferHandle(AllocateHere(bytes));
-      case Kind::kPool: return BufferHandle(Find("pool")->core()->Allocate(bytes));
-      case Kind::kMapped: return BufferHandle(Find("mapped")->core()->Allocate(bytes));
-      default: return BufferHandle(Find("model")->core()->Allocate(bytes));
-    }
-  }
-  int64_t releases() const { return releases_; }
-
- private:
-  static void CountRelease(void* count) { ++*static_cast<int64_t*>(count); }
-  bool Uses(Kind kind) const {
-    return kind_ == kind || (kind_ == Kind::kMixed && kind != Kind::kRingSlot);
-  }
-  void OpenWorkspace(const WorkspaceConfig& config, const char* name) {
-    workspaces_.push_back(std::make_unique<Workspace>(name, config));
-    scopes_.push_back(std::make_unique<WorkspaceScope>(*workspaces_.back()));
-  }
-  Workspace* Find(const std::string& name) {
-    for (auto& workspace : workspaces_) {
-      if (workspace->id() == name) return workspace.get();
-    }
-    return nullptr;
-  }
-
-  Kind kind_;
-  int next_ = 0;
-  int64_t releases_ = 0;
-  char imported_[512];
-  std::vector<std::unique_ptr<Workspace>> workspaces_;
-  std::vector<std::unique_ptr<WorkspaceScope>> scopes_;
-  std::unique_ptr<RingWorkspace> ring_;
-  std::optional<RingSlotScope> slot_;
-};
 
 constexpr int kHandles = -1;
 
@@ -111,7 +36,7 @@ struct ModelArray {
 
 class Model {
  public:
-  Model(uint64_t seed, Kind kind, Ownership& parent) : random_(seed), source_(kind) {
+  Model(uint64_t seed, BufferKind kind, Ownership& parent) : random_(seed), source_(kind) {
     for (int i = 0; i < kNodes; ++i) {
       parents_.push_back(-1);
       caps_.push_back(0);
@@ -386,7 +311,7 @@ class Model {
   }
 
   std::mt19937_64 random_;
-  Source source_;
+  BufferSource source_;
   std::vector<Ownership> nodes_;
   std::vector<int> parents_, caps_;
   std::vector<bool> open_;
@@ -394,13 +319,7 @@ class Model {
   int64_t imported_ = 0;
 };
 
-std::string NameOf(Kind kind) {
-  static const char* const kNames[] = {"Heap",   "Imported", "Workspace", "Pool",
-                                       "Mapped", "RingSlot", "Mixed"};
-  return kNames[static_cast<int>(kind)];
-}
-
-class OwnershipModelTest : public ::testing::TestWithParam<Kind> {};
+class OwnershipModelTest : public ::testing::TestWithParam<BufferKind> {};
 
 TEST_P(OwnershipModelTest, AgreesWithTheModel) {
   const uint64_t seed = Environment("TIDEPOOL_MODEL_SEED", std::random_device{}());
@@ -412,9 +331,9 @@ TEST_P(OwnershipModelTest, AgreesWithTheModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, OwnershipModelTest,
-                         ::testing::Values(Kind::kHeap, Kind::kImported, Kind::kWorkspace,
-                                           Kind::kPool, Kind::kMapped, Kind::kRingSlot,
-                                           Kind::kMixed),
+                         ::testing::Values(BufferKind::kHeap, BufferKind::kImported, BufferKind::kWorkspace,
+                                           BufferKind::kPool, BufferKind::kMapped, BufferKind::kRingSlot,
+                                           BufferKind::kMixed),
                          [](const auto& info) { return NameOf(info.param); });
 
 // Four threads, each with a model of its own: they share the root's list of children, the loans'
@@ -426,7 +345,7 @@ TEST(OwnershipModelThreadsTest, FourThreadsAgreeWithTheirModels) {
   Ownership root = Ownership::NewRoot("model");
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] { Model(seed + t, Kind::kMixed, root).Run(operations); });
+    threads.emplace_back([&, t] { Model(seed + t, BufferKind::kMixed, root).Run(operations); });
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -26,7 +26,7 @@ TEST(OwnershipThreadsTest, CreatingRacesWithClosing) {
   released = 0;
   static char data[64];
   Ownership root = Ownership::NewRoot("race");
-  const int64_t races = Repeats(30000);
+  const int64_t races = Repeats(10000);
   std::atomic<int64_t> round{-1}, done{0};
   std::vector<Ownership> nodes(2);
   int64_t made = 0, kept = 0, refused = 0;
@@ -79,7 +79,7 @@ TEST(OwnershipThreadsTest, EverythingAtOnce) {
   released = 0;
   static char data[64];
   constexpr int kThreads = 4, kShared = 6, kArrays = 16;
-  const int64_t steps = Repeats(30000) * 2;
+  const int64_t steps = Repeats(10000) * 2;
   std::atomic<int64_t> made{0};
   {
     Ownership root = Ownership::NewRoot("chaos");
@@ -146,7 +146,7 @@ TEST(OwnershipThreadsTest, EverythingAtOnce) {
 
 // A tree is closed from the top while its branches are closed, too.
 TEST(OwnershipThreadsTest, ClosingMeetsClosing) {
-  const int64_t rounds = Repeats(30000) / 10;
+  const int64_t rounds = Repeats(10000) / 10;
   for (int64_t r = 0; r < rounds; ++r) {
     Ownership root = Ownership::NewRoot("closing");
     Ownership top = root.NewChild("top");

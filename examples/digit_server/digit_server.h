@@ -1,0 +1,51 @@
+// An HTTP server that reads digits: a model, a predictor for each worker thread, a budget.
+//
+//   POST /digits    a PNG, or raw grey bytes of one or more images -> {"digits": [{"digit": 7,
+//                   "probability": 0.998}]}
+//   GET  /memory    who owns what, and the ledger, as text
+//   GET  /health    "ok"
+//
+// Answers: 400 for what is no image of the model's size, 413 for a body beyond the limit, 507 for a
+// request that exceeds the memory budget (the next one is served again), 500 for anything else; the
+// body is {"error": "..."} then.
+#ifndef TIDEPOOL_EXAMPLES_DIGIT_SERVER_DIGIT_SERVER_H_
+#define TIDEPOOL_EXAMPLES_DIGIT_SERVER_DIGIT_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tidepool/nn/model.h"
+
+namespace tidepool {
+
+struct DigitServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;                               // 0: any that is free
+  int workers = 2;                            // requests served at once
+  int64_t budget_bytes = int64_t{8} << 20;    // what a worker's requests may own at once
+  int64_t body_limit_bytes = int64_t{16} << 20;
+};
+
+class DigitServer {
+ public:
+  // The model, of images [height, width, 1], outlives the server. Throws kInvalidArgument for one that
+  // takes something else.
+  DigitServer(nn::Model& model, const DigitServerOptions& options);
+  ~DigitServer();  // Stop()
+
+  // Listens on a thread of its own. Throws kFailedPrecondition naming host and port if it cannot.
+  void Start();
+  int port() const;
+  // Waits for the requests under way. Idempotent.
+  void Stop();
+  void Wait();  // until it is stopped
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_EXAMPLES_DIGIT_SERVER_DIGIT_SERVER_H_

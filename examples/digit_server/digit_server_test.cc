@@ -1,0 +1,179 @@
+// The server over real sockets, against what the network says by itself.
+#include "tidepool/examples/digit_server/digit_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <png.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "tidepool/examples/digit_server/digit_image.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/nn/model_file.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using nlohmann::json;
+
+std::string RawImage(int seed) {
+  std::string bytes(784, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>((i * 31 + static_cast<size_t>(seed) * 97) % 256);
+  }
+  return bytes;
+}
+
+std::string Png(const std::string& pixels, uint32_t height, uint32_t width, uint32_t format,
+                int row_stride) {
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.height = height;
+  image.width = width;
+  image.format = format;
+  png_alloc_size_t size = 0;
+  png_image_write_to_memory(&image, nullptr, &size, 0, pixels.data(), row_stride, nullptr);
+  std::string png(size, '\0');
+  png_image_write_to_memory(&image, png.data(), &size, 0, pixels.data(), row_stride, nullptr);
+  png.resize(size);
+  return png;
+}
+
+class DigitServerTest : public ::testing::Test {
+ protected:
+  DigitServerTest() : model_(nn::MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kEnabled)) {
+    options_.budget_bytes = 1 << 20;
+    options_.body_limit_bytes = 4 << 20;
+    server_ = std::make_unique<DigitServer>(model_, options_);
+    server_->Start();
+    client_ = std::make_unique<httplib::Client>("127.0.0.1", server_->port());
+  }
+  httplib::Result Post(const std::string& body) {
+    return client_->Post("/digits", body, "application/octet-stream");
+  }
+  // The class and its probability by the network alone.
+  json Expected(const std::string& raw) {
+    NDArray x = Empty({1, 28, 28, 1}, DType::kFloat32, Place::Heap());
+    for (size_t i = 0; i < raw.size(); ++i) {
+      x.mutable_data<float>()[i] = static_cast<float>(static_cast<uint8_t>(raw[i])) / 255.0f;
+    }
+    const std::vector<float> p = Softmax(model_.network->Output(x)).ToVector<float>();
+    const auto best = std::max_element(p.begin(), p.end());
+    return {{"digit", best - p.begin()}, {"probability", *best}};
+  }
+
+  nn::Model model_;
+  DigitServerOptions options_;
+  std::unique_ptr<DigitServer> server_;
+  std::unique_ptr<httplib::Client> client_;
+};
+
+void ExpectSame(const json& found, const json& expected) {
+  EXPECT_EQ(found["digit"], expected["digit"]);
+  EXPECT_NEAR(found["probability"].get<double>(), expected["probability"].get<double>(), 1e-6);
+}
+
+TEST_F(DigitServerTest, RawAndPngGiveWhatTheNetworkSays) {
+  const std::string raw = RawImage(1);
+  const httplib::Result answer = Post(raw);
+  ASSERT_TRUE(answer);
+  ASSERT_EQ(answer->status, 200) << answer->body;
+  ExpectSame(json::parse(answer->body)["digits"][0], Expected(raw));
+  const httplib::Result png = Post(Png(raw, 28, 28, PNG_FORMAT_GRAY, 0));
+  EXPECT_EQ(png->body, answer->body);
+  // Colours become grey.
+  std::string rgb;
+  for (const char c : raw) rgb.append(3, c);
+  const httplib::Result coloured = Post(Png(rgb, 28, 28, PNG_FORMAT_RGB, 0));
+  ASSERT_EQ(coloured->status, 200);
+  EXPECT_EQ(json::parse(coloured->body)["digits"][0]["digit"],
+            json::parse(answer->body)["digits"][0]["digit"]);
+}
+
+TEST_F(DigitServerTest, SeveralImagesInOneRequest) {
+  const httplib::Result answer = Post(RawImage(1) + RawImage(2) + RawImage(3));
+  ASSERT_EQ(answer->status, 200);
+  const json digits = json::parse(answer->body)["digits"];
+  ASSERT_EQ(digits.size(), 3u);
+  for (int i = 0; i < 3; ++i) ExpectSame(digits[static_cast<size_t>(i)], Expected(RawImage(i + 1)));
+}
+
+TEST_F(DigitServerTest, WhatIsNoImageIsRefusedByNameAndSize) {
+  EXPECT_EQ(Post("")->status, 400);
+  const httplib::Result cut = Post(RawImage(1).substr(1));
+  EXPECT_EQ(cut->status, 400);
+  EXPECT_THAT(cut->body, HasSubstr("found 783 bytes, expected a multiple of 784"));
+  const std::string png = Png(RawImage(1), 28, 28, PNG_FORMAT_GRAY, 0);
+  const httplib::Result broken = Post(png.substr(0, png.size() / 2));
+  EXPECT_EQ(broken->status, 400);
+  EXPECT_THAT(broken->body, HasSubstr("png: "));
+  const httplib::Result small = Post(Png(RawImage(1), 14, 56, PNG_FORMAT_GRAY, 0));
+  EXPECT_EQ(small->status, 400);
+  EXPECT_THAT(small->body, HasSubstr("14 x 56 pixels, expected 28 x 28"));
+  EXPECT_EQ(Post(std::string(5 << 20, 'x'))->status, 413);
+  EXPECT_EQ(client_->Get("/nothing")->status, 404);
+  EXPECT_EQ(client_->Get("/health")->body, "ok\n");
+  EXPECT_EQ(Post(RawImage(1))->status, 200);
+}
+
+TEST_F(DigitServerTest, ARequestBeyondTheBudgetIsRefusedAndTheNextIsServed) {
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += RawImage(i);
+  for (int i = 0; i < 3; ++i) {
+    const httplib::Result answer = Post(many);
+    ASSERT_EQ(answer->status, 507) << answer->body;
+    EXPECT_THAT(answer->body, HasSubstr("exceed a budget"));
+    EXPECT_EQ(Post(RawImage(1))->status, 200);
+  }
+}
+
+TEST_F(DigitServerTest, TheMemoryPageShowsTheTree) {
+  ASSERT_EQ(Post(RawImage(1))->status, 200);
+  const httplib::Result page = client_->Get("/memory");
+  ASSERT_EQ(page->status, 200);
+  EXPECT_THAT(page->body, HasSubstr("model mlp"));
+  EXPECT_THAT(page->body, HasSubstr("capped"));
+  EXPECT_THAT(page->body, HasSubstr("worker 1"));
+}
+
+TEST_F(DigitServerTest, ManyClientsGrowNothing) {
+  const auto load = [&](int requests) {
+    std::atomic<int> served{0};
+    std::vector<std::thread> clients;
+    for (int c = 0; c < 4; ++c) {
+      clients.emplace_back([&, c] {
+        httplib::Client client("127.0.0.1", server_->port());
+        for (int i = 0; i < requests; ++i) {
+          const httplib::Result answer =
+              client.Post("/digits", RawImage(c), "application/octet-stream");
+          if (answer && answer->status == 200) ++served;
+        }
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    EXPECT_EQ(served, 4 * requests);
+  };
+  load(20);
+  const OwnershipSnapshot before = model_.manager.Snapshot();
+  load(100);
+  EXPECT_EQ(ToString(Diff(before, model_.manager.Snapshot())), "");
+  EXPECT_LE(before.size(), 3u);  // the model and a predictor for each worker
+}
+
+TEST_F(DigitServerTest, APortThatIsTakenIsNamed) {
+  DigitServerOptions options;
+  options.port = server_->port();
+  DigitServer second(model_, options);
+  EXPECT_THAT(CatchStatus([&] { second.Start(); }).message(), HasSubstr("cannot listen on 127."));
+}
+
+}  // namespace
+}  // namespace tidepool
