@@ -260,5 +260,49 @@ TEST_F(NdManagerTest, ACycleOfAManagerEndsWithIt) {
   EXPECT_EQ(workspace.stats().leaked_arrays, 0u);
 }
 
+TEST_F(NdManagerTest, AManagerWithoutAPlaceMakesArraysWhereTheThreadIs) {
+  Workspace workspace("cycle", WorkspaceConfig::Training());
+  NDArray lost, kept;
+  {
+    NDManager batch = root_.NewCycleManager("batch", workspace);
+    lost = model_.Ones({2});
+    EXPECT_EQ(lost.buffer()->owner->WorkspaceId(), "cycle");
+    kept = lost.Detach();
+    model_.Attach(kept);
+  }
+  EXPECT_FALSE(lost.IsInScope());
+  EXPECT_TRUE(model_.Manages(kept));
+  EXPECT_EQ(model_.Snapshot()[0].arrays, 1);
+}
+
+// Of the cycle a manager owns: they are dropped with it at once, so each way out of it counts.
+TEST_F(NdManagerTest, ArraysOfACycleMoveLikeAnyButEndWithTheCycle) {
+  Workspace workspace("cycle", WorkspaceConfig::Training());
+  NDManager other = root_.NewSubManager("other");
+  for (int i = 0; i < 3; ++i) {
+    NDManager batch = model_.NewCycleManager("batch", workspace);
+    NDArray attached = batch.Ones({4}), detached = batch.Ones({4}), lent = batch.Ones({4});
+    NDArray closed = batch.Ones({4}), returned = batch.Ones({4}), left = batch.Ones({4});
+    other.Attach(attached);
+    batch.Detach(detached);
+    other.TempAttach(lent);
+    closed.Close();
+    batch.Ret(returned);
+    EXPECT_EQ(batch.arrays(), 2);
+    EXPECT_EQ(batch.bytes(), 32);
+    EXPECT_TRUE(other.Manages(attached) && other.Manages(lent) && model_.Manages(returned));
+    batch.Attach(attached);
+    EXPECT_EQ(batch.arrays(), 3);
+    other.Attach(attached);
+    batch.Close();
+    for (const NDArray& x : {attached, detached, lent, closed, returned, left}) {
+      EXPECT_FALSE(x.IsInScope());
+    }
+    EXPECT_EQ(other.Snapshot()[0].arrays + model_.Snapshot()[0].arrays, 0);
+    EXPECT_THAT(MessageOf([&] { model_.Attach(attached); }), HasSubstr("workspace [cycle]"));
+  }
+  EXPECT_EQ(other.arrays() + model_.arrays() + other.loans(), 0);
+}
+
 }  // namespace
 }  // namespace tidepool
