@@ -13,7 +13,7 @@ for part in $parts; do
   text=$(awk -v mark="// [$part]" '$0 == mark { inside = !inside; next } inside' "$source" |
     sed -e 's/^\(.\)/    \1/')
   if [[ -z $text || "$(cat "$guide")" != *"$text"* ]]; then
-    printf 'docs/testing_memory.md does not hold the part [%s]:\n%s\n' "$part" "$text" >&2
+    printf 'the guide does not hold the part [%s]:\n%s\n' "$part" "$text" >&2
     failed=1
   fi
 done

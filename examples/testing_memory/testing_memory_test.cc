@@ -2,8 +2,10 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/testing/matchers.h"
+#include "tidepool/memory/testing/ownership_matchers.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
@@ -62,6 +64,20 @@ TEST(Smoother, LeavesNothingBehind) {
   EXPECT_THAT([&] { smoother.Step(1); }, LeaksNothing());
 }
 // [leaks]
+
+// [manager]
+TEST(Smoother, RequestsLeaveNothingWithTheModel) {
+  tidepool::NDManager model = tidepool::NDManager::NewBaseManager(tidepool::Host(), "model");
+  tidepool::NDArray weights = model.Ones({16});
+  auto request = [&] {
+    tidepool::NDManager manager = model.NewSubManager("request");
+    tidepool::ManagerScope scope(manager);
+    tidepool::Relu(weights * 2.0);
+  };
+  EXPECT_THAT([&] { for (int i = 0; i < 100; ++i) request(); },
+              tidepool::GrowsNothingIn(model.ref()));
+}
+// [manager]
 
 // [failure]
 TEST(Smoother, WhatAFailureSays) {

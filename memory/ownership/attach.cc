@@ -101,11 +101,56 @@ void AttachTo(OwnerNode& target, Buffer* buffer, const char* operation) {
   if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
 }
 
+// What buffers that move to a node add to a budget that counts the node's.
+struct BudgetUse {
+  const OwnerNode* node;
+  int64_t arrays = 0;
+  int64_t bytes = 0;
+};
+
+const OwnerNode* NextBudget(const OwnerNode& node) {
+  return node.parent != nullptr ? node.parent->budgeted : nullptr;
+}
+
+std::vector<BudgetUse> BudgetsOf(OwnerNode& node) {
+  std::vector<BudgetUse> budgets;
+  std::lock_guard<SpinLock> lock(node.lock);
+  if (node.state.load(std::memory_order_relaxed) != NodeState::kOpen) return budgets;
+  for (const OwnerNode* at = node.budgeted; at != nullptr; at = NextBudget(*at)) {
+    budgets.push_back({at});
+  }
+  return budgets;
+}
+
+// Of a buffer that is below a budget already it needs no more.
+void CountArrival(Buffer* buffer, std::vector<BudgetUse>& budgets) noexcept {
+  if (budgets.empty()) return;
+  const uint64_t from_ref = buffer->link.node.load(std::memory_order_acquire);
+  OwnerNode* from = NodeOf(from_ref);
+  if (from != nullptr) from->lock.lock();
+  const bool owned = from != nullptr && IsIn(*from, buffer, from_ref);
+  for (BudgetUse& use : budgets) {
+    const OwnerNode* at = owned ? from->budgeted : nullptr;
+    while (at != nullptr && at != use.node) at = NextBudget(*at);
+    if (at != nullptr) continue;
+    ++use.arrays;
+    use.bytes += static_cast<int64_t>(buffer->bytes);
+  }
+  if (from != nullptr) from->lock.unlock();
+}
+
+bool Fits(const BudgetUse& use) noexcept {
+  const OwnerBudget& budget = *use.node->budget;
+  return budget.bytes.load(std::memory_order_relaxed) + use.bytes <= budget.limit_bytes &&
+         budget.arrays.load(std::memory_order_relaxed) + use.arrays <= budget.limit_arrays;
+}
+
 void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffers,
                  const char* operation) {
   // The sum, once each; then nothing may fail.
   int64_t arrays = 0, bytes = 0;
   const uint64_t target_ref = target.ref.load(std::memory_order_relaxed);
+  std::vector<BudgetUse> budgets = BudgetsOf(target);
   std::vector<Buffer*> moves;
   moves.reserve(buffers.size());
   for (const BufferHandle* handle : buffers) {
@@ -119,6 +164,7 @@ void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffer
     if (buffer->link.node.load(std::memory_order_acquire) == target_ref) continue;
     ++arrays;
     bytes += static_cast<int64_t>(buffer->bytes);
+    CountArrival(buffer, budgets);
   }
   Refusal refusal = Refusal::kNone;
   {
@@ -127,11 +173,15 @@ void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffer
       refusal = Refusal::kClosed;
     } else if (arrays > 0 && target.caps.load(std::memory_order_relaxed) > 0) {
       refusal = Refusal::kCapped;
-    } else if (!internal::Charge(target, arrays, bytes)) {
-      refusal = Refusal::kBudget;
     } else {
-      internal::ChargeAnyway(target, -arrays, -bytes);
-      ++target.arriving;  // closing waits for it
+      for (const BudgetUse& use : budgets) {
+        if (Fits(use)) continue;
+        refusal = Refusal::kBudget;
+        arrays = use.arrays;
+        bytes = use.bytes;
+        break;
+      }
+      if (refusal == Refusal::kNone) ++target.arriving;  // closing waits for it
     }
   }
   if (refusal != Refusal::kNone) ThrowRefused(operation, target, refusal, arrays, bytes);
@@ -153,6 +203,11 @@ void TakeOut(Buffer* buffer) noexcept {
   while (OwnerNode* node = NodeOf(buffer->link.node.load(std::memory_order_acquire))) {
     if (internal::UnlinkFrom(*node, buffer)) return;
   }
+}
+
+void GiveToHandles(Buffer* buffer) noexcept {
+  TakeOut(buffer);
+  if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
 }
 
 }  // namespace
@@ -180,42 +235,48 @@ void Ownership::Detach(const BufferHandle& handle) {
   internal::EndLoans(buffer);
 }
 
-void Ownership::Return(const BufferHandle& handle) {
+OwnerNode& Ownership::CheckMayReturn() const {
   OwnerNode& node = Checked("Ret");
-  Buffer* buffer = handle.get();
   if (node.is_root) {
     ThrowFailedPrecondition(absl::StrCat("Ret: ", ref().ToString(), " is a root and has no parent"));
   }
   if (!is_open()) ThrowRefused("Ret", node, Refusal::kClosed, 0, 0);
+  return node;
+}
+
+void Ownership::Return(const BufferHandle& handle) {
+  OwnerNode& node = CheckMayReturn();
+  Buffer* buffer = handle.get();
   if (buffer == nullptr) return;
   if (!buffer->IsAlive()) ThrowDeadBuffer("Ret", *buffer);
   const bool owned = buffer->link.node.load(std::memory_order_acquire) == ref().bits();
   if (!owned && internal::EndLoanTo(buffer, node)) return;
   if (!node.parent->is_root) return AttachTo(*node.parent, buffer, "Ret");
-  TakeOut(buffer);
-  if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
+  GiveToHandles(buffer);
 }
 
 void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
-  OwnerNode& node = Checked("Ret");
-  if (!node.is_root && is_open() && !node.parent->is_root) {
-    // What can fail goes first and together: the moves to the parent.
-    std::vector<const BufferHandle*> moves;
-    for (const BufferHandle* handle : handles) {
-      const Buffer* buffer = handle->get();
-      if (buffer == nullptr) continue;
-      const bool owned = buffer->link.node.load(std::memory_order_acquire) == ref().bits();
-      if (owned || !internal::IsLentTo(*buffer, node)) moves.push_back(handle);
+  OwnerNode& node = CheckMayReturn();
+  // What each of them does is decided before the first moves: one may be there twice.
+  std::vector<const BufferHandle*> moves;
+  std::vector<Buffer*> lent;
+  for (const BufferHandle* handle : handles) {
+    Buffer* buffer = handle->get();
+    if (buffer == nullptr) continue;
+    if (!buffer->IsAlive()) ThrowDeadBuffer("Ret", *buffer);
+    const bool owned = buffer->link.node.load(std::memory_order_acquire) == ref().bits();
+    if (!owned && internal::IsLentTo(*buffer, node)) {
+      lent.push_back(buffer);
+    } else {
+      moves.push_back(handle);
     }
+  }
+  if (node.parent->is_root) {
+    for (const BufferHandle* handle : moves) GiveToHandles(handle->get());
+  } else if (!moves.empty()) {
     AttachAllTo(*node.parent, moves, "Ret");
   }
-  const uint64_t parent = node.is_root ? 0 : node.parent->ref.load(std::memory_order_relaxed);
-  for (const BufferHandle* handle : handles) {
-    const Buffer* buffer = handle->get();
-    const bool there =
-        buffer != nullptr && buffer->link.node.load(std::memory_order_acquire) == parent;
-    if (!there) Return(*handle);
-  }
+  for (Buffer* buffer : lent) internal::EndLoanTo(buffer, node);
 }
 
 namespace internal {

@@ -166,17 +166,17 @@ bool LinkNew(Buffer* buffer, uint64_t ref) noexcept {
 }
 
 std::string DescribeNode(uint64_t ref) {
-  std::string path;
+  std::string path, called;  // `called`: what the next one was when its child was made
   while (OwnerNode* node = NodeOf(ref)) {
     std::lock_guard<SpinLock> lock(node->lock);
     if (node->ref.load(std::memory_order_relaxed) != ref) {
-      path = absl::StrCat("(closed)", path.empty() ? "" : "/", path);
+      path = absl::StrCat(called.empty() ? "(closed)" : called, path.empty() ? "" : "/", path);
       break;
     }
     if (node->is_root && !path.empty()) break;
     path = absl::StrCat(node->name, path.empty() ? "" : "/", path);
-    if (node->parent == nullptr) break;
-    ref = node->parent->ref.load(std::memory_order_relaxed);
+    called = node->parent_name;
+    ref = node->parent_ref;
   }
   return absl::StrCat("NDManager [", path, "]");
 }

@@ -88,6 +88,7 @@ struct OwnerNode {
   int32_t arriving = 0;  // AttachAll under way: closing waits
 
   OwnerNode* parent = nullptr;
+  uint64_t parent_ref = 0;  // the record of a parent that has ended may be another node's
   OwnerNode* newest_child = nullptr;
   OwnerNode* newer = nullptr;  // siblings; the parent's lock
   OwnerNode* older = nullptr;

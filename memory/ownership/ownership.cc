@@ -27,6 +27,8 @@ OwnerNode* MakeRoot(std::string_view name) {
   node->is_root = true;
   node->abandoned = false;
   node->parent = nullptr;
+  node->parent_ref = 0;
+  node->peak_bytes = 0;
   node->place = NodePlace::kCurrent;
   node->workspace = nullptr;
   node->cycle = nullptr;
@@ -101,6 +103,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;
   if (open) {
     node->parent = &parent;
+    node->parent_ref = parent.ref.load(std::memory_order_relaxed);
     node->parent_name = parent.name;
     node->budgeted = parent.budgeted;
     node->newer = nullptr;

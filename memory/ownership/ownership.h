@@ -140,6 +140,7 @@ class Ownership {
   Ownership MakeChild(std::string_view name, const Device* device, Workspace* place,
                       bool cycle) const;
   OwnerNode& Checked(const char* operation) const;
+  OwnerNode& CheckMayReturn() const;
   void End(std::string* failures) noexcept;
   void Discard() noexcept;
 
