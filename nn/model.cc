@@ -12,6 +12,7 @@ Model::Model(std::string model_name, int64_t model_classes, std::unique_ptr<Netw
       classes(model_classes),
       manager(NDManager::NewBaseManager(Host(), absl::StrCat("model ", name))),
       network(std::move(model_network)) {
+  manager.PlaceOnHeap();
   manager.AttachAll({network->parameters(), network->gradients()});
   manager.Cap();
 }

@@ -1,5 +1,6 @@
 // Ownership moves: attach, detach, return. A move locks both nodes, looks, and relinks; whatever can
 // fail does so before.
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -157,10 +158,12 @@ void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffer
     Buffer* buffer = handle->get();
     if (buffer == nullptr) continue;
     if (!buffer->IsAlive()) ThrowDeadBuffer(operation, *buffer);
-    bool again = false;
-    for (const Buffer* seen : moves) again = again || seen == buffer;
-    if (again) continue;
-    moves.push_back(buffer);
+    moves.push_back(buffer);  // a second time it moves from the target to the target
+  }
+  std::vector<Buffer*> once = moves;
+  std::sort(once.begin(), once.end());
+  once.erase(std::unique(once.begin(), once.end()), once.end());
+  for (Buffer* buffer : once) {
     if (buffer->link.node.load(std::memory_order_acquire) == target_ref) continue;
     ++arrays;
     bytes += static_cast<int64_t>(buffer->bytes);

@@ -148,6 +148,22 @@ Ownership Ownership::NewCycle(std::string_view name, Workspace& workspace) {
   return child;
 }
 
+void Ownership::PlaceOnHeap() {
+  OwnerNode& node = Checked("PlaceOnHeap");
+  bool done = false;
+  {
+    std::lock_guard<SpinLock> lock(node.lock);
+    if (node.place != NodePlace::kWorkspace && !node.is_root) {
+      node.place = NodePlace::kHeap;
+      done = true;
+    }
+  }
+  if (!done) {
+    ThrowFailedPrecondition(absl::StrCat("PlaceOnHeap: ", ref().ToString(),
+                                         node.is_root ? " is a root" : " has a workspace already"));
+  }
+}
+
 void Ownership::SetBudget(int64_t bytes, int64_t arrays) {
   OwnerNode& node = Checked("SetBudget");
   auto budget = std::make_unique<OwnerBudget>();

@@ -80,7 +80,7 @@ class Ownership {
   ~Ownership();  // closes; failures go to SetOwnershipReport
 
   // Children have their parent's device and place unless given their own: a workspace, which must be
-  // open where arrays are made, or the heap.
+  // open where arrays are made. Without a place arrays are made where the calling thread is.
   Ownership NewChild(std::string_view name);
   Ownership NewChild(std::string_view name, Device device);
   Ownership NewChild(std::string_view name, Workspace& place);
@@ -114,6 +114,9 @@ class Ownership {
   void Cap();
   void Uncap();
   bool is_capped() const;
+  // What is made in it, and in children made from here on, lives on the heap whatever workspace is
+  // open: for nodes that outlive cycles. Not for one that has a workspace.
+  void PlaceOnHeap();
   // Of everything attached to it and below it. Set before it has children.
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX);
 

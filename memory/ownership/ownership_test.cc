@@ -16,6 +16,7 @@
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
 namespace {
@@ -263,6 +264,24 @@ TEST(OwnershipTest, ACycleEndsWithItsNodeAndTakesItsArraysAtOnce) {
   }
   EXPECT_EQ(workspace.stats().leaked_arrays, 0u);
   EXPECT_EQ(workspace.cycles(), 5u);
+}
+
+TEST(OwnershipTest, OnTheHeapWhateverWorkspaceIsOpen) {
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership root = Ownership::NewRoot("test");
+  Ownership model = root.NewChild("model"), open = root.NewChild("open");
+  model.PlaceOnHeap();
+  Ownership below = model.NewChild("below");
+  const WorkspaceScope scope(workspace);
+  for (const Ownership* owner : {&model, &below, &open}) {
+    const OwnershipScope entered(*owner);
+    const BufferHandle x(AllocateHere(64));
+    EXPECT_EQ(x->attached, owner == &open);
+  }
+  EXPECT_EQ(CurrentPlace(), workspace.core());
+  EXPECT_THAT(MessageOf([&] { root.PlaceOnHeap(); }), HasSubstr("is a root"));
+  Ownership in = root.NewChild("in", workspace);
+  EXPECT_THAT(MessageOf([&] { in.PlaceOnHeap(); }), HasSubstr("has a workspace already"));
 }
 
 TEST(OwnershipTest, AParentClosesACycleBeforeItsOwnerDoes) {

@@ -128,7 +128,11 @@ class NDManager {
   template <typename Compute>
   auto Scoped(std::initializer_list<NDResource> inputs, Compute&& compute);
 
-  // ---- limits ----
+  // ---- place and limits ----
+  // What is made in it, and in managers made below it from here on, lives on the heap, whatever
+  // workspace is open: for managers that outlive cycles. Without it `manager.Zeros(...)` within a cycle
+  // makes an array whose bytes end with that cycle. Before arrays are made in it.
+  void PlaceOnHeap() { node_.PlaceOnHeap(); }
   void Cap() { node_.Cap(); }
   bool is_capped() const { return node_.is_capped(); }
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX) { node_.SetBudget(bytes, arrays); }
