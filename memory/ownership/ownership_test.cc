@@ -298,7 +298,7 @@ TEST(OwnershipTest, AParentClosesACycleBeforeItsOwnerDoes) {
   EXPECT_FALSE(workspace.is_open());
 }
 
-TEST(OwnershipTest, WhatAKernelUsesIsFreedWhenItIsDone) {
+TEST(OwnershipTest, DjlCase126WhatAKernelUsesIsFreedWhenItIsDone) {
   static bool freed;
   freed = false;
   static char data[64];

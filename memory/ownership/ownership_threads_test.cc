@@ -21,7 +21,7 @@ int64_t Repeats(int64_t otherwise) {
 }
 
 // DJL lost 27 of 13.9 million arrays in such races.
-TEST(OwnershipThreadsTest, CreatingRacesWithClosing) {
+TEST(OwnershipThreadsTest, DjlCase125CreatingRacesWithClosing) {
   static std::atomic<int64_t> released;
   released = 0;
   static char data[64];

@@ -56,7 +56,7 @@ class Probabilities final : public Translator<float, NDArray> {
 // What the model, a predictor below it and the caller own.
 OwnershipSnapshot Everything() { return NDManager::System().Snapshot(); }
 
-TEST(PredictorTest, TheResultIsTheCallersAndTheRestIsGone) {
+TEST(PredictorTest, DjlCase105TheResultIsTheCallersAndTheRestIsGone) {
   Model model = SmallModel();
   Probabilities translator;
   Predictor<float, NDArray> predictor(model, translator);
@@ -109,7 +109,7 @@ TEST(PredictorTest, BatchesAndStreamsGiveTheSame) {
   EXPECT_TRUE(predictor.PredictBatch({}).empty());
 }
 
-TEST(PredictorTest, AThousandPredictionsGrowNothingAlsoWhenEveryThirdThrows) {
+TEST(PredictorTest, DjlCase104And107And108AThousandPredictionsGrowNothingAlsoWhenEveryThirdThrows) {
   Model model = SmallModel();
   Probabilities translator;
   Predictor<float, NDArray> predictor(model, translator);
@@ -138,7 +138,7 @@ TEST(PredictorTest, AThousandPredictionsGrowNothingAlsoWhenEveryThirdThrows) {
   EXPECT_EQ(model.manager.arrays(), 2);
 }
 
-TEST(PredictorTest, ListsInAndOutAreNeitherFreedNorCaptured) {
+TEST(PredictorTest, DjlCase106ListsInAndOutAreNeitherFreedNorCaptured) {
   Model model = SmallModel();
   NoopTranslator translator;
   Predictor<NDList, NDList> predictor(model, translator);
@@ -157,7 +157,7 @@ TEST(PredictorTest, ListsInAndOutAreNeitherFreedNorCaptured) {
               HasSubstr("takes one array, the translator gave 2"));
 }
 
-TEST(PredictorTest, AClosedModelRefusesWithItsName) {
+TEST(PredictorTest, DjlCase110AClosedModelRefusesWithItsName) {
   Model model = SmallModel();
   Probabilities translator;
   Predictor<float, NDArray> predictor(model, translator);
@@ -182,7 +182,7 @@ TEST(PredictorTest, AParameterInAnExpressionIsAnErrorAtThatLine) {
   EXPECT_TRUE(mine.Manages(Add(weights, weights)));
 }
 
-TEST(PredictorTest, ABudgetEndsTheRequestAndNotThePredictor) {
+TEST(PredictorTest, DjlCase129ABudgetEndsTheRequestAndNotThePredictor) {
   Model model = SmallModel();
   Probabilities translator;
   Predictor<float, NDArray> predictor(model, translator, "small", 64 * 1024);
@@ -198,7 +198,7 @@ TEST(PredictorTest, ABudgetEndsTheRequestAndNotThePredictor) {
   predictor.Predict(1);
 }
 
-TEST(PredictorTest, ManyThreadsShareTheWeights) {
+TEST(PredictorTest, DjlCase111And124ManyThreadsShareTheWeights) {
   Model model = SmallModel();
   Probabilities first;
   const std::vector<float> expected =

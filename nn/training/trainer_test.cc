@@ -25,7 +25,7 @@ Batch SomeBatch(int64_t size = 8) {
   return {RandomUniform({size, 28, 28, 1}, 0, 1, 3), Zeros({size}, DType::kInt64)};
 }
 
-TEST(TrainerTest, TheBatchOwnsTheStepAndClosingItFreesIt) {
+TEST(TrainerTest, DjlCase112TheBatchOwnsTheStepAndClosingItFreesIt) {
   Model model = SmallModel();
   Trainer trainer(model, Adam());
   NDArray features, made;
@@ -48,7 +48,7 @@ TEST(TrainerTest, TheBatchOwnsTheStepAndClosingItFreesIt) {
   EXPECT_EQ(model.network->training_workspace().stats().leaked_arrays, 0u);
 }
 
-TEST(TrainerTest, BatchesMoveAndCloseTwice) {
+TEST(TrainerTest, DjlCase114BatchesMoveAndCloseTwice) {
   Model model = SmallModel();
   Trainer trainer(model, Adam());
   Batch batch = trainer.NewBatch([] { return SomeBatch(); });
@@ -62,7 +62,7 @@ TEST(TrainerTest, BatchesMoveAndCloseTwice) {
   EXPECT_EQ(batch.size(), 8);
 }
 
-TEST(TrainerTest, AThousandStepsGrowNothingAlsoWhenEveryThirdThrows) {
+TEST(TrainerTest, DjlCase113AThousandStepsGrowNothingAlsoWhenEveryThirdThrows) {
   Model model = SmallModel();
   Trainer trainer(model, Adam());
   const auto once = [&](int i) {
@@ -96,7 +96,7 @@ TEST(TrainerTest, StepsAreThoseOfABareNetwork) {
               HasSubstr("needs a trainer of a model"));
 }
 
-TEST(TrainerTest, ATrainerLeavesNothingBehind) {
+TEST(TrainerTest, DjlCase123ATrainerLeavesNothingBehind) {
   Model model = SmallModel();
   const OwnershipSnapshot before = NDManager::System().Snapshot();
   const int64_t heap = MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated);
