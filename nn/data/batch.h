@@ -6,6 +6,7 @@
 #ifndef TIDEPOOL_NN_DATA_BATCH_H_
 #define TIDEPOOL_NN_DATA_BATCH_H_
 
+#include "tidepool/memory/workspace/ring.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -22,9 +23,11 @@ struct Batch {
     features = NDArray();
     labels = NDArray();
     if (manager.ownership()) manager.Close();
+    lease.Release();
   }
 
-  NDManager manager;  // before the arrays, which go first
+  SlotLease lease;    // of a batch made ahead (BatchStream): its arrays' slot
+  NDManager manager;  // both before the arrays, which go first
   NDArray features;   // [batch, ...] f32
   NDArray labels;     // [batch] i64
 };

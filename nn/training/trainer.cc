@@ -54,6 +54,7 @@ Batch Trainer::NewBatch(absl::FunctionRef<Batch()> make_batch) {
     made = make_batch();
   }
   Batch batch;
+  batch.lease = std::move(made.lease);
   batch.manager = std::move(manager);
   batch.features = std::move(made.features);
   batch.labels = std::move(made.labels);

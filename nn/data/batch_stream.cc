@@ -1,0 +1,79 @@
+#include "tidepool/nn/data/batch_stream.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool::nn {
+namespace {
+
+WorkspaceConfig ConfigOf(int64_t count, int prefetch) {
+  if (count < 0 || prefetch < 1) {
+    ThrowInvalidArgument(absl::StrCat("batch stream: ", count, " batches, ", prefetch,
+                                      " ahead; expected at least 0 and 1"));
+  }
+  // One more is in the reader's hands. Readers that keep more get temporary slots.
+  WorkspaceConfig config = WorkspaceConfig::Ring(prefetch + 1);
+  config.policy_ring_full = RingFullPolicy::kSpill;
+  return config;
+}
+
+}  // namespace
+
+BatchStream::BatchStream(int64_t count, Make make, int prefetch)
+    : count_(count),
+      prefetch_(static_cast<size_t>(prefetch)),
+      make_(std::move(make)),
+      ring_("batches", ConfigOf(count, prefetch)),
+      producer_([this](const std::stop_token& stop) { Produce(stop); }) {}
+
+BatchStream::~BatchStream() {
+  producer_.request_stop();
+  producer_.join();
+}
+
+void BatchStream::Produce(const std::stop_token& stop) {
+  std::exception_ptr error;
+  try {
+    for (int64_t i = 0; i < count_; ++i) {
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, stop, [this] { return ready_.size() < prefetch_; });
+      }
+      if (stop.stop_requested()) break;
+      RingSlotScope slot(ring_);
+      Batch batch = make_(i);
+      batch.lease = slot.Commit();
+      std::lock_guard<std::mutex> lock(mutex_);
+      ready_.push_back(std::move(batch));
+      changed_.notify_all();
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  done_ = true;
+  error_ = std::move(error);
+  changed_.notify_all();
+}
+
+std::optional<Batch> BatchStream::Next() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return !ready_.empty() || done_; });
+  if (ready_.empty()) {
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    return std::nullopt;
+  }
+  std::optional<Batch> batch = std::move(ready_.front());
+  ready_.pop_front();
+  changed_.notify_all();
+  return batch;
+}
+
+int64_t BatchStream::waiting() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return static_cast<int64_t>(ready_.size());
+}
+
+}  // namespace tidepool::nn

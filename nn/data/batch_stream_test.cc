@@ -1,0 +1,115 @@
+#include "tidepool/nn/data/batch_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/model_file.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::HasSubstr;
+
+Batch Numbered(int64_t index) {
+  return {Full({4, 3}, static_cast<double>(index)), Full({4}, static_cast<double>(index % 10),
+                                                         DType::kInt64)};
+}
+
+TEST(BatchStreamTest, AllInOrderAndThenNone) {
+  BatchStream stream(20, &Numbered);
+  for (int64_t i = 0; i < 20; ++i) {
+    std::optional<Batch> batch = stream.Next();
+    ASSERT_TRUE(batch.has_value());
+    EXPECT_EQ(batch->features.At<float>({3, 2}), static_cast<float>(i));
+    EXPECT_TRUE(batch->features.IsAttached());
+  }
+  EXPECT_FALSE(stream.Next().has_value());
+  EXPECT_FALSE(stream.Next().has_value());
+  EXPECT_FALSE(BatchStream(0, &Numbered).Next().has_value());
+}
+
+TEST(BatchStreamTest, DjlCase116And117AtMostSoManyWait) {
+  std::atomic<int64_t> made{0};
+  BatchStream stream(100, [&](int64_t i) { return ++made, Numbered(i); }, 3);
+  for (int64_t taken = 0; taken < 10; ++taken) {
+    while (stream.waiting() < 3) std::this_thread::yield();
+    EXPECT_EQ(made, taken + 3);
+    stream.Next();
+  }
+  EXPECT_EQ(stream.ring_stats().temporary, 0u);
+}
+
+TEST(BatchStreamTest, BatchesStayValidAsLongAsTheyAreKept) {
+  std::vector<Batch> kept;
+  {
+    BatchStream stream(10, &Numbered, 2);
+    while (std::optional<Batch> batch = stream.Next()) kept.push_back(std::move(*batch));
+  }
+  ASSERT_EQ(kept.size(), 10u);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(kept[i].features.At<float>({0, 0}), static_cast<float>(i));
+  }
+  kept[3].Close();
+  kept[3].Close();
+  EXPECT_FALSE(kept[3].features.is_defined());
+  EXPECT_EQ(kept[4].features.At<float>({0, 0}), 4);
+}
+
+TEST(BatchStreamTest, DjlCase118LeavingEarlyFreesWhatWasPrefetched) {
+  const auto in_use = [] {
+    return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace);
+  };
+  const int64_t before = in_use();
+  for (int i = 0; i < 20; ++i) {
+    BatchStream stream(1000000, &Numbered, 4);
+    stream.Next();
+  }
+  EXPECT_EQ(in_use(), before);
+}
+
+TEST(BatchStreamTest, AnExceptionComesAfterTheBatchesBeforeIt) {
+  BatchStream stream(10, [](int64_t i) {
+    if (i == 3) ThrowDataLoss("reader: record 3 is broken");
+    return Numbered(i);
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream.Next().has_value());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(CatchStatus([&] { stream.Next(); }).message(), HasSubstr("record 3 is broken"));
+  }
+  EXPECT_THROW(BatchStream(-1, &Numbered), Error);
+  EXPECT_THROW(BatchStream(1, &Numbered, 0), Error);
+}
+
+TEST(BatchStreamTest, TrainsAsBatchesMadeInPlace) {
+  const auto images = [](int64_t i) -> Batch {
+    return {RandomUniform({8, 28, 28, 1}, 0, 1, static_cast<uint64_t>(i)),
+            Full({8}, static_cast<double>(i % 10), DType::kInt64)};
+  };
+  const auto model = [] { return MakeModel("mlp", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled); };
+  Model streamed = model(), direct = model();
+  Trainer a(streamed, UpdaterConfig::Of(UpdaterKind::kAdam));
+  Trainer b(direct, UpdaterConfig::Of(UpdaterKind::kAdam));
+  BatchStream stream(12, images);
+  int64_t steps = 0;
+  while (std::optional<Batch> batch = stream.Next()) {
+    EXPECT_EQ(a.Step([&] { return std::move(*batch); }), b.Step([&] { return images(steps); }));
+    ++steps;
+  }
+  EXPECT_EQ(steps, 12);
+  EXPECT_EQ(streamed.network->parameters().ToVector<float>(),
+            direct.network->parameters().ToVector<float>());
+}
+
+}  // namespace
+}  // namespace tidepool::nn
