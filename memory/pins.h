@@ -6,7 +6,7 @@
 // that has it (M. Michael, "Hazard Pointers", 2004). Memory of workspaces needs no pins: it goes back
 // on the thread that has the workspace open.
 //
-// Threads: any. Cost: about 8 ns for a call with operands outside of workspaces, none without.
+// Threads: any. Cost: a store per operand outside of workspaces and a fence per call that has one.
 #ifndef TIDEPOOL_MEMORY_PINS_H_
 #define TIDEPOOL_MEMORY_PINS_H_
 

@@ -101,7 +101,8 @@ NDArray::NDArray(const Shape& shape, DType dtype, Place place)
   const size_t bytes = static_cast<size_t>(count) * DTypeBytes(dtype);
   const uint64_t owner =
       place.where_ == Place::Where::kCurrent ? current_owner.ref : place.owner_;
-  buffer_ = owner == 0 || owner == kHandlesOwn ? place.Allocate(bytes) : place.AllocateFor(owner, bytes, shape, dtype);
+  buffer_ = owner == 0 || owner == kHandlesOwn ? place.Allocate(bytes)
+                                               : place.AllocateFor(owner, bytes, shape, dtype);
   data_ = buffer_->data;
 }
 

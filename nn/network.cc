@@ -111,15 +111,14 @@ void Network::CheckFeatures(const NDArray& features) const {
                                     ", expected [batch] + ", input_shape_.ToString()));
 }
 
-NDArray Network::Forward(const NDArray& features) const {
+NDArray Network::Forward(NDArray features) const {
   CheckFeatures(features);
   const HandlesOwnScope handles;
-  NDArray at = features;
   LayerCache unused;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    at = layers_[i]->Forward(ContextOf(static_cast<int>(i)), at, unused);
+    features = layers_[i]->Forward(ContextOf(static_cast<int>(i)), features, unused);
   }
-  return at;
+  return features;
 }
 
 double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {

@@ -59,7 +59,7 @@ class Network {
              absl::FunctionRef<void(const NDArray&)> use_output);
   // The output for `features` in the caller's place, by operators whose results go there as well:
   // for callers with a workspace of their own. On many threads at once; needs no workspace of this.
-  NDArray Forward(const NDArray& features) const;
+  NDArray Forward(NDArray features) const;
   // The output for `features`, in the caller's workspace if one is open, else on the heap.
   NDArray Output(const NDArray& features);
 
