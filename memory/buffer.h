@@ -133,6 +133,11 @@ struct OwnershipHooks {
 extern std::atomic<const OwnershipHooks*> ownership_hooks;
 
 void BeforeRelease(Buffer* buffer) noexcept;
+// The last handle is gone.
+inline void ReleaseLast(Buffer* buffer) noexcept {
+  if (buffer->care.load(std::memory_order_relaxed) != 0) BeforeRelease(buffer);
+  buffer->owner->Release(buffer);
+}
 // Of buffers whose `closed` the caller has just set: nobody reads them from here on, and their bytes
 // go. `after`, if not null, takes the release functions of imported memory, which may run any code;
 // else they run here.
@@ -154,8 +159,11 @@ class BufferHandle {
   }
   BufferHandle(BufferHandle&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
   BufferHandle& operator=(const BufferHandle& other) {
-    BufferHandle copy(other);
-    std::swap(buffer_, copy.buffer_);
+    // Counted before the old one goes: they may be the same.
+    if (other.buffer_ != nullptr) other.buffer_->references.fetch_add(1, std::memory_order_relaxed);
+    Buffer* const next = other.buffer_;
+    Reset();
+    buffer_ = next;
     return *this;
   }
   BufferHandle& operator=(BufferHandle&& other) noexcept {
@@ -169,12 +177,11 @@ class BufferHandle {
     Buffer* buffer = std::exchange(buffer_, nullptr);
     if (buffer == nullptr) return;
     // A sole owner needs no locked instruction: nobody else can copy a handle it does not have.
-    if (buffer->references.load(std::memory_order_acquire) != 1) {
-      if (buffer->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (buffer->references.load(std::memory_order_acquire) == 1) return internal::ReleaseLast(buffer);
+    if (buffer->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       buffer->references.store(1, std::memory_order_relaxed);  // as every record's that is free
+      internal::ReleaseLast(buffer);
     }
-    if (buffer->care.load(std::memory_order_relaxed) != 0) internal::BeforeRelease(buffer);
-    buffer->owner->Release(buffer);
   }
 
   Buffer* get() const { return buffer_; }

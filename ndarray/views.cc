@@ -49,15 +49,16 @@ bool StridesForShape(const Shape& from, const int64_t* from_strides, const Shape
 
 bool NDArray::ViewAs(const Shape& shape, NDArray* view) const {
   if (shape.NumElements() != NumElements()) return false;
-  int64_t strides[kMaxRank];
   if (is_dense()) {
-    shape.SetDenseStrides(strides);
-  } else if (!StridesForShape(shape_, strides_, shape, strides)) {
+    shape.SetDenseStrides(view->strides_);
+  } else if (!StridesForShape(shape_, strides_, shape, view->strides_)) {
     return false;
   }
-  *view = *this;
+  view->buffer_ = buffer_;
+  view->data_ = data_;
+  view->dtype_ = dtype_;
+  view->defined_ = true;
   view->shape_ = shape;
-  std::copy_n(strides, shape.rank(), view->strides_);
   return true;
 }
 
