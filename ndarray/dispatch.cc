@@ -50,8 +50,9 @@ class Refs {
   int inputs_, outputs_;
 };
 
-TensorRef Ref(const NDArray& array) {
-  TensorRef ref;
+// In place: a struct returned by value would be copied by loads wider than the stores just made, which
+// stall.
+void Describe(const NDArray& array, TensorRef& ref) {
   ref.data = array.raw_data();
   ref.dtype = array.dtype();
   ref.present = true;
@@ -64,7 +65,6 @@ TensorRef Ref(const NDArray& array) {
     ref.version = buffer->version.load(std::memory_order_relaxed);
     ref.readable_tail = buffer->readable_tail;
   }
-  return ref;
 }
 
 bool SameView(const NDArray& a, const NDArray& b) {
@@ -161,12 +161,12 @@ void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!refs.input(i).present || refs.input(i).dense) continue;
     inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch());
-    refs.input(i) = Ref(inputs_copied[i]);
+    Describe(inputs_copied[i], refs.input(i));
   }
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (refs.output(o).dense) continue;
     outputs_copied[o] = outputs[o]->CopyTo(Place::Scratch());
-    refs.output(o) = Ref(outputs_copied[o]);
+    Describe(outputs_copied[o], refs.output(o));
   }
   Run(kernel, call);
   for (size_t o = 0; o < outputs.size(); ++o) {
@@ -209,7 +209,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   const Device device = outputs[0]->device();
   for (int i = 0; i < input_count; ++i) {
     if (inputs[i] == nullptr) continue;
-    refs.input(i) = Ref(*inputs[i]);
+    Describe(*inputs[i], refs.input(i));
     if (inputs[i]->device() != device) {
       ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ",
                                         OperandName(Info(op).inputs, i), " is on ",
@@ -228,7 +228,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
                                         OperandName(Info(op).outputs, other), " and ",
                                         OperandName(Info(op).outputs, o), " overlap"));
     }
-    refs.output(o) = Ref(*outputs[o]);
+    Describe(*outputs[o], refs.output(o));
     if (!refs.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
     empty = empty && outputs[o]->NumElements() == 0;
   }
