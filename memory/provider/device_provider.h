@@ -13,6 +13,12 @@
 // front, so that pages can grow without moving. Blocks are single allocations.
 // Refusals are results (null, false): callers know what to do then, or throw with the ledger.
 //
+// A device may work while the host goes on. Its kernels run in the order they are queued, on the
+// compute queue; copies with host memory may run on queues of their own beside them, and each waits
+// for what it is told to: a QueuePoint is a place in that work that has passed when all before it is
+// done. The functions without a point are ordered after every kernel and copy queued so far, and done
+// when they return.
+//
 // Threads: any, all functions. Cost: a system or driver call each; never on a planned request.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
 #define TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
@@ -38,6 +44,10 @@ struct MemoryTraits {
   size_t large_granularity = 0; // of commits that may use large pages; 0: no such pages
   size_t reserve_bytes = 0;     // address space a growing range should have
   bool host_readable = false;   // the host may read and write at the addresses
+};
+
+struct QueuePoint {
+  uint64_t value = 0;  // 0: has passed
 };
 
 class DeviceProvider {
@@ -69,6 +79,29 @@ class DeviceProvider {
   virtual void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) = 0;
   virtual void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void Fill(std::byte* to, std::byte value, size_t bytes) = 0;
+
+  // Copies that begin when `after` has passed and may be under way when these return; the bytes of
+  // both sides are the device's until the point returned has passed. Overlap with kernels takes host
+  // memory of PinnedHost(). Throw kInternal when the device refuses; nothing is queued then.
+  virtual QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes,
+                                       QueuePoint after) {
+    WaitFor(after);
+    CopyFromHost(to, from_host, bytes);
+    return {};
+  }
+  virtual QueuePoint QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
+                                     QueuePoint after) {
+    WaitFor(after);
+    CopyToHost(to_host, from, bytes);
+    return {};
+  }
+  // Behind the kernels queued so far, by any thread.
+  virtual QueuePoint ComputePoint() { return {}; }
+  // Kernels queued from here on begin when `point` has passed; the host does not wait.
+  virtual void ComputeAfter(QueuePoint) {}
+  virtual bool HasPassed(QueuePoint) { return true; }
+  // Throws kInternal when the work before it failed.
+  virtual void WaitFor(QueuePoint) {}
 
   // Host memory this device copies from and to fastest (page-locked); null: it has none of its own
   // and ordinary host memory serves.
