@@ -42,6 +42,7 @@ Place Place::Here() {
 }
 
 Place Place::Of(const Ownership& owner) {
+  if (owner.is_null()) return Scratch();
   Place place(Where::kOwner, nullptr, MemoryKind::kAllocated);
   place.owner_ = owner.ref().bits();
   if (place.owner_ == 0) ThrowFailedPrecondition("place: this manager was moved from");

@@ -72,6 +72,18 @@ std::string EvaluationOf(const std::string& text) {
   return text.substr(begin, text.find("\n\n", matrix) - begin);
 }
 
+TEST(Tidepool, TrainLogsMemoryAfterEachStep) {
+  const std::string path = NewFolder() + "/memory.csv";
+  const RunResult result = ExpectOk(Train({"--memory_log=" + path}));
+  EXPECT_THAT(result.out, HasSubstr("wrote memory after each step to " + path));
+  const std::vector<std::string> lines = Lines(ReadWhole(path));
+  ASSERT_GT(lines.size(), 3u);
+  EXPECT_THAT(lines[0], testing::StartsWith("label,seconds,resident_bytes,device,owner,allocated,"));
+  EXPECT_THAT(lines[1], testing::StartsWith("epoch 1 batch 0,"));
+  EXPECT_THAT(lines.back(), HasSubstr(",host,,"));
+  EXPECT_EQ(Tidepool(Train({"--memory_log=/nowhere/memory.csv"})).status, 2);
+}
+
 TEST(Tidepool, TrainPrintsAccuracyAndMemory) {
   const std::string out = ExpectOk(Train()).out;
   EXPECT_THAT(out, Not(HasSubstr("\r")));

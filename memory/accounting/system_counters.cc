@@ -1,5 +1,6 @@
 #include "tidepool/memory/accounting/system_counters.h"
 
+#include <fcntl.h>
 #include <link.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -14,6 +15,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <mutex>
@@ -126,6 +128,19 @@ Watcher* Start(std::string* reason) {
 std::atomic<Watcher*> active{nullptr};
 
 }  // namespace
+
+int64_t ResidentBytes() {
+  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  char text[128];
+  const ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  long long total = 0, resident = 0;
+  if (std::sscanf(text, "%lld %lld", &total, &resident) != 2) return 0;
+  return resident * sysconf(_SC_PAGESIZE);
+}
 
 int64_t PageFaults() {
   rusage usage;

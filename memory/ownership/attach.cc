@@ -75,9 +75,12 @@ Refusal TryMove(Buffer* buffer, OwnerNode& target, bool force) noexcept {
   return refusal;
 }
 
-[[noreturn]] void ThrowDeadBuffer(const char* operation, const Buffer& buffer) {
-  ThrowFailedPrecondition(absl::StrCat(operation, ": the array of ", buffer.bytes,
-                                       " bytes is not alive"));
+// `index`: which one of several.
+[[noreturn]] void ThrowDeadBuffer(const char* operation, const Buffer& buffer, int64_t index = -1) {
+  ThrowFailedPrecondition(absl::StrCat(operation, ": the array ",
+                                       index < 0 ? "" : absl::StrCat("at place ", index, ", "),
+                                       "of ", buffer.bytes, " bytes is not alive",
+                                       index < 0 ? "" : "; none was moved"));
 }
 
 [[noreturn]] void ThrowRefused(const char* operation, OwnerNode& target, Refusal refusal,
@@ -154,10 +157,10 @@ void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffer
   std::vector<BudgetUse> budgets = BudgetsOf(target);
   std::vector<Buffer*> moves;
   moves.reserve(buffers.size());
-  for (const BufferHandle* handle : buffers) {
-    Buffer* buffer = handle->get();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    Buffer* buffer = buffers[i]->get();
     if (buffer == nullptr) continue;
-    if (!buffer->IsAlive()) ThrowDeadBuffer(operation, *buffer);
+    if (!buffer->IsAlive()) ThrowDeadBuffer(operation, *buffer, static_cast<int64_t>(i));
     moves.push_back(buffer);  // a second time it moves from the target to the target
   }
   std::vector<Buffer*> once = moves;
@@ -216,16 +219,19 @@ void GiveToHandles(Buffer* buffer) noexcept {
 }  // namespace
 
 void Ownership::Attach(const BufferHandle& handle) {
+  if (is_null()) return;
   OwnerNode& target = Checked("Attach");
   // An array without elements has no bytes to own.
   if (handle.get() != nullptr) AttachTo(target, handle.get(), "Attach");
 }
 
 void Ownership::AttachAll(absl::Span<const BufferHandle* const> buffers) {
+  if (is_null()) return;
   AttachAllTo(Checked("AttachAll"), buffers, "AttachAll");
 }
 
 void Ownership::Detach(const BufferHandle& handle) {
+  if (is_null()) return;
   OwnerNode& node = Checked("Detach");
   Buffer* buffer = handle.get();
   if (buffer == nullptr) return;
@@ -248,6 +254,7 @@ OwnerNode& Ownership::CheckMayReturn() const {
 }
 
 void Ownership::Return(const BufferHandle& handle) {
+  if (is_null()) return;
   OwnerNode& node = CheckMayReturn();
   Buffer* buffer = handle.get();
   if (buffer == nullptr) return;
@@ -259,6 +266,7 @@ void Ownership::Return(const BufferHandle& handle) {
 }
 
 void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
+  if (is_null()) return;
   OwnerNode& node = CheckMayReturn();
   // What each of them does is decided before the first moves: one may be there twice.
   std::vector<const BufferHandle*> moves;

@@ -284,6 +284,10 @@ void Ownership::End(std::string* failures) noexcept {
 }
 
 void Ownership::Close() {
+  if (is_null()) {
+    cycle_ = internal::ScopeToken();
+    return;
+  }
   OwnerNode& node = Checked("Close");
   if (node.is_root) {
     ThrowFailedPrecondition(absl::StrCat("Close: ", ref().ToString(),
@@ -353,6 +357,7 @@ OwnedResource& Ownership::Own(std::unique_ptr<OwnedResource> resource) {
 }
 
 std::unique_ptr<OwnedResource> Ownership::Release(const OwnedResource* resource) {
+  if (is_null()) return nullptr;
   OwnerNode& node = Checked("Release");
   std::unique_ptr<ResourceEntry> found;
   std::lock_guard<SpinLock> lock(node.lock);

@@ -83,6 +83,7 @@ void Ownership::Lend(const BufferHandle& handle) {
 }
 
 void Ownership::LendAll(absl::Span<const BufferHandle* const> handles) {
+  if (is_null()) return;
   OwnerNode& borrower = Checked("TempAttach");
   if (borrower.is_root) {
     ThrowFailedPrecondition(absl::StrCat("TempAttach: ", ref().ToString(),

@@ -1,6 +1,7 @@
 #include "tidepool/memory/ownership/owner_node.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <mutex>
@@ -64,6 +65,12 @@ OwnerNode* TakeFree() noexcept {
 }  // namespace
 
 namespace internal {
+
+int64_t CoarseNow() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
+}
 
 constinit std::atomic<OwnerNode*> slabs[size_t{1} << (kIndexBits - kSlabBits)] = {};
 

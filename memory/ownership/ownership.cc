@@ -1,8 +1,6 @@
 // Nodes: making, moving, naming and asking them.
 #include "tidepool/memory/ownership/ownership.h"
 
-#include <time.h>
-
 #include <cstdio>
 #include <mutex>
 
@@ -13,13 +11,6 @@
 
 namespace tidepool {
 namespace {
-
-// To the few milliseconds that ages are for; a fifth of the price of the exact clock.
-int64_t CoarseNow() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
-}
 
 OwnerNode* MakeRoot(std::string_view name) {
   internal::InstallHooks();
@@ -38,7 +29,7 @@ OwnerNode* MakeRoot(std::string_view name) {
   node->closer.store(nullptr, std::memory_order_relaxed);
   node->parent_name.clear();
   node->name = name;
-  node->opened_ns = CoarseNow();
+  node->opened_ns = internal::CoarseNow();
   node->state.store(NodeState::kOpen, std::memory_order_release);
   return node;
 }
@@ -58,6 +49,12 @@ Ownership& Ownership::Process() {
 
 Ownership Ownership::NewRoot(std::string_view name) { return Ownership(MakeRoot(name)); }
 
+Ownership Ownership::Null() {
+  Ownership null;
+  null.id_ = kHandlesOwn;
+  return null;
+}
+
 Ownership::Ownership(Ownership&& other) noexcept
     : node_(std::exchange(other.node_, nullptr)),
       id_(std::exchange(other.id_, 0)),
@@ -74,13 +71,15 @@ Ownership& Ownership::operator=(Ownership&& other) noexcept {
 
 OwnerNode& Ownership::Checked(const char* operation) const {
   if (node_ == nullptr) {
-    ThrowFailedPrecondition(absl::StrCat(operation, ": this manager was moved from"));
+    ThrowFailedPrecondition(absl::StrCat(
+        operation, is_null() ? ": the null manager owns nothing" : ": this manager was moved from"));
   }
   return *node_;
 }
 
 Ownership Ownership::MakeChild(std::string_view name, const Device* device, Workspace* place,
                                bool cycle) const {
+  if (is_null()) return Null();
   OwnerNode& parent = Checked("NewSubManager");
   OwnerNode* node = internal::NewNode();
   try {
@@ -98,7 +97,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   node->cycle = cycle ? place->core() : nullptr;
   node->peak_bytes = 0;
   node->closer.store(nullptr, std::memory_order_relaxed);
-  node->opened_ns = CoarseNow();
+  node->opened_ns = internal::CoarseNow();
   parent.lock.lock();
   const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;
   if (open) {
@@ -144,11 +143,12 @@ Ownership Ownership::NewCycle(std::string_view name, Workspace& workspace) {
   const Device device = workspace.device();
   Ownership child = MakeChild(name, &device, &workspace, !core->passes_through());
   child.cycle_.Push(core, core->passes_through() ? nullptr : core);  // throws: the child closes
-  core->OwnCycle();
+  if (!child.is_null()) core->OwnCycle();
   return child;
 }
 
 void Ownership::PlaceOnHeap() {
+  if (is_null()) return;
   OwnerNode& node = Checked("PlaceOnHeap");
   bool done = false;
   {
@@ -165,6 +165,7 @@ void Ownership::PlaceOnHeap() {
 }
 
 void Ownership::SetBudget(int64_t bytes, int64_t arrays) {
+  if (is_null()) return;
   OwnerNode& node = Checked("SetBudget");
   auto budget = std::make_unique<OwnerBudget>();
   budget->limit_bytes = bytes;
@@ -191,6 +192,7 @@ void Ownership::SetBudget(int64_t bytes, int64_t arrays) {
 }
 
 void Ownership::Cap() {
+  if (is_null()) return;
   OwnerNode& node = Checked("Cap");
   if (node.is_root) {
     ThrowFailedPrecondition(absl::StrCat("Cap: ", ref().ToString(),
@@ -200,6 +202,7 @@ void Ownership::Cap() {
 }
 
 void Ownership::Uncap() {
+  if (is_null()) return;
   OwnerNode& node = Checked("Uncap");
   int32_t caps = node.caps.load(std::memory_order_relaxed);
   while (caps > 0 && !node.caps.compare_exchange_weak(caps, caps - 1)) {
@@ -214,7 +217,8 @@ bool Ownership::is_capped() const {
 }
 
 bool Ownership::is_open() const {
-  return node_ != nullptr && node_->state.load(std::memory_order_acquire) == NodeState::kOpen;
+  if (node_ == nullptr) return is_null();
+  return node_->state.load(std::memory_order_acquire) == NodeState::kOpen;
 }
 
 std::string Ownership::name() const {
@@ -224,6 +228,7 @@ std::string Ownership::name() const {
 }
 
 void Ownership::SetName(std::string_view name) {
+  if (is_null()) return;
   OwnerNode& node = Checked("SetName");
   std::string copy(name);
   std::lock_guard<SpinLock> lock(node.lock);
@@ -252,6 +257,10 @@ int64_t Ownership::bytes() const {
 }
 
 OwnershipScope::OwnershipScope(const Ownership& owner) : previous_(current_owner) {
+  if (owner.is_null()) {
+    current_owner = {nullptr, kHandlesOwn};
+    return;
+  }
   OwnerNode* node = owner.node();
   if (!owner.is_open()) {
     ThrowFailedPrecondition(absl::StrCat("ManagerScope: ",

@@ -70,6 +70,10 @@ class Ownership {
   static Ownership& Process();
   // The same root as a value, for a wrapper that never ends.
   static Ownership ProcessAlias() { return Ownership(Process().node_); }
+  // Owns nothing: what is attached to it or made in it is its handles', its children are as it is, and
+  // everything but Own() may be asked of it to no effect. Always open. For code that is given an owner
+  // and may be given none.
+  static Ownership Null();
   // For tests and libraries that want a tree of their own. When it ends it closes what is open below
   // it and reports that (SetOwnershipReport).
   static Ownership NewRoot(std::string_view name);
@@ -123,7 +127,8 @@ class Ownership {
   // Throws an Error naming every resource that failed to close, after everything is closed.
   void Close();
   bool is_open() const;
-  explicit operator bool() const { return node_ != nullptr; }
+  bool is_null() const { return id_ == kHandlesOwn; }
+  explicit operator bool() const { return node_ != nullptr || is_null(); }
 
   std::string name() const;
   void SetName(std::string_view name);

@@ -1,7 +1,5 @@
 #include "tidepool/memory/ownership/ownership_snapshot.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -14,12 +12,6 @@
 
 namespace tidepool {
 namespace {
-
-int64_t CoarseNow() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
-}
 
 // A node to visit: it may be gone when its turn comes.
 struct Visit {
@@ -68,7 +60,7 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
     stats->peak_bytes = node->peak_bytes;
     stats->resources = node->resources;
     stats->capped = node->caps.load(std::memory_order_relaxed) > 0;
-    stats->age_seconds = static_cast<double>(CoarseNow() - node->opened_ns) * 1e-9;
+    stats->age_seconds = static_cast<double>(internal::CoarseNow() - node->opened_ns) * 1e-9;
     stats->budget_bytes = node->budget != nullptr ? node->budget->limit_bytes : -1;
     for (const OwnerNode* child = node->newest_child; child != nullptr; child = child->older) {
       refs.push_back(child->ref.load(std::memory_order_relaxed));

@@ -155,7 +155,7 @@ void PairOf(benchmark::State& state, const Allocator& allocator, size_t bytes) {
   constexpr int kPairs = 64;
   for (auto _ : state) {
     for (int i = 0; i < kPairs; ++i) {
-      void* data = allocator.allocate(bytes);
+      void* const data = allocator.allocate(bytes);
       benchmark::DoNotOptimize(data);
       allocator.release(data);
     }

@@ -41,7 +41,7 @@ BENCHMARK(PlannedRequest)->RangeMultiplier(64)->Range(64, 64 << 20);
 void Malloc(benchmark::State& state) {
   const size_t bytes = state.range(0);
   for (auto _ : state) {
-    void* data = std::malloc(bytes);
+    void* const data = std::malloc(bytes);
     benchmark::DoNotOptimize(data);
     std::free(data);
   }

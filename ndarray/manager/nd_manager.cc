@@ -13,7 +13,9 @@ std::vector<const BufferHandle*> HandlesOf(const char* op,
   std::vector<const BufferHandle*> handles;
   for (const NDResource& resource : resources) {
     for (size_t i = 0; i < resource.size(); ++i) {
-      resource[i].CheckAlive(op, "X");
+      if (!(resource[i].is_defined() && resource[i].IsInScope())) {
+        resource[i].CheckAlive(op, absl::StrCat("X[", handles.size(), "]").c_str());
+      }
       handles.push_back(&resource[i].buffer());
     }
   }

@@ -59,6 +59,9 @@ class NDManager {
   // Directly below the root of the process.
   static NDManager NewBaseManager(Device device = Host(), std::string_view name = "base");
 
+  // Owns nothing and may be used as any other: what is made in it is its handles' (Ownership::Null).
+  static NDManager Null() { return NDManager(Ownership::Null()); }
+
   NDManager() = default;
 
   // Below this one, with its device and place, or with its own: arrays live in `place`, which must be

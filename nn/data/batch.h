@@ -6,6 +6,10 @@
 #ifndef TIDEPOOL_NN_DATA_BATCH_H_
 #define TIDEPOOL_NN_DATA_BATCH_H_
 
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -25,6 +29,12 @@ struct Batch {
     if (manager.ownership()) manager.Close();
     lease.Release();
   }
+
+  // At most `parts` batches of consecutive examples, in order: views of this one's arrays, which stay
+  // its own, so that closing it ends the parts. All have ceil(size / parts) examples but the last, which
+  // has what is left; with `even` the size must be a multiple of `parts`. For workers that share a
+  // batch. Throws kInvalidArgument for parts below 1 or an uneven size; kFailedPrecondition when closed.
+  std::vector<Batch> Split(int64_t parts, bool even = false) const;
 
   SlotLease lease;    // of a batch made ahead (BatchStream): its arrays' slot
   NDManager manager;  // both before the arrays, which go first

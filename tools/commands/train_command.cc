@@ -2,10 +2,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_log.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/problem_file.h"
 #include "tidepool/nn/data/digits.h"
@@ -27,6 +29,7 @@ ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam, 0.1 for sgd, 0.02 for ne
 ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
+ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 
 namespace tidepool::tools {
@@ -99,6 +102,12 @@ int RunTrain() {
   nn::ImageBatches batches(train, batch);
   updater.decay_steps = DecayStepsOfFlags(epochs * batches.size());
   nn::Trainer trainer(model, updater);
+  const std::string memory_log_file = absl::GetFlag(FLAGS_memory_log);
+  std::optional<MemoryLog> memory_log;
+  if (!memory_log_file.empty()) {
+    memory_log.emplace();
+    memory_log->WriteCsv(memory_log_file);  // where nothing can be written is known before the hours
+  }
   Progress progress(epochs, train.count);
   double first_step_seconds = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
@@ -110,6 +119,7 @@ int RunTrain() {
       loss += trainer.Step([&] { return batches.Make(i); });
       if (steady) counters.EndStep();
       if (trainer.steps() == 1) first_step_seconds = seconds();
+      if (memory_log) memory_log->Sample(absl::StrCat("epoch ", epoch, " batch ", i));
       progress.Step(epoch, std::min((i + 1) * batch, train.count), loss / (i + 1));
     }
     progress.EndEpoch(epoch, loss / batches.size());
@@ -126,6 +136,10 @@ int RunTrain() {
   if (!save.empty()) {
     nn::SaveModel(model, save);
     std::printf("saved %s\n", save.c_str());
+  }
+  if (memory_log) {
+    memory_log->WriteCsv(memory_log_file);
+    std::printf("wrote memory after each step to %s\n", memory_log_file.c_str());
   }
   if (const std::string trace = absl::GetFlag(FLAGS_trace_file); !trace.empty()) {
     WriteTrace(model.network->training_workspace(), trace);

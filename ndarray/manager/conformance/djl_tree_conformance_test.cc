@@ -1,9 +1,8 @@
 // DJL's behaviour of the tree and the life of managers, 3.1 of its numbered list. Where DJL's is a
 // defect, the behaviour tested is the mended one, and the comment says which it was.
 //
-// No test: 22 (a manager on which nothing has an effect: a default-made NDManager is no manager, its
-// use is an error; NdManagerTest has that), 23 (a program without backends: arrays and managers work
-// all the same), 24 (engines do not exist; devices are checked by operators).
+// No test: 23 (a program without backends: arrays and managers work all the same), 24 (engines do not
+// exist; devices are checked by operators).
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/manager/conformance/djl_places.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool::djl {
 namespace {
@@ -300,6 +300,44 @@ TEST_P(DjlTree, DjlCase021TheTextHasNameParentStateCountAndBytes) {
             "NDManager [top/parent/child] of [parent], open, 2 arrays, 32 bytes");
   child.Close();
   EXPECT_EQ(child.ToString(), "NDManager [child] of [parent], closed, 0 arrays, 0 bytes");
+}
+
+TEST_P(DjlTree, DjlCase022NothingHasAnEffectOnTheNullManager) {
+  NDManager null = NDManager::Null();
+  NDManager owner = New("owner");
+  const NDArray x = In(owner, 3);
+  null.Attach(x);
+  null.TempAttachAll({x});
+  null.AttachAll({x});
+  EXPECT_TRUE(Holds(null.Ret(x), 3));
+  null.Detach(x);
+  EXPECT_TRUE(owner.Manages(x));
+  EXPECT_FALSE(null.Manages(x));
+  NDManager child = null.NewSubManager("child", Host());
+  NDArray made, copied;
+  {
+    const ManagerScope outer(owner);
+    const ManagerScope scope(child);
+    made = x + x;
+    copied = child.CopyOf(x);
+  }
+  EXPECT_EQ(NDManager::ManagerOf(made), OwnerRef());
+  EXPECT_EQ(NDManager::ManagerOf(copied), OwnerRef());
+  child.Cap();
+  child.SetBudget(0, 0);
+  child.PlaceOnHeap();
+  child.SetName("other");
+  EXPECT_TRUE(Holds(child.Zeros({4}), 0));
+  EXPECT_FALSE(child.is_capped());
+  for (NDManager* manager : {&null, &child}) {
+    manager->Close();
+    manager->Close();
+    EXPECT_TRUE(manager->is_open());
+    EXPECT_EQ(manager->arrays() + manager->bytes() + manager->loans(), 0);
+    EXPECT_TRUE(manager->Snapshot().empty());
+  }
+  EXPECT_THAT(ErrorOf([&] { null.Own(nullptr); }), HasSubstr("the null manager owns nothing"));
+  EXPECT_TRUE(Holds(made, 6) && Holds(copied, 3));
 }
 
 }  // namespace

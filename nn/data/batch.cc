@@ -1,0 +1,31 @@
+#include "tidepool/nn/data/batch.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool::nn {
+
+std::vector<Batch> Batch::Split(int64_t parts, bool even) const {
+  features.CheckAlive("split", "features");
+  labels.CheckAlive("split", "labels");
+  const int64_t examples = size();
+  if (parts < 1) {
+    ThrowInvalidArgument(absl::StrCat("Batch::Split: found ", parts, " parts, expected at least 1"));
+  }
+  if (even && examples % parts != 0) {
+    ThrowInvalidArgument(absl::StrCat("Batch::Split: found ", examples, " examples for ", parts,
+                                      " even parts, expected a multiple of ", parts));
+  }
+  // Not (examples + parts - 1) / parts: `parts` may be as large as it gets.
+  const int64_t most = examples / parts + (examples % parts != 0 ? 1 : 0);
+  std::vector<Batch> batches;
+  for (int64_t begin = 0; begin < examples; begin += most) {
+    const int64_t end = std::min(begin + most, examples);
+    batches.emplace_back(features.Slice(0, begin, end), labels.Slice(0, begin, end));
+  }
+  return batches;
+}
+
+}  // namespace tidepool::nn
