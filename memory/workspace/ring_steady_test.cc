@@ -87,12 +87,10 @@ void RunSteady(const WorkspaceConfig& config, bool vary) {
 }
 
 TEST(RingSteady, TakesNothingFromTheSystem) {
-#ifndef __SANITIZE_ADDRESS__  // LeakSanitizer stops all threads at the end, the watching one too
   std::string reason;
   if (!StartCountingMemorySystemCalls(&reason)) {
     std::cout << "system calls are not counted: " << reason << std::endl;
   }
-#endif
   RunSteady(WorkspaceConfig::Ring(4), /*vary=*/false);
   RunSteady(WorkspaceConfig::Ring(4), /*vary=*/true);
   WorkspaceConfig totals = WorkspaceConfig::Ring(3);
