@@ -25,8 +25,8 @@ TEST(SystemCounters, CountsOneFaultPerFreshPage) {
 }
 
 TEST(SystemCounters, PrefaultingTheProgramLeavesItUsable) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer's shadow of the program is touched by each access";
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's shadow of the program is touched by each access";
 #endif
   static char never_touched[1 << 20];
   PrefaultProgram();
