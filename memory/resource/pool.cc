@@ -128,7 +128,12 @@ Pool::Block* Pool::AddChunk(size_t bytes) {
   PagesOptions options = pages_options_;
   options.reserve_bytes = wanted + kReadableTailBytes;
   auto pages = std::make_unique<Pages>(options, *provider_);
-  pages->Resize(wanted);
+  try {
+    pages->Resize(wanted);
+  } catch (const OutOfMemoryError&) {
+    if (wanted == bytes) throw;
+    pages->Resize(bytes);  // there may be room for the request alone
+  }
   // A free slot of an earlier, trimmed chunk is used again before the list grows.
   size_t index = 0;
   while (index < chunks_.size() && chunks_[index].pages != nullptr) ++index;

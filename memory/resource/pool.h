@@ -34,7 +34,7 @@ class Pool {
     bool free;
   };
 
-  // Chunks are of `chunk_bytes` (at least; larger for larger requests). `alignment` (a power of
+  // Chunks are of `chunk_bytes`; larger for larger requests, smaller where that much is refused. `alignment` (a power of
   // two, at least 16) is that of every block and the granule of sizes. The bytes are never touched.
   Pool(size_t chunk_bytes, size_t alignment, PagesOptions pages = {},
        DeviceProvider& provider = HostProvider());

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
 namespace {
@@ -46,6 +47,21 @@ TEST(Pool, TrimGivesEmptyChunksBackAndKeepsOthers) {
   pool.Trim();
   EXPECT_EQ(pool.owned_bytes(), 0);
   pool.Release(pool.Allocate(100));  // still usable
+}
+
+TEST(Pool, AChunkThatIsRefusedIsTakenAsLargeAsTheRequest) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  device.set_capacity(256 << 10);
+  {
+    Pool pool(1 << 20, SimulatedDevice::kAlignment, {}, device);
+    Pool::Block* block = pool.Allocate(1000);
+    EXPECT_LE(device.used_bytes(), size_t{128} << 10);
+    EXPECT_THROW(pool.Allocate(512 << 10), OutOfMemoryError);
+    pool.Release(block);
+    pool.Release(pool.Allocate(1000));
+  }
+  device.Reset();
 }
 
 TEST(Pool, ImpossibleSizesAreRefusedAndLeaveThePoolUsable) {
