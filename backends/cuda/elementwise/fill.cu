@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tidepool/backends/cuda/runtime/launch.h"
+
 namespace tidepool {
 namespace {
 
@@ -11,13 +13,8 @@ constexpr int kThreadsPerBlock = 256;
 constexpr std::int64_t kMaxBlocks = 4096;
 constexpr std::int64_t kLanes = 4;  // floats in the 16 bytes of the widest access
 
-__device__ std::int64_t ThreadIndex() {
-  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-__device__ std::int64_t ThreadCount() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
-
 __global__ void FillStrided(float* y, std::int64_t count, std::int64_t stride, float value) {
-  for (std::int64_t i = ThreadIndex(); i < count; i += ThreadCount()) y[i * stride] = value;
+  for (std::int64_t i = cuda::GlobalThread(); i < count; i += cuda::GlobalThreads()) y[i * stride] = value;
 }
 
 // The first `head` elements come before the first 16-byte boundary; those and the tail, at most
@@ -26,15 +23,15 @@ __global__ void FillVectors(float* y, std::int64_t count, std::int64_t head, flo
   float4* vectors = reinterpret_cast<float4*>(y + head);
   const std::int64_t vector_count = (count - head) / kLanes;
   const float4 values = make_float4(value, value, value, value);
-  for (std::int64_t i = ThreadIndex(); i < vector_count; i += ThreadCount()) vectors[i] = values;
+  for (std::int64_t i = cuda::GlobalThread(); i < vector_count; i += cuda::GlobalThreads()) vectors[i] = values;
   const std::int64_t tail = head + vector_count * kLanes;
-  const std::int64_t i = ThreadIndex();
+  const std::int64_t i = cuda::GlobalThread();
   if (i < head) y[i] = value;
   if (i < count - tail) y[tail + i] = value;
 }
 
 __global__ void ScaleAddScalars(const float* x, float* y, std::int64_t count, float a, float b) {
-  for (std::int64_t i = ThreadIndex(); i < count; i += ThreadCount()) y[i] = fmaf(a, x[i], b);
+  for (std::int64_t i = cuda::GlobalThread(); i < count; i += cuda::GlobalThreads()) y[i] = fmaf(a, x[i], b);
 }
 
 __global__ void ScaleAddVectors(const float* x, float* y, std::int64_t count, std::int64_t head,
@@ -42,12 +39,12 @@ __global__ void ScaleAddVectors(const float* x, float* y, std::int64_t count, st
   const float4* inputs = reinterpret_cast<const float4*>(x + head);
   float4* outputs = reinterpret_cast<float4*>(y + head);
   const std::int64_t vector_count = (count - head) / kLanes;
-  for (std::int64_t i = ThreadIndex(); i < vector_count; i += ThreadCount()) {
+  for (std::int64_t i = cuda::GlobalThread(); i < vector_count; i += cuda::GlobalThreads()) {
     const float4 v = inputs[i];
     outputs[i] = make_float4(fmaf(a, v.x, b), fmaf(a, v.y, b), fmaf(a, v.z, b), fmaf(a, v.w, b));
   }
   const std::int64_t tail = head + vector_count * kLanes;
-  const std::int64_t i = ThreadIndex();
+  const std::int64_t i = cuda::GlobalThread();
   if (i < head) y[i] = fmaf(a, x[i], b);
   if (i < count - tail) y[tail + i] = fmaf(a, x[tail + i], b);
 }
@@ -63,15 +60,10 @@ dim3 BlocksFor(std::int64_t threads) {
   return dim3(static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, kMaxBlocks)));
 }
 
-// The error of this launch alone, unlike cudaGetLastError after <<<>>>.
 template <typename... Parameters, typename... Arguments>
 cudaError_t Launch(void (*kernel)(Parameters...), dim3 blocks, cudaStream_t stream,
-                   Arguments... arguments) {
-  cudaLaunchConfig_t config = {};
-  config.gridDim = blocks;
-  config.blockDim = dim3(kThreadsPerBlock);
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
+                   const Arguments&... arguments) {
+  return cuda::TryLaunch(kernel, blocks, dim3(kThreadsPerBlock), 0, stream, arguments...);
 }
 
 }  // namespace

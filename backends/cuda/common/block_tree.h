@@ -1,0 +1,75 @@
+// Combining values of the threads of a block in a fixed order: results do not depend on timing.
+//
+// A block of kBlockThreads threads is split into slots of `lanes` threads (a power of two) that work
+// on one thing: neighbouring threads are lanes of one slot ("along"), which suits lines whose
+// elements lie side by side, or slots of one lane ("across"), which suits lines that lie side by side.
+#ifndef TIDEPOOL_BACKENDS_CUDA_COMMON_BLOCK_TREE_H_
+#define TIDEPOOL_BACKENDS_CUDA_COMMON_BLOCK_TREE_H_
+
+#include <cstdint>
+
+#include "cuda_runtime.h"
+
+namespace tidepool::cuda {
+
+inline constexpr int kBlockThreads = 256;
+
+struct Slots {
+  int lanes = 1;
+  bool along = true;
+
+  int count() const { return kBlockThreads / lanes; }
+};
+
+// This thread's place.
+struct SlotThread {
+  int lanes, lane, slot, slots;
+  int step;  // between the threads of neighbouring lanes
+  bool warp;  // a slot lies within a warp
+
+  __device__ __forceinline__ explicit SlotThread(Slots s) {
+    const int t = static_cast<int>(threadIdx.x);
+    lanes = s.lanes;
+    slots = kBlockThreads / lanes;
+    lane = s.along ? t & (lanes - 1) : t / slots;
+    slot = s.along ? t / lanes : t & (slots - 1);
+    step = s.along ? 1 : slots;
+    warp = s.along && lanes <= 32;
+  }
+  __device__ __forceinline__ void Sync() const {
+    if (warp) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+  }
+};
+
+// What the lanes of each slot have, merged: merge(value, value of a later lane). All threads of the
+// block take part and all get the result. `shared` has room for kBlockThreads values; it can be
+// used again right away.
+template <typename Value, typename Merge>
+__device__ __forceinline__ Value MergeLanes(const SlotThread& at, Value value, Value* shared,
+                                            Merge merge) {
+  if (at.lanes == 1) return value;
+  const int t = static_cast<int>(threadIdx.x);
+  at.Sync();  // of an earlier use
+  shared[t] = value;
+  for (int half = at.lanes / 2; half > 0; half /= 2) {
+    at.Sync();
+    if (at.lane < half) shared[t] = merge(shared[t], shared[t + half * at.step]);
+  }
+  at.Sync();
+  return shared[t - at.lane * at.step];
+}
+
+struct AddValues {
+  template <typename Value>
+  __device__ __forceinline__ Value operator()(const Value& a, const Value& b) const {
+    return a + b;
+  }
+};
+
+}  // namespace tidepool::cuda
+
+#endif  // TIDEPOOL_BACKENDS_CUDA_COMMON_BLOCK_TREE_H_

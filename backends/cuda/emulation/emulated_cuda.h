@@ -1,0 +1,67 @@
+// The emulated CUDA devices: what tests set and see.
+//
+// A small implementation of the CUDA runtime, the driver's virtual memory functions and cuBLAS on
+// host memory, for tests of the backend where there is no device. The sources of the backend are
+// compiled by the C++ compiler against the headers in include/ (cuda_kernel_library makes both).
+//
+//   - Device memory lies at addresses that are mapped without access; only while kernels and copies
+//     of the emulation run can they be read and written. Fresh memory is filled with 0xff.
+//   - Nothing queued runs before somebody waits (a synchronisation, a query, a copy with ordinary host
+//     memory, or very long queues). Then streams take turns in an order drawn from the seed, so that
+//     work which no event holds back comes late or early.
+//   - Kernels run thread after thread in drawn order: block_runner.h.
+//   - A device has a capacity; allocations and calls fail where the fault plans say so.
+//   - Wrong arguments end the program with a message where the driver would refuse or crash.
+//
+// Threads: any; one call is served at a time.
+#ifndef TIDEPOOL_BACKENDS_CUDA_EMULATION_EMULATED_CUDA_H_
+#define TIDEPOOL_BACKENDS_CUDA_EMULATION_EMULATED_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tidepool/memory/testing/fault_plan.h"
+
+namespace tidepool {
+
+class EmulatedCuda {
+ public:
+  static constexpr int kDevices = 2;             // at first
+  static constexpr size_t kGranularity = 65536;  // of mappings
+
+  struct Counters {
+    int64_t allocations = 0, frees = 0;            // cudaMalloc, cudaFree
+    int64_t host_allocations = 0, host_frees = 0;  // page-locked
+    int64_t maps = 0, unmaps = 0;
+    int64_t kernels = 0, products = 0, copies = 0, fills = 0, graph_launches = 0;  // that have run
+    int64_t synchronizations = 0;         // of streams and events
+    int64_t device_synchronizations = 0;  // of everything
+    int64_t streams = 0, events = 0;      // created
+  };
+
+  static EmulatedCuda& Get();
+
+  // Before the first use of the backend. 0: as where there is no device.
+  void set_devices(int devices);
+  void set_capacity(size_t bytes, int device = 0);  // 1 GiB at first
+  // Of the order of work and threads.
+  void set_seed(uint64_t seed);
+  // Every call fails from now on, as after a kernel that touched a wrong address.
+  void set_lost(bool lost);
+  size_t used_bytes(int device = 0) const;
+  size_t pinned_bytes() const;
+  Counters counters() const;
+  // Of memory: cudaMalloc, cudaHostAlloc, cuMemCreate, cuMemAddressReserve.
+  FaultPlan& allocation_faults() { return allocation_faults_; }
+  // Of work: launches, copies, fills, events, products.
+  FaultPlan& call_faults() { return call_faults_; }
+  // Runs all that is queued.
+  void Finish();
+
+ private:
+  FaultPlan allocation_faults_, call_faults_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_BACKENDS_CUDA_EMULATION_EMULATED_CUDA_H_

@@ -1,0 +1,115 @@
+// Squared error and binary cross-entropy: means over all axes but the first, with gradients.
+#include "tidepool/backends/cuda/common/cuda_kernel.h"
+#include "tidepool/backends/cuda/common/element.h"
+#include "tidepool/backends/cuda/reduction/reduce_kernel.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+
+namespace tidepool::cuda {
+namespace {
+
+template <typename W>
+struct SquaredErrorOf {
+  static __device__ W Term(W x, W target) { return (x - target) * (x - target); }
+  static __device__ W Slope(W x, W target) { return 2 * (x - target); }
+};
+
+template <typename W>
+struct BinaryCrossEntropyOf {
+  // log(1 + exp(x)) - x * target without overflow.
+  static __device__ W Term(W x, W target) {
+    const W positive = x < 0 ? 0 : x;  // NaN stays
+    return positive - x * target + Log1p(Exp(-Abs(x)));
+  }
+  static __device__ W Slope(W x, W target) { return Sigmoid(x) - target; }
+};
+
+template <typename T, template <typename> typename Loss>
+struct RowMeanOp {
+  using W = Compute<T>;
+  using State = double;
+  using Context = NoContext;
+  struct Value {
+    T x, target;
+  };
+  const T* x;
+  const T* target;
+  T* loss;
+  double count;
+  __device__ Context Begin(int64_t, int64_t) const { return {}; }
+  __device__ State Init() const { return 0; }
+  __device__ Value Load(Context, int64_t at, int64_t) const { return {x[at], target[at]}; }
+  __device__ void Add(Context, const Value& value, int64_t, State* state) const {
+    *state += static_cast<double>(Loss<W>::Term(Wide(value.x), Wide(value.target)));
+  }
+  __device__ State Merge(State a, State b) const { return a + b; }
+  __device__ void Finish(Context, int64_t row, int64_t, State state) const {
+    loss[row] = Narrow<T>(state / count);
+  }
+};
+
+template <typename T, template <typename> typename Loss>
+__global__ void __launch_bounds__(kBlockThreads)
+    GradKernel(int64_t count, const T* x, const T* target, T* gradient, Compute<T> scale) {
+  for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
+    gradient[i] = Narrow<T>(scale * Loss<Compute<T>>::Slope(Wide(x[i]), Wide(target[i])));
+  }
+}
+
+int64_t RowElements(const TensorRef& x) {
+  int64_t count = 1;
+  for (int i = 1; i < x.rank; ++i) count *= x.dims[i];
+  return count;
+}
+
+ReducePlan PlanOf(const KernelCall& call) {
+  return PlanOfRows(call.inputs[0].dims[0], RowElements(call.inputs[0]));
+}
+
+size_t ScratchBytes(const KernelCall& call) {
+  return ReduceScratchBytes<RowMeanOp<float, SquaredErrorOf>>(PlanOf(call));
+}
+
+template <typename T, template <typename> typename Loss>
+void RunLoss(const KernelCall& call) {
+  const ReducePlan plan = PlanOf(call);
+  const RowMeanOp<T, Loss> op{call.inputs[0].as<T>(), call.inputs[1].as<T>(),
+                              call.outputs[0].as<T>(), static_cast<double>(plan.count)};
+  Reduce(op, plan, call.scratch, StreamOf(call));
+}
+
+template <typename T, template <typename> typename Loss>
+void RunGrad(const KernelCall& call) {
+  const int64_t count = call.outputs[0].NumElements();
+  if (count == 0) return;
+  const double scale = call.attrs<LossGradAttributes>().scale;
+  Launch(GradKernel<T, Loss>, BlocksFor(count, kBlockThreads), kBlockThreads, 0, StreamOf(call),
+         count, call.inputs[0].as<T>(), call.inputs[1].as<T>(), call.outputs[0].as<T>(),
+         static_cast<Compute<T>>(scale / static_cast<double>(RowElements(call.inputs[0]))));
+}
+
+template <typename T>
+void SquaredError(const KernelCall& call) {
+  RunLoss<T, SquaredErrorOf>(call);
+}
+template <typename T>
+void SquaredErrorGrad(const KernelCall& call) {
+  RunGrad<T, SquaredErrorOf>(call);
+}
+template <typename T>
+void BinaryCrossEntropy(const KernelCall& call) {
+  RunLoss<T, BinaryCrossEntropyOf>(call);
+}
+template <typename T>
+void BinaryCrossEntropyGrad(const KernelCall& call) {
+  RunGrad<T, BinaryCrossEntropyOf>(call);
+}
+
+const KernelRegistrar registrar({
+    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kSquaredError, SquaredError, &ScratchBytes),
+    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kSquaredErrorGrad, SquaredErrorGrad),
+    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kBinaryCrossEntropy, BinaryCrossEntropy, &ScratchBytes),
+    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kBinaryCrossEntropyGrad, BinaryCrossEntropyGrad),
+});
+
+}  // namespace
+}  // namespace tidepool::cuda

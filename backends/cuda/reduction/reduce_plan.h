@@ -1,0 +1,45 @@
+// How a reduction is laid over threads. Depends on shapes and strides only, so that results are the
+// same on every device.
+#ifndef TIDEPOOL_BACKENDS_CUDA_REDUCTION_REDUCE_PLAN_H_
+#define TIDEPOOL_BACKENDS_CUDA_REDUCTION_REDUCE_PLAN_H_
+
+#include <cstdint>
+
+#include "tidepool/backends/cuda/common/block_tree.h"
+#include "tidepool/ndarray/kernel/kernel.h"
+#include "tidepool/ndarray/shape.h"
+
+namespace tidepool::cuda {
+
+// Axes, row-major, merged where they are walked evenly. Strides in elements.
+struct ReduceAxes {
+  int rank = 0;
+  int64_t dims[kMaxRank] = {}, x_strides[kMaxRank] = {}, z_strides[kMaxRank] = {};
+
+  // An axis of size 1 is left out.
+  void Append(int64_t size, int64_t x_stride, int64_t z_stride);
+};
+
+struct ReducePlan {
+  ReduceAxes kept, reduced;
+  int64_t outputs = 1, count = 1;  // elements of the result; elements that make one of them
+  Slots slots;                     // a slot makes an output
+  // The elements of an output are cut in `splits` parts of `chunk` where there are few outputs;
+  // what the parts give is merged by a second kernel.
+  int64_t splits = 1, chunk = 1;
+
+  int64_t partials() const { return splits > 1 ? outputs * splits : 0; }
+  int64_t output_blocks() const { return (outputs + slots.count() - 1) / slots.count(); }
+};
+
+// Of X with the axes in the mask reduced into Z.
+ReducePlan MakeReducePlan(const TensorRef& x, uint32_t axes, const TensorRef& z);
+// Of a dense [rows, columns]: sums of rows give `rows` outputs.
+ReducePlan PlanOfRows(int64_t rows, int64_t columns);
+ReducePlan PlanOfColumns(int64_t rows, int64_t columns);
+// Of `outputs` whose elements an operator finds itself; neighbouring outputs' lie side by side.
+ReducePlan PlanOfOutputs(int64_t outputs, int64_t count);
+
+}  // namespace tidepool::cuda
+
+#endif  // TIDEPOOL_BACKENDS_CUDA_REDUCTION_REDUCE_PLAN_H_
