@@ -84,6 +84,20 @@ TEST(Tidepool, TrainLogsMemoryAfterEachStep) {
   EXPECT_EQ(Tidepool(Train({"--memory_log=/nowhere/memory.csv"})).status, 2);
 }
 
+TEST(Tidepool, DevicesThatAreNotThereAreNamed) {
+  const auto error_of = [](const std::string& device) {
+    const RunResult result = Tidepool(Train({"--device=" + device}));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_THAT(error_of("gpu"), HasSubstr("flag --device is \"gpu\", expected host, cuda, cuda:<index>"));
+  EXPECT_THAT(error_of("cuda:x"), HasSubstr("flag --device is \"cuda:x\""));
+  EXPECT_THAT(error_of("cuda:99"), HasSubstr("flag --device is \"cuda:99\""));
+  EXPECT_THAT(error_of("host:1"), HasSubstr("flag --device is \"host:1\""));
+  EXPECT_THAT(error_of("simulated:0"), HasSubstr("no memory provider is linked for simulated:0"));
+}
+
 TEST(Tidepool, TrainPrintsAccuracyAndMemory) {
   const std::string out = ExpectOk(Train()).out;
   EXPECT_THAT(out, Not(HasSubstr("\r")));

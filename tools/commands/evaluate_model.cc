@@ -27,7 +27,8 @@ Evaluation EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t
           labels = made.labels;
           return made.features;
         },
-        [&](const NDArray& scores) {
+        [&](const NDArray& device_scores) {
+          const NDArray scores = device_scores.To(Host());
           evaluation.AddScores(absl::MakeConstSpan(labels.data<int64_t>(), labels.NumElements()),
                                absl::MakeConstSpan(scores.data<float>(), scores.NumElements()));
           labels = NDArray();

@@ -2,12 +2,16 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 ABSL_FLAG(int, threads, 0, "threads for kernels; 0: one per processor");
 ABSL_FLAG(int, batch, 64, "examples per step");
 ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or none");
+ABSL_FLAG(std::string, device, "host", "host, cuda:0, ...: where the network and its workspaces are");
 ABSL_FLAG(std::string, model_file, "", "model to load, as train --save writes it");
 ABSL_FLAG(std::string, images, "", "IDX file of images, plain or gzip");
 ABSL_FLAG(std::string, labels, "", "IDX file of labels, plain or gzip");
@@ -21,6 +25,28 @@ WorkspaceMode ParseWorkspaceMode(const std::string& name) {
   if (name == "none") return WorkspaceMode::kNone;
   ThrowInvalidArgument(absl::StrCat("flag --workspace_mode is \"", name,
                                     "\", expected enabled, single, separate or none"));
+}
+
+Device DeviceOfFlags() {
+  const std::string text = absl::GetFlag(FLAGS_device);
+  const size_t colon = text.find(':');
+  const std::string type = text.substr(0, colon);
+  Device device;
+  int index = 0;
+  bool known = type == "host" && colon == std::string::npos;
+  for (const DeviceType other : {DeviceType::kCuda, DeviceType::kSimulated}) {
+    if (type != DeviceTypeName(other)) continue;
+    known = colon == std::string::npos ||
+            (absl::SimpleAtoi(absl::string_view(text).substr(colon + 1), &index) && index >= 0 &&
+             index < kMaxDevicesPerType);
+    device = {other, static_cast<uint8_t>(index)};
+  }
+  if (!known) {
+    ThrowInvalidArgument(absl::StrCat("flag --device is \"", text,
+                                      "\", expected host, cuda, cuda:<index> or simulated:<index>"));
+  }
+  GetDeviceProvider(device, "flag --device");
+  return device;
 }
 
 std::string Required(const char* name, const std::string& value) {

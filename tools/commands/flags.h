@@ -6,11 +6,13 @@
 #include <string>
 
 #include "absl/flags/declare.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/workspace/policies.h"
 
 ABSL_DECLARE_FLAG(int, threads);
 ABSL_DECLARE_FLAG(int, batch);
 ABSL_DECLARE_FLAG(std::string, workspace_mode);
+ABSL_DECLARE_FLAG(std::string, device);
 ABSL_DECLARE_FLAG(std::string, model_file);
 ABSL_DECLARE_FLAG(std::string, images);
 ABSL_DECLARE_FLAG(std::string, labels);
@@ -19,6 +21,9 @@ namespace tidepool::tools {
 
 // "enabled", "single", "separate" or "none"; throws kInvalidArgument naming the four otherwise.
 WorkspaceMode ParseWorkspaceMode(const std::string& name);
+// --device: "host", "cuda" (the first one), "cuda:1", "simulated:0". Throws kInvalidArgument for another
+// form; kUnimplemented, kNotFound when no such device is linked or there is none.
+Device DeviceOfFlags();
 // Throws kInvalidArgument "flag --<name> is not set" for an empty value.
 std::string Required(const char* name, const std::string& value);
 // Returns `value`; throws kInvalidArgument naming the flag when it is below 1.

@@ -24,7 +24,7 @@ namespace {
 
 nn::Model ModelOfFlags() {
   return nn::LoadModel(Required("model_file", absl::GetFlag(FLAGS_model_file)),
-                       ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)));
+                       ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)), DeviceOfFlags());
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ int RunPredict() {
   for (int64_t i = 0; i < batches.size(); ++i) {
     model.network->Infer([&] { return batches.Make(i).features; },
                          [&](const NDArray& logits) {
-                           const NDArray probabilities = Softmax(logits);
+                           const NDArray probabilities = Softmax(logits).To(Host());
                            const NDArray best = ArgMax(probabilities);
                            for (int64_t row = 0; row < best.NumElements(); ++row) {
                              const int64_t label = best.At<int64_t>({row});

@@ -82,6 +82,7 @@ int RunTrain() {
   nn::UpdaterConfig updater = UpdaterOfFlags();
   DecayStepsOfFlags(0);  // wrong flags are found before anything is read
   const WorkspaceMode mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
+  const Device device = DeviceOfFlags();
   if (!save.empty()) nn::CheckModelPathIsWritable(save);
 
   // Before the thread pool exists, so that its threads are counted too.
@@ -90,13 +91,13 @@ int RunTrain() {
   const ImageFolder data = LoadImageFolder(Required("data", absl::GetFlag(FLAGS_data)));
   const LabelledImages& train = data.train;
   nn::Model model = nn::MakeModel(absl::GetFlag(FLAGS_model), {train.height, train.width, 1},
-                                  train.classes, seed, mode);
+                                  train.classes, seed, mode, device);
   std::printf("%s: %s; %lld parameters\n", model.name.c_str(), model.network->Describe().c_str(),
               static_cast<long long>(model.network->NumParameters()));
-  std::printf("%lld training and %lld test images; %s, batch %lld, workspace mode %s\n",
+  std::printf("%lld training and %lld test images; %s, batch %lld, workspace mode %s, %s\n",
               static_cast<long long>(train.count), static_cast<long long>(data.test.count),
               absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(batch),
-              absl::GetFlag(FLAGS_workspace_mode).c_str());
+              absl::GetFlag(FLAGS_workspace_mode).c_str(), DeviceName(device).c_str());
   std::fflush(stdout);  // a log shows it now, not with the first progress line
 
   nn::ImageBatches batches(train, batch);
