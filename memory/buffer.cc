@@ -60,11 +60,22 @@ void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t byte
 namespace internal {
 
 std::atomic<const OwnershipHooks*> ownership_hooks{nullptr};
+std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror{nullptr};
+
+namespace {
+
+void DropMirror(Buffer* buffer) noexcept {
+  if (buffer->mirror.load(std::memory_order_acquire) == nullptr) return;
+  drop_mirror.load(std::memory_order_acquire)(buffer);
+}
+
+}  // namespace
 
 void BeforeRelease(Buffer* buffer) noexcept {
   const OwnershipHooks* hooks = ownership_hooks.load(std::memory_order_acquire);
   const uint8_t care = buffer->care.load(std::memory_order_relaxed);
   if ((care & (Buffer::kInTree | Buffer::kLent)) != 0) hooks->forget(buffer);
+  if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
   FinishPendingClose(buffer, /*last=*/true);
   constexpr uint8_t kRecords = Buffer::kClosedByNode | Buffer::kTraced;
   if ((buffer->care.load(std::memory_order_relaxed) & kRecords) != 0) hooks->drop(buffer);
@@ -77,6 +88,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
   for (int i = 0; i < count; ++i) {
     Buffer* buffer = buffers[i];
     if (buffer->attached) {
+      DropMirror(buffer);
       buffer->owner->Close(buffer);
       buffer->stamp.store(0, std::memory_order_relaxed);  // matches no cell
     } else {
@@ -94,6 +106,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
       after[(*after_count)++] = {std::exchange(buffer->release_imported, nullptr),
                                  buffer->import_context};
     }
+    DropMirror(buffer);
     if (buffer->owner == &heap_owner) {
       releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
                        buffer->charged_to);

@@ -25,6 +25,7 @@
 namespace tidepool {
 
 struct Buffer;
+class BufferMirror;
 struct Loan;
 class MemoryOwner;
 
@@ -75,6 +76,7 @@ struct Buffer {
     kClosePending = 8,  // closed while a kernel used it
     kClosedByNode = 16,
     kTraced = 32,
+    kMirrored = 64,
   };
   std::atomic<uint8_t> care{0};
 
@@ -92,6 +94,9 @@ struct Buffer {
   void* import_context = nullptr;
   MemoryOwner* charged_to = nullptr;  // outside of workspaces: the node of the ledger that holds it
   OwnershipLink link;
+  // The host copy of device memory (memory/mirroring), which all views and handles share. Made at the
+  // first access of the host; null before, and always for memory that the host can read.
+  std::atomic<BufferMirror*> mirror{nullptr};
 
   // Every handle of it is dead from here on. Idempotent, from any thread. The bytes of a buffer that
   // a kernel is using on another thread go when that kernel is done.
@@ -131,6 +136,8 @@ struct OwnershipHooks {
   void (*drop)(Buffer* buffer) noexcept;
 };
 extern std::atomic<const OwnershipHooks*> ownership_hooks;
+// Of the mirrors, set before the first one is: the buffer's bytes go.
+extern std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror;
 
 void BeforeRelease(Buffer* buffer) noexcept;
 // The last handle is gone.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/convert_elements.h"
-#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
 
 namespace tidepool {
 namespace {
@@ -19,7 +21,9 @@ NDArray CopyOf(absl::Span<const T> values, const Shape& shape, Place place) {
                                       shape.ToString(), ", expected ", shape.NumElements()));
   }
   NDArray z(shape, DTypeOf<T>::value, place);
-  if (!values.empty()) std::copy(values.begin(), values.end(), z.mutable_data<T>());
+  WriteElements(z, [&](std::byte* first) {
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(first));
+  });
   return z;
 }
 
@@ -68,18 +72,22 @@ NDArray Arange(double begin, double end, double step, DType dtype, Place place) 
   if (dtype == DType::kInt64 && IsWhole(begin) && IsWhole(step)) {
     // Exact where double is not. All lie between begin and end: i * step does not overflow but for
     // wide ranges, and then it comes out right modulo 2^64.
-    auto* values = reinterpret_cast<uint64_t*>(z.raw_data());
     const auto first = static_cast<uint64_t>(static_cast<int64_t>(begin));
     const auto distance = static_cast<uint64_t>(static_cast<int64_t>(step));
-    for (int64_t i = 0; i < z.NumElements(); ++i) {
-      values[i] = first + static_cast<uint64_t>(i) * distance;
-    }
+    WriteElements(z, [&](std::byte* elements) {
+      auto* values = reinterpret_cast<uint64_t*>(elements);
+      for (int64_t i = 0; i < z.NumElements(); ++i) {
+        values[i] = first + static_cast<uint64_t>(i) * distance;
+      }
+    });
     return z;
   }
   const auto width = static_cast<int64_t>(DTypeBytes(dtype));
-  for (int64_t i = 0; i < z.NumElements(); ++i) {
-    StoreNumber(begin + static_cast<double>(i) * step, dtype, z.raw_data() + i * width);
-  }
+  WriteElements(z, [&](std::byte* first) {
+    for (int64_t i = 0; i < z.NumElements(); ++i) {
+      StoreNumber(begin + static_cast<double>(i) * step, dtype, first + i * width);
+    }
+  });
   return z;
 }
 
@@ -91,21 +99,26 @@ NDArray Linspace(double begin, double end, int64_t count, DType dtype, Place pla
   NDArray z({count}, dtype, place);
   const auto width = static_cast<int64_t>(DTypeBytes(dtype));
   const double step = count > 1 ? (end - begin) / static_cast<double>(count - 1) : 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const bool last = i > 0 && i == count - 1;
-    const double value = last ? end : begin + static_cast<double>(i) * step;
-    StoreNumber(IsInteger(dtype) ? std::floor(value) : value, dtype, z.raw_data() + i * width);
-  }
+  WriteElements(z, [&](std::byte* first) {
+    for (int64_t i = 0; i < count; ++i) {
+      const bool last = i > 0 && i == count - 1;
+      const double value = last ? end : begin + static_cast<double>(i) * step;
+      StoreNumber(IsInteger(dtype) ? std::floor(value) : value, dtype, first + i * width);
+    }
+  });
   return z;
 }
 
 NDArray Eye(int64_t rows, int64_t columns, int64_t diagonal, DType dtype, Place place) {
-  NDArray z = Zeros({rows, columns}, dtype, place);
+  NDArray z({rows, columns}, dtype, place);
   const auto width = static_cast<int64_t>(DTypeBytes(dtype));
-  const int64_t first = diagonal < 0 ? (diagonal <= -rows ? rows : -diagonal) : 0;
-  for (int64_t row = first; row < rows && diagonal < columns - row; ++row) {
-    StoreNumber(1, dtype, z.raw_data() + (row * columns + row + diagonal) * width);
-  }
+  WriteElements(z, [&](std::byte* elements) {
+    std::memset(elements, 0, static_cast<size_t>(z.NumElements() * width));
+    const int64_t first = diagonal < 0 ? (diagonal <= -rows ? rows : -diagonal) : 0;
+    for (int64_t row = first; row < rows && diagonal < columns - row; ++row) {
+      StoreNumber(1, dtype, elements + (row * columns + row + diagonal) * width);
+    }
+  });
   return z;
 }
 

@@ -1,5 +1,6 @@
 // Making arrays. Without a place they live in the calling thread's current workspace, or on the
-// heap. Values are written by the kernels of the place's device; fill needs no backend.
+// heap. On any device: random numbers by its kernels; a fill by its kernel or the provider's; all other
+// values are made on the host and copied there.
 #ifndef TIDEPOOL_NDARRAY_CREATION_H_
 #define TIDEPOOL_NDARRAY_CREATION_H_
 

@@ -10,6 +10,8 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/ndarray/device_transfer.h"
+#include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/view_overlap.h"
 
@@ -82,6 +84,15 @@ void CheckOverlap(OpCode op, const NDArray& input, int input_index, const NDArra
       Info(op).in_place() ? " without being the same view" : "; the operator is not done in place"));
 }
 
+// Arrays without elements are nowhere. A call without anything to write reads nothing.
+bool MayNotDiffer(const NDArray& input, absl::Span<NDArray* const> outputs) {
+  if (input.NumElements() == 0) return false;
+  for (const NDArray* output : outputs) {
+    if (output->NumElements() > 0) return true;
+  }
+  return false;
+}
+
 // Two elements of a view that is written to may not be one.
 void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
   for (int i = 0; i < output.rank(); ++i) {
@@ -109,12 +120,18 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
       "; add //backends:linked, //backends/cpu or //backends/reference to deps"));
 }
 
+void CopyBetweenDevices(const NDArray& from, NDArray& to) {
+  CheckNoRepeats(OpCode::kCopy, to, 0);
+  to.MarkWritten();
+  CopyAcross(from, to);
+}
+
 // Scratch lives as long as the call, in the current workspace: that of a network is the largest
 // any layer needs, not the sum.
 class Scratch {
  public:
-  void* Get(size_t bytes) {
-    handle_ = BufferHandle(AllocateHere(bytes));
+  void* Get(size_t bytes, Device device) {
+    handle_ = Place::Scratch(device).Allocate(bytes);
     return handle_->data;
   }
 
@@ -131,24 +148,25 @@ const Kernel* FindKernel(const KernelCall& call, absl::Span<const Kernel> candid
   return nullptr;
 }
 
-const Kernel& Choose(const KernelCall& call, Device device, DType dtype) {
+// Null: fill or copy on a device without such a kernel, which the host does.
+const Kernel* Choose(const KernelCall& call, DType dtype) {
   const absl::Span<const Kernel> candidates =
-      KernelRegistry::Global().Find(call.op, device.type, dtype);
+      KernelRegistry::Global().Find(call.op, call.device.type, dtype);
   const char* forced = ScopedProvider::Current();
   const Kernel* kernel = FindKernel(call, candidates, forced);
-  if (kernel == nullptr && forced != nullptr &&
-      (call.op == OpCode::kFill || call.op == OpCode::kCopy)) {
-    kernel = FindKernel(call, candidates, "builtin");
+  if (kernel == nullptr && (call.op == OpCode::kFill || call.op == OpCode::kCopy)) {
+    if (call.device != Host()) return nullptr;
+    if (forced != nullptr) kernel = FindKernel(call, candidates, "builtin");
   }
-  if (kernel == nullptr) ThrowNoKernel(call.op, device, dtype, candidates);
-  return *kernel;
+  if (kernel == nullptr) ThrowNoKernel(call.op, call.device, dtype, candidates);
+  return kernel;
 }
 
 void Run(const Kernel& kernel, KernelCall& call) {
   Scratch scratch;
   if (kernel.scratch_bytes != nullptr) {
     if (const size_t bytes = kernel.scratch_bytes(call); bytes > 0) {
-      call.scratch = scratch.Get(bytes);
+      call.scratch = scratch.Get(bytes, call.device);
     }
   }
   kernel.run(call);
@@ -160,12 +178,12 @@ void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
   NDArray inputs_copied[kMaxInputs], outputs_copied[kMaxOutputs];
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!refs.input(i).present || refs.input(i).dense) continue;
-    inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch());
+    inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch(call.device));
     Describe(inputs_copied[i], refs.input(i));
   }
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (refs.output(o).dense) continue;
-    outputs_copied[o] = outputs[o]->CopyTo(Place::Scratch());
+    outputs_copied[o] = outputs[o]->CopyTo(Place::Scratch(call.device));
     Describe(outputs_copied[o], refs.output(o));
   }
   Run(kernel, call);
@@ -206,11 +224,15 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
     }
   }
   Refs refs(input_count, output_count);
-  const Device device = outputs[0]->device();
+  Device device = outputs[0]->device();
+  for (int o = 1; o < output_count && !outputs[0]->buffer(); ++o) {
+    if (outputs[o]->buffer()) device = outputs[o]->device();
+  }
   for (int i = 0; i < input_count; ++i) {
     if (inputs[i] == nullptr) continue;
     Describe(*inputs[i], refs.input(i));
-    if (inputs[i]->device() != device) {
+    if (inputs[i]->device() != device && MayNotDiffer(*inputs[i], outputs)) {
+      if (op == OpCode::kCopy) return CopyBetweenDevices(*inputs[0], *outputs[0]);
       ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ",
                                         OperandName(Info(op).inputs, i), " is on ",
                                         DeviceName(inputs[i]->device()), ", the output on ",
@@ -240,15 +262,20 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   call.outputs = refs.outputs();
   call.attributes = attributes;
   call.threads = ThreadCount();
+  call.device = device;
 
   const DType dtype = Info(op).key_is_input() ? refs.input(0).dtype : refs.output(0).dtype;
-  const Kernel& kernel = Choose(call, device, dtype);
+  const Kernel* const kernel = Choose(call, dtype);
   // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
   for (NDArray* output : outputs) output->MarkWritten();
-  if (kernel.strided || refs.all_dense()) {
-    Run(kernel, call);
+  if (kernel == nullptr) {
+    if (op == OpCode::kCopy) return CopyAcross(*inputs[0], *outputs[0]);
+    return FillFromHost(call.attrs<FillAttributes>().value, *outputs[0]);
+  }
+  if (kernel->strided || refs.all_dense()) {
+    Run(*kernel, call);
   } else {
-    RunDense(kernel, call, refs, inputs, outputs);
+    RunDense(*kernel, call, refs, inputs, outputs);
   }
 }
 

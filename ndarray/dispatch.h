@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/ownership/owner_node.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -17,15 +18,20 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs);
 
 // Where a result goes that was given no destination: to the manager entered last on this thread, else
 // to that of the first operand that has one, else to its handles; and to that manager's place, or the
-// current one. Operands in the operator's order; null ones are absent.
+// current one; on the first operand's device in any case, on its heap if need be. Operands in the
+// operator's order; null ones are absent.
 Place PlaceOfOperands(const char* op, const char* names, absl::Span<const NDArray* const> operands);
 Place ResultPlace(const char* op, absl::Span<const NDArray> operands);
+inline bool ResultsGoHere() {
+  return !owners_in_use.load(std::memory_order_relaxed) &&
+         !devices_in_use.load(std::memory_order_relaxed);
+}
 inline Place ResultPlace(const char* op, std::initializer_list<const NDArray*> operands) {
-  if (!owners_in_use.load(std::memory_order_relaxed)) return Place::Current();
+  if (ResultsGoHere()) return Place::Current();
   return PlaceOfOperands(op, nullptr, absl::MakeConstSpan(operands.begin(), operands.size()));
 }
 inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operands) {
-  if (!owners_in_use.load(std::memory_order_relaxed)) return Place::Current();
+  if (ResultsGoHere()) return Place::Current();
   return PlaceOfOperands(Info(op).name, Info(op).inputs,
                          absl::MakeConstSpan(operands.begin(), operands.size()));
 }
@@ -37,6 +43,7 @@ inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operan
 // or inputs in a way the operator does not allow; operands on different devices), kUnimplemented
 // (no kernel: the message lists what is linked). The kernel has not run then. A call whose outputs
 // are all empty does nothing. Views with gaps are copied for kernels that take dense operands only.
+// Fill and copy need no kernel on any device, and copy takes operands on two.
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
               absl::Span<NDArray* const> outputs, const void* attributes = nullptr);
 

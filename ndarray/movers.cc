@@ -50,7 +50,8 @@ NDArray CopiedTo(const NDArray& from, WorkspaceCore* core) {
   const size_t bytes = static_cast<size_t>(from.NumElements()) * DTypeBytes(from.dtype());
   if (bytes == 0) return NDArray(from.shape(), from.dtype());  // shares no buffer
   return Copied(from, core != nullptr ? BufferHandle(core->Allocate(bytes))
-                                      : BufferHandle(NewHeapBuffer(bytes)));
+                                      : BufferHandle(NewHeapBuffer(
+                                            bytes, 64, MemoryKind::kAllocated, from.device())));
 }
 
 bool LivesIn(const NDArray& array, const WorkspaceCore* core) {
@@ -64,6 +65,11 @@ NDArray NDArray::CopyTo(Place place) const {
   NDArray copy(shape_, dtype_, place);
   Dispatch(OpCode::kCopy, {this}, {&copy});
   return copy;
+}
+
+NDArray NDArray::To(Device device) const {
+  CheckAlive("to", "X");
+  return !buffer_ || this->device() == device ? *this : CopyTo(Place::CurrentOn(device));
 }
 
 NDArray NDArray::Dup() const {

@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/ndarray.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 
 namespace tidepool {
@@ -53,21 +55,36 @@ BufferHandle Place::Allocate(size_t bytes) const {
   switch (where_) {
     case Where::kCurrent:
     case Where::kScratch:
-      return BufferHandle(AllocateHere(bytes));
+      return AllocateCurrent(bytes);
     case Where::kHeap:
-      return BufferHandle(NewHeapBuffer(bytes, 64, kind_));
+      return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
     case Where::kWorkspace:
       return AllocateIn(*core_, bytes, kind_);
     case Where::kOwner: {
       const OwnerNode& owner = *NodeOf(owner_);
-      if (owner.place == NodePlace::kWorkspace) return AllocateIn(*owner.workspace, bytes, kind_);
-      if (owner.place == NodePlace::kHeap || !(owner.device == Host())) {
-        return BufferHandle(NewHeapBuffer(bytes, 64, kind_, owner.device));
+      if (owner.place == NodePlace::kWorkspace) {
+        if (wants_device_ && owner.workspace->memory_device() != device_) break;
+        return AllocateIn(*owner.workspace, bytes, kind_);
       }
-      return BufferHandle(AllocateHere(bytes));
+      if (owner.place == NodePlace::kHeap || !(owner.device == Host())) {
+        return BufferHandle(
+            NewHeapBuffer(bytes, 64, kind_, wants_device_ ? device_ : owner.device));
+      }
+      return AllocateCurrent(bytes);
     }
   }
-  return BufferHandle();
+  return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
+}
+
+BufferHandle Place::AllocateCurrent(size_t bytes) const {
+  if (wants_device_) {
+    const WorkspaceCore* core = CurrentPlace();
+    if ((core != nullptr ? core->memory_device() : Host()) != device_ ||
+        (core == nullptr && device_ != Host())) {
+      return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
+    }
+  }
+  return BufferHandle(AllocateHere(bytes));
 }
 
 // Checked before anything is allocated; and again after, as the manager may close meanwhile.
@@ -85,7 +102,11 @@ BufferHandle Place::AllocateFor(uint64_t owner, size_t bytes, const Shape& shape
   };
   for (;;) {
     if (!MayOwn(*NodeOf(owner), owner)) CheckMayOwn(owner, bytes, what());
-    BufferHandle buffer = Allocate(bytes);
+    // The entered manager's device, where its place is not said otherwise.
+    const OwnerNode& node = *NodeOf(owner);
+    const bool on_its_device = where_ == Where::kCurrent && !wants_device_ &&
+                               node.device != Host() && node.place != NodePlace::kWorkspace;
+    BufferHandle buffer = (on_its_device ? Wanting(node.device) : *this).Allocate(bytes);
     if (!LinkNew(buffer.get(), owner)) continue;
     if (MemoryTracing::enabled()) {
       internal::TraceOwned(*buffer.get(), absl::StrCat(DTypeName(dtype), " ", shape.ToString()));
@@ -109,6 +130,12 @@ NDArray::NDArray(const Shape& shape, DType dtype, Place place)
 
 Place PlaceOfOperands(const char* op, const char* names,
                       absl::Span<const NDArray* const> operands) {
+  Place here = Place::Current();
+  for (const NDArray* operand : operands) {
+    if (operand == nullptr || !operand->buffer()) continue;
+    here = Place::CurrentOn(operand->device());
+    break;
+  }
   if (current_owner.ref == 0) {
     uint8_t index = 0;
     for (const NDArray* operand : operands) {
@@ -123,23 +150,25 @@ Place PlaceOfOperands(const char* op, const char* names,
         place.op_ = op;
         place.names_ = names;
         place.operand_ = index;
-        return place;
+        return here.wants_device_ ? place.Wanting(here.device_) : place;
       }
       ++index;
     }
   }
-  return Place::Current();
+  return here;
 }
 
 Place ResultPlace(const char* op, absl::Span<const NDArray> operands) {
+  Place here = Place::Current();
   for (size_t i = 0; i < operands.size() && i < UINT8_MAX; ++i) {
     const NDArray* operand = &operands[i];
     Place place = PlaceOfOperands(op, nullptr, absl::MakeConstSpan(&operand, 1));
+    if (place.wants_device_ && !here.wants_device_) here = here.Wanting(place.device_);
     if (place.owner_ == 0) continue;
     place.operand_ = static_cast<uint8_t>(i);
-    return place;
+    return place.Wanting(here.device_);
   }
-  return Place::Current();
+  return here;
 }
 
 NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
@@ -198,7 +227,7 @@ void NDArray::ThrowDead(const char* op, const char* operand) const {
   ThrowFailedPrecondition(message);
 }
 
-void* NDArray::CheckedData(DType dtype, const char* what) const {
+void* NDArray::CheckedData(DType dtype, const char* what, bool to_write) const {
   CheckAlive(what, "X");
   if (dtype != dtype_) {
     ThrowInvalidArgument(absl::StrCat("Op [", what, "]: the array is ", DTypeName(dtype_),
@@ -208,10 +237,11 @@ void* NDArray::CheckedData(DType dtype, const char* what) const {
     ThrowFailedPrecondition(absl::StrCat("Op [", what, "]: the array of shape ", shape_.ToString(),
                                          " is a view with gaps; Dup() makes it dense"));
   }
+  if (device() != Host()) return HostCopyData(*this, what, to_write);
   return data_;
 }
 
-const void* NDArray::ElementAt(DType dtype, absl::Span<const int64_t> index) const {
+void NDArray::ReadElement(DType dtype, absl::Span<const int64_t> index, void* out) const {
   CheckAlive("at", "X");
   if (dtype != dtype_) {
     ThrowInvalidArgument(absl::StrCat("Op [at]: the array is ", DTypeName(dtype_),
@@ -227,22 +257,28 @@ const void* NDArray::ElementAt(DType dtype, absl::Span<const int64_t> index) con
     ThrowInvalidArgument(absl::StrCat("Op [at]: index [", absl::StrJoin(index, ", "),
                                       "] of an array of shape ", shape_.ToString()));
   }
-  return data_ + offset * static_cast<int64_t>(DTypeBytes(dtype_));
+  LoadElement(data_ + offset * static_cast<int64_t>(DTypeBytes(dtype_)), out);
 }
 
-const void* NDArray::OnlyElement(DType dtype) const {
+void NDArray::LoadElement(const std::byte* at, void* out) const {
+  if (device() != Host()) return ReadFromDevice(*this, at, DTypeBytes(dtype_), out);
+  std::memcpy(out, at, DTypeBytes(dtype_));
+}
+
+void NDArray::ReadOnlyElement(DType dtype, void* out) const {
   CheckAlive("item", "X");
   if (dtype != dtype_ || NumElements() != 1) {
     ThrowInvalidArgument(absl::StrCat("Op [item]: expected one ", DTypeName(dtype),
                                       " element, found ", DTypeName(dtype_), " of shape ",
                                       shape_.ToString()));
   }
-  return data_;
+  LoadElement(data_, out);
 }
 
 template <typename T>
 std::vector<T> NDArray::ToVector() const {
-  const NDArray dense = is_dense() ? *this : CopyTo(Place::Heap());
+  CheckAlive("to_vector", "X");
+  const NDArray dense = is_dense() && device() == Host() ? *this : CopyTo(Place::Heap());
   const T* begin = dense.data<T>();
   return std::vector<T>(begin, begin + NumElements());
 }

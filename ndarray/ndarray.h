@@ -38,12 +38,19 @@ class Place {
   static Place Heap(MemoryKind kind = MemoryKind::kAllocated) {
     return Place(Where::kHeap, nullptr, kind);
   }
+  // The heap of a device.
+  static Place On(Device device, MemoryKind kind = MemoryKind::kAllocated) {
+    return Place(Where::kHeap, nullptr, kind).Wanting(device);
+  }
   // A workspace that is open on this thread, current or not.
   static Place In(Workspace& workspace);
   // It belongs to `owner` and lives where that one's arrays do. NDManager converts to this.
   static Place Of(const Ownership& owner);
   // As Current, but its handles' whatever manager is entered: for what does not outlive a call.
   static Place Scratch() { return Place(Where::kScratch, nullptr, MemoryKind::kAllocated); }
+  static Place Scratch(Device device) { return Scratch().Wanting(device); }
+  // Current() where that is on `device`, else the device's heap.
+  static Place CurrentOn(Device device) { return Current().Wanting(device); }
 
   // What Current() means here and now, for use where that is something else.
   static Place Here();
@@ -55,10 +62,19 @@ class Place {
  private:
   enum class Where : uint8_t { kCurrent, kHeap, kWorkspace, kOwner, kScratch };
   Place(Where where, WorkspaceCore* core, MemoryKind kind) : where_(where), kind_(kind), core_(core) {}
+  BufferHandle AllocateCurrent(size_t bytes) const;
   BufferHandle AllocateFor(uint64_t owner, size_t bytes, const Shape& shape, DType dtype) const;
+  Place Wanting(Device device) const {
+    Place place = *this;
+    place.device_ = device;
+    place.wants_device_ = true;
+    return place;
+  }
 
   Where where_;
   MemoryKind kind_;
+  bool wants_device_ = false;   // the heap of device_ where the place is on another one
+  Device device_;
   uint8_t operand_ = 0;         // of `op_`: whose manager owner_ is
   WorkspaceCore* core_;
   uint64_t owner_ = 0;          // the node of kOwner
@@ -92,22 +108,26 @@ class NDArray {
   const int64_t* strides() const { return strides_; }  // in elements
   bool is_dense() const;                               // row-major without gaps
 
-  // ---- elements (host arrays) ----
-  // Pointer to the first element. Throws when the array is stale or T is not its type; `data` also
-  // when it is not dense. mutable_data counts as a write.
+  // ---- elements ----
+  // Pointer to the first element on the host. Throws when the array is stale, not dense, or T is not
+  // its type. mutable_data counts as a write. Of an array on a device: to its host copy, brought up
+  // to date, until the array is next used on the device; kFailedPrecondition where its workspace keeps
+  // device memory only. HostView (host_view.h) is the safe form.
   template <typename T>
   const T* data() const {
-    return static_cast<const T*>(CheckedData(DTypeOf<T>::value, "data"));
+    return static_cast<const T*>(CheckedData(DTypeOf<T>::value, "data", false));
   }
   template <typename T>
   T* mutable_data() {
-    void* pointer = CheckedData(DTypeOf<T>::value, "mutable_data");
+    void* pointer = CheckedData(DTypeOf<T>::value, "mutable_data", true);
     MarkWritten();
     return static_cast<T*>(pointer);
   }
   template <typename T>
   T At(absl::Span<const int64_t> index) const {
-    return *static_cast<const T*>(ElementAt(DTypeOf<T>::value, index));
+    T element;
+    ReadElement(DTypeOf<T>::value, index, &element);
+    return element;
   }
   template <typename T>
   T At(std::initializer_list<int64_t> index) const {
@@ -116,7 +136,9 @@ class NDArray {
   // The only element of an array that has exactly one.
   template <typename T>
   T Item() const {
-    return *static_cast<const T*>(OnlyElement(DTypeOf<T>::value));
+    T element;
+    ReadOnlyElement(DTypeOf<T>::value, &element);
+    return element;
   }
   template <typename T>
   std::vector<T> ToVector() const;  // row-major
@@ -150,7 +172,10 @@ class NDArray {
   NDArray LeverageOrDetach(const std::string& id) const;
   // A copy in the current workspace; without one: this array, or a detached copy if asked.
   NDArray Migrate(bool detach_if_none = false) const;
+  // To any device, whatever the kernels linked for it.
   NDArray CopyTo(Place place) const;
+  // This array when it is on `device`; else a dense copy there, in the current place if that is on it.
+  NDArray To(Device device) const;
 
   bool IsAttached() const { return buffer_ && buffer_->attached; }
   bool IsInScope() const { return !buffer_ || buffer_->IsAlive(); }
@@ -191,9 +216,10 @@ class NDArray {
  private:
   bool ViewAs(const Shape& shape, NDArray* view) const;
   [[noreturn]] void ThrowDead(const char* op, const char* operand) const;
-  void* CheckedData(DType dtype, const char* what) const;
-  const void* ElementAt(DType dtype, absl::Span<const int64_t> index) const;
-  const void* OnlyElement(DType dtype) const;
+  void* CheckedData(DType dtype, const char* what, bool to_write) const;
+  void ReadElement(DType dtype, absl::Span<const int64_t> index, void* out) const;
+  void ReadOnlyElement(DType dtype, void* out) const;
+  void LoadElement(const std::byte* at, void* out) const;
 
   BufferHandle buffer_;  // null for empty arrays
   std::byte* data_ = nullptr;

@@ -236,6 +236,7 @@ class Printer {
 std::string NDArray::ToString(int64_t limit) const {
   CheckAlive("print", "X");
   if (NumElements() == 0) return "[]";
+  if (device() != Host()) return CopyTo(Place::Heap()).ToString(limit);
   return Printer(*this, limit).Text(0, raw_data(), " ", kLineWidth);
 }
 

@@ -1,24 +1,12 @@
 #include "tidepool/ndarray/view_overlap.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace tidepool {
 namespace {
 
 int64_t Width(const NDArray& array) { return static_cast<int64_t>(DTypeBytes(array.dtype())); }
-
-// The bytes from the lowest to the highest element.
-std::pair<const std::byte*, const std::byte*> Extent(const NDArray& array) {
-  int64_t lowest = 0, highest = 0;
-  for (int i = 0; i < array.rank(); ++i) {
-    const int64_t reach = (array.dim(i) - 1) * array.strides()[i];
-    (reach < 0 ? lowest : highest) += reach;
-  }
-  return {array.raw_data() + lowest * Width(array), array.raw_data() + (highest + 1) * Width(array)};
-}
 
 // `a` begins at or before `b`; both have the same strides and type. Writes the distance between
 // them as one index per axis, so that each view is a box of indices. True when the boxes are known
@@ -51,11 +39,20 @@ bool BoxesAreApart(const NDArray& a, const NDArray& b) {
 
 }  // namespace
 
+std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array) {
+  int64_t lowest = 0, highest = 0;
+  for (int i = 0; i < array.rank(); ++i) {
+    const int64_t reach = (array.dim(i) - 1) * array.strides()[i];
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  return {array.raw_data() + lowest * Width(array), array.raw_data() + (highest + 1) * Width(array)};
+}
+
 bool ViewsOverlap(const NDArray& a, const NDArray& b) {
   if (!a.buffer() || a.buffer().get() != b.buffer().get()) return false;
   if (a.NumElements() == 0 || b.NumElements() == 0) return false;
-  const auto [a_begin, a_end] = Extent(a);
-  const auto [b_begin, b_end] = Extent(b);
+  const auto [a_begin, a_end] = ExtentOf(a);
+  const auto [b_begin, b_end] = ExtentOf(b);
   if (a_begin >= b_end || b_begin >= a_end) return false;
   if (a.dtype() != b.dtype() || a.rank() != b.rank() ||
       !std::equal(a.strides(), a.strides() + a.rank(), b.strides())) {

@@ -10,7 +10,7 @@ namespace tidepool::nn {
 Model::Model(std::string model_name, int64_t model_classes, std::unique_ptr<Network> model_network)
     : name(std::move(model_name)),
       classes(model_classes),
-      manager(NDManager::NewBaseManager(Host(), absl::StrCat("model ", name))),
+      manager(NDManager::NewBaseManager(model_network->device(), absl::StrCat("model ", name))),
       network(std::move(model_network)) {
   manager.PlaceOnHeap();
   manager.AttachAll({network->parameters(), network->gradients()});

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
@@ -108,17 +109,20 @@ void CheckTensors(const SafetensorsReader& reader, const std::string& path,
 }  // namespace
 
 Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
-                WorkspaceMode mode) {
-  return {name, classes, std::make_unique<Network>(input, LayersOf(name, classes), seed, mode)};
+                WorkspaceMode mode, Device device) {
+  return {name, classes,
+          std::make_unique<Network>(input, LayersOf(name, classes), seed, mode, device)};
 }
 
 void SaveModel(const Model& model, const std::string& path) {
   std::vector<SafetensorView> tensors;
+  std::vector<NDArray> values;  // on the host
   for (const NamedParameter& parameter : model.network->named_parameters()) {
+    values.push_back(parameter.value.To(Host()));
     const absl::Span<const int64_t> dims = parameter.value.shape().span();
     tensors.push_back(
         {parameter.name, "F32", std::vector<int64_t>(dims.begin(), dims.end()),
-         absl::MakeConstSpan(reinterpret_cast<const std::byte*>(parameter.value.data<float>()),
+         absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.back().data<float>()),
                              static_cast<size_t>(parameter.value.NumElements()) * sizeof(float))});
   }
   WriteSafetensors(path,
@@ -134,7 +138,7 @@ void CheckModelPathIsWritable(const std::string& path) {
   AtomicFile probe(path);  // the temporary file goes with it
 }
 
-Model LoadModel(const std::string& file, WorkspaceMode mode) {
+Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   const auto& metadata = reader.metadata();
@@ -166,7 +170,7 @@ Model LoadModel(const std::string& file, WorkspaceMode mode) {
   }
   CheckTensors(reader, path, expected);
 
-  Model model = MakeModel(name, input, classes, 0, mode);
+  Model model = MakeModel(name, input, classes, 0, mode, device);
   if (const std::string architecture = model.network->Describe(); found != architecture) {
     ThrowDataLoss(absl::StrCat(path, ": metadata \"architecture\" is ", Quoted(found),
                                ", expected \"", architecture, "\" for model \"", name, "\""));
@@ -174,7 +178,8 @@ Model LoadModel(const std::string& file, WorkspaceMode mode) {
   for (const NamedParameter& parameter : model.network->named_parameters()) {
     NDArray value = parameter.value;
     const absl::Span<const std::byte> bytes = reader.data(reader.Find(parameter.name));
-    std::memcpy(value.mutable_data<float>(), bytes.data(), bytes.size());
+    CopyBytes(device, value.raw_data(), Host(), bytes.data(), bytes.size());
+    value.MarkWritten();
   }
   return model;
 }

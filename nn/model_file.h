@@ -13,7 +13,7 @@
 namespace tidepool::nn {
 
 Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
-                WorkspaceMode mode);
+                WorkspaceMode mode, Device device = Host());
 
 // Writes beside `path` and renames: a reader sees the old file or the whole new one. Throws Error
 // naming the path.
@@ -26,7 +26,8 @@ void CheckModelPathIsWritable(const std::string& path);
 // another architecture, a tensor that is missing, unknown, or of another type or shape; else as
 // SafetensorsReader::Open, and kUnimplemented for a mode that is not built. Memory: some times the
 // file's size; what its header claims is checked against its tensors before room is made for it.
-Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled);
+Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled,
+                Device device = Host());
 
 }  // namespace tidepool::nn
 

@@ -36,8 +36,8 @@ NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
 }  // namespace
 
 Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed,
-                 WorkspaceMode mode)
-    : input_shape_(std::move(input)), layers_(std::move(layers)), mode_(mode) {
+                 WorkspaceMode mode, Device device)
+    : input_shape_(std::move(input)), layers_(std::move(layers)), mode_(mode), device_(device) {
   const WorkspaceConfig config = ConfigOf(mode);
   if (layers_.empty()) ThrowInvalidArgument("network: no layers");
   struct Planned {
@@ -69,8 +69,9 @@ Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64
   caches_.resize(layers_.size());
 
   const MemoryOwnerScope owner("network");
-  parameters_ = Zeros({flat}, DType::kFloat32, Place::Heap());
-  gradients_ = Zeros({flat}, DType::kFloat32, Place::Heap(MemoryKind::kGradientStandard));
+  parameters_ = Zeros({flat}, DType::kFloat32, Place::On(device));
+  gradients_ =
+      Zeros({flat}, DType::kFloat32, Place::On(device, MemoryKind::kGradientStandard));
   for (size_t i = 0; i < planned.size(); ++i) {
     const ParameterSpec& spec = planned[i].spec;
     NDArray view = ViewOf(parameters_, planned[i].offset, spec.shape);
@@ -83,8 +84,8 @@ Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64
     gradient_views_.push_back(ViewOf(gradients_, planned[i].offset, spec.shape));
     named_.push_back({planned[i].name, view});
   }
-  training_workspace_ = std::make_unique<Workspace>("training", config);
-  inference_workspace_ = std::make_unique<Workspace>("inference", config);
+  training_workspace_ = std::make_unique<Workspace>("training", config, device);
+  inference_workspace_ = std::make_unique<Workspace>("inference", config, device);
 }
 
 std::string Network::Describe() const {
@@ -114,6 +115,7 @@ void Network::CheckFeatures(const NDArray& features) const {
 NDArray Network::Forward(NDArray features) const {
   CheckFeatures(features);
   const HandlesOwnScope handles;
+  features = features.To(device_);
   LayerCache unused;
   for (size_t i = 0; i < layers_.size(); ++i) {
     features = layers_[i]->Forward(ContextOf(static_cast<int>(i)), features, unused);
@@ -138,17 +140,19 @@ double Network::ComputeGradients(const NDArray& features, const NDArray& labels)
   NDArray gradient;
   double loss = 0;
   {
-    NDArray logits = features;
+    const NDArray labels_here = labels.To(device_);
+    NDArray logits = features.To(device_);
     for (size_t i = 0; i < layers_.size(); ++i) {
       logits = layers_[i]->Forward(context_of(static_cast<int>(i)), logits, caches_[i]);
     }
-    CrossEntropy result = SoftmaxCrossEntropy(logits, labels);
+    CrossEntropy result = SoftmaxCrossEntropy(logits, labels_here);
     const int64_t batch = result.loss.NumElements();
-    const float* losses = result.loss.data<float>();
+    const NDArray loss_here = result.loss.To(Host());
+    const float* losses = loss_here.data<float>();
     for (int64_t i = 0; i < batch; ++i) loss += losses[i];
     loss /= static_cast<double>(batch);
     gradient = std::move(result.probabilities);
-    SoftmaxCrossEntropyGradInto(gradient, labels, 1.0 / static_cast<double>(batch), gradient);
+    SoftmaxCrossEntropyGradInto(gradient, labels_here, 1.0 / static_cast<double>(batch), gradient);
   }
   for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
     gradient = layers_[i]->Backward(context_of(i), std::move(gradient), caches_[i],

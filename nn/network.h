@@ -7,6 +7,9 @@
 //   kNone     plain heap
 // All modes compute the same bits.
 //
+// On a device (`device`) parameters, gradients and both workspaces are the device's, and the initial
+// parameters are those of the host. Features and labels may be on the host: they are copied there.
+//
 // The arrays may belong to a manager (Model): what steps and requests make is theirs all the same.
 //
 // Threads: ComputeGradients and loading use the one gradient array: one thread at a time. Infer and
@@ -36,11 +39,12 @@ class Network {
   // kInvalidArgument naming the layer whose input does not fit, and kUnimplemented for a mode that
   // is not built.
   Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed = 0,
-          WorkspaceMode mode = WorkspaceMode::kEnabled);
+          WorkspaceMode mode = WorkspaceMode::kEnabled, Device device = Host());
 
   const Shape& input_shape() const { return input_shape_; }
   const Shape& output_shape() const { return output_shape_; }
   WorkspaceMode workspace_mode() const { return mode_; }
+  Device device() const { return device_; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
 
   const NDArray& parameters() const { return parameters_; }
@@ -60,7 +64,7 @@ class Network {
   // The output for `features` in the caller's place, by operators whose results go there as well:
   // for callers with a workspace of their own. On many threads at once; needs no workspace of this.
   NDArray Forward(NDArray features) const;
-  // The output for `features`, in the caller's workspace if one is open, else on the heap.
+  // The output for `features`, in the caller's workspace if one is open, else on the device's heap.
   NDArray Output(const NDArray& features);
 
   Workspace& training_workspace() { return *training_workspace_; }
@@ -73,6 +77,7 @@ class Network {
   Shape input_shape_, output_shape_;
   std::vector<std::unique_ptr<Layer>> layers_;
   WorkspaceMode mode_;
+  Device device_;
   NDArray parameters_, gradients_;
   int64_t parameter_count_ = 0;
   std::vector<NamedParameter> named_;

@@ -23,6 +23,8 @@ constinit std::mutex making;
 
 }  // namespace
 
+constinit std::atomic<bool> devices_in_use{false};
+
 DeviceProviderRegistrar::DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory) {
   DeviceProviderFactory& slot = factories[static_cast<int>(type)];
   if (type == DeviceType::kHost || slot != nullptr) {
@@ -44,6 +46,7 @@ DeviceProvider* FindDeviceProvider(Device device) {
   DeviceProvider* provider = known.load(std::memory_order_relaxed);
   if (provider == nullptr) {
     provider = factories[type](device.index);
+    if (provider != nullptr) devices_in_use.store(true, std::memory_order_relaxed);
     known.store(provider, std::memory_order_release);
   }
   return provider;

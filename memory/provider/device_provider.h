@@ -23,6 +23,7 @@
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
 #define TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -119,6 +120,9 @@ class DeviceProviderRegistrar {
   // Before main(). A second factory of one type, or one for the host, ends the program.
   DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory);
 };
+
+// A provider of a device other than the host has been found.
+extern std::atomic<bool> devices_in_use;
 
 // Null when no provider of that device is linked or there is no such device. One load once known.
 DeviceProvider* FindDeviceProvider(Device device);

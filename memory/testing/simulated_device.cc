@@ -203,6 +203,11 @@ std::byte* SimulatedDevice::Bytes(const std::byte* at, size_t bytes, const char*
   return range->hidden + begin;
 }
 
+std::byte* SimulatedDevice::Hidden(const std::byte* at, size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Bytes(at, bytes, "use by a kernel");
+}
+
 std::byte* SimulatedDevice::Reserve(size_t bytes) noexcept {
   if (faults_.Next()) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);

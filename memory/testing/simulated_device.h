@@ -50,6 +50,10 @@ class SimulatedDevice final : public DeviceProvider {
   // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0. Nothing may be allocated.
   void Reset();
 
+  // Where the bytes of a whole committed range are: for kernels that run "on" the device. Anything
+  // else ends the test with a message.
+  std::byte* Hidden(const std::byte* at, size_t bytes);
+
   size_t used_bytes() const;    // committed and blocks
   size_t pinned_bytes() const;  // of its page-locked host memory
   Counters counters() const;

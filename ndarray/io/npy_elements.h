@@ -9,9 +9,11 @@ namespace tidepool {
 
 // A dense array for the data as it stands in the file.
 NDArray MakeNpyArray(const NpyHeader& header, Place place);
-// The array that the file holds, once the data is there: bytes in this machine's order, Fortran
-// order as a transposed view.
-NDArray FinishNpyArray(const NpyHeader& header, NDArray array);
+// Where to read the data to: the array itself, or of one on a device a host array like it.
+NDArray HostArrayFor(const NDArray& array);
+// The array that the file holds, once the data is in `read` = HostArrayFor(array): bytes in this
+// machine's order, Fortran order as a transposed view.
+NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray array);
 
 }  // namespace tidepool
 

@@ -8,6 +8,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/io/npy_elements.h"
 #include "tidepool/ndarray/io/npy_format.h"
 
@@ -20,9 +21,13 @@ NDArray MakeNpyArray(const NpyHeader& header, Place place) {
   return NDArray(Shape(absl::Span<const int64_t>(dims, header.shape.rank())), header.dtype, place);
 }
 
-NDArray FinishNpyArray(const NpyHeader& header, NDArray array) {
+NDArray HostArrayFor(const NDArray& array) {
+  return array.device() == Host() ? array : NDArray(array.shape(), array.dtype(), Place::Heap());
+}
+
+NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray array) {
   const size_t width = DTypeBytes(header.dtype);
-  std::byte* const data = array.raw_data();
+  std::byte* const data = read.raw_data();
   if (header.swapped) {
     for (uint64_t at = 0; at < header.data_bytes(); at += width) {
       std::reverse(data + at, data + at + width);
@@ -32,6 +37,7 @@ NDArray FinishNpyArray(const NpyHeader& header, NDArray array) {
     // A bool of another value than 0 and 1 is not one.
     for (uint64_t at = 0; at < header.data_bytes(); ++at) data[at] = std::byte(data[at] != std::byte{0});
   }
+  if (array.device() != Host()) Dispatch(OpCode::kCopy, {&read}, {&array});
   return header.fortran_order ? array.Transpose() : array;
 }
 
@@ -63,12 +69,12 @@ NDArray ReadNpy(const std::string& path, Place place) {
                                header.data_bytes(), " for ", header.shape.ToString(), " ",
                                DTypeName(header.dtype)));
   }
-  NDArray array = MakeNpyArray(header, place);
+  const NDArray array = MakeNpyArray(header, place), host = HostArrayFor(array);
   if (header.data_bytes() > 0) {
     // What the prefix read beyond a short header of version 1.0 cannot be: headers are longer.
-    file.ReadExactly(absl::MakeSpan(array.raw_data(), header.data_bytes()), "data");
+    file.ReadExactly(absl::MakeSpan(host.raw_data(), header.data_bytes()), "data");
   }
-  return FinishNpyArray(header, array);
+  return FinishNpyArray(header, host, array);
 }
 
 NDArray ParseNpy(absl::string_view bytes, const std::string& name, Place place) {
@@ -84,16 +90,17 @@ NDArray ParseNpy(absl::string_view bytes, const std::string& name, Place place) 
                                " bytes of data, expected ", header.data_bytes(), " for ",
                                header.shape.ToString(), " ", DTypeName(header.dtype)));
   }
-  NDArray array = MakeNpyArray(header, place);
+  const NDArray array = MakeNpyArray(header, place), host = HostArrayFor(array);
   if (header.data_bytes() > 0) {
-    std::memcpy(array.raw_data(), bytes.data() + range.end, header.data_bytes());
+    std::memcpy(host.raw_data(), bytes.data() + range.end, header.data_bytes());
   }
-  return FinishNpyArray(header, array);
+  return FinishNpyArray(header, host, array);
 }
 
 void WriteNpy(const std::string& path, const NDArray& array) {
   array.CheckAlive("write_npy", "X");
-  const NDArray dense = array.is_dense() ? array : array.CopyTo(Place::Heap());
+  const NDArray dense =
+      array.is_dense() && array.device() == Host() ? array : array.CopyTo(Place::Heap());
   const std::string header = SerializeNpyHeader(array.dtype(), array.shape());
   AtomicFile file(path);
   file.Append(header);

@@ -136,13 +136,13 @@ NDArray ReadArray(zip_t* archive, const zip_stat_t& stat, const std::string& nam
                                header.data_bytes(), " for ", header.shape.ToString(), " ",
                                DTypeName(header.dtype)));
   }
-  NDArray array = MakeNpyArray(header, place);
-  ReadExactly(file.get(), array.raw_data(), header.data_bytes(), name);
+  const NDArray array = MakeNpyArray(header, place), host = HostArrayFor(array);
+  ReadExactly(file.get(), host.raw_data(), header.data_bytes(), name);
   char end;  // reading on checks the checksum
   if (zip_fread(file.get(), &end, 1) != 0) {
     ThrowZip(name, "does not end well", zip_file_get_error(file.get()));
   }
-  return FinishNpyArray(header, array);
+  return FinishNpyArray(header, host, array);
 }
 
 }  // namespace
@@ -195,7 +195,8 @@ void WriteNpz(const std::string& path, const std::map<std::string, NDArray>& arr
     array.CheckAlive("write_npz", name.c_str());
     auto entry = std::make_unique<Entry>();
     entry->header = SerializeNpyHeader(array.dtype(), array.shape());
-    entry->array = array.is_dense() ? array : array.CopyTo(Place::Heap());
+    entry->array =
+        array.is_dense() && array.device() == Host() ? array : array.CopyTo(Place::Heap());
     entries.push_back(std::move(entry));
   }
   int code = 0;

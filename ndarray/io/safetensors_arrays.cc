@@ -1,12 +1,12 @@
 #include "tidepool/ndarray/io/safetensors_arrays.h"
 
-#include <cstring>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 
 namespace tidepool {
@@ -33,7 +33,9 @@ std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path, Pl
   for (const SafetensorInfo& info : reader.tensors()) {
     NDArray array(Shape(absl::Span<const int64_t>(info.shape)), TypeOf(path, info), place);
     const absl::Span<const std::byte> data = reader.data(info);
-    if (!data.empty()) std::memcpy(array.raw_data(), data.data(), data.size());
+    if (!data.empty()) {
+      CopyBytes(array.device(), array.raw_data(), Host(), data.data(), data.size());
+    }
     arrays.emplace(info.name, std::move(array));
   }
   return arrays;
@@ -45,7 +47,9 @@ void WriteSafetensorsArrays(const std::string& path, const std::map<std::string,
   std::vector<SafetensorView> views;
   for (const auto& [name, array] : arrays) {
     array.CheckAlive("write_safetensors", name.c_str());
-    dense.push_back(array.is_dense() ? array : array.CopyTo(Place::Heap()));
+    dense.push_back(array.is_dense() && array.device() == Host()
+                        ? array
+                        : array.CopyTo(Place::Heap()));
     const NDArray& kept = dense.back();
     const size_t bytes = static_cast<size_t>(kept.NumElements()) * DTypeBytes(kept.dtype());
     views.push_back({name, NameOf(kept.dtype()),

@@ -44,6 +44,7 @@ struct KernelCall {
   const void* attributes = nullptr;
   void* scratch = nullptr;  // as many bytes as scratch_bytes() asked for, 64-byte aligned
   int threads = 1;          // at most this many
+  Device device;            // where the operands are
 
   template <typename T>
   const T& attrs() const {

@@ -25,6 +25,7 @@ void CheckRank(const char* op, const char* operand, const NDArray& array, int ex
 
 void CheckLabels(const char* op, const NDArray& labels, int64_t classes) {
   if (labels.NumElements() == 0) return;
+  if (labels.device() != Host()) return CheckLabels(op, labels.To(Host()), classes);
   const auto* values = reinterpret_cast<const int64_t*>(labels.raw_data());
   const int64_t stride = labels.strides()[0];
   for (int64_t i = 0; i < labels.NumElements(); ++i) {

@@ -31,6 +31,8 @@ bool AnyElement(const NDArray& y, Predicate is_bad) {
 
 // Integers have no infinity, no fraction to give; kernels rely on this.
 void CheckIntegerOperand(OpCode op, const NDArray& y) {
+  if (IsFloating(y.dtype())) return;
+  if (y.device() != Host()) return CheckIntegerOperand(op, y.To(Host()));
   VisitDType(y.dtype(), [&](auto t) {
     using T = decltype(t);
     if constexpr (!kIsFloat<T> && !std::is_same_v<T, bool>) {
@@ -165,7 +167,7 @@ NDArray& NDArray::operator/=(double value) {
                                       ", expected a whole number that ", DTypeName(dtype_),
                                       " holds"));
   }
-  return DivideInto(*this, Full({}, value, dtype_, Place::Heap()), *this), *this;
+  return DivideInto(*this, Full({}, value, dtype_, Place::On(device())), *this), *this;
 }
 
 }  // namespace tidepool

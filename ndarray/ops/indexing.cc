@@ -47,6 +47,7 @@ void CheckIndices(OpCode op, const NDArray& indices, int64_t size) {
     ThrowInvalidArgument(absl::StrCat("Op [", name, "]: indices is ", DTypeName(indices.dtype()),
                                       ", expected i64 or i32"));
   }
+  if (indices.device() != Host()) return CheckIndices(op, indices.To(Host()), size);
   VisitIndexType(indices.dtype(),
                  [&](auto index) { CheckIndexValues<decltype(index)>(name, indices, size); });
 }
@@ -136,7 +137,7 @@ NDArray GatherGrad(const NDArray& dz, const NDArray& indices, const Shape& x_sha
   axis = NormalizeAxis("scatter_add", axis, x_shape.rank());
   CheckShape("scatter_add", "updates", dz,
              GatheredShape(OpCode::kScatterAdd, x_shape, axis, indices.shape()));
-  NDArray dx = Zeros(x_shape, dz.dtype());
+  NDArray dx = Zeros(x_shape, dz.dtype(), Place::CurrentOn(dz.device()));
   ScatterAddInto(dz, indices, axis, dx);
   return dx;
 }

@@ -245,7 +245,7 @@ NDArray Repeat(const NDArray& x, int64_t count, int axis) {
   NDArray z(WithSize(x.shape(), axis, x.dim(axis) * count), x.dtype(), ResultPlace("repeat", {&x}));
   if (z.NumElements() == 0) return z;
   // [outer, size, count, inner]
-  const NDArray dense = x.is_dense() ? x : x.CopyTo(Place::Scratch());
+  const NDArray dense = x.is_dense() ? x : x.CopyTo(Place::Scratch(x.device()));
   int64_t outer = 1, inner = 1;
   for (int i = 0; i < axis; ++i) outer *= x.dim(i);
   for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dim(i);

@@ -64,7 +64,7 @@ NDArray Pointwise(OpCode op, const NDArray& x, DType natural, const void* attrib
 
 NDArray CastScratch(const NDArray& x, DType dtype) {
   if (x.dtype() == dtype) return x;
-  NDArray z(x.shape(), dtype, Place::Scratch());
+  NDArray z(x.shape(), dtype, Place::Scratch(x.device()));
   Dispatch(OpCode::kCopy, {&x}, {&z});
   return z;
 }

@@ -60,7 +60,7 @@ const char* ViewLayoutName(ViewLayout layout) {
 }
 
 GuardedArray::GuardedArray(const OperandValues& values, ViewLayout layout,
-                           std::mt19937_64& random) {
+                           std::mt19937_64& random, Device device) {
   const Shape& shape = values.shape;
   const int rank = shape.rank();
   std::vector<int64_t> dims(shape.dims(), shape.dims() + rank);
@@ -113,16 +113,28 @@ GuardedArray::GuardedArray(const OperandValues& values, ViewLayout layout,
     values.Store(static_cast<int64_t>(n), base_.raw_data() + offsets_[n] * width);
   }
   before_.assign(base_.raw_data(), base_.raw_data() + Bytes(base_));
+  if (device == Host()) return;
+  device_base_ = base_.CopyTo(Place::On(device));
+  view_ = NDArray::FromStrides(device_base_.buffer(), offsets_.empty() ? 0 : offsets_[0],
+                               view_.shape(), absl::MakeConstSpan(view_.strides(), view_.rank()),
+                               values.dtype);
+}
+
+const NDArray& GuardedArray::OnHost() const {
+  if (device_base_.is_defined()) base_ = device_base_.CopyTo(Place::Heap());
+  return base_;
 }
 
 OperandValues GuardedArray::Read() const {
   OperandValues values{view_.shape(), view_.dtype(), true, {}, {}};
   const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
-  for (const int64_t offset : offsets_) values.Append(base_.raw_data() + offset * width);
+  const NDArray& base = OnHost();
+  for (const int64_t offset : offsets_) values.Append(base.raw_data() + offset * width);
   return values;
 }
 
 bool GuardedArray::guards_are_whole() const {
+  OnHost();
   const size_t width = DTypeBytes(base_.dtype());
   std::vector<std::byte> expected = before_;
   for (const int64_t offset : offsets_) {
@@ -132,7 +144,7 @@ bool GuardedArray::guards_are_whole() const {
 }
 
 bool GuardedArray::is_unchanged() const {
-  return std::equal(before_.begin(), before_.end(), base_.raw_data());
+  return std::equal(before_.begin(), before_.end(), OnHost().raw_data());
 }
 
 }  // namespace tidepool

@@ -25,8 +25,9 @@ const char* ViewLayoutName(ViewLayout layout);
 
 class GuardedArray {
  public:
-  // On the heap. The same generator state gives the same layout.
-  GuardedArray(const OperandValues& values, ViewLayout layout, std::mt19937_64& random);
+  // On the heap of `device`. The same generator state gives the same layout.
+  GuardedArray(const OperandValues& values, ViewLayout layout, std::mt19937_64& random,
+               Device device = Host());
 
   NDArray& view() { return view_; }
   // Row-major.
@@ -35,7 +36,10 @@ class GuardedArray {
   bool is_unchanged() const;      // nothing has changed
 
  private:
-  NDArray base_;
+  const NDArray& OnHost() const;
+
+  mutable NDArray base_;   // on the host
+  NDArray device_base_;    // of a device; then base_ is a copy of it
   NDArray view_;
   std::vector<int64_t> offsets_;  // of the view's elements from base_'s first, row-major
   std::vector<std::byte> before_;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -35,15 +36,15 @@ uint64_t Seed() {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : kDefaultSeed;
 }
 
-int CaseCount(OpCode op, DType dtype) {
+int CaseCount(const OpContract& contract, OpCode op, DType dtype) {
   const char* text = std::getenv("TIDEPOOL_CONTRACT_CASES");
-  const double factor = text != nullptr ? std::atof(text) : 1;
+  const double factor = contract.cases * (text != nullptr ? std::atof(text) : 1);
   const int cases = dtype == DType::kFloat32 ? 800 : 250;
   return std::max(1, static_cast<int>((Info(op).heavy() ? cases * 3 / 8 : cases) * factor));
 }
 
-bool Has(const std::string& provider, OpCode op, DType dtype) {
-  for (const Kernel& kernel : KernelRegistry::Global().Find(op, DeviceType::kHost, dtype)) {
+bool Has(const std::string& provider, OpCode op, DType dtype, Device device = Host()) {
+  for (const Kernel& kernel : KernelRegistry::Global().Find(op, device.type, dtype)) {
     if (provider == kernel.provider) return true;
   }
   return false;
@@ -74,24 +75,25 @@ class ThreadCountScope {
 };
 
 NDArray Dense(const OperandValues& values) {
-  NDArray array(values.shape, values.dtype);
+  NDArray array(values.shape, values.dtype, Place::CurrentOn(Host()));
   const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
   for (int64_t i = 0; i < array.NumElements(); ++i) values.Store(i, array.raw_data() + i * width);
   return array;
 }
 
-OperandValues ReadDense(const NDArray& array) {
+OperandValues ReadDense(const NDArray& from) {
+  const NDArray array = from.To(Host());
   OperandValues values{array.shape(), array.dtype(), true, {}, {}};
   const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
   for (int64_t i = 0; i < array.NumElements(); ++i) values.Append(array.raw_data() + i * width);
   return values;
 }
 
-// Dense operands in the current place.
-Results RunDense(const OpCase& c, const char* provider) {
+// Dense operands in the current place, if that is on the device.
+Results RunDense(const OpCase& c, const char* provider, Device device) {
   std::vector<NDArray> arrays;
-  for (const OperandValues& values : c.inputs) arrays.push_back(Dense(values));
-  for (const OperandValues& values : c.outputs) arrays.push_back(Dense(values));
+  for (const OperandValues& values : c.inputs) arrays.push_back(Dense(values).To(device));
+  for (const OperandValues& values : c.outputs) arrays.push_back(Dense(values).To(device));
   std::vector<const NDArray*> inputs;
   std::vector<NDArray*> outputs;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
@@ -132,12 +134,12 @@ Results PlainFillOrCopy(const OpCase& c) {
 Results Expected(const OpCase& c) {
   if (c.op == OpCode::kFill || c.op == OpCode::kCopy) return PlainFillOrCopy(c);
   ThreadCountScope one(1);
-  return RunDense(c, kOracle);
+  return RunDense(c, kOracle, Host());
 }
 
 // Random layouts drawn from `layout_seed`; the output takes the place of input `in_place` if that
 // is not negative. Adds what is wrong besides the results to `problems`.
-Results RunViews(const OpCase& c, const char* provider, int threads, uint64_t layout_seed,
+Results RunViews(const OpCase& c, const OpContract& contract, int threads, uint64_t layout_seed,
                  int in_place, std::string* problems) {
   std::mt19937_64 random(layout_seed);
   std::vector<std::unique_ptr<GuardedArray>> arrays;
@@ -145,7 +147,7 @@ Results RunViews(const OpCase& c, const char* provider, int threads, uint64_t la
   auto add = [&](const OperandValues& values) {
     const ViewLayout layout = RandomLayout(random);
     absl::StrAppend(&layouts, layouts.empty() ? "" : ", ", ViewLayoutName(layout));
-    arrays.push_back(std::make_unique<GuardedArray>(values, layout, random));
+    arrays.push_back(std::make_unique<GuardedArray>(values, layout, random, contract.device));
   };
   for (const OperandValues& values : c.inputs) add(values);
   for (const OperandValues& values : c.outputs) add(values);
@@ -163,7 +165,7 @@ Results RunViews(const OpCase& c, const char* provider, int threads, uint64_t la
   }
   {
     ThreadCountScope scoped_threads(threads);
-    ScopedProvider scoped(provider);
+    ScopedProvider scoped(contract.provider.c_str());
     Dispatch(c.op, inputs, absl::MakeConstSpan(outputs), c.attributes.get());
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
@@ -197,18 +199,18 @@ std::string Compare(const Results& actual, const Results& expected, const Tolera
 }
 
 // Why the provider breaks the contract with this case; empty when it keeps it.
-std::string CheckCase(const OpCase& c, const char* provider, uint64_t layout_seed) {
+std::string CheckCase(const OpCase& c, const OpContract& contract, uint64_t layout_seed) {
   const Tolerance same_bits;
   const Results expected = Expected(c);
   std::string problems;
 
-  const Results once = RunViews(c, provider, 1, layout_seed, -1, &problems);
+  const Results once = RunViews(c, contract, 1, layout_seed, -1, &problems);
   if (!problems.empty()) return problems;
   std::string wrong = Compare(once, expected, nullptr, c);
   if (!wrong.empty()) return wrong;
 
   for (int threads = 2; threads <= 3; ++threads) {
-    const Results again = RunViews(c, provider, threads, layout_seed, -1, &problems);
+    const Results again = RunViews(c, contract, threads, layout_seed, -1, &problems);
     wrong = Compare(again, once, &same_bits, c);
     if (!wrong.empty() || !problems.empty()) {
       return absl::StrCat("with ", threads, " threads instead of 1: ", wrong, problems);
@@ -218,7 +220,7 @@ std::string CheckCase(const OpCase& c, const char* provider, uint64_t layout_see
     if (!(c.inputs[i].shape == c.outputs[0].shape) || c.inputs[i].dtype != c.outputs[0].dtype) {
       continue;
     }
-    const Results again = RunViews(c, provider, 1, layout_seed + 1, static_cast<int>(i), &problems);
+    const Results again = RunViews(c, contract, 1, layout_seed + 1, static_cast<int>(i), &problems);
     wrong = Compare(again, expected, nullptr, c);
     if (!wrong.empty() || !problems.empty()) {
       return absl::StrCat("written over input ", i, ": ", wrong, problems);
@@ -228,11 +230,11 @@ std::string CheckCase(const OpCase& c, const char* provider, uint64_t layout_see
   WorkspaceConfig config = WorkspaceConfig::Training();
   config.huge_pages = config.prefault = false;
   config.temp_block_size = 1 << 16;
-  Workspace workspace("contract", config);
+  Workspace workspace("contract", config, contract.device);
   Results first_cycle;
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope scope(workspace);
-    const Results results = RunDense(c, provider);
+    const Results results = RunDense(c, contract.provider.c_str(), contract.device);
     wrong = Compare(results, expected, nullptr, c);
     if (wrong.empty() && cycle > 0) wrong = Compare(results, first_cycle, &same_bits, c);
     if (!wrong.empty()) return absl::StrCat("in cycle ", cycle + 1, " of a workspace: ", wrong);
@@ -275,7 +277,7 @@ void Register(const std::string& suite, const std::string& name, std::function<v
 
 std::vector<std::string> OperatorProblems(const OpContract& contract, OpCode op, DType dtype,
                                           int cases) {
-  if (!Has(contract.provider, op, dtype)) return {absl::StrCat("no kernel for ", Name(op, dtype))};
+  if (!Has(contract.provider, op, dtype, contract.device)) return {absl::StrCat("no kernel for ", Name(op, dtype))};
   const uint64_t seed = Seed();
   const bool may_refuse = Contains(contract.may_refuse, op, dtype);
   int refused = 0;
@@ -287,7 +289,7 @@ std::vector<std::string> OperatorProblems(const OpContract& contract, OpCode op,
     const OpCase c = MakeOpCase(op, dtype, random);
     std::string problem;
     try {
-      problem = CheckCase(c, contract.provider.c_str(), random());
+      problem = CheckCase(c, contract, random());
     } catch (const Error& error) {
       if (may_refuse && error.code() == absl::StatusCode::kUnimplemented) {
         ++refused;
@@ -317,7 +319,7 @@ std::vector<std::string> GapProblems(const OpContract& contract) {
     const std::string name = Name(op, dtype);
     names.insert(names.end(), {name, absl::StrCat(Info(op).name, " *"),
                                absl::StrCat("* ", DTypeName(dtype))});
-    const bool has = Has(contract.provider, op, dtype);
+    const bool has = Has(contract.provider, op, dtype, contract.device);
     const bool wanted = Has(kOracle, op, dtype) || Has(kBuiltin, op, dtype);
     if (!wanted) {
       problems.push_back(absl::StrCat("the list has ", name, ", neither reference nor builtin has"));
@@ -352,7 +354,12 @@ bool RegisterOpContract(const OpContract& contract) {
   ForEachKey([&](OpCode op, DType dtype) {
     if (IsListed(contract, op, dtype)) return;
     Register(suite, absl::StrCat(Info(op).name, "_", DTypeName(dtype)),
-             [=] { report(OperatorProblems(contract, op, dtype, CaseCount(op, dtype))); });
+             [=] {
+               if (FindDeviceProvider(contract.device) == nullptr) {
+                 GTEST_SKIP() << "there is no device " << DeviceName(contract.device);
+               }
+               report(OperatorProblems(contract, op, dtype, CaseCount(contract, op, dtype)));
+             });
   });
   return true;
 }

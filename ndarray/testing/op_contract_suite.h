@@ -33,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 
@@ -49,6 +50,12 @@ struct OpContract {
   std::vector<std::string> may_refuse = {};
   // Of those, at least this part of the calls must run, or the test would prove little.
   double least_run = 0.2;
+  // Where its kernels run. Operands are made on the host and copied there, workspaces are the device's,
+  // results are copied back; the reference computes on the host. Without that device (a driver and no
+  // hardware) the tests are skipped.
+  Device device = Host();
+  // Times the number of cases.
+  double cases = 1;
 };
 
 // Call from a static initialiser of the test. Always true.

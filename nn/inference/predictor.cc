@@ -10,7 +10,7 @@ void MoveOut(NDList& list, const Place& caller) {
 }
 
 PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes)
-    : model_(model), workspace_("predictor", WorkspaceConfig::Inference()) {
+    : model_(model), workspace_("predictor", WorkspaceConfig::Inference(), model.network->device()) {
   model.CheckOpen("predictor");
   manager_ = model.manager.NewSubManager(name);
   if (budget_bytes > 0) manager_.SetBudget(budget_bytes);

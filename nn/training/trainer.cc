@@ -12,7 +12,7 @@ namespace tidepool::nn {
 Trainer::Trainer(Model& model, const UpdaterConfig& updater)
     : model_(&model),
       network_(*model.network),
-      updater_(updater, model.network->parameters().shape()) {
+      updater_(updater, model.network->parameters().shape(), model.network->device()) {
   model.CheckOpen("trainer");
   manager_ = model.manager.NewSubManager("trainer");
   for (const NDArray* state : updater_.state()) manager_.Attach(*state);

@@ -27,7 +27,8 @@ UpdaterKind ParseUpdater(const std::string& name) {
       absl::StrCat("updater is \"", name, "\", expected sgd, nesterovs or adam"));
 }
 
-Updater::Updater(const UpdaterConfig& config, const Shape& shape) : config_(config) {
+Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device)
+    : config_(config) {
   auto in_unit = [](double x) { return x >= 0 && x < 1; };
   if (!(config.learning_rate > 0) || !in_unit(config.momentum) || !in_unit(config.beta1) ||
       !in_unit(config.beta2) || !(config.epsilon > 0) || !(config.l2 >= 0) || config.decay_steps < 0) {
@@ -38,8 +39,9 @@ Updater::Updater(const UpdaterConfig& config, const Shape& shape) : config_(conf
         "[0, 1), epsilon > 0, l2 and decay_steps >= 0"));
   }
   const MemoryOwnerScope owner("updater");
-  if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, DType::kFloat32, Place::Heap());
-  if (config.kind == UpdaterKind::kAdam) second_ = Zeros(shape, DType::kFloat32, Place::Heap());
+  const Place place = Place::On(device);
+  if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, DType::kFloat32, place);
+  if (config.kind == UpdaterKind::kAdam) second_ = Zeros(shape, DType::kFloat32, place);
 }
 
 double Updater::learning_rate() const {

@@ -33,8 +33,8 @@ UpdaterKind ParseUpdater(const std::string& name);
 
 class Updater {
  public:
-  // State for parameters of `shape`. Throws kInvalidArgument when a number is out of range.
-  Updater(const UpdaterConfig& config, const Shape& shape);
+  // State for parameters of `shape` on `device`. Throws kInvalidArgument when a number is out of range.
+  Updater(const UpdaterConfig& config, const Shape& shape, Device device = Host());
 
   void Apply(const NDArray& gradients, NDArray& parameters);
   int64_t steps() const { return steps_; }

@@ -84,7 +84,7 @@ def cuda_kernel_library(
         testonly = True,
         srcs = cc + wrappers,
         hdrs = hdrs,
-        copts = TIDEPOOL_COPTS,
+        copts = TIDEPOOL_COPTS + ["-Wno-unknown-pragmas"],  # of nvcc's #pragma unroll
         include_prefix = _include_prefix(),
         textual_hdrs = cu + textual_hdrs,
         deps = deps + [_emulated(dep) for dep in cuda_deps] + emulated_deps + [_EMULATION],
@@ -113,6 +113,7 @@ def cuda_test(name, srcs = None, deps = [], cuda_deps = [], **kwargs):
     tidepool_cc_test(
         name = name + "_emulated",
         srcs = srcs or [name + ".cc"],
+        copts = ["-Wno-unknown-pragmas"],
         deps = deps + [_emulated(dep) for dep in cuda_deps] + [_EMULATION],
         **kwargs
     )

@@ -177,6 +177,20 @@ bool DeviceMemory::FreeHost(char* data) {
   return true;
 }
 
+bool DeviceMemory::Register(char* data, size_t bytes) {
+  if (bytes == 0 || !registered_.emplace(data, bytes).second) return false;
+  pinned_ += bytes;
+  return true;
+}
+
+bool DeviceMemory::Unregister(char* data) {
+  const auto it = registered_.find(data);
+  if (it == registered_.end()) return false;
+  pinned_ -= it->second;
+  registered_.erase(it);
+  return true;
+}
+
 bool DeviceMemory::IsDevice(const void* at, size_t bytes, int* device) const {
   char* place = static_cast<char*>(const_cast<void*>(at));
   auto it = pieces_.upper_bound(place);
@@ -203,10 +217,13 @@ bool DeviceMemory::TouchesDevice(const void* at, size_t bytes) const {
 
 bool DeviceMemory::IsPinned(const void* at, size_t bytes) const {
   char* const place = static_cast<char*>(const_cast<void*>(at));
-  auto it = host_.upper_bound(place);
-  if (it == host_.begin()) return false;
-  --it;
-  return place + bytes <= it->first + it->second;
+  for (const auto* memory : {&host_, &registered_}) {
+    auto it = memory->upper_bound(place);
+    if (it == memory->begin()) continue;
+    --it;
+    if (place + bytes <= it->first + it->second) return true;
+  }
+  return false;
 }
 
 void DeviceMemory::Protect(char* at, size_t bytes, bool open) {

@@ -30,6 +30,8 @@ class DeviceMemory {
 
   char* AllocateHost(size_t bytes);
   bool FreeHost(char* data);
+  bool Register(char* data, size_t bytes);  // locks memory of others
+  bool Unregister(char* data);
 
   // Whether all bytes can be reached by kernels; with them the device.
   bool IsDevice(const void* at, size_t bytes, int* device = nullptr) const;
@@ -70,6 +72,7 @@ class DeviceMemory {
   std::map<char*, Piece> pieces_;
   std::map<uint64_t, Handle> handles_;
   std::map<char*, size_t> host_;
+  std::map<char*, size_t> registered_;
   uint64_t next_handle_ = 1;
   int open_ = 0;
   size_t used_[kMaxDevices] = {}, capacity_[kMaxDevices];

@@ -31,6 +31,7 @@ class EmulatedCuda {
 
   struct Counters {
     int64_t allocations = 0, frees = 0;            // cudaMalloc, cudaFree
+    int64_t pool_allocations = 0, pool_frees = 0;  // in stream order
     int64_t host_allocations = 0, host_frees = 0;  // page-locked
     int64_t maps = 0, unmaps = 0;
     int64_t kernels = 0, products = 0, copies = 0, fills = 0, graph_launches = 0;  // that have run

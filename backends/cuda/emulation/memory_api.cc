@@ -83,6 +83,61 @@ cudaError_t cudaFreeHost(void* pointer) {
   return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(cudaErrorMemoryAllocation);
+  if (!emulation.memory.Register(Chars(pointer), bytes)) return Fail(cudaErrorInvalidValue);
+  ++emulation.counters.host_allocations;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  emulation.RunAll();
+  if (!emulation.memory.Unregister(Chars(pointer))) return Fail(cudaErrorInvalidValue);
+  ++emulation.counters.host_frees;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  *pool = reinterpret_cast<cudaMemPool_t>(static_cast<intptr_t>(device) + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+
+cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
+                                    cudaStream_t stream) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  *pointer = nullptr;
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  if (emulation.Stream(stream)->capture != nullptr) Die("an allocation was captured");
+  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(cudaErrorMemoryAllocation);
+  const int device = static_cast<int>(reinterpret_cast<intptr_t>(pool)) - 1;
+  *pointer = emulation.memory.Allocate(device, bytes);
+  if (*pointer == nullptr) return Fail(cudaErrorMemoryAllocation);
+  ++emulation.counters.pool_allocations;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  CUstream_st* const queue = emulation.Stream(stream);
+  if (queue->capture != nullptr) Die("the end of a block was captured");
+  if (!emulation.memory.IsDevice(pointer, 1)) Die("cudaFreeAsync(%p): not device memory", pointer);
+  ++emulation.counters.pool_frees;
+  emulation.Add(queue, [=, &emulation] {
+    if (!emulation.memory.Free(Chars(pointer))) Die("cudaFreeAsync(%p): not a block", pointer);
+  });
+  return cudaSuccess;
+}
+
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);

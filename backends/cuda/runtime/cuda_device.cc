@@ -1,0 +1,389 @@
+#include "tidepool/backends/cuda/runtime/cuda_device.h"
+
+#include <algorithm>
+#include <shared_mutex>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/backends/cuda/runtime/driver_memory.h"
+#include "tidepool/backends/cuda/runtime/error.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool::cuda {
+namespace {
+
+constexpr size_t kPoolAlignment = 256;
+constexpr size_t kPiecesPerLarge = 8;  // 16 MiB of 2 MiB
+
+std::mutex making;
+std::atomic<CudaDevice*> made[kMaxDevicesPerType] = {};
+std::string why_absent;  // under `making`
+
+CUmemAllocationProp PropertiesOf(Device device) {
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device.index;
+  return properties;
+}
+
+CUdeviceptr Pointer(std::byte* at) { return reinterpret_cast<CUdeviceptr>(at); }
+
+size_t FreeBytes() {
+  size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
+}  // namespace
+
+// ---- which there are ----------------------------------------------------------------------------
+
+int CudaDevice::Count() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess) return std::min(count, kMaxDevicesPerType);
+  cudaGetLastError();
+  return 0;
+}
+
+std::string CudaDevice::WhyAbsent() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return Describe(error, "cudaGetDeviceCount");
+  }
+  if (count == 0) return "there is no device";
+  if (FindDriverMemory() == nullptr) return "the driver has no virtual memory functions";
+  std::lock_guard<std::mutex> lock(making);
+  return why_absent;
+}
+
+CudaDevice* CudaDevice::Make(int index) {
+  if (index < 0 || index >= Count() || FindDriverMemory() == nullptr) return nullptr;
+  return new CudaDevice(index);
+}
+
+CudaDevice* CudaDevice::Find(int index) {
+  if (index < 0 || index >= kMaxDevicesPerType) return nullptr;
+  if (CudaDevice* const device = made[index].load(std::memory_order_acquire)) return device;
+  std::lock_guard<std::mutex> lock(making);
+  CudaDevice* device = made[index].load(std::memory_order_relaxed);
+  if (device != nullptr) return device;
+  try {
+    device = Make(index);
+  } catch (const Error& error) {
+    why_absent = error.message();
+    return nullptr;
+  }
+  made[index].store(device, std::memory_order_release);
+  return device;
+}
+
+CudaDevice& CudaDevice::OfAddress(const void* address) {
+  CudaDevice* only = nullptr;
+  int known = 0;
+  for (const auto& device : made) {
+    if (CudaDevice* const found = device.load(std::memory_order_acquire)) {
+      only = found;
+      ++known;
+    }
+  }
+  if (known == 1) return *only;
+  cudaPointerAttributes attributes = {};
+  Check(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes");
+  CudaDevice* const device = attributes.type == cudaMemoryTypeDevice ? Find(attributes.device) : nullptr;
+  if (device == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("CUDA: address 0x",
+                                      absl::Hex(reinterpret_cast<uintptr_t>(address)),
+                                      " is not in the memory of a device"));
+  }
+  return *device;
+}
+
+CudaDevice::CudaDevice(int index)
+    : device_{DeviceType::kCuda, static_cast<uint8_t>(index)}, pinned_(device_) {
+  Activate();
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  model_ = properties.name;
+  multiprocessors_ = properties.multiProcessorCount;
+  capability_ = properties.major * 10 + properties.minor;
+  total_bytes_ = properties.totalGlobalMem;
+  const CUmemAllocationProp memory = PropertiesOf(device_);
+  if (FindDriverMemory()->granularity(&granularity_, &memory, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) !=
+      CUDA_SUCCESS) {
+    ThrowInternal(absl::StrCat(name(), ": cuMemGetAllocationGranularity failed"));
+  }
+  const size_t free_before = FreeBytes();
+  Check(cudaDeviceGetDefaultMemPool(&pool_, index), "cudaDeviceGetDefaultMemPool");
+  // Keeps what it has over synchronisations; TrimPool gives it back.
+  uint64_t threshold = UINT64_MAX;
+  Check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold),
+        "cudaMemPoolSetAttribute");
+  for (cudaStream_t* stream : {&compute_, &from_host_, &to_host_}) {
+    Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  const size_t free_after = FreeBytes();
+  if (free_before > free_after) {
+    charge_ = MemoryCharge::Imported(static_cast<int64_t>(free_before - free_after), device_);
+  }
+}
+
+void CudaDevice::Activate() const {
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == device_.index) return;
+  Check(cudaSetDevice(device_.index), "cudaSetDevice");
+}
+
+// ---- ranges -------------------------------------------------------------------------------------
+
+MemoryTraits CudaDevice::traits() const {
+  MemoryTraits traits;
+  traits.alignment = kPoolAlignment;
+  traits.granularity = granularity_;
+  traits.large_granularity = kPiecesPerLarge * granularity_;
+  traits.reserve_bytes = (total_bytes_ + traits.large_granularity - 1) / traits.large_granularity *
+                         traits.large_granularity;
+  traits.host_readable = false;
+  return traits;
+}
+
+std::byte* CudaDevice::Reserve(size_t bytes) noexcept {
+  if (bytes == 0 || bytes > SIZE_MAX / 4) return nullptr;
+  const size_t unit = std::max(kMaxAlignment, kPiecesPerLarge * granularity_);
+  CUdeviceptr base = 0;
+  const size_t whole = (bytes + granularity_ - 1) / granularity_ * granularity_;
+  if (FindDriverMemory()->reserve(&base, whole, unit, 0, 0) != CUDA_SUCCESS) return nullptr;
+  return reinterpret_cast<std::byte*>(base);
+}
+
+void CudaDevice::Unreserve(std::byte* base, size_t bytes) noexcept {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    UnmapPieces(base, bytes);
+  }
+  const size_t whole = (bytes + granularity_ - 1) / granularity_ * granularity_;
+  FindDriverMemory()->free(Pointer(base), whole);
+}
+
+bool CudaDevice::MapPiece(std::byte* at, size_t bytes) noexcept {
+  const DriverMemory& driver = *FindDriverMemory();
+  const CUmemAllocationProp properties = PropertiesOf(device_);
+  CUmemGenericAllocationHandle handle;
+  if (driver.create(&handle, bytes, &properties, 0) != CUDA_SUCCESS) return false;
+  const bool mapped = driver.map(Pointer(at), bytes, 0, handle, 0) == CUDA_SUCCESS;
+  driver.release(handle);  // lives on as long as it is mapped
+  if (!mapped) return false;
+  CUmemAccessDesc access = {};
+  access.location = properties.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (driver.set_access(Pointer(at), bytes, &access, 1) == CUDA_SUCCESS) return true;
+  driver.unmap(Pointer(at), bytes);
+  return false;
+}
+
+bool CudaDevice::Commit(std::byte* at, size_t bytes, bool large_pages) noexcept {
+  const size_t large = kPiecesPerLarge * granularity_;
+  // Large pieces begin at their multiples.
+  const bool whole = large_pages && bytes % large == 0 && reinterpret_cast<uintptr_t>(at) % large == 0;
+  const size_t unit = whole ? large : granularity_;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t done = 0; done < bytes; done += unit) {
+    bool mapped = MapPiece(at + done, unit);
+    if (!mapped) {
+      TrimPool();
+      mapped = MapPiece(at + done, unit);
+    }
+    if (mapped) {
+      pieces_[at + done] = unit;
+      continue;
+    }
+    UnmapPieces(at, done);
+    return false;
+  }
+  return true;
+}
+
+void CudaDevice::UnmapPieces(std::byte* at, size_t bytes) noexcept {
+  auto it = pieces_.lower_bound(at);
+  if (it == pieces_.end() || it->first >= at + bytes) return;
+  // Kernels and copies queued so far may use it.
+  cudaStreamSynchronize(compute_);
+  cudaStreamSynchronize(from_host_);
+  cudaStreamSynchronize(to_host_);
+  while (it != pieces_.end() && it->first < at + bytes) {
+    FindDriverMemory()->unmap(Pointer(it->first), it->second);
+    it = pieces_.erase(it);
+  }
+}
+
+bool CudaDevice::Decommit(std::byte* at, size_t bytes) noexcept {
+  if (bytes == 0) return true;
+  std::lock_guard<std::mutex> lock(mutex_);
+  // Between pieces, or not at all. All of [at, at + bytes) is committed.
+  const auto last = std::prev(pieces_.upper_bound(at + bytes - 1));
+  if (pieces_.count(at) == 0 || last->first + last->second != at + bytes) return false;
+  UnmapPieces(at, bytes);
+  return true;
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+void CudaDevice::TrimPool() noexcept {
+  if (capturing_) return;
+  cudaMemPoolTrimTo(pool_, 0);
+}
+
+std::byte* CudaDevice::Allocate(size_t bytes, size_t alignment) noexcept {
+  // Within a capture it would become a part of the graph.
+  if (capturing_ || bytes > SIZE_MAX / 4) return nullptr;
+  const size_t slack = alignment > kPoolAlignment ? alignment : 0;
+  try {
+    Activate();
+    void* data = nullptr;
+    const size_t whole = bytes + kReadableTailBytes + slack;
+    cudaError_t error = cudaMallocFromPoolAsync(&data, whole, pool_, compute_);
+    if (error == cudaErrorMemoryAllocation) {
+      // Blocks given back may wait in the queue.
+      cudaGetLastError();
+      cudaStreamSynchronize(compute_);
+      TrimPool();
+      error = cudaMallocFromPoolAsync(&data, whole, pool_, compute_);
+    }
+    if (error != cudaSuccess) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    // The block exists from here on in the compute stream only.
+    CopiesAfterCompute();
+    auto* const block = static_cast<std::byte*>(data);
+    if (slack == 0) return block;
+    const uintptr_t address = reinterpret_cast<uintptr_t>(block);
+    std::byte* const aligned = block + ((address + alignment - 1) / alignment * alignment - address);
+    std::lock_guard<std::mutex> lock(mutex_);
+    shifted_[aligned] = block;
+    return aligned;
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+void CudaDevice::Release(std::byte* data, size_t) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (const auto it = shifted_.find(data); it != shifted_.end()) {
+    data = it->second;
+    shifted_.erase(it);
+  }
+  if (capturing_) {
+    kept_.push_back(data);
+    return;
+  }
+  lock.unlock();
+  try {
+    Activate();
+    // Copies may still use it.
+    ComputeAfterCopies();
+  } catch (...) {  // the device is lost, and the memory with it
+  }
+  cudaFreeAsync(data, compute_);
+}
+
+void CudaDevice::set_capturing(bool capturing) {
+  std::vector<std::byte*> kept;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    capturing_ = capturing;
+    if (!capturing) kept.swap(kept_);
+  }
+  for (std::byte* data : kept) Release(data, 0);
+}
+
+// ---- queues -------------------------------------------------------------------------------------
+
+void CudaDevice::ComputeAfterCopies() {
+  points_.StreamWait(compute_, {last_from_host_});
+  points_.StreamWait(compute_, {last_to_host_});
+}
+
+void CudaDevice::CopiesAfterCompute() {
+  const QueuePoint point = points_.Record(compute_);
+  points_.StreamWait(from_host_, point);
+  points_.StreamWait(to_host_, point);
+}
+
+void CudaDevice::FinishCompute() {
+  Check(cudaStreamSynchronize(compute_), "cudaStreamSynchronize");
+}
+
+void CudaDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
+  if (bytes == 0) return;
+  Activate();
+  ComputeAfterCopies();
+  Check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, compute_), "cudaMemcpyAsync");
+  FinishCompute();
+}
+void CudaDevice::CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) {
+  if (bytes == 0) return;
+  Activate();
+  ComputeAfterCopies();
+  Check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, compute_), "cudaMemcpyAsync");
+  FinishCompute();
+}
+void CudaDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes == 0) return;
+  Activate();
+  ComputeAfterCopies();
+  Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_), "cudaMemcpyAsync");
+  FinishCompute();
+}
+void CudaDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
+  if (bytes == 0) return;
+  Activate();
+  ComputeAfterCopies();
+  Check(cudaMemsetAsync(to, static_cast<int>(value), bytes, compute_), "cudaMemsetAsync");
+  FinishCompute();
+}
+
+QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to,
+                                 const void* from, size_t bytes, cudaMemcpyKind kind,
+                                 QueuePoint after) {
+  if (bytes == 0) return after;
+  Activate();
+  points_.StreamWait(stream, after);
+  Check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
+  QueuePoint point;
+  try {
+    point = points_.Record(stream);
+  } catch (const Error&) {
+    // The copy is queued already: without a point it must be over.
+    Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+  last = point.value;
+  return point;
+}
+
+QueuePoint CudaDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes,
+                                         QueuePoint after) {
+  return QueueCopy(from_host_, last_from_host_, to, from_host, bytes, cudaMemcpyHostToDevice, after);
+}
+QueuePoint CudaDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
+                                       QueuePoint after) {
+  return QueueCopy(to_host_, last_to_host_, to_host, from, bytes, cudaMemcpyDeviceToHost, after);
+}
+
+QueuePoint CudaDevice::ComputePoint() {
+  if (capturing_) {
+    ThrowFailedPrecondition(absl::StrCat(name(), ": a graph is being captured; what is queued now has "
+                                         "no place in the device's work"));
+  }
+  Activate();
+  return points_.Record(compute_);
+}
+void CudaDevice::ComputeAfter(QueuePoint point) {
+  Activate();
+  points_.StreamWait(compute_, point);
+}
+bool CudaDevice::HasPassed(QueuePoint point) { return points_.HasPassed(point); }
+void CudaDevice::WaitFor(QueuePoint point) { points_.Wait(point); }
+
+}  // namespace tidepool::cuda

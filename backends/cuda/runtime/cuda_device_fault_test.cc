@@ -1,0 +1,128 @@
+// What only the emulation can show: refusals at every request, lost devices, what is counted.
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/backends/cuda/emulation/emulated_cuda.h"
+#include "tidepool/backends/cuda/runtime/cuda_device.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
+
+namespace tidepool::cuda {
+namespace {
+
+CudaDevice& TheDevice() { return *CudaDevice::Find(0); }
+
+TEST(CudaDeviceFaults, EveryRefusedAllocationLeavesNothingBehind) {
+  CudaDevice& device = TheDevice();
+  const size_t unit = device.traits().granularity;
+  device.pinned().Trim();
+  EmulatedCuda& emulated = EmulatedCuda::Get();
+  emulated.Finish();
+  const size_t used = emulated.used_bytes(), pinned = emulated.pinned_bytes();
+  int refused = 0;
+  for (int64_t n = 0;; ++n) {
+    emulated.allocation_faults().FailRequest(n, 3);  // the second attempt too
+    std::byte* const base = device.Reserve(4 * unit);
+    if (base != nullptr) {
+      const bool committed = device.Commit(base, 3 * unit, false);
+      EXPECT_EQ(emulated.used_bytes(), used + (committed ? 3 * unit : 0));
+      refused += committed ? 0 : 1;
+      device.Unreserve(base, 4 * unit);
+    }
+    std::byte* const block = device.Allocate(1000, 256);
+    if (block != nullptr) device.Release(block, 1000);
+    std::byte* const host = device.pinned().Allocate(1000, 256);
+    if (host != nullptr) device.pinned().Release(host, 1000);
+    refused += (base == nullptr) + (block == nullptr) + (host == nullptr);
+    const bool done = emulated.allocation_faults().failed() == 0;
+    emulated.allocation_faults().Clear();
+    device.pinned().Trim();
+    emulated.Finish();
+    ASSERT_EQ(emulated.used_bytes(), used) << "request " << n;
+    ASSERT_EQ(emulated.pinned_bytes(), pinned) << "request " << n;
+    if (done) break;
+  }
+  EXPECT_GE(refused, 6);
+}
+
+TEST(CudaDeviceFaults, EveryRefusedCallThrowsWithItsName) {
+  CudaDevice& device = TheDevice();
+  EmulatedCuda& emulated = EmulatedCuda::Get();
+  std::byte* const block = device.Allocate(4096, 256);
+  std::byte* const host = device.pinned().Allocate(4096, 256);
+  int failures = 0;
+  for (int64_t n = 0; n < 200; ++n) {
+    emulated.call_faults().FailRequest(n);
+    try {
+      device.CopyFromHost(block, host, 4096);
+      const QueuePoint up = device.QueueCopyFromHost(block, host, 4096, device.ComputePoint());
+      device.ComputeAfter(up);
+      device.WaitFor(device.QueueCopyToHost(host, block, 4096, device.ComputePoint()));
+      device.Fill(block, std::byte{1}, 10);
+    } catch (const Error& error) {
+      ++failures;
+      EXPECT_EQ(error.code(), absl::StatusCode::kInternal);
+      EXPECT_NE(error.message().find("cudaErrorUnknown: unknown error"), std::string::npos)
+          << error.message();
+      EXPECT_EQ(error.message().find("cuda"), 0u) << error.message();
+    }
+    const bool done = emulated.call_faults().failed() == 0;
+    emulated.call_faults().Clear();
+    // Works again.
+    device.Fill(block, std::byte{2}, 4096);
+    std::byte seen;
+    device.CopyToHost(&seen, block + 4095, 1);
+    ASSERT_EQ(seen, std::byte{2});
+    if (done) break;
+  }
+  EXPECT_GE(failures, 8);
+  device.Release(block, 4096);
+  device.pinned().Release(host, 4096);
+}
+
+TEST(CudaDeviceFaults, ALostDeviceIsAnErrorNotACrash) {
+  CudaDevice& device = TheDevice();
+  std::byte* const block = device.Allocate(16, 256);
+  EmulatedCuda::Get().set_lost(true);
+  std::byte value{};
+  EXPECT_THROW(device.CopyToHost(&value, block, 1), Error);
+  EXPECT_THROW(device.ComputePoint(), Error);
+  EXPECT_EQ(device.Allocate(16, 256), nullptr);
+  EmulatedCuda::Get().set_lost(false);
+  device.Release(block, 16);
+}
+
+TEST(CudaDeviceFaults, NothingWaitsForTheWholeDevice) {
+  CudaDevice& device = TheDevice();
+  EmulatedCuda& emulated = EmulatedCuda::Get();
+  const EmulatedCuda::Counters before = emulated.counters();
+  for (int i = 0; i < 50; ++i) {
+    std::byte* const block = device.Allocate(4096, 256);
+    device.Fill(block, std::byte{1}, 4096);
+    device.Release(block, 4096);
+  }
+  const EmulatedCuda::Counters after = emulated.counters();
+  EXPECT_EQ(after.device_synchronizations, before.device_synchronizations);
+  EXPECT_EQ(after.allocations, before.allocations);  // no cudaMalloc
+  EXPECT_EQ(after.pool_allocations, before.pool_allocations + 50);
+}
+
+TEST(CudaDeviceFaults, BlocksGivenBackWhileCapturingAreKept) {
+  CudaDevice& device = TheDevice();
+  std::byte* const block = device.Allocate(4096, 256);
+  EmulatedCuda::Get().Finish();
+  const size_t used = EmulatedCuda::Get().used_bytes();
+  device.set_capturing(true);
+  EXPECT_EQ(device.Allocate(16, 256), nullptr);
+  EXPECT_THROW(device.ComputePoint(), Error);
+  device.Release(block, 4096);
+  EmulatedCuda::Get().Finish();
+  EXPECT_EQ(EmulatedCuda::Get().used_bytes(), used);
+  device.set_capturing(false);
+  EmulatedCuda::Get().Finish();
+  EXPECT_LT(EmulatedCuda::Get().used_bytes(), used);
+}
+
+}  // namespace
+}  // namespace tidepool::cuda

@@ -1,0 +1,141 @@
+#include "tidepool/backends/cuda/runtime/pinned_memory.h"
+
+#include <bit>
+#include <cstring>
+
+#include "cuda_runtime_api.h"
+#include "tidepool/memory/provider/host_provider.h"
+
+namespace tidepool::cuda {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr size_t kSmallest = 4096;
+
+// Eight sizes to each power of two.
+size_t SizeClass(size_t bytes) {
+  bytes = std::max(bytes + kReadableTailBytes, kSmallest);
+  const size_t unit = std::bit_floor(bytes) / 8;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+MemoryTraits PinnedMemory::traits() const {
+  MemoryTraits traits = HostProvider().traits();
+  traits.alignment = kAlignment;
+  traits.large_granularity = 0;
+  return traits;
+}
+
+std::byte* PinnedMemory::Reserve(size_t bytes) noexcept { return HostProvider().Reserve(bytes); }
+
+void PinnedMemory::Unreserve(std::byte* base, size_t bytes) noexcept {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto it = committed_.lower_bound(base);
+    while (it != committed_.end() && it->first < base + bytes) {
+      cudaHostUnregister(it->first);
+      it = committed_.erase(it);
+    }
+  }
+  HostProvider().Unreserve(base, bytes);
+}
+
+bool PinnedMemory::Commit(std::byte* at, size_t bytes, bool) noexcept {
+  if (!HostProvider().Commit(at, bytes, false)) return false;
+  if (cudaHostRegister(at, bytes, cudaHostRegisterPortable) != cudaSuccess) {
+    cudaGetLastError();
+    HostProvider().Decommit(at, bytes);
+    return false;
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  committed_[at] = bytes;
+  return true;
+}
+
+bool PinnedMemory::Decommit(std::byte* at, size_t bytes) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // All commits of the part must lie in it whole.
+  std::byte* end = at;
+  for (auto it = committed_.find(at); it != committed_.end() && it->first == end && end < at + bytes;
+       ++it) {
+    end += it->second;
+  }
+  if (end != at + bytes) return false;
+  for (auto it = committed_.find(at); it != committed_.end() && it->first < at + bytes;) {
+    cudaHostUnregister(it->first);
+    it = committed_.erase(it);
+  }
+  return HostProvider().Decommit(at, bytes);
+}
+
+std::byte* PinnedMemory::Allocate(size_t bytes, size_t alignment) noexcept {
+  if (alignment > kSmallest || bytes > SIZE_MAX / 4) return nullptr;  // pages are aligned no further
+  const size_t size = SizeClass(bytes);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = kept_.find(size);
+    if (it != kept_.end() && !it->second.empty()) {
+      std::byte* const data = it->second.back();
+      it->second.pop_back();
+      kept_bytes_ -= size;
+      return data;
+    }
+  }
+  void* data = nullptr;
+  if (cudaHostAlloc(&data, size, cudaHostAllocPortable) != cudaSuccess) {
+    cudaGetLastError();
+    Trim();
+    if (cudaHostAlloc(&data, size, cudaHostAllocPortable) != cudaSuccess) {
+      cudaGetLastError();
+      return nullptr;
+    }
+  }
+  return static_cast<std::byte*>(data);
+}
+
+void PinnedMemory::Release(std::byte* data, size_t bytes) noexcept {
+  const size_t size = SizeClass(bytes);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (kept_bytes_ + size <= kKeptBytes) {
+      kept_[size].push_back(data);
+      kept_bytes_ += size;
+      return;
+    }
+  }
+  cudaFreeHost(data);
+}
+
+size_t PinnedMemory::kept_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return kept_bytes_;
+}
+
+void PinnedMemory::Trim() noexcept {
+  std::map<size_t, std::vector<std::byte*>> kept;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    kept.swap(kept_);
+    kept_bytes_ = 0;
+  }
+  for (const auto& [size, blocks] : kept) {
+    for (std::byte* data : blocks) cudaFreeHost(data);
+  }
+}
+
+void PinnedMemory::CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void PinnedMemory::CopyToHost(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void PinnedMemory::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void PinnedMemory::Fill(std::byte* to, std::byte value, size_t bytes) {
+  if (bytes > 0) std::memset(to, static_cast<int>(value), bytes);
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,32 @@
+// Bytes between the host and devices, for arrays of any strides: what copy, fill and the element
+// functions do where no kernel can.
+#ifndef TIDEPOOL_NDARRAY_DEVICE_TRANSFER_H_
+#define TIDEPOOL_NDARRAY_DEVICE_TRANSFER_H_
+
+#include <cstddef>
+#include <functional>
+
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+// What Dispatch(kCopy) and Dispatch(kFill) do for operands on two devices, or on one without such a
+// kernel. Dense arrays of one type are one copy of bytes. A view with gaps is made dense by its own
+// device where that has a copy kernel; else the host does it with the bytes from its first to its last
+// element. Cost: the bytes once over the bus, twice where the host has to fill the gaps of `to`.
+// Throw as the devices' copies and allocations do.
+void CopyAcross(const NDArray& from, NDArray& to);
+void FillFromHost(double value, NDArray& to);
+
+// Writes a dense array's elements by `write(first)` on the host, whatever device it is on.
+void WriteElements(NDArray& to, const std::function<void(std::byte* first)>& write);
+
+// `bytes` at `at`, which lies in the memory of a device array.
+void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, void* out);
+
+// Pointer to the first element in the host copy of a dense device array (NDArray::data).
+void* HostCopyData(const NDArray& array, const char* what, bool to_write);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_DEVICE_TRANSFER_H_
