@@ -6,17 +6,19 @@
 #include <cstdint>
 
 #include "cuda_runtime_api.h"
+#include "tidepool/backends/cuda/framework/queue.h"
+#include "tidepool/backends/cuda/framework/registration.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cuda {
 
-// That the kernels of a call are queued on: the calling thread's current device's default stream.
-inline cudaStream_t StreamOf(const KernelCall&) { return nullptr; }
+// That the kernels of a call are queued on: of the device that its outputs lie on.
+inline cudaStream_t StreamOf(const KernelCall& call) { return QueueOf(call).stream; }
 
 constexpr Kernel CudaKernel(OpCode op, DType dtype, void (*run)(const KernelCall&),
                             size_t (*scratch_bytes)(const KernelCall&) = nullptr,
                             bool strided = false) {
-  return {op, DeviceType::kCuda, dtype, "cuda", 10, run, scratch_bytes, nullptr, strided};
+  return {op, DeviceType::kCuda, dtype, kProvider, kPriority, run, scratch_bytes, nullptr, strided};
 }
 
 // The four kernels of a template over the element type, for a KernelRegistrar's list; further

@@ -1,23 +1,18 @@
-// Elements in device code: what a kernel computes in, and conversions between it and memory.
-//
-// f16 and bf16 are computed in float; conversions are single instructions on devices and those of
-// ndarray/float16.h, with the same values, elsewhere.
+// What kernels of the network operators compute in besides framework/numbers.h: types of sums and
+// statistics, and conversions that round once.
 #ifndef TIDEPOOL_BACKENDS_CUDA_COMMON_ELEMENT_H_
 #define TIDEPOOL_BACKENDS_CUDA_COMMON_ELEMENT_H_
 
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
 #include "cuda_runtime.h"
+#include "tidepool/backends/cuda/framework/math.h"
+#include "tidepool/backends/cuda/framework/numbers.h"
 #include "tidepool/ndarray/dtype.h"
 
 namespace tidepool::cuda {
-
-// What arithmetic on elements happens in: float for 16-bit floats, else the type itself.
-template <typename T>
-using Compute = std::conditional_t<kIs16BitFloat<T>, float, T>;
 
 // Of sums over many f32 or 16-bit elements: their rounding errors do not add up.
 template <typename T>
@@ -27,31 +22,10 @@ using Total = std::conditional_t<kIsFloat<T>, double, uint64_t>;
 template <typename T>
 using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-__device__ __forceinline__ float ToFloat(Float16 value) {
-#if defined(__CUDA_ARCH__)
-  float result;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
-  return result;
-#else
-  return static_cast<float>(value);
-#endif
-}
-__device__ __forceinline__ float ToFloat(BFloat16 value) {
-#if defined(__CUDA_ARCH__)
-  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
-#else
-  return static_cast<float>(value);
-#endif
-}
-
 // The number that is stored.
 template <typename T>
 __device__ __forceinline__ Compute<T> Wide(T value) {
-  if constexpr (kIs16BitFloat<T>) {
-    return ToFloat(value);
-  } else {
-    return value;
-  }
+  return ToCompute(value);
 }
 
 __device__ __forceinline__ float RoundToOdd(double value) {
@@ -76,42 +50,15 @@ __device__ __forceinline__ T Narrow(From value) {
     } else {
       single = static_cast<float>(value);
     }
-    T result;
-#if defined(__CUDA_ARCH__)
-    if constexpr (std::is_same_v<T, Float16>) {
-      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(single));
-    } else {
-      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(single));
-    }
-#else
-    result = T(single);
-#endif
-    return result;
+    return FromCompute<T>(single);
   } else {
     return static_cast<T>(value);
   }
 }
 
-// The one of the type, so that no double arithmetic slips in among floats.
-__device__ __forceinline__ float Exp(float x) { return expf(x); }
-__device__ __forceinline__ double Exp(double x) { return exp(x); }
-__device__ __forceinline__ float Log(float x) { return logf(x); }
-__device__ __forceinline__ double Log(double x) { return log(x); }
-__device__ __forceinline__ float Log1p(float x) { return log1pf(x); }
-__device__ __forceinline__ double Log1p(double x) { return log1p(x); }
-__device__ __forceinline__ float Tanh(float x) { return tanhf(x); }
-__device__ __forceinline__ double Tanh(double x) { return tanh(x); }
-__device__ __forceinline__ float Sqrt(float x) { return sqrtf(x); }
-__device__ __forceinline__ double Sqrt(double x) { return sqrt(x); }
-__device__ __forceinline__ float Abs(float x) { return fabsf(x); }
-__device__ __forceinline__ double Abs(double x) { return fabs(x); }
-template <typename W>
-__device__ __forceinline__ W Sigmoid(W x) {
-  return 1 / (1 + Exp(-x));
-}
 template <typename W>
 __device__ __forceinline__ bool IsFinite(W x) {
-  return Abs(x) <= std::numeric_limits<W>::max();
+  return Fabs(x) <= std::numeric_limits<W>::max();
 }
 template <typename W>
 __device__ __forceinline__ W Infinity() {

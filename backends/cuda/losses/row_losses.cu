@@ -18,7 +18,7 @@ struct BinaryCrossEntropyOf {
   // log(1 + exp(x)) - x * target without overflow.
   static __device__ W Term(W x, W target) {
     const W positive = x < 0 ? 0 : x;  // NaN stays
-    return positive - x * target + Log1p(Exp(-Abs(x)));
+    return positive - x * target + Log1p(Exp(-Fabs(x)));
   }
   static __device__ W Slope(W x, W target) { return Sigmoid(x) - target; }
 };

@@ -44,7 +44,7 @@ struct NormInfOp : Reading<T> {
       : Reading<T>{call.inputs[0].as<T>()}, z(call.outputs[0].as<Z>()) {}
   __device__ State Init() const { return 0; }
   __device__ void Add(NoContext, T value, int64_t, State* state) const {
-    const State size = Abs(static_cast<State>(Wide(value)));
+    const State size = Fabs(static_cast<State>(Wide(value)));
     if (Beats<1>(size, *state)) *state = size;
   }
   __device__ State Merge(State a, State b) const { return Beats<1>(b, a) ? b : a; }

@@ -173,7 +173,10 @@ Results RunCuda(const OpCase& c, const Kernel& kernel, uint64_t layout_seed, int
   if (scratch_bytes > 0) {
     EXPECT_EQ(cudaMalloc(&call.scratch, scratch_bytes), cudaSuccess);
   }
+  // Uploads and downloads are not ordered with the kernels' stream.
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   if (!AllEmpty(out)) kernel.run(call);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   Results results;
   bool whole = true;
   for (auto& operand : outputs) results.push_back(operand->ReadDevice(&whole));
