@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "tidepool/memory/error.h"
+#include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -28,7 +30,34 @@ bool HasCopyKernel(Device device, DType dtype) {
 
 void Copy(const NDArray& from, NDArray& to) { Dispatch(OpCode::kCopy, {&from}, {&to}); }
 
+size_t OffsetOf(const NDArray& array, const std::byte* at) {
+  return static_cast<size_t>(at - array.buffer()->data);
+}
+
+void AddUse(const NDArray& array, bool writes, const char* operation, const char* operands,
+            int position, std::vector<BufferMirror::DeviceUse>& uses) {
+  if (!array.buffer() || BufferMirror::Find(*array.buffer().get()) == nullptr ||
+      array.NumElements() == 0) {
+    return;
+  }
+  const auto [begin, end] = ExtentOf(array);
+  uses.push_back({array.buffer().get(), OffsetOf(array, begin), OffsetOf(array, end), writes,
+                  operation, OperandName(operands, position)});
+}
+
+// Before a copy of the device's.
+void Prepare(const NDArray& array, bool writes) {
+  std::vector<BufferMirror::DeviceUse> uses;
+  AddUse(array, writes, "copy", "X,Z", writes ? 1 : 0, uses);
+  if (!uses.empty()) BufferMirror::PrepareForDevice(uses);
+}
+
 void CopyDense(const NDArray& from, NDArray& to) {
+  if (to.device() == Host()) {
+    return ReadFromDevice(from, from.raw_data(), BytesOf(to), to.raw_data());
+  }
+  Prepare(from, false);
+  Prepare(to, true);
   CopyBytes(to.device(), to.raw_data(), from.device(), from.raw_data(), BytesOf(to));
 }
 
@@ -37,7 +66,7 @@ NDArray AsItLies(const NDArray& array) {
   const auto [begin, end] = ExtentOf(array);
   const size_t bytes = static_cast<size_t>(end - begin);
   BufferHandle buffer = Place::Scratch(Host()).Allocate(bytes);
-  CopyBytes(Host(), buffer->data, array.device(), begin, bytes);
+  ReadFromDevice(array, begin, bytes, buffer->data);
   return NDArray::FromStrides(
       std::move(buffer), (array.raw_data() - begin) / static_cast<int64_t>(DTypeBytes(array.dtype())),
       array.shape(), absl::Span<const int64_t>(array.strides(), array.rank()), array.dtype());
@@ -60,6 +89,7 @@ template <typename Write>
 void WriteThroughHost(NDArray& to, Write write) {
   NDArray host = AsItLies(to);
   write(host);
+  Prepare(to, true);
   const auto [begin, end] = ExtentOf(to);
   CopyBytes(to.device(), to.raw_data() + (begin - to.raw_data()), Host(), host.buffer()->data,
             static_cast<size_t>(end - begin));
@@ -103,6 +133,7 @@ void FillFromHost(double value, NDArray& to) {
   const auto* pattern = reinterpret_cast<const std::byte*>(&bits);
   const size_t width = DTypeBytes(to.dtype());
   if (std::all_of(pattern, pattern + width, [&](std::byte b) { return b == pattern[0]; })) {
+    Prepare(to, true);
     return GetDeviceProvider(to.device(), "fill").Fill(to.raw_data(), pattern[0], BytesOf(to));
   }
   NDArray host(to.shape(), to.dtype(), Place::Scratch(Host()));
@@ -116,16 +147,42 @@ void WriteElements(NDArray& to, const std::function<void(std::byte* first)>& wri
   NDArray host(to.shape(), to.dtype(), Place::Scratch(Host()));
   write(host.raw_data());
   CopyDense(host, to);
+  to.MarkWritten();
 }
 
 void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, void* out) {
+  if (const Buffer* buffer = array.buffer().get()) {
+    if (BufferMirror* mirror = BufferMirror::Find(*buffer)) {
+      if (mirror->ReadIfOnHost(OffsetOf(array, at), bytes, out)) return;
+      Prepare(array, false);
+    }
+  }
   CopyBytes(Host(), static_cast<std::byte*>(out), array.device(), at, bytes);
 }
 
-void* HostCopyData(const NDArray& array, const char* what, bool) {
-  ThrowFailedPrecondition(absl::StrCat("Op [", what, "]: the array of shape ",
-                                       array.shape().ToString(), " is on ",
-                                       DeviceName(array.device()), "; To(Host()) copies it"));
+void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,
+                    absl::Span<NDArray* const> outputs) {
+  std::vector<BufferMirror::DeviceUse> uses;
+  const OperatorInfo& info = Info(op);
+  int position = 0;
+  for (const NDArray* input : inputs) {
+    if (input != nullptr) AddUse(*input, false, info.name, info.inputs, position, uses);
+    ++position;
+  }
+  position = 0;
+  for (const NDArray* output : outputs) {
+    AddUse(*output, true, info.name, info.outputs, position++, uses);
+  }
+  if (!uses.empty()) BufferMirror::PrepareForDevice(uses);
+}
+
+void* HostCopyData(const NDArray& array, const char* what, bool to_write) {
+  if (array.NumElements() == 0) return nullptr;
+  const size_t begin = OffsetOf(array, array.raw_data());
+  return BufferMirror::Of(*array.buffer().get())
+             .OnHost(to_write ? MirrorEvent::kHostWrite : MirrorEvent::kHostRead, begin,
+                     begin + BytesOf(array), what) +
+         begin;
 }
 
 }  // namespace tidepool

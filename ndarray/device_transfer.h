@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "absl/types/span.h"
+#include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool {
@@ -23,6 +25,11 @@ void WriteElements(NDArray& to, const std::function<void(std::byte* first)>& wri
 
 // `bytes` at `at`, which lies in the memory of a device array.
 void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, void* out);
+
+// Before a kernel of their device: what is stale there of the operands' mirrors is queued to be copied,
+// and the host's copies of the outputs become stale. Throws when a view of one is in the way.
+void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,
+                    absl::Span<NDArray* const> outputs);
 
 // Pointer to the first element in the host copy of a dense device array (NDArray::data).
 void* HostCopyData(const NDArray& array, const char* what, bool to_write);

@@ -11,6 +11,7 @@
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/device_transfer.h"
+#include "tidepool/ndarray/host_fallback.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/view_overlap.h"
@@ -105,7 +106,8 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
 }
 
 [[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype,
-                                absl::Span<const Kernel> candidates) {
+                                absl::Span<const Kernel> candidates,
+                                const std::string& why_no_fallback) {
   const std::vector<std::string> providers = KernelRegistry::Global().Providers();
   const char* forced = ScopedProvider::Current();
   bool linked_but_refused = false;
@@ -117,7 +119,9 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
       "kernel for ", DTypeName(dtype), " on ", DeviceName(device),
       linked_but_refused ? " supports this call" : " is linked", "; linked providers: ",
       providers.empty() ? "none" : absl::StrJoin(providers, ", "),
-      "; add //backends:linked, //backends/cpu or //backends/reference to deps"));
+      device == Host()
+          ? std::string("; add //backends:linked, //backends/cpu or //backends/reference to deps")
+          : absl::StrCat("; not done on the host, as ", why_no_fallback)));
 }
 
 void CopyBetweenDevices(const NDArray& from, NDArray& to) {
@@ -148,8 +152,9 @@ const Kernel* FindKernel(const KernelCall& call, absl::Span<const Kernel> candid
   return nullptr;
 }
 
-// Null: fill or copy on a device without such a kernel, which the host does.
-const Kernel* Choose(const KernelCall& call, DType dtype) {
+// Null: on a device without such a kernel, where the host does it.
+const Kernel* Choose(const KernelCall& call, DType dtype, absl::Span<const NDArray* const> inputs,
+                     absl::Span<NDArray* const> outputs) {
   const absl::Span<const Kernel> candidates =
       KernelRegistry::Global().Find(call.op, call.device.type, dtype);
   const char* forced = ScopedProvider::Current();
@@ -158,8 +163,16 @@ const Kernel* Choose(const KernelCall& call, DType dtype) {
     if (call.device != Host()) return nullptr;
     if (forced != nullptr) kernel = FindKernel(call, candidates, "builtin");
   }
-  if (kernel == nullptr) ThrowNoKernel(call.op, call.device, dtype, candidates);
-  return kernel;
+  if (kernel != nullptr) return kernel;
+  std::string why_not;
+  if (call.device != Host()) {
+    why_not = WhyNoFallback(inputs, outputs);
+    if (why_not.empty() && KernelRegistry::Global().Find(call.op, DeviceType::kHost, dtype).empty()) {
+      why_not = "no kernel of the host is linked for it";
+    }
+    if (why_not.empty()) return nullptr;
+  }
+  ThrowNoKernel(call.op, call.device, dtype, candidates, why_not);
 }
 
 void Run(const Kernel& kernel, KernelCall& call) {
@@ -265,17 +278,32 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   call.device = device;
 
   const DType dtype = Info(op).key_is_input() ? refs.input(0).dtype : refs.output(0).dtype;
-  const Kernel* const kernel = Choose(call, dtype);
+  if (device != Host() && BelongsOnHost(op, dtype, inputs, outputs)) {
+    return DispatchOnHost(op, inputs, outputs, attributes);
+  }
+  const Kernel* const kernel = Choose(call, dtype, inputs, outputs);
+  if (kernel == nullptr && op != OpCode::kCopy && op != OpCode::kFill) {
+    CountHostFallback(op);
+    return DispatchOnHost(op, inputs, outputs, attributes);
+  }
+  if (device != Host() && kernel != nullptr) PrepareMirrors(op, inputs, outputs);
   // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
   for (NDArray* output : outputs) output->MarkWritten();
   if (kernel == nullptr) {
     if (op == OpCode::kCopy) return CopyAcross(*inputs[0], *outputs[0]);
     return FillFromHost(call.attrs<FillAttributes>().value, *outputs[0]);
   }
-  if (kernel->strided || refs.all_dense()) {
-    Run(*kernel, call);
-  } else {
-    RunDense(*kernel, call, refs, inputs, outputs);
+  try {
+    if (kernel->strided || refs.all_dense()) {
+      Run(*kernel, call);
+    } else {
+      RunDense(*kernel, call, refs, inputs, outputs);
+    }
+  } catch (const OutOfMemoryError&) {
+    // Of the device, for scratch or copies, before the kernel began.
+    if (device == Host() || !WhyNoFallback(inputs, outputs).empty()) throw;
+    CountHostFallback(op);
+    DispatchOnHost(op, inputs, outputs, attributes);
   }
 }
 

@@ -79,8 +79,8 @@ BufferHandle Place::Allocate(size_t bytes) const {
 BufferHandle Place::AllocateCurrent(size_t bytes) const {
   if (wants_device_) {
     const WorkspaceCore* core = CurrentPlace();
-    if ((core != nullptr ? core->memory_device() : Host()) != device_ ||
-        (core == nullptr && device_ != Host())) {
+    // The heap that AllocateHere takes is that of a workspace that is switched off.
+    if (core == nullptr || core->memory_device() != device_) {
       return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
     }
   }
@@ -126,6 +126,8 @@ NDArray::NDArray(const Shape& shape, DType dtype, Place place)
   buffer_ = owner == 0 || owner == kHandlesOwn ? place.Allocate(bytes)
                                                : place.AllocateFor(owner, bytes, shape, dtype);
   data_ = buffer_->data;
+  // Nobody has written it: nothing of it needs to be copied (memory/mirroring).
+  if (buffer_->device != Host()) buffer_->version.store(0, std::memory_order_relaxed);
 }
 
 Place PlaceOfOperands(const char* op, const char* names,

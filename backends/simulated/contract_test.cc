@@ -8,7 +8,7 @@ namespace tidepool {
 const bool registered = RegisterOpContract({
     .provider = "simulated",
     .device = SimulatedDevice::kDevice,
-    .cases = 0.04,
+    .cases = 0.025,
 });
 
 }  // namespace tidepool

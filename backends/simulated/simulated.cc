@@ -1,11 +1,16 @@
-// Every operator on simulated devices: the reference's kernels, on the bytes behind the addresses.
+// Every operator on simulated devices: the reference's kernels, on the bytes behind the addresses,
+// queued as the device's kernels are.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "tidepool/backends/simulated/attributes_size.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -37,37 +42,76 @@ bool TakesStrides(OpCode op) {
   return std::find(std::begin(kDenseOnly), std::end(kDenseOnly), op) == std::end(kDenseOnly);
 }
 
-// Begins with the lowest element; the kernel may use the bytes up to the highest.
-TensorRef Translated(SimulatedDevice& device, const TensorRef& ref) {
-  TensorRef hidden = ref;
-  if (!ref.present || ref.data == nullptr || ref.NumElements() == 0) return hidden;
-  int64_t lowest = 0, highest = 0;
-  for (int i = 0; i < ref.rank; ++i) {
-    const int64_t reach = (ref.dims[i] - 1) * ref.strides[i];
-    (reach < 0 ? lowest : highest) += reach;
+// A call that outlives its caller.
+class QueuedCall {
+ public:
+  QueuedCall(const KernelCall& call, SimulatedDevice& device)
+      : kernel_(HostKernel(call)), call_(call), inputs_(call.inputs.size()) {
+    operands_.reserve(inputs_ + call.outputs.size());
+    for (const TensorRef& ref : call.inputs) Add(ref, device);
+    for (const TensorRef& ref : call.outputs) Add(ref, device);
+    if (call.attributes == nullptr) return;
+    const auto* bytes = static_cast<const std::byte*>(call.attributes);
+    const size_t size = AttributesSize(call.op);
+    attributes_.resize((size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+    std::copy_n(bytes, size, reinterpret_cast<std::byte*>(attributes_.data()));
+    keeps_attributes_ = size > 0;
   }
-  const auto width = static_cast<int64_t>(DTypeBytes(ref.dtype));
-  const std::byte* const begin = ref.as<std::byte>() + lowest * width;
-  hidden.data = device.Hidden(begin, static_cast<size_t>((highest - lowest + 1) * width)) -
-                lowest * width;
-  return hidden;
-}
+
+  void Run() {
+    call_.inputs = absl::MakeConstSpan(operands_).first(inputs_);
+    call_.outputs = absl::MakeConstSpan(operands_).subspan(inputs_);
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      operands_[i].dims = dims_[i].data();
+      operands_[i].strides = strides_[i].data();
+    }
+    if (keeps_attributes_) call_.attributes = attributes_.data();
+    kernel_.run(call_);
+  }
+
+  bool may_outlive_caller() const { return call_.attributes == nullptr || keeps_attributes_; }
+  const Kernel& kernel() const { return kernel_; }
+  const std::vector<SimulatedQueues::Range>& ranges() const { return ranges_; }
+
+ private:
+  void Add(const TensorRef& ref, SimulatedDevice& device) {
+    operands_.push_back(ref);
+    dims_.emplace_back(ref.dims, ref.dims + ref.rank);
+    strides_.emplace_back(ref.strides, ref.strides + ref.rank);
+    if (!ref.present || ref.data == nullptr || ref.NumElements() == 0) return;
+    // The kernel may use the bytes from the lowest to the highest element.
+    int64_t lowest = 0, highest = 0;
+    for (int i = 0; i < ref.rank; ++i) {
+      const int64_t reach = (ref.dims[i] - 1) * ref.strides[i];
+      (reach < 0 ? lowest : highest) += reach;
+    }
+    const auto width = static_cast<int64_t>(DTypeBytes(ref.dtype));
+    const std::byte* const begin = ref.as<std::byte>() + lowest * width;
+    const int64_t bytes = (highest - lowest + 1) * width;
+    operands_.back().data = device.Hidden(begin, static_cast<size_t>(bytes)) - lowest * width;
+    ranges_.push_back({begin, begin + bytes});
+  }
+
+  const Kernel& kernel_;
+  KernelCall call_;
+  size_t inputs_;
+  std::vector<TensorRef> operands_;
+  std::vector<std::vector<int64_t>> dims_, strides_;
+  std::vector<SimulatedQueues::Range> ranges_;
+  std::vector<std::max_align_t> attributes_;
+  bool keeps_attributes_ = false;
+};
 
 void Run(const KernelCall& call) {
-  constexpr size_t kMostOperands = 16;
   SimulatedDevice& device = SimulatedDevice::Get(call.device.index);
-  TensorRef operands[kMostOperands];
-  size_t count = 0;
-  for (const TensorRef& ref : call.inputs) operands[count++] = Translated(device, ref);
-  for (const TensorRef& ref : call.outputs) operands[count++] = Translated(device, ref);
-  KernelCall translated = call;
-  translated.inputs = absl::MakeConstSpan(operands, call.inputs.size());
-  translated.outputs = absl::MakeConstSpan(operands + call.inputs.size(), call.outputs.size());
-  const Kernel& kernel = HostKernel(call);
-  if (kernel.strided != TakesStrides(call.op)) {
+  auto queued = std::make_shared<QueuedCall>(call, device);
+  if (queued->kernel().strided != TakesStrides(call.op)) {
     ThrowInternal(std::string("simulated: kDenseOnly is wrong for ") + Info(call.op).name);
   }
-  kernel.run(translated);
+  const bool wait = !queued->may_outlive_caller();
+  std::vector<SimulatedQueues::Range> ranges = queued->ranges();
+  device.QueueKernel(std::move(ranges), [queued] { queued->Run(); });
+  if (wait) device.WaitFor(device.ComputePoint());
 }
 
 const bool registered = [] {

@@ -17,7 +17,8 @@
 // compute queue; copies with host memory may run on queues of their own beside them, and each waits
 // for what it is told to: a QueuePoint is a place in that work that has passed when all before it is
 // done. The functions without a point are ordered after every kernel and copy queued so far, and done
-// when they return.
+// when they return. Memory that is given back (Decommit, Unreserve, Release) may still be used by what
+// is queued: the provider waits for that, not for the whole device, or gives it back in the queue's order.
 //
 // Threads: any, all functions. Cost: a system or driver call each; never on a planned request.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_

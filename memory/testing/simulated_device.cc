@@ -33,7 +33,7 @@ const DeviceProviderRegistrar registrar(DeviceType::kSimulated, &Find);
 // Page-locked memory is host memory that somebody counts.
 class SimulatedDevice::Pinned final : public DeviceProvider {
  public:
-  explicit Pinned(const SimulatedDevice& of) : of_(of) {}
+  explicit Pinned(SimulatedDevice& of) : of_(of) {}
 
   std::string name() const override { return "pinned memory of " + of_.name(); }
   Device device() const override { return Host(); }
@@ -74,6 +74,7 @@ class SimulatedDevice::Pinned final : public DeviceProvider {
     return data;
   }
   void Release(std::byte* data, size_t bytes) noexcept override {
+    if (of_.queues_.IsUsed({data, data + bytes})) Die("release under a copy", data, bytes);
     used_ -= bytes;
     host_.Release(data, bytes);
   }
@@ -91,7 +92,7 @@ class SimulatedDevice::Pinned final : public DeviceProvider {
   size_t used_bytes() const { return used_; }
 
  private:
-  const SimulatedDevice& of_;
+  SimulatedDevice& of_;
   DeviceProvider& host_ = HostProvider();
   std::mutex mutex_;
   std::map<std::byte*, size_t> committed_;
@@ -124,7 +125,10 @@ void SimulatedDevice::set_has_pinned_host(bool has) {
   has_pinned_host_ = has;
 }
 
+void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed); }
+
 void SimulatedDevice::Reset() {
+  queues_.Stop();
   std::lock_guard<std::mutex> lock(mutex_);
   if (used_ > 0 || pinned_->used_bytes() > 0) Die("reset with memory in use", nullptr, used_);
   capacity_ = size_t{1} << 30;
@@ -216,6 +220,7 @@ std::byte* SimulatedDevice::Reserve(size_t bytes) noexcept {
 }
 
 void SimulatedDevice::Unreserve(std::byte* base, size_t bytes) noexcept {
+  queues_.WaitForUsersOf({base, base + bytes});
   std::lock_guard<std::mutex> lock(mutex_);
   const auto it = ranges_.find(base);
   if (it == ranges_.end() || it->second.block_bytes != SIZE_MAX || it->second.bytes < bytes ||
@@ -245,6 +250,7 @@ bool SimulatedDevice::Commit(std::byte* at, size_t bytes, bool) noexcept {
 
 bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
   if (faults_.Next()) return false;
+  queues_.WaitForUsersOf({at, at + bytes});
   std::lock_guard<std::mutex> lock(mutex_);
   std::byte* const hidden = Bytes(at, bytes, "decommit");
   std::byte* base;
@@ -279,6 +285,7 @@ std::byte* SimulatedDevice::Allocate(size_t bytes, size_t alignment) noexcept {
 }
 
 void SimulatedDevice::Release(std::byte* data, size_t bytes) noexcept {
+  queues_.WaitForUsersOf({data, data + bytes});
   std::lock_guard<std::mutex> lock(mutex_);
   const auto it = ranges_.find(data);
   if (it == ranges_.end() || it->second.block_bytes != bytes) Die("release", data, bytes);
@@ -292,9 +299,43 @@ void SimulatedDevice::MayFail(const char* what) {
   if (faults_.Next()) ThrowInternal(name() + ": the " + what + " failed, as the test wanted");
 }
 
+QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_host,
+                                              size_t bytes, QueuePoint after) {
+  MayFail("copy from the host");
+  if (bytes == 0) return {};
+  std::byte* const hidden = Hidden(to, bytes);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++counters_.copies_from_host;
+    counters_.bytes_from_host += static_cast<int64_t>(bytes);
+  }
+  return {queues_.Add(SimulatedQueues::kCopies, {{to, to + bytes}, {from_host, from_host + bytes}},
+                      after.value, [=] { std::memcpy(hidden, from_host, bytes); })};
+}
+
+QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
+                                            QueuePoint after) {
+  MayFail("copy to the host");
+  if (bytes == 0) return {};
+  const std::byte* const hidden = Hidden(from, bytes);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++counters_.copies_to_host;
+    counters_.bytes_to_host += static_cast<int64_t>(bytes);
+  }
+  return {queues_.Add(SimulatedQueues::kCopies, {{from, from + bytes}, {to_host, to_host + bytes}},
+                      after.value, [=] { std::memcpy(to_host, hidden, bytes); })};
+}
+
+void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
+                                  std::function<void()> run) {
+  queues_.Add(SimulatedQueues::kCompute, std::move(ranges), 0, std::move(run));
+}
+
 void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
   MayFail("copy from the host");
   if (bytes == 0) return;
+  queues_.WaitForAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy from the host"), from_host, bytes);
   ++counters_.copies_from_host;
@@ -304,6 +345,7 @@ void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, si
 void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) {
   MayFail("copy to the host");
   if (bytes == 0) return;
+  queues_.WaitForAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(to_host, Bytes(from, bytes, "copy to the host"), bytes);
   ++counters_.copies_to_host;
@@ -313,6 +355,7 @@ void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size
 void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
   MayFail("copy");
   if (bytes == 0) return;
+  queues_.WaitForAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy to"), Bytes(from, bytes, "copy from"), bytes);
   ++counters_.copies_on_device;
@@ -322,6 +365,7 @@ void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t 
 void SimulatedDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   MayFail("fill");
   if (bytes == 0) return;
+  queues_.WaitForAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memset(Bytes(to, bytes, "fill"), static_cast<int>(value), bytes);
   ++counters_.fills;

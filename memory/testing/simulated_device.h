@@ -4,7 +4,8 @@
 // would with a graphics card's; the bytes lie elsewhere, and copies and fills find them. Every
 // request is checked as a driver would: committing twice, copying from memory that is not committed,
 // giving back what was not had, end the test with a message. It has a capacity, counts what it is
-// asked, and refuses where its FaultPlan says so.
+// asked, and refuses where its FaultPlan says so. Told to be asynchronous, its kernels and queued
+// copies are delayed and reordered as far as the rules allow (simulated_queues.h).
 //
 //   Workspace workspace("w", config, SimulatedDevice::kDevice);    // linking it registers it
 //   SimulatedDevice::Get().set_capacity(1 << 20);
@@ -15,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -22,6 +24,7 @@
 
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/testing/fault_plan.h"
+#include "tidepool/memory/testing/simulated_queues.h"
 
 namespace tidepool {
 
@@ -47,12 +50,17 @@ class SimulatedDevice final : public DeviceProvider {
   void set_alignment(size_t alignment);
   // Without: mirrors and kHostOnly use ordinary host memory. Off at first.
   void set_has_pinned_host(bool has);
-  // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0. Nothing may be allocated.
+  // Kernels and queued copies run later, in an order that depends on the seed. Off at first.
+  void set_asynchronous(uint64_t seed);
+  // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0; not asynchronous. Nothing may be
+  // allocated.
   void Reset();
 
   // Where the bytes of a whole committed range are: for kernels that run "on" the device. Anything
   // else ends the test with a message.
   std::byte* Hidden(const std::byte* at, size_t bytes);
+  // A kernel, in the order of the compute queue. `ranges`: of the device, that it uses.
+  void QueueKernel(std::vector<SimulatedQueues::Range> ranges, std::function<void()> run);
 
   size_t used_bytes() const;    // committed and blocks
   size_t pinned_bytes() const;  // of its page-locked host memory
@@ -72,6 +80,14 @@ class SimulatedDevice final : public DeviceProvider {
   void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) override;
   void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override;
   void Fill(std::byte* to, std::byte value, size_t bytes) override;
+  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes,
+                               QueuePoint after) override;
+  QueuePoint QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
+                             QueuePoint after) override;
+  QueuePoint ComputePoint() override { return {queues_.ComputePoint()}; }
+  void ComputeAfter(QueuePoint point) override { queues_.ComputeAfter(point.value); }
+  bool HasPassed(QueuePoint point) override { return queues_.HasPassed(point.value); }
+  void WaitFor(QueuePoint point) override { queues_.WaitFor(point.value); }
   DeviceProvider* PinnedHost() override;
 
  private:
@@ -102,6 +118,7 @@ class SimulatedDevice final : public DeviceProvider {
   Counters counters_;
   FaultPlan faults_;
   Pinned* pinned_;
+  SimulatedQueues queues_;
 };
 
 }  // namespace tidepool

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -52,6 +53,11 @@ WorkspaceStats Workspace::stats() const {
   stats.size_bytes = core_->size;
   stats.findings = core_->detector.findings();
   stats.relocations = core_->relocations();
+  const MirrorCounters mirrors = MirrorCountersOf(static_cast<const BufferOwner*>(core_));
+  stats.mirror_copies_to_host = mirrors.copies_to_host;
+  stats.mirror_bytes_to_host = mirrors.bytes_to_host;
+  stats.mirror_copies_to_device = mirrors.copies_to_device;
+  stats.mirror_bytes_to_device = mirrors.bytes_to_device;
   return stats;
 }
 

@@ -52,6 +52,11 @@ struct WorkspaceStats {
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
   uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
   uint64_t findings = 0;          // of the cycle detector (cycle_detector.h)
+  uint64_t host_fallbacks = 0;    // operators meant for the device that ran on the host
+  uint64_t mirror_copies_to_host = 0;    // of arrays on a device, and their bytes
+  uint64_t mirror_bytes_to_host = 0;
+  uint64_t mirror_copies_to_device = 0;
+  uint64_t mirror_bytes_to_device = 0;
   uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
 };
 

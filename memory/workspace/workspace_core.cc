@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
@@ -63,6 +64,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
 }
 
 WorkspaceCore::~WorkspaceCore() {
+  ForgetMirrorOwner(static_cast<const BufferOwner*>(this));
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.Unregister(&account_);
   tracker.Add(Host(), MemoryKind::kWorkspace, -state_reported_, &memory_owner);

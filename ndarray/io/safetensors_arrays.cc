@@ -35,6 +35,7 @@ std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path, Pl
     const absl::Span<const std::byte> data = reader.data(info);
     if (!data.empty()) {
       CopyBytes(array.device(), array.raw_data(), Host(), data.data(), data.size());
+      array.MarkWritten();
     }
     arrays.emplace(info.name, std::move(array));
   }

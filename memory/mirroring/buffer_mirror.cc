@@ -1,0 +1,269 @@
+#include "tidepool/memory/mirroring/buffer_mirror.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/resource/heap.h"
+
+namespace tidepool {
+namespace {
+
+bool WritesHost(MirrorEvent event) {
+  return event == MirrorEvent::kHostWrite || event == MirrorEvent::kHostOverwrite;
+}
+
+DeviceProvider& HostMemoryFor(DeviceProvider& device) {
+  DeviceProvider* const pinned = device.PinnedHost();
+  return pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "host copy");
+}
+
+}  // namespace
+
+BufferMirror& BufferMirror::Of(Buffer& buffer) {
+  if (BufferMirror* known = Find(buffer)) return *known;
+  internal::drop_mirror.store(&BufferMirror::Drop, std::memory_order_release);
+  auto* made = new BufferMirror(buffer);
+  BufferMirror* other = nullptr;
+  if (!buffer.mirror.compare_exchange_strong(other, made, std::memory_order_acq_rel)) {
+    made->Unref();
+    return *other;
+  }
+  buffer.care.fetch_or(Buffer::kMirrored, std::memory_order_relaxed);
+  return *made;
+}
+
+void BufferMirror::Drop(Buffer* buffer) noexcept {
+  if (BufferMirror* mirror = buffer->mirror.exchange(nullptr, std::memory_order_acq_rel)) {
+    mirror->Unref();
+  }
+}
+
+BufferMirror::BufferMirror(Buffer& buffer)
+    : buffer_(buffer),
+      device_name_(buffer.device),
+      device_(GetDeviceProvider(buffer.device, "host copy")),
+      host_memory_(HostMemoryFor(device_)),
+      charged_to_(buffer.charged_to != nullptr ? buffer.charged_to : &MemoryOwner::Current()),
+      data_(buffer.data),
+      bytes_(buffer.bytes),
+      freshness_(buffer.bytes, buffer.version.load(std::memory_order_relaxed) == 0
+                                   ? Freshness::kNobody
+                                   : Freshness::kDevice),
+      ready_(device_.ComputePoint()) {}
+
+BufferMirror::~BufferMirror() { ReleaseHostCopy(); }
+
+void BufferMirror::ReleaseHostCopy() noexcept {
+  if (host_ == nullptr) return;
+  while (!sent_.empty()) {
+    try {
+      WaitForSent();
+    } catch (const Error&) {
+      // That copy failed; it reads the memory no more.
+    }
+  }
+  HeapRelease(host_, bytes_, MemoryKind::kAllocated, host_memory_, charged_to_);
+  host_ = nullptr;
+}
+
+void BufferMirror::WaitForSent() {
+  for (; !sent_.empty(); sent_.pop_back()) {
+    const QueuePoint point = sent_.back();
+    absl::Cleanup gone = [this] { sent_.pop_back(); };
+    device_.WaitFor(point);
+    std::move(gone).Cancel();
+  }
+}
+
+void BufferMirror::MakeHostCopy(const char* who) {
+  if (const std::string why = buffer_.owner->WhyNoHostCopy(); !why.empty()) {
+    ThrowFailedPrecondition(
+        absl::StrCat("Op [", who, "]: host access to a buffer of ", bytes_, " bytes: ", why));
+  }
+  if (host_ != nullptr || bytes_ == 0) return;
+  host_ = static_cast<std::byte*>(
+      HeapAllocate(bytes_, 64, MemoryKind::kAllocated, host_memory_, charged_to_));
+}
+
+// ---- copies ---------------------------------------------------------------------------------
+
+// All are queued before the first is waited for.
+void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
+  const std::vector<FreshnessMap::Range> copies = freshness_.CopiesFor(event, begin, end);
+  if (copies.empty()) return;
+  const QueuePoint after = device_.ComputePoint();
+  std::vector<QueuePoint> points;
+  points.reserve(copies.size());
+  // Whatever happens, none is under way when this is left.
+  absl::Cleanup wait = [&] {
+    for (QueuePoint point : points) {
+      try {
+        device_.WaitFor(point);
+      } catch (const Error&) {
+      }
+    }
+  };
+  for (const FreshnessMap::Range& range : copies) {
+    points.push_back(device_.QueueCopyToHost(host_ + range.begin, data_ + range.begin,
+                                             range.end - range.begin, after));
+  }
+  for (QueuePoint point : points) device_.WaitFor(point);
+  for (const FreshnessMap::Range& range : copies) {
+    CountMirrorCopy(device_name_, buffer_.owner, false, range.end - range.begin);
+  }
+}
+
+void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
+                        std::vector<QueuePoint>* points) {
+  const std::vector<FreshnessMap::Range> copies = freshness_.CopiesFor(event, begin, end);
+  if (!copies.empty()) {
+    const QueuePoint after = used_on_device_ ? device_.ComputePoint() : ready_;
+    while (!sent_.empty() && device_.HasPassed(sent_.back())) sent_.pop_back();
+    points->reserve(points->size() + copies.size());
+    sent_.reserve(sent_.size() + copies.size());
+    for (const FreshnessMap::Range& range : copies) {
+      const QueuePoint point = device_.QueueCopyFromHost(
+          data_ + range.begin, host_ + range.begin, range.end - range.begin, after);
+      points->push_back(point);
+      sent_.push_back(point);
+      CountMirrorCopy(device_name_, buffer_.owner, true, range.end - range.begin);
+    }
+  }
+  freshness_.Apply(event, begin, end);
+}
+
+void BufferMirror::SendNow(MirrorEvent event, size_t begin, size_t end) {
+  std::vector<QueuePoint> points;
+  absl::Cleanup after = [&] {
+    for (QueuePoint point : points) device_.ComputeAfter(point);
+  };
+  Send(event, begin, end, &points);
+}
+
+// ---- accesses -------------------------------------------------------------------------------
+
+void BufferMirror::CheckLocks(size_t begin, size_t end, bool writes,
+                              const std::string& who) const {
+  for (const MirrorLock* lock = locks_; lock != nullptr; lock = lock->next) {
+    if (lock->begin >= end || begin >= lock->end) continue;
+    // Readers do not disturb each other, wherever they are.
+    if (!writes && !lock->writes) continue;
+    ThrowFailedPrecondition(absl::StrCat(
+        who, " (bytes ", begin, " to ", end, " of a buffer on ", DeviceName(device_name_),
+        ") is in use by a ", lock->writes ? "mutable " : "", lock->what, " (bytes ", lock->begin,
+        " to ", lock->end, "), which must end first"));
+  }
+}
+
+void BufferMirror::AddLock(MirrorLock* lock) {
+  lock->next = locks_;
+  locks_ = lock;
+  Ref();
+}
+
+void BufferMirror::EndView(MirrorLock* lock) noexcept {
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    for (MirrorLock** link = &locks_; *link != nullptr; link = &(*link)->next) {
+      if (*link != lock) continue;
+      *link = lock->next;
+      break;
+    }
+  }
+  Unref();
+}
+
+std::byte* BufferMirror::OnHost(MirrorEvent event, size_t begin, size_t end, const char* who,
+                                MirrorLock* lock) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  CheckLocks(begin, end, WritesHost(event), absl::StrCat("Op [", who, "] X argument"));
+  MakeHostCopy(who);
+  if (freshness_.is_crowded()) SendNow(MirrorEvent::kDeviceRead, 0, bytes_);
+  if (WritesHost(event)) WaitForSent();
+  Fetch(event, begin, end);
+  freshness_.Apply(event, begin, end);
+  if (lock != nullptr) AddLock(lock);
+  return host_;
+}
+
+bool BufferMirror::ReadIfOnHost(size_t begin, size_t bytes, void* out) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (host_ == nullptr || !freshness_.IsFreshOn(true, begin, begin + bytes)) return false;
+  std::memcpy(out, host_ + begin, bytes);
+  return true;
+}
+
+bool BufferMirror::IsFreshOnHost(size_t begin, size_t end) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return freshness_.IsFreshOn(true, begin, end);
+}
+
+bool BufferMirror::IsFreshOnDevice(size_t begin, size_t end) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return freshness_.IsFreshOn(false, begin, end);
+}
+
+void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
+  DeviceProvider* device = nullptr;
+  for (const DeviceUse& use : uses) {
+    BufferMirror* const mirror = Find(*use.buffer);
+    if (mirror == nullptr) continue;
+    device = &mirror->device_;
+    std::lock_guard<std::mutex> hold(mirror->mutex_);
+    if (mirror->locks_ == nullptr) continue;
+    mirror->CheckLocks(use.begin, use.end, use.writes,
+                       absl::StrCat("Op [", use.operation, "] ", use.operand, " argument"));
+  }
+  if (device == nullptr) return;
+  std::vector<QueuePoint> points;
+  absl::Cleanup after = [&] {
+    for (QueuePoint point : points) device->ComputeAfter(point);
+  };
+  for (const DeviceUse& use : uses) {
+    BufferMirror* const mirror = Find(*use.buffer);
+    if (mirror == nullptr) continue;
+    std::lock_guard<std::mutex> hold(mirror->mutex_);
+    mirror->Send(use.writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, use.begin,
+                 use.end, &points);
+    mirror->used_on_device_ = true;
+  }
+}
+
+void BufferMirror::LockOnDevice(MirrorLock* lock, const char* who) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  CheckLocks(lock->begin, lock->end, lock->writes,
+             absl::StrCat("Op [", who, "] X argument"));
+  SendNow(lock->writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, lock->begin,
+          lock->end);
+  used_on_device_ = true;
+  AddLock(lock);
+}
+
+void BufferMirror::DropHostCopy() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (const MirrorLock* lock = locks_; lock != nullptr; lock = lock->next) {
+    if (!lock->on_host) continue;
+    ThrowFailedPrecondition(absl::StrCat("DropHostCopy: the host copy is in use by a ",
+                                         lock->what, ", which must end first"));
+  }
+  SendNow(MirrorEvent::kHostDropped, 0, bytes_);
+  ReleaseHostCopy();
+}
+
+bool BufferMirror::has_host_copy() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return host_ != nullptr;
+}
+
+std::vector<FreshnessMap::Range> BufferMirror::ranges() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return freshness_.ranges();
+}
+
+}  // namespace tidepool

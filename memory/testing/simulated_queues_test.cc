@@ -1,0 +1,113 @@
+#include "tidepool/memory/testing/simulated_queues.h"
+
+#include <atomic>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+TEST(SimulatedQueuesTest, SwitchedOffWorkIsDoneWhenItIsQueued) {
+  SimulatedQueues queues;
+  int done = 0;
+  EXPECT_EQ(queues.Add(SimulatedQueues::kCompute, {}, 0, [&] { ++done; }), 0);
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(queues.ComputePoint(), 0);
+  EXPECT_TRUE(queues.HasPassed(0));
+  queues.WaitFor(0);
+  queues.WaitForAll();
+}
+
+TEST(SimulatedQueuesTest, KernelsRunInOrderAndCopiesInAnyOrderAfterTheirPoints) {
+  std::set<std::string> orders;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimulatedQueues queues;
+    queues.Start(seed);
+    std::string order;  // copies and kernels do not overlap here
+    const uint64_t a = queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { order += 'a'; });
+    const uint64_t b = queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { order += 'b'; });
+    queues.ComputeAfter(a);
+    queues.ComputeAfter(b);
+    for (char kernel : {'1', '2', '3'}) {
+      queues.Add(SimulatedQueues::kCompute, {}, 0, [&order, kernel] { order += kernel; });
+    }
+    const uint64_t c =
+        queues.Add(SimulatedQueues::kCopies, {}, queues.ComputePoint(), [&] { order += 'c'; });
+    queues.WaitFor(c);
+    orders.insert(order);
+    EXPECT_TRUE(order == "ab123c" || order == "ba123c") << order;
+  }
+  EXPECT_EQ(orders.size(), 2);
+}
+
+// Who does not wait finds it not done, most of the time.
+TEST(SimulatedQueuesTest, WorkIsLazy) {
+  int undone = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SimulatedQueues queues;
+    queues.Start(seed);
+    std::atomic<bool> done{false};
+    const uint64_t point = queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { done = true; });
+    std::this_thread::yield();
+    undone += !done;
+    queues.WaitFor(point);
+    EXPECT_TRUE(done);
+    EXPECT_TRUE(queues.HasPassed(point));
+  }
+  EXPECT_GT(undone, 20);
+}
+
+TEST(SimulatedQueuesTest, PointsBehindCopiesThatKernelsWaitFor) {
+  SimulatedQueues queues;
+  queues.Start(3);
+  bool copied = false;
+  queues.ComputeAfter(queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { copied = true; }));
+  queues.WaitFor(queues.ComputePoint());
+  EXPECT_TRUE(copied);
+}
+
+TEST(SimulatedQueuesTest, UsersOfARange) {
+  SimulatedQueues queues;
+  queues.Start(5);
+  std::byte bytes[100];
+  bool done = false;
+  queues.Add(SimulatedQueues::kCompute, {{bytes, bytes + 10}, {bytes + 20, bytes + 30}}, 0,
+             [&] { done = true; });
+  EXPECT_FALSE(queues.IsUsed({bytes + 10, bytes + 20}));
+  queues.WaitForUsersOf({bytes + 30, bytes + 100});
+  queues.WaitForUsersOf({bytes + 29, bytes + 31});
+  EXPECT_TRUE(done);
+  EXPECT_FALSE(queues.IsUsed({bytes, bytes + 100}));
+}
+
+TEST(SimulatedQueuesTest, FailuresAreToldToWhoWaits) {
+  SimulatedQueues queues;
+  queues.Start(7);
+  const uint64_t point =
+      queues.Add(SimulatedQueues::kCompute, {}, 0, [] { ThrowInternal("kernel 7"); });
+  try {
+    queues.WaitFor(point);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.message()).find("kernel 7"), std::string::npos);
+  }
+  queues.WaitForAll();  // told once
+}
+
+TEST(SimulatedQueuesTest, StoppingDoesWhatIsQueued) {
+  SimulatedQueues queues;
+  queues.Start(9);
+  int done = 0;
+  for (int i = 0; i < 500; ++i) queues.Add(SimulatedQueues::kCompute, {}, 0, [&] { ++done; });
+  queues.Stop();
+  EXPECT_EQ(done, 500);
+  EXPECT_FALSE(queues.running());
+}
+
+}  // namespace
+}  // namespace tidepool

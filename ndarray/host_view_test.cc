@@ -1,0 +1,176 @@
+#include "tidepool/ndarray/host_view.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/simulated_device.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Device kDevice = SimulatedDevice::kDevice;
+
+// The pointer of a view that ends with the expression cannot be had.
+template <typename View>
+concept CanLeak = requires { std::declval<View>().data(); };
+template <typename View>
+concept CanUse = requires(View& view) { view.data(); };
+template <typename View>
+concept CanLeakElement = requires { std::declval<View>()[0]; };
+template <typename View>
+concept CanLeakIterator = requires { std::declval<View>().begin(); };
+static_assert(!CanLeak<HostView<float>> && !CanLeak<HostView<const float>>);
+static_assert(!CanLeak<DeviceView<float>> && CanUse<DeviceView<float>>);
+static_assert(CanUse<HostView<float>> && CanUse<HostView<const float>>);
+static_assert(!CanLeakElement<HostView<float>> && !CanLeakIterator<HostView<float>>);
+
+std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+class HostViewTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    device_.Reset();
+    device_.set_asynchronous(17);
+  }
+  void TearDown() override { device_.Reset(); }
+  SimulatedDevice& device_ = SimulatedDevice::Get();
+};
+
+TEST_F(HostViewTest, AMutableViewMakesExactlyItsRangeStale) {
+  NDArray x = Arange(0, 10, 1, DType::kFloat32, Place::On(kDevice));
+  NDArray middle = x.Slice(0, 3, 5);
+  const int64_t before = device_.counters().bytes_from_host;
+  {
+    HostView<float> view(middle);
+    EXPECT_EQ(view.size(), 2);
+    for (float& value : view) value *= 10;
+  }
+  EXPECT_EQ(device_.counters().bytes_to_host, 8);
+  const NDArray y = Add(x, x);  // the views share the mirror
+  EXPECT_EQ(device_.counters().bytes_from_host, before + 8);
+  EXPECT_THAT(y.ToVector<float>(), ElementsAre(0, 2, 4, 60, 80, 10, 12, 14, 16, 18));
+  EXPECT_THAT(x.ToVector<float>(), ElementsAre(0, 1, 2, 30, 40, 5, 6, 7, 8, 9));
+}
+
+TEST_F(HostViewTest, OverwritingCopiesNothingBack) {
+  NDArray x = Ones({100}, DType::kFloat32, Place::On(kDevice));
+  {
+    HostView<float> view(x, ViewContents::kOverwritten);
+    for (float& value : view) value = 2;
+  }
+  EXPECT_EQ(device_.counters().copies_to_host, 0);
+  x += 1;
+  EXPECT_EQ(x.At<float>({99}), 3);
+}
+
+TEST_F(HostViewTest, WhileItLivesKernelsOnWhatOverlapsAreErrorsThatNameBoth) {
+  NDArray x = Ones({4, 5}, DType::kFloat32, Place::On(kDevice));
+  NDArray row = x.Index(0, 1), other = x.Index(0, 2);
+  std::optional<HostView<float>> view(std::in_place, row);
+  EXPECT_THAT(MessageOf([&] { Add(x, x); }),
+              HasSubstr("Op [add] X argument (bytes 0 to 80 of a buffer on simulated:0) is in use by "
+                        "a mutable HostView of [5] f32 (bytes 20 to 40), which must end first"));
+  EXPECT_THAT(MessageOf([&] { x.Index(1, 0) += 1; }), HasSubstr("Op [scale_shift] X argument"));
+  other += 1;
+  EXPECT_THAT(MessageOf([&] { x.CopyTo(Place::On(kDevice)); }), HasSubstr("Op [copy] X argument"));
+  EXPECT_THAT(MessageOf([&] { HostView<const float> again(x); }), HasSubstr("Op [host_view]"));
+  view.reset();
+  HostView<const float> reading(x);
+  HostView<const float> too(row);
+  Add(x, x);
+  EXPECT_THAT(MessageOf([&] { x += 1; }), HasSubstr("is in use by a HostView of ["));
+  EXPECT_EQ(too.data()[0], 1);
+}
+
+TEST_F(HostViewTest, DeviceViewsGiveTheDevicesPointer) {
+  NDArray x = Ones({3}, DType::kFloat32, Place::On(kDevice));
+  x.mutable_data<float>()[1] = 5;
+  {
+    DeviceView<float> view(x);
+    EXPECT_EQ(reinterpret_cast<std::byte*>(view.data()), x.raw_data());
+    float* const hidden = reinterpret_cast<float*>(device_.Hidden(x.raw_data(), 12));
+    const auto* begin = x.raw_data();
+    device_.QueueKernel({{begin, begin + 12}}, [=] { hidden[0] += hidden[1]; });
+    EXPECT_THAT(MessageOf([&] { x.data<float>(); }), HasSubstr("mutable DeviceView"));
+  }
+  EXPECT_THAT(x.ToVector<float>(), ElementsAre(6, 5, 1));
+  EXPECT_EQ(x.data<float>()[0], 6);
+}
+
+TEST_F(HostViewTest, DataIsTheHostCopy) {
+  NDArray x = Arange(0, 4, 1, DType::kFloat32, Place::On(kDevice));
+  EXPECT_EQ(x.data<float>()[3], 3);
+  EXPECT_EQ(x.Slice(0, 1, 3).data<float>()[0], 1);
+  EXPECT_EQ(device_.counters().copies_to_host, 1);
+  x.mutable_data<float>()[0] = 9;
+  EXPECT_EQ(x.At<float>({0}), 9);  // from the host copy
+  EXPECT_EQ(device_.counters().copies_to_host, 1);
+  x *= 2;
+  EXPECT_THAT(x.ToVector<float>(), ElementsAre(18, 2, 4, 6));
+  // New arrays have nothing to copy.
+  NDArray fresh({100}, DType::kFloat32, Place::On(kDevice));
+  const int64_t copies = device_.counters().copies_to_host;
+  fresh.mutable_data<float>()[0] = 1;
+  EXPECT_EQ(device_.counters().copies_to_host, copies);
+}
+
+TEST_F(HostViewTest, PoliciesSayWhatTheHostMay) {
+  WorkspaceConfig config;
+  config.policy_mirroring = MirroringPolicy::kDisabled;
+  Workspace workspace("device only", config, kDevice);
+  {
+    WorkspaceScope scope(workspace);
+    NDArray x = Ones({3});
+    EXPECT_THAT(MessageOf([&] { HostView<float> view(x); }),
+                HasSubstr("workspace [device only] on simulated:0 is device memory only "
+                          "(policy_mirroring kDisabled)"));
+    EXPECT_THAT(MessageOf([&] { x.data<float>(); }), HasSubstr("Op [data]: host access"));
+    EXPECT_THAT(x.ToVector<float>(), ElementsAre(1, 1, 1));  // a copy is not a view
+  }
+  config.policy_mirroring = MirroringPolicy::kHostOnly;
+  Workspace host_only("host only", config, kDevice);
+  WorkspaceScope scope(host_only);
+  NDArray x = Ones({3});
+  HostView<float> view(x);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(view.data()), x.raw_data());
+}
+
+TEST_F(HostViewTest, WrongTypesAndGapsAreErrors) {
+  const NDArray x = Ones({3, 4}, DType::kFloat32, Place::On(kDevice));
+  EXPECT_THAT(MessageOf([&] { HostView<const double> view(x); }),
+              HasSubstr("the array is f32, asked for as f64"));
+  EXPECT_THAT(MessageOf([&] { HostView<const float> view(x.Transpose()); }),
+              HasSubstr("view with gaps"));
+  const NDArray nothing = Ones({0}, DType::kFloat32, Place::On(kDevice));
+  EXPECT_EQ(HostView<const float>(nothing).size(), 0);
+}
+
+// On the host kernels and views share the bytes: nothing to lock.
+TEST_F(HostViewTest, HostArraysAreNotLocked) {
+  NDArray x = Ones({3});
+  HostView<float> view(x);
+  view[0] = 4;
+  x += 1;
+  EXPECT_EQ(view[0], 5);
+}
+
+}  // namespace
+}  // namespace tidepool
