@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "tidepool/backends/cuda/common/block_tree.h"
+#include "tidepool/backends/cuda/common/slots.h"
 #include "tidepool/ndarray/kernel/kernel.h"
 #include "tidepool/ndarray/shape.h"
 
