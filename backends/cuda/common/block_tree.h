@@ -1,25 +1,13 @@
 // Combining values of the threads of a block in a fixed order: results do not depend on timing.
-//
-// A block of kBlockThreads threads is split into slots of `lanes` threads (a power of two) that work
-// on one thing: neighbouring threads are lanes of one slot ("along"), which suits lines whose
-// elements lie side by side, or slots of one lane ("across"), which suits lines that lie side by side.
 #ifndef TIDEPOOL_BACKENDS_CUDA_COMMON_BLOCK_TREE_H_
 #define TIDEPOOL_BACKENDS_CUDA_COMMON_BLOCK_TREE_H_
 
 #include <cstdint>
 
 #include "cuda_runtime.h"
+#include "tidepool/backends/cuda/common/slots.h"
 
 namespace tidepool::cuda {
-
-inline constexpr int kBlockThreads = 256;
-
-struct Slots {
-  int lanes = 1;
-  bool along = true;
-
-  int count() const { return kBlockThreads / lanes; }
-};
 
 // This thread's place.
 struct SlotThread {

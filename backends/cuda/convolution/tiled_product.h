@@ -30,7 +30,7 @@ inline constexpr int kDepth = 16;  // of a slice
 struct ProductTiles {
   int64_t row_tiles = 1, column_tiles = 1, groups = 1, splits = 1;
   int64_t chunk = 1;  // of the summed axis, for a split
-  int64_t count() const { return row_tiles * column_tiles * groups * splits; }
+  __host__ __device__ int64_t count() const { return row_tiles * column_tiles * groups * splits; }
 };
 
 // Where this thread loads: place in the slice, and rows (or columns) place + kSide * u.

@@ -25,6 +25,7 @@ template <typename T>
 struct VarianceOp {
   using Z = std::conditional_t<kIsFloat<T>, T, double>;
   using State = Moments;
+  using Element = T;
   using Value = T;
   using Context = T;
   const T* x;
@@ -64,6 +65,7 @@ struct ProdOp {
   static constexpr bool kTwo = std::is_same_v<T, double>;
   using Z = std::conditional_t<kIsFloat<T>, T, int64_t>;
   using State = std::conditional_t<kTwo, TwoProduct, Total<T>>;
+  using Element = T;
   using Value = T;
   using Context = NoContext;
   const T* x;
@@ -110,6 +112,7 @@ template <typename T>
 struct LogSumExpOp {
   using W = Compute<T>;
   using State = ExponentialSum<W>;
+  using Element = T;
   using Value = T;
   using Context = NoContext;
   const T* x;

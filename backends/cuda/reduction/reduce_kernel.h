@@ -10,6 +10,8 @@
 //   State Merge(const State& a, const State& b) const;
 //   void Finish(const Context&, int64_t output, int64_t z, const State&) const;  writes it
 //
+// Operators that read X alone also have `using Element = T` and a pointer `x` to it.
+//
 // Which elements a thread adds and in which order states are merged is fixed by the plan.
 #ifndef TIDEPOOL_BACKENDS_CUDA_REDUCTION_REDUCE_KERNEL_H_
 #define TIDEPOOL_BACKENDS_CUDA_REDUCTION_REDUCE_KERNEL_H_
@@ -20,6 +22,7 @@
 
 #include "tidepool/backends/cuda/common/block_tree.h"
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
+#include "tidepool/backends/cuda/common/element.h"
 #include "tidepool/backends/cuda/reduction/reduce_plan.h"
 #include "tidepool/backends/cuda/runtime/launch.h"
 
@@ -51,11 +54,63 @@ __device__ __forceinline__ int64_t FindOffset(const ReduceAxes& axes, int64_t in
   return x;
 }
 
+// Adds elements [begin, end) of a dense row in runs of 16 bytes. The same elements in the same order
+// whether or not the row is aligned for accesses of that width.
+template <typename Op>
+__device__ __forceinline__ void AddRuns(const Op& op, const typename Op::Context& context,
+                                        const SlotThread& at, int64_t x, int64_t begin, int64_t end,
+                                        typename Op::State* state) {
+  using T = typename Op::Element;
+  constexpr int kRun = 16 / sizeof(T);
+  using Run = Vector<T, kRun>;
+  const T* const row = op.x + x;
+  const int64_t step = at.lanes * kRun;
+  int64_t i = begin + at.lane * kRun;
+  if (reinterpret_cast<uintptr_t>(row + begin) % sizeof(Run) == 0) {
+    auto load = [&](int64_t first) { return *reinterpret_cast<const Run*>(row + first); };
+    auto add = [&](const Run& run, int64_t first) {
+      for (int u = 0; u < kRun; ++u) op.Add(context, run.lane[u], first + u, state);
+    };
+    for (; i + step + kRun <= end; i += 2 * step) {
+      const Run run = load(i), other = load(i + step);
+      add(run, i);
+      add(other, i + step);
+    }
+    if (i + kRun <= end) add(load(i), i);
+  } else {
+    for (; i + kRun <= end; i += step) {
+      for (int u = 0; u < kRun; ++u) op.Add(context, row[i + u], i + u, state);
+    }
+  }
+  for (int64_t j = begin + (end - begin) / kRun * kRun + at.lane; j < end; j += at.lanes) {
+    op.Add(context, row[j], j, state);
+  }
+}
+
+template <typename Op>
+__device__ __forceinline__ void AddOneByOne(const Op& op, const typename Op::Context& context,
+                                            const SlotThread& at, const ReduceAxes& reduced,
+                                            int64_t x, int64_t begin, int64_t end,
+                                            typename Op::State* state) {
+  constexpr int kAtOnce = 4;  // loads under way before the first is used
+  int64_t i = begin + at.lane;
+  for (; i + (kAtOnce - 1) * at.lanes < end; i += kAtOnce * at.lanes) {
+    typename Op::Value values[kAtOnce];
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int64_t index = i + u * at.lanes;
+      values[u] = op.Load(context, x + FindOffset(reduced, index), index);
+    }
+    for (int u = 0; u < kAtOnce; ++u) op.Add(context, values[u], i + u * at.lanes, state);
+  }
+  for (; i < end; i += at.lanes) {
+    op.Add(context, op.Load(context, x + FindOffset(reduced, i), i), i, state);
+  }
+}
+
 template <typename Op>
 __global__ void __launch_bounds__(kBlockThreads)
     ReduceKernel(Op op, ReducePlan plan, typename Op::State* partials) {
   using State = typename Op::State;
-  constexpr int kAtOnce = 4;  // loads under way before the first is used
   __shared__ State shared[kBlockThreads];
   const SlotThread at(plan.slots);
   const int64_t begin = blockIdx.y * plan.chunk;
@@ -67,18 +122,14 @@ __global__ void __launch_bounds__(kBlockThreads)
     FindOffsets(plan.kept, output, &x, &z);
     const typename Op::Context context = op.Begin(output, x);
     State state = op.Init();
-    int64_t i = begin + at.lane;
-    for (; i + (kAtOnce - 1) * at.lanes < end; i += kAtOnce * at.lanes) {
-      typename Op::Value values[kAtOnce];
-      for (int u = 0; u < kAtOnce; ++u) {
-        const int64_t index = i + u * at.lanes;
-        values[u] = op.Load(context, x + FindOffset(plan.reduced, index), index);
+    bool added = false;
+    if constexpr (requires { typename Op::Element; }) {
+      if (plan.run > 1) {
+        AddRuns(op, context, at, x, begin, end, &state);
+        added = true;
       }
-      for (int u = 0; u < kAtOnce; ++u) op.Add(context, values[u], i + u * at.lanes, &state);
     }
-    for (; i < end; i += at.lanes) {
-      op.Add(context, op.Load(context, x + FindOffset(plan.reduced, i), i), i, &state);
-    }
+    if (!added) AddOneByOne(op, context, at, plan.reduced, x, begin, end, &state);
     state = MergeLanes(at, state, shared,
                        [&](const State& a, const State& b) { return op.Merge(a, b); });
     if (at.lane != 0 || base + at.slot >= plan.outputs) continue;
@@ -122,7 +173,7 @@ size_t ReduceScratchBytes(const ReducePlan& plan) {
 template <typename Op>
 void Reduce(const Op& op, const ReducePlan& plan, void* scratch, cudaStream_t stream) {
   if (plan.outputs == 0) return;
-  constexpr int64_t kMostBlocks = 4096;
+  constexpr int64_t kMostBlocks = 2048;
   auto* const partials =
       plan.splits > 1 ? static_cast<typename Op::State*>(scratch) : nullptr;
   const dim3 blocks(static_cast<unsigned>(std::min(plan.output_blocks(), kMostBlocks)),

@@ -20,16 +20,18 @@ int64_t PowerOfTwo(int64_t least) {
 void ChooseSlots(bool along, ReducePlan* plan) {
   int64_t lanes;
   if (along) {
-    lanes = plan->count > 1024 ? kBlockThreads : std::min<int64_t>(32, plan->count);
+    const int64_t runs = (plan->count + plan->run - 1) / plan->run;
+    lanes = runs > kBlockThreads ? kBlockThreads : std::min<int64_t>(32, runs);
   } else {
     const int64_t side_by_side = std::min<int64_t>(32, PowerOfTwo(plan->outputs));
     lanes = std::min(kBlockThreads / side_by_side, (plan->count + 3) / 4);
   }
   plan->slots = {static_cast<int>(PowerOfTwo(std::max<int64_t>(1, lanes))), along};
   const int64_t blocks = std::max<int64_t>(1, plan->output_blocks());
-  const int64_t most = std::min(plan->count / (plan->slots.lanes * kLeastPerThread), kMostSplits);
+  const int64_t per_thread = std::max<int64_t>(kLeastPerThread, kUnroll * plan->run);
+  const int64_t most = std::min(plan->count / (plan->slots.lanes * per_thread), kMostSplits);
   const int64_t splits = std::clamp<int64_t>(kWantedBlocks / blocks, 1, std::max<int64_t>(1, most));
-  const int64_t unit = plan->slots.lanes * kUnroll;
+  const int64_t unit = plan->slots.lanes * std::max<int64_t>(kUnroll, plan->run);
   plan->chunk = std::max<int64_t>(1, (plan->count + splits - 1) / splits);
   if (splits > 1) plan->chunk = (plan->chunk + unit - 1) / unit * unit;
   plan->splits = std::max<int64_t>(1, (plan->count + plan->chunk - 1) / plan->chunk);
@@ -65,7 +67,11 @@ ReducePlan MakeReducePlan(const TensorRef& x, uint32_t axes, const TensorRef& z)
   auto last_stride = [](const ReduceAxes& part) {
     return part.rank == 0 ? INT64_MAX : std::abs(part.x_strides[part.rank - 1]);
   };
-  ChooseSlots(plan.kept.rank == 0 || last_stride(plan.reduced) <= last_stride(plan.kept), &plan);
+  const bool along = plan.kept.rank == 0 || last_stride(plan.reduced) <= last_stride(plan.kept);
+  if (along && plan.reduced.rank == 1 && plan.reduced.x_strides[0] == 1) {
+    plan.run = static_cast<int>(16 / DTypeBytes(x.dtype));
+  }
+  ChooseSlots(along, &plan);
   return plan;
 }
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "tidepool/backends/cuda/common/block_tree.h"
+#include "tidepool/backends/cuda/common/slots.h"
 #include "tidepool/ndarray/kernel/kernel.h"
 #include "tidepool/ndarray/shape.h"
 
@@ -24,6 +24,9 @@ struct ReducePlan {
   ReduceAxes kept, reduced;
   int64_t outputs = 1, count = 1;  // elements of the result; elements that make one of them
   Slots slots;                     // a slot makes an output
+  // Elements side by side that a lane takes at a time: 16 bytes of rows whose elements are dense, for
+  // operators that read X alone; else 1.
+  int run = 1;
   // The elements of an output are cut in `splits` parts of `chunk` where there are few outputs;
   // what the parts give is merged by a second kernel.
   int64_t splits = 1, chunk = 1;

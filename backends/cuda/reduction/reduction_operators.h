@@ -10,6 +10,7 @@ namespace tidepool::cuda {
 // Of operators that read X alone.
 template <typename T>
 struct Reading {
+  using Element = T;
   using Value = T;
   using Context = NoContext;
   const T* x;

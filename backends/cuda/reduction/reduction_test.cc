@@ -67,10 +67,22 @@ TEST_F(Reduction, ColumnsOfEveryCountAroundWarpsBlocksAndParts) {
   }
 }
 
+// Rows whose dense elements are read 16 bytes at a time, also where a row begins elsewhere.
+TEST_F(Reduction, RunsOfEveryType) {
+  for (int d = 0; d < kDTypes; ++d) {
+    const DType dtype = static_cast<DType>(d);
+    for (const int64_t size : {15, 16, 17, 64, 255, 4095, 4096, 4097, 9000}) {
+      CheckCase(ReductionCase(OpCode::kArgMax, dtype, DType::kInt64, {3, size}, 2));
+      const DType sum = IsFloating(dtype) ? dtype : DType::kInt64;
+      CheckCase(ReductionCase(OpCode::kSum, dtype, sum, {3, size}, 2));
+    }
+  }
+}
+
 // More outputs than a grid has blocks for.
 TEST_F(Reduction, GridsLoop) {
-  const int64_t rows = 4096 * 8 + 20;
-  CheckCase(ReductionCase(OpCode::kMax, DType::kInt8, DType::kInt8, {rows, 17}, 2));
+  const int64_t rows = 2048 * 8 + 20;
+  CheckCase(ReductionCase(OpCode::kMax, DType::kFloat64, DType::kFloat64, {rows, 34}, 2));
 }
 
 TEST_F(Reduction, AxesThatDoNotMerge) {

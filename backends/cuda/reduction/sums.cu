@@ -1,4 +1,4 @@
-// Sum, mean, first and second norm. Floats add up in double; integers modulo 2^64, means of integers
+// Sum and mean. Floats add up in double; integers modulo 2^64, means of integers
 // exactly.
 #include <type_traits>
 
@@ -80,35 +80,10 @@ struct MeanOp : Reading<T> {
   }
 };
 
-template <typename T, bool kSquares>
-struct NormOp : Reading<T> {
-  using Z = std::conditional_t<kIsFloat<T>, T, double>;
-  using State = double;
-  Z* z;
-  NormOp(const KernelCall& call, const ReducePlan&)
-      : Reading<T>{call.inputs[0].as<T>()}, z(call.outputs[0].as<Z>()) {}
-  __device__ State Init() const { return 0; }
-  __device__ void Add(NoContext, T value, int64_t, State* state) const {
-    const double wide = static_cast<double>(Wide(value));
-    *state += kSquares ? wide * wide : fabs(wide);
-  }
-  __device__ State Merge(State a, State b) const { return a + b; }
-  __device__ void Finish(NoContext, int64_t, int64_t at, State state) const {
-    z[at] = Narrow<Z>(kSquares ? sqrt(state) : state);
-  }
-};
-
-template <typename T>
-using Norm1Op = NormOp<T, false>;
-template <typename T>
-using Norm2Op = NormOp<T, true>;
-
 const bool registered = [] {
   using namespace operator_list;
   RegisterReduction<SumOp, kAllTypes>(OpCode::kSum);
   RegisterReduction<MeanOp, kAllTypes>(OpCode::kMean);
-  RegisterReduction<Norm1Op, kNumbers>(OpCode::kNorm1);
-  RegisterReduction<Norm2Op, kNumbers>(OpCode::kNorm2);
   return true;
 }();
 

@@ -1,0 +1,82 @@
+#include <cmath>
+#include <limits>
+
+#include "gtest/gtest.h"
+#include "tidepool/backends/cuda/testing/kernel_check.h"
+#include "tidepool/ndarray/kernel/attributes_indexing.h"
+
+namespace tidepool::cuda {
+namespace {
+
+class Sorting : public CudaKernelTest {};
+
+TEST_F(Sorting, RandomCases) {
+  for (const OpCode op : {OpCode::kSort, OpCode::kArgSort, OpCode::kTopK}) CheckRandomCases(op, 15);
+}
+TEST_F(Sorting, RandomCasesOfSums) { CheckRandomCases(OpCode::kCumSum, 25); }
+
+// Values with many equals; a few NaN.
+OperandValues Tied(DType dtype, const Shape& shape) {
+  OperandValues values = RandomOperand(dtype, shape, 5);
+  for (double& value : values.reals) value = std::round(value * 8) / 8;
+  if (values.reals.size() > 100) {
+    for (const size_t i : {3, 4, 99}) values.reals[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return values;
+}
+
+TEST_F(Sorting, LinesAroundTilesAndRuns) {
+  for (const int64_t size : {1, 2, 3, 31, 32, 33, 1023, 1024, 1025, 2048, 2049, 5000}) {
+    for (const bool descending : {false, true}) {
+      OpCase c{OpCode::kArgSort, DType::kFloat32, {Tied(DType::kFloat32, {2, size})},
+               {ResultOperand(DType::kInt64, {2, size})}, {}, 1};
+      c.attributes = SortAttributes{1, descending};
+      CheckCase(c);
+      c.op = OpCode::kSort;
+      c.outputs = {ResultOperand(DType::kFloat32, {2, size})};
+      CheckCase(c);
+    }
+  }
+}
+
+TEST_F(Sorting, LinesAcrossTheInnermostAxis) {
+  OpCase c{OpCode::kSort, DType::kInt32, {RandomOperand(DType::kInt32, {2, 1500, 3}, 6)},
+           {ResultOperand(DType::kInt32, {2, 1500, 3})}, {}, 1};
+  c.attributes = SortAttributes{1, true};
+  CheckCase(c);
+}
+
+TEST_F(Sorting, TheLargestOfLongLines) {
+  for (const int64_t k : {1, 7, 3000}) {
+    OpCase c{OpCode::kTopK, DType::kFloat64, {Tied(DType::kFloat64, {2, 3000})},
+             {ResultOperand(DType::kFloat64, {2, k}), ResultOperand(DType::kInt64, {2, k})}, {}, 1};
+    c.attributes = AxisAttributes{1};
+    CheckCase(c);
+  }
+}
+
+TEST_F(Sorting, CumulativeSumsOfEveryLengthAroundTilesAndChunks) {
+  for (const int64_t size : {1, 64, 65, 1023, 1024, 1025, 2049, 4096, 10001}) {
+    for (const int mode : {0, 1, 2, 3}) {
+      CumSumAttributes a;
+      a.axis = 1;
+      a.reverse = (mode & 1) != 0;
+      a.exclusive = (mode & 2) != 0;
+      OpCase c{OpCode::kCumSum, DType::kFloat32, {RandomOperand(DType::kFloat32, {3, size}, 7)},
+               {ResultOperand(DType::kFloat32, {3, size})}, {}, static_cast<double>(size)};
+      c.attributes = a;
+      CheckCase(c);
+    }
+  }
+}
+
+// A thread per line, and as many lines as that takes.
+TEST_F(Sorting, CumulativeSumsOfManyLines) {
+  OpCase c{OpCode::kCumSum, DType::kInt8, {RandomOperand(DType::kInt8, {2, 70, 4100}, 8)},
+           {ResultOperand(DType::kInt64, {2, 70, 4100})}, {}, 1};
+  c.attributes = CumSumAttributes{1, true, false};
+  CheckCase(c);
+}
+
+}  // namespace
+}  // namespace tidepool::cuda
