@@ -20,7 +20,7 @@ struct PhiloxWords {
   uint32_t word[4];
 };
 
-inline PhiloxWords Philox(uint64_t seed, uint64_t stream, uint64_t block) {
+constexpr PhiloxWords Philox(uint64_t seed, uint64_t stream, uint64_t block) {
   uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32);
   uint32_t c2 = static_cast<uint32_t>(stream), c3 = static_cast<uint32_t>(stream >> 32);
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
@@ -47,7 +47,7 @@ class UniformTransform {
         range_(static_cast<float>(high) - static_cast<float>(low)),
         last_(std::nextafterf(static_cast<float>(high), static_cast<float>(low))) {}
 
-  float operator()(uint32_t word) const {
+  constexpr float operator()(uint32_t word) const {
     const double u = static_cast<double>(word >> 8) * 0x1p-24;
     const float value = static_cast<float>(static_cast<double>(low_) + range_ * u);
     return value < last_ ? value : last_;

@@ -33,10 +33,10 @@
 namespace tidepool {
 
 // Of 53 and 64 bits.
-inline uint64_t Bits53(uint32_t first, uint32_t second) {
+constexpr uint64_t Bits53(uint32_t first, uint32_t second) {
   return (uint64_t{first} >> 5) << 26 | second >> 6;
 }
-inline uint64_t Bits64(uint32_t first, uint32_t second) { return uint64_t{first} << 32 | second; }
+constexpr uint64_t Bits64(uint32_t first, uint32_t second) { return uint64_t{first} << 32 | second; }
 
 // Uniform numbers of a type from a word, and of f64 from two.
 template <typename T>
@@ -55,7 +55,7 @@ class UniformOf {
       }
     }
   }
-  T operator()(uint32_t word) const {
+  constexpr T operator()(uint32_t word) const {
     const T value(uniform_(word));
     return static_cast<float>(value) < high_ ? value : below_;
   }
@@ -87,11 +87,11 @@ void NormalPairOf53Bits(const PhiloxWords& words, double mean, double deviation,
 uint64_t BernoulliThreshold(double probability);
 
 // floor(x * count / 2^64), for x of 64 bits.
-inline uint64_t Below(uint64_t count, uint64_t x) {
+constexpr uint64_t Below(uint64_t count, uint64_t x) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(x) * count >> 64);
 }
 // floor(x * count / 2^128), for x of 128 bits.
-inline uint64_t Below(uint64_t count, uint64_t high, uint64_t low) {
+constexpr uint64_t Below(uint64_t count, uint64_t high, uint64_t low) {
   const unsigned __int128 carried = static_cast<unsigned __int128>(low) * count >> 64;
   return static_cast<uint64_t>((static_cast<unsigned __int128>(high) * count + carried) >> 64);
 }

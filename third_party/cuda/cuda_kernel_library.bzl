@@ -23,6 +23,7 @@ def cuda_kernel_library(
         cuda_only_deps = [],
         emulated_deps = [],
         textual_hdrs = [],
+        nvcc_copts = [],
         alwayslink = False,
         **kwargs):
     """Makes `name` (CUDA; skipped where it is not usable) and `name_emulated` (testonly, anywhere).
@@ -36,6 +37,7 @@ def cuda_kernel_library(
       cuda_only_deps: for devices only.
       emulated_deps: for the emulation only.
       textual_hdrs: files that .cu files include by their path in the repository.
+      nvcc_copts: further flags for nvcc.
       alwayslink: where static initialisers register kernels.
       **kwargs: visibility and the like, for both.
     """
@@ -51,6 +53,7 @@ def cuda_kernel_library(
             hdrs = hdrs + textual_hdrs,
             deps = deps + cuda_deps + cuda_only_deps,
             include_prefix = _include_prefix(),
+            copts = nvcc_copts,
             alwayslink = alwayslink,
             **kwargs
         )

@@ -98,7 +98,7 @@ void RunPointwise(std::index_sequence<I...>, const KernelCall& call, const Funct
   if (plan.IsFlat()) {
     unsigned scalars = 0;
     bool aligned = reinterpret_cast<uintptr_t>(z.data) % (kWidth * sizeof(Z)) == 0;
-    auto look = [&](int input, size_t width) {
+    [[maybe_unused]] auto look = [&](int input, size_t width) {
       if (plan.IsScalar(input + 1)) {
         scalars |= 1u << input;
       } else if (reinterpret_cast<uintptr_t>(call.inputs[input].data) % (kWidth * width) != 0) {

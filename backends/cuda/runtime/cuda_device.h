@@ -56,6 +56,8 @@ class CudaDevice final : public DeviceProvider {
 
   // Makes it the calling thread's current device.
   void Activate() const;
+  // What is queued on the compute stream from here on begins when the copies queued so far have passed.
+  void JoinCopies() { ComputeAfterCopies(); }
   // While set, blocks given back are kept: freeing them would be captured.
   void set_capturing(bool capturing);
   bool capturing() const { return capturing_; }

@@ -1,0 +1,98 @@
+// Slices by index, and ones at indices. Moves go by the width of elements; rows whose bytes allow it
+// are moved up to 16 bytes at a time.
+#include <cstdint>
+
+#include "tidepool/backends/cuda/framework/divider.h"
+#include "tidepool/backends/cuda/framework/numbers.h"
+#include "tidepool/backends/cuda/framework/queue.h"
+#include "tidepool/backends/cuda/framework/registration.h"
+#include "tidepool/backends/cuda/runtime/launch.h"
+#include "tidepool/ndarray/kernel/attributes_indexing.h"
+#include "tidepool/ndarray/kernel/axis_split.h"
+
+namespace tidepool::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Z [outer, count, inner] = X [outer, size, inner] at indices [count]; inner in elements of T.
+template <typename T, typename Index>
+__global__ void GatherRows(const T* x, const Index* indices, T* z, int64_t total, int64_t size,
+                           Divider by_inner, Divider by_count, int64_t inner) {
+  for (int64_t n = GlobalThread(); n < total; n += GlobalThreads()) {
+    int64_t k, i;
+    const int64_t row = by_inner.Divide(n, &k);
+    const int64_t o = by_count.Divide(row, &i);
+    z[n] = x[(o * size + static_cast<int64_t>(indices[i])) * inner + k];
+  }
+}
+
+template <typename T>
+void LaunchGather(const KernelCall& call, const AxisSplit& split, int64_t inner) {
+  const TensorRef& indices = call.inputs[1];
+  const Queue queue = QueueOf(call);
+  const int64_t count = indices.NumElements();
+  const int64_t total = split.outer * count * inner;
+  VisitIndexType(indices.dtype, [&](auto type) {
+    using Index = decltype(type);
+    Launch(GatherRows<T, Index>, queue.Blocks(total, kThreads), kThreads, 0, queue.stream,
+           call.inputs[0].as<const T>(), indices.as<const Index>(), call.outputs[0].as<T>(), total,
+           split.size, Divider(inner, total), Divider(count, total), inner);
+  });
+}
+
+void RunGather(const KernelCall& call) {
+  const AxisSplit split(call.inputs[0], call.attrs<AxisAttributes>().axis);
+  const int64_t bytes = split.inner * static_cast<int64_t>(DTypeBytes(call.inputs[0].dtype));
+  const uintptr_t both = reinterpret_cast<uintptr_t>(call.inputs[0].data) |
+                         reinterpret_cast<uintptr_t>(call.outputs[0].data) |
+                         static_cast<uintptr_t>(bytes);
+  if (both % 16 == 0) return LaunchGather<Vector<uint32_t, 4>>(call, split, bytes / 16);
+  if (both % 8 == 0) return LaunchGather<uint64_t>(call, split, bytes / 8);
+  if (both % 4 == 0) return LaunchGather<uint32_t>(call, split, bytes / 4);
+  if (both % 2 == 0) return LaunchGather<uint16_t>(call, split, bytes / 2);
+  LaunchGather<uint8_t>(call, split, bytes);
+}
+
+template <typename T, typename Index>
+__global__ void OneHotRows(const Index* indices, T* z, int64_t total, Divider by_depth, T on, T off) {
+  for (int64_t n = GlobalThread(); n < total; n += GlobalThreads()) {
+    int64_t column;
+    const int64_t row = by_depth.Divide(n, &column);
+    z[n] = static_cast<int64_t>(indices[row]) == column ? on : off;
+  }
+}
+
+void RunOneHot(const KernelCall& call) {
+  const auto& a = call.attrs<OneHotAttributes>();
+  const TensorRef& indices = call.inputs[0];
+  const TensorRef& z = call.outputs[0];
+  const Queue queue = QueueOf(call);
+  const int64_t total = z.NumElements(), depth = z.dims[z.rank - 1];
+  VisitDType(z.dtype, [&](auto t) {
+    using Number = decltype(t);
+    VisitBits(z.dtype, [&](auto bits) {
+      using T = decltype(bits);
+      if constexpr (sizeof(T) == sizeof(Number)) {
+        const T on = std::bit_cast<T>(ConvertElement<Number>(a.on));
+        const T off = std::bit_cast<T>(ConvertElement<Number>(a.off));
+        VisitIndexType(indices.dtype, [&](auto type) {
+          using Index = decltype(type);
+          Launch(OneHotRows<T, Index>, queue.Blocks(total, kThreads), kThreads, 0, queue.stream,
+                 indices.as<const Index>(), z.as<T>(), total, Divider(depth, total), on, off);
+        });
+      }
+    });
+  });
+}
+
+const bool registered = [] {
+  for (int i = 0; i < kDTypes; ++i) {
+    AddKernel(OpCode::kGather, static_cast<DType>(i), &RunGather);
+    AddKernel(OpCode::kOneHot, static_cast<DType>(i), &RunOneHot);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace tidepool::cuda

@@ -1,0 +1,73 @@
+#include "tidepool/backends/cuda/matmul/cublas.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool::cuda {
+namespace {
+
+constexpr size_t kHopperWorkspace = size_t{32} << 20, kWorkspace = size_t{8} << 20;
+
+std::atomic<bool>& Tf32() {
+  static std::atomic<bool> tf32{[] {
+    const char* const text = std::getenv("TIDEPOOL_CUDA_TF32");
+    return text != nullptr && std::string(text) == "1";
+  }()};
+  return tf32;
+}
+
+int64_t FreeBytes() {
+  size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<int64_t>(free) : 0;
+}
+
+}  // namespace
+
+void CheckCublas(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string message = absl::StrCat(call, ": ", cublasGetStatusName(status));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) ThrowResourceExhausted(message);
+  ThrowInternal(message);
+}
+
+void Cublas::set_tf32(bool tf32) { Tf32() = tf32; }
+bool Cublas::tf32() { return Tf32(); }
+
+Cublas& Cublas::Of(CudaDevice& device) {
+  static std::mutex making;
+  static Cublas* made[kMaxDevicesPerType] = {};
+  std::lock_guard<std::mutex> lock(making);
+  Cublas*& cublas = made[device.index()];
+  if (cublas == nullptr) cublas = new Cublas(device);
+  return *cublas;
+}
+
+Cublas::Cublas(CudaDevice& device) {
+  device.Activate();
+  const size_t bytes = device.capability() >= 90 ? kHopperWorkspace : kWorkspace;
+  charge_ = MemoryCharge(MemoryKind::kWorkspace, static_cast<int64_t>(bytes), device.device());
+  std::byte* const workspace = device.Allocate(bytes, 256);
+  if (workspace == nullptr) {
+    ThrowResourceExhausted(absl::StrCat(device.name(), " refused the workspace of cuBLAS, ", bytes, " bytes"));
+  }
+  const int64_t before = FreeBytes();
+  try {
+    CheckCublas(cublasCreate(&handle_), "cublasCreate");
+    // The stream first: setting it takes the workspace away.
+    CheckCublas(cublasSetStream(handle_, device.compute()), "cublasSetStream");
+    CheckCublas(cublasSetWorkspace(handle_, workspace, bytes), "cublasSetWorkspace");
+  } catch (...) {
+    if (handle_ != nullptr) cublasDestroy(handle_);
+    device.Release(workspace, bytes);
+    throw;
+  }
+  const int64_t taken = before - FreeBytes();
+  if (taken > 0) library_ = MemoryCharge::Imported(taken, device.device());
+}
+
+}  // namespace tidepool::cuda

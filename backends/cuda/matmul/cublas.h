@@ -1,0 +1,45 @@
+// The cuBLAS handle of a device, with a workspace of ours.
+#ifndef TIDEPOOL_BACKENDS_CUDA_MATMUL_CUBLAS_H_
+#define TIDEPOOL_BACKENDS_CUDA_MATMUL_CUBLAS_H_
+
+#include <mutex>
+
+#include "cublas_v2.h"
+#include "tidepool/backends/cuda/runtime/cuda_device.h"
+#include "tidepool/memory/accounting/memory_charge.h"
+
+namespace tidepool::cuda {
+
+// Throws kInternal, out of memory kResourceExhausted, with the status' name.
+void CheckCublas(cublasStatus_t status, const char* call);
+
+// Made at the first product of a device, on its compute stream. The workspace (32 MiB for capability
+// 9.0 and up, else 8: what NVIDIA advises) is on the ledger of the device; with it the library
+// allocates nothing, and results are the same in every run. Handles take one thread at a time.
+class Cublas {
+ public:
+  // Throws OutOfMemoryError when a budget refuses the workspace, kResourceExhausted when the device does.
+  static Cublas& Of(CudaDevice& device);
+
+  // Calls use(handle) while no other thread does.
+  template <typename Use>
+  void With(Use use) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    use(handle_);
+  }
+
+  // Products of f32 by the matrix units' 10-bit fractions (TF32): faster, errors of about 1e-3. Off
+  // at first unless the environment has TIDEPOOL_CUDA_TF32=1.
+  static void set_tf32(bool tf32);
+  static bool tf32();
+
+ private:
+  explicit Cublas(CudaDevice& device);
+  std::mutex mutex_;
+  MemoryCharge charge_, library_;
+  cublasHandle_t handle_ = nullptr;
+};
+
+}  // namespace tidepool::cuda
+
+#endif  // TIDEPOOL_BACKENDS_CUDA_MATMUL_CUBLAS_H_

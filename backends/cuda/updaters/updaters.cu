@@ -1,0 +1,130 @@
+// Parameter updates: one launch over flat arrays, by the formulas of attributes.h in float.
+#include <cmath>
+#include <cstdint>
+
+#include "tidepool/backends/cuda/framework/numbers.h"
+#include "tidepool/backends/cuda/framework/queue.h"
+#include "tidepool/backends/cuda/framework/registration.h"
+#include "tidepool/backends/cuda/runtime/launch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+
+namespace tidepool::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kMaxStates = 2;
+
+// Updates an element: the gradient, the parameter and its states.
+struct SgdStep {
+  static constexpr int kStates = 0;
+  float rate, l2;
+  __device__ void operator()(float g, float& p, float*) const { p -= rate * (g + l2 * p); }
+};
+struct NesterovsStep {
+  static constexpr int kStates = 1;
+  float rate, momentum, l2;
+  __device__ void operator()(float g, float& p, float* state) const {
+    const float step = rate * (g + l2 * p);
+    const float velocity = momentum * state[0] - step;
+    state[0] = velocity;
+    p += momentum * velocity - step;
+  }
+};
+struct AdamStep {
+  static constexpr int kStates = 2;
+  float beta1, beta2, rest1, rest2, size, epsilon, l2;
+  __device__ void operator()(float g, float& p, float* state) const {
+    const float gradient = g + l2 * p;
+    state[0] = beta1 * state[0] + rest1 * gradient;
+    state[1] = beta2 * state[1] + rest2 * gradient * gradient;
+    p -= size * state[0] / (sqrtf(state[1]) + epsilon);
+  }
+};
+
+template <int kWidth, typename Step>
+__device__ __forceinline__ void UpdateVector(const Step& step, int64_t n, const float* gradient,
+                                             float* parameters, float* const* states) {
+  using V = Vector<float, kWidth>;
+  const V g = reinterpret_cast<const V*>(gradient)[n];
+  V p = reinterpret_cast<V*>(parameters)[n];
+  V s[kMaxStates];
+#pragma unroll
+  for (int i = 0; i < Step::kStates; ++i) s[i] = reinterpret_cast<V*>(states[i])[n];
+#pragma unroll
+  for (int lane = 0; lane < kWidth; ++lane) {
+    float state[kMaxStates];
+#pragma unroll
+    for (int i = 0; i < Step::kStates; ++i) state[i] = s[i].lane[lane];
+    step(g.lane[lane], p.lane[lane], state);
+#pragma unroll
+    for (int i = 0; i < Step::kStates; ++i) s[i].lane[lane] = state[i];
+  }
+  reinterpret_cast<V*>(parameters)[n] = p;
+#pragma unroll
+  for (int i = 0; i < Step::kStates; ++i) reinterpret_cast<V*>(states[i])[n] = s[i];
+}
+
+template <int kWidth, typename Step>
+__global__ void __launch_bounds__(kThreads)
+    Update(Step step, int64_t count, const float* gradient, float* parameters, float* first,
+           float* second) {
+  float* const states[kMaxStates] = {first, second};
+  const int64_t vectors = count / kWidth;
+  for (int64_t n = GlobalThread(); n < vectors; n += GlobalThreads()) {
+    UpdateVector<kWidth>(step, n, gradient, parameters, states);
+  }
+  const int64_t n = vectors * kWidth + GlobalThread();
+  if (n < count) UpdateVector<1>(step, n, gradient, parameters, states);
+}
+
+template <typename Step>
+void Run(const KernelCall& call, const Step& step) {
+  const Queue queue = QueueOf(call);
+  const int64_t count = call.outputs[0].NumElements();
+  const float* const gradient = call.inputs[0].as<const float>();
+  float* data[1 + kMaxStates] = {};
+  auto all = reinterpret_cast<uintptr_t>(gradient);
+  for (int i = 0; i <= Step::kStates; ++i) {
+    data[i] = call.outputs[i].as<float>();
+    all |= reinterpret_cast<uintptr_t>(data[i]);
+  }
+  if (all % 16 == 0) {
+    Launch(Update<4, Step>, queue.Blocks(count / 4 + 1, kThreads), kThreads, 0, queue.stream, step, count,
+           gradient, data[0], data[1], data[2]);
+  } else {
+    Launch(Update<1, Step>, queue.Blocks(count, kThreads), kThreads, 0, queue.stream, step, count,
+           gradient, data[0], data[1], data[2]);
+  }
+}
+
+void RunSgd(const KernelCall& call) {
+  const auto& a = call.attrs<SgdAttributes>();
+  Run(call, SgdStep{static_cast<float>(a.learning_rate), static_cast<float>(a.l2)});
+}
+
+void RunNesterovs(const KernelCall& call) {
+  const auto& a = call.attrs<NesterovsAttributes>();
+  Run(call, NesterovsStep{static_cast<float>(a.learning_rate), static_cast<float>(a.momentum),
+                          static_cast<float>(a.l2)});
+}
+
+void RunAdam(const KernelCall& call) {
+  const auto& a = call.attrs<AdamAttributes>();
+  // m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + e), with the corrections moved out of the loop.
+  const double first = 1 - std::pow(a.beta1, static_cast<double>(a.step));
+  const double second = std::sqrt(1 - std::pow(a.beta2, static_cast<double>(a.step)));
+  Run(call, AdamStep{static_cast<float>(a.beta1), static_cast<float>(a.beta2),
+                     static_cast<float>(1 - a.beta1), static_cast<float>(1 - a.beta2),
+                     static_cast<float>(a.learning_rate * second / first),
+                     static_cast<float>(a.epsilon * second), static_cast<float>(a.l2)});
+}
+
+const bool registered = [] {
+  AddKernel(OpCode::kSgdUpdate, DType::kFloat32, &RunSgd);
+  AddKernel(OpCode::kNesterovsUpdate, DType::kFloat32, &RunNesterovs);
+  AddKernel(OpCode::kAdamUpdate, DType::kFloat32, &RunAdam);
+  return true;
+}();
+
+}  // namespace
+}  // namespace tidepool::cuda

@@ -1,0 +1,30 @@
+#!/bin/bash
+# The folder is below 60 MiB, holds what it promises, and says cleanly when there is no device.
+set -eu -o pipefail
+
+folder=$1
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+kib=$(du -skL "$folder" | cut -f1)
+echo "$folder: $kib KiB"
+[ "$kib" -lt $((60 * 1024)) ] || fail "$kib KiB; at most 60 MiB"
+for name in bin/contract_test bin/cuda_device_test bin/cuda_info bin/cuda_benchmark run_all.sh; do
+  [ -x "$folder/$name" ] || fail "$name is missing"
+done
+# Nothing but the C library, NVIDIA's, and what lies beside it.
+LD_LIBRARY_PATH=$folder/lib ldd "$folder"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
+  while read -r name path; do
+    case $name in
+      libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | libcu* | libnv*) ;;
+      *) case $path in "$folder"/*) ;; *) fail "$name comes from $path" ;; esac ;;
+    esac
+  done
+
+output=$("$folder/run_all.sh" --seconds=1000) || fail "run_all.sh: status $?: $output"
+echo "$output"
+if ! "$folder/run_all.sh" --wrong 2> /dev/null; then echo "a wrong argument is refused"; else fail "--wrong"; fi
+case $output in
+  *"no CUDA device: "*"0 passed, 0 failed"*) ;;
+  *" passed, 0 failed"*) ;;
+  *) fail "unexpected output" ;;
+esac
