@@ -27,7 +27,7 @@ struct FastDivisor {
     multiplier = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
   }
   __device__ __forceinline__ uint32_t Divide(uint32_t n) const {
-    return (__umulhi(n, multiplier) + n) >> shift;
+    return (static_cast<uint32_t>(uint64_t{n} * multiplier >> 32) + n) >> shift;
   }
 };
 
