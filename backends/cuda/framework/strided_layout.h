@@ -26,9 +26,12 @@ struct FastDivisor {
     while ((uint64_t{1} << shift) < d) ++shift;
     multiplier = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
   }
+// For kernels; the C++ compiler sees the rest.
+#if defined(__CUDACC__) || defined(TIDEPOOL_CUDA_EMULATED)
   __device__ __forceinline__ uint32_t Divide(uint32_t n) const {
     return (static_cast<uint32_t>(uint64_t{n} * multiplier >> 32) + n) >> shift;
   }
+#endif
 };
 
 struct StridedLayout {
@@ -37,6 +40,7 @@ struct StridedLayout {
   FastDivisor dims[kMaxRank];  // innermost first
   int32_t strides[kMaxOperands][kMaxRank];
 
+#if defined(__CUDACC__) || defined(TIDEPOOL_CUDA_EMULATED)
   // Of element `n` in row-major order, for the first N operands.
   template <int N>
   __device__ __forceinline__ void Offsets(uint32_t n, int32_t (&offsets)[N]) const {
@@ -50,6 +54,7 @@ struct StridedLayout {
       n = rest;
     }
   }
+#endif
 };
 
 // The axes of a call, merged, on the host.
