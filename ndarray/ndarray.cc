@@ -279,7 +279,7 @@ void NDArray::ReadOnlyElement(DType dtype, void* out) const {
 
 template <typename T>
 std::vector<T> NDArray::ToVector() const {
-  CheckAlive("to_vector", "X");
+  CheckAlive("data", "X");
   const NDArray dense = is_dense() && device() == Host() ? *this : CopyTo(Place::Heap());
   const T* begin = dense.data<T>();
   return std::vector<T>(begin, begin + NumElements());

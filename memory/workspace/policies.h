@@ -22,7 +22,7 @@ enum class LearningPolicy : uint8_t {
 
 // On the host all three are the same.
 enum class MirroringPolicy : uint8_t {
-  kEnabled,   // device memory; a MirroredBuffer makes a host copy at the first host access
+  kEnabled,   // device memory; a host copy is made at the first host access
   kDisabled,  // device memory only: a host copy is an error that says so
   kHostOnly,  // host memory, page-locked where the device's provider has such
 };
