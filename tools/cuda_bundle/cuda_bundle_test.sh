@@ -8,7 +8,7 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 kib=$(du -skL "$folder" | cut -f1)
 echo "$folder: $kib KiB"
 [ "$kib" -lt $((60 * 1024)) ] || fail "$kib KiB; at most 60 MiB"
-for name in bin/contract_test bin/cuda_device_test bin/cuda_info bin/cuda_benchmark run_all.sh; do
+for name in bin/device_test bin/cuda_info bin/cuda_benchmark run_all.sh; do
   [ -x "$folder/$name" ] || fail "$name is missing"
 done
 # Nothing but the C library, NVIDIA's, and what lies beside it.

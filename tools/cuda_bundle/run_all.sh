@@ -74,7 +74,7 @@ sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/
 if [ -x "$sanitizer" ]; then
   export TIDEPOOL_CONTRACT_CASES=0.02
   for tool in memcheck racecheck; do
-    run "$tool contract_test" "$sanitizer" --tool "$tool" --error-exitcode 9 "$here/bin/contract_test"
+    run "$tool device_test" "$sanitizer" --tool "$tool" --error-exitcode 9 "$here/bin/device_test"
   done
   unset TIDEPOOL_CONTRACT_CASES
 else
