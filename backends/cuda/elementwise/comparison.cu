@@ -22,14 +22,6 @@ TIDEPOOL_RELATION(AndFunction, &&)
 TIDEPOOL_RELATION(OrFunction, ||)
 #undef TIDEPOOL_RELATION
 
-template <typename Function>
-struct Swapped {
-  template <typename T>
-  __device__ bool operator()(T x, T y) const {
-    return Function()(y, x);
-  }
-};
-
 struct NotFunction {
   __device__ bool operator()(bool x) const { return !x; }
 };
@@ -54,6 +46,40 @@ struct WhereFunction {
   }
 };
 
+// x > y is y < x: the kernels of the other.
+template <typename Function, typename T>
+void RunSwapped(const KernelCall& call) {
+  const TensorRef swapped[2] = {call.inputs[1], call.inputs[0]};
+  KernelCall other = call;
+  other.inputs = swapped;
+  RunPointwise<bool, T, T>(other, Function());
+}
+
+template <typename Function>
+bool AddSwapped(OpCode op) {
+  ForEachType(AllTypes(), [op](auto t) {
+    using T = decltype(t);
+    AddKernel(op, DTypeOf<T>::value, &RunSwapped<Function, T>, true);
+  });
+  return true;
+}
+
+// Integers and bool are equal when their bits are: one kernel for each width.
+template <typename Function>
+bool AddEquality(OpCode op) {
+  ForEachType(FloatTypes(), [op](auto t) {
+    using T = decltype(t);
+    AddKernel(op, DTypeOf<T>::value, &RunFunction<Function, bool, T, T>, true);
+  });
+  for (DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64, DType::kBool}) {
+    VisitBits(dtype, [&](auto bits) {
+      using T = decltype(bits);
+      if constexpr (sizeof(T) != 2) AddKernel(op, dtype, &RunFunction<Function, bool, T, T>, true);
+    });
+  }
+  return true;
+}
+
 bool AddWhere() {
   for (int i = 0; i < kDTypes; ++i) {
     const DType dtype = static_cast<DType>(i);
@@ -66,12 +92,12 @@ bool AddWhere() {
 }
 
 const bool registered[] = {
-    AddComparison<EqualFunction>(OpCode::kEqual, AllTypes()),
-    AddComparison<NotEqualFunction>(OpCode::kNotEqual, AllTypes()),
+    AddEquality<EqualFunction>(OpCode::kEqual),
+    AddEquality<NotEqualFunction>(OpCode::kNotEqual),
     AddComparison<LessFunction>(OpCode::kLess, AllTypes()),
     AddComparison<LessEqualFunction>(OpCode::kLessEqual, AllTypes()),
-    AddComparison<Swapped<LessFunction>>(OpCode::kGreater, AllTypes()),
-    AddComparison<Swapped<LessEqualFunction>>(OpCode::kGreaterEqual, AllTypes()),
+    AddSwapped<LessFunction>(OpCode::kGreater),
+    AddSwapped<LessEqualFunction>(OpCode::kGreaterEqual),
     AddBinary<AndFunction>(OpCode::kLogicalAnd, TypeList<bool>()),
     AddBinary<OrFunction>(OpCode::kLogicalOr, TypeList<bool>()),
     AddBinary<NotEqualFunction>(OpCode::kLogicalXor, TypeList<bool>()),
