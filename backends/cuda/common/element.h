@@ -56,6 +56,14 @@ __device__ __forceinline__ T Narrow(From value) {
   }
 }
 
+// a / b of numbers that are not negative: 32-bit division, several times faster, where it will do.
+__device__ __forceinline__ int64_t Quotient(int64_t a, int64_t b) {
+  if (static_cast<uint64_t>(a | b) >> 32 == 0) {
+    return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+  }
+  return a / b;
+}
+
 template <typename W>
 __device__ __forceinline__ bool IsFinite(W x) {
   return Fabs(x) <= std::numeric_limits<W>::max();

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda_runtime.h"
+#include "tidepool/backends/cuda/common/element.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/kernel.h"
 
@@ -60,10 +61,10 @@ struct Pixel {
   int row, column;
 };
 __device__ __forceinline__ Pixel FindPixel(int64_t index, int height, int width) {
-  const int64_t line = index / width;
+  const int64_t line = Quotient(index, width);
   Pixel p;
   p.column = static_cast<int>(index - line * width);
-  p.image = line / height;
+  p.image = Quotient(line, height);
   p.row = static_cast<int>(line - p.image * height);
   return p;
 }

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kBlockThreads)
                   T* output, bool relu) {
   using W = Compute<T>;
   for (int64_t o = GlobalThread(); o < count; o += GlobalThreads()) {
-    const int64_t pixel = o / g.filters;
+    const int64_t pixel = Quotient(o, g.filters);
     const int f = static_cast<int>(o - pixel * g.filters);
     const Pixel p = FindPixel(pixel, g.out_height, g.out_width);
     const T* const image = input + p.image * g.height * g.width * g.channels +

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   const int64_t taps = g.taps();
   for (int64_t o = GlobalThread(); o < count; o += GlobalThreads()) {
-    const int64_t pixel = o / g.channels;
+    const int64_t pixel = Quotient(o, g.channels);
     const int channel = static_cast<int>(o - pixel * g.channels);
     const int group = channel / g.group_channels, c = channel - group * g.group_channels;
     const Pixel p = FindPixel(pixel, g.height, g.width);

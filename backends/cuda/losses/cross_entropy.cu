@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     LabelGradKernel(int64_t count, int64_t classes, const T* probabilities, const int64_t* labels,
                     T* gradient, Compute<T> scale) {
   for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
-    const int64_t row = i / classes;
+    const int64_t row = Quotient(i, classes);
     const Compute<T> p = Wide(probabilities[i]);
     gradient[i] = Narrow<T>(scale * (labels[row] == i - row * classes ? p - 1 : p));
   }

@@ -11,7 +11,12 @@
 namespace tidepool::cuda {
 namespace {
 
+#if defined(TIDEPOOL_CUDA_EMULATED)
+// Not used there, and the emulation opens and closes all device memory around each kernel.
+constexpr size_t kHopperWorkspace = size_t{1} << 16, kWorkspace = size_t{1} << 16;
+#else
 constexpr size_t kHopperWorkspace = size_t{32} << 20, kWorkspace = size_t{8} << 20;
+#endif
 
 std::atomic<bool>& Tf32() {
   static std::atomic<bool> tf32{[] {

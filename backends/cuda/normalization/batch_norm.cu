@@ -43,10 +43,9 @@ __global__ void __launch_bounds__(kBlockThreads)
                     const Statistic<T>* mean, const Statistic<T>* spread, double epsilon, T* z) {
   using S = Statistic<T>;
   for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
-    const int64_t c = i % channels;
-    const S inverse = kInference
-                          ? static_cast<S>(1 / sqrt(static_cast<double>(spread[c]) + epsilon))
-                          : spread[c];
+    const int64_t c = i - Quotient(i, channels) * channels;
+    const S inverse =
+        kInference ? S{1} / Sqrt(spread[c] + static_cast<S>(epsilon)) : spread[c];
     z[i] = Narrow<T>((static_cast<S>(Wide(x[i])) - mean[c]) *
                          (inverse * static_cast<S>(Wide(scale[c]))) +
                      static_cast<S>(Wide(shift[c])));
@@ -101,7 +100,7 @@ __global__ void __launch_bounds__(kBlockThreads)
                         const double* sums, double share, T* dx) {
   using S = Statistic<T>;
   for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
-    const int64_t c = i % channels;
+    const int64_t c = i - Quotient(i, channels) * channels;
     const S normal = (static_cast<S>(Wide(x[i])) - mean[c]) * inverse[c];
     const S mean_dscale = static_cast<S>(sums[2 * c] * share);
     const S mean_dshift = static_cast<S>(sums[2 * c + 1] * share);

@@ -13,7 +13,7 @@ struct Unit {
   int64_t state, gates, hidden;
   __device__ __forceinline__ Unit(int64_t i, int64_t hidden_size, int gate_count)
       : state(i), hidden(hidden_size) {
-    const int64_t row = i / hidden_size;
+    const int64_t row = Quotient(i, hidden_size);
     gates = row * gate_count * hidden_size + (i - row * hidden_size);
   }
   __device__ __forceinline__ int64_t gate(int k) const { return gates + k * hidden; }

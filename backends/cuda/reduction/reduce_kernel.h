@@ -40,7 +40,7 @@ __device__ __forceinline__ void FindOffsets(const ReduceAxes& axes, int64_t inde
   }
   int64_t x_offset = 0, z_offset = 0;
   for (int i = axes.rank - 1; i >= 0; --i) {
-    const int64_t rest = index / axes.dims[i], at = index - rest * axes.dims[i];
+    const int64_t rest = Quotient(index, axes.dims[i]), at = index - rest * axes.dims[i];
     x_offset += at * axes.x_strides[i];
     z_offset += at * axes.z_strides[i];
     index = rest;

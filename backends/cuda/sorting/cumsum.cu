@@ -28,7 +28,7 @@ struct Scan {
   Z* z;
 
   __device__ __forceinline__ int64_t First(int64_t line) const {
-    const int64_t outer = line / inner;
+    const int64_t outer = Quotient(line, inner);
     return outer * size * inner + (line - outer * inner);
   }
   // Of element i in the order of summation.

@@ -83,7 +83,7 @@ struct SortLines {
 
   __device__ __forceinline__ int64_t Offset(int64_t line, int64_t i, int64_t line_size) const {
     if (inner == 1) return line * line_size + i;
-    const int64_t outer = line / inner;
+    const int64_t outer = Quotient(line, inner);
     return (outer * line_size + i) * inner + (line - outer * inner);
   }
   template <bool kPlaced>
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kBlockThreads)
               SortEntry<T, kPlaced>* merged) {
   const int64_t total = lines.count * lines.size;
   for (int64_t e = GlobalThread(); e < total; e += GlobalThreads()) {
-    const int64_t line = e / lines.size, i = e - line * lines.size;
+    const int64_t line = Quotient(e, lines.size), i = e - line * lines.size;
     const SortEntry<T, kPlaced>* const entries = runs + line * lines.size;
     const int64_t first = i / (2 * length) * (2 * length), middle = first + length;
     const bool is_left = i < middle;
