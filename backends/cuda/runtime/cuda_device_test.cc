@@ -9,6 +9,8 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/runtime/error.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cuda {
@@ -147,17 +149,23 @@ TEST_F(CudaDeviceTest, QueuedCopiesComeAfterTheirPointsAndBeforeWhatWaitsForThem
 TEST_F(CudaDeviceTest, PageLockedMemoryIsPooledAndCommitted) {
   PinnedMemory& pinned = device_->pinned();
   pinned.Trim();
+  const auto unreferenced = [] {
+    return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced);
+  };
+  const int64_t before = unreferenced();
   std::byte* const first = pinned.Allocate(5 << 20, 256);
   ASSERT_NE(first, nullptr);
   std::memset(first, 1, 5 << 20);
   pinned.Release(first, 5 << 20);
+  EXPECT_EQ(unreferenced() - before, static_cast<int64_t>(pinned.kept_bytes()));
   EXPECT_GE(pinned.kept_bytes(), size_t{5} << 20);
   EXPECT_LE(pinned.kept_bytes(), size_t{6} << 20);  // rounded by less than a fifth
   EXPECT_EQ(pinned.Allocate(5 << 20, 256), first);
   EXPECT_EQ(pinned.kept_bytes(), 0u);
   pinned.Release(first, 5 << 20);
-  pinned.Trim();
+  EXPECT_GE(Reclaimer::Global().RunNow(), int64_t{5} << 20);
   EXPECT_EQ(pinned.kept_bytes(), 0u);
+  EXPECT_EQ(unreferenced(), before);
 
   std::byte* const base = pinned.Reserve(1 << 20);
   ASSERT_NE(base, nullptr);

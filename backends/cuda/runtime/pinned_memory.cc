@@ -1,9 +1,13 @@
 #include "tidepool/backends/cuda/runtime/pinned_memory.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "cuda_runtime_api.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/provider/host_provider.h"
 
 namespace tidepool::cuda {
@@ -19,7 +23,21 @@ size_t SizeClass(size_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+// Nobody's but the process's, whose entry the ledger has: adding to it takes no memory.
+void CountKept(int64_t bytes) noexcept {
+  if (bytes != 0) MemoryTracker::Global().Add(Host(), MemoryKind::kUnreferenced, bytes);
+}
+
 }  // namespace
+
+PinnedMemory::PinnedMemory(Device device)
+    : of_(device),
+      reclaimer_(Reclaimer::Global().Register("pinned memory of " + DeviceName(device),
+                                              [this](ReclaimDepth depth) -> int64_t {
+                                                return depth == ReclaimDepth::kSpare ? 0 : Trim();
+                                              })) {
+  MemoryTracker::Global().Add(Host(), MemoryKind::kUnreferenced, 0);  // so that there is an entry
+}
 
 MemoryTraits PinnedMemory::traits() const {
   MemoryTraits traits = HostProvider().traits();
@@ -73,15 +91,19 @@ bool PinnedMemory::Decommit(std::byte* at, size_t bytes) noexcept {
 std::byte* PinnedMemory::Allocate(size_t bytes, size_t alignment) noexcept {
   if (alignment > kSmallest || bytes > SIZE_MAX / 4) return nullptr;  // pages are aligned no further
   const size_t size = SizeClass(bytes);
+  std::byte* kept = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto it = kept_.find(size);
     if (it != kept_.end() && !it->second.empty()) {
-      std::byte* const data = it->second.back();
+      kept = it->second.back();
       it->second.pop_back();
       kept_bytes_ -= size;
-      return data;
     }
+  }
+  if (kept != nullptr) {
+    CountKept(-static_cast<int64_t>(size));
+    return kept;
   }
   void* data = nullptr;
   if (cudaHostAlloc(&data, size, cudaHostAllocPortable) != cudaSuccess) {
@@ -97,15 +119,22 @@ std::byte* PinnedMemory::Allocate(size_t bytes, size_t alignment) noexcept {
 
 void PinnedMemory::Release(std::byte* data, size_t bytes) noexcept {
   const size_t size = SizeClass(bytes);
-  {
+  bool keep = false;
+  try {
     std::lock_guard<std::mutex> lock(mutex_);
     if (kept_bytes_ + size <= kKeptBytes) {
       kept_[size].push_back(data);
       kept_bytes_ += size;
-      return;
+      keep = true;
     }
+  } catch (const std::bad_alloc&) {
+    // Without memory to remember it by it goes.
   }
-  cudaFreeHost(data);
+  if (!keep) {
+    cudaFreeHost(data);
+    return;
+  }
+  CountKept(static_cast<int64_t>(size));
 }
 
 size_t PinnedMemory::kept_bytes() const {
@@ -113,16 +142,20 @@ size_t PinnedMemory::kept_bytes() const {
   return kept_bytes_;
 }
 
-void PinnedMemory::Trim() noexcept {
+int64_t PinnedMemory::Trim() noexcept {
   std::map<size_t, std::vector<std::byte*>> kept;
+  int64_t bytes = 0;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);  // the Reclaimer's callbacks never wait
+    if (!lock.owns_lock()) return 0;
     kept.swap(kept_);
-    kept_bytes_ = 0;
+    bytes = static_cast<int64_t>(std::exchange(kept_bytes_, 0));
   }
+  CountKept(-bytes);
   for (const auto& [size, blocks] : kept) {
     for (std::byte* data : blocks) cudaFreeHost(data);
   }
+  return bytes;
 }
 
 void PinnedMemory::CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) {

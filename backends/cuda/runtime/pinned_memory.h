@@ -2,7 +2,8 @@
 //
 // Ranges are host pages that are locked as they are committed. Blocks come from a pool, because
 // locking costs about a second per GiB; sizes are rounded up by at most a fifth, never to the next
-// power of two. Blocks given back are kept up to kKeptBytes and then unlocked.
+// power of two. Blocks given back are kept up to kKeptBytes, as unreferenced host memory in the ledger
+// that the Reclaimer may give back, and then unlocked.
 #ifndef TIDEPOOL_BACKENDS_CUDA_RUNTIME_PINNED_MEMORY_H_
 #define TIDEPOOL_BACKENDS_CUDA_RUNTIME_PINNED_MEMORY_H_
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool::cuda {
@@ -21,7 +23,7 @@ class PinnedMemory final : public DeviceProvider {
   static constexpr size_t kKeptBytes = size_t{256} << 20;
 
   // For copies of `device`; usable by all of them.
-  explicit PinnedMemory(Device device) : of_(device) {}
+  explicit PinnedMemory(Device device);
 
   std::string name() const override { return "pinned memory of " + DeviceName(of_); }
   Device device() const override { return Host(); }
@@ -39,7 +41,8 @@ class PinnedMemory final : public DeviceProvider {
   void Fill(std::byte* to, std::byte value, size_t bytes) override;
 
   size_t kept_bytes() const;  // free blocks in the pool
-  void Trim() noexcept;       // gives them back
+  // Gives them back; returns how many bytes. 0 while another thread is at the pool.
+  int64_t Trim() noexcept;
 
  private:
   const Device of_;
@@ -47,6 +50,7 @@ class PinnedMemory final : public DeviceProvider {
   std::map<std::byte*, size_t> committed_;
   std::map<size_t, std::vector<std::byte*>> kept_;  // by size
   size_t kept_bytes_ = 0;
+  Reclaimer::Registration reclaimer_;  // last: its callback uses all of the above
 };
 
 }  // namespace tidepool::cuda
