@@ -2,6 +2,7 @@
 #include "tidepool/backends/cuda/graphs/cuda_graph.h"
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -26,6 +27,7 @@ class CudaGraphTest : public testing::Test {
     if (cuda::CudaDevice::Find(0) == nullptr) {
       GTEST_SKIP() << "no CUDA device: " << cuda::CudaDevice::WhyAbsent();
     }
+    workspace_.emplace("graph", config_, kCuda);
     std::vector<float> numbers(64);
     for (int i = 0; i < 64; ++i) numbers[i] = 0.01f * static_cast<float>(i % 7 - 3);
     weights_ = FromValues(numbers, {8, 8}).To(kCuda);
@@ -33,14 +35,14 @@ class CudaGraphTest : public testing::Test {
   }
   // state = state x weights + state, all within the workspace but for the state.
   void Step() {
-    WorkspaceScope scope(workspace_);
+    WorkspaceScope scope(*workspace_);
     const NDArray product = MatMul(state_, weights_);
     AddInto(product, state_, state_);
   }
   void Restart() { state_ = FromValues(std::vector<float>(32, 1.0f), {4, 8}).To(kCuda); }
 
   WorkspaceConfig config_ = WorkspaceConfig::Training();
-  Workspace workspace_{"graph", config_, kCuda};
+  std::optional<Workspace> workspace_;
   NDArray weights_, state_;
 };
 
@@ -54,7 +56,7 @@ TEST_F(CudaGraphTest, ReplaysTheBitsOfEagerSteps) {
   CudaGraph graph;
   int calls = 0;
   for (int i = 0; i < 8; ++i) {
-    graph.Run(workspace_.stats().plans, [&] {
+    graph.Run(workspace_->stats().plans, [&] {
       ++calls;
       Step();
     });
