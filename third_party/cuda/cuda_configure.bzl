@@ -27,11 +27,19 @@ bool_setting(name = "found", build_setting_default = %r)
 config_setting(name = "toolkit_found", flag_values = {":found": "True"})
 """
 
+# Kernels for several types are large, and much alike: an eighth is left. nvcc has it since 12.8.
+_COMPRESSED = "--compress-mode=size"
+
+def _flags(ctx, nvcc):
+    known = ctx.execute([nvcc, "--help"])
+    return [_COMPRESSED] if known.return_code == 0 and "--compress-mode" in known.stdout else []
+
 def _cuda_configure_impl(ctx):
     root = ctx.os.environ.get("CUDA_PATH", "/usr/local/cuda")
     found = ctx.path(root + "/bin/nvcc").exists
     ctx.file("WORKSPACE.bazel", "workspace(name = %r)\n" % ctx.name)
-    ctx.file("defs.bzl", "NVCC = %r\n" % ((root + "/bin/nvcc") if found else ""))
+    nvcc = root + "/bin/nvcc" if found else ""
+    ctx.file("defs.bzl", "NVCC = %r\nNVCC_FLAGS = %r\n" % (nvcc, _flags(ctx, nvcc) if found else []))
     body = _HEADER % found
     if found:
         ctx.symlink(root + "/include", "include")

@@ -2,7 +2,7 @@
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-load("@local_config_cuda//:defs.bzl", "NVCC")
+load("@local_config_cuda//:defs.bzl", "NVCC", "NVCC_FLAGS")
 
 _FLAGS = [
     "-x",
@@ -25,7 +25,7 @@ def _nvcc_objects_impl(ctx):
         out = ctx.actions.declare_file("%s/%s.pic.o" % (ctx.label.name, src.basename))
         args = ctx.actions.args()
         args.add("-ccbin", host_compiler)
-        args.add_all(_FLAGS + ctx.attr.copts)
+        args.add_all(_FLAGS + NVCC_FLAGS + ctx.attr.copts)
         for arch in architectures:
             args.add("-gencode=arch=compute_%s,code=sm_%s" % (arch, arch))
         args.add("-gencode=arch=compute_%s,code=compute_%s" % (architectures[-1], architectures[-1]))
