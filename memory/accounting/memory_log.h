@@ -19,7 +19,7 @@
 //   peak              of a device: the most at once since the sample before; empty for owners
 //
 // For every change rather than chosen moments: MemoryTimeline.
-// Threads: any. Cost: a snapshot of the ledger, some microseconds, and about 200 bytes a row.
+// Threads: any. Cost: a snapshot of the ledger, a file read, and a row per device and owner.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_LOG_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_LOG_H_
 

@@ -10,8 +10,7 @@ namespace tidepool {
 // Minor and major page faults of the process so far. About 300 ns.
 int64_t PageFaults();
 
-// Physical memory the process has now, shared pages included. A file read, about 5 microseconds; 0 where
-// there is no /proc.
+// Physical memory the process has now, shared pages included. A file read; 0 where there is no /proc.
 int64_t ResidentBytes();
 
 // Maps the code and data of the program and its libraries, and some of the calling thread's stack,

@@ -1,7 +1,7 @@
 // Page-locked host memory: what devices copy from and to fastest, and without the host's help.
 //
 // Ranges are host pages that are locked as they are committed. Blocks come from a pool, because
-// locking costs about a second per GiB; sizes are rounded up by at most a fifth, never to the next
+// locking is dear; sizes are rounded up by at most a fifth, never to the next
 // power of two. Blocks given back are kept up to kKeptBytes, as unreferenced host memory in the ledger
 // that the Reclaimer may give back, and then unlocked.
 #ifndef TIDEPOOL_BACKENDS_CUDA_RUNTIME_PINNED_MEMORY_H_
