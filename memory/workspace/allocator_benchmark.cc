@@ -3,7 +3,7 @@
 //   bazel run //memory/workspace:allocator_benchmark
 //
 // PairOf/ALLOCATOR/BYTES: allocate and release one block. CycleOf/ALLOCATOR/TRACE: a training step's
-// requests in order (network_traces.h), one byte of each page written as its owner would; counters:
+// requests in order (memory/planning/testdata/traces), one byte of each page written as its owner would; counters:
 // ns_per_request (one allocate and one release, writes included), faults_per_cycle, and for the
 // workspace planned peak / live lower bound.
 //
@@ -21,7 +21,6 @@
 
 #include "benchmark/benchmark.h"
 #include "tidepool/memory/accounting/system_counters.h"
-#include "tidepool/memory/planning/network_traces.h"
 #include "tidepool/memory/planning/problem_file.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -203,8 +202,8 @@ const int registered = [] {
   const std::pair<const char*, std::vector<LifetimeBuffer>> traces[] = {
       {"mlp", Recorded("mlp")},
       {"lenet", Recorded("lenet")},
-      {"residual_net", ResidualNetTrace(32)},
-      {"lstm", LstmTrace(32, 128, 50)},
+      {"residual_net", Recorded("residual_net")},
+      {"lstm", Recorded("lstm")},
   };
   for (const auto& [name, requests] : traces) {
     const std::vector<Step> steps = StepsOf(requests);
