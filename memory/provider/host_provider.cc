@@ -4,10 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <new>
+#include <unordered_set>
+
+#include "tidepool/memory/provider/small_blocks.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -23,16 +29,56 @@ constexpr size_t kReserveBytes = size_t{64} << 30;
 constexpr size_t kMallocAlignment = 16;
 static_assert(alignof(std::max_align_t) >= kMallocAlignment);
 
-// Small blocks are aligned by hand: malloc serves those from a cache of the thread, which
-// posix_memalign goes around at several times the cost. AddressSanitizer watches the bytes in front of
-// a block only when they are not ours.
-constexpr bool IsSmall(size_t bytes) {
+// AddressSanitizer watches the bytes around a block only when they are malloc's.
 #if defined(__SANITIZE_ADDRESS__)
-  return static_cast<void>(bytes), false;
+constexpr bool kOwnBlocks = false;
 #else
-  return bytes <= (size_t{64} << 10);
+constexpr bool kOwnBlocks = true;
 #endif
-}
+
+// Medium blocks are aligned by hand: malloc serves those from a cache of the thread, which
+// posix_memalign goes around at several times the cost.
+constexpr bool IsMedium(size_t bytes) { return kOwnBlocks && bytes <= (size_t{64} << 10); }
+
+constexpr bool IsSmall(size_t bytes) { return kOwnBlocks && bytes <= SmallBlocks::kMostBytes; }
+
+static_assert(SmallBlocks::kTailBytes >= kReadableTailBytes);
+
+void* TakeSpan(size_t alignment, size_t bytes) { return std::aligned_alloc(alignment, bytes); }
+void GiveSpan(void* span) { std::free(span); }
+constinit SmallBlocks small_blocks(&TakeSpan, &GiveSpan);
+
+// Those that are small and aligned to more than small blocks are. Rare: who releases a block knows how
+// many bytes it has, not how it was aligned.
+class OverAligned {
+ public:
+  bool Add(std::byte* data) noexcept {
+    std::lock_guard<std::mutex> lock(mutex_);
+    try {
+      blocks_.insert(data);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    count_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  bool Remove(std::byte* data) noexcept {
+    if (count_.load(std::memory_order_relaxed) == 0) return false;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (blocks_.erase(data) == 0) return false;
+    count_.fetch_sub(1, std::memory_order_relaxed);
+    return true;
+  }
+  static OverAligned& Blocks() {
+    static OverAligned& blocks = *new OverAligned;  // outlives every static array
+    return blocks;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<std::byte*> blocks_;
+  std::atomic<int64_t> count_{0};
+};
 
 size_t PageBytes() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -82,12 +128,17 @@ class Provider final : public DeviceProvider {
   }
 
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
-    if (IsSmall(bytes)) {
+    if (IsSmall(bytes) && alignment <= SmallBlocks::kAlignment) return small_blocks.Allocate(bytes);
+    if (IsMedium(bytes)) {
       // malloc's blocks begin at multiples of 16, so there is room for the address in front.
       void* const block = std::malloc(bytes + kReadableTailBytes + std::max(alignment, kMallocAlignment));
       if (block == nullptr) return nullptr;
       const uintptr_t after = reinterpret_cast<uintptr_t>(block) + kMallocAlignment;
       auto* const data = reinterpret_cast<std::byte*>((after + alignment - 1) & -alignment);
+      if (IsSmall(bytes) && !OverAligned::Blocks().Add(data)) {
+        std::free(block);
+        return nullptr;
+      }
       reinterpret_cast<void**>(data)[-1] = block;
       return data;
     }
@@ -99,7 +150,10 @@ class Provider final : public DeviceProvider {
     return static_cast<std::byte*>(data);
   }
   void Release(std::byte* data, size_t bytes) noexcept override {
-    std::free(IsSmall(bytes) ? reinterpret_cast<void**>(data)[-1] : data);
+    if (IsSmall(bytes) && !OverAligned::Blocks().Remove(data)) {
+      return small_blocks.Release(data, bytes);
+    }
+    std::free(IsMedium(bytes) ? reinterpret_cast<void**>(data)[-1] : data);
   }
 
   void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {

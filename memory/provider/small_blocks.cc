@@ -1,0 +1,113 @@
+#include "tidepool/memory/provider/small_blocks.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <new>
+
+namespace tidepool {
+namespace {
+
+// A little less than the alignment, so that malloc can put spans side by side with its headers between.
+constexpr size_t kUsedBytes = SmallBlocks::kSpanBytes - 64;
+
+}  // namespace
+
+// At the begin of its memory, and found from any of its blocks by the address.
+struct alignas(SmallBlocks::kAlignment) SmallBlocks::Span {
+  Span* next = nullptr;
+  Span* previous = nullptr;
+  uint32_t block_bytes;
+  uint16_t capacity;
+  uint16_t free;             // so many numbers of free blocks in `numbers`
+  uint8_t numbers[296 - 24];
+
+  std::byte* blocks() { return reinterpret_cast<std::byte*>(this + 1); }
+  static Span* Of(std::byte* block) {
+    return reinterpret_cast<Span*>(reinterpret_cast<uintptr_t>(block) & ~(kSpanBytes - 1));
+  }
+};
+
+class SmallBlocks::Guard {
+ public:
+  explicit Guard(std::atomic<bool>& locked) : locked_(locked) {
+    while (locked_.exchange(true, std::memory_order_acquire)) {
+      // Held for some instructions; who holds it may not be running.
+      while (locked_.load(std::memory_order_relaxed)) sched_yield();
+    }
+  }
+  ~Guard() { locked_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool>& locked_;
+};
+
+void SmallBlocks::Link(SizeClass& of, Span* span) noexcept {
+  span->previous = nullptr;
+  span->next = of.usable;
+  if (span->next != nullptr) span->next->previous = span;
+  of.usable = span;
+}
+
+void SmallBlocks::Unlink(SizeClass& of, Span* span) noexcept {
+  (span->previous != nullptr ? span->previous->next : of.usable) = span->next;
+  if (span->next != nullptr) span->next->previous = span->previous;
+}
+
+SmallBlocks::Span* SmallBlocks::NewSpan(size_t number) noexcept {
+  void* const memory = take_(kSpanBytes, kUsedBytes);
+  if (memory == nullptr) return nullptr;
+  auto* const span = new (memory) Span;
+  span->block_bytes = static_cast<uint32_t>((number + 1) * kAlignment);
+  const size_t capacity = (kUsedBytes - sizeof(Span) - kTailBytes) / span->block_bytes;
+  static_assert((kUsedBytes - sizeof(Span) - kTailBytes) / kAlignment <=
+                std::min(sizeof(Span::numbers), size_t{256}));
+  span->capacity = span->free = static_cast<uint16_t>(capacity);
+  // The last one first, so that they are taken in the order of their addresses.
+  for (size_t i = 0; i < capacity; ++i) span->numbers[i] = static_cast<uint8_t>(capacity - 1 - i);
+  spans_.fetch_add(1, std::memory_order_relaxed);
+  return span;
+}
+
+std::byte* SmallBlocks::Allocate(size_t bytes) noexcept {
+  const size_t number = ClassOf(bytes);
+  SizeClass& of = classes_[number];
+  Guard guard(of.locked);
+  Span* span = of.usable;
+  if (span == nullptr) [[unlikely]] {
+    span = NewSpan(number);
+    if (span == nullptr) return nullptr;
+    ++of.empty;
+    Link(of, span);
+  }
+  if (span->free == span->capacity) --of.empty;
+  std::byte* const block =
+      span->blocks() + static_cast<size_t>(span->numbers[--span->free]) * span->block_bytes;
+  if (span->free == 0) [[unlikely]] Unlink(of, span);
+  return block;
+}
+
+void SmallBlocks::Release(std::byte* data, size_t bytes) noexcept {
+  SizeClass& of = classes_[ClassOf(bytes)];
+  Span* const span = Span::Of(data);
+  Span* surplus = nullptr;
+  {
+    Guard guard(of.locked);
+    const auto offset = static_cast<uint32_t>(data - span->blocks());
+    if (span->free == 0) [[unlikely]] Link(of, span);
+    span->numbers[span->free++] = static_cast<uint8_t>(offset / span->block_bytes);
+    if (span->free == span->capacity) [[unlikely]] {
+      if (of.empty == 0) {
+        of.empty = 1;
+      } else {
+        Unlink(of, span);
+        surplus = span;
+      }
+    }
+  }
+  if (surplus == nullptr) return;
+  spans_.fetch_sub(1, std::memory_order_relaxed);
+  give_(surplus);
+}
+
+}  // namespace tidepool
