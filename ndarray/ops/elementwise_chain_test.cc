@@ -14,6 +14,7 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -123,6 +124,11 @@ void ExpectSame(const Program& p, const NDArray& x, const NDArray& y, const NDAr
 
 class ElementwiseChainTest : public testing::Test {
  protected:
+  void SetUp() override {
+    if (device != Host() && FindDeviceProvider(device) == nullptr) {
+      GTEST_SKIP() << DeviceName(device) << " is not there";
+    }
+  }
   const std::vector<Step> steps_ = AllSteps();
   // W only beside Y.
   Program Draw(std::mt19937& random, int count) {

@@ -181,9 +181,14 @@ TEST_F(MatMul, AddressesThatAreNotOfVectors) {
       p.bias = memory + 512 + bias_shift;
       p.relu = true;
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-      EXPECT_EQ(QueueFusedProduct(*device, p), bias_shift % 4 == 0) << shift << " " << bias_shift;
+      const bool queued = QueueFusedProduct(*device, p);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-      if (bias_shift % 4 != 0) continue;
+#if defined(TIDEPOOL_CUDA_EMULATED)
+      EXPECT_EQ(queued, bias_shift % 4 == 0) << shift << " " << bias_shift;
+#else
+      EXPECT_TRUE(queued || shift % 4 != 0 || bias_shift % 4 != 0) << shift << " " << bias_shift;
+#endif
+      if (!queued) continue;
       std::vector<float> result(values.size());
       ASSERT_EQ(cudaMemcpy(result.data(), memory, 4096, cudaMemcpyDeviceToHost), cudaSuccess);
       for (int i = 0; i < kSide; ++i) {
