@@ -9,10 +9,13 @@ void MoveOut(NDList& list, const Place& caller) {
   for (NDArray& array : list) MoveOut(array, caller);
 }
 
-PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes)
-    : model_(model), workspace_("predictor", WorkspaceConfig::Inference(), model.network->device()) {
+PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes,
+                             const Device* device)
+    : model_(model),
+      workspace_("predictor", WorkspaceConfig::Inference(),
+                 device != nullptr ? *device : model.network->device()) {
   model.CheckOpen("predictor");
-  manager_ = model.manager.NewSubManager(name);
+  manager_ = model.manager.NewSubManager(name, workspace_.device());
   if (budget_bytes > 0) manager_.SetBudget(budget_bytes);
 }
 
@@ -28,6 +31,10 @@ void PredictorCore::Run(absl::FunctionRef<void(PredictorContext&)> prepare,
     prepared_ = true;
     manager_.Cap();
   }
+  if (workspace_.device() != model_.network->device()) {
+    const ScopeOutOfWorkspaces heap;
+    replica_ = model_.ReplicaOn(workspace_.device());
+  }
   NDManager request = manager_.NewCycleManager("request", workspace_);
   PredictorContext context{model_, request, manager_};
   const ManagerScope scope(request);
@@ -39,6 +46,7 @@ NDList PredictorCore::Forward(const NDList& inputs) const {
     ThrowInvalidArgument(absl::StrCat("predictor: the network takes one array, the translator gave ",
                                       inputs.size(), ": ", inputs.ToString()));
   }
+  if (replica_ != nullptr) return {model_.network->Forward(inputs[0], replica_->parameters)};
   return {model_.network->Forward(inputs[0])};
 }
 
