@@ -8,6 +8,7 @@
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/elementwise_chain.h"
 #include "tidepool/ndarray/ops/unary.h"
 
 namespace tidepool {
@@ -53,6 +54,22 @@ BENCHMARK_CAPTURE(TwoOperands, Multiply, &MultiplyInto, DType::kFloat32)->RangeM
 BENCHMARK_CAPTURE(TwoOperands, Less, &LessInto, DType::kBool)->RangeMultiplier(16)->Range(kLeast, kMost);
 BENCHMARK_CAPTURE(TwoOperands, Power, &PowerInto, DType::kFloat32)->Arg(1 << 20);
 BENCHMARK_CAPTURE(TwoOperands, Remainder, &RemainderInto, DType::kFloat32)->Arg(1 << 20);
+
+// clip(relu(x + y) + w, -6, 6): the bytes are those of one pass, whoever makes four.
+void FourSteps(benchmark::State& state, bool chained) {
+  const NDArray x = Values({Count(state)}), y = Values(x.shape(), 1), w = Values(x.shape(), 2);
+  NDArray z = Zeros(x.shape());
+  const ElementwiseChain chain = ElementwiseChain().Add(kChainY).Relu().Add(kChainW).Clip(-6, 6);
+  Measure(state, 4, [&] {
+    if (chained) return chain.ApplyInto(x, &y, &w, z);
+    AddInto(x, y, z);
+    ReluInto(z, z);
+    AddInto(z, w, z);
+    ClipInto(z, -6, 6, z);
+  });
+}
+BENCHMARK_CAPTURE(FourSteps, Chain, true)->RangeMultiplier(16)->Range(kLeast, kMost);
+BENCHMARK_CAPTURE(FourSteps, OneByOne, false)->RangeMultiplier(16)->Range(kLeast, kMost);
 
 using Unary = void (*)(const NDArray&, NDArray&);
 void OneOperand(benchmark::State& state, Unary function) {

@@ -14,4 +14,16 @@ const bool registered = RegisterOpContract({
     .cases = TIDEPOOL_CONTRACT_SCALE,
 });
 
+// Where there is a cuDNN; elsewhere it refuses all.
+const bool cudnn_registered = RegisterOpContract({
+    .provider = "cudnn",
+    .only = {"conv2d f32", "conv2d f16", "conv2d bf16", "conv2d_grad_input f32",
+             "conv2d_grad_input f16", "conv2d_grad_input bf16", "conv2d_grad_filter f32",
+             "conv2d_grad_filter f16", "conv2d_grad_filter bf16"},
+    .may_refuse = {"conv2d *", "conv2d_grad_input *", "conv2d_grad_filter *"},
+    .least_run = 0,
+    .device = Device{DeviceType::kCuda, 0},
+    .cases = TIDEPOOL_CONTRACT_SCALE,
+});
+
 }  // namespace tidepool

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_chain.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
@@ -19,6 +20,7 @@ constexpr size_t AttributesSize(OpCode op) {
     case OpCode::kFill: return sizeof(FillAttributes);
     case OpCode::kScaleShift: return sizeof(ScaleShiftAttributes);
     case OpCode::kClip: return sizeof(ClipAttributes);
+    case OpCode::kElementwiseChain: return sizeof(ElementwiseChainAttributes);
     case OpCode::kMatMul: return sizeof(MatMulAttributes);
     case OpCode::kConv2d:
     case OpCode::kConv2dGradInput:

@@ -4,6 +4,7 @@
 
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/elementwise_chain.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/ndarray/ops/pooling.h"
@@ -74,11 +75,14 @@ NDArray ResidualNet::Unit::Backward(NDArray gradient, bool wants_input_gradient)
 }
 
 double ResidualNet::Step(const NDArray& images, const NDArray& labels, double learning_rate) {
+  static const ElementwiseChain join = ElementwiseChain().Add(kChainY).Relu();
   NDArray x = stem_.Forward(images);
   for (Block& block : blocks_) {
     NDArray sum = block.second.Forward(block.first.Forward(x));
-    AddInto(sum, block.projects ? block.shortcut.Forward(x) : x, sum);
-    ReluInto(sum, sum);
+    {
+      const NDArray around = block.projects ? block.shortcut.Forward(x) : x;
+      join.ApplyInto(sum, &around, nullptr, sum);
+    }
     block.output = x = std::move(sum);
   }
   const Shape pooled_from = x.shape();

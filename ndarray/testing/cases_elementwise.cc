@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_chain.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
 #include "tidepool/ndarray/testing/case_values.h"
 
@@ -196,6 +197,83 @@ void CopyOrFill(CaseValues& m, OpCase& c) {
   c.outputs = {m.Result(m.Chance(0.5) ? c.dtype : static_cast<DType>(m.Int(0, kDTypes - 1)), shape)};
 }
 
+// Steps that do not blow rounding up, which is followed: `size` bounds the values, `error` what they may
+// be off by, in roundings of numbers about 1.
+void Chain(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(0, 4);
+  const bool special = m.Chance(0.2);
+  ElementwiseChainAttributes a;
+  const int operands = static_cast<int>(m.Int(0, 2)), steps = static_cast<int>(m.Int(operands, 8));
+  double size = 1, error = 1;
+  bool used[3] = {};
+  auto take = [&](OpCode op, int operand = 0, double first = 0, double second = 0) {
+    used[operand] = true;
+    a.steps[a.count++] = {op, static_cast<uint8_t>(operand), operand > 0 && m.Chance(0.3), first, second};
+  };
+  while (a.count < std::max(1, steps)) {
+    // Each operand at least once.
+    int operand = a.count < operands ? a.count + 1 : static_cast<int>(m.Int(0, operands));
+    if (operand > 0) {
+      static constexpr OpCode kBinary[] = {OpCode::kAdd, OpCode::kSubtract, OpCode::kMultiply,
+                                           OpCode::kMaximum, OpCode::kMinimum};
+      const OpCode op = kBinary[m.Int(0, 4)];
+      if (op == OpCode::kAdd || op == OpCode::kSubtract) size += 1;
+      error += size;
+      take(op, operand);
+      continue;
+    }
+    static constexpr OpCode kUnary[] = {OpCode::kNegate, OpCode::kAbs,   OpCode::kRelu,
+                                        OpCode::kTanh,   OpCode::kClip,  OpCode::kSigmoid,
+                                        OpCode::kGelu,   OpCode::kSwish, OpCode::kScaleShift,
+                                        OpCode::kSquare, OpCode::kExp,   OpCode::kLeakyRelu,
+                                        OpCode::kElu};
+    const OpCode op = size > 16 ? OpCode::kTanh : kUnary[m.Int(0, std::size(kUnary) - 1)];
+    switch (op) {
+      case OpCode::kTanh:
+      case OpCode::kSigmoid:
+        size = 1, error += 4;
+        take(op);
+        break;
+      case OpCode::kClip:
+        take(op, 0, m.Real(-2, 0), m.Real(0, 2));
+        break;
+      case OpCode::kScaleShift:
+        error = 2 * error + size, size = 2 * size + 1;
+        take(op, 0, m.Real(-2, 2), m.Real(-1, 1));
+        break;
+      case OpCode::kSquare:
+        error = 2 * size * error + size * size, size *= size;
+        take(op);
+        break;
+      case OpCode::kExp:
+        if (size > 2) continue;
+        size = std::exp(size), error = size * (error + 4);
+        take(op);
+        break;
+      case OpCode::kLeakyRelu:
+      case OpCode::kElu:
+        error += size + 4;
+        take(op, 0, m.Int(0, 8) / 8.0);
+        break;
+      case OpCode::kGelu:
+        error = 1.2 * error + 4 * size;
+        take(op, 0, m.Chance(0.5) ? 1 : 0);
+        break;
+      default:
+        error = 1.2 * error + 4 * size;
+        take(op);
+    }
+  }
+  const Shape y = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  const Shape w = m.Chance(0.5) ? shape : m.Narrowed(shape);
+  c.inputs = {m.Numbers(c.dtype, shape, special), m.Numbers(c.dtype, y, special),
+              m.Numbers(c.dtype, w, special)};
+  c.inputs[1].present = used[1], c.inputs[2].present = used[2];
+  c.outputs = {m.Result(c.dtype, shape)};
+  c.attributes = a;
+  c.inner = error;
+}
+
 void Logical(CaseValues& m, OpCase& c) {
   c.op == OpCode::kLogicalNot ? Function(m, c) : Arithmetic(m, c);
 }
@@ -235,6 +313,8 @@ CaseMaker FindElementwiseCases(OpCode op) {
       return &Classify;
     case OpCode::kWhere:
       return &Where;
+    case OpCode::kElementwiseChain:
+      return &Chain;
     case OpCode::kReluGrad:
     case OpCode::kSigmoidGrad:
     case OpCode::kTanhGrad:

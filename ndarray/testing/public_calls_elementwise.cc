@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/elementwise_chain.h"
 #include "tidepool/ndarray/ops/unary.h"
 #include "tidepool/ndarray/testing/public_calls.h"
 
@@ -38,6 +39,12 @@ void AppendGradient(std::vector<PublicCall>* calls, const char* op, const char* 
 
 void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
   const DType f32 = DType::kFloat32, boolean = DType::kBool;
+  calls->push_back({"elementwise_chain", {{"X", m}, {"Y", m}, {"W", m}}, [](A a) {
+                      ElementwiseChain().Add(kChainY).Multiply(kChainW).Apply(a[0], &a[1], &a[2]);
+                    }});
+  calls->push_back({"elementwise_chain", {{"X", m}, {"Z", m}}, [](A a) {
+                      ElementwiseChain().Relu().ApplyInto(a[0], nullptr, nullptr, a[1]);
+                    }});
   Append(calls, "maximum", &Maximum, &MaximumInto);
   Append(calls, "minimum", &Minimum, &MinimumInto);
   Append(calls, "power", &Power, &PowerInto);

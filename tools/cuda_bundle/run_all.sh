@@ -4,7 +4,7 @@
 #   N passed, N failed
 #
 # and the table of benchmarks. Needs a CUDA device with its driver, and cuBLAS: from $CUDA_HOME, /usr/local/cuda
-# or pip's nvidia packages. Ends with 0 when nothing failed, also where there is no device: it says so.
+# or pip's nvidia packages. cuDNN is used where it is found there or by the system. Ends with 0 when nothing failed, also where there is no device: it says so.
 #
 #   run_all.sh [--seconds=N]     # at most that long for each program (600)
 set -u

@@ -10,6 +10,7 @@ namespace tidepool::cuda {
 
 struct AlphaFunction {
   explicit AlphaFunction(const KernelCall& call) : alpha(call.attrs<AlphaAttributes>().alpha) {}
+  __device__ explicit AlphaFunction(double of) : alpha(of) {}
   // Rounded once.
   template <typename T>
   __device__ T Scaled(T x) const {
@@ -35,6 +36,7 @@ struct EluFunction : AlphaFunction {
 
 struct GeluBase {
   explicit GeluBase(const KernelCall& call) : tanh_form(call.attrs<GeluAttributes>().tanh_form) {}
+  __device__ explicit GeluBase(bool of_tanh) : tanh_form(of_tanh) {}
   bool tanh_form;
 
   static constexpr double kSqrtHalf = 0.70710678118654752440;

@@ -3,25 +3,13 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tidepool/backends/cuda/elementwise/basic_functions.h"
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/backends/cuda/framework/math.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 
 namespace tidepool::cuda {
 namespace {
-
-struct DivideFunction {
-  template <typename T>
-  __device__ T operator()(T x, T y) const {
-    if constexpr (std::is_integral_v<T>) {
-      // The one quotient that overflows wraps.
-      if (std::is_signed_v<T> && y == T(-1)) return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x));
-      return static_cast<T>(x / y);
-    } else {
-      return x / y;
-    }
-  }
-};
 
 struct PowerFunction {
   template <typename T>
@@ -71,7 +59,7 @@ struct ScaleShiftFunction {
   template <typename T>
   __device__ T operator()(T x) const {
     if constexpr (!std::is_integral_v<T>) {
-      return static_cast<T>(fma(scale, static_cast<double>(x), shift));
+      return ScaleAndShift(x, scale, shift);
     } else if (whole) {
       return static_cast<T>(static_cast<uint64_t>(x) * whole_scale + whole_shift);
     } else {

@@ -1,7 +1,5 @@
 // Functions of one operand that are exact up to one rounding.
-#include <cstdint>
-#include <type_traits>
-
+#include "tidepool/backends/cuda/elementwise/basic_functions.h"
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/backends/cuda/framework/math.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
@@ -9,49 +7,18 @@
 namespace tidepool::cuda {
 namespace {
 
-struct NegateFunction {
-  template <typename T>
-  __device__ T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x));
-    } else {
-      return -x;
-    }
-  }
-};
-struct AbsFunction {
-  template <typename T>
-  __device__ T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>) {
-      return x < 0 ? static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x)) : x;
-    } else {
-      return Fabs(x);
-    }
-  }
-};
 struct SignFunction {
   template <typename T>
   __device__ T operator()(T x) const {
     return x > T(0) ? T(1) : x < T(0) ? static_cast<T>(-1) : x;
   }
 };
-struct SquareFunction {
-  template <typename T>
-  __device__ T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(x));
-    } else {
-      return x * x;
-    }
-  }
-};
-
 template <typename T>
 struct ClipFunction {
   explicit ClipFunction(const KernelCall& call)
       : low(ToCompute(ClipBound<T>(call.attrs<ClipAttributes>().low))),
         high(ToCompute(ClipBound<T>(call.attrs<ClipAttributes>().high))) {}
-  __device__ Compute<T> operator()(Compute<T> x) const { return x < low ? low : x > high ? high : x; }
+  __device__ Compute<T> operator()(Compute<T> x) const { return Clipped(x, low, high); }
 
   Compute<T> low, high;
 };
@@ -77,8 +44,6 @@ TIDEPOOL_FUNCTION(ReciprocalFunction, T(1) / x)
 TIDEPOOL_FUNCTION(FloorFunction, Floor(x))
 TIDEPOOL_FUNCTION(CeilFunction, Ceil(x))
 TIDEPOOL_FUNCTION(RoundFunction, Rint(x))
-// NaN stays NaN: it is not at most zero.
-TIDEPOOL_FUNCTION(ReluFunction, x <= T(0) ? T(0) : x)
 #undef TIDEPOOL_FUNCTION
 
 const bool registered[] = {

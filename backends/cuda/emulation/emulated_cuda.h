@@ -1,7 +1,7 @@
 // The emulated CUDA devices: what tests set and see.
 //
-// A small implementation of the CUDA runtime, the driver's virtual memory functions and cuBLAS on
-// host memory, for tests of the backend where there is no device. The sources of the backend are
+// A small implementation of the CUDA runtime, the driver's virtual memory functions, cuBLAS and
+// cuBLASLt on host memory, for tests of the backend where there is no device. The sources of the backend are
 // compiled by the C++ compiler against the headers in include/ (cuda_kernel_library makes both).
 //
 //   - Device memory lies at addresses that are mapped without access; only while kernels and copies
@@ -34,6 +34,7 @@ class EmulatedCuda {
     int64_t pool_allocations = 0, pool_frees = 0;  // in stream order
     int64_t host_allocations = 0, host_frees = 0;  // page-locked
     int64_t maps = 0, unmaps = 0;
+    int64_t fused_products = 0;  // of `products`: by cuBLASLt
     int64_t kernels = 0, products = 0, copies = 0, fills = 0, graph_launches = 0;  // that have run
     int64_t synchronizations = 0;         // of streams and events
     int64_t device_synchronizations = 0;  // of everything
@@ -49,6 +50,8 @@ class EmulatedCuda {
   void set_seed(uint64_t seed);
   // Every call fails from now on, as after a kernel that touched a wrong address.
   void set_lost(bool lost);
+  // Whether cuBLASLt has an algorithm for what it is asked for; true at first.
+  void set_fused_products(bool known);
   size_t used_bytes(int device = 0) const;
   size_t pinned_bytes() const;
   Counters counters() const;

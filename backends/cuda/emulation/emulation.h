@@ -75,6 +75,7 @@ class Emulation {
 
   int devices = EmulatedCuda::kDevices;
   bool lost = false;
+  bool fused_products = true;
   EmulatedCuda::Counters counters;
   DeviceMemory memory;
 

@@ -71,6 +71,8 @@ Cublas::Cublas(CudaDevice& device) {
     device.Release(workspace, bytes);
     throw;
   }
+  workspace_ = workspace;
+  workspace_bytes_ = bytes;
   const int64_t taken = before - FreeBytes();
   if (taken > 0) library_ = MemoryCharge::Imported(taken, device.device());
 }

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_BACKENDS_CUDA_MATMUL_CUBLAS_H_
 #define TIDEPOOL_BACKENDS_CUDA_MATMUL_CUBLAS_H_
 
+#include <cstddef>
 #include <mutex>
 
 #include "cublas_v2.h"
@@ -28,6 +29,11 @@ class Cublas {
     use(handle_);
   }
 
+  // What the handle works in, for calls that take a workspace: one call after the other, as their
+  // kernels run.
+  std::byte* workspace() const { return workspace_; }
+  size_t workspace_bytes() const { return workspace_bytes_; }
+
   // Products of f32 by the matrix units' 10-bit fractions (TF32): faster, errors of about 1e-3. Off
   // at first unless the environment has TIDEPOOL_CUDA_TF32=1.
   static void set_tf32(bool tf32);
@@ -38,6 +44,8 @@ class Cublas {
   std::mutex mutex_;
   MemoryCharge charge_, library_;
   cublasHandle_t handle_ = nullptr;
+  std::byte* workspace_ = nullptr;
+  size_t workspace_bytes_ = 0;
 };
 
 }  // namespace tidepool::cuda

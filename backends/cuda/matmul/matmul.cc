@@ -2,14 +2,16 @@
 // Integers by a kernel of ours.
 //
 // cuBLAS stores matrices by columns, so Z = X Y is asked for as its transpose, Y^T X^T. Batches with
-// even strides go in one call; where all items share Y they are one product with more rows. A bias
-// is written to Z first, to which the product is added: one rounding.
+// even strides go in one call; where all items share Y they are one product with more rows. A bias and
+// a ReLU are epilogues of cuBLASLt's. Where it has none for a call (and for f64) the bias is written
+// to Z first, to which the product is added: one rounding too.
 #include <climits>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/cuda/framework/registration.h"
 #include "tidepool/backends/cuda/matmul/cublas.h"
+#include "tidepool/backends/cuda/matmul/fused_product.h"
 #include "tidepool/backends/cuda/matmul/product_kernels.h"
 #include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/error.h"
@@ -69,6 +71,25 @@ int ToInt(int64_t size) {
   return static_cast<int>(size);
 }
 
+// By cuBLAS, the bias before it, the ReLU after it.
+void QueueInSteps(const Queue& queue, DType dtype, const MatrixProduct& p) {
+  if (p.bias != nullptr) QueueBias(queue, dtype, p.bias, p.d, p.n * p.batch, p.m, p.accumulate);
+  const float one = 1, beta = p.accumulate || p.bias != nullptr ? 1 : 0;
+  const double one_wide = 1, beta_wide = beta;
+  const bool wide = p.compute == CUBLAS_COMPUTE_64F;
+  Cublas::Of(*CudaDevice::Find(queue.device)).With([&](cublasHandle_t handle) {
+    CheckCublas(
+        cublasGemmStridedBatchedEx(
+            handle, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+            ToInt(p.m), ToInt(p.n), ToInt(p.k), wide ? static_cast<const void*>(&one_wide) : &one, p.a,
+            p.type, ToInt(p.lda), p.a_stride, p.b, p.type, ToInt(p.ldb), p.b_stride,
+            wide ? static_cast<const void*>(&beta_wide) : &beta, p.d, p.type, ToInt(p.ldd), p.d_stride,
+            ToInt(p.batch), p.compute, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmStridedBatchedEx");
+  });
+  if (p.relu) QueueRelu(queue, dtype, p.d, p.m * p.n * p.batch);
+}
+
 void RunFloats(const KernelCall& call) {
   const auto& a = call.attrs<MatMulAttributes>();
   const TensorRef& bias = call.inputs[2];
@@ -77,41 +98,42 @@ void RunFloats(const KernelCall& call) {
   const int64_t count = z.NumElements();
   const Queue queue = QueueOf(call);
   const auto width = static_cast<int64_t>(DTypeBytes(z.dtype));
-  if (bias.present) {
-    QueueBias(queue, z.dtype, bias.data, z.data, count / sizes.n, sizes.n, a.accumulate);
-  } else if (sizes.k == 0 && !a.accumulate) {
-    Check(cudaMemsetAsync(z.data, 0, static_cast<size_t>(count * width), queue.stream), "cudaMemsetAsync");
+  if (sizes.k == 0) {
+    if (bias.present) {
+      QueueBias(queue, z.dtype, bias.data, z.data, count / sizes.n, sizes.n, a.accumulate);
+    } else if (!a.accumulate) {
+      Check(cudaMemsetAsync(z.data, 0, static_cast<size_t>(count * width), queue.stream),
+            "cudaMemsetAsync");
+    }
+    if (a.relu) QueueRelu(queue, z.dtype, z.data, count);
+    return;
   }
-  if (sizes.k > 0) {
-    const Types types = TypesOf(z.dtype);
-    const float one = 1, beta = a.accumulate || bias.present ? 1 : 0;
-    const double one_wide = 1, beta_wide = beta;
-    const bool wide = types.compute == CUBLAS_COMPUTE_64F;
-    Cublas::Of(*CudaDevice::Find(queue.device)).With([&](cublasHandle_t handle) {
-      ForEachBatchRun(call, [&](int64_t x, int64_t y, int64_t to, int64_t items, int64_t x_stride,
-                                int64_t y_stride, int64_t z_stride) {
-        int64_t m = sizes.m;
-        if (items > 1 && y_stride == 0 && !a.transpose_x && x_stride == m * sizes.k &&
-            z_stride == m * sizes.n && m * items <= INT_MAX) {
-          m *= items;
-          items = 1;
-        }
-        const int n = ToInt(sizes.n), rows = ToInt(m), k = ToInt(sizes.k);
-        CheckCublas(
-            cublasGemmStridedBatchedEx(
-                handle, a.transpose_y ? CUBLAS_OP_T : CUBLAS_OP_N,
-                a.transpose_x ? CUBLAS_OP_T : CUBLAS_OP_N, n, rows, k,
-                wide ? static_cast<const void*>(&one_wide) : &one,
-                call.inputs[1].as<std::byte>() + y * width, types.data, a.transpose_y ? k : n, y_stride,
-                call.inputs[0].as<std::byte>() + x * width, types.data, a.transpose_x ? rows : k,
-                x_stride, wide ? static_cast<const void*>(&beta_wide) : &beta,
-                z.as<std::byte>() + to * width, types.data, n, z_stride, ToInt(items), types.compute,
-                CUBLAS_GEMM_DEFAULT),
-            "cublasGemmStridedBatchedEx");
-      });
-    });
-  }
-  if (a.relu) QueueRelu(queue, z.dtype, z.data, count);
+  MatrixProduct p;
+  const Types types = TypesOf(z.dtype);
+  p.type = types.data, p.compute = types.compute;
+  p.transpose_a = a.transpose_y, p.transpose_b = a.transpose_x;
+  p.m = sizes.n, p.k = sizes.k;
+  p.lda = a.transpose_y ? sizes.k : sizes.n;
+  p.ldd = sizes.n;
+  p.bias = bias.present ? bias.data : nullptr;
+  p.relu = a.relu, p.accumulate = a.accumulate;
+  const bool fuses = (bias.present || a.relu) && z.dtype != DType::kFloat64;
+  ForEachBatchRun(call, [&](int64_t x, int64_t y, int64_t to, int64_t items, int64_t x_stride,
+                            int64_t y_stride, int64_t z_stride) {
+    int64_t rows = sizes.m;
+    if (items > 1 && y_stride == 0 && !a.transpose_x && x_stride == rows * sizes.k &&
+        z_stride == rows * sizes.n && rows * items <= INT_MAX) {
+      rows *= items;
+      items = 1;
+    }
+    p.n = rows, p.batch = items;
+    p.ldb = a.transpose_x ? rows : sizes.k;
+    p.a = call.inputs[1].as<std::byte>() + y * width, p.a_stride = y_stride;
+    p.b = call.inputs[0].as<std::byte>() + x * width, p.b_stride = x_stride;
+    p.d = z.as<std::byte>() + to * width, p.d_stride = z_stride;
+    if (fuses && QueueFusedProduct(*CudaDevice::Find(queue.device), p)) return;
+    QueueInSteps(queue, z.dtype, p);
+  });
 }
 
 void RunIntegers(const KernelCall& call) {

@@ -215,7 +215,8 @@ std::string KernelProblem(const OpCase& c, uint64_t layout_seed) {
   if (problem.empty()) problem = Compare(c, again, results, true);
   if (!problem.empty()) return absl::StrCat("the second time: ", problem);
   for (size_t i = 0; Info(c.op).in_place() && i < c.inputs.size(); ++i) {
-    if (!(c.inputs[i].shape == c.outputs[0].shape) || c.inputs[i].dtype != c.outputs[0].dtype) {
+    if (!c.inputs[i].present || !(c.inputs[i].shape == c.outputs[0].shape) ||
+        c.inputs[i].dtype != c.outputs[0].dtype) {
       continue;
     }
     const Results over = RunCuda(c, *kernel, layout_seed, static_cast<int>(i), &problem);

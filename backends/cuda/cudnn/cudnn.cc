@@ -1,0 +1,260 @@
+#include "tidepool/backends/cuda/cudnn/cudnn.h"
+
+#include <climits>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/backends/cuda/framework/queue.h"
+#include "tidepool/backends/cuda/matmul/cublas.h"
+#include "tidepool/backends/cuda/matmul/product_kernels.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/registry.h"
+
+namespace tidepool::cuda {
+namespace {
+
+constexpr uintptr_t kVector = 16;
+constexpr size_t kMostPlans = 1024;
+
+// Which operands of a call are the image, the filter and the result of the convolution.
+struct Parts {
+  const TensorRef *input, *filter, *output;
+
+  explicit Parts(const KernelCall& call) {
+    switch (call.op) {
+      case OpCode::kConv2d:
+        input = &call.inputs[0], filter = &call.inputs[1], output = &call.outputs[0];
+        break;
+      case OpCode::kConv2dGradInput:
+        output = &call.inputs[0], filter = &call.inputs[1], input = &call.outputs[0];
+        break;
+      default:
+        input = &call.inputs[0], output = &call.inputs[1], filter = &call.outputs[0];
+    }
+  }
+};
+
+int TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16: return CudnnLibrary::kHalf;
+    case DType::kBFloat16: return CudnnLibrary::kBFloat16;
+    default: return CudnnLibrary::kFloat;
+  }
+}
+
+bool IsAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kVector == 0; }
+
+// The devices' handles, and what became of them.
+struct State {
+  std::mutex mutex;
+  Cudnn* made[kMaxDevicesPerType] = {};
+  bool tried[kMaxDevicesPerType] = {};
+  std::string problem;
+};
+State& TheState() {
+  static State* const state = new State();
+  return *state;
+}
+
+}  // namespace
+
+Cudnn* Cudnn::Of(CudaDevice& device) {
+  const CudnnLibrary* const library = CudnnLibrary::Find();
+  if (library == nullptr) return nullptr;
+  State& state = TheState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  const int index = device.index();
+  if (state.tried[index] || device.capturing()) return state.made[index];
+  state.tried[index] = true;
+  try {
+    std::unique_ptr<Cudnn> cudnn(new Cudnn(device, *library));
+    state.problem = cudnn->CheckResults();
+    if (state.problem.empty()) state.made[index] = cudnn.release();
+  } catch (const Error& error) {
+    state.problem = error.what();
+  }
+  return state.made[index];
+}
+
+std::string Cudnn::Description() {
+  const std::string library = CudnnLibrary::Description();
+  State& state = TheState();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  if (CudnnLibrary::Find() == nullptr || state.problem.empty()) return library;
+  return absl::StrCat("not used: ", library, ": ", state.problem);
+}
+
+Cudnn::Cudnn(CudaDevice& device, const CudnnLibrary& library) : device_(device), library_(library) {
+  device.Activate();
+  size_t before = 0, after = 0, total = 0;
+  const bool known = cudaMemGetInfo(&before, &total) == cudaSuccess;
+  int status = library.Create(&handle_);
+  if (status == CudnnLibrary::kSuccess) status = library.SetStream(handle_, device.compute());
+  if (status != CudnnLibrary::kSuccess) {
+    if (handle_ != nullptr) library.Destroy(handle_);
+    ThrowInternal(absl::StrCat("cudnnCreate: ", library.GetErrorString(status)));
+  }
+  if (known && cudaMemGetInfo(&after, &total) == cudaSuccess && after < before) {
+    charge_ = MemoryCharge::Imported(static_cast<int64_t>(before - after), device.device());
+  }
+}
+
+Cudnn::~Cudnn() {
+  for (auto& entry : plans_) Release(entry.second);
+  library_.Destroy(handle_);
+}
+
+void Cudnn::Release(Plan& plan) {
+  if (plan.input != nullptr) library_.DestroyTensorDescriptor(plan.input);
+  if (plan.output != nullptr) library_.DestroyTensorDescriptor(plan.output);
+  if (plan.filter != nullptr) library_.DestroyFilterDescriptor(plan.filter);
+  if (plan.convolution != nullptr) library_.DestroyConvolutionDescriptor(plan.convolution);
+  plan = Plan();
+}
+
+Cudnn::Plan Cudnn::MakePlan(const KernelCall& call) {
+  const auto& a = call.attrs<Conv2dAttributes>();
+  const Parts parts(call);
+  const DType dtype = call.outputs[0].dtype;
+  const int type = TypeOf(dtype);
+  auto size = [](const TensorRef& ref, int axis) { return static_cast<int>(ref.dims[axis]); };
+  Plan plan;
+  int status = CudnnLibrary::kSuccess;
+  auto next = [&](int of_call) {
+    if (status == CudnnLibrary::kSuccess) status = of_call;
+  };
+  const CudnnLibrary& l = library_;
+  next(l.CreateTensorDescriptor(&plan.input));
+  next(l.CreateTensorDescriptor(&plan.output));
+  next(l.CreateFilterDescriptor(&plan.filter));
+  next(l.CreateConvolutionDescriptor(&plan.convolution));
+  if (status == CudnnLibrary::kSuccess) {
+    const TensorRef &x = *parts.input, &w = *parts.filter, &y = *parts.output;
+    next(l.SetTensor4dDescriptor(plan.input, l.kNhwc, type, size(x, 0), size(x, 3), size(x, 1), size(x, 2)));
+    next(l.SetTensor4dDescriptor(plan.output, l.kNhwc, type, size(y, 0), size(y, 3), size(y, 1), size(y, 2)));
+    next(l.SetFilter4dDescriptor(plan.filter, type, l.kNhwc, size(w, 0), size(w, 3), size(w, 1), size(w, 2)));
+    next(l.SetConvolution2dDescriptor(
+        plan.convolution, static_cast<int>(a.pad_top), static_cast<int>(a.pad_left),
+        static_cast<int>(a.stride_height), static_cast<int>(a.stride_width),
+        static_cast<int>(a.dilation_height), static_cast<int>(a.dilation_width), l.kCrossCorrelation,
+        l.kFloat));
+    next(l.SetConvolutionGroupCount(plan.convolution, static_cast<int>(a.groups)));
+    const bool units = dtype != DType::kFloat32 || Cublas::tf32();
+    next(l.SetConvolutionMathType(plan.convolution, units ? l.kTensorMath : l.kFmaMath));
+  }
+  if (status == CudnnLibrary::kSuccess) {
+    size_t* const bytes = &plan.scratch_bytes;
+    switch (call.op) {
+      case OpCode::kConv2d:
+        next(l.GetConvolutionForwardWorkspaceSize(handle_, plan.input, plan.filter, plan.convolution,
+                                                  plan.output, l.kForwardImplicitPrecomputed, bytes));
+        break;
+      case OpCode::kConv2dGradInput:
+        next(l.GetConvolutionBackwardDataWorkspaceSize(handle_, plan.filter, plan.output,
+                                                       plan.convolution, plan.input, l.kBackwardData1,
+                                                       bytes));
+        break;
+      default:
+        next(l.GetConvolutionBackwardFilterWorkspaceSize(handle_, plan.input, plan.output,
+                                                         plan.convolution, plan.filter,
+                                                         l.kBackwardFilter1, bytes));
+    }
+  }
+  plan.is_usable = status == CudnnLibrary::kSuccess;
+  return plan;
+}
+
+Cudnn::Plan& Cudnn::PlanOf(const KernelCall& call) {
+  const auto& a = call.attrs<Conv2dAttributes>();
+  const Parts parts(call);
+  Key key = {static_cast<int64_t>(call.op) << 8 | static_cast<int64_t>(call.outputs[0].dtype),
+             Cublas::tf32() ? 1 : 0};
+  int at = 2;
+  for (int i = 0; i < 4; ++i) key[at++] = parts.input->dims[i];
+  for (int i = 0; i < 4; ++i) key[at++] = parts.filter->dims[i];
+  for (int i = 1; i < 3; ++i) key[at++] = parts.output->dims[i];
+  for (const int64_t value : {a.stride_height, a.stride_width, a.pad_top, a.pad_left,
+                              a.dilation_height, a.dilation_width, a.groups}) {
+    key[at++] = value;
+  }
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    // Of endlessly many shapes: begin again rather than grow.
+    if (plans_.size() >= kMostPlans) {
+      for (auto& entry : plans_) Release(entry.second);
+      plans_.clear();
+    }
+    found = plans_.emplace(key, MakePlan(call)).first;
+  }
+  return found->second;
+}
+
+bool Cudnn::Supports(const KernelCall& call) {
+  const auto& a = call.attrs<Conv2dAttributes>();
+  if (a.pad_top != a.pad_bottom || a.pad_left != a.pad_right) return false;
+  const Parts parts(call);
+  for (const TensorRef* ref : {parts.input, parts.filter, parts.output}) {
+    const int64_t count = ref->NumElements();
+    if (count == 0 || count > INT_MAX || (ref->dense && !IsAligned(ref->data))) return false;
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  return PlanOf(call).is_usable;
+}
+
+size_t Cudnn::ScratchBytes(const KernelCall& call) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return PlanOf(call).scratch_bytes;
+}
+
+bool Cudnn::Run(const KernelCall& call) {
+  const auto& a = call.attrs<Conv2dAttributes>();
+  const Queue queue = QueueOf(call);
+  const TensorRef& result = call.outputs[0];
+  const int64_t columns = result.dims[3];
+  const bool forward = call.op == OpCode::kConv2d;
+  const bool has_bias = forward && call.inputs[2].present;
+  const float one = 1, beta = has_bias || (call.op == OpCode::kConv2dGradFilter && a.accumulate) ? 1 : 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Plan& plan = PlanOf(call);
+    if (!plan.is_usable) return false;
+    // The product is added to the bias: one rounding.
+    if (has_bias) {
+      QueueBias(queue, result.dtype, call.inputs[2].data, result.data, result.NumElements() / columns,
+                columns, false);
+    }
+    int status;
+    switch (call.op) {
+      case OpCode::kConv2d:
+        status = library_.ConvolutionForward(
+            handle_, &one, plan.input, call.inputs[0].data, plan.filter, call.inputs[1].data,
+            plan.convolution, CudnnLibrary::kForwardImplicitPrecomputed, call.scratch,
+            plan.scratch_bytes, &beta, plan.output, result.data);
+        break;
+      case OpCode::kConv2dGradInput:
+        status = library_.ConvolutionBackwardData(
+            handle_, &one, plan.filter, call.inputs[1].data, plan.output, call.inputs[0].data,
+            plan.convolution, CudnnLibrary::kBackwardData1, call.scratch, plan.scratch_bytes, &beta,
+            plan.input, result.data);
+        break;
+      default:
+        status = library_.ConvolutionBackwardFilter(
+            handle_, &one, plan.input, call.inputs[0].data, plan.output, call.inputs[1].data,
+            plan.convolution, CudnnLibrary::kBackwardFilter1, call.scratch, plan.scratch_bytes, &beta,
+            plan.filter, result.data);
+    }
+    if (CudnnLibrary::IsNotSupported(status)) {
+      plan.is_usable = false;
+      return false;
+    }
+    if (status != CudnnLibrary::kSuccess) {
+      ThrowInternal(absl::StrCat("Op [", Info(call.op).name, "]: cuDNN: ",
+                                 library_.GetErrorString(status)));
+    }
+  }
+  if (forward && a.relu) QueueRelu(queue, result.dtype, result.data, result.NumElements());
+  return true;
+}
+
+}  // namespace tidepool::cuda

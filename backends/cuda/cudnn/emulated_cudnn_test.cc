@@ -1,0 +1,121 @@
+// What becomes of convolutions with each cuDNN that a machine may have: results are right with all of
+// them, and the notes of `tidepool kernels` say what runs.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/backends/cuda/emulation/emulated_cudnn.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+
+namespace tidepool {
+namespace {
+
+constexpr EmulatedCudnn kKind = EmulatedCudnn::TIDEPOOL_EMULATED_CUDNN;
+constexpr bool kIsUsed = kKind == EmulatedCudnn::kPresent || kKind == EmulatedCudnn::kRefusesLate;
+constexpr Device kDevice{DeviceType::kCuda, 0};
+constexpr long kChecks = 3;  // of the check at the first convolution
+
+const bool set = [] {
+  SetEmulatedCudnn(kKind);
+  return true;
+}();
+
+NDArray Random(const Shape& shape, uint64_t stream) { return RandomUniform(shape, -1, 1, 5, stream); }
+
+double Difference(const NDArray& device, const NDArray& host) {
+  const std::vector<double> a = Cast(device.To(Host()), DType::kFloat64).ToVector<double>();
+  const std::vector<double> b = Cast(host, DType::kFloat64).ToVector<double>();
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+// Forward with bias and ReLU, and both gradients, here and there. Returns how many cuDNN ran.
+long CheckAll(int64_t batch, const Conv2dAttributes& attributes, DType dtype = DType::kFloat32) {
+  const double close = dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 1e-5 : 0.05;
+  Conv2dAttributes forward = attributes;
+  forward.relu = true;
+  const NDArray x = Cast(Random({batch, 9, 8, 8}, 1), dtype), w = Cast(Random({16, 3, 3, 8}, 2), dtype),
+                bias = Cast(Random({16}, 3), dtype);
+  const NDArray dy =
+      Cast(Random(Conv2dOutputShape(x.shape(), w.shape(), attributes), 4), dtype);
+  const NDArray on_x = x.To(kDevice), on_w = w.To(kDevice), on_bias = bias.To(kDevice),
+                on_dy = dy.To(kDevice);
+  const long before = EmulatedCudnnCalls();
+  EXPECT_LT(Difference(Conv2d(on_x, on_w, &on_bias, forward), Conv2d(x, w, &bias, forward)), close);
+  EXPECT_LT(Difference(Conv2dGradInput(on_dy, on_w, x.shape(), attributes),
+                       Conv2dGradInput(dy, w, x.shape(), attributes)),
+            close);
+  NDArray dw = Cast(Random(w.shape(), 5), dtype);
+  NDArray on_dw = dw.To(kDevice);
+  Conv2dAttributes accumulate = attributes;
+  accumulate.accumulate = true;
+  Conv2dGradFilterInto(x, dy, dw, accumulate);
+  Conv2dGradFilterInto(on_x, on_dy, on_dw, accumulate);
+  EXPECT_LT(Difference(on_dw, dw), close * 10);
+  return EmulatedCudnnCalls() - before;
+}
+
+TEST(EmulatedCudnnTest, ConvolutionsAreRightAndRunWhereTheNoteSays) {
+  Conv2dAttributes same;
+  same.pad_top = same.pad_bottom = same.pad_left = same.pad_right = 1;
+  CheckAll(2, same);  // checks the library first
+  switch (kKind) {
+    case EmulatedCudnn::kPresent:
+    case EmulatedCudnn::kRefusesLate:
+      EXPECT_EQ(EmulatedCudnnCalls(), kChecks + 3);
+      break;
+    case EmulatedCudnn::kWrong:
+      EXPECT_EQ(EmulatedCudnnCalls(), 1);  // and no further
+      break;
+    default:
+      EXPECT_EQ(EmulatedCudnnCalls(), 0);
+  }
+  EXPECT_EQ(CheckAll(4, same), kIsUsed ? 3 : 0);
+  EXPECT_EQ(CheckAll(2, same, DType::kFloat16), kIsUsed ? 3 : 0);
+  EXPECT_EQ(CheckAll(2, same, DType::kBFloat16), kIsUsed ? 3 : 0);
+  Conv2dAttributes stride = same;
+  stride.stride_width = 2, stride.stride_height = 3;
+  EXPECT_EQ(CheckAll(2, stride), kIsUsed ? 3 : 0);
+}
+
+TEST(EmulatedCudnnTest, WhatItDoesNotTakeOurKernelsRun) {
+  Conv2dAttributes uneven;
+  uneven.pad_top = 1;
+  EXPECT_EQ(CheckAll(2, uneven), 0);
+  EXPECT_EQ(CheckAll(2, {}, DType::kFloat64), 0);
+}
+
+TEST(EmulatedCudnnTest, ARefusalAtTheCallIsNoFailure) {
+  const long first = CheckAll(3, {}), again = CheckAll(3, {});
+  EXPECT_EQ(first, kKind == EmulatedCudnn::kPresent ? 3 : 0);
+  EXPECT_EQ(again, first);
+}
+
+TEST(EmulatedCudnnTest, TheNoteSaysWhatRuns) {
+  CheckAll(2, {});
+  const std::string notes = KernelRegistry::Global().Notes();
+  auto expect = [&](const std::string& text) {
+    EXPECT_NE(notes.find(text), std::string::npos) << notes << "\nhas no\n" << text;
+  };
+  switch (kKind) {
+    case EmulatedCudnn::kAbsent: return expect("cudnn: not used: no emulated libcudnn.so");
+    case EmulatedCudnn::kPresent:
+    case EmulatedCudnn::kRefusesLate: return expect("cudnn: version 91000");
+    case EmulatedCudnn::kIncomplete:
+      return expect("cudnn: not used: the library has no cudnnSetConvolutionGroupCount");
+    case EmulatedCudnn::kTooOld: return expect("cudnn: not used: version 7605, expected 8 or 9");
+    case EmulatedCudnn::kDoesNotStart:
+      return expect("cudnn: not used: version 91000: cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED");
+    case EmulatedCudnn::kWrong:
+      return expect("cudnn: not used: version 91000: conv2d of a small case gave ");
+  }
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,28 @@
+// An emulated cuDNN, looked up by name as the library is: what convolutions ask of it, with its checks.
+#ifndef TIDEPOOL_BACKENDS_CUDA_EMULATION_EMULATED_CUDNN_H_
+#define TIDEPOOL_BACKENDS_CUDA_EMULATION_EMULATED_CUDNN_H_
+
+namespace tidepool {
+
+enum class EmulatedCudnn {
+  kAbsent,       // at first
+  kPresent,
+  kIncomplete,   // lacks a function
+  kTooOld,       // version 7
+  kDoesNotStart,
+  kWrong,        // gives other results
+  kRefusesLate,  // calls of odd batches, when they are run
+};
+
+// Before the first convolution.
+void SetEmulatedCudnn(EmulatedCudnn kind);
+// Convolutions that it has queued.
+long EmulatedCudnnCalls();
+
+// As dlopen and dlsym.
+void* OpenEmulatedCudnn(const char* name);
+void* EmulatedCudnnSymbol(const char* name);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_BACKENDS_CUDA_EMULATION_EMULATED_CUDNN_H_
