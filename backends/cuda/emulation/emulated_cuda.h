@@ -50,6 +50,7 @@ class EmulatedCuda {
   // Every call fails from now on, as after a kernel that touched a wrong address.
   void set_lost(bool lost);
   size_t used_bytes(int device = 0) const;
+  size_t kept_bytes(int device = 0) const;  // beside them, by the pool
   size_t pinned_bytes() const;
   Counters counters() const;
   // Of memory: cudaMalloc, cudaHostAlloc, cuMemCreate, cuMemAddressReserve.
