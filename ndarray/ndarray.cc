@@ -59,6 +59,7 @@ BufferHandle Place::Allocate(size_t bytes) const {
     case Where::kHeap:
       return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
     case Where::kWorkspace:
+      if (wants_device_ && core_->memory_device() != device_) break;
       return AllocateIn(*core_, bytes, kind_);
     case Where::kOwner: {
       const OwnerNode& owner = *NodeOf(owner_);
@@ -106,7 +107,7 @@ BufferHandle Place::AllocateFor(uint64_t owner, size_t bytes, const Shape& shape
     const OwnerNode& node = *NodeOf(owner);
     const bool on_its_device = where_ == Where::kCurrent && !wants_device_ &&
                                node.device != Host() && node.place != NodePlace::kWorkspace;
-    BufferHandle buffer = (on_its_device ? Wanting(node.device) : *this).Allocate(bytes);
+    BufferHandle buffer = (on_its_device ? OnDevice(node.device) : *this).Allocate(bytes);
     if (!LinkNew(buffer.get(), owner)) continue;
     if (MemoryTracing::enabled()) {
       internal::TraceOwned(*buffer.get(), absl::StrCat(DTypeName(dtype), " ", shape.ToString()));
@@ -152,7 +153,7 @@ Place PlaceOfOperands(const char* op, const char* names,
         place.op_ = op;
         place.names_ = names;
         place.operand_ = index;
-        return here.wants_device_ ? place.Wanting(here.device_) : place;
+        return here.wants_device_ ? place.OnDevice(here.device_) : place;
       }
       ++index;
     }
@@ -165,10 +166,10 @@ Place ResultPlace(const char* op, absl::Span<const NDArray> operands) {
   for (size_t i = 0; i < operands.size() && i < UINT8_MAX; ++i) {
     const NDArray* operand = &operands[i];
     Place place = PlaceOfOperands(op, nullptr, absl::MakeConstSpan(&operand, 1));
-    if (place.wants_device_ && !here.wants_device_) here = here.Wanting(place.device_);
+    if (place.wants_device_ && !here.wants_device_) here = here.OnDevice(place.device_);
     if (place.owner_ == 0) continue;
     place.operand_ = static_cast<uint8_t>(i);
-    return place.Wanting(here.device_);
+    return place.OnDevice(here.device_);
   }
   return here;
 }

@@ -40,7 +40,7 @@ class Place {
   }
   // The heap of a device.
   static Place On(Device device, MemoryKind kind = MemoryKind::kAllocated) {
-    return Place(Where::kHeap, nullptr, kind).Wanting(device);
+    return Place(Where::kHeap, nullptr, kind).OnDevice(device);
   }
   // A workspace that is open on this thread, current or not.
   static Place In(Workspace& workspace);
@@ -48,12 +48,19 @@ class Place {
   static Place Of(const Ownership& owner);
   // As Current, but its handles' whatever manager is entered: for what does not outlive a call.
   static Place Scratch() { return Place(Where::kScratch, nullptr, MemoryKind::kAllocated); }
-  static Place Scratch(Device device) { return Scratch().Wanting(device); }
+  static Place Scratch(Device device) { return Scratch().OnDevice(device); }
   // Current() where that is on `device`, else the device's heap.
-  static Place CurrentOn(Device device) { return Current().Wanting(device); }
+  static Place CurrentOn(Device device) { return Current().OnDevice(device); }
 
   // What Current() means here and now, for use where that is something else.
   static Place Here();
+  // The same where that is on `device`, else the device's heap.
+  Place OnDevice(Device device) const {
+    Place place = *this;
+    place.device_ = device;
+    place.wants_device_ = true;
+    return place;
+  }
 
   // `bytes` of new memory. Throws OutOfMemoryError; kFailedPrecondition when the workspace is not
   // open on this thread.
@@ -64,12 +71,6 @@ class Place {
   Place(Where where, WorkspaceCore* core, MemoryKind kind) : where_(where), kind_(kind), core_(core) {}
   BufferHandle AllocateCurrent(size_t bytes) const;
   BufferHandle AllocateFor(uint64_t owner, size_t bytes, const Shape& shape, DType dtype) const;
-  Place Wanting(Device device) const {
-    Place place = *this;
-    place.device_ = device;
-    place.wants_device_ = true;
-    return place;
-  }
 
   Where where_;
   MemoryKind kind_;

@@ -1,4 +1,6 @@
 // What an operation on small arrays costs beside its arithmetic: P5 and P6 of docs/performance.md.
+#include <cstdlib>
+
 #include "benchmark/benchmark.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -6,6 +8,7 @@
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/tools/benchmarks/quiet_statistics.h"
 
 namespace tidepool {
 namespace {
@@ -41,13 +44,23 @@ void AddOneElementOnTheHeap(benchmark::State& state) {
   const NDArray x = Values({1}, 0), y = Values({1}, 1);
   for (auto _ : state) benchmark::DoNotOptimize(Add(x, y).raw_data());
 }
-BENCHMARK(AddOneElementOnTheHeap);
+// The yardstick: how quiet the machine is.
+void MallocAndFree(benchmark::State& state) {
+  for (auto _ : state) {
+    void* const data = std::malloc(64);
+    benchmark::DoNotOptimize(data);
+    std::free(data);
+  }
+}
+BENCHMARK(MallocAndFree)->Apply(QuietStatistics);
+
+BENCHMARK(AddOneElementOnTheHeap)->Apply(QuietStatistics);
 
 void AddOneElementInAWorkspace(benchmark::State& state) {
   const NDArray x = Values({1}, 0), y = Values({1}, 1);
   InLearnedWorkspace(state, [&] { benchmark::DoNotOptimize(Add(x, y).raw_data()); });
 }
-BENCHMARK(AddOneElementInAWorkspace);
+BENCHMARK(AddOneElementInAWorkspace)->Apply(QuietStatistics);
 
 void AddIntoOneElement(benchmark::State& state) {
   const NDArray x = Values({1}, 0), y = Values({1}, 1);
@@ -57,18 +70,18 @@ void AddIntoOneElement(benchmark::State& state) {
     benchmark::ClobberMemory();
   }
 }
-BENCHMARK(AddIntoOneElement);
+BENCHMARK(AddIntoOneElement)->Apply(QuietStatistics);
 
 void EmptyOnTheHeap(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(Empty({state.range(0)}).raw_data());
 }
-BENCHMARK(EmptyOnTheHeap)->Arg(1)->Arg(1024)->Arg(1 << 18);
+BENCHMARK(EmptyOnTheHeap)->Apply(QuietStatistics)->Arg(1)->Arg(1024)->Arg(1 << 18);
 
 void EmptyInAWorkspace(benchmark::State& state) {
   const int64_t count = state.range(0);
   InLearnedWorkspace(state, [&] { benchmark::DoNotOptimize(Empty({count}).raw_data()); });
 }
-BENCHMARK(EmptyInAWorkspace)->Arg(1)->Arg(1024)->Arg(1 << 18);
+BENCHMARK(EmptyInAWorkspace)->Apply(QuietStatistics)->Arg(1)->Arg(1024)->Arg(1 << 18);
 
 void CopyOfAHandle(benchmark::State& state) {
   const NDArray x = Values({8, 8}, 0);
@@ -77,26 +90,26 @@ void CopyOfAHandle(benchmark::State& state) {
     benchmark::DoNotOptimize(copy.raw_data());
   }
 }
-BENCHMARK(CopyOfAHandle);
+BENCHMARK(CopyOfAHandle)->Apply(QuietStatistics);
 
 void ViewBySlice(benchmark::State& state) {
   const NDArray x = Values({8, 8}, 0);
   for (auto _ : state) benchmark::DoNotOptimize(x.Slice(0, 2, 6).raw_data());
 }
-BENCHMARK(ViewBySlice);
+BENCHMARK(ViewBySlice)->Apply(QuietStatistics);
 
 void ViewByReshape(benchmark::State& state) {
   const NDArray x = Values({8, 8}, 0);
   const Shape shape{64};
   for (auto _ : state) benchmark::DoNotOptimize(x.Reshape(shape).raw_data());
 }
-BENCHMARK(ViewByReshape);
+BENCHMARK(ViewByReshape)->Apply(QuietStatistics);
 
 void ViewByTranspose(benchmark::State& state) {
   const NDArray x = Values({8, 8}, 0);
   for (auto _ : state) benchmark::DoNotOptimize(x.Transpose().raw_data());
 }
-BENCHMARK(ViewByTranspose);
+BENCHMARK(ViewByTranspose)->Apply(QuietStatistics);
 
 // Of an array on the heap, and of one in the cycle of a workspace.
 void OperandCheck(benchmark::State& state) {
@@ -110,7 +123,7 @@ void OperandCheck(benchmark::State& state) {
     benchmark::ClobberMemory();
   }
 }
-BENCHMARK(OperandCheck)->ArgName("in_workspace")->Arg(0)->Arg(1);
+BENCHMARK(OperandCheck)->Apply(QuietStatistics)->ArgName("in_workspace")->Arg(0)->Arg(1);
 
 void MatMulOnTheHeap(benchmark::State& state) {
   SetThreadCount(1);
@@ -118,14 +131,14 @@ void MatMulOnTheHeap(benchmark::State& state) {
   const NDArray x = Values({n, n}, 0), y = Values({n, n}, 1);
   for (auto _ : state) benchmark::DoNotOptimize(MatMul(x, y).raw_data());
 }
-BENCHMARK(MatMulOnTheHeap)->Arg(8)->Arg(32);
+BENCHMARK(MatMulOnTheHeap)->Apply(QuietStatistics)->Arg(8)->Arg(32);
 
 void MatMulInAWorkspace(benchmark::State& state) {
   const int64_t n = state.range(0);
   const NDArray x = Values({n, n}, 0), y = Values({n, n}, 1);
   InLearnedWorkspace(state, [&] { benchmark::DoNotOptimize(MatMul(x, y).raw_data()); });
 }
-BENCHMARK(MatMulInAWorkspace)->Arg(8)->Arg(32);
+BENCHMARK(MatMulInAWorkspace)->Apply(QuietStatistics)->Arg(8)->Arg(32);
 
 void MatMulIntoSmall(benchmark::State& state) {
   SetThreadCount(1);
@@ -137,7 +150,7 @@ void MatMulIntoSmall(benchmark::State& state) {
     benchmark::ClobberMemory();
   }
 }
-BENCHMARK(MatMulIntoSmall)->Arg(8)->Arg(32);
+BENCHMARK(MatMulIntoSmall)->Apply(QuietStatistics)->Arg(8)->Arg(32);
 
 }  // namespace
 }  // namespace tidepool

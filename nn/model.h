@@ -11,13 +11,22 @@
 #define TIDEPOOL_NN_MODEL_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
+
+// A copy of a model's parameters on another device, and the manager that owns it, below the model's.
+struct ModelReplica {
+  NDManager manager;
+  NetworkParameters parameters;
+  uint32_t version = 0;  // of the model's parameters when they were copied
+};
 
 struct Model {
   Model() = default;
@@ -34,6 +43,18 @@ struct Model {
   // kFailedPrecondition when the model has been closed.
   void CheckOpen(const char* operation) const;
   void Close() { manager.Close(); }
+
+  // The parameters on `device`, for predictors there: copied when first asked for and again after the
+  // model's were written to, shared by all who ask meanwhile. Null for the network's own device. Who
+  // holds an older copy keeps it. Threads: any, while nobody writes to the parameters.
+  std::shared_ptr<const ModelReplica> ReplicaOn(Device device);
+
+ private:
+  struct Replicas {
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<const ModelReplica>> by_device;
+  };
+  std::unique_ptr<Replicas> replicas_ = std::make_unique<Replicas>();
 };
 
 }  // namespace tidepool::nn

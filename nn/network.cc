@@ -82,6 +82,7 @@ Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64
                              Place::Heap()),
                view);
     }
+    parameter_offsets_.push_back(planned[i].offset);
     parameter_views_.push_back(view);
     gradient_views_.push_back(ViewOf(gradients_, planned[i].offset, spec.shape));
     named_.push_back({planned[i].name, view});
@@ -96,11 +97,11 @@ std::string Network::Describe() const {
   return text;
 }
 
-LayerContext Network::ContextOf(int layer) const {
+LayerContext Network::ContextOf(int layer, const std::vector<NDArray>& parameters) const {
   const int begin = first_parameter_[layer];
   const int count = first_parameter_[layer + 1] - begin;
   LayerContext context;
-  context.parameters = absl::MakeConstSpan(parameter_views_).subspan(begin, count);
+  context.parameters = absl::MakeConstSpan(parameters).subspan(begin, count);
   return context;
 }
 
@@ -115,12 +116,25 @@ void Network::CheckFeatures(const NDArray& features) const {
 }
 
 NDArray Network::Forward(NDArray features) const {
+  return Forward(std::move(features), parameters_.device(), parameter_views_);
+}
+
+NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) const {
+  if (parameters.views.size() != parameter_views_.size()) {
+    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters.views.size(),
+                                      " arrays, expected ", parameter_views_.size()));
+  }
+  return Forward(std::move(features), parameters.flat.device(), parameters.views);
+}
+
+NDArray Network::Forward(NDArray features, Device device,
+                         const std::vector<NDArray>& parameters) const {
   CheckFeatures(features);
   const HandlesOwnScope handles;
-  features = features.To(device_);
+  features = features.To(device);
   LayerCache unused;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    features = layers_[i]->Forward(ContextOf(static_cast<int>(i)), features, unused);
+    features = layers_[i]->Forward(ContextOf(static_cast<int>(i), parameters), features, unused);
   }
   return features;
 }
@@ -137,6 +151,21 @@ double Network::MeanLoss(const NDArray& losses) {
   double sum = 0;
   for (float loss : values) sum += loss;
   return sum / static_cast<double>(values.size());
+}
+
+NetworkParameters Network::ParametersIn(const NDArray& flat) const {
+  if (!(flat.shape() == parameters_.shape()) || flat.dtype() != parameters_.dtype()) {
+    ThrowInvalidArgument(absl::StrCat("network: parameters are ", DTypeName(flat.dtype()), " ",
+                                      flat.shape().ToString(), ", expected ",
+                                      DTypeName(parameters_.dtype()), " ",
+                                      parameters_.shape().ToString()));
+  }
+  NetworkParameters parameters{flat, {}};
+  parameters.views.reserve(parameter_views_.size());
+  for (size_t i = 0; i < parameter_views_.size(); ++i) {
+    parameters.views.push_back(ViewOf(flat, parameter_offsets_[i], parameter_views_[i].shape()));
+  }
+  return parameters;
 }
 
 double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {
@@ -162,7 +191,7 @@ void Network::QueueGradients(const Inputs& inputs,
   };
   const HandlesOwnScope handles;
   const auto context_of = [this](int layer) {
-    LayerContext context = ContextOf(layer);
+    LayerContext context = ContextOf(layer, parameter_views_);
     context.gradients =
         absl::MakeSpan(gradient_views_).subspan(first_parameter_[layer], context.parameters.size());
     context.training = true;

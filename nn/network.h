@@ -33,6 +33,12 @@ struct NamedParameter {
   NDArray value;     // a view of the flat parameters
 };
 
+// Parameters as the layers take them, on any device.
+struct NetworkParameters {
+  NDArray flat;
+  std::vector<NDArray> views;  // of `flat`, in the order of Network::named_parameters()
+};
+
 class Network {
  public:
   // `input`: shape of one example. The layers' parameters are drawn from `seed`. Throws
@@ -79,6 +85,10 @@ class Network {
   // The output for `features` in the caller's place, by operators whose results go there as well:
   // for callers with a workspace of their own. On many threads at once; needs no workspace of this.
   NDArray Forward(NDArray features) const;
+  // The same by `parameters` instead of the network's own, on their device.
+  NDArray Forward(NDArray features, const NetworkParameters& parameters) const;
+  // `flat`, a copy of parameters() wherever it is, as Forward takes it.
+  NetworkParameters ParametersIn(const NDArray& flat) const;
   // The output for `features`, in the caller's workspace if one is open, else on the device's heap.
   NDArray Output(const NDArray& features);
 
@@ -86,7 +96,8 @@ class Network {
   Workspace& inference_workspace() { return *inference_workspace_; }
 
  private:
-  LayerContext ContextOf(int layer) const;
+  LayerContext ContextOf(int layer, const std::vector<NDArray>& parameters) const;
+  NDArray Forward(NDArray features, Device device, const std::vector<NDArray>& parameters) const;
 
   Shape input_shape_, output_shape_;
   std::vector<std::unique_ptr<Layer>> layers_;
@@ -96,6 +107,7 @@ class Network {
   int64_t parameter_count_ = 0;
   std::vector<NamedParameter> named_;
   std::vector<int> first_parameter_;         // of each layer in the two lists below; one more at the end
+  std::vector<int64_t> parameter_offsets_;   // in the flat arrays
   std::vector<NDArray> parameter_views_;
   std::vector<NDArray> gradient_views_;
   std::vector<LayerCache> caches_;           // of the step under way

@@ -1,4 +1,4 @@
-// Which calls oneDNN runs by default, by measurement: docs/performance.md, "Providers".
+// Which calls oneDNN runs by default, by measurement: docs/performance_kernels.md, "Providers".
 //
 // A call that is right but slower here than on another provider is refused, so that the next one
 // runs; under ScopedProvider("onednn") all calls that are right run.

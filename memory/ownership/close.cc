@@ -117,7 +117,7 @@ void CloseContents(OwnerNode& node, ScopeToken* cycle, std::string* failures) no
   while (CloseSome(node, node.newest, closed_by)) {
   }
   if (cycle != nullptr) {
-    *cycle = ScopeToken();  // the workspace's cycle ends, and with it all that is left in it
+    cycle->Reset();  // the workspace's cycle ends, and with it all that is left in it
     std::lock_guard<SpinLock> lock(node.lock);
     ChargeAnyway(node, -node.arrays, -node.bytes);
     node.newest_in_cycle = nullptr;
@@ -280,12 +280,12 @@ void Ownership::End(std::string* failures) noexcept {
   if (!internal::FinishEmpty(*node_)) {
     internal::CloseTree(*node_, node_->cycle != nullptr ? &cycle_ : nullptr, failures);
   }
-  cycle_ = internal::ScopeToken();  // of a node that its parent closed
+  cycle_.Reset();  // of a node that its parent closed
 }
 
 void Ownership::Close() {
   if (is_null()) {
-    cycle_ = internal::ScopeToken();
+    cycle_.Reset();
     return;
   }
   OwnerNode& node = Checked("Close");

@@ -106,7 +106,6 @@ OwnerNode* NewNode() {
 
 void RecycleNode(OwnerNode* node) noexcept {
   node->state.store(NodeState::kFree, std::memory_order_relaxed);
-  node->name.clear();
   node->budget.reset();
   ThreadNodes& mine = thread_nodes;
   if (mine.count < ThreadNodes::kMost) {

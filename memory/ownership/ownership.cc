@@ -83,7 +83,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   OwnerNode& parent = Checked("NewSubManager");
   OwnerNode* node = internal::NewNode();
   try {
-    node->name = name;
+    if (node->name != name) node->name = name;  // its last use often had the same
   } catch (...) {
     internal::RecycleNode(node);
     throw;
@@ -103,7 +103,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   if (open) {
     node->parent = &parent;
     node->parent_ref = parent.ref.load(std::memory_order_relaxed);
-    node->parent_name = parent.name;
+    if (node->parent_name != parent.name) node->parent_name = parent.name;
     node->budgeted = parent.budgeted;
     node->newer = nullptr;
     node->older = parent.newest_child;

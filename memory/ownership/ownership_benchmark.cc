@@ -8,6 +8,7 @@
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/tools/benchmarks/quiet_statistics.h"
 
 namespace tidepool {
 namespace {
@@ -24,7 +25,7 @@ void BM_AttachAndRelease(benchmark::State& state) {
     x->care.store(0, std::memory_order_relaxed);
   }
 }
-BENCHMARK(BM_AttachAndRelease);
+BENCHMARK(BM_AttachAndRelease)->Apply(QuietStatistics);
 
 // In a workspace's cycle: allocate, attach, release.
 void BM_WorkspaceArray(benchmark::State& state) {
@@ -42,7 +43,7 @@ void BM_WorkspaceArray(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * kPerCycle);
 }
-BENCHMARK(BM_WorkspaceArray)->ArgName("owned")->Arg(0)->Arg(1);
+BENCHMARK(BM_WorkspaceArray)->Apply(QuietStatistics)->ArgName("owned")->Arg(0)->Arg(1);
 
 void BM_OpenAndClose(benchmark::State& state) {
   Ownership root = Ownership::NewRoot("benchmark");
@@ -52,7 +53,7 @@ void BM_OpenAndClose(benchmark::State& state) {
     benchmark::DoNotOptimize(child.node());
   }
 }
-BENCHMARK(BM_OpenAndClose);
+BENCHMARK(BM_OpenAndClose)->Apply(QuietStatistics);
 
 // So many arrays of 64 bytes whose handles the user still has. The first cycle of the arena, in which
 // it learns its size, is not measured.
@@ -87,7 +88,7 @@ void BM_BulkClose(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(count) * 1e-9,
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(BM_BulkClose)
+BENCHMARK(BM_BulkClose)->Apply(QuietStatistics)
     ->ArgNames({"arena", "arrays"})
     ->ArgsProduct({{0, 1}, {1000, 1000000}})
     ->Iterations(4)
@@ -113,7 +114,7 @@ void BM_PlainFree(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(count) * 1e-9,
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(BM_PlainFree)->Arg(1000)->Arg(1000000)->Iterations(4)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_PlainFree)->Apply(QuietStatistics)->Arg(1000)->Arg(1000000)->Iterations(4)->Unit(benchmark::kMicrosecond);
 
 void BM_LendAndReturn(benchmark::State& state) {
   Ownership root = Ownership::NewRoot("benchmark");
@@ -125,7 +126,7 @@ void BM_LendAndReturn(benchmark::State& state) {
     borrower.Return(x);
   }
 }
-BENCHMARK(BM_LendAndReturn);
+BENCHMARK(BM_LendAndReturn)->Apply(QuietStatistics);
 
 }  // namespace
 }  // namespace tidepool

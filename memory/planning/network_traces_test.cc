@@ -1,6 +1,4 @@
-// P3 of docs/performance.md: planned peak / live lower bound on cycles of networks.
-#include "tidepool/memory/planning/network_traces.h"
-
+// P3 of docs/performance.md: planned peak / live lower bound on recorded training steps.
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -22,8 +20,8 @@ TEST(NetworkTraces, GreedyPlansStayWithinTwoPercentOfTheLowerBound) {
   const std::vector<std::pair<std::string, std::vector<LifetimeBuffer>>> traces = {
       {"mlp", Recorded("mlp")},
       {"lenet", Recorded("lenet")},
-      {"residual net", ResidualNetTrace(32)},
-      {"lstm", LstmTrace(32, 128, 50)},
+      {"residual net", Recorded("residual_net")},
+      {"lstm", Recorded("lstm")},
   };
   for (const auto& [name, buffers] : traces) {
     ASSERT_FALSE(buffers.empty()) << name;

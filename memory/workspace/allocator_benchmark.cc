@@ -3,7 +3,7 @@
 //   bazel run //memory/workspace:allocator_benchmark
 //
 // PairOf/ALLOCATOR/BYTES: allocate and release one block. CycleOf/ALLOCATOR/TRACE: a training step's
-// requests in order (network_traces.h), one byte of each page written as its owner would; counters:
+// requests in order (memory/planning/testdata/traces), one byte of each page written as its owner would; counters:
 // ns_per_request (one allocate and one release, writes included), faults_per_cycle, and for the
 // workspace planned peak / live lower bound.
 //
@@ -21,7 +21,6 @@
 
 #include "benchmark/benchmark.h"
 #include "tidepool/memory/accounting/system_counters.h"
-#include "tidepool/memory/planning/network_traces.h"
 #include "tidepool/memory/planning/problem_file.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -59,6 +58,10 @@ std::vector<Allocator> FindAllocators() {
       {"mimalloc", "libmimalloc.so.2.0", "mi_malloc", "mi_free"},
       {"jemalloc", "libjemalloc.so.2", "malloc", "free"},
   };
+#if defined(__SANITIZE_ADDRESS__)
+  std::fprintf(stderr, "tcmalloc, mimalloc, jemalloc: not beside AddressSanitizer, which finds their leaks\n");
+  return found;
+#endif
   for (const Peer& peer : kPeers) {
     void* library = dlopen(peer.library, RTLD_NOW | RTLD_LOCAL);
     void* allocate = library != nullptr ? dlsym(library, peer.allocate) : nullptr;
@@ -199,8 +202,8 @@ const int registered = [] {
   const std::pair<const char*, std::vector<LifetimeBuffer>> traces[] = {
       {"mlp", Recorded("mlp")},
       {"lenet", Recorded("lenet")},
-      {"residual_net", ResidualNetTrace(32)},
-      {"lstm", LstmTrace(32, 128, 50)},
+      {"residual_net", Recorded("residual_net")},
+      {"lstm", Recorded("lstm")},
   };
   for (const auto& [name, requests] : traces) {
     const std::vector<Step> steps = StepsOf(requests);

@@ -4,6 +4,7 @@
 #include "benchmark/benchmark.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/tools/benchmarks/quiet_statistics.h"
 
 namespace tidepool {
 namespace {
@@ -18,7 +19,7 @@ void EnterAndLeave(benchmark::State& state) {
     WorkspaceScope scope(workspace);
   }
 }
-BENCHMARK(EnterAndLeave);
+BENCHMARK(EnterAndLeave)->Apply(QuietStatistics);
 
 // One allocate and release per iteration, 64 requests a cycle, statistics and ledger on.
 void PlannedRequest(benchmark::State& state) {
@@ -36,7 +37,7 @@ void PlannedRequest(benchmark::State& state) {
       state.iterations() * kRequests * 1e-9,
       benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(PlannedRequest)->RangeMultiplier(64)->Range(64, 64 << 20);
+BENCHMARK(PlannedRequest)->Apply(QuietStatistics)->RangeMultiplier(64)->Range(64, 64 << 20);
 
 void Malloc(benchmark::State& state) {
   const size_t bytes = state.range(0);
@@ -46,7 +47,7 @@ void Malloc(benchmark::State& state) {
     std::free(data);
   }
 }
-BENCHMARK(Malloc)->RangeMultiplier(64)->Range(64, 64 << 20);
+BENCHMARK(Malloc)->Apply(QuietStatistics)->RangeMultiplier(64)->Range(64, 64 << 20);
 
 }  // namespace
 }  // namespace tidepool

@@ -57,7 +57,6 @@ void ScopeToken::Close() {
 }
 
 void ScopeToken::End() noexcept {
-  if (frame_.thread == nullptr) return;
   if (frame_.thread != CurrentThreadToken()) {
     std::fprintf(stderr, "tidepool: %s ends on a thread other than its own; it stays open there\n",
                  NameOf(frame_).c_str());
@@ -79,7 +78,6 @@ void ScopeToken::End() noexcept {
 void ScopeToken::MoveFrom(ScopeToken& other) noexcept {
   frame_ = other.frame_;
   other.frame_ = ScopeFrame{};
-  if (frame_.thread == nullptr) return;
   ScopeFrame** link = &current_thread_state.top;
   while (*link != nullptr && *link != &other.frame_) link = &(*link)->previous;
   if (*link != nullptr) *link = &frame_;
@@ -87,8 +85,8 @@ void ScopeToken::MoveFrom(ScopeToken& other) noexcept {
 
 ScopeToken& ScopeToken::operator=(ScopeToken&& other) noexcept {
   if (this != &other) {
-    End();
-    MoveFrom(other);
+    Reset();
+    if (other.is_active()) MoveFrom(other);
   }
   return *this;
 }

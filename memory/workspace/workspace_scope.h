@@ -19,9 +19,16 @@ namespace internal {
 class ScopeToken {
  public:
   ScopeToken() = default;
-  ScopeToken(ScopeToken&& other) noexcept { MoveFrom(other); }
+  ScopeToken(ScopeToken&& other) noexcept {
+    if (other.is_active()) MoveFrom(other);
+  }
   ScopeToken& operator=(ScopeToken&& other) noexcept;
-  ~ScopeToken() { End(); }
+  ~ScopeToken() { Reset(); }
+
+  // Ends it if it has not ended yet.
+  void Reset() noexcept {
+    if (is_active()) End();
+  }
 
   void Push(WorkspaceCore* core, WorkspaceCore* place);
   // Throws kFailedPrecondition when the scope has ended already, is not the innermost, or belongs
@@ -29,6 +36,7 @@ class ScopeToken {
   void Close();
 
  private:
+  bool is_active() const { return frame_.thread != nullptr; }
   void MoveFrom(ScopeToken& other) noexcept;
   void End() noexcept;
   void Unlink() noexcept;

@@ -8,7 +8,7 @@
 // the operand is cast to the result's.
 //
 // Values: special values as in IEEE 754 and C (log(-1) is NaN, log(0) -infinity). f32 within 2 units
-// in the last place on the CPU backend; docs/performance.md has the measured errors.
+// in the last place on the CPU backend; docs/performance_kernels.md has the measured errors.
 //
 // Errors: kInvalidArgument naming operator, operands, shapes and types; kFailedPrecondition for
 // stale operands.

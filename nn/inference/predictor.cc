@@ -26,10 +26,13 @@ struct PredictorCore::Graphs {
   ReplayedStep step;
 };
 
-PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes)
-    : model_(model), workspace_("predictor", WorkspaceConfig::Inference(), model.network->device()) {
+PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes,
+                             const Device* device)
+    : model_(model),
+      workspace_("predictor", WorkspaceConfig::Inference(),
+                 device != nullptr ? *device : model.network->device()) {
   model.CheckOpen("predictor");
-  manager_ = model.manager.NewSubManager(name);
+  manager_ = model.manager.NewSubManager(name, workspace_.device());
   if (budget_bytes > 0) manager_.SetBudget(budget_bytes);
 }
 
@@ -45,6 +48,10 @@ void PredictorCore::Run(absl::FunctionRef<void(PredictorContext&)> prepare,
     prepared_ = true;
     manager_.Cap();
   }
+  if (workspace_.device() != model_.network->device()) {
+    const ScopeOutOfWorkspaces heap;
+    replica_ = model_.ReplicaOn(workspace_.device());
+  }
   NDManager request = manager_.NewCycleManager("request", workspace_);
   PredictorContext context{model_, request, manager_};
   const ManagerScope scope(request);
@@ -55,7 +62,7 @@ PredictorCore::~PredictorCore() = default;
 
 void PredictorCore::set_graphs(bool graphs) {
   if (graphs == (graphs_ != nullptr)) return;
-  graphs_ = graphs ? std::make_unique<Graphs>(model_.network->device()) : nullptr;
+  graphs_ = graphs ? std::make_unique<Graphs>(workspace_.device()) : nullptr;
 }
 
 const ReplayedStep::Stats* PredictorCore::graph_stats() const {
@@ -73,20 +80,24 @@ NDList PredictorCore::Forward(const NDList& inputs) {
                                       inputs.size(), ": ", inputs.ToString()));
   }
   Network& network = *model_.network;
-  if (graphs_ == nullptr) return {network.Forward(inputs[0])};
+  const auto forward = [&](const NDArray& features) {
+    return replica_ != nullptr ? network.Forward(features, replica_->parameters)
+                               : network.Forward(features);
+  };
+  if (graphs_ == nullptr) return {forward(inputs[0])};
   network.CheckFeatures(inputs[0]);
   Graphs& graphs = *graphs_;
-  NDArray features = inputs[0].To(network.device());
+  NDArray features = inputs[0].To(workspace_.device());
   {
     const HandlesOwnScope handles;
     std::vector<int64_t> dims = {features.dim(0)};
     for (int64_t size : network.output_shape().span()) dims.push_back(size);
     if (!graphs.output.is_defined() || graphs.output.shape() != Shape(dims)) {
       const MemoryOwnerScope owner("graphs");
-      graphs.output = Zeros(Shape(dims), DType::kFloat32, Place::On(network.device()));
+      graphs.output = Zeros(Shape(dims), DType::kFloat32, Place::On(workspace_.device()));
     }
-    graphs.step.Run({&features, &network.parameters()}, {&graphs.output},
-                    [&] { CopyInto(network.Forward(features), graphs.output); });
+    graphs.step.Run({&features, replica_ != nullptr ? &replica_->parameters.flat : &network.parameters()}, {&graphs.output},
+                    [&] { CopyInto(forward(features), graphs.output); });
   }
   return {graphs.output.Dup()};
 }

@@ -6,8 +6,9 @@
 // Each call is a cycle of the predictor's workspace with a manager of its own below the predictor's:
 // whatever the translator and the network make is gone when the call returns, by an exception too, and
 // from the second call on of the same shapes it comes from memory the predictor already has.
-// Weights are the model's, not copied. Results that are arrays are copied out to where the caller is:
-// the manager it has entered, its workspace, or the heap.
+// Weights are the model's, not copied, but for a predictor on another device than the network's: those
+// are copied there once for all predictors there, and again after the model's were written to. Results that are arrays are copied out to where the caller is:
+// the manager it has entered, its workspace, or the heap; they stay on the predictor's device.
 //
 // With graphs (set_graphs) the network runs as a captured graph that is launched with one call once the
 // shapes of the batch are steady (ReplayedStep, ndarray/capture): the same bits, for the price of one
@@ -37,7 +38,7 @@ namespace tidepool::nn {
 
 // ---- arrays of a result leave the call ----
 inline void MoveOut(NDArray& array, const Place& caller) {
-  if (array.is_defined()) array = array.CopyTo(caller);
+  if (array.is_defined()) array = array.CopyTo(caller.OnDevice(array.device()));
 }
 void MoveOut(NDList& list, const Place& caller);
 template <typename T>
@@ -57,8 +58,9 @@ void MoveOut(T&, const Place&) {}
 // What does not depend on the types.
 class PredictorCore {
  public:
-  // `budget_bytes`: what a call and the predictor may own at once; 0: no limit.
-  PredictorCore(Model& model, const std::string& name, int64_t budget_bytes);
+  // `budget_bytes`: what a call and the predictor may own at once; 0: no limit. Null `device`: the
+  // network's.
+  PredictorCore(Model& model, const std::string& name, int64_t budget_bytes, const Device* device);
   ~PredictorCore();
 
   NDManager& manager() { return manager_; }
@@ -77,6 +79,7 @@ class PredictorCore {
   Model& model_;
   Workspace workspace_;
   NDManager manager_;
+  std::shared_ptr<const ModelReplica> replica_;  // of the call under way or the last one; or null
   bool prepared_ = false;
   struct Graphs;
   std::unique_ptr<Graphs> graphs_;
@@ -88,7 +91,11 @@ class Predictor {
   // `name`: of its manager in dumps.
   Predictor(Model& model, Translator<In, Out>& translator, const std::string& name = "predictor",
             int64_t budget_bytes = 0)
-      : core_(model, name, budget_bytes), translator_(translator) {}
+      : core_(model, name, budget_bytes, nullptr), translator_(translator) {}
+  // On `device`, whichever the network's is. Throws kUnimplemented when no memory of it is linked.
+  Predictor(Model& model, Translator<In, Out>& translator, Device device,
+            const std::string& name = "predictor", int64_t budget_bytes = 0)
+      : core_(model, name, budget_bytes, &device), translator_(translator) {}
 
   Out Predict(const In& input) { return std::move(PredictBatch(absl::MakeConstSpan(&input, 1))[0]); }
 

@@ -1,5 +1,5 @@
 // Operators that run on XNNPACK. Products and convolutions take it where the right side is
-// constant, so that packing is paid once; docs/performance.md has the measurements behind it.
+// constant, so that packing is paid once; docs/performance_kernels.md has the measurements behind it.
 #include <algorithm>
 #include <cstdint>
 #include <iterator>

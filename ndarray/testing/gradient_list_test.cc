@@ -1,0 +1,273 @@
+// Every gradient operator of the list against central differences of the operator it belongs to: random
+// cases of the forward operator in f64, on the reference. The numbers of cases are multiplied by
+// TIDEPOOL_CONTRACT_CASES.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/testing/op_case.h"
+
+namespace tidepool {
+namespace {
+
+// Operands: x0 is the first input of the forward operator, z0 its first output, d0 the loss's gradient
+// with respect to that: the loss is the sum of z * d over those outputs. A row without any d is of a
+// loss operator, whose gradient takes a scale: the loss is scale * the sum of z0.
+struct Row {
+  OpCode gradient, forward;
+  const char* inputs;
+  const char* with_respect_to;  // by output
+};
+
+constexpr Row kRows[] = {
+    {OpCode::kReluGrad, OpCode::kRelu, "z0 d0", "x0"},
+    {OpCode::kSigmoidGrad, OpCode::kSigmoid, "z0 d0", "x0"},
+    {OpCode::kTanhGrad, OpCode::kTanh, "z0 d0", "x0"},
+    {OpCode::kLeakyReluGrad, OpCode::kLeakyRelu, "x0 d0", "x0"},
+    {OpCode::kEluGrad, OpCode::kElu, "x0 d0", "x0"},
+    {OpCode::kGeluGrad, OpCode::kGelu, "x0 d0", "x0"},
+    {OpCode::kSwishGrad, OpCode::kSwish, "x0 d0", "x0"},
+    {OpCode::kSoftplusGrad, OpCode::kSoftplus, "x0 d0", "x0"},
+    {OpCode::kConv2dGradInput, OpCode::kConv2d, "d0 x1", "x0"},
+    {OpCode::kConv2dGradFilter, OpCode::kConv2d, "x0 d0", "x1"},
+    {OpCode::kMaxPool2dGrad, OpCode::kMaxPool2d, "x0 z0 d0", "x0"},
+    {OpCode::kAveragePool2dGrad, OpCode::kAveragePool2d, "d0", "x0"},
+    {OpCode::kSoftmaxGrad, OpCode::kSoftmax, "z0 d0", "x0"},
+    {OpCode::kLogSoftmaxGrad, OpCode::kLogSoftmax, "z0 d0", "x0"},
+    {OpCode::kSoftmaxCrossEntropyGrad, OpCode::kSoftmaxCrossEntropy, "z1 x1", "x0"},
+    {OpCode::kDenseCrossEntropyGrad, OpCode::kDenseCrossEntropy, "z1 x1", "x0"},
+    {OpCode::kSquaredErrorGrad, OpCode::kSquaredError, "x0 x1", "x0"},
+    {OpCode::kBinaryCrossEntropyGrad, OpCode::kBinaryCrossEntropy, "x0 x1", "x0"},
+    {OpCode::kBatchNormGrad, OpCode::kBatchNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
+    {OpCode::kLayerNormGrad, OpCode::kLayerNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
+    {OpCode::kLstmCellGrad, OpCode::kLstmCell, "z2 x1 z1 d0 d1", "x0 x1"},
+    {OpCode::kGruCellGrad, OpCode::kGruCell, "z1 x1 x2 d0", "x0 x1 x2"},
+};
+
+constexpr double kStep = 1e-5;
+constexpr int64_t kMostElements = 5000;  // of an operand: each difference runs the operator twice
+constexpr int kElementsOfACase = 6;
+
+struct Operand {
+  char from;  // x, z, d
+  size_t index;
+};
+std::vector<Operand> Parse(const char* text) {
+  std::istringstream words(text);
+  std::vector<Operand> operands;
+  for (std::string word; words >> word;) operands.push_back({word[0], size_t(word[1] - '0')});
+  return operands;
+}
+
+int CaseCount() {
+  const char* text = std::getenv("TIDEPOOL_CONTRACT_CASES");
+  return std::max(1, static_cast<int>(40 * (text != nullptr ? std::atof(text) : 1)));
+}
+
+NDArray ArrayOf(const OperandValues& values) {
+  NDArray array(values.shape, values.dtype);
+  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
+  for (int64_t i = 0; i < array.NumElements(); ++i) values.Store(i, array.raw_data() + i * width);
+  return array;
+}
+
+// What is fused into the forward operator or told to the gradient is not part of this pair. Elements at
+// 0 go where both sides of it are the same function.
+void MakePlain(OpCase& c) {
+  for (OperandValues& input : c.inputs) {
+    for (double& value : input.reals) value = std::abs(value) < 4 * kStep ? 0.25 : value;
+  }
+  if (c.op == OpCode::kConv2d) {
+    Conv2dAttributes a = c.attrs<Conv2dAttributes>();
+    a.relu = a.accumulate = false;
+    c.attributes = a;
+  } else if (c.op == OpCode::kMaxPool2d || c.op == OpCode::kAveragePool2d) {
+    Pool2dAttributes a = c.attrs<Pool2dAttributes>();
+    a.relu_grad = false;
+    c.attributes = a;
+  }
+}
+
+bool IsUsable(const OpCase& c) {
+  for (const OperandValues& input : c.inputs) {
+    if (input.shape.NumElements() > kMostElements) return false;
+    for (double value : input.reals) {
+      if (!(std::abs(value) < 1e3)) return false;
+    }
+  }
+  for (const OperandValues& output : c.outputs) {
+    if (output.shape.NumElements() == 0) return false;
+  }
+  return true;
+}
+
+// One forward call, and the loss that `weights` (by output) make of it.
+class Forward {
+ public:
+  Forward(const OpCase& c, std::mt19937_64& random, const Row& row) : case_(c) {
+    for (const OperandValues& input : c.inputs) x.push_back(ArrayOf(input));
+    for (const OperandValues& output : c.outputs) {
+      z.push_back(NDArray(output.shape, output.dtype));
+      d.push_back(NDArray(output.shape, output.dtype));
+      for (double* at = d.back().mutable_data<double>(), *end = at + d.back().NumElements();
+           at != end; ++at) {
+        // Not near 0, where a corner would hardly be seen.
+        *at = std::uniform_real_distribution<double>(0.25, 1)(random) * (random() % 2 == 0 ? 1 : -1);
+      }
+      weighs_.push_back(false);
+    }
+    scaled = true;
+    for (const Operand& operand : Parse(row.inputs)) {
+      if (operand.from != 'd') continue;
+      scaled = false;
+      weighs_[operand.index] = true;
+    }
+    if (!scaled) return;
+    weighs_[0] = true;
+    double* const weights = d[0].mutable_data<double>();
+    std::fill(weights, weights + d[0].NumElements(), kScale);
+  }
+
+  double Loss() {
+    std::vector<const NDArray*> inputs;
+    std::vector<NDArray*> outputs;
+    for (size_t i = 0; i < x.size(); ++i) inputs.push_back(case_.inputs[i].present ? &x[i] : nullptr);
+    for (NDArray& output : z) outputs.push_back(&output);
+    Dispatch(case_.op, inputs, absl::MakeConstSpan(outputs), case_.attributes.get());
+    long double sum = 0;
+    for (size_t o = 0; o < z.size(); ++o) {
+      if (!weighs_[o]) continue;
+      const double* values = z[o].data<double>();
+      const double* weights = d[o].data<double>();
+      for (int64_t i = 0; i < z[o].NumElements(); ++i) {
+        sum += static_cast<long double>(values[i]) * weights[i];
+      }
+    }
+    return static_cast<double>(sum);
+  }
+
+  static constexpr double kScale = 0.75;
+  std::vector<NDArray> x, z, d;
+  bool scaled = false;
+
+ private:
+  const OpCase& case_;
+  std::vector<bool> weighs_;
+};
+
+struct Tally {
+  int64_t compared = 0, kinks = 0;
+};
+
+// Compares some elements of `gradient` with what moving those of `point` does to the loss.
+void CheckElements(Forward& forward, NDArray& point, const NDArray& gradient, std::mt19937_64& random,
+                   const std::string& what, Tally* tally) {
+  ASSERT_EQ(point.shape(), gradient.shape()) << what;
+  const double here = forward.Loss();
+  for (int sample = 0; sample < kElementsOfACase && point.NumElements() > 0; ++sample) {
+    const auto i = static_cast<int64_t>(random() % static_cast<uint64_t>(point.NumElements()));
+    double& value = point.mutable_data<double>()[i];
+    const double kept = value;
+    value = kept + kStep;
+    const double above = forward.Loss();
+    value = kept - kStep;
+    const double below = forward.Loss();
+    value = kept;
+    const double right = (above - here) / kStep, left = (here - below) / kStep;
+    // Where it has a corner (equal elements of a window, 0 of a ReLU) any of the two is right.
+    if (std::abs(right - left) > 2e-3 * (1 + std::abs(right))) {
+      ++tally->kinks;
+      continue;
+    }
+    ++tally->compared;
+    const double numeric = (above - below) / (2 * kStep);
+    EXPECT_NEAR(gradient.data<double>()[i], numeric, 2e-7 * (1 + std::abs(numeric)))
+        << what << ", element " << i;
+  }
+}
+
+void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* tally) {
+  Forward forward(c, random, row);
+  forward.Loss();
+  std::vector<const NDArray*> inputs;
+  for (const Operand& operand : Parse(row.inputs)) {
+    inputs.push_back(operand.from == 'x'   ? &forward.x[operand.index]
+                     : operand.from == 'z' ? &forward.z[operand.index]
+                                           : &forward.d[operand.index]);
+  }
+  std::vector<NDArray> results;
+  std::vector<NDArray*> outputs;
+  const std::vector<Operand> wanted = Parse(row.with_respect_to);
+  for (const Operand& operand : wanted) {
+    results.push_back(NDArray(forward.x[operand.index].shape(), DType::kFloat64));
+  }
+  for (NDArray& result : results) outputs.push_back(&result);
+  const CrossEntropyGradAttributes entropy{Forward::kScale};
+  const LossGradAttributes loss{Forward::kScale};
+  const void* attributes = c.attributes.get();
+  if (forward.scaled) {
+    attributes = &loss;
+    if (row.gradient == OpCode::kSoftmaxCrossEntropyGrad) attributes = &entropy;
+  }
+  Dispatch(row.gradient, inputs, absl::MakeConstSpan(outputs), attributes);
+  for (size_t o = 0; o < wanted.size(); ++o) {
+    CheckElements(forward, forward.x[wanted[o].index], results[o], random,
+                  c.ToString() + ", with respect to " + Info(c.op).name + "'s " +
+                      OperandName(Info(c.op).inputs, static_cast<int>(wanted[o].index)),
+                  tally);
+  }
+}
+
+class GradientList : public testing::TestWithParam<Row> {};
+
+TEST_P(GradientList, AgreesWithCentralDifferences) {
+  const Row& row = GetParam();
+  const ScopedProvider reference("reference");
+  std::mt19937_64 random(20261121);
+  Tally tally;
+  int cases = 0;
+  for (int drawn = 0; cases < CaseCount() && drawn < 100 * CaseCount(); ++drawn) {
+    OpCase c = MakeOpCase(row.forward, DType::kFloat64, random);
+    if (!IsUsable(c)) continue;
+    MakePlain(c);
+    CheckCase(row, c, random, &tally);
+    ++cases;
+  }
+  std::printf("%d cases, %ld elements compared, %ld at corners\n", cases,
+              static_cast<long>(tally.compared), static_cast<long>(tally.kinks));
+  EXPECT_EQ(cases, CaseCount());
+  EXPECT_GE(tally.compared, cases);
+  EXPECT_LT(tally.kinks, tally.compared);
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, GradientList, testing::ValuesIn(kRows),
+                         [](const testing::TestParamInfo<Row>& info) {
+                           return std::string(Info(info.param.gradient).name);
+                         });
+
+// A gradient operator that is added to the list is added here, or this fails.
+TEST(GradientListTest, HasEveryGradientOperatorOnce) {
+  std::multiset<std::string> listed, here;
+  for (int op = 0; op < kOpCodes; ++op) {
+    const char* name = Info(static_cast<OpCode>(op)).name;
+    if (std::strstr(name, "_grad") != nullptr) listed.insert(name);
+  }
+  for (const Row& row : kRows) here.insert(Info(row.gradient).name);
+  EXPECT_EQ(here, listed);
+}
+
+}  // namespace
+}  // namespace tidepool
