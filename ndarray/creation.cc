@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -36,6 +37,7 @@ double Rounded(double number, DType dtype) {
 
 NDArray Random(OpCode op, const Shape& shape, DType dtype, const RandomAttributes& attributes,
                Place place) {
+  RefuseWhileCapturing(Info(op).name, "its random numbers would be the same in each replay");
   if (!IsFloating(dtype)) {
     ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: type ", DTypeName(dtype),
                                       ", expected a float type"));

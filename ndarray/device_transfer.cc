@@ -8,6 +8,7 @@
 
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
@@ -55,6 +56,9 @@ void Prepare(const NDArray& array, bool writes) {
 void CopyDense(const NDArray& from, NDArray& to) {
   if (to.device() == Host()) {
     return ReadFromDevice(from, from.raw_data(), BytesOf(to), to.raw_data());
+  }
+  if (from.device() == Host()) {
+    RefuseWhileCapturing("copy", "replays would not copy what the host has then; copy it before");
   }
   Prepare(from, false);
   Prepare(to, true);
@@ -151,6 +155,7 @@ void WriteElements(NDArray& to, const std::function<void(std::byte* first)>& wri
 }
 
 void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, void* out) {
+  RefuseWhileCapturing("read", "nothing of it has been done when the host would read");
   if (const Buffer* buffer = array.buffer().get()) {
     if (BufferMirror* mirror = BufferMirror::Find(*buffer)) {
       if (mirror->ReadIfOnHost(OffsetOf(array, at), bytes, out)) return;
@@ -176,8 +181,21 @@ void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,
   if (!uses.empty()) BufferMirror::PrepareForDevice(uses);
 }
 
+void PrepareMirrors(const char* operation, absl::Span<const NDArray* const> reads,
+                    absl::Span<NDArray* const> writes) {
+  std::vector<BufferMirror::DeviceUse> uses;
+  for (const NDArray* array : reads) {
+    if (array != nullptr) AddUse(*array, false, operation, "reads", 0, uses);
+  }
+  for (const NDArray* array : writes) {
+    if (array != nullptr) AddUse(*array, true, operation, "writes", 0, uses);
+  }
+  if (!uses.empty()) BufferMirror::PrepareForDevice(uses);
+}
+
 void* HostCopyData(const NDArray& array, const char* what, bool to_write) {
   if (array.NumElements() == 0) return nullptr;
+  RefuseWhileCapturing(what, "nothing of it has been done when the host would look");
   const size_t begin = OffsetOf(array, array.raw_data());
   return BufferMirror::Of(*array.buffer().get())
              .OnHost(to_write ? MirrorEvent::kHostWrite : MirrorEvent::kHostRead, begin,

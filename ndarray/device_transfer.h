@@ -31,6 +31,11 @@ void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, voi
 void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,
                     absl::Span<NDArray* const> outputs);
 
+// The same for work that is not one operator: `operation` names it in errors. Null and undefined ones
+// are absent.
+void PrepareMirrors(const char* operation, absl::Span<const NDArray* const> reads,
+                    absl::Span<NDArray* const> writes);
+
 // Pointer to the first element in the host copy of a dense device array (NDArray::data).
 void* HostCopyData(const NDArray& array, const char* what, bool to_write);
 

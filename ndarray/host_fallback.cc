@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/mirroring/buffer_mirror.h"
+#include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/view_overlap.h"
@@ -124,8 +126,9 @@ bool BelongsOnHost(OpCode op, DType dtype, absl::Span<const NDArray* const> inpu
 
 void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
                     absl::Span<NDArray* const> outputs, const void* attributes) {
-  Twins twins;
   const char* const name = Info(op).name;
+  RefuseWhileCapturing(name, "it runs on the host, which replays would not do again");
+  Twins twins;
   std::vector<NDArray> arrays;
   arrays.reserve(inputs.size() + outputs.size());
   std::vector<const NDArray*> host_inputs;
@@ -148,6 +151,7 @@ void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
 
 void CountHostFallback(OpCode op) {
   fallbacks[static_cast<int>(op)].fetch_add(1, std::memory_order_relaxed);
+  CountHostFallback();
   if (WorkspaceCore* core = CurrentPlace()) ++core->stats.host_fallbacks;
 }
 

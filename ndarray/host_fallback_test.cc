@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/testing/simulated_device.h"
@@ -63,6 +64,7 @@ TEST_F(HostFallbackTest, OperatorsWithoutAKernelRunThroughTheMirrors) {
   EXPECT_EQ(HostFallbacksOf(OpCode::kAdd), before + 2);
   EXPECT_EQ(workspace.stats().host_fallbacks, 5);
   EXPECT_THAT(DescribeHostFallbacks(), HasSubstr("add "));
+  EXPECT_GE(MemoryTracker::Global().Snapshot().host_fallbacks, 5u);
   EXPECT_GT(workspace.stats().mirror_copies_to_host, 0);
 }
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 
 namespace tidepool::internal {
 
@@ -21,6 +22,9 @@ LockedView::LockedView(const NDArray& array, DType dtype, Side side, bool writes
   }
   data_ = array.raw_data();
   if (array.device() == Host() || array.NumElements() == 0) return;
+  if (side == Side::kHost) {
+    RefuseWhileCapturing(who, "nothing of it has been done when the host would look");
+  }
   BufferMirror& mirror = BufferMirror::Of(*array.buffer().get());
   lock_.begin = static_cast<size_t>(array.raw_data() - array.buffer()->data);
   lock_.end = lock_.begin + static_cast<size_t>(array.NumElements()) * DTypeBytes(dtype);

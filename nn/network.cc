@@ -9,7 +9,9 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/softmax.h"
 
 namespace tidepool::nn {
@@ -137,6 +139,20 @@ NDArray Network::Forward(NDArray features, Device device,
   return features;
 }
 
+Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
+  CheckFeatures(features);
+  const HandlesOwnScope handles;
+  if (output_shape_.rank() == 1) CheckSoftmaxLabels(labels, output_shape_[0]);
+  return {features.To(device_), labels.To(device_)};
+}
+
+double Network::MeanLoss(const NDArray& losses) {
+  HostView<const float> values(losses);
+  double sum = 0;
+  for (float loss : values) sum += loss;
+  return sum / static_cast<double>(values.size());
+}
+
 NetworkParameters Network::ParametersIn(const NDArray& flat) const {
   if (!(flat.shape() == parameters_.shape()) || flat.dtype() != parameters_.dtype()) {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", DTypeName(flat.dtype()), " ",
@@ -153,11 +169,26 @@ NetworkParameters Network::ParametersIn(const NDArray& flat) const {
 }
 
 double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {
+  const Inputs inputs = PrepareInputs(features, labels);
+  double loss = 0;
+  NDArray losses;
+  QueueGradients(inputs, [&](const NDArray& queued) {
+    // The host has them by now; a device is not waited for before all of its work is queued.
+    if (device_ == Host()) {
+      loss = MeanLoss(queued);
+    } else {
+      losses = queued;
+    }
+  });
+  return losses.is_defined() ? MeanLoss(losses) : loss;
+}
+
+void Network::QueueGradients(const Inputs& inputs,
+                             absl::FunctionRef<void(const NDArray&)> use_losses) {
   // On success the layers have emptied their caches already; an exception must not leave any.
   absl::Cleanup clear = [this] {
     for (LayerCache& cache : caches_) cache.Clear();
   };
-  CheckFeatures(features);
   const HandlesOwnScope handles;
   const auto context_of = [this](int layer) {
     LayerContext context = ContextOf(layer, parameter_views_);
@@ -167,28 +198,22 @@ double Network::ComputeGradients(const NDArray& features, const NDArray& labels)
     return context;
   };
   NDArray gradient;
-  double loss = 0;
   {
-    const NDArray labels_here = labels.To(device_);
-    NDArray logits = features.To(device_);
+    NDArray logits = inputs.features;
     for (size_t i = 0; i < layers_.size(); ++i) {
       logits = layers_[i]->Forward(context_of(static_cast<int>(i)), logits, caches_[i]);
     }
-    CrossEntropy result = SoftmaxCrossEntropy(logits, labels_here);
-    const int64_t batch = result.loss.NumElements();
-    const NDArray loss_here = result.loss.To(Host());
-    const float* losses = loss_here.data<float>();
-    for (int64_t i = 0; i < batch; ++i) loss += losses[i];
-    loss /= static_cast<double>(batch);
+    CrossEntropy result = SoftmaxCrossEntropy(logits, inputs.labels, Labels::kChecked);
+    const double batch = static_cast<double>(result.loss.NumElements());
+    use_losses(result.loss);
     gradient = std::move(result.probabilities);
-    SoftmaxCrossEntropyGradInto(gradient, labels_here, 1.0 / static_cast<double>(batch), gradient);
+    SoftmaxCrossEntropyGradInto(gradient, inputs.labels, 1.0 / batch, gradient, Labels::kChecked);
   }
   for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
     gradient = layers_[i]->Backward(context_of(i), std::move(gradient), caches_[i],
                                     /*needs_input_gradient=*/i > 0);
   }
   gradients_.MarkWritten();
-  return loss;
 }
 
 void Network::Infer(absl::FunctionRef<NDArray()> make_input,

@@ -63,6 +63,21 @@ class Network {
   // Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
   double ComputeGradients(const NDArray& features, const NDArray& labels);
 
+  // The same in parts, for a step on a device that the host does not wait for in its middle.
+  // What may be on the host comes to the device, in the current place; labels are checked.
+  struct Inputs {
+    NDArray features, labels;
+  };
+  Inputs PrepareInputs(const NDArray& features, const NDArray& labels) const;
+  // Queues the gradients of those; `use_losses` sees the losses [batch] once they are queued, before
+  // the backward pass. Nothing waits, and everything the network makes is gone when it returns.
+  void QueueGradients(const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses);
+  // Waits for the losses.
+  static double MeanLoss(const NDArray& losses);
+
+  // Throws kInvalidArgument unless they are [batch] + input_shape().
+  void CheckFeatures(const NDArray& features) const;
+
   // One inference cycle: `make_input` makes the input [batch, ...] in the inference workspace,
   // `use_output` sees the output there. Neither may keep an array without moving it out.
   void Infer(absl::FunctionRef<NDArray()> make_input,
@@ -82,7 +97,6 @@ class Network {
 
  private:
   LayerContext ContextOf(int layer, const std::vector<NDArray>& parameters) const;
-  void CheckFeatures(const NDArray& features) const;
   NDArray Forward(NDArray features, Device device, const std::vector<NDArray>& parameters) const;
 
   Shape input_shape_, output_shape_;

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
            "Modes: enabled places each step's arrays by lifetimes learned in the first step; single\n"
            "puts them one behind the other; none uses the plain heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
-            "workspace_mode", "device", "threads", "memory_log", "trace_file", "save"},
+            "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save"},
            &RunTrain},
           {"evaluate", "measure a saved model on labelled images", "",
            {"model_file", "images", "labels", "batch", "workspace_mode", "device", "threads"},

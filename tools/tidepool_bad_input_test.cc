@@ -121,6 +121,7 @@ TEST(BadInput, Flags) {
       {"--model=lenet", "conv2d"},  // the images are too small for it
       {"--model=a\nb", "model is \"a\\x0ab\""},
       {"--seed=-1", "flag --seed is \"-1\", expected a whole number from 0"},
+      {"--graphs", "flag --graphs: trainer: graphs: steps on host cannot be captured"},
       {"--workspace_mode=separate", "workspace_mode separate is not built yet; use enabled, "},
       {"--workspace_mode=foo", "flag --workspace_mode is \"foo\", expected enabled, single, "},
       {"--data=", "flag --data is not set"},

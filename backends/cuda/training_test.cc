@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace tidepool::nn {
 namespace {
 
 constexpr Device kDevice{DeviceType::kCuda, 0};
+constexpr char kDigits[] = "examples/data/mnist";  // from where tests are run
 
 struct Outcome {
   std::vector<double> losses;
@@ -44,7 +46,7 @@ int64_t DriverCalls() {
 Outcome Train(const std::string& name, Device device, UpdaterKind updater, int steps, int64_t batch,
               WorkspaceMode mode = WorkspaceMode::kEnabled) {
   static const LabelledImages& digits =
-      *new LabelledImages(LoadImageFolder("examples/data/mnist").train);
+      *new LabelledImages(LoadImageFolder(kDigits).train);
   Model model = MakeModel(name, {28, 28, 1}, 10, 17, mode, device);
   Trainer trainer(model, UpdaterConfig::Of(updater));
   ImageBatches batches(digits, batch);
@@ -64,6 +66,7 @@ class CudaTraining : public testing::Test {
  protected:
   void SetUp() override {
     if (FindDeviceProvider(kDevice) == nullptr) GTEST_SKIP() << "no CUDA device";
+    if (!std::filesystem::exists(kDigits)) GTEST_SKIP() << "no digits at " << kDigits;
   }
 };
 

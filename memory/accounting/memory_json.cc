@@ -40,6 +40,17 @@ std::string MemorySnapshot::ToJson() const {
                                {"total", UsageJson(memory.total)},
                                {"kinds", KindsJson(memory)}});
   }
+  json["mirrors"] = Json::array();
+  for (const auto& [device, counters] : mirrors) {
+    json["mirrors"].push_back({{"device", DeviceName(device)},
+                               {"copies_to_device", counters.copies_to_device},
+                               {"bytes_to_device", counters.bytes_to_device},
+                               {"avoided_to_device", counters.avoided_to_device},
+                               {"copies_to_host", counters.copies_to_host},
+                               {"bytes_to_host", counters.bytes_to_host},
+                               {"avoided_to_host", counters.avoided_to_host}});
+  }
+  json["host_fallbacks"] = host_fallbacks;
   json["owners"] = Json::array();
   for (const OwnerMemory& memory : owners) {
     json["owners"].push_back({{"device", DeviceName(memory.device)},

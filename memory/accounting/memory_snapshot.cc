@@ -85,7 +85,7 @@ std::string MemorySnapshot::ToString() const {
     absl::StrAppendFormat(&out, "%-10s %-18s %15d %15d\n", DeviceName(memory.device), "total",
                           memory.total.current_bytes, memory.total.peak_bytes);
   }
-  return out;
+  return out + DescribeMirrorCounters(mirrors, host_fallbacks);
 }
 
 std::string MemorySnapshot::OwnersToString() const {

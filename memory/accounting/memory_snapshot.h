@@ -9,6 +9,7 @@
 
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/mirroring/mirror_counters.h"
 
 namespace tidepool {
 
@@ -44,6 +45,8 @@ struct MemorySnapshot {
   int64_t system_allocations = 0;     // how often tensor memory was asked of the system, ever
   int64_t system_releases = 0;
   int64_t leaked_arrays = 0;          // of all workspaces, ever
+  std::vector<DeviceMirrorCounters> mirrors;  // copies between devices and the host, ever
+  uint64_t host_fallbacks = 0;        // operators meant for a device that ran on the host, ever
 
   const DeviceMemory& operator[](Device device) const;  // throws kNotFound
   // Throws kNotFound, naming the owners there are.
@@ -52,10 +55,11 @@ struct MemorySnapshot {
   // Bytes under `tag` (as MemoryOwner::Tag() gives it), whoever the owner is; 0 when unknown.
   int64_t TaggedBytes(const std::string& tag, Device device = Host()) const;
 
-  std::string ToString() const;  // a table: one line per device and kind
+  // A table: one line per device and kind, and one per device with mirrors.
+  std::string ToString() const;
   // A table: one line per owner and tag that holds or held memory, largest kinds named.
   std::string OwnersToString() const;
-  // An object: "devices", "owners", "system_allocations", ...; documented in docs/memory_ledger.md.
+  // An object: "devices", "owners", "mirrors", "system_allocations", ...; documented in docs/memory_ledger.md.
   std::string ToJson() const;
 };
 

@@ -169,6 +169,8 @@ void MemoryTracker::ForEachDevice(const Function& function) {
 
 MemorySnapshot MemoryTracker::Snapshot() {
   MemorySnapshot snapshot;
+  snapshot.mirrors = MirrorCountersByDevice();
+  snapshot.host_fallbacks = TotalHostFallbacks();
   std::lock_guard<std::mutex> lock(mutex_);
   snapshot.system_allocations = system_allocations_.load(std::memory_order_relaxed);
   snapshot.system_releases = system_releases_.load(std::memory_order_relaxed);

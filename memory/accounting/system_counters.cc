@@ -53,7 +53,7 @@ int PrefaultObject(dl_phdr_info* object, size_t, void*) {
 __attribute__((noinline)) void TouchStack() {
   constexpr int kBytes = 256 << 10;
   constexpr int kPage = 4096;
-  volatile char stack[kBytes];
+  [[maybe_unused]] volatile char stack[kBytes];
   for (int i = 0; i < kBytes; i += kPage) stack[i] = 0;
 }
 

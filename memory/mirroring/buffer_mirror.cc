@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/resource/heap.h"
 
@@ -49,6 +50,7 @@ BufferMirror::BufferMirror(Buffer& buffer)
       device_name_(buffer.device),
       device_(GetDeviceProvider(buffer.device, "host copy")),
       host_memory_(HostMemoryFor(device_)),
+      keeps_host_copy_(device_.PinnedHost() != nullptr),
       charged_to_(buffer.charged_to != nullptr ? buffer.charged_to : &MemoryOwner::Current()),
       data_(buffer.data),
       bytes_(buffer.bytes),
@@ -68,7 +70,11 @@ void BufferMirror::ReleaseHostCopy() noexcept {
       // That copy failed; it reads the memory no more.
     }
   }
-  HeapRelease(host_, bytes_, MemoryKind::kAllocated, host_memory_, charged_to_);
+  if (keeps_host_copy_) {
+    HostCopies::Global().GiveBack(host_memory_, host_, bytes_, *charged_to_);
+  } else {
+    HeapRelease(host_, bytes_, MemoryKind::kAllocated, host_memory_, charged_to_);
+  }
   host_ = nullptr;
 }
 
@@ -87,8 +93,9 @@ void BufferMirror::MakeHostCopy(const char* who) {
         absl::StrCat("Op [", who, "]: host access to a buffer of ", bytes_, " bytes: ", why));
   }
   if (host_ != nullptr || bytes_ == 0) return;
-  host_ = static_cast<std::byte*>(
-      HeapAllocate(bytes_, 64, MemoryKind::kAllocated, host_memory_, charged_to_));
+  host_ = keeps_host_copy_ ? HostCopies::Global().Take(host_memory_, bytes_, *charged_to_)
+                           : static_cast<std::byte*>(HeapAllocate(
+                                 bytes_, 64, MemoryKind::kAllocated, host_memory_, charged_to_));
 }
 
 // ---- copies ---------------------------------------------------------------------------------
@@ -96,7 +103,11 @@ void BufferMirror::MakeHostCopy(const char* who) {
 // All are queued before the first is waited for.
 void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
   const std::vector<FreshnessMap::Range> copies = freshness_.CopiesFor(event, begin, end);
-  if (copies.empty()) return;
+  if (copies.empty()) {
+    // What is overwritten and what nobody has written was not to be copied in the first place.
+    if (event != MirrorEvent::kHostOverwrite && used_on_device_) CountMirrorAvoided(device_name_, false);
+    return;
+  }
   const QueuePoint after = device_.ComputePoint();
   std::vector<QueuePoint> points;
   points.reserve(copies.size());
@@ -122,7 +133,9 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
 void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
                         std::vector<QueuePoint>* points) {
   const std::vector<FreshnessMap::Range> copies = freshness_.CopiesFor(event, begin, end);
-  if (!copies.empty()) {
+  if (copies.empty()) {
+    if (host_ != nullptr) CountMirrorAvoided(device_name_, true);
+  } else {
     const QueuePoint after = used_on_device_ ? device_.ComputePoint() : ready_;
     while (!sent_.empty() && device_.HasPassed(sent_.back())) sent_.pop_back();
     points->reserve(points->size() + copies.size());
@@ -196,6 +209,7 @@ bool BufferMirror::ReadIfOnHost(size_t begin, size_t bytes, void* out) {
   std::lock_guard<std::mutex> hold(mutex_);
   if (host_ == nullptr || !freshness_.IsFreshOn(true, begin, begin + bytes)) return false;
   std::memcpy(out, host_ + begin, bytes);
+  if (used_on_device_) CountMirrorAvoided(device_name_, false);
   return true;
 }
 

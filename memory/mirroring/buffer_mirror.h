@@ -111,6 +111,7 @@ class BufferMirror {
   const Device device_name_;
   DeviceProvider& device_;
   DeviceProvider& host_memory_;
+  const bool keeps_host_copy_;  // page-locked memory is dear
   MemoryOwner* const charged_to_;
   std::byte* const data_;
   const size_t bytes_;

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -41,7 +42,7 @@ std::string MessageOf(const std::function<void()>& call) {
   return "nothing was thrown";
 }
 
-int64_t HostBytes() { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; }
+int64_t HostBytes() { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated); }
 
 void UseOnDevice(const BufferHandle& buffer, bool writes, size_t begin, size_t end) {
   const BufferMirror::DeviceUse use = {buffer.get(), begin, end, writes, "add",
@@ -111,6 +112,8 @@ TEST_F(BufferMirrorTest, TheHostCopyIsPinnedCountedAndGoesWithTheBuffer) {
   const BufferHandle other = buffer;
   buffer->Close();
   EXPECT_EQ(HostBytes(), before);
+  EXPECT_EQ(device_.pinned_bytes(), 5000);  // kept for the next one
+  HostCopies::Global().Trim();
   EXPECT_EQ(device_.pinned_bytes(), 0);
   EXPECT_EQ(device_.used_bytes(), 0);
 }
@@ -190,6 +193,28 @@ TEST_F(BufferMirrorTest, CopiesAreCountedByDeviceAndWorkspace) {
   EXPECT_EQ(MirrorCountersOf(kDevice).bytes_to_device, before.bytes_to_device + 60);
   EXPECT_EQ(TotalMirrorCounters().copies_to_host, total.copies_to_host + 1);
   EXPECT_THAT(DescribeMirrorCounters(), HasSubstr("simulated:0: "));
+}
+
+TEST_F(BufferMirrorTest, CopiesThatWereNotNeededAreCounted) {
+  const BufferHandle buffer{NewHeapBuffer(100, 64, MemoryKind::kAllocated, kDevice)};
+  buffer->version = 1;
+  BufferMirror& mirror = BufferMirror::Of(*buffer.get());
+  mirror.OnHost(kRead, 0, 100, "test");
+  UseOnDevice(buffer, false, 0, 100);  // nothing is stale there
+  const MirrorCounters before = MirrorCountersOf(kDevice);
+  UseOnDevice(buffer, false, 0, 50);
+  mirror.OnHost(kRead, 0, 100, "test");
+  mirror.OnHost(kRead, 10, 20, "test");
+  const MirrorCounters after = MirrorCountersOf(kDevice);
+  EXPECT_EQ(after.avoided_to_device, before.avoided_to_device + 1);
+  EXPECT_EQ(after.avoided_to_host, before.avoided_to_host + 2);
+  EXPECT_EQ(after.copies_to_host, before.copies_to_host);
+  const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
+  ASSERT_EQ(snapshot.mirrors.size(), 1u);
+  EXPECT_EQ(snapshot.mirrors[0].device, kDevice);
+  EXPECT_EQ(snapshot.mirrors[0].counters.avoided_to_host, after.avoided_to_host);
+  EXPECT_THAT(snapshot.ToString(), HasSubstr("had no need to be"));
+  EXPECT_THAT(snapshot.ToJson(), HasSubstr("\"avoided_to_host\""));
 }
 
 // The copies of one call are queued together; the host does not wait for them.

@@ -17,6 +17,8 @@ struct Counts {
 };
 
 std::atomic<bool> any_copies{false};
+std::atomic<uint64_t> avoided[2][kDeviceTypes][kMaxDevicesPerType] = {};  // to the host, to the device
+std::atomic<uint64_t> host_fallbacks{0};
 
 Counts& Global() {
   static Counts& counts = *new Counts;
@@ -42,6 +44,14 @@ void CountMirrorCopy(Device device, const void* owner, bool to_device, size_t by
   }
 }
 
+void CountMirrorAvoided(Device device, bool to_device) noexcept {
+  avoided[to_device ? 1 : 0][static_cast<int>(device.type)][device.index].fetch_add(
+      1, std::memory_order_relaxed);
+}
+
+void CountHostFallback() noexcept { host_fallbacks.fetch_add(1, std::memory_order_relaxed); }
+uint64_t TotalHostFallbacks() { return host_fallbacks.load(std::memory_order_relaxed); }
+
 void ForgetMirrorOwner(const void* owner) noexcept {
   if (!any_copies.load(std::memory_order_relaxed)) return;
   Counts& counts = Global();
@@ -59,38 +69,56 @@ MirrorCounters MirrorCountersOf(const void* owner) {
 
 MirrorCounters MirrorCountersOf(Device device) {
   Counts& counts = Global();
+  const int type = static_cast<int>(device.type);
   std::lock_guard<std::mutex> lock(counts.mutex);
-  return counts.of_device[static_cast<int>(device.type)][device.index];
+  MirrorCounters counters = counts.of_device[type][device.index];
+  counters.avoided_to_host = avoided[0][type][device.index].load(std::memory_order_relaxed);
+  counters.avoided_to_device = avoided[1][type][device.index].load(std::memory_order_relaxed);
+  return counters;
 }
 
-MirrorCounters TotalMirrorCounters() {
-  Counts& counts = Global();
-  std::lock_guard<std::mutex> lock(counts.mutex);
-  MirrorCounters total;
-  for (const auto& devices : counts.of_device) {
-    for (const MirrorCounters& one : devices) {
-      total.copies_to_host += one.copies_to_host;
-      total.bytes_to_host += one.bytes_to_host;
-      total.copies_to_device += one.copies_to_device;
-      total.bytes_to_device += one.bytes_to_device;
-    }
-  }
-  return total;
-}
-
-std::string DescribeMirrorCounters() {
-  std::string text;
+std::vector<DeviceMirrorCounters> MirrorCountersByDevice() {
+  std::vector<DeviceMirrorCounters> all;
   for (int type = 0; type < kDeviceTypes; ++type) {
     for (int index = 0; index < kMaxDevicesPerType; ++index) {
       const Device device{static_cast<DeviceType>(type), static_cast<uint8_t>(index)};
       const MirrorCounters counters = MirrorCountersOf(device);
-      if (counters.copies_to_host + counters.copies_to_device == 0) continue;
-      absl::StrAppend(&text, DeviceName(device), ": ", counters.copies_to_device,
-                      " mirror copies to it (", counters.bytes_to_device, " bytes), ",
-                      counters.copies_to_host, " back (", counters.bytes_to_host, " bytes)\n");
+      if (counters.any()) all.push_back({device, counters});
     }
   }
+  return all;
+}
+
+MirrorCounters TotalMirrorCounters() {
+  MirrorCounters total;
+  for (const auto& [device, one] : MirrorCountersByDevice()) {
+    total.copies_to_host += one.copies_to_host;
+    total.bytes_to_host += one.bytes_to_host;
+    total.copies_to_device += one.copies_to_device;
+    total.bytes_to_device += one.bytes_to_device;
+    total.avoided_to_host += one.avoided_to_host;
+    total.avoided_to_device += one.avoided_to_device;
+  }
+  return total;
+}
+
+std::string DescribeMirrorCounters(const std::vector<DeviceMirrorCounters>& all, uint64_t fallbacks) {
+  std::string text;
+  for (const auto& [device, counters] : all) {
+    absl::StrAppend(&text, DeviceName(device), ": ", counters.copies_to_device,
+                    " mirror copies to it (", counters.bytes_to_device, " bytes), ",
+                    counters.copies_to_host, " back (", counters.bytes_to_host, " bytes); ",
+                    counters.avoided_to_device, " and ", counters.avoided_to_host,
+                    " had no need to be\n");
+  }
+  if (fallbacks > 0) {
+    absl::StrAppend(&text, "operators meant for a device that ran on the host: ", fallbacks, "\n");
+  }
   return text;
+}
+
+std::string DescribeMirrorCounters() {
+  return DescribeMirrorCounters(MirrorCountersByDevice(), TotalHostFallbacks());
 }
 
 }  // namespace tidepool

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/provider/host_provider.h"
 
 namespace tidepool {
@@ -129,6 +130,7 @@ void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed); }
 
 void SimulatedDevice::Reset() {
   queues_.Stop();
+  HostCopies::Global().Trim();  // kept for mirrors to come
   std::lock_guard<std::mutex> lock(mutex_);
   if (used_ > 0 || pinned_->used_bytes() > 0) Die("reset with memory in use", nullptr, used_);
   capacity_ = size_t{1} << 30;

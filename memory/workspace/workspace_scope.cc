@@ -96,7 +96,8 @@ ScopeToken& ScopeToken::operator=(ScopeToken&& other) noexcept {
 WorkspaceScope::WorkspaceScope(Workspace& workspace) {
   WorkspaceCore* core = workspace.core();
   if (core->is_open_on(CurrentThreadToken())) {
-    const WorkspaceCore* inner = current_thread_state.top->core;
+    const ScopeFrame* top = current_thread_state.top;  // null: held open without a scope
+    const WorkspaceCore* inner = top != nullptr ? top->core : nullptr;
     if (inner != nullptr && inner != core) core->detector.OnReentry(core->generation(), inner->id);
   }
   token_.Push(core, core->passes_through() ? nullptr : core);

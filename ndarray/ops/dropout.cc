@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/ops/checks.h"
@@ -11,6 +12,7 @@ namespace {
 
 void Check(const NDArray& x, double rate) {
   CheckOperands(OpCode::kDropout, {&x});
+  RefuseWhileCapturing("dropout", "its random numbers would be the same in each replay");
   if (!IsFloating(x.dtype())) {
     ThrowInvalidArgument(absl::StrCat("Op [dropout]: X is ", DTypeName(x.dtype()),
                                       ", expected a float type"));

@@ -50,12 +50,19 @@ void MeanLossGrad(OpCode op, const char* operand, const NDArray& x, const NDArra
 
 }  // namespace
 
-CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels) {
+void CheckSoftmaxLabels(const NDArray& labels, int64_t classes) {
+  CheckOperands(OpCode::kSoftmaxCrossEntropy, {nullptr, &labels});
+  CheckRank("softmax_cross_entropy", "labels", labels, 1);
+  CheckDType("softmax_cross_entropy", "labels", labels, DType::kInt64);
+  CheckLabels("softmax_cross_entropy", labels, classes);
+}
+
+CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels, Labels known) {
   CheckOperands(OpCode::kSoftmaxCrossEntropy, {&logits, &labels});
   CheckLogits("softmax_cross_entropy", "logits", logits);
   CheckDType("softmax_cross_entropy", "labels", labels, DType::kInt64);
   CheckShape("softmax_cross_entropy", "labels", labels, {logits.dim(0)});
-  CheckLabels("softmax_cross_entropy", labels, logits.dim(1));
+  if (known != Labels::kChecked) CheckLabels("softmax_cross_entropy", labels, logits.dim(1));
   CrossEntropy result{NDArray({logits.dim(0)}, logits.dtype()),
                       NDArray(logits.shape(), logits.dtype())};
   Dispatch(OpCode::kSoftmaxCrossEntropy, {&logits, &labels}, {&result.loss, &result.probabilities});
@@ -63,13 +70,15 @@ CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels) {
 }
 
 void SoftmaxCrossEntropyGradInto(const NDArray& probabilities, const NDArray& labels, double scale,
-                                 NDArray& gradient) {
+                                 NDArray& gradient, Labels known) {
   CheckOperands(OpCode::kSoftmaxCrossEntropyGrad, {&probabilities, &labels});
   CheckLogits("softmax_cross_entropy_grad", "probabilities", probabilities);
   CheckDType("softmax_cross_entropy_grad", "labels", labels, DType::kInt64);
   CheckShape("softmax_cross_entropy_grad", "labels", labels, {probabilities.dim(0)});
   CheckGradient("softmax_cross_entropy_grad", probabilities, gradient);
-  CheckLabels("softmax_cross_entropy_grad", labels, probabilities.dim(1));
+  if (known != Labels::kChecked) {
+    CheckLabels("softmax_cross_entropy_grad", labels, probabilities.dim(1));
+  }
   const CrossEntropyGradAttributes attributes{scale};
   Dispatch(OpCode::kSoftmaxCrossEntropyGrad, {&probabilities, &labels}, {&gradient}, &attributes);
 }

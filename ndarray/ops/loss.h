@@ -6,6 +6,8 @@
 #ifndef TIDEPOOL_NDARRAY_OPS_LOSS_H_
 #define TIDEPOOL_NDARRAY_OPS_LOSS_H_
 
+#include <cstdint>
+
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool {
@@ -14,12 +16,17 @@ struct CrossEntropy {
   NDArray loss;           // [batch], -log of the labelled class's probability
   NDArray probabilities;  // [batch, classes]
 };
-// logits [batch, classes], labels [batch] i64. Throws kInvalidArgument for a label out of range,
-// naming it.
-CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels);
+// Whether every label is known to be one of the classes. On a device the check reads them on the host.
+// Of one that is not, unchecked, the loss is 0 and its row of the gradient that of no label.
+enum class Labels : uint8_t { kUnchecked, kChecked };
+// Throws kInvalidArgument for a label that is not in [0, classes), naming it.
+void CheckSoftmaxLabels(const NDArray& labels, int64_t classes);
+// logits [batch, classes], labels [batch] i64. Throws as CheckSoftmaxLabels.
+CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels,
+                                 Labels known = Labels::kUnchecked);
 // scale * (probabilities - one_hot(labels)).
 void SoftmaxCrossEntropyGradInto(const NDArray& probabilities, const NDArray& labels, double scale,
-                                 NDArray& gradient);
+                                 NDArray& gradient, Labels known = Labels::kUnchecked);
 
 // The same for targets [batch, classes] that give each class its probability:
 // loss = -sum(targets * log(softmax(logits))). Targets of zero add nothing, whatever the logit;

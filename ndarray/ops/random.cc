@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/op_code.h"
@@ -11,6 +12,7 @@ namespace tidepool {
 namespace {
 
 void CheckType(OpCode op, DType dtype, const char* expected) {
+  RefuseWhileCapturing(Info(op).name, "its random numbers would be the same in each replay");
   if (Contains(Info(op).types, dtype)) return;
   ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: type ", DTypeName(dtype),
                                     ", expected ", expected));

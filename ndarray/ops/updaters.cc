@@ -2,42 +2,52 @@
 
 #include <initializer_list>
 
+#include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/update_numbers.h"
 #include "tidepool/ndarray/ops/checks.h"
 
 namespace tidepool {
 namespace {
 
-void CheckUpdate(OpCode op, const NDArray& gradient, std::initializer_list<NDArray*> outputs) {
-  CheckOperands(op, {&gradient});
-  CheckDType(Info(op).name, "gradient", gradient, DType::kFloat32);
+void Update(OpCode op, const NDArray& gradient, absl::Span<NDArray* const> outputs,
+            const void* attributes, const NDArray* numbers) {
+  const char* const op_name = Info(op).name;
+  CheckOperands(op, {&gradient, numbers});
+  CheckDType(op_name, "gradient", gradient, DType::kFloat32);
   int index = 0;
   for (const NDArray* output : outputs) {
     const std::string name = OperandName(Info(op).outputs, index++);
-    output->CheckAlive(Info(op).name, name.c_str());
-    CheckShape(Info(op).name, name.c_str(), *output, gradient.shape());
-    CheckDType(Info(op).name, name.c_str(), *output, DType::kFloat32);
+    output->CheckAlive(op_name, name.c_str());
+    CheckShape(op_name, name.c_str(), *output, gradient.shape());
+    CheckDType(op_name, name.c_str(), *output, DType::kFloat32);
   }
+  if (numbers == nullptr) return Dispatch(op, {&gradient}, outputs, attributes);
+  CheckShape(op_name, "numbers", *numbers, {kUpdateNumbers});
+  CheckDType(op_name, "numbers", *numbers, DType::kFloat32);
+  Dispatch(op, {&gradient, numbers}, outputs, attributes);
 }
 
 }  // namespace
 
-void SgdUpdate(const NDArray& gradient, NDArray& parameters, const SgdAttributes& attributes) {
-  CheckUpdate(OpCode::kSgdUpdate, gradient, {&parameters});
-  Dispatch(OpCode::kSgdUpdate, {&gradient}, {&parameters}, &attributes);
+void SgdUpdate(const NDArray& gradient, NDArray& parameters, const SgdAttributes& attributes,
+               const NDArray* numbers) {
+  Update(OpCode::kSgdUpdate, gradient, {&parameters}, &attributes, numbers);
 }
 
 void NesterovsUpdate(const NDArray& gradient, NDArray& parameters, NDArray& velocity,
-                     const NesterovsAttributes& attributes) {
-  CheckUpdate(OpCode::kNesterovsUpdate, gradient, {&parameters, &velocity});
-  Dispatch(OpCode::kNesterovsUpdate, {&gradient}, {&parameters, &velocity}, &attributes);
+                     const NesterovsAttributes& attributes, const NDArray* numbers) {
+  Update(OpCode::kNesterovsUpdate, gradient, {&parameters, &velocity}, &attributes, numbers);
 }
 
 void AdamUpdate(const NDArray& gradient, NDArray& parameters, NDArray& first_moment,
-                NDArray& second_moment, const AdamAttributes& attributes) {
-  CheckUpdate(OpCode::kAdamUpdate, gradient, {&parameters, &first_moment, &second_moment});
-  Dispatch(OpCode::kAdamUpdate, {&gradient}, {&parameters, &first_moment, &second_moment},
-           &attributes);
+                NDArray& second_moment, const AdamAttributes& attributes, const NDArray* numbers) {
+  if (numbers == nullptr) {
+    RefuseWhileCapturing("adam_update", "its step number would be the same in each replay; give it "
+                                        "the array of numbers");
+  }
+  Update(OpCode::kAdamUpdate, gradient, {&parameters, &first_moment, &second_moment}, &attributes,
+         numbers);
 }
 
 }  // namespace tidepool

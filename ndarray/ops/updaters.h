@@ -9,11 +9,18 @@
 namespace tidepool {
 
 // All arrays have the parameters' shape; state arrays start as zeros.
-void SgdUpdate(const NDArray& gradient, NDArray& parameters, const SgdAttributes& attributes);
+//
+// `numbers`, if given, is an f32 array of kUpdateNumbers elements (ndarray/kernel/update_numbers.h) on
+// the parameters' device with what NumbersOf(attributes) says: kernels that know it read it there, so
+// that a captured step may be replayed with other numbers. Without it AdamUpdate, whose step number
+// is different in each step, is refused while a step is captured.
+void SgdUpdate(const NDArray& gradient, NDArray& parameters, const SgdAttributes& attributes,
+               const NDArray* numbers = nullptr);
 void NesterovsUpdate(const NDArray& gradient, NDArray& parameters, NDArray& velocity,
-                     const NesterovsAttributes& attributes);
+                     const NesterovsAttributes& attributes, const NDArray* numbers = nullptr);
 void AdamUpdate(const NDArray& gradient, NDArray& parameters, NDArray& first_moment,
-                NDArray& second_moment, const AdamAttributes& attributes);
+                NDArray& second_moment, const AdamAttributes& attributes,
+                const NDArray* numbers = nullptr);
 
 }  // namespace tidepool
 

@@ -1,13 +1,30 @@
 #include "tidepool/nn/inference/predictor.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool::nn {
 
 void MoveOut(NDList& list, const Place& caller) {
   for (NDArray& array : list) MoveOut(array, caller);
 }
+
+// What replays work on, beside the network.
+struct PredictorCore::Graphs {
+  explicit Graphs(Device device)
+      : workspace("predictor graph", WorkspaceConfig::Inference(), device),
+        step(workspace, "predictor") {}
+
+  Workspace workspace;
+  NDArray output;  // of the last request
+  ReplayedStep step;
+};
 
 PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes,
                              const Device* device)
@@ -41,13 +58,48 @@ void PredictorCore::Run(absl::FunctionRef<void(PredictorContext&)> prepare,
   call(context);
 }
 
-NDList PredictorCore::Forward(const NDList& inputs) const {
+PredictorCore::~PredictorCore() = default;
+
+void PredictorCore::set_graphs(bool graphs) {
+  if (graphs == (graphs_ != nullptr)) return;
+  graphs_ = graphs ? std::make_unique<Graphs>(workspace_.device()) : nullptr;
+}
+
+const ReplayedStep::Stats* PredictorCore::graph_stats() const {
+  return graphs_ != nullptr ? &graphs_->step.stats() : nullptr;
+}
+
+void PredictorCore::Close() {
+  if (graphs_ != nullptr) graphs_->step.Forget();
+  manager_.Close();
+}
+
+NDList PredictorCore::Forward(const NDList& inputs) {
   if (inputs.size() != 1) {
     ThrowInvalidArgument(absl::StrCat("predictor: the network takes one array, the translator gave ",
                                       inputs.size(), ": ", inputs.ToString()));
   }
-  if (replica_ != nullptr) return {model_.network->Forward(inputs[0], replica_->parameters)};
-  return {model_.network->Forward(inputs[0])};
+  Network& network = *model_.network;
+  const auto forward = [&](const NDArray& features) {
+    return replica_ != nullptr ? network.Forward(features, replica_->parameters)
+                               : network.Forward(features);
+  };
+  if (graphs_ == nullptr) return {forward(inputs[0])};
+  network.CheckFeatures(inputs[0]);
+  Graphs& graphs = *graphs_;
+  NDArray features = inputs[0].To(workspace_.device());
+  {
+    const HandlesOwnScope handles;
+    std::vector<int64_t> dims = {features.dim(0)};
+    for (int64_t size : network.output_shape().span()) dims.push_back(size);
+    if (!graphs.output.is_defined() || graphs.output.shape() != Shape(dims)) {
+      const MemoryOwnerScope owner("graphs");
+      graphs.output = Zeros(Shape(dims), DType::kFloat32, Place::On(workspace_.device()));
+    }
+    graphs.step.Run({&features, replica_ != nullptr ? &replica_->parameters.flat : &network.parameters()}, {&graphs.output},
+                    [&] { CopyInto(forward(features), graphs.output); });
+  }
+  return {graphs.output.Dup()};
 }
 
 }  // namespace tidepool::nn

@@ -10,6 +10,11 @@
 // are copied there once for all predictors there, and again after the model's were written to. Results that are arrays are copied out to where the caller is:
 // the manager it has entered, its workspace, or the heap; they stay on the predictor's device.
 //
+// With graphs (set_graphs) the network runs as a captured graph that is launched with one call once the
+// shapes of the batch are steady (ReplayedStep, ndarray/capture): the same bits, for the price of one
+// copy of the output. What the translator does is done as ever. No other thread may queue work on the
+// device while a graph is captured (the third request of each new shape in a row).
+//
 // Ownership: the model and the translator outlive it. Closing the model closes the predictor: calls
 // throw kFailedPrecondition then. Errors: whatever translator and network throw, as it is; the next
 // call works. Threads: one at a time; any number of predictors at once.
@@ -26,6 +31,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/ndarray/capture/replayed_step.h"
 #include "tidepool/nn/inference/translator.h"
 
 namespace tidepool::nn {
@@ -55,6 +61,7 @@ class PredictorCore {
   // `budget_bytes`: what a call and the predictor may own at once; 0: no limit. Null `device`: the
   // network's.
   PredictorCore(Model& model, const std::string& name, int64_t budget_bytes, const Device* device);
+  ~PredictorCore();
 
   NDManager& manager() { return manager_; }
   const Workspace& workspace() const { return workspace_; }
@@ -62,8 +69,11 @@ class PredictorCore {
   void Run(absl::FunctionRef<void(PredictorContext&)> prepare,
            absl::FunctionRef<void(PredictorContext&)> call);
   // The network's output, of one array.
-  NDList Forward(const NDList& inputs) const;
-  void Close() { manager_.Close(); }
+  NDList Forward(const NDList& inputs);
+  // Throws kUnimplemented where the device cannot capture.
+  void set_graphs(bool graphs);
+  const ReplayedStep::Stats* graph_stats() const;  // null without graphs
+  void Close();
 
  private:
   Model& model_;
@@ -71,6 +81,8 @@ class PredictorCore {
   NDManager manager_;
   std::shared_ptr<const ModelReplica> replica_;  // of the call under way or the last one; or null
   bool prepared_ = false;
+  struct Graphs;
+  std::unique_ptr<Graphs> graphs_;
 };
 
 template <typename In, typename Out>
@@ -115,6 +127,8 @@ class Predictor {
     }
   }
 
+  void set_graphs(bool graphs) { core_.set_graphs(graphs); }
+  const ReplayedStep::Stats* graph_stats() const { return core_.graph_stats(); }
   NDManager& manager() { return core_.manager(); }
   const Workspace& workspace() const { return core_.workspace(); }
   void Close() { core_.Close(); }

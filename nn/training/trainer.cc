@@ -2,12 +2,30 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool::nn {
+
+// What replays work on, beside the network and the updater.
+struct Trainer::Graphs {
+  explicit Graphs(Network& network)
+      : batches("batches", WorkspaceConfig::Inference(), network.device()),
+        step(network.training_workspace(), "trainer") {}
+
+  Workspace batches;
+  NDArray losses;  // [batch], of the last step
+  ReplayedStep step;
+};
+
+Trainer::Trainer(Network& network, const UpdaterConfig& updater)
+    : network_(network), updater_(updater, network.parameters().shape(), network.device()) {}
 
 Trainer::Trainer(Model& model, const UpdaterConfig& updater)
     : model_(&model),
@@ -19,6 +37,54 @@ Trainer::Trainer(Model& model, const UpdaterConfig& updater)
   manager_.Cap();
 }
 
+Trainer::~Trainer() = default;
+
+void Trainer::set_graphs(bool graphs) {
+  if (graphs == (graphs_ != nullptr)) return;
+  graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
+}
+
+const ReplayedStep::Stats* Trainer::graph_stats() const {
+  return graphs_ != nullptr ? &graphs_->step.stats() : nullptr;
+}
+
+void Trainer::ForgetGraph() {
+  if (graphs_ != nullptr) graphs_->step.Forget();
+}
+
+double Trainer::StepByGraph(absl::FunctionRef<Batch()> make_batch) {
+  Graphs& graphs = *graphs_;
+  CheckOpen();
+  std::optional<WorkspaceScope> scope;
+  if (model_ == nullptr) scope.emplace(graphs.batches);
+  const Batch batch = model_ != nullptr ? MakeBatch(make_batch, graphs.batches) : make_batch();
+  Network::Inputs inputs = network_.PrepareInputs(batch.features, batch.labels);
+  const HandlesOwnScope handles;
+  const int64_t count = inputs.labels.NumElements();
+  if (!graphs.losses.is_defined() || graphs.losses.dim(0) != count) {
+    const MemoryOwnerScope owner("graphs");
+    graphs.losses = Zeros({count}, DType::kFloat32, Place::On(network_.device()));
+  }
+  updater_.SetNumbers();
+  const std::vector<const NDArray*> state = updater_.state();
+  NDArray parameters = network_.parameters(), gradients = network_.gradients();
+  NDArray first = !state.empty() ? *state[0] : NDArray();
+  NDArray second = state.size() > 1 ? *state[1] : NDArray();
+  graphs.step.Run({&inputs.features, &inputs.labels, &updater_.numbers()},
+                  {&parameters, &gradients, &first, &second, &graphs.losses}, [&] {
+                    network_.QueueGradients(
+                        inputs, [&](const NDArray& losses) { CopyInto(losses, graphs.losses); });
+                    updater_.ApplyNumbers(gradients, parameters);
+                  });
+  updater_.Advance();
+  try {
+    return Network::MeanLoss(graphs.losses);
+  } catch (const Error&) {
+    // The step is done: it must not be reported as one that is not while the loss can still be had.
+    return Network::MeanLoss(graphs.losses);
+  }
+}
+
 void Trainer::CheckOpen() const {
   if (model_ == nullptr) return;
   model_->CheckOpen("trainer");
@@ -26,6 +92,7 @@ void Trainer::CheckOpen() const {
 }
 
 double Trainer::Step(absl::FunctionRef<Batch()> make_batch) {
+  if (graphs_ != nullptr) return StepByGraph(make_batch);
   if (model_ == nullptr) {
     WorkspaceScope scope(network_.training_workspace());
     double loss;
@@ -47,7 +114,12 @@ Batch Trainer::NewBatch(absl::FunctionRef<Batch()> make_batch) {
   if (model_ == nullptr) {
     ThrowFailedPrecondition("trainer: NewBatch needs a trainer of a model, which has managers");
   }
-  NDManager manager = manager_.NewCycleManager("batch", network_.training_workspace());
+  ForgetGraph();
+  return MakeBatch(make_batch, network_.training_workspace());
+}
+
+Batch Trainer::MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& workspace) {
+  NDManager manager = manager_.NewCycleManager("batch", workspace);
   Batch made;
   {
     const ManagerScope scope(manager);
@@ -63,6 +135,7 @@ Batch Trainer::NewBatch(absl::FunctionRef<Batch()> make_batch) {
 
 double Trainer::ComputeGradients(const Batch& batch) {
   CheckOpen();
+  ForgetGraph();
   std::optional<ManagerScope> scope;
   if (batch.manager.is_open()) scope.emplace(batch.manager);
   return network_.ComputeGradients(batch.features, batch.labels);
@@ -70,11 +143,13 @@ double Trainer::ComputeGradients(const Batch& batch) {
 
 void Trainer::Update() {
   CheckOpen();
+  ForgetGraph();
   const HandlesOwnScope handles;
   updater_.Apply(network_.gradients(), network_.parameters());
 }
 
 void Trainer::Close() {
+  ForgetGraph();
   if (manager_.ownership()) manager_.Close();
 }
 

@@ -14,12 +14,23 @@
 // each step's manager is below that, with the step's cycle as its place. Closing the model ends the
 // trainer: steps throw kFailedPrecondition then. A trainer of a bare network has no managers.
 //
+// With graphs (set_graphs) Step queues nothing kernel by kernel once its shapes and the workspace's plan
+// are steady: forward, loss, backward and update are captured and launched with one call, with the same
+// bits. ReplayedStep (ndarray/capture) has the rules; where a step cannot be captured it is done as
+// ever. Batches are made in a workspace of the trainer's then, and the network's training workspace
+// stays open between steps; NewBatch, ComputeGradients and Update end that until the next Step. The loss
+// is read when the update is queued: should a device fail just then, the step throws and is done.
+//
 // Ownership: model or network outlive it. Threads: one at a time. Errors: an exception leaves
 // parameters and updater as they were, and the next step works.
 #ifndef TIDEPOOL_NN_TRAINING_TRAINER_H_
 #define TIDEPOOL_NN_TRAINING_TRAINER_H_
 
+#include <memory>
+
 #include "absl/functional/function_ref.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/ndarray/capture/replayed_step.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/data/batch.h"
 #include "tidepool/nn/model.h"
@@ -30,9 +41,15 @@ namespace tidepool::nn {
 
 class Trainer {
  public:
-  Trainer(Network& network, const UpdaterConfig& updater)
-      : network_(network), updater_(updater, network.parameters().shape()) {}
+  Trainer(Network& network, const UpdaterConfig& updater);
   Trainer(Model& model, const UpdaterConfig& updater);
+  ~Trainer();
+
+  // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, and
+  // without a training workspace (workspace_mode none).
+  void set_graphs(bool graphs);
+  // Of Step since set_graphs(true); null without graphs.
+  const ReplayedStep::Stats* graph_stats() const;
 
   // Makes the batch inside the step's workspace, computes its gradients, updates the parameters;
   // returns the mean loss.
@@ -50,11 +67,16 @@ class Trainer {
   void Close();
 
  private:
+  struct Graphs;
+  double StepByGraph(absl::FunctionRef<Batch()> make_batch);
+  Batch MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& workspace);
+  void ForgetGraph();
   void CheckOpen() const;
   Model* model_ = nullptr;
   Network& network_;
   Updater updater_;
   NDManager manager_;
+  std::unique_ptr<Graphs> graphs_;
 };
 
 }  // namespace tidepool::nn

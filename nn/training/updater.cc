@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/host_view.h"
+#include "tidepool/ndarray/kernel/update_numbers.h"
 #include "tidepool/ndarray/ops/updaters.h"
 
 namespace tidepool::nn {
@@ -28,7 +31,7 @@ UpdaterKind ParseUpdater(const std::string& name) {
 }
 
 Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device)
-    : config_(config) {
+    : config_(config), device_(device) {
   auto in_unit = [](double x) { return x >= 0 && x < 1; };
   if (!(config.learning_rate > 0) || !in_unit(config.momentum) || !in_unit(config.beta1) ||
       !in_unit(config.beta2) || !(config.epsilon > 0) || !(config.l2 >= 0) || config.decay_steps < 0) {
@@ -52,22 +55,38 @@ double Updater::learning_rate() const {
   return config_.learning_rate * (kLast + (1 - kLast) * 0.5 * (1 + std::cos(M_PI * done)));
 }
 
-void Updater::Apply(const NDArray& gradients, NDArray& parameters) {
-  const double rate = learning_rate();
+void Updater::Queue(const NDArray& gradients, NDArray& parameters, const NDArray* numbers) {
   switch (config_.kind) {
     case UpdaterKind::kSgd:
-      SgdUpdate(gradients, parameters, {rate, config_.l2});
-      break;
+      return SgdUpdate(gradients, parameters, Sgd(), numbers);
     case UpdaterKind::kNesterovs:
-      NesterovsUpdate(gradients, parameters, first_,
-                      {rate, config_.momentum, config_.l2});
-      break;
+      return NesterovsUpdate(gradients, parameters, first_, Nesterovs(), numbers);
     case UpdaterKind::kAdam:
-      AdamUpdate(gradients, parameters, first_, second_,
-                 {rate, config_.beta1, config_.beta2, config_.epsilon, config_.l2, steps_ + 1});
-      break;
+      return AdamUpdate(gradients, parameters, first_, second_, Adam(), numbers);
   }
-  ++steps_;
+}
+
+void Updater::Apply(const NDArray& gradients, NDArray& parameters) {
+  Queue(gradients, parameters, nullptr);
+  Advance();
+}
+
+void Updater::SetNumbers() {
+  if (!numbers_.is_defined()) {
+    const MemoryOwnerScope owner("updater");
+    const HandlesOwnScope handles;
+    numbers_ = Empty({kUpdateNumbers}, DType::kFloat32, Place::On(device_));
+  }
+  const UpdateNumbers next = config_.kind == UpdaterKind::kSgd         ? NumbersOf(Sgd())
+                             : config_.kind == UpdaterKind::kNesterovs ? NumbersOf(Nesterovs())
+                                                                       : NumbersOf(Adam());
+  HostView<float> view(numbers_, ViewContents::kOverwritten);
+  view[0] = next.rate;
+  view[1] = next.epsilon;
+}
+
+void Updater::ApplyNumbers(const NDArray& gradients, NDArray& parameters) {
+  Queue(gradients, parameters, &numbers_);
 }
 
 std::vector<const NDArray*> Updater::state() const {

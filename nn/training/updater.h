@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool::nn {
@@ -37,14 +38,32 @@ class Updater {
   Updater(const UpdaterConfig& config, const Shape& shape, Device device = Host());
 
   void Apply(const NDArray& gradients, NDArray& parameters);
+
+  // The same in parts, for steps that are captured and replayed: what changes from step to step lies in
+  // numbers(), an array on the device. SetNumbers writes it for the next step, ApplyNumbers queues the
+  // update by it, Advance counts the step once it is queued.
+  void SetNumbers();
+  void ApplyNumbers(const NDArray& gradients, NDArray& parameters);
+  void Advance() { ++steps_; }
+  const NDArray& numbers() const { return numbers_; }  // undefined before the first SetNumbers
+
   int64_t steps() const { return steps_; }
   double learning_rate() const;  // of the next step
   // What it keeps between steps; none for SGD.
   std::vector<const NDArray*> state() const;
 
  private:
+  SgdAttributes Sgd() const { return {learning_rate(), config_.l2}; }
+  NesterovsAttributes Nesterovs() const { return {learning_rate(), config_.momentum, config_.l2}; }
+  AdamAttributes Adam() const {
+    return {learning_rate(), config_.beta1, config_.beta2, config_.epsilon, config_.l2, steps_ + 1};
+  }
+  void Queue(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
+
   UpdaterConfig config_;
+  Device device_;
   NDArray first_, second_;  // velocity, or the two moments
+  NDArray numbers_;
   int64_t steps_ = 0;
 };
 

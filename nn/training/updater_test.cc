@@ -58,6 +58,30 @@ TEST(Updater, FollowsThePublishedFormulas) {
   }
 }
 
+TEST(Updater, NumbersInAnArrayGiveTheSameBits) {
+  for (UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam}) {
+    UpdaterConfig config = UpdaterConfig::Of(kind);
+    config.decay_steps = 5;
+    Updater by_attributes(config, {3}), by_numbers(config, {3});
+    NDArray x = Full({3}, 0.5), y = Full({3}, 0.5);
+    EXPECT_FALSE(by_numbers.numbers().is_defined());
+    float last = 0;
+    for (int i = 0; i < 7; ++i) {
+      const NDArray gradient = Full({3}, std::sin(i * 0.7));
+      by_attributes.Apply(gradient, x);
+      by_numbers.SetNumbers();
+      by_numbers.ApplyNumbers(gradient, y);
+      by_numbers.Advance();
+      EXPECT_EQ(x.ToVector<float>(), y.ToVector<float>());
+      if (i < 5) {
+        EXPECT_NE(by_numbers.numbers().At<float>({0}), last);
+      }
+      last = by_numbers.numbers().At<float>({0});
+    }
+    EXPECT_EQ(by_numbers.steps(), 7);
+  }
+}
+
 TEST(Updater, TheRateFallsAlongHalfACosine) {
   UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kSgd);
   config.decay_steps = 10;

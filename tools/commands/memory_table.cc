@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/system_counters.h"
+#include "tidepool/ndarray/host_fallback.h"
 
 namespace tidepool::tools {
 
@@ -43,7 +44,11 @@ std::string StepCounters::Report() const {
 
 std::string MemoryTable(const std::vector<const Workspace*>& workspaces) {
   const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
-  std::string out = absl::StrCat(snapshot.ToString(), "\n", snapshot.OwnersToString());
+  std::string out = snapshot.ToString();
+  if (const std::string fallbacks = DescribeHostFallbacks(); !fallbacks.empty()) {
+    absl::StrAppend(&out, "of these by operator: ", fallbacks, "\n");
+  }
+  absl::StrAppend(&out, "\n", snapshot.OwnersToString());
   absl::StrAppendFormat(&out, "\n%-10s %8s %12s %12s %12s %7s %12s %9s %7s %7s\n", "workspace",
                         "cycles", "size", "planned peak", "lower bound", "ratio", "requested",
                         "hits", "misses", "spills");

@@ -28,6 +28,7 @@ ABSL_FLAG(std::string, updater, "adam", "adam, sgd or nesterovs");
 ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam, 0.1 for sgd, 0.02 for nesterovs");
 ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
+ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CUDA devices");
 ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
 ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
@@ -103,6 +104,12 @@ int RunTrain() {
   nn::ImageBatches batches(train, batch);
   updater.decay_steps = DecayStepsOfFlags(epochs * batches.size());
   nn::Trainer trainer(model, updater);
+  try {
+    trainer.set_graphs(absl::GetFlag(FLAGS_graphs));
+  } catch (Error& error) {
+    error.AddContext("flag --graphs");
+    throw;
+  }
   const std::string memory_log_file = absl::GetFlag(FLAGS_memory_log);
   std::optional<MemoryLog> memory_log;
   if (!memory_log_file.empty()) {
@@ -133,6 +140,13 @@ int RunTrain() {
       MemoryTable({&model.network->training_workspace(), &model.network->inference_workspace()})
           .c_str(),
       counters.Report().c_str());
+  if (const ReplayedStep::Stats* graphs = trainer.graph_stats()) {
+    std::printf("graphs: %lld captured, %lld launches of %zu nodes, %lld steps without, %lld failures%s%s\n",
+                static_cast<long long>(graphs->captures), static_cast<long long>(graphs->launches),
+                graphs->nodes, static_cast<long long>(graphs->done_as_it_is),
+                static_cast<long long>(graphs->failures), graphs->failures > 0 ? ": " : "",
+                graphs->last_failure.c_str());
+  }
   std::printf("first step done %.3f s after the start of the program\n", first_step_seconds);
   if (!save.empty()) {
     nn::SaveModel(model, save);

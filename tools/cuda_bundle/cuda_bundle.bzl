@@ -5,8 +5,11 @@ def _cuda_bundle_impl(ctx):
     programs = [target[DefaultInfo].files_to_run.executable for target in ctx.attr.programs]
     ctx.actions.run(
         executable = ctx.executable._maker,
-        arguments = [folder.path, ctx.file._run_all.path] + [program.path for program in programs],
-        inputs = programs + [ctx.file._run_all],
+        arguments = [folder.path, ctx.file._run_all.path, ":".join([
+            "%s=%s" % (file.path, file.short_path)
+            for file in ctx.files.data
+        ])] + [program.path for program in programs],
+        inputs = programs + ctx.files.data + [ctx.file._run_all],
         outputs = [folder],
         mnemonic = "CudaBundle",
         progress_message = "Making %s" % ctx.label,
@@ -21,6 +24,10 @@ cuda_bundle = rule(
     implementation = _cuda_bundle_impl,
     attrs = {
         "programs": attr.label_list(doc = "Tests are named *_test, benchmarks *_benchmark."),
+        "data": attr.label_list(
+            allow_files = True,
+            doc = "Files of the repository that tests read, kept at their paths.",
+        ),
         "_maker": attr.label(
             default = Label("//tools/cuda_bundle:make_bundle.sh"),
             allow_single_file = True,

@@ -11,6 +11,7 @@ echo "$folder: $kib KiB"
 for name in bin/device_test bin/cuda_info bin/cuda_benchmark run_all.sh; do
   [ -x "$folder/$name" ] || fail "$name is missing"
 done
+[ -f "$folder/examples/data/mnist/train-images-idx3-ubyte.gz" ] || fail "the digits are missing"
 # Nothing but the C library, NVIDIA's, and what lies beside it.
 LD_LIBRARY_PATH=$folder/lib ldd "$folder"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
   while read -r name path; do

@@ -1,13 +1,15 @@
 #!/bin/bash
-# make_bundle.sh FOLDER RUN_ALL PROGRAM...
+# make_bundle.sh FOLDER RUN_ALL DATA PROGRAM...
 #
 # Copies the programs, without symbols, to FOLDER/bin and the shared libraries they need to FOLDER/lib,
-# but for the C library, which a machine's own driver is bound to, and NVIDIA's.
+# but for the C library, which a machine's own driver is bound to, and NVIDIA's. DATA: file=path in FOLDER,
+# with colons between.
 set -eu -o pipefail
 
 folder=$1
 run_all=$2
-shift 2
+data=$3
+shift 3
 
 mkdir -p "$folder/bin" "$folder/lib"
 for program in "$@"; do
@@ -22,6 +24,12 @@ for program in "$@"; do
       *) [ -e "$folder/lib/$name" ] || { cp -L "$path" "$folder/lib/$name" && chmod 644 "$folder/lib/$name"; } ;;
     esac
   done
+done
+IFS=: read -r -a files <<< "$data"
+for file in "${files[@]}"; do
+  mkdir -p "$folder/$(dirname "${file#*=}")"
+  cp -L "${file%%=*}" "$folder/${file#*=}"
+  chmod 644 "$folder/${file#*=}"
 done
 cp -L "$run_all" "$folder/run_all.sh"
 chmod 755 "$folder/run_all.sh"

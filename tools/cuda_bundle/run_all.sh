@@ -48,6 +48,7 @@ if [ -n "$missing" ]; then
   exit 1
 fi
 
+cd "$here"  # tests find examples/data there
 passed=0
 failed=0
 run() {  # name, then the command

@@ -55,7 +55,8 @@ bool DeviceMemory::Unreserve(char* base, size_t bytes) {
 }
 
 uint64_t DeviceMemory::Create(int device, size_t bytes) {
-  if (bytes > capacity_[device] - std::min(capacity_[device], used_[device])) return 0;
+  const size_t taken = used_[device] + pool_kept_[device];
+  if (bytes > capacity_[device] - std::min(capacity_[device], taken)) return 0;
   used_[device] += bytes;
   handles_[next_handle_] = Handle{device, bytes};
   return next_handle_++;
@@ -129,14 +130,16 @@ bool DeviceMemory::Unmap(char* at, size_t bytes) {
   return true;
 }
 
-char* DeviceMemory::Allocate(int device, size_t bytes) {
+char* DeviceMemory::Allocate(int device, size_t bytes, bool of_pool) {
   const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), kBlockAlignment);
   const size_t whole = RoundUp(rounded, kPage);
+  const size_t kept = of_pool ? std::min(whole, pool_kept_[device]) : 0;
+  pool_kept_[device] -= kept;
   const uint64_t handle = Create(device, whole);
-  if (handle == 0) return nullptr;
-  char* const base = Reserve(whole, kPage);
+  char* const base = handle != 0 ? Reserve(whole, kPage) : nullptr;
   if (base == nullptr) {
-    ReleaseHandle(handle);
+    if (handle != 0) ReleaseHandle(handle);
+    pool_kept_[device] += kept;
     return nullptr;
   }
   Map(base, whole, handle);
@@ -144,6 +147,10 @@ char* DeviceMemory::Allocate(int device, size_t bytes) {
   ReleaseHandle(handle);
   char* const data = base + whole - rounded;
   ranges_[base].block = data;
+  if (of_pool) {
+    ranges_[base].pool = device;
+    pool_used_[device] += whole;
+  }
   blocks_[data] = base;
   return data;
 }
@@ -153,6 +160,10 @@ bool DeviceMemory::Free(char* data) {
   if (it == blocks_.end()) return false;
   char* const base = it->second;
   const size_t bytes = ranges_[base].bytes;
+  if (const int pool = ranges_[base].pool; pool >= 0) {
+    pool_used_[pool] -= bytes;
+    pool_kept_[pool] += bytes;
+  }
   blocks_.erase(it);
   Unmap(base, bytes);
   Unreserve(base, bytes);

@@ -25,7 +25,8 @@ class DeviceMemory {
   bool Unmap(char* at, size_t bytes);
 
   // Single blocks; their end lies as near to a page without access as 256-byte alignment lets it.
-  char* Allocate(int device, size_t bytes);
+  // Of a pool: takes what that one has kept, and leaves it the bytes when it is freed.
+  char* Allocate(int device, size_t bytes, bool of_pool = false);
   bool Free(char* data);
 
   char* AllocateHost(size_t bytes);
@@ -43,6 +44,13 @@ class DeviceMemory {
   void Close();
 
   size_t used(int device) const { return used_[device]; }
+  // Of the device's pool: in blocks, and kept beside them, which used() does not have.
+  size_t pool_used(int device) const { return pool_used_[device]; }
+  size_t pool_kept(int device) const { return pool_kept_[device]; }
+  void TrimPool(int device, size_t bytes) {
+    const size_t most = bytes > pool_used_[device] ? bytes - pool_used_[device] : 0;
+    if (pool_kept_[device] > most) pool_kept_[device] = most;
+  }
   size_t pinned() const { return pinned_; }
   void set_capacity(int device, size_t bytes) { capacity_[device] = bytes; }
   size_t capacity(int device) const { return capacity_[device]; }
@@ -53,6 +61,7 @@ class DeviceMemory {
   struct Range {
     size_t bytes;
     char* block = nullptr;  // of a single block: where it begins
+    int pool = -1;          // the device whose pool it is of
   };
   struct Piece {  // of mapped memory
     size_t bytes;
@@ -76,6 +85,7 @@ class DeviceMemory {
   uint64_t next_handle_ = 1;
   int open_ = 0;
   size_t used_[kMaxDevices] = {}, capacity_[kMaxDevices];
+  size_t pool_used_[kMaxDevices] = {}, pool_kept_[kMaxDevices] = {};
   size_t pinned_ = 0;
 };
 

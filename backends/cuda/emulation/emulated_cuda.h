@@ -53,6 +53,7 @@ class EmulatedCuda {
   // Whether cuBLASLt has an algorithm for what it is asked for; true at first.
   void set_fused_products(bool known);
   size_t used_bytes(int device = 0) const;
+  size_t kept_bytes(int device = 0) const;  // beside them, by the pool
   size_t pinned_bytes() const;
   Counters counters() const;
   // Of memory: cudaMalloc, cudaHostAlloc, cuMemCreate, cuMemAddressReserve.

@@ -297,6 +297,10 @@ size_t EmulatedCuda::used_bytes(int device) const {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   return Emulation::Get().memory.used(device);
 }
+size_t EmulatedCuda::kept_bytes(int device) const {
+  std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
+  return Emulation::Get().memory.pool_kept(device);
+}
 size_t EmulatedCuda::pinned_bytes() const {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   return Emulation::Get().memory.pinned();

@@ -17,6 +17,7 @@ using Lock = std::lock_guard<std::mutex>;
 
 char* Chars(void* pointer) { return static_cast<char*>(pointer); }
 char* Chars(CUdeviceptr pointer) { return reinterpret_cast<char*>(pointer); }
+int DeviceOf(cudaMemPool_t pool) { return static_cast<int>(reinterpret_cast<intptr_t>(pool)) - 1; }
 
 }  // namespace
 
@@ -24,7 +25,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   *total = emulation.memory.capacity(current_device);
-  const size_t used = emulation.memory.used(current_device);
+  const size_t used =
+      emulation.memory.used(current_device) + emulation.memory.pool_kept(current_device);
   *free = *total - (used < *total ? used : *total);
   return cudaSuccess;
 }
@@ -107,7 +109,28 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  const int device = DeviceOf(pool);
+  size_t bytes = emulation.memory.pool_used(device);
+  if (attribute == cudaMemPoolAttrReservedMemCurrent) {
+    bytes += emulation.memory.pool_kept(device);
+  } else if (attribute != cudaMemPoolAttrUsedMemCurrent) {
+    return Fail(cudaErrorInvalidValue);
+  }
+  const uint64_t result = bytes;
+  std::memcpy(value, &result, sizeof(result));
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  emulation.memory.TrimPool(DeviceOf(pool), bytes);
+  return cudaSuccess;
+}
 
 cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
                                     cudaStream_t stream) {
@@ -117,8 +140,7 @@ cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t 
   if (emulation.lost) return Fail(cudaErrorIllegalAddress);
   if (emulation.Stream(stream)->capture != nullptr) Die("an allocation was captured");
   if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(cudaErrorMemoryAllocation);
-  const int device = static_cast<int>(reinterpret_cast<intptr_t>(pool)) - 1;
-  *pointer = emulation.memory.Allocate(device, bytes);
+  *pointer = emulation.memory.Allocate(DeviceOf(pool), bytes, /*of_pool=*/true);
   if (*pointer == nullptr) return Fail(cudaErrorMemoryAllocation);
   ++emulation.counters.pool_allocations;
   return cudaSuccess;

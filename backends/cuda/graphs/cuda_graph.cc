@@ -6,6 +6,7 @@
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 
 namespace tidepool {
 namespace {
@@ -56,6 +57,7 @@ void CudaGraph::Capture(absl::FunctionRef<void()> step) {
   GraphDeleter captured;
   {
     CapturingScope scope(device_);
+    const CapturingThreadScope thread;
     Check(cudaStreamBeginCapture(device_.compute(), cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
     std::exception_ptr failure;
@@ -85,6 +87,11 @@ void CudaGraph::Run(uint64_t key, absl::FunctionRef<void()> step) {
     Capture(step);
     key_ = key;
   }
+  Launch();
+}
+
+void CudaGraph::Launch() {
+  if (executable_ == nullptr) ThrowFailedPrecondition("CudaGraph: Launch without a capture");
   device_.Activate();
   device_.JoinCopies();
   Check(cudaGraphLaunch(executable_, device_.compute()), "cudaGraphLaunch");

@@ -16,8 +16,9 @@
 // What a captured step must keep to:
 //   - its workspace has learned: blocks of the heap are refused while capturing, ranges may not grow;
 //   - it does not wait: no copies to or from ordinary host memory, no reading of values;
-//   - its arguments stay: an attribute that changes from step to step (the step number of Adam, the
-//     stream of dropout, a learning rate of a schedule) is replayed as it was;
+//   - its arguments stay: an attribute that changes from step to step, such as a learning rate of a
+//     schedule, is replayed as it was. Random numbers, dropout, updates by Adam without an array of
+//     numbers, operators that run on the host and reads of the host are refused (kFailedPrecondition);
 //   - arrays it reads and writes stay where they are until the graph is captured anew or ends.
 // Memory that the workspace has behind its addresses must stay mapped: do not trim or destroy it first.
 //
@@ -50,6 +51,9 @@ class CudaGraph {
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void Run(uint64_t key, absl::FunctionRef<void()> step);
+  // The two halves of it: `step` captured, and what was captured launched. Launch needs a capture.
+  void Capture(absl::FunctionRef<void()> step);
+  void Launch();
   // The next Run captures again.
   void Forget();
 
@@ -58,8 +62,6 @@ class CudaGraph {
   size_t nodes() const { return nodes_; }       // kernels, copies and fills of the captured work
 
  private:
-  void Capture(absl::FunctionRef<void()> step);
-
   cuda::CudaDevice& device_;
   cudaGraphExec_t executable_ = nullptr;
   uint64_t key_ = 0;

@@ -6,12 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/cuda/runtime/driver_memory.h"
 #include "tidepool/backends/cuda/runtime/error.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cuda {
 namespace {
 
-constexpr size_t kPoolAlignment = 256;
 constexpr size_t kPiecesPerLarge = 8;  // 16 MiB of 2 MiB
 
 std::mutex making;
@@ -123,6 +123,14 @@ CudaDevice::CudaDevice(int index)
   for (cudaStream_t* stream : {&compute_, &from_host_, &to_host_}) {
     Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
+  MemoryTracker::Global().Add(device_, MemoryKind::kUnreferenced, 0);  // so that there is an entry
+  reclaimer_ = Reclaimer::Global().Register("pool of " + name(), [this](ReclaimDepth depth) -> int64_t {
+    if (depth == ReclaimDepth::kSpare) return 0;
+    CountKept();
+    const int64_t before = kept_bytes();
+    TrimPool();
+    return before - kept_bytes();
+  });
   const size_t free_after = FreeBytes();
   if (free_before > free_after) {
     charge_ = MemoryCharge::Imported(static_cast<int64_t>(free_before - free_after), device_);
@@ -225,77 +233,6 @@ bool CudaDevice::Decommit(std::byte* at, size_t bytes) noexcept {
   if (pieces_.count(at) == 0 || last->first + last->second != at + bytes) return false;
   UnmapPieces(at, bytes);
   return true;
-}
-
-// ---- blocks -------------------------------------------------------------------------------------
-
-void CudaDevice::TrimPool() noexcept {
-  if (capturing_) return;
-  cudaMemPoolTrimTo(pool_, 0);
-}
-
-std::byte* CudaDevice::Allocate(size_t bytes, size_t alignment) noexcept {
-  // Within a capture it would become a part of the graph.
-  if (capturing_ || bytes > SIZE_MAX / 4) return nullptr;
-  const size_t slack = alignment > kPoolAlignment ? alignment : 0;
-  try {
-    Activate();
-    void* data = nullptr;
-    const size_t whole = bytes + kReadableTailBytes + slack;
-    cudaError_t error = cudaMallocFromPoolAsync(&data, whole, pool_, compute_);
-    if (error == cudaErrorMemoryAllocation) {
-      // Blocks given back may wait in the queue.
-      cudaGetLastError();
-      cudaStreamSynchronize(compute_);
-      TrimPool();
-      error = cudaMallocFromPoolAsync(&data, whole, pool_, compute_);
-    }
-    if (error != cudaSuccess) {
-      cudaGetLastError();
-      return nullptr;
-    }
-    // The block exists from here on in the compute stream only.
-    CopiesAfterCompute();
-    auto* const block = static_cast<std::byte*>(data);
-    if (slack == 0) return block;
-    const uintptr_t address = reinterpret_cast<uintptr_t>(block);
-    std::byte* const aligned = block + ((address + alignment - 1) / alignment * alignment - address);
-    std::lock_guard<std::mutex> lock(mutex_);
-    shifted_[aligned] = block;
-    return aligned;
-  } catch (...) {
-    return nullptr;
-  }
-}
-
-void CudaDevice::Release(std::byte* data, size_t) noexcept {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (const auto it = shifted_.find(data); it != shifted_.end()) {
-    data = it->second;
-    shifted_.erase(it);
-  }
-  if (capturing_) {
-    kept_.push_back(data);
-    return;
-  }
-  lock.unlock();
-  try {
-    Activate();
-    // Copies may still use it.
-    ComputeAfterCopies();
-  } catch (...) {  // the device is lost, and the memory with it
-  }
-  cudaFreeAsync(data, compute_);
-}
-
-void CudaDevice::set_capturing(bool capturing) {
-  std::vector<std::byte*> kept;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    capturing_ = capturing;
-    if (!capturing) kept.swap(kept_);
-  }
-  for (std::byte* data : kept) Release(data, 0);
 }
 
 // ---- queues -------------------------------------------------------------------------------------

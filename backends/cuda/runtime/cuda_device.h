@@ -8,8 +8,9 @@
 // Blocks come from the device's memory pool (cudaMallocAsync) in the order of the compute stream: a
 // block given back is used again by what is queued after, nobody waits, and nothing is unmapped in
 // mid-cycle. Blocks of the driver's own (cudaMalloc) would stop the device at each cudaFree; a pool of
-// ours over mapped pages would have to do by itself what this one does. What the pool keeps is given
-// back when anything is refused.
+// ours over mapped pages would have to do by itself what this one does. What the pool keeps beside the
+// blocks in use is unreferenced memory in the ledger, as of the last block taken or given back; it is
+// given back when anything is refused, and to the Reclaimer.
 //
 // Streams: one for kernels, in their order; two for copies, one each way. None waits for the
 // default stream. Nothing here waits for the whole device.
@@ -31,6 +32,7 @@
 #include "tidepool/backends/cuda/runtime/pinned_memory.h"
 #include "tidepool/backends/cuda/runtime/queue_points.h"
 #include "tidepool/memory/accounting/memory_charge.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool::cuda {
@@ -61,6 +63,8 @@ class CudaDevice final : public DeviceProvider {
   // While set, blocks given back are kept: freeing them would be captured.
   void set_capturing(bool capturing);
   bool capturing() const { return capturing_; }
+  // What the pool keeps, as the ledger has it now.
+  int64_t kept_bytes() const;
 
   std::string name() const override { return DeviceName(device_); }
   Device device() const override { return device_; }
@@ -86,11 +90,14 @@ class CudaDevice final : public DeviceProvider {
   DeviceProvider* PinnedHost() override { return &pinned_; }
 
  private:
+  static constexpr size_t kPoolAlignment = 256;
+
   explicit CudaDevice(int index);
   static CudaDevice* Make(int index);
   bool MapPiece(std::byte* at, size_t bytes) noexcept;
   void UnmapPieces(std::byte* at, size_t bytes) noexcept;  // needs mutex_
   void TrimPool() noexcept;
+  void CountKept() noexcept;
   // Compute continues when the copies queued so far have passed, and the other way round.
   void ComputeAfterCopies();
   void CopiesAfterCompute();
@@ -114,6 +121,10 @@ class CudaDevice final : public DeviceProvider {
   std::map<std::byte*, size_t> pieces_;
   std::map<std::byte*, std::byte*> shifted_;  // blocks aligned further than the pool does
   std::vector<std::byte*> kept_;              // given back while capturing
+
+  mutable std::mutex kept_mutex_;
+  int64_t kept_counted_ = 0;         // on the ledger
+  Reclaimer::Registration reclaimer_;  // last: its callback uses all of the above
 };
 
 }  // namespace tidepool::cuda

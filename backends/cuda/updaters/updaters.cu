@@ -1,5 +1,4 @@
 // Parameter updates: one launch over flat arrays, by the formulas of attributes.h in float.
-#include <cmath>
 #include <cstdint>
 
 #include "tidepool/backends/cuda/framework/numbers.h"
@@ -7,6 +6,7 @@
 #include "tidepool/backends/cuda/framework/registration.h"
 #include "tidepool/backends/cuda/runtime/launch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/update_numbers.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -14,15 +14,18 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMaxStates = 2;
 
-// Updates an element: the gradient, the parameter and its states.
+// Updates an element: the gradient, the parameter and its states. Take: the numbers that change from
+// step to step, out of memory that may be written between replays of a captured step.
 struct SgdStep {
   static constexpr int kStates = 0;
   float rate, l2;
+  __device__ void Take(const float* numbers) { rate = numbers[0]; }
   __device__ void operator()(float g, float& p, float*) const { p -= rate * (g + l2 * p); }
 };
 struct NesterovsStep {
   static constexpr int kStates = 1;
   float rate, momentum, l2;
+  __device__ void Take(const float* numbers) { rate = numbers[0]; }
   __device__ void operator()(float g, float& p, float* state) const {
     const float step = rate * (g + l2 * p);
     const float velocity = momentum * state[0] - step;
@@ -33,6 +36,10 @@ struct NesterovsStep {
 struct AdamStep {
   static constexpr int kStates = 2;
   float beta1, beta2, rest1, rest2, size, epsilon, l2;
+  __device__ void Take(const float* numbers) {
+    size = numbers[0];
+    epsilon = numbers[1];
+  }
   __device__ void operator()(float g, float& p, float* state) const {
     const float gradient = g + l2 * p;
     state[0] = beta1 * state[0] + rest1 * gradient;
@@ -67,7 +74,8 @@ __device__ __forceinline__ void UpdateVector(const Step& step, int64_t n, const 
 template <int kWidth, typename Step>
 __global__ void __launch_bounds__(kThreads)
     Update(Step step, int64_t count, const float* gradient, float* parameters, float* first,
-           float* second) {
+           float* second, const float* numbers) {
+  if (numbers != nullptr) step.Take(numbers);
   float* const states[kMaxStates] = {first, second};
   const int64_t vectors = count / kWidth;
   for (int64_t n = GlobalThread(); n < vectors; n += GlobalThreads()) {
@@ -88,12 +96,13 @@ void Run(const KernelCall& call, const Step& step) {
     data[i] = call.outputs[i].as<float>();
     all |= reinterpret_cast<uintptr_t>(data[i]);
   }
+  const float* const numbers = call.inputs.size() > 1 ? call.inputs[1].as<const float>() : nullptr;
   if (all % 16 == 0) {
     Launch(Update<4, Step>, queue.Blocks(count / 4 + 1, kThreads), kThreads, 0, queue.stream, step, count,
-           gradient, data[0], data[1], data[2]);
+           gradient, data[0], data[1], data[2], numbers);
   } else {
     Launch(Update<1, Step>, queue.Blocks(count, kThreads), kThreads, 0, queue.stream, step, count,
-           gradient, data[0], data[1], data[2]);
+           gradient, data[0], data[1], data[2], numbers);
   }
 }
 
@@ -110,13 +119,10 @@ void RunNesterovs(const KernelCall& call) {
 
 void RunAdam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
-  // m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + e), with the corrections moved out of the loop.
-  const double first = 1 - std::pow(a.beta1, static_cast<double>(a.step));
-  const double second = std::sqrt(1 - std::pow(a.beta2, static_cast<double>(a.step)));
+  const UpdateNumbers numbers = NumbersOf(a);
   Run(call, AdamStep{static_cast<float>(a.beta1), static_cast<float>(a.beta2),
                      static_cast<float>(1 - a.beta1), static_cast<float>(1 - a.beta2),
-                     static_cast<float>(a.learning_rate * second / first),
-                     static_cast<float>(a.epsilon * second), static_cast<float>(a.l2)});
+                     numbers.rate, numbers.epsilon, static_cast<float>(a.l2)});
 }
 
 const bool registered = [] {

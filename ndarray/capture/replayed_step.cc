@@ -1,0 +1,123 @@
+#include "tidepool/ndarray/capture/replayed_step.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/thread_state.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/device_transfer.h"
+
+namespace tidepool {
+
+ReplayedStep::ReplayedStep(Workspace& workspace, const char* who) : workspace_(workspace), who_(who) {
+  const WorkspaceCore& core = *workspace.core();
+  if (core.passes_through()) {
+    ThrowUnimplemented(absl::StrCat(who, ": graphs need a workspace; [", workspace.id(),
+                                    "] is switched off (workspace_mode none)"));
+  }
+  captured_ = NewCapturedStep(core.memory_device());
+  if (captured_ == nullptr) {
+    ThrowUnimplemented(absl::StrCat(who, ": graphs: steps on ", DeviceName(core.memory_device()),
+                                    " cannot be captured; a CUDA device's can"));
+  }
+}
+
+ReplayedStep::~ReplayedStep() { Forget(); }
+
+void ReplayedStep::Forget() {
+  if (!std::exchange(held_, false)) return;
+  steady_ = false;      // others may have changed the plan
+  captured_->Forget();  // before its memory may go
+  workspace_.core()->LeaveFrame(/*failed=*/false);
+}
+
+ReplayedStep::Marks ReplayedStep::MarksNow() const {
+  const WorkspaceCore& core = *workspace_.core();
+  const WorkspaceStats& s = core.stats;
+  return {s.plans, s.plans_improved, s.plan_switches, s.misses, s.spills, core.relocations(), core.size};
+}
+
+void ReplayedStep::Failed(const std::string& message) {
+  ++stats_.failures;
+  ++failures_in_a_row_;
+  stats_.last_failure = message;
+}
+
+bool ReplayedStep::TryCapture(absl::FunctionRef<void()> step) {
+  try {
+    WorkspaceScope scope(workspace_);
+    const Marks before = MarksNow();
+    captured_->Capture(step);
+    if (MarksNow() != before) {
+      ThrowFailedPrecondition(absl::StrCat(who_, ": the step did not follow the plan of workspace [",
+                                           workspace_.id(), "], so its memory would not stay"));
+    }
+    workspace_.core()->EnterFrame(CurrentThreadToken());  // left by Forget()
+  } catch (const Error& error) {
+    captured_->Forget();
+    Failed(error.message());
+    return false;
+  }
+  held_ = true;
+  held_generation_ = workspace_.generation();
+  held_bytes_ = workspace_.bytes_this_cycle();
+  ++stats_.captures;
+  stats_.nodes = captured_->nodes();
+  return true;
+}
+
+bool ReplayedStep::TryLaunch() {
+  try {
+    captured_->Launch();
+  } catch (const Error& error) {
+    Failed(error.message());
+    Forget();
+    return false;
+  }
+  failures_in_a_row_ = 0;
+  ++stats_.launches;
+  return true;
+}
+
+void ReplayedStep::Run(absl::Span<const NDArray* const> reads, absl::Span<NDArray* const> writes,
+                       absl::FunctionRef<void()> step) {
+  seen_.clear();
+  const auto look = [this](const NDArray* array, const char* operand) {
+    if (array == nullptr || !array->is_defined()) return;
+    array->CheckAlive(who_, operand);
+    seen_.push_back({array->raw_data(), array->shape(), array->dtype()});
+  };
+  for (const NDArray* array : reads) look(array, "reads");
+  for (const NDArray* array : writes) look(array, "writes");
+  const bool same = seen_ == operands_;
+  if (!same) {
+    failures_in_a_row_ = 0;
+    steady_ = false;
+  }
+  if (held_ && (!same || workspace_.generation() != held_generation_ ||
+                workspace_.bytes_this_cycle() != held_bytes_)) {
+    Forget();
+  }
+  std::swap(operands_, seen_);
+  // What the host has newer goes to the device; what it has of the results is old from here on.
+  if (held_ || (steady_ && failures_in_a_row_ < kMostFailures)) {
+    PrepareMirrors(who_, reads, writes);
+    if ((held_ || TryCapture(step)) && TryLaunch()) {
+      for (NDArray* array : writes) {
+        if (array != nullptr && array->is_defined()) array->MarkWritten();
+      }
+      return;
+    }
+  }
+  const Marks before = MarksNow();
+  {
+    WorkspaceScope scope(workspace_);
+    step();
+  }
+  steady_ = MarksNow() == before;
+  ++stats_.done_as_it_is;
+}
+
+}  // namespace tidepool

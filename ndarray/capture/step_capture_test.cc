@@ -1,0 +1,189 @@
+// What is the same on every device: refusals, and a stand-in that records how it is used.
+#include "tidepool/ndarray/capture/step_capture.h"
+
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/capture/replayed_step.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/dropout.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/ndarray/ops/updaters.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Log {
+  int captures = 0, launches = 0, fail_captures = 0, fail_launches = 0;
+  bool captured = false;
+};
+Log the_log;
+
+// As if the host were a device: the step is done when it is captured, which is not what launches do,
+// but enough to see when they come.
+class FakeStep final : public CapturedStep {
+ public:
+  void Capture(absl::FunctionRef<void()> step) override {
+    const CapturingThreadScope scope;
+    if (the_log.fail_captures > 0) {
+      --the_log.fail_captures;
+      ThrowInternal("fake: no capture");
+    }
+    step();
+    ++the_log.captures;
+    the_log.captured = true;
+  }
+  void Launch() override {
+    ASSERT_TRUE(the_log.captured);
+    if (the_log.fail_launches > 0) {
+      --the_log.fail_launches;
+      ThrowInternal("fake: no launch");
+    }
+    ++the_log.launches;
+  }
+  void Forget() override { the_log.captured = false; }
+  size_t nodes() const override { return 1; }
+};
+const StepCaptureRegistrar registrar(DeviceType::kHost, [](uint8_t) -> std::unique_ptr<CapturedStep> {
+  return std::make_unique<FakeStep>();
+});
+
+class ReplayedStepTest : public testing::Test {
+ protected:
+  void SetUp() override { the_log = Log(); }
+  void Run(ReplayedStep& step, const NDArray& x, NDArray& z) {
+    step.Run({&x}, {&z}, [&] {
+      ++calls_;
+      CopyInto(x + 1.0, z);
+      if (refuse_) ThrowInvalidArgument("mine");
+    });
+  }
+
+  Workspace workspace_{"step", WorkspaceConfig::Training()};
+  NDArray x_ = Ones({100}), z_ = Zeros({100});
+  int calls_ = 0;
+  bool refuse_ = false;
+};
+
+TEST_F(ReplayedStepTest, LearnsFollowsCapturesAndReplays) {
+  ReplayedStep step(workspace_, "test");
+  for (int i = 0; i < 6; ++i) {
+    Run(step, x_, z_);
+    EXPECT_EQ(workspace_.is_open(), i >= 2) << i;
+  }
+  EXPECT_EQ(calls_, 3);
+  EXPECT_EQ(step.stats().done_as_it_is, 2);
+  EXPECT_EQ(step.stats().captures, 1);
+  EXPECT_EQ(step.stats().launches, 4);
+  EXPECT_EQ(the_log.launches, 4);
+  const NDArray other = Ones({100});
+  Run(step, other, z_);  // another array
+  EXPECT_FALSE(step.is_captured());
+  EXPECT_FALSE(workspace_.is_open());
+  Run(step, other, z_);
+  EXPECT_EQ(step.stats().captures, 2);
+  step.Forget();
+  EXPECT_FALSE(workspace_.is_open());
+  Run(step, other, z_);
+  EXPECT_EQ(step.stats().captures, 2);
+  Run(step, other, z_);
+  EXPECT_EQ(step.stats().captures, 3);
+}
+
+TEST_F(ReplayedStepTest, OtherUsersOfTheWorkspaceEndTheCapture) {
+  ReplayedStep step(workspace_, "test");
+  for (int i = 0; i < 3; ++i) Run(step, x_, z_);
+  ASSERT_TRUE(step.is_captured());
+  {
+    WorkspaceScope scope(workspace_);
+    Ones({5});
+  }
+  Run(step, x_, z_);
+  EXPECT_EQ(step.stats().launches, 1);
+  EXPECT_EQ(step.stats().done_as_it_is, 3);
+}
+
+TEST_F(ReplayedStepTest, FailuresAreDoneAsTheyAreAndNotTriedForever) {
+  ReplayedStep step(workspace_, "test");
+  the_log.fail_captures = 100;
+  for (int i = 0; i < 10; ++i) Run(step, x_, z_);
+  EXPECT_EQ(step.stats().failures, ReplayedStep::kMostFailures);
+  EXPECT_EQ(step.stats().last_failure, "fake: no capture");
+  EXPECT_EQ(step.stats().done_as_it_is, 10);
+  EXPECT_EQ(calls_, 10);
+  the_log.fail_captures = 0;
+  const NDArray other = Ones({100});
+  for (int i = 0; i < 2; ++i) Run(step, other, z_);
+  EXPECT_EQ(step.stats().captures, 1);
+  the_log.fail_launches = 1;
+  Run(step, other, z_);
+  EXPECT_EQ(step.stats().last_failure, "fake: no launch");
+  EXPECT_FALSE(step.is_captured());
+  Run(step, other, z_);
+  EXPECT_TRUE(step.is_captured());
+}
+
+TEST_F(ReplayedStepTest, ErrorsOfTheStepAndDeadOperandsAreThrown) {
+  ReplayedStep step(workspace_, "test");
+  for (int i = 0; i < 2; ++i) Run(step, x_, z_);
+  refuse_ = true;
+  EXPECT_THAT(CatchStatus([&] { Run(step, x_, z_); }).message(), HasSubstr("mine"));
+  EXPECT_FALSE(workspace_.is_open());
+  refuse_ = false;
+  for (int i = 0; i < 2; ++i) Run(step, x_, z_);
+  EXPECT_TRUE(step.is_captured());
+  NDArray gone = Ones({100});
+  gone.Close();
+  EXPECT_THAT(CatchStatus([&] { Run(step, gone, z_); }).message(), HasSubstr("was closed"));
+}
+
+TEST_F(ReplayedStepTest, AnUnsteadyStepIsNeverCaptured) {
+  ReplayedStep step(workspace_, "test");
+  for (int i = 1; i < 8; ++i) {
+    step.Run({&x_}, {&z_}, [&] { Ones({1000 * i}); });
+  }
+  EXPECT_EQ(step.stats().captures, 0);
+}
+
+TEST(StepCapture, WhatWouldBeWrongInReplaysIsRefused) {
+  NDArray x = Ones({4}), y = Ones({4}), z = Ones({4}), w = Ones({4});
+  EXPECT_FALSE(IsCapturingStep());
+  const CapturingThreadScope scope;
+  EXPECT_TRUE(IsCapturingStep());
+  const auto refused = [](auto&& call) {
+    const absl::Status status = CatchStatus(call);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused([&] { Dropout(x, 0.5, 1, 1); }), HasSubstr("Op [dropout]: not in a captured"));
+  EXPECT_THAT(refused([&] { RandomUniform({4}, 0, 1, 1); }), HasSubstr("random_uniform"));
+  EXPECT_THAT(refused([&] { RandomNormal({4}, 0, 1, 1); }), HasSubstr("random_normal"));
+  EXPECT_THAT(refused([&] { RandomPermutation(4, 1); }), HasSubstr("random_permutation"));
+  EXPECT_THAT(refused([&] { AdamUpdate(x, y, z, w, {}); }), HasSubstr("step number"));
+  const NDArray numbers = Ones({2});
+  AdamUpdate(x, y, z, w, {}, &numbers);
+  SgdUpdate(x, y, {});
+  EXPECT_FALSE(CatchStatus([&] { AdamUpdate(x, y, z, w, {}, &x); }).ok());  // not two of them
+}
+
+TEST(StepCapture, DevicesWithoutItAreTold) {
+  EXPECT_FALSE(CanCaptureSteps({DeviceType::kSimulated, 0}));
+  EXPECT_EQ(NewCapturedStep({DeviceType::kSimulated, 0}), nullptr);
+  WorkspaceConfig config;
+  config.workspace_mode = WorkspaceMode::kNone;
+  Workspace off("off", config);
+  EXPECT_THAT(CatchStatus([&] { ReplayedStep(off, "me"); }).message(),
+              HasSubstr("me: graphs need a workspace"));
+}
+
+}  // namespace
+}  // namespace tidepool
