@@ -10,8 +10,9 @@
 
 namespace tidepool::examples {
 
-LstmClassifier::LstmClassifier(int64_t inputs, int64_t units, int64_t classes, uint64_t seed)
-    : parameters_(seed), units_(units) {
+LstmClassifier::LstmClassifier(int64_t inputs, int64_t units, int64_t classes, uint64_t seed,
+                               Device device)
+    : parameters_(seed, device), units_(units) {
   for (Layer& layer : layers_) {
     const Parameter& input = parameters_.Weights({4 * units, inputs}, 2 * inputs);
     const Parameter& recurrent = parameters_.Weights({4 * units, units}, 2 * units);
@@ -26,7 +27,7 @@ LstmClassifier::LstmClassifier(int64_t inputs, int64_t units, int64_t classes, u
 
 double LstmClassifier::Step(const NDArray& sequences, const NDArray& labels, double learning_rate) {
   const int64_t steps = sequences.dim(0), batch = sequences.dim(1);
-  const NDArray start = Zeros({batch, units_});
+  const NDArray start = Zeros({batch, units_}, DType::kFloat32, Place::CurrentOn(sequences.device()));
   const auto at = [&](int64_t t) { return sequences.Slice(0, t, t + 1).Reshape({batch, sequences.dim(2)}); };
   std::vector<LstmStepResult> made[kLayers];
   const auto output = [&](int layer, int64_t t) { return t < 0 ? start : made[layer][t].output; };

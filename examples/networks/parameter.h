@@ -16,18 +16,18 @@ struct Parameter {
   NDArray value, gradient;
 };
 
-// On the heap, as they outlive every step. References stay valid.
+// On the device's heap, as they outlive every step. References stay valid.
 class Parameters {
  public:
-  explicit Parameters(uint64_t seed) : seed_(seed) {}
+  Parameters(uint64_t seed, Device device) : seed_(seed), device_(device) {}
 
   // Uniform, scaled so that the variance is kept through a ReLU (He et al. 2015).
   Parameter& Weights(const Shape& shape, int64_t inputs) {
     const double bound = std::sqrt(6.0 / static_cast<double>(inputs));
-    return Own(RandomUniform(shape, -bound, bound, seed_, stream_++, Place::Heap()));
+    return Own(RandomUniform(shape, -bound, bound, seed_, stream_++, Place::On(device_)));
   }
   Parameter& Constant(const Shape& shape, double value) {
-    return Own(Full(shape, value, DType::kFloat32, Place::Heap()));
+    return Own(Full(shape, value, DType::kFloat32, Place::On(device_)));
   }
   void ZeroGradients() {
     for (Parameter& parameter : all_) FillInto(0, parameter.gradient);
@@ -40,13 +40,15 @@ class Parameters {
 
  private:
   Parameter& Own(NDArray value) {
-    NDArray gradient = Zeros(value.shape(), DType::kFloat32, Place::Heap(MemoryKind::kGradientStandard));
+    NDArray gradient = Zeros(value.shape(), DType::kFloat32,
+                             Place::On(device_, MemoryKind::kGradientStandard));
     all_.push_back({std::move(value), std::move(gradient)});
     return all_.back();
   }
 
   std::deque<Parameter> all_;
   uint64_t seed_, stream_ = 0;
+  Device device_;
 };
 
 }  // namespace tidepool::examples

@@ -27,8 +27,8 @@ ResidualNet::Unit ResidualNet::MakeUnit(int64_t inputs, int64_t outputs, int64_t
 }
 
 ResidualNet::ResidualNet(int64_t image_channels, const std::vector<int64_t>& channels,
-                         int64_t classes, uint64_t seed)
-    : parameters_(seed), stem_(MakeUnit(image_channels, channels[0], 3, 1, true)) {
+                         int64_t classes, uint64_t seed, Device device)
+    : parameters_(seed, device), stem_(MakeUnit(image_channels, channels[0], 3, 1, true)) {
   int64_t inputs = channels[0];
   for (size_t stage = 0; stage < channels.size(); ++stage) {
     for (int number = 0; number < 2; ++number) {

@@ -16,10 +16,11 @@ class ResidualNet {
  public:
   // `channels`: of each stage, two blocks a stage; every stage but the first halves the image.
   ResidualNet(int64_t image_channels, const std::vector<int64_t>& channels, int64_t classes,
-              uint64_t seed);
+              uint64_t seed, Device device = Host());
 
   // One training step on images [batch, height, width, channels] and labels [batch] i64; the mean loss.
-  // What it makes is in the current place: call it inside a WorkspaceScope.
+  // All arrays are on the
+  // network's device. What it makes is in the current place: call it inside a scope of a workspace there.
   double Step(const NDArray& images, const NDArray& labels, double learning_rate);
 
  private:
