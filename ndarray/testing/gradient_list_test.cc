@@ -1,5 +1,6 @@
 // Every gradient operator of the list against central differences of the operator it belongs to: random
-// cases of the forward operator in f64, on the reference. The numbers of cases are multiplied by
+// cases of the forward operator in f64, on the reference. The gradients are the reference's, or those of the
+// device TIDEPOOL_GRADIENT_DEVICE, skipped where there is none. The numbers of cases are multiplied by
 // TIDEPOOL_CONTRACT_CASES.
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
@@ -56,6 +58,14 @@ constexpr Row kRows[] = {
     {OpCode::kLstmCellGrad, OpCode::kLstmCell, "z2 x1 z1 d0 d1", "x0 x1"},
     {OpCode::kGruCellGrad, OpCode::kGruCell, "z1 x1 x2 d0", "x0 x1 x2"},
 };
+
+#ifdef TIDEPOOL_GRADIENT_DEVICE
+constexpr Device kDevice = TIDEPOOL_GRADIENT_DEVICE;
+constexpr const char* kProvider = nullptr;  // any of the device
+#else
+constexpr Device kDevice = Host();
+constexpr const char* kProvider = "reference";
+#endif
 
 constexpr double kStep = 1e-5;
 constexpr int64_t kMostElements = 5000;  // of an operand: each difference runs the operator twice
@@ -202,17 +212,20 @@ void CheckElements(Forward& forward, NDArray& point, const NDArray& gradient, st
 void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* tally) {
   Forward forward(c, random, row);
   forward.Loss();
+  std::vector<NDArray> operands;
   std::vector<const NDArray*> inputs;
   for (const Operand& operand : Parse(row.inputs)) {
-    inputs.push_back(operand.from == 'x'   ? &forward.x[operand.index]
-                     : operand.from == 'z' ? &forward.z[operand.index]
-                                           : &forward.d[operand.index]);
+    const std::vector<NDArray>& from = operand.from == 'x'   ? forward.x
+                                       : operand.from == 'z' ? forward.z
+                                                             : forward.d;
+    operands.push_back(from[operand.index].To(kDevice));
   }
+  for (const NDArray& operand : operands) inputs.push_back(&operand);
   std::vector<NDArray> results;
   std::vector<NDArray*> outputs;
   const std::vector<Operand> wanted = Parse(row.with_respect_to);
   for (const Operand& operand : wanted) {
-    results.push_back(NDArray(forward.x[operand.index].shape(), DType::kFloat64));
+    results.push_back(NDArray(forward.x[operand.index].shape(), DType::kFloat64, Place::On(kDevice)));
   }
   for (NDArray& result : results) outputs.push_back(&result);
   const CrossEntropyGradAttributes entropy{Forward::kScale};
@@ -222,7 +235,11 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
     attributes = &loss;
     if (row.gradient == OpCode::kSoftmaxCrossEntropyGrad) attributes = &entropy;
   }
-  Dispatch(row.gradient, inputs, absl::MakeConstSpan(outputs), attributes);
+  {
+    const ScopedProvider provider(kProvider);
+    Dispatch(row.gradient, inputs, absl::MakeConstSpan(outputs), attributes);
+  }
+  for (NDArray& result : results) result = result.To(Host());
   for (size_t o = 0; o < wanted.size(); ++o) {
     CheckElements(forward, forward.x[wanted[o].index], results[o], random,
                   c.ToString() + ", with respect to " + Info(c.op).name + "'s " +
@@ -235,6 +252,7 @@ class GradientList : public testing::TestWithParam<Row> {};
 
 TEST_P(GradientList, AgreesWithCentralDifferences) {
   const Row& row = GetParam();
+  if (FindDeviceProvider(kDevice) == nullptr) GTEST_SKIP() << "no " << DeviceName(kDevice);
   const ScopedProvider reference("reference");
   std::mt19937_64 random(20261121);
   Tally tally;
