@@ -1,6 +1,7 @@
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -22,6 +23,41 @@ bool WritesHost(MirrorEvent event) {
 DeviceProvider& HostMemoryFor(DeviceProvider& device) {
   DeviceProvider* const pinned = device.PinnedHost();
   return pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "host copy");
+}
+
+// Kernels queued from here on come after the points: on the device, or where it refuses that because the
+// host waits. Throws when it cannot be waited for either.
+void OrderAfter(DeviceProvider& device, const std::vector<QueuePoint>& points) {
+  std::exception_ptr failed;
+  for (QueuePoint point : points) {
+    try {
+      device.ComputeAfter(point);
+    } catch (const Error&) {
+      try {
+        device.WaitFor(point);
+      } catch (const Error&) {
+        failed = std::current_exception();
+      }
+    }
+  }
+  if (failed != nullptr) std::rethrow_exception(failed);
+}
+
+// queue(&points) queues copies to the device. Those that were queued before it throws are on the way too.
+template <typename Queue>
+void SendInOrder(DeviceProvider& device, const Queue& queue) {
+  std::vector<QueuePoint> points;
+  try {
+    queue(&points);
+  } catch (...) {
+    try {
+      OrderAfter(device, points);
+    } catch (const Error&) {
+      // The first error says what was wrong.
+    }
+    throw;
+  }
+  OrderAfter(device, points);
 }
 
 }  // namespace
@@ -152,11 +188,7 @@ void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
 }
 
 void BufferMirror::SendNow(MirrorEvent event, size_t begin, size_t end) {
-  std::vector<QueuePoint> points;
-  absl::Cleanup after = [&] {
-    for (QueuePoint point : points) device_.ComputeAfter(point);
-  };
-  Send(event, begin, end, &points);
+  SendInOrder(device_, [&](std::vector<QueuePoint>* points) { Send(event, begin, end, points); });
 }
 
 // ---- accesses -------------------------------------------------------------------------------
@@ -235,18 +267,16 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
                        absl::StrCat("Op [", use.operation, "] ", use.operand, " argument"));
   }
   if (device == nullptr) return;
-  std::vector<QueuePoint> points;
-  absl::Cleanup after = [&] {
-    for (QueuePoint point : points) device->ComputeAfter(point);
-  };
-  for (const DeviceUse& use : uses) {
-    BufferMirror* const mirror = Find(*use.buffer);
-    if (mirror == nullptr) continue;
-    std::lock_guard<std::mutex> hold(mirror->mutex_);
-    mirror->Send(use.writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, use.begin,
-                 use.end, &points);
-    mirror->used_on_device_ = true;
-  }
+  SendInOrder(*device, [&](std::vector<QueuePoint>* points) {
+    for (const DeviceUse& use : uses) {
+      BufferMirror* const mirror = Find(*use.buffer);
+      if (mirror == nullptr) continue;
+      std::lock_guard<std::mutex> hold(mirror->mutex_);
+      mirror->Send(use.writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, use.begin,
+                   use.end, points);
+      mirror->used_on_device_ = true;
+    }
+  });
 }
 
 void BufferMirror::LockOnDevice(MirrorLock* lock, const char* who) {

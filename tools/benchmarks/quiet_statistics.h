@@ -4,8 +4,8 @@
 // by up to twice; nothing shortens one. With many short repetitions, taken in turns with a benchmark
 // whose time on a quiet machine is known, the first decile is what the code itself takes:
 //
-//   --benchmark_repetitions=60 --benchmark_min_time=0.003 \
-//       --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
+//   --benchmark_repetitions=60 --benchmark_min_time=0.003
+//   --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
 //
 //   BENCHMARK(Allocate)->Apply(QuietStatistics);
 #ifndef TIDEPOOL_TOOLS_BENCHMARKS_QUIET_STATISTICS_H_
