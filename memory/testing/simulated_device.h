@@ -85,7 +85,10 @@ class SimulatedDevice final : public DeviceProvider {
   QueuePoint QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
                              QueuePoint after) override;
   QueuePoint ComputePoint() override { return {queues_.ComputePoint()}; }
-  void ComputeAfter(QueuePoint point) override { queues_.ComputeAfter(point.value); }
+  void ComputeAfter(QueuePoint point) override {
+    MayFail("order of a copy");
+    queues_.ComputeAfter(point.value);
+  }
   bool HasPassed(QueuePoint point) override { return queues_.HasPassed(point.value); }
   void WaitFor(QueuePoint point) override { queues_.WaitFor(point.value); }
   DeviceProvider* PinnedHost() override;
