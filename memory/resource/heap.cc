@@ -75,9 +75,10 @@ void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device,
 void HeapReleases::Release(void* data, size_t bytes, MemoryKind kind, Device device,
                            MemoryOwner* owner) noexcept {
   if (data == nullptr) return;
-  if (count_ > 0 && (kind != kind_ || owner != owner_ || !(provider_->device() == device))) Flush();
+  if (count_ > 0 && (kind != kind_ || owner != owner_ || device != device_)) Flush();
   if (count_ == 0) {
     provider_ = FindDeviceProvider(device);
+    device_ = device;
     kind_ = kind;
     owner_ = owner;
   }

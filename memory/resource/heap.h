@@ -46,6 +46,7 @@ class HeapReleases {
 
  private:
   DeviceProvider* provider_ = nullptr;
+  Device device_;
   MemoryOwner* owner_ = nullptr;
   MemoryKind kind_ = MemoryKind::kAllocated;
   int64_t bytes_ = 0;
