@@ -44,7 +44,10 @@ constexpr bool IsSmall(size_t bytes) { return kOwnBlocks && bytes <= SmallBlocks
 
 static_assert(SmallBlocks::kTailBytes >= kReadableTailBytes);
 
-void* TakeSpan(size_t alignment, size_t bytes) { return std::aligned_alloc(alignment, bytes); }
+void* TakeSpan(size_t alignment, size_t bytes) {
+  void* span = nullptr;
+  return posix_memalign(&span, alignment, bytes) == 0 ? span : nullptr;
+}
 void GiveSpan(void* span) { std::free(span); }
 constinit SmallBlocks small_blocks(&TakeSpan, &GiveSpan);
 

@@ -23,7 +23,7 @@ class SmallBlocks {
   static constexpr size_t kSpanBytes = 16 << 10;
   static constexpr size_t kTailBytes = 64;  // readable behind each
 
-  // Where spans come from: as std::aligned_alloc and std::free.
+  // Where spans come from: null when refused, which is an answer. `bytes` is no multiple of `alignment`.
   using Take = void* (*)(size_t alignment, size_t bytes);
   using Give = void (*)(void* span);
   constexpr SmallBlocks(Take take, Give give) : take_(take), give_(give) {}

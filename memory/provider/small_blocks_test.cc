@@ -19,7 +19,10 @@
 namespace tidepool {
 namespace {
 
-void* TakeAligned(size_t alignment, size_t bytes) { return std::aligned_alloc(alignment, bytes); }
+void* TakeAligned(size_t alignment, size_t bytes) {
+  void* memory = nullptr;
+  return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
 void Free(void* memory) { std::free(memory); }
 
 struct Held {
@@ -102,7 +105,7 @@ TEST(SmallBlocksTest, ARefusedSpanIsNullAndLeavesTheRestUsable) {
   static bool refuse;
   refuse = true;
   SmallBlocks blocks([](size_t alignment, size_t bytes) {
-    return refuse ? nullptr : std::aligned_alloc(alignment, bytes);
+    return refuse ? nullptr : TakeAligned(alignment, bytes);
   }, &Free);
   EXPECT_EQ(blocks.Allocate(100), nullptr);
   EXPECT_EQ(blocks.spans(), 0);
