@@ -5,13 +5,14 @@
 // oneDNN (libdnnl.so.2) and OpenBLAS (libopenblas.so.0) are looked for at run time and skipped with
 // a message when absent. XNNPACK is measured as a fully connected operator, with its packing of the
 // weights (what training pays, since they change) and without. Each measurement is processor time
-// of the calling thread.
+// of the calling thread. of_peak: the fraction of what multiply-adds in registers reach, measured first.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <xnnpack.h>
 
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
@@ -19,6 +20,7 @@
 
 #include "tidepool/backends/cpu/gemm/conv2d.h"
 #include "tidepool/backends/cpu/gemm/gemm.h"
+#include "tidepool/backends/cpu/gemm/multiply_add_peak.h"
 #include "tidepool/backends/cpu/xnnpack/operators.h"
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 
@@ -75,7 +77,14 @@ std::vector<float> RandomFloats(size_t count) {
   return floats;
 }
 
+// Measured once, before anything else runs.
+const double kPeak = MultiplyAddPeak();
+
 void CountFlops(benchmark::State& state, double flops) {
+  if (kPeak > 0) {
+    state.counters["of_peak"] = benchmark::Counter(
+        flops / kPeak * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  }
   state.counters["GFLOPS"] = benchmark::Counter(
       flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
@@ -210,6 +219,7 @@ void BM_Conv2d(benchmark::State& state, Conv2dProblem p, Product product) {
 const bool kRegistered = [] {
   setenv("OMP_NUM_THREADS", "1", 0);
   setenv("OPENBLAS_NUM_THREADS", "1", 0);
+  std::fprintf(stderr, "multiply-add peak of a core: %.1f GFLOP/s\n", kPeak * 1e-9);
   for (const Shape& shape : kShapes) {
     for (Product product : {Product::kForward, Product::kGradInput, Product::kGradWeights}) {
       const std::string suffix =
