@@ -89,9 +89,10 @@ void CountFlops(benchmark::State& state, double flops) {
       flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
-// The three products of a layer, y[m, n] = x[m, k] * w[n, k]^T.
-enum class Product { kForward, kGradInput, kGradWeights };
-constexpr const char* kProductNames[] = {"forward", "dx", "dw"};
+// The three products of a layer, y[m, n] = x[m, k] * w[n, k]^T, and the form that none of them has, both
+// sides transposed.
+enum class Product { kForward, kGradInput, kGradWeights, kBothTransposed };
+constexpr const char* kProductNames[] = {"forward", "dx", "dw", "tt"};
 
 // A row-major product in the terms of BLAS.
 struct BlasCall {
@@ -110,6 +111,7 @@ struct Layer {
     const auto [name, m, n, k] = shape;
     if (product == Product::kForward) return {false, true, m, n, k, x.data(), w.data(), y.data()};
     if (product == Product::kGradInput) return {false, false, m, k, n, y.data(), w.data(), x.data()};
+    if (product == Product::kBothTransposed) return {true, true, m, n, k, x.data(), w.data(), y.data()};
     return {true, false, n, k, m, y.data(), x.data(), w.data()};
   }
   double Flops() const { return 2.0 * shape.m * shape.n * shape.k; }
@@ -221,7 +223,8 @@ const bool kRegistered = [] {
   setenv("OPENBLAS_NUM_THREADS", "1", 0);
   std::fprintf(stderr, "multiply-add peak of a core: %.1f GFLOP/s\n", kPeak * 1e-9);
   for (const Shape& shape : kShapes) {
-    for (Product product : {Product::kForward, Product::kGradInput, Product::kGradWeights}) {
+    for (Product product : {Product::kForward, Product::kGradInput, Product::kGradWeights,
+                            Product::kBothTransposed}) {
       const std::string suffix =
           std::string("/") + shape.name + "/" + kProductNames[static_cast<int>(product)];
       benchmark::RegisterBenchmark(("Gemm" + suffix).c_str(), BM_Gemm, shape, product);
