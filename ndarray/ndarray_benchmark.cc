@@ -2,13 +2,13 @@
 #include <cstdlib>
 
 #include "benchmark/benchmark.h"
+#include "tidepool/memory/testing/quiet_statistics.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
-#include "tidepool/tools/benchmarks/quiet_statistics.h"
 
 namespace tidepool {
 namespace {

@@ -7,6 +7,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/inference/predictor.h"
 #include "tidepool/nn/model_file.h"
 
@@ -68,6 +69,29 @@ TEST_F(GraphInference, NewWeightsAndTheEndAreSeen) {
   predictor.Predict({images});
   predictor.Close();
   EXPECT_THROW(predictor.Predict({images}), Error);
+}
+
+// The model is the host's: the graph works on the copy of its parameters, and on the next one after they
+// were written to.
+TEST_F(GraphInference, AModelOfTheHostToo) {
+  Model model = MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kEnabled);
+  NoopTranslator translator;
+  Predictor<NDList, NDList> eager(model, translator, kDevice), graphs(model, translator, kDevice);
+  graphs.set_graphs(true);
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 5; ++i) {
+      const NDArray images = Images(2, 10 * round + i);
+      const std::vector<float> expected = eager.Predict({images}).Single().ToVector<float>();
+      EXPECT_EQ(graphs.Predict({images}).Single().ToVector<float>(), expected)
+          << "round " << round << ", request " << i;
+    }
+    NDArray& parameters = model.network->parameters();
+    ScaleShiftInto(parameters, -0.5, 0, parameters);
+  }
+  const ReplayedStep::Stats& stats = *graphs.graph_stats();
+  EXPECT_EQ(stats.failures, 0) << stats.last_failure;
+  EXPECT_GE(stats.captures, 3);
+  EXPECT_GE(stats.launches, 6);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct MemorySnapshot {
   std::string ToString() const;
   // A table: one line per owner and tag that holds or held memory, largest kinds named.
   std::string OwnersToString() const;
-  // An object: "devices", "owners", "mirrors", "system_allocations", ...; documented in docs/memory_ledger.md.
+  // An object: "devices", "owners", "mirrors", "system_allocations", ...; docs/memory_ledger.md has all.
   std::string ToJson() const;
 };
 

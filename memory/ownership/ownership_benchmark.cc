@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/testing/quiet_statistics.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
-#include "tidepool/tools/benchmarks/quiet_statistics.h"
 
 namespace tidepool {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <new>
 
 namespace tidepool {
@@ -20,7 +19,7 @@ struct alignas(SmallBlocks::kAlignment) SmallBlocks::Span {
   uint32_t block_bytes;
   uint16_t capacity;
   uint16_t free;             // so many numbers of free blocks in `numbers`
-  uint8_t numbers[296 - 24];
+  uint8_t numbers[256];      // as many as a byte can name
 
   std::byte* blocks() { return reinterpret_cast<std::byte*>(this + 1); }
   static Span* Of(std::byte* block) {
@@ -61,7 +60,7 @@ SmallBlocks::Span* SmallBlocks::NewSpan(size_t number) noexcept {
   span->block_bytes = static_cast<uint32_t>((number + 1) * kAlignment);
   const size_t capacity = (kUsedBytes - sizeof(Span) - kTailBytes) / span->block_bytes;
   static_assert((kUsedBytes - sizeof(Span) - kTailBytes) / kAlignment <=
-                std::min(sizeof(Span::numbers), size_t{256}));
+                sizeof(Span::numbers));
   span->capacity = span->free = static_cast<uint16_t>(capacity);
   // The last one first, so that they are taken in the order of their addresses.
   for (size_t i = 0; i < capacity; ++i) span->numbers[i] = static_cast<uint8_t>(capacity - 1 - i);

@@ -6,7 +6,8 @@
 // them touches few cache lines (Bonwick 1994, "The Slab Allocator"). A span without blocks in use is given
 // back, but for one of each size.
 //
-// Threads: any, one lock for each size. Cost: a locked instruction, and malloc once in a span.
+// Threads: any, one lock for each size; a child of fork() may not use it when other threads did. Cost: a
+// locked instruction, and malloc once in a span.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_SMALL_BLOCKS_H_
 #define TIDEPOOL_MEMORY_PROVIDER_SMALL_BLOCKS_H_
 

@@ -2,9 +2,9 @@
 #include <cstdlib>
 
 #include "benchmark/benchmark.h"
+#include "tidepool/memory/testing/quiet_statistics.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
-#include "tidepool/tools/benchmarks/quiet_statistics.h"
 
 namespace tidepool {
 namespace {

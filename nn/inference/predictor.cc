@@ -96,7 +96,9 @@ NDList PredictorCore::Forward(const NDList& inputs) {
       const MemoryOwnerScope owner("graphs");
       graphs.output = Zeros(Shape(dims), DType::kFloat32, Place::On(workspace_.device()));
     }
-    graphs.step.Run({&features, replica_ != nullptr ? &replica_->parameters.flat : &network.parameters()}, {&graphs.output},
+    const NDArray& parameters =
+        replica_ != nullptr ? replica_->parameters.flat : network.parameters();
+    graphs.step.Run({&features, &parameters}, {&graphs.output},
                     [&] { CopyInto(forward(features), graphs.output); });
   }
   return {graphs.output.Dup()};

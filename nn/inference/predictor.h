@@ -7,8 +7,9 @@
 // whatever the translator and the network make is gone when the call returns, by an exception too, and
 // from the second call on of the same shapes it comes from memory the predictor already has.
 // Weights are the model's, not copied, but for a predictor on another device than the network's: those
-// are copied there once for all predictors there, and again after the model's were written to. Results that are arrays are copied out to where the caller is:
-// the manager it has entered, its workspace, or the heap; they stay on the predictor's device.
+// are copied there once for all predictors there, and again after the model's were written to. Results
+// that are arrays are copied out to where the caller is: the manager it has entered, its workspace, or
+// the heap; they stay on the predictor's device.
 //
 // With graphs (set_graphs) the network runs as a captured graph that is launched with one call once the
 // shapes of the batch are steady (ReplayedStep, ndarray/capture): the same bits, for the price of one

@@ -74,33 +74,32 @@ void RunLogSoftmax(const KernelCall& call) {
   });
 }
 
-void RunSoftmaxGrad(const KernelCall& call) {
-  const double* const zs = call.inputs[0].as<double>();
-  const double* const dzs = call.inputs[1].as<double>();
-  double* const dxs = call.outputs[0].as<double>();
+// body(z, dz, dx, end, stride) for each line: elements 0, stride, ... below end.
+template <typename Body>
+void ForEachGradLine(const KernelCall& call, Body body) {
   ForEachLine(call, [&](int64_t at, int64_t n, int64_t stride) {
-    const double *z = zs + at, *dz = dzs + at;
-    double* dx = dxs + at;
+    body(call.inputs[0].as<double>() + at, call.inputs[1].as<double>() + at,
+         call.outputs[0].as<double>() + at, n * stride, stride);
+  });
+}
+
+void RunSoftmaxGrad(const KernelCall& call) {
+  ForEachGradLine(call, [](const double* z, const double* dz, double* dx, int64_t end, int64_t stride) {
     long double sum = 0;
-    for (int64_t i = 0; i < n * stride; i += stride) {
+    for (int64_t i = 0; i < end; i += stride) {
       sum += static_cast<long double>(z[i]) * dz[i];
     }
-    for (int64_t i = 0; i < n * stride; i += stride) {
+    for (int64_t i = 0; i < end; i += stride) {
       dx[i] = static_cast<double>(z[i] * (dz[i] - sum));
     }
   });
 }
 
 void RunLogSoftmaxGrad(const KernelCall& call) {
-  const double* const zs = call.inputs[0].as<double>();
-  const double* const dzs = call.inputs[1].as<double>();
-  double* const dxs = call.outputs[0].as<double>();
-  ForEachLine(call, [&](int64_t at, int64_t n, int64_t stride) {
-    const double *z = zs + at, *dz = dzs + at;
-    double* dx = dxs + at;
+  ForEachGradLine(call, [](const double* z, const double* dz, double* dx, int64_t end, int64_t stride) {
     long double sum = 0;
-    for (int64_t i = 0; i < n * stride; i += stride) sum += dz[i];
-    for (int64_t i = 0; i < n * stride; i += stride) {
+    for (int64_t i = 0; i < end; i += stride) sum += dz[i];
+    for (int64_t i = 0; i < end; i += stride) {
       dx[i] = static_cast<double>(dz[i] - std::exp(z[i]) * sum);
     }
   });

@@ -8,8 +8,8 @@
 //   --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
 //
 //   BENCHMARK(Allocate)->Apply(QuietStatistics);
-#ifndef TIDEPOOL_TOOLS_BENCHMARKS_QUIET_STATISTICS_H_
-#define TIDEPOOL_TOOLS_BENCHMARKS_QUIET_STATISTICS_H_
+#ifndef TIDEPOOL_MEMORY_TESTING_QUIET_STATISTICS_H_
+#define TIDEPOOL_MEMORY_TESTING_QUIET_STATISTICS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -33,4 +33,4 @@ inline void QuietStatistics(benchmark::internal::Benchmark* benchmark) {
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_TOOLS_BENCHMARKS_QUIET_STATISTICS_H_
+#endif  // TIDEPOOL_MEMORY_TESTING_QUIET_STATISTICS_H_
