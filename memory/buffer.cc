@@ -1,12 +1,14 @@
 #include "tidepool/memory/buffer.h"
 
 #include <memory>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/block_cache.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/heap.h"
 
@@ -22,7 +24,7 @@ class HeapOwner final : public BufferOwner {
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->charged_to);
+    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->outside.charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -34,8 +36,8 @@ class ImportOwner final : public BufferOwner {
   }
   void Close(Buffer* buffer) noexcept override {
     MemoryTracker::Global().Add(Host(), buffer->kind, -static_cast<int64_t>(buffer->bytes),
-                                buffer->charged_to);
-    if (buffer->release_imported != nullptr) buffer->release_imported(buffer->import_context);
+                                buffer->outside.charged_to);
+    if (buffer->outside.release_imported != nullptr) buffer->outside.release_imported(buffer->outside.import_context);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -102,14 +104,14 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
   for (int i = 0; i < count; ++i) {
     Buffer* buffer = buffers[i];
     if (buffer->attached || (pinned && PostponeClose(buffer))) continue;
-    if (after != nullptr && buffer->release_imported != nullptr) {
-      after[(*after_count)++] = {std::exchange(buffer->release_imported, nullptr),
-                                 buffer->import_context};
+    if (after != nullptr && buffer->outside.release_imported != nullptr) {
+      after[(*after_count)++] = {std::exchange(buffer->outside.release_imported, nullptr),
+                                 buffer->outside.import_context};
     }
     DropMirror(buffer);
     if (buffer->owner == &heap_owner) {
       releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
-                       buffer->charged_to);
+                       buffer->outside.charged_to);
     } else {
       buffer->owner->Close(buffer);
     }
@@ -117,6 +119,18 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
 }
 
 }  // namespace internal
+
+void* Buffer::operator new(size_t bytes) {
+  if (!kSmallBlocksInUse) return ::operator new(bytes, std::align_val_t{alignof(Buffer)});
+  void* const record = AllocateSmallBlock(bytes);
+  if (record == nullptr) throw std::bad_alloc();
+  return record;
+}
+
+void Buffer::operator delete(void* record, size_t bytes) noexcept {
+  if (!kSmallBlocksInUse) return ::operator delete(record, std::align_val_t{alignof(Buffer)});
+  ReleaseSmallBlock(static_cast<std::byte*>(record), bytes);
+}
 
 void Buffer::Close() noexcept {
   if ((care.load(std::memory_order_relaxed) & (kInTree | kLent)) != 0) {
@@ -145,9 +159,9 @@ uint64_t NextBufferId() {
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
   auto buffer = std::make_unique<Buffer>();
-  buffer->charged_to = &MemoryOwner::Current();
+  buffer->outside = {&MemoryOwner::Current(), nullptr, nullptr};
   auto* data = static_cast<std::byte*>(
-      HeapAllocate(bytes, alignment, kind, device, buffer->charged_to));
+      HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   return buffer.release();
 }
@@ -156,13 +170,12 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
                           MemoryKind kind) {
   auto buffer = std::make_unique<Buffer>();
   Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
-  buffer->release_imported = release;
-  buffer->import_context = context;
-  buffer->charged_to = &MemoryOwner::Current();
+  buffer->outside = {&MemoryOwner::Current(), release, context};
   const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
   constexpr uintptr_t kLeastPage = 4096;
   buffer->readable_tail = (end - 1) / kLeastPage == (end - 1 + kReadableTailBytes) / kLeastPage;
-  MemoryTracker::Global().Add(Host(), kind, static_cast<int64_t>(bytes), buffer->charged_to);
+  MemoryTracker::Global().Add(Host(), kind, static_cast<int64_t>(bytes),
+                              buffer->outside.charged_to);
   return buffer.release();
 }
 
@@ -175,8 +188,9 @@ void SetBufferKind(Buffer& buffer, MemoryKind kind) {
   if (buffer.closed) return;
   // Off first: at no moment do the bytes count twice.
   MemoryTracker& tracker = MemoryTracker::Global();
-  tracker.Add(buffer.device, buffer.kind, -static_cast<int64_t>(buffer.bytes), buffer.charged_to);
-  tracker.Add(buffer.device, kind, static_cast<int64_t>(buffer.bytes), buffer.charged_to);
+  MemoryOwner* const charged_to = buffer.outside.charged_to;
+  tracker.Add(buffer.device, buffer.kind, -static_cast<int64_t>(buffer.bytes), charged_to);
+  tracker.Add(buffer.device, kind, static_cast<int64_t>(buffer.bytes), charged_to);
   buffer.kind = kind;
 }
 

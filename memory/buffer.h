@@ -53,11 +53,15 @@ class BufferOwner {
 struct OwnershipLink {
   std::atomic<uint64_t> node{0};  // 0: the buffer is its handles'
   Buffer* newer = nullptr;
-  Buffer* older = nullptr;
+  union {
+    Buffer* older = nullptr;
+    Buffer* next_free;  // of a workspace's records without handles
+  };
   std::atomic<Loan*> loans{nullptr};  // the last one first
 };
 
-struct Buffer {
+// Two cache lines: a million of them are closed as fast as memory brings them.
+struct alignas(64) Buffer {
   // Read on every operator call.
   std::atomic<int32_t> references{1};
   std::atomic<uint32_t> version{0};  // raised by every write; keys caches of packed weights
@@ -65,6 +69,7 @@ struct Buffer {
   std::atomic<uint64_t> stamp;
   std::byte* data;
   size_t bytes;  // as asked for
+  BufferOwner* owner;
   uint64_t id;   // never used again by another buffer of the process
   Device device;
   MemoryKind kind;
@@ -80,19 +85,25 @@ struct Buffer {
   };
   std::atomic<uint8_t> care{0};
 
-  BufferOwner* owner;
   bool attached = false;  // to a workspace
   std::atomic<bool> closed{false};
   bool readable_tail = true;  // kReadableTailBytes behind it can be read
 
   // The owner's.
-  uint32_t slot = 0;              // the request's number within its cycle
-  size_t slot_bytes = 0;          // rounded up
-  void* spill = nullptr;          // where the bytes are when outside the workspace's pages
-  Buffer* next = nullptr;         // in a free list or a list of releases
-  void (*release_imported)(void* context) = nullptr;
-  void* import_context = nullptr;
-  MemoryOwner* charged_to = nullptr;  // outside of workspaces: the node of the ledger that holds it
+  struct Request {   // of a workspace
+    uint32_t slot;   // its number within the cycle
+    size_t bytes;    // rounded up
+    void* spill;     // where the bytes are when outside the workspace's pages
+  };
+  struct Outside {   // of workspaces
+    MemoryOwner* charged_to;  // the node of the ledger that holds it
+    void (*release_imported)(void* context);
+    void* import_context;
+  };
+  union {
+    Request request{};  // when attached
+    Outside outside;
+  };
   OwnershipLink link;
   // The host copy of device memory (memory/mirroring), which all views and handles share. Made at the
   // first access of the host; null before, and always for memory that the host can read.
@@ -104,7 +115,12 @@ struct Buffer {
   bool IsAlive() const {
     return stamp_cell->load(std::memory_order_relaxed) == stamp.load(std::memory_order_relaxed);
   }
+
+  // Single records come from small blocks.
+  static void* operator new(size_t bytes);
+  static void operator delete(void* record, size_t bytes) noexcept;
 };
+static_assert(sizeof(Buffer) == 128);
 
 // New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError, or
 // kUnimplemented when no provider of the device is linked.

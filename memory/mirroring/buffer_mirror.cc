@@ -87,7 +87,7 @@ BufferMirror::BufferMirror(Buffer& buffer)
       device_(GetDeviceProvider(buffer.device, "host copy")),
       host_memory_(HostMemoryFor(device_)),
       keeps_host_copy_(device_.PinnedHost() != nullptr),
-      charged_to_(buffer.charged_to != nullptr ? buffer.charged_to : &MemoryOwner::Current()),
+      charged_to_(buffer.attached ? &MemoryOwner::Current() : buffer.outside.charged_to),
       data_(buffer.data),
       bytes_(buffer.bytes),
       freshness_(buffer.bytes, buffer.version.load(std::memory_order_relaxed) == 0

@@ -169,7 +169,7 @@ class Model {
     ModelArray array;
     const int64_t releases = source_.releases();
     array.handle = source_.New(static_cast<size_t>(1 + Random(300)));
-    if (array.handle->release_imported != nullptr) ++imported_;
+    if (!array.handle->attached && array.handle->outside.release_imported != nullptr) ++imported_;
     if (Random(3) > 0) {
       EXPECT_EQ(LinkNew(array.handle.get(), nodes_[static_cast<size_t>(node)].ref().bits()), fits);
       if (fits) array.owner = node;

@@ -13,7 +13,7 @@
 #include <new>
 #include <unordered_set>
 
-#include "tidepool/memory/provider/small_blocks.h"
+#include "tidepool/memory/provider/block_cache.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -29,27 +29,13 @@ constexpr size_t kReserveBytes = size_t{64} << 30;
 constexpr size_t kMallocAlignment = 16;
 static_assert(alignof(std::max_align_t) >= kMallocAlignment);
 
-// AddressSanitizer watches the bytes around a block only when they are malloc's.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kOwnBlocks = false;
-#else
-constexpr bool kOwnBlocks = true;
-#endif
-
 // Medium blocks are aligned by hand: malloc serves those from a cache of the thread, which
 // posix_memalign goes around at several times the cost.
-constexpr bool IsMedium(size_t bytes) { return kOwnBlocks && bytes <= (size_t{64} << 10); }
+constexpr bool IsMedium(size_t bytes) { return kSmallBlocksInUse && bytes <= (size_t{64} << 10); }
 
-constexpr bool IsSmall(size_t bytes) { return kOwnBlocks && bytes <= SmallBlocks::kMostBytes; }
+constexpr bool IsSmall(size_t bytes) { return kSmallBlocksInUse && bytes <= SmallBlocks::kMostBytes; }
 
 static_assert(SmallBlocks::kTailBytes >= kReadableTailBytes);
-
-void* TakeSpan(size_t alignment, size_t bytes) {
-  void* span = nullptr;
-  return posix_memalign(&span, alignment, bytes) == 0 ? span : nullptr;
-}
-void GiveSpan(void* span) { std::free(span); }
-constinit SmallBlocks small_blocks(&TakeSpan, &GiveSpan);
 
 // Those that are small and aligned to more than small blocks are. Rare: who releases a block knows how
 // many bytes it has, not how it was aligned.
@@ -131,7 +117,7 @@ class Provider final : public DeviceProvider {
   }
 
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
-    if (IsSmall(bytes) && alignment <= SmallBlocks::kAlignment) return small_blocks.Allocate(bytes);
+    if (IsSmall(bytes) && alignment <= SmallBlocks::kAlignment) return AllocateSmallBlock(bytes);
     if (IsMedium(bytes)) {
       // malloc's blocks begin at multiples of 16, so there is room for the address in front.
       void* const block = std::malloc(bytes + kReadableTailBytes + std::max(alignment, kMallocAlignment));
@@ -154,7 +140,7 @@ class Provider final : public DeviceProvider {
   }
   void Release(std::byte* data, size_t bytes) noexcept override {
     if (IsSmall(bytes) && !OverAligned::Blocks().Remove(data)) {
-      return small_blocks.Release(data, bytes);
+      return ReleaseSmallBlock(data, bytes);
     }
     std::free(IsMedium(bytes) ? reinterpret_cast<void**>(data)[-1] : data);
   }

@@ -17,11 +17,17 @@ struct alignas(SmallBlocks::kAlignment) SmallBlocks::Span {
   Span* next = nullptr;
   Span* previous = nullptr;
   uint32_t block_bytes;
+  uint32_t blocks_in_64k;    // rounded up; in units of the alignment
   uint16_t capacity;
   uint16_t free;             // so many numbers of free blocks in `numbers`
   uint8_t numbers[256];      // as many as a byte can name
 
   std::byte* blocks() { return reinterpret_cast<std::byte*>(this + 1); }
+  // A division by what is known only here takes longer than all the rest of a release.
+  uint8_t NumberOf(const std::byte* block) {
+    const auto unit = static_cast<uint32_t>(block - blocks()) / kAlignment;
+    return static_cast<uint8_t>(unit * blocks_in_64k >> 16);
+  }
   static Span* Of(std::byte* block) {
     return reinterpret_cast<Span*>(reinterpret_cast<uintptr_t>(block) & ~(kSpanBytes - 1));
   }
@@ -58,9 +64,9 @@ SmallBlocks::Span* SmallBlocks::NewSpan(size_t number) noexcept {
   if (memory == nullptr) return nullptr;
   auto* const span = new (memory) Span;
   span->block_bytes = static_cast<uint32_t>((number + 1) * kAlignment);
+  span->blocks_in_64k = static_cast<uint32_t>(((size_t{1} << 16) + number) / (number + 1));
   const size_t capacity = (kUsedBytes - sizeof(Span) - kTailBytes) / span->block_bytes;
-  static_assert((kUsedBytes - sizeof(Span) - kTailBytes) / kAlignment <=
-                sizeof(Span::numbers));
+  static_assert((kUsedBytes - sizeof(Span) - kTailBytes) / kAlignment <= sizeof(Span::numbers));
   span->capacity = span->free = static_cast<uint16_t>(capacity);
   // The last one first, so that they are taken in the order of their addresses.
   for (size_t i = 0; i < capacity; ++i) span->numbers[i] = static_cast<uint8_t>(capacity - 1 - i);
@@ -68,45 +74,58 @@ SmallBlocks::Span* SmallBlocks::NewSpan(size_t number) noexcept {
   return span;
 }
 
-std::byte* SmallBlocks::Allocate(size_t bytes) noexcept {
+int SmallBlocks::AllocateMany(size_t bytes, std::byte** blocks, int count) noexcept {
   const size_t number = ClassOf(bytes);
   SizeClass& of = classes_[number];
   Guard guard(of.locked);
-  Span* span = of.usable;
-  if (span == nullptr) [[unlikely]] {
-    span = NewSpan(number);
-    if (span == nullptr) return nullptr;
-    ++of.empty;
-    Link(of, span);
+  for (int i = 0; i < count; ++i) {
+    Span* span = of.usable;
+    if (span == nullptr) [[unlikely]] {
+      span = NewSpan(number);
+      if (span == nullptr) return i;
+      ++of.empty;
+      Link(of, span);
+    }
+    if (span->free == span->capacity) --of.empty;
+    blocks[i] =
+        span->blocks() + static_cast<size_t>(span->numbers[--span->free]) * span->block_bytes;
+    if (span->free == 0) [[unlikely]] Unlink(of, span);
   }
-  if (span->free == span->capacity) --of.empty;
-  std::byte* const block =
-      span->blocks() + static_cast<size_t>(span->numbers[--span->free]) * span->block_bytes;
-  if (span->free == 0) [[unlikely]] Unlink(of, span);
-  return block;
+  return count;
 }
 
-void SmallBlocks::Release(std::byte* data, size_t bytes) noexcept {
+void SmallBlocks::ReleaseMany(size_t bytes, std::byte* const* blocks, int count) noexcept {
   SizeClass& of = classes_[ClassOf(bytes)];
-  Span* const span = Span::Of(data);
   Span* surplus = nullptr;
   {
     Guard guard(of.locked);
-    const auto offset = static_cast<uint32_t>(data - span->blocks());
-    if (span->free == 0) [[unlikely]] Link(of, span);
-    span->numbers[span->free++] = static_cast<uint8_t>(offset / span->block_bytes);
-    if (span->free == span->capacity) [[unlikely]] {
+    for (int i = 0; i < count; ++i) {
+      Span* const span = Span::Of(blocks[i]);
+      if (span->free == 0) [[unlikely]] Link(of, span);
+      span->numbers[span->free++] = span->NumberOf(blocks[i]);
+      if (span->free < span->capacity) [[likely]] continue;
       if (of.empty == 0) {
         of.empty = 1;
       } else {
         Unlink(of, span);
+        span->next = surplus;
         surplus = span;
       }
     }
   }
-  if (surplus == nullptr) return;
-  spans_.fetch_sub(1, std::memory_order_relaxed);
-  give_(surplus);
+  while (surplus != nullptr) {
+    Span* const next = surplus->next;
+    spans_.fetch_sub(1, std::memory_order_relaxed);
+    give_(surplus);
+    surplus = next;
+  }
 }
+
+std::byte* SmallBlocks::Allocate(size_t bytes) noexcept {
+  std::byte* block;
+  return AllocateMany(bytes, &block, 1) == 1 ? block : nullptr;
+}
+
+void SmallBlocks::Release(std::byte* data, size_t bytes) noexcept { ReleaseMany(bytes, &data, 1); }
 
 }  // namespace tidepool

@@ -1,4 +1,5 @@
-// Blocks of up to 512 bytes, for single small arrays on the host's heap.
+// Blocks of up to 512 bytes: for single small arrays on the host's heap, and for the records of single
+// arrays. The process's own, which threads share without a lock, are in block_cache.h.
 //
 // Spans of 16 KiB hold blocks of one size, a multiple of 64 bytes, side by side: an array of 64 bytes takes
 // 64, where malloc takes 208 with its header, the alignment and the readable tail. Which blocks of a span
@@ -36,6 +37,14 @@ class SmallBlocks {
   // `bytes` as given to Allocate.
   void Release(std::byte* data, size_t bytes) noexcept;
 
+  // Several of one size under one lock. Returns how many there were: fewer than `count` when a span was
+  // refused.
+  int AllocateMany(size_t bytes, std::byte** blocks, int count) noexcept;
+  void ReleaseMany(size_t bytes, std::byte* const* blocks, int count) noexcept;
+
+  static constexpr size_t kClasses = kMostBytes / kAlignment;
+  static size_t ClassOf(size_t bytes) { return bytes == 0 ? 0 : (bytes - 1) / kAlignment; }
+
   int64_t spans() const { return spans_.load(std::memory_order_relaxed); }
 
  private:
@@ -47,8 +56,6 @@ class SmallBlocks {
   };
   class Guard;
 
-  static constexpr size_t kClasses = kMostBytes / kAlignment;
-  static size_t ClassOf(size_t bytes) { return bytes == 0 ? 0 : (bytes - 1) / kAlignment; }
   Span* NewSpan(size_t number) noexcept;
   static void Link(SizeClass& of, Span* span) noexcept;
   static void Unlink(SizeClass& of, Span* span) noexcept;

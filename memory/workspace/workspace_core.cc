@@ -200,14 +200,14 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   if (planned == nullptr) return AllocateSlowly(bytes);
   const size_t rounded = planned->bytes;
   // As few stores as can be: they are what this path costs. Settle() counts the rest.
-  free_records_ = buffer->next;
+  free_records_ = buffer->link.next_free;
   buffer->data = base_ + planned->offset;
   Unpoison(buffer->data, rounded);
   buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   buffer->bytes = bytes;
   buffer->id = first_id_ + slot;
-  buffer->slot = slot;
-  buffer->slot_bytes = rounded;
+  buffer->request.slot = slot;
+  buffer->request.bytes = rounded;
   slots_[slot] = buffer;
   slot_count_ = slot + 1;
   account_.AddUsed(static_cast<int64_t>(rounded));
@@ -234,14 +234,14 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     data = AllocateOutsidePlan(bytes, rounded, &spill);
   }
   Buffer* buffer = free_records_;
-  free_records_ = buffer->next;
+  free_records_ = buffer->link.next_free;
   buffer->data = data;
   buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   buffer->bytes = bytes;
   buffer->id = NextBufferId();
-  buffer->slot = slot;
-  buffer->slot_bytes = rounded;
-  buffer->spill = spill;
+  buffer->request.slot = slot;
+  buffer->request.bytes = rounded;
+  buffer->request.spill = spill;
   slots_[slot] = buffer;
   slot_count_ = settled_ = slot + 1;
   bytes_this_cycle += rounded;
@@ -356,7 +356,7 @@ void WorkspaceCore::AddRecords() {
     buffer.kind = MemoryKind::kAllocated;
     buffer.owner = this;
     buffer.attached = true;
-    buffer.next = free_records_;
+    buffer.link.next_free = free_records_;
     free_records_ = &buffer;
   }
   AccountState();

@@ -34,7 +34,7 @@ void WorkspaceCore::CollectLeaks(bool failed) noexcept {
     if (buffer == nullptr) continue;
     // The record stays with its handles, which find it stale; only the memory is taken back.
     ReleaseBytes(buffer);
-    account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
+    account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
     plan_->Release(slot);
     if (recording_) record_[slot].upper = slot_count_;
     slots_[slot] = nullptr;
@@ -49,10 +49,10 @@ void WorkspaceCore::CollectLeaks(bool failed) noexcept {
 }
 
 void WorkspaceCore::KeepTrace(const Buffer& buffer) noexcept {
-  if (buffer.slot >= traces_.size()) return;
+  if (buffer.request.slot >= traces_.size()) return;
   try {
     std::lock_guard<std::mutex> lock(traces_mutex_);
-    leaked_traces_[buffer.id] = traces_[buffer.slot];
+    leaked_traces_[buffer.id] = traces_[buffer.request.slot];
     has_leaked_traces_.store(true, std::memory_order_relaxed);
   } catch (const std::exception&) {
     // An error that uses it will not say where it was made.
@@ -75,13 +75,13 @@ std::string WorkspaceCore::DescribeOrigin(const Buffer& buffer) const {
 
 void WorkspaceCore::NoteLeak(const Buffer& buffer) noexcept {
   ++leaks_.count;
-  leaks_.bytes += static_cast<int64_t>(buffer.slot_bytes);
+  leaks_.bytes += static_cast<int64_t>(buffer.request.bytes);
   if (leaks_.arrays.size() >= LeakReport::kMostArrays) return;
   try {
-    LeakedArray leaked{buffer.slot, buffer.bytes, "", ""};
-    if (tracing_ && buffer.slot < traces_.size()) {
-      leaked.owner = traces_[buffer.slot].Owner();
-      leaked.site = traces_[buffer.slot].Site();
+    LeakedArray leaked{buffer.request.slot, buffer.bytes, "", ""};
+    if (tracing_ && buffer.request.slot < traces_.size()) {
+      leaked.owner = traces_[buffer.request.slot].Owner();
+      leaked.site = traces_[buffer.request.slot].Site();
     }
     leaks_.arrays.push_back(std::move(leaked));
   } catch (const std::exception&) {

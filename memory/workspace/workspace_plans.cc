@@ -32,7 +32,7 @@ void WorkspaceCore::StartRecording() {
     const Buffer* buffer = slots_[slot];
     if (buffer == nullptr) {
       record_[slot].upper = std::min<int64_t>(record_[slot].upper, count);
-    } else if (buffer->spill == nullptr) {
+    } else if (buffer->request.spill == nullptr) {
       pins_.push_back({slot, buffer->data - base_});
     }
   }
@@ -79,9 +79,9 @@ bool WorkspaceCore::SwitchPlan(size_t rounded) {
 bool WorkspaceCore::HasLiveWherePlanned(const LearnedCycle& cycle) const {
   for (uint32_t slot = 0; slot < slot_count_; ++slot) {
     const Buffer* buffer = slots_[slot];
-    if (buffer == nullptr || buffer->spill != nullptr) continue;
+    if (buffer == nullptr || buffer->request.spill != nullptr) continue;
     if (cycle.plan.IsOutside(slot) || cycle.plan.offset(slot) != size_t(buffer->data - base_) ||
-        cycle.requests[slot].size < static_cast<int64_t>(buffer->slot_bytes)) {
+        cycle.requests[slot].size < static_cast<int64_t>(buffer->request.bytes)) {
       return false;
     }
   }
@@ -95,7 +95,7 @@ void WorkspaceCore::FollowPlan(LearnedCycle* cycle) {
   if (cycle == nullptr) return;
   plan_->TakeOver(slot_count_);
   for (uint32_t slot = 0; slot < slot_count_; ++slot) {
-    if (slots_[slot] != nullptr && slots_[slot]->spill == nullptr) plan_->Assume(slot);
+    if (slots_[slot] != nullptr && slots_[slot]->request.spill == nullptr) plan_->Assume(slot);
   }
 }
 

@@ -146,7 +146,7 @@ class Suite {
     const std::byte pattern{static_cast<unsigned char>(++patterns_)};
     FindDeviceProvider(handle->device)->Fill(handle->data, pattern, bytes);
     const int64_t ledger_bytes =
-        static_cast<int64_t>(handle->attached ? handle->slot_bytes : handle->bytes);
+        static_cast<int64_t>(handle->attached ? handle->request.bytes : handle->bytes);
     held_.push_back({std::move(handle), pattern, ledger_bytes});
   }
 

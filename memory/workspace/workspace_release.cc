@@ -18,26 +18,26 @@ Buffer* const kAbandoned = reinterpret_cast<Buffer*>(uintptr_t{1});
 }  // namespace
 
 void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
-  if (buffer->spill == nullptr) return Poison(buffer->data, buffer->slot_bytes);
+  if (buffer->request.spill == nullptr) return Poison(buffer->data, buffer->request.bytes);
   if (guard_ != nullptr) {
     guard_->Release(buffer->data, buffer->bytes);
     AccountOwned();
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    HeapRelease(buffer->spill, buffer->slot_bytes, MemoryKind::kUnreferenced, memory_,
+    HeapRelease(buffer->request.spill, buffer->request.bytes, MemoryKind::kUnreferenced, memory_,
                 &memory_owner);
   } else {
-    pool_.Release(static_cast<Pool::Block*>(buffer->spill));
+    pool_.Release(static_cast<Pool::Block*>(buffer->request.spill));
   }
-  buffer->spill = nullptr;
+  buffer->request.spill = nullptr;
 }
 
 void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
-  const uint32_t slot = buffer->slot;
+  const uint32_t slot = buffer->request.slot;
   slots_[slot] = nullptr;
   plan_->Release(slot);
   if (recording_) record_[slot].upper = slot_count_;
   ReleaseBytes(buffer);
-  account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
+  account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
 }
 
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
@@ -49,18 +49,18 @@ void WorkspaceCore::Close(Buffer* buffer) noexcept {
 
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   if (buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed)) GiveBack(buffer);
-  if (buffer->closed && buffer->slot < slot_count_ && slots_[buffer->slot] == buffer) {
+  if (buffer->closed && buffer->request.slot < slot_count_ && slots_[buffer->request.slot] == buffer) {
     GiveBack(buffer);  // closed on another thread
   }
   if (has_leaked_traces_.load(std::memory_order_relaxed)) ForgetTrace(*buffer);
   buffer->closed.store(false, std::memory_order_relaxed);
-  buffer->next = free_records_;
+  buffer->link.next_free = free_records_;
   free_records_ = buffer;
 }
 
 int64_t WorkspaceCore::CountRecordsOut() const {
   int64_t count = kRecordsPerSlab * static_cast<int64_t>(record_slabs_.size());
-  for (const Buffer* free = free_records_; free != nullptr; free = free->next) --count;
+  for (const Buffer* free = free_records_; free != nullptr; free = free->link.next_free) --count;
   return count;
 }
 
@@ -68,7 +68,7 @@ void WorkspaceCore::DrainRemote() noexcept {
   if (remote_.load(std::memory_order_relaxed) == nullptr) return;
   Buffer* buffer = remote_.exchange(nullptr, std::memory_order_acquire);
   while (buffer != nullptr) {
-    Buffer* next = buffer->next;
+    Buffer* next = buffer->link.next_free;
     ReleaseOnOwner(buffer);
     buffer = next;
   }
@@ -100,15 +100,15 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
   // The owner's address is a thread's own; while it is set only that thread can match it.
   if (owner_.load(std::memory_order_relaxed) == CurrentThreadToken()) {
     // Only plans place requests in a cycle that has quick ones.
-    if (quick_slots_ == 0 || buffer->spill != nullptr ||
+    if (quick_slots_ == 0 || buffer->request.spill != nullptr ||
         buffer->stamp.load(std::memory_order_relaxed) != stamp_.load(std::memory_order_relaxed)) {
       return ReleaseOnOwner(buffer);
     }
-    slots_[buffer->slot] = nullptr;
-    quick_plan_.Release(buffer->slot);
-    Poison(buffer->data, buffer->slot_bytes);
-    account_.SubUsed(static_cast<int64_t>(buffer->slot_bytes));
-    buffer->next = free_records_;
+    slots_[buffer->request.slot] = nullptr;
+    quick_plan_.Release(buffer->request.slot);
+    Poison(buffer->data, buffer->request.bytes);
+    account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
+    buffer->link.next_free = free_records_;
     free_records_ = buffer;
     return;
   }
@@ -125,7 +125,7 @@ void WorkspaceCore::ReleaseSlowly(Buffer* buffer) noexcept {
       if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
       return;
     }
-    buffer->next = head;
+    buffer->link.next_free = head;
   } while (!remote_.compare_exchange_weak(head, buffer, std::memory_order_release,
                                           std::memory_order_acquire));
 }
