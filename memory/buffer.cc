@@ -75,17 +75,23 @@ void DropMirror(Buffer* buffer) noexcept {
 
 void BeforeRelease(Buffer* buffer) noexcept {
   const OwnershipHooks* hooks = ownership_hooks.load(std::memory_order_acquire);
-  const uint8_t care = buffer->care.load(std::memory_order_relaxed);
-  if ((care & (Buffer::kInTree | Buffer::kLent)) != 0) hooks->forget(buffer);
-  if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
-  FinishPendingClose(buffer, /*last=*/true);
-  constexpr uint8_t kRecords = Buffer::kClosedByNode | Buffer::kTraced;
-  if ((buffer->care.load(std::memory_order_relaxed) & kRecords) != 0) hooks->drop(buffer);
+  uint8_t care = buffer->care.load(std::memory_order_relaxed);
+  if ((care & (Buffer::kInTree | Buffer::kLent)) != 0) {
+    hooks->forget(buffer);
+    // What a node that closed it meanwhile has noted.
+    care = buffer->care.load(std::memory_order_relaxed);
+  }
+  if (care != Buffer::kInTree) {
+    if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
+    FinishPendingClose(buffer, /*last=*/true);
+    constexpr uint8_t kRecords = Buffer::kClosedByNode | Buffer::kTraced;
+    if ((buffer->care.load(std::memory_order_relaxed) & kRecords) != 0) hooks->drop(buffer);
+  }
   buffer->care.store(0, std::memory_order_relaxed);
 }
 
-void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
-                  int* after_count) noexcept {
+void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count,
+                  const Buffer* next) noexcept {
   bool outside = false;
   for (int i = 0; i < count; ++i) {
     Buffer* buffer = buffers[i];
@@ -103,6 +109,10 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after,
   HeapReleases releases;
   for (int i = 0; i < count; ++i) {
     Buffer* buffer = buffers[i];
+    if (next != nullptr) {
+      __builtin_prefetch(next, 1);
+      next = next->link.older;
+    }
     if (buffer->attached || (pinned && PostponeClose(buffer))) continue;
     if (after != nullptr && buffer->outside.release_imported != nullptr) {
       after[(*after_count)++] = {std::exchange(buffer->outside.release_imported, nullptr),

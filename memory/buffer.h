@@ -163,12 +163,14 @@ inline void ReleaseLast(Buffer* buffer) noexcept {
 }
 // Of buffers whose `closed` the caller has just set: nobody reads them from here on, and their bytes
 // go. `after`, if not null, takes the release functions of imported memory, which may run any code;
-// else they run here.
+// else they run here. `next`, if not null, and what is `older` than it will be closed after these, and
+// is brought near meanwhile.
 struct ImportRelease {
   void (*release)(void* context);
   void* context;
 };
-void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count) noexcept;
+void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count,
+                  const Buffer* next = nullptr) noexcept;
 
 }  // namespace internal
 

@@ -55,10 +55,13 @@ bool CloseSome(OwnerNode& node, Buffer*& head, ClosedBy* closed_by) noexcept {
   bool more;
   {
     std::lock_guard<SpinLock> lock(node.lock);
-    while (head != nullptr && count < kAtOnce) {
-      Buffer* buffer = head;
-      ChargeAnyway(node, -1, -static_cast<int64_t>(buffer->bytes));
-      Unlink(node, buffer);
+    int64_t arrays = 0, bytes = 0;
+    Buffer* next = head;
+    while (next != nullptr && count < kAtOnce) {
+      Buffer* buffer = next;
+      next = buffer->link.older;
+      ++arrays;
+      bytes += static_cast<int64_t>(buffer->bytes);
       if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kLent) != 0 &&
           OutlivesOwner(buffer)) {
         buffer->link.node.store(0, std::memory_order_release);
@@ -68,8 +71,13 @@ bool CloseSome(OwnerNode& node, Buffer*& head, ClosedBy* closed_by) noexcept {
       buffer->closed.store(true, std::memory_order_relaxed);
       batch[count++] = buffer;
     }
+    head = next;
+    if (head != nullptr) head->link.newer = nullptr;
+    node.arrays -= arrays;
+    node.bytes -= bytes;
+    ChargeAnyway(node, -arrays, -bytes);
     MarkClosedBy(batch, count, closed_by);
-    CloseClaimed(batch, count, after, &after_count);
+    CloseClaimed(batch, count, after, &after_count, head);
     // From here on the last handle does not wait for this lock.
     for (int i = 0; i < count; ++i) batch[i]->link.node.store(0, std::memory_order_release);
     more = head != nullptr;

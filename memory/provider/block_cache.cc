@@ -89,6 +89,14 @@ void ReleaseSmallBlock(std::byte* data, size_t bytes) noexcept {
   magazine.blocks[magazine.count++] = data;
 }
 
+void ReleaseSmallBlocks(size_t bytes, const void* addresses, size_t stride, int count) noexcept {
+  if (count >= kAtOnce) return small_blocks.ReleaseStrided(bytes, addresses, stride, count);
+  const auto* at = static_cast<const std::byte*>(addresses);
+  for (int i = 0; i < count; ++i, at += stride) {
+    ReleaseSmallBlock(*reinterpret_cast<std::byte* const*>(at), bytes);
+  }
+}
+
 int64_t SmallBlockSpans() { return small_blocks.spans(); }
 
 }  // namespace tidepool

@@ -24,6 +24,8 @@ inline constexpr bool kSmallBlocksInUse = true;
 // As SmallBlocks' own.
 std::byte* AllocateSmallBlock(size_t bytes) noexcept;
 void ReleaseSmallBlock(std::byte* data, size_t bytes) noexcept;
+// Of one size; see SmallBlocks::ReleaseStrided. Many go past what the thread keeps.
+void ReleaseSmallBlocks(size_t bytes, const void* addresses, size_t stride, int count) noexcept;
 // Of the whole process.
 int64_t SmallBlockSpans();
 

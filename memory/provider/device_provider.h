@@ -74,6 +74,14 @@ class DeviceProvider {
   // Null when refused.
   virtual std::byte* Allocate(size_t bytes, size_t alignment) noexcept = 0;
   virtual void Release(std::byte* data, size_t bytes) noexcept = 0;
+  // The same for several, where that is cheaper together.
+  struct Block {
+    std::byte* data;
+    size_t bytes;
+  };
+  virtual void ReleaseMany(const Block* blocks, int count) noexcept {
+    for (int i = 0; i < count; ++i) Release(blocks[i].data, blocks[i].bytes);
+  }
 
   // Done when they return. Ranges do not overlap; with 0 bytes the pointers may be anything. Throw
   // kInternal when the device fails.

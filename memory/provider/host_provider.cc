@@ -51,8 +51,9 @@ class OverAligned {
     count_.fetch_add(1, std::memory_order_relaxed);
     return true;
   }
+  bool empty() const noexcept { return count_.load(std::memory_order_relaxed) == 0; }
   bool Remove(std::byte* data) noexcept {
-    if (count_.load(std::memory_order_relaxed) == 0) return false;
+    if (empty()) return false;
     std::lock_guard<std::mutex> lock(mutex_);
     if (blocks_.erase(data) == 0) return false;
     count_.fetch_sub(1, std::memory_order_relaxed);
@@ -143,6 +144,20 @@ class Provider final : public DeviceProvider {
       return ReleaseSmallBlock(data, bytes);
     }
     std::free(IsMedium(bytes) ? reinterpret_cast<void**>(data)[-1] : data);
+  }
+
+  void ReleaseMany(const Block* blocks, int count) noexcept override {
+    if (!OverAligned::Blocks().empty()) return DeviceProvider::ReleaseMany(blocks, count);
+    for (int i = 0, end = 1; i < count; i = end++) {
+      const size_t bytes = blocks[i].bytes;
+      if (!IsSmall(bytes)) {
+        Release(blocks[i].data, bytes);
+        continue;
+      }
+      const size_t size = SmallBlocks::ClassOf(bytes);
+      while (end < count && SmallBlocks::ClassOf(blocks[end].bytes) == size) ++end;
+      ReleaseSmallBlocks(bytes, &blocks[i].data, sizeof(Block), end - i);
+    }
   }
 
   void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {

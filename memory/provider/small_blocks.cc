@@ -94,16 +94,28 @@ int SmallBlocks::AllocateMany(size_t bytes, std::byte** blocks, int count) noexc
   return count;
 }
 
-void SmallBlocks::ReleaseMany(size_t bytes, std::byte* const* blocks, int count) noexcept {
+void SmallBlocks::ReleaseStrided(size_t bytes, const void* addresses, size_t stride,
+                                 int count) noexcept {
   SizeClass& of = classes_[ClassOf(bytes)];
+  const auto* at = static_cast<const std::byte*>(addresses);
+  const auto* const end = at + stride * static_cast<size_t>(count);
+  const auto block_at = [](const std::byte* address) {
+    return *reinterpret_cast<std::byte* const*>(address);
+  };
   Span* surplus = nullptr;
   {
     Guard guard(of.locked);
-    for (int i = 0; i < count; ++i) {
-      Span* const span = Span::Of(blocks[i]);
-      if (span->free == 0) [[unlikely]] Link(of, span);
-      span->numbers[span->free++] = span->NumberOf(blocks[i]);
-      if (span->free < span->capacity) [[likely]] continue;
+    while (at != end) {
+      Span* const span = Span::Of(block_at(at));
+      uint32_t free = span->free;
+      if (free == 0) [[unlikely]] Link(of, span);
+      // As long as it is the same span.
+      do {
+        span->numbers[free++] = span->NumberOf(block_at(at));
+        at += stride;
+      } while (at != end && Span::Of(block_at(at)) == span);
+      span->free = static_cast<uint16_t>(free);
+      if (free < span->capacity) [[likely]] continue;
       if (of.empty == 0) {
         of.empty = 1;
       } else {

@@ -40,7 +40,11 @@ class SmallBlocks {
   // Several of one size under one lock. Returns how many there were: fewer than `count` when a span was
   // refused.
   int AllocateMany(size_t bytes, std::byte** blocks, int count) noexcept;
-  void ReleaseMany(size_t bytes, std::byte* const* blocks, int count) noexcept;
+  void ReleaseMany(size_t bytes, std::byte* const* blocks, int count) noexcept {
+    ReleaseStrided(bytes, blocks, sizeof(std::byte*), count);
+  }
+  // The address of each block `stride` bytes after that of the one before.
+  void ReleaseStrided(size_t bytes, const void* addresses, size_t stride, int count) noexcept;
 
   static constexpr size_t kClasses = kMostBytes / kAlignment;
   static size_t ClassOf(size_t bytes) { return bytes == 0 ? 0 : (bytes - 1) / kAlignment; }

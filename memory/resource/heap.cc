@@ -72,27 +72,13 @@ void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device,
   HeapRelease(data, bytes, kind, *FindDeviceProvider(device), owner);
 }
 
-void HeapReleases::Release(void* data, size_t bytes, MemoryKind kind, Device device,
-                           MemoryOwner* owner) noexcept {
-  if (data == nullptr) return;
-  if (count_ > 0 && (kind != kind_ || owner != owner_ || device != device_)) Flush();
-  if (count_ == 0) {
-    provider_ = FindDeviceProvider(device);
-    device_ = device;
-    kind_ = kind;
-    owner_ = owner;
-  }
-  provider_->Release(static_cast<std::byte*>(data), bytes);
-  bytes_ += static_cast<int64_t>(bytes);
-  ++count_;
-}
-
 void HeapReleases::Flush() noexcept {
   if (count_ == 0) return;
+  FindDeviceProvider(device_)->ReleaseMany(blocks_, count_);
   MemoryTracker& tracker = MemoryTracker::Global();
   tracker.CountSystemReleases(count_);
-  tracker.Add(provider_->device(), kind_, -bytes_, owner_);
-  MemoryBudget::Global().Release(provider_->device(), OwnerOr(owner_), bytes_);
+  tracker.Add(device_, kind_, -bytes_, owner_);
+  MemoryBudget::Global().Release(device_, OwnerOr(owner_), bytes_);
   bytes_ = count_ = 0;
 }
 

@@ -11,10 +11,9 @@
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool {
-
-class DeviceProvider;
 
 // `alignment`: a power of two; raised to what the device needs. `owner`: who it is charged to; null:
 // the process. Throws OutOfMemoryError with the ledger when a budget or the provider refuses, after
@@ -32,7 +31,8 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device devic
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device = Host(),
                  MemoryOwner* owner = nullptr) noexcept;
 
-// Many releases, with one entry in the ledger for each run of the same kind, device and owner.
+// Many releases: the provider is asked once for 64 of them, with one entry in the ledger, as long as
+// they are of the same kind, device and owner.
 class HeapReleases {
  public:
   HeapReleases() = default;
@@ -41,16 +41,27 @@ class HeapReleases {
   HeapReleases& operator=(const HeapReleases&) = delete;
 
   void Release(void* data, size_t bytes, MemoryKind kind, Device device,
-               MemoryOwner* owner) noexcept;
+               MemoryOwner* owner) noexcept {
+    if (data == nullptr) return;
+    if (count_ == kAtOnce || kind != kind_ || owner != owner_ || device != device_) {
+      Flush();
+      device_ = device;
+      kind_ = kind;
+      owner_ = owner;
+    }
+    blocks_[count_++] = {static_cast<std::byte*>(data), bytes};
+    bytes_ += static_cast<int64_t>(bytes);
+  }
   void Flush() noexcept;
 
  private:
-  DeviceProvider* provider_ = nullptr;
+  static constexpr int kAtOnce = 64;
+  int count_ = 0;
   Device device_;
-  MemoryOwner* owner_ = nullptr;
   MemoryKind kind_ = MemoryKind::kAllocated;
+  MemoryOwner* owner_ = nullptr;
   int64_t bytes_ = 0;
-  int64_t count_ = 0;
+  DeviceProvider::Block blocks_[kAtOnce];
 };
 
 }  // namespace tidepool
