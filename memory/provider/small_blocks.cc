@@ -133,6 +133,22 @@ void SmallBlocks::ReleaseStrided(size_t bytes, const void* addresses, size_t str
   }
 }
 
+void SmallBlocks::Trim() noexcept {
+  for (SizeClass& of : classes_) {
+    Span* empty = nullptr;
+    {
+      Guard guard(of.locked);
+      if (of.empty == 0) continue;
+      empty = of.usable;
+      while (empty->free != empty->capacity) empty = empty->next;
+      Unlink(of, empty);
+      of.empty = 0;
+    }
+    spans_.fetch_sub(1, std::memory_order_relaxed);
+    give_(empty);
+  }
+}
+
 std::byte* SmallBlocks::Allocate(size_t bytes) noexcept {
   std::byte* block;
   return AllocateMany(bytes, &block, 1) == 1 ? block : nullptr;

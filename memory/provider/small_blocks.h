@@ -5,7 +5,7 @@
 // 64, where malloc takes 208 with its header, the alignment and the readable tail. Which blocks of a span
 // are free stands in the span's first bytes, so freeing does not touch the block, and freeing a million of
 // them touches few cache lines (Bonwick 1994, "The Slab Allocator"). A span without blocks in use is given
-// back, but for one of each size.
+// back, but for one of each size. Ends with the process: it has no destructor (Trim).
 //
 // Threads: any, one lock for each size; a child of fork() may not use it when other threads did. Cost: a
 // locked instruction, and malloc once in a span.
@@ -45,6 +45,9 @@ class SmallBlocks {
   }
   // The address of each block `stride` bytes after that of the one before.
   void ReleaseStrided(size_t bytes, const void* addresses, size_t stride, int count) noexcept;
+
+  // Gives back the spans without blocks in use that were kept.
+  void Trim() noexcept;
 
   static constexpr size_t kClasses = kMostBytes / kAlignment;
   static size_t ClassOf(size_t bytes) { return bytes == 0 ? 0 : (bytes - 1) / kAlignment; }

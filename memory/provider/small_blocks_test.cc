@@ -78,6 +78,8 @@ TEST(SmallBlocksTest, BlocksAreApartAlignedAndKeepTheirBytes) {
     blocks.Release(data, block.bytes);
   }
   EXPECT_LE(blocks.spans(), 8);  // one of each size
+  blocks.Trim();
+  EXPECT_EQ(blocks.spans(), 0);
 }
 
 TEST(SmallBlocksTest, ASpanHoldsHundredsAndGoesWhenItIsEmpty) {
@@ -99,6 +101,13 @@ TEST(SmallBlocksTest, ASpanHoldsHundredsAndGoesWhenItIsEmpty) {
   // Taking and giving at the edge of a span asks malloc for nothing.
   for (int i = 0; i < 1000; ++i) blocks.Release(blocks.Allocate(64), 64);
   EXPECT_EQ(blocks.spans(), 1);
+  // What is in use stays.
+  std::byte* const used = blocks.Allocate(64);
+  blocks.Trim();
+  EXPECT_EQ(blocks.spans(), 1);
+  blocks.Release(used, 64);
+  blocks.Trim();
+  EXPECT_EQ(blocks.spans(), 0);
 }
 
 TEST(SmallBlocksTest, ARefusedSpanIsNullAndLeavesTheRestUsable) {
@@ -119,6 +128,8 @@ TEST(SmallBlocksTest, ARefusedSpanIsNullAndLeavesTheRestUsable) {
   blocks.Release(data.back(), 100);
   EXPECT_EQ(blocks.Allocate(100), data.back());
   for (std::byte* block : data) blocks.Release(block, 100);
+  blocks.Trim();
+  EXPECT_EQ(blocks.spans(), 0);
 }
 
 TEST(SmallBlocksTest, ThreadsFreeWhatOthersMade) {
@@ -156,6 +167,8 @@ TEST(SmallBlocksTest, ThreadsFreeWhatOthersMade) {
     blocks.Release(held.data, held.bytes);
   }
   EXPECT_LE(blocks.spans(), 5);
+  blocks.Trim();
+  EXPECT_EQ(blocks.spans(), 0);
 }
 
 // The provider tells them apart from small blocks of larger alignment.
