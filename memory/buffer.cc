@@ -168,7 +168,7 @@ uint64_t NextBufferId() {
 }
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
-  auto buffer = std::make_unique<Buffer>();
+  std::unique_ptr<Buffer> buffer(new Buffer);  // make_unique would clear it before
   buffer->outside = {&MemoryOwner::Current(), nullptr, nullptr};
   auto* data = static_cast<std::byte*>(
       HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
@@ -178,7 +178,7 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
 
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind) {
-  auto buffer = std::make_unique<Buffer>();
+  std::unique_ptr<Buffer> buffer(new Buffer);
   Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
   buffer->outside = {&MemoryOwner::Current(), release, context};
   const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;

@@ -21,10 +21,15 @@ BudgetUsage UsageOf(const BudgetLine& line) {
           line.requested_bytes.load(std::memory_order_relaxed)};
 }
 
+// Under the lock: no locked instruction.
+void Raise(std::atomic<int64_t>& counter, int64_t by) {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
 void Count(BudgetLine& line, int64_t bytes) {
-  line.taken.fetch_add(bytes, std::memory_order_relaxed);
-  line.requests.fetch_add(1, std::memory_order_relaxed);
-  line.requested_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  Raise(line.taken, bytes);
+  Raise(line.requests, 1);
+  Raise(line.requested_bytes, bytes);
 }
 
 std::string NameOf(const MemoryOwner& owner) {
@@ -70,7 +75,7 @@ MemoryBudget& MemoryBudget::Global() {
   return *budget;
 }
 
-// Nodes get their counters when they first take memory of a device.
+// Nodes get their counters when they first take memory of a device, or get a limit there.
 BudgetLine& MemoryBudget::LineOf(MemoryOwner& owner, int index) {
   std::atomic<BudgetLine*>& slot = owner.lines_[index];
   BudgetLine* line = slot.load(std::memory_order_acquire);
@@ -81,22 +86,25 @@ BudgetLine& MemoryBudget::LineOf(MemoryOwner& owner, int index) {
   return *line;
 }
 
+void MemoryBudget::MakeLines(MemoryOwner& owner, int index) {
+  if (owner.lines_[index].load(std::memory_order_acquire) != nullptr) return;
+  // From the root: who has counters has them at every level.
+  if (owner.parent() != nullptr) MakeLines(*owner.parent(), index);
+  LineOf(owner, index);
+}
+
 template <typename Function>
 void MemoryBudget::ForEachLine(MemoryOwner& owner, int index, const Function& function) {
   for (MemoryOwner* node = &owner; node != nullptr; node = node->parent()) {
-    function(LineOf(*node, index), node);
+    function(*node->lines_[index].load(std::memory_order_acquire), node);
   }
   function(process_, nullptr);
 }
 
 bool MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes, Refusal* refusal) {
   const int index = IndexOf(device);
-  ForEachLine(owner, index, [](BudgetLine&, const MemoryOwner*) {});  // may throw: before any change
-  if (limits_.load(std::memory_order_acquire) == 0) {
-    ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
-    return true;
-  }
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
+  MakeLines(owner, index);
   bool fits = true;
   ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner* node) {
     const BudgetUsage usage = UsageOf(line);
@@ -110,6 +118,27 @@ bool MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes, 
   if (!fits) return false;
   ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
   return true;
+}
+
+bool MemoryBudget::CountWithoutLimits(Device device, MemoryKind kind, MemoryOwner& owner,
+                                      int64_t bytes) {
+  const int index = IndexOf(device);
+  MemoryTracker& tracker = MemoryTracker::Global();
+  std::lock_guard<std::mutex> lock(tracker.mutex_);
+  if (limits_.load(std::memory_order_relaxed) != 0) return false;
+  MakeLines(owner, index);
+  tracker.AddLocked(device, kind, bytes, &owner);
+  ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
+  return true;
+}
+
+void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
+                           int64_t bytes) noexcept {
+  MemoryTracker& tracker = MemoryTracker::Global();
+  std::lock_guard<std::mutex> lock(tracker.mutex_);
+  tracker.AddLocked(device, kind, -bytes, &owner);
+  ForEachLine(owner, IndexOf(device),
+              [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
 }
 
 void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
@@ -128,9 +157,9 @@ void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, con
 }
 
 void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept {
-  ForEachLine(owner, IndexOf(device), [&](BudgetLine& line, const MemoryOwner*) {
-    line.taken.fetch_sub(bytes, std::memory_order_relaxed);
-  });
+  std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
+  ForEachLine(owner, IndexOf(device),
+              [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
 }
 
 void MemoryBudget::Refuse(Device device, const MemoryOwner& owner, int64_t bytes, const char* what,
@@ -158,7 +187,7 @@ BudgetUsage MemoryBudget::SetLimit(BudgetLine& line, int64_t bytes, const std::s
                                       " bytes, expected at least 0 or kUnlimited"));
   }
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
     const bool was = line.limit.load(std::memory_order_relaxed) != kUnlimited;
     line.limit.store(bytes, std::memory_order_relaxed);
     limits_.fetch_add((bytes != kUnlimited) - was, std::memory_order_release);
@@ -176,6 +205,7 @@ BudgetUsage MemoryBudget::SetDeviceLimit(Device device, int64_t bytes) {
   return SetLimit(LineOf(MemoryOwner::Process(), IndexOf(device)), bytes, DeviceName(device));
 }
 BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
+  MakeLines(owner, IndexOf(device));
   return SetLimit(LineOf(owner, IndexOf(device)), bytes, NameOf(owner));
 }
 

@@ -19,10 +19,10 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/device.h"
 
@@ -38,6 +38,7 @@ struct BudgetUsage {
   int64_t over_bytes() const { return taken_bytes > limit_bytes ? taken_bytes - limit_bytes : 0; }
 };
 
+// Written under a lock, read by anybody.
 struct BudgetLine {
   std::atomic<int64_t> taken{0};
   std::atomic<int64_t> requests{0};
@@ -59,6 +60,9 @@ class MemoryBudget {
   BudgetUsage SetDeviceLimit(Device device, int64_t bytes);
   BudgetUsage SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes);
 
+  // Whether anybody has set one.
+  bool limited() const { return limits_.load(std::memory_order_relaxed) != 0; }
+
   BudgetUsage process() const;
   BudgetUsage Of(Device device) const;
   BudgetUsage Of(const MemoryOwner& owner, Device device) const;
@@ -68,6 +72,13 @@ class MemoryBudget {
   void Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what);
   // After they were given back, or could not be had.
   void Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept;
+
+  // For single blocks, which are made and given back often: budget and ledger in one step.
+  // A block just made. False when there are limits, which are to be asked before. Throws bad_alloc.
+  // Nothing is counted in both cases.
+  bool CountWithoutLimits(Device device, MemoryKind kind, MemoryOwner& owner, int64_t bytes);
+  // Blocks given back that were reserved and are on the ledger, or were counted.
+  void Uncount(Device device, MemoryKind kind, MemoryOwner& owner, int64_t bytes) noexcept;
 
  private:
   MemoryBudget() = default;
@@ -82,6 +93,7 @@ class MemoryBudget {
     return static_cast<int>(device.type) * kMaxDevicesPerType + device.index;
   }
   BudgetLine& LineOf(MemoryOwner& owner, int index);
+  void MakeLines(MemoryOwner& owner, int index);  // before any change: may throw
   template <typename Function>
   void ForEachLine(MemoryOwner& owner, int index, const Function& function);
   bool TryReserve(Device device, MemoryOwner& owner, int64_t bytes, Refusal* refusal);
@@ -89,7 +101,7 @@ class MemoryBudget {
   [[noreturn]] void Refuse(Device device, const MemoryOwner& owner, int64_t bytes, const char* what,
                            const Refusal& refusal, int64_t reclaimed);
 
-  std::mutex mutex_;  // makes check and addition one step while there are limits
+  // Written under the lock of MemoryTracker::Global().
   std::atomic<int> limits_{0};
   BudgetLine process_;
 };

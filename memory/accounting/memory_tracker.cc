@@ -24,26 +24,32 @@ MemoryTracker::MemoryTracker() : devices_(kDeviceTypes * kMaxDevicesPerType) {
 // ---- changes --------------------------------------------------------------------------------
 
 void MemoryTracker::AddNodes(DeviceLedger& at, MemoryOwner* owner) {
-  for (; owner != nullptr; owner = owner->parent()) {
-    if (owner->index() >= at.by_owner.size()) at.by_owner.resize(owner->index() + 1);
-    std::unique_ptr<Counts>& counts = at.by_owner[owner->index()];
-    if (counts != nullptr) continue;  // an ancestor may be missing after a failure: go on
-    counts = std::make_unique<Counts>();
-    counts->owner = owner;
-  }
+  if (owner->index() < at.by_owner.size() && at.by_owner[owner->index()] != nullptr) return;
+  // From the root: who has an entry has one at every level, also after a failure.
+  if (owner->parent() != nullptr) AddNodes(at, owner->parent());
+  if (owner->index() >= at.by_owner.size()) at.by_owner.resize(owner->index() + 1);
+  std::unique_ptr<Counts>& counts = at.by_owner[owner->index()];
+  counts = std::make_unique<Counts>();
+  counts->owner = owner;
 }
 
 void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
-  if (owner == nullptr) owner = &MemoryOwner::Process();
   std::lock_guard<std::mutex> lock(mutex_);
+  AddLocked(device, kind, bytes, owner != nullptr ? owner : &MemoryOwner::Process());
+}
+
+void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
   DeviceLedger& at = At(device);
   AddNodes(at, owner);  // there already when bytes leave
   FoldDevice(device, at);
+  const bool quiet = observers_.empty();
   ForEachAbove(at, owner, [&](Counts& counts) {
     counts.kinds[static_cast<int>(kind)].current_bytes += bytes;
+    counts.added += bytes;
+    if (quiet && bytes > 0) RaiseKind(counts, kind);
   });
-  changes_.fetch_add(1, std::memory_order_relaxed);
-  if (bytes > 0 || !observers_.empty()) RaiseAbove(device, at, owner);
+  CountChange();
+  if (!quiet) RaiseAbove(device, at, owner);
 }
 
 void MemoryTracker::Register(MemoryAccount* account) {
@@ -51,7 +57,7 @@ void MemoryTracker::Register(MemoryAccount* account) {
   DeviceLedger& at = At(account->device_);
   AddNodes(at, account->owner_);
   at.accounts.push_back(account);
-  changes_.fetch_add(1, std::memory_order_relaxed);
+  CountChange();
 }
 
 void MemoryTracker::Unregister(MemoryAccount* account) {
@@ -64,7 +70,7 @@ void MemoryTracker::Unregister(MemoryAccount* account) {
   });
   at.accounts.erase(std::remove(at.accounts.begin(), at.accounts.end(), account),
                     at.accounts.end());
-  changes_.fetch_add(1, std::memory_order_relaxed);
+  CountChange();
   RaiseAbove(account->device_, at, account->owner_);
 }
 
@@ -74,7 +80,7 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
   FoldDevice(account->device_, at);
   account->owned_ += bytes;
   ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.owned += bytes; });
-  changes_.fetch_add(1, std::memory_order_relaxed);
+  CountChange();
   RaiseAbove(account->device_, at, account->owner_);
 }
 
@@ -84,7 +90,7 @@ void MemoryTracker::FoldSlow(MemoryAccount* account) {
   std::lock_guard<std::mutex> lock(mutex_);
   FoldDevice(account->device_, At(account->device_));
   // Whoever watches everything wants to hear of the next cycle too.
-  if (all_device_observers_ > 0) changes_.fetch_add(1, std::memory_order_relaxed);
+  if (all_device_observers_ > 0) CountChange();
 }
 
 void MemoryTracker::FoldDevice(Device device, DeviceLedger& at) noexcept {
@@ -122,10 +128,9 @@ void MemoryTracker::FoldDevice(Device device, DeviceLedger& at) noexcept {
 }
 
 LedgerReading MemoryTracker::Read(Device device, const Counts& counts) const {
-  LedgerReading reading{device, {}, {}, counts.owned, 0, 0};
+  LedgerReading reading{device, {}, {}, counts.owned + counts.added, 0, 0};
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
     int64_t current = counts.kinds[kind].current_bytes;
-    reading.total += current;
     if (kind == kAllocatedIndex) current += counts.used;
     if (kind == kUnreferencedIndex) current += counts.owned - counts.used;
     reading.current[kind] = reading.highest[kind] = current;
@@ -134,6 +139,15 @@ LedgerReading MemoryTracker::Read(Device device, const Counts& counts) const {
   reading.in_use = reading.total - reading.current[kUnreferencedIndex];
   reading.in_use_highest = reading.in_use + counts.excess;
   return reading;
+}
+
+void MemoryTracker::RaiseKind(Counts& counts, MemoryKind kind) noexcept {
+  MemoryUsage& usage = counts.kinds[static_cast<int>(kind)];
+  int64_t now = usage.current_bytes;
+  if (kind == MemoryKind::kAllocated) now += counts.used;
+  if (kind == MemoryKind::kUnreferenced) now += counts.owned - counts.used;
+  usage.peak_bytes = std::max(usage.peak_bytes, now);
+  counts.total_peak = std::max(counts.total_peak, counts.owned + counts.added);
 }
 
 void MemoryTracker::Raise(Device device, Counts& counts) noexcept {
@@ -233,7 +247,7 @@ void MemoryTracker::ResetPeaks() {
       counts->total_peak = now.total;
     }
   });
-  changes_.fetch_add(1, std::memory_order_relaxed);
+  CountChange();
 }
 
 // ---- observers ------------------------------------------------------------------------------
@@ -249,7 +263,7 @@ void MemoryTracker::Observe(LedgerObserver* observer, Device device, MemoryOwner
   observer->device_ = device;
   observer->owner_ = owner;
   observer->Observe(Read(device, *at.by_owner[owner->index()]));
-  changes_.fetch_add(1, std::memory_order_relaxed);
+  CountChange();
 }
 
 void MemoryTracker::ObserveAllDevices(LedgerObserver* observer) {
@@ -261,7 +275,7 @@ void MemoryTracker::ObserveAllDevices(LedgerObserver* observer) {
   ForEachDevice([&](Device device, DeviceLedger& at) {
     observer->Observe(Read(device, *at.by_owner[0]));
   });
-  changes_.fetch_add(1, std::memory_order_relaxed);
+  CountChange();
 }
 
 void MemoryTracker::StopObserving(LedgerObserver* observer) {

@@ -152,6 +152,7 @@ class MemoryTracker {
   struct Counts {
     MemoryOwner* owner;
     std::array<MemoryUsage, kMemoryKinds> kinds;  // current_bytes without accounts
+    int64_t added = 0;   // sum of those
     int64_t total_peak = 0;
     int64_t owned = 0;   // accounts' pages
     int64_t used = 0;    // accounts' bytes in use, as of the last fold
@@ -162,7 +163,13 @@ class MemoryTracker {
     std::vector<MemoryAccount*> accounts;
   };
 
+  friend class MemoryBudget;  // what changes both takes one lock
+
   // All of these need mutex_ held.
+  void AddLocked(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner);
+  void CountChange() noexcept {
+    changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   DeviceLedger& At(Device device) {
     return devices_[static_cast<int>(device.type) * kMaxDevicesPerType + device.index];
   }
@@ -176,6 +183,8 @@ class MemoryTracker {
   LedgerReading Read(Device device, const Counts& counts) const;
   void Raise(Device device, Counts& counts) noexcept;
   void RaiseAbove(Device device, DeviceLedger& at, const MemoryOwner* owner) noexcept;
+  // As Raise() when only bytes of that kind came and nobody watches.
+  static void RaiseKind(Counts& counts, MemoryKind kind) noexcept;
   template <typename Function>
   void ForEachDevice(const Function& function);
   void FoldSlow(MemoryAccount* account);
@@ -186,7 +195,7 @@ class MemoryTracker {
   std::vector<DeviceLedger> devices_;
   std::vector<LedgerObserver*> observers_;
   int all_device_observers_ = 0;
-  std::atomic<uint64_t> changes_{1};
+  std::atomic<uint64_t> changes_{1};  // written under mutex_
   std::atomic<int64_t> system_allocations_{0};
   std::atomic<int64_t> system_releases_{0};
   std::atomic<int64_t> leaked_{0};

@@ -18,18 +18,20 @@ void Move(Device device, int64_t bytes, MemoryOwner& owner, bool to_kept) {
   MemoryTracker& tracker = MemoryTracker::Global();
   MemoryBudget& budget = MemoryBudget::Global();
   MemoryOwner& process = MemoryOwner::Process();
-  if (&owner != &process) {
-    budget.Reserve(device, to_kept ? process : owner, bytes, "a host copy");
-    budget.Release(device, to_kept ? owner : process, bytes);
+  MemoryOwner& from = to_kept ? owner : process;
+  MemoryOwner& to = to_kept ? process : owner;
+  const MemoryKind was = to_kept ? MemoryKind::kAllocated : MemoryKind::kUnreferenced;
+  const MemoryKind becomes = to_kept ? MemoryKind::kUnreferenced : MemoryKind::kAllocated;
+  // What throws comes first: giving back and taking off do not.
+  if (&from != &to) budget.Reserve(device, to, bytes, "a host copy");
+  try {
+    tracker.Add(device, becomes, bytes, &to);
+  } catch (...) {
+    if (&from != &to) budget.Release(device, to, bytes);
+    throw;
   }
-  // What throws comes first: taking off does not.
-  if (to_kept) {
-    tracker.Add(device, MemoryKind::kUnreferenced, bytes);
-    tracker.Add(device, MemoryKind::kAllocated, -bytes, &owner);
-  } else {
-    tracker.Add(device, MemoryKind::kAllocated, bytes, &owner);
-    tracker.Add(device, MemoryKind::kUnreferenced, -bytes);
-  }
+  tracker.Add(device, was, -bytes, &from);
+  if (&from != &to) budget.Release(device, from, bytes);
 }
 
 }  // namespace

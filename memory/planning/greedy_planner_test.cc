@@ -83,6 +83,28 @@ TEST(PlanGreedy, ManyBuffers) {
   EXPECT_EQ(plan.peak, plan.lower_bound);
 }
 
+// A cycle of very many requests: an order that most of them do not meet in is worth its work.
+TEST(PlanGreedy, AHundredThousandBuffers) {
+  constexpr uint64_t kSeed = 12;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  const std::vector<LifetimeBuffer> buffers = RandomProblem(random, 100000, 400000, 200, 1 << 20);
+  const Placement plan = PlanGreedy(buffers, 64);
+  ExpectValid(buffers, 64, plan);
+  EXPECT_LE(plan.peak, plan.lower_bound * 11 / 10);
+}
+
+// Where an order would take too long, the order of time is left.
+TEST(PlanGreedy, TooManyConflictsForAnOrder) {
+  constexpr uint64_t kSeed = 13;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  const std::vector<LifetimeBuffer> buffers = RandomProblem(random, 60000, 60000, 2000, 1 << 20);
+  const Placement plan = PlanGreedy(buffers, 64);
+  ExpectValid(buffers, 64, plan);
+  EXPECT_LE(plan.peak, plan.lower_bound * 14 / 10);
+}
+
 TEST(PlanGreedy, MiniMallocInstances) {
   for (const char* name : {"A", "B", "C", "D", "E", "F"}) {
     const NamedProblem problem = ReadProblemFile(

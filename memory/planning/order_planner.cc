@@ -1,6 +1,9 @@
 #include "tidepool/memory/planning/order_planner.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "tidepool/memory/planning/online_planner.h"
 
 namespace tidepool {
 namespace {
@@ -8,19 +11,32 @@ namespace {
 // In units of FitList::work, each 30 to 100 ns.
 constexpr int64_t kOrderWork = 6000;
 constexpr int64_t kRepairWork = 2500;
+// For one order of many items: about half a second.
+constexpr int64_t kManyWork = 5'000'000;
+constexpr size_t kItemsAtOnce = 1024;
 
 }  // namespace
 
 void OrderPlanner::PlanGreedily() {
-  hard_limit_ = placed_.work() + kOrderWork + kRepairWork;
-  TryOrders(kOrderWork);
-  Repair(kRepairWork);
+  if (problem_.has_many_items()) {
+    ItemOffsets online = PlanOnline(problem_);
+    best_peak_ = online.peak;
+    best_offsets_ = std::move(online.offsets);
+    if (best_peak_ == problem_.lower_bound) return;
+    if (WorkOfOrder(problem_) > kManyWork) return;
+    hard_limit_ = Work() + kManyWork;
+    TryOrders(kOrderWork);
+  } else {
+    hard_limit_ = Work() + kOrderWork + kRepairWork;
+    TryOrders(kOrderWork);
+    Repair(kRepairWork);
+  }
   hard_limit_ = kUnlimited;
   repairing_ = false;  // The last repetition may have been given up in its midst.
 }
 
 void OrderPlanner::TryOrders(int64_t work) {
-  work_limit_ = placed_.work() + work;
+  work_limit_ = Work() + work;
   const ItemFeatures& f = features_;
   const auto try_order = [&](std::initializer_list<const std::vector<double>*> features,
                              FitList::Fit fit) {
@@ -43,10 +59,12 @@ void OrderPlanner::TryOrders(int64_t work) {
 }
 
 void OrderPlanner::Repair(int64_t work) {
-  work_limit_ = placed_.work() + work;
+  work_limit_ = Work() + work;
   if (items_.empty() || best_peak_ == problem_.lower_bound) return;
+  if (problem_.has_many_items() && !give_up_) hard_limit_ = Work() + std::max(work, kManyWork);
   if (!repairing_) {
     order_ = best_order_;
+    if (order_.empty()) SortItems({&features_.size, &features_.width}, order_);
     if (Place(best_fit_)) return;
     repairing_ = true;
   }
@@ -57,13 +75,25 @@ void OrderPlanner::Repair(int64_t work) {
 }
 
 bool OrderPlanner::Place(FitList::Fit fit) {
-  placed_.Clear();
+  if (by_time_.has_value()) {
+    by_time_->Clear();
+  } else {
+    placed_.Clear();
+  }
   int64_t peak = 0;
   for (size_t k = 0; k < order_.size() && peak < best_peak_; ++k) {
-    if (placed_.work() >= hard_limit_ && best_peak_ != kUnlimited) return true;
+    if (Work() >= hard_limit_ && best_peak_ != kUnlimited) return true;
+    if (k % kItemsAtOnce == kItemsAtOnce - 1 && give_up_ && give_up_() && best_peak_ != kUnlimited) {
+      return true;
+    }
     const int32_t i = order_[k];
-    offsets_[i] = placed_.FindOffset(items_[i], fit);
-    placed_.Insert(items_[i], offsets_[i]);
+    if (by_time_.has_value()) {
+      offsets_[i] = by_time_->FindOffset(items_[i], fit);
+      by_time_->Insert(items_[i], offsets_[i]);
+    } else {
+      offsets_[i] = placed_.FindOffset(items_[i], fit);
+      placed_.Insert(items_[i], offsets_[i]);
+    }
     if (offsets_[i] + items_[i].size > peak) {
       peak = offsets_[i] + items_[i].size;
       spoiler_ = k;
@@ -75,7 +105,7 @@ bool OrderPlanner::Place(FitList::Fit fit) {
     best_order_ = order_;
     best_fit_ = fit;
   }
-  return best_peak_ == problem_.lower_bound || placed_.work() >= work_limit_;
+  return best_peak_ == problem_.lower_bound || Work() >= work_limit_;
 }
 
 }  // namespace tidepool

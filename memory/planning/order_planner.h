@@ -3,10 +3,14 @@
 #define TIDEPOOL_MEMORY_PLANNING_ORDER_PLANNER_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/planning/fit_list.h"
+#include "tidepool/memory/planning/interval_fit.h"
 #include "tidepool/memory/planning/item_orders.h"
 #include "tidepool/memory/planning/sections.h"
 
@@ -17,9 +21,12 @@ namespace tidepool {
 class OrderPlanner {
  public:
   OrderPlanner(const SectionedProblem& problem, const ItemFeatures& features)
-      : problem_(problem), items_(problem.items), features_(features), offsets_(items_.size()) {}
+      : problem_(problem), items_(problem.items), features_(features), offsets_(items_.size()) {
+    if (IntervalFit::IsFasterFor(problem)) by_time_.emplace(problem);
+  }
 
-  // What PlanGreedy does: the two below within its allowance of work, at most 1 ms for 500 buffers.
+  // What PlanGreedy does: the two below within its allowance of work, at most 1 ms for 500 buffers; of
+  // many, the plan in the order of time, and what an order makes of it if that is not too much work.
   void PlanGreedily();
 
   // Tries the fixed orders until one reaches the lower bound or the work is spent. At least one is
@@ -31,6 +38,9 @@ class OrderPlanner {
   // spent.
   void Repair(int64_t work);
 
+  // Asked now and then within a plan, which is given up when it says so and there is another one.
+  void GiveUpWhen(std::function<bool()> give_up) { give_up_ = std::move(give_up); }
+
   // Of the best plan so far, in units.
   int64_t peak() const { return best_peak_; }
   const std::vector<int64_t>& offsets() const { return best_offsets_; }
@@ -38,6 +48,7 @@ class OrderPlanner {
  private:
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
+  int64_t Work() const { return by_time_.has_value() ? by_time_->work() : placed_.work(); }
   // Plans in the order of order_; keeps the plan if it is the best. True if there is nothing more
   // to gain or to spend.
   bool Place(FitList::Fit fit);
@@ -45,9 +56,11 @@ class OrderPlanner {
   const SectionedProblem& problem_;
   const std::vector<SectionItem>& items_;
   const ItemFeatures& features_;
+  std::function<bool()> give_up_;
   FitList placed_;
+  std::optional<IntervalFit> by_time_;  // instead, where it is faster
   int64_t work_limit_ = 0;           // looked at after each plan
-  int64_t hard_limit_ = kUnlimited;  // a plan is given up here, except the first
+  int64_t hard_limit_ = kUnlimited;  // a plan is given up here, except when there is none
   std::vector<int32_t> order_;
   std::vector<int64_t> offsets_;
   size_t spoiler_ = 0;  // in order_: the item that reached the peak of the last plan

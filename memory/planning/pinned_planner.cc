@@ -1,27 +1,33 @@
 #include "tidepool/memory/planning/pinned_planner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/fit_list.h"
 #include "tidepool/memory/planning/greedy_planner.h"
+#include "tidepool/memory/planning/interval_fit.h"
+#include "tidepool/memory/planning/online_planner.h"
 #include "tidepool/memory/planning/sections.h"
 
 namespace tidepool {
 namespace {
 
-constexpr int64_t kFree = -1;
+// For one order of many items: a quarter of a second.
+constexpr int64_t kManyWork = 5'000'000;
 
-// By item in units of the alignment; kFree for those without a place.
+// By item in units of the alignment; kNoOffset for those without a place.
 std::vector<int64_t> PinnedOffsets(const SectionedProblem& problem,
                                    absl::Span<const PinnedBuffer> pinned, size_t num_buffers,
                                    int64_t alignment) {
-  std::vector<int64_t> by_buffer(num_buffers, kFree);
+  std::vector<int64_t> by_buffer(num_buffers, kNoOffset);
   for (const PinnedBuffer& pin : pinned) {
     if (pin.buffer >= num_buffers || pin.offset < 0 || pin.offset % alignment != 0) {
       ThrowInvalidArgument(absl::StrCat("placement: buffer ", pin.buffer, " of ", num_buffers,
@@ -36,20 +42,82 @@ std::vector<int64_t> PinnedOffsets(const SectionedProblem& problem,
   return by_item;
 }
 
+// In the order of their begins, each against those that are alive then, by offset: as long as they are
+// apart, only the nearest can overlap it.
 void CheckPinsAreApart(const std::vector<SectionItem>& items, const std::vector<int64_t>& given,
                        absl::Span<const int32_t> fixed) {
-  for (size_t k = 0; k < fixed.size(); ++k) {
-    const SectionItem& a = items[fixed[k]];
-    const int64_t at = given[fixed[k]];
-    for (const int32_t other : fixed.first(k)) {
-      const SectionItem& b = items[other];
-      if (a.first < b.last && b.first < a.last && at < given[other] + b.size &&
-          given[other] < at + a.size) {
-        ThrowInvalidArgument(absl::StrCat("placement: pinned buffers ", b.buffer, " and ",
-                                          a.buffer, " overlap while both are alive"));
-      }
+  std::vector<int32_t> begins(fixed.begin(), fixed.end());
+  std::vector<int32_t> ends = begins;
+  std::sort(begins.begin(), begins.end(), [&](int32_t a, int32_t b) {
+    return std::pair(items[a].first, a) < std::pair(items[b].first, b);
+  });
+  std::sort(ends.begin(), ends.end(), [&](int32_t a, int32_t b) {
+    return std::pair(items[a].last, a) < std::pair(items[b].last, b);
+  });
+  std::map<int64_t, int32_t> alive;
+  auto end = ends.begin();
+  for (const int32_t i : begins) {
+    for (; items[*end].last <= items[i].first; ++end) alive.erase(given[*end]);
+    const auto above = alive.lower_bound(given[i]);
+    int32_t other = -1;
+    if (above != alive.end() && above->first < given[i] + items[i].size) other = above->second;
+    if (above != alive.begin()) {
+      const int32_t below = std::prev(above)->second;
+      if (given[below] + items[below].size > given[i]) other = below;
     }
+    if (other >= 0) {
+      const auto [a, b] = std::minmax(items[i].buffer, items[other].buffer);
+      ThrowInvalidArgument(absl::StrCat("placement: pinned buffers ", a, " and ", b,
+                                        " overlap while both are alive"));
+    }
+    alive.emplace(given[i], i);
   }
+}
+
+// First fit of what is not given, in the order of a sort key.
+template <typename Placed>
+class Around {
+ public:
+  Around(const std::vector<SectionItem>& items, const std::vector<int64_t>& given, Placed placed)
+      : items_(items), given_(given), placed_(std::move(placed)) {}
+
+  // False when that took more work than `limit`.
+  bool Plan(const std::vector<int32_t>& order, int64_t limit, ItemOffsets* plan) {
+    placed_.Clear();
+    plan->offsets.resize(items_.size());
+    plan->peak = 0;
+    limit += placed_.work();
+    for (const int32_t i : order) {
+      if (placed_.work() >= limit) return false;
+      int64_t& offset = plan->offsets[i];
+      offset = given_[i] != kNoOffset ? given_[i]
+                                      : placed_.FindOffset(items_[i], FitList::Fit::kFirst);
+      placed_.Insert(items_[i], offset);
+      plan->peak = std::max(plan->peak, offset + items_[i].size);
+    }
+    return true;
+  }
+
+ private:
+  const std::vector<SectionItem>& items_;
+  const std::vector<int64_t>& given_;
+  Placed placed_;
+};
+
+// By size, by size times lifetime, and latest first, which stacks nested lifetimes; what is given
+// before all others.
+void SortForAttempt(int attempt, const std::vector<SectionItem>& items,
+                    std::vector<int32_t>::iterator begin, std::vector<int32_t>::iterator end) {
+  std::sort(begin, end, [&](int32_t a, int32_t b) {
+    auto key = [&](int32_t i) {
+      const double size = static_cast<double>(items[i].size);
+      const double width = items[i].last - items[i].first;
+      if (attempt == 0) return std::tuple(-size, -width, i);
+      if (attempt == 1) return std::tuple(-size * width, -size, i);
+      return std::tuple(static_cast<double>(items[i].first), -width, i);
+    };
+    return key(a) < key(b);
+  });
 }
 
 }  // namespace
@@ -64,41 +132,32 @@ Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
   std::vector<int32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
   const auto fixed_end =
-      std::partition(order.begin(), order.end(), [&](int32_t i) { return given[i] != kFree; });
+      std::partition(order.begin(), order.end(), [&](int32_t i) { return given[i] != kNoOffset; });
 
   CheckPinsAreApart(items, given,
                     absl::MakeConstSpan(order).first(fixed_end - order.begin()));
 
-  FitList placed;
-  std::vector<int64_t> offsets(items.size());
-  std::vector<int64_t> best;
-  int64_t best_peak = std::numeric_limits<int64_t>::max();
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    // By size, by size times lifetime, and latest first, which stacks nested lifetimes.
-    std::sort(fixed_end, order.end(), [&](int32_t a, int32_t b) {
-      auto key = [&](int32_t i) {
-        const double size = static_cast<double>(items[i].size);
-        const double width = items[i].last - items[i].first;
-        if (attempt == 0) return std::tuple(-size, -width, i);
-        if (attempt == 1) return std::tuple(-size * width, -size, i);
-        return std::tuple(static_cast<double>(items[i].first), -width, i);
-      };
-      return key(a) < key(b);
-    });
-    placed.Clear();
-    int64_t peak = 0;
-    for (const int32_t i : order) {
-      offsets[i] =
-          given[i] != kFree ? given[i] : placed.FindOffset(items[i], FitList::Fit::kFirst);
-      placed.Insert(items[i], offsets[i]);
-      peak = std::max(peak, offsets[i] + items[i].size);
+  ItemOffsets best, next;
+  best.peak = std::numeric_limits<int64_t>::max();
+  const auto attempts = [&](auto placed, int64_t work) {
+    Around around(items, given, std::move(placed));
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      SortForAttempt(attempt, items, fixed_end, order.end());
+      if (!around.Plan(order, work, &next)) return;
+      if (next.peak < best.peak) std::swap(best, next);
     }
-    if (peak < best_peak) {
-      best_peak = peak;
-      best = offsets;
-    }
+  };
+  int64_t work = std::numeric_limits<int64_t>::max();
+  if (problem.has_many_items()) {
+    best = PlanOnline(problem, given);
+    work = WorkOfOrder(problem) <= kManyWork ? kManyWork : 0;
   }
-  return ToPlacement(problem, best, buffers.size(), alignment);
+  if (IntervalFit::IsFasterFor(problem)) {
+    attempts(IntervalFit(problem), work);
+  } else {
+    attempts(FitList(), work);
+  }
+  return ToPlacement(problem, best.offsets, buffers.size(), alignment);
 }
 
 }  // namespace tidepool

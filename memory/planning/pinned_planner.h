@@ -21,7 +21,7 @@ struct PinnedBuffer {
 // As PlanGreedy, with the offsets of `pinned` given; without any it is PlanGreedy. First fit in a
 // few orders; the peak may be far above the lower bound when pins are. Throws what
 // CheckPlacementProblem throws, and Error(kInvalidArgument) for a pin of no buffer, a negative or
-// unaligned offset, or pins that overlap while alive together. O(n^2) time, O(n) memory.
+// unaligned offset, or pins that overlap while alive together. O(n) memory; time as PlanGreedy.
 Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
                      absl::Span<const PinnedBuffer> pinned, int64_t alignment);
 

@@ -1,5 +1,6 @@
 #include "tidepool/memory/planning/pinned_planner.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <random>
 #include <vector>
@@ -49,6 +50,64 @@ TEST(PinnedPlanner, RandomProblemsStayValid) {
     for (const PinnedBuffer& pin : pins) {
       if (buffers[pin.buffer].size == 0) continue;
       ASSERT_EQ(placement.offsets[pin.buffer], pin.offset);
+    }
+  }
+}
+
+// Of many buffers: pins of a few that are alive together, or of all.
+TEST(PinnedPlanner, ManyBuffersStayValid) {
+  const uint64_t seed = 20261122;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (const int share : {1, 4, 1000}) {
+    for (const int64_t longest : {50, 4000}) {  // the latter: too many conflicts for an order
+      const int count = longest == 50 ? 20000 : 40000;
+      std::vector<LifetimeBuffer> buffers(count);
+      for (LifetimeBuffer& buffer : buffers) {
+        buffer.lower = static_cast<int64_t>(random() % count);
+        buffer.upper = buffer.lower + 1 + static_cast<int64_t>(random() % longest);
+        buffer.size = static_cast<int64_t>(random() % 1000);
+      }
+      const Placement before = PlanGreedy(buffers, 64);
+      std::vector<PinnedBuffer> pins;
+      for (size_t i = 0; i < buffers.size(); ++i) {
+        if (random() % share == 0) pins.push_back({i, before.offsets[i] + 6400});
+      }
+      const Placement placement = PlanAround(buffers, pins, 64);
+      ASSERT_EQ(FindPlacementViolation(buffers, 64, placement), std::nullopt) << share;
+      for (const PinnedBuffer& pin : pins) {
+        if (buffers[pin.buffer].size == 0) continue;
+        ASSERT_EQ(placement.offsets[pin.buffer], pin.offset);
+      }
+    }
+  }
+}
+
+// Each pair of pins that meets is found, wherever it is among many, and no other.
+TEST(PinnedPlanner, FindsTheOnePairThatOverlaps) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<LifetimeBuffer> buffers(2 + random() % 60);
+    for (LifetimeBuffer& buffer : buffers) {
+      buffer.lower = static_cast<int64_t>(random() % 100);
+      buffer.upper = buffer.lower + 1 + static_cast<int64_t>(random() % 20);
+      buffer.size = 1 + static_cast<int64_t>(random() % 10);
+    }
+    const Placement before = PlanGreedy(buffers, 1);
+    std::vector<PinnedBuffer> pins;
+    for (size_t i = 0; i < buffers.size(); ++i) pins.push_back({i, before.offsets[i]});
+    EXPECT_NO_THROW(PlanAround(buffers, pins, 1));
+    pins[random() % pins.size()].offset = static_cast<int64_t>(random() % 30);
+    Placement moved = before;
+    for (const PinnedBuffer& pin : pins) moved.offsets[pin.buffer] = pin.offset;
+    moved.peak = 0;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      moved.peak = std::max(moved.peak, moved.offsets[i] + buffers[i].size);
+    }
+    if (FindPlacementViolation(buffers, 1, moved).has_value()) {
+      EXPECT_THROW(PlanAround(buffers, pins, 1), Error) << round;
+    } else {
+      EXPECT_NO_THROW(PlanAround(buffers, pins, 1)) << round;
     }
   }
 }

@@ -52,6 +52,16 @@ void BM_GreedyOnRandom(benchmark::State& state) {
 }
 BENCHMARK(BM_GreedyOnRandom)->Arg(100)->Arg(500)->Arg(4000)->Unit(benchmark::kMicrosecond);
 
+// Cycles of many requests that live for a short part of them; about 25 are alive at a time.
+void BM_GreedyOnManyRandom(benchmark::State& state) {
+  std::mt19937_64 random(1);
+  const int count = static_cast<int>(state.range(0));
+  RunGreedy(state, RandomProblem(random, count, 4 * int64_t{count}, 200, 1 << 16), 64, 0);
+}
+BENCHMARK(BM_GreedyOnManyRandom)
+    ->Arg(10000)->Arg(30000)->Arg(100000)->Arg(300000)->Arg(1000000)
+    ->Iterations(1)->Unit(benchmark::kMillisecond);
+
 void BM_GreedyOnTightRandom(benchmark::State& state) {
   std::mt19937_64 random(1);
   RunGreedy(state, TightProblem(random, static_cast<int>(state.range(0)), kCapacity), 64, 0);

@@ -67,6 +67,7 @@ class SearchPlanner::Search {
   Placement Run() {
     deadline_ = SteadyTime() + options_.time_limit;
     processor_deadline_ = ProcessorTime() + options_.processor_time_limit;
+    local_search_.GiveUpWhen([this] { return Stopped(); });
     local_search_.PlanGreedily();
     TakeLocalBest();
     if (!Done() && TreeSearch::CanSearch(problem_)) tree_search_.emplace(problem_);

@@ -26,6 +26,9 @@ struct SectionedProblem {
   std::vector<SectionItem> items;  // in the caller's order
   std::vector<int64_t> live;       // by section: the sum of sizes alive, in units
   int64_t lower_bound = 0;         // the largest of `live`
+
+  // Too many to compare each with each.
+  bool has_many_items() const { return items.size() > 2000; }
 };
 
 // Throws like CheckPlacementProblem, and Error(kInvalidArgument) for 2^31 buffers or more.

@@ -33,6 +33,21 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvid
     data = provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
     return data != nullptr;
   };
+  // Most often nobody has set a limit and there is memory.
+  if (plausible && !budget.limited() && take()) {
+    bool counted_both;
+    try {
+      counted_both = budget.CountWithoutLimits(device, kind, OwnerOr(owner), counted);
+    } catch (...) {
+      provider.Release(data, bytes);
+      throw;
+    }
+    if (counted_both) {
+      tracker.CountSystemAllocation();
+      return data;
+    }
+    provider.Release(data, bytes);
+  }
   if (plausible) budget.Reserve(device, OwnerOr(owner), counted, "a heap array");
   if (!plausible || !(take() || (Reclaimer::Global().ReclaimUnderPressure(counted) > 0 && take()))) {
     if (plausible) budget.Release(device, OwnerOr(owner), counted);
@@ -56,15 +71,16 @@ void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& prov
                  MemoryOwner* owner) noexcept {
   if (data == nullptr) return;
   provider.Release(static_cast<std::byte*>(data), bytes);
-  MemoryTracker& tracker = MemoryTracker::Global();
-  tracker.CountSystemRelease();
-  tracker.Add(provider.device(), kind, -static_cast<int64_t>(bytes), owner);
-  MemoryBudget::Global().Release(provider.device(), OwnerOr(owner), static_cast<int64_t>(bytes));
+  MemoryTracker::Global().CountSystemRelease();
+  MemoryBudget::Global().Uncount(provider.device(), kind, OwnerOr(owner),
+                                 static_cast<int64_t>(bytes));
 }
 
 void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device,
                    MemoryOwner* owner) {
-  return HeapAllocate(bytes, alignment, kind, GetDeviceProvider(device, "heap"), owner);
+  DeviceProvider* const provider = FindDeviceProvider(device);
+  return HeapAllocate(bytes, alignment, kind,
+                      provider != nullptr ? *provider : GetDeviceProvider(device, "heap"), owner);
 }
 
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device,
@@ -75,10 +91,8 @@ void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device,
 void HeapReleases::Flush() noexcept {
   if (count_ == 0) return;
   FindDeviceProvider(device_)->ReleaseMany(blocks_, count_);
-  MemoryTracker& tracker = MemoryTracker::Global();
-  tracker.CountSystemReleases(count_);
-  tracker.Add(device_, kind_, -bytes_, owner_);
-  MemoryBudget::Global().Release(device_, OwnerOr(owner_), bytes_);
+  MemoryTracker::Global().CountSystemReleases(count_);
+  MemoryBudget::Global().Uncount(device_, kind_, OwnerOr(owner_), bytes_);
   bytes_ = count_ = 0;
 }
 

@@ -39,6 +39,16 @@ void PlannedRequest(benchmark::State& state) {
 }
 BENCHMARK(PlannedRequest)->Apply(QuietStatistics)->RangeMultiplier(64)->Range(64, 64 << 20);
 
+// The same outside of workspaces: a block of its own, a record, the ledger and the budgets.
+void HeapRequest(benchmark::State& state) {
+  const size_t bytes = state.range(0);
+  for (auto _ : state) {
+    BufferHandle buffer(AllocateHere(bytes));
+    benchmark::DoNotOptimize(buffer->data);
+  }
+}
+BENCHMARK(HeapRequest)->Apply(QuietStatistics)->Arg(64)->Arg(4096);
+
 void Malloc(benchmark::State& state) {
   const size_t bytes = state.range(0);
   for (auto _ : state) {

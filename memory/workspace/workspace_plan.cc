@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace tidepool {
 
@@ -15,6 +17,7 @@ WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
   // Requests are painted over the address range in order; what a request paints over are its
   // tenants. Key: where a painted piece begins; it reaches to the next key.
   std::map<size_t, uint32_t> painted{{0, kNobody}};
+  std::vector<uint32_t> tenant_of(requests.size(), kNobody);  // whose it was last noted to be
   for (uint32_t i = 0; i < requests.size(); ++i) {
     size_t bytes = static_cast<size_t>(requests[i].size);
     const size_t begin = static_cast<size_t>(offsets[i]);
@@ -32,9 +35,7 @@ WorkspacePlan::WorkspacePlan(absl::Span<const LifetimeBuffer> requests,
       for (auto piece = first; piece != last; ++piece) {
         const uint32_t tenant = piece->second;
         if (tenant == kNobody) continue;
-        if (std::find(tenants_.begin() + tenants_begin, tenants_.end(), tenant) == tenants_.end()) {
-          tenants_.push_back(tenant);
-        }
+        if (std::exchange(tenant_of[tenant], i) != i) tenants_.push_back(tenant);
       }
       painted.erase(std::next(first), last);
       first->second = i;

@@ -68,6 +68,26 @@ TEST(WorkspacePlan, LongRunsOfMissesAreLookedAtOnce) {
   }
 }
 
+// A large request over very many small ones: it has them all as tenants, each once.
+TEST(WorkspacePlan, OneOverAHundredThousand) {
+  constexpr uint32_t kSmall = 100000;
+  std::vector<LifetimeBuffer> requests;
+  std::vector<int64_t> offsets;
+  for (uint32_t i = 0; i < kSmall; ++i) {
+    requests.push_back({i, kSmall, 16});
+    offsets.push_back(16 * i);
+  }
+  requests.push_back({kSmall, kSmall + 1, 16 * kSmall});
+  offsets.push_back(0);
+  WorkspacePlan plan(requests, offsets);
+  size_t offset = 0;
+  for (uint32_t i = 0; i < kSmall; ++i) ASSERT_TRUE(plan.TryPlace(i, 16, &offset));
+  for (uint32_t i = 0; i + 1 < kSmall; ++i) plan.Release(i);
+  EXPECT_FALSE(plan.TryPlace(kSmall, 16 * kSmall, &offset));
+  plan.Release(kSmall - 1);
+  EXPECT_TRUE(plan.TryPlace(kSmall, 16 * kSmall, &offset));
+}
+
 // Against the definition: a request is placed only if it is as learned and nothing that is placed
 // and alive overlaps its range; and always then, unless an earlier request had found its own range
 // taken (who comes after that one is refused a little too often).

@@ -41,6 +41,32 @@ void Step(Workspace& workspace, size_t batch, int layers) {
   }
 }
 
+// Text is made token by token: one request of a service is one cycle of very many requests.
+TEST(WorkspaceTraining, ACycleOfAHundredThousandRequestsIsLearned) {
+  WorkspaceConfig config = Training();
+  config.plan_search_seconds = 0;
+  Workspace workspace("w", config);
+  constexpr int kRequests = 100000, kAlive = 40;
+  const auto cycle = [&] {
+    std::mt19937_64 random(1);
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> alive(kAlive);
+    for (int i = 0; i < kRequests; ++i) {
+      const size_t bytes = 1 + random() % 4096;
+      alive[random() % kAlive] = New(bytes);
+    }
+  };
+  cycle();
+  EXPECT_EQ(workspace.stats().plans, 1);
+  const int64_t system = MemoryTracker::Global().system_allocations();
+  for (int i = 0; i < 3; ++i) cycle();
+  const WorkspaceStats stats = workspace.stats();
+  EXPECT_EQ(stats.hits, 3 * kRequests);
+  EXPECT_EQ(stats.misses, 0);
+  EXPECT_EQ(MemoryTracker::Global().system_allocations(), system);
+  EXPECT_LE(stats.planned_peak_bytes, stats.live_lower_bound_bytes * 5 / 4);
+}
+
 TEST(WorkspaceTraining, EachSequenceLengthGetsAPlanOfItsOwn) {
   Workspace workspace("w", Training());
   const std::vector<int> lengths = {3, 5, 8, 4};

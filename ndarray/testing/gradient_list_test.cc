@@ -20,6 +20,7 @@
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/testing/guarded_array.h"
 #include "tidepool/ndarray/testing/op_case.h"
 
 namespace tidepool {
@@ -87,13 +88,6 @@ int CaseCount() {
   return std::max(1, static_cast<int>(40 * (text != nullptr ? std::atof(text) : 1)));
 }
 
-NDArray ArrayOf(const OperandValues& values) {
-  NDArray array(values.shape, values.dtype);
-  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
-  for (int64_t i = 0; i < array.NumElements(); ++i) values.Store(i, array.raw_data() + i * width);
-  return array;
-}
-
 // What is fused into the forward operator or told to the gradient is not part of this pair. Elements at
 // 0 go where both sides of it are the same function.
 void MakePlain(OpCase& c) {
@@ -128,7 +122,7 @@ bool IsUsable(const OpCase& c) {
 class Forward {
  public:
   Forward(const OpCase& c, std::mt19937_64& random, const Row& row) : case_(c) {
-    for (const OperandValues& input : c.inputs) x.push_back(ArrayOf(input));
+    for (const OperandValues& input : c.inputs) x.push_back(ArrayOf(input, Place::CurrentOn(Host())));
     for (const OperandValues& output : c.outputs) {
       z.push_back(NDArray(output.shape, output.dtype));
       d.push_back(NDArray(output.shape, output.dtype));

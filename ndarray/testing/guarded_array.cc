@@ -47,6 +47,13 @@ size_t Bytes(const NDArray& array) {
 
 }  // namespace
 
+NDArray ArrayOf(const OperandValues& values, const Place& place) {
+  NDArray array(values.shape, values.dtype, place);
+  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
+  for (int64_t i = 0; i < array.NumElements(); ++i) values.Store(i, array.raw_data() + i * width);
+  return array;
+}
+
 ViewLayout RandomLayout(std::mt19937_64& random) {
   static constexpr ViewLayout kLayouts[] = {
       ViewLayout::kDense,  ViewLayout::kDense,  ViewLayout::kDense,      ViewLayout::kOffset,

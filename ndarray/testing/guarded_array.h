@@ -13,6 +13,9 @@
 
 namespace tidepool {
 
+// Dense, in a place that the host can write to.
+NDArray ArrayOf(const OperandValues& values, const Place& place);
+
 enum class ViewLayout : uint8_t {
   kDense,       // an array of its own
   kOffset,      // dense, some elements into a longer array

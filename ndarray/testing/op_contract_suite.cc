@@ -74,13 +74,6 @@ class ThreadCountScope {
   int previous_;
 };
 
-NDArray Dense(const OperandValues& values) {
-  NDArray array(values.shape, values.dtype, Place::CurrentOn(Host()));
-  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
-  for (int64_t i = 0; i < array.NumElements(); ++i) values.Store(i, array.raw_data() + i * width);
-  return array;
-}
-
 OperandValues ReadDense(const NDArray& from) {
   const NDArray array = from.To(Host());
   OperandValues values{array.shape(), array.dtype(), true, {}, {}};
@@ -92,8 +85,9 @@ OperandValues ReadDense(const NDArray& from) {
 // Dense operands in the current place, if that is on the device.
 Results RunDense(const OpCase& c, const char* provider, Device device) {
   std::vector<NDArray> arrays;
-  for (const OperandValues& values : c.inputs) arrays.push_back(Dense(values).To(device));
-  for (const OperandValues& values : c.outputs) arrays.push_back(Dense(values).To(device));
+  const Place here = Place::CurrentOn(Host());
+  for (const OperandValues& values : c.inputs) arrays.push_back(ArrayOf(values, here).To(device));
+  for (const OperandValues& values : c.outputs) arrays.push_back(ArrayOf(values, here).To(device));
   std::vector<const NDArray*> inputs;
   std::vector<NDArray*> outputs;
   for (size_t i = 0; i < c.inputs.size(); ++i) {

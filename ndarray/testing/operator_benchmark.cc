@@ -20,6 +20,7 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/testing/guarded_array.h"
 #include "tidepool/ndarray/testing/op_case.h"
 
 namespace tidepool {
@@ -48,21 +49,14 @@ OpCase LargestCase(OpCode op, DType dtype) {
   return largest;
 }
 
-NDArray ArrayOf(const OperandValues& values) {
-  NDArray array(values.shape, values.dtype, Place::Heap());
-  const auto width = static_cast<int64_t>(DTypeBytes(values.dtype));
-  for (int64_t i = 0; i < array.NumElements(); ++i) values.Store(i, array.raw_data() + i * width);
-  return array;
-}
-
 void RunOperator(benchmark::State& state, OpCode op, DType dtype, const char* provider) {
   SetThreadCount(1);
   const OpCase c = LargestCase(op, dtype);
   std::vector<NDArray> arrays;
   std::vector<const NDArray*> inputs;
   std::vector<NDArray*> outputs;
-  for (const OperandValues& input : c.inputs) arrays.push_back(ArrayOf(input));
-  for (const OperandValues& output : c.outputs) arrays.push_back(ArrayOf(output));
+  for (const OperandValues& input : c.inputs) arrays.push_back(ArrayOf(input, Place::Heap()));
+  for (const OperandValues& output : c.outputs) arrays.push_back(ArrayOf(output, Place::Heap()));
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (i >= c.inputs.size()) {
       outputs.push_back(&arrays[i]);
