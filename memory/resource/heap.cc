@@ -33,35 +33,31 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvid
     data = provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
     return data != nullptr;
   };
-  // Most often nobody has set a limit and there is memory.
-  if (plausible && !budget.limited() && take()) {
-    bool counted_both;
-    try {
-      counted_both = budget.CountWithoutLimits(device, kind, OwnerOr(owner), counted);
-    } catch (...) {
-      provider.Release(data, bytes);
-      throw;
-    }
-    if (counted_both) {
-      tracker.CountSystemAllocation();
-      return data;
-    }
-    provider.Release(data, bytes);
-  }
-  if (plausible) budget.Reserve(device, OwnerOr(owner), counted, "a heap array");
+  // Most often nobody has set a limit: there is nothing to ask before.
+  const bool reserves = plausible && budget.limited();
+  if (reserves) budget.Reserve(device, OwnerOr(owner), counted, "a heap array");
   if (!plausible || !(take() || (Reclaimer::Global().ReclaimUnderPressure(counted) > 0 && take()))) {
-    if (plausible) budget.Release(device, OwnerOr(owner), counted);
+    if (reserves) budget.Release(device, OwnerOr(owner), counted);
     throw OutOfMemoryError(absl::StrCat("heap: ", provider.name(), " refused ", bytes,
                                         " bytes aligned to ", alignment, " for ",
                                         MemoryKindName(kind), " memory"),
                            tracker.Snapshot().ToString());
   }
+  bool is_counted = true;
   try {
-    tracker.Add(device, kind, counted, owner);
+    if (reserves) {
+      tracker.Add(device, kind, counted, owner);
+    } else {
+      is_counted = budget.CountWithoutLimits(device, kind, OwnerOr(owner), counted);
+    }
   } catch (...) {
     provider.Release(data, bytes);
-    budget.Release(device, OwnerOr(owner), counted);
+    if (reserves) budget.Release(device, OwnerOr(owner), counted);
     throw;
+  }
+  if (!is_counted) {  // a limit has been set meanwhile
+    provider.Release(data, bytes);
+    return HeapAllocate(bytes, alignment, kind, provider, owner);
   }
   tracker.CountSystemAllocation();
   return data;
