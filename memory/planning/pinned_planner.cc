@@ -20,7 +20,7 @@
 namespace tidepool {
 namespace {
 
-// For one order of many items: a quarter of a second.
+// For the orders of many items together: half a second.
 constexpr int64_t kManyWork = 5'000'000;
 
 // By item in units of the alignment; kNoOffset for those without a place.
@@ -81,12 +81,11 @@ class Around {
   Around(const std::vector<SectionItem>& items, const std::vector<int64_t>& given, Placed placed)
       : items_(items), given_(given), placed_(std::move(placed)) {}
 
-  // False when that took more work than `limit`.
+  // False when the work of all plans so far is more than `limit`.
   bool Plan(const std::vector<int32_t>& order, int64_t limit, ItemOffsets* plan) {
     placed_.Clear();
     plan->offsets.resize(items_.size());
     plan->peak = 0;
-    limit += placed_.work();
     for (const int32_t i : order) {
       if (placed_.work() >= limit) return false;
       int64_t& offset = plan->offsets[i];
