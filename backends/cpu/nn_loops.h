@@ -39,6 +39,10 @@ struct NnLoops {
                            int64_t width);
 
   // ---- losses: one row of n. Gradients may be written over an operand ----
+  // z = softmax(x), not over x; returns log(sum(exp(x - largest))).
+  double (*probabilities)(const float* x, float* z, int64_t n, float* largest);
+  void (*cross_entropy_grad)(const float* probabilities, int64_t label, float scale,
+                             float* gradient, int64_t n);
   float (*dense_cross_entropy)(const float* x, const float* target, float* probabilities,
                                int64_t n);
   void (*dense_cross_entropy_grad)(const float* probabilities, const float* target, float scale,

@@ -63,9 +63,11 @@ void RunGrad(const KernelCall& call) {
   });
 }
 
-// Returns log(sum(exp(x - max))), the sum in double: the loss of a sure answer is the logarithm of
-// hardly more than 1.
-double ProbabilitiesOfRow(const float* x, float* z, int64_t n, float* largest_out) {
+// Rows of few classes: what vectors gain is less than they cost.
+constexpr int64_t kShortRow = 32;
+
+// As NnLoops::probabilities.
+double ProbabilitiesOfShortRow(const float* x, float* z, int64_t n, float* largest_out) {
   float largest = x[0];
   for (int64_t i = 1; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
   double sum = 0;
@@ -85,11 +87,14 @@ void RunSoftmaxCrossEntropy(const KernelCall& call) {
   const int64_t* labels = call.inputs[1].as<int64_t>();
   float* loss = call.outputs[0].as<float>();
   float* probabilities = call.outputs[1].as<float>();
+  const NnLoops& loops = NetworkLoops();
   ParallelFor(call.threads, rows, kRowGrain, rows * n * kExpWork, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* x = logits.as<float>() + row * n;
       float largest;
-      const double log_sum = ProbabilitiesOfRow(x, probabilities + row * n, n, &largest);
+      float* const z = probabilities + row * n;
+      const double log_sum = n < kShortRow ? ProbabilitiesOfShortRow(x, z, n, &largest)
+                                           : loops.probabilities(x, z, n, &largest);
       loss[row] = static_cast<float>(log_sum - (static_cast<double>(x[labels[row]]) - largest));
     }
   });
@@ -101,12 +106,13 @@ void RunSoftmaxCrossEntropyGrad(const KernelCall& call) {
   const int64_t* labels = call.inputs[1].as<int64_t>();
   const float scale = static_cast<float>(call.attrs<CrossEntropyGradAttributes>().scale);
   float* gradient = call.outputs[0].as<float>();
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* p = probabilities.as<float>() + row * n;
-    for (int64_t i = 0; i < n; ++i) {
-      gradient[row * n + i] = scale * (p[i] - (i == labels[row] ? 1.0f : 0.0f));
+  const NnLoops& loops = NetworkLoops();
+  ParallelFor(call.threads, rows, kRowGrain, rows * n, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      loops.cross_entropy_grad(probabilities.as<float>() + row * n, labels[row], scale,
+                               gradient + row * n, n);
     }
-  }
+  });
 }
 
 // body(row, x, target, n) for each row of two operands; all axes but the first are one.
