@@ -10,6 +10,13 @@ TIDEPOOL_COPTS = [
     "-fno-math-errno",
 ]
 
+# Tests are compiled once and run for moments: optimising them takes a third of their compilation.
+# Bazel's toolchain asks for _FORTIFY_SOURCE, which warns without optimisation.
+_UNOPTIMIZED = [
+    "-O0",
+    "-U_FORTIFY_SOURCE",
+]
+
 _FEATURES = ["layering_check", "parse_headers"]
 
 def _include_prefix():
@@ -25,19 +32,30 @@ def tidepool_cc_library(name, srcs = [], hdrs = [], copts = [], **kwargs):
         copts = TIDEPOOL_COPTS + copts,
         include_prefix = _include_prefix(),
         features = _FEATURES,
+        linkstatic = True,
         **kwargs
     )
 
 def tidepool_kernel_library(name, srcs, **kwargs):
     """A library that registers kernels from static initialisers; the linker must not drop it."""
-    tidepool_cc_library(name = name, srcs = srcs, alwayslink = True, linkstatic = True, **kwargs)
+    tidepool_cc_library(name = name, srcs = srcs, alwayslink = True, **kwargs)
 
-def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", **kwargs):
-    """A GoogleTest, named x_test and made of x_test.cc unless said otherwise."""
+def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", optimize = False, **kwargs):
+    """A GoogleTest, named x_test and made of x_test.cc unless said otherwise.
+
+    Args:
+      name: of the target.
+      srcs: of the test; x_test.cc when not given.
+      deps: beside GoogleTest.
+      copts: further flags.
+      size: as Bazel defines it.
+      optimize: for tests that compute themselves (models, oracles in loops, races by the million).
+      **kwargs: of cc_test.
+    """
     native.cc_test(
         name = name,
         srcs = srcs or [name + ".cc"],
-        copts = TIDEPOOL_COPTS + copts,
+        copts = TIDEPOOL_COPTS + ([] if optimize else _UNOPTIMIZED) + copts,
         size = size,
         linkstatic = True,
         deps = deps + ["@com_google_googletest//:gtest_main"],
