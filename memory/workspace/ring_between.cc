@@ -58,7 +58,7 @@ RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
   }
   // The slot that is reused first is the one pushed last.
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) PushIdle(slot->get());
-  learning_ = RingLearning(config, slots_[0]->core->alignment(), slots_[0]->core->size);
+  learning_ = RingLearning(config, slots_[0]->core->alignment(), slots_[0]->core->counters.size);
   for (const SlotPointer& slot : slots_) slot->adopted = learning_.version();
 }
 
@@ -68,18 +68,14 @@ RingCore::SlotPointer RingCore::NewSlot(int number, bool temporary) const {
   slot->number = number;
   slot->temporary = temporary;
   const Growing growing(*this);
-  WorkspaceCore* const core = WorkspaceCore::New(id, SlotConfig(config, temporary), device);
-  slot->core = core;
-  core->is_ring_slot_ = true;
-  core->reclaimer_ = Reclaimer::Global().Register(
-      absl::StrCat("ring ", id, " slot ", number), [this, core](ReclaimDepth depth) -> int64_t {
-        return growing_.load(std::memory_order_relaxed) > 0 ? 0 : core->Reclaim(depth);
-      });
+  slot->core = WorkspaceCore::NewRingSlot(
+      id, SlotConfig(config, temporary), device, absl::StrCat("ring ", id, " slot ", number),
+      [this] { return growing_.load(std::memory_order_relaxed) == 0; });
   return slot;
 }
 
 // Without the memory to follow, the batch spills and the slot tries again when next opened.
-void RingCore::Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned,
+void RingCore::Follow(RingSlot* slot, size_t bytes, const std::shared_ptr<const CyclePlan>& learned,
                       uint64_t version) noexcept {
   if (slot->temporary) return;
   try {
@@ -87,17 +83,17 @@ void RingCore::Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned,
     // An idle slot may be the Reclaimer's at this moment.
     const WorkspaceCore::Maintenance maintenance(*slot->core, "following the ring");
     if (slot->adopted != version) {
-      slot->core->AdoptLearned(bytes, learned);
+      slot->core->Adopt(bytes, learned);
       slot->adopted = version;
     } else if (slot->batches_without_spill >= kBatchesKeepingBlocks &&
-               slot->core->pool_.owned_bytes() > 0) {
-      slot->core->TrimPool();
+               slot->core->keeps_spills()) {
+      slot->core->TrimSpills();
     }
   } catch (const std::exception&) {
   }
 }
 
-void RingCore::FollowAll(RingSlot* chain, size_t bytes, const LearnedCycle* learned,
+void RingCore::FollowAll(RingSlot* chain, size_t bytes, const std::shared_ptr<const CyclePlan>& learned,
                          uint64_t version) noexcept {
   if (chain == nullptr) return;
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_idle) {
@@ -127,14 +123,14 @@ void RingCore::Trim() {
   idle_outdated_ = true;
   RingSlot* chain = std::exchange(idle_, nullptr);
   const size_t bytes = learning_.slot_bytes();
-  const std::shared_ptr<const LearnedCycle> learned = learning_.learned();
+  const std::shared_ptr<const CyclePlan> learned = learning_.learned();
   const uint64_t version = learning_.version();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_idle) {
     const WorkspaceCore::Maintenance maintenance(*slot->core, "Trim");
-    slot->core->TrimPool();
+    slot->core->TrimSpills();
   }
-  FollowAll(chain, bytes, learned.get(), version);
+  FollowAll(chain, bytes, learned, version);
 }
 
 void RingCore::Destroy() {

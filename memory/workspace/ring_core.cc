@@ -69,23 +69,23 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
     return slot;
   }
   const size_t bytes = learning_.slot_bytes();
-  const std::shared_ptr<const LearnedCycle> learned = learning_.learned();
+  const std::shared_ptr<const CyclePlan> learned = learning_.learned();
   lock.unlock();
-  Follow(slot, bytes, learned.get(), version);
-  FollowAll(outdated, bytes, learned.get(), version);
+  Follow(slot, bytes, learned, version);
+  FollowAll(outdated, bytes, learned, version);
   return slot;
 }
 
 void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
   WorkspaceCore* core = slot->core;
-  core->PrepareSlot(slot->generation);
+  core->SetGeneration(slot->generation);
   try {
     token->Push(core, core->passes_through() ? nullptr : core);
   } catch (...) {
     Return(slot);
     throw;
   }
-  core->recording_ = slot->record;
+  core->Record(slot->record);
 }
 
 // False when stopped. Throws when waiting would not help; nothing is changed then.
@@ -149,15 +149,15 @@ void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
   WorkspaceCore* core = slot->core;
   const bool mine = core->is_open_on(CurrentThreadToken());
-  if (mine) core->handing_over_ = true;
+  if (mine) core->HandOverAtEnd(true);
   try {
     token->Close();
   } catch (...) {
-    if (mine) core->handing_over_ = false;
+    if (mine) core->HandOverAtEnd(false);
     throw;
   }
   slot->leases.store(1, std::memory_order_relaxed);
-  slot->batches_without_spill = core->spilled_count > 0 ? 0 : slot->batches_without_spill + 1;
+  slot->batches_without_spill = core->counters.cycle_spills > 0 ? 0 : slot->batches_without_spill + 1;
   std::lock_guard<std::mutex> lock(mutex_);
   slot->state = RingSlot::State::kLeased;
   slot->thread = nullptr;
@@ -167,10 +167,10 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
   CountStatistics(slot);
   const uint64_t version = learning_.version();
   RingBatch batch;
-  batch.bytes = core->bytes_this_cycle;
+  batch.bytes = core->cycle_bytes();
   batch.current = slot->adopted == version && !slot->temporary;
-  batch.misses = core->misses_this_cycle_;
-  batch.record = core->record_;
+  batch.misses = core->cycle_misses();
+  batch.record = core->recorded();
   try {
     slot->tag.assign(tag);
     learning_.Observe(batch);
@@ -279,7 +279,7 @@ void RingCore::MarkKept(std::vector<uint64_t>* generations) {
 // ---- bookkeeping ----------------------------------------------------------------------------
 
 void RingCore::CountStatistics(RingSlot* slot) {
-  const WorkspaceStats& now = slot->core->stats;
+  const WorkspaceStats now = slot->core->Stats();
   WorkspaceStats& before = slot->counted;
   stats_.hits += now.hits - before.hits;
   stats_.misses += now.misses - before.misses;

@@ -93,8 +93,8 @@ class RingCore {
   ~RingCore() = default;
 
   SlotPointer NewSlot(int number, bool temporary) const;
-  void Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned, uint64_t version) noexcept;
-  void FollowAll(RingSlot* chain, size_t bytes, const LearnedCycle* learned, uint64_t version) noexcept;
+  void Follow(RingSlot* slot, size_t bytes, const std::shared_ptr<const CyclePlan>& learned, uint64_t version) noexcept;
+  void FollowAll(RingSlot* chain, size_t bytes, const std::shared_ptr<const CyclePlan>& learned, uint64_t version) noexcept;
 
   // These need mutex_ held.
   bool Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);

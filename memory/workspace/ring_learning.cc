@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tidepool/memory/planning/greedy_planner.h"
-#include "tidepool/memory/workspace/workspace_plan.h"
+#include "tidepool/memory/workspace/workspace_pages.h"
 
 namespace tidepool {
 namespace {
@@ -68,13 +67,7 @@ RingLearning::Mode RingLearning::FirstMode() const {
 }
 
 size_t RingLearning::SizeFor(size_t needed) const {
-  size_t bytes = needed;
-  if (config_.policy_allocation == AllocationPolicy::kOverallocate) {
-    bytes += config_.overallocation_limit.ExtraFor(bytes);
-  }
-  bytes = std::max(bytes, config_.min_size);
-  if (config_.max_size > 0) bytes = std::min(bytes, config_.max_size);
-  return std::max(bytes, initial_bytes_);
+  return std::max(LearnedSize(config_, needed), initial_bytes_);
 }
 
 void RingLearning::FollowTotals(bool may_shrink) {
@@ -89,7 +82,6 @@ void RingLearning::FollowTotals(bool may_shrink) {
 }
 
 void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
-  const Placement placement = PlanGreedy(record, static_cast<int64_t>(alignment_));
   // What may not become pages is planned outside of them.
   size_t limit = SIZE_MAX;
   if (!may_change()) {
@@ -97,22 +89,14 @@ void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
   } else if (config_.max_size > 0) {
     limit = std::max(config_.max_size, initial_bytes_);
   }
-  auto learned = std::make_shared<LearnedCycle>();
-  learned->plan = WorkspacePlan(record, placement.offsets, limit);
-  learned->requests.assign(record.begin(), record.end());
-  uint64_t signature = kNoRequests;
-  for (const LifetimeBuffer& request : record) {
-    signature = ExtendSignature(signature, static_cast<size_t>(request.size));
-    learned->signatures.push_back(signature);
-  }
-  learned->peak_bytes = static_cast<size_t>(placement.peak);
-  learned->lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
-  if (may_change()) slot_bytes_ = SizeFor(learned->plan.peak_bytes());
-  learned_ = std::move(learned);
+  std::shared_ptr<const CyclePlan> plan =
+      MakeCyclePlan(PlaceRequests(record, {}, alignment_), limit);
+  if (may_change()) slot_bytes_ = SizeFor(plan->layout.peak_bytes());
+  planned_peak_ = plan->peak_bytes;
+  lower_bound_ = plan->lower_bound_bytes;
+  learned_ = std::move(plan);
   ++version_;
   ++plans_;
-  planned_peak_ = static_cast<size_t>(placement.peak);
-  lower_bound_ = static_cast<size_t>(placement.lower_bound);
   mode_ = Mode::kPlanned;
   missed_running_ = 0;
 }
@@ -167,7 +151,7 @@ void RingLearning::Initialize() {
 
 void RingLearning::Trim() {
   if (mode_ == Mode::kOff || mode_ == Mode::kFirst || slot_bytes_ == 0) return;
-  const size_t needed = learned_ != nullptr ? learned_->plan.peak_bytes() : totals_.peak();
+  const size_t needed = learned_ != nullptr ? learned_->layout.peak_bytes() : totals_.peak();
   const size_t wanted = needed > 0 ? SizeFor(needed) : slot_bytes_;
   if (wanted >= slot_bytes_) return;
   slot_bytes_ = wanted;

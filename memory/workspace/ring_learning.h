@@ -19,7 +19,7 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/planning/placement_problem.h"
-#include "tidepool/memory/workspace/plan_set.h"
+#include "tidepool/memory/workspace/cycle_plan.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -65,7 +65,7 @@ class RingLearning {
   // Slots follow when they are opened: bytes of a slot, and the plan; null: requests go one behind
   // the other. `version` changes when either does.
   size_t slot_bytes() const { return slot_bytes_; }
-  std::shared_ptr<const LearnedCycle> learned() const { return learned_; }
+  std::shared_ptr<const CyclePlan> learned() const { return learned_; }
   uint64_t version() const { return version_; }
   // Batches must record their lifetimes.
   bool wants_record() const { return mode_ == Mode::kFirst || mode_ == Mode::kTotals; }
@@ -90,7 +90,7 @@ class RingLearning {
   Mode mode_;
   uint64_t version_ = 1;
   size_t slot_bytes_;
-  std::shared_ptr<const LearnedCycle> learned_;
+  std::shared_ptr<const CyclePlan> learned_;
   RecentPeak totals_;
   uint64_t batches_ = 0;
   int missed_running_ = 0;
