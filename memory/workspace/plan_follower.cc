@@ -12,6 +12,11 @@ const PlanLayout& NoLayout() {
 
 }  // namespace
 
+PlanFollower::PlanFollower() : layout_(&NoLayout()) {
+  Reserve(0);
+  Follow(nullptr, 0);
+}
+
 void PlanFollower::Reserve(size_t requests) {
   state_.reserve(requests + 2);
   blocker_.reserve(requests);

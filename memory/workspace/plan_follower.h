@@ -19,8 +19,8 @@ namespace tidepool {
 
 class PlanFollower {
  public:
-  // Follows nothing: no request is placed.
-  PlanFollower() { Follow(nullptr, 0); }
+  // Follows nothing: no request is placed. Throws std::bad_alloc.
+  PlanFollower();
 
   // Memory to follow layouts of up to `requests` requests. Throws std::bad_alloc, nothing changed.
   void Reserve(size_t requests);

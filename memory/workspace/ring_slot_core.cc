@@ -17,10 +17,15 @@ WorkspaceCore* WorkspaceCore::NewRingSlot(std::string id, WorkspaceConfig config
                                           std::function<bool()> may_reclaim) {
   WorkspaceCore* const core = New(std::move(id), std::move(config), device);
   core->is_ring_slot_ = true;
-  core->reclaimer_ = Reclaimer::Global().Register(
-      name, [core, may_reclaim = std::move(may_reclaim)](ReclaimDepth depth) -> int64_t {
-        return may_reclaim() ? core->Reclaim(depth) : 0;
-      });
+  try {
+    core->reclaimer_ = Reclaimer::Global().Register(
+        name, [core, may_reclaim = std::move(may_reclaim)](ReclaimDepth depth) -> int64_t {
+          return may_reclaim() ? core->Reclaim(depth) : 0;
+        });
+  } catch (...) {
+    core->Abandon();
+    throw;
+  }
   return core;
 }
 
