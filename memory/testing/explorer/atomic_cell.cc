@@ -69,6 +69,7 @@ AtomicCell::~AtomicCell() {
   }
   alive_ = false;
   dead_where_ = engine->deleting_at();
+  KeepStores();
 }
 
 Engine& AtomicCell::Use(const Where& where, bool writes, bool sequential) {

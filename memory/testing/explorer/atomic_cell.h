@@ -23,6 +23,10 @@ struct Bits {
   friend bool operator==(const Bits&, const Bits&) = default;
 };
 
+// What a destructor stored into the object that ends stays there: it is looked at when the object
+// is used all the same. (Compilers leave out stores that nobody may read.)
+inline void KeepStores() { asm volatile("" ::: "memory"); }
+
 // How traces print a value.
 enum class ValueKind : uint8_t { kUnsigned, kSigned, kPointer, kBytes };
 

@@ -41,6 +41,7 @@ PlainCell::~PlainCell() {
   CheckRead(*engine, "destroyed", engine->deleting_at());
   alive_ = false;
   dead_where_ = engine->deleting_at();
+  KeepStores();
 }
 
 void PlainCell::CheckAlive(Engine& engine, const char* what, const Where& where) {
@@ -106,6 +107,7 @@ MutexCell::~MutexCell() {
                               ThreadName(other >= 0 ? other : holder_)));
   }
   alive_ = false;
+  KeepStores();
 }
 
 Engine& MutexCell::Use(const Where& where) {

@@ -251,6 +251,7 @@ void Engine::SwitchTo(int number) {
 void Engine::SwitchToMain() { Fiber::Switch(*slots_[slot_].fiber, main_); }
 
 void Engine::SetFailure(FailureKind kind, std::string message) {
+  Record(absl::StrCat("<-- ", ToText(kind)), Where());
   failure_ = kind;
   message_ = std::move(message);
 }

@@ -44,11 +44,15 @@ bool Same(const Site& a, SiteKind kind, std::memory_order order, const Where& wh
 }  // namespace
 
 int Sites::Find(SiteKind kind, const char* operation, std::memory_order order, const Where& where) {
-  for (size_t i = 0; i < sites_.size(); ++i) {
-    if (Same(sites_[i], kind, order, where)) return static_cast<int>(i);
+  int& found = found_[(where.line() * 31 + where.column() * 7 + static_cast<unsigned>(kind)) %
+                      found_.size()];
+  if (found < static_cast<int>(sites_.size()) && Same(sites_[found], kind, order, where))
+    return found;
+  for (found = 0; found < static_cast<int>(sites_.size()); ++found) {
+    if (Same(sites_[found], kind, order, where)) return found;
   }
   sites_.push_back({kind, operation, order, where});
-  return static_cast<int>(sites_.size()) - 1;
+  return found;
 }
 
 std::vector<Mutation> Sites::MutationsOf(const Site& site, int number) {

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_MEMORY_TESTING_EXPLORER_SITES_H_
 #define TIDEPOOL_MEMORY_TESTING_EXPLORER_SITES_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -54,6 +55,7 @@ class Sites {
 
  private:
   std::vector<Site> sites_;
+  std::array<int, 256> found_ = {};  // by a hash of the place: the last that was looked for
   Mutation mutation_;
 };
 
