@@ -90,7 +90,7 @@ void RingCore::Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned,
       slot->core->AdoptLearned(bytes, learned);
       slot->adopted = version;
     } else if (slot->batches_without_spill >= kBatchesKeepingBlocks &&
-               slot->core->pool_.owned_bytes() > 0) {
+               slot->core->spills_.owned_bytes() > 0) {
       slot->core->TrimPool();
     }
   } catch (const std::exception&) {

@@ -8,7 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/resource/budgeted_resource.h"
+#include "tidepool/memory/resource/guard_pages.h"
 #include "tidepool/memory/resource/heap.h"
+#include "tidepool/memory/resource/pages_resource.h"
+#include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/resource/reclaiming_resource.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
 namespace tidepool {
@@ -44,12 +49,9 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
       alignment_(std::max(config.alignment, memory_.traits().alignment)),
       host_readable_(memory_.traits().host_readable),
       pages_(OptionsOf(config, memory_owner), memory_),
-      pool_(config.temp_block_size, alignment_, OptionsOf(config, memory_owner), memory_),
       account_(memory_device_, &memory_owner),
       plans_(config.policy_learning == LearningPolicy::kTraining ? PlanSet::kMostPlans : 1) {
-  if (config.debug_mode == DebugMode::kGuard) {
-    guard_ = std::make_unique<GuardPages>(size_t{4} << 30, &memory_owner);
-  }
+  BuildSpills();
   // The workspace's own state is on the host; from here on counting it does not fail.
   MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
@@ -60,6 +62,19 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
   } catch (...) {
     MemoryTracker::Global().Unregister(&account_);
     throw;
+  }
+}
+
+void WorkspaceCore::BuildSpills() {
+  if (guards()) {
+    MemoryResource& pages = spills_.Add<GuardPages>();
+    MemoryResource& budgeted = spills_.Add<BudgetedResource>(pages, &memory_owner, "guarded pages");
+    spills_.Add<ReclaimingResource>(budgeted);
+  } else if (config.policy_allocation == AllocationPolicy::kAlways) {
+    spills_.Add<HeapResource>(memory_, MemoryKind::kUnreferenced, &memory_owner);
+  } else {
+    MemoryResource& pages = spills_.Add<PagesResource>(OptionsOf(config, memory_owner), memory_);
+    spills_.Add<Pool>(pages, config.temp_block_size, alignment_);
   }
 }
 
@@ -88,7 +103,7 @@ void WorkspaceCore::BeginCycle(const void* thread) {
                                          "] is open on another thread; a workspace serves one "
                                          "thread at a time"));
   }
-  if (guard_ != nullptr && detector.has_first()) {
+  if (guards() && detector.has_first()) {
     owner_.store(nullptr, std::memory_order_release);
     ThrowFailedPrecondition(detector.TakeFirst());
   }
@@ -322,27 +337,15 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) const {
 
 std::byte* WorkspaceCore::AllocateSpill(size_t bytes, size_t rounded, void** spill) {
   CheckMaySpill(rounded);
-  std::byte* data;
-  if (guard_ != nullptr) {
-    data = guard_->Allocate(bytes, alignment_);
-    *spill = data;
-    AccountOwned();
-  } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    data = static_cast<std::byte*>(
-        HeapAllocate(rounded, alignment_, MemoryKind::kUnreferenced, memory_, &memory_owner));
-    *spill = data;
-  } else {
-    const size_t owned = pool_.owned_bytes();
-    Pool::Block* block = pool_.Allocate(rounded);
-    data = block->data;
-    *spill = block;
-    if (pool_.owned_bytes() != owned) AccountOwned();
-  }
+  const size_t owned = spills_.owned_bytes();
+  const Allocation block = AllocateOrThrow(spills_, SpillBytes(bytes, rounded), alignment_);
+  *spill = block.token;
+  if (spills_.owned_bytes() != owned) AccountOwned();
   ++spilled_count;
   spilled_bytes += rounded;
   ++stats.spills;
   stats.spilled_bytes += rounded;
-  return data;
+  return block.data;
 }
 
 void WorkspaceCore::AddRecords() {

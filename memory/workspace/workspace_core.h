@@ -22,12 +22,11 @@
 #include "tidepool/memory/planning/background_planner.h"
 #include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
-#include "tidepool/memory/provider/guard_pages.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/mapped_file.h"
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
-#include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/resource/resource_stack.h"
 #include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -189,6 +188,7 @@ class WorkspaceCore final : public BufferOwner {
   void Unpoison(const std::byte* data, size_t bytes) const {
     if (host_readable_) UnpoisonBlock(data, bytes);
   }
+  void BuildSpills();
   void TrimPool();
   void TrimIdleBlocks();
   void AccountOwned();
@@ -223,6 +223,9 @@ class WorkspaceCore final : public BufferOwner {
   void CloseLeased(Buffer* buffer) noexcept;
   std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
 
+  bool guards() const { return config.debug_mode == DebugMode::kGuard; }
+  // What spills_ are asked for: guard pages watch the very end of a block.
+  size_t SpillBytes(size_t bytes, size_t rounded) const { return guards() ? bytes : rounded; }
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
            config.policy_allocation != AllocationPolicy::kAlways;
@@ -247,8 +250,7 @@ class WorkspaceCore final : public BufferOwner {
   std::byte* base_ = nullptr;         // of either
   size_t capacity_ = 0;               // usable bytes there, a multiple of the alignment
   size_t initial_pages_ = 0;          // what initial_size reserves
-  Pool pool_;
-  std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
+  ResourceStack spills_;  // pool, guard pages or heap
   MemoryAccount account_;
   int64_t owned_reported_ = 0;
 

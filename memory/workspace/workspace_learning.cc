@@ -38,7 +38,7 @@ size_t WorkspaceCore::LearnedSize(size_t needed) const {
 }
 
 void WorkspaceCore::TrimPool() {
-  pool_.Trim();
+  spills_.Trim();
   AccountOwned();
 }
 
@@ -54,7 +54,7 @@ void WorkspaceCore::TrimIdleBlocks() {
     return;
   }
   cycles_without_spill_ = std::min(cycles_without_spill_ + 1, 4 * kMostCycles + 1);
-  if (cycles_without_spill_ >= cycles_keeping_blocks_ && pool_.owned_bytes() > 0) TrimPool();
+  if (cycles_without_spill_ >= cycles_keeping_blocks_ && spills_.owned_bytes() > 0) TrimPool();
 }
 
 void WorkspaceCore::Grow(size_t needed) {
@@ -111,7 +111,7 @@ void WorkspaceCore::Destroy() {
   peak_cycle_bytes = 0;
   bytes_last_cycle = 0;
   cycles_learned_from_ = 0;
-  pool_.Trim();
+  spills_.Trim();
   ResizePages(0);
   lacks_initial_pages_ = true;
 }
@@ -119,7 +119,7 @@ void WorkspaceCore::Destroy() {
 void WorkspaceCore::Trim() {
   const Maintenance maintenance(*this, "Trim");
   DrainRemote();
-  pool_.Trim();
+  spills_.Trim();
   size_t needed = size;
   if (!plans_.empty()) {
     learned_ = nullptr;  // may be among those that go; the next cycle looks for one

@@ -21,9 +21,8 @@ std::string WorkspaceCore::WhyNoHostCopy() const {
 }
 
 void WorkspaceCore::AccountOwned() {
-  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + pool_.owned_bytes() +
-                                             (file_ != nullptr ? file_->mapped_bytes() : 0) +
-                                             (guard_ != nullptr ? guard_->owned_bytes() : 0));
+  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + spills_.owned_bytes() +
+                                             (file_ != nullptr ? file_->mapped_bytes() : 0));
   MemoryTracker::Global().AddOwned(&account_, owned - owned_reported_);
   owned_reported_ = owned;
 }

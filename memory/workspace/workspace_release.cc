@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -19,15 +18,9 @@ Buffer* const kAbandoned = reinterpret_cast<Buffer*>(uintptr_t{1});
 
 void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
   if (buffer->request.spill == nullptr) return Poison(buffer->data, buffer->request.bytes);
-  if (guard_ != nullptr) {
-    guard_->Release(buffer->data, buffer->bytes);
-    AccountOwned();
-  } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    HeapRelease(buffer->request.spill, buffer->request.bytes, MemoryKind::kUnreferenced, memory_,
-                &memory_owner);
-  } else {
-    pool_.Release(static_cast<Pool::Block*>(buffer->request.spill));
-  }
+  const size_t owned = spills_.owned_bytes();
+  spills_.Release(buffer->request.spill, SpillBytes(buffer->bytes, buffer->request.bytes), alignment_);
+  if (spills_.owned_bytes() != owned) AccountOwned();
   buffer->request.spill = nullptr;
 }
 
@@ -91,7 +84,7 @@ void WorkspaceCore::Abandon() noexcept {
   }
   // Pages go now; only the records wait for their handles.
   ForgetPlans();
-  pool_.Trim();
+  spills_.Trim();
   ResizePages(0);
   if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
