@@ -9,7 +9,7 @@
 namespace tidepool {
 
 CycleLearner::CycleLearner(const WorkspaceConfig& config, size_t alignment, WorkspacePages& pages,
-                           SpillSource& spills, WorkspaceCounters& counters)
+                           WorkspaceSpills& spills, WorkspaceCounters& counters)
     : config_(config),
       alignment_(alignment),
       pages_(pages),

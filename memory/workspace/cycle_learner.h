@@ -24,7 +24,7 @@
 #include "tidepool/memory/workspace/cycle_recorder.h"
 #include "tidepool/memory/workspace/plan_follower.h"
 #include "tidepool/memory/workspace/plan_set.h"
-#include "tidepool/memory/workspace/spill_source.h"
+#include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
@@ -36,7 +36,7 @@ class CycleLearner {
  public:
   // All of these must live as long. `pages` and `spills` are grown and trimmed as learning has it.
   CycleLearner(const WorkspaceConfig& config, size_t alignment, WorkspacePages& pages,
-               SpillSource& spills, WorkspaceCounters& counters);
+               WorkspaceSpills& spills, WorkspaceCounters& counters);
 
   // ---- in a cycle ---------------------------------------------------------------------------
   // The plan that is followed; null without one.
@@ -115,7 +115,7 @@ class CycleLearner {
   const WorkspaceConfig& config_;
   const size_t alignment_;
   WorkspacePages& pages_;
-  SpillSource& spills_;
+  WorkspaceSpills& spills_;
   WorkspaceCounters& counters_;
 
   PlanSet plans_;

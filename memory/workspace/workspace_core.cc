@@ -33,8 +33,8 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
       records_(this, &stamp_, memory_device_),
       account_(memory_device_, &memory_owner),
       pages_(id, config, alignment_, memory_, memory_owner, owned_, counters),
-      spills_(MakeSpillSource(config, alignment_, memory_, memory_owner, owned_)),
-      learner_(config, alignment_, pages_, *spills_, counters) {
+      spills_(config, alignment_, memory_, memory_owner, owned_),
+      learner_(config, alignment_, pages_, spills_, counters) {
   // The workspace's own state is on the host; from here on counting it does not fail.
   MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
@@ -121,14 +121,14 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
     ++counters.failed_cycles;
   } else if (!is_ring_slot_) {
     LearnFromCycle();
-    spills_->EndCycle();
+    spills_.EndCycle();
   }
   counters.bytes_last_cycle = counters.bytes_this_cycle;
   counters.bytes_this_cycle = 0;
   counters.cursor = 0;
   if (reclaim_requested_.load(std::memory_order_relaxed)) {
     reclaim_requested_.store(false, std::memory_order_relaxed);
-    spills_->Trim();
+    spills_.Trim();
   }
   if (learner_.recorder().active() || findings_.tracing() || slots_.size() != slots_reported_ ||
       learner_.version() != plans_reported_) {

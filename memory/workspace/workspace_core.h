@@ -29,7 +29,7 @@
 #include "tidepool/memory/workspace/cycle_learner.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/plan_follower.h"
-#include "tidepool/memory/workspace/spill_source.h"
+#include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
@@ -124,8 +124,8 @@ class WorkspaceCore final : public BufferOwner {
   void EndLease() noexcept;
   // Under Maintenance: pages of `bytes` and what the ring has learned; null: no plan.
   void Adopt(size_t bytes, std::shared_ptr<const CyclePlan> plan);
-  void TrimSpills() noexcept { spills_->Trim(); }
-  bool keeps_spills() const { return spills_->keeps_any(); }
+  void TrimSpills() noexcept { spills_.Trim(); }
+  bool keeps_spills() const { return spills_.keeps_any(); }
 
   // ---- what it is -----------------------------------------------------------------------------
   // Switched off: its scopes allocate from the heap.
@@ -216,7 +216,7 @@ class WorkspaceCore final : public BufferOwner {
 
   OwnedBytes owned_{account_};
   WorkspacePages pages_;
-  std::unique_ptr<SpillSource> spills_;
+  WorkspaceSpills spills_;
   CycleLearner learner_;
   CycleFindings findings_{id, config.use_cycle_detector};
 

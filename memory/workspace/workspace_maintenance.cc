@@ -58,7 +58,7 @@ void WorkspaceCore::Destroy() {
   learner_.Forget();
   counters.peak_cycle_bytes = 0;
   counters.bytes_last_cycle = 0;
-  spills_->Trim();
+  spills_.Trim();
   pages_.Destroy();
   AccountState();
 }
@@ -66,7 +66,7 @@ void WorkspaceCore::Destroy() {
 void WorkspaceCore::Trim() {
   const Maintenance maintenance(*this, "Trim");
   DrainReturned();
-  spills_->Trim();
+  spills_.Trim();
   learner_.Trim();
   AccountState();
 }
@@ -137,7 +137,7 @@ int64_t WorkspaceCore::Reclaim(ReclaimDepth depth) noexcept {
     return 0;
   }
   const int64_t before = owned_.bytes();
-  spills_->Trim();
+  spills_.Trim();
   const uint64_t stamp = stamp_.load(std::memory_order_relaxed);
   const bool idle = depth == ReclaimDepth::kIdle || stamp == stamp_at_periodic_reclaim_;
   if (depth == ReclaimDepth::kPeriodic) stamp_at_periodic_reclaim_ = stamp;

@@ -64,8 +64,8 @@ void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
   if (buffer->request.spill == nullptr) {
     return pages_.Poison(buffer->data, buffer->request.bytes);
   }
-  spills_->Release({buffer->data, std::exchange(buffer->request.spill, nullptr)}, buffer->bytes,
-                   buffer->request.bytes);
+  spills_.Release(std::exchange(buffer->request.spill, nullptr), buffer->bytes,
+                  buffer->request.bytes);
 }
 
 void WorkspaceCore::DrainReturned() noexcept {
@@ -89,7 +89,7 @@ void WorkspaceCore::Abandon() noexcept {
   } while (!records_.returned().End(records_.CountOut()));
   // Pages go now; only the records wait for their handles.
   learner_.Forget();
-  spills_->Trim();
+  spills_.Trim();
   pages_.Destroy();
   if (records_.returned().DropOwner()) delete this;
 }

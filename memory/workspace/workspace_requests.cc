@@ -69,7 +69,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   }
   ReserveForRequest();
   const uint32_t slot = slot_count_;
-  SpillBlock spill;
+  Allocation spill;
   size_t offset = counters.cursor;
   bool misses = false;
   std::byte* data;
@@ -80,7 +80,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     ++counters.hits;
   } else {
     CheckMaySpill(rounded);
-    spill = spills_->Allocate(bytes, rounded);
+    spill = spills_.Allocate(bytes, rounded);
     data = spill.data;
     ++counters.cycle_spills;
     counters.cycle_spilled_bytes += rounded;
