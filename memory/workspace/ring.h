@@ -40,6 +40,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "tidepool/memory/device.h"
@@ -75,8 +76,8 @@ struct RingStats {
   int kept = 0;
 };
 
-// Keeps a slot. Copies share it; the last one to go frees it, on whichever thread. In a batch,
-// declare it before the arrays, so that it goes last. Empty when default-constructed or moved from.
+// Keeps a slot. Copies share it; the last one to go frees it, on whichever thread. It has to go after
+// the batch's arrays, which Leased (below) sees to. Empty when default-constructed or moved from.
 class SlotLease {
  public:
   SlotLease() = default;
@@ -101,6 +102,28 @@ class SlotLease {
   friend class RingSlotScope;
   explicit SlotLease(RingSlot* slot) : slot_(slot) {}
   RingSlot* slot_ = nullptr;
+};
+
+// A batch with its lease: whether it is destroyed or assigned over, the old arrays go first, then
+// their lease. A struct of a lease and arrays has the first by declaring the lease first; memberwise
+// assignment drops the old lease before the old arrays, which then count as leaked.
+template <typename T>
+struct Leased {
+  SlotLease lease;  // first, so that it goes last
+  T value;
+
+  Leased() = default;
+  Leased(SlotLease slot_lease, T batch) : lease(std::move(slot_lease)), value(std::move(batch)) {}
+  Leased(const Leased&) = default;
+  Leased(Leased&&) = default;
+  ~Leased() = default;
+  // What was here goes with `other`, which is destroyed as a whole.
+  Leased& operator=(Leased other) noexcept(std::is_nothrow_swappable_v<T>) {
+    using std::swap;
+    swap(value, other.value);
+    swap(lease, other.lease);
+    return *this;
+  }
 };
 
 class RingWorkspace {

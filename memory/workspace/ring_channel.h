@@ -68,10 +68,7 @@ class RingReaders {
 template <typename T>
 class RingChannel {
  public:
-  struct Item {
-    SlotLease lease;  // first, so that it goes last
-    T value;
-  };
+  using Item = Leased<T>;
 
   explicit RingChannel(RingWorkspace& ring) : readers_(ring), items_(ring.slots() + 1) {}
   RingChannel(const RingChannel&) = delete;
