@@ -51,6 +51,9 @@ namespace tidepool {
 
 class RingCore;
 struct RingSlot;
+namespace internal {
+class RingReaders;
+}
 
 struct RingStats {
   uint64_t opened = 0;            // slots, temporary ones included
@@ -100,6 +103,7 @@ class SlotLease {
 
  private:
   friend class RingSlotScope;
+  friend class internal::RingReaders;
   explicit SlotLease(RingSlot* slot) : slot_(slot) {}
   RingSlot* slot_ = nullptr;
 };

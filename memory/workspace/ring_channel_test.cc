@@ -59,5 +59,75 @@ TEST(RingItem, AssigningOverOneDropsItsArraysFirst) {
   EXPECT_EQ(ring.stats().leaked_arrays, 0);
 }
 
+// Runs `first` on a thread and then `second` on one that has the ended one's address. False when
+// none of many threads has.
+bool OnThreadsOfOneAddress(const std::function<void()>& first,
+                           const std::function<void()>& second) {
+  const void* address = nullptr;
+  std::thread([&] {
+    address = CurrentThreadToken();
+    first();
+  }).join();
+  for (int i = 0; i < 100; ++i) {
+    bool found = false;
+    std::thread([&] {
+      found = CurrentThreadToken() == address;
+      if (found) second();
+    }).join();
+    if (found) return true;
+  }
+  return false;
+}
+
+// The second thread comes for the first time: what the first one took is not its.
+TEST(RingReaders, AThreadIsNotTheEndedOneWhoseAddressItHas) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(4));
+  Channel channel(ring);
+  for (int i = 0; i < 3; ++i) Push(ring, channel);
+  std::optional<Channel::Item> taken, taken_later;
+  int kept = -1;
+  const bool reused = OnThreadsOfOneAddress([&] { taken = channel.Pop(); },
+                                            [&] {
+                                              taken_later = channel.Pop();
+                                              kept = ring.stats().kept;
+                                              channel.Pop();  // now it comes back
+                                            });
+  if (!reused) GTEST_SKIP() << "no two threads had one address";
+  EXPECT_EQ(kept, 0);
+  EXPECT_EQ(ring.stats().kept, 1);
+  EXPECT_EQ(taken_later->lease.generation(), 2);
+}
+
+// Nor is what an ended thread said Keep() of the waiting one's to release.
+TEST(RingReaders, AWaitIsNotRefusedForWhatAnEndedThreadKept) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(1);
+  config.ring_max_kept = 1;
+  RingWorkspace ring("ring", config);
+  SlotLease lease;
+  bool refused = false;
+  std::atomic<bool> done{false};
+  std::thread releases([&] {
+    WaitUntil([&] { return done || ring.stats().waits == 1; });
+    lease.Release();
+  });
+  const bool reused = OnThreadsOfOneAddress(
+      [&] {
+        RingSlotScope slot(ring);
+        lease = slot.Commit();
+        lease.Keep();
+      },
+      [&] {
+        try {
+          RingSlotScope slot(ring);
+        } catch (const Error&) {
+          refused = true;
+        }
+      });
+  done = true;
+  releases.join();
+  if (!reused) GTEST_SKIP() << "no two threads had one address";
+  EXPECT_FALSE(refused);
+}
+
 }  // namespace
 }  // namespace tidepool

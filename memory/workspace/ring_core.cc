@@ -30,6 +30,12 @@ bool IsTheOnlyThread() {
 
 }  // namespace
 
+uint64_t ThreadNumber() {
+  static std::atomic<uint64_t> last{0};
+  thread_local const uint64_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return number;
+}
+
 // ---- opening --------------------------------------------------------------------------------
 
 RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
@@ -56,7 +62,7 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
     }
   }
   slot->state = RingSlot::State::kOpen;
-  slot->thread = CurrentThreadToken();
+  slot->thread = ThreadNumber();
   slot->generation = ++generation_;
   slot->record = learning_.wants_record();
   ++stats_.opened;
@@ -134,7 +140,7 @@ void RingCore::ThrowIfTooManyKept() const {
 }
 
 void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
-  const void* me = CurrentThreadToken();
+  const uint64_t me = ThreadNumber();
   if (!IsTheOnlyThread()) {
     for (const SlotPointer& slot : slots_) {
       if (slot->state == RingSlot::State::kIdle || slot->thread != me) return;
@@ -160,7 +166,7 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
   slot->batches_without_spill = core->spilled_count > 0 ? 0 : slot->batches_without_spill + 1;
   std::lock_guard<std::mutex> lock(mutex_);
   slot->state = RingSlot::State::kLeased;
-  slot->thread = nullptr;
+  slot->thread = 0;
   --open_;
   ++leased_;
   ++stats_.committed;
@@ -199,7 +205,8 @@ void RingCore::Return(RingSlot* slot) noexcept {
     }
     if (slot->kept) --kept_;
     slot->kept = false;
-    slot->thread = nullptr;
+    slot->thread = slot->reader = 0;
+    slot->channel = nullptr;
     slot->tag.clear();
     slot->state = RingSlot::State::kIdle;
     if (slot->adopted != learning_.version()) idle_outdated_ = true;
@@ -228,7 +235,7 @@ int RingCore::CountKept() const {
                                         [&](const SlotPointer& slot) { return IsKept(*slot); }));
 }
 
-void RingCore::Mark(RingSlot* slot, const void* thread) {
+void RingCore::Mark(RingSlot* slot, uint64_t thread) {
   slot->kept = true;
   slot->thread = thread;
   ++kept_;
@@ -255,25 +262,28 @@ void RingCore::Keep(RingSlot* slot, std::string_view tag) {
   }
   slot->tag.swap(new_tag);
   if (!slot->kept) {
-    Mark(slot, CurrentThreadToken());
+    Mark(slot, ThreadNumber());
   } else {
-    slot->thread = CurrentThreadToken();
+    slot->thread = ThreadNumber();
   }
 }
 
-void RingCore::MarkKept(std::vector<uint64_t>* generations) {
+void RingCore::Take(RingSlot* slot, const void* channel) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto gone = [&](uint64_t generation) {
-    for (const SlotPointer& slot : slots_) {
-      if (slot->generation != generation || slot->state != RingSlot::State::kLeased) continue;
-      if (!slot->kept) Mark(slot.get(), nullptr);
-      return false;
-    }
-    return true;
-  };
-  generations->erase(std::remove_if(generations->begin(), generations->end(), gone),
-                     generations->end());
-  if (!generations->empty()) ThrowIfTooManyKept();
+  slot->reader = ThreadNumber();
+  slot->channel = channel;
+}
+
+void RingCore::ComeBack(const void* channel) {
+  const uint64_t me = ThreadNumber();
+  std::lock_guard<std::mutex> lock(mutex_);
+  bool keeps = false;
+  for (const SlotPointer& slot : slots_) {
+    if (slot->reader != me || slot->channel != channel) continue;
+    keeps = true;
+    if (!slot->kept) Mark(slot.get(), 0);
+  }
+  if (keeps) ThrowIfTooManyKept();
 }
 
 // ---- bookkeeping ----------------------------------------------------------------------------
@@ -323,11 +333,11 @@ RingCore::SlotPointer RingCore::Remove(RingSlot* slot) {
 std::string RingCore::Describe(const RingSlot& slot) const {
   std::string out = absl::StrCat(slot.temporary ? "temporary slot " : "slot ", slot.number);
   if (slot.state == RingSlot::State::kIdle) return absl::StrCat(out, " idle");
-  const bool mine = slot.thread == CurrentThreadToken();
+  const bool mine = slot.thread == ThreadNumber();
   absl::StrAppend(&out, " generation ", slot.generation,
                   slot.state == RingSlot::State::kOpen ? " open" : " leased");
   if (IsKept(slot)) absl::StrAppend(&out, " and kept");
-  if (slot.thread != nullptr) absl::StrAppend(&out, mine ? " by this thread" : " by another thread");
+  if (slot.thread != 0) absl::StrAppend(&out, mine ? " by this thread" : " by another thread");
   if (!slot.tag.empty()) absl::StrAppend(&out, " [", slot.tag, "]");
   return out;
 }

@@ -26,6 +26,10 @@
 
 namespace tidepool {
 
+// Of the calling thread; never another thread's, not even after this one has ended (the address of a
+// thread's state is). Not 0.
+uint64_t ThreadNumber();
+
 struct RingSlot {
   enum class State : uint8_t { kIdle, kOpen, kLeased };
 
@@ -41,8 +45,10 @@ struct RingSlot {
   int batches_without_spill = 0;
   // Guarded by the ring's lock:
   State state = State::kIdle;
-  bool kept = false;             // said so, or its reader came back for more
-  const void* thread = nullptr;  // that has it open, or said Keep()
+  bool kept = false;              // said so, or its reader came back for more
+  uint64_t thread = 0;            // that has it open, or said Keep()
+  uint64_t reader = 0;            // the thread that took it out of `channel`
+  const void* channel = nullptr;
   std::string tag;
   RingSlot* next_idle = nullptr;
   WorkspaceStats counted;  // what of the core's statistics is in the ring's
@@ -65,9 +71,11 @@ class RingCore {
   // The last lease is gone.
   void EndLease(RingSlot* slot) noexcept;
   void Keep(RingSlot* slot, std::string_view tag);
-  // A reader came back for more while these generations were still leased; those that are not are
-  // removed. Throws like Keep when ring_max_kept is exceeded.
-  void MarkKept(std::vector<uint64_t>* generations);
+  // This thread took the leased slot out of a channel.
+  void Take(RingSlot* slot, const void* channel) noexcept;
+  // It comes to the channel for more: what it took there before and is still leased is kept. Throws
+  // like Keep when ring_max_kept is exceeded.
+  void ComeBack(const void* channel);
   // The RingWorkspace is gone.
   void Abandon() noexcept;
 
@@ -108,7 +116,7 @@ class RingCore {
   bool unneeded() const { return gone_ && slots_.empty() && waiters_ == 0; }
   bool IsKept(const RingSlot& slot) const;
   int CountKept() const;
-  void Mark(RingSlot* slot, const void* thread);
+  void Mark(RingSlot* slot, uint64_t thread);
   void CountStatistics(RingSlot* slot);
   RingSlot* TakeOutdated();
   void PushIdle(RingSlot* slot);
