@@ -20,8 +20,10 @@
 // When all slots are taken, opening waits or takes a temporary slot (policy_ring_full). A slot is
 // kept when a lease of it said Keep(), when its reader came back to a RingChannel for more, or when
 // N later slots were opened: then a ring without leases would have overwritten it. More kept slots
-// than ring_max_kept are an error that names them; so is a wait that only the waiting thread could
-// end; and a wait with every slot kept ends with that error after ring_stall_limit_ms.
+// than ring_max_kept are an error, which names them, to who keeps them: Keep() and a reader's Pop()
+// throw, and go on once enough is released. Producers cannot help it: for them the ring is full until
+// then. Their wait ends with the error when every slot or too many are kept and none is released for
+// ring_stall_limit_ms, and at once when only the waiting thread could end it.
 //
 // Ownership: the ring owns the slots. Destroying it while slots are open or leased is allowed: their
 // memory stays valid, and is given back when the last lease goes.

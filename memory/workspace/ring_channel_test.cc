@@ -129,5 +129,43 @@ TEST(RingReaders, AWaitIsNotRefusedForWhatAnEndedThreadKept) {
   EXPECT_FALSE(refused);
 }
 
+// The reader that keeps too much is told, releases one and goes on; so does the producer, which
+// came for a slot meanwhile.
+TEST(RingChannel, AReaderThatWasToldReleasesAndGoesOn) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(5);
+  config.ring_max_kept = 2;
+  RingWorkspace ring("ring", config);
+  Channel channel(ring);
+  for (int i = 0; i < 4; ++i) Push(ring, channel);
+  std::vector<Channel::Item> kept;
+  for (int i = 0; i < 3; ++i) kept.push_back(std::move(*channel.Pop()));
+  EXPECT_THROW(channel.Pop(), Error);
+  EXPECT_EQ(ring.stats().kept, 3);
+  std::atomic<bool> failed{false};
+  std::thread producer([&] {
+    try {
+      for (int i = 0; i < 20; ++i) Push(ring, channel);
+      channel.Close();
+    } catch (...) {
+      failed = true;
+      channel.Fail(std::current_exception());
+    }
+  });
+  WaitUntil([&] { return failed || ring.stats().waits == 1; });
+  EXPECT_EQ(ring.stats().idle, 1);  // it waits though there is one
+  kept.erase(kept.begin());
+  uint64_t expected = 4;
+  try {
+    while (std::optional<Channel::Item> item = channel.Pop()) {
+      EXPECT_EQ(item->lease.generation(), expected++);
+    }
+  } catch (const Error& error) {
+    ADD_FAILURE() << "the stream is lost: " << error.what();
+  }
+  EXPECT_EQ(expected, 25);
+  producer.join();
+  EXPECT_FALSE(RingSlotScope::TryOpen(ring) == std::nullopt);
+}
+
 }  // namespace
 }  // namespace tidepool

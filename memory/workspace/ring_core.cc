@@ -42,23 +42,23 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   std::unique_lock<std::mutex> lock(mutex_);
   RingSlot* slot = nullptr;
   while (slot == nullptr) {
-    ThrowIfTooManyKept();
-    if (idle_ != nullptr) {
+    if (is_full()) {
+      if (full == Full::kRefuse) {
+        ++stats_.refused;
+        return nullptr;
+      }
+      ThrowIfOnlyThisThreadCouldRelease();
+      if (!Wait(lock, stop)) return nullptr;
+    } else if (idle_ != nullptr) {
       slot = idle_;
       idle_ = slot->next_idle;
-    } else if (may_take_temporary()) {
+    } else {
       slots_.reserve(slots_.size() + 1);
       SlotPointer made = NewSlot(static_cast<int>(slots_.size()), /*temporary=*/true);
       slot = made.get();
       slots_.push_back(std::move(made));
       ++temporary_;
       ++stats_.temporary;
-    } else if (full == Full::kRefuse) {
-      ++stats_.refused;
-      return nullptr;
-    } else {
-      ThrowIfOnlyThisThreadCouldRelease();
-      if (!Wait(lock, stop)) return nullptr;
     }
   }
   slot->state = RingSlot::State::kOpen;
@@ -67,6 +67,7 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   slot->record = learning_.wants_record();
   ++stats_.opened;
   ++open_;
+  if (waiters_ > 0 && is_stuck()) changed_.notify_all();  // one more may be passed by N later ones
   RingSlot* outdated = TakeOutdated();
   const uint64_t version = learning_.version();
   if (slot->adopted == version && outdated == nullptr) {
@@ -97,20 +98,26 @@ void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
 // False when stopped. Throws when waiting would not help; nothing is changed then.
 bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
   const auto limit = std::chrono::milliseconds(config.ring_stall_limit_ms);
+  const bool limited = limit.count() > 0;
   const Clock::time_point start = Clock::now();
-  Clock::time_point kept_since = start;
-  auto freed = [&] { return gone_ || idle_ != nullptr || may_take_temporary(); };
+  // Since when it is stuck and no slot was released.
+  Clock::time_point stuck_since = start;
+  uint64_t returned = returned_;
   bool stalled = false;
   ++waiters_;
   ++stats_.waits;
-  while (!freed() && !stop.stop_requested() && !stalled) {
-    if (all_kept() && config.ring_stall_limit_ms > 0) {
-      changed_.wait_until(lock, stop, kept_since + limit, [&] { return freed() || !all_kept(); });
-      stalled = !freed() && all_kept() && Clock::now() >= kept_since + limit;
+  while (!gone_ && is_full() && !stop.stop_requested() && !stalled) {
+    if (limited && is_stuck()) {
+      changed_.wait_until(lock, stop, stuck_since + limit, [&] {
+        return gone_ || !is_full() || !is_stuck() || returned_ != returned;
+      });
+      stalled = is_stuck() && returned_ == returned && Clock::now() >= stuck_since + limit;
     } else {
-      changed_.wait(lock, stop, [&] { return freed() || (all_kept() && limit.count() > 0); });
-      kept_since = Clock::now();
+      changed_.wait(lock, stop, [&] { return gone_ || !is_full() || (limited && is_stuck()); });
+      stuck_since = Clock::now();
     }
+    if (returned_ != returned) stuck_since = Clock::now();
+    returned = returned_;
   }
   --waiters_;
   stats_.wait_nanoseconds +=
@@ -123,29 +130,32 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
     if (last) delete this;
     ThrowFailedPrecondition(message);
   }
-  if (freed()) return true;
+  if (!is_full()) return true;
   if (stop.stop_requested()) return false;
+  if (TooManyKept()) ThrowTooManyKept();
   ThrowResourceExhausted(absl::StrCat(
       "ring [", id, "]: every slot is kept and none was released in ", config.ring_stall_limit_ms,
       " ms: ", DescribeTaken(), "; release or Detach what is kept, or use more slots"));
 }
 
-void RingCore::ThrowIfTooManyKept() const {
-  if (config.ring_max_kept == 0 || leased_ <= config.ring_max_kept) return;
-  const int kept = CountKept();
-  if (kept <= config.ring_max_kept) return;
-  ThrowResourceExhausted(absl::StrCat("ring [", id, "]: ", kept, " slots are kept, ring_max_kept is ",
-                                      config.ring_max_kept, ": ", DescribeTaken(),
-                                      "; release or Detach what is kept, or use more slots"));
+void RingCore::ThrowTooManyKept() const {
+  ThrowResourceExhausted(
+      absl::StrCat("ring [", id, "]: ", CountKept(), " slots are kept, ring_max_kept is ",
+                   config.ring_max_kept, ": ", DescribeTaken(),
+                   "; release or Detach what is kept, or use more slots"));
 }
 
+// Of a full ring.
 void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
   const uint64_t me = ThreadNumber();
+  const bool too_many_kept = TooManyKept();
   if (!IsTheOnlyThread()) {
     for (const SlotPointer& slot : slots_) {
-      if (slot->state == RingSlot::State::kIdle || slot->thread != me) return;
+      const bool in_the_way = !too_many_kept || IsKept(*slot);
+      if (in_the_way && slot->thread != me) return;
     }
   }
+  if (too_many_kept) ThrowTooManyKept();
   ThrowResourceExhausted(absl::StrCat("ring [", id, "] is full and would wait for ever: only this "
                                       "thread could release a slot: ", DescribeTaken()));
 }
@@ -209,6 +219,7 @@ void RingCore::Return(RingSlot* slot) noexcept {
     slot->channel = nullptr;
     slot->tag.clear();
     slot->state = RingSlot::State::kIdle;
+    ++returned_;
     if (slot->adopted != learning_.version()) idle_outdated_ = true;
     if (slot->temporary || gone_) {
       removed = Remove(slot);
@@ -217,7 +228,8 @@ void RingCore::Return(RingSlot* slot) noexcept {
     }
     if (waiters_ > 0) {
       ++stats_.wake_ups;
-      changed_.notify_one();
+      // Fewer kept slots may let in more than one.
+      config.ring_max_kept > 0 ? changed_.notify_all() : changed_.notify_one();
     }
     last = unneeded();
   }
@@ -283,7 +295,7 @@ void RingCore::ComeBack(const void* channel) {
     keeps = true;
     if (!slot->kept) Mark(slot.get(), 0);
   }
-  if (keeps) ThrowIfTooManyKept();
+  if (keeps && TooManyKept()) ThrowTooManyKept();
 }
 
 // ---- bookkeeping ----------------------------------------------------------------------------

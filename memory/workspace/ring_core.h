@@ -106,8 +106,16 @@ class RingCore {
 
   // These need mutex_ held.
   bool Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
-  void ThrowIfTooManyKept() const;
+  bool TooManyKept() const {
+    return config.ring_max_kept > 0 && leased_ > config.ring_max_kept &&
+           CountKept() > config.ring_max_kept;
+  }
+  [[noreturn]] void ThrowTooManyKept() const;
   void ThrowIfOnlyThisThreadCouldRelease() const;
+  // Whether a slot can be had now.
+  bool is_full() const { return (idle_ == nullptr && !may_take_temporary()) || TooManyKept(); }
+  // Whether only somebody who keeps slots can end that.
+  bool is_stuck() const { return all_kept() || TooManyKept(); }
   bool may_take_temporary() const {
     return config.policy_ring_full == RingFullPolicy::kSpill &&
            (config.ring_max_temporary == 0 || temporary_ < config.ring_max_temporary);
@@ -137,6 +145,7 @@ class RingCore {
   int open_ = 0;
   int leased_ = 0;
   int kept_ = 0;  // marked ones
+  uint64_t returned_ = 0;  // slots, ever
   int waiters_ = 0;
   bool gone_ = false;
 
