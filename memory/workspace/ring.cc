@@ -11,14 +11,12 @@ namespace tidepool {
 // ---- SlotLease ------------------------------------------------------------------------------
 
 SlotLease::SlotLease(const SlotLease& other) noexcept : slot_(other.slot_) {
-  if (slot_ != nullptr) slot_->leases.fetch_add(1, std::memory_order_relaxed);
+  if (slot_ != nullptr) slot_->leases.Add();
 }
 
 void SlotLease::Release() noexcept {
   RingSlot* slot = std::exchange(slot_, nullptr);
-  if (slot != nullptr && slot->leases.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    slot->ring->EndLease(slot);
-  }
+  if (slot != nullptr && slot->leases.Leave()) slot->ring->EndLease(slot);
 }
 
 uint64_t SlotLease::generation() const { return slot_ != nullptr ? slot_->generation : 0; }

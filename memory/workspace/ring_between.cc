@@ -15,9 +15,10 @@ constexpr int kBatchesKeepingBlocks = 8;
 
 WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config, Device device) {
   if (config.policy_reset != ResetPolicy::kEndOfBufferReached) {
-    ThrowInvalidArgument(absl::StrCat(
-        "ring [", id, "]: policy_reset is kBlockLeft, expected kEndOfBufferReached; start from "
-        "WorkspaceConfig::Ring(slots)"));
+    ThrowInvalidArgument(
+        absl::StrCat("ring [", id,
+                     "]: policy_reset is kBlockLeft, expected kEndOfBufferReached; start from "
+                     "WorkspaceConfig::Ring(slots)"));
   }
   config.Validate(id, device);
   return config;
@@ -51,6 +52,7 @@ RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
     : id(std::move(id_)),
       config(Checked(id, std::move(config_), device_)),
       device(device_),
+      holders_(1 + config.ring_slots),
       learning_(config, config.alignment, 0) {
   slots_.reserve(config.ring_slots);
   for (int number = 0; number < config.ring_slots; ++number) {
@@ -103,16 +105,20 @@ void RingCore::FollowAll(RingSlot* chain, size_t bytes, const LearnedCycle* lear
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_idle) {
     Follow(slot, bytes, learned, version);
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  while (chain != nullptr) {
-    RingSlot* slot = std::exchange(chain, chain->next_idle);
-    if (gone_) {
-      Remove(slot);
-    } else {
-      PushIdle(slot);
+  RingSlot* removed = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    while (chain != nullptr) {
+      RingSlot* slot = std::exchange(chain, chain->next_idle);
+      if (gone_) {
+        Remove(slot, &removed);
+      } else {
+        PushIdle(slot);
+      }
     }
+    if (waiters_ > 0) changed_.notify_all();
   }
-  if (waiters_ > 0) changed_.notify_all();
+  Free(removed);
 }
 
 void RingCore::Initialize() {
@@ -140,10 +146,11 @@ void RingCore::Trim() {
 void RingCore::Destroy() {
   std::unique_lock<std::mutex> lock(mutex_);
   if (open_ + leased_ > 0) {
-    ThrowFailedPrecondition(absl::StrCat("ring [", id, "]: Destroy needs every slot idle: ",
-                                         DescribeTaken()));
+    ThrowFailedPrecondition(
+        absl::StrCat("ring [", id, "]: Destroy needs every slot idle: ", DescribeTaken()));
   }
   learning_.Forget();
+  const std::shared_ptr<const LearnedCycle> given_up = learning_.TakeGivenUp();
   const uint64_t version = learning_.version();
   RingSlot* chain = std::exchange(idle_, nullptr);
   lock.unlock();
@@ -182,7 +189,7 @@ uint64_t RingCore::generation() {
 }
 
 void RingCore::Abandon() noexcept {
-  bool last;
+  RingSlot* removed = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     gone_ = true;
@@ -192,12 +199,12 @@ void RingCore::Abandon() noexcept {
     }
     while (idle_ != nullptr) {
       RingSlot* slot = std::exchange(idle_, idle_->next_idle);
-      Remove(slot);
+      Remove(slot, &removed);
     }
     changed_.notify_all();
-    last = unneeded();
   }
-  if (last) delete this;
+  Free(removed);
+  Leave();
 }
 
 }  // namespace tidepool

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #if __has_include(<sys/single_threaded.h>)
@@ -53,12 +54,7 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
       slot = idle_;
       idle_ = slot->next_idle;
     } else {
-      slots_.reserve(slots_.size() + 1);
-      SlotPointer made = NewSlot(static_cast<int>(slots_.size()), /*temporary=*/true);
-      slot = made.get();
-      slots_.push_back(std::move(made));
-      ++temporary_;
-      ++stats_.temporary;
+      slot = MakeTemporary(lock);
     }
   }
   slot->state = RingSlot::State::kOpen;
@@ -83,6 +79,32 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   return slot;
 }
 
+RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
+  slots_.reserve(slots_.size() + being_made_ + 1);  // so that no other step can fail
+  const int number = static_cast<int>(slots_.size()) + being_made_;
+  ++being_made_;
+  ++temporary_;
+  lock.unlock();
+  SlotPointer made;
+  std::exception_ptr error;
+  try {
+    made = NewSlot(number, /*temporary=*/true);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  --being_made_;
+  if (error != nullptr) {
+    --temporary_;
+    if (waiters_ > 0) changed_.notify_one();
+    std::rethrow_exception(error);
+  }
+  ++stats_.temporary;
+  holders_.Add();
+  slots_.push_back(std::move(made));
+  return slots_.back().get();
+}
+
 void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
   WorkspaceCore* core = slot->core;
   core->PrepareSlot(slot->generation);
@@ -104,6 +126,7 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   Clock::time_point stuck_since = start;
   uint64_t returned = returned_;
   bool stalled = false;
+  holders_.Add();
   ++waiters_;
   ++stats_.waits;
   while (!gone_ && is_full() && !stop.stop_requested() && !stalled) {
@@ -125,11 +148,11 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   if (gone_) {
     const std::string message =
         absl::StrCat("ring [", id, "] was destroyed while a producer waited for a slot");
-    const bool last = unneeded();
     lock.unlock();
-    if (last) delete this;
+    Leave();
     ThrowFailedPrecondition(message);
   }
+  (void)holders_.Leave();  // the RingWorkspace is another one
   if (!is_full()) return true;
   if (stop.stop_requested()) return false;
   if (TooManyKept()) ThrowTooManyKept();
@@ -139,10 +162,9 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
 }
 
 void RingCore::ThrowTooManyKept() const {
-  ThrowResourceExhausted(
-      absl::StrCat("ring [", id, "]: ", CountKept(), " slots are kept, ring_max_kept is ",
-                   config.ring_max_kept, ": ", DescribeTaken(),
-                   "; release or Detach what is kept, or use more slots"));
+  ThrowResourceExhausted(absl::StrCat(
+      "ring [", id, "]: ", CountKept(), " slots are kept, ring_max_kept is ", config.ring_max_kept,
+      ": ", DescribeTaken(), "; release or Detach what is kept, or use more slots"));
 }
 
 // Of a full ring.
@@ -156,8 +178,10 @@ void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
     }
   }
   if (too_many_kept) ThrowTooManyKept();
-  ThrowResourceExhausted(absl::StrCat("ring [", id, "] is full and would wait for ever: only this "
-                                      "thread could release a slot: ", DescribeTaken()));
+  ThrowResourceExhausted(absl::StrCat("ring [", id,
+                                      "] is full and would wait for ever: only this "
+                                      "thread could release a slot: ",
+                                      DescribeTaken()));
 }
 
 // ---- leases ---------------------------------------------------------------------------------
@@ -172,9 +196,16 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
     if (mine) core->handing_over_ = false;
     throw;
   }
-  slot->leases.store(1, std::memory_order_relaxed);
+  slot->leases.Begin();
   slot->batches_without_spill = core->spilled_count > 0 ? 0 : slot->batches_without_spill + 1;
-  std::lock_guard<std::mutex> lock(mutex_);
+  RingBatch batch;
+  batch.bytes = core->bytes_this_cycle;
+  batch.misses = core->misses_this_cycle_;
+  batch.record = core->record_;
+  if (!batch.record.empty()) batch.shape = ShapeOf(batch.record);
+  std::optional<WantedPlan> wanted;
+  std::shared_ptr<const LearnedCycle> given_up;  // goes after the lock
+  std::unique_lock<std::mutex> lock(mutex_);
   slot->state = RingSlot::State::kLeased;
   slot->thread = 0;
   --open_;
@@ -182,18 +213,33 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
   ++stats_.committed;
   CountStatistics(slot);
   const uint64_t version = learning_.version();
-  RingBatch batch;
-  batch.bytes = core->bytes_this_cycle;
   batch.current = slot->adopted == version && !slot->temporary;
-  batch.misses = core->misses_this_cycle_;
-  batch.record = core->record_;
   try {
     slot->tag.assign(tag);
-    learning_.Observe(batch);
   } catch (const std::exception&) {
-    // Without memory for it the batch teaches nothing, or has no name.
+    // Without memory for it the batch has no name.
   }
-  if (learning_.version() != version) idle_outdated_ = true;
+  wanted = learning_.Observe(batch);
+  if (learning_.version() != version) {
+    idle_outdated_ = true;
+    given_up = learning_.TakeGivenUp();
+  }
+  lock.unlock();
+  // The record stays as it is while the slot is leased, which it is by the caller.
+  if (wanted.has_value()) MakePlan(*wanted, batch.record);
+}
+
+void RingCore::MakePlan(const WantedPlan& wanted,
+                        absl::Span<const LifetimeBuffer> record) noexcept {
+  std::shared_ptr<const LearnedCycle> plan;
+  try {
+    plan = RingLearning::MakePlan(wanted, record);
+  } catch (const std::exception&) {
+    // Without memory for it the batch teaches nothing.
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  learning_.Adopt(wanted, std::move(plan));
+  idle_outdated_ = true;
 }
 
 void RingCore::EndLease(RingSlot* slot) noexcept {
@@ -202,8 +248,7 @@ void RingCore::EndLease(RingSlot* slot) noexcept {
 }
 
 void RingCore::Return(RingSlot* slot) noexcept {
-  SlotPointer removed;
-  bool last;
+  RingSlot* removed = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     CountStatistics(slot);
@@ -222,7 +267,7 @@ void RingCore::Return(RingSlot* slot) noexcept {
     ++returned_;
     if (slot->adopted != learning_.version()) idle_outdated_ = true;
     if (slot->temporary || gone_) {
-      removed = Remove(slot);
+      Remove(slot, &removed);
     } else {
       PushIdle(slot);
     }
@@ -231,10 +276,8 @@ void RingCore::Return(RingSlot* slot) noexcept {
       // Fewer kept slots may let in more than one.
       config.ring_max_kept > 0 ? changed_.notify_all() : changed_.notify_one();
     }
-    last = unneeded();
   }
-  removed.reset();
-  if (last) delete this;
+  Free(removed);
 }
 
 bool RingCore::IsKept(const RingSlot& slot) const {
@@ -333,13 +376,20 @@ void RingCore::PushIdle(RingSlot* slot) {
   idle_ = slot;
 }
 
-RingCore::SlotPointer RingCore::Remove(RingSlot* slot) {
+void RingCore::Remove(RingSlot* slot, RingSlot** chain) {
   auto at = std::find_if(slots_.begin(), slots_.end(),
                          [&](const SlotPointer& other) { return other.get() == slot; });
-  SlotPointer removed = std::move(*at);
+  (void)at->release();
   slots_.erase(at);
   if (slot->temporary) --temporary_;
-  return removed;
+  slot->next_idle = std::exchange(*chain, slot);
+}
+
+void RingCore::Free(RingSlot* chain) noexcept {
+  while (chain != nullptr) {
+    SlotPointer(std::exchange(chain, chain->next_idle)).reset();
+    Leave();  // those still in the chain are holders as well
+  }
 }
 
 std::string RingCore::Describe(const RingSlot& slot) const {

@@ -1,8 +1,11 @@
 // The state behind a RingWorkspace; for memory/ only.
 //
 // Each slot is a WorkspaceCore of its own, so plans, spills, guard mode and the ledger are those of
-// workspaces. The ring knows who has which slot, and learns. Lock order: mutex_, then nothing; a
-// slot's own lock (leased_mutex_) is never held together with it.
+// workspaces. The ring knows who has which slot, and learns.
+//
+// Lock order: mutex_ is the last one. What takes other locks or takes long is done without it:
+// making, growing, trimming and freeing slots, making plans and freeing them, ending a lease (the
+// slot's own lock). So a release, which takes it for a moment, waits for nothing but its like.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_CORE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RING_CORE_H_
 
@@ -19,15 +22,18 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/ring.h"
+#include "tidepool/memory/workspace/ring_holders.h"
 #include "tidepool/memory/workspace/ring_learning.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
 
-// Of the calling thread; never another thread's, not even after this one has ended (the address of a
-// thread's state is). Not 0.
+// Of the calling thread; never another thread's, not even after this one has ended (the address of
+// a thread's state is). Not 0.
 uint64_t ThreadNumber();
 
 struct RingSlot {
@@ -35,7 +41,7 @@ struct RingSlot {
 
   RingCore* ring = nullptr;
   WorkspaceCore* core = nullptr;
-  std::atomic<int32_t> leases{0};
+  Holders<StdSync> leases;
   uint64_t generation = 0;  // written before the slot is open
   bool record = false;      // the batch is to be recorded
   int number = 0;           // of a temporary slot: at least the ring's
@@ -45,9 +51,9 @@ struct RingSlot {
   int batches_without_spill = 0;
   // Guarded by the ring's lock:
   State state = State::kIdle;
-  bool kept = false;              // said so, or its reader came back for more
-  uint64_t thread = 0;            // that has it open, or said Keep()
-  uint64_t reader = 0;            // the thread that took it out of `channel`
+  bool kept = false;    // said so, or its reader came back for more
+  uint64_t thread = 0;  // that has it open, or said Keep()
+  uint64_t reader = 0;  // the thread that took it out of `channel`
   const void* channel = nullptr;
   std::string tag;
   RingSlot* next_idle = nullptr;
@@ -101,8 +107,16 @@ class RingCore {
   ~RingCore() = default;
 
   SlotPointer NewSlot(int number, bool temporary) const;
+  RingSlot* MakeTemporary(std::unique_lock<std::mutex>& lock);
+  // Of slots that were removed; the ring may be gone after it.
+  void Free(RingSlot* chain) noexcept;
+  void Leave() noexcept {
+    if (holders_.Leave()) delete this;
+  }
+  void MakePlan(const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) noexcept;
   void Follow(RingSlot* slot, size_t bytes, const LearnedCycle* learned, uint64_t version) noexcept;
-  void FollowAll(RingSlot* chain, size_t bytes, const LearnedCycle* learned, uint64_t version) noexcept;
+  void FollowAll(RingSlot* chain, size_t bytes, const LearnedCycle* learned,
+                 uint64_t version) noexcept;
 
   // These need mutex_ held.
   bool Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
@@ -121,16 +135,18 @@ class RingCore {
            (config.ring_max_temporary == 0 || temporary_ < config.ring_max_temporary);
   }
   bool all_kept() const { return kept_ == static_cast<int>(slots_.size()); }
-  bool unneeded() const { return gone_ && slots_.empty() && waiters_ == 0; }
   bool IsKept(const RingSlot& slot) const;
   int CountKept() const;
   void Mark(RingSlot* slot, uint64_t thread);
   void CountStatistics(RingSlot* slot);
   RingSlot* TakeOutdated();
   void PushIdle(RingSlot* slot);
-  SlotPointer Remove(RingSlot* slot);
+  void Remove(RingSlot* slot, RingSlot** chain);
   std::string Describe(const RingSlot& slot) const;
   std::string DescribeTaken() const;
+
+  // The RingWorkspace, each slot, and each producer that waits.
+  Holders<StdSync> holders_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;  // a slot was freed, or what a wait depends on changed
@@ -141,10 +157,11 @@ class RingCore {
   RingLearning learning_;
   RingStats stats_;
   uint64_t generation_ = 0;
-  int temporary_ = 0;
+  int temporary_ = 0;  // those being made included
+  int being_made_ = 0;
   int open_ = 0;
   int leased_ = 0;
-  int kept_ = 0;  // marked ones
+  int kept_ = 0;           // marked ones
   uint64_t returned_ = 0;  // slots, ever
   int waiters_ = 0;
   bool gone_ = false;

@@ -17,6 +17,8 @@ constexpr int kRepeatsBeforePlan = 8;
 constexpr int kTurnsRemembered = 8;
 constexpr int kBatchesRemembered = 64;
 
+}  // namespace
+
 uint64_t ShapeOf(absl::Span<const LifetimeBuffer> record) {
   uint64_t shape = 0x9e3779b97f4a7c15u ^ record.size();
   for (const LifetimeBuffer& request : record) {
@@ -27,8 +29,6 @@ uint64_t ShapeOf(absl::Span<const LifetimeBuffer> record) {
   }
   return shape;
 }
-
-}  // namespace
 
 void RecentPeak::Add(size_t value) {
   if (added_ == window_) {
@@ -88,17 +88,22 @@ void RingLearning::FollowTotals(bool may_shrink) {
   }
 }
 
-void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
-  const Placement placement = PlanGreedy(record, static_cast<int64_t>(alignment_));
-  // What may not become pages is planned outside of them.
-  size_t limit = SIZE_MAX;
-  if (!may_change()) {
-    limit = slot_bytes_;
-  } else if (config_.max_size > 0) {
-    limit = std::max(config_.max_size, initial_bytes_);
-  }
+size_t RingLearning::PlanLimit() const {
+  if (!may_change()) return slot_bytes_;
+  return config_.max_size > 0 ? std::max(config_.max_size, initial_bytes_) : SIZE_MAX;
+}
+
+std::optional<WantedPlan> RingLearning::WantPlan() {
+  if (making_plan_) return std::nullopt;
+  making_plan_ = true;
+  return WantedPlan{learning_, PlanLimit(), static_cast<int64_t>(alignment_)};
+}
+
+std::shared_ptr<const LearnedCycle> RingLearning::MakePlan(
+    const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) {
+  const Placement placement = PlanGreedy(record, wanted.alignment);
   auto learned = std::make_shared<LearnedCycle>();
-  learned->plan = WorkspacePlan(record, placement.offsets, limit);
+  learned->plan = WorkspacePlan(record, placement.offsets, wanted.limit_bytes);
   learned->requests.assign(record.begin(), record.end());
   uint64_t signature = kNoRequests;
   for (const LifetimeBuffer& request : record) {
@@ -107,58 +112,69 @@ void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
   }
   learned->peak_bytes = static_cast<size_t>(placement.peak);
   learned->lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
-  if (may_change()) slot_bytes_ = SizeFor(learned->plan.peak_bytes());
-  learned_ = std::move(learned);
-  ++version_;
-  ++plans_;
-  planned_peak_ = static_cast<size_t>(placement.peak);
-  lower_bound_ = static_cast<size_t>(placement.lower_bound);
-  mode_ = Mode::kPlanned;
-  missed_running_ = 0;
+  return learned;
 }
 
-void RingLearning::ObserveRecord(absl::Span<const LifetimeBuffer> record) {
-  const uint64_t shape = ShapeOf(record);
+void RingLearning::Adopt(const WantedPlan& wanted,
+                         std::shared_ptr<const LearnedCycle> cycle) noexcept {
+  if (wanted.learning != learning_) return;
+  making_plan_ = false;
+  // Slots that took their first and only size meanwhile cannot hold it.
+  if (cycle == nullptr || wanted.limit_bytes != PlanLimit()) return;
+  if (may_change()) slot_bytes_ = SizeFor(cycle->plan.peak_bytes());
+  planned_peak_ = cycle->peak_bytes;
+  lower_bound_ = cycle->lower_bound_bytes;
+  learned_ = std::move(cycle);
+  ++version_;
+  ++plans_;
+  mode_ = Mode::kPlanned;
+  missed_running_ = same_shape_running_ = 0;
+}
+
+std::optional<WantedPlan> RingLearning::ObserveShape(uint64_t shape) {
   same_shape_running_ = shape == last_shape_ ? same_shape_running_ + 1 : 1;
   last_shape_ = shape;
   if (same_shape_running_ >= kRepeatsBeforePlan) {
-    MakePlan(record);
-    same_shape_running_ = 0;
-  } else {
-    FollowTotals(/*may_shrink=*/true);
+    if (std::optional<WantedPlan> wanted = WantPlan()) return wanted;
   }
+  FollowTotals(/*may_shrink=*/true);
+  return std::nullopt;
 }
 
-void RingLearning::Observe(const RingBatch& batch) {
-  if (mode_ == Mode::kOff || batch.bytes == 0) return;
-  if (mode_ == Mode::kFirst && !batch.record.empty()) MakePlan(batch.record);
+std::optional<WantedPlan> RingLearning::Observe(const RingBatch& batch) noexcept {
+  if (mode_ == Mode::kOff || batch.bytes == 0) return std::nullopt;
   ++batches_;
   totals_.Add(batch.bytes);
   switch (mode_) {
     case Mode::kOff:
+      break;
     case Mode::kFirst:
-      return;
+      if (!batch.record.empty()) return WantPlan();
+      break;
     case Mode::kTotalsOnly:
       if (config_.policy_learning == LearningPolicy::kOverTime && slot_bytes_ == 0 &&
           (config_.cycles_before_initialization == 0 ||
            batches_ < static_cast<uint64_t>(config_.cycles_before_initialization))) {
-        return;
+        break;
       }
-      return FollowTotals(/*may_shrink=*/true);
+      FollowTotals(/*may_shrink=*/true);
+      break;
     case Mode::kPlanned:
-      if (!batch.current) return;
+      if (!batch.current) break;
       missed_running_ = batch.misses > 0 ? missed_running_ + 1 : 0;
-      if (missed_running_ < kMissesBeforeTotals) return;
+      if (missed_running_ < kMissesBeforeTotals) break;
       mode_ = Mode::kTotals;
-      learned_ = nullptr;
+      given_up_ = std::move(learned_);
       ++version_;
       last_shape_ = 0;
       same_shape_running_ = 0;
-      return FollowTotals(/*may_shrink=*/false);
+      FollowTotals(/*may_shrink=*/false);
+      break;
     case Mode::kTotals:
-      if (!batch.record.empty()) ObserveRecord(batch.record);
-      return;
+      if (!batch.record.empty()) return ObserveShape(batch.shape);
+      break;
   }
+  return std::nullopt;
 }
 
 void RingLearning::Initialize() {
@@ -177,8 +193,10 @@ void RingLearning::Trim() {
 void RingLearning::Forget() {
   mode_ = FirstMode();
   ++version_;
+  ++learning_;
+  making_plan_ = false;
   slot_bytes_ = initial_bytes_;
-  learned_ = nullptr;
+  given_up_ = std::move(learned_);
   totals_.Clear();
   batches_ = 0;
   missed_running_ = same_shape_running_ = 0;

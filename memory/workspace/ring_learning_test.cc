@@ -1,5 +1,7 @@
 #include "tidepool/memory/workspace/ring_learning.h"
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -17,6 +19,14 @@ std::vector<LifetimeBuffer> Record(const std::vector<int64_t>& sizes) {
   return record;
 }
 
+// As a ring does.
+void Observe(RingLearning& learning, RingBatch batch) {
+  batch.shape = ShapeOf(batch.record);
+  if (const std::optional<WantedPlan> wanted = learning.Observe(batch)) {
+    learning.Adopt(*wanted, RingLearning::MakePlan(*wanted, batch.record));
+  }
+}
+
 void ObserveTotal(RingLearning& learning, size_t bytes) {
   RingBatch batch;
   batch.bytes = bytes;
@@ -30,7 +40,7 @@ void ObserveBatch(RingLearning& learning, const std::vector<int64_t>& sizes, uin
   for (int64_t size : sizes) batch.bytes += size;
   batch.misses = misses;
   if (learning.wants_record()) batch.record = record;
-  learning.Observe(batch);
+  Observe(learning, batch);
 }
 
 WorkspaceConfig Totals(SpillPolicy spill) {
@@ -129,7 +139,7 @@ TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
   RingBatch batch;
   batch.bytes = 8320;
   batch.record = record;
-  learning.Observe(batch);
+  Observe(learning, batch);
   EXPECT_FALSE(learning.wants_record());
   ASSERT_NE(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 4096 + 128);
@@ -158,6 +168,46 @@ TEST(RingLearning, APlanIsGivenUpForTotalsAndComesBack) {
   ASSERT_NE(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 1024);
   EXPECT_EQ(learning.plans(), 2);
+}
+
+// While a plan is made, other batches are learned from, but none asks for another plan.
+TEST(RingLearning, OnePlanIsMadeAtATime) {
+  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
+  const std::vector<LifetimeBuffer> record = Record({1024, 64});
+  RingBatch batch;
+  batch.bytes = 1088;
+  batch.record = record;
+  const std::optional<WantedPlan> wanted = learning.Observe(batch);
+  ASSERT_TRUE(wanted);
+  EXPECT_TRUE(learning.wants_record());
+  EXPECT_FALSE(learning.Observe(batch));
+  EXPECT_EQ(learning.learned(), nullptr);
+  learning.Adopt(*wanted, nullptr);  // there was no memory for it
+  EXPECT_EQ(learning.learned(), nullptr);
+  const std::optional<WantedPlan> again = learning.Observe(batch);
+  ASSERT_TRUE(again);
+  learning.Adopt(*again, RingLearning::MakePlan(*again, record));
+  EXPECT_NE(learning.learned(), nullptr);
+  EXPECT_EQ(learning.slot_bytes(), 1088);
+}
+
+TEST(RingLearning, APlanOfWhatWasForgottenMeanwhileIsNotTaken) {
+  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
+  const std::vector<LifetimeBuffer> record = Record({1024});
+  RingBatch batch;
+  batch.bytes = 1024;
+  batch.record = record;
+  const std::optional<WantedPlan> wanted = learning.Observe(batch);
+  learning.Forget();
+  const std::optional<WantedPlan> of_now = learning.Observe(batch);
+  ASSERT_TRUE(of_now);
+  learning.Adopt(*wanted, RingLearning::MakePlan(*wanted, record));
+  EXPECT_EQ(learning.learned(), nullptr);
+  learning.Adopt(*of_now, RingLearning::MakePlan(*of_now, record));
+  EXPECT_EQ(learning.slot_bytes(), 1024);
+  auto plan = learning.learned();
+  learning.Forget();
+  EXPECT_EQ(learning.TakeGivenUp(), plan);
 }
 
 TEST(RingLearning, BatchesOfOldSlotsDoNotJudgeThePlan) {
