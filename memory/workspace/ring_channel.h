@@ -20,9 +20,9 @@
 //
 // Ownership: the channel owns what was pushed and not popped; destroying it releases that. It must
 // not outlive the ring, and producers and readers must have left it.
-// Threads: any number of producers and readers, which may be as short-lived as they like; size() from
-// any thread, a monitor's too. Cost: an uncontended lock per Push, that and two of the ring's per Pop; a
-// thread is woken only if one waits.
+// Threads: any number of producers and readers, which may be as short-lived as they like; size()
+// from any thread, a monitor's too. Cost: an uncontended lock per Push, that and two of the ring's
+// per Pop; a thread is woken only if one waits.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
 
@@ -72,8 +72,7 @@ class RingChannel {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return false;
     if (count_ == items_.size()) Enlarge();
-    items_[(first_ + count_) % items_.size()].emplace(
-        Item{std::move(lease), std::move(value)});
+    items_[(first_ + count_) % items_.size()].emplace(Item{std::move(lease), std::move(value)});
     ++count_;
     if (waiting_ > 0) changed_.notify_one();
     return true;

@@ -1,9 +1,9 @@
-// Who has which slot: opening, leases, waiting. The rest of RingCore is in ring_between.cc.
 #include "tidepool/memory/workspace/ring_core.h"
 
-#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/workspace/thread_state.h"
 
 namespace tidepool {
 namespace {
@@ -29,92 +28,103 @@ bool IsTheOnlyThread() {
 #endif
 }
 
+WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config, Device device) {
+  if (config.policy_reset != ResetPolicy::kEndOfBufferReached) {
+    ThrowInvalidArgument(
+        absl::StrCat("ring [", id,
+                     "]: policy_reset is kBlockLeft, expected kEndOfBufferReached; start from "
+                     "WorkspaceConfig::Ring(slots)"));
+  }
+  config.Validate(id, device);
+  return config;
+}
+
 }  // namespace
 
-uint64_t ThreadNumber() {
-  static std::atomic<uint64_t> last{0};
-  thread_local const uint64_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
-  return number;
+RingCore* RingCore::New(std::string id, WorkspaceConfig config, Device device) {
+  return new RingCore(std::move(id), std::move(config), device);
+}
+
+RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
+    : id(std::move(id_)),
+      config(Checked(id, std::move(config_), device_)),
+      device(device_),
+      holders_(1 + config.ring_slots),
+      ring_{this, id, config, device},
+      table_(id, config),
+      learner_(config, config.alignment, 0) {
+  RingSlot* chain = nullptr;  // the first slot comes last on it, and is the first to be used
+  for (int i = 0; i < config.ring_slots; ++i) {
+    const int number = table_.Announce(/*temporary=*/false);
+    RingSlot* slot = table_.Add(std::make_unique<RingSlot>(ring_, number, /*temporary=*/false));
+    slot->next_on_shelf.set(std::exchange(chain, slot));
+  }
+  learner_ = RingSlotLearner(config, chain->alignment(), chain->size());
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->SetFollows(learner_.version());
+  }
+  table_.PutBack(chain, nullptr);
 }
 
 // ---- opening --------------------------------------------------------------------------------
 
 RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   std::unique_lock<std::mutex> lock(mutex_);
-  RingSlot* slot = nullptr;
-  while (slot == nullptr) {
-    if (is_full()) {
-      if (full == Full::kRefuse) {
-        ++stats_.refused;
-        return nullptr;
-      }
-      ThrowIfOnlyThisThreadCouldRelease();
-      if (!Wait(lock, stop)) return nullptr;
-    } else if (idle_ != nullptr) {
-      slot = idle_;
-      idle_ = slot->next_idle;
-    } else {
-      slot = MakeTemporary(lock);
+  while (table_.is_full()) {
+    if (full == Full::kRefuse) {
+      ++stats_.refused;
+      return nullptr;
     }
+    ThrowIfOnlyThisThreadCouldRelease();
+    if (!Wait(lock, stop)) return nullptr;
   }
-  slot->state = RingSlot::State::kOpen;
-  slot->thread = ThreadNumber();
-  slot->generation = ++generation_;
-  slot->record = learning_.wants_record();
+  RingSlot* slot = table_.TakeIdle();
+  if (slot == nullptr) slot = MakeTemporary(lock);
+  table_.Open(slot, learner_.wants_record());
   ++stats_.opened;
-  ++open_;
-  if (waiters_ > 0 && is_stuck()) changed_.notify_all();  // one more may be passed by N later ones
-  RingSlot* outdated = TakeOutdated();
-  const uint64_t version = learning_.version();
-  if (slot->adopted == version && outdated == nullptr) {
-    lock.unlock();
-    Follow(slot, 0, nullptr, version);
-    return slot;
+  WakeAllWhenStuck();  // one more may be passed by N later ones
+  RingSlot* outdated = nullptr;
+  if (std::exchange(idle_outdated_, false)) outdated = table_.TakeOutdated(learner_.version());
+  SlotLesson lesson;
+  if (slot->Follows(learner_.version()) && outdated == nullptr) {
+    lesson.version = learner_.version();
+  } else {
+    lesson = learner_.lesson();
   }
-  const size_t bytes = learning_.slot_bytes();
-  const std::shared_ptr<const LearnedCycle> learned = learning_.learned();
   lock.unlock();
-  Follow(slot, bytes, learned.get(), version);
-  FollowAll(outdated, bytes, learned.get(), version);
+  slot->Follow(lesson);
+  if (outdated != nullptr) FollowAndPutBack(outdated, lesson);
   return slot;
 }
 
 RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
-  slots_.reserve(slots_.size() + being_made_ + 1);  // so that no other step can fail
-  const int number = static_cast<int>(slots_.size()) + being_made_;
-  ++being_made_;
-  ++temporary_;
+  const int number = table_.Announce(/*temporary=*/true);
   lock.unlock();
-  SlotPointer made;
+  std::unique_ptr<RingSlot> made;
   std::exception_ptr error;
   try {
-    made = NewSlot(number, /*temporary=*/true);
+    made = std::make_unique<RingSlot>(ring_, number, /*temporary=*/true);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
-  --being_made_;
   if (error != nullptr) {
-    --temporary_;
+    table_.CannotAdd(/*temporary=*/true);
     if (waiters_ > 0) changed_.notify_one();
     std::rethrow_exception(error);
   }
-  ++stats_.temporary;
   holders_.Add();
-  slots_.push_back(std::move(made));
-  return slots_.back().get();
+  ++stats_.temporary;
+  return table_.Add(std::move(made));
 }
 
 void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
-  WorkspaceCore* core = slot->core;
-  core->PrepareSlot(slot->generation);
   try {
-    token->Push(core, core->passes_through() ? nullptr : core);
+    slot->Enter(token);
   } catch (...) {
     Return(slot);
     throw;
   }
-  core->recording_ = slot->record;
 }
 
 // False when stopped. Throws when waiting would not help; nothing is changed then.
@@ -129,14 +139,14 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   holders_.Add();
   ++waiters_;
   ++stats_.waits;
-  while (!gone_ && is_full() && !stop.stop_requested() && !stalled) {
-    if (limited && is_stuck()) {
-      changed_.wait_until(lock, stop, stuck_since + limit, [&] {
-        return gone_ || !is_full() || !is_stuck() || returned_ != returned;
-      });
-      stalled = is_stuck() && returned_ == returned && Clock::now() >= stuck_since + limit;
+  const auto over = [&] { return table_.is_closed() || !table_.is_full(); };
+  while (!over() && !stop.stop_requested() && !stalled) {
+    if (limited && table_.is_stuck()) {
+      changed_.wait_until(lock, stop, stuck_since + limit,
+                          [&] { return over() || !table_.is_stuck() || returned_ != returned; });
+      stalled = table_.is_stuck() && returned_ == returned && Clock::now() >= stuck_since + limit;
     } else {
-      changed_.wait(lock, stop, [&] { return gone_ || !is_full() || (limited && is_stuck()); });
+      changed_.wait(lock, stop, [&] { return over() || (limited && table_.is_stuck()); });
       stuck_since = Clock::now();
     }
     if (returned_ != returned) stuck_since = Clock::now();
@@ -145,7 +155,7 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   --waiters_;
   stats_.wait_nanoseconds +=
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-  if (gone_) {
+  if (table_.is_closed()) {
     const std::string message =
         absl::StrCat("ring [", id, "] was destroyed while a producer waited for a slot");
     lock.unlock();
@@ -153,78 +163,44 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
     ThrowFailedPrecondition(message);
   }
   (void)holders_.Leave();  // the RingWorkspace is another one
-  if (!is_full()) return true;
+  if (!table_.is_full()) return true;
   if (stop.stop_requested()) return false;
-  if (TooManyKept()) ThrowTooManyKept();
+  if (table_.too_many_kept()) table_.ThrowTooManyKept();
   ThrowResourceExhausted(absl::StrCat(
       "ring [", id, "]: every slot is kept and none was released in ", config.ring_stall_limit_ms,
-      " ms: ", DescribeTaken(), "; release or Detach what is kept, or use more slots"));
-}
-
-void RingCore::ThrowTooManyKept() const {
-  ThrowResourceExhausted(absl::StrCat(
-      "ring [", id, "]: ", CountKept(), " slots are kept, ring_max_kept is ", config.ring_max_kept,
-      ": ", DescribeTaken(), "; release or Detach what is kept, or use more slots"));
+      " ms: ", table_.DescribeTaken(), "; release or Detach what is kept, or use more slots"));
 }
 
 // Of a full ring.
 void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
-  const uint64_t me = ThreadNumber();
-  const bool too_many_kept = TooManyKept();
-  if (!IsTheOnlyThread()) {
-    for (const SlotPointer& slot : slots_) {
-      const bool in_the_way = !too_many_kept || IsKept(*slot);
-      if (in_the_way && slot->thread != me) return;
-    }
-  }
-  if (too_many_kept) ThrowTooManyKept();
+  if (!IsTheOnlyThread() && !table_.OnlyThisThreadCouldRelease()) return;
+  if (table_.too_many_kept()) table_.ThrowTooManyKept();
   ThrowResourceExhausted(absl::StrCat("ring [", id,
                                       "] is full and would wait for ever: only this "
                                       "thread could release a slot: ",
-                                      DescribeTaken()));
+                                      table_.DescribeTaken()));
 }
 
-// ---- leases ---------------------------------------------------------------------------------
+// ---- commits, leases and returns --------------------------------------------------------------
 
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
-  WorkspaceCore* core = slot->core;
-  const bool mine = core->is_open_on(CurrentThreadToken());
-  if (mine) core->handing_over_ = true;
-  try {
-    token->Close();
-  } catch (...) {
-    if (mine) core->handing_over_ = false;
-    throw;
-  }
-  slot->leases.Begin();
-  slot->batches_without_spill = core->spilled_count > 0 ? 0 : slot->batches_without_spill + 1;
-  RingBatch batch;
-  batch.bytes = core->bytes_this_cycle;
-  batch.misses = core->misses_this_cycle_;
-  batch.record = core->record_;
-  if (!batch.record.empty()) batch.shape = ShapeOf(batch.record);
+  slot->HandOver(token);
+  RingBatch batch = slot->batch();
   std::optional<WantedPlan> wanted;
   std::shared_ptr<const LearnedCycle> given_up;  // goes after the lock
-  std::unique_lock<std::mutex> lock(mutex_);
-  slot->state = RingSlot::State::kLeased;
-  slot->thread = 0;
-  --open_;
-  ++leased_;
-  ++stats_.committed;
-  CountStatistics(slot);
-  const uint64_t version = learning_.version();
-  batch.current = slot->adopted == version && !slot->temporary;
-  try {
-    slot->tag.assign(tag);
-  } catch (const std::exception&) {
-    // Without memory for it the batch has no name.
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    table_.Lease(slot, tag);
+    ++stats_.committed;
+    slot->CountInto(&stats_);
+    const uint64_t version = learner_.version();
+    batch.current = slot->Follows(version) && !slot->temporary;
+    wanted = learner_.Observe(batch);
+    if (learner_.version() != version) {
+      idle_outdated_ = true;
+      given_up = learner_.TakeGivenUp();
+    }
   }
-  wanted = learning_.Observe(batch);
-  if (learning_.version() != version) {
-    idle_outdated_ = true;
-    given_up = learning_.TakeGivenUp();
-  }
-  lock.unlock();
   // The record stays as it is while the slot is leased, which it is by the caller.
   if (wanted.has_value()) MakePlan(*wanted, batch.record);
 }
@@ -233,17 +209,17 @@ void RingCore::MakePlan(const WantedPlan& wanted,
                         absl::Span<const LifetimeBuffer> record) noexcept {
   std::shared_ptr<const LearnedCycle> plan;
   try {
-    plan = RingLearning::MakePlan(wanted, record);
+    plan = RingSlotLearner::MakePlan(wanted, record);
   } catch (const std::exception&) {
     // Without memory for it the batch teaches nothing.
   }
   std::lock_guard<std::mutex> lock(mutex_);
-  learning_.Adopt(wanted, std::move(plan));
+  learner_.Adopt(wanted, std::move(plan));
   idle_outdated_ = true;
 }
 
 void RingCore::EndLease(RingSlot* slot) noexcept {
-  slot->core->EndLease();
+  slot->EndLease();
   Return(slot);
 }
 
@@ -251,26 +227,10 @@ void RingCore::Return(RingSlot* slot) noexcept {
   RingSlot* removed = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    CountStatistics(slot);
-    if (slot->state == RingSlot::State::kOpen) {
-      --open_;
-      ++stats_.discarded;
-    } else {
-      --leased_;
-    }
-    if (slot->kept) --kept_;
-    slot->kept = false;
-    slot->thread = slot->reader = 0;
-    slot->channel = nullptr;
-    slot->tag.clear();
-    slot->state = RingSlot::State::kIdle;
+    slot->CountInto(&stats_);
+    if (!slot->Follows(learner_.version())) idle_outdated_ = true;
+    if (table_.TakeBack(slot, &removed)) ++stats_.discarded;
     ++returned_;
-    if (slot->adopted != learning_.version()) idle_outdated_ = true;
-    if (slot->temporary || gone_) {
-      Remove(slot, &removed);
-    } else {
-      PushIdle(slot);
-    }
     if (waiters_ > 0) {
       ++stats_.wake_ups;
       // Fewer kept slots may let in more than one.
@@ -280,137 +240,125 @@ void RingCore::Return(RingSlot* slot) noexcept {
   Free(removed);
 }
 
-bool RingCore::IsKept(const RingSlot& slot) const {
-  if (slot.state != RingSlot::State::kLeased) return false;
-  return slot.kept || generation_ - slot.generation >= static_cast<uint64_t>(config.ring_slots);
-}
-
-int RingCore::CountKept() const {
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
-                                        [&](const SlotPointer& slot) { return IsKept(*slot); }));
-}
-
-void RingCore::Mark(RingSlot* slot, uint64_t thread) {
-  slot->kept = true;
-  slot->thread = thread;
-  ++kept_;
-  if (waiters_ > 0) changed_.notify_all();  // a wait may have become hopeless
-}
-
 void RingCore::Keep(RingSlot* slot, std::string_view tag) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::string new_tag(tag.empty() ? std::string_view(slot->tag) : tag);
-  if (!IsKept(*slot)) {
-    const int kept = CountKept() + 1;
-    const bool too_many =
-        config.ring_max_kept > 0
-            ? kept > config.ring_max_kept
-            : config.policy_ring_full == RingFullPolicy::kWait && kept >= config.ring_slots;
-    if (too_many) {
-      ThrowResourceExhausted(absl::StrCat(
-          "ring [", id, "]: generation ", slot->generation, " would be kept slot number ", kept,
-          " of ", config.ring_slots,
-          config.ring_max_kept > 0 ? absl::StrCat(", ring_max_kept is ", config.ring_max_kept)
-                                   : std::string(", none would be left"),
-          ": ", DescribeTaken(), "; Detach what is kept, or use more slots"));
-    }
-  }
-  slot->tag.swap(new_tag);
-  if (!slot->kept) {
-    Mark(slot, ThreadNumber());
-  } else {
-    slot->thread = ThreadNumber();
-  }
+  table_.Keep(slot, tag);
+  WakeAllWhenStuck();
 }
 
 void RingCore::Take(RingSlot* slot, const void* channel) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  slot->reader = ThreadNumber();
-  slot->channel = channel;
+  table_.SetReader(slot, channel);
 }
 
 void RingCore::ComeBack(const void* channel) {
-  const uint64_t me = ThreadNumber();
   std::lock_guard<std::mutex> lock(mutex_);
-  bool keeps = false;
-  for (const SlotPointer& slot : slots_) {
-    if (slot->reader != me || slot->channel != channel) continue;
-    keeps = true;
-    if (!slot->kept) Mark(slot.get(), 0);
+  if (!table_.KeepReadersSlots(channel)) return;
+  WakeAllWhenStuck();
+  if (table_.too_many_kept()) table_.ThrowTooManyKept();
+}
+
+void RingCore::FollowAndPutBack(RingSlot* chain, const SlotLesson& lesson) noexcept {
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->Follow(lesson);
   }
-  if (keeps && TooManyKept()) ThrowTooManyKept();
-}
-
-// ---- bookkeeping ----------------------------------------------------------------------------
-
-void RingCore::CountStatistics(RingSlot* slot) {
-  const WorkspaceStats& now = slot->core->stats;
-  WorkspaceStats& before = slot->counted;
-  stats_.hits += now.hits - before.hits;
-  stats_.misses += now.misses - before.misses;
-  stats_.spills += now.spills - before.spills;
-  stats_.spilled_bytes += now.spilled_bytes - before.spilled_bytes;
-  stats_.leaked_arrays += now.leaked_arrays - before.leaked_arrays;
-  before = now;
-}
-
-RingSlot* RingCore::TakeOutdated() {
-  if (!idle_outdated_) return nullptr;
-  idle_outdated_ = false;
-  RingSlot* chain = nullptr;
-  for (RingSlot** link = &idle_; *link != nullptr;) {
-    RingSlot* slot = *link;
-    if (slot->adopted == learning_.version()) {
-      link = &slot->next_idle;
-      continue;
-    }
-    *link = slot->next_idle;
-    slot->next_idle = chain;
-    chain = slot;
+  RingSlot* removed = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    table_.PutBack(chain, &removed);
+    if (waiters_ > 0) changed_.notify_all();
   }
-  return chain;
-}
-
-void RingCore::PushIdle(RingSlot* slot) {
-  slot->next_idle = idle_;
-  idle_ = slot;
-}
-
-void RingCore::Remove(RingSlot* slot, RingSlot** chain) {
-  auto at = std::find_if(slots_.begin(), slots_.end(),
-                         [&](const SlotPointer& other) { return other.get() == slot; });
-  (void)at->release();
-  slots_.erase(at);
-  if (slot->temporary) --temporary_;
-  slot->next_idle = std::exchange(*chain, slot);
+  Free(removed);
 }
 
 void RingCore::Free(RingSlot* chain) noexcept {
   while (chain != nullptr) {
-    SlotPointer(std::exchange(chain, chain->next_idle)).reset();
+    delete std::exchange(chain, chain->next_on_shelf.get());
     Leave();  // those still in the chain are holders as well
   }
 }
 
-std::string RingCore::Describe(const RingSlot& slot) const {
-  std::string out = absl::StrCat(slot.temporary ? "temporary slot " : "slot ", slot.number);
-  if (slot.state == RingSlot::State::kIdle) return absl::StrCat(out, " idle");
-  const bool mine = slot.thread == ThreadNumber();
-  absl::StrAppend(&out, " generation ", slot.generation,
-                  slot.state == RingSlot::State::kOpen ? " open" : " leased");
-  if (IsKept(slot)) absl::StrAppend(&out, " and kept");
-  if (slot.thread != 0) absl::StrAppend(&out, mine ? " by this thread" : " by another thread");
-  if (!slot.tag.empty()) absl::StrAppend(&out, " [", slot.tag, "]");
+void RingCore::Abandon() noexcept {
+  RingSlot* removed = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (table_.open() > 0) {
+      std::fprintf(stderr, "tidepool: ring [%s] is destroyed while %d of its slots are open\n",
+                   id.c_str(), table_.open());
+    }
+    table_.Close(&removed);
+    changed_.notify_all();
+  }
+  Free(removed);
+  Leave();
+}
+
+// ---- between batches ------------------------------------------------------------------------
+
+void RingCore::Initialize() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  learner_.Initialize();
+  idle_outdated_ = true;
+}
+
+void RingCore::Trim() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  learner_.Trim();
+  RingSlot* const chain = table_.TakeAllIdle();
+  const SlotLesson lesson = learner_.lesson();
+  lock.unlock();
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->GiveBackBlocks();
+  }
+  FollowAndPutBack(chain, lesson);
+}
+
+void RingCore::Destroy() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (table_.open() + table_.leased() > 0) {
+    ThrowFailedPrecondition(
+        absl::StrCat("ring [", id, "]: Destroy needs every slot idle: ", table_.DescribeTaken()));
+  }
+  learner_.Forget();
+  const std::shared_ptr<const LearnedCycle> given_up = learner_.TakeGivenUp();
+  const SlotLesson lesson = learner_.lesson();
+  RingSlot* const chain = table_.TakeAllIdle();
+  lock.unlock();
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->GiveBackPages();
+    slot->SetFollows(lesson.version);  // the initial pages come with the next cycle
+  }
+  FollowAndPutBack(chain, lesson);
+}
+
+RingStats RingCore::stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  RingStats stats = stats_;
+  stats.plans = learner_.plans();
+  stats.planned_peak_bytes = learner_.planned_peak_bytes();
+  stats.live_lower_bound_bytes = learner_.live_lower_bound_bytes();
+  stats.slot_bytes = learner_.slot_bytes();
+  stats.open = table_.open();
+  stats.leased = table_.leased();
+  stats.idle = table_.idle();
+  stats.kept = table_.CountKept();
+  return stats;
+}
+
+std::string RingCore::Dump() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::string out =
+      absl::StrCat("ring [", id, "] ", config.ring_slots, " slots of ", learner_.slot_bytes(),
+                   " bytes, generation ", table_.generation(), "\n");
+  for (size_t i = 0; i < table_.size(); ++i) {
+    absl::StrAppend(&out, table_.Describe(table_[i]), "\n");
+  }
   return out;
 }
 
-std::string RingCore::DescribeTaken() const {
-  std::string out;
-  for (const SlotPointer& slot : slots_) {
-    if (slot->state == RingSlot::State::kIdle) continue;
-    absl::StrAppend(&out, out.empty() ? "" : ", ", Describe(*slot));
-  }
-  return out;
+uint64_t RingCore::generation() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return table_.generation();
 }
 
 }  // namespace tidepool

@@ -36,7 +36,7 @@
 
 namespace tidepool {
 
-class RingCore;
+class RingSlot;
 
 class WorkspaceCore final : public BufferOwner {
  public:
@@ -125,7 +125,7 @@ class WorkspaceCore final : public BufferOwner {
   CycleDetector detector{id, config.use_cycle_detector};
 
  private:
-  friend class RingCore;
+  friend class RingSlot;
 
   WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
   ~WorkspaceCore();

@@ -1,4 +1,4 @@
-#include "tidepool/memory/workspace/ring_learning.h"
+#include "tidepool/memory/workspace/ring_slot_learner.h"
 
 #include <algorithm>
 #include <utility>
@@ -40,7 +40,8 @@ void RecentPeak::Add(size_t value) {
   current_ = std::max(current_, value);
 }
 
-RingLearning::RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes)
+RingSlotLearner::RingSlotLearner(const WorkspaceConfig& config, size_t alignment,
+                                 size_t initial_bytes)
     : config_(config),
       alignment_(alignment),
       initial_bytes_(initial_bytes),
@@ -48,7 +49,7 @@ RingLearning::RingLearning(const WorkspaceConfig& config, size_t alignment, size
       slot_bytes_(initial_bytes),
       totals_(std::max(kBatchesRemembered, kTurnsRemembered * config.ring_slots)) {}
 
-RingLearning::Mode RingLearning::FirstMode() const {
+RingSlotLearner::Mode RingSlotLearner::FirstMode() const {
   if (config_.debug_mode != DebugMode::kDisabled ||
       config_.workspace_mode == WorkspaceMode::kNone ||
       config_.policy_allocation == AllocationPolicy::kAlways) {
@@ -67,7 +68,7 @@ RingLearning::Mode RingLearning::FirstMode() const {
   return Mode::kOff;
 }
 
-size_t RingLearning::SizeFor(size_t needed) const {
+size_t RingSlotLearner::SizeFor(size_t needed) const {
   size_t bytes = needed;
   if (config_.policy_allocation == AllocationPolicy::kOverallocate) {
     bytes += config_.overallocation_limit.ExtraFor(bytes);
@@ -77,7 +78,7 @@ size_t RingLearning::SizeFor(size_t needed) const {
   return std::max(bytes, initial_bytes_);
 }
 
-void RingLearning::FollowTotals(bool may_shrink) {
+void RingSlotLearner::FollowTotals(bool may_shrink) {
   if (!may_change() || totals_.peak() == 0) return;
   const size_t wanted = SizeFor(totals_.peak());
   // A quarter less is worth moving every slot for.
@@ -88,18 +89,18 @@ void RingLearning::FollowTotals(bool may_shrink) {
   }
 }
 
-size_t RingLearning::PlanLimit() const {
+size_t RingSlotLearner::PlanLimit() const {
   if (!may_change()) return slot_bytes_;
   return config_.max_size > 0 ? std::max(config_.max_size, initial_bytes_) : SIZE_MAX;
 }
 
-std::optional<WantedPlan> RingLearning::WantPlan() {
+std::optional<WantedPlan> RingSlotLearner::WantPlan() {
   if (making_plan_) return std::nullopt;
   making_plan_ = true;
   return WantedPlan{learning_, PlanLimit(), static_cast<int64_t>(alignment_)};
 }
 
-std::shared_ptr<const LearnedCycle> RingLearning::MakePlan(
+std::shared_ptr<const LearnedCycle> RingSlotLearner::MakePlan(
     const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) {
   const Placement placement = PlanGreedy(record, wanted.alignment);
   auto learned = std::make_shared<LearnedCycle>();
@@ -115,8 +116,8 @@ std::shared_ptr<const LearnedCycle> RingLearning::MakePlan(
   return learned;
 }
 
-void RingLearning::Adopt(const WantedPlan& wanted,
-                         std::shared_ptr<const LearnedCycle> cycle) noexcept {
+void RingSlotLearner::Adopt(const WantedPlan& wanted,
+                            std::shared_ptr<const LearnedCycle> cycle) noexcept {
   if (wanted.learning != learning_) return;
   making_plan_ = false;
   // Slots that took their first and only size meanwhile cannot hold it.
@@ -131,7 +132,7 @@ void RingLearning::Adopt(const WantedPlan& wanted,
   missed_running_ = same_shape_running_ = 0;
 }
 
-std::optional<WantedPlan> RingLearning::ObserveShape(uint64_t shape) {
+std::optional<WantedPlan> RingSlotLearner::ObserveShape(uint64_t shape) {
   same_shape_running_ = shape == last_shape_ ? same_shape_running_ + 1 : 1;
   last_shape_ = shape;
   if (same_shape_running_ >= kRepeatsBeforePlan) {
@@ -141,7 +142,7 @@ std::optional<WantedPlan> RingLearning::ObserveShape(uint64_t shape) {
   return std::nullopt;
 }
 
-std::optional<WantedPlan> RingLearning::Observe(const RingBatch& batch) noexcept {
+std::optional<WantedPlan> RingSlotLearner::Observe(const RingBatch& batch) noexcept {
   if (mode_ == Mode::kOff || batch.bytes == 0) return std::nullopt;
   ++batches_;
   totals_.Add(batch.bytes);
@@ -177,11 +178,11 @@ std::optional<WantedPlan> RingLearning::Observe(const RingBatch& batch) noexcept
   return std::nullopt;
 }
 
-void RingLearning::Initialize() {
+void RingSlotLearner::Initialize() {
   if (mode_ == Mode::kTotalsOnly) FollowTotals(/*may_shrink=*/false);
 }
 
-void RingLearning::Trim() {
+void RingSlotLearner::Trim() {
   if (mode_ == Mode::kOff || mode_ == Mode::kFirst || slot_bytes_ == 0) return;
   const size_t needed = learned_ != nullptr ? learned_->plan.peak_bytes() : totals_.peak();
   const size_t wanted = needed > 0 ? SizeFor(needed) : slot_bytes_;
@@ -190,7 +191,7 @@ void RingLearning::Trim() {
   ++version_;
 }
 
-void RingLearning::Forget() {
+void RingSlotLearner::Forget() {
   mode_ = FirstMode();
   ++version_;
   ++learning_;

@@ -14,8 +14,8 @@
 //
 // Threads: one at a time (the ring's lock), but MakePlan(), which may run beside everything. Cost:
 // tens of nanoseconds, likewise.
-#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_LEARNING_H_
-#define TIDEPOOL_MEMORY_WORKSPACE_RING_LEARNING_H_
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_LEARNER_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_LEARNER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -65,11 +65,18 @@ struct WantedPlan {
   int64_t alignment = 0;
 };
 
-class RingLearning {
+// What slots follow.
+struct SlotLesson {
+  uint64_t version = 0;  // another one when anything is
+  size_t slot_bytes = 0;
+  std::shared_ptr<const LearnedCycle> plan;  // null: requests go one behind the other
+};
+
+class RingSlotLearner {
  public:
   // `initial_bytes`: what every slot has from the start, the lower bound of what is learned.
   // `alignment` is that of requests, which the device may have raised.
-  RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes);
+  RingSlotLearner(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes);
 
   // When it says so, a plan of this batch is wanted: Adopt(it, MakePlan(it, batch.record)) comes
   // next, with null where MakePlan threw. Until then no other one is wanted.
@@ -86,8 +93,8 @@ class RingLearning {
   // What was learned and is given up: freeing a large plan takes a while.
   std::shared_ptr<const LearnedCycle> TakeGivenUp() noexcept { return std::move(given_up_); }
 
-  // Slots follow when they are opened: bytes of a slot, and the plan; null: requests go one behind
-  // the other. `version` changes when either does.
+  // Slots follow when they are opened.
+  SlotLesson lesson() const { return {version_, slot_bytes_, learned_}; }
   size_t slot_bytes() const { return slot_bytes_; }
   std::shared_ptr<const LearnedCycle> learned() const { return learned_; }
   uint64_t version() const { return version_; }
@@ -134,4 +141,4 @@ class RingLearning {
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_LEARNING_H_
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_LEARNER_H_
