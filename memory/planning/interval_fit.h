@@ -14,6 +14,9 @@ namespace tidepool {
 
 // The work, in FitList's units, that placing all items takes with the faster of the two; O(n).
 int64_t WorkOfOrder(const SectionedProblem& problem);
+// Orders of many items may take so much, about half a second; where one alone would take more, the
+// plan in the order of time is left as it is. One limit for every planner that tries orders.
+inline constexpr int64_t kMostWorkOfOrders = 5'000'000;
 
 // Gives the same offsets as FitList. An interval tree over the sections (Edelsbrunner 1980): each item is
 // at the highest node whose middle it is alive at, so that an item's conflicts are at few nodes. O(n)

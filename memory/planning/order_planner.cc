@@ -11,8 +11,6 @@ namespace {
 // In units of FitList::work, each 30 to 100 ns.
 constexpr int64_t kOrderWork = 6000;
 constexpr int64_t kRepairWork = 2500;
-// For one order of many items: about half a second.
-constexpr int64_t kManyWork = 5'000'000;
 constexpr size_t kItemsAtOnce = 1024;
 
 }  // namespace
@@ -23,8 +21,8 @@ void OrderPlanner::PlanGreedily() {
     best_peak_ = online.peak;
     best_offsets_ = std::move(online.offsets);
     if (best_peak_ == problem_.lower_bound) return;
-    if (WorkOfOrder(problem_) > kManyWork) return;
-    hard_limit_ = Work() + kManyWork;
+    if (WorkOfOrder(problem_) > kMostWorkOfOrders) return;
+    hard_limit_ = Work() + kMostWorkOfOrders;
     TryOrders(kOrderWork);
   } else {
     hard_limit_ = Work() + kOrderWork + kRepairWork;
@@ -61,7 +59,7 @@ void OrderPlanner::TryOrders(int64_t work) {
 void OrderPlanner::Repair(int64_t work) {
   work_limit_ = Work() + work;
   if (items_.empty() || best_peak_ == problem_.lower_bound) return;
-  if (problem_.has_many_items() && !give_up_) hard_limit_ = Work() + std::max(work, kManyWork);
+  if (problem_.has_many_items() && !give_up_) hard_limit_ = Work() + std::max(work, kMostWorkOfOrders);
   if (!repairing_) {
     order_ = best_order_;
     if (order_.empty()) SortItems({&features_.size, &features_.width}, order_);

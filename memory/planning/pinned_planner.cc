@@ -21,8 +21,8 @@
 namespace tidepool {
 namespace {
 
-// For the orders of many items together: half a second.
-constexpr int64_t kManyWork = 5'000'000;
+// So that no sum of it and sizes overflows.
+constexpr int64_t kOffsetLimit = int64_t{1} << 62;
 
 // By item in units of the alignment; kNoOffset for those without a place.
 std::vector<int64_t> PinnedOffsets(const SectionedProblem& problem,
@@ -30,10 +30,16 @@ std::vector<int64_t> PinnedOffsets(const SectionedProblem& problem,
                                    int64_t alignment) {
   std::vector<int64_t> by_buffer(num_buffers, kNoOffset);
   for (const PinnedBuffer& pin : pinned) {
-    if (pin.buffer >= num_buffers || pin.offset < 0 || pin.offset % alignment != 0) {
+    if (pin.buffer >= num_buffers || pin.offset < 0 || pin.offset >= kOffsetLimit ||
+        pin.offset % alignment != 0) {
       ThrowInvalidArgument(absl::StrCat("placement: buffer ", pin.buffer, " of ", num_buffers,
                                         " pinned at offset ", pin.offset,
-                                        ", expected a multiple of ", alignment));
+                                        ", expected a multiple of ", alignment, " below 2^62"));
+    }
+    if (by_buffer[pin.buffer] != kNoOffset) {
+      ThrowInvalidArgument(
+          absl::StrCat("placement: buffer ", pin.buffer, " is pinned twice, at offsets ",
+                       by_buffer[pin.buffer] * alignment, " and ", pin.offset));
     }
     by_buffer[pin.buffer] = pin.offset / alignment;
   }
@@ -193,7 +199,7 @@ Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
   int64_t work = std::numeric_limits<int64_t>::max();
   if (problem.has_many_items()) {
     best = PlanOnline(problem, given);
-    work = WorkOfOrder(problem) <= kManyWork ? kManyWork : 0;
+    work = WorkOfOrder(problem) <= kMostWorkOfOrders ? kMostWorkOfOrders : 0;
   }
   if (IntervalFit::IsFasterFor(problem)) {
     attempts(IntervalFit(problem), work);

@@ -15,14 +15,22 @@
 namespace tidepool {
 
 struct PinnedBuffer {
-  size_t buffer;   // its number
-  int64_t offset;  // bytes, a multiple of the alignment
+  size_t buffer;   // its number in the list
+  int64_t offset;  // in bytes
 };
 
 // As PlanGreedy, with the offsets of `pinned` given; without any it is PlanGreedy. First fit in a
-// few orders; the peak may be far above the lower bound when pins are. Throws what
-// CheckPlacementProblem throws, and Error(kInvalidArgument) for a pin of no buffer, a negative or
-// unaligned offset, or pins that overlap while alive together. O(n) memory; time as PlanGreedy.
+// few orders; the peak may be far above the lower bound when pins are.
+//
+// Required of pins: each names a buffer of the list, no buffer is pinned twice, offsets are multiples
+// of the alignment from 0 to below 2^62, and two pinned buffers whose lifetimes meet (half open, as
+// in the list) share no byte, their sizes rounded up to the alignment. In any order. The pin of a
+// buffer of 0 bytes is in nobody's way, and such buffers get offset 0. Whether it holds is the
+// caller's to know: pins that were apart in one list need not be in another, where a buffer lives
+// longer.
+//
+// Throws Error(kInvalidArgument), naming the buffers, where that does not hold, what
+// CheckPlacementProblem throws, and std::bad_alloc. O(n) memory; time as PlanGreedy.
 Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
                      absl::Span<const PinnedBuffer> pinned, int64_t alignment);
 

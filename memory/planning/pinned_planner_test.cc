@@ -168,6 +168,27 @@ TEST(PinnedPlanner, RefusesPinsThatCannotBe) {
   EXPECT_NE(message({{0, 32}}).find("multiple of 64"), std::string::npos);
   EXPECT_NE(message({{0, 64}, {1, 64}}).find("overlap"), std::string::npos);
   EXPECT_EQ(message({{0, 64}, {1, 0}}), "accepted");
+  EXPECT_NE(message({{0, 0}, {0, 64}}).find("buffer 0 is pinned twice"), std::string::npos);
+  EXPECT_NE(message({{0, INT64_MAX / 64 * 64}}).find("expected a multiple of 64 below 2^62"),
+            std::string::npos);
+  EXPECT_EQ(message({{0, (int64_t{1} << 62) - 64}}), "accepted");
+}
+
+// Sizes are rounded up to the alignment; lifetimes are half open; what has no bytes is in nobody's way.
+TEST(PinnedPlanner, WhatOverlaps) {
+  auto accepted = [](std::vector<LifetimeBuffer> buffers, std::vector<PinnedBuffer> pins) {
+    try {
+      PlanAround(buffers, pins, 64);
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+      return false;
+    }
+  };
+  EXPECT_FALSE(accepted({{0, 4, 65}, {2, 6, 64}}, {{0, 0}, {1, 64}}));
+  EXPECT_TRUE(accepted({{0, 4, 65}, {2, 6, 64}}, {{0, 0}, {1, 128}}));
+  EXPECT_TRUE(accepted({{0, 2, 65}, {2, 6, 64}}, {{0, 0}, {1, 64}}));
+  EXPECT_TRUE(accepted({{0, 4, 64}, {2, 6, 0}}, {{0, 0}, {1, 0}}));
 }
 
 }  // namespace

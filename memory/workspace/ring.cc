@@ -11,21 +11,19 @@ namespace tidepool {
 // ---- SlotLease ------------------------------------------------------------------------------
 
 SlotLease::SlotLease(const SlotLease& other) noexcept : slot_(other.slot_) {
-  if (slot_ != nullptr) slot_->leases.fetch_add(1, std::memory_order_relaxed);
+  if (slot_ != nullptr) slot_->leases.Add();
 }
 
 void SlotLease::Release() noexcept {
   RingSlot* slot = std::exchange(slot_, nullptr);
-  if (slot != nullptr && slot->leases.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    slot->ring->EndLease(slot);
-  }
+  if (slot != nullptr && slot->leases.Leave()) slot->ring().EndLease(slot);
 }
 
-uint64_t SlotLease::generation() const { return slot_ != nullptr ? slot_->generation : 0; }
+uint64_t SlotLease::generation() const { return slot_ != nullptr ? slot_->generation() : 0; }
 
 void SlotLease::Keep(std::string_view tag) {
   if (slot_ == nullptr) ThrowFailedPrecondition("ring lease: Keep on an empty lease");
-  slot_->ring->Keep(slot_, tag);
+  slot_->ring().Keep(slot_, tag);
 }
 
 // ---- RingWorkspace --------------------------------------------------------------------------
@@ -49,7 +47,7 @@ void RingWorkspace::Destroy() { core_->Destroy(); }
 
 // ---- RingSlotScope --------------------------------------------------------------------------
 
-RingSlotScope::RingSlotScope(RingSlot* slot) : slot_(slot) { slot->ring->Enter(slot, &token_); }
+RingSlotScope::RingSlotScope(RingSlot* slot) : slot_(slot) { slot->ring().Enter(slot, &token_); }
 
 RingSlotScope::RingSlotScope(RingWorkspace& ring)
     : RingSlotScope(ring.core()->Acquire(RingCore::Full::kWait, std::stop_token())) {}
@@ -71,12 +69,12 @@ RingSlotScope::~RingSlotScope() {
   if (slot_ == nullptr) return;
   { internal::ScopeToken ending(std::move(token_)); }
   // Ended on a thread that is not its own, it stays open there.
-  if (!slot_->core->is_open()) slot_->ring->Return(slot_);
+  if (!slot_->is_open()) slot_->ring().Return(slot_);
 }
 
 SlotLease RingSlotScope::Commit(std::string_view tag) {
   if (slot_ == nullptr) ThrowFailedPrecondition("ring slot: was committed or discarded before");
-  slot_->ring->Commit(slot_, tag, &token_);
+  slot_->ring().Commit(slot_, tag, &token_);
   return SlotLease(std::exchange(slot_, nullptr));
 }
 
@@ -84,9 +82,9 @@ void RingSlotScope::Discard() {
   if (slot_ == nullptr) ThrowFailedPrecondition("ring slot: was committed or discarded before");
   token_.Close();
   RingSlot* slot = std::exchange(slot_, nullptr);
-  slot->ring->Return(slot);
+  slot->ring().Return(slot);
 }
 
-uint64_t RingSlotScope::generation() const { return slot_ != nullptr ? slot_->generation : 0; }
+uint64_t RingSlotScope::generation() const { return slot_ != nullptr ? slot_->generation() : 0; }
 
 }  // namespace tidepool

@@ -16,18 +16,21 @@
 // of a batch that is kept is not reused, and an array whose lease is gone is refused wherever arrays
 // are used, with both generations in the message. Generations number the batches of the ring.
 //
-// Slots learn together (ring_learning.h). A batch that does not fit spills and the slots grow.
+// Slots learn together (ring_slot_learner.h). A batch that does not fit spills and the slots grow.
 // When all slots are taken, opening waits or takes a temporary slot (policy_ring_full). A slot is
 // kept when a lease of it said Keep(), when its reader came back to a RingChannel for more, or when
 // N later slots were opened: then a ring without leases would have overwritten it. More kept slots
-// than ring_max_kept are an error that names them; so is a wait that only the waiting thread could
-// end; and a wait with every slot kept ends with that error after ring_stall_limit_ms.
+// than ring_max_kept are an error, which names them, to who keeps them: Keep() and a reader's Pop()
+// throw, and go on once enough is released. Producers cannot help it: for them the ring is full
+// until then. Their wait ends with the error when every slot or too many are kept and none is
+// released for ring_stall_limit_ms, and at once when only the waiting thread could end it.
 //
 // Ownership: the ring owns the slots. Destroying it while slots are open or leased is allowed: their
 // memory stays valid, and is given back when the last lease goes.
-// Threads: everything may be called from any thread, several producers and consumers included; one
-// RingSlotScope belongs to the thread that made it. Distinct leases may be used concurrently, one
-// lease by one thread at a time.
+// Threads: everything may be called from any thread at any time, several producers and consumers
+// and a monitor's stats() and Dump() included; one RingSlotScope belongs to the thread that made it.
+// Distinct leases may be used concurrently, one lease by one thread at a time. The accessors take the
+// ring's lock for a moment, stats() and Dump() for O(slots): nothing long ever happens under it.
 // Cost: open, commit and release take an uncontended lock each, about 0.2 microseconds in all;
 // requests cost what they cost in a Workspace, without a lock. Once learned, no system call, page
 // fault or allocation; threads are woken only where one waits.
@@ -40,6 +43,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "tidepool/memory/device.h"
@@ -49,7 +53,10 @@
 namespace tidepool {
 
 class RingCore;
-struct RingSlot;
+class RingSlot;
+namespace internal {
+class RingReaders;
+}
 
 struct RingStats {
   uint64_t opened = 0;            // slots, temporary ones included
@@ -75,8 +82,9 @@ struct RingStats {
   int kept = 0;
 };
 
-// Keeps a slot. Copies share it; the last one to go frees it, on whichever thread. In a batch,
-// declare it before the arrays, so that it goes last. Empty when default-constructed or moved from.
+// Keeps a slot. Copies share it; the last one to go frees it, on whichever thread. It has to go
+// after the batch's arrays, which Leased (below) sees to. Empty when default-constructed or moved
+// from.
 class SlotLease {
  public:
   SlotLease() = default;
@@ -99,8 +107,31 @@ class SlotLease {
 
  private:
   friend class RingSlotScope;
+  friend class internal::RingReaders;
   explicit SlotLease(RingSlot* slot) : slot_(slot) {}
   RingSlot* slot_ = nullptr;
+};
+
+// A batch with its lease: whether it is destroyed or assigned over, the old arrays go first, then
+// their lease. A struct of a lease and arrays has the first by declaring the lease first; memberwise
+// assignment drops the old lease before the old arrays, which then count as leaked.
+template <typename T>
+struct Leased {
+  SlotLease lease;  // first, so that it goes last
+  T value;
+
+  Leased() = default;
+  Leased(SlotLease slot_lease, T batch) : lease(std::move(slot_lease)), value(std::move(batch)) {}
+  Leased(const Leased&) = default;
+  Leased(Leased&&) = default;
+  ~Leased() = default;
+  // What was here goes with `other`, which is destroyed as a whole.
+  Leased& operator=(Leased other) noexcept(std::is_nothrow_swappable_v<T>) {
+    using std::swap;
+    swap(value, other.value);
+    swap(lease, other.lease);
+    return *this;
+  }
 };
 
 class RingWorkspace {

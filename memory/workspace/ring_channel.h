@@ -20,15 +20,15 @@
 //
 // Ownership: the channel owns what was pushed and not popped; destroying it releases that. It must
 // not outlive the ring, and producers and readers must have left it.
-// Threads: any number of producers and readers. Cost: an uncontended lock per Push and Pop, another
-// one per Pop for a reader that holds earlier batches; a thread is woken only if one waits.
+// Threads: any number of producers and readers, which may be as short-lived as they like; size()
+// from any thread, a monitor's too. Cost: an uncontended lock per Push, that and two of the ring's
+// per Pop; a thread is woken only if one waits.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -42,25 +42,18 @@ namespace tidepool {
 
 namespace internal {
 
-// What readers hold, by thread: generations they popped and may not have released.
+// Tells the ring which thread took which batch out of one channel.
 class RingReaders {
  public:
   explicit RingReaders(RingWorkspace& ring) : core_(ring.core()) {}
-  // This thread comes for the next batch. Throws as MarkKept does.
+  // This thread comes for the next batch: what it took before and is still leased, it keeps. Throws
+  // kResourceExhausted where that is too much.
   void ComesBack();
   // This thread got it.
-  void Takes(uint64_t generation);
+  void Takes(const SlotLease& lease) noexcept;
 
  private:
-  struct Reader {
-    const void* thread;
-    std::vector<uint64_t> generations;
-  };
-  std::vector<uint64_t>& OfThisThread();
-
   RingCore* core_;
-  std::mutex mutex_;
-  std::deque<Reader> readers_;  // guarded by mutex_; each one's generations are its thread's own
 };
 
 }  // namespace internal
@@ -68,10 +61,7 @@ class RingReaders {
 template <typename T>
 class RingChannel {
  public:
-  struct Item {
-    SlotLease lease;  // first, so that it goes last
-    T value;
-  };
+  using Item = Leased<T>;
 
   explicit RingChannel(RingWorkspace& ring) : readers_(ring), items_(ring.slots() + 1) {}
   RingChannel(const RingChannel&) = delete;
@@ -82,8 +72,7 @@ class RingChannel {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return false;
     if (count_ == items_.size()) Enlarge();
-    items_[(first_ + count_) % items_.size()].emplace(
-        Item{std::move(lease), std::move(value)});
+    items_[(first_ + count_) % items_.size()].emplace(Item{std::move(lease), std::move(value)});
     ++count_;
     if (waiting_ > 0) changed_.notify_one();
     return true;
@@ -118,7 +107,7 @@ class RingChannel {
     first_ = (first_ + 1) % items_.size();
     --count_;
     lock.unlock();
-    readers_.Takes(item->lease.generation());
+    readers_.Takes(item->lease);
     return item;
   }
 

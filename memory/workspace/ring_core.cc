@@ -1,9 +1,10 @@
-// Who has which slot: opening, leases, waiting. The rest of RingCore is in ring_between.cc.
 #include "tidepool/memory/workspace/ring_core.h"
 
-#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #if __has_include(<sys/single_threaded.h>)
@@ -12,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/workspace/thread_state.h"
 
 namespace tidepool {
 namespace {
@@ -28,317 +28,337 @@ bool IsTheOnlyThread() {
 #endif
 }
 
+WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config, Device device) {
+  if (config.policy_reset != ResetPolicy::kEndOfBufferReached) {
+    ThrowInvalidArgument(
+        absl::StrCat("ring [", id,
+                     "]: policy_reset is kBlockLeft, expected kEndOfBufferReached; start from "
+                     "WorkspaceConfig::Ring(slots)"));
+  }
+  config.Validate(id, device);
+  return config;
+}
+
 }  // namespace
+
+RingCore* RingCore::New(std::string id, WorkspaceConfig config, Device device) {
+  return new RingCore(std::move(id), std::move(config), device);
+}
+
+RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
+    : id(std::move(id_)),
+      config(Checked(id, std::move(config_), device_)),
+      device(device_),
+      holders_(1 + config.ring_slots),
+      ring_{this, id, config, device},
+      table_(id, config),
+      learner_(config, config.alignment, 0) {
+  RingSlot* chain = nullptr;  // the first slot comes last on it, and is the first to be used
+  for (int i = 0; i < config.ring_slots; ++i) {
+    const int number = table_.Announce(/*temporary=*/false);
+    RingSlot* slot = table_.Add(std::make_unique<RingSlot>(ring_, number, /*temporary=*/false));
+    slot->next_on_shelf.set(std::exchange(chain, slot));
+  }
+  learner_ = RingSlotLearner(config, chain->alignment(), chain->size());
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->SetFollows(learner_.version());
+  }
+  table_.PutBack(chain, nullptr);
+}
 
 // ---- opening --------------------------------------------------------------------------------
 
 RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   std::unique_lock<std::mutex> lock(mutex_);
-  RingSlot* slot = nullptr;
-  while (slot == nullptr) {
-    ThrowIfTooManyKept();
-    if (idle_ != nullptr) {
-      slot = idle_;
-      idle_ = slot->next_idle;
-    } else if (may_take_temporary()) {
-      slots_.reserve(slots_.size() + 1);
-      SlotPointer made = NewSlot(static_cast<int>(slots_.size()), /*temporary=*/true);
-      slot = made.get();
-      slots_.push_back(std::move(made));
-      ++temporary_;
-      ++stats_.temporary;
-    } else if (full == Full::kRefuse) {
+  while (table_.is_full()) {
+    if (full == Full::kRefuse) {
       ++stats_.refused;
       return nullptr;
-    } else {
-      ThrowIfOnlyThisThreadCouldRelease();
-      if (!Wait(lock, stop)) return nullptr;
     }
+    ThrowIfOnlyThisThreadCouldRelease();
+    if (!Wait(lock, stop)) return nullptr;
   }
-  slot->state = RingSlot::State::kOpen;
-  slot->thread = CurrentThreadToken();
-  slot->generation = ++generation_;
-  slot->record = learning_.wants_record();
+  RingSlot* slot = table_.TakeIdle();
+  if (slot == nullptr) slot = MakeTemporary(lock);
+  table_.Open(slot, learner_.wants_record());
   ++stats_.opened;
-  ++open_;
-  RingSlot* outdated = TakeOutdated();
-  const uint64_t version = learning_.version();
-  if (slot->adopted == version && outdated == nullptr) {
-    lock.unlock();
-    Follow(slot, 0, nullptr, version);
-    return slot;
+  WakeAllWhenStuck();  // one more may be passed by N later ones
+  RingSlot* outdated = nullptr;
+  if (std::exchange(idle_outdated_, false)) outdated = table_.TakeOutdated(learner_.version());
+  SlotLesson lesson;
+  if (slot->Follows(learner_.version()) && outdated == nullptr) {
+    lesson.version = learner_.version();
+  } else {
+    lesson = learner_.lesson();
   }
-  const size_t bytes = learning_.slot_bytes();
-  const std::shared_ptr<const CyclePlan> learned = learning_.learned();
   lock.unlock();
-  Follow(slot, bytes, learned, version);
-  FollowAll(outdated, bytes, learned, version);
+  slot->Follow(lesson);
+  if (outdated != nullptr) FollowAndPutBack(outdated, lesson);
   return slot;
 }
 
-void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
-  WorkspaceCore* core = slot->core;
-  core->SetGeneration(slot->generation);
+RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
+  const int number = table_.Announce(/*temporary=*/true);
+  lock.unlock();
+  std::unique_ptr<RingSlot> made;
+  std::exception_ptr error;
   try {
-    token->Push(core, core->passes_through() ? nullptr : core);
+    made = std::make_unique<RingSlot>(ring_, number, /*temporary=*/true);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  if (error != nullptr) {
+    table_.CannotAdd(/*temporary=*/true);
+    if (waiters_ > 0) changed_.notify_one();
+    std::rethrow_exception(error);
+  }
+  holders_.Add();
+  ++stats_.temporary;
+  return table_.Add(std::move(made));
+}
+
+void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
+  try {
+    slot->Enter(token);
   } catch (...) {
     Return(slot);
     throw;
   }
-  core->Record(slot->record);
 }
 
 // False when stopped. Throws when waiting would not help; nothing is changed then.
 bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
   const auto limit = std::chrono::milliseconds(config.ring_stall_limit_ms);
+  const bool limited = limit.count() > 0;
   const Clock::time_point start = Clock::now();
-  Clock::time_point kept_since = start;
-  auto freed = [&] { return gone_ || idle_ != nullptr || may_take_temporary(); };
+  // Since when it is stuck and no slot was released.
+  Clock::time_point stuck_since = start;
+  uint64_t returned = returned_;
   bool stalled = false;
+  holders_.Add();
   ++waiters_;
   ++stats_.waits;
-  while (!freed() && !stop.stop_requested() && !stalled) {
-    if (all_kept() && config.ring_stall_limit_ms > 0) {
-      changed_.wait_until(lock, stop, kept_since + limit, [&] { return freed() || !all_kept(); });
-      stalled = !freed() && all_kept() && Clock::now() >= kept_since + limit;
+  const auto over = [&] { return table_.is_closed() || !table_.is_full(); };
+  while (!over() && !stop.stop_requested() && !stalled) {
+    if (limited && table_.is_stuck()) {
+      changed_.wait_until(lock, stop, stuck_since + limit,
+                          [&] { return over() || !table_.is_stuck() || returned_ != returned; });
+      stalled = table_.is_stuck() && returned_ == returned && Clock::now() >= stuck_since + limit;
     } else {
-      changed_.wait(lock, stop, [&] { return freed() || (all_kept() && limit.count() > 0); });
-      kept_since = Clock::now();
+      changed_.wait(lock, stop, [&] { return over() || (limited && table_.is_stuck()); });
+      stuck_since = Clock::now();
     }
+    if (returned_ != returned) stuck_since = Clock::now();
+    returned = returned_;
   }
   --waiters_;
   stats_.wait_nanoseconds +=
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-  if (gone_) {
+  if (table_.is_closed()) {
     const std::string message =
         absl::StrCat("ring [", id, "] was destroyed while a producer waited for a slot");
-    const bool last = unneeded();
     lock.unlock();
-    if (last) delete this;
+    Leave();
     ThrowFailedPrecondition(message);
   }
-  if (freed()) return true;
+  (void)holders_.Leave();  // the RingWorkspace is another one
+  if (!table_.is_full()) return true;
   if (stop.stop_requested()) return false;
+  if (table_.too_many_kept()) table_.ThrowTooManyKept();
   ThrowResourceExhausted(absl::StrCat(
       "ring [", id, "]: every slot is kept and none was released in ", config.ring_stall_limit_ms,
-      " ms: ", DescribeTaken(), "; release or Detach what is kept, or use more slots"));
+      " ms: ", table_.DescribeTaken(), "; release or Detach what is kept, or use more slots"));
 }
 
-void RingCore::ThrowIfTooManyKept() const {
-  if (config.ring_max_kept == 0 || leased_ <= config.ring_max_kept) return;
-  const int kept = CountKept();
-  if (kept <= config.ring_max_kept) return;
-  ThrowResourceExhausted(absl::StrCat("ring [", id, "]: ", kept, " slots are kept, ring_max_kept is ",
-                                      config.ring_max_kept, ": ", DescribeTaken(),
-                                      "; release or Detach what is kept, or use more slots"));
-}
-
+// Of a full ring.
 void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
-  const void* me = CurrentThreadToken();
-  if (!IsTheOnlyThread()) {
-    for (const SlotPointer& slot : slots_) {
-      if (slot->state == RingSlot::State::kIdle || slot->thread != me) return;
-    }
-  }
-  ThrowResourceExhausted(absl::StrCat("ring [", id, "] is full and would wait for ever: only this "
-                                      "thread could release a slot: ", DescribeTaken()));
+  if (!IsTheOnlyThread() && !table_.OnlyThisThreadCouldRelease()) return;
+  if (table_.too_many_kept()) table_.ThrowTooManyKept();
+  ThrowResourceExhausted(absl::StrCat("ring [", id,
+                                      "] is full and would wait for ever: only this "
+                                      "thread could release a slot: ",
+                                      table_.DescribeTaken()));
 }
 
-// ---- leases ---------------------------------------------------------------------------------
+// ---- commits, leases and returns --------------------------------------------------------------
 
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
-  WorkspaceCore* core = slot->core;
-  const bool mine = core->is_open_on(CurrentThreadToken());
-  if (mine) core->HandOverAtEnd(true);
-  try {
-    token->Close();
-  } catch (...) {
-    if (mine) core->HandOverAtEnd(false);
-    throw;
+  slot->HandOver(token);
+  RingBatch batch = slot->batch();
+  std::optional<WantedPlan> wanted;
+  std::shared_ptr<const CyclePlan> given_up;  // goes after the lock
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    table_.Lease(slot, tag);
+    ++stats_.committed;
+    slot->CountInto(&stats_);
+    const uint64_t version = learner_.version();
+    batch.current = slot->Follows(version) && !slot->temporary;
+    wanted = learner_.Observe(batch);
+    if (learner_.version() != version) {
+      idle_outdated_ = true;
+      given_up = learner_.TakeGivenUp();
+    }
   }
-  slot->leases.store(1, std::memory_order_relaxed);
-  slot->batches_without_spill = core->counters.cycle_spills > 0 ? 0 : slot->batches_without_spill + 1;
-  std::lock_guard<std::mutex> lock(mutex_);
-  slot->state = RingSlot::State::kLeased;
-  slot->thread = nullptr;
-  --open_;
-  ++leased_;
-  ++stats_.committed;
-  CountStatistics(slot);
-  const uint64_t version = learning_.version();
-  RingBatch batch;
-  batch.bytes = core->cycle_bytes();
-  batch.current = slot->adopted == version && !slot->temporary;
-  batch.misses = core->cycle_misses();
-  batch.record = core->recorded();
+  // The record stays as it is while the slot is leased, which it is by the caller.
+  if (wanted.has_value()) MakePlan(*wanted, batch.record);
+}
+
+void RingCore::MakePlan(const WantedPlan& wanted,
+                        absl::Span<const LifetimeBuffer> record) noexcept {
+  std::shared_ptr<const CyclePlan> plan;
   try {
-    slot->tag.assign(tag);
-    learning_.Observe(batch);
+    plan = RingSlotLearner::MakePlan(wanted, record);
   } catch (const std::exception&) {
-    // Without memory for it the batch teaches nothing, or has no name.
+    // Without memory for it the batch teaches nothing.
   }
-  if (learning_.version() != version) idle_outdated_ = true;
+  std::lock_guard<std::mutex> lock(mutex_);
+  learner_.Adopt(wanted, std::move(plan));
+  idle_outdated_ = true;
 }
 
 void RingCore::EndLease(RingSlot* slot) noexcept {
-  slot->core->EndLease();
+  slot->EndLease();
   Return(slot);
 }
 
 void RingCore::Return(RingSlot* slot) noexcept {
-  SlotPointer removed;
-  bool last;
+  RingSlot* removed = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    CountStatistics(slot);
-    if (slot->state == RingSlot::State::kOpen) {
-      --open_;
-      ++stats_.discarded;
-    } else {
-      --leased_;
-    }
-    if (slot->kept) --kept_;
-    slot->kept = false;
-    slot->thread = nullptr;
-    slot->tag.clear();
-    slot->state = RingSlot::State::kIdle;
-    if (slot->adopted != learning_.version()) idle_outdated_ = true;
-    if (slot->temporary || gone_) {
-      removed = Remove(slot);
-    } else {
-      PushIdle(slot);
-    }
+    slot->CountInto(&stats_);
+    if (!slot->Follows(learner_.version())) idle_outdated_ = true;
+    if (table_.TakeBack(slot, &removed)) ++stats_.discarded;
+    ++returned_;
     if (waiters_ > 0) {
       ++stats_.wake_ups;
-      changed_.notify_one();
+      // Fewer kept slots may let in more than one.
+      config.ring_max_kept > 0 ? changed_.notify_all() : changed_.notify_one();
     }
-    last = unneeded();
   }
-  removed.reset();
-  if (last) delete this;
-}
-
-bool RingCore::IsKept(const RingSlot& slot) const {
-  if (slot.state != RingSlot::State::kLeased) return false;
-  return slot.kept || generation_ - slot.generation >= static_cast<uint64_t>(config.ring_slots);
-}
-
-int RingCore::CountKept() const {
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
-                                        [&](const SlotPointer& slot) { return IsKept(*slot); }));
-}
-
-void RingCore::Mark(RingSlot* slot, const void* thread) {
-  slot->kept = true;
-  slot->thread = thread;
-  ++kept_;
-  if (waiters_ > 0) changed_.notify_all();  // a wait may have become hopeless
+  Free(removed);
 }
 
 void RingCore::Keep(RingSlot* slot, std::string_view tag) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::string new_tag(tag.empty() ? std::string_view(slot->tag) : tag);
-  if (!IsKept(*slot)) {
-    const int kept = CountKept() + 1;
-    const bool too_many =
-        config.ring_max_kept > 0
-            ? kept > config.ring_max_kept
-            : config.policy_ring_full == RingFullPolicy::kWait && kept >= config.ring_slots;
-    if (too_many) {
-      ThrowResourceExhausted(absl::StrCat(
-          "ring [", id, "]: generation ", slot->generation, " would be kept slot number ", kept,
-          " of ", config.ring_slots,
-          config.ring_max_kept > 0 ? absl::StrCat(", ring_max_kept is ", config.ring_max_kept)
-                                   : std::string(", none would be left"),
-          ": ", DescribeTaken(), "; Detach what is kept, or use more slots"));
-    }
-  }
-  slot->tag.swap(new_tag);
-  if (!slot->kept) {
-    Mark(slot, CurrentThreadToken());
-  } else {
-    slot->thread = CurrentThreadToken();
-  }
+  table_.Keep(slot, tag);
+  WakeAllWhenStuck();
 }
 
-void RingCore::MarkKept(std::vector<uint64_t>* generations) {
+void RingCore::Take(RingSlot* slot, const void* channel) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto gone = [&](uint64_t generation) {
-    for (const SlotPointer& slot : slots_) {
-      if (slot->generation != generation || slot->state != RingSlot::State::kLeased) continue;
-      if (!slot->kept) Mark(slot.get(), nullptr);
-      return false;
-    }
-    return true;
-  };
-  generations->erase(std::remove_if(generations->begin(), generations->end(), gone),
-                     generations->end());
-  if (!generations->empty()) ThrowIfTooManyKept();
+  table_.SetReader(slot, channel);
 }
 
-// ---- bookkeeping ----------------------------------------------------------------------------
-
-void RingCore::CountStatistics(RingSlot* slot) {
-  const WorkspaceStats now = slot->core->Stats();
-  WorkspaceStats& before = slot->counted;
-  stats_.hits += now.hits - before.hits;
-  stats_.misses += now.misses - before.misses;
-  stats_.spills += now.spills - before.spills;
-  stats_.spilled_bytes += now.spilled_bytes - before.spilled_bytes;
-  stats_.leaked_arrays += now.leaked_arrays - before.leaked_arrays;
-  before = now;
+void RingCore::ComeBack(const void* channel) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!table_.KeepReadersSlots(channel)) return;
+  WakeAllWhenStuck();
+  if (table_.too_many_kept()) table_.ThrowTooManyKept();
 }
 
-RingSlot* RingCore::TakeOutdated() {
-  if (!idle_outdated_) return nullptr;
-  idle_outdated_ = false;
-  RingSlot* chain = nullptr;
-  for (RingSlot** link = &idle_; *link != nullptr;) {
-    RingSlot* slot = *link;
-    if (slot->adopted == learning_.version()) {
-      link = &slot->next_idle;
-      continue;
-    }
-    *link = slot->next_idle;
-    slot->next_idle = chain;
-    chain = slot;
+void RingCore::FollowAndPutBack(RingSlot* chain, const SlotLesson& lesson) noexcept {
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->Follow(lesson);
   }
-  return chain;
+  RingSlot* removed = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    table_.PutBack(chain, &removed);
+    if (waiters_ > 0) changed_.notify_all();
+  }
+  Free(removed);
 }
 
-void RingCore::PushIdle(RingSlot* slot) {
-  slot->next_idle = idle_;
-  idle_ = slot;
+void RingCore::Free(RingSlot* chain) noexcept {
+  while (chain != nullptr) {
+    delete std::exchange(chain, chain->next_on_shelf.get());
+    Leave();  // those still in the chain are holders as well
+  }
 }
 
-RingCore::SlotPointer RingCore::Remove(RingSlot* slot) {
-  auto at = std::find_if(slots_.begin(), slots_.end(),
-                         [&](const SlotPointer& other) { return other.get() == slot; });
-  SlotPointer removed = std::move(*at);
-  slots_.erase(at);
-  if (slot->temporary) --temporary_;
-  return removed;
+void RingCore::Abandon() noexcept {
+  RingSlot* removed = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (table_.open() > 0) {
+      std::fprintf(stderr, "tidepool: ring [%s] is destroyed while %d of its slots are open\n",
+                   id.c_str(), table_.open());
+    }
+    table_.Close(&removed);
+    changed_.notify_all();
+  }
+  Free(removed);
+  Leave();
 }
 
-std::string RingCore::Describe(const RingSlot& slot) const {
-  std::string out = absl::StrCat(slot.temporary ? "temporary slot " : "slot ", slot.number);
-  if (slot.state == RingSlot::State::kIdle) return absl::StrCat(out, " idle");
-  const bool mine = slot.thread == CurrentThreadToken();
-  absl::StrAppend(&out, " generation ", slot.generation,
-                  slot.state == RingSlot::State::kOpen ? " open" : " leased");
-  if (IsKept(slot)) absl::StrAppend(&out, " and kept");
-  if (slot.thread != nullptr) absl::StrAppend(&out, mine ? " by this thread" : " by another thread");
-  if (!slot.tag.empty()) absl::StrAppend(&out, " [", slot.tag, "]");
+// ---- between batches ------------------------------------------------------------------------
+
+void RingCore::Initialize() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  learner_.Initialize();
+  idle_outdated_ = true;
+}
+
+void RingCore::Trim() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  learner_.Trim();
+  RingSlot* const chain = table_.TakeAllIdle();
+  const SlotLesson lesson = learner_.lesson();
+  lock.unlock();
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->GiveBackBlocks();
+  }
+  FollowAndPutBack(chain, lesson);
+}
+
+void RingCore::Destroy() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (table_.open() + table_.leased() > 0) {
+    ThrowFailedPrecondition(
+        absl::StrCat("ring [", id, "]: Destroy needs every slot idle: ", table_.DescribeTaken()));
+  }
+  learner_.Forget();
+  const std::shared_ptr<const CyclePlan> given_up = learner_.TakeGivenUp();
+  const SlotLesson lesson = learner_.lesson();
+  RingSlot* const chain = table_.TakeAllIdle();
+  lock.unlock();
+  for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
+    slot->GiveBackPages();
+    slot->SetFollows(lesson.version);  // the initial pages come with the next cycle
+  }
+  FollowAndPutBack(chain, lesson);
+}
+
+RingStats RingCore::stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  RingStats stats = stats_;
+  stats.plans = learner_.plans();
+  stats.planned_peak_bytes = learner_.planned_peak_bytes();
+  stats.live_lower_bound_bytes = learner_.live_lower_bound_bytes();
+  stats.slot_bytes = learner_.slot_bytes();
+  stats.open = table_.open();
+  stats.leased = table_.leased();
+  stats.idle = table_.idle();
+  stats.kept = table_.CountKept();
+  return stats;
+}
+
+std::string RingCore::Dump() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::string out =
+      absl::StrCat("ring [", id, "] ", config.ring_slots, " slots of ", learner_.slot_bytes(),
+                   " bytes, generation ", table_.generation(), "\n");
+  for (size_t i = 0; i < table_.size(); ++i) {
+    absl::StrAppend(&out, table_.Describe(table_[i]), "\n");
+  }
   return out;
 }
 
-std::string RingCore::DescribeTaken() const {
-  std::string out;
-  for (const SlotPointer& slot : slots_) {
-    if (slot->state == RingSlot::State::kIdle) continue;
-    absl::StrAppend(&out, out.empty() ? "" : ", ", Describe(*slot));
-  }
-  return out;
+uint64_t RingCore::generation() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return table_.generation();
 }
 
 }  // namespace tidepool

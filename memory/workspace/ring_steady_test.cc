@@ -1,13 +1,19 @@
-// A learned ring with a producer and a reader thread: no system call for memory, no page fault and no
-// C++ allocation on either side.
+// A learned ring with a producer and a reader thread: no system call for memory, no page fault and
+// no C++ allocation on either side. And what does take long, planning first of all, nobody waits
+// for.
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -18,15 +24,23 @@
 
 namespace {
 std::atomic<int64_t> allocations{0};
-}
+// Called by this thread's next allocation of 1 KiB or more, and by its next free of so much.
+thread_local void (*at_large_allocation)() = nullptr;
+thread_local void (*at_free)() = nullptr;
+}  // namespace
 
 void* operator new(size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
+  if (at_large_allocation != nullptr && bytes >= 1024)
+    std::exchange(at_large_allocation, nullptr)();
   if (void* data = std::malloc(bytes)) return data;
   throw std::bad_alloc();
 }
 void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, size_t) noexcept { std::free(data); }
+void operator delete(void* data, size_t bytes) noexcept {
+  if (at_free != nullptr && bytes >= 1024) std::exchange(at_free, nullptr)();
+  std::free(data);
+}
 
 namespace tidepool {
 namespace {
@@ -96,6 +110,78 @@ TEST(RingSteady, TakesNothingFromTheSystem) {
   WorkspaceConfig totals = WorkspaceConfig::Ring(3);
   totals.policy_learning = LearningPolicy::kFirstLoop;
   RunSteady(totals, /*vary=*/false);
+}
+
+// ---- nobody waits for what takes long -----------------------------------------------------------
+
+// What a thread meets in the midst of long work: it goes on when another one has released its
+// lease, or after a time, which is a failure.
+std::atomic<bool> in_the_midst{false}, released{false}, waited_in_vain{false};
+
+void WaitForTheRelease() {
+  in_the_midst = true;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!released && !waited_in_vain) {
+    std::this_thread::yield();
+    if (std::chrono::steady_clock::now() > limit) waited_in_vain = true;
+  }
+}
+
+SlotLease Commit(RingWorkspace& ring, int requests, bool wait) {
+  RingSlotScope slot(ring);
+  std::vector<BufferHandle> arrays;
+  for (int i = 0; i < requests; ++i) arrays.emplace_back(AllocateHere(64 + i));
+  if (wait) at_large_allocation = WaitForTheRelease;
+  SlotLease lease = slot.Commit();
+  at_large_allocation = nullptr;
+  return lease;
+}
+
+// `work` arms a hook; while that waits, another thread releases `lease` and looks at the ring.
+void ExpectNoWaitFor(SlotLease lease, RingWorkspace* looked_at, const std::function<void()>& work) {
+  in_the_midst = released = waited_in_vain = false;
+  std::thread worker(work);
+  while (!in_the_midst) std::this_thread::yield();
+  lease.Release();
+  if (looked_at != nullptr) {
+    EXPECT_EQ(looked_at->stats().kept, 0);
+    EXPECT_NE(looked_at->Dump(), "");
+  }
+  released = true;
+  worker.join();
+  EXPECT_FALSE(waited_in_vain);
+}
+
+TEST(RingWithoutWaits, PlanningHoldsUpNoRelease) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(3));
+  SlotLease lease;
+  {
+    RingSlotScope slot(ring);  // opened before there is a plan, and without requests: it makes none
+    lease = slot.Commit();
+  }
+  ExpectNoWaitFor(std::move(lease), &ring, [&] { Commit(ring, 1000, /*wait=*/true); });
+  EXPECT_EQ(ring.stats().plans, 1);
+  EXPECT_EQ(ring.stats().idle, 3);
+}
+
+TEST(RingWithoutWaits, MakingATemporarySlotHoldsUpNoRelease) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(1);
+  config.policy_ring_full = RingFullPolicy::kSpill;
+  RingWorkspace ring("ring", config);
+  ExpectNoWaitFor(Commit(ring, 1, /*wait=*/false), &ring, [&] {
+    at_large_allocation = WaitForTheRelease;
+    RingSlotScope slot(ring);
+  });
+  EXPECT_EQ(ring.stats().temporary, 1);
+  EXPECT_EQ(ring.stats().idle, 1);
+}
+
+TEST(RingWithoutWaits, DestroyingTheRingHoldsUpNoRelease) {
+  auto ring = std::make_unique<RingWorkspace>("ring", WorkspaceConfig::Ring(2));
+  ExpectNoWaitFor(Commit(*ring, 1, /*wait=*/false), nullptr, [&] {
+    at_free = WaitForTheRelease;
+    ring.reset();
+  });
 }
 
 }  // namespace

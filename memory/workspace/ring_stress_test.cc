@@ -11,6 +11,7 @@
 #include <random>
 #include <stdexcept>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -154,6 +155,23 @@ void Reader(Channel& channel, const Scenario& scenario, uint32_t seed, std::atom
   while (!held.empty()) finish(0);
 }
 
+// What a monitor sees at any time is true of one moment.
+void Monitor(const RingWorkspace& ring, const Channel& channel, const std::stop_token& stop) {
+  uint64_t committed = 0;
+  while (!stop.stop_requested()) {
+    const RingStats stats = ring.stats();
+    ASSERT_EQ(stats.opened, stats.committed + stats.discarded + stats.open);
+    ASSERT_GE(stats.committed, committed);
+    ASSERT_LE(stats.kept, stats.leased);
+    ASSERT_LE(stats.opened, ring.generation());
+    committed = stats.committed;
+    const std::string dump = ring.Dump();
+    ASSERT_NE(dump.find("slot 0 "), std::string::npos);
+    ASSERT_GE(ring.slot_size() + channel.size(), 0);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 void Stress(const Scenario& scenario, uint32_t seed) {
   const int64_t before = MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
   {
@@ -161,6 +179,7 @@ void Stress(const Scenario& scenario, uint32_t seed) {
     RingWorkspace ring("ring", scenario.config);
     Channel channel(ring);
     std::vector<std::thread> producers, readers;
+    std::jthread monitor([&](std::stop_token stop) { Monitor(ring, channel, stop); });
     for (int i = 0; i < scenario.producers; ++i) {
       producers.emplace_back([&, i] { Producer(ring, channel, scenario, seed + 100 + i, &made); });
     }

@@ -178,16 +178,19 @@ TEST(RingWaitDeathTest, ASingleThreadDoesNotWaitForItself) {
       ".mine., slot 1 generation 2 leased .mine.");
 }
 
-// A slot that N later ones have passed is kept, whether or not its holder said so.
+// A slot that N later ones have passed is kept, whether or not its holder said so. Opening waits for
+// the holder, who may be slow, and fails when it seems that nobody will release one.
 TEST(RingWait, PassedSlotsCountAgainstTheLimit) {
   WorkspaceConfig config = WorkspaceConfig::Ring(3);
   config.ring_max_kept = 1;
+  config.ring_stall_limit_ms = 1;
   RingWorkspace ring("ring", config);
   SlotLease first = Make(ring, "first"), second = Make(ring, "second");
   for (int i = 0; i < 2; ++i) Make(ring);
   EXPECT_EQ(ring.stats().kept, 1);
   Make(ring);
   EXPECT_EQ(ring.stats().kept, 2);
+  EXPECT_FALSE(RingSlotScope::TryOpen(ring));
   const Error error = ErrorOf([&] { Make(ring); });
   EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(error.message(), AllOf(HasSubstr("2 slots are kept, ring_max_kept is 1"),

@@ -72,8 +72,10 @@ struct WorkspaceConfig {
   int ring_slots = 0;
   RingFullPolicy policy_ring_full = RingFullPolicy::kWait;
   int ring_max_temporary = 0;  // kSpill: temporary slots at a time, then it waits; 0: any number
-  int ring_max_kept = 0;       // more kept slots than this are an error; 0: all but none left
-  int ring_stall_limit_ms = 10000;  // longest wait while every slot is kept; 0: for ever
+  // More kept slots than this: an error to who keeps them, opening waits. 0: all but one may be kept.
+  int ring_max_kept = 0;
+  // Longest wait while every slot or too many are kept and none is released; 0: for ever.
+  int ring_stall_limit_ms = 10000;
 
   // Learns lifetimes in the first cycle, grows when cycles grow: training steps of one shape.
   static WorkspaceConfig Training();

@@ -1,4 +1,4 @@
-#include "tidepool/memory/workspace/ring_learning.h"
+#include "tidepool/memory/workspace/ring_slot_learner.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,6 +16,8 @@ constexpr int kRepeatsBeforePlan = 8;
 constexpr int kTurnsRemembered = 8;
 constexpr int kBatchesRemembered = 64;
 
+}  // namespace
+
 uint64_t ShapeOf(absl::Span<const LifetimeBuffer> record) {
   uint64_t shape = 0x9e3779b97f4a7c15u ^ record.size();
   for (const LifetimeBuffer& request : record) {
@@ -27,8 +29,6 @@ uint64_t ShapeOf(absl::Span<const LifetimeBuffer> record) {
   return shape;
 }
 
-}  // namespace
-
 void RecentPeak::Add(size_t value) {
   if (added_ == window_) {
     previous_ = current_;
@@ -39,7 +39,8 @@ void RecentPeak::Add(size_t value) {
   current_ = std::max(current_, value);
 }
 
-RingLearning::RingLearning(const WorkspaceConfig& config, size_t alignment, size_t initial_bytes)
+RingSlotLearner::RingSlotLearner(const WorkspaceConfig& config, size_t alignment,
+                                 size_t initial_bytes)
     : config_(config),
       alignment_(alignment),
       initial_bytes_(initial_bytes),
@@ -47,7 +48,7 @@ RingLearning::RingLearning(const WorkspaceConfig& config, size_t alignment, size
       slot_bytes_(initial_bytes),
       totals_(std::max(kBatchesRemembered, kTurnsRemembered * config.ring_slots)) {}
 
-RingLearning::Mode RingLearning::FirstMode() const {
+RingSlotLearner::Mode RingSlotLearner::FirstMode() const {
   if (config_.debug_mode != DebugMode::kDisabled ||
       config_.workspace_mode == WorkspaceMode::kNone ||
       config_.policy_allocation == AllocationPolicy::kAlways) {
@@ -66,11 +67,11 @@ RingLearning::Mode RingLearning::FirstMode() const {
   return Mode::kOff;
 }
 
-size_t RingLearning::SizeFor(size_t needed) const {
+size_t RingSlotLearner::SizeFor(size_t needed) const {
   return std::max(LearnedSize(config_, needed), initial_bytes_);
 }
 
-void RingLearning::FollowTotals(bool may_shrink) {
+void RingSlotLearner::FollowTotals(bool may_shrink) {
   if (!may_change() || totals_.peak() == 0) return;
   const size_t wanted = SizeFor(totals_.peak());
   // A quarter less is worth moving every slot for.
@@ -81,75 +82,90 @@ void RingLearning::FollowTotals(bool may_shrink) {
   }
 }
 
-void RingLearning::MakePlan(absl::Span<const LifetimeBuffer> record) {
-  // What may not become pages is planned outside of them.
-  size_t limit = SIZE_MAX;
-  if (!may_change()) {
-    limit = slot_bytes_;
-  } else if (config_.max_size > 0) {
-    limit = std::max(config_.max_size, initial_bytes_);
-  }
-  std::shared_ptr<const CyclePlan> plan =
-      MakeCyclePlan(PlaceRequests(record, {}, alignment_), limit);
-  if (may_change()) slot_bytes_ = SizeFor(plan->layout.peak_bytes());
-  planned_peak_ = plan->peak_bytes;
-  lower_bound_ = plan->lower_bound_bytes;
-  learned_ = std::move(plan);
+size_t RingSlotLearner::PlanLimit() const {
+  if (!may_change()) return slot_bytes_;
+  return config_.max_size > 0 ? std::max(config_.max_size, initial_bytes_) : SIZE_MAX;
+}
+
+std::optional<WantedPlan> RingSlotLearner::WantPlan() {
+  if (making_plan_) return std::nullopt;
+  making_plan_ = true;
+  return WantedPlan{learning_, PlanLimit(), static_cast<int64_t>(alignment_)};
+}
+
+std::shared_ptr<const CyclePlan> RingSlotLearner::MakePlan(
+    const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) {
+  return MakeCyclePlan(PlaceRequests(record, {}, static_cast<size_t>(wanted.alignment)),
+                       wanted.limit_bytes);
+}
+
+void RingSlotLearner::Adopt(const WantedPlan& wanted,
+                            std::shared_ptr<const CyclePlan> cycle) noexcept {
+  if (wanted.learning != learning_) return;
+  making_plan_ = false;
+  // Slots that took their first and only size meanwhile cannot hold it.
+  if (cycle == nullptr || wanted.limit_bytes != PlanLimit()) return;
+  if (may_change()) slot_bytes_ = SizeFor(cycle->layout.peak_bytes());
+  planned_peak_ = cycle->peak_bytes;
+  lower_bound_ = cycle->lower_bound_bytes;
+  learned_ = std::move(cycle);
   ++version_;
   ++plans_;
   mode_ = Mode::kPlanned;
-  missed_running_ = 0;
+  missed_running_ = same_shape_running_ = 0;
 }
 
-void RingLearning::ObserveRecord(absl::Span<const LifetimeBuffer> record) {
-  const uint64_t shape = ShapeOf(record);
+std::optional<WantedPlan> RingSlotLearner::ObserveShape(uint64_t shape) {
   same_shape_running_ = shape == last_shape_ ? same_shape_running_ + 1 : 1;
   last_shape_ = shape;
   if (same_shape_running_ >= kRepeatsBeforePlan) {
-    MakePlan(record);
-    same_shape_running_ = 0;
-  } else {
-    FollowTotals(/*may_shrink=*/true);
+    if (std::optional<WantedPlan> wanted = WantPlan()) return wanted;
   }
+  FollowTotals(/*may_shrink=*/true);
+  return std::nullopt;
 }
 
-void RingLearning::Observe(const RingBatch& batch) {
-  if (mode_ == Mode::kOff || batch.bytes == 0) return;
-  if (mode_ == Mode::kFirst && !batch.record.empty()) MakePlan(batch.record);
+std::optional<WantedPlan> RingSlotLearner::Observe(const RingBatch& batch) noexcept {
+  if (mode_ == Mode::kOff || batch.bytes == 0) return std::nullopt;
   ++batches_;
   totals_.Add(batch.bytes);
   switch (mode_) {
     case Mode::kOff:
+      break;
     case Mode::kFirst:
-      return;
+      if (!batch.record.empty()) return WantPlan();
+      break;
     case Mode::kTotalsOnly:
       if (config_.policy_learning == LearningPolicy::kOverTime && slot_bytes_ == 0 &&
           (config_.cycles_before_initialization == 0 ||
            batches_ < static_cast<uint64_t>(config_.cycles_before_initialization))) {
-        return;
+        break;
       }
-      return FollowTotals(/*may_shrink=*/true);
+      FollowTotals(/*may_shrink=*/true);
+      break;
     case Mode::kPlanned:
-      if (!batch.current) return;
+      if (!batch.current) break;
       missed_running_ = batch.misses > 0 ? missed_running_ + 1 : 0;
-      if (missed_running_ < kMissesBeforeTotals) return;
+      if (missed_running_ < kMissesBeforeTotals) break;
       mode_ = Mode::kTotals;
-      learned_ = nullptr;
+      given_up_ = std::move(learned_);
       ++version_;
       last_shape_ = 0;
       same_shape_running_ = 0;
-      return FollowTotals(/*may_shrink=*/false);
+      FollowTotals(/*may_shrink=*/false);
+      break;
     case Mode::kTotals:
-      if (!batch.record.empty()) ObserveRecord(batch.record);
-      return;
+      if (!batch.record.empty()) return ObserveShape(batch.shape);
+      break;
   }
+  return std::nullopt;
 }
 
-void RingLearning::Initialize() {
+void RingSlotLearner::Initialize() {
   if (mode_ == Mode::kTotalsOnly) FollowTotals(/*may_shrink=*/false);
 }
 
-void RingLearning::Trim() {
+void RingSlotLearner::Trim() {
   if (mode_ == Mode::kOff || mode_ == Mode::kFirst || slot_bytes_ == 0) return;
   const size_t needed = learned_ != nullptr ? learned_->layout.peak_bytes() : totals_.peak();
   const size_t wanted = needed > 0 ? SizeFor(needed) : slot_bytes_;
@@ -158,11 +174,13 @@ void RingLearning::Trim() {
   ++version_;
 }
 
-void RingLearning::Forget() {
+void RingSlotLearner::Forget() {
   mode_ = FirstMode();
   ++version_;
+  ++learning_;
+  making_plan_ = false;
   slot_bytes_ = initial_bytes_;
-  learned_ = nullptr;
+  given_up_ = std::move(learned_);
   totals_.Clear();
   batches_ = 0;
   missed_running_ = same_shape_running_ = 0;

@@ -1,5 +1,7 @@
-#include "tidepool/memory/workspace/ring_learning.h"
+#include "tidepool/memory/workspace/ring_slot_learner.h"
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -17,20 +19,29 @@ std::vector<LifetimeBuffer> Record(const std::vector<int64_t>& sizes) {
   return record;
 }
 
-void ObserveTotal(RingLearning& learning, size_t bytes) {
+// As a ring does.
+void Observe(RingSlotLearner& learning, RingBatch batch) {
+  batch.shape = ShapeOf(batch.record);
+  if (const std::optional<WantedPlan> wanted = learning.Observe(batch)) {
+    learning.Adopt(*wanted, RingSlotLearner::MakePlan(*wanted, batch.record));
+  }
+}
+
+void ObserveTotal(RingSlotLearner& learning, size_t bytes) {
   RingBatch batch;
   batch.bytes = bytes;
   learning.Observe(batch);
 }
 
 // A batch of these sizes, recorded when asked for; `misses` of the plan.
-void ObserveBatch(RingLearning& learning, const std::vector<int64_t>& sizes, uint64_t misses = 0) {
+void ObserveBatch(RingSlotLearner& learning, const std::vector<int64_t>& sizes,
+                  uint64_t misses = 0) {
   const std::vector<LifetimeBuffer> record = Record(sizes);
   RingBatch batch;
   for (int64_t size : sizes) batch.bytes += size;
   batch.misses = misses;
   if (learning.wants_record()) batch.record = record;
-  learning.Observe(batch);
+  Observe(learning, batch);
 }
 
 WorkspaceConfig Totals(SpillPolicy spill) {
@@ -53,8 +64,8 @@ TEST(RecentPeak, RemembersOneToTwoWindows) {
   EXPECT_EQ(recent.peak(), 0);
 }
 
-TEST(RingLearning, TotalsGrowAndOutliersAreForgotten) {
-  RingLearning learning(Totals(SpillPolicy::kReallocate), 64, 0);
+TEST(RingSlotLearner, TotalsGrowAndOutliersAreForgotten) {
+  RingSlotLearner learning(Totals(SpillPolicy::kReallocate), 64, 0);
   EXPECT_EQ(learning.slot_bytes(), 0);
   ObserveTotal(learning, 0);  // an empty batch teaches nothing
   EXPECT_EQ(learning.slot_bytes(), 0);
@@ -69,8 +80,8 @@ TEST(RingLearning, TotalsGrowAndOutliersAreForgotten) {
   EXPECT_EQ(learning.slot_bytes(), 1024);
 }
 
-TEST(RingLearning, ALittleLessMovesNothing) {
-  RingLearning learning(Totals(SpillPolicy::kReallocate), 64, 0);
+TEST(RingSlotLearner, ALittleLessMovesNothing) {
+  RingSlotLearner learning(Totals(SpillPolicy::kReallocate), 64, 0);
   ObserveTotal(learning, 1000);
   const uint64_t version = learning.version();
   for (int i = 0; i < 300; ++i) ObserveTotal(learning, 800);
@@ -78,21 +89,21 @@ TEST(RingLearning, ALittleLessMovesNothing) {
   EXPECT_EQ(learning.slot_bytes(), 1000);
 }
 
-TEST(RingLearning, ExternalKeepsTheFirstSize) {
-  RingLearning learning(Totals(SpillPolicy::kExternal), 64, 0);
+TEST(RingSlotLearner, ExternalKeepsTheFirstSize) {
+  RingSlotLearner learning(Totals(SpillPolicy::kExternal), 64, 0);
   ObserveTotal(learning, 1024);
   ObserveTotal(learning, 4096);
   for (int i = 0; i < 300; ++i) ObserveTotal(learning, 64);
   EXPECT_EQ(learning.slot_bytes(), 1024);
 }
 
-TEST(RingLearning, SizesRespectTheBounds) {
+TEST(RingSlotLearner, SizesRespectTheBounds) {
   WorkspaceConfig config = Totals(SpillPolicy::kReallocate);
   config.min_size = 2048;
   config.max_size = 8192;
   config.policy_allocation = AllocationPolicy::kOverallocate;
   config.overallocation_limit = Overallocation::Ratio(0.5);
-  RingLearning learning(config, 64, 0);
+  RingSlotLearner learning(config, 64, 0);
   ObserveTotal(learning, 64);
   EXPECT_EQ(learning.slot_bytes(), 2048);
   ObserveTotal(learning, 4096);
@@ -104,32 +115,32 @@ TEST(RingLearning, SizesRespectTheBounds) {
   EXPECT_EQ(learning.version(), version);
 }
 
-TEST(RingLearning, OverTimeWaitsForItsNumberOrInitialize) {
+TEST(RingSlotLearner, OverTimeWaitsForItsNumberOrInitialize) {
   WorkspaceConfig config = Totals(SpillPolicy::kReallocate);
   config.policy_learning = LearningPolicy::kOverTime;
   config.cycles_before_initialization = 3;
-  RingLearning learning(config, 64, 0);
+  RingSlotLearner learning(config, 64, 0);
   for (size_t bytes : {100, 300}) ObserveTotal(learning, bytes);
   EXPECT_EQ(learning.slot_bytes(), 0);
   ObserveTotal(learning, 200);
   EXPECT_EQ(learning.slot_bytes(), 300);
   config.cycles_before_initialization = 0;
-  RingLearning manual(config, 64, 0);
+  RingSlotLearner manual(config, 64, 0);
   for (size_t bytes : {100, 300, 200, 50}) ObserveTotal(manual, bytes);
   EXPECT_EQ(manual.slot_bytes(), 0);
   manual.Initialize();
   EXPECT_EQ(manual.slot_bytes(), 300);
 }
 
-TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
-  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
+TEST(RingSlotLearner, RepeatingBatchesArePlannedFromTheFirst) {
+  RingSlotLearner learning(WorkspaceConfig::Ring(4), 64, 0);
   EXPECT_TRUE(learning.wants_record());
   // A temporary of 4096 dies before an array of 4096 is made: they share their bytes.
   const std::vector<LifetimeBuffer> record = {{1, 2, 4096}, {3, 5, 4096}, {4, 5, 128}};
   RingBatch batch;
   batch.bytes = 8320;
   batch.record = record;
-  learning.Observe(batch);
+  Observe(learning, batch);
   EXPECT_FALSE(learning.wants_record());
   ASSERT_NE(learning.learned(), nullptr);
   EXPECT_EQ(learning.slot_bytes(), 4096 + 128);
@@ -138,8 +149,8 @@ TEST(RingLearning, RepeatingBatchesArePlannedFromTheFirst) {
 }
 
 // One strange batch changes nothing; two running give the plan up; eight alike make a new one.
-TEST(RingLearning, APlanIsGivenUpForTotalsAndComesBack) {
-  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
+TEST(RingSlotLearner, APlanIsGivenUpForTotalsAndComesBack) {
+  RingSlotLearner learning(WorkspaceConfig::Ring(4), 64, 0);
   ObserveBatch(learning, {1024, 1024});
   const auto plan = learning.learned();
   ObserveBatch(learning, {1 << 20}, 1);
@@ -160,8 +171,48 @@ TEST(RingLearning, APlanIsGivenUpForTotalsAndComesBack) {
   EXPECT_EQ(learning.plans(), 2);
 }
 
-TEST(RingLearning, BatchesOfOldSlotsDoNotJudgeThePlan) {
-  RingLearning learning(WorkspaceConfig::Ring(4), 64, 0);
+// While a plan is made, other batches are learned from, but none asks for another plan.
+TEST(RingSlotLearner, OnePlanIsMadeAtATime) {
+  RingSlotLearner learning(WorkspaceConfig::Ring(4), 64, 0);
+  const std::vector<LifetimeBuffer> record = Record({1024, 64});
+  RingBatch batch;
+  batch.bytes = 1088;
+  batch.record = record;
+  const std::optional<WantedPlan> wanted = learning.Observe(batch);
+  ASSERT_TRUE(wanted);
+  EXPECT_TRUE(learning.wants_record());
+  EXPECT_FALSE(learning.Observe(batch));
+  EXPECT_EQ(learning.learned(), nullptr);
+  learning.Adopt(*wanted, nullptr);  // there was no memory for it
+  EXPECT_EQ(learning.learned(), nullptr);
+  const std::optional<WantedPlan> again = learning.Observe(batch);
+  ASSERT_TRUE(again);
+  learning.Adopt(*again, RingSlotLearner::MakePlan(*again, record));
+  EXPECT_NE(learning.learned(), nullptr);
+  EXPECT_EQ(learning.slot_bytes(), 1088);
+}
+
+TEST(RingSlotLearner, APlanOfWhatWasForgottenMeanwhileIsNotTaken) {
+  RingSlotLearner learning(WorkspaceConfig::Ring(4), 64, 0);
+  const std::vector<LifetimeBuffer> record = Record({1024});
+  RingBatch batch;
+  batch.bytes = 1024;
+  batch.record = record;
+  const std::optional<WantedPlan> wanted = learning.Observe(batch);
+  learning.Forget();
+  const std::optional<WantedPlan> of_now = learning.Observe(batch);
+  ASSERT_TRUE(of_now);
+  learning.Adopt(*wanted, RingSlotLearner::MakePlan(*wanted, record));
+  EXPECT_EQ(learning.learned(), nullptr);
+  learning.Adopt(*of_now, RingSlotLearner::MakePlan(*of_now, record));
+  EXPECT_EQ(learning.slot_bytes(), 1024);
+  auto plan = learning.learned();
+  learning.Forget();
+  EXPECT_EQ(learning.TakeGivenUp(), plan);
+}
+
+TEST(RingSlotLearner, BatchesOfOldSlotsDoNotJudgeThePlan) {
+  RingSlotLearner learning(WorkspaceConfig::Ring(4), 64, 0);
   ObserveBatch(learning, {1024});
   RingBatch batch;
   batch.bytes = 64;
@@ -171,8 +222,8 @@ TEST(RingLearning, BatchesOfOldSlotsDoNotJudgeThePlan) {
   EXPECT_NE(learning.learned(), nullptr);
 }
 
-TEST(RingLearning, TrimAndForget) {
-  RingLearning learning(Totals(SpillPolicy::kReallocate), 64, 256);
+TEST(RingSlotLearner, TrimAndForget) {
+  RingSlotLearner learning(Totals(SpillPolicy::kReallocate), 64, 256);
   EXPECT_EQ(learning.slot_bytes(), 256);
   ObserveTotal(learning, 4096);
   learning.Trim();
@@ -186,10 +237,10 @@ TEST(RingLearning, TrimAndForget) {
   EXPECT_EQ(learning.slot_bytes(), 256);
 }
 
-TEST(RingLearning, NothingIsLearnedWhereNothingMayBe) {
+TEST(RingSlotLearner, NothingIsLearnedWhereNothingMayBe) {
   WorkspaceConfig config = WorkspaceConfig::Ring(2);
   config.debug_mode = DebugMode::kGuard;
-  RingLearning guarded(config, 64, 0);
+  RingSlotLearner guarded(config, 64, 0);
   ObserveBatch(guarded, {1024});
   EXPECT_EQ(guarded.slot_bytes(), 0);
   EXPECT_FALSE(guarded.wants_record());

@@ -1,0 +1,171 @@
+// What a channel's items and readers are to the ring: who drops what first, and who keeps what.
+#include "tidepool/memory/workspace/ring_channel.h"
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/ring.h"
+#include "tidepool/memory/workspace/thread_state.h"
+
+namespace tidepool {
+namespace {
+
+using Channel = RingChannel<std::vector<BufferHandle>>;
+
+void Push(RingWorkspace& ring, Channel& channel) {
+  RingSlotScope slot(ring);
+  std::vector<BufferHandle> arrays;
+  for (int i = 0; i < 3; ++i) arrays.emplace_back(AllocateHere(64));
+  channel.Push(slot.Commit(), std::move(arrays));
+}
+
+void WaitUntil(const std::function<bool()>& condition) {
+  while (!condition()) std::this_thread::yield();
+}
+
+// Memberwise, the lease would go before the arrays, which then count as leaked.
+TEST(RingItem, AssigningOverOneDropsItsArraysFirst) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(8));
+  Channel channel(ring);
+  for (int i = 0; i < 8; ++i) Push(ring, channel);
+  std::optional<Channel::Item> item = channel.Pop();
+  item = channel.Pop();               // generation 2
+  *item = std::move(*channel.Pop());  // 3
+  EXPECT_EQ(item->lease.generation(), 3);
+  EXPECT_EQ(ring.stats().leased, 6);
+  std::vector<Channel::Item> window;
+  for (int i = 0; i < 5; ++i) window.push_back(std::move(*channel.Pop()));
+  window.erase(window.begin());
+  EXPECT_EQ(window[0].lease.generation(), 5);
+  EXPECT_TRUE(window[0].value[2]->IsAlive());
+  EXPECT_EQ(ring.stats().leased, 5);
+  std::swap(window[0], *item);
+  EXPECT_EQ(item->lease.generation(), 5);
+  Channel::Item copy = window[1];
+  copy = window[2];
+  window.clear();
+  EXPECT_EQ(ring.stats().leased, 2);
+  item.reset();
+  EXPECT_TRUE(copy.value[0]->IsAlive());
+  copy = Channel::Item();
+  EXPECT_EQ(ring.stats().leased, 0);
+  EXPECT_EQ(ring.stats().leaked_arrays, 0);
+}
+
+// Runs `first` on a thread and then `second` on one that has the ended one's address. False when
+// none of many threads has.
+bool OnThreadsOfOneAddress(const std::function<void()>& first,
+                           const std::function<void()>& second) {
+  const void* address = nullptr;
+  std::thread([&] {
+    address = CurrentThreadToken();
+    first();
+  }).join();
+  for (int i = 0; i < 100; ++i) {
+    bool found = false;
+    std::thread([&] {
+      found = CurrentThreadToken() == address;
+      if (found) second();
+    }).join();
+    if (found) return true;
+  }
+  return false;
+}
+
+// The second thread comes for the first time: what the first one took is not its.
+TEST(RingReaders, AThreadIsNotTheEndedOneWhoseAddressItHas) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(4));
+  Channel channel(ring);
+  for (int i = 0; i < 3; ++i) Push(ring, channel);
+  std::optional<Channel::Item> taken, taken_later;
+  int kept = -1;
+  const bool reused = OnThreadsOfOneAddress([&] { taken = channel.Pop(); },
+                                            [&] {
+                                              taken_later = channel.Pop();
+                                              kept = ring.stats().kept;
+                                              channel.Pop();  // now it comes back
+                                            });
+  if (!reused) GTEST_SKIP() << "no two threads had one address";
+  EXPECT_EQ(kept, 0);
+  EXPECT_EQ(ring.stats().kept, 1);
+  EXPECT_EQ(taken_later->lease.generation(), 2);
+}
+
+// Nor is what an ended thread said Keep() of the waiting one's to release.
+TEST(RingReaders, AWaitIsNotRefusedForWhatAnEndedThreadKept) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(1);
+  config.ring_max_kept = 1;
+  RingWorkspace ring("ring", config);
+  SlotLease lease;
+  bool refused = false;
+  std::atomic<bool> done{false};
+  std::thread releases([&] {
+    WaitUntil([&] { return done || ring.stats().waits == 1; });
+    lease.Release();
+  });
+  const bool reused = OnThreadsOfOneAddress(
+      [&] {
+        RingSlotScope slot(ring);
+        lease = slot.Commit();
+        lease.Keep();
+      },
+      [&] {
+        try {
+          RingSlotScope slot(ring);
+        } catch (const Error&) {
+          refused = true;
+        }
+      });
+  done = true;
+  releases.join();
+  if (!reused) GTEST_SKIP() << "no two threads had one address";
+  EXPECT_FALSE(refused);
+}
+
+// The reader that keeps too much is told, releases one and goes on; so does the producer, which
+// came for a slot meanwhile.
+TEST(RingChannel, AReaderThatWasToldReleasesAndGoesOn) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(5);
+  config.ring_max_kept = 2;
+  RingWorkspace ring("ring", config);
+  Channel channel(ring);
+  for (int i = 0; i < 4; ++i) Push(ring, channel);
+  std::vector<Channel::Item> kept;
+  for (int i = 0; i < 3; ++i) kept.push_back(std::move(*channel.Pop()));
+  EXPECT_THROW(channel.Pop(), Error);
+  EXPECT_EQ(ring.stats().kept, 3);
+  std::atomic<bool> failed{false};
+  std::thread producer([&] {
+    try {
+      for (int i = 0; i < 20; ++i) Push(ring, channel);
+      channel.Close();
+    } catch (...) {
+      failed = true;
+      channel.Fail(std::current_exception());
+    }
+  });
+  WaitUntil([&] { return failed || ring.stats().waits == 1; });
+  EXPECT_EQ(ring.stats().idle, 1);  // it waits though there is one
+  kept.erase(kept.begin());
+  uint64_t expected = 4;
+  try {
+    while (std::optional<Channel::Item> item = channel.Pop()) {
+      EXPECT_EQ(item->lease.generation(), expected++);
+    }
+  } catch (const Error& error) {
+    ADD_FAILURE() << "the stream is lost: " << error.what();
+  }
+  EXPECT_EQ(expected, 25);
+  producer.join();
+  EXPECT_FALSE(RingSlotScope::TryOpen(ring) == std::nullopt);
+}
+
+}  // namespace
+}  // namespace tidepool

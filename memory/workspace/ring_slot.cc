@@ -1,0 +1,118 @@
+#include "tidepool/memory/workspace/ring_slot.h"
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/workspace/thread_state.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+// Blocks for spills are kept over so many batches of a slot that do not spill.
+constexpr int kBatchesKeepingBlocks = 8;
+
+WorkspaceConfig SlotConfig(WorkspaceConfig config, bool temporary) {
+  config.policy_reset = ResetPolicy::kBlockLeft;
+  config.ring_slots = 0;
+  if (config.policy_learning == LearningPolicy::kTraining) {
+    config.policy_learning = LearningPolicy::kOptimized;  // a slot has the ring's one plan
+  }
+  if (temporary) {
+    config.initial_size = 0;
+    config.policy_learning = LearningPolicy::kNone;
+  }
+  return config;
+}
+
+class Growing {
+ public:
+  explicit Growing(RingSlot::Ring& ring) : ring_(ring) { ++ring_.growing; }
+  ~Growing() { --ring_.growing; }
+
+ private:
+  RingSlot::Ring& ring_;
+};
+
+}  // namespace
+
+RingSlot::RingSlot(Ring& ring, int slot_number, bool is_temporary)
+    : number(slot_number), temporary(is_temporary), ring_(ring) {
+  const Growing growing(ring);
+  core_ = WorkspaceCore::NewRingSlot(
+      ring.id, SlotConfig(ring.config, temporary), ring.device,
+      absl::StrCat("ring ", ring.id, " slot ", number),
+      [&ring] { return ring.growing.load(std::memory_order_relaxed) == 0; });
+}
+
+RingSlot::~RingSlot() { core_->Abandon(); }
+
+size_t RingSlot::size() const { return core_->counters.size; }
+size_t RingSlot::alignment() const { return core_->alignment(); }
+bool RingSlot::is_open() const { return core_->is_open(); }
+
+void RingSlot::Enter(internal::ScopeToken* token) {
+  core_->SetGeneration(generation_);
+  token->Push(core_, core_->passes_through() ? nullptr : core_);
+  core_->Record(record_);
+}
+
+void RingSlot::HandOver(internal::ScopeToken* token) {
+  const bool mine = core_->is_open_on(CurrentThreadToken());
+  if (mine) core_->HandOverAtEnd(true);
+  try {
+    token->Close();
+  } catch (...) {
+    if (mine) core_->HandOverAtEnd(false);
+    throw;
+  }
+  leases.Begin();
+  batches_without_spill_ = core_->counters.cycle_spills > 0 ? 0 : batches_without_spill_ + 1;
+}
+
+RingBatch RingSlot::batch() const {
+  RingBatch batch;
+  batch.bytes = core_->cycle_bytes();
+  batch.misses = core_->cycle_misses();
+  batch.record = core_->recorded();
+  if (!batch.record.empty()) batch.shape = ShapeOf(batch.record);
+  return batch;
+}
+
+void RingSlot::EndLease() noexcept { core_->EndLease(); }
+
+void RingSlot::CountInto(RingStats* stats) {
+  const WorkspaceStats now = core_->Stats();
+  stats->hits += now.hits - counted_.hits;
+  stats->misses += now.misses - counted_.misses;
+  stats->spills += now.spills - counted_.spills;
+  stats->spilled_bytes += now.spilled_bytes - counted_.spilled_bytes;
+  stats->leaked_arrays += now.leaked_arrays - counted_.leaked_arrays;
+  counted_ = now;
+}
+
+void RingSlot::Follow(const SlotLesson& lesson) noexcept {
+  if (temporary) return;
+  try {
+    const Growing growing(ring_);
+    // An idle slot may be the Reclaimer's at this moment.
+    const WorkspaceCore::Maintenance maintenance(*core_, "following the ring");
+    if (followed_ != lesson.version) {
+      core_->Adopt(lesson.slot_bytes, lesson.plan);
+      followed_ = lesson.version;
+    } else if (batches_without_spill_ >= kBatchesKeepingBlocks && core_->keeps_spills()) {
+      core_->TrimSpills();
+    }
+  } catch (const std::exception&) {
+  }
+}
+
+void RingSlot::GiveBackBlocks() {
+  const WorkspaceCore::Maintenance maintenance(*core_, "Trim");
+  core_->TrimSpills();
+}
+
+void RingSlot::GiveBackPages() { core_->Destroy(); }
+
+}  // namespace tidepool

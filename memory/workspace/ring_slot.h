@@ -1,0 +1,120 @@
+// RingSlot: one slot of a ring; for rings only.
+//
+// A slot is a workspace core of its own, so plans, spills, guard mode and the ledger are those of
+// workspaces. What is special is its cycle: it begins on the producer's thread, is handed over at
+// the commit, belongs to no thread while the batch is leased, and ends on whichever thread releases
+// the last lease. And it does not learn: it follows what the ring has learned. This class is all
+// that a ring knows of WorkspaceCore.
+//
+// Ownership: the core outlives the slot while buffers of it are left.
+// Threads: as each part says. The table's part is for RingSlotTable alone.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/ring.h"
+#include "tidepool/memory/workspace/ring_sharing.h"
+#include "tidepool/memory/workspace/ring_slot_learner.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+class WorkspaceCore;
+
+class RingSlot {
+ public:
+  // What all slots of a ring have in common.
+  struct Ring {
+    RingCore* core;
+    const std::string& id;
+    const WorkspaceConfig& config;
+    Device device;
+    // Slots that are being given memory: what one lacks the Reclaimer may not take from its
+    // neighbours.
+    std::atomic<int> growing{0};
+  };
+
+  // `number` names it in messages. Throws OutOfMemoryError when its initial memory cannot be had.
+  RingSlot(Ring& ring, int number, bool temporary);
+  ~RingSlot();
+  RingSlot(const RingSlot&) = delete;
+  RingSlot& operator=(const RingSlot&) = delete;
+
+  RingCore& ring() const { return *ring_.core; }
+  // Of the batch; written before the slot is open.
+  uint64_t generation() const { return generation_; }
+  size_t size() const;
+  size_t alignment() const;
+
+  // ---- A batch, by the thread that makes it.
+
+  void SetGeneration(uint64_t generation, bool record) noexcept {
+    generation_ = generation;
+    record_ = record;
+  }
+  // Begins its cycle, and records it if said so. Throws what entering a workspace throws; the slot
+  // is as before then.
+  void Enter(internal::ScopeToken* token);
+  bool is_open() const;
+  // Ends the scope; what is alive is the batch, with one lease. Throws by ScopeToken::Close(),
+  // nothing changed then.
+  void HandOver(internal::ScopeToken* token);
+  // What was handed over, until the lease ends.
+  RingBatch batch() const;
+
+  // By the thread whose lease was the last one: ends the cycle.
+  void EndLease() noexcept;
+  // Adds what was counted since the last call. By one of the threads above, with the ring's lock.
+  void CountInto(RingStats* stats);
+
+  // ---- Between batches, by a thread that has taken it from the shelf.
+
+  bool Follows(uint64_t version) const { return followed_ == version; }
+  // Takes pages and plan. Without the memory for it, the batch spills and the slot tries again when
+  // it is opened next. Where it follows already, it gives back blocks that batches have not needed
+  // for a while.
+  void Follow(const SlotLesson& lesson) noexcept;
+  // It is as the lesson says by itself.
+  void SetFollows(uint64_t version) { followed_ = version; }
+  void GiveBackBlocks();
+  // Gives back everything; initial pages come again with the next cycle.
+  void GiveBackPages();
+
+  Holders<StdSync> leases;
+
+  // ---- The table's: who has it. Guarded by the ring's lock.
+
+  enum class State : uint8_t { kIdle, kOpen, kLeased };
+  struct Standing {
+    State state = State::kIdle;
+    bool kept = false;    // said so, or its reader came back for more
+    uint64_t thread = 0;  // that has it open, or said Keep()
+    uint64_t reader = 0;  // the thread that took it out of `channel`
+    const void* channel = nullptr;
+    std::string tag;
+  };
+  Standing standing;
+  StdSync::Plain<RingSlot*> next_on_shelf{nullptr};
+
+  const int number;
+  const bool temporary;  // outside the ring's own ones: it goes when it is released
+
+ private:
+  Ring& ring_;
+  WorkspaceCore* core_;  // what it does as a slot is a part of its own there
+  uint64_t generation_ = 0;
+  bool record_ = false;
+  uint64_t followed_ = 0;  // the version of the lesson
+  int batches_without_spill_ = 0;
+  WorkspaceStats counted_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_H_

@@ -1,0 +1,124 @@
+// RingSlotTable: who has which slot of a ring, since which generation, and who keeps too many.
+//
+// A slot is idle, open (its batch is made) or leased, and the slots that are idle are on the shelf.
+// A leased slot is kept when a lease of it said so, when its reader came back to the channel it was
+// popped from, or when N later slots were opened, N being the ring's number.
+//
+// Ownership: it has the slots; one that it removes is the caller's.
+// Threads: one at a time (the ring's lock). Nothing here waits or takes another lock. Cost:
+// constant, but O(slots) where many are leased and ring_max_kept is set, and where messages are
+// made.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_TABLE_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/ring_sharing.h"
+#include "tidepool/memory/workspace/ring_slot.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+// Of the calling thread; never another thread's, not even after this one has ended (the address of
+// a thread's state is). Not 0.
+uint64_t ThreadNumber();
+
+class RingSlotTable {
+ public:
+  // `id` and `config` are the ring's and outlive the table.
+  RingSlotTable(const std::string& id, const WorkspaceConfig& config) : id_(id), config_(config) {}
+
+  // ---- Slots come. One is announced, made without the lock, and added, or could not be made.
+
+  // Its number. A temporary one counts from here on. Throws std::bad_alloc; nothing is changed
+  // then.
+  int Announce(bool temporary);
+  // It is the caller's, like one that was taken from the shelf.
+  RingSlot* Add(std::unique_ptr<RingSlot> slot) noexcept;
+  void CannotAdd(bool temporary) noexcept;
+
+  // ---- Opening.
+
+  // No slot can be had now: none is idle and none may be made, or too many are kept.
+  bool is_full() const { return (shelf_.empty() && !may_add_temporary()) || too_many_kept(); }
+  // Only who keeps slots can end that.
+  bool is_stuck() const { return kept_ == static_cast<int>(slots_.size()) || too_many_kept(); }
+  bool too_many_kept() const {
+    return config_.ring_max_kept > 0 && leased_ > config_.ring_max_kept &&
+           CountKept() > config_.ring_max_kept;
+  }
+  // Of a ring that is not full; null: a temporary one is to be made.
+  RingSlot* TakeIdle() noexcept { return shelf_.Take(); }
+  // By this thread. The batch gets the next generation.
+  void Open(RingSlot* slot, bool record) noexcept;
+
+  // ---- Leases.
+
+  void Lease(RingSlot* slot, std::string_view tag) noexcept;
+  // The slot is idle again; true when it was open. Whoever has removed slots frees them.
+  bool TakeBack(RingSlot* slot, RingSlot** removed) noexcept;
+  // This thread took the leased slot out of a channel.
+  void SetReader(RingSlot* slot, const void* channel) noexcept;
+  // This thread comes to the channel for more: true when slots are kept by that.
+  bool KeepReadersSlots(const void* channel) noexcept;
+  // Throws kResourceExhausted when too many would be kept, std::bad_alloc; nothing is changed then.
+  void Keep(RingSlot* slot, std::string_view tag);
+
+  // ---- The shelf as a whole.
+
+  // As a chain, those that follow another version.
+  RingSlot* TakeOutdated(uint64_t version) noexcept {
+    return shelf_.TakeWhere([version](const RingSlot& slot) { return !slot.Follows(version); });
+  }
+  RingSlot* TakeAllIdle() noexcept {
+    return shelf_.TakeWhere([](const RingSlot&) { return true; });
+  }
+  void PutBack(RingSlot* chain, RingSlot** removed) noexcept;
+  // The ring is gone: slots that come back are removed, idle ones now.
+  void Close(RingSlot** removed) noexcept;
+  bool is_closed() const { return shelf_.is_closed(); }
+
+  // ---- What it is like.
+
+  uint64_t generation() const { return generation_; }
+  int idle() const { return static_cast<int>(slots_.size()) - open_ - leased_; }
+  int open() const { return open_; }
+  int leased() const { return leased_; }
+  int CountKept() const;
+  size_t size() const { return slots_.size(); }
+  const RingSlot& operator[](size_t i) const { return *slots_[i]; }
+  // Of a full ring: every slot in the way is this thread's own.
+  bool OnlyThisThreadCouldRelease() const;
+  std::string Describe(const RingSlot& slot) const;
+  std::string DescribeTaken() const;  // those that are not idle
+  [[noreturn]] void ThrowTooManyKept() const;
+
+ private:
+  bool may_add_temporary() const {
+    return config_.policy_ring_full == RingFullPolicy::kSpill &&
+           (config_.ring_max_temporary == 0 || temporary_ < config_.ring_max_temporary);
+  }
+  bool IsKept(const RingSlot& slot) const;
+  void Mark(RingSlot* slot, uint64_t thread) noexcept;
+  void Remove(RingSlot* slot, RingSlot** removed) noexcept;
+
+  const std::string& id_;
+  const WorkspaceConfig& config_;
+  std::vector<std::unique_ptr<RingSlot>> slots_;  // temporary ones at the end
+  SlotShelf<StdSync, RingSlot> shelf_;
+  uint64_t generation_ = 0;
+  int being_made_ = 0;
+  int temporary_ = 0;  // those being made included
+  int open_ = 0;
+  int leased_ = 0;
+  int kept_ = 0;  // marked ones
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_RING_SLOT_TABLE_H_
