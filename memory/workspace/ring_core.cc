@@ -81,6 +81,11 @@ void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
   core->PrepareSlot(slot->generation);
   try {
     token->Push(core, core->passes_through() ? nullptr : core);
+    token->TellWhenEndedByThread(
+        [](void* ended) {
+          static_cast<RingSlot*>(ended)->ring->Return(static_cast<RingSlot*>(ended));
+        },
+        slot);
   } catch (...) {
     Return(slot);
     throw;
