@@ -166,12 +166,17 @@ class NDArray {
   NDArray Diagonal() const;            // of rank 2
 
   // ---- movers: values and type kept, views become dense ----
-  NDArray Dup() const;                            // a copy in the current place
-  NDArray Detach() const;                         // heap; an unattached array returns itself
-  NDArray Leverage() const;                       // parent of the current workspace, or heap
-  NDArray LeverageTo(const std::string& id) const;  // that workspace, which must be open here
+  NDArray Dup() const;  // a copy in the current place, whose as an operator's result
+  // The array is there then and its handles': no manager's close ends it. This array itself where
+  // both hold already, else a copy; this one stays what it was. A workspace that is switched off is
+  // the heap.
+  NDArray Detach() const;  // on the heap: no workspace's cycle ends it either
+  // In the parent of the current workspace: where arrays were made when its cycle began. The heap
+  // where it has none or none is current.
+  NDArray Leverage() const;
+  NDArray LeverageTo(const std::string& id) const;  // in that workspace, which must be open here
   NDArray LeverageOrDetach(const std::string& id) const;
-  // A copy in the current workspace; without one: this array, or a detached copy if asked.
+  // In the current workspace; without one: this array, or detached if asked.
   NDArray Migrate(bool detach_if_none = false) const;
   // To any device, whatever the kernels linked for it.
   NDArray CopyTo(Place place) const;
