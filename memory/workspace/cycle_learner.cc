@@ -27,11 +27,12 @@ size_t CycleLearner::state_bytes() const {
 void CycleLearner::BeginCycle() noexcept {
   if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
   if (learned_ == nullptr && !plans_.empty()) FollowNext(plans_.cycles().front().get());
-  recorder_.Begin(learned_ == nullptr && learns_lifetimes() && serves_from_pages());
+  recorder_.Begin((learned_ == nullptr || refreshes()) && learns_lifetimes() &&
+                  serves_from_pages());
 }
 
 bool CycleLearner::PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset) {
-  if (!recorder_.active()) recorder_.BeginWithin(*plan(), made);
+  recorder_.Leave(*plan(), made);
   if (!keeps_learning()) return false;
   const uint32_t slot = made.count();
   if (SwitchPlan(made, rounded) && follower_.TryPlace(slot, rounded, offset)) return true;
@@ -161,7 +162,10 @@ void CycleLearner::Forget() noexcept {
   searched_plan_ = nullptr;
   FollowNext(nullptr);
   plans_.Clear();
-  missing_cycles_ = inexact_cycles_ = repetitions_ = 0;
+  missing_cycles_ = inexact_cycles_ = 0;
+  repeated_ = {};
+  repetitions_ = 0;
+  refresh_after_ = kFirstRefresh;
   cycles_learned_from_ = 0;
   PlansChanged();
   counters_.planned_peak_bytes = counters_.live_lower_bound_bytes = 0;

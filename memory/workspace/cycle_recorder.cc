@@ -2,21 +2,23 @@
 
 namespace tidepool {
 
-void CycleRecorder::BeginWithin(const CyclePlan& plan, const RequestView& made) {
+void CycleRecorder::Leave(const CyclePlan& plan, const RequestView& made) {
+  if (left_ != nullptr) return;
   const uint32_t count = made.count();
-  requests_.reserve(std::max<size_t>(64, 2 * size_t{count}));
-  pins_.reserve(count);
-  requests_.assign(plan.requests.begin(), plan.requests.begin() + count);
   pins_.clear();
+  pins_.reserve(count);
+  if (!active_) requests_.reserve(std::max<size_t>(64, 2 * size_t{count}));
   for (uint32_t slot = 0; slot < count; ++slot) {
-    if (made.buffers[slot] == nullptr) {
-      requests_[slot].upper = std::min<int64_t>(requests_[slot].upper, count);
-    } else if (made.IsInPages(slot)) {
-      pins_.push_back({slot, made.offset(slot)});
-    }
+    if (made.IsInPages(slot)) pins_.push_back({slot, made.offset(slot)});
+  }
+  left_ = &plan;
+  if (active_) return;
+  requests_.assign(plan.requests.begin(), plan.requests.begin() + count);
+  for (uint32_t slot = 0; slot < count; ++slot) {
+    if (made.buffers[slot] != nullptr) continue;
+    requests_[slot].upper = std::min<int64_t>(requests_[slot].upper, count);
   }
   signature_ = count == 0 ? kNoRequests : plan.signatures[count - 1];
-  left_ = &plan;
   active_ = true;
 }
 

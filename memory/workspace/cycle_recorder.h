@@ -35,15 +35,16 @@ class CycleRecorder {
   bool active() const { return active_; }
   // A cycle begins; recorded or not.
   void Begin(bool active) noexcept {
-    active_ = active;
+    active_ = complete_ = active;
     requests_.clear();
     pins_.clear();
     left_ = nullptr;
     signature_ = kNoRequests;
   }
-  // Recorded from here on: the requests made so far are those of `plan`. Throws std::bad_alloc,
+  // The cycle leaves `plan`, the first one that it followed, having made these requests, and is
+  // recorded from here on if it was not before. Does nothing the second time. Throws std::bad_alloc,
   // nothing changed.
-  void BeginWithin(const CyclePlan& plan, const RequestView& made);
+  void Leave(const CyclePlan& plan, const RequestView& made);
 
   // Memory for one more request. Throws std::bad_alloc.
   void Reserve() {
@@ -63,15 +64,18 @@ class CycleRecorder {
   void Stop() noexcept { active_ = false; }
 
   const std::vector<LifetimeBuffer>& requests() const { return requests_; }
+  // Recorded from its beginning on: else lifetimes are the plan's where it has them longer.
+  bool complete() const { return complete_; }
   // What was alive where the cycle left its first plan.
   const std::vector<PinnedBuffer>& pins() const { return pins_; }
-  // That plan, for comparison only; null when the cycle was recorded from its beginning.
+  // That plan, for comparison only; null when the cycle left none.
   const CyclePlan* left_plan() const { return left_; }
   uint64_t signature() const { return signature_; }
   size_t state_bytes() const { return requests_.capacity() * sizeof(LifetimeBuffer); }
 
  private:
   bool active_ = false;
+  bool complete_ = false;
   std::vector<LifetimeBuffer> requests_;
   std::vector<PinnedBuffer> pins_;
   const CyclePlan* left_ = nullptr;

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
-#include "tidepool/memory/testing/test_device.h"
+#include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -36,6 +36,13 @@ using Script = std::vector<Step>;
 constexpr size_t kMiB = size_t{1} << 20;
 // Two chunks of the pool, and pages beyond what requests need.
 constexpr int64_t kSlackBytes = 8 << 20;
+
+int64_t HeldBytes() {
+  const auto of = [](MemoryKind kind) {
+    return MemoryTracker::Global().CurrentBytes(Device{DeviceType::kSimulated, 0}, kind);
+  };
+  return of(MemoryKind::kUnreferenced) + of(MemoryKind::kAllocated);
+}
 
 size_t LiveBound(const Script& script) {
   std::vector<size_t> alive;
@@ -113,7 +120,7 @@ class Histories {
   std::mt19937_64 random_;
 };
 
-void Run(Workspace& workspace, const Script& script, size_t fail_at = SIZE_MAX) {
+void Cycle(Workspace& workspace, const Script& script, size_t fail_at = SIZE_MAX) {
   WorkspaceScope scope(workspace);
   std::vector<BufferHandle> alive;
   for (size_t i = 0; i < script.size(); ++i) {
@@ -139,9 +146,9 @@ void History(Histories& histories, Workspace& workspace, std::vector<Script>& fa
     }
     const Script& script = family[histories.Below(family.size())];
     const size_t repetitions = 1 + (histories.Chance(30) ? histories.Below(12) : 0);
-    for (size_t n = 0; n < repetitions; ++n) Run(workspace, script);
+    for (size_t n = 0; n < repetitions; ++n) Cycle(workspace, script);
     if (histories.Chance(5)) {
-      EXPECT_THROW(Run(workspace, script, histories.Below(script.size())), std::runtime_error);
+      EXPECT_THROW(Cycle(workspace, script, histories.Below(script.size())), std::runtime_error);
     }
     if (histories.Chance(2)) workspace.Trim();
     if (histories.Chance(1)) workspace.Destroy();
@@ -155,6 +162,8 @@ TEST(WorkspaceLiveness, ACycleThatRepeatsIsLearnedWhateverCameBefore) {
   const uint64_t seed = seed_text != nullptr ? std::stoull(seed_text) : std::random_device()();
   const int rounds = rounds_text != nullptr ? std::atoi(rounds_text) : 150;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  SimulatedDevice::Get().set_capacity(size_t{1} << 38);
+  SimulatedDevice::Get().set_reserve_bytes(size_t{64} << 30);
   double worst_held = 0, worst_planned = 0;
   for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
     Histories histories(seed + round);
@@ -164,10 +173,10 @@ TEST(WorkspaceLiveness, ACycleThatRepeatsIsLearnedWhateverCameBefore) {
         histories.Chance(70) ? WorkspaceConfig::Inference() : WorkspaceConfig::Training();
     config.prefault = false;
     config.plan_search_seconds = 0;
-    Workspace workspace("w", config, TestDevice());
-    const int64_t before = LedgerOf(MemoryKind::kUnreferenced) + LedgerOf(MemoryKind::kAllocated);
+    Workspace workspace("w", config, Device{DeviceType::kSimulated, 0});
+    const int64_t before = HeldBytes();
     const auto held = [before] {
-      return LedgerOf(MemoryKind::kUnreferenced) + LedgerOf(MemoryKind::kAllocated) - before;
+      return HeldBytes() - before;
     };
     const int magnitude = static_cast<int>(histories.Below(3));
     std::vector<Script> family;
@@ -180,12 +189,12 @@ TEST(WorkspaceLiveness, ACycleThatRepeatsIsLearnedWhateverCameBefore) {
     } else {
       script = family[histories.Below(family.size())];
     }
-    for (int i = 0; i < 3; ++i) Run(workspace, script);
+    for (int i = 0; i < 3; ++i) Cycle(workspace, script);
     WorkspaceStats learned = workspace.stats();
-    for (int i = 0; i < 5; ++i) Run(workspace, script);
+    for (int i = 0; i < 5; ++i) Cycle(workspace, script);
     ASSERT_EQ(workspace.stats().misses, learned.misses) << "round " << round;
     ASSERT_EQ(workspace.stats().spills, learned.spills) << "round " << round;
-    for (int i = 0; i < 300; ++i) Run(workspace, script);
+    for (int i = 0; i < 300; ++i) Cycle(workspace, script);
     ASSERT_EQ(workspace.stats().misses, learned.misses) << "round " << round;
     const auto bound = static_cast<double>(LiveBound(script));
     worst_held = std::max(worst_held, (held() - kSlackBytes) / bound);
