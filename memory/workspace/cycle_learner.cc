@@ -27,8 +27,7 @@ size_t CycleLearner::state_bytes() const {
 void CycleLearner::BeginCycle() noexcept {
   if (search_ != nullptr && search_->ready()) AdoptBetterPlan();
   if (learned_ == nullptr && !plans_.empty()) FollowNext(plans_.cycles().front().get());
-  recorder_.Begin((learned_ == nullptr || refreshes()) && learns_lifetimes() &&
-                  serves_from_pages());
+  recorder_.Begin(learned_ == nullptr && learns_lifetimes() && serves_from_pages());
 }
 
 bool CycleLearner::PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset) {
@@ -59,7 +58,8 @@ bool HasLiveWherePlanned(const CyclePlan& plan, const RequestView& made) {
     if (!made.IsInPages(slot)) continue;
     if (plan.layout.IsOutside(slot) ||
         plan.layout.offset(slot) != static_cast<size_t>(made.offset(slot)) ||
-        plan.requests[slot].size < static_cast<int64_t>(made.buffers[slot]->request.bytes)) {
+        plan.requests[slot].size <
+            static_cast<int64_t>(made.slots[slot].buffer()->request.bytes)) {
       return false;
     }
   }

@@ -7,7 +7,7 @@
 //
 // A cycle that repeats stops missing within three repetitions, whatever came before, as long as
 // there is memory for plans and pages: nothing that was learned before may keep it from being learned.
-// One that goes on repeating is recorded again now and then, so that pages come down to what it needs.
+// One that goes on repeating is looked at anew now and then, so that pages come down to what it needs.
 //
 // Threads: whoever is inside the workspace's gate. Errors: OutOfMemoryError and std::bad_alloc, as said
 // at each function; what was learned before stays then, and the next cycle is learned from again.
@@ -56,12 +56,12 @@ class CycleLearner {
 
   // ---- between cycles -----------------------------------------------------------------------
   struct CycleSummary {
-    uint32_t requests;
-    uint64_t misses;  // requests a plan existed for but could not be followed
-    size_t bytes;     // sum of the requests
-    size_t cursor;    // highest address handed out
+    RequestView made;  // nothing of it is alive
+    uint64_t misses;   // requests a plan existed for but could not be followed
+    size_t bytes;      // sum of the requests
+    size_t cursor;     // highest address handed out
   };
-  // A cycle has ended well, and nothing of it is alive.
+  // A cycle has ended well.
   void Learn(const CycleSummary& cycle);
   // The size from the totals seen so far, at once.
   void Initialize();
@@ -109,10 +109,10 @@ class CycleLearner {
     friend bool operator==(const Shape&, const Shape&) = default;
   };
   Shape ShapeOf(const CycleSummary& cycle) const;
+  std::vector<LifetimeBuffer> Lifetimes(const CycleSummary& cycle) const;
   void UseExactPlan(const CycleSummary& cycle, const Shape& shape);
-  void Repeats(const Shape& shape, bool followed);
-  bool refreshes() const { return repetitions_ >= refresh_after_; }
-  void MakePlan();
+  void Repeats(const CycleSummary& cycle, const Shape& shape, bool followed);
+  void MakePlan(std::vector<LifetimeBuffer> requests, const Shape& shape);
   void MakePlanOfBeginning(uint32_t requests);
   void Install(PlacedRequests placed);
   void Grow(size_t needed);
@@ -138,8 +138,9 @@ class CycleLearner {
   Shape repeated_;
   int repetitions_ = 0;
   int refresh_after_ = kFirstRefresh;
-  std::vector<LifetimeBuffer> seen_;  // recorded: each request's longest lifetime
+  std::vector<LifetimeBuffer> seen_;  // in the last cycles: each request's longest lifetime
   int seen_cycles_ = 0;
+  bool recorded_ = false;    // the cycle that has ended
   size_t needed_size_ = 0;   // what the plans need; pages beyond it are given back
   int oversized_cycles_ = 0;
   uint64_t cycles_learned_from_ = 0;

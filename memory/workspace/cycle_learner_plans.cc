@@ -17,25 +17,29 @@ constexpr uint64_t kCyclesOfOneMind = 8;
 constexpr int kOversizedCycles = 3;
 // A shape that repeats is looked at anew after so many repetitions, then twice as many, and so on.
 constexpr int kMostRepetitions = 4096;
-// By recording so many cycles: lifetimes that vary from one to the next are taken at their longest.
+// By so many cycles: lifetimes that vary from one to the next are taken at their longest.
 constexpr int kRecordedCycles = 4;
 
 }  // namespace
 
 void CycleLearner::LearnPlan(const CycleSummary& cycle) {
-  if (cycle.requests == 0) return;
+  if (cycle.made.count() == 0) return;
   const uint64_t now = counters_.cycles;
+  recorded_ = recorder_.active();
+  recorder_.Finish(cycle.made);
+  const Shape shape = ShapeOf(cycle);
   const bool followed = cycle.misses == 0 && learned_ != nullptr;
   missing_cycles_ = followed ? 0 : missing_cycles_ + 1;
-  const Shape shape = ShapeOf(cycle);
   if (followed && keeps_learning()) {
     UseExactPlan(cycle, shape);
   } else if (learned_ != nullptr) {
     plans_.Use(learned_, now, followed);
   }
-  Repeats(shape, followed);
+  Repeats(cycle, shape, followed);
   const bool at_once = plans_.empty() || keeps_learning();
-  if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) MakePlan();
+  if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) {
+    MakePlan(Lifetimes(cycle), shape);
+  }
   if (plans_.ForgetOutliers(now)) {
     if (!plans_.Holds(learned_)) FollowNext(nullptr);
     PlansChanged();
@@ -45,9 +49,20 @@ void CycleLearner::LearnPlan(const CycleSummary& cycle) {
 }
 
 CycleLearner::Shape CycleLearner::ShapeOf(const CycleSummary& cycle) const {
-  if (recorder_.active()) return {recorder_.signature(), cycle.requests};
-  if (learned_ == nullptr) return {};
-  return {learned_->plan->signatures[cycle.requests - 1], cycle.requests};
+  const uint32_t count = cycle.made.count();
+  if (recorded_) return {recorder_.signature(), count};
+  return {learned_->plan->signatures[count - 1], count};
+}
+
+// What the cycle requested: as recorded, or as the plan has it, which it followed to its end.
+std::vector<LifetimeBuffer> CycleLearner::Lifetimes(const CycleSummary& cycle) const {
+  if (recorded_) return recorder_.requests();
+  const auto planned = learned_->plan->requests.begin();
+  std::vector<LifetimeBuffer> requests(planned, planned + cycle.made.count());
+  for (uint32_t slot = 0; slot < requests.size(); ++slot) {
+    requests[slot].upper = cycle.made.upper(slot);
+  }
+  return requests;
 }
 
 // A cycle without misses may still be another one than its plan's: shorter, or of smaller requests.
@@ -61,37 +76,38 @@ void CycleLearner::UseExactPlan(const CycleSummary& cycle, const Shape& shape) {
     if (exact != learned_) FollowNext(exact);
     return;
   }
-  const size_t needed = recorder_.active()
-                            ? static_cast<size_t>(LiveLowerBound(
-                                  recorder_.requests(), static_cast<int64_t>(alignment_)))
-                            : cycle.cursor;
   const size_t planned = learned_->plan->layout.peak_bytes();
+  size_t needed = cycle.cursor;
+  if (recorded_) {
+    needed = static_cast<size_t>(
+        LiveLowerBound(recorder_.requests(), static_cast<int64_t>(alignment_)));
+  }
   if (needed >= planned - planned / 4) return plans_.Use(learned_, counters_.cycles, false);
   if (++inexact_cycles_ <= 1) return;
-  if (recorder_.active()) {
-    MakePlan();
+  if (recorded_) {
+    MakePlan(recorder_.requests(), shape);
   } else {
-    MakePlanOfBeginning(cycle.requests);
+    MakePlanOfBeginning(cycle.made.count());
   }
 }
 
 // A plan may be larger than the cycle that repeats under it needs, and none of its cycles misses:
 // lifetimes have become shorter, it ends earlier, or its places were pinned for the sake of others.
-// So what repeats is recorded now and then, and planned for itself alone.
-void CycleLearner::Repeats(const Shape& shape, bool followed) {
+// So what repeats is looked at now and then, and planned for itself alone.
+void CycleLearner::Repeats(const CycleSummary& cycle, const Shape& shape, bool followed) {
   if (!followed || shape != repeated_) {
     repeated_ = shape;
     repetitions_ = 0;
     seen_.clear();
     seen_cycles_ = 0;
   }
-  if (!followed) return;
-  ++repetitions_;
-  if (!recorder_.complete() || learned_ == nullptr) return;
-  const std::vector<LifetimeBuffer>& requests = recorder_.requests();
-  if (seen_cycles_ == 0) seen_ = requests;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    seen_[i].upper = std::max(seen_[i].upper, requests[i].upper);
+  if (!followed || learned_ == nullptr || ++repetitions_ < refresh_after_) return;
+  if (seen_cycles_ == 0) {
+    seen_ = Lifetimes(cycle);
+  } else {
+    for (uint32_t slot = 0; slot < seen_.size(); ++slot) {
+      seen_[slot].upper = std::max(seen_[slot].upper, cycle.made.upper(slot));
+    }
   }
   if (++seen_cycles_ < kRecordedCycles) return;
   const std::vector<LifetimeBuffer> seen = std::move(seen_);
@@ -125,11 +141,12 @@ void CycleLearner::MakePlanOfBeginning(uint32_t requests) {
   Install(std::move(beginning));
 }
 
-void CycleLearner::MakePlan() {
-  std::vector<LifetimeBuffer> requests = recorder_.requests();
+void CycleLearner::MakePlan(std::vector<LifetimeBuffer> requests, const Shape& shape) {
   std::vector<PinnedBuffer> pins = recorder_.pins();
-  const LearnedCycle* same = plans_.Find(recorder_.signature(), requests.size());
-  if (same != nullptr) {
+  const LearnedCycle* same = plans_.Find(shape.signature, shape.requests);
+  if (same == nullptr) {
+    refresh_after_ = kFirstRefresh;
+  } else {
     // What a cycle left its own plan with are its own places, not those of others. One that left
     // another plan must lie where that one has it, which may have moved since.
     if (recorder_.left_plan() == nullptr || recorder_.left_plan() == same->plan.get()) {
@@ -141,7 +158,6 @@ void CycleLearner::MakePlan() {
       }
     }
   }
-  if (same == nullptr) refresh_after_ = kFirstRefresh;
   if (!keeps_learning()) pins.clear();
   Install(PlaceRequests(requests, pins, alignment_));
   SearchBetterPlan();
