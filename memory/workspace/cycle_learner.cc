@@ -85,7 +85,7 @@ bool CycleLearner::SwitchPlan(const RequestView& made, size_t rounded) {
 }
 
 void CycleLearner::FollowFromHere(LearnedCycle* cycle, const RequestView& made) noexcept {
-  learned_ = cycle;
+  SetPlan(cycle);
   follower_.Follow(cycle != nullptr ? &cycle->plan->layout : nullptr, made.count());
   if (cycle == nullptr) return;
   for (uint32_t slot = 0; slot < made.count(); ++slot) {
@@ -93,9 +93,19 @@ void CycleLearner::FollowFromHere(LearnedCycle* cycle, const RequestView& made) 
   }
 }
 
+void CycleLearner::SetPlan(LearnedCycle* cycle) noexcept {
+  learned_ = cycle;
+  if (cycle == nullptr) return;
+  const CyclePlan& plan = *cycle->plan;
+  counters_.planned_peak_bytes = plan.peak_bytes;
+  counters_.live_lower_bound_bytes = plan.lower_bound_bytes;
+  counters_.requested_bytes = plan.requested_bytes;
+  counters_.planned_requests = plan.requests.size();
+}
+
 // Between cycles.
 void CycleLearner::FollowNext(LearnedCycle* cycle) noexcept {
-  learned_ = cycle;
+  SetPlan(cycle);
   follower_.Follow(cycle != nullptr ? &cycle->plan->layout : nullptr, 0);
 }
 

@@ -97,6 +97,7 @@ class CycleLearner {
            config_.policy_allocation != AllocationPolicy::kAlways;
   }
 
+  void SetPlan(LearnedCycle* cycle) noexcept;
   void FollowFromHere(LearnedCycle* cycle, const RequestView& made) noexcept;
   void FollowNext(LearnedCycle* cycle) noexcept;
   bool SwitchPlan(const RequestView& made, size_t rounded);

@@ -72,6 +72,8 @@ void CycleLearner::UseExactPlan(const CycleSummary& cycle, const Shape& shape) {
   LearnedCycle* exact = plans_.Find(shape.signature, shape.requests);
   if (exact != nullptr) {
     inexact_cycles_ = 0;
+    // One that left its own plan and was helped out by another has other lifetimes now.
+    if (recorder_.left_plan() == exact->plan.get()) return MakePlan(Lifetimes(cycle), shape);
     plans_.Use(exact, counters_.cycles, true);
     if (exact != learned_) FollowNext(exact);
     return;
@@ -175,13 +177,6 @@ void CycleLearner::Install(PlacedRequests placed) {
 }
 
 void CycleLearner::PlansChanged() noexcept {
-  if (learned_ != nullptr) {
-    const CyclePlan& plan = *learned_->plan;
-    counters_.planned_peak_bytes = plan.peak_bytes;
-    counters_.live_lower_bound_bytes = plan.lower_bound_bytes;
-    counters_.requested_bytes = plan.requested_bytes;
-    counters_.planned_requests = plan.requests.size();
-  }
   counters_.plans_kept = plans_.size();
   needed_size_ = std::max(LearnedSize(config_, plans_.peak_bytes()), pages_.initial_bytes());
   oversized_cycles_ = 0;
