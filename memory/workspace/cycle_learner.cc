@@ -31,7 +31,7 @@ void CycleLearner::BeginCycle() noexcept {
 }
 
 bool CycleLearner::PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset) {
-  if (!recorder_.active()) recorder_.BeginWithin(*plan(), made);
+  recorder_.Leave(*plan(), made);
   if (!keeps_learning()) return false;
   const uint32_t slot = made.count();
   if (SwitchPlan(made, rounded) && follower_.TryPlace(slot, rounded, offset)) return true;
@@ -58,7 +58,8 @@ bool HasLiveWherePlanned(const CyclePlan& plan, const RequestView& made) {
     if (!made.IsInPages(slot)) continue;
     if (plan.layout.IsOutside(slot) ||
         plan.layout.offset(slot) != static_cast<size_t>(made.offset(slot)) ||
-        plan.requests[slot].size < static_cast<int64_t>(made.buffers[slot]->request.bytes)) {
+        plan.requests[slot].size <
+            static_cast<int64_t>(made.slots[slot].buffer()->request.bytes)) {
       return false;
     }
   }
@@ -84,7 +85,7 @@ bool CycleLearner::SwitchPlan(const RequestView& made, size_t rounded) {
 }
 
 void CycleLearner::FollowFromHere(LearnedCycle* cycle, const RequestView& made) noexcept {
-  learned_ = cycle;
+  SetPlan(cycle);
   follower_.Follow(cycle != nullptr ? &cycle->plan->layout : nullptr, made.count());
   if (cycle == nullptr) return;
   for (uint32_t slot = 0; slot < made.count(); ++slot) {
@@ -92,9 +93,19 @@ void CycleLearner::FollowFromHere(LearnedCycle* cycle, const RequestView& made) 
   }
 }
 
+void CycleLearner::SetPlan(LearnedCycle* cycle) noexcept {
+  learned_ = cycle;
+  if (cycle == nullptr) return;
+  const CyclePlan& plan = *cycle->plan;
+  counters_.planned_peak_bytes = plan.peak_bytes;
+  counters_.live_lower_bound_bytes = plan.lower_bound_bytes;
+  counters_.requested_bytes = plan.requested_bytes;
+  counters_.planned_requests = plan.requests.size();
+}
+
 // Between cycles.
 void CycleLearner::FollowNext(LearnedCycle* cycle) noexcept {
-  learned_ = cycle;
+  SetPlan(cycle);
   follower_.Follow(cycle != nullptr ? &cycle->plan->layout : nullptr, 0);
 }
 
@@ -161,7 +172,10 @@ void CycleLearner::Forget() noexcept {
   searched_plan_ = nullptr;
   FollowNext(nullptr);
   plans_.Clear();
-  missing_cycles_ = inexact_cycles_ = repetitions_ = 0;
+  missing_cycles_ = inexact_cycles_ = 0;
+  repeated_ = {};
+  repetitions_ = 0;
+  refresh_after_ = kFirstRefresh;
   cycles_learned_from_ = 0;
   PlansChanged();
   counters_.planned_peak_bytes = counters_.live_lower_bound_bytes = 0;

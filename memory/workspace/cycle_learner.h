@@ -7,6 +7,7 @@
 //
 // A cycle that repeats stops missing within three repetitions, whatever came before, as long as
 // there is memory for plans and pages: nothing that was learned before may keep it from being learned.
+// One that goes on repeating is looked at anew now and then, so that pages come down to what it needs.
 //
 // Threads: whoever is inside the workspace's gate. Errors: OutOfMemoryError and std::bad_alloc, as said
 // at each function; what was learned before stays then, and the next cycle is learned from again.
@@ -55,12 +56,12 @@ class CycleLearner {
 
   // ---- between cycles -----------------------------------------------------------------------
   struct CycleSummary {
-    uint32_t requests;
-    uint64_t misses;  // requests a plan existed for but could not be followed
-    size_t bytes;     // sum of the requests
-    size_t cursor;    // highest address handed out
+    RequestView made;  // nothing of it is alive
+    uint64_t misses;   // requests a plan existed for but could not be followed
+    size_t bytes;      // sum of the requests
+    size_t cursor;     // highest address handed out
   };
-  // A cycle has ended well, and nothing of it is alive.
+  // A cycle has ended well.
   void Learn(const CycleSummary& cycle);
   // The size from the totals seen so far, at once.
   void Initialize();
@@ -96,14 +97,23 @@ class CycleLearner {
            config_.policy_allocation != AllocationPolicy::kAlways;
   }
 
+  void SetPlan(LearnedCycle* cycle) noexcept;
   void FollowFromHere(LearnedCycle* cycle, const RequestView& made) noexcept;
   void FollowNext(LearnedCycle* cycle) noexcept;
   bool SwitchPlan(const RequestView& made, size_t rounded);
   void LearnTotal(size_t bytes);
   void LearnPlan(const CycleSummary& cycle);
-  void UseExactPlan(const CycleSummary& cycle);
-  void RepeatedExactly();
-  void MakePlan();
+  // The sizes of all requests in order, as far as a hash tells them apart.
+  struct Shape {
+    uint64_t signature = 0;
+    size_t requests = 0;
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+  Shape ShapeOf(const CycleSummary& cycle) const;
+  std::vector<LifetimeBuffer> Lifetimes(const CycleSummary& cycle) const;
+  void UseExactPlan(const CycleSummary& cycle, const Shape& shape);
+  void Repeats(const CycleSummary& cycle, const Shape& shape, bool followed);
+  void MakePlan(std::vector<LifetimeBuffer> requests, const Shape& shape);
   void MakePlanOfBeginning(uint32_t requests);
   void Install(PlacedRequests placed);
   void Grow(size_t needed);
@@ -124,7 +134,14 @@ class CycleLearner {
   CycleRecorder recorder_;
   int missing_cycles_ = 0;
   int inexact_cycles_ = 0;   // running, that a plan served which is larger than they need
-  int repetitions_ = 0;      // running, of learned_ exactly
+  // What repeats, to be looked at anew from time to time.
+  static constexpr int kFirstRefresh = 8;
+  Shape repeated_;
+  int repetitions_ = 0;
+  int refresh_after_ = kFirstRefresh;
+  std::vector<LifetimeBuffer> seen_;  // in the last cycles: each request's longest lifetime
+  int seen_cycles_ = 0;
+  bool recorded_ = false;    // the cycle that has ended
   size_t needed_size_ = 0;   // what the plans need; pages beyond it are given back
   int oversized_cycles_ = 0;
   uint64_t cycles_learned_from_ = 0;

@@ -15,29 +15,31 @@ constexpr int kMissingCyclesBeforeLearning = 2;
 constexpr uint64_t kCyclesOfOneMind = 8;
 // Pages beyond what the plans need are given back after so many cycles.
 constexpr int kOversizedCycles = 3;
-// A plan that was made around others and repeats so often is made anew for itself alone.
-constexpr int kRepetitionsBeforeUnpinning = 8;
-
-// A twentieth above what can be had is not worth a new plan.
-bool IsWasteful(const CyclePlan& plan) {
-  return plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 20;
-}
+// A shape that repeats is looked at anew after so many repetitions, then twice as many, and so on.
+constexpr int kMostRepetitions = 4096;
+// By so many cycles: lifetimes that vary from one to the next are taken at their longest.
+constexpr int kRecordedCycles = 4;
 
 }  // namespace
 
 void CycleLearner::LearnPlan(const CycleSummary& cycle) {
-  if (cycle.requests == 0) return;
+  if (cycle.made.count() == 0) return;
   const uint64_t now = counters_.cycles;
+  recorded_ = recorder_.active();
+  recorder_.Finish(cycle.made);
+  const Shape shape = ShapeOf(cycle);
   const bool followed = cycle.misses == 0 && learned_ != nullptr;
   missing_cycles_ = followed ? 0 : missing_cycles_ + 1;
-  if (!followed) repetitions_ = 0;
   if (followed && keeps_learning()) {
-    UseExactPlan(cycle);
+    UseExactPlan(cycle, shape);
   } else if (learned_ != nullptr) {
     plans_.Use(learned_, now, followed);
   }
+  Repeats(cycle, shape, followed);
   const bool at_once = plans_.empty() || keeps_learning();
-  if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) MakePlan();
+  if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) {
+    MakePlan(Lifetimes(cycle), shape);
+  }
   if (plans_.ForgetOutliers(now)) {
     if (!plans_.Holds(learned_)) FollowNext(nullptr);
     PlansChanged();
@@ -46,46 +48,79 @@ void CycleLearner::LearnPlan(const CycleSummary& cycle) {
   ShrinkToPlans();
 }
 
+CycleLearner::Shape CycleLearner::ShapeOf(const CycleSummary& cycle) const {
+  const uint32_t count = cycle.made.count();
+  if (recorded_) return {recorder_.signature(), count};
+  return {learned_->plan->signatures[count - 1], count};
+}
+
+// What the cycle requested: as recorded, or as the plan has it, which it followed to its end.
+std::vector<LifetimeBuffer> CycleLearner::Lifetimes(const CycleSummary& cycle) const {
+  if (recorded_) return recorder_.requests();
+  const auto planned = learned_->plan->requests.begin();
+  std::vector<LifetimeBuffer> requests(planned, planned + cycle.made.count());
+  for (uint32_t slot = 0; slot < requests.size(); ++slot) {
+    requests[slot].upper = cycle.made.upper(slot);
+  }
+  return requests;
+}
+
 // A cycle without misses may still be another one than its plan's: shorter, or of smaller requests.
 // One that is so again and again and needs much less gets a plan of its own, so that the larger one
 // can be forgotten.
-void CycleLearner::UseExactPlan(const CycleSummary& cycle) {
-  const CyclePlan& followed = *learned_->plan;
-  const uint64_t signature =
-      recorder_.active() ? recorder_.signature() : followed.signatures[cycle.requests - 1];
-  LearnedCycle* exact = plans_.Find(signature, cycle.requests);
+void CycleLearner::UseExactPlan(const CycleSummary& cycle, const Shape& shape) {
+  LearnedCycle* exact = plans_.Find(shape.signature, shape.requests);
   if (exact != nullptr) {
     inexact_cycles_ = 0;
+    // One that left its own plan and was helped out by another has other lifetimes now.
+    if (recorder_.left_plan() == exact->plan.get()) return MakePlan(Lifetimes(cycle), shape);
     plans_.Use(exact, counters_.cycles, true);
-    if (exact != learned_) {
-      FollowNext(exact);
-      repetitions_ = 0;
-    }
-    return RepeatedExactly();
+    if (exact != learned_) FollowNext(exact);
+    return;
   }
-  repetitions_ = 0;
-  const size_t needed = recorder_.active()
-                            ? static_cast<size_t>(LiveLowerBound(
-                                  recorder_.requests(), static_cast<int64_t>(alignment_)))
-                            : cycle.cursor;
-  const size_t planned = followed.layout.peak_bytes();
+  const size_t planned = learned_->plan->layout.peak_bytes();
+  size_t needed = cycle.cursor;
+  if (recorded_) {
+    needed = static_cast<size_t>(
+        LiveLowerBound(recorder_.requests(), static_cast<int64_t>(alignment_)));
+  }
   if (needed >= planned - planned / 4) return plans_.Use(learned_, counters_.cycles, false);
   if (++inexact_cycles_ <= 1) return;
-  if (recorder_.active()) {
-    MakePlan();
+  if (recorded_) {
+    MakePlan(recorder_.requests(), shape);
   } else {
-    MakePlanOfBeginning(cycle.requests);
+    MakePlanOfBeginning(cycle.made.count());
   }
 }
 
-// Pins keep requests where other plans have them, which may be far above what this cycle needs. One
-// that repeats and repeats is not left for those others: it is planned for itself.
-void CycleLearner::RepeatedExactly() {
-  const CyclePlan& plan = *learned_->plan;
-  if (++repetitions_ < kRepetitionsBeforeUnpinning || plan.pins.empty() || !IsWasteful(plan)) return;
-  repetitions_ = 0;
-  PlacedRequests alone = PlaceRequests(plan.requests, {}, alignment_);
-  if (alone.peak_bytes < plan.peak_bytes) Install(std::move(alone));
+// A plan may be larger than the cycle that repeats under it needs, and none of its cycles misses:
+// lifetimes have become shorter, it ends earlier, or its places were pinned for the sake of others.
+// So what repeats is looked at now and then, and planned for itself alone.
+void CycleLearner::Repeats(const CycleSummary& cycle, const Shape& shape, bool followed) {
+  if (!followed || shape != repeated_) {
+    repeated_ = shape;
+    repetitions_ = 0;
+    seen_.clear();
+    seen_cycles_ = 0;
+  }
+  if (!followed || learned_ == nullptr || ++repetitions_ < refresh_after_) return;
+  if (seen_cycles_ == 0) {
+    seen_ = Lifetimes(cycle);
+  } else {
+    for (uint32_t slot = 0; slot < seen_.size(); ++slot) {
+      seen_[slot].upper = std::max(seen_[slot].upper, cycle.made.upper(slot));
+    }
+  }
+  if (++seen_cycles_ < kRecordedCycles) return;
+  const std::vector<LifetimeBuffer> seen = std::move(seen_);
+  seen_.clear();
+  seen_cycles_ = repetitions_ = 0;
+  refresh_after_ = std::min(kMostRepetitions, 2 * refresh_after_);
+  PlacedRequests alone = PlaceRequests(seen, {}, alignment_);
+  const size_t planned = learned_->plan->layout.peak_bytes();
+  if (alone.peak_bytes >= planned - planned / 16) return;
+  Install(std::move(alone));
+  SearchBetterPlan();
 }
 
 // What the plan says of the requests that were made is a plan for them, and one that a cycle can
@@ -108,14 +143,15 @@ void CycleLearner::MakePlanOfBeginning(uint32_t requests) {
   Install(std::move(beginning));
 }
 
-void CycleLearner::MakePlan() {
-  std::vector<LifetimeBuffer> requests = recorder_.requests();
+void CycleLearner::MakePlan(std::vector<LifetimeBuffer> requests, const Shape& shape) {
   std::vector<PinnedBuffer> pins = recorder_.pins();
-  const LearnedCycle* same = plans_.Find(recorder_.signature(), requests.size());
-  if (same != nullptr) {
+  const LearnedCycle* same = plans_.Find(shape.signature, shape.requests);
+  if (same == nullptr) {
+    refresh_after_ = kFirstRefresh;
+  } else {
     // What a cycle left its own plan with are its own places, not those of others. One that left
     // another plan must lie where that one has it, which may have moved since.
-    if (recorder_.left_plan() == same->plan.get() || recorder_.left_plan() == nullptr) {
+    if (recorder_.left_plan() == nullptr || recorder_.left_plan() == same->plan.get()) {
       pins = same->plan->pins;
     }
     if (counters_.cycles - same->learned_at <= kCyclesOfOneMind) {
@@ -141,13 +177,6 @@ void CycleLearner::Install(PlacedRequests placed) {
 }
 
 void CycleLearner::PlansChanged() noexcept {
-  if (learned_ != nullptr) {
-    const CyclePlan& plan = *learned_->plan;
-    counters_.planned_peak_bytes = plan.peak_bytes;
-    counters_.live_lower_bound_bytes = plan.lower_bound_bytes;
-    counters_.requested_bytes = plan.requested_bytes;
-    counters_.planned_requests = plan.requests.size();
-  }
   counters_.plans_kept = plans_.size();
   needed_size_ = std::max(LearnedSize(config_, plans_.peak_bytes()), pages_.initial_bytes());
   oversized_cycles_ = 0;

@@ -1,8 +1,9 @@
-// What a cycle requests, written down: sizes in order, and lifetimes counted in requests, which loses
-// nothing because whatever is released between the same two requests may be treated alike.
+// What a cycle requests, written down where no plan tells it: from its beginning when none is followed,
+// else from the request where it leaves its plan. Lifetimes are counted in requests, which loses
+// nothing, because whatever is released between the same two requests may be treated alike; the slots of
+// the requests (request_slot.h) know them.
 //
-// A cycle is recorded from its beginning where nothing is known of it, else from the request where it
-// leaves its plan; what came before is known from the plan. Threads: the one that has the cycle open.
+// Threads: the one that has the cycle open.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_RECORDER_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_RECORDER_H_
 
@@ -11,24 +12,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
-#include "tidepool/memory/buffer.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
+#include "tidepool/memory/workspace/request_slot.h"
 
 namespace tidepool {
-
-// The requests a cycle has made so far: null where the buffer is gone.
-struct RequestView {
-  absl::Span<Buffer* const> buffers;  // by request number
-  const std::byte* base;              // of the pages
-
-  uint32_t count() const { return static_cast<uint32_t>(buffers.size()); }
-  // Whether request `slot` is alive in the pages, and where.
-  bool IsInPages(uint32_t slot) const {
-    return buffers[slot] != nullptr && buffers[slot]->request.spill == nullptr;
-  }
-  int64_t offset(uint32_t slot) const { return buffers[slot]->data - base; }
-};
 
 class CycleRecorder {
  public:
@@ -41,9 +28,9 @@ class CycleRecorder {
     left_ = nullptr;
     signature_ = kNoRequests;
   }
-  // Recorded from here on: the requests made so far are those of `plan`. Throws std::bad_alloc,
-  // nothing changed.
-  void BeginWithin(const CyclePlan& plan, const RequestView& made);
+  // Recorded from here on: the requests made so far are those of `plan`, the first one that the cycle
+  // followed. Does nothing when it is recorded already. Throws std::bad_alloc, nothing changed.
+  void Leave(const CyclePlan& plan, const RequestView& made);
 
   // Memory for one more request. Throws std::bad_alloc.
   void Reserve() {
@@ -56,16 +43,18 @@ class CycleRecorder {
     requests_.push_back({slot, 0, static_cast<int64_t>(rounded)});
     signature_ = ExtendSignature(signature_, rounded);
   }
-  // The buffer of request `slot` went when `count` requests had been made.
-  void Release(uint32_t slot, uint32_t count) noexcept {
-    if (active_) requests_[slot].upper = count;
+  // All requests are made, and what is alive lives to the end. What was recorded has its lifetimes
+  // then.
+  void Finish(const RequestView& made) noexcept {
+    for (uint32_t slot = 0; slot < requests_.size(); ++slot) requests_[slot].upper = made.upper(slot);
+    active_ = false;
   }
-  void Stop() noexcept { active_ = false; }
 
+  // Of a finished cycle; empty when it was not recorded.
   const std::vector<LifetimeBuffer>& requests() const { return requests_; }
-  // What was alive where the cycle left its first plan.
+  // What was alive where the cycle left its first plan, and that plan, for comparison only; null when
+  // it was recorded from its beginning.
   const std::vector<PinnedBuffer>& pins() const { return pins_; }
-  // That plan, for comparison only; null when the cycle was recorded from its beginning.
   const CyclePlan* left_plan() const { return left_; }
   uint64_t signature() const { return signature_; }
   size_t state_bytes() const { return requests_.capacity() * sizeof(LifetimeBuffer); }

@@ -24,6 +24,7 @@ class OwnedBytes {
       whole_.bytes_ += now - bytes_;
       bytes_ = now;
     }
+    int64_t bytes() const { return bytes_; }
 
    private:
     OwnedBytes& whole_;

@@ -87,14 +87,21 @@ bool PlanSet::ForgetOutliers(uint64_t now) {
     return a->plan->layout.peak_bytes() > b->plan->layout.peak_bytes();
   });
   size_t keep_up_to = SIZE_MAX;
+  const auto used = [now](const LearnedCycle* cycle) { return now - cycle->used_at < kMostUnused; };
+  const auto largest_used = std::find_if(by_peak.begin(), by_peak.end(), used);
+  if (largest_used != by_peak.end() && largest_used != by_peak.begin()) {
+    keep_up_to = (*largest_used)->plan->layout.peak_bytes();
+  }
   for (size_t i = 0; i + 1 < by_peak.size(); ++i) {
     if (by_peak[i] == cycles_.front().get() || now - by_peak[i]->used_at < by_peak[i]->patience) {
       break;
     }
     const size_t next = by_peak[i + 1]->plan->layout.peak_bytes();
-    if (by_peak[i]->plan->layout.peak_bytes() > next + next / 4) keep_up_to = next;
+    if (by_peak[i]->plan->layout.peak_bytes() > next + next / 4) {
+      keep_up_to = std::min(keep_up_to, next);
+    }
   }
-  if (keep_up_to == SIZE_MAX) return false;
+  if (keep_up_to >= by_peak.front()->plan->layout.peak_bytes()) return false;
   for (const auto& cycle : cycles_) {
     if (cycle->plan->layout.peak_bytes() > keep_up_to) Remember(*cycle);
   }

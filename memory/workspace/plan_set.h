@@ -6,7 +6,8 @@
 // What is kept: at most kMostPlans plans. Those that need a quarter more than all others (outliers:
 // one huge batch) are kept only while they are used: kPatience cycles without them and they are
 // forgotten. Each use doubles the patience of a plan up to kMostPatience, and what comes back after
-// it was forgotten has four times the patience, so that what is rare but regular stays.
+// it was forgotten has four times the patience, so that what is rare but regular stays. Plans that are
+// larger than all that were used in the last kMostUnused cycles are forgotten whatever the others need.
 //
 // Threads: one at a time.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_SET_H_
@@ -35,6 +36,7 @@ class PlanSet {
   static constexpr size_t kMostPlans = 128;
   static constexpr uint64_t kPatience = 3;  // cycles
   static constexpr uint64_t kMostPatience = 192;
+  static constexpr uint64_t kMostUnused = 256;
 
   explicit PlanSet(size_t most_plans = kMostPlans) : most_plans_(most_plans) {}
 

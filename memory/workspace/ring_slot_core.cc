@@ -39,11 +39,7 @@ void WorkspaceCore::HandOver() noexcept {
   DrainReturned();
   Settle();
   // What is alive now is the batch: when its readers let go of it teaches nothing.
-  CycleRecorder& recorder = learner_.recorder();
-  for (uint32_t slot = 0; slot < slot_count_; ++slot) {
-    if (slots_[slot] != nullptr) recorder.Release(slot, slot_count_);
-  }
-  recorder.Stop();
+  learner_.recorder().Finish(made());
   gate_.HandOver();
 }
 

@@ -152,7 +152,7 @@ void WorkspaceCore::LearnFromCycle() noexcept {
   counters.peak_cycle_bytes =
       std::max<size_t>(counters.peak_cycle_bytes, counters.bytes_this_cycle);
   try {
-    learner_.Learn({slot_count_, misses_, counters.bytes_this_cycle, counters.cursor});
+    learner_.Learn({made(), misses_, counters.bytes_this_cycle, counters.cursor});
     pages_.Prefault(
         std::max<size_t>(counters.cursor, learner_.follower().layout().peak_bytes()));
   } catch (const std::bad_alloc&) {
@@ -171,8 +171,8 @@ void WorkspaceCore::DropLive(bool failed) noexcept {
   }
   const uint64_t leaked_before = counters.leaked_arrays;
   for (uint32_t slot = 0; slot < slot_count_; ++slot) {
-    Buffer* buffer = slots_[slot];
-    if (buffer == nullptr) continue;
+    if (!slots_[slot].is_live()) continue;
+    Buffer* const buffer = slots_[slot].buffer();
     // The record stays with its handles, which find it stale; only the memory is taken back.
     GiveBack(buffer);
     findings_.Outlives(*buffer);
@@ -189,16 +189,15 @@ void WorkspaceCore::DropLive(bool failed) noexcept {
 // Of a cycle whose owner closes what is left, none of it outside the pages: no record is looked at.
 void WorkspaceCore::DropAllUnseen() noexcept {
   for (uint32_t slot = 0; slot < slot_count_; ++slot) {
-    if (slots_[slot] == nullptr) continue;
+    if (!slots_[slot].is_live()) continue;
     learner_.follower().Release(slot);
-    learner_.recorder().Release(slot, slot_count_);
-    slots_[slot] = nullptr;
+    slots_[slot] = RequestSlot::Released(slot_count_);
   }
   account_.SubUsed(account_.used_bytes());
 }
 
 void WorkspaceCore::AccountState() noexcept {
-  const size_t bytes = slots_.capacity() * sizeof(Buffer*) + records_.state_bytes() +
+  const size_t bytes = slots_.capacity() * sizeof(RequestSlot) + records_.state_bytes() +
                        learner_.state_bytes() + findings_.state_bytes();
   slots_reported_ = slots_.size();
   plans_reported_ = learner_.version();

@@ -29,6 +29,7 @@
 #include "tidepool/memory/workspace/cycle_learner.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/plan_follower.h"
+#include "tidepool/memory/workspace/request_slot.h"
 #include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
@@ -206,7 +207,7 @@ class WorkspaceCore final : public BufferOwner {
                                     // then 2 * generation
   CycleGate gate_;
   BufferRecords records_;
-  std::vector<Buffer*> slots_;  // this cycle's live buffers by request number
+  std::vector<RequestSlot> slots_;  // this cycle's requests by number
   SingleWriter<uint32_t> slot_count_;
   SingleWriter<uint32_t> settled_;  // the requests before this one are counted
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado

@@ -20,7 +20,7 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
       buffer->stamp.load(std::memory_order_relaxed) != stamp_.load(std::memory_order_relaxed)) {
     return ReleaseOnOwner(buffer);
   }
-  slots_[buffer->request.slot] = nullptr;
+  slots_[buffer->request.slot] = RequestSlot::Released(slot_count_);
   quick_.Release(buffer->request.slot);
   pages_.Poison(buffer->data, buffer->request.bytes);
   account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
@@ -38,7 +38,7 @@ void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
       buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
   const uint32_t slot = buffer->request.slot;
   // One that was closed on another thread is not alive, but its bytes are still here.
-  if (alive || (buffer->closed && slot < slot_count_ && slots_[slot] == buffer)) GiveBack(buffer);
+  if (alive || (buffer->closed && slot < slot_count_ && slots_[slot].holds(buffer))) GiveBack(buffer);
   findings_.Forget(*buffer);
   buffer->closed.store(false, std::memory_order_relaxed);
   records_.Put(buffer);
@@ -53,9 +53,8 @@ void WorkspaceCore::Close(Buffer* buffer) noexcept {
 
 void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->request.slot;
-  slots_[slot] = nullptr;
+  slots_[slot] = RequestSlot::Released(slot_count_);
   learner_.follower().Release(slot);
-  learner_.recorder().Release(slot, slot_count_);
   ReleaseBytes(buffer);
   account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
 }

@@ -29,7 +29,7 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   buffer->id = first_id_ + slot;
   buffer->request.slot = slot;
   buffer->request.bytes = rounded;
-  slots_[slot] = buffer;
+  slots_[slot] = RequestSlot(buffer);
   slot_count_ = slot + 1;
   account_.AddUsed(static_cast<int64_t>(rounded));
   return buffer;
@@ -99,7 +99,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   buffer->request.slot = slot;
   buffer->request.bytes = rounded;
   buffer->request.spill = spill.token;
-  slots_[slot] = buffer;
+  slots_[slot] = RequestSlot(buffer);
   settled_ = slot + 1;
   slot_count_ = slot + 1;
   counters.bytes_this_cycle += rounded;

@@ -35,7 +35,7 @@ class WorkspaceSpills {
   void EndCycle() noexcept;
   // Gives back what is kept and not in use.
   void Trim() noexcept;
-  bool keeps_any() const { return blocks_.owned_bytes() > 0; }
+  bool keeps_any() const { return owned_.bytes() > 0; }
 
  private:
   size_t Size(size_t bytes, size_t rounded) const { return guards_ ? bytes : rounded; }

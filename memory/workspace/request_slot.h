@@ -1,0 +1,55 @@
+// The requests of a cycle by number: which buffer has one, or when it went.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_REQUEST_SLOT_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_REQUEST_SLOT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/buffer.h"
+
+namespace tidepool {
+
+// One word: the buffer that is alive, or after how many requests it was released. So a release notes
+// when it was at no more cost than that it was, and every lifetime of every cycle is known at its end.
+class RequestSlot {
+ public:
+  RequestSlot() = default;
+  explicit RequestSlot(Buffer* live) : word_(reinterpret_cast<uintptr_t>(live)) {}
+  static RequestSlot Released(uint32_t after_requests) {
+    RequestSlot slot;
+    slot.word_ = (uintptr_t{after_requests} << 1) | 1;
+    return slot;
+  }
+
+  bool is_live() const { return (word_ & 1) == 0; }
+  bool holds(const Buffer* buffer) const { return word_ == reinterpret_cast<uintptr_t>(buffer); }
+  // Of a live one.
+  Buffer* buffer() const { return reinterpret_cast<Buffer*>(word_); }
+  // Of one that was released.
+  uint32_t released_after() const { return static_cast<uint32_t>(word_ >> 1); }
+
+ private:
+  uintptr_t word_ = 1;
+};
+
+// The requests a cycle has made so far.
+struct RequestView {
+  absl::Span<const RequestSlot> slots;  // by request number
+  const std::byte* base;                // of the pages
+
+  uint32_t count() const { return static_cast<uint32_t>(slots.size()); }
+  // Whether request `slot` is alive in the pages, and where.
+  bool IsInPages(uint32_t slot) const {
+    return slots[slot].is_live() && slots[slot].buffer()->request.spill == nullptr;
+  }
+  int64_t offset(uint32_t slot) const { return slots[slot].buffer()->data - base; }
+  // Before which request it was released; count() of what is alive. At least the one after it.
+  int64_t upper(uint32_t slot) const {
+    return slots[slot].is_live() ? count() : slots[slot].released_after();
+  }
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_REQUEST_SLOT_H_
