@@ -67,7 +67,7 @@ void RingSlot::Enter(internal::ScopeToken* token) {
   core_->recording_ = record_;
 }
 
-void RingSlot::HandOver(internal::ScopeToken* token) {
+RingBatch RingSlot::HandOver(internal::ScopeToken* token) {
   const bool mine = core_->is_open_on(CurrentThreadToken());
   if (mine) core_->handing_over_ = true;
   try {
@@ -78,9 +78,6 @@ void RingSlot::HandOver(internal::ScopeToken* token) {
   }
   leases.Begin();
   batches_without_spill_ = core_->spilled_count > 0 ? 0 : batches_without_spill_ + 1;
-}
-
-RingBatch RingSlot::batch() const {
   RingBatch batch;
   batch.bytes = core_->bytes_this_cycle;
   batch.misses = core_->misses_this_cycle_;
@@ -93,6 +90,7 @@ void RingSlot::EndLease() noexcept { core_->EndLease(); }
 
 void RingSlot::CountInto(RingStats* stats) {
   const WorkspaceStats& now = core_->stats;
+  if (now.spills != counted_.spills) may_have_blocks_ = true;
   stats->hits += now.hits - counted_.hits;
   stats->misses += now.misses - counted_.misses;
   stats->spills += now.spills - counted_.spills;
@@ -102,16 +100,19 @@ void RingSlot::CountInto(RingStats* stats) {
 }
 
 void RingSlot::Follow(const SlotLesson& lesson) noexcept {
-  if (temporary) return;
+  const bool follows = followed_ == lesson.version;
+  const bool keeps_blocks = !may_have_blocks_ || batches_without_spill_ < kBatchesKeepingBlocks;
+  if (temporary || (follows && keeps_blocks)) return;
   try {
     const Growing growing(ring_);
     // An idle slot may be the Reclaimer's at this moment.
     const WorkspaceCore::Maintenance maintenance(*core_, "following the ring");
-    if (followed_ != lesson.version) {
+    if (follows) {
+      core_->TrimPool();
+      may_have_blocks_ = false;
+    } else {
       core_->AdoptLearned(lesson.slot_bytes, lesson.plan.get());
       followed_ = lesson.version;
-    } else if (batches_without_spill_ >= kBatchesKeepingBlocks && core_->pool_.owned_bytes() > 0) {
-      core_->TrimPool();
     }
   } catch (const std::exception&) {
   }

@@ -62,11 +62,9 @@ class RingSlot {
   // is as before then.
   void Enter(internal::ScopeToken* token);
   bool is_open() const;
-  // Ends the scope; what is alive is the batch, with one lease. Throws by ScopeToken::Close(),
-  // nothing changed then.
-  void HandOver(internal::ScopeToken* token);
-  // What was handed over, until the lease ends.
-  RingBatch batch() const;
+  // Ends the scope; what is alive is the batch, with one lease. Its record stays until the lease
+  // ends. Throws by ScopeToken::Close(), nothing changed then.
+  RingBatch HandOver(internal::ScopeToken* token);
 
   // By the thread whose lease was the last one: ends the cycle.
   void EndLease() noexcept;
@@ -115,12 +113,13 @@ class RingSlot {
   //   EndLease()                               ends the cycle, on any thread
   //   Release() and Close() while leased       take buffers back at once, under the slot's lock
   //   Maintenance, AdoptLearned(bytes, plan)   between cycles: other pages, another plan
-  //   TrimPool(), pool_.owned_bytes(), Destroy(), Abandon()
+  //   TrimPool(), Destroy(), Abandon()
   WorkspaceCore* core_;
   uint64_t generation_ = 0;
   bool record_ = false;
   uint64_t followed_ = 0;  // the version of the lesson
   int batches_without_spill_ = 0;
+  bool may_have_blocks_ = false;  // for spills
   WorkspaceStats counted_;
 };
 
