@@ -152,7 +152,7 @@ void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
 void CountHostFallback(OpCode op) {
   fallbacks[static_cast<int>(op)].fetch_add(1, std::memory_order_relaxed);
   CountHostFallback();
-  if (WorkspaceCore* core = CurrentPlace()) ++core->stats.host_fallbacks;
+  if (WorkspaceCore* core = CurrentPlace()) ++core->counters.host_fallbacks;
 }
 
 uint64_t HostFallbacksOf(OpCode op) {

@@ -13,7 +13,6 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kHoldersNamed = 3;
-constexpr int kReclaimRounds = 8;
 
 BudgetUsage UsageOf(const BudgetLine& line) {
   return {line.taken.load(std::memory_order_relaxed), line.limit.load(std::memory_order_relaxed),
@@ -101,23 +100,29 @@ void MemoryBudget::ForEachLine(MemoryOwner& owner, int index, const Function& fu
   function(process_, nullptr);
 }
 
-bool MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes, Refusal* refusal) {
-  const int index = IndexOf(device);
-  std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
-  MakeLines(owner, index);
-  bool fits = true;
-  ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner* node) {
+MemoryBudget::Refusal MemoryBudget::FindRefusal(MemoryOwner& owner, int index, int64_t bytes) {
+  Refusal refusal;
+  ForEachLine(owner, index, [&](const BudgetLine& line, const MemoryOwner* node) {
     const BudgetUsage usage = UsageOf(line);
     if (usage.limit_bytes == kUnlimited) return;
     const int64_t room = usage.limit_bytes - usage.taken_bytes;
-    if (bytes <= room) return;
-    fits = false;
-    if (bytes - room <= refusal->missing) return;  // the level that lacks most is named
-    *refusal = {node, node == nullptr, usage, bytes - room};
+    if (bytes - room <= refusal.missing) return;
+    refusal = {node, node == nullptr, usage, bytes - room};
   });
-  if (!fits) return false;
+  return refusal;
+}
+
+int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes) {
+  const int index = IndexOf(device);
+  std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
+  MakeLines(owner, index);
+  if (limited()) {
+    if (const Refusal refusal = FindRefusal(owner, index, bytes); refusal.missing > 0) {
+      return refusal.missing;
+    }
+  }
   ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
-  return true;
+  return 0;
 }
 
 bool MemoryBudget::CountWithoutLimits(Device device, MemoryKind kind, MemoryOwner& owner,
@@ -142,18 +147,11 @@ void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
 }
 
 void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
-  Refusal refusal;
-  if (TryReserve(device, owner, bytes, &refusal)) return;
-  // What is given back may be of another owner or device, so ask again until it fits or nothing
-  // more comes.
-  int64_t reclaimed = 0;
-  for (int round = 1;; ++round) {
-    const int64_t more = Reclaimer::Global().ReclaimUnderPressure(refusal.missing);
-    reclaimed += more;
-    refusal = Refusal();
-    if (TryReserve(device, owner, bytes, &refusal)) return;
-    if (more == 0 || round == kReclaimRounds) Refuse(device, owner, bytes, what, refusal, reclaimed);
-  }
+  int64_t missing = TryReserve(device, owner, bytes);
+  if (missing == 0) return;
+  const int64_t reclaimed = Reclaimer::Global().RetryWhileReclaiming(
+      missing, [&] { return missing = TryReserve(device, owner, bytes); });
+  if (missing > 0) ThrowOverLimit(device, owner, bytes, what, reclaimed);
 }
 
 void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept {
@@ -162,19 +160,29 @@ void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noe
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
 }
 
-void MemoryBudget::Refuse(Device device, const MemoryOwner& owner, int64_t bytes, const char* what,
-                          const Refusal& refusal, int64_t reclaimed) {
+void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t bytes,
+                                  const char* what, int64_t reclaimed) {
+  Refusal refusal;
+  {
+    std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
+    refusal = FindRefusal(owner, IndexOf(device), bytes);
+  }
   const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
   std::string level = "the process";
   if (!refusal.whole_process && refusal.owner != nullptr) {
-    level = refusal.owner->parent() == nullptr ? absl::StrCat("device ", DeviceName(device))
-                                               : absl::StrCat("owner [", NameOf(*refusal.owner), "]");
+    level = refusal.owner->parent() == nullptr
+                ? absl::StrCat("device ", DeviceName(device))
+                : absl::StrCat("owner [", NameOf(*refusal.owner), "]");
   }
+  // Nothing is missing any more when another thread has given back meanwhile.
+  const std::string limit =
+      refusal.missing == 0 ? "a limit that has room again"
+                           : absl::StrCat("the limit of ", level, " is ", refusal.usage.limit_bytes,
+                                          " bytes, ", refusal.usage.taken_bytes, " are taken");
   throw OutOfMemoryError(
       absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes, " bytes on ",
-                   DeviceName(device), " for ", what, ": the limit of ", level, " is ",
-                   refusal.usage.limit_bytes, " bytes, ", refusal.usage.taken_bytes,
-                   " are taken; ", reclaimed, " bytes were reclaimed; ", refusal.missing,
+                   DeviceName(device), " for ", what, ": ", limit, "; ", reclaimed,
+                   " bytes were reclaimed; ", refusal.missing,
                    " bytes more would have to go; held by ", Holders(snapshot, device)),
       absl::StrCat(snapshot.ToString(), snapshot.OwnersToString()));
 }

@@ -4,13 +4,13 @@
 //   MemoryBudget::Global().SetOwnerLimit(MemoryOwner::Process().Child("loader"), Host(), 64 << 20);
 //
 // Every path that takes memory from the system (heap arrays, workspace pages, chunks of pools,
-// files read into memory) reserves its bytes first. Where a limit would be exceeded the Reclaimer is
-// asked for what is missing; if that is not enough, OutOfMemoryError says who asked for how much,
-// which limit stands in the way, who holds what, and what would have to go. Its report() is the
-// ledger. Imported memory is somebody else's and not counted.
+// files read into memory) reserves its bytes first. Where a limit would be exceeded the Reclaimer
+// is asked for what is missing; if that is not enough, OutOfMemoryError says who asked for how
+// much, which limit stands in the way, who holds what, and what would have to go. Its report() is
+// the ledger. Imported memory is somebody else's and not counted.
 //
-// Limits may change at any time. A limit below what is taken already takes nothing away: nothing more
-// is granted until enough has gone.
+// Limits may change at any time. A limit below what is taken already takes nothing away: nothing
+// more is granted until enough has gone.
 //
 // Threads: any. Cost: some atomic additions; with limits set, a lock.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_
@@ -53,9 +53,9 @@ class MemoryBudget {
   // The process-wide budget. Never destroyed.
   static MemoryBudget& Global();
 
-  // Bytes from 0, or kUnlimited; else kInvalidArgument is thrown. What is missing under the new limit
-  // is reclaimed as far as possible; the usage afterwards is returned, and over_bytes() of it says by
-  // how much it still exceeds the limit.
+  // Bytes from 0, or kUnlimited; else kInvalidArgument is thrown. What is missing under the new
+  // limit is reclaimed as far as possible; the usage afterwards is returned, and over_bytes() of it
+  // says by how much it still exceeds the limit.
   BudgetUsage SetProcessLimit(int64_t bytes);
   BudgetUsage SetDeviceLimit(Device device, int64_t bytes);
   BudgetUsage SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes);
@@ -70,6 +70,12 @@ class MemoryBudget {
   // Before `bytes` are taken from the system for `owner`. `what` ("pages", "a heap array") is named
   // in the error. Throws OutOfMemoryError; nothing is changed then.
   void Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what);
+  // The same without asking the Reclaimer and without an error: returns how many bytes would have
+  // to go, 0 when they are reserved. Throws bad_alloc.
+  int64_t TryReserve(Device device, MemoryOwner& owner, int64_t bytes);
+  // The error of Reserve, for whom TryReserve has refused; `reclaimed`: in between.
+  [[noreturn]] void ThrowOverLimit(Device device, MemoryOwner& owner, int64_t bytes,
+                                   const char* what, int64_t reclaimed);
   // After they were given back, or could not be had.
   void Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept;
 
@@ -96,10 +102,9 @@ class MemoryBudget {
   void MakeLines(MemoryOwner& owner, int index);  // before any change: may throw
   template <typename Function>
   void ForEachLine(MemoryOwner& owner, int index, const Function& function);
-  bool TryReserve(Device device, MemoryOwner& owner, int64_t bytes, Refusal* refusal);
+  // The level that lacks most; nothing is missing when `bytes` fit. Under the lock.
+  Refusal FindRefusal(MemoryOwner& owner, int index, int64_t bytes);
   BudgetUsage SetLimit(BudgetLine& line, int64_t bytes, const std::string& whose);
-  [[noreturn]] void Refuse(Device device, const MemoryOwner& owner, int64_t bytes, const char* what,
-                           const Refusal& refusal, int64_t reclaimed);
 
   // Written under the lock of MemoryTracker::Global().
   std::atomic<int> limits_{0};

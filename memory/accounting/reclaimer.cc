@@ -69,6 +69,18 @@ int64_t Reclaimer::ReclaimUnderPressure(int64_t wanted) {
   return reclaimed;
 }
 
+int64_t Reclaimer::RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry) {
+  constexpr int kRounds = 8;
+  int64_t reclaimed = 0;
+  for (int round = 0; missing > 0 && round < kRounds; ++round) {
+    const int64_t more = ReclaimUnderPressure(missing);
+    if (more <= 0) break;
+    reclaimed += more;
+    missing = retry();
+  }
+  return reclaimed;
+}
+
 Reclaimer::Stats Reclaimer::stats() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return stats_;

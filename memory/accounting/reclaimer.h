@@ -1,4 +1,5 @@
-// Gives unreferenced memory back to the system: now and then, on demand, and before a budget refuses.
+// Gives unreferenced memory back to the system: now and then, on demand, and before a budget
+// refuses.
 //
 //   Reclaimer::Global().set_window(absl::Seconds(30));   // a thread of its own, from here on
 //   int64_t bytes = Reclaimer::Global().RunNow();
@@ -22,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 
 namespace tidepool {
@@ -85,9 +87,14 @@ class Reclaimer {
 
   // Gives back all that no array uses and returns how many bytes that was.
   int64_t RunNow();
-  // Gives back until `wanted` bytes are found, the spare ones first. 0 when off, or when called from
-  // inside a callback.
+  // Gives back until `wanted` bytes are found, the spare ones first. 0 when off, or when called
+  // from inside a callback.
   int64_t ReclaimUnderPressure(int64_t wanted);
+  // For a request that was refused: gives back what is missing and tries again, as long as anything
+  // comes back, eight times at most (what comes back may be of another owner or device, or taken by
+  // others). `retry` returns how many bytes it still lacks; 0: it is served. Returns how many came
+  // back.
+  int64_t RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry);
 
   Stats stats() const;
 
@@ -104,8 +111,8 @@ class Reclaimer {
   void Loop();
   void StopThread() noexcept;
 
-  // Held while callbacks run, so that Unregister() waits for them; recursive, because a callback may
-  // drop what is registered.
+  // Held while callbacks run, so that Unregister() waits for them; recursive, because a callback
+  // may drop what is registered.
   std::recursive_mutex run_mutex_;
   std::vector<std::unique_ptr<Entry>> entries_;  // guarded by run_mutex_
   uint64_t next_id_ = 1;                         // guarded by run_mutex_

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -126,6 +127,49 @@ void SortForAttempt(int attempt, const std::vector<SectionItem>& items,
 }
 
 }  // namespace
+
+std::vector<PinnedBuffer> PinsThatAreApart(absl::Span<const LifetimeBuffer> buffers,
+                                           absl::Span<const PinnedBuffer> pinned,
+                                           int64_t alignment) {
+  std::vector<size_t> order;  // of pins, by birth
+  std::vector<bool> kept(pinned.size(), true);
+  for (size_t i = 0; i < pinned.size(); ++i) {
+    if (pinned[i].buffer < buffers.size()) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(buffers[pinned[a].buffer].lower, pinned[a].buffer) <
+           std::pair(buffers[pinned[b].buffer].lower, pinned[b].buffer);
+  });
+  const auto end_of = [&](const PinnedBuffer& pin) {
+    return pin.offset + AlignedSize(buffers[pin.buffer].size, alignment);
+  };
+  // Those kept are apart, so that of the living only the neighbours in the order of addresses can
+  // overlap a further one; those whose time is over are met in the order of their deaths.
+  std::map<int64_t, size_t> alive;
+  std::set<std::pair<int64_t, int64_t>> deaths;  // upper, offset
+  for (const size_t i : order) {
+    const PinnedBuffer& pin = pinned[i];
+    const LifetimeBuffer& buffer = buffers[pin.buffer];
+    while (!deaths.empty() && deaths.begin()->first <= buffer.lower) {
+      alive.erase(deaths.begin()->second);
+      deaths.erase(deaths.begin());
+    }
+    const auto above = alive.lower_bound(pin.offset);
+    const bool meets_above = above != alive.end() && above->first < end_of(pin);
+    const bool meets_below =
+        above != alive.begin() && end_of(pinned[std::prev(above)->second]) > pin.offset;
+    if (buffer.size == 0) continue;
+    kept[i] = !meets_above && !meets_below;
+    if (!kept[i]) continue;
+    alive.emplace(pin.offset, i);
+    deaths.emplace(buffer.upper, pin.offset);
+  }
+  std::vector<PinnedBuffer> apart;
+  for (size_t i = 0; i < pinned.size(); ++i) {
+    if (kept[i]) apart.push_back(pinned[i]);
+  }
+  return apart;
+}
 
 Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
                      absl::Span<const PinnedBuffer> pinned, int64_t alignment) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "tidepool/memory/planning/placement_problem.h"
@@ -32,6 +33,14 @@ struct PinnedBuffer {
 // CheckPlacementProblem throws, and std::bad_alloc. O(n) memory; time as PlanGreedy.
 Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
                      absl::Span<const PinnedBuffer> pinned, int64_t alignment);
+
+// Those of `pinned` that PlanAround would take together: of two that overlap while both are alive, the
+// one that is born later is left out (of two of one moment, the higher number). In the order of
+// `pinned`. For pins that were made for other lifetimes than `buffers` have now. O(n log n). Pins of no
+// buffer stay, for PlanAround to refuse.
+std::vector<PinnedBuffer> PinsThatAreApart(absl::Span<const LifetimeBuffer> buffers,
+                                           absl::Span<const PinnedBuffer> pinned,
+                                           int64_t alignment);
 
 }  // namespace tidepool
 

@@ -54,6 +54,47 @@ TEST(PinnedPlanner, RandomProblemsStayValid) {
   }
 }
 
+// Pins of one set of lifetimes under another: what is kept can be planned around, what is left out
+// overlaps something that is kept, and pins that are apart are all kept.
+TEST(PinnedPlanner, PinsThatAreApartAreThoseThatCanBePlannedAround) {
+  const uint64_t seed = 20261123;
+  std::mt19937_64 random(seed);
+  size_t left_out = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const int64_t alignment = round % 2 == 0 ? 64 : 1;
+    std::vector<LifetimeBuffer> buffers(1 + random() % 30);
+    for (LifetimeBuffer& buffer : buffers) {
+      buffer.lower = static_cast<int64_t>(random() % 30);
+      buffer.upper = buffer.lower + 1 + static_cast<int64_t>(random() % 10);
+      buffer.size = static_cast<int64_t>(random() % 1000);
+    }
+    const Placement before = PlanGreedy(buffers, alignment);
+    std::vector<PinnedBuffer> pins;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (random() % 2 == 0) pins.push_back({i, before.offsets[i]});
+    }
+    ASSERT_EQ(PinsThatAreApart(buffers, pins, alignment).size(), pins.size());
+    for (LifetimeBuffer& buffer : buffers) buffer.upper += static_cast<int64_t>(random() % 5);
+    const std::vector<PinnedBuffer> kept = PinsThatAreApart(buffers, pins, alignment);
+    const Placement placement = PlanAround(buffers, kept, alignment);
+    ASSERT_EQ(FindPlacementViolation(buffers, alignment, placement), std::nullopt) << round;
+    const auto overlap = [&](const PinnedBuffer& a, const PinnedBuffer& b) {
+      const LifetimeBuffer &x = buffers[a.buffer], &y = buffers[b.buffer];
+      return x.lower < y.upper && y.lower < x.upper &&
+             a.offset < b.offset + AlignedSize(y.size, alignment) &&
+             b.offset < a.offset + AlignedSize(x.size, alignment);
+    };
+    for (const PinnedBuffer& pin : pins) {
+      const auto same = [&](const PinnedBuffer& other) { return other.buffer == pin.buffer; };
+      if (std::any_of(kept.begin(), kept.end(), same)) continue;
+      ++left_out;
+      ASSERT_TRUE(std::any_of(kept.begin(), kept.end(),
+                              [&](const PinnedBuffer& other) { return overlap(pin, other); }));
+    }
+  }
+  EXPECT_GT(left_out, 100u);
+}
+
 // Of many buffers: pins of a few that are alive together, or of all.
 TEST(PinnedPlanner, ManyBuffersStayValid) {
   const uint64_t seed = 20261122;

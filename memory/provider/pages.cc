@@ -91,9 +91,12 @@ void Pages::Resize(size_t bytes) {
   // Large pages begin at a boundary of theirs; what is committed before it stays as it is.
   const size_t added = wanted - committed_;
   charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
-  auto commit = [&] { return provider_->Commit(base_ + committed_, added, large); };
-  const auto wanted_more = static_cast<int64_t>(added);
-  if (!commit() && !(Reclaimer::Global().ReclaimUnderPressure(wanted_more) > 0 && commit())) {
+  const auto lacking = [&] {
+    return provider_->Commit(base_ + committed_, added, large) ? 0 : static_cast<int64_t>(added);
+  };
+  int64_t missing = lacking();
+  Reclaimer::Global().RetryWhileReclaiming(missing, [&] { return missing = lacking(); });
+  if (missing > 0) {
     charge_.ShrinkTo(static_cast<int64_t>(committed_));
     ThrowRefused(absl::StrCat(provider_->name(), " refused ", added, " bytes more (",
                               committed_, " bytes are committed)"));

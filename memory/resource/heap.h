@@ -7,17 +7,45 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/resource/charged_resource.h"
+#include "tidepool/memory/resource/memory_resource.h"
+#include "tidepool/memory/resource/provider_blocks.h"
+#include "tidepool/memory/resource/reclaiming_resource.h"
 
 namespace tidepool {
 
-// `alignment`: a power of two; raised to what the device needs. `owner`: who it is charged to; null:
-// the process. Throws OutOfMemoryError with the ledger when a budget or the provider refuses, after
-// asking the Reclaimer.
+// The heap as a resource, for one kind and owner: single blocks of a device, charged to the owner,
+// and the Reclaimer is asked before a refusal. Threads: any.
+class HeapResource final : public MemoryResource {
+ public:
+  // `owner` null: the process.
+  HeapResource(DeviceProvider& provider, MemoryKind kind, MemoryOwner* owner = nullptr)
+      : blocks_(provider), charged_(blocks_, kind, owner, "a heap array"), reclaiming_(charged_) {}
+
+  Allocation Allocate(size_t bytes, size_t alignment) override {
+    return reclaiming_.Allocate(bytes, alignment);
+  }
+  void Release(void* token, size_t bytes, size_t alignment) noexcept override {
+    charged_.Release(token, bytes, alignment);
+  }
+  Device device() const override { return blocks_.device(); }
+  std::string Describe() const override { return reclaiming_.Describe(); }
+
+ private:
+  ProviderBlocks blocks_;
+  ChargedResource charged_;
+  ReclaimingResource reclaiming_;
+};
+
+// `alignment`: a power of two; raised to what the device needs. `owner`: who it is charged to;
+// null: the process. Throws OutOfMemoryError with the ledger when a budget or the provider refuses,
+// after asking the Reclaimer.
 void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
                    MemoryOwner* owner = nullptr);
 // The same arguments as given to HeapAllocate.
@@ -31,8 +59,8 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device devic
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, Device device = Host(),
                  MemoryOwner* owner = nullptr) noexcept;
 
-// Many releases: the provider is asked once for 64 of them, with one entry in the ledger, as long as
-// they are of the same kind, device and owner.
+// Many releases: the provider is asked once for 64 of them, with one entry in the ledger, as long
+// as they are of the same kind, device and owner.
 class HeapReleases {
  public:
   HeapReleases() = default;

@@ -84,10 +84,11 @@ TEST(HeapTest, ManyReleasesCountAsEach) {
     std::vector<Block> blocks;
     for (int i = 0; i < 400; ++i) {
       const bool anew = i == 0 || random() % 30 == 0;
-      Block block = anew ? Block{nullptr, 0,
-                                 random() % 2 == 0 ? MemoryKind::kAllocated : MemoryKind::kGradientStandard,
-                                 owners[random() % 2]}
-                         : blocks.back();
+      Block block =
+          anew ? Block{nullptr, 0,
+                       random() % 2 == 0 ? MemoryKind::kAllocated : MemoryKind::kGradientStandard,
+                       owners[random() % 2]}
+               : blocks.back();
       if (anew || random() % 5 == 0) block.bytes = random() % (random() % 8 == 0 ? 90000 : 600);
       const size_t alignment = random() % 20 == 0 ? 1024 : 64;
       block.data = HeapAllocate(block.bytes, alignment, block.kind, Host(), block.owner);
@@ -123,7 +124,8 @@ TEST(HeapTest, LimitsComeAndGoWhileOthersAllocate) {
         if (held.size() < 20) {
           const size_t bytes = random() % 1000;
           try {
-            held.emplace_back(HeapAllocate(bytes, 64, MemoryKind::kAllocated, Host(), &owner), bytes);
+            held.emplace_back(HeapAllocate(bytes, 64, MemoryKind::kAllocated, Host(), &owner),
+                              bytes);
           } catch (const OutOfMemoryError&) {  // beyond the limit of the moment
           }
         }

@@ -2,25 +2,28 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/poison.h"
 
 namespace tidepool {
 namespace {
 
 constexpr int kNodesPerSlab = 64;
+constexpr size_t kLeastChunkBytes = 4096;
+constexpr size_t kMostParts = 4;     // of a large chunk
+constexpr size_t kMostQuarters = 4;  // kept beyond what was live
 
 }  // namespace
 
-Pool::Pool(size_t chunk_bytes, size_t alignment, PagesOptions pages, DeviceProvider& provider)
-    : chunk_bytes_(std::max<size_t>(chunk_bytes, 4096)),
+Pool::Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment)
+    : upstream_(upstream),
+      chunk_bytes_((std::max(chunk_bytes, kLeastChunkBytes) + alignment - 1) & ~(alignment - 1)),
       alignment_(alignment),
-      pages_options_(pages),
-      provider_(&provider),
-      host_readable_(provider.traits().host_readable) {
+      on_host_(upstream.device() == Host()) {
   if (!std::has_single_bit(alignment) || alignment < 16) {
     ThrowInvalidArgument(
         absl::StrCat("Pool: alignment ", alignment, ", expected a power of two of at least 16"));
@@ -28,188 +31,212 @@ Pool::Pool(size_t chunk_bytes, size_t alignment, PagesOptions pages, DeviceProvi
 }
 
 Pool::~Pool() {
-  for (const Chunk& chunk : chunks_) {
-    if (chunk.pages != nullptr && host_readable_) {
-      UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
-    }
-  }
+  for (const auto& chunk : chunks_) GiveBack(*chunk);
 }
 
-// Only addresses of the host's own have an AddressSanitizer shadow.
 void Pool::Poison(const std::byte* data, size_t bytes) const {
-  if (host_readable_) PoisonBlock(data, bytes);
+  if (on_host_) PoisonBlock(data, bytes);
 }
 
-size_t Pool::ChunkBytes(const Chunk& chunk) const {
-  return (chunk.pages->committed_bytes() - kReadableTailBytes) / alignment_ * alignment_;
+size_t Pool::FootprintBytes(size_t bytes, size_t alignment) const {
+  if (bytes > kMostBytes || alignment > alignment_) return SIZE_MAX;
+  return std::max(alignment_, (bytes + alignment_ - 1) & ~(alignment_ - 1));
 }
 
-// Sizes below kSubdivisions granules have a list of their own each (level 0).
-void Pool::Map(size_t granules, int* level, int* subdivision) const {
-  if (granules < kSubdivisions) {
-    *level = 0;
-    *subdivision = static_cast<int>(granules);
-    return;
-  }
-  const int highest = std::bit_width(granules) - 1;
-  *level = highest - kSubdivisionBits + 1;
-  *subdivision = static_cast<int>(granules >> (highest - kSubdivisionBits)) & (kSubdivisions - 1);
-}
-
-Pool::Block* Pool::FindFree(size_t bytes) {
-  size_t granules = bytes / alignment_;
-  if (granules >= kSubdivisions) {
-    // Round up to the next list, whose every block is large enough.
-    granules += (size_t{1} << (std::bit_width(granules) - 1 - kSubdivisionBits)) - 1;
-  }
-  int level, subdivision;
-  Map(granules, &level, &subdivision);
-  if (level >= kLevels) return nullptr;
-  uint32_t in_level = subdivision_bits_[level] & (~uint32_t{0} << subdivision);
-  if (in_level == 0) {
-    const uint64_t above = level + 1 < 64 ? level_bits_ & (~uint64_t{0} << (level + 1)) : 0;
-    if (above == 0) return nullptr;
-    level = std::countr_zero(above);
-    in_level = subdivision_bits_[level];
-  }
-  return lists_[level][std::countr_zero(in_level)];
-}
-
-void Pool::InsertFree(Block* block) {
-  int level, subdivision;
-  Map(block->bytes / alignment_, &level, &subdivision);
-  Block*& head = lists_[level][subdivision];
-  block->free = true;
-  block->previous_free = nullptr;
-  block->next_free = head;
-  if (head != nullptr) head->previous_free = block;
-  head = block;
-  level_bits_ |= uint64_t{1} << level;
-  subdivision_bits_[level] |= uint32_t{1} << subdivision;
-}
-
-void Pool::RemoveFree(Block* block) {
-  int level, subdivision;
-  Map(block->bytes / alignment_, &level, &subdivision);
-  block->free = false;
-  if (block->next_free != nullptr) block->next_free->previous_free = block->previous_free;
-  if (block->previous_free != nullptr) {
-    block->previous_free->next_free = block->next_free;
-    return;
-  }
-  lists_[level][subdivision] = block->next_free;
-  if (block->next_free == nullptr) {
-    subdivision_bits_[level] &= ~(uint32_t{1} << subdivision);
-    if (subdivision_bits_[level] == 0) level_bits_ &= ~(uint64_t{1} << level);
-  }
-}
+// ---- records --------------------------------------------------------------------------------
 
 // Before anything is changed: a chunk and a split take a node each.
 void Pool::ReserveNodes() {
-  if (recycled_ != nullptr && recycled_->next_free != nullptr) return;
+  if (recycled_ != nullptr && recycled_->next_in_chunk != nullptr) return;
   slabs_.push_back(std::make_unique<Block[]>(kNodesPerSlab));
   for (int i = 0; i < kNodesPerSlab; ++i) RecycleNode(&slabs_.back()[i]);
 }
 
-Pool::Block* Pool::NewNode() {
-  Block* node = recycled_;
-  recycled_ = node->next_free;
+Pool::Block* Pool::NewNode() noexcept {
+  Block* const node = std::exchange(recycled_, recycled_->next_in_chunk);
   *node = Block{};
   return node;
 }
 
-void Pool::RecycleNode(Block* node) {
-  node->next_free = recycled_;
-  recycled_ = node;
+void Pool::RecycleNode(Block* node) noexcept {
+  node->next_in_chunk = std::exchange(recycled_, node);
 }
 
-Pool::Block* Pool::AddChunk(size_t bytes) {
-  const size_t wanted = std::max(bytes, chunk_bytes_);
-  PagesOptions options = pages_options_;
-  options.reserve_bytes = wanted + kReadableTailBytes;
-  auto pages = std::make_unique<Pages>(options, *provider_);
-  try {
-    pages->Resize(wanted);
-  } catch (const OutOfMemoryError&) {
-    if (wanted == bytes) throw;
-    pages->Resize(bytes);  // there may be room for the request alone
+// Large chunks have few blocks, which FindLarge walks.
+void Pool::SetFree(Block* block, bool free) noexcept {
+  block->free = free;
+  if (block->chunk->large) return;
+  if (free) {
+    tree_.Insert(block);
+  } else {
+    tree_.Remove(block);
   }
-  // A free slot of an earlier, trimmed chunk is used again before the list grows.
-  size_t index = 0;
-  while (index < chunks_.size() && chunks_[index].pages != nullptr) ++index;
-  if (index == chunks_.size()) chunks_.emplace_back();
-  Block* node = NewNode();
-  node->data = pages->base();
-  node->chunk = static_cast<uint32_t>(index);
-  owned_bytes_ += pages->committed_bytes();
-  chunks_[index] = Chunk{std::move(pages), node};
-  node->bytes = ChunkBytes(chunks_[index]);
-  Poison(node->data, node->bytes);
-  InsertFree(node);
-  return node;
 }
 
-Pool::Block* Pool::Allocate(size_t bytes) {
-  if (bytes > SIZE_MAX / 4) {
-    throw OutOfMemoryError(absl::StrCat("Pool: a block of ", bytes, " bytes cannot exist"),
-                           MemoryTracker::Global().Snapshot().ToString());
+// ---- chunks ---------------------------------------------------------------------------------
+
+// The smallest free block of a chunk that such a request may hold.
+Pool::Block* Pool::FindLarge(size_t bytes) const {
+  Block* best = nullptr;
+  for (const auto& chunk : chunks_) {
+    if (!chunk->large || bytes > chunk->bytes || bytes < chunk->bytes / kMostParts) continue;
+    for (Block* block = chunk->first; block != nullptr; block = block->next_in_chunk) {
+      if (block->free && block->size >= bytes && (best == nullptr || block->size < best->size)) {
+        best = block;
+      }
+    }
   }
-  bytes = std::max(alignment_, (bytes + alignment_ - 1) / alignment_ * alignment_);
+  return best;
+}
+
+// All of what the chunk takes in the end is asked for, but for the tail.
+Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
+  *asked = bytes;
+  const size_t footprint = upstream_.FootprintBytes(bytes, alignment_);
+  if (footprint != SIZE_MAX && footprint >= bytes + kReadableTailBytes) {
+    const size_t all = (footprint - kReadableTailBytes) / alignment_ * alignment_;
+    if (upstream_.FootprintBytes(all, alignment_) == footprint) *asked = all;
+  }
+  if (footprint != SIZE_MAX) MakeRoom(footprint);
+  return upstream_.Allocate(*asked, alignment_);
+}
+
+Allocation Pool::AddChunk(size_t bytes, Block** whole) {
+  const bool large = bytes > chunk_bytes_;
+  chunks_.reserve(chunks_.size() + 1);
+  auto chunk = std::make_unique<Chunk>();
+  Allocation taken = TakeChunk(large ? bytes : chunk_bytes_, &chunk->bytes);
+  if (!taken && taken.refusal != Refusal::kImpossible && bytes < chunk_bytes_) {
+    taken = TakeChunk(bytes, &chunk->bytes);  // there may be room for the request alone
+  }
+  if (!taken) return taken;
+  chunk->token = taken.token;
+  chunk->footprint = upstream_.FootprintBytes(chunk->bytes, alignment_);
+  chunk->large = large;
+  Block* const node = NewNode();
+  node->data = taken.data;
+  node->size = chunk->bytes;
+  node->chunk = chunk.get();
+  chunk->first = node;
+  owned_bytes_ += chunk->footprint;
+  Poison(node->data, node->size);
+  chunks_.push_back(std::move(chunk));
+  SetFree(node, true);
+  *whole = node;
+  return taken;
+}
+
+// The caller drops the chunk's entry.
+size_t Pool::GiveBack(Chunk& chunk) noexcept {
+  if (on_host_) UnpoisonBlock(chunk.first->data, chunk.bytes);
+  owned_bytes_ -= chunk.footprint;
+  upstream_.Release(chunk.token, chunk.bytes, alignment_);
+  return chunk.footprint;
+}
+
+template <typename Predicate>
+size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
+  size_t bytes = 0;
+  std::erase_if(chunks_, [&](const std::unique_ptr<Chunk>& chunk) {
+    if (!chunk->idle() || !goes(*chunk)) return false;
+    SetFree(chunk->first, false);
+    bytes += GiveBack(*chunk);
+    RecycleNode(chunk->first);
+    return true;
+  });
+  return bytes;
+}
+
+void Pool::MakeRoom(size_t footprint) noexcept {
+  const size_t peak = std::max({peak_used_bytes_, last_peak_used_bytes_, used_bytes_ + footprint});
+  const size_t most =
+      peak + peak / 4 * std::min(1 + uses_making_room_, kMostQuarters) + chunk_bytes_;
+  while (owned_bytes_ + footprint > most) {
+    const Chunk* oldest = nullptr;
+    for (const auto& chunk : chunks_) {
+      if (chunk->idle() && (oldest == nullptr || chunk->used_in < oldest->used_in)) {
+        oldest = chunk.get();
+      }
+    }
+    if (oldest == nullptr) return;
+    GiveBackWhere([&](const Chunk& chunk) { return &chunk == oldest; });
+    makes_room_ = true;
+  }
+}
+
+size_t Pool::Trim() noexcept {
+  return GiveBackWhere([](const Chunk&) { return true; }) + upstream_.Trim();
+}
+
+size_t Pool::TrimIdle(int uses) noexcept {
+  for (const auto& chunk : chunks_) {
+    if (!chunk->idle()) chunk->used_in = use_;
+  }
+  const uint64_t kept = static_cast<uint64_t>(std::max(uses, 1));
+  const size_t bytes =
+      GiveBackWhere([&](const Chunk& chunk) { return use_ - chunk.used_in >= kept; });
+  ++use_;
+  uses_making_room_ = std::exchange(makes_room_, false) ? uses_making_room_ + 1 : 0;
+  last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);
+  return bytes + upstream_.TrimIdle(uses);
+}
+
+// ---- blocks ---------------------------------------------------------------------------------
+
+Allocation Pool::Allocate(size_t bytes, size_t alignment) {
+  if (bytes > kMostBytes || alignment > alignment_ || !std::has_single_bit(alignment)) {
+    return Allocation::Refused(Refusal::kImpossible, this, bytes);
+  }
+  bytes = FootprintBytes(bytes, alignment);
   ReserveNodes();
-  Block* block = FindFree(bytes);
-  if (block == nullptr) block = AddChunk(bytes);
-  if (block->bytes > bytes) {
-    Block* rest = NewNode();
-    RemoveFree(block);
+  Block* block =
+      bytes > chunk_bytes_ ? FindLarge(bytes) : static_cast<Block*>(tree_.BestFit(bytes));
+  if (block == nullptr) {
+    if (const Allocation chunk = AddChunk(bytes, &block); !chunk) return chunk;
+  }
+  SetFree(block, false);
+  if (block->size > bytes) {
+    Block* const rest = NewNode();
     rest->data = block->data + bytes;
-    rest->bytes = block->bytes - bytes;
+    rest->size = block->size - bytes;
     rest->chunk = block->chunk;
     rest->previous_in_chunk = block;
     rest->next_in_chunk = block->next_in_chunk;
     if (rest->next_in_chunk != nullptr) rest->next_in_chunk->previous_in_chunk = rest;
     block->next_in_chunk = rest;
-    block->bytes = bytes;
-    InsertFree(rest);
-  } else {
-    RemoveFree(block);
+    block->size = bytes;
+    SetFree(rest, true);
   }
-  if (host_readable_) UnpoisonBlock(block->data, bytes);
+  if (on_host_) UnpoisonBlock(block->data, bytes);
+  block->chunk->used_in = use_;
   used_bytes_ += bytes;
+  peak_used_bytes_ = std::max(peak_used_bytes_, used_bytes_);
   ++block_count_;
-  return block;
+  return {block->data, block};
 }
 
-void Pool::Release(Block* block) noexcept {
-  Poison(block->data, block->bytes);
-  used_bytes_ -= block->bytes;
+void Pool::Release(void* token, size_t, size_t) noexcept {
+  auto* block = static_cast<Block*>(token);
+  Poison(block->data, block->size);
+  block->chunk->used_in = use_;
+  used_bytes_ -= block->size;
   --block_count_;
   if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
-    RemoveFree(next);
-    block->bytes += next->bytes;
+    SetFree(next, false);
+    block->size += next->size;
     block->next_in_chunk = next->next_in_chunk;
     if (block->next_in_chunk != nullptr) block->next_in_chunk->previous_in_chunk = block;
     RecycleNode(next);
   }
   if (Block* previous = block->previous_in_chunk; previous != nullptr && previous->free) {
-    RemoveFree(previous);
-    previous->bytes += block->bytes;
+    SetFree(previous, false);
+    previous->size += block->size;
     previous->next_in_chunk = block->next_in_chunk;
     if (previous->next_in_chunk != nullptr) previous->next_in_chunk->previous_in_chunk = previous;
     RecycleNode(block);
     block = previous;
   }
-  InsertFree(block);
-}
-
-void Pool::Trim() {
-  for (Chunk& chunk : chunks_) {
-    if (chunk.pages == nullptr || !chunk.first->free || chunk.first->next_in_chunk != nullptr) continue;
-    RemoveFree(chunk.first);
-    RecycleNode(chunk.first);
-    if (host_readable_) UnpoisonBlock(chunk.pages->base(), ChunkBytes(chunk));
-    owned_bytes_ -= chunk.pages->committed_bytes();
-    chunk = Chunk{};
-  }
+  SetFree(block, true);
 }
 
 }  // namespace tidepool

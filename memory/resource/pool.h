@@ -1,93 +1,126 @@
-// Blocks of any size out of retained chunks: constant time, neighbours merged when free.
+// Blocks of any size out of retained chunks of another resource: cut from the smallest free block
+// that is large enough, neighbours merged when free. All bookkeeping is outside the memory, so it
+// may be of any device. Workspaces serve spills from a Pool; its chunks are kept between cycles.
 //
-// A two-level segregated fit (Masmano, Ripoll, Crespo, Real: "TLSF", 2004): free blocks are kept in
-// lists by power of two and 16 subdivisions of it, found through two bitmaps. All bookkeeping is
-// outside the memory it manages, so the memory may be of any device. Workspaces serve spills from
-// a Pool; its chunks are kept between cycles.
+//   PagesResource pages({.owner = &owner});
+//   Pool pool(pages, size_t{1} << 20, 64);
+//   const Allocation block = pool.Allocate(1000, 64);
 //
-// Every block has kReadableTailBytes readable bytes behind it (the last one of a chunk too); in
-// AddressSanitizer builds, where released bytes are poisoned, the first 16 of them.
-// Threads: one at a time. Cost: about 20 ns per allocate and release once chunks exist.
+// Requests of up to chunk_bytes share chunks of that size. A larger one gets a chunk of its own,
+// rounded up as what it wraps rounds up; when it is free again it serves requests of at least a
+// quarter of it and of more than chunk_bytes, so no small block ever holds a large chunk.
+//
+// Footprint:
+// - A request that some free block may serve takes nothing more: after a release, the same size
+// again is
+//   served from what is owned.
+// - Chunks without live blocks are given back before another is taken, those used longest ago
+// first, until
+//   what is owned is at most 5/4 of the most that was live at once in this use or the one before,
+//   and chunk_bytes; up to twice where that happens use after use, so that a cycle that repeats
+//   settles. So large chunks are never more than four times the largest sum of large blocks alive
+//   at once: each in use is at least a quarter live. Sizes drawn at random stay below 1.5 times and
+//   two chunks (pool_test).
+// - Small blocks: as in any allocator that moves nothing, a block left in each chunk can hold all
+// of them
+//   (Robson 1974: up to 1 + log2(chunk_bytes / alignment) / 2 times the most that was live). Sizes
+//   drawn at random stay below 1.25 times and two chunks.
+// - TrimIdle(n) at the end of each use (a cycle, a request) gives back the chunks in which no block
+// was
+//   alive during the last n uses, also while other blocks are.
+//
+// Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
+// in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The
+// alignment is the pool's own for every block; requests for more are refused as impossible
+// (align_resource.h).
+//
+// Threads: one at a time (locked_resource.h). Cost: some tens of nanoseconds once chunks exist;
+// beyond chunk_bytes also a look at each large chunk.
 #ifndef TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 #define TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/resource/fit_tree.h"
+#include "tidepool/memory/resource/memory_resource.h"
 
 namespace tidepool {
 
-class Pool {
+class Pool final : public MemoryResource {
  public:
-  struct Block {
-    std::byte* data;
-    size_t bytes;  // rounded up to the granule
-    // Below: the pool's own.
-    Block* previous_in_chunk;
-    Block* next_in_chunk;
-    Block* previous_free;
-    Block* next_free;
-    uint32_t chunk;
-    bool free;
-  };
+  // `chunk_bytes` is at least 4096; smaller chunks are taken where that much is refused.
+  // `alignment` (a power of two, at least 16) is that of every block and the granule of sizes.
+  Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment);
+  // Gives everything back, blocks in use too.
+  ~Pool() override;
 
-  // Chunks are of `chunk_bytes`; larger for larger requests, smaller where that much is refused. `alignment` (a power of
-  // two, at least 16) is that of every block and the granule of sizes. The bytes are never touched.
-  Pool(size_t chunk_bytes, size_t alignment, PagesOptions pages = {},
-       DeviceProvider& provider = HostProvider());
-  ~Pool();
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  Allocation Allocate(size_t bytes, size_t alignment) override;
+  void Release(void* token, size_t bytes, size_t alignment) noexcept override;
+  Device device() const override { return upstream_.device(); }
+  std::string Describe() const override { return "pool of " + upstream_.Describe(); }
+  size_t FootprintBytes(size_t bytes, size_t alignment) const override;
 
-  // Throws OutOfMemoryError when a new chunk is needed and refused; the pool is unchanged then.
-  Block* Allocate(size_t bytes);
-  void Release(Block* block) noexcept;
+  size_t owned_bytes() const override { return owned_bytes_; }  // footprints of chunks
+  size_t used_bytes() const { return used_bytes_; }             // live blocks
+  size_t block_count() const { return block_count_; }           // live blocks
+  size_t chunk_count() const { return chunks_.size(); }
 
-  // Gives chunks without live blocks back to the system.
-  void Trim();
-
-  size_t owned_bytes() const { return owned_bytes_; }  // committed chunk pages
-  size_t used_bytes() const { return used_bytes_; }    // live blocks
-  size_t block_count() const { return block_count_; }  // live blocks
+  size_t Trim() noexcept override;
+  size_t TrimIdle(int uses) noexcept override;
 
  private:
-  static constexpr int kSubdivisionBits = 4;
-  static constexpr int kSubdivisions = 1 << kSubdivisionBits;
-  static constexpr int kLevels = 48;
-
+  struct Chunk;
+  struct Block : FitNode {  // size: rounded up to the granule
+    std::byte* data;
+    Block* previous_in_chunk;
+    Block* next_in_chunk;  // of unused records: the next one
+    Chunk* chunk;
+    bool free;
+  };
   struct Chunk {
-    std::unique_ptr<Pages> pages;
-    Block* first = nullptr;
+    void* token;
+    size_t bytes;  // asked for
+    size_t footprint;
+    Block* first;
+    bool large;        // of one request beyond chunk_bytes; else its free blocks are in tree_
+    uint64_t used_in;  // the last use that cut a block from it
+
+    bool idle() const { return first->free && first->next_in_chunk == nullptr; }
   };
 
-  void Map(size_t granules, int* level, int* subdivision) const;
-  Block* FindFree(size_t bytes);
-  void InsertFree(Block* block);
-  void RemoveFree(Block* block);
+  Block* FindLarge(size_t bytes) const;
+  Allocation AddChunk(size_t bytes, Block** whole);
+  Allocation TakeChunk(size_t bytes, size_t* asked);
+  void MakeRoom(size_t footprint) noexcept;
+  size_t GiveBack(Chunk& chunk) noexcept;
+  template <typename Predicate>
+  size_t GiveBackWhere(const Predicate& goes) noexcept;
+  void SetFree(Block* block, bool free) noexcept;
   void ReserveNodes();
-  Block* NewNode();
-  void RecycleNode(Block* node);
-  Block* AddChunk(size_t bytes);
+  Block* NewNode() noexcept;
+  void RecycleNode(Block* node) noexcept;
   void Poison(const std::byte* data, size_t bytes) const;
-  size_t ChunkBytes(const Chunk& chunk) const;  // what blocks are made of
 
-  size_t chunk_bytes_;
-  size_t alignment_;
-  PagesOptions pages_options_;
-  DeviceProvider* provider_;
-  bool host_readable_;
-  std::vector<Chunk> chunks_;
-  uint64_t level_bits_ = 0;
-  uint32_t subdivision_bits_[kLevels] = {};
-  Block* lists_[kLevels][kSubdivisions] = {};
+  MemoryResource& upstream_;
+  const size_t chunk_bytes_;
+  const size_t alignment_;
+  const bool on_host_;  // only its addresses have an AddressSanitizer shadow
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  FitTree tree_;
   std::vector<std::unique_ptr<Block[]>> slabs_;
   Block* recycled_ = nullptr;
   size_t owned_bytes_ = 0;
   size_t used_bytes_ = 0;
   size_t block_count_ = 0;
+  uint64_t use_ = 0;                 // number of calls of TrimIdle
+  size_t peak_used_bytes_ = 0;       // in this use
+  size_t last_peak_used_bytes_ = 0;  // in the one before
+  bool makes_room_ = false;          // chunks went in this use because another came
+  size_t uses_making_room_ = 0;      // as many in a row, before this one
 };
 
 }  // namespace tidepool

@@ -13,6 +13,7 @@
 //   Fence(order)  as std::atomic_thread_fence
 //   Mutex         lock, try_lock, unlock
 //   Plain<T>      a variable that some rule of the protocol keeps from being raced for; get, set
+//   New, Delete   new and delete of what one thread makes and another may free
 //   Yield()       the calling thread cannot go on before another one does something
 #ifndef TIDEPOOL_MEMORY_SYNC_STD_SYNC_H_
 #define TIDEPOOL_MEMORY_SYNC_STD_SYNC_H_
@@ -49,6 +50,15 @@ struct StdSync {
    private:
     T value_{};
   };
+
+  template <typename T, typename... Arguments>
+  static T* New(Arguments&&... arguments) {
+    return new T(std::forward<Arguments>(arguments)...);
+  }
+  template <typename T>
+  static void Delete(T* object) {
+    delete object;
+  }
 
   static void Yield() noexcept { std::this_thread::yield(); }
 };

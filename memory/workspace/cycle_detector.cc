@@ -99,6 +99,16 @@ void CycleDetector::OnReentry(uint64_t generation, const std::string& through) n
   }
 }
 
+void CycleDetector::OnCannotLearn(uint64_t generation, const std::string& why) noexcept {
+  if (!enabled_) return;
+  try {
+    Find(CycleFindingKind::kCannotLearn, generation,
+         absl::StrCat("workspace [", workspace_, "], generation ", generation,
+                      ": nothing was learned from the cycle: ", why));
+  } catch (const std::exception&) {
+  }
+}
+
 void CycleDetector::OnNeverLeft(uint64_t generation) noexcept {
   if (!enabled_) return;
   try {

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/sync/single_writer.h"
+
 namespace tidepool {
 
 struct LeakedArray {
@@ -46,6 +48,7 @@ enum class CycleFindingKind {
   kGrowingUnreferenced,  // pages and kept blocks of the workspace
   kGrowingWorkspaces,    // in the thread's registry
   kNeverLeft,            // destroyed while open
+  kCannotLearn,          // an error that is not for want of memory
 };
 inline constexpr int kGrowingCycles = 8;
 
@@ -98,8 +101,9 @@ class CycleDetector {
   }
   void OnReentry(uint64_t generation, const std::string& through) noexcept;
   void OnNeverLeft(uint64_t generation) noexcept;
+  void OnCannotLearn(uint64_t generation, const std::string& why) noexcept;
 
-  uint64_t findings() const { return findings_; }
+  uint64_t findings() const { return findings_; }  // from any thread
   // The first finding's text, once; empty when there is none or it was taken.
   std::string TakeFirst();
   bool has_first() const { return !first_.empty(); }
@@ -115,7 +119,7 @@ class CycleDetector {
   uint64_t ledger_change_ = 0;
   bool growing_ = false;
   int streaks_[4] = {};
-  uint64_t findings_ = 0;
+  SingleWriter<uint64_t> findings_;
   bool told_ = false;
   bool first_taken_ = false;
   std::string first_;

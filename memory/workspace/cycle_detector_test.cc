@@ -3,6 +3,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -242,6 +243,31 @@ TEST_F(Detector, WhatASinkThrowsIsDroppedAndItMayNotEnterTheWorkspace) {
   }
   EXPECT_EQ(calls, 2);
   EXPECT_THAT(refused, HasSubstr("reports"));
+}
+
+// Only the thread that is told of the findings is told that a sink may not enter.
+TEST(DetectorThreads, AThreadThatEntersWhileAnotherReportsIsToldThatItIsOpenElsewhere) {
+  Workspace workspace("busy", WorkspaceConfig::Training());
+  std::string elsewhere, here;
+  const auto enter = [&](std::string* message) {
+    try {
+      WorkspaceScope scope(workspace);
+    } catch (const Error& error) {
+      *message = error.message();
+    }
+  };
+  SetLeakSink([&](const LeakReport&) {
+    std::thread(enter, &elsewhere).join();
+    enter(&here);
+  });
+  BufferHandle outlives;
+  {
+    WorkspaceScope scope(workspace);
+    outlives = New(64);
+  }
+  SetLeakSink(nullptr);
+  EXPECT_THAT(elsewhere, HasSubstr("is open on another thread"));
+  EXPECT_THAT(here, HasSubstr("a sink may not enter it"));
 }
 
 }  // namespace

@@ -40,21 +40,21 @@ T Take(absl::string_view& bytes) {
   return value;
 }
 
-// Null, with `problem` set, if the bytes are no plan.
-std::unique_ptr<LearnedCycle> ParsePlan(absl::string_view& bytes, size_t alignment,
+// Nothing, with `problem` set, if the bytes are no plan.
+std::optional<PlacedRequests> ParsePlan(absl::string_view& bytes, size_t alignment,
                                         std::string& problem) {
   if (bytes.size() < 8) {
     problem = absl::StrCat(bytes.size(), " bytes are left, expected the 8 of its counts");
-    return nullptr;
+    return std::nullopt;
   }
   const uint32_t count = Take<uint32_t>(bytes);
   const uint32_t num_pins = Take<uint32_t>(bytes);
   const uint64_t needed = count * uint64_t{kRequestBytes} + num_pins * uint64_t{4};
   if (count == 0 || num_pins > count || needed > bytes.size()) {
     problem = absl::StrCat(count, " requests and ", num_pins, " pins in ", bytes.size(), " bytes");
-    return nullptr;
+    return std::nullopt;
   }
-  auto cycle = std::make_unique<LearnedCycle>();
+  PlacedRequests cycle;
   Placement placement;
   constexpr uint64_t kMost = uint64_t{1} << 60;
   uint64_t requested = 0;
@@ -65,9 +65,9 @@ std::unique_ptr<LearnedCycle> ParsePlan(absl::string_view& bytes, size_t alignme
     if (size == 0 || size % alignment != 0 || size > kMost || offset > kMost || upper <= i ||
         upper > count || (requested += size) > kMost) {
       problem = absl::StrCat("request ", i, " of ", size, " bytes at ", offset, " until ", upper);
-      return nullptr;
+      return std::nullopt;
     }
-    cycle->requests.push_back({i, upper, static_cast<int64_t>(size)});
+    cycle.requests.push_back({i, upper, static_cast<int64_t>(size)});
     placement.offsets.push_back(static_cast<int64_t>(offset));
     placement.peak = std::max(placement.peak, static_cast<int64_t>(offset + size));
   }
@@ -75,21 +75,21 @@ std::unique_ptr<LearnedCycle> ParsePlan(absl::string_view& bytes, size_t alignme
     const uint32_t pin = Take<uint32_t>(bytes);
     if (pin >= count) {
       problem = absl::StrCat("pin of request ", pin, " of ", count);
-      return nullptr;
+      return std::nullopt;
     }
-    cycle->pins.push_back({pin, placement.offsets[pin]});
+    cycle.pins.push_back({pin, placement.offsets[pin]});
   }
   const auto violation =
-      FindPlacementViolation(cycle->requests, static_cast<int64_t>(alignment), placement);
+      FindPlacementViolation(cycle.requests, static_cast<int64_t>(alignment), placement);
   if (violation.has_value()) {
     problem = *violation;
-    return nullptr;
+    return std::nullopt;
   }
-  cycle->offsets = std::move(placement.offsets);
-  cycle->peak_bytes = static_cast<size_t>(placement.peak);
-  cycle->lower_bound_bytes = static_cast<size_t>(
-      LiveLowerBound(cycle->requests, static_cast<int64_t>(alignment)));
-  cycle->requested_bytes = requested;
+  cycle.offsets = std::move(placement.offsets);
+  cycle.peak_bytes = static_cast<size_t>(placement.peak);
+  cycle.lower_bound_bytes = static_cast<size_t>(
+      LiveLowerBound(cycle.requests, static_cast<int64_t>(alignment)));
+  cycle.requested_bytes = requested;
   return cycle;
 }
 
@@ -101,14 +101,15 @@ std::string FormatPlans(absl::Span<const std::unique_ptr<LearnedCycle>> cycles, 
   Put(out, static_cast<uint32_t>(cycles.size()));
   Put(out, static_cast<uint64_t>(alignment));
   for (const auto& cycle : cycles) {
-    Put(out, static_cast<uint32_t>(cycle->requests.size()));
-    Put(out, static_cast<uint32_t>(cycle->pins.size()));
-    for (size_t i = 0; i < cycle->requests.size(); ++i) {
-      Put(out, static_cast<uint64_t>(cycle->requests[i].size));
-      Put(out, static_cast<uint64_t>(cycle->offsets[i]));
-      Put(out, static_cast<uint32_t>(cycle->requests[i].upper));
+    const CyclePlan& plan = *cycle->plan;
+    Put(out, static_cast<uint32_t>(plan.requests.size()));
+    Put(out, static_cast<uint32_t>(plan.pins.size()));
+    for (size_t i = 0; i < plan.requests.size(); ++i) {
+      Put(out, static_cast<uint64_t>(plan.requests[i].size));
+      Put(out, static_cast<uint64_t>(plan.offsets[i]));
+      Put(out, static_cast<uint32_t>(plan.requests[i].upper));
     }
-    for (const PinnedBuffer& pin : cycle->pins) Put(out, static_cast<uint32_t>(pin.buffer));
+    for (const PinnedBuffer& pin : plan.pins) Put(out, static_cast<uint32_t>(pin.buffer));
   }
   Put(out, Checksum(out));
   return out;
@@ -143,9 +144,9 @@ ParsedPlans ParsePlans(absl::string_view bytes, size_t alignment) {
   }
   for (uint32_t i = 0; i < count; ++i) {
     std::string problem;
-    auto cycle = ParsePlan(rest, alignment, problem);
-    if (cycle == nullptr) return ignore("plan ", i, " of ", count, ": ", problem);
-    parsed.cycles.push_back(std::move(cycle));
+    std::optional<PlacedRequests> cycle = ParsePlan(rest, alignment, problem);
+    if (!cycle.has_value()) return ignore("plan ", i, " of ", count, ": ", problem);
+    parsed.cycles.push_back(*std::move(cycle));
   }
   if (!rest.empty()) return ignore(rest.size(), " bytes behind the last plan");
   return parsed;

@@ -29,7 +29,7 @@ inline constexpr uint32_t kPlanFileVersion = 1;
 std::string FormatPlans(absl::Span<const std::unique_ptr<LearnedCycle>> cycles, size_t alignment);
 
 struct ParsedPlans {
-  std::vector<std::unique_ptr<LearnedCycle>> cycles;  // without `plan` and `signatures`
+  std::vector<PlacedRequests> cycles;
   std::string ignored;  // what is wrong with the bytes, found and expected; then `cycles` is empty
 };
 

@@ -163,13 +163,13 @@ TEST(PlanFile, DamagedFilesAreIgnored) {
     const ParsedPlans parsed = ParsePlans(damaged, 64);
     believed += parsed.ignored.empty();
     for (const auto& cycle : parsed.cycles) {
-      for (size_t i = 0; i < cycle->requests.size(); ++i) {
-        ASSERT_EQ(cycle->offsets[i] % 64, 0);
+      for (size_t i = 0; i < cycle.requests.size(); ++i) {
+        ASSERT_EQ(cycle.offsets[i] % 64, 0);
         for (size_t k = 0; k < i; ++k) {
-          const auto& a = cycle->requests[i];
-          const auto& b = cycle->requests[k];
-          ASSERT_TRUE(b.upper <= a.lower || cycle->offsets[i] >= cycle->offsets[k] + b.size ||
-                      cycle->offsets[k] >= cycle->offsets[i] + a.size);
+          const auto& a = cycle.requests[i];
+          const auto& b = cycle.requests[k];
+          ASSERT_TRUE(b.upper <= a.lower || cycle.offsets[i] >= cycle.offsets[k] + b.size ||
+                      cycle.offsets[k] >= cycle.offsets[i] + a.size);
         }
       }
     }

@@ -8,25 +8,23 @@ namespace {
 
 constexpr size_t kMostForgotten = 64;
 
-size_t StateBytes(const LearnedCycle& cycle) {
-  return sizeof(LearnedCycle) + cycle.plan.state_bytes() +
-         cycle.requests.capacity() * sizeof(LifetimeBuffer) +
-         cycle.offsets.capacity() * sizeof(int64_t) +
-         cycle.pins.capacity() * sizeof(PinnedBuffer) +
-         cycle.signatures.capacity() * sizeof(uint64_t);
-}
-
 }  // namespace
 
 size_t PlanSet::peak_bytes() const {
   size_t peak = 0;
-  for (const auto& cycle : cycles_) peak = std::max(peak, cycle->plan.peak_bytes());
+  for (const auto& cycle : cycles_) peak = std::max(peak, cycle->plan->layout.peak_bytes());
   return peak;
+}
+
+size_t PlanSet::most_requests() const {
+  size_t most = 0;
+  for (const auto& cycle : cycles_) most = std::max(most, cycle->plan->requests.size());
+  return most;
 }
 
 size_t PlanSet::state_bytes() const {
   size_t bytes = cycles_.capacity() * sizeof(cycles_[0]) + forgotten_.capacity() * sizeof(Forgotten);
-  for (const auto& cycle : cycles_) bytes += StateBytes(*cycle);
+  for (const auto& cycle : cycles_) bytes += sizeof(LearnedCycle) + cycle->plan->state_bytes();
   return bytes;
 }
 
@@ -37,20 +35,24 @@ bool PlanSet::Holds(const LearnedCycle* cycle) const {
 
 LearnedCycle* PlanSet::Find(uint64_t signature, size_t num_requests) const {
   for (const auto& cycle : cycles_) {
-    if (cycle->signature() == signature && cycle->requests.size() == num_requests) {
+    if (cycle->plan->signature() == signature && cycle->plan->requests.size() == num_requests) {
       return cycle.get();
     }
   }
   return nullptr;
 }
 
-LearnedCycle* PlanSet::Add(std::unique_ptr<LearnedCycle> cycle) {
+LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) {
   cycles_.reserve(std::min(most_plans_, cycles_.size() + 1));
+  forgotten_.reserve(kMostForgotten);
+  auto cycle = std::make_unique<LearnedCycle>();
+  cycle->plan = std::move(plan);
+  cycle->learned_at = cycle->used_at = now;
   cycle->patience = kPatience;
   for (const Forgotten& forgotten : forgotten_) {
-    if (forgotten.signature == cycle->signature()) cycle->patience = forgotten.patience;
+    if (forgotten.signature == cycle->plan->signature()) cycle->patience = forgotten.patience;
   }
-  LearnedCycle* const same = Find(cycle->signature(), cycle->requests.size());
+  LearnedCycle* const same = Find(cycle->plan->signature(), cycle->plan->requests.size());
   if (same != nullptr || cycles_.size() == most_plans_) {
     const auto place =
         same == nullptr
@@ -82,19 +84,19 @@ bool PlanSet::ForgetOutliers(uint64_t now) {
   std::vector<const LearnedCycle*> by_peak;
   for (const auto& cycle : cycles_) by_peak.push_back(cycle.get());
   std::sort(by_peak.begin(), by_peak.end(), [](const auto* a, const auto* b) {
-    return a->plan.peak_bytes() > b->plan.peak_bytes();
+    return a->plan->layout.peak_bytes() > b->plan->layout.peak_bytes();
   });
   size_t keep_up_to = SIZE_MAX;
   for (size_t i = 0; i + 1 < by_peak.size(); ++i) {
     if (by_peak[i] == cycles_.front().get() || now - by_peak[i]->used_at < by_peak[i]->patience) {
       break;
     }
-    const size_t next = by_peak[i + 1]->plan.peak_bytes();
-    if (by_peak[i]->plan.peak_bytes() > next + next / 4) keep_up_to = next;
+    const size_t next = by_peak[i + 1]->plan->layout.peak_bytes();
+    if (by_peak[i]->plan->layout.peak_bytes() > next + next / 4) keep_up_to = next;
   }
   if (keep_up_to == SIZE_MAX) return false;
   for (const auto& cycle : cycles_) {
-    if (cycle->plan.peak_bytes() > keep_up_to) Remember(*cycle);
+    if (cycle->plan->layout.peak_bytes() > keep_up_to) Remember(*cycle);
   }
   ForgetLarger(keep_up_to);
   return true;
@@ -102,7 +104,7 @@ bool PlanSet::ForgetOutliers(uint64_t now) {
 
 void PlanSet::ForgetLarger(size_t bytes) {
   std::erase_if(cycles_,
-                [bytes](const auto& cycle) { return cycle->plan.peak_bytes() > bytes; });
+                [bytes](const auto& cycle) { return cycle->plan->layout.peak_bytes() > bytes; });
 }
 
 void PlanSet::Clear() {
@@ -112,10 +114,10 @@ void PlanSet::Clear() {
 
 void PlanSet::Remember(const LearnedCycle& cycle) {
   std::erase_if(forgotten_, [&cycle](const Forgotten& forgotten) {
-    return forgotten.signature == cycle.signature();
+    return forgotten.signature == cycle.plan->signature();
   });
   if (forgotten_.size() == kMostForgotten) forgotten_.erase(forgotten_.begin());
-  forgotten_.push_back({cycle.signature(), std::min(kMostPatience, 4 * cycle.patience)});
+  forgotten_.push_back({cycle.plan->signature(), std::min(kMostPatience, 4 * cycle.patience)});
 }
 
 }  // namespace tidepool

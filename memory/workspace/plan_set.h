@@ -18,38 +18,16 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "tidepool/memory/planning/pinned_planner.h"
-#include "tidepool/memory/planning/placement_problem.h"
-#include "tidepool/memory/workspace/workspace_plan.h"
+#include "tidepool/memory/workspace/cycle_plan.h"
 
 namespace tidepool {
 
-// The sizes of requests, hashed one after the other.
-inline constexpr uint64_t kNoRequests = 0x2545f4914f6cdd1d;
-inline uint64_t ExtendSignature(uint64_t signature, size_t bytes) {
-  uint64_t x = (signature ^ bytes) * 0x9e3779b97f4a7c15;
-  return x ^ (x >> 29);
-}
-
+// A plan and how it was used. Counted in cycles that had ended.
 struct LearnedCycle {
-  WorkspacePlan plan;
-  // Sizes and lifetimes, counted in requests: alive from request `lower` to before `upper`.
-  std::vector<LifetimeBuffer> requests;
-  std::vector<int64_t> offsets;
-  std::vector<PinnedBuffer> pins;    // what had to keep its place for the sake of other plans
-  std::vector<uint64_t> signatures;  // of requests [0, i]
-  size_t peak_bytes = 0;             // that was planned for, what lies outside the pages included
-  size_t lower_bound_bytes = 0;
-  size_t requested_bytes = 0;
-  uint64_t learned_at = 0;  // cycles that had ended
+  std::shared_ptr<const CyclePlan> plan;
+  uint64_t learned_at = 0;
   uint64_t used_at = 0;
   uint64_t patience = 0;
-
-  // The plan itself sends this request outside of the pages.
-  bool IsOutside(uint32_t slot, size_t bytes) const {
-    return plan.IsOutside(slot) && requests[slot].size == static_cast<int64_t>(bytes);
-  }
-  uint64_t signature() const { return signatures.empty() ? kNoRequests : signatures.back(); }
 };
 
 class PlanSet {
@@ -65,13 +43,15 @@ class PlanSet {
   // Most recently used first, as of their last Use().
   absl::Span<const std::unique_ptr<LearnedCycle>> cycles() const { return cycles_; }
   size_t peak_bytes() const;   // of the largest plan: what the pages must hold
+  size_t most_requests() const;
   size_t state_bytes() const;  // heap memory
 
   bool Holds(const LearnedCycle* cycle) const;
   // The cycle with exactly these requests; null if there is none.
   LearnedCycle* Find(uint64_t signature, size_t num_requests) const;
   // Takes the place of one with the same requests; evicts the least recently used one when full.
-  LearnedCycle* Add(std::unique_ptr<LearnedCycle> cycle);
+  // Throws std::bad_alloc, nothing changed.
+  LearnedCycle* Add(std::shared_ptr<const CyclePlan> plan, uint64_t now);
   // `cycle` was the last one, and was followed to its end when `followed`.
   void Use(LearnedCycle* cycle, uint64_t now, bool followed);
   // Forgets outliers whose patience is over. True if there were any.

@@ -9,14 +9,8 @@ namespace tidepool {
 namespace {
 
 // One request, so that the plan's peak is `bytes`.
-std::unique_ptr<LearnedCycle> OneRequest(int64_t bytes, uint64_t now = 0) {
-  auto cycle = std::make_unique<LearnedCycle>();
-  cycle->requests = {{0, 1, bytes}};
-  cycle->offsets = {0};
-  cycle->plan = WorkspacePlan(cycle->requests, cycle->offsets);
-  cycle->signatures = {ExtendSignature(kNoRequests, bytes)};
-  cycle->learned_at = cycle->used_at = now;
-  return cycle;
+std::shared_ptr<const CyclePlan> OneRequest(int64_t bytes) {
+  return MakeCyclePlan(PlaceRequests({{0, 1, bytes}}, {}, 64), SIZE_MAX);
 }
 
 LearnedCycle* FindOneRequest(const PlanSet& plans, int64_t bytes) {
@@ -26,14 +20,14 @@ LearnedCycle* FindOneRequest(const PlanSet& plans, int64_t bytes) {
 TEST(PlanSet, FindsBySignatureAndReplacesTheSame) {
   PlanSet plans;
   EXPECT_TRUE(plans.empty());
-  plans.Add(OneRequest(64));
-  plans.Add(OneRequest(128));
+  plans.Add(OneRequest(64), 0);
+  plans.Add(OneRequest(128), 0);
   EXPECT_EQ(plans.size(), 2);
   EXPECT_EQ(plans.peak_bytes(), 128);
-  EXPECT_EQ(FindOneRequest(plans, 64)->requests[0].size, 64);
+  EXPECT_EQ(FindOneRequest(plans, 64)->plan->requests[0].size, 64);
   EXPECT_EQ(FindOneRequest(plans, 192), nullptr);
   EXPECT_EQ(plans.Find(ExtendSignature(kNoRequests, 64), 2), nullptr);
-  LearnedCycle* anew = plans.Add(OneRequest(64, 9));
+  LearnedCycle* anew = plans.Add(OneRequest(64), 9);
   EXPECT_EQ(plans.size(), 2);
   EXPECT_EQ(FindOneRequest(plans, 64), anew);
   EXPECT_EQ(anew->learned_at, 9);
@@ -42,12 +36,12 @@ TEST(PlanSet, FindsBySignatureAndReplacesTheSame) {
 
 TEST(PlanSet, TheLeastRecentlyUsedGoesWhenFull) {
   PlanSet plans(3);
-  LearnedCycle* first = plans.Add(OneRequest(64));
-  plans.Add(OneRequest(128));
-  plans.Add(OneRequest(192));
+  LearnedCycle* first = plans.Add(OneRequest(64), 0);
+  plans.Add(OneRequest(128), 0);
+  plans.Add(OneRequest(192), 0);
   plans.Use(first, 4, true);
   EXPECT_EQ(plans.cycles().front().get(), first);
-  plans.Add(OneRequest(256));
+  plans.Add(OneRequest(256), 0);
   EXPECT_EQ(plans.size(), 3);
   EXPECT_EQ(FindOneRequest(plans, 128), nullptr);
   EXPECT_NE(FindOneRequest(plans, 64), nullptr);
@@ -55,8 +49,8 @@ TEST(PlanSet, TheLeastRecentlyUsedGoesWhenFull) {
 
 TEST(PlanSet, AnOutlierIsForgottenAfterItsPatience) {
   PlanSet plans;
-  plans.Add(OneRequest(6400, 10));
-  LearnedCycle* usual = plans.Add(OneRequest(640, 11));
+  plans.Add(OneRequest(6400), 10);
+  LearnedCycle* usual = plans.Add(OneRequest(640), 11);
   for (uint64_t now = 11; now < 13; ++now) {
     plans.Use(usual, now, true);
     EXPECT_FALSE(plans.ForgetOutliers(now)) << now;
@@ -70,10 +64,10 @@ TEST(PlanSet, AnOutlierIsForgottenAfterItsPatience) {
 
 TEST(PlanSet, SeveralOutliersGoTogetherAndTheRestStays) {
   PlanSet plans;
-  plans.Add(OneRequest(9600, 1));
-  plans.Add(OneRequest(9000, 2));
-  for (int64_t bytes : {1280, 1216, 1152}) plans.Add(OneRequest(bytes, 3));
-  LearnedCycle* usual = plans.Add(OneRequest(1088, 3));
+  plans.Add(OneRequest(9600), 1);
+  plans.Add(OneRequest(9000), 2);
+  for (int64_t bytes : {1280, 1216, 1152}) plans.Add(OneRequest(bytes), 3);
+  LearnedCycle* usual = plans.Add(OneRequest(1088), 3);
   plans.Use(usual, 50, true);
   EXPECT_TRUE(plans.ForgetOutliers(50));
   EXPECT_EQ(plans.size(), 4);
@@ -83,14 +77,14 @@ TEST(PlanSet, SeveralOutliersGoTogetherAndTheRestStays) {
 
 TEST(PlanSet, WhatWasUsedOrCameBackIsKeptLonger) {
   PlanSet plans;
-  LearnedCycle* large = plans.Add(OneRequest(6400, 0));
-  LearnedCycle* usual = plans.Add(OneRequest(640, 0));
+  LearnedCycle* large = plans.Add(OneRequest(6400), 0);
+  LearnedCycle* usual = plans.Add(OneRequest(640), 0);
   plans.Use(large, 1, true);
   plans.Use(usual, 6, true);
   EXPECT_FALSE(plans.ForgetOutliers(6)) << "patience was doubled to 6";
   plans.Use(usual, 7, true);
   EXPECT_TRUE(plans.ForgetOutliers(7));
-  plans.Add(OneRequest(6400, 20));
+  plans.Add(OneRequest(6400), 20);
   plans.Use(usual, 43, true);
   EXPECT_FALSE(plans.ForgetOutliers(43)) << "it came back: 4 * 6 cycles";
   EXPECT_TRUE(plans.ForgetOutliers(44));
@@ -98,7 +92,7 @@ TEST(PlanSet, WhatWasUsedOrCameBackIsKeptLonger) {
 
 TEST(PlanSet, ForgetLargerAndClear) {
   PlanSet plans;
-  for (int64_t bytes : {64, 128, 256}) plans.Add(OneRequest(bytes));
+  for (int64_t bytes : {64, 128, 256}) plans.Add(OneRequest(bytes), 0);
   plans.ForgetLarger(128);
   EXPECT_EQ(plans.size(), 2);
   EXPECT_EQ(plans.peak_bytes(), 128);

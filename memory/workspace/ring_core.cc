@@ -185,7 +185,7 @@ void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
 
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
   RingBatch batch = slot->HandOver(token);
-  std::shared_ptr<const LearnedCycle> given_up;  // goes after the lock
+  std::shared_ptr<const CyclePlan> given_up;  // goes after the lock
   std::unique_lock<std::mutex> lock(mutex_);
   table_.Lease(slot, tag);
   ++stats_.committed;
@@ -204,7 +204,7 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
 
 void RingCore::MakePlan(const WantedPlan& wanted,
                         absl::Span<const LifetimeBuffer> record) noexcept {
-  std::shared_ptr<const LearnedCycle> plan;
+  std::shared_ptr<const CyclePlan> plan;
   try {
     plan = RingSlotLearner::MakePlan(wanted, record);
   } catch (const std::exception&) {
@@ -317,7 +317,7 @@ void RingCore::Destroy() {
         absl::StrCat("ring [", id, "]: Destroy needs every slot idle: ", table_.DescribeTaken()));
   }
   learner_.Forget();
-  const std::shared_ptr<const LearnedCycle> given_up = learner_.TakeGivenUp();
+  const std::shared_ptr<const CyclePlan> given_up = learner_.TakeGivenUp();
   const SlotLesson lesson = learner_.lesson();
   RingSlot* const chain = table_.TakeAllIdle();
   lock.unlock();

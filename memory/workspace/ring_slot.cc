@@ -3,7 +3,6 @@
 #include <exception>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -41,47 +40,39 @@ class Growing {
 RingSlot::RingSlot(Ring& ring, int slot_number, bool is_temporary)
     : number(slot_number), temporary(is_temporary), ring_(ring) {
   const Growing growing(ring);
-  core_ = WorkspaceCore::New(ring.id, SlotConfig(ring.config, temporary), ring.device);
-  core_->is_ring_slot_ = true;
-  try {
-    core_->reclaimer_ = Reclaimer::Global().Register(
-        absl::StrCat("ring ", ring.id, " slot ", number),
-        [&ring, core = core_](ReclaimDepth depth) -> int64_t {
-          return ring.growing.load(std::memory_order_relaxed) > 0 ? 0 : core->Reclaim(depth);
-        });
-  } catch (...) {
-    core_->Abandon();
-    throw;
-  }
+  core_ = WorkspaceCore::NewRingSlot(
+      ring.id, SlotConfig(ring.config, temporary), ring.device,
+      absl::StrCat("ring ", ring.id, " slot ", number),
+      [&ring] { return ring.growing.load(std::memory_order_relaxed) == 0; });
 }
 
 RingSlot::~RingSlot() { core_->Abandon(); }
 
-size_t RingSlot::size() const { return core_->size; }
+size_t RingSlot::size() const { return core_->counters.size; }
 size_t RingSlot::alignment() const { return core_->alignment(); }
 bool RingSlot::is_open() const { return core_->is_open(); }
 
 void RingSlot::Enter(internal::ScopeToken* token) {
-  core_->PrepareSlot(generation_);
+  core_->SetGeneration(generation_);
   token->Push(core_, core_->passes_through() ? nullptr : core_);
-  core_->recording_ = record_;
+  core_->Record(record_);
 }
 
 RingBatch RingSlot::HandOver(internal::ScopeToken* token) {
   const bool mine = core_->is_open_on(CurrentThreadToken());
-  if (mine) core_->handing_over_ = true;
+  if (mine) core_->HandOverAtEnd(true);
   try {
     token->Close();
   } catch (...) {
-    if (mine) core_->handing_over_ = false;
+    if (mine) core_->HandOverAtEnd(false);
     throw;
   }
   leases.Begin();
-  batches_without_spill_ = core_->spilled_count > 0 ? 0 : batches_without_spill_ + 1;
+  batches_without_spill_ = core_->counters.cycle_spills > 0 ? 0 : batches_without_spill_ + 1;
   RingBatch batch;
-  batch.bytes = core_->bytes_this_cycle;
-  batch.misses = core_->misses_this_cycle_;
-  batch.record = core_->record_;
+  batch.bytes = core_->cycle_bytes();
+  batch.misses = core_->cycle_misses();
+  batch.record = core_->recorded();
   if (!batch.record.empty()) batch.shape = ShapeOf(batch.record);
   return batch;
 }
@@ -89,14 +80,17 @@ RingBatch RingSlot::HandOver(internal::ScopeToken* token) {
 void RingSlot::EndLease() noexcept { core_->EndLease(); }
 
 void RingSlot::CountInto(RingStats* stats) {
-  const WorkspaceStats& now = core_->stats;
+  const auto add = [](uint64_t now, uint64_t* counted, uint64_t* sum) {
+    *sum += now - *counted;
+    *counted = now;
+  };
+  const auto& now = core_->counters;
   if (now.spills != counted_.spills) may_have_blocks_ = true;
-  stats->hits += now.hits - counted_.hits;
-  stats->misses += now.misses - counted_.misses;
-  stats->spills += now.spills - counted_.spills;
-  stats->spilled_bytes += now.spilled_bytes - counted_.spilled_bytes;
-  stats->leaked_arrays += now.leaked_arrays - counted_.leaked_arrays;
-  counted_ = now;
+  add(core_->CurrentHits(), &counted_.hits, &stats->hits);
+  add(now.misses, &counted_.misses, &stats->misses);
+  add(now.spills, &counted_.spills, &stats->spills);
+  add(now.spilled_bytes, &counted_.spilled_bytes, &stats->spilled_bytes);
+  add(now.leaked_arrays, &counted_.leaked_arrays, &stats->leaked_arrays);
 }
 
 void RingSlot::Follow(const SlotLesson& lesson) noexcept {
@@ -108,10 +102,10 @@ void RingSlot::Follow(const SlotLesson& lesson) noexcept {
     // An idle slot may be the Reclaimer's at this moment.
     const WorkspaceCore::Maintenance maintenance(*core_, "following the ring");
     if (follows) {
-      core_->TrimPool();
+      core_->TrimSpills();
       may_have_blocks_ = false;
     } else {
-      core_->AdoptLearned(lesson.slot_bytes, lesson.plan.get());
+      core_->Adopt(lesson.slot_bytes, lesson.plan);
       followed_ = lesson.version;
     }
   } catch (const std::exception&) {
@@ -120,7 +114,7 @@ void RingSlot::Follow(const SlotLesson& lesson) noexcept {
 
 void RingSlot::GiveBackBlocks() {
   const WorkspaceCore::Maintenance maintenance(*core_, "Trim");
-  core_->TrimPool();
+  core_->TrimSpills();
 }
 
 void RingSlot::GiveBackPages() { core_->Destroy(); }

@@ -20,7 +20,6 @@
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_sharing.h"
 #include "tidepool/memory/workspace/ring_slot_learner.h"
-#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -105,22 +104,13 @@ class RingSlot {
 
  private:
   Ring& ring_;
-  // What is used of it, beyond what a workspace does:
-  //   made as a slot, which does not learn and is reclaimed unless the ring is growing
-  //   PrepareSlot(generation), recording_      a cycle of the ring's generation, recorded or not
-  //   handing_over_, then LeaveFrame           the scope's end hands over instead of ending the cycle
-  //   bytes_this_cycle, misses_this_cycle_, spilled_count, record_    the batch, read after that
-  //   EndLease()                               ends the cycle, on any thread
-  //   Release() and Close() while leased       take buffers back at once, under the slot's lock
-  //   Maintenance, AdoptLearned(bytes, plan)   between cycles: other pages, another plan
-  //   TrimPool(), Destroy(), Abandon()
   WorkspaceCore* core_;
   uint64_t generation_ = 0;
   bool record_ = false;
   uint64_t followed_ = 0;  // the version of the lesson
   int batches_without_spill_ = 0;
   bool may_have_blocks_ = false;  // for spills
-  WorkspaceStats counted_;
+  RingStats counted_;  // what of the core's counters is in the ring's
 };
 
 }  // namespace tidepool

@@ -1,11 +1,10 @@
 // What a WorkspaceCore does as a slot of a ring: its cycle begins on one thread, is handed over, and
 // ends on whichever thread releases the last lease.
 //
-// While leased, owner_ is the address of leased_token_, which no thread can match. Buffers that come
-// back meanwhile are taken under leased_mutex_, so that the ledger and the kept blocks are right at
-// once; EndLease takes the same lock. Whoever holds a buffer of the slot keeps the core alive, so
-// the lock is taken before the buffer is given up, never after.
-#include <memory>
+// While it is leased no thread has it open. Buffers that come back meanwhile are taken under
+// leased_mutex_, so that the ledger and the kept blocks are right at once; EndLease takes the same lock.
+// Whoever holds a buffer of the slot keeps the core alive, so the lock is taken before the buffer is
+// given up, never after.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,38 +12,39 @@
 
 namespace tidepool {
 
-void WorkspaceCore::PrepareSlot(uint64_t generation) noexcept {
-  // Generations are the ring's: the next cycle's stamp is 2 * generation - 1.
-  stamp_.store(2 * generation - 2, std::memory_order_relaxed);
+WorkspaceCore* WorkspaceCore::NewRingSlot(std::string id, WorkspaceConfig config, Device device,
+                                          const std::string& name,
+                                          std::function<bool()> may_reclaim) {
+  WorkspaceCore* const core = New(std::move(id), std::move(config), device);
+  core->is_ring_slot_ = true;
+  try {
+    core->reclaimer_ = Reclaimer::Global().Register(
+        name, [core, may_reclaim = std::move(may_reclaim)](ReclaimDepth depth) -> int64_t {
+          return may_reclaim() ? core->Reclaim(depth) : 0;
+        });
+  } catch (...) {
+    core->Abandon();
+    throw;
+  }
+  return core;
 }
 
-void WorkspaceCore::AdoptLearned(size_t bytes, const LearnedCycle* learned) {
-  auto copy = learned != nullptr ? std::make_unique<LearnedCycle>(*learned) : nullptr;
-  ForgetPlans();
-  if (bytes != size) {
-    // Blocks of the learning batch are given back first, so that both are never held at once.
-    TrimPool();
-    ResizePages(bytes);
-    PrefaultPages(bytes);
-  }
-  if (copy == nullptr) return;
-  learned_ = plans_.Add(std::move(copy));
-  plan_ = &learned_->plan;
-  PlansChanged();
+void WorkspaceCore::Adopt(size_t bytes, std::shared_ptr<const CyclePlan> plan) {
+  learner_.Adopt(std::move(plan), bytes);
+  AccountState();
 }
 
 void WorkspaceCore::HandOver() noexcept {
-  handing_over_ = false;
-  DrainRemote();
+  hands_over_ = false;
+  DrainReturned();
   Settle();
   // What is alive now is the batch: when its readers let go of it teaches nothing.
-  if (recording_) {
-    for (uint32_t slot = 0; slot < slot_count_; ++slot) {
-      if (slots_[slot] != nullptr) record_[slot].upper = slot_count_;
-    }
-    recording_ = false;
+  CycleRecorder& recorder = learner_.recorder();
+  for (uint32_t slot = 0; slot < slot_count_; ++slot) {
+    if (slots_[slot] != nullptr) recorder.Release(slot, slot_count_);
   }
-  owner_.store(&leased_token_, std::memory_order_release);
+  recorder.Stop();
+  gate_.HandOver();
 }
 
 void WorkspaceCore::EndLease() noexcept {
@@ -52,21 +52,20 @@ void WorkspaceCore::EndLease() noexcept {
   EndCycle(/*failed=*/false);
 }
 
+// Takes a buffer back while the slot is leased; false when it is not.
 bool WorkspaceCore::ReleaseLeased(Buffer* buffer) noexcept {
-  if (!is_open_on(&leased_token_)) return false;
+  if (!gate_.is_leased()) return false;
   std::lock_guard<std::mutex> lock(leased_mutex_);
-  if (owner_.load(std::memory_order_acquire) != &leased_token_) return false;
-  DrainRemote();
+  if (!gate_.is_leased()) return false;
+  DrainReturned();
   ReleaseOnOwner(buffer);
   return true;
 }
 
 void WorkspaceCore::CloseLeased(Buffer* buffer) noexcept {
-  if (!is_open_on(&leased_token_)) return;
+  if (!gate_.is_leased()) return;
   std::lock_guard<std::mutex> lock(leased_mutex_);
-  if (owner_.load(std::memory_order_acquire) == &leased_token_ && buffer->IsAlive()) {
-    GiveBack(buffer);
-  }
+  if (gate_.is_leased() && buffer->IsAlive()) GiveBack(buffer);
 }
 
 std::string WorkspaceCore::DescribeStaleSlot(uint64_t now, uint64_t made) const {

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tidepool/memory/planning/greedy_planner.h"
-#include "tidepool/memory/workspace/workspace_plan.h"
+#include "tidepool/memory/workspace/workspace_pages.h"
 
 namespace tidepool {
 namespace {
@@ -69,13 +68,7 @@ RingSlotLearner::Mode RingSlotLearner::FirstMode() const {
 }
 
 size_t RingSlotLearner::SizeFor(size_t needed) const {
-  size_t bytes = needed;
-  if (config_.policy_allocation == AllocationPolicy::kOverallocate) {
-    bytes += config_.overallocation_limit.ExtraFor(bytes);
-  }
-  bytes = std::max(bytes, config_.min_size);
-  if (config_.max_size > 0) bytes = std::min(bytes, config_.max_size);
-  return std::max(bytes, initial_bytes_);
+  return std::max(LearnedSize(config_, needed), initial_bytes_);
 }
 
 void RingSlotLearner::FollowTotals(bool may_shrink) {
@@ -97,32 +90,22 @@ size_t RingSlotLearner::PlanLimit() const {
 std::optional<WantedPlan> RingSlotLearner::WantPlan() {
   if (making_plan_) return std::nullopt;
   making_plan_ = true;
-  return WantedPlan{learning_, PlanLimit(), static_cast<int64_t>(alignment_)};
+  return WantedPlan{learning_, PlanLimit(), alignment_};
 }
 
-std::shared_ptr<const LearnedCycle> RingSlotLearner::MakePlan(
+std::shared_ptr<const CyclePlan> RingSlotLearner::MakePlan(
     const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) {
-  const Placement placement = PlanGreedy(record, wanted.alignment);
-  auto learned = std::make_shared<LearnedCycle>();
-  learned->plan = WorkspacePlan(record, placement.offsets, wanted.limit_bytes);
-  learned->requests.assign(record.begin(), record.end());
-  uint64_t signature = kNoRequests;
-  for (const LifetimeBuffer& request : record) {
-    signature = ExtendSignature(signature, static_cast<size_t>(request.size));
-    learned->signatures.push_back(signature);
-  }
-  learned->peak_bytes = static_cast<size_t>(placement.peak);
-  learned->lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
-  return learned;
+  return MakeCyclePlan(PlaceRequests(record, {}, wanted.alignment),
+                       wanted.limit_bytes);
 }
 
 void RingSlotLearner::Adopt(const WantedPlan& wanted,
-                            std::shared_ptr<const LearnedCycle> cycle) noexcept {
+                            std::shared_ptr<const CyclePlan> cycle) noexcept {
   if (wanted.learning != learning_) return;
   making_plan_ = false;
   // Slots that took their first and only size meanwhile cannot hold it.
   if (cycle == nullptr || wanted.limit_bytes != PlanLimit()) return;
-  if (may_change()) slot_bytes_ = SizeFor(cycle->plan.peak_bytes());
+  if (may_change()) slot_bytes_ = SizeFor(cycle->layout.peak_bytes());
   planned_peak_ = cycle->peak_bytes;
   lower_bound_ = cycle->lower_bound_bytes;
   learned_ = std::move(cycle);
@@ -184,7 +167,7 @@ void RingSlotLearner::Initialize() {
 
 void RingSlotLearner::Trim() {
   if (mode_ == Mode::kOff || mode_ == Mode::kFirst || slot_bytes_ == 0) return;
-  const size_t needed = learned_ != nullptr ? learned_->plan.peak_bytes() : totals_.peak();
+  const size_t needed = learned_ != nullptr ? learned_->layout.peak_bytes() : totals_.peak();
   const size_t wanted = needed > 0 ? SizeFor(needed) : slot_bytes_;
   if (wanted >= slot_bytes_) return;
   slot_bytes_ = wanted;

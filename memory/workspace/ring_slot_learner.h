@@ -25,7 +25,7 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/planning/placement_problem.h"
-#include "tidepool/memory/workspace/plan_set.h"
+#include "tidepool/memory/workspace/cycle_plan.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -62,14 +62,14 @@ class RecentPeak {
 struct WantedPlan {
   uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
-  int64_t alignment = 0;
+  size_t alignment = 0;
 };
 
 // What slots follow.
 struct SlotLesson {
   uint64_t version = 0;  // another one when anything is
   size_t slot_bytes = 0;
-  std::shared_ptr<const LearnedCycle> plan;  // null: requests go one behind the other
+  std::shared_ptr<const CyclePlan> plan;  // null: requests go one behind the other
 };
 
 class RingSlotLearner {
@@ -82,21 +82,21 @@ class RingSlotLearner {
   // next, with null where MakePlan threw. Until then no other one is wanted.
   std::optional<WantedPlan> Observe(const RingBatch& batch) noexcept;
   // Throws std::bad_alloc.
-  static std::shared_ptr<const LearnedCycle> MakePlan(const WantedPlan& wanted,
-                                                      absl::Span<const LifetimeBuffer> record);
-  void Adopt(const WantedPlan& wanted, std::shared_ptr<const LearnedCycle> cycle) noexcept;
+  static std::shared_ptr<const CyclePlan> MakePlan(const WantedPlan& wanted,
+                                                   absl::Span<const LifetimeBuffer> record);
+  void Adopt(const WantedPlan& wanted, std::shared_ptr<const CyclePlan> cycle) noexcept;
   // kOverTime: learns now from the batches seen.
   void Initialize();
   // Slots of what the recent batches need, at once.
   void Trim();
   void Forget();
   // What was learned and is given up: freeing a large plan takes a while.
-  std::shared_ptr<const LearnedCycle> TakeGivenUp() noexcept { return std::move(given_up_); }
+  std::shared_ptr<const CyclePlan> TakeGivenUp() noexcept { return std::move(given_up_); }
 
   // Slots follow when they are opened.
   SlotLesson lesson() const { return {version_, slot_bytes_, learned_}; }
   size_t slot_bytes() const { return slot_bytes_; }
-  std::shared_ptr<const LearnedCycle> learned() const { return learned_; }
+  std::shared_ptr<const CyclePlan> learned() const { return learned_; }
   uint64_t version() const { return version_; }
   // Batches must record their lifetimes.
   bool wants_record() const { return mode_ == Mode::kFirst || mode_ == Mode::kTotals; }
@@ -127,8 +127,8 @@ class RingSlotLearner {
   uint64_t learning_ = 0;     // raised by Forget()
   bool making_plan_ = false;  // one is wanted and not adopted
   size_t slot_bytes_;
-  std::shared_ptr<const LearnedCycle> learned_;
-  std::shared_ptr<const LearnedCycle> given_up_;
+  std::shared_ptr<const CyclePlan> learned_;
+  std::shared_ptr<const CyclePlan> given_up_;
   RecentPeak totals_;
   uint64_t batches_ = 0;
   int missed_running_ = 0;

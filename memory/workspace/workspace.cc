@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -28,7 +27,7 @@ Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
 Workspace::~Workspace() {
   if (core_->is_open()) {
     std::fprintf(stderr, "tidepool: workspace [%s] is destroyed while open\n", core_->id.c_str());
-    core_->detector.OnNeverLeft(core_->generation());
+    core_->detector().OnNeverLeft(core_->generation());
   }
   core_->Abandon();
 }
@@ -38,28 +37,16 @@ const WorkspaceConfig& Workspace::config() const { return core_->config; }
 Device Workspace::device() const { return core_->device; }
 bool Workspace::is_open() const { return core_->is_open(); }
 uint64_t Workspace::generation() const { return core_->generation(); }
-uint64_t Workspace::cycles() const { return core_->stats.cycles; }
-size_t Workspace::size() const { return core_->size; }
+uint64_t Workspace::cycles() const { return core_->counters.cycles; }
+size_t Workspace::size() const { return core_->counters.size; }
 size_t Workspace::offset() const { return core_->CurrentCursor(); }
 size_t Workspace::bytes_this_cycle() const { return core_->CurrentBytesThisCycle(); }
-size_t Workspace::bytes_last_cycle() const { return core_->bytes_last_cycle; }
-size_t Workspace::peak_cycle_bytes() const { return core_->peak_cycle_bytes; }
-size_t Workspace::spilled_bytes() const { return core_->spilled_bytes; }
-size_t Workspace::spilled_count() const { return core_->spilled_count; }
+size_t Workspace::bytes_last_cycle() const { return core_->counters.bytes_last_cycle; }
+size_t Workspace::peak_cycle_bytes() const { return core_->counters.peak_cycle_bytes; }
+size_t Workspace::spilled_bytes() const { return core_->counters.cycle_spilled_bytes; }
+size_t Workspace::spilled_count() const { return core_->counters.cycle_spills; }
 
-WorkspaceStats Workspace::stats() const {
-  WorkspaceStats stats = core_->stats;
-  stats.hits = core_->CurrentHits();
-  stats.size_bytes = core_->size;
-  stats.findings = core_->detector.findings();
-  stats.relocations = core_->relocations();
-  const MirrorCounters mirrors = MirrorCountersOf(static_cast<const BufferOwner*>(core_));
-  stats.mirror_copies_to_host = mirrors.copies_to_host;
-  stats.mirror_bytes_to_host = mirrors.bytes_to_host;
-  stats.mirror_copies_to_device = mirrors.copies_to_device;
-  stats.mirror_bytes_to_device = mirrors.bytes_to_device;
-  return stats;
-}
+WorkspaceStats Workspace::stats() const { return core_->Stats(); }
 
 void Workspace::Initialize() { core_->Initialize(); }
 void Workspace::Destroy() { core_->Destroy(); }

@@ -14,9 +14,13 @@
 // Ownership: the workspace owns its pages; arrays share nothing with it but a stamp, so an array
 // that outlives its cycle, or the workspace, is detected, never read.
 // Threads: open on one thread at a time; another thread that enters it meanwhile gets an error.
-// Arrays may be released on any thread. Distinct workspaces are independent.
+// Arrays may be released on any thread. Distinct workspaces are independent. The accessors and stats()
+// may be called from any thread, to watch a workspace at work: another thread than the one that has it
+// open sees numbers that are somewhat behind, and not all of one moment. PlannedRequests() needs a
+// closed workspace or the thread that has it open.
 // The Reclaimer takes a closed workspace's pages at most; the next cycle takes them again, and its
-// scope throws OutOfMemoryError when they cannot be had.
+// scope throws OutOfMemoryError when they cannot be had. A thread that enters while the Reclaimer is
+// at work waits asleep, for one step of at most 256 MiB.
 // Cost: enter and leave tens of nanoseconds; a planned request a few.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_

@@ -1,42 +1,41 @@
 // The state behind a Workspace; for memory/ and the array layer's allocation path only.
 //
-// A core outlives its Workspace while arrays still hold buffers of it: records of dead buffers are
-// returned here from any thread (a lock-free stack) and the last one frees an orphaned core.
+// A core puts pieces together, each with a contract of its own: the gate (who has it open), records of
+// buffers, pages, what serves spills, the learner with the plan that is followed, and findings. What is
+// here is the way of one request through them.
+//
+// A core outlives its Workspace while arrays still hold buffers of it: the last record that comes back
+// frees an orphaned core.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CORE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CORE_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_owner.h"
-#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/buffer.h"
-#include "tidepool/memory/planning/background_planner.h"
-#include "tidepool/memory/planning/pinned_planner.h"
-#include "tidepool/memory/planning/placement_problem.h"
-#include "tidepool/memory/provider/guard_pages.h"
 #include "tidepool/memory/provider/device_provider.h"
-#include "tidepool/memory/provider/mapped_file.h"
-#include "tidepool/memory/provider/pages.h"
-#include "tidepool/memory/provider/poison.h"
-#include "tidepool/memory/resource/pool.h"
-#include "tidepool/memory/workspace/cycle_detector.h"
-#include "tidepool/memory/workspace/plan_set.h"
+#include "tidepool/memory/workspace/buffer_records.h"
+#include "tidepool/memory/workspace/cycle_findings.h"
+#include "tidepool/memory/workspace/cycle_gate.h"
+#include "tidepool/memory/workspace/cycle_learner.h"
+#include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/plan_follower.h"
+#include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
-#include "tidepool/memory/workspace/workspace_plan.h"
+#include "tidepool/memory/workspace/workspace_counters.h"
+#include "tidepool/memory/workspace/workspace_pages.h"
 
 namespace tidepool {
-
-class RingSlot;
 
 class WorkspaceCore final : public BufferOwner {
  public:
@@ -44,55 +43,91 @@ class WorkspaceCore final : public BufferOwner {
     return new WorkspaceCore(std::move(id), std::move(config), device);
   }
 
+  // ---- cycles -------------------------------------------------------------------------------
   // A scope of `thread` begins: the first one begins a cycle, the last one to leave ends it. Enter
   // throws when the workspace is open on another thread. `failed`: an exception is passing.
   void EnterFrame(const void* thread) {
-    if (owner_.load(std::memory_order_relaxed) != thread) BeginCycle(thread);
+    if (!gate_.is_open_on(thread)) BeginCycle(thread);
     ++frames_;
   }
   void LeaveFrame(bool failed) noexcept {
     if (--frames_ > 0) return;
-    if (handing_over_) return HandOver();
+    if (hands_over_) return HandOver();
     EndCycle(failed);
     if (abandoned_) Abandon();
   }
-
   // This cycle is a node's of the tree of owners: what is alive at its end is closed by that node,
   // not leaked.
   void OwnCycle() { owned_cycle_ = true; }
+  bool is_open() const { return gate_.is_open(); }
+  bool is_open_on(const void* thread) const { return gate_.is_open_on(thread); }
 
+  // ---- requests -----------------------------------------------------------------------------
   // On the thread that has the workspace open. Throws by the spill policy; then nothing changed.
   Buffer* Allocate(size_t bytes);
   // From any thread.
   void Release(Buffer* buffer) noexcept override;
   void Close(Buffer* buffer) noexcept override;
   std::string DescribeStale(uint64_t stamp) const override;
-  std::string DescribeOrigin(const Buffer& buffer) const override;
+  std::string DescribeOrigin(const Buffer& buffer) const override {
+    return findings_.DescribeOrigin(buffer);
+  }
   std::string WorkspaceId() const override { return id; }
   std::string WhyNoHostCopy() const override;
 
+  // ---- between cycles: of a closed workspace --------------------------------------------------
+  // Keeps it closed meanwhile: a thread that wants to enter waits. Throws when it is open.
+  class Maintenance {
+   public:
+    Maintenance(WorkspaceCore& core, const char* operation);
+    ~Maintenance() { core_.gate_.EndMaintenance(); }
+    Maintenance(const Maintenance&) = delete;
+    Maintenance& operator=(const Maintenance&) = delete;
+
+   private:
+    WorkspaceCore& core_;
+  };
   void Initialize();
   void Destroy();
   void Trim();
+  void FinishPlanSearch();
+  std::vector<LifetimeBuffer> PlannedRequests() const;
+  void SavePlans(const std::string& path) const;
+  PlansLoaded LoadPlans(const std::string& path);
   // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
   // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
-  void FinishPlanSearch();
-  std::vector<LifetimeBuffer> PlannedRequests() const {
-    return plans_.empty() ? std::vector<LifetimeBuffer>() : plans_.cycles().front()->requests;
-  }
-  void SavePlans(const std::string& path) const;
-  PlansLoaded LoadPlans(const std::string& path);
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
   void Abandon() noexcept;
 
-  bool is_open() const {
-    const void* owner = owner_.load(std::memory_order_relaxed);
-    return owner != nullptr && owner != &kMaintenance;
+  // ---- as the slot of a ring (ring_slot_core.cc) ----------------------------------------------
+  // A cycle of a slot begins on the producer's thread, is handed over to leases that belong to no
+  // thread, and ends with the last of them. The ring learns for its slots.
+  //
+  // `name` is the Reclaimer's for it, which asks `may_reclaim` first.
+  static WorkspaceCore* NewRingSlot(std::string id, WorkspaceConfig config, Device device,
+                                    const std::string& name, std::function<bool()> may_reclaim);
+  // Generations are the ring's: before the cycle is entered.
+  void SetGeneration(uint64_t generation) noexcept {
+    stamp_.store(2 * generation - 2, std::memory_order_relaxed);
   }
-  bool is_open_on(const void* thread) const {
-    return owner_.load(std::memory_order_relaxed) == thread;
-  }
+  // The cycle that has begun is recorded, or not.
+  void Record(bool record) noexcept { learner_.recorder().Begin(record); }
+  // The end of the outermost scope hands the cycle over instead of ending it.
+  void HandOverAtEnd(bool hands_over) noexcept { hands_over_ = hands_over; }
+  // What was handed over: the sum of requests, those that missed their plan, what was recorded, and
+  // whether any was spilled.
+  size_t cycle_bytes() const { return counters.bytes_this_cycle; }
+  uint64_t cycle_misses() const { return misses_; }
+  const std::vector<LifetimeBuffer>& recorded() const { return learner_.recorder().requests(); }
+  // The last lease is gone.
+  void EndLease() noexcept;
+  // Under Maintenance: pages of `bytes` and what the ring has learned; null: no plan.
+  void Adopt(size_t bytes, std::shared_ptr<const CyclePlan> plan);
+  void TrimSpills() noexcept { spills_.Trim(); }
+  bool keeps_spills() const { return spills_.keeps_any(); }
+
+  // ---- what it is -----------------------------------------------------------------------------
   // Switched off: its scopes allocate from the heap.
   bool passes_through() const {
     return config.workspace_mode == WorkspaceMode::kNone ||
@@ -101,128 +136,37 @@ class WorkspaceCore final : public BufferOwner {
   // Where the bytes are: the host's under MirroringPolicy::kHostOnly, whatever `device` is.
   Device memory_device() const { return memory_device_; }
   size_t alignment() const { return alignment_; }  // the configuration's or what the device needs
-  uint64_t relocations() const { return pages_.relocations(); }
   uint64_t generation() const { return (stamp_.load(std::memory_order_relaxed) + 1) / 2; }
+  CycleDetector& detector() { return findings_.detector(); }
 
   const std::string id;
   const WorkspaceConfig config;
   const Device device;
   MemoryOwner& memory_owner;  // "workspace <id>", below the owner current at construction
 
-  // Read by Workspace; written on the owning thread.
-  size_t size = 0;
-  // Without the requests that merely followed the plan, until Settle() counts those.
-  size_t cursor = 0;
-  size_t bytes_this_cycle = 0;
-  size_t bytes_last_cycle = 0;
-  size_t peak_cycle_bytes = 0;
-  size_t spilled_bytes = 0;
-  size_t spilled_count = 0;
-  WorkspaceStats stats;  // hits: like cursor
+  // Any thread may read these; of what changes within a cycle, another thread than the one that has
+  // it open sees some earlier value.
+  WorkspaceCounters counters;
   size_t CurrentCursor() const;
   size_t CurrentBytesThisCycle() const;
-  uint64_t CurrentHits() const { return stats.hits + (slot_count_ - settled_); }
-  CycleDetector detector{id, config.use_cycle_detector};
+  uint64_t CurrentHits() const { return counters.hits + (slot_count_ - settled_); }
+  WorkspaceStats Stats() const;
 
  private:
-  friend class RingSlot;
-
   WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
   ~WorkspaceCore();
 
+  // Cycles (workspace_core.cc).
   void BeginCycle(const void* thread);
+  void Open();
   void EndCycle(bool failed) noexcept;
-
   void PrepareQuickRequests();
-  void Settle() noexcept;
-  bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
-  int64_t CountRecordsOut() const;
-  Buffer* AllocateSlowly(size_t bytes);
-  void AddRecords();
-  void ReserveRecords();
-  void RecordRequest(size_t rounded) noexcept;
-  std::byte* AllocateOutsidePlan(size_t bytes, size_t rounded, void** spill);
-  void CheckMaySpill(size_t bytes) const;
-  std::byte* AllocateSpill(size_t bytes, size_t rounded, void** spill);
-  void ReleaseSlowly(Buffer* buffer) noexcept;
-  void ReleaseOnOwner(Buffer* buffer) noexcept;
-  void GiveBack(Buffer* buffer) noexcept;
-  void ReleaseBytes(Buffer* buffer) noexcept;
-  void DrainRemote() noexcept;
-  void CollectLeaks(bool failed) noexcept;
-  void DropAll() noexcept;
-  void NoteLeak(const Buffer& buffer) noexcept;
-  void KeepTrace(const Buffer& buffer) noexcept;
-  void ForgetTrace(const Buffer& buffer) noexcept;
-  void DetectFaults() noexcept;
-  void Learn();
-  void Grow(size_t learned_bytes);
-  void ShrinkToPlans();
-
-  // Plans (workspace_plans.cc).
-  void StartRecording();
-  bool PlaceOffPlan(size_t rounded, size_t* offset);
-  bool SwitchPlan(size_t rounded);
-  bool HasLiveWherePlanned(const LearnedCycle& cycle) const;
-  void FollowPlan(LearnedCycle* cycle);
-  void LearnPlan();
-  void UseExactPlan(uint64_t now);
-  void MakePlan();
-  void MakePlanOfBeginning();
-  void InstallPlan(std::unique_ptr<LearnedCycle> cycle);
-  void PlansChanged();
-  void ForgetPlans();
-  size_t PlanLimit() const;
-  void SearchBetterPlan() noexcept;
-  void AdoptBetterPlan() noexcept;
-
-  // Pages (workspace_pages.cc).
-  void PreparePages();
-  void TakeInitialPages();
-  void ResizePages(size_t new_size);
-  void SetPages(std::byte* base, size_t new_size, size_t capacity);
-  void PrefaultPages(size_t bytes) noexcept;
-  // Only addresses of the host's own have an AddressSanitizer shadow.
-  void Poison(const std::byte* data, size_t bytes) const {
-    if (host_readable_) PoisonBlock(data, bytes);
-  }
-  void Unpoison(const std::byte* data, size_t bytes) const {
-    if (host_readable_) UnpoisonBlock(data, bytes);
-  }
-  void TrimPool();
-  void TrimIdleBlocks();
-  void AccountOwned();
-  void AccountState() noexcept;
-  size_t LearnedSize(size_t needed) const;
-  void DropPages() noexcept;
-
-  // Keeps a closed workspace closed while it is changed: a thread that wants to enter it waits.
-  // Throws when it is open.
-  class Maintenance {
-   public:
-    Maintenance(WorkspaceCore& core, const char* operation);
-    ~Maintenance() { core_.owner_.store(nullptr, std::memory_order_release); }
-
-   private:
-    WorkspaceCore& core_;
-  };
-  void RequireClosed(const char* operation) const;
-  void TakePagesAgain();
-  static constexpr int kRecordsPerSlab = 64;
-  static const char kMaintenance;  // its address is owner_ meanwhile
-  static const char kReporting;    // likewise while findings are told
-
-  // As a slot of a ring (ring_slot_core.cc). Its cycle begins on the producer's thread, belongs to
-  // no thread from HandOver to EndLease, and the ring learns for it.
-  void PrepareSlot(uint64_t generation) noexcept;
-  void AdoptLearned(size_t bytes, const LearnedCycle* learned);
+  void LearnFromCycle() noexcept;
+  void DropLive(bool failed) noexcept;
+  void DropAllUnseen() noexcept;
   void HandOver() noexcept;
-  void EndLease() noexcept;
-  // Takes a buffer back while the slot is leased; false when it is not.
-  bool ReleaseLeased(Buffer* buffer) noexcept;
-  void CloseLeased(Buffer* buffer) noexcept;
-  std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
-
+  void AccountState() noexcept;
+  bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
            config.policy_allocation != AllocationPolicy::kAlways;
@@ -231,81 +175,68 @@ class WorkspaceCore final : public BufferOwner {
     return config.policy_learning == LearningPolicy::kOptimized ||
            config.policy_learning == LearningPolicy::kTraining;
   }
+  bool has_plans() const { return learns_lifetimes() && serves_from_pages() && !passes_through(); }
+  RequestView made() const { return {{slots_.data(), slot_count_}, pages_.base()}; }
 
-  // Odd while a cycle is open, even when closed: 2 * generation - 1, then 2 * generation.
-  std::atomic<uint64_t> stamp_{0};
-  std::atomic<const void*> owner_{nullptr};  // the thread that has it open
-  std::atomic<Buffer*> remote_{nullptr};     // released by other threads or while closed
-  std::atomic<int64_t> orphans_{0};          // records still out when the Workspace went
+  // Requests (workspace_requests.cc).
+  void Settle() noexcept;
+  Buffer* AllocateSlowly(size_t bytes);
+  void ReserveForRequest();
+  bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
+  void CheckMaySpill(size_t bytes) const;
+
+  // Releases (workspace_release.cc).
+  void ReleaseSlowly(Buffer* buffer) noexcept;
+  void ReleaseOnOwner(Buffer* buffer) noexcept;
+  void GiveBack(Buffer* buffer) noexcept;
+  void ReleaseBytes(Buffer* buffer) noexcept;
+  void DrainReturned() noexcept;
+  bool ReleaseLeased(Buffer* buffer) noexcept;
+  void CloseLeased(Buffer* buffer) noexcept;
+  std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
+
+  void RequireClosed(const char* operation) const;
 
   DeviceProvider& memory_;
   const Device memory_device_;
   const size_t alignment_;
-  const bool host_readable_;
-  Pages pages_;
-  std::unique_ptr<MappedFile> file_;  // policy_location kMmap: instead of pages_
-  std::byte* base_ = nullptr;         // of either
-  size_t capacity_ = 0;               // usable bytes there, a multiple of the alignment
-  size_t initial_pages_ = 0;          // what initial_size reserves
-  Pool pool_;
-  std::unique_ptr<GuardPages> guard_;  // debug_mode kGuard
-  MemoryAccount account_;
-  int64_t owned_reported_ = 0;
 
-  PlanSet plans_;
-  LearnedCycle* learned_ = nullptr;  // what this cycle is expected to be, of plans_; or null
-  WorkspacePlan no_plan_;
-  WorkspacePlan* plan_ = &no_plan_;  // of learned_
-  // What this cycle requested; kept while recording_, which begins where a cycle leaves its plan.
-  bool recording_ = false;
-  bool tracing_ = false;  // MemoryTracing was on when the cycle began
-  std::vector<LifetimeBuffer> record_;
-  uint64_t record_signature_ = kNoRequests;
-  std::vector<PinnedBuffer> pins_;  // alive where this cycle left its first plan
-  int missing_cycles_ = 0;
-  int inexact_cycles_ = 0;  // running, that a plan served which is larger than they need
-  std::shared_ptr<PlanTicket> search_;        // for a better plan, on another thread; or null
-  LearnedCycle* searched_cycle_ = nullptr;    // of plans_ when search_ began
-  size_t needed_size_ = 0;  // what the plans need; pages beyond it are given back
-  int oversized_cycles_ = 0;
-  uint64_t cycles_learned_from_ = 0;
-  int cycles_without_spill_ = 0;
-  int cycles_keeping_blocks_ = 3;  // then unused blocks are given back
-  bool lacks_initial_pages_ = false;  // since Destroy
-  bool lacks_pages_ = false;          // reclaimed: the next cycle takes `size` bytes again
-  std::atomic<bool> reclaim_requested_{false};
-  uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
-  Reclaimer::Registration reclaimer_;
-  uint64_t misses_this_cycle_ = 0;
-  std::vector<AllocationTrace> traces_;  // by request number, while tracing
-  LeakReport leaks_;                     // of the cycle that ends
-  // Of buffers that outlived their cycle, by id, while handles of them are left.
-  std::map<uint64_t, AllocationTrace> leaked_traces_;  // guarded by traces_mutex_
-  mutable std::mutex traces_mutex_;
-  std::atomic<bool> has_leaked_traces_{false};
-  int64_t state_reported_ = 0;           // bytes of records, plan, slots
-  size_t slots_reported_ = 0;
-
+  // What the way of a planned request reads and writes.
+  std::atomic<uint64_t> stamp_{0};  // odd while a cycle is open, even when closed: 2 * generation - 1,
+                                    // then 2 * generation
+  CycleGate gate_;
+  BufferRecords records_;
   std::vector<Buffer*> slots_;  // this cycle's live buffers by request number
-  uint32_t slot_count_ = 0;
+  SingleWriter<uint32_t> slot_count_;
+  SingleWriter<uint32_t> settled_;  // the requests before this one are counted
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
-  WorkspacePlan::Quick quick_plan_;  // plan_, while quick_slots_ > 0
-  uint32_t settled_ = 0;      // the requests before this one are counted
-  uint64_t first_id_ = 0;     // of this cycle's quick requests
-  uint64_t next_id_ = 0;      // of later cycles'
-  uint64_t ids_end_ = 0;
+  PlanFollower::Quick quick_;  // the learner's follower, while quick_slots_ > 0
+  uint64_t first_id_ = 0;      // of this cycle's quick requests
+  MemoryAccount account_;
 
-  // Records of no handle: references 1, no spill, not closed.
-  Buffer* free_records_ = nullptr;
-  std::vector<std::unique_ptr<Buffer[]>> record_slabs_;
+  OwnedBytes owned_{account_};
+  WorkspacePages pages_;
+  WorkspaceSpills spills_;
+  CycleLearner learner_;
+  CycleFindings findings_{id, config.use_cycle_detector};
+
+  uint64_t next_id_ = 0;  // of later cycles' quick requests
+  uint64_t ids_end_ = 0;
+  uint64_t misses_ = 0;   // in this cycle
   int frames_ = 0;
   bool abandoned_ = false;
   bool owned_cycle_ = false;
+  int64_t state_reported_ = 0;  // bytes of records, plans, slots
+  size_t slots_reported_ = 0;
+  uint64_t plans_reported_ = 0;  // the learner's version then
+
+  std::atomic<bool> reclaim_requested_{false};
+  uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
+  Reclaimer::Registration reclaimer_;
 
   bool is_ring_slot_ = false;
-  bool handing_over_ = false;  // the scope's end hands the slot over instead of ending the cycle
-  std::mutex leased_mutex_;    // while leased: held by who takes buffers back
-  static inline constinit char leased_token_ = 0;  // its address is the owner_ of leased slots
+  bool hands_over_ = false;
+  std::mutex leased_mutex_;  // while leased: held by who takes buffers back
 };
 
 }  // namespace tidepool

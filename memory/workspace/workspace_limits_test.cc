@@ -35,6 +35,23 @@ int64_t LedgerBytes() {
   return LedgerTotal();
 }
 
+// A size that rounds to 0 is not the mark of a request that the plan sends outside of the pages.
+TEST(WorkspaceLimits, ARequestThatCannotExistIsRefusedWhereThePlanHasOneOutside) {
+  WorkspaceConfig config = Strict(LearningPolicy::kOptimized, SpillPolicy::kExternal);
+  config.initial_size = 4096;
+  Workspace workspace("w", config, TestDevice());
+  for (int cycle = 0; cycle < 4; ++cycle) {
+    WorkspaceScope scope(workspace);
+    BufferHandle outside = New(1 << 16);
+    EXPECT_NE(outside->request.spill, nullptr);
+  }
+  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 5, SIZE_MAX - 14}) {
+    WorkspaceScope scope(workspace);
+    EXPECT_THROW(New(bytes), OutOfMemoryError) << bytes;
+    EXPECT_EQ(workspace.bytes_this_cycle(), 0);
+  }
+}
+
 TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
   for (LearningPolicy learning : {LearningPolicy::kFirstLoop, LearningPolicy::kOptimized}) {
     for (SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kExternal, SpillPolicy::kReallocate}) {

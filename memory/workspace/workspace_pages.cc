@@ -1,9 +1,9 @@
-// Where a workspace's memory is: pages of its device, or a mapped file.
+#include "tidepool/memory/workspace/workspace_pages.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
 namespace {
@@ -11,82 +11,164 @@ namespace {
 // An initial_size may be far more than the first cycles use. So much of it is touched when it is
 // taken; the rest at first use, and at the end of a cycle up to where that one and its plan reach.
 constexpr size_t kPrefaultedInitialBytes = size_t{64} << 20;
+// What the Reclaimer gives back between two looks at who waits: tens of milliseconds at most.
+constexpr size_t kReclaimStepBytes = size_t{256} << 20;
+
+// The workspace decides itself what of its pages to touch ahead.
+PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
+  PagesOptions options;
+  options.large_pages = config.huge_pages;
+  options.prefault = false;
+  options.owner = &owner;
+  return options;
+}
 
 }  // namespace
 
-std::string WorkspaceCore::WhyNoHostCopy() const {
-  if (host_readable_ || config.policy_mirroring != MirroringPolicy::kDisabled) return "";
-  return absl::StrCat("workspace [", id, "] on ", DeviceName(device),
-                      " is device memory only (policy_mirroring kDisabled)");
+size_t LearnedSize(const WorkspaceConfig& config, size_t needed) {
+  size_t learned = needed;
+  if (config.policy_allocation == AllocationPolicy::kOverallocate) {
+    learned += config.overallocation_limit.ExtraFor(learned);
+  }
+  learned = std::max(learned, config.min_size);
+  return config.max_size > 0 ? std::min(learned, config.max_size) : learned;
 }
 
-void WorkspaceCore::AccountOwned() {
-  const int64_t owned = static_cast<int64_t>(pages_.committed_bytes() + pool_.owned_bytes() +
-                                             (file_ != nullptr ? file_->mapped_bytes() : 0) +
-                                             (guard_ != nullptr ? guard_->owned_bytes() : 0));
-  MemoryTracker::Global().AddOwned(&account_, owned - owned_reported_);
-  owned_reported_ = owned;
+WorkspacePages::WorkspacePages(const std::string& id, const WorkspaceConfig& config,
+                               size_t alignment, DeviceProvider& provider, MemoryOwner& owner,
+                               OwnedBytes& owned, WorkspaceCounters& counters)
+    : id_(id),
+      config_(config),
+      alignment_(alignment),
+      host_readable_(provider.traits().host_readable),
+      counters_(counters),
+      owned_(owned),
+      pages_(OptionsOf(config, owner), provider) {}
+
+size_t WorkspacePages::most_bytes() const {
+  if (size() > 0 && config_.policy_spill != SpillPolicy::kReallocate) return capacity_;
+  return config_.max_size > 0 ? std::max(capacity_, config_.max_size) : SIZE_MAX;
 }
 
-// Before a cycle begins.
-void WorkspaceCore::PreparePages() {
-  if (file_ != nullptr) file_->CheckLength(id);
-  if (lacks_initial_pages_) TakeInitialPages();
-  TakePagesAgain();
+void WorkspacePages::Prepare(size_t touched) {
+  if (file_ != nullptr) file_->CheckLength(id_);
+  if (lacks_initial_) TakeInitial();
+  TakeAgain(touched);
 }
 
-void WorkspaceCore::TakeInitialPages() {
-  if (!passes_through() && config.debug_mode != DebugMode::kGuard) {
-    size_t wanted = config.initial_size;
-    if (wanted > 0 && config.policy_allocation == AllocationPolicy::kOverallocate) {
-      const size_t extra = config.overallocation_limit.ExtraFor(wanted);
+void WorkspacePages::TakeInitial() {
+  const bool passes_through = config_.workspace_mode == WorkspaceMode::kNone ||
+                              config_.debug_mode == DebugMode::kBypassEverything;
+  if (!passes_through && config_.debug_mode != DebugMode::kGuard) {
+    size_t wanted = config_.initial_size;
+    if (wanted > 0 && config_.policy_allocation == AllocationPolicy::kOverallocate) {
+      const size_t extra = config_.overallocation_limit.ExtraFor(wanted);
       wanted = wanted <= SIZE_MAX - extra ? wanted + extra : SIZE_MAX;
     }
-    if (config.max_size > 0) wanted = std::min(wanted, config.max_size);
-    if (config.policy_location == LocationPolicy::kMmap) {
-      file_ = std::make_unique<MappedFile>(id, config.temp_file_path, wanted, config.max_size,
+    if (config_.max_size > 0) wanted = std::min(wanted, config_.max_size);
+    if (config_.policy_location == LocationPolicy::kMmap) {
+      file_ = std::make_unique<MappedFile>(id_, config_.temp_file_path, wanted, config_.max_size,
                                            alignment_);
-      SetPages(file_->base(), file_->bytes(), file_->bytes());
       wanted = file_->bytes();
+      Set(file_->base(), wanted, wanted);
     } else if (wanted > 0) {
-      ResizePages(wanted);
-      PrefaultPages(std::min(wanted, kPrefaultedInitialBytes));
+      Resize(wanted);
+      Prefault(std::min(wanted, kPrefaultedInitialBytes));
     }
-    initial_pages_ = wanted;
+    initial_bytes_ = wanted;
   }
-  lacks_initial_pages_ = false;
+  lacks_initial_ = false;
 }
 
-void WorkspaceCore::ResizePages(size_t new_size) {
-  if (new_size > SIZE_MAX / 4) {
+void WorkspacePages::TakeAgain(size_t touched) {
+  if (!lacks_pages_) return;
+  Resize(size());
+  Prefault(touched);
+}
+
+void WorkspacePages::Shrink(size_t bytes) {
+  if (lacks_pages_) {
+    counters_.size = bytes;
+  } else {
+    Resize(bytes);
+  }
+}
+
+void WorkspacePages::Resize(size_t bytes) {
+  if (bytes > SIZE_MAX / 4) {
     throw OutOfMemoryError(
-        absl::StrCat("workspace [", id, "]: pages of ", new_size, " bytes cannot exist"),
+        absl::StrCat("workspace [", id_, "]: pages of ", bytes, " bytes cannot exist"),
         MemoryTracker::Global().Snapshot().ToString());
   }
-  const size_t capacity = (new_size + alignment_ - 1) & ~(alignment_ - 1);
+  const size_t capacity = (bytes + alignment_ - 1) & ~(alignment_ - 1);
   // The system may give these addresses to others.
   if (capacity_ > 0) Unpoison(base_, capacity_);
   if (file_ != nullptr) {
     file_.reset();  // a file is mapped as a whole or not at all
   } else {
-    pages_.Resize(capacity);
+    try {
+      pages_.Resize(capacity);
+    } catch (...) {
+      AfterRefusal();
+      throw;
+    }
   }
-  SetPages(pages_.base(), new_size, capacity);
+  Set(pages_.base(), bytes, capacity);
 }
 
-void WorkspaceCore::SetPages(std::byte* base, size_t new_size, size_t capacity) {
+// The pages may be as before, or gone to make room for larger ones that were then refused.
+void WorkspacePages::AfterRefusal() noexcept {
+  if (pages_.committed_bytes() == 0 && capacity_ > 0) {
+    base_ = pages_.base();
+    capacity_ = 0;
+    lacks_pages_ = true;
+  }
+  if (capacity_ > 0) Poison(base_, capacity_);
+  ReportOwned();
+}
+
+void WorkspacePages::Set(std::byte* base, size_t size, size_t capacity) {
   base_ = base;
-  size = new_size;
+  counters_.size = size;
   capacity_ = capacity;
   lacks_pages_ = false;
   if (capacity > 0) Poison(base, capacity);
-  AccountOwned();
+  ReportOwned();
 }
 
-void WorkspaceCore::PrefaultPages(size_t bytes) noexcept {
-  if (config.prefault && file_ == nullptr && bytes > 0 && capacity_ > 0) {
+void WorkspacePages::Grow(size_t needed) {
+  if (!GrowsFor(needed)) return;
+  const size_t learned = LearnedSize(config_, needed);
+  Resize(learned);
+  Prefault(learned);
+}
+
+void WorkspacePages::Destroy() {
+  Resize(0);
+  lacks_initial_ = true;
+}
+
+void WorkspacePages::Prefault(size_t bytes) noexcept {
+  if (config_.prefault && file_ == nullptr && bytes > 0 && capacity_ > 0) {
     pages_.Prefault(std::min(bytes, capacity_));
   }
+}
+
+void WorkspacePages::ReclaimStep() noexcept {
+  if (capacity_ > 0) Unpoison(base_, capacity_);
+  capacity_ = 0;  // size() stays: what the next cycle takes again
+  lacks_pages_ = true;
+  const size_t committed = pages_.committed_bytes();
+  if (committed > kReclaimStepBytes) pages_.Resize(committed - kReclaimStepBytes);
+  // The last step, and where a part cannot be given back.
+  if (committed <= kReclaimStepBytes || pages_.committed_bytes() >= committed) pages_.Resize(0);
+  base_ = pages_.base();
+  ReportOwned();
+}
+
+void WorkspacePages::ReportOwned() noexcept {
+  owned_.Set(pages_.committed_bytes() + (file_ != nullptr ? file_->mapped_bytes() : 0));
+  counters_.relocations = pages_.relocations();
 }
 
 }  // namespace tidepool

@@ -1,9 +1,7 @@
 // How buffers come back to a workspace, from any thread and at any time; how a workspace ends.
-#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -12,32 +10,38 @@ namespace {
 
 constexpr uint64_t kDestroyedStamp = UINT64_MAX - 1;
 
-// Marks the remote list of a core whose Workspace is gone.
-Buffer* const kAbandoned = reinterpret_cast<Buffer*>(uintptr_t{1});
-
 }  // namespace
 
-void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
-  if (buffer->request.spill == nullptr) return Poison(buffer->data, buffer->request.bytes);
-  if (guard_ != nullptr) {
-    guard_->Release(buffer->data, buffer->bytes);
-    AccountOwned();
-  } else if (config.policy_allocation == AllocationPolicy::kAlways) {
-    HeapRelease(buffer->request.spill, buffer->request.bytes, MemoryKind::kUnreferenced, memory_,
-                &memory_owner);
-  } else {
-    pool_.Release(static_cast<Pool::Block*>(buffer->request.spill));
+void WorkspaceCore::Release(Buffer* buffer) noexcept {
+  // Only the thread that has it open can match.
+  if (!gate_.is_open_on(CurrentThreadToken())) return ReleaseSlowly(buffer);
+  // Only plans place requests in a cycle that has quick ones.
+  if (quick_slots_ == 0 || buffer->request.spill != nullptr ||
+      buffer->stamp.load(std::memory_order_relaxed) != stamp_.load(std::memory_order_relaxed)) {
+    return ReleaseOnOwner(buffer);
   }
-  buffer->request.spill = nullptr;
+  slots_[buffer->request.slot] = nullptr;
+  quick_.Release(buffer->request.slot);
+  pages_.Poison(buffer->data, buffer->request.bytes);
+  account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
+  records_.Put(buffer);
 }
 
-void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
+// Not on the thread that has it open.
+void WorkspaceCore::ReleaseSlowly(Buffer* buffer) noexcept {
+  if (is_ring_slot_ && ReleaseLeased(buffer)) return;
+  if (records_.returned().Give(buffer)) delete this;
+}
+
+void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
+  const bool alive =
+      buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
   const uint32_t slot = buffer->request.slot;
-  slots_[slot] = nullptr;
-  plan_->Release(slot);
-  if (recording_) record_[slot].upper = slot_count_;
-  ReleaseBytes(buffer);
-  account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
+  // One that was closed on another thread is not alive, but its bytes are still here.
+  if (alive || (buffer->closed && slot < slot_count_ && slots_[slot] == buffer)) GiveBack(buffer);
+  findings_.Forget(*buffer);
+  buffer->closed.store(false, std::memory_order_relaxed);
+  records_.Put(buffer);
 }
 
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
@@ -47,28 +51,27 @@ void WorkspaceCore::Close(Buffer* buffer) noexcept {
   if (is_ring_slot_) CloseLeased(buffer);
 }
 
-void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
-  if (buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed)) GiveBack(buffer);
-  if (buffer->closed && buffer->request.slot < slot_count_ && slots_[buffer->request.slot] == buffer) {
-    GiveBack(buffer);  // closed on another thread
+void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
+  const uint32_t slot = buffer->request.slot;
+  slots_[slot] = nullptr;
+  learner_.follower().Release(slot);
+  learner_.recorder().Release(slot, slot_count_);
+  ReleaseBytes(buffer);
+  account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
+}
+
+void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
+  if (buffer->request.spill == nullptr) {
+    return pages_.Poison(buffer->data, buffer->request.bytes);
   }
-  if (has_leaked_traces_.load(std::memory_order_relaxed)) ForgetTrace(*buffer);
-  buffer->closed.store(false, std::memory_order_relaxed);
-  buffer->link.next_free = free_records_;
-  free_records_ = buffer;
+  spills_.Release(std::exchange(buffer->request.spill, nullptr), buffer->bytes,
+                  buffer->request.bytes);
 }
 
-int64_t WorkspaceCore::CountRecordsOut() const {
-  int64_t count = kRecordsPerSlab * static_cast<int64_t>(record_slabs_.size());
-  for (const Buffer* free = free_records_; free != nullptr; free = free->link.next_free) --count;
-  return count;
-}
-
-void WorkspaceCore::DrainRemote() noexcept {
-  if (remote_.load(std::memory_order_relaxed) == nullptr) return;
-  Buffer* buffer = remote_.exchange(nullptr, std::memory_order_acquire);
+void WorkspaceCore::DrainReturned() noexcept {
+  Buffer* buffer = records_.returned().TakeAll();
   while (buffer != nullptr) {
-    Buffer* next = buffer->link.next_free;
+    Buffer* const next = BufferRecords::Links::Next(buffer);
     ReleaseOnOwner(buffer);
     buffer = next;
   }
@@ -81,53 +84,14 @@ void WorkspaceCore::Abandon() noexcept {
     return;
   }
   stamp_.store(kDestroyedStamp, std::memory_order_release);
-  // After the exchange below other threads count down orphans_ instead of pushing; until it
-  // succeeds, drain what they push.
-  for (;;) {
-    DrainRemote();
-    orphans_.store(CountRecordsOut() + 1, std::memory_order_relaxed);
-    Buffer* expected = nullptr;
-    if (remote_.compare_exchange_strong(expected, kAbandoned, std::memory_order_acq_rel)) break;
-  }
-  // Pages go now; only the records wait for their handles.
-  ForgetPlans();
-  pool_.Trim();
-  ResizePages(0);
-  if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-}
-
-void WorkspaceCore::Release(Buffer* buffer) noexcept {
-  // The owner's address is a thread's own; while it is set only that thread can match it.
-  if (owner_.load(std::memory_order_relaxed) == CurrentThreadToken()) {
-    // Only plans place requests in a cycle that has quick ones.
-    if (quick_slots_ == 0 || buffer->request.spill != nullptr ||
-        buffer->stamp.load(std::memory_order_relaxed) != stamp_.load(std::memory_order_relaxed)) {
-      return ReleaseOnOwner(buffer);
-    }
-    slots_[buffer->request.slot] = nullptr;
-    quick_plan_.Release(buffer->request.slot);
-    Poison(buffer->data, buffer->request.bytes);
-    account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
-    buffer->link.next_free = free_records_;
-    free_records_ = buffer;
-    return;
-  }
-  ReleaseSlowly(buffer);
-}
-
-// Not on the thread that has it open.
-void WorkspaceCore::ReleaseSlowly(Buffer* buffer) noexcept {
-  if (is_ring_slot_ && ReleaseLeased(buffer)) return;
-  // Acquire: who sees kAbandoned must see orphans_ as well.
-  Buffer* head = remote_.load(std::memory_order_acquire);
   do {
-    if (head == kAbandoned) {
-      if (orphans_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-      return;
-    }
-    buffer->link.next_free = head;
-  } while (!remote_.compare_exchange_weak(head, buffer, std::memory_order_release,
-                                          std::memory_order_acquire));
+    DrainReturned();
+  } while (!records_.returned().End(records_.CountOut()));
+  // Pages go now; only the records wait for their handles.
+  learner_.Forget();
+  spills_.Trim();
+  pages_.Destroy();
+  if (records_.returned().DropOwner()) delete this;
 }
 
 std::string WorkspaceCore::DescribeStale(uint64_t stamp) const {

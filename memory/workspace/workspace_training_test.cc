@@ -206,6 +206,32 @@ TEST(WorkspaceTraining, VaryingLifetimesSettle) {
   EXPECT_LE(workspace.stats().misses, settled.misses + 2);
 }
 
+// The plan of a beginning keeps every request where the longer plan has it. When the first array
+// then lives longer than that allows, those places are not to be had: the plan is made without them.
+TEST(WorkspaceTraining, ABeginningWhoseFirstArrayLivesLongerIsLearnedAgain) {
+  Workspace workspace("w", Training());
+  const auto cycle = [&](int requests, bool first_lives) {
+    WorkspaceScope scope(workspace);
+    BufferHandle first = New(4096);
+    std::memset(first->data, 1, 4096);
+    if (!first_lives) first.Reset();
+    BufferHandle second = New(4096);
+    std::memset(second->data, 2, 4096);
+    std::vector<BufferHandle> more;
+    for (int i = 2; i < requests; ++i) more.push_back(New(4096));
+    EXPECT_TRUE(!first_lives || first->data[4095] == std::byte{1});
+  };
+  for (int i = 0; i < 4; ++i) cycle(20, false);
+  for (int i = 0; i < 8; ++i) cycle(2, false);
+  cycle(2, true);
+  cycle(2, true);
+  cycle(2, true);
+  const WorkspaceStats settled = workspace.stats();
+  for (int i = 0; i < 200; ++i) cycle(2, true);
+  EXPECT_EQ(workspace.stats().misses, settled.misses);
+  EXPECT_EQ(workspace.stats().spills, settled.spills);
+}
+
 // Variable lengths of a recurrent network: after one epoch nearly all bytes come from the pages.
 TEST(WorkspaceTraining, AfterOneEpochOfVariableLengthsNearlyAllBytesArePlanned) {
   Workspace workspace("w", Training());

@@ -35,8 +35,8 @@ void ReplayedStep::Forget() {
 
 ReplayedStep::Marks ReplayedStep::MarksNow() const {
   const WorkspaceCore& core = *workspace_.core();
-  const WorkspaceStats& s = core.stats;
-  return {s.plans, s.plans_improved, s.plan_switches, s.misses, s.spills, core.relocations(), core.size};
+  const WorkspaceCounters& s = core.counters;
+  return {s.plans, s.plans_improved, s.plan_switches, s.misses, s.spills, s.relocations, s.size};
 }
 
 void ReplayedStep::Failed(const std::string& message) {

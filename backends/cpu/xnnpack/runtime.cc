@@ -15,6 +15,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/resource/pages_resource.h"
 #include "tidepool/memory/resource/pool.h"
 
 namespace tidepool::cpu {
@@ -45,7 +46,7 @@ PagesOptions PagesOfOwner() {
   return options;
 }
 
-// XNNPACK's memory: blocks of a pool, each with its pool record in front.
+// XNNPACK's memory: blocks of a pool, each with what its release takes in front.
 class Allocator {
  public:
   static Allocator& Global() {
@@ -60,28 +61,31 @@ class Allocator {
   void* Allocate(size_t bytes) {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     const TakingMemory taking;
-    Pool::Block* block;
+    Header header{bytes + kAlignment};
+    Allocation block;
     try {
-      block = pool_.Allocate(bytes + kAlignment);
-    } catch (const Error&) {
-      return nullptr;  // XNNPACK reports xnn_status_out_of_memory
+      block = pool_.Allocate(header.bytes, kAlignment);
+    } catch (const std::bad_alloc&) {
     }
+    if (!block) return nullptr;  // XNNPACK reports xnn_status_out_of_memory
     Report();
-    std::memcpy(block->data, &block, sizeof(block));
-    return block->data + kAlignment;
+    header.token = block.token;
+    std::memcpy(block.data, &header, sizeof(header));
+    return block.data + kAlignment;
   }
 
   void Release(void* data) {
     if (data == nullptr) return;
     std::lock_guard<std::recursive_mutex> lock(mutex_);
-    pool_.Release(BlockOf(data));
+    const Header header = HeaderOf(data);
+    pool_.Release(header.token, header.bytes, kAlignment);
     Report();
   }
 
   void* Reallocate(void* data, size_t bytes) {
     void* larger = Allocate(bytes);
     if (larger == nullptr || data == nullptr) return larger;
-    std::memcpy(larger, data, std::min(bytes, BlockOf(data)->bytes - kAlignment));
+    std::memcpy(larger, data, std::min(bytes, HeaderOf(data).bytes - kAlignment));
     Release(data);
     return larger;
   }
@@ -93,10 +97,14 @@ class Allocator {
   }
 
  private:
-  static Pool::Block* BlockOf(void* data) {
-    Pool::Block* block;
-    std::memcpy(&block, static_cast<std::byte*>(data) - kAlignment, sizeof(block));
-    return block;
+  struct Header {
+    size_t bytes;
+    void* token = nullptr;
+  };
+  static Header HeaderOf(void* data) {
+    Header header;
+    std::memcpy(&header, static_cast<std::byte*>(data) - kAlignment, sizeof(header));
+    return header;
   }
 
   void Report() {
@@ -112,7 +120,8 @@ class Allocator {
   }
 
   std::recursive_mutex mutex_;
-  Pool pool_{size_t{1} << 20, kAlignment, PagesOfOwner()};
+  PagesResource pages_{PagesOfOwner()};
+  Pool pool_{pages_, size_t{1} << 20, kAlignment};
   int64_t used_ = 0;
   int64_t unused_ = 0;
 };

@@ -1,4 +1,4 @@
-#include "tidepool/memory/workspace/workspace_plan.h"
+#include "tidepool/memory/workspace/plan_follower.h"
 
 #include <cstdio>
 #include <random>
@@ -10,11 +10,14 @@
 namespace tidepool {
 namespace {
 
-TEST(WorkspacePlan, PlacesWhatItLearned) {
+TEST(PlanFollower, PlacesWhatItLearned) {
   const std::vector<LifetimeBuffer> requests = {{1, 3, 64}, {2, 5, 128}, {4, 6, 64}};
   const std::vector<int64_t> offsets = {0, 64, 0};
-  WorkspacePlan plan(requests, offsets);
-  EXPECT_EQ(plan.peak_bytes(), 192);
+  const PlanLayout layout(requests, offsets);
+  PlanFollower plan;
+  plan.Reserve(layout.size());
+  plan.Follow(&layout, 0);
+  EXPECT_EQ(layout.peak_bytes(), 192);
   size_t offset = 99;
   EXPECT_TRUE(plan.TryPlace(0, 64, &offset));
   EXPECT_EQ(offset, 0);
@@ -28,13 +31,16 @@ TEST(WorkspacePlan, PlacesWhatItLearned) {
   EXPECT_FALSE(plan.TryPlace(3, 64, &offset));  // more requests than learned
 }
 
-TEST(WorkspacePlan, RequestsBeyondTheLimitAreOutside) {
+TEST(PlanFollower, RequestsBeyondTheLimitAreOutside) {
   const std::vector<LifetimeBuffer> requests = {{1, 6, 64}, {2, 5, 128}, {3, 4, 64}};
   const std::vector<int64_t> offsets = {0, 64, 192};
-  WorkspacePlan plan(requests, offsets, 200);
-  EXPECT_EQ(plan.peak_bytes(), 192);
-  EXPECT_FALSE(plan.IsOutside(1));
-  EXPECT_TRUE(plan.IsOutside(2));
+  const PlanLayout layout(requests, offsets, 200);
+  PlanFollower plan;
+  plan.Reserve(layout.size());
+  plan.Follow(&layout, 0);
+  EXPECT_EQ(layout.peak_bytes(), 192);
+  EXPECT_FALSE(layout.IsOutside(1));
+  EXPECT_TRUE(layout.IsOutside(2));
   size_t offset;
   EXPECT_TRUE(plan.TryPlace(0, 64, &offset));
   EXPECT_TRUE(plan.TryPlace(1, 128, &offset));
@@ -43,7 +49,7 @@ TEST(WorkspacePlan, RequestsBeyondTheLimitAreOutside) {
 
 // A large range and its two halves in turn: from the last request, each earlier one is reached by
 // a number of paths that doubles with every turn. All but the first and last miss.
-TEST(WorkspacePlan, LongRunsOfMissesAreLookedAtOnce) {
+TEST(PlanFollower, LongRunsOfMissesAreLookedAtOnce) {
   std::vector<LifetimeBuffer> requests;
   std::vector<int64_t> offsets;
   constexpr int kTurns = 30000;
@@ -53,7 +59,10 @@ TEST(WorkspacePlan, LongRunsOfMissesAreLookedAtOnce) {
     requests.push_back({3 * i + 2, 3 * i + 3, 64});
     offsets.insert(offsets.end(), {0, 0, 64});
   }
-  WorkspacePlan plan(requests, offsets);
+  const PlanLayout layout(requests, offsets);
+  PlanFollower plan;
+  plan.Reserve(layout.size());
+  plan.Follow(&layout, 0);
   for (bool first_stays : {true, false}) {
     size_t offset;
     const uint32_t last = static_cast<uint32_t>(requests.size()) - 3;
@@ -69,7 +78,7 @@ TEST(WorkspacePlan, LongRunsOfMissesAreLookedAtOnce) {
 }
 
 // A large request over very many small ones: it has them all as tenants, each once.
-TEST(WorkspacePlan, OneOverAHundredThousand) {
+TEST(PlanFollower, OneOverAHundredThousand) {
   constexpr uint32_t kSmall = 100000;
   std::vector<LifetimeBuffer> requests;
   std::vector<int64_t> offsets;
@@ -79,7 +88,10 @@ TEST(WorkspacePlan, OneOverAHundredThousand) {
   }
   requests.push_back({kSmall, kSmall + 1, 16 * kSmall});
   offsets.push_back(0);
-  WorkspacePlan plan(requests, offsets);
+  const PlanLayout layout(requests, offsets);
+  PlanFollower plan;
+  plan.Reserve(layout.size());
+  plan.Follow(&layout, 0);
   size_t offset = 0;
   for (uint32_t i = 0; i < kSmall; ++i) ASSERT_TRUE(plan.TryPlace(i, 16, &offset));
   for (uint32_t i = 0; i + 1 < kSmall; ++i) plan.Release(i);
@@ -91,7 +103,7 @@ TEST(WorkspacePlan, OneOverAHundredThousand) {
 // Against the definition: a request is placed only if it is as learned and nothing that is placed
 // and alive overlaps its range; and always then, unless an earlier request had found its own range
 // taken (who comes after that one is refused a little too often).
-TEST(WorkspacePlan, AgreesWithBruteForceInDeviatingCycles) {
+TEST(PlanFollower, AgreesWithBruteForceInDeviatingCycles) {
   const uint32_t seed = std::random_device()();
   std::printf("seed %u\n", seed);
   std::mt19937 random(seed);
@@ -104,7 +116,10 @@ TEST(WorkspacePlan, AgreesWithBruteForceInDeviatingCycles) {
     }
     const Placement placement = PlanGreedy(requests, 16);
     const size_t limit = below(3) == 0 ? placement.peak / 2 : SIZE_MAX;
-    WorkspacePlan plan(requests, placement.offsets, limit);
+    const PlanLayout layout(requests, placement.offsets, limit);
+    PlanFollower plan;
+    plan.Reserve(layout.size());
+    plan.Follow(&layout, 0);
     for (int cycle = 0; cycle < 4; ++cycle) {
       std::vector<bool> placed(count, false);
       bool exact = true;

@@ -1,0 +1,43 @@
+// Each block is charged to an owner: within its budgets, as BudgetedResource, and on the ledger
+// under one kind. Bytes are those asked for. The two are entered under one lock while nobody has
+// set a limit.
+//
+// Threads: as what it wraps. Cost: a lock; with limits, two.
+#ifndef TIDEPOOL_MEMORY_RESOURCE_CHARGED_RESOURCE_H_
+#define TIDEPOOL_MEMORY_RESOURCE_CHARGED_RESOURCE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/resource/memory_resource.h"
+
+namespace tidepool {
+
+class ChargedResource final : public ResourceWrapper {
+ public:
+  // `owner` null: the process. `what` ("a heap array") is named in errors and must stay.
+  ChargedResource(MemoryResource& upstream, MemoryKind kind, MemoryOwner* owner, const char* what)
+      : ResourceWrapper(upstream),
+        kind_(kind),
+        owner_(owner != nullptr ? *owner : MemoryOwner::Process()),
+        what_(what) {}
+
+  Allocation Allocate(size_t bytes, size_t alignment) override;
+  void Release(void* token, size_t bytes, size_t alignment) noexcept override;
+  std::string Describe() const override;
+  [[noreturn]] void ThrowRefused(const Allocation& refused, size_t bytes,
+                                 size_t alignment) const override;
+
+ private:
+  Allocation AllocateWithinLimits(size_t bytes, size_t alignment);
+
+  const MemoryKind kind_;
+  MemoryOwner& owner_;
+  const char* const what_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_RESOURCE_CHARGED_RESOURCE_H_

@@ -1,0 +1,48 @@
+#include "tidepool/memory/resource/page_blocks.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+
+namespace tidepool {
+
+size_t PageBlocks::FootprintBytes(size_t bytes, size_t alignment) const {
+  if (bytes > kMostBytes || alignment > kMaxAlignment) return SIZE_MAX;
+  const size_t unit = provider_.traits().granularity;
+  return (bytes + kReadableTailBytes + unit - 1) / unit * unit;
+}
+
+size_t PageBlocks::ReservedBytes(size_t footprint) const {
+  const MemoryTraits traits = provider_.traits();
+  const size_t unit = std::max(traits.granularity, traits.large_granularity);
+  return (footprint + unit - 1) / unit * unit;
+}
+
+Allocation PageBlocks::Allocate(size_t bytes, size_t alignment) {
+  const size_t footprint = FootprintBytes(bytes, alignment);
+  if (footprint == SIZE_MAX || !std::has_single_bit(alignment)) {
+    return Allocation::Refused(Refusal::kImpossible, this, bytes);
+  }
+  const size_t reserved = ReservedBytes(footprint);
+  std::byte* const base = provider_.Reserve(reserved);
+  if (base == nullptr) return Allocation::Refused(Refusal::kExhausted, this, footprint);
+  const size_t large = provider_.traits().large_granularity;
+  if (!provider_.Commit(base, footprint, options_.large_pages && large > 0 && footprint >= large)) {
+    provider_.Unreserve(base, reserved);
+    return Allocation::Refused(Refusal::kExhausted, this, footprint);
+  }
+  MemoryTracker::Global().CountSystemAllocation();
+  if (options_.prefault) provider_.Prefault(base, footprint);
+  return {base, base};
+}
+
+void PageBlocks::Release(void* token, size_t bytes, size_t alignment) noexcept {
+  provider_.Unreserve(static_cast<std::byte*>(token),
+                      ReservedBytes(FootprintBytes(bytes, alignment)));
+  MemoryTracker::Global().CountSystemRelease();
+}
+
+std::string PageBlocks::Describe() const { return "pages of " + provider_.name(); }
+
+}  // namespace tidepool

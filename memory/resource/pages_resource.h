@@ -1,0 +1,48 @@
+// Ranges of whole pages as pools take their chunks: within the budgets of an owner, and the
+// Reclaimer is asked before a refusal. The ledger is its user's affair: owned_bytes() are not on
+// it.
+//
+// Threads: any.
+#ifndef TIDEPOOL_MEMORY_RESOURCE_PAGES_RESOURCE_H_
+#define TIDEPOOL_MEMORY_RESOURCE_PAGES_RESOURCE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "tidepool/memory/resource/budgeted_resource.h"
+#include "tidepool/memory/resource/memory_resource.h"
+#include "tidepool/memory/resource/page_blocks.h"
+#include "tidepool/memory/resource/reclaiming_resource.h"
+
+namespace tidepool {
+
+class PagesResource final : public MemoryResource {
+ public:
+  // Of `options`: large_pages, prefault and owner.
+  explicit PagesResource(const PagesOptions& options = {},
+                         DeviceProvider& provider = HostProvider())
+      : pages_(provider, options),
+        budgeted_(pages_, options.owner, "pages"),
+        reclaiming_(budgeted_) {}
+
+  Allocation Allocate(size_t bytes, size_t alignment) override {
+    return reclaiming_.Allocate(bytes, alignment);
+  }
+  void Release(void* token, size_t bytes, size_t alignment) noexcept override {
+    budgeted_.Release(token, bytes, alignment);
+  }
+  Device device() const override { return pages_.device(); }
+  std::string Describe() const override { return reclaiming_.Describe(); }
+  size_t FootprintBytes(size_t bytes, size_t alignment) const override {
+    return pages_.FootprintBytes(bytes, alignment);
+  }
+
+ private:
+  PageBlocks pages_;
+  BudgetedResource budgeted_;
+  ReclaimingResource reclaiming_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_RESOURCE_PAGES_RESOURCE_H_

@@ -1,0 +1,16 @@
+#include "tidepool/memory/resource/reclaiming_resource.h"
+
+namespace tidepool {
+
+Allocation ReclaimingResource::AllocateAfter(const Allocation& refused, size_t bytes,
+                                             size_t alignment) {
+  Allocation block = refused;
+  const int64_t reclaimed = reclaimer_.RetryWhileReclaiming(refused.missing_bytes, [&] {
+    block = upstream().Allocate(bytes, alignment);
+    return block || block.refusal == Refusal::kImpossible ? 0 : block.missing_bytes;
+  });
+  if (!block) block.reclaimed_bytes += reclaimed;
+  return block;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,72 @@
+// What explorer::Sync has beside atomic variables: plain variables, mutexes, fences.
+#ifndef TIDEPOOL_MEMORY_TESTING_EXPLORER_CELLS_H_
+#define TIDEPOOL_MEMORY_TESTING_EXPLORER_CELLS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "tidepool/memory/testing/explorer/atomic_cell.h"
+#include "tidepool/memory/testing/explorer/view.h"
+#include "tidepool/memory/testing/explorer/where.h"
+
+namespace tidepool::explorer::internal {
+
+// Sees that of two accesses to a plain variable, one a write, one happens before the other. Being
+// made and destroyed are writes. No step: whether two accesses race does not depend on when they
+// run.
+class PlainCell {
+ public:
+  explicit PlainCell(const Where& where);
+  ~PlainCell();
+  PlainCell(const PlainCell&) = delete;
+  PlainCell& operator=(const PlainCell&) = delete;
+
+  void Get(const Where& where);
+  void Set(const Where& where);
+
+ private:
+  void CheckAlive(Engine& engine, const char* what, const Where& where);
+  void CheckWritten(Engine& engine, const char* what, const Where& where);
+  void CheckRead(Engine& engine, const char* what, const Where& where);
+
+  bool alive_ = true;
+  int writer_;
+  uint32_t written_at_;
+  Where written_where_;
+  AccessClocks reads_;
+  Where dead_where_;
+};
+
+class MutexCell {
+ public:
+  explicit MutexCell(const Where& where);
+  ~MutexCell();
+  MutexCell(const MutexCell&) = delete;
+  MutexCell& operator=(const MutexCell&) = delete;
+
+  void Lock(const Where& where);
+  bool TryLock(const Where& where);
+  void Unlock(const Where& where);
+
+ private:
+  Engine& Use(const Where& where);
+  void Hold(Engine& engine);
+
+  bool alive_ = true;
+  int holder_ = -1;
+  const Snapshot* released_ = nullptr;
+  AccessClocks accesses_;
+  Where made_where_;
+};
+
+void Fence(std::memory_order order, const Where& where);
+
+// Memory that is followed from Sync::New to Sync::Delete. `type` as sync.h's TypeName has it.
+void* NewBlock(size_t bytes, size_t alignment, const char* type);
+void BeginDelete(void* object, const Where& where);
+void EndDelete();
+
+}  // namespace tidepool::explorer::internal
+
+#endif  // TIDEPOOL_MEMORY_TESTING_EXPLORER_CELLS_H_

@@ -1,0 +1,270 @@
+// What the explorer reports, counts and repeats.
+#include "tidepool/memory/testing/explorer/explore.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/testing/explorer/sync.h"
+
+namespace tidepool::explorer {
+namespace {
+
+constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
+constexpr std::memory_order kAcquire = std::memory_order_acquire;
+constexpr std::memory_order kRelease = std::memory_order_release;
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A place for one value, handed from one thread to another; the template that the guide shows.
+template <typename Sync>
+class Mailbox {
+ public:
+  explicit Mailbox(std::memory_order publish = kRelease) : publish_(publish) {}
+
+  void Put(int value) {
+    value_.set(value);
+    full_.store(1, publish_);
+    full_.notify_one();
+  }
+  int Take() {
+    full_.wait(0, std::memory_order_acquire);
+    const int value = value_.get();
+    full_.store(0, std::memory_order_relaxed);
+    return value;
+  }
+  bool empty() const { return full_.load(std::memory_order_relaxed) == 0; }
+
+ private:
+  const std::memory_order publish_;
+  typename Sync::template Plain<int> value_{0};
+  typename Sync::template Atomic<int> full_{0};
+};
+
+Result ExploreMailbox(const Options& options, std::memory_order publish) {
+  return Explore(options, [publish](Execution& execution) {
+    auto& box = execution.Make<Mailbox<Sync>>(publish);
+    execution.Thread([&box] { box.Put(42); });
+    execution.Thread([&box] { Check(box.Take() == 42, "what was put is taken"); });
+    execution.AtEnd([&box] { Check(box.empty(), "the box is empty"); });
+  });
+}
+
+TEST(Explore, WhatIsExploredRunsInProduction) {
+  Mailbox<StdSync> box;
+  box.Put(42);
+  EXPECT_EQ(box.Take(), 42);
+  const Result result = ExploreMailbox({.name = "mailbox"}, kRelease);
+  EXPECT_TRUE(result.passed()) << result.report();
+  EXPECT_TRUE(result.exhausted);
+  EXPECT_TRUE(result.unbounded);
+}
+
+// Without ":123", which changes with the file.
+std::string WithoutLines(const std::string& text) {
+  return std::regex_replace(text, std::regex(R"(\.cc:\d+)"), ".cc");
+}
+
+TEST(Explore, WhatAFailureSays) {
+  const Result result = ExploreMailbox({.name = "mailbox"}, kRelaxed);
+  EXPECT_EQ(result.failure, FailureKind::kDataRace);
+  EXPECT_EQ(WithoutLines(result.message),
+            "a plain variable is written by T1 at explorer_test.cc and read by T2 at "
+            "explorer_test.cc, neither before the other");
+  EXPECT_EQ(WithoutLines(result.trace),
+            "  step  T1                                               T2\n"
+            "     1  plain set  explorer_test.cc\n"
+            "     2  a1.store relaxed 1  explorer_test.cc\n"
+            "     3  a1.notify_one finds nobody  explorer_test.cc\n"
+            "     4                                                   a1.wait acquire 1  "
+            "explorer_test.cc\n"
+            "     5                                                   <-- data race\n"
+            "  made: a1 explorer_test.cc\n");
+  EXPECT_EQ(result.replay, "mailbox/p0-");
+  EXPECT_TRUE(
+      Contains(result.report(), "exploration mailbox: data race: a plain variable is written"));
+  EXPECT_TRUE(Contains(result.report(), result.trace));
+  EXPECT_TRUE(Contains(result.report(), "  replay: TIDEPOOL_EXPLORER_REPLAY='mailbox/p0-'\n"));
+}
+
+TEST(Explore, AStringReplaysAFailure) {
+  const Result found = ExploreMailbox({.name = "mailbox"}, kRelaxed);
+  const Result again = ExploreMailbox({.name = "mailbox", .replay = found.replay}, kRelaxed);
+  EXPECT_EQ(again.failure, found.failure);
+  EXPECT_EQ(again.message, found.message);
+  EXPECT_EQ(again.trace, found.trace);
+  EXPECT_EQ(again.replay, found.replay);
+  EXPECT_TRUE(again.replayed);
+  EXPECT_EQ(again.executions, 0);
+}
+
+TEST(Explore, TheEnvironmentReplaysTheExplorationThatItNames) {
+  const Result found = ExploreMailbox({.name = "mailbox"}, kRelaxed);
+  setenv("TIDEPOOL_EXPLORER_REPLAY", found.replay.c_str(), 1);
+  const Result named = ExploreMailbox({.name = "mailbox"}, kRelaxed);
+  const Result other = ExploreMailbox({.name = "other"}, kRelease);
+  unsetenv("TIDEPOOL_EXPLORER_REPLAY");
+  EXPECT_TRUE(named.replayed);
+  EXPECT_EQ(named.message, found.message);
+  EXPECT_FALSE(other.replayed);
+}
+
+TEST(Explore, BadStringsToReplayAreErrors) {
+  for (const char* text : {"x", "mailbox/", "p-0", "p2", "px-1", "p*-1#", "p*-(1"}) {
+    EXPECT_THROW(ExploreMailbox({.replay = text}, kRelease), Error) << text;
+  }
+  // Of another program: more choices than there are, and larger ones.
+  for (const char* text : {"p*-zzz1", "p*-9"}) {
+    const Result result = ExploreMailbox({.replay = text}, kRelease);
+    EXPECT_EQ(result.failure, FailureKind::kNotDeterministic) << text;
+  }
+}
+
+TEST(Explore, BadOptionsAreErrors) {
+  EXPECT_THROW(ExploreMailbox({.preemptions = -1}, kRelease), Error);
+  EXPECT_THROW(ExploreMailbox({.max_executions = 0}, kRelease), Error);
+  EXPECT_THROW(ExploreMailbox({.stack_bytes = 1}, kRelease), Error);
+}
+
+// Two threads of `steps` steps each on variables of their own.
+Result ExploreIndependent(const Options& options, int steps) {
+  return Explore(options, [steps](Execution& execution) {
+    struct State {
+      Sync::Atomic<int> x{0}, y{0};
+    };
+    State& state = execution.Make<State>();
+    for (auto* variable : {&state.x, &state.y}) {
+      execution.Thread([variable, steps] {
+        for (int i = 0; i < steps; ++i) variable->store(i, kRelaxed);
+      });
+    }
+  });
+}
+
+TEST(Explore, CountsInterleavings) {
+  // 6 over 3.
+  Result result = ExploreIndependent({.preemptions = 100}, 3);
+  EXPECT_TRUE(result.unbounded);
+  EXPECT_EQ(result.rounds.back().executions, 20);
+  // Which of them have so many preemptions: one thread after the other; with a preemption after the
+  // first or second step of either; and so on.
+  std::vector<int64_t> distinct;
+  for (const Result::Round& round : result.rounds) distinct.push_back(round.distinct);
+  EXPECT_EQ(distinct, (std::vector<int64_t>{2, 4, 8, 4, 2}));
+  // All are the same but for the order of independent steps.
+  result = ExploreIndependent({.search = Search::kFull}, 3);
+  EXPECT_EQ(result.rounds.back().distinct, 1);
+  EXPECT_TRUE(result.exhausted);
+}
+
+TEST(Explore, SaysWhenTheBoundKeptSomethingOut) {
+  Result result = ExploreIndependent({.preemptions = 1}, 3);
+  EXPECT_TRUE(result.exhausted);
+  EXPECT_FALSE(result.unbounded);
+  result = ExploreIndependent({.preemptions = 100, .max_executions = 10}, 3);
+  EXPECT_TRUE(result.passed());
+  EXPECT_FALSE(result.exhausted);
+  EXPECT_EQ(result.executions, 10);
+}
+
+// Fails if the second thread takes its first step, and no other, between the first two of the
+// first.
+void NeedsTwoPreemptions(Execution& execution) {
+  struct State {
+    Sync::Atomic<int> x{0};
+  };
+  State& state = execution.Make<State>();
+  execution.Thread([&state] {
+    state.x.exchange(1);
+    const int second = state.x.exchange(2);
+    const int third = state.x.exchange(3);
+    Check(second != 10 || third != 2, "nobody came in between once");
+  });
+  execution.Thread([&state] {
+    state.x.exchange(10);
+    state.x.exchange(20);
+  });
+}
+
+TEST(Explore, FindsWhatNeedsTwoPreemptionsWithTwo) {
+  EXPECT_TRUE(Explore({.preemptions = 1}, NeedsTwoPreemptions).passed());
+  const Result result = Explore({.preemptions = 2}, NeedsTwoPreemptions);
+  EXPECT_EQ(result.failure, FailureKind::kCheck);
+  EXPECT_EQ(result.rounds.size(), 3);
+  EXPECT_FALSE(Explore({.search = Search::kFull}, NeedsTwoPreemptions).passed());
+}
+
+TEST(Explore, RandomSearchesFindItAndReplay) {
+  for (const Search search : {Search::kRandom, Search::kPriorities}) {
+    const Options options = {.search = search, .executions = 5000, .seed = 7};
+    const Result result = Explore(options, NeedsTwoPreemptions);
+    ASSERT_EQ(result.failure, FailureKind::kCheck) << result.report();
+    EXPECT_EQ(Explore(options, NeedsTwoPreemptions).replay, result.replay) << "the same seed";
+    const Result again = Explore({.replay = result.replay}, NeedsTwoPreemptions);
+    EXPECT_EQ(again.trace, result.trace);
+    EXPECT_EQ(again.failure, FailureKind::kCheck);
+  }
+}
+
+TEST(Explore, ChoosesForTheBody) {
+  std::multiset<int> seen;
+  const Result result = Explore({}, [&](Execution& execution) {
+    auto& x = execution.Make<Sync::Atomic<int>>(0);
+    const int offset = 10 * Choose(2);
+    execution.Thread([&x, offset] { x.store(offset + Choose(3)); });
+    execution.AtEnd([&] { seen.insert(x.load()); });
+  });
+  EXPECT_TRUE(result.unbounded);
+  EXPECT_EQ(seen, (std::multiset<int>{0, 1, 2, 10, 11, 12}));
+}
+
+TEST(Explore, ABodyThatRemembersIsNotDeterministic) {
+  int calls = 0;
+  const Result result = Explore({}, [&](Execution& execution) {
+    auto& x = execution.Make<Sync::Atomic<int>>(0);
+    const int steps = ++calls;
+    for (int i = 0; i < 2; ++i) {
+      execution.Thread([&x, steps] {
+        for (int j = 0; j < 3 - steps % 2; ++j) x.store(j);
+      });
+    }
+  });
+  EXPECT_EQ(result.failure, FailureKind::kNotDeterministic) << result.report();
+}
+
+TEST(Explore, DestroysWhatItMade) {
+  struct Counts {
+    explicit Counts(int& alive) : alive(alive) { ++alive; }
+    ~Counts() { --alive; }
+    int& alive;
+  };
+  int alive = 0, most = 0;
+  const Result result = Explore({}, [&](Execution& execution) {
+    EXPECT_EQ(alive, 0);
+    execution.Make<Counts>(alive);
+    auto& x = execution.Make<Sync::Atomic<int>>(0);
+    for (int i = 0; i < 2; ++i) execution.Thread([&x] { x.store(1); });
+    execution.AtEnd([&] { most = std::max(most, alive); });
+  });
+  EXPECT_TRUE(result.passed());
+  EXPECT_EQ(alive, 0);
+  EXPECT_EQ(most, 1);
+}
+
+TEST(Explore, MayNotExploreWithinAnExploration) {
+  const Result result = Explore({}, [](Execution&) { Explore({}, [](Execution&) {}); });
+  EXPECT_EQ(result.failure, FailureKind::kException);
+  EXPECT_TRUE(Contains(result.message, "explorer::Explore is called by what it explores"));
+}
+
+}  // namespace
+}  // namespace tidepool::explorer

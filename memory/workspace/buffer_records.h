@@ -1,0 +1,65 @@
+// The Buffer records of one workspace: made in slabs, reused, and never freed before the last handle.
+//
+// A record of no handle has one reference, no spill and is not closed. Records that other threads
+// release, and those that are released while the workspace is closed, wait in `returned()`.
+//
+// Threads: the workspace's; returned() from any.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_BUFFER_RECORDS_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_BUFFER_RECORDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/workspace/returned_records.h"
+
+namespace tidepool {
+
+class BufferRecords {
+ public:
+  struct Links {
+    static Buffer* Next(const Buffer* record) { return record->link.next_free; }
+    static void SetNext(Buffer* record, Buffer* next) { record->link.next_free = next; }
+  };
+  using Returned = BasicReturnedRecords<StdSync, Buffer, Links>;
+
+  // What all records have in common.
+  BufferRecords(BufferOwner* owner, const std::atomic<uint64_t>* stamp_cell, Device device)
+      : owner_(owner), stamp_cell_(stamp_cell), device_(device) {}
+
+  // The record that Take() would give; null when there is none.
+  Buffer* next_free() const { return free_; }
+  // Of which there is one.
+  Buffer* Take() {
+    Buffer* const record = free_;
+    free_ = record->link.next_free;
+    return record;
+  }
+  void Put(Buffer* record) {
+    record->link.next_free = free_;
+    free_ = record;
+  }
+  // Makes more. Throws std::bad_alloc, nothing changed.
+  void Add();
+
+  // Records that are not free, those in returned() included. O(free records).
+  int64_t CountOut() const;
+  size_t state_bytes() const { return slabs_.size() * kPerSlab * sizeof(Buffer); }
+  Returned& returned() { return returned_; }
+
+ private:
+  static constexpr int kPerSlab = 64;
+
+  BufferOwner* const owner_;
+  const std::atomic<uint64_t>* const stamp_cell_;
+  const Device device_;
+  Buffer* free_ = nullptr;
+  std::vector<std::unique_ptr<Buffer[]>> slabs_;
+  Returned returned_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_BUFFER_RECORDS_H_

@@ -1,0 +1,41 @@
+#include "tidepool/memory/workspace/cycle_plan.h"
+
+#include <utility>
+
+namespace tidepool {
+
+PlacedRequests PlaceRequests(absl::Span<const LifetimeBuffer> requests,
+                             absl::Span<const PinnedBuffer> pins, size_t alignment) {
+  PlacedRequests placed;
+  placed.pins = PinsThatAreApart(requests, pins, static_cast<int64_t>(alignment));
+  Placement placement = PlanAround(requests, placed.pins, static_cast<int64_t>(alignment));
+  placed.requests.assign(requests.begin(), requests.end());
+  placed.offsets = std::move(placement.offsets);
+  placed.peak_bytes = static_cast<size_t>(placement.peak);
+  placed.lower_bound_bytes = static_cast<size_t>(placement.lower_bound);
+  for (const LifetimeBuffer& request : requests) {
+    placed.requested_bytes += static_cast<size_t>(request.size);
+  }
+  return placed;
+}
+
+size_t CyclePlan::state_bytes() const {
+  return sizeof(CyclePlan) + layout.state_bytes() + requests.capacity() * sizeof(LifetimeBuffer) +
+         offsets.capacity() * sizeof(int64_t) + pins.capacity() * sizeof(PinnedBuffer) +
+         signatures.capacity() * sizeof(uint64_t);
+}
+
+std::shared_ptr<const CyclePlan> MakeCyclePlan(PlacedRequests placed, size_t limit) {
+  auto plan = std::make_shared<CyclePlan>();
+  static_cast<PlacedRequests&>(*plan) = std::move(placed);
+  plan->layout = PlanLayout(plan->requests, plan->offsets, limit);
+  plan->signatures.reserve(plan->requests.size());
+  uint64_t signature = kNoRequests;
+  for (const LifetimeBuffer& request : plan->requests) {
+    signature = ExtendSignature(signature, static_cast<size_t>(request.size));
+    plan->signatures.push_back(signature);
+  }
+  return plan;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,154 @@
+// What is done with a workspace while it is closed.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
+#include "tidepool/memory/io/file_reader.h"
+#include "tidepool/memory/workspace/plan_file.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+namespace {
+
+// Far more than kMostPlans plans of a large network.
+constexpr uint64_t kMostPlanFileBytes = uint64_t{1} << 28;
+
+[[noreturn]] void ThrowOpen(const std::string& id, const char* operation) {
+  ThrowFailedPrecondition(
+      absl::StrCat("workspace [", id, "]: ", operation, " needs a closed workspace; it is open"));
+}
+
+void RequirePlans(bool has_plans, const std::string& id, const char* operation) {
+  if (has_plans) return;
+  ThrowFailedPrecondition(absl::StrCat(
+      "workspace [", id, "]: ", operation,
+      " needs plans: policy_learning kOptimized or kTraining, with debug_mode and workspace_mode on"));
+}
+
+}  // namespace
+
+WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operation) : core_(core) {
+  if (!core.gate_.Maintain()) ThrowOpen(core.id, operation);
+}
+
+void WorkspaceCore::RequireClosed(const char* operation) const {
+  if (is_open()) ThrowOpen(id, operation);
+}
+
+std::string WorkspaceCore::WhyNoHostCopy() const {
+  if (memory_.traits().host_readable || config.policy_mirroring != MirroringPolicy::kDisabled) {
+    return "";
+  }
+  return absl::StrCat("workspace [", id, "] on ", DeviceName(device),
+                      " is device memory only (policy_mirroring kDisabled)");
+}
+
+void WorkspaceCore::Initialize() {
+  const Maintenance maintenance(*this, "Initialize");
+  learner_.Initialize();
+}
+
+void WorkspaceCore::Destroy() {
+  const Maintenance maintenance(*this, "Destroy");
+  DrainReturned();
+  // Old handles are stale already: their stamps are of cycles that have ended.
+  learner_.Forget();
+  counters.peak_cycle_bytes = 0;
+  counters.bytes_last_cycle = 0;
+  spills_.Trim();
+  pages_.Destroy();
+  AccountState();
+}
+
+void WorkspaceCore::Trim() {
+  const Maintenance maintenance(*this, "Trim");
+  DrainReturned();
+  spills_.Trim();
+  learner_.Trim();
+  AccountState();
+}
+
+void WorkspaceCore::FinishPlanSearch() {
+  std::shared_ptr<PlanTicket> search;
+  {
+    const Maintenance maintenance(*this, "FinishPlanSearch");
+    search = learner_.search();
+  }
+  if (search == nullptr) return;
+  search->Wait();
+  const Maintenance maintenance(*this, "FinishPlanSearch");
+  if (learner_.search() != search) return;  // a cycle has taken it meanwhile
+  pages_.TakeAgain(std::max<size_t>(learner_.planned_bytes(), counters.bytes_last_cycle));
+  learner_.AdoptBetterPlan();
+}
+
+std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() const {
+  const PlanSet& plans = learner_.plans();
+  return plans.empty() ? std::vector<LifetimeBuffer>() : plans.cycles().front()->plan->requests;
+}
+
+void WorkspaceCore::SavePlans(const std::string& path) const {
+  RequireClosed("SavePlans");
+  RequirePlans(has_plans(), id, "SavePlans");
+  AtomicFile file(path);
+  file.Append(FormatPlans(learner_.plans().cycles(), alignment_));
+  file.Commit();
+}
+
+PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
+  const Maintenance maintenance(*this, "LoadPlans");
+  RequirePlans(has_plans(), id, "LoadPlans");
+  PlansLoaded result;
+  std::string bytes;
+  try {
+    FileReader file(path);
+    if (!file.is_regular() || file.size() > kMostPlanFileBytes) {
+      result.ignored = absl::StrCat(file.name(), ": found ", file.size(), " bytes in a ",
+                                    file.is_regular() ? "file" : "device or pipe",
+                                    ", expected a file of at most ", kMostPlanFileBytes);
+      return result;
+    }
+    bytes.resize(file.size());
+    file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()),
+                     "plans");
+  } catch (const Error& error) {
+    result.ignored = error.message();
+    return result;
+  }
+  ParsedPlans parsed = ParsePlans(bytes, alignment_);
+  if (!parsed.ignored.empty()) {
+    result.ignored = absl::StrCat(OneLine(path), ": ", parsed.ignored);
+    return result;
+  }
+  pages_.TakeAgain(std::max<size_t>(learner_.planned_bytes(), counters.bytes_last_cycle));
+  result.plans = learner_.Load(std::move(parsed.cycles), path, &result.ignored);
+  AccountState();
+  return result;
+}
+
+// Nothing that is read without the gate is written here but counters.
+int64_t WorkspaceCore::Reclaim(ReclaimDepth depth) noexcept {
+  bool open = false;
+  if (!gate_.TryMaintain(&open)) {
+    if (open) reclaim_requested_.store(true, std::memory_order_relaxed);
+    return 0;
+  }
+  const int64_t before = owned_.bytes();
+  spills_.Trim();
+  const uint64_t stamp = stamp_.load(std::memory_order_relaxed);
+  const bool idle = depth == ReclaimDepth::kIdle || stamp == stamp_at_periodic_reclaim_;
+  if (depth == ReclaimDepth::kPeriodic) stamp_at_periodic_reclaim_ = stamp;
+  // What is in a mapped file stays there.
+  const bool keeps = config.policy_location == LocationPolicy::kMmap;
+  if (depth != ReclaimDepth::kSpare && idle && !keeps) {
+    pages_.Reclaim([this] { return gate_.wanted(); });
+  }
+  const int64_t reclaimed = before - owned_.bytes();
+  gate_.EndMaintenance();
+  return reclaimed;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,106 @@
+// Where a workspace's requests lie: pages of its device, or a mapped file.
+//
+// The pages have a size, which is what was configured or learned, and are there or not: the Reclaimer
+// may have taken those of a closed workspace, and Destroy() lets an initial size be reserved again.
+// Prepare() brings them back before a cycle. Nothing in them survives between cycles, so that they may
+// move when they grow.
+//
+// Errors: OutOfMemoryError, and what MappedFile throws. Threads: whoever is inside the workspace's gate.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_PAGES_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_PAGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/mapped_file.h"
+#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/provider/poison.h"
+#include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+#include "tidepool/memory/workspace/workspace_counters.h"
+
+namespace tidepool {
+
+// What is learned for a cycle that needs `needed` bytes: with the configuration's extra and bounds.
+size_t LearnedSize(const WorkspaceConfig& config, size_t needed);
+
+class WorkspacePages {
+ public:
+  // All of these must live as long. Takes nothing yet.
+  WorkspacePages(const std::string& id, const WorkspaceConfig& config, size_t alignment,
+                 DeviceProvider& provider, MemoryOwner& owner, OwnedBytes& owned,
+                 WorkspaceCounters& counters);
+
+  std::byte* base() const { return base_; }
+  size_t capacity() const { return capacity_; }  // usable bytes, a multiple of the alignment
+  size_t size() const { return counters_.size; }
+  // What initial_size came to: the least that is kept.
+  size_t initial_bytes() const { return initial_bytes_; }
+  bool is_mapped_file() const { return file_ != nullptr; }
+  // The largest plan that may lie in the pages.
+  size_t most_bytes() const;
+
+  // Before a cycle. Does nothing in the usual case, which needs_preparing() tells. `touched`: so much
+  // of pages that are taken again is touched at once, where the configuration wants that.
+  bool needs_preparing() const { return lacks_initial_ || lacks_pages_ || file_ != nullptr; }
+  void Prepare(size_t touched);
+  // What the Reclaimer took.
+  void TakeAgain(size_t touched);
+
+  // Between cycles. Errors leave a workspace whose next cycle takes pages of the size it had.
+  void Resize(size_t bytes);
+  // To what is learned for cycles that need `needed` bytes; never smaller.
+  void Grow(size_t needed);
+  bool GrowsFor(size_t needed) const { return LearnedSize(config_, needed) > size(); }
+  // Resize() to nothing, and the initial size is to be reserved again.
+  void Destroy();
+  // To a smaller size; pages that are not there are taken at that size when they are next needed.
+  void Shrink(size_t bytes);
+
+  // Touches the first bytes, where the configuration wants that.
+  void Prefault(size_t bytes) noexcept;
+  // Gives the pages back, some at a time from the end on, until `enough()`.
+  template <typename Enough>
+  void Reclaim(const Enough& enough) noexcept {
+    while (capacity_ > 0 || pages_.committed_bytes() > 0) {
+      ReclaimStep();
+      if (enough()) return;
+    }
+  }
+
+  // Only addresses of the host's own have an AddressSanitizer shadow.
+  void Poison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) PoisonBlock(data, bytes);
+  }
+  void Unpoison(const std::byte* data, size_t bytes) const {
+    if (host_readable_) UnpoisonBlock(data, bytes);
+  }
+
+ private:
+  void TakeInitial();
+  void Set(std::byte* base, size_t size, size_t capacity);
+  void AfterRefusal() noexcept;
+  void ReclaimStep() noexcept;
+  void ReportOwned() noexcept;
+
+  const std::string& id_;
+  const WorkspaceConfig& config_;
+  const size_t alignment_;
+  const bool host_readable_;
+  WorkspaceCounters& counters_;
+  OwnedBytes::Part owned_;
+  Pages pages_;
+  std::unique_ptr<MappedFile> file_;  // policy_location kMmap: instead of pages_
+  std::byte* base_ = nullptr;         // of either
+  size_t capacity_ = 0;
+  size_t initial_bytes_ = 0;
+  bool lacks_initial_ = true;
+  bool lacks_pages_ = false;  // reclaimed: the next cycle takes size() bytes again
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_PAGES_H_

@@ -1,0 +1,168 @@
+// How a request is served: by the plan, one behind the other, or outside the pages.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/thread_state.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+namespace {
+
+size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
+
+}  // namespace
+
+Buffer* WorkspaceCore::Allocate(size_t bytes) {
+  const uint32_t slot = slot_count_;
+  Buffer* const buffer = records_.next_free();
+  if (slot >= quick_slots_ || buffer == nullptr) return AllocateSlowly(bytes);
+  const PlanLayout::Slot* const planned = quick_.TryPlace(slot, bytes, alignment_);
+  if (planned == nullptr) return AllocateSlowly(bytes);
+  const size_t rounded = planned->bytes;
+  // As few stores as can be: they are what this path costs. Settle() counts the rest.
+  records_.Take();
+  buffer->data = pages_.base() + planned->offset;
+  pages_.Unpoison(buffer->data, rounded);
+  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  buffer->bytes = bytes;
+  buffer->id = first_id_ + slot;
+  buffer->request.slot = slot;
+  buffer->request.bytes = rounded;
+  slots_[slot] = buffer;
+  slot_count_ = slot + 1;
+  account_.AddUsed(static_cast<int64_t>(rounded));
+  return buffer;
+}
+
+// Counts what Allocate left to be derived from the plan.
+void WorkspaceCore::Settle() noexcept {
+  if (settled_ == slot_count_) return;
+  const size_t cursor = CurrentCursor(), bytes = CurrentBytesThisCycle();
+  counters.cursor = cursor;
+  counters.bytes_this_cycle = bytes;
+  counters.hits = CurrentHits();
+  settled_ = slot_count_;
+}
+
+// Another thread than the one inside may not look at its plan.
+size_t WorkspaceCore::CurrentCursor() const {
+  if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) return counters.cursor;
+  return std::max<size_t>(counters.cursor,
+                          learner_.follower().layout().top_of(settled_, slot_count_));
+}
+
+size_t WorkspaceCore::CurrentBytesThisCycle() const {
+  if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) {
+    return counters.bytes_this_cycle;
+  }
+  return counters.bytes_this_cycle + learner_.follower().layout().bytes_of(settled_, slot_count_);
+}
+
+Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
+  Settle();
+  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
+  if (rounded == 0) {
+    throw OutOfMemoryError(absl::StrCat("workspace [", id, "]: a request of ", bytes,
+                                        " bytes cannot be served"),
+                           MemoryTracker::Global().Snapshot().ToString());
+  }
+  ReserveForRequest();
+  const uint32_t slot = slot_count_;
+  Allocation spill;
+  size_t offset = counters.cursor;
+  bool misses = false;
+  std::byte* data;
+  if (PlaceInPages(rounded, &offset, &misses)) {
+    data = pages_.base() + offset;
+    pages_.Unpoison(data, rounded);
+    counters.cursor = std::max<size_t>(counters.cursor, offset + rounded);
+    ++counters.hits;
+  } else {
+    CheckMaySpill(rounded);
+    spill = spills_.Allocate(bytes, rounded);
+    data = spill.data;
+    ++counters.cycle_spills;
+    counters.cycle_spilled_bytes += rounded;
+    ++counters.spills;
+    counters.spilled_bytes += rounded;
+    if (misses) {
+      ++counters.misses;
+      ++misses_;
+    }
+  }
+  Buffer* const buffer = records_.Take();
+  buffer->data = data;
+  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  buffer->bytes = bytes;
+  buffer->id = NextBufferId();
+  buffer->request.slot = slot;
+  buffer->request.bytes = rounded;
+  buffer->request.spill = spill.token;
+  slots_[slot] = buffer;
+  settled_ = slot + 1;
+  slot_count_ = slot + 1;
+  counters.bytes_this_cycle += rounded;
+  account_.AddUsed(static_cast<int64_t>(rounded));
+  if (learner_.recorder().active()) learner_.recorder().Add(slot, rounded);
+  if (findings_.tracing()) findings_.Trace(slot);
+  return buffer;
+}
+
+// Whatever a request needs beside its bytes, so that nothing fails after they are taken.
+void WorkspaceCore::ReserveForRequest() {
+  if (slot_count_ == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
+  if (learner_.recorder().active()) learner_.recorder().Reserve();
+  if (findings_.tracing()) findings_.Reserve(slot_count_, slots_.size());
+  if (records_.next_free() != nullptr) return;
+  DrainReturned();
+  if (records_.next_free() != nullptr) return;
+  records_.Add();
+  AccountState();
+}
+
+// By the plan, or one behind the other where none is followed. `misses`: a plan existed for it.
+bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
+  const uint32_t slot = slot_count_;
+  const CyclePlan* plan = learner_.plan();
+  if (plan != nullptr) {
+    if (learner_.follower().TryPlace(slot, rounded, offset)) return true;
+    // A tenant may have been released by another thread.
+    if (!records_.returned().empty()) {
+      DrainReturned();
+      if (learner_.follower().TryPlace(slot, rounded, offset)) return true;
+    }
+    if (plan->IsOutside(slot, rounded)) return false;
+    quick_slots_ = 0;  // what is quick is of a plan that the cycle follows from its beginning
+    if (learner_.PlaceOffPlan(made(), rounded, offset)) return true;
+    plan = learner_.plan();
+    *misses = plan != nullptr && !plan->IsOutside(slot, rounded);
+  }
+  if (plan != nullptr || !serves_from_pages()) return false;
+  *offset = counters.cursor;
+  return rounded <= pages_.capacity() - counters.cursor;
+}
+
+// Under kReallocate a cycle may not need more than max_size: the sum of its requests, or what is
+// alive at once when lifetimes are learned.
+void WorkspaceCore::CheckMaySpill(size_t bytes) const {
+  if (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) {
+    const size_t capacity = pages_.capacity();
+    throw OutOfMemoryError(
+        absl::StrCat("workspace [", id, "] is full: request of ", bytes, " bytes, ",
+                     capacity - counters.cursor, " of ", capacity,
+                     " bytes free, policy_spill kFail"),
+        MemoryTracker::Global().Snapshot().ToString());
+  }
+  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0) return;
+  const size_t before = learns_lifetimes() ? static_cast<size_t>(account_.used_bytes())
+                                           : counters.bytes_this_cycle.get();
+  if (bytes <= config.max_size && before <= config.max_size - bytes) return;
+  throw OutOfMemoryError(
+      absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes: the cycle needs ",
+                   before + bytes, learns_lifetimes() ? " bytes at once" : " bytes",
+                   ", max_size is ", config.max_size, ", policy_spill kReallocate"),
+      MemoryTracker::Global().Snapshot().ToString());
+}
+
+}  // namespace tidepool

@@ -1,0 +1,70 @@
+#include "tidepool/memory/workspace/workspace_spills.h"
+
+#include <algorithm>
+
+#include "tidepool/memory/resource/budgeted_resource.h"
+#include "tidepool/memory/resource/guard_pages.h"
+#include "tidepool/memory/resource/heap.h"
+#include "tidepool/memory/resource/pages_resource.h"
+#include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/resource/reclaiming_resource.h"
+
+namespace tidepool {
+namespace {
+
+constexpr int kMostCyclesKept = 96;
+
+}  // namespace
+
+WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment,
+                                 DeviceProvider& provider, MemoryOwner& owner, OwnedBytes& owned)
+    : guards_(config.debug_mode == DebugMode::kGuard), alignment_(alignment), owned_(owned) {
+  if (guards_) {
+    MemoryResource& pages = blocks_.Add<GuardPages>();
+    MemoryResource& budgeted = blocks_.Add<BudgetedResource>(pages, &owner, "guarded pages");
+    blocks_.Add<ReclaimingResource>(budgeted);
+  } else if (config.policy_allocation == AllocationPolicy::kAlways) {
+    blocks_.Add<HeapResource>(provider, MemoryKind::kUnreferenced, &owner);
+  } else {
+    PagesOptions options;
+    options.large_pages = config.huge_pages;
+    options.prefault = false;  // spills are rare and of unknown use
+    options.owner = &owner;
+    MemoryResource& pages = blocks_.Add<PagesResource>(options, provider);
+    blocks_.Add<Pool>(pages, config.temp_block_size, alignment);
+  }
+}
+
+Allocation WorkspaceSpills::Allocate(size_t bytes, size_t rounded) {
+  const Allocation block = AllocateOrThrow(blocks_, Size(bytes, rounded), alignment_);
+  spilled_ = true;
+  owned_.Set(blocks_.owned_bytes());
+  return block;
+}
+
+void WorkspaceSpills::Release(void* token, size_t bytes, size_t rounded) noexcept {
+  blocks_.Release(token, Size(bytes, rounded), alignment_);
+  if (guards_) owned_.Set(blocks_.owned_bytes());  // others keep what comes back
+}
+
+void WorkspaceSpills::EndCycle() noexcept {
+  if (spilled_) {
+    if (idle_cycles_ >= kept_cycles_ && idle_cycles_ <= 4 * kept_cycles_) {
+      kept_cycles_ = std::min(kMostCyclesKept, 2 * kept_cycles_);
+    }
+    idle_cycles_ = 0;
+    spilled_ = false;
+  } else {
+    idle_cycles_ = std::min(idle_cycles_ + 1, 4 * kMostCyclesKept + 1);
+    if (!keeps_any()) return;
+  }
+  blocks_.TrimIdle(kept_cycles_);
+  owned_.Set(blocks_.owned_bytes());
+}
+
+void WorkspaceSpills::Trim() noexcept {
+  blocks_.Trim();
+  owned_.Set(blocks_.owned_bytes());
+}
+
+}  // namespace tidepool

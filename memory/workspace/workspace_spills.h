@@ -1,0 +1,54 @@
+// What serves the requests of a workspace that its pages do not: guard pages in guard mode, the heap
+// under kAlways, else a pool whose chunks are kept between cycles.
+//
+// Which of them it is, is a composition of resources (memory/resource); what is added here is how long
+// chunks are kept, and that they are a part of what the workspace owns.
+//
+// Errors: OutOfMemoryError, nothing changed. Threads: whoever is inside the workspace's gate.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
+
+#include <cstddef>
+
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/resource/memory_resource.h"
+#include "tidepool/memory/resource/resource_stack.h"
+#include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+class WorkspaceSpills {
+ public:
+  // All of these must live as long.
+  WorkspaceSpills(const WorkspaceConfig& config, size_t alignment, DeviceProvider& provider,
+                  MemoryOwner& owner, OwnedBytes& owned);
+
+  // `bytes` as asked for; `rounded` up to the alignment is what is given.
+  Allocation Allocate(size_t bytes, size_t rounded);
+  // The same sizes as given to Allocate.
+  void Release(void* token, size_t bytes, size_t rounded) noexcept;
+
+  // A cycle has ended: chunks that nobody has used for some cycles are given back. Cycles that spill
+  // again soon after that keep them longer.
+  void EndCycle() noexcept;
+  // Gives back what is kept and not in use.
+  void Trim() noexcept;
+  bool keeps_any() const { return blocks_.owned_bytes() > 0; }
+
+ private:
+  size_t Size(size_t bytes, size_t rounded) const { return guards_ ? bytes : rounded; }
+
+  const bool guards_;  // guard pages watch the very end of a block
+  const size_t alignment_;
+  ResourceStack blocks_;
+  OwnedBytes::Part owned_;
+  bool spilled_ = false;  // in this cycle
+  int idle_cycles_ = 0;   // running, that did not spill
+  int kept_cycles_ = 3;   // chunks are kept for so many without use
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
