@@ -1,8 +1,12 @@
-// Every way out of a scope, in one file.
+// Every way out of a scope, in one file. What a mover gives is its handles', whose the source may
+// be: else a manager that closes would end it early, in some modes of a workspace and not in
+// others, as arrays of a workspace that is switched off are on the heap, where nothing needs to
+// move.
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/owner_node.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -29,16 +33,6 @@ std::string OpenNames() {
   return names.empty() ? "none" : names;
 }
 
-// The workspace entered before the current one.
-WorkspaceCore* ParentPlace() {
-  const ScopeFrame* top = current_thread_state.top;
-  if (top == nullptr) return nullptr;
-  for (const ScopeFrame* frame = top->previous; frame != nullptr; frame = frame->previous) {
-    if (frame->place != top->place) return frame->place;
-  }
-  return nullptr;
-}
-
 NDArray Copied(const NDArray& from, BufferHandle buffer) {
   NDArray copy = buffer ? NDArray(std::move(buffer), from.shape(), from.dtype())
                         : NDArray(from.shape(), from.dtype());
@@ -54,8 +48,18 @@ NDArray CopiedTo(const NDArray& from, WorkspaceCore* core) {
                                             bytes, 64, MemoryKind::kAllocated, from.device())));
 }
 
-bool LivesIn(const NDArray& array, const WorkspaceCore* core) {
-  return array.buffer() && core != nullptr && array.buffer()->owner == core;
+bool IsItsHandles(const NDArray& array) {
+  const Buffer* buffer = array.buffer().get();
+  return buffer == nullptr || buffer->care.load(std::memory_order_relaxed) == 0 ||
+         CurrentNodeOf(*buffer) == 0;
+}
+
+// In that workspace, or on the heap where `core` is null; the array itself if it is there and its
+// handles'.
+NDArray MovedTo(const NDArray& from, WorkspaceCore* core) {
+  const bool is_there =
+      core != nullptr ? from.buffer() && from.buffer()->owner == core : !from.IsAttached();
+  return is_there && IsItsHandles(from) ? from : CopiedTo(from, core);
 }
 
 }  // namespace
@@ -79,40 +83,36 @@ NDArray NDArray::Dup() const {
 
 NDArray NDArray::Detach() const {
   CheckAlive("detach", "X");
-  return IsAttached() ? CopiedTo(*this, nullptr) : *this;
+  return MovedTo(*this, nullptr);
 }
 
 NDArray NDArray::Leverage() const {
   CheckAlive("leverage", "X");
-  if (!IsAttached()) return *this;
-  WorkspaceCore* parent = ParentPlace();
-  return LivesIn(*this, parent) ? *this : CopiedTo(*this, parent);
+  return MovedTo(*this, IsAttached() ? ParentOfCurrentPlace() : nullptr);
 }
 
 NDArray NDArray::LeverageTo(const std::string& id) const {
   CheckAlive("leverage_to", "X");
-  if (!IsAttached()) return *this;
+  if (!IsAttached()) return MovedTo(*this, nullptr);
   const ScopeFrame* scope = FindOpen(id);
   if (scope == nullptr) {
     ThrowFailedPrecondition(absl::StrCat("Op [leverage_to]: workspace [", id,
                                          "] is not open on this thread; open: ", OpenNames()));
   }
-  return LivesIn(*this, scope->place) ? *this : CopiedTo(*this, scope->place);
+  return MovedTo(*this, scope->place);
 }
 
 NDArray NDArray::LeverageOrDetach(const std::string& id) const {
   CheckAlive("leverage_or_detach", "X");
-  if (!IsAttached()) return *this;
-  const ScopeFrame* scope = FindOpen(id);
-  WorkspaceCore* core = scope != nullptr ? scope->place : nullptr;
-  return LivesIn(*this, core) ? *this : CopiedTo(*this, core);
+  const ScopeFrame* scope = IsAttached() ? FindOpen(id) : nullptr;
+  return MovedTo(*this, scope != nullptr ? scope->place : nullptr);
 }
 
 NDArray NDArray::Migrate(bool detach_if_none) const {
   CheckAlive("migrate", "X");
-  WorkspaceCore* core = CurrentPlace();
-  if (core == nullptr) return detach_if_none ? Detach() : *this;
-  return LivesIn(*this, core) ? *this : CopiedTo(*this, core);
+  const ScopeFrame* top = current_thread_state.top;
+  if (top == nullptr || top->core == nullptr) return detach_if_none ? Detach() : *this;
+  return MovedTo(*this, top->place);
 }
 
 }  // namespace tidepool

@@ -1,6 +1,7 @@
 // Every way out of a scope: values and type kept, views made dense, where the result lives, what is
 // refused.
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -120,10 +121,49 @@ TEST(Movers, LeverageGoesToTheParentOrTheHeap) {
     WorkspaceScope again(inner);  // nested: the parent is still the outer one
     EXPECT_EQ(Home(Ones({2}).Leverage()), "outer");
   }
-  const NDArray y = Ones({2});
-  WorkspaceScope borrowed_back(outer);
-  EXPECT_EQ(Home(x.Leverage()), "inner");
-  EXPECT_TRUE(SameBytes(y.Leverage(), y));
+  EXPECT_EQ(Home(Ones({2}).Leverage()), "outer");
+}
+
+// What leverages moves must not end earlier: the parent is that of the workspace, not the next
+// scope.
+TEST(Movers, TheParentIsTheWorkspacesWhereverItIsCurrentAgain) {
+  Workspace first("first"), outer("outer"), inner("inner"), third("third");
+  for (const bool has_parent : {false, true}) {
+    std::optional<WorkspaceScope> first_scope;
+    if (has_parent) first_scope.emplace(first);
+    const std::string parent = has_parent ? "first" : "heap";
+    WorkspaceScope outer_scope(outer);
+    const NDArray x = Ones({2});
+    NDArray borrowed, again;
+    {
+      WorkspaceScope inner_scope(inner);
+      const NDArray y = Ones({2});
+      {
+        BorrowScope borrow(outer);
+        borrowed = x.Leverage();
+        EXPECT_EQ(Home(borrowed), parent);
+        EXPECT_EQ(Home(y.Leverage()), parent);
+        WorkspaceScope third_scope(third);  // begins where outer is current
+        EXPECT_EQ(Home(Ones({2}).Leverage()), "outer");
+      }
+      WorkspaceScope re_entered(outer);
+      again = x.Leverage();
+      EXPECT_EQ(Home(again), parent);
+      WorkspaceScope inner_again(inner);
+      EXPECT_EQ(Home(Ones({2}).Leverage()), "outer");
+    }
+    EXPECT_TRUE(borrowed.IsInScope());
+    EXPECT_TRUE(again.IsInScope());
+  }
+}
+
+TEST(Movers, LeverageWithoutACurrentWorkspaceGoesToTheHeap) {
+  Workspace outer("outer"), inner("inner");
+  WorkspaceScope outer_scope(outer), inner_scope(inner);
+  const NDArray x = Ones({2});
+  ScopeOutOfWorkspaces out;
+  const NDArray leveraged = x.Leverage();
+  EXPECT_EQ(Home(leveraged), "heap");
 }
 
 TEST(Movers, LeverageOutOfWorkspacesUnderAScopeOut) {

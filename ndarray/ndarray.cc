@@ -13,8 +13,8 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
-#include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/device_transfer.h"
+#include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 
 namespace tidepool {
@@ -183,7 +183,13 @@ NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
                                       " needs ", needed, " bytes, the buffer has ",
                                       buffer_ ? buffer_->bytes : 0));
   }
-  if (buffer_) data_ = buffer_->data;
+  if (!buffer_) return;
+  data_ = buffer_->data;
+  if (reinterpret_cast<uintptr_t>(data_) % DTypeBytes(dtype) != 0) {
+    ThrowInvalidArgument(absl::StrCat("array of shape ", shape.ToString(), " ", DTypeName(dtype),
+                                      ": the buffer begins at ", absl::Hex(data_),
+                                      ", expected a multiple of ", DTypeBytes(dtype)));
+  }
 }
 
 NDArray NDArray::FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
@@ -228,6 +234,14 @@ void NDArray::ThrowDead(const char* op, const char* operand) const {
     absl::StrAppend(&message, "; used at ", here.Site());
   }
   ThrowFailedPrecondition(message);
+}
+
+void NDArray::ThrowNoAxis(int axis) const {
+  const std::string what = absl::StrCat("dim: axis ", axis, " of ");
+  if (!defined_) ThrowInvalidArgument(absl::StrCat(what, "an undefined array"));
+  ThrowInvalidArgument(absl::StrCat(
+      what, "an array of shape ", shape_.ToString(),
+      rank() == 0 ? ", which has none" : absl::StrCat(", expected 0 to ", rank() - 1)));
 }
 
 void* NDArray::CheckedData(DType dtype, const char* what, bool to_write) const {

@@ -13,8 +13,10 @@
 #ifndef TIDEPOOL_NDARRAY_NDARRAY_H_
 #define TIDEPOOL_NDARRAY_NDARRAY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -90,9 +92,16 @@ class Place {
 class NDArray {
  public:
   NDArray() = default;  // undefined: every use but assignment is an error
+  NDArray(const NDArray&) = default;
+  NDArray& operator=(const NDArray&) = default;
+  // What was moved from is undefined, as a default-made one.
+  NDArray(NDArray&& other) noexcept;
+  NDArray& operator=(NDArray&& other) noexcept;
+  ~NDArray() = default;
   // Contents are whatever the memory held.
   NDArray(const Shape& shape, DType dtype, Place place = Place::Current());
-  // Over existing memory; see also NewImportedBuffer. Throws kInvalidArgument when it is too small.
+  // Over existing memory; see also NewImportedBuffer. Throws kInvalidArgument when it is too small
+  // or not aligned to elements of that type.
   NDArray(BufferHandle buffer, const Shape& shape, DType dtype);
   // The same with any strides, in elements, as NDArray::strides(); `first` is the number of the
   // first element from the buffer's begin. The caller has checked that they stay inside.
@@ -102,7 +111,11 @@ class NDArray {
   bool is_defined() const { return defined_; }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
-  int64_t dim(int axis) const { return shape_[axis]; }
+  // Throws kInvalidArgument unless 0 <= axis < rank().
+  int64_t dim(int axis) const {
+    if (static_cast<unsigned>(axis) >= static_cast<unsigned>(rank())) ThrowNoAxis(axis);
+    return shape_[axis];
+  }
   DType dtype() const { return dtype_; }
   Device device() const { return buffer_ ? buffer_->device : Host(); }
   int64_t NumElements() const { return shape_.NumElements(); }
@@ -166,12 +179,17 @@ class NDArray {
   NDArray Diagonal() const;            // of rank 2
 
   // ---- movers: values and type kept, views become dense ----
-  NDArray Dup() const;                            // a copy in the current place
-  NDArray Detach() const;                         // heap; an unattached array returns itself
-  NDArray Leverage() const;                       // parent of the current workspace, or heap
-  NDArray LeverageTo(const std::string& id) const;  // that workspace, which must be open here
+  NDArray Dup() const;  // a copy in the current place, whose as an operator's result
+  // The array is there then and its handles': no manager's close ends it. This array itself where
+  // both hold already, else a copy; this one stays what it was. A workspace that is switched off is
+  // the heap.
+  NDArray Detach() const;  // on the heap: no workspace's cycle ends it either
+  // In the parent of the current workspace: where arrays were made when its cycle began. The heap
+  // where it has none or none is current.
+  NDArray Leverage() const;
+  NDArray LeverageTo(const std::string& id) const;  // in that workspace, which must be open here
   NDArray LeverageOrDetach(const std::string& id) const;
-  // A copy in the current workspace; without one: this array, or a detached copy if asked.
+  // In the current workspace; without one: this array, or detached if asked.
   NDArray Migrate(bool detach_if_none = false) const;
   // To any device, whatever the kernels linked for it.
   NDArray CopyTo(Place place) const;
@@ -217,6 +235,7 @@ class NDArray {
  private:
   bool ViewAs(const Shape& shape, NDArray* view) const;
   [[noreturn]] void ThrowDead(const char* op, const char* operand) const;
+  [[noreturn]] void ThrowNoAxis(int axis) const;
   void* CheckedData(DType dtype, const char* what, bool to_write) const;
   void ReadElement(DType dtype, absl::Span<const int64_t> index, void* out) const;
   void ReadOnlyElement(DType dtype, void* out) const;
@@ -229,6 +248,26 @@ class NDArray {
   Shape shape_;
   int64_t strides_[kMaxRank] = {};
 };
+
+inline NDArray::NDArray(NDArray&& other) noexcept
+    : buffer_(std::move(other.buffer_)),
+      data_(std::exchange(other.data_, nullptr)),
+      dtype_(other.dtype_),
+      defined_(std::exchange(other.defined_, false)),
+      shape_(std::exchange(other.shape_, Shape())) {
+  std::copy_n(other.strides_, kMaxRank, strides_);
+}
+
+inline NDArray& NDArray::operator=(NDArray&& other) noexcept {
+  if (this == &other) return *this;
+  buffer_ = std::move(other.buffer_);
+  data_ = std::exchange(other.data_, nullptr);
+  dtype_ = other.dtype_;
+  defined_ = std::exchange(other.defined_, false);
+  shape_ = std::exchange(other.shape_, Shape());
+  std::copy_n(other.strides_, kMaxRank, strides_);
+  return *this;
+}
 
 }  // namespace tidepool
 

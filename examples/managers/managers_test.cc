@@ -131,7 +131,7 @@ TEST(Managers, MovingArrays) {
   NDArray a = turn.Ones({4}), b = turn.Ones({4}), c = turn.Ones({4}), d = turn.Ones({4});
   NDArray result = turn.Ret(a);  // to the parent
   session.Attach(b);             // to whom you say
-  turn.Detach(c);                // to its handles
+  c = turn.Detach(c);            // to its handles
   turn.Close();
   EXPECT_TRUE(session.Manages(result));
   EXPECT_TRUE(session.Manages(b));

@@ -136,6 +136,7 @@ Ownership Ownership::NewChild(std::string_view name, Workspace& place) {
 
 Ownership Ownership::NewCycle(std::string_view name, Workspace& workspace) {
   WorkspaceCore* core = workspace.core();
+  internal::EndLeftScopes();
   if (core->is_open_on(CurrentThreadToken())) {
     ThrowFailedPrecondition(absl::StrCat("NewCycle [", std::string(name), "]: workspace [", core->id,
                                          "] is open on this thread already; expected a closed one"));

@@ -67,13 +67,13 @@ std::optional<RingSlotScope> RingSlotScope::TryOpen(RingWorkspace& ring) {
 
 RingSlotScope::~RingSlotScope() {
   if (slot_ == nullptr) return;
-  { internal::ScopeToken ending(std::move(token_)); }
-  // Ended on a thread that is not its own, it stays open there.
-  if (!slot_->is_open()) slot_->ring().Return(slot_);
+  // Else its own thread ends it and returns the slot.
+  if (token_.Reset()) slot_->ring().Return(slot_);
 }
 
 SlotLease RingSlotScope::Commit(std::string_view tag) {
   if (slot_ == nullptr) ThrowFailedPrecondition("ring slot: was committed or discarded before");
+  token_.CheckMayClose();
   slot_->ring().Commit(slot_, tag, &token_);
   return SlotLease(std::exchange(slot_, nullptr));
 }

@@ -121,6 +121,11 @@ RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
 void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
   try {
     slot->Enter(token);
+    token->TellWhenEndedByThread(
+        [](void* ended) {
+          static_cast<RingSlot*>(ended)->ring().Return(static_cast<RingSlot*>(ended));
+        },
+        slot);
   } catch (...) {
     Return(slot);
     throw;

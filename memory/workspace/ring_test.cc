@@ -248,6 +248,24 @@ TEST(Ring, AnExceptionInTheProducerGivesTheSlotBack) {
   EXPECT_EQ(ring.slot_size(), 64);
 }
 
+TEST(Ring, ASlotWhoseScopeIsDestroyedOnAnotherThreadComesBackWithItsOwnThreadsNextScope) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(1));
+  for (int i = 0; i < 3; ++i) {
+    auto slot = std::make_unique<RingSlotScope>(ring);
+    std::thread([&] { slot.reset(); }).join();
+    EXPECT_EQ(ring.stats().open, 1);  // this thread still allocates from it
+    { ScopeOutOfWorkspaces out; }
+    EXPECT_EQ(ring.stats().open, 0);
+  }
+  std::unique_ptr<RingSlotScope> left;
+  std::thread([&] { left = std::make_unique<RingSlotScope>(ring); }).join();
+  EXPECT_EQ(ring.stats().open, 0);  // its thread has ended
+  EXPECT_THAT(ErrorOf([&] { (void)left->Commit(); }).message(), HasSubstr("has ended"));
+  left.reset();
+  EXPECT_EQ(ring.stats().discarded, 4);
+  Make(ring, {64});
+}
+
 TEST(Ring, ScopesEndOnceInnermostFirst) {
   RingWorkspace ring("ring", WorkspaceConfig::Ring(2));
   Workspace inner("inner");

@@ -1,8 +1,11 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -15,85 +18,197 @@ thread_local constinit ThreadState current_thread_state;
 
 namespace {
 
+// Scopes whose objects were destroyed on other threads and that their own have not ended yet.
+std::atomic<int64_t> scopes_left{0};
+
 std::string NameOf(const ScopeFrame& frame) {
   return frame.core != nullptr ? absl::StrCat("the scope of workspace [", frame.core->id, "]")
                                : std::string("a scope out of workspaces");
 }
 
+void Unlink(ScopeFrame* frame) noexcept {
+  ScopeFrame** link = &current_thread_state.top;
+  while (*link != frame) link = &(*link)->previous;
+  *link = frame->previous;
+}
+
+void Recycle(ScopeFrame* frame) noexcept {
+  ThreadState& state = current_thread_state;
+  if (state.ended) {
+    delete frame;
+    return;
+  }
+  frame->previous = state.free;
+  state.free = frame;
+}
+
+// What is left to do for a frame that is off its stack, in place of its object.
+class FrameEnd {
+ public:
+  explicit FrameEnd(const ScopeFrame& frame)
+      : core_(frame.core), ended_(frame.ended_by_thread), context_(frame.context) {}
+  void Run() const noexcept {
+    if (core_ != nullptr) core_->LeaveFrame(/*failed=*/true);
+    if (ended_ != nullptr) ended_(context_);
+  }
+
+ private:
+  WorkspaceCore* core_;
+  void (*ended_)(void*);
+  void* context_;
+};
+
+// When the thread ends, so do the scopes that are open on it.
+class StackEnd {
+ public:
+  ~StackEnd() {
+    ThreadState& state = current_thread_state;
+    internal::EndLeftScopes();
+    while (ScopeFrame* frame = state.top) {
+      state.top = frame->previous;
+      std::fprintf(stderr, "tidepool: %s outlives the thread it was opened on; it ends with that\n",
+                   NameOf(*frame).c_str());
+      const FrameEnd end(*frame);
+      end.Run();
+      if (!frame->claim.LeaveToObject()) {
+        scopes_left.fetch_sub(1, std::memory_order_relaxed);
+        delete frame;
+      }
+    }
+    state.ended = true;
+    while (ScopeFrame* frame = state.free) {
+      state.free = frame->previous;
+      delete frame;
+    }
+  }
+  void Touch() {}
+};
+
+ScopeFrame* TakeFrame() {
+  ThreadState& state = current_thread_state;
+  if (ScopeFrame* frame = state.free) {
+    state.free = frame->previous;
+    return frame;
+  }
+  thread_local StackEnd end;  // made with the thread's first frame
+  end.Touch();
+  return new ScopeFrame;
+}
+
 }  // namespace
+
+WorkspaceCore* ParentOfCurrentPlace() {
+  const ScopeFrame* frame = current_thread_state.top;
+  if (frame == nullptr || frame->core == nullptr) return nullptr;
+  const WorkspaceCore* current = frame->core;
+  while (frame != nullptr && !(frame->core == current && frame->begins_cycle)) {
+    frame = frame->previous;
+  }
+  return frame != nullptr && frame->previous != nullptr ? frame->previous->place : nullptr;
+}
 
 namespace internal {
 
+void EndLeftScopes() noexcept {
+  while (scopes_left.load(std::memory_order_acquire) != 0) {
+    ScopeFrame* frame = current_thread_state.top;
+    while (frame != nullptr && !frame->claim.object_is_gone()) frame = frame->previous;
+    if (frame == nullptr) return;  // another thread's
+    scopes_left.fetch_sub(1, std::memory_order_relaxed);
+    std::fprintf(stderr, "tidepool: %s was destroyed on another thread; it ends on its own now\n",
+                 NameOf(*frame).c_str());
+    Unlink(frame);
+    const FrameEnd end(*frame);
+    Recycle(frame);
+    end.Run();
+  }
+}
+
 void ScopeToken::Push(WorkspaceCore* core, WorkspaceCore* place) {
-  if (core != nullptr) core->EnterFrame(CurrentThreadToken());
-  frame_.core = core;
-  frame_.place = place;
-  frame_.thread = CurrentThreadToken();
-  frame_.exceptions = std::uncaught_exceptions();
-  frame_.previous = current_thread_state.top;
-  current_thread_state.top = &frame_;
+  ScopeFrame* frame = TakeFrame();
+  frame->begins_cycle = core != nullptr && !core->is_open_on(CurrentThreadToken());
+  if (core != nullptr) {
+    try {
+      core->EnterFrame(CurrentThreadToken());
+    } catch (...) {
+      Recycle(frame);
+      throw;
+    }
+  }
+  frame->core = core;
+  frame->place = place;
+  frame->thread = CurrentThreadToken();
+  frame->exceptions = std::uncaught_exceptions();
+  frame->ended_by_thread = nullptr;
+  frame->claim.Hold();
+  frame->previous = current_thread_state.top;
+  current_thread_state.top = frame;
+  frame_ = frame;
 }
 
-void ScopeToken::Unlink() noexcept {
-  ScopeFrame** link = &current_thread_state.top;
-  while (*link != nullptr && *link != &frame_) link = &(*link)->previous;
-  if (*link != nullptr) *link = frame_.previous;
+void ScopeToken::TellWhenEndedByThread(void (*ended)(void*), void* context) noexcept {
+  frame_->ended_by_thread = ended;
+  frame_->context = context;
 }
 
-void ScopeToken::Close() {
-  if (frame_.thread == nullptr) {
-    ThrowFailedPrecondition(absl::StrCat("scope: ", NameOf(frame_), " was closed before"));
+void ScopeToken::CheckMayClose() const {
+  if (frame_ == nullptr) {
+    ThrowFailedPrecondition("scope: was closed before, or moved from");
   }
-  if (frame_.thread != CurrentThreadToken()) {
-    ThrowFailedPrecondition(
-        absl::StrCat("scope: ", NameOf(frame_), " was opened on another thread"));
+  if (frame_->claim.stack_is_gone()) {
+    ThrowFailedPrecondition("scope: the thread it was opened on has ended, and the scope with it");
   }
-  if (current_thread_state.top != &frame_) {
-    ThrowFailedPrecondition(absl::StrCat("scope: ", NameOf(frame_), " is closed before ",
+  if (frame_->thread != CurrentThreadToken()) {
+    ThrowFailedPrecondition("scope: was opened on another thread; only that one can close it");
+  }
+  EndLeftScopes();
+  if (current_thread_state.top != frame_) {
+    ThrowFailedPrecondition(absl::StrCat("scope: ", NameOf(*frame_), " is closed before ",
                                          NameOf(*current_thread_state.top),
                                          ", which was opened inside it"));
   }
+}
+
+void ScopeToken::Close() {
+  CheckMayClose();
   End();
 }
 
-void ScopeToken::End() noexcept {
-  if (frame_.thread != CurrentThreadToken()) {
-    std::fprintf(stderr, "tidepool: %s ends on a thread other than its own; it stays open there\n",
-                 NameOf(frame_).c_str());
-    return;
+bool ScopeToken::End() noexcept {
+  ScopeFrame* frame = std::exchange(frame_, nullptr);
+  // A thread that has ended may have had the address of this one's state.
+  if (frame->thread != CurrentThreadToken() || frame->claim.stack_is_gone()) {
+    scopes_left.fetch_add(1, std::memory_order_relaxed);
+    if (frame->claim.LeaveToStack()) {
+      // Not a word of what is in the frame: its thread may be ending it by now.
+      std::fprintf(stderr,
+                   "tidepool: a scope is destroyed on a thread other than its own; it ends "
+                   "when that one next begins or ends a scope\n");
+    } else {
+      scopes_left.fetch_sub(1, std::memory_order_relaxed);
+      delete frame;
+    }
+    return false;
   }
-  if (current_thread_state.top == &frame_) {
-    current_thread_state.top = frame_.previous;
+  EndLeftScopes();
+  if (current_thread_state.top == frame) {
+    current_thread_state.top = frame->previous;
   } else {
     std::fprintf(stderr, "tidepool: %s ends before %s, which was opened inside it\n",
-                 NameOf(frame_).c_str(), NameOf(*current_thread_state.top).c_str());
-    Unlink();
+                 NameOf(*frame).c_str(), NameOf(*current_thread_state.top).c_str());
+    Unlink(frame);
   }
-  frame_.thread = nullptr;
-  if (frame_.core != nullptr) {
-    frame_.core->LeaveFrame(std::uncaught_exceptions() > frame_.exceptions);
-  }
-}
-
-void ScopeToken::MoveFrom(ScopeToken& other) noexcept {
-  frame_ = other.frame_;
-  other.frame_ = ScopeFrame{};
-  ScopeFrame** link = &current_thread_state.top;
-  while (*link != nullptr && *link != &other.frame_) link = &(*link)->previous;
-  if (*link != nullptr) *link = &frame_;
-}
-
-ScopeToken& ScopeToken::operator=(ScopeToken&& other) noexcept {
-  if (this != &other) {
-    Reset();
-    if (other.is_active()) MoveFrom(other);
-  }
-  return *this;
+  WorkspaceCore* const core = frame->core;
+  const bool failed = std::uncaught_exceptions() > frame->exceptions;
+  Recycle(frame);
+  if (core != nullptr) core->LeaveFrame(failed);
+  return true;
 }
 
 }  // namespace internal
 
 WorkspaceScope::WorkspaceScope(Workspace& workspace) {
+  internal::EndLeftScopes();
   WorkspaceCore* core = workspace.core();
   if (core->is_open_on(CurrentThreadToken())) {
     const ScopeFrame* top = current_thread_state.top;  // null: held open without a scope
@@ -104,6 +219,7 @@ WorkspaceScope::WorkspaceScope(Workspace& workspace) {
 }
 
 BorrowScope::BorrowScope(Workspace& workspace) {
+  internal::EndLeftScopes();
   WorkspaceCore* core = workspace.core();
   if (!core->is_open_on(CurrentThreadToken())) {
     ThrowFailedPrecondition(absl::StrCat("borrow: workspace [", core->id,
@@ -119,6 +235,9 @@ Buffer* AllocateOnHeapHere(size_t bytes) {
                        switched_off ? top->core->memory_device() : Host());
 }
 
-ScopeOutOfWorkspaces::ScopeOutOfWorkspaces() { token_.Push(nullptr, nullptr); }
+ScopeOutOfWorkspaces::ScopeOutOfWorkspaces() {
+  internal::EndLeftScopes();
+  token_.Push(nullptr, nullptr);
+}
 
 }  // namespace tidepool

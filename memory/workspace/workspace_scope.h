@@ -3,10 +3,21 @@
 // A scope restores what was current before it, also when an exception passes. Scopes end in the
 // reverse order of their beginning: Close() out of order throws; a destructor, which may not, puts
 // the stack right and reports the mistake on stderr. Entering a workspace that is already open on
-// this thread, innermost or further out, nests: the cycle goes on. All scopes belong to the thread
-// that made them. Cost: tens of nanoseconds, no allocation.
+// this thread, innermost or further out, nests: the cycle goes on.
+//
+// Threads: a scope belongs to the thread that made it; the object may be moved and destroyed
+// anywhere. Destroyed on another thread, which is a mistake and reported, it ends when its own
+// thread next begins or ends a scope, or ends itself; until then that thread allocates as before.
+// What is open when a thread ends is ended and reported; the objects left are empty then. A cycle
+// that ends in these ways counts as failed, and what still lives in it is gone. Close() of a scope
+// of another thread throws.
+//
+// Cost: tens of nanoseconds; no allocation but where a thread has more scopes open at a time than
+// ever before (std::bad_alloc then leaves everything as it was).
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SCOPE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SCOPE_H_
+
+#include <utility>
 
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -15,33 +26,39 @@ namespace tidepool {
 
 namespace internal {
 
-// What the three kinds of scope share: a place on the thread's stack.
+// Ends the scopes of this thread whose objects were destroyed on other threads.
+void EndLeftScopes() noexcept;
+
+// What the three kinds of scope share: their hold on a frame of the thread's stack.
 class ScopeToken {
  public:
   ScopeToken() = default;
-  ScopeToken(ScopeToken&& other) noexcept {
-    if (other.is_active()) MoveFrom(other);
+  ScopeToken(ScopeToken&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+  ScopeToken& operator=(ScopeToken&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      frame_ = std::exchange(other.frame_, nullptr);
+    }
+    return *this;
   }
-  ScopeToken& operator=(ScopeToken&& other) noexcept;
   ~ScopeToken() { Reset(); }
 
-  // Ends it if it has not ended yet.
-  void Reset() noexcept {
-    if (is_active()) End();
-  }
+  // Ends it if it has not ended yet. True when it ended here; false also when it is left to its
+  // thread.
+  bool Reset() noexcept { return frame_ != nullptr && End(); }
 
   void Push(WorkspaceCore* core, WorkspaceCore* place);
+  // `ended(context)` runs when the scope's thread ends it in place of this.
+  void TellWhenEndedByThread(void (*ended)(void*), void* context) noexcept;
   // Throws kFailedPrecondition when the scope has ended already, is not the innermost, or belongs
   // to another thread; the stack is unchanged then.
   void Close();
+  void CheckMayClose() const;
 
  private:
-  bool is_active() const { return frame_.thread != nullptr; }
-  void MoveFrom(ScopeToken& other) noexcept;
-  void End() noexcept;
-  void Unlink() noexcept;
+  bool End() noexcept;
 
-  ScopeFrame frame_;
+  ScopeFrame* frame_ = nullptr;  // null: ended
 };
 
 }  // namespace internal
@@ -50,7 +67,7 @@ class ScopeToken {
 class [[nodiscard]] WorkspaceScope {
  public:
   // Throws kFailedPrecondition when the workspace is open on another thread.
-  explicit WorkspaceScope(Workspace& workspace);
+  [[nodiscard]] explicit WorkspaceScope(Workspace& workspace);
   void Close() { token_.Close(); }
 
  private:
@@ -60,7 +77,7 @@ class [[nodiscard]] WorkspaceScope {
 // Allocates from an outer workspace without a new cycle. It must be open on this thread.
 class [[nodiscard]] BorrowScope {
  public:
-  explicit BorrowScope(Workspace& workspace);
+  [[nodiscard]] explicit BorrowScope(Workspace& workspace);
   void Close() { token_.Close(); }
 
  private:
@@ -70,7 +87,7 @@ class [[nodiscard]] BorrowScope {
 // Allocates from the heap inside a workspace.
 class [[nodiscard]] ScopeOutOfWorkspaces {
  public:
-  ScopeOutOfWorkspaces();
+  [[nodiscard]] ScopeOutOfWorkspaces();
   void Close() { token_.Close(); }
 
  private:

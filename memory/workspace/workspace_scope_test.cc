@@ -1,7 +1,10 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -136,6 +139,155 @@ TEST(WorkspaceScope, IsMovable) {
   moved.reset();
   EXPECT_FALSE(a.is_open());
   EXPECT_EQ(CurrentPlace(), nullptr);
+}
+
+// Runs on a thread of its own and waits for it.
+template <typename Code>
+void OnAnotherThread(Code code) {
+  std::thread(code).join();
+}
+
+TEST(WorkspaceScope, EndedOnAnotherThreadItEndsAtTheNextScopeOfItsOwn) {
+  Workspace a("a", Sized(4096)), b("b", Sized(4096));
+  for (int round = 0; round < 3; ++round) {
+    auto scope = std::make_unique<WorkspaceScope>(a);
+    testing::internal::CaptureStderr();
+    OnAnotherThread([&] { scope.reset(); });
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("on a thread other than its own"));
+    // Nothing changed here so far.
+    EXPECT_TRUE(a.is_open());
+    EXPECT_EQ(CurrentPlace(), a.core());
+    BufferHandle made = New(100);
+    EXPECT_TRUE(made->attached);
+    {
+      testing::internal::CaptureStderr();
+      WorkspaceScope next(b);
+      EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                  HasSubstr("scope of workspace [a] was destroyed on another thread"));
+      EXPECT_FALSE(a.is_open());
+      EXPECT_FALSE(made->IsAlive());
+      EXPECT_EQ(CurrentPlace(), b.core());
+    }
+    EXPECT_EQ(CurrentPlace(), nullptr);
+  }
+  EXPECT_EQ(a.cycles(), 3);
+  EXPECT_EQ(a.stats().failed_cycles, 3);  // where it ended is chance: nothing to learn from
+}
+
+TEST(WorkspaceScope, EndedOnAnotherThreadUnderAnInnerOneItGoesWithThat) {
+  Workspace a("a", Sized(4096)), b("b", Sized(4096));
+  auto outer = std::make_unique<WorkspaceScope>(a);
+  WorkspaceScope inner(b);
+  testing::internal::CaptureStderr();
+  OnAnotherThread([&] { outer.reset(); });
+  testing::internal::GetCapturedStderr();
+  BufferHandle made = New(100);
+  inner.Close();
+  EXPECT_FALSE(a.is_open());
+  EXPECT_FALSE(b.is_open());
+  EXPECT_EQ(CurrentPlace(), nullptr);
+  // The same workspace again is a cycle of its own, not a nested part of what was left behind.
+  auto left = std::make_unique<WorkspaceScope>(a);
+  testing::internal::CaptureStderr();
+  OnAnotherThread([&] { left.reset(); });
+  testing::internal::GetCapturedStderr();
+  EXPECT_THROW(BorrowScope borrowed(a), Error);
+  auto again = std::make_unique<WorkspaceScope>(a);
+  testing::internal::CaptureStderr();
+  OnAnotherThread([&] { again.reset(); });
+  testing::internal::GetCapturedStderr();
+  const uint64_t generation = a.generation();
+  WorkspaceScope last(a);
+  EXPECT_EQ(a.generation(), generation + 1);
+}
+
+TEST(WorkspaceScope, MovedOnAnotherThreadItStaysItsOpeners) {
+  Workspace a("a", Sized(4096)), b("b", Sized(4096));
+  auto first = std::make_unique<WorkspaceScope>(a);
+  std::unique_ptr<WorkspaceScope> moved;
+  std::string message;
+  OnAnotherThread([&] {
+    moved = std::make_unique<WorkspaceScope>(std::move(*first));
+    first.reset();
+    try {
+      moved->Close();
+    } catch (const Error& error) {
+      message = error.message();
+    }
+    WorkspaceScope own(b);  // that thread's stack is its own
+    EXPECT_EQ(CurrentPlace(), b.core());
+  });
+  EXPECT_THAT(message, HasSubstr("was opened on another thread"));
+  EXPECT_EQ(CurrentPlace(), a.core());
+  { WorkspaceScope inner(b); }
+  moved->Close();
+  EXPECT_EQ(CurrentPlace(), nullptr);
+  EXPECT_FALSE(a.is_open());
+}
+
+TEST(WorkspaceScope, OutlivingItsThreadItEndedWithThat) {
+  Workspace a("a", Sized(4096));
+  std::unique_ptr<WorkspaceScope> scope;
+  BufferHandle made;
+  testing::internal::CaptureStderr();
+  OnAnotherThread([&] {
+    scope = std::make_unique<WorkspaceScope>(a);
+    made = New(100);
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("scope of workspace [a] outlives the thread it was opened on"));
+  EXPECT_FALSE(a.is_open());
+  EXPECT_FALSE(made->IsAlive());
+  {
+    WorkspaceScope mine(a);
+    scope.reset();  // ended long since: this one is not touched, whatever thread had its address
+    EXPECT_EQ(CurrentPlace(), a.core());
+  }
+  OnAnotherThread([&] { scope = std::make_unique<WorkspaceScope>(a); });
+  EXPECT_THROW(scope->Close(), Error);
+}
+
+TEST(WorkspaceScope, EndsOnOtherThreadsWhileTheirOwnGoesOn) {
+  Workspace shared("shared", Sized(4096));
+  std::unique_ptr<WorkspaceScope> handed;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  testing::internal::CaptureStderr();
+  std::thread dropper([&] {
+    std::unique_lock<std::mutex> lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return handed != nullptr || done; });
+      if (handed == nullptr) return;
+      std::unique_ptr<WorkspaceScope> mine = std::move(handed);
+      lock.unlock();
+      mine.reset();
+      lock.lock();
+    }
+  });
+  for (int i = 0; i < 300; ++i) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      auto next = std::make_unique<WorkspaceScope>(shared);
+      if (handed == nullptr) handed = std::move(next);
+    }
+    changed.notify_one();
+    for (int inner = 0; inner < 3; ++inner) {
+      ScopeOutOfWorkspaces out;
+      New(16);
+    }
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    done = true;
+  }
+  changed.notify_one();
+  dropper.join();
+  testing::internal::GetCapturedStderr();
+  { ScopeOutOfWorkspaces out; }
+  EXPECT_EQ(CurrentPlace(), nullptr);
+  EXPECT_FALSE(shared.is_open());
 }
 
 TEST(WorkspaceScope, EnteringFromASecondThreadIsAnError) {

@@ -38,9 +38,12 @@ void NDManager::Attach(const NDArray& array) {
   node_.Attach(array.buffer());
 }
 
-void NDManager::Detach(const NDArray& array) {
+NDArray NDManager::Detach(const NDArray& array) {
   array.CheckAlive("detach", "X");
+  // A copy is made before anything changes: there may be no memory for it.
+  const NDArray copy = array.IsAttached() ? array.Detach() : NDArray();
   node_.Detach(array.buffer());
+  return copy.is_defined() ? copy : array.Detach();
 }
 
 void NDManager::TempAttach(const NDArray& array) {

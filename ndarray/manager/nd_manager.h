@@ -109,7 +109,11 @@ class NDManager {
   // ---- whose they are ----
   // Views share their array's owner: it is the bytes that are owned.
   void Attach(const NDArray& array);
-  void Detach(const NDArray& array);
+  // The array for its handles alone, on the heap, as NDArray::Detach() gives it: neither this
+  // manager nor a workspace's cycle ends it. It is the same array, taken out of this manager, where
+  // its bytes are on the heap; else a copy, and the array is its handles' until its cycle ends.
+  // What another manager owns stays there.
+  NDArray Detach(const NDArray& array);
   void TempAttach(const NDArray& array);
   // All or nothing.
   void AttachAll(std::initializer_list<NDResource> resources);

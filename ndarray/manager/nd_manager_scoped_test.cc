@@ -1,5 +1,6 @@
 // Scoped computations, returns of lists and budgets: what leaves a manager, and what does not.
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -7,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/manager/nd_list.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -212,6 +214,71 @@ TEST_F(ScopedTest, ABudgetIsGivenBackByCloseDetachAndMoves) {
     EXPECT_THROW(cycle.Ones({1}), OutOfMemoryError);
   }
   EXPECT_EQ(small.arrays(), 0);
+}
+
+// Switches that are there for debugging change where bytes are, never how long an array lives.
+TEST_F(ScopedTest, WhatIsMovedOutOutlivesTheManagerInAllModes) {
+  using Move = std::function<NDArray(NDManager & batch, const NDArray& x)>;
+  const Move moves[] = {
+      [](NDManager&, const NDArray& x) { return x.Detach(); },
+      [](NDManager&, const NDArray& x) { return x.Transpose().Detach().Transpose(); },
+      [](NDManager& batch, const NDArray& x) { return batch.Detach(x); },
+      [](NDManager& batch, const NDArray& x) { return batch.Detach(x.Slice(0, 0, 3)); },
+      [](NDManager&, const NDArray& x) { return x.Leverage(); },
+      [](NDManager&, const NDArray& x) { return x.LeverageTo("outer"); },
+      [](NDManager&, const NDArray& x) { return x.LeverageOrDetach("outer"); },
+      [](NDManager&, const NDArray& x) { return x.LeverageOrDetach("closed"); },
+      [](NDManager&, const NDArray& x) {
+        const ScopeOutOfWorkspaces out;
+        return x.Migrate(/*detach_if_none=*/true);
+      },
+  };
+  for (const WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle,
+                                   WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
+    for (const DebugMode debug : {DebugMode::kDisabled, DebugMode::kSpillEverything,
+                                  DebugMode::kBypassEverything, DebugMode::kGuard}) {
+      WorkspaceConfig config = WorkspaceConfig::Training();
+      config.workspace_mode = mode;
+      config.debug_mode = debug;
+      config.use_cycle_detector = false;
+      Workspace outer("outer", config), workspace("cycle", config);
+      for (size_t i = 0; i < std::size(moves); ++i) {
+        SCOPED_TRACE(testing::Message() << "mode " << static_cast<int>(mode) << ", debug "
+                                        << static_cast<int>(debug) << ", move " << i);
+        const WorkspaceScope outer_scope(outer);
+        NDArray left, moved;
+        {
+          NDManager batch = model_.NewCycleManager("batch", workspace);
+          const ManagerScope scope(batch);
+          left = Full({3}, 7);
+          moved = moves[i](batch, Full({3}, 7));
+          EXPECT_FALSE(NDManager::ManagerOf(moved));
+        }
+        EXPECT_FALSE(left.IsInScope());
+        ASSERT_TRUE(moved.IsInScope());
+        EXPECT_EQ(moved.At<float>({2}), 7);
+      }
+    }
+  }
+  EXPECT_EQ(Growth(), "");
+}
+
+// An array of a manager on the heap: detaching the array copies and leaves it where it is,
+// detaching it from the manager takes it out.
+TEST_F(ScopedTest, DetachingArraysOnTheHeap) {
+  const NDArray copy = x_.Detach();
+  EXPECT_TRUE(model_.Manages(x_));
+  EXPECT_NE(copy.raw_data(), x_.raw_data());
+  EXPECT_EQ(copy.Detach().raw_data(), copy.raw_data());
+  const NDArray out = model_.Detach(x_);
+  EXPECT_EQ(out.raw_data(), x_.raw_data());
+  EXPECT_FALSE(NDManager::ManagerOf(x_));
+  const NDArray others = model_.Detach(y_);
+  EXPECT_TRUE(other_.Manages(y_));
+  EXPECT_FALSE(NDManager::ManagerOf(others));
+  other_.Close();
+  model_.Close();
+  EXPECT_EQ(copy.At<float>({0}) + out.At<float>({0}) + others.At<float>({0}), 2 + 2 + 3);
 }
 
 }  // namespace
