@@ -99,6 +99,7 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
 
 RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
   const int number = table_.Announce(/*temporary=*/true);
+  holders_.Add();  // the slot, from here on
   lock.unlock();
   std::unique_ptr<RingSlot> made;
   std::exception_ptr error;
@@ -111,9 +112,10 @@ RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
   if (error != nullptr) {
     table_.CannotAdd(/*temporary=*/true);
     if (waiters_ > 0) changed_.notify_one();
+    lock.unlock();
+    Leave();
     std::rethrow_exception(error);
   }
-  holders_.Add();
   ++stats_.temporary;
   return table_.Add(std::move(made));
 }
