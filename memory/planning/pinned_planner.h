@@ -37,7 +37,7 @@ Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
 // Those of `pinned` that PlanAround would take together: of two that overlap while both are alive, the
 // one that is born later is left out (of two of one moment, the higher number). In the order of
 // `pinned`. For pins that were made for other lifetimes than `buffers` have now. O(n log n). Pins of no
-// buffer stay, for PlanAround to refuse.
+// buffer, and second ones of a buffer, stay where they are in nobody's way, for PlanAround to refuse.
 std::vector<PinnedBuffer> PinsThatAreApart(absl::Span<const LifetimeBuffer> buffers,
                                            absl::Span<const PinnedBuffer> pinned,
                                            int64_t alignment);

@@ -47,7 +47,9 @@ void RingWorkspace::Destroy() { core_->Destroy(); }
 
 // ---- RingSlotScope --------------------------------------------------------------------------
 
-RingSlotScope::RingSlotScope(RingSlot* slot) : slot_(slot) { slot->ring().Enter(slot, &token_); }
+RingSlotScope::RingSlotScope(RingSlot* slot) : slot_(slot), generation_(slot->generation()) {
+  slot->ring().Enter(slot, &token_);
+}
 
 RingSlotScope::RingSlotScope(RingWorkspace& ring)
     : RingSlotScope(ring.core()->Acquire(RingCore::Full::kWait, std::stop_token())) {}
@@ -84,7 +86,5 @@ void RingSlotScope::Discard() {
   RingSlot* slot = std::exchange(slot_, nullptr);
   slot->ring().Return(slot);
 }
-
-uint64_t RingSlotScope::generation() const { return slot_ != nullptr ? slot_->generation() : 0; }
 
 }  // namespace tidepool

@@ -181,7 +181,9 @@ class [[nodiscard]] RingSlotScope {
   static std::optional<RingSlotScope> TryOpen(RingWorkspace& ring);
 
   RingSlotScope(RingSlotScope&& other) noexcept
-      : slot_(std::exchange(other.slot_, nullptr)), token_(std::move(other.token_)) {}
+      : slot_(std::exchange(other.slot_, nullptr)),
+        generation_(other.generation_),
+        token_(std::move(other.token_)) {}
   RingSlotScope& operator=(RingSlotScope&&) = delete;
   ~RingSlotScope();
 
@@ -191,11 +193,13 @@ class [[nodiscard]] RingSlotScope {
   [[nodiscard]] SlotLease Commit(std::string_view tag = {});
   // Ends the scope and frees the slot now. Throws like Commit().
   void Discard();
-  uint64_t generation() const;  // 0 once ended
+  // 0 once committed or discarded.
+  uint64_t generation() const { return slot_ != nullptr ? generation_ : 0; }
 
  private:
   explicit RingSlotScope(RingSlot* slot);
-  RingSlot* slot_ = nullptr;
+  RingSlot* slot_ = nullptr;  // not ours any more once its thread has ended
+  uint64_t generation_ = 0;
   internal::ScopeToken token_;
 };
 

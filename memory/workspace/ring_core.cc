@@ -99,6 +99,7 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
 
 RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
   const int number = table_.Announce(/*temporary=*/true);
+  holders_.Add();  // the slot, from here on
   lock.unlock();
   std::unique_ptr<RingSlot> made;
   std::exception_ptr error;
@@ -111,9 +112,10 @@ RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
   if (error != nullptr) {
     table_.CannotAdd(/*temporary=*/true);
     if (waiters_ > 0) changed_.notify_one();
+    lock.unlock();
+    Leave();
     std::rethrow_exception(error);
   }
-  holders_.Add();
   ++stats_.temporary;
   return table_.Add(std::move(made));
 }
@@ -189,23 +191,20 @@ void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
 // ---- commits, leases and returns --------------------------------------------------------------
 
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
-  slot->HandOver(token);
-  RingBatch batch = slot->batch();
-  std::optional<WantedPlan> wanted;
+  RingBatch batch = slot->HandOver(token);
   std::shared_ptr<const CyclePlan> given_up;  // goes after the lock
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    table_.Lease(slot, tag);
-    ++stats_.committed;
-    slot->CountInto(&stats_);
-    const uint64_t version = learner_.version();
-    batch.current = slot->Follows(version) && !slot->temporary;
-    wanted = learner_.Observe(batch);
-    if (learner_.version() != version) {
-      idle_outdated_ = true;
-      given_up = learner_.TakeGivenUp();
-    }
+  std::unique_lock<std::mutex> lock(mutex_);
+  table_.Lease(slot, tag);
+  ++stats_.committed;
+  slot->CountInto(&stats_);
+  const uint64_t version = learner_.version();
+  batch.current = slot->Follows(version) && !slot->temporary;
+  const std::optional<WantedPlan> wanted = learner_.Observe(batch);
+  if (learner_.version() != version) {
+    idle_outdated_ = true;
+    given_up = learner_.TakeGivenUp();
   }
+  lock.unlock();
   // The record stays as it is while the slot is leased, which it is by the caller.
   if (wanted.has_value()) MakePlan(*wanted, batch.record);
 }
@@ -242,7 +241,7 @@ void RingCore::Return(RingSlot* slot) noexcept {
       config.ring_max_kept > 0 ? changed_.notify_all() : changed_.notify_one();
     }
   }
-  Free(removed);
+  if (removed != nullptr) Free(removed);
 }
 
 void RingCore::Keep(RingSlot* slot, std::string_view tag) {

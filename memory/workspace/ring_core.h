@@ -78,6 +78,8 @@ class RingCore {
   RingCore(std::string id, WorkspaceConfig config, Device device);
   ~RingCore() = default;
 
+  // With mutex_ held, which it gives up meanwhile. Throws what making a slot throws; the ring may be
+  // gone then.
   RingSlot* MakeTemporary(std::unique_lock<std::mutex>& lock);
   void MakePlan(const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) noexcept;
   void FollowAndPutBack(RingSlot* chain, const SlotLesson& lesson) noexcept;

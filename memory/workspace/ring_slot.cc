@@ -58,7 +58,7 @@ void RingSlot::Enter(internal::ScopeToken* token) {
   core_->Record(record_);
 }
 
-void RingSlot::HandOver(internal::ScopeToken* token) {
+RingBatch RingSlot::HandOver(internal::ScopeToken* token) {
   const bool mine = core_->is_open_on(CurrentThreadToken());
   if (mine) core_->HandOverAtEnd(true);
   try {
@@ -69,9 +69,6 @@ void RingSlot::HandOver(internal::ScopeToken* token) {
   }
   leases.Begin();
   batches_without_spill_ = core_->counters.cycle_spills > 0 ? 0 : batches_without_spill_ + 1;
-}
-
-RingBatch RingSlot::batch() const {
   RingBatch batch;
   batch.bytes = core_->cycle_bytes();
   batch.misses = core_->cycle_misses();
@@ -83,26 +80,33 @@ RingBatch RingSlot::batch() const {
 void RingSlot::EndLease() noexcept { core_->EndLease(); }
 
 void RingSlot::CountInto(RingStats* stats) {
-  const WorkspaceStats now = core_->Stats();
-  stats->hits += now.hits - counted_.hits;
-  stats->misses += now.misses - counted_.misses;
-  stats->spills += now.spills - counted_.spills;
-  stats->spilled_bytes += now.spilled_bytes - counted_.spilled_bytes;
-  stats->leaked_arrays += now.leaked_arrays - counted_.leaked_arrays;
-  counted_ = now;
+  const auto add = [](uint64_t now, uint64_t* counted, uint64_t* sum) {
+    *sum += now - *counted;
+    *counted = now;
+  };
+  const auto& now = core_->counters;
+  if (now.spills != counted_.spills) may_have_blocks_ = true;
+  add(core_->CurrentHits(), &counted_.hits, &stats->hits);
+  add(now.misses, &counted_.misses, &stats->misses);
+  add(now.spills, &counted_.spills, &stats->spills);
+  add(now.spilled_bytes, &counted_.spilled_bytes, &stats->spilled_bytes);
+  add(now.leaked_arrays, &counted_.leaked_arrays, &stats->leaked_arrays);
 }
 
 void RingSlot::Follow(const SlotLesson& lesson) noexcept {
-  if (temporary) return;
+  const bool follows = followed_ == lesson.version;
+  const bool keeps_blocks = !may_have_blocks_ || batches_without_spill_ < kBatchesKeepingBlocks;
+  if (temporary || (follows && keeps_blocks)) return;
   try {
     const Growing growing(ring_);
     // An idle slot may be the Reclaimer's at this moment.
     const WorkspaceCore::Maintenance maintenance(*core_, "following the ring");
-    if (followed_ != lesson.version) {
+    if (follows) {
+      core_->TrimSpills();
+      may_have_blocks_ = false;
+    } else {
       core_->Adopt(lesson.slot_bytes, lesson.plan);
       followed_ = lesson.version;
-    } else if (batches_without_spill_ >= kBatchesKeepingBlocks && core_->keeps_spills()) {
-      core_->TrimSpills();
     }
   } catch (const std::exception&) {
   }

@@ -20,7 +20,6 @@
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_sharing.h"
 #include "tidepool/memory/workspace/ring_slot_learner.h"
-#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -62,11 +61,9 @@ class RingSlot {
   // is as before then.
   void Enter(internal::ScopeToken* token);
   bool is_open() const;
-  // Ends the scope; what is alive is the batch, with one lease. Throws by ScopeToken::Close(),
-  // nothing changed then.
-  void HandOver(internal::ScopeToken* token);
-  // What was handed over, until the lease ends.
-  RingBatch batch() const;
+  // Ends the scope; what is alive is the batch, with one lease. Its record stays until the lease
+  // ends. Throws by ScopeToken::Close(), nothing changed then.
+  RingBatch HandOver(internal::ScopeToken* token);
 
   // By the thread whose lease was the last one: ends the cycle.
   void EndLease() noexcept;
@@ -107,12 +104,13 @@ class RingSlot {
 
  private:
   Ring& ring_;
-  WorkspaceCore* core_;  // what it does as a slot is a part of its own there
+  WorkspaceCore* core_;
   uint64_t generation_ = 0;
   bool record_ = false;
   uint64_t followed_ = 0;  // the version of the lesson
   int batches_without_spill_ = 0;
-  WorkspaceStats counted_;
+  bool may_have_blocks_ = false;  // for spills
+  RingStats counted_;  // what of the core's counters is in the ring's
 };
 
 }  // namespace tidepool

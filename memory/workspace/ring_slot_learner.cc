@@ -90,12 +90,12 @@ size_t RingSlotLearner::PlanLimit() const {
 std::optional<WantedPlan> RingSlotLearner::WantPlan() {
   if (making_plan_) return std::nullopt;
   making_plan_ = true;
-  return WantedPlan{learning_, PlanLimit(), static_cast<int64_t>(alignment_)};
+  return WantedPlan{learning_, PlanLimit(), alignment_};
 }
 
 std::shared_ptr<const CyclePlan> RingSlotLearner::MakePlan(
     const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) {
-  return MakeCyclePlan(PlaceRequests(record, {}, static_cast<size_t>(wanted.alignment)),
+  return MakeCyclePlan(PlaceRequests(record, {}, wanted.alignment),
                        wanted.limit_bytes);
 }
 

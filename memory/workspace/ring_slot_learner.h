@@ -62,7 +62,7 @@ class RecentPeak {
 struct WantedPlan {
   uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
-  int64_t alignment = 0;
+  size_t alignment = 0;
 };
 
 // What slots follow.
@@ -83,7 +83,7 @@ class RingSlotLearner {
   std::optional<WantedPlan> Observe(const RingBatch& batch) noexcept;
   // Throws std::bad_alloc.
   static std::shared_ptr<const CyclePlan> MakePlan(const WantedPlan& wanted,
-                                                      absl::Span<const LifetimeBuffer> record);
+                                                   absl::Span<const LifetimeBuffer> record);
   void Adopt(const WantedPlan& wanted, std::shared_ptr<const CyclePlan> cycle) noexcept;
   // kOverTime: learns now from the batches seen.
   void Initialize();

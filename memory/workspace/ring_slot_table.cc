@@ -10,11 +10,17 @@
 
 namespace tidepool {
 
-uint64_t ThreadNumber() {
+namespace internal {
+
+thread_local constinit uint64_t thread_number = 0;
+
+uint64_t NumberThisThread() {
   static std::atomic<uint64_t> last{0};
-  thread_local const uint64_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
-  return number;
+  thread_number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return thread_number;
 }
+
+}  // namespace internal
 
 // ---- slots come and go ------------------------------------------------------------------------
 
@@ -44,39 +50,14 @@ void RingSlotTable::Remove(RingSlot* slot, RingSlot** removed) noexcept {
   slot->next_on_shelf.set(std::exchange(*removed, slot));
 }
 
-// ---- opening and leases -----------------------------------------------------------------------
+// ---- leases -----------------------------------------------------------------------
 
-void RingSlotTable::Open(RingSlot* slot, bool record) noexcept {
-  slot->standing.state = RingSlot::State::kOpen;
-  slot->standing.thread = ThreadNumber();
-  slot->SetGeneration(++generation_, record);
-  ++open_;
-}
-
-void RingSlotTable::Lease(RingSlot* slot, std::string_view tag) noexcept {
-  slot->standing.state = RingSlot::State::kLeased;
-  slot->standing.thread = 0;
-  --open_;
-  ++leased_;
+void RingSlotTable::SetTag(RingSlot* slot, std::string_view tag) noexcept {
   try {
     slot->standing.tag.assign(tag);
   } catch (const std::exception&) {
     // Without memory for it the batch has no name.
   }
-}
-
-bool RingSlotTable::TakeBack(RingSlot* slot, RingSlot** removed) noexcept {
-  RingSlot::Standing& standing = slot->standing;
-  const bool was_open = standing.state == RingSlot::State::kOpen;
-  was_open ? --open_ : --leased_;
-  if (standing.kept) --kept_;
-  standing.state = RingSlot::State::kIdle;
-  standing.kept = false;
-  standing.thread = standing.reader = 0;
-  standing.channel = nullptr;
-  standing.tag.clear();
-  if (slot->temporary || !shelf_.PutBack(slot)) Remove(slot, removed);
-  return was_open;
 }
 
 void RingSlotTable::SetReader(RingSlot* slot, const void* channel) noexcept {

@@ -24,9 +24,17 @@
 
 namespace tidepool {
 
+namespace internal {
+extern thread_local constinit uint64_t thread_number;  // 0: none yet
+uint64_t NumberThisThread();
+}  // namespace internal
+
 // Of the calling thread; never another thread's, not even after this one has ended (the address of
 // a thread's state is). Not 0.
-uint64_t ThreadNumber();
+inline uint64_t ThreadNumber() {
+  const uint64_t number = internal::thread_number;
+  return number != 0 ? number : internal::NumberThisThread();
+}
 
 class RingSlotTable {
  public:
@@ -55,13 +63,36 @@ class RingSlotTable {
   // Of a ring that is not full; null: a temporary one is to be made.
   RingSlot* TakeIdle() noexcept { return shelf_.Take(); }
   // By this thread. The batch gets the next generation.
-  void Open(RingSlot* slot, bool record) noexcept;
+  void Open(RingSlot* slot, bool record) noexcept {
+    slot->standing.state = RingSlot::State::kOpen;
+    slot->standing.thread = ThreadNumber();
+    slot->SetGeneration(++generation_, record);
+    ++open_;
+  }
 
   // ---- Leases.
 
-  void Lease(RingSlot* slot, std::string_view tag) noexcept;
+  void Lease(RingSlot* slot, std::string_view tag) noexcept {
+    slot->standing.state = RingSlot::State::kLeased;
+    slot->standing.thread = 0;
+    --open_;
+    ++leased_;
+    if (!tag.empty()) SetTag(slot, tag);
+  }
   // The slot is idle again; true when it was open. Whoever has removed slots frees them.
-  bool TakeBack(RingSlot* slot, RingSlot** removed) noexcept;
+  bool TakeBack(RingSlot* slot, RingSlot** removed) noexcept {
+    RingSlot::Standing& standing = slot->standing;
+    const bool was_open = standing.state == RingSlot::State::kOpen;
+    was_open ? --open_ : --leased_;
+    if (standing.kept) --kept_;
+    standing.state = RingSlot::State::kIdle;
+    standing.kept = false;
+    standing.thread = standing.reader = 0;
+    standing.channel = nullptr;
+    standing.tag.clear();
+    if (slot->temporary || !shelf_.PutBack(slot)) Remove(slot, removed);
+    return was_open;
+  }
   // This thread took the leased slot out of a channel.
   void SetReader(RingSlot* slot, const void* channel) noexcept;
   // This thread comes to the channel for more: true when slots are kept by that.
@@ -104,6 +135,7 @@ class RingSlotTable {
            (config_.ring_max_temporary == 0 || temporary_ < config_.ring_max_temporary);
   }
   bool IsKept(const RingSlot& slot) const;
+  void SetTag(RingSlot* slot, std::string_view tag) noexcept;
   void Mark(RingSlot* slot, uint64_t thread) noexcept;
   void Remove(RingSlot* slot, RingSlot** removed) noexcept;
 

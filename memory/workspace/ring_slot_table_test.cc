@@ -92,7 +92,8 @@ TEST(RingSlotTable, ReadersKeepWhatTheyTookFromTheSameChannel) {
   f.table.TakeBack(slots[0], nullptr);
   EXPECT_FALSE(f.table.is_full());
   f.table.Keep(slots[1], "mine");
-  EXPECT_EQ(f.table.Describe(*slots[1]), "slot 1 generation 2 leased and kept by this thread [mine]");
+  EXPECT_EQ(f.table.Describe(*slots[1]),
+            "slot 1 generation 2 leased and kept by this thread [mine]");
   EXPECT_FALSE(f.table.OnlyThisThreadCouldRelease());
 }
 

@@ -127,6 +127,11 @@ void WaitForTheRelease() {
   }
 }
 
+void WaitAndFail() {
+  WaitForTheRelease();
+  throw std::bad_alloc();
+}
+
 SlotLease Commit(RingWorkspace& ring, int requests, bool wait) {
   RingSlotScope slot(ring);
   std::vector<BufferHandle> arrays;
@@ -174,6 +179,35 @@ TEST(RingWithoutWaits, MakingATemporarySlotHoldsUpNoRelease) {
   });
   EXPECT_EQ(ring.stats().temporary, 1);
   EXPECT_EQ(ring.stats().idle, 1);
+}
+
+// A producer that has not come back with its slot needs the ring as one does that has it open.
+TEST(RingWithoutWaits, TheRingMayGoWhileATemporarySlotIsMade) {
+  for (const bool fails : {false, true}) {
+    WorkspaceConfig config = WorkspaceConfig::Ring(1);
+    config.policy_ring_full = RingFullPolicy::kSpill;
+    auto ring = std::make_unique<RingWorkspace>("ring", config);
+    RingWorkspace& opened = *ring;
+    SlotLease lease = Commit(*ring, 1, /*wait=*/false);
+    in_the_midst = released = waited_in_vain = false;
+    bool threw = false;
+    std::thread worker([&] {
+      at_large_allocation = fails ? WaitAndFail : WaitForTheRelease;
+      try {
+        RingSlotScope slot(opened);
+        BufferHandle array(AllocateHere(64));
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      }
+    });
+    while (!in_the_midst) std::this_thread::yield();
+    lease.Release();
+    ring.reset();
+    released = true;
+    worker.join();
+    EXPECT_EQ(threw, fails);
+    EXPECT_FALSE(waited_in_vain);
+  }
 }
 
 TEST(RingWithoutWaits, DestroyingTheRingHoldsUpNoRelease) {

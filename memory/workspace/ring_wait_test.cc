@@ -200,6 +200,18 @@ TEST(RingWait, PassedSlotsCountAgainstTheLimit) {
   EXPECT_EQ(Make(ring).generation(), 6);
 }
 
+// A temporary slot is gone with its thread; what is left of the scope does not look at it.
+TEST(RingWait, AScopeWhoseThreadHasEndedDoesNotLookAtItsSlot) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(1);
+  config.policy_ring_full = RingFullPolicy::kSpill;
+  RingWorkspace ring("ring", config);
+  SlotLease lease = Make(ring);
+  std::unique_ptr<RingSlotScope> left;
+  std::thread([&] { left = std::make_unique<RingSlotScope>(ring); }).join();
+  EXPECT_EQ(ring.stats().discarded, 1);
+  EXPECT_EQ(left->generation(), 2);  // that it had
+}
+
 // ---- channel ----
 
 TEST(RingChannel, DeliversInOrderAndEnds) {
