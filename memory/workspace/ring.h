@@ -76,7 +76,8 @@ struct RingStats {
 };
 
 // Keeps a slot. Copies share it; the last one to go frees it, on whichever thread. In a batch,
-// declare it before the arrays, so that it goes last. Empty when default-constructed or moved from.
+// declare it before the arrays, so that it goes last, and give the batch an assignment that swaps
+// (RingChannel::Item): assigned member by member, the old arrays would outlive their slot. Empty when default-constructed or moved from.
 class SlotLease {
  public:
   SlotLease() = default;
@@ -143,7 +144,7 @@ class [[nodiscard]] RingSlotScope {
  public:
   // Waits on a full ring. Throws kResourceExhausted as told above, OutOfMemoryError when initial or
   // temporary memory cannot be had.
-  explicit RingSlotScope(RingWorkspace& ring);
+  [[nodiscard]] explicit RingSlotScope(RingWorkspace& ring);
   // As the constructor; empty when `stop` is requested before or while it waits.
   static std::optional<RingSlotScope> Open(RingWorkspace& ring, const std::stop_token& stop);
   // Empty instead of waiting.

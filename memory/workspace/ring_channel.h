@@ -69,6 +69,16 @@ template <typename T>
 class RingChannel {
  public:
   struct Item {
+    Item(SlotLease item_lease, T item_value)
+        : lease(std::move(item_lease)), value(std::move(item_value)) {}
+    Item(const Item&) = default;
+    Item(Item&&) = default;
+    // By swapping, so that what was here goes by the destructor: its arrays before their slot.
+    Item& operator=(Item other) noexcept {
+      std::swap(lease, other.lease);
+      std::swap(value, other.value);
+      return *this;
+    }
     SlotLease lease;  // first, so that it goes last
     T value;
   };
@@ -82,8 +92,7 @@ class RingChannel {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return false;
     if (count_ == items_.size()) Enlarge();
-    items_[(first_ + count_) % items_.size()].emplace(
-        Item{std::move(lease), std::move(value)});
+    items_[(first_ + count_) % items_.size()].emplace(std::move(lease), std::move(value));
     ++count_;
     if (waiting_ > 0) changed_.notify_one();
     return true;
