@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/eval/confusion_matrix.h"
-#include "tidepool/eval/testing/allocation_counter.h"
+#include "tidepool/memory/testing/allocation_counter.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"

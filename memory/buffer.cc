@@ -7,6 +7,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/held_bytes.h"
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/block_cache.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -113,7 +114,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
       __builtin_prefetch(next, 1);
       next = next->link.older;
     }
-    if (buffer->attached || (pinned && PostponeClose(buffer))) continue;
+    if (buffer->attached || (pinned && PostponeClose(buffer)) || LeaveToHolds(buffer)) continue;
     if (after != nullptr && buffer->outside.release_imported != nullptr) {
       after[(*after_count)++] = {std::exchange(buffer->outside.release_imported, nullptr),
                                  buffer->outside.import_context};

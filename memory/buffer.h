@@ -82,6 +82,7 @@ struct alignas(64) Buffer {
     kClosedByNode = 16,
     kTraced = 32,
     kMirrored = 64,
+    kHeld = 128,        // its bytes, for foreign code (held_bytes.h)
   };
   std::atomic<uint8_t> care{0};
 
@@ -122,9 +123,11 @@ struct alignas(64) Buffer {
 };
 static_assert(sizeof(Buffer) == 128);
 
+inline constexpr size_t kHeapAlignment = 64;
 // New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError, or
 // kUnimplemented when no provider of the device is linked.
-Buffer* NewHeapBuffer(size_t bytes, size_t alignment = 64, MemoryKind kind = MemoryKind::kAllocated,
+Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
+                      MemoryKind kind = MemoryKind::kAllocated,
                       Device device = Host());
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
 // until the last handle goes; `release(context)` runs then. Kernels that read a few bytes further

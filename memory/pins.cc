@@ -2,6 +2,8 @@
 
 #include <mutex>
 
+#include "tidepool/memory/held_bytes.h"
+
 namespace tidepool {
 
 namespace {
@@ -63,7 +65,7 @@ void FinishPendingClose(Buffer* buffer, bool last) noexcept {
     if (!last && IsPinned(buffer)) return;  // the other thread comes here as well
     buffer->care.fetch_and(static_cast<uint8_t>(~Buffer::kClosePending), std::memory_order_relaxed);
   }
-  buffer->owner->Close(buffer);
+  if (!LeaveToHolds(buffer)) buffer->owner->Close(buffer);
 }
 
 bool AnyPinned() noexcept {

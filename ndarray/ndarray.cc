@@ -26,8 +26,9 @@ BufferHandle AllocateIn(WorkspaceCore& core, size_t bytes, MemoryKind kind) {
     ThrowFailedPrecondition(absl::StrCat("place: workspace [", core.id,
                                          "] is not open on this thread; enter it first"));
   }
-  return BufferHandle(core.passes_through() ? NewHeapBuffer(bytes, 64, kind, core.memory_device())
-                                            : core.Allocate(bytes));
+  if (!core.passes_through()) return BufferHandle(core.Allocate(bytes));
+  return BufferHandle(NewHeapBuffer(bytes, std::max(kHeapAlignment, core.alignment()), kind,
+                                    core.memory_device()));
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ BufferHandle Place::Allocate(size_t bytes) const {
     case Where::kScratch:
       return AllocateCurrent(bytes);
     case Where::kHeap:
-      return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
+      return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
     case Where::kWorkspace:
       if (wants_device_ && core_->memory_device() != device_) break;
       return AllocateIn(*core_, bytes, kind_);
@@ -69,12 +70,12 @@ BufferHandle Place::Allocate(size_t bytes) const {
       }
       if (owner.place == NodePlace::kHeap || !(owner.device == Host())) {
         return BufferHandle(
-            NewHeapBuffer(bytes, 64, kind_, wants_device_ ? device_ : owner.device));
+            NewHeapBuffer(bytes, kHeapAlignment, kind_, wants_device_ ? device_ : owner.device));
       }
       return AllocateCurrent(bytes);
     }
   }
-  return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
+  return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
 }
 
 BufferHandle Place::AllocateCurrent(size_t bytes) const {
@@ -82,7 +83,7 @@ BufferHandle Place::AllocateCurrent(size_t bytes) const {
     const WorkspaceCore* core = CurrentPlace();
     // The heap that AllocateHere takes is that of a workspace that is switched off.
     if (core == nullptr || core->memory_device() != device_) {
-      return BufferHandle(NewHeapBuffer(bytes, 64, kind_, device_));
+      return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
     }
   }
   return BufferHandle(AllocateHere(bytes));

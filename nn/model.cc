@@ -7,14 +7,75 @@
 
 namespace tidepool::nn {
 
+namespace {
+
+NDManager NewManagerOf(const std::string& name, int64_t classes, const Network* network) {
+  const auto refuse = [&](const std::string& why) {
+    ThrowInvalidArgument(absl::StrCat("model \"", name, "\": ", why));
+  };
+  if (network == nullptr) refuse("no network");
+  const Shape& outputs = network->output_shape();
+  if (outputs.rank() == 0 || outputs[outputs.rank() - 1] != classes) {
+    refuse(absl::StrCat(classes, " classes, but its network's outputs are ", outputs.ToString()));
+  }
+  return NDManager::NewBaseManager(network->device(), absl::StrCat("model ", name));
+}
+
+}  // namespace
+
+Model& ModelLink::Get(const char* operation) const {
+  Model* const model = model_.load(std::memory_order_acquire);
+  if (model == nullptr) {
+    ThrowFailedPrecondition(absl::StrCat(operation, ": model \"", name_, "\" was destroyed"));
+  }
+  model->CheckOpen(operation);
+  return *model;
+}
+
 Model::Model(std::string model_name, int64_t model_classes, std::unique_ptr<Network> model_network)
     : name(std::move(model_name)),
       classes(model_classes),
-      manager(NDManager::NewBaseManager(model_network->device(), absl::StrCat("model ", name))),
-      network(std::move(model_network)) {
+      manager(NewManagerOf(name, classes, model_network.get())),
+      network(std::move(model_network)),
+      link_(std::make_shared<ModelLink>(this, name)) {
   manager.PlaceOnHeap();
   manager.AttachAll({network->parameters(), network->gradients()});
   manager.Cap();
+}
+
+Model::Model(Model&& other) noexcept
+    : name(std::move(other.name)),
+      classes(std::exchange(other.classes, 0)),
+      manager(std::move(other.manager)),
+      network(std::move(other.network)),
+      replicas_(std::move(other.replicas_)),
+      link_(std::move(other.link_)) {
+  if (link_ != nullptr) link_->model_.store(this, std::memory_order_release);
+}
+
+Model& Model::operator=(Model&& other) noexcept {
+  if (this == &other) return *this;
+  Unlink();
+  // What was here goes like in the destructor, the last member first.
+  link_ = std::move(other.link_);
+  replicas_ = std::move(other.replicas_);
+  network = std::move(other.network);
+  manager = std::move(other.manager);
+  classes = std::exchange(other.classes, 0);
+  name = std::move(other.name);
+  if (link_ != nullptr) link_->model_.store(this, std::memory_order_release);
+  return *this;
+}
+
+Model::~Model() { Unlink(); }
+
+void Model::Unlink() noexcept {
+  if (link_ != nullptr) link_->model_.store(nullptr, std::memory_order_release);
+}
+
+std::shared_ptr<const ModelLink> Model::LinkFor(const char* operation) const {
+  CheckOpen(operation);
+  return link_;
 }
 
 std::shared_ptr<const ModelReplica> Model::ReplicaOn(Device device) {
@@ -35,6 +96,10 @@ std::shared_ptr<const ModelReplica> Model::ReplicaOn(Device device) {
 }
 
 void Model::CheckOpen(const char* operation) const {
+  if (network == nullptr) {
+    ThrowFailedPrecondition(
+        absl::StrCat(operation, ": the model has no network: it was moved from, or never had one"));
+  }
   if (manager.is_open()) return;
   ThrowFailedPrecondition(absl::StrCat(operation, ": model \"", name, "\" is closed"));
 }

@@ -6,15 +6,19 @@
 // for as long as the model does, and is an error where it is made. Predictor and Trainer are below it
 // and end with it: using one afterwards is an error that names the model.
 //
-// Move-only. Destruction closes the manager: handles of parameters that are left are refused then.
+// Move-only; predictors and trainers go on with the model where it is moved to. Destruction closes
+// the manager: handles of parameters that are left are refused then, and using a predictor or
+// trainer that is left is an error that says so. Neither may happen while one of them is running.
 #ifndef TIDEPOOL_NN_MODEL_H_
 #define TIDEPOOL_NN_MODEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/network.h"
@@ -28,20 +32,42 @@ struct ModelReplica {
   uint32_t version = 0;  // of the model's parameters when they were copied
 };
 
+struct Model;
+
+// What predictors and trainers hold of their model, so that they know where it is, and when it is
+// gone.
+class ModelLink {
+ public:
+  ModelLink(Model* model, std::string name) : model_(model), name_(std::move(name)) {}
+  // Throws kFailedPrecondition when the model was destroyed or closed.
+  Model& Get(const char* operation) const;
+
+ private:
+  friend struct Model;
+  std::atomic<Model*> model_;  // null: destroyed
+  const std::string name_;
+};
+
 struct Model {
   Model() = default;
-  // `name`: of LayersOf. The manager, called like the model, is directly below the root.
+  // `name`: of LayersOf. The manager, called like the model, is directly below the root. Throws
+  // kInvalidArgument when there is no network or its outputs are not so many classes.
   Model(std::string name, int64_t classes, std::unique_ptr<Network> network);
+  Model(Model&& other) noexcept;
+  Model& operator=(Model&& other) noexcept;
+  ~Model();
 
   std::string name;
   int64_t classes = 0;
   // Before the network: it ends after it, so that the network's last handles free the arrays.
   NDManager manager;
-  std::unique_ptr<Network> network;
+  std::shared_ptr<Network> network;  // trainers and predictors hold it as well
 
   // Of the parameters and gradients; predictors' and trainers' are theirs. Throws
-  // kFailedPrecondition when the model has been closed.
+  // kFailedPrecondition when the model has been closed, or has no network as it was moved from.
   void CheckOpen(const char* operation) const;
+  // For what uses the model for longer than a call. Throws as CheckOpen.
+  std::shared_ptr<const ModelLink> LinkFor(const char* operation) const;
   void Close() { manager.Close(); }
 
   // The parameters on `device`, for predictors there: copied when first asked for and again after the
@@ -54,7 +80,9 @@ struct Model {
     std::mutex mutex;
     std::map<std::string, std::shared_ptr<const ModelReplica>> by_device;
   };
+  void Unlink() noexcept;
   std::unique_ptr<Replicas> replicas_ = std::make_unique<Replicas>();
+  std::shared_ptr<ModelLink> link_;  // null without a network
 };
 
 }  // namespace tidepool::nn

@@ -111,7 +111,7 @@ void CheckTensors(const SafetensorsReader& reader, const std::string& path,
 Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
                 WorkspaceMode mode, Device device) {
   return {name, classes,
-          std::make_unique<Network>(input, LayersOf(name, classes), seed, mode, device)};
+          std::make_unique<Network>(input, LayersOf(name, classes), seed, mode, device, name)};
 }
 
 void SaveModel(const Model& model, const std::string& path) {

@@ -5,21 +5,26 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/io/safetensors_file.h"
+#include "tidepool/nn/models.h"
+#include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
 namespace {
 
 using absl::StatusCode;
+using ::testing::HasSubstr;
 
 std::string TestPath(const std::string& name) { return testing::TempDir() + "/" + name; }
 
@@ -252,6 +257,18 @@ TEST(ModelFile, CheckingAPathLeavesNothingAndKeepsWhatIsThere) {
   const std::string fresh = TestPath("fresh");
   CheckModelPathIsWritable(fresh);
   EXPECT_FALSE(std::ifstream(fresh).good());
+}
+
+TEST(ModelTest, ANetworkThatDoesNotFitItIsRefused) {
+  const auto message = [](int64_t classes, std::unique_ptr<Network> network) {
+    return std::string(
+        CatchStatus([&] { Model("digits", classes, std::move(network)); }).message());
+  };
+  const auto network = [] { return std::make_unique<Network>(Shape{4}, MlpLayers(10)); };
+  EXPECT_THAT(message(5, network()),
+              HasSubstr("model \"digits\": 5 classes, but its network's outputs are [10]"));
+  EXPECT_THAT(message(10, nullptr), HasSubstr("model \"digits\": no network"));
+  EXPECT_EQ(message(10, network()), "");
 }
 
 }  // namespace

@@ -38,8 +38,12 @@ NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
 }  // namespace
 
 Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed,
-                 WorkspaceMode mode, Device device)
-    : input_shape_(std::move(input)), layers_(std::move(layers)), mode_(mode), device_(device) {
+                 WorkspaceMode mode, Device device, const std::string& name)
+    : name_(name),
+      input_shape_(std::move(input)),
+      layers_(std::move(layers)),
+      mode_(mode),
+      device_(device) {
   const WorkspaceConfig config = ConfigOf(mode);
   if (layers_.empty()) ThrowInvalidArgument("network: no layers");
   struct Planned {
@@ -51,6 +55,9 @@ Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64
   Shape shape = input_shape_;
   int64_t flat = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i] == nullptr) {
+      ThrowInvalidArgument(absl::StrCat("network: layer ", i, " is null, expected a layer"));
+    }
     first_parameter_.push_back(static_cast<int>(planned.size()));
     const Shape output = layers_[i]->OutputShape(shape);  // refuses inputs that do not fit
     for (ParameterSpec& spec : layers_[i]->Parameters(shape)) {
@@ -87,8 +94,11 @@ Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64
     gradient_views_.push_back(ViewOf(gradients_, planned[i].offset, spec.shape));
     named_.push_back({planned[i].name, view});
   }
-  training_workspace_ = std::make_unique<Workspace>("training", config, device);
-  inference_workspace_ = std::make_unique<Workspace>("inference", config, device);
+  const auto workspace = [&](const char* what) {
+    return std::make_unique<Workspace>(absl::StrCat(this->name(), " ", what), config, device);
+  };
+  training_workspace_ = workspace("training");
+  inference_workspace_ = workspace("inference");
 }
 
 std::string Network::Describe() const {
@@ -109,7 +119,9 @@ void Network::CheckFeatures(const NDArray& features) const {
   features.CheckAlive("network", "features");
   if (features.rank() == input_shape_.rank() + 1 &&
       Shape(features.shape().span().subspan(1)) == input_shape_) {
-    return;
+    if (features.dtype() == parameters_.dtype()) return;
+    ThrowInvalidArgument(absl::StrCat("network: features are ", DTypeName(features.dtype()),
+                                      ", expected ", DTypeName(parameters_.dtype())));
   }
   ThrowInvalidArgument(absl::StrCat("network: features have shape ", features.shape().ToString(),
                                     ", expected [batch] + ", input_shape_.ToString()));

@@ -7,8 +7,12 @@
 //   kNone     plain heap
 // All modes compute the same bits.
 //
-// On a device (`device`) parameters, gradients and both workspaces are the device's, and the initial
-// parameters are those of the host. Features and labels may be on the host: they are copied there.
+// On a device (`device`) parameters, gradients and both workspaces are the device's, and the
+// initial parameters are those of the host. Features and labels may be on the host: they are copied
+// there.
+//
+// A network has a name ("mlp", or "mlp 2" while there is another one), which its two workspaces
+// begin with, so that messages tell whose they are: workspace [mlp 2 training].
 //
 // The arrays may belong to a manager (Model): what steps and requests make is theirs all the same.
 //
@@ -25,6 +29,7 @@
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/layers/layer.h"
+#include "tidepool/nn/unique_name.h"
 
 namespace tidepool::nn {
 
@@ -42,11 +47,13 @@ struct NetworkParameters {
 class Network {
  public:
   // `input`: shape of one example. The layers' parameters are drawn from `seed`. Throws
-  // kInvalidArgument naming the layer whose input does not fit, and kUnimplemented for a mode that
-  // is not built.
+  // kInvalidArgument naming the layer that is null or whose input does not fit, and kUnimplemented
+  // for a mode that is not built.
   Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed = 0,
-          WorkspaceMode mode = WorkspaceMode::kEnabled, Device device = Host());
+          WorkspaceMode mode = WorkspaceMode::kEnabled, Device device = Host(),
+          const std::string& name = "network");
 
+  const std::string& name() const { return name_.text(); }
   const Shape& input_shape() const { return input_shape_; }
   const Shape& output_shape() const { return output_shape_; }
   WorkspaceMode workspace_mode() const { return mode_; }
@@ -75,7 +82,7 @@ class Network {
   // Waits for the losses.
   static double MeanLoss(const NDArray& losses);
 
-  // Throws kInvalidArgument unless they are [batch] + input_shape().
+  // Throws kInvalidArgument unless they are [batch] + input_shape() and of the parameters' type.
   void CheckFeatures(const NDArray& features) const;
 
   // One inference cycle: `make_input` makes the input [batch, ...] in the inference workspace,
@@ -99,6 +106,7 @@ class Network {
   LayerContext ContextOf(int layer, const std::vector<NDArray>& parameters) const;
   NDArray Forward(NDArray features, Device device, const std::vector<NDArray>& parameters) const;
 
+  UniqueName name_;
   Shape input_shape_, output_shape_;
   std::vector<std::unique_ptr<Layer>> layers_;
   WorkspaceMode mode_;

@@ -164,5 +164,40 @@ TEST(Network, InferenceSeesUpdatedParameters) {
   EXPECT_EQ(fresh.Output(features).ToVector<float>(), after);
 }
 
+TEST(Network, LayersThatAreNotThereAreNamed) {
+  std::vector<std::unique_ptr<Layer>> layers = SmallLayers();
+  layers[2] = nullptr;
+  EXPECT_THAT(MessageOf([&] {
+                Network network({9, 9, 1}, std::move(layers));
+              }),
+              HasSubstr("network: layer 2 is null"));
+}
+
+TEST(Network, MessagesTellNetworksApart) {
+  const auto stale = [](Network& network, bool training) {
+    Workspace& workspace = training ? network.training_workspace() : network.inference_workspace();
+    NDArray x;
+    {
+      const WorkspaceScope scope(workspace);
+      x = Ones({2});
+    }
+    return MessageOf([&] { x.Dup(); });
+  };
+  Network first({28, 28, 1}, MlpLayers(10)), second({28, 28, 1}, MlpLayers(10));
+  EXPECT_NE(stale(first, true), stale(second, true));
+  EXPECT_NE(stale(first, false), stale(second, false));
+  EXPECT_NE(stale(first, true), stale(first, false));
+  {
+    Network named({4}, MlpLayers(2), 0, WorkspaceMode::kEnabled, Host(), "digits");
+    EXPECT_THAT(stale(named, true), HasSubstr("from workspace [digits training]"));
+    Network other({4}, MlpLayers(2), 0, WorkspaceMode::kEnabled, Host(), "digits");
+    EXPECT_THAT(stale(other, false), HasSubstr("from workspace [digits 2 inference]"));
+    Network moved = std::move(other);
+    EXPECT_EQ(moved.name(), "digits 2");
+  }
+  EXPECT_EQ(Network({4}, MlpLayers(2), 0, WorkspaceMode::kEnabled, Host(), "digits").name(),
+            "digits");
+}
+
 }  // namespace
 }  // namespace tidepool::nn

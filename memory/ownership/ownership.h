@@ -161,7 +161,7 @@ class Ownership {
 // where the owner's place is. Ends in the reverse order of its beginning.
 class [[nodiscard]] OwnershipScope {
  public:
-  explicit OwnershipScope(const Ownership& owner);
+  [[nodiscard]] explicit OwnershipScope(const Ownership& owner);
   ~OwnershipScope() { current_owner = previous_; }
   OwnershipScope(const OwnershipScope&) = delete;
   OwnershipScope& operator=(const OwnershipScope&) = delete;
@@ -176,7 +176,7 @@ class [[nodiscard]] OwnershipScope {
 // owned arrays and keeps nothing.
 class [[nodiscard]] HandlesOwnScope {
  public:
-  HandlesOwnScope() : previous_(current_owner) {
+  [[nodiscard]] HandlesOwnScope() : previous_(current_owner) {
     if (current_owner.ref == 0) current_owner = {nullptr, kHandlesOwn};
   }
   ~HandlesOwnScope() { current_owner = previous_; }
@@ -190,7 +190,7 @@ class [[nodiscard]] HandlesOwnScope {
 // Capped from here to the end of the block.
 class [[nodiscard]] CapScope {
  public:
-  explicit CapScope(Ownership& owner) : owner_(owner) { owner_.Cap(); }
+  [[nodiscard]] explicit CapScope(Ownership& owner) : owner_(owner) { owner_.Cap(); }
   ~CapScope() { owner_.Uncap(); }
   CapScope(const CapScope&) = delete;
   CapScope& operator=(const CapScope&) = delete;

@@ -10,7 +10,7 @@
 
 namespace tidepool {
 
-// The heap of the device whose workspace is current but switched off, else of the host.
+// The heap of the device whose workspace is current but switched off, aligned as there; else of the host.
 Buffer* AllocateOnHeapHere(size_t bytes);
 
 // The caller owns the one reference. Throws OutOfMemoryError by the workspace's spill policy.

@@ -232,6 +232,22 @@ TEST(RingChannel, DeliversInOrderAndEnds) {
   }
 }
 
+// The arrays go before their slot, also where another batch is assigned over them.
+TEST(RingChannel, AssigningOverABatchLeavesNothing) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(2));
+  Channel channel(ring);
+  std::optional<Channel::Item> item;
+  for (int i = 0; i < 10; ++i) {
+    RingSlotScope slot(ring);
+    BufferHandle array(AllocateHere(100));
+    ASSERT_TRUE(channel.Push(slot.Commit(), std::move(array)));
+    item = channel.Pop();
+    EXPECT_TRUE(item->value->IsAlive());
+  }
+  item.reset();
+  EXPECT_EQ(ring.stats().leaked_arrays, 0u);
+}
+
 TEST(RingChannel, ReadersGetTheProducersExceptionAfterItsBatches) {
   RingWorkspace ring("ring", WorkspaceConfig::Ring(4));
   Channel channel(ring);

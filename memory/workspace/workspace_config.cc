@@ -1,6 +1,9 @@
 #include "tidepool/memory/workspace/workspace_config.h"
 
 #include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,6 +46,14 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   auto refuse = [&](bool wrong, auto&&... text) {
     if (wrong) reasons.push_back(absl::StrCat(text...));
   };
+  for (const auto& [name, size] : {std::pair<const char*, size_t>{"initial_size", initial_size},
+                                   {"min_size", min_size},
+                                   {"max_size", max_size},
+                                   {"temp_block_size", temp_block_size},
+                                   {"helper_min_size", helper_min_size}}) {
+    // A negative number that was converted; no memory has so many bytes.
+    refuse(size > PTRDIFF_MAX, name, " is ", static_cast<ptrdiff_t>(size), ", expected 0 or more");
+  }
   refuse(!std::has_single_bit(alignment) || alignment < 16 || alignment > (size_t{1} << 21),
          "alignment is ", alignment, ", expected a power of two from 16 to 2097152");
   refuse(!overallocation_limit.IsValid(), "overallocation_limit is negative or not a number");

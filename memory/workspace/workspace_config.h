@@ -17,7 +17,7 @@ namespace tidepool {
 class Overallocation {
  public:
   static Overallocation Ratio(double ratio) { return Overallocation(ratio, -1); }
-  static Overallocation Bytes(int64_t bytes) { return Overallocation(0, bytes); }
+  static Overallocation Bytes(int64_t bytes) { return Overallocation(bytes < 0 ? -1 : 0, bytes); }
 
   // Truncated to whole bytes; at most SIZE_MAX / 4.
   size_t ExtraFor(size_t bytes) const {
@@ -36,6 +36,7 @@ class Overallocation {
   int64_t bytes_;  // negative: use the ratio
 };
 
+// Sizes are in bytes; one that was negative before it was converted is refused.
 struct WorkspaceConfig {
   size_t initial_size = 0;  // bytes reserved at construction; 0: learn
   size_t min_size = 0;      // lower bound of a learned size

@@ -12,6 +12,7 @@
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_registry.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
@@ -47,6 +48,18 @@ TEST_F(WorkspaceDevice, WithoutAProviderTheErrorSaysWhatToLink) {
               HasSubstr("workspace [w]: no memory provider is linked for cuda:0; add"));
   EXPECT_THAT(MessageOf([] { Workspace("w", {}, Device{DeviceType::kSimulated, 9}); }),
               HasSubstr("there is no device simulated:9"));
+}
+
+TEST_F(WorkspaceDevice, TheRegistryMakesThemOnADevice) {
+  WorkspaceRegistry& registry = WorkspaceRegistry::ForCurrentThread();
+  Workspace& made = registry.Get("registered", WorkspaceConfig::Training(), kDevice);
+  EXPECT_EQ(made.device(), kDevice);
+  EXPECT_EQ(&registry.Get("registered"), &made);
+  EXPECT_EQ(&registry.Get("registered", WorkspaceConfig::Training(), kDevice), &made);
+  EXPECT_THAT(MessageOf([&] { registry.Get("registered", WorkspaceConfig::Training()); }),
+              HasSubstr("workspace registry: [registered] exists on this thread on simulated:0, "
+                        "expected host"));
+  registry.DestroyAll();
 }
 
 TEST_F(WorkspaceDevice, LearnsPlansAndIsSteady) {

@@ -52,6 +52,52 @@ TEST(WorkspaceLimits, ARequestThatCannotExistIsRefusedWhereThePlanHasOneOutside)
   }
 }
 
+TEST(WorkspaceLimits, SizesThatWereNegativeAreRefused) {
+  const auto refused = [](size_t WorkspaceConfig::*field) {
+    WorkspaceConfig config;
+    config.*field = static_cast<size_t>(-4096);
+    std::string message = "nothing was thrown";
+    try {
+      Workspace workspace("negative", config);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+      message = error.message();
+    }
+    return message;
+  };
+  const auto expect = [](const char* name) {
+    return HasSubstr(std::string(name) + " is -4096, expected 0 or more");
+  };
+  EXPECT_THAT(refused(&WorkspaceConfig::initial_size), expect("initial_size"));
+  EXPECT_THAT(refused(&WorkspaceConfig::min_size), expect("min_size"));
+  EXPECT_THAT(refused(&WorkspaceConfig::max_size), expect("max_size"));
+  EXPECT_THAT(refused(&WorkspaceConfig::temp_block_size), expect("temp_block_size"));
+  EXPECT_THAT(refused(&WorkspaceConfig::helper_min_size), expect("helper_min_size"));
+  for (const int64_t bytes : {int64_t{-1}, int64_t{-4096}}) {
+    WorkspaceConfig config;
+    config.overallocation_limit = Overallocation::Bytes(bytes);
+    EXPECT_THAT(config.Reasons(), testing::ElementsAre(HasSubstr("overallocation_limit is negative")));
+  }
+}
+
+TEST(WorkspaceLimits, SwitchedOffWorkspacesKeepTheirAlignment) {
+  for (const size_t alignment : {size_t{64}, size_t{256}, size_t{4096}}) {
+    for (const bool bypass : {false, true}) {
+      WorkspaceConfig config;
+      config.alignment = alignment;
+      if (bypass) config.debug_mode = DebugMode::kBypassEverything;
+      if (!bypass) config.workspace_mode = WorkspaceMode::kNone;
+      Workspace workspace("off", config);
+      const WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> held;
+      for (int i = 0; i < 20; ++i) {
+        held.push_back(New(100 + i));
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(held.back()->data) % alignment, 0u) << alignment;
+      }
+    }
+  }
+}
+
 TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
   for (LearningPolicy learning : {LearningPolicy::kFirstLoop, LearningPolicy::kOptimized}) {
     for (SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kExternal, SpillPolicy::kReallocate}) {
@@ -78,7 +124,7 @@ TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
 }
 
 TEST(WorkspaceLimits, InitialSizesThatCannotExistAreRefused) {
-  for (size_t bytes : {SIZE_MAX, SIZE_MAX - 100, SIZE_MAX / 2, size_t{1} << 60}) {
+  for (size_t bytes : {SIZE_MAX / 2, SIZE_MAX / 2 - 100, size_t{1} << 60}) {
     WorkspaceConfig config;
     config.initial_size = bytes;
     EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;

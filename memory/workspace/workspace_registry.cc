@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
@@ -25,13 +26,19 @@ Workspace& WorkspaceRegistry::Get(const std::string& id) {
   ThrowNotFound(absl::StrCat("workspace registry: no workspace [", id, "] on this thread"));
 }
 
-Workspace& WorkspaceRegistry::Get(const std::string& id, const WorkspaceConfig& config) {
+Workspace& WorkspaceRegistry::Get(const std::string& id, const WorkspaceConfig& config,
+                                  Device device) {
   if (Workspace* workspace = Find(id)) {
+    if (workspace->device() != device) {
+      ThrowInvalidArgument(absl::StrCat("workspace registry: [", id, "] exists on this thread on ",
+                                        DeviceName(workspace->device()), ", expected ",
+                                        DeviceName(device)));
+    }
     if (workspace->config() == config) return *workspace;
     ThrowInvalidArgument(absl::StrCat("workspace registry: [", id,
                                       "] exists on this thread with another configuration"));
   }
-  workspaces_.push_back(std::make_unique<Workspace>(id, config));
+  workspaces_.push_back(std::make_unique<Workspace>(id, config, device));
   current_thread_state.workspaces = static_cast<int64_t>(workspaces_.size());
   return *workspaces_.back();
 }

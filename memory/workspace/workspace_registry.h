@@ -1,5 +1,7 @@
-// The workspaces of a thread by name. Two threads that ask for one name get two workspaces; all of
-// a thread's are freed when it ends.
+// The workspaces of a thread by name. Two threads that ask for one name get two workspaces, as a
+// workspace is open on one thread at a time and names in code that all of them run must not make them
+// meet; all of a thread's are freed when it ends. What threads share, or outlives them, is made as a
+// Workspace and passed on.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_REGISTRY_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_REGISTRY_H_
 
@@ -7,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/workspace/workspace.h"
 
 namespace tidepool {
@@ -15,9 +18,9 @@ class WorkspaceRegistry {
  public:
   static WorkspaceRegistry& ForCurrentThread();
 
-  // The workspace of that name, made if there is none. Asking for an existing name with another
-  // configuration throws kInvalidArgument.
-  Workspace& Get(const std::string& id, const WorkspaceConfig& config);
+  // The workspace of that name, made on `device` if there is none. Asking for an existing name with
+  // another configuration or device throws kInvalidArgument.
+  Workspace& Get(const std::string& id, const WorkspaceConfig& config, Device device = Host());
   // As above with the configuration it was made with; throws kNotFound when there is none.
   Workspace& Get(const std::string& id);
   // Null when there is none.

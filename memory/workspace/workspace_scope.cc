@@ -1,5 +1,6 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -230,9 +231,9 @@ BorrowScope::BorrowScope(Workspace& workspace) {
 
 Buffer* AllocateOnHeapHere(size_t bytes) {
   const ScopeFrame* top = current_thread_state.top;
-  const bool switched_off = top != nullptr && top->core != nullptr;
-  return NewHeapBuffer(bytes, 64, MemoryKind::kAllocated,
-                       switched_off ? top->core->memory_device() : Host());
+  if (top == nullptr || top->core == nullptr) return NewHeapBuffer(bytes);
+  return NewHeapBuffer(bytes, std::max(kHeapAlignment, top->core->alignment()),
+                       MemoryKind::kAllocated, top->core->memory_device());
 }
 
 ScopeOutOfWorkspaces::ScopeOutOfWorkspaces() {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/held_bytes.h"
 
 namespace tidepool {
 namespace {
@@ -13,7 +14,9 @@ namespace {
 constexpr uint8_t kCodeOfBool = 6;  // named kDLBool in later versions of the header
 
 struct Exported {
-  NDArray array;  // keeps the bytes
+  explicit Exported(const NDArray& exported) : array(exported), bytes(exported.buffer()) {}
+  NDArray array;
+  HeldBytes bytes;  // also when the array is closed
   DLManagedTensor tensor;
   int64_t strides[kMaxRank];
 };
@@ -56,8 +59,8 @@ DLManagedTensor* ToDLPack(const NDArray& array) {
     ThrowUnimplemented(absl::StrCat("Op [to_dlpack] X is on ", DeviceName(array.device()),
                                     ", expected an array of the host"));
   }
-  auto exported = std::make_unique<Exported>();
-  exported->array = array;
+  auto exported = std::make_unique<Exported>(array);
+  array.CheckAlive("to_dlpack", "X");  // may have been closed before its bytes were held
   const NDArray& held = exported->array;
   std::copy_n(held.strides(), held.rank(), exported->strides);
   DLTensor& tensor = exported->tensor.dl_tensor;

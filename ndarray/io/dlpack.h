@@ -4,7 +4,8 @@
 //   DLManagedTensor* tensor = ToDLPack(x);    // give it away; its deleter lets go of x
 //   NDArray y = FromDLPack(tensor);           // takes it over; y's last handle calls the deleter
 //
-// Both ways the bytes live as long as anybody holds them. What comes in is on the ledger as
+// Both ways the bytes live as long as anybody holds them: closing x or its manager makes our handles dead
+// at once and leaves the bytes to the other library until it calls the deleter. What comes in is on the ledger as
 // kExternal; what goes out stays on it as it was. Types: all of ours (bool as DLPack's code 6).
 //
 // Errors: kFailedPrecondition for an array of a workspace (its cycle would end under the other

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -12,6 +13,7 @@
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 
 namespace tidepool {
 namespace {
@@ -104,6 +106,82 @@ TEST(DLPack, ExportKeepsTheBytesAlive) {
   EXPECT_EQ(tensor->dl_tensor.strides[1], 4);
   EXPECT_EQ(static_cast<int32_t*>(tensor->dl_tensor.data)[0], 1);
   tensor->deleter(tensor);
+  EXPECT_EQ(Bytes(MemoryKind::kAllocated), before);
+}
+
+// Closing ends the array for its handles at once; who has the tensor has a pointer that nothing checks.
+TEST(DLPack, ExportKeepsTheBytesWhenTheArrayOrItsManagerIsClosed) {
+  const int64_t before = Bytes(MemoryKind::kAllocated);
+  const auto values = [](const DLManagedTensor* tensor) {
+    const auto* data = static_cast<const float*>(tensor->dl_tensor.data);
+    return std::vector<float>(data, data + 1000);
+  };
+  for (const bool by_manager : {false, true}) {
+    NDManager root = NDManager::NewRoot("exports");
+    NDManager manager = root.NewSubManager("model");
+    NDArray x = manager.Full({1000}, 7);
+    DLManagedTensor* first = ToDLPack(x);
+    DLManagedTensor* second = ToDLPack(x.Slice(0, 0, 1000));
+    if (by_manager) {
+      manager.Close();
+    } else {
+      x.Close();
+      x.Close();
+    }
+    EXPECT_TRUE(x.is_closed());
+    EXPECT_THAT(ErrorOf([&] { x.At<float>({0}); }).message(), HasSubstr("was closed before"));
+    EXPECT_THAT(ErrorOf([&] { ToDLPack(x); }).message(), HasSubstr("was closed before"));
+    EXPECT_EQ(Bytes(MemoryKind::kAllocated) - before, 4000);
+    x = NDArray();
+    const NDArray other = Full({1000}, 9);  // would have had the bytes
+    EXPECT_EQ(values(first), std::vector<float>(1000, 7));
+    first->deleter(first);
+    EXPECT_EQ(values(second), std::vector<float>(1000, 7));
+    EXPECT_EQ(Bytes(MemoryKind::kAllocated) - before, 8000);
+    second->deleter(second);
+    EXPECT_EQ(Bytes(MemoryKind::kAllocated) - before, 4000);
+  }
+  EXPECT_EQ(Bytes(MemoryKind::kAllocated), before);
+  // Closed afterwards, or never.
+  NDArray x = Ones({1000});
+  DLManagedTensor* tensor = ToDLPack(x);
+  tensor->deleter(tensor);
+  EXPECT_TRUE(x.IsInScope());
+  x.Close();
+  EXPECT_EQ(Bytes(MemoryKind::kAllocated), before);
+}
+
+TEST(DLPack, WhatWasImportedIsExportedAgainAndClosed) {
+  Foreign foreign({1, 2, 3}, {3});
+  NDArray x = FromDLPack(&foreign.tensor);
+  DLManagedTensor* tensor = ToDLPack(x);
+  x.Close();
+  EXPECT_EQ(foreign.deleted, 0);
+  x = NDArray();
+  EXPECT_EQ(foreign.deleted, 0);
+  tensor->deleter(tensor);
+  EXPECT_EQ(foreign.deleted, 1);
+}
+
+TEST(DLPack, ClosedOnOneThreadWhileExportedOnAnother) {
+  const int64_t before = Bytes(MemoryKind::kAllocated);
+  for (int i = 0; i < 500; ++i) {
+    NDArray x = Full({16}, 5);
+    DLManagedTensor* tensor = nullptr;
+    std::thread closer([copy = x]() mutable { copy.Close(); });
+    try {
+      tensor = ToDLPack(x);
+    } catch (const Error&) {
+    }
+    if (tensor != nullptr) {
+      closer.join();
+      const NDArray other = Full({16}, 6);
+      EXPECT_EQ(static_cast<float*>(tensor->dl_tensor.data)[15], 5);
+      tensor->deleter(tensor);
+    } else {
+      closer.join();
+    }
+  }
   EXPECT_EQ(Bytes(MemoryKind::kAllocated), before);
 }
 

@@ -177,7 +177,7 @@ class NDManager {
 // place. Scopes end in the reverse order of their beginning.
 class [[nodiscard]] ManagerScope {
  public:
-  explicit ManagerScope(const NDManager& manager) : scope_(manager.ownership()) {}
+  [[nodiscard]] explicit ManagerScope(const NDManager& manager) : scope_(manager.ownership()) {}
 
  private:
   OwnershipScope scope_;
@@ -186,7 +186,7 @@ class [[nodiscard]] ManagerScope {
 // The manager is capped to the end of the block.
 class [[nodiscard]] ManagerCapScope {
  public:
-  explicit ManagerCapScope(NDManager& manager) : scope_(manager.ownership()) {}
+  [[nodiscard]] explicit ManagerCapScope(NDManager& manager) : scope_(manager.ownership()) {}
 
  private:
   CapScope scope_;

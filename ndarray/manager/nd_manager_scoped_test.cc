@@ -1,8 +1,10 @@
 // Scoped computations, returns of lists and budgets: what leaves a manager, and what does not.
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -279,6 +281,22 @@ TEST_F(ScopedTest, DetachingArraysOnTheHeap) {
   other_.Close();
   model_.Close();
   EXPECT_EQ(copy.At<float>({0}) + out.At<float>({0}) + others.At<float>({0}), 2 + 2 + 3);
+}
+
+// Its cycle ends on the thread that began it, with its next scope.
+TEST_F(ScopedTest, AManagerOfACycleMayEndOnAnotherThread) {
+  Workspace workspace("cycle", WorkspaceConfig::Training());
+  for (int i = 0; i < 3; ++i) {
+    auto batch = std::make_unique<NDManager>(model_.NewCycleManager("batch", workspace));
+    const NDArray x = batch->Ones({4});
+    std::thread([&] { batch.reset(); }).join();
+    EXPECT_FALSE(NDManager::ManagerOf(x).is_open());
+    EXPECT_TRUE(workspace.is_open());
+    const ScopeOutOfWorkspaces next;
+    EXPECT_FALSE(workspace.is_open());
+    EXPECT_FALSE(x.IsInScope());
+  }
+  EXPECT_EQ(Growth(), "");
 }
 
 }  // namespace

@@ -20,6 +20,16 @@ struct Batch {
   Batch() = default;
   Batch(NDArray batch_features, NDArray batch_labels)
       : features(std::move(batch_features)), labels(std::move(batch_labels)) {}
+  Batch(Batch&&) noexcept = default;
+  // By swapping, so that what was here goes by the destructor: its arrays before their slot.
+  Batch& operator=(Batch other) noexcept {
+    std::swap(lease, other.lease);
+    std::swap(manager, other.manager);
+    std::swap(features, other.features);
+    std::swap(labels, other.labels);
+    return *this;
+  }
+  ~Batch() = default;
 
   int64_t size() const { return features.dim(0); }
   // Idempotent.

@@ -21,7 +21,7 @@ WorkspaceConfig ConfigOf(int64_t count, int prefetch) {
 
 }  // namespace
 
-BatchStream::BatchStream(int64_t count, Make make, int prefetch)
+BatchStream::BatchStream(int64_t count, StoppableMake make, int prefetch)
     : count_(count),
       prefetch_(static_cast<size_t>(prefetch)),
       make_(std::move(make)),
@@ -42,9 +42,11 @@ void BatchStream::Produce(const std::stop_token& stop) {
         changed_.wait(lock, stop, [this] { return ready_.size() < prefetch_; });
       }
       if (stop.stop_requested()) break;
-      RingSlotScope slot(ring_);
-      Batch batch = make_(i);
-      batch.lease = slot.Commit();
+      std::optional<RingSlotScope> slot = RingSlotScope::Open(ring_, stop);
+      if (!slot.has_value()) break;
+      Batch batch = make_(i, stop);
+      if (stop.stop_requested()) break;
+      batch.lease = slot->Commit();
       std::lock_guard<std::mutex> lock(mutex_);
       ready_.push_back(std::move(batch));
       changed_.notify_all();

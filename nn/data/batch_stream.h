@@ -9,9 +9,17 @@
 // reader may collect them all. Leaving a loop early is fine: the end of the stream stops its thread
 // after the batch it is making and frees what nobody took.
 //
-// Ownership: `make` and what it uses outlive the stream. Errors: an exception of `make` comes out of
-// Next(), as it is, after the batches before it; then again at each call.
-// Threads: `make` runs on the stream's; Next on any, one at a time.
+// A maker that waits (for a file, a socket, another thread) takes the stream's stop token as well,
+// waits with it, and comes back when a stop is requested, by whatever batch or exception: nobody
+// sees either. The end of the stream waits for the maker, and so for ever for one that waits
+// without looking at it.
+//
+//   BatchStream stream(n, [&](int64_t i, const std::stop_token& stop) { return Receive(i, stop);
+//   });
+//
+// Ownership: `make` and what it uses outlive the stream. Errors: an exception of `make` comes out
+// of Next(), as it is, after the batches before it; then again at each call. Threads: `make` runs
+// on the stream's; Next on any, one at a time.
 #ifndef TIDEPOOL_NN_DATA_BATCH_STREAM_H_
 #define TIDEPOOL_NN_DATA_BATCH_STREAM_H_
 
@@ -24,6 +32,7 @@
 #include <optional>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/nn/data/batch.h"
@@ -33,10 +42,16 @@ namespace tidepool::nn {
 class BatchStream {
  public:
   using Make = std::function<Batch(int64_t index)>;
+  using StoppableMake = std::function<Batch(int64_t index, const std::stop_token& stop)>;
 
   // Batches make(0) to make(count - 1), in that order. Throws kInvalidArgument for a negative count
   // and a prefetch below 1.
-  BatchStream(int64_t count, Make make, int prefetch = 2);
+  BatchStream(int64_t count, StoppableMake make, int prefetch = 2);
+  BatchStream(int64_t count, Make make, int prefetch = 2)
+      : BatchStream(
+            count,
+            [make = std::move(make)](int64_t index, const std::stop_token&) { return make(index); },
+            prefetch) {}
   ~BatchStream();
 
   // Waits for the next one; none after the last.
@@ -50,7 +65,7 @@ class BatchStream {
 
   const int64_t count_;
   const size_t prefetch_;
-  const Make make_;
+  const StoppableMake make_;
   RingWorkspace ring_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;

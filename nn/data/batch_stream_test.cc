@@ -5,7 +5,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -66,6 +70,25 @@ TEST(BatchStreamTest, BatchesStayValidAsLongAsTheyAreKept) {
   EXPECT_EQ(kept[4].features.At<float>({0, 0}), 4);
 }
 
+// A batch's arrays go before its slot, also where another batch is assigned over it.
+TEST(BatchStreamTest, AssigningOverABatchLeavesNothing) {
+  BatchStream stream(40, &Numbered);
+  std::optional<Batch> batch;
+  for (int i = 0; i < 20; ++i) {
+    batch = stream.Next();
+    EXPECT_EQ(batch->features.At<float>({0, 0}), static_cast<float>(i));
+  }
+  std::deque<Batch> window;
+  for (int i = 20; i < 40; ++i) {
+    window.push_back(std::move(*stream.Next()));
+    if (window.size() > 3) window.erase(window.begin());
+    EXPECT_EQ(window.back().features.At<float>({3, 2}), static_cast<float>(i));
+  }
+  window.clear();
+  batch.reset();
+  EXPECT_EQ(stream.ring_stats().leaked_arrays, 0u);
+}
+
 TEST(BatchStreamTest, DjlCase118LeavingEarlyFreesWhatWasPrefetched) {
   const auto in_use = [] {
     return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace);
@@ -89,6 +112,29 @@ TEST(BatchStreamTest, AnExceptionComesAfterTheBatchesBeforeIt) {
   }
   EXPECT_THROW(BatchStream(-1, &Numbered), Error);
   EXPECT_THROW(BatchStream(1, &Numbered, 0), Error);
+}
+
+// A maker that waits for something that never comes: the end of the stream gets it back.
+TEST(BatchStreamTest, AMakerThatWaitsIsStopped) {
+  for (const bool throws : {false, true}) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::atomic<bool> waits{false};
+    std::optional<BatchStream> stream;
+    stream.emplace(10, [&](int64_t i, const std::stop_token& stop) {
+      if (i == 2) {
+        std::unique_lock<std::mutex> lock(mutex);
+        waits = true;
+        never.wait(lock, stop, [] { return false; });
+        if (throws) ThrowFailedPrecondition("reader: stopped");
+        return Batch();
+      }
+      return Numbered(i);
+    });
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(stream->Next().has_value());
+    while (!waits) std::this_thread::yield();
+    stream.reset();
+  }
 }
 
 TEST(BatchStreamTest, TrainsAsBatchesMadeInPlace) {

@@ -17,8 +17,8 @@ void MoveOut(NDList& list, const Place& caller) {
 
 // What replays work on, beside the network.
 struct PredictorCore::Graphs {
-  explicit Graphs(Device device)
-      : workspace("predictor graph", WorkspaceConfig::Inference(), device),
+  explicit Graphs(const Workspace& calls)
+      : workspace(calls.id() + " graph", WorkspaceConfig::Inference(), calls.device()),
         step(workspace, "predictor") {}
 
   Workspace workspace;
@@ -28,32 +28,32 @@ struct PredictorCore::Graphs {
 
 PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes,
                              const Device* device)
-    : model_(model),
-      workspace_("predictor", WorkspaceConfig::Inference(),
-                 device != nullptr ? *device : model.network->device()) {
-  model.CheckOpen("predictor");
+    : model_(model.LinkFor("predictor")),
+      network_(model.network),
+      workspace_(absl::StrCat(network_->name(), " ", name), WorkspaceConfig::Inference(),
+                 device != nullptr ? *device : network_->device()) {
   manager_ = model.manager.NewSubManager(name, workspace_.device());
   if (budget_bytes > 0) manager_.SetBudget(budget_bytes);
 }
 
 void PredictorCore::Run(absl::FunctionRef<void(PredictorContext&)> prepare,
                         absl::FunctionRef<void(PredictorContext&)> call) {
-  model_.CheckOpen("predictor");
+  Model& model = model_->Get("predictor");
   if (!prepared_) {
     // Not in a call's manager: what is prepared outlives the first one.
-    PredictorContext context{model_, manager_, manager_};
+    PredictorContext context{model, manager_, manager_};
     const ScopeOutOfWorkspaces heap;
     const ManagerScope scope(manager_);
     prepare(context);
     prepared_ = true;
     manager_.Cap();
   }
-  if (workspace_.device() != model_.network->device()) {
+  if (workspace_.device() != network_->device()) {
     const ScopeOutOfWorkspaces heap;
-    replica_ = model_.ReplicaOn(workspace_.device());
+    replica_ = model.ReplicaOn(workspace_.device());
   }
   NDManager request = manager_.NewCycleManager("request", workspace_);
-  PredictorContext context{model_, request, manager_};
+  PredictorContext context{model, request, manager_};
   const ManagerScope scope(request);
   call(context);
 }
@@ -62,7 +62,7 @@ PredictorCore::~PredictorCore() = default;
 
 void PredictorCore::set_graphs(bool graphs) {
   if (graphs == (graphs_ != nullptr)) return;
-  graphs_ = graphs ? std::make_unique<Graphs>(workspace_.device()) : nullptr;
+  graphs_ = graphs ? std::make_unique<Graphs>(workspace_) : nullptr;
 }
 
 const ReplayedStep::Stats* PredictorCore::graph_stats() const {
@@ -79,7 +79,7 @@ NDList PredictorCore::Forward(const NDList& inputs) {
     ThrowInvalidArgument(absl::StrCat("predictor: the network takes one array, the translator gave ",
                                       inputs.size(), ": ", inputs.ToString()));
   }
-  Network& network = *model_.network;
+  Network& network = *network_;
   const auto forward = [&](const NDArray& features) {
     return replica_ != nullptr ? network.Forward(features, replica_->parameters)
                                : network.Forward(features);

@@ -16,10 +16,10 @@
 // copy of the output. What the translator does is done as ever. No other thread may queue work on the
 // device while a graph is captured (the third request of each new shape in a row).
 //
-// Ownership: the model and the translator outlive it. Closing the model closes the predictor: calls
-// throw kFailedPrecondition then. Errors: whatever translator and network throw, as it is; the next
-// call works. Threads: one at a time; any number of predictors at once.
-// Cost: beside translator and network a manager, a cycle, and the copies of what leaves.
+// Ownership: the translator outlives it. Closing or destroying the model closes the predictor:
+// calls throw kFailedPrecondition then. The model may be moved. Errors: whatever translator and
+// network throw, as it is; the next call works. Threads: one at a time; any number of predictors at
+// once. Cost: beside translator and network a manager, a cycle, and the copies of what leaves.
 #ifndef TIDEPOOL_NN_INFERENCE_PREDICTOR_H_
 #define TIDEPOOL_NN_INFERENCE_PREDICTOR_H_
 
@@ -77,7 +77,8 @@ class PredictorCore {
   void Close();
 
  private:
-  Model& model_;
+  std::shared_ptr<const ModelLink> model_;
+  std::shared_ptr<Network> network_;
   Workspace workspace_;
   NDManager manager_;
   std::shared_ptr<const ModelReplica> replica_;  // of the call under way or the last one; or null

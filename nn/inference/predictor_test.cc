@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -219,6 +220,26 @@ TEST(PredictorTest, DjlCase111And124ManyThreadsShareTheWeights) {
   EXPECT_EQ(right, 200);
   EXPECT_EQ(model.manager.bytes(), weights);
   EXPECT_EQ(model.manager.Snapshot().size(), 1u);
+}
+
+TEST(PredictorTest, GoesOnWhenItsModelIsMovedAndSaysSoWhenItIsGone) {
+  auto model = std::make_unique<Model>(SmallModel());
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(*model, translator);
+  const std::vector<float> expected = predictor.Predict(1).ToVector<float>();
+  {
+    Model moved = std::move(*model);
+    model.reset();
+    EXPECT_EQ(predictor.Predict(1).ToVector<float>(), expected);
+  }
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(CatchStatus([&] { predictor.Predict(1); }).message(),
+                HasSubstr("predictor: model \"mlp\" was destroyed"));
+  }
+  EXPECT_FALSE(predictor.manager().is_open());
+  Model nothing;
+  EXPECT_THAT(CatchStatus([&] { (Predictor<float, NDArray>(nothing, translator)); }).message(),
+              HasSubstr("predictor: the model has no network"));
 }
 
 }  // namespace

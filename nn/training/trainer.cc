@@ -16,7 +16,7 @@ namespace tidepool::nn {
 // What replays work on, beside the network and the updater.
 struct Trainer::Graphs {
   explicit Graphs(Network& network)
-      : batches("batches", WorkspaceConfig::Inference(), network.device()),
+      : batches(network.name() + " batches", WorkspaceConfig::Inference(), network.device()),
         step(network.training_workspace(), "trainer") {}
 
   Workspace batches;
@@ -28,10 +28,10 @@ Trainer::Trainer(Network& network, const UpdaterConfig& updater)
     : network_(network), updater_(updater, network.parameters().shape(), network.device()) {}
 
 Trainer::Trainer(Model& model, const UpdaterConfig& updater)
-    : model_(&model),
-      network_(*model.network),
+    : model_(model.LinkFor("trainer")),
+      models_network_(model.network),
+      network_(*models_network_),
       updater_(updater, model.network->parameters().shape(), model.network->device()) {
-  model.CheckOpen("trainer");
   manager_ = model.manager.NewSubManager("trainer");
   for (const NDArray* state : updater_.state()) manager_.Attach(*state);
   manager_.Cap();
@@ -87,7 +87,7 @@ double Trainer::StepByGraph(absl::FunctionRef<Batch()> make_batch) {
 
 void Trainer::CheckOpen() const {
   if (model_ == nullptr) return;
-  model_->CheckOpen("trainer");
+  model_->Get("trainer");
   if (!manager_.is_open()) ThrowFailedPrecondition("trainer: it is closed");
 }
 

@@ -21,8 +21,9 @@
 // stays open between steps; NewBatch, ComputeGradients and Update end that until the next Step. The loss
 // is read when the update is queued: should a device fail just then, the step throws and is done.
 //
-// Ownership: model or network outlive it. Threads: one at a time. Errors: an exception leaves
-// parameters and updater as they were, and the next step works.
+// Ownership: a network outlives it. A model may be moved, and destroyed: steps throw
+// kFailedPrecondition then. Threads: one at a time. Errors: an exception leaves parameters and
+// updater as they were, and the next step works.
 #ifndef TIDEPOOL_NN_TRAINING_TRAINER_H_
 #define TIDEPOOL_NN_TRAINING_TRAINER_H_
 
@@ -72,7 +73,8 @@ class Trainer {
   Batch MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& workspace);
   void ForgetGraph();
   void CheckOpen() const;
-  Model* model_ = nullptr;
+  std::shared_ptr<const ModelLink> model_;  // null: of a bare network
+  std::shared_ptr<Network> models_network_;
   Network& network_;
   Updater updater_;
   NDManager manager_;

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/allocation_counter.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/model_file.h"
@@ -121,6 +123,53 @@ TEST(TrainerTest, ClosingTheModelEndsTheTrainer) {
   closed.Close();
   closed.Close();
   EXPECT_THROW(closed.Step([] { return SomeBatch(); }), Error);
+}
+
+TEST(TrainerTest, ASteadyStepAllocatesNothing) {
+  for (const char* name : {"mlp", "lenet"}) {
+    Model model = MakeModel(name, {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled);
+    Trainer trainer(model, Adam());
+    const auto step = [&] { trainer.Step([] { return SomeBatch(); }); };
+    for (int i = 0; i < 5; ++i) step();
+    model.network->training_workspace().FinishPlanSearch();
+    step();
+    const int64_t before = AllocationCount();
+    for (int i = 0; i < 10; ++i) step();
+    EXPECT_EQ(AllocationCount() - before, 0) << name;
+  }
+}
+
+TEST(TrainerTest, GoesOnWhenItsModelIsMovedAndSaysSoWhenItIsGone) {
+  auto model = std::make_unique<Model>(SmallModel());
+  Trainer trainer(*model, Adam());
+  const double first = trainer.Step([] { return SomeBatch(); });
+  Model moved = std::move(*model);
+  model.reset();
+  EXPECT_LT(trainer.Step([] { return SomeBatch(); }), first);
+  moved = SmallModel();  // the trainer's model is gone
+  EXPECT_THAT(CatchStatus([&] { trainer.Step([] { return SomeBatch(); }); }).message(),
+              HasSubstr("trainer: model \"mlp\" was destroyed"));
+  EXPECT_THAT(CatchStatus([&] { trainer.NewBatch([] { return SomeBatch(); }); }).message(),
+              HasSubstr("was destroyed"));
+  Model nothing;
+  EXPECT_THAT(CatchStatus([&] { Trainer none(nothing, Adam()); }).message(),
+              HasSubstr("trainer: the model has no network"));
+}
+
+TEST(TrainerTest, FeaturesOfAnotherTypeAreNamed) {
+  Model model = SmallModel();
+  Trainer trainer(model, Adam());
+  const auto step = [&](DType dtype) {
+    return CatchStatus([&] {
+      trainer.Step([&]() -> Batch {
+        return {Zeros({2, 28, 28, 1}, dtype), Zeros({2}, DType::kInt64)};
+      });
+    });
+  };
+  EXPECT_THAT(step(DType::kFloat64).message(),
+              HasSubstr("network: features are f64, expected f32"));
+  EXPECT_THAT(step(DType::kUInt8).message(), HasSubstr("network: features are u8, expected f32"));
+  EXPECT_TRUE(step(DType::kFloat32).ok());
 }
 
 }  // namespace

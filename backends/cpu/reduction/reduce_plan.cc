@@ -1,6 +1,5 @@
 #include "tidepool/backends/cpu/reduction/reduce_plan.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 namespace tidepool::cpu {
@@ -19,9 +18,15 @@ int Collect(const TensorRef& x, const int64_t* x_strides, const TensorRef& z, ui
     const int64_t z_stride = is_reduced ? 0 : z.strides[kept++];
     if (x.dims[i] != 1) axes[count++] = {{x.dims[i], x_strides[i], z_stride}, is_reduced};
   }
-  std::stable_sort(axes, axes + count, [](const PlannedAxis& a, const PlannedAxis& b) {
-    return std::abs(a.x_stride) > std::abs(b.x_stride);
-  });
+  // By insertion, which is stable and, unlike std::stable_sort, needs no memory.
+  for (int i = 1; i < count; ++i) {
+    const PlannedAxis axis = axes[i];
+    int at = i;
+    for (; at > 0 && std::abs(axes[at - 1].x_stride) < std::abs(axis.x_stride); --at) {
+      axes[at] = axes[at - 1];
+    }
+    axes[at] = axis;
+  }
   int merged = 0;
   for (int i = 0; i < count; ++i) {
     PlannedAxis* last = merged > 0 ? &axes[merged - 1] : nullptr;

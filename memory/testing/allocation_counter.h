@@ -1,6 +1,6 @@
 // Counts the allocations of the binary that links this, for tests that promise none.
-#ifndef TIDEPOOL_EVAL_TESTING_ALLOCATION_COUNTER_H_
-#define TIDEPOOL_EVAL_TESTING_ALLOCATION_COUNTER_H_
+#ifndef TIDEPOOL_MEMORY_TESTING_ALLOCATION_COUNTER_H_
+#define TIDEPOOL_MEMORY_TESTING_ALLOCATION_COUNTER_H_
 
 #include <cstdint>
 
@@ -11,4 +11,4 @@ int64_t AllocationCount();
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_EVAL_TESTING_ALLOCATION_COUNTER_H_
+#endif  // TIDEPOOL_MEMORY_TESTING_ALLOCATION_COUNTER_H_

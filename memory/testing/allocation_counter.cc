@@ -1,4 +1,4 @@
-#include "tidepool/eval/testing/allocation_counter.h"
+#include "tidepool/memory/testing/allocation_counter.h"
 
 #include <atomic>
 #include <cstddef>
