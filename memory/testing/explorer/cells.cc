@@ -46,27 +46,30 @@ PlainCell::~PlainCell() {
 
 void PlainCell::CheckAlive(Engine& engine, const char* what, const Where& where) {
   if (alive_) return;
-  engine.Fail(FailureKind::kUseAfterFree,
-              absl::StrCat("a plain variable, destroyed at ", ToText(dead_where_), ", is ", what,
-                           " by ", ThreadName(engine.slot()), " at ", ToText(where)));
+  engine.Fail(FailureKind::kUseAfterFree, [&] {
+    return absl::StrCat("a plain variable, destroyed at ", ToText(dead_where_), ", is ", what,
+                        " by ", ThreadName(engine.slot()), " at ", ToText(where));
+  });
 }
 
 void PlainCell::CheckWritten(Engine& engine, const char* what, const Where& where) {
   if (engine.HappenedBefore(writer_, written_at_)) return;
-  engine.Fail(FailureKind::kDataRace,
-              absl::StrCat("a plain variable is written by ", ThreadName(writer_), " at ",
-                           ToText(written_where_), " and ", what, " by ", ThreadName(engine.slot()),
-                           " at ", ToText(where), ", neither before the other"));
+  engine.Fail(FailureKind::kDataRace, [&] {
+    return absl::StrCat("a plain variable is written by ", ThreadName(writer_), " at ",
+                        ToText(written_where_), " and ", what, " by ", ThreadName(engine.slot()),
+                        " at ", ToText(where), ", neither before the other");
+  });
 }
 
 void PlainCell::CheckRead(Engine& engine, const char* what, const Where& where) {
   const int reader = reads_.Concurrent(engine);
   if (reader < 0) return;
-  engine.Fail(
-      FailureKind::kDataRace,
-      absl::StrCat("a plain variable is read by ", ThreadName(reader), " at ",
-                   ToText(reads_.where(reader)), " and ", what, " by ", ThreadName(engine.slot()),
-                   " at ", ToText(where), ", neither before the other"));
+  engine.Fail(FailureKind::kDataRace, [&] {
+    return absl::StrCat("a plain variable is read by ", ThreadName(reader), " at ",
+                        ToText(reads_.where(reader)), " and ", what, " by ",
+                        ThreadName(engine.slot()), " at ", ToText(where),
+                        ", neither before the other");
+  });
 }
 
 void PlainCell::Get(const Where& where) {
@@ -81,8 +84,9 @@ void PlainCell::Get(const Where& where) {
 void PlainCell::Set(const Where& where) {
   Engine& engine = Engine::Get();
   if (engine.inspecting()) {
-    engine.Fail(FailureKind::kMisuse,
-                absl::StrCat("an invariant sets a plain variable at ", ToText(where)));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat("an invariant sets a plain variable at ", ToText(where));
+    });
   }
   CheckAlive(engine, "written", where);
   CheckWritten(engine, "written", where);
@@ -100,11 +104,12 @@ MutexCell::~MutexCell() {
   if (engine == nullptr) return;
   const int other = accesses_.Concurrent(*engine);
   if (other >= 0 || holder_ >= 0) {
-    engine->Fail(FailureKind::kDataRace,
-                 absl::StrCat("the mutex made at ", ToText(made_where_), " is destroyed by ",
-                              ThreadName(engine->slot()),
-                              other >= 0 ? " and used at the same time by " : " and held by ",
-                              ThreadName(other >= 0 ? other : holder_)));
+    engine->Fail(FailureKind::kDataRace, [&] {
+      return absl::StrCat("the mutex made at ", ToText(made_where_), " is destroyed by ",
+                          ThreadName(engine->slot()),
+                          other >= 0 ? " and used at the same time by " : " and held by ",
+                          ThreadName(other >= 0 ? other : holder_));
+    });
   }
   alive_ = false;
   KeepStores();
@@ -113,10 +118,10 @@ MutexCell::~MutexCell() {
 Engine& MutexCell::Use(const Where& where) {
   Engine& engine = Engine::Get();
   if (!alive_) {
-    engine.Fail(
-        FailureKind::kUseAfterFree,
-        absl::StrCat("the mutex made at ", ToText(made_where_), ", now destroyed, is used by ",
-                     ThreadName(engine.slot()), " at ", ToText(where)));
+    engine.Fail(FailureKind::kUseAfterFree, [&] {
+      return absl::StrCat("the mutex made at ", ToText(made_where_), ", now destroyed, is used by ",
+                          ThreadName(engine.slot()), " at ", ToText(where));
+    });
   }
   return engine;
 }
@@ -131,15 +136,18 @@ void MutexCell::Lock(const Where& where) {
   Engine& engine = Use(where);
   if (engine.inspecting()) return;
   if (holder_ == engine.slot()) {
-    engine.Fail(FailureKind::kMisuse, absl::StrCat(ThreadName(engine.slot()), " locks at ",
-                                                   ToText(where), " a mutex that it holds"));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat(ThreadName(engine.slot()), " locks at ", ToText(where),
+                          " a mutex that it holds");
+    });
   }
   engine.Announce({.object = this, .writes = true, .locks = true, .held = holder_ >= 0});
   Use(where);
   if (holder_ >= 0) {
-    engine.Fail(FailureKind::kDeadlock,
-                absl::StrCat("the body waits for ever at ", ToText(where), " for a mutex that ",
-                             ThreadName(holder_), " left locked"));
+    engine.Fail(FailureKind::kDeadlock, [&] {
+      return absl::StrCat("the body waits for ever at ", ToText(where), " for a mutex that ",
+                          ThreadName(holder_), " left locked");
+    });
   }
   accesses_.Note(engine.slot(), engine.Clock(), where);
   Hold(engine);
@@ -168,9 +176,10 @@ void MutexCell::Unlock(const Where& where) {
   engine.Announce({.object = this, .writes = true});
   Use(where);
   if (holder_ != engine.slot()) {
-    engine.Fail(FailureKind::kMisuse,
-                absl::StrCat(ThreadName(engine.slot()), " unlocks at ", ToText(where),
-                             " a mutex that it does not hold"));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat(ThreadName(engine.slot()), " unlocks at ", ToText(where),
+                          " a mutex that it does not hold");
+    });
   }
   if (engine.trace() != nullptr) engine.Record("unlock", where);
   accesses_.Note(engine.slot(), engine.Clock(), where);
@@ -223,14 +232,16 @@ void BeginDelete(void* object, const Where& where) {
   Engine& engine = Engine::Get();
   auto* header = static_cast<NewBlockHeader*>(object) - 1;
   if (header->mark != kBlockMark) {
-    engine.Fail(FailureKind::kMisuse,
-                absl::StrCat("Sync::Delete at ", ToText(where), " of what Sync::New did not make"));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat("Sync::Delete at ", ToText(where), " of what Sync::New did not make");
+    });
   }
   if (header->deleted) {
-    engine.Fail(
-        FailureKind::kDoubleFree,
-        absl::StrCat("a ", NameIn(header->type), " is deleted at ", ToText(header->deleted_where),
-                     " and again by ", ThreadName(engine.slot()), " at ", ToText(where)));
+    engine.Fail(FailureKind::kDoubleFree, [&] {
+      return absl::StrCat("a ", NameIn(header->type), " is deleted at ",
+                          ToText(header->deleted_where), " and again by ",
+                          ThreadName(engine.slot()), " at ", ToText(where));
+    });
   }
   header->deleted = true;
   header->deleted_where = where;
@@ -252,9 +263,11 @@ void Engine::CheckLeaks() {
     if (leaked++ == 0) first = block;
   }
   if (leaked == 0) return;
-  Fail(FailureKind::kLeak, absl::StrCat(leaked, " of ", blocks_.size(),
-                                        " objects of Sync::New are not deleted, the first a ",
-                                        NameIn(first->type), " of ", ThreadName(first->made_by)));
+  Fail(FailureKind::kLeak, [&] {
+    return absl::StrCat(leaked, " of ", blocks_.size(),
+                        " objects of Sync::New are not deleted, the first a ", NameIn(first->type),
+                        " of ", ThreadName(first->made_by));
+  });
 }
 
 }  // namespace tidepool::explorer::internal

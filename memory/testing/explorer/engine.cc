@@ -124,8 +124,10 @@ bool Engine::Run(absl::FunctionRef<void(Execution&)> body) {
 
 void Engine::AddThread(void (*function)(void*), void* argument) {
   if (phase_ != Phase::kBody || slot_ != kBody || thread_count_ + 1 == kMaxSlots) {
-    Fail(FailureKind::kMisuse, absl::StrCat("Execution::Thread: expected at most ", kMaxSlots - 1,
-                                            " threads, added by the body"));
+    Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat("Execution::Thread: expected at most ", kMaxSlots - 1,
+                          " threads, added by the body");
+    });
   }
   const int number = ++thread_count_;
   Slot& slot = slots_[number];
@@ -157,7 +159,9 @@ void Engine::FiberMain(void* argument) {
 }
 
 void Engine::RunSlot(int number) {
-  std::string thrown;
+  auto what_left = [&](const char* what) {
+    return absl::StrCat("an exception left ", ThreadName(number), ": ", what);
+  };
   try {
     if (number == kBody) {
       RunBodyPhase();
@@ -174,12 +178,11 @@ void Engine::RunSlot(int number) {
     CheckInvariants();
     return;
   } catch (const std::exception& error) {
-    thrown = error.what();
+    SetFailure(FailureKind::kException, what_left(error.what()));
   } catch (...) {
-    thrown = "of a type that is no std::exception";
+    SetFailure(FailureKind::kException, what_left("of a type that is no std::exception"));
   }
-  Fail(FailureKind::kException,
-       absl::StrCat("an exception left ", Describe(1u << number), ": ", thrown));
+  LeaveForEver();
 }
 
 void Engine::RunBodyPhase() {
@@ -256,8 +259,7 @@ void Engine::SetFailure(FailureKind kind, std::string message) {
   message_ = std::move(message);
 }
 
-void Engine::Fail(FailureKind kind, std::string message) {
-  SetFailure(kind, std::move(message));
+void Engine::LeaveForEver() {
   SwitchToMain();
   std::abort();  // nobody comes back to an execution that failed
 }

@@ -96,8 +96,13 @@ class Engine {
   // Of weak compare-exchanges and try_locks.
   bool may_fail_spuriously() const { return spurious_failures_ < options_.spurious_failures; }
   void CountSpuriousFailure() { ++spurious_failures_; }
-  // Ends the execution: the caller's stack is left as it is.
-  [[noreturn]] void Fail(FailureKind kind, std::string message);
+  // Ends the execution: the caller's stack is left as it is. What `message` takes to return the
+  // text is destroyed before.
+  template <typename F>
+  [[noreturn]] void Fail(FailureKind kind, F message) {
+    SetFailure(kind, message());
+    LeaveForEver();
+  }
 
   int slot() const { return slot_; }
   ThreadMemory& memory() { return memories_[slot_]; }
@@ -172,6 +177,7 @@ class Engine {
   void TakeTurn(int number);
   void SwitchTo(int number);
   void SwitchToMain();
+  [[noreturn]] void LeaveForEver();
   void CheckInvariants();
   void SetFailure(FailureKind kind, std::string message);
   std::string Describe(uint32_t mask) const;
