@@ -43,9 +43,9 @@ int AccessClocks::Concurrent(Engine& engine) const {
   return -1;
 }
 
-AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where)
-    : kind_(kind), made_where_(where) {
+AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where) : kind_(kind) {
   Engine& engine = Engine::Get();
+  id_ = engine.lifetimes().Begin(this, where);
   index_ = engine.NewIndex();
   made_by_ = static_cast<uint8_t>(engine.slot());
   made_at_ = engine.Clock();
@@ -60,17 +60,17 @@ AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where)
 AtomicCell::~AtomicCell() {
   Engine* engine = Engine::Running();
   if (engine == nullptr) return;
+  engine->CheckAlive(id_, this, "an atomic variable", "destroyed", engine->deleting_at());
   const int other = accesses_.Concurrent(*engine);
   if (other >= 0) {
     engine->Fail(FailureKind::kDataRace, [&] {
-      return absl::StrCat(Name(), " (made at ", ToText(made_where_), ") is destroyed by ",
-                          ThreadName(engine->slot()), " and used by ", ThreadName(other), " at ",
-                          ToText(accesses_.where(other)), ", neither before the other");
+      return absl::StrCat(Name(), " (made at ", ToText(engine->lifetimes().made(id_)),
+                          ") is destroyed by ", ThreadName(engine->slot()), " and used by ",
+                          ThreadName(other), " at ", ToText(accesses_.where(other)),
+                          ", neither before the other");
     });
   }
-  alive_ = false;
-  dead_where_ = engine->deleting_at();
-  KeepStores();
+  engine->lifetimes().End(id_, engine->deleting_at());
 }
 
 Engine& AtomicCell::Use(const Where& where, bool writes, bool sequential) {
@@ -91,17 +91,12 @@ Engine& AtomicCell::Use(const Where& where, bool writes, bool sequential) {
 }
 
 void AtomicCell::CheckAlive(Engine& engine, const Where& where) {
-  if (!alive_) {
-    engine.Fail(FailureKind::kUseAfterFree, [&] {
-      return absl::StrCat(Name(), " (made at ", ToText(made_where_), ", destroyed at ",
-                          ToText(dead_where_), ") is used by ", ThreadName(engine.slot()), " at ",
-                          ToText(where));
-    });
-  }
+  engine.CheckAlive(id_, this, "an atomic variable", "used", where);
   if (!engine.HappenedBefore(made_by_, made_at_)) {
     engine.Fail(FailureKind::kDataRace, [&] {
-      return absl::StrCat(Name(), " is made by ", ThreadName(made_by_), " at ", ToText(made_where_),
-                          " and used by ", ThreadName(engine.slot()), " at ", ToText(where),
+      return absl::StrCat(Name(), " is made by ", ThreadName(made_by_), " at ",
+                          ToText(engine.lifetimes().made(id_)), " and used by ",
+                          ThreadName(engine.slot()), " at ", ToText(where),
                           ", which need not see it made");
     });
   }

@@ -9,6 +9,7 @@
 namespace tidepool::explorer::internal {
 namespace {
 
+constexpr const char* kPlain = "a plain variable";
 constexpr uint64_t kBlockMark = 0x7469646570006f6c;
 
 // "Node" of "const char* tidepool::explorer::internal::TypeName() [with T = Node]".
@@ -30,6 +31,7 @@ struct NewBlockHeader {
 
 PlainCell::PlainCell(const Where& where) : written_where_(where) {
   Engine& engine = Engine::Get();
+  id_ = engine.lifetimes().Begin(this, where);
   writer_ = engine.slot();
   written_at_ = engine.Clock();
 }
@@ -37,19 +39,10 @@ PlainCell::PlainCell(const Where& where) : written_where_(where) {
 PlainCell::~PlainCell() {
   Engine* engine = Engine::Running();
   if (engine == nullptr) return;
+  engine->CheckAlive(id_, this, kPlain, "destroyed", engine->deleting_at());
   CheckWritten(*engine, "destroyed", engine->deleting_at());
   CheckRead(*engine, "destroyed", engine->deleting_at());
-  alive_ = false;
-  dead_where_ = engine->deleting_at();
-  KeepStores();
-}
-
-void PlainCell::CheckAlive(Engine& engine, const char* what, const Where& where) {
-  if (alive_) return;
-  engine.Fail(FailureKind::kUseAfterFree, [&] {
-    return absl::StrCat("a plain variable, destroyed at ", ToText(dead_where_), ", is ", what,
-                        " by ", ThreadName(engine.slot()), " at ", ToText(where));
-  });
+  engine->lifetimes().End(id_, engine->deleting_at());
 }
 
 void PlainCell::CheckWritten(Engine& engine, const char* what, const Where& where) {
@@ -75,7 +68,7 @@ void PlainCell::CheckRead(Engine& engine, const char* what, const Where& where) 
 void PlainCell::Get(const Where& where) {
   Engine& engine = Engine::Get();
   if (engine.inspecting()) return;
-  CheckAlive(engine, "read", where);
+  engine.CheckAlive(id_, this, kPlain, "read", where);
   CheckWritten(engine, "read", where);
   reads_.Note(engine.slot(), engine.Clock(), where);
   if (engine.trace() != nullptr) engine.Record("plain get", where);
@@ -88,7 +81,7 @@ void PlainCell::Set(const Where& where) {
       return absl::StrCat("an invariant sets a plain variable at ", ToText(where));
     });
   }
-  CheckAlive(engine, "written", where);
+  engine.CheckAlive(id_, this, kPlain, "written", where);
   CheckWritten(engine, "written", where);
   CheckRead(engine, "written", where);
   writer_ = engine.slot();
@@ -97,32 +90,27 @@ void PlainCell::Set(const Where& where) {
   if (engine.trace() != nullptr) engine.Record("plain set", where);
 }
 
-MutexCell::MutexCell(const Where& where) : made_where_(where) { Engine::Get(); }
+MutexCell::MutexCell(const Where& where) : id_(Engine::Get().lifetimes().Begin(this, where)) {}
 
 MutexCell::~MutexCell() {
   Engine* engine = Engine::Running();
   if (engine == nullptr) return;
+  engine->CheckAlive(id_, this, "a mutex", "destroyed", engine->deleting_at());
   const int other = accesses_.Concurrent(*engine);
   if (other >= 0 || holder_ >= 0) {
     engine->Fail(FailureKind::kDataRace, [&] {
-      return absl::StrCat("the mutex made at ", ToText(made_where_), " is destroyed by ",
-                          ThreadName(engine->slot()),
+      return absl::StrCat("the mutex made at ", ToText(engine->lifetimes().made(id_)),
+                          " is destroyed by ", ThreadName(engine->slot()),
                           other >= 0 ? " and used at the same time by " : " and held by ",
                           ThreadName(other >= 0 ? other : holder_));
     });
   }
-  alive_ = false;
-  KeepStores();
+  engine->lifetimes().End(id_, engine->deleting_at());
 }
 
 Engine& MutexCell::Use(const Where& where) {
   Engine& engine = Engine::Get();
-  if (!alive_) {
-    engine.Fail(FailureKind::kUseAfterFree, [&] {
-      return absl::StrCat("the mutex made at ", ToText(made_where_), ", now destroyed, is used by ",
-                          ThreadName(engine.slot()), " at ", ToText(where));
-    });
-  }
+  engine.CheckAlive(id_, this, "a mutex", "used", where);
   return engine;
 }
 
@@ -254,6 +242,19 @@ void BeginDelete(void* object, const Where& where) {
 }
 
 void EndDelete() { Engine::Get().set_deleting_at(Where()); }
+
+void Engine::FailDead(const void* object, const char* kind, const char* what, const Where& where) {
+  Fail(FailureKind::kUseAfterFree, [&] {
+    const Lifetimes::Lifetime* lifetime = lifetimes_.Find(object);
+    std::string past = "where none was made";
+    if (lifetime != nullptr) {
+      past = absl::StrCat("made at ", ToText(lifetime->made), ", destroyed at ",
+                          ToText(lifetime->destroyed));
+    }
+    return absl::StrCat(kind, ", ", past, ", is ", what, " by ", ThreadName(slot_), " at ",
+                        ToText(where));
+  });
+}
 
 void Engine::CheckLeaks() {
   size_t leaked = 0;

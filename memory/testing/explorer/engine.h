@@ -18,6 +18,7 @@
 #include "tidepool/memory/testing/explorer/choices.h"
 #include "tidepool/memory/testing/explorer/explore.h"
 #include "tidepool/memory/testing/explorer/fiber.h"
+#include "tidepool/memory/testing/explorer/lifetimes.h"
 #include "tidepool/memory/testing/explorer/sites.h"
 #include "tidepool/memory/testing/explorer/trace.h"
 #include "tidepool/memory/testing/explorer/view.h"
@@ -128,6 +129,12 @@ class Engine {
     if (trace_ != nullptr) trace_->Add(slot_, std::move(text), where);
   }
 
+  Lifetimes& lifetimes() { return lifetimes_; }
+  // Fails the execution unless `object`, where `id` was found, is alive.
+  void CheckAlive(uint32_t id, const void* object, const char* kind, const char* what,
+                  const Where& where) {
+    if (!lifetimes_.IsAlive(id, object)) FailDead(object, kind, what, where);
+  }
   // What Sync::New made, and where a Sync::Delete is going on.
   std::vector<NewBlockHeader*>& blocks() { return blocks_; }
   const Where& deleting_at() const { return deleting_at_; }
@@ -178,6 +185,8 @@ class Engine {
   void SwitchTo(int number);
   void SwitchToMain();
   [[noreturn]] void LeaveForEver();
+  [[noreturn]] void FailDead(const void* object, const char* kind, const char* what,
+                             const Where& where);
   void CheckInvariants();
   void SetFailure(FailureKind kind, std::string message);
   std::string Describe(uint32_t mask) const;
@@ -195,6 +204,7 @@ class Engine {
   View sequential_;  // what the total order of seq_cst operations has seen
   const absl::FunctionRef<void(Execution&)>* body_ = nullptr;
 
+  Lifetimes lifetimes_;
   std::vector<Callback> ends_, invariants_, objects_;
   std::vector<NewBlockHeader*> blocks_;
   Where deleting_at_;
