@@ -12,11 +12,14 @@ namespace {
 constexpr const char* kPlain = "a plain variable";
 constexpr uint64_t kBlockMark = 0x7469646570006f6c;
 
-// "Node" of "const char* tidepool::explorer::internal::TypeName() [with T = Node]".
+// "Node" of "const char* tidepool::explorer::internal::TypeName() [with T = a::Node<b::C>]".
 std::string NameIn(const std::string& function) {
   const size_t begin = function.find("T = ");
   if (begin == function.npos) return function;
-  return function.substr(begin + 4, function.find_first_of(";]", begin) - begin - 4);
+  std::string name = function.substr(begin + 4);
+  name.resize(std::min(name.find_first_of("<;]"), name.size()));
+  const size_t colon = name.rfind(':');
+  return colon == name.npos ? name : name.substr(colon + 1);
 }
 
 }  // namespace

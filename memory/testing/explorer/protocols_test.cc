@@ -270,9 +270,11 @@ class Guarded {
   void Read() {
     Value* value = current_.load(kRelaxed);
     while (true) {
-      hazard_.store(value, kRelaxed);
+      // Relaxed it would end the release sequence of the store below: who loads the second
+      // announcement would not see the first use end.
+      hazard_.store(value, kRelease);
       Sync::Fence(kSeqCst);
-      Value* again = current_.load(kAcquire);
+      Value* again = current_.load(kRelaxed);  // the fence acquires what was loaded before
       if (again == value) break;
       value = again;
     }
@@ -306,8 +308,6 @@ TEST(Protocols, HazardPointer) {
   EXPECT_TRUE(table.original.passed()) << table.original.report();
   EXPECT_TRUE(table.original.exhausted);
   EXPECT_EQ(table.undetected(), "") << table.report();
-  puts(table.report().c_str());
-  puts(table.original.report().c_str());
 }
 
 // Two locks in opposite order; the same in one order.
