@@ -227,16 +227,17 @@ void Engine::MutexHeld(const void* mutex) {
 // and did not; so a loop that yields cannot keep others from going on for ever.
 void Engine::Yield() {
   if (slot_ == kBody || inspecting_) return;
-  CheckInvariants();
+  // For the reduction a yield is a step, whose place among others' matters. Within a bound it is
+  // not: a switch in front of it would be a preemption that a switch behind it is not.
+  if (preemption_bound_ < 0) AnnounceInThread({.everything = true});
   Slot& me = slots_[slot_];
   if (++memory().yields > 1) {
     me.waits_for = unfinished_ & ~blocked_ & ~me.seen_stepping & ~(1u << slot_);
   }
   me.seen_stepping = 0;
-  me.next = {.everything = true};
+  // From its next step on; until then it runs on.
   yielded_ |= 1u << slot_;
   anyone_yielded_ = true;
-  SwitchToNext();
 }
 
 void Engine::SwitchToNext() {
