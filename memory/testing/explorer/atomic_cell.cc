@@ -24,8 +24,9 @@ bool IsSequential(std::memory_order order) { return order == std::memory_order_s
 void Allow(Engine& engine, bool allowed, const char* operation, std::memory_order order,
            const Where& where) {
   if (allowed) return;
-  engine.Fail(FailureKind::kMisuse,
-              absl::StrCat(operation, " at ", ToText(where), " with memory order ", ToText(order)));
+  engine.Fail(FailureKind::kMisuse, [&] {
+    return absl::StrCat(operation, " at ", ToText(where), " with memory order ", ToText(order));
+  });
 }
 
 std::memory_order OrderAt(Engine& engine, SiteKind kind, const char* operation,
@@ -42,9 +43,9 @@ int AccessClocks::Concurrent(Engine& engine) const {
   return -1;
 }
 
-AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where)
-    : kind_(kind), made_where_(where) {
+AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where) : kind_(kind) {
   Engine& engine = Engine::Get();
+  id_ = engine.lifetimes().Begin(this, where);
   index_ = engine.NewIndex();
   made_by_ = static_cast<uint8_t>(engine.slot());
   made_at_ = engine.Clock();
@@ -59,25 +60,26 @@ AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where)
 AtomicCell::~AtomicCell() {
   Engine* engine = Engine::Running();
   if (engine == nullptr) return;
+  engine->CheckAlive(id_, this, "an atomic variable", "destroyed", engine->deleting_at());
   const int other = accesses_.Concurrent(*engine);
   if (other >= 0) {
-    engine->Fail(
-        FailureKind::kDataRace,
-        absl::StrCat(Name(), " (made at ", ToText(made_where_), ") is destroyed by ",
-                     ThreadName(engine->slot()), " and used by ", ThreadName(other), " at ",
-                     ToText(accesses_.where(other)), ", neither before the other"));
+    engine->Fail(FailureKind::kDataRace, [&] {
+      return absl::StrCat(Name(), " (made at ", ToText(engine->lifetimes().made(id_)),
+                          ") is destroyed by ", ThreadName(engine->slot()), " and used by ",
+                          ThreadName(other), " at ", ToText(accesses_.where(other)),
+                          ", neither before the other");
+    });
   }
-  alive_ = false;
-  dead_where_ = engine->deleting_at();
-  KeepStores();
+  engine->lifetimes().End(id_, engine->deleting_at());
 }
 
 Engine& AtomicCell::Use(const Where& where, bool writes, bool sequential) {
   Engine& engine = Engine::Get();
   if (engine.inspecting()) {
     if (writes) {
-      engine.Fail(FailureKind::kMisuse,
-                  absl::StrCat("an invariant changes ", Name(), " at ", ToText(where)));
+      engine.Fail(FailureKind::kMisuse, [&] {
+        return absl::StrCat("an invariant changes ", Name(), " at ", ToText(where));
+      });
     }
     return engine;
   }
@@ -89,17 +91,14 @@ Engine& AtomicCell::Use(const Where& where, bool writes, bool sequential) {
 }
 
 void AtomicCell::CheckAlive(Engine& engine, const Where& where) {
-  if (!alive_) {
-    engine.Fail(FailureKind::kUseAfterFree,
-                absl::StrCat(Name(), " (made at ", ToText(made_where_), ", destroyed at ",
-                             ToText(dead_where_), ") is used by ", ThreadName(engine.slot()),
-                             " at ", ToText(where)));
-  }
+  engine.CheckAlive(id_, this, "an atomic variable", "used", where);
   if (!engine.HappenedBefore(made_by_, made_at_)) {
-    engine.Fail(FailureKind::kDataRace,
-                absl::StrCat(Name(), " is made by ", ThreadName(made_by_), " at ",
-                             ToText(made_where_), " and used by ", ThreadName(engine.slot()),
-                             " at ", ToText(where), ", which need not see it made"));
+    engine.Fail(FailureKind::kDataRace, [&] {
+      return absl::StrCat(Name(), " is made by ", ThreadName(made_by_), " at ",
+                          ToText(engine.lifetimes().made(id_)), " and used by ",
+                          ThreadName(engine.slot()), " at ", ToText(where),
+                          ", which need not see it made");
+    });
   }
 }
 

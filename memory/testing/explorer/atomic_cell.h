@@ -23,10 +23,6 @@ struct Bits {
   friend bool operator==(const Bits&, const Bits&) = default;
 };
 
-// What a destructor stored into the object that ends stays there: it is looked at when the object
-// is used all the same. (Compilers leave out stores that nobody may read.)
-inline void KeepStores() { asm volatile("" ::: "memory"); }
-
 // How traces print a value.
 enum class ValueKind : uint8_t { kUnsigned, kSigned, kPointer, kBytes };
 
@@ -96,7 +92,7 @@ class AtomicCell {
   uint32_t index_;  // in views
   uint32_t count_ = 0;
   uint32_t capacity_ = 0;
-  bool alive_ = true;
+  uint32_t id_;  // in Engine::lifetimes()
   ValueKind kind_;
   uint8_t made_by_;
   uint32_t made_at_;
@@ -107,8 +103,6 @@ class AtomicCell {
   Time blocked_on_[kMaxSlots] = {};
   Stale stale_[kMaxSlots];
   AccessClocks accesses_;
-  Where made_where_;
-  Where dead_where_;
 
   // Between the halves of a read-modify-write.
   uint32_t update_entry_ = 0;

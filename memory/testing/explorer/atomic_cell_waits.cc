@@ -31,9 +31,10 @@ bool AtomicCell::CompareExchange(Bits& expected, Bits desired, bool weak, std::m
   const bool failure_sequential = failure == std::memory_order_seq_cst;
   Engine& engine = Use(where, true, success_sequential || failure_sequential);
   if (failure == std::memory_order_release || failure == std::memory_order_acq_rel) {
-    engine.Fail(FailureKind::kMisuse,
-                absl::StrCat(operation, " at ", ToText(where), " with memory order ",
-                             ToText(failure), " for its failure"));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat(operation, " at ", ToText(where), " with memory order ", ToText(failure),
+                          " for its failure");
+    });
   }
   const uint32_t success_floor = Floor(engine, success_sequential);
   const uint32_t failure_floor = Floor(engine, failure_sequential);
@@ -118,7 +119,7 @@ void AtomicCell::Wait(Bits old, std::memory_order order, const Where& where) {
     if (!blocks) return;
     if (engine.slot() == kBody) {
       engine.Fail(FailureKind::kDeadlock,
-                  absl::StrCat("the body waits for ever at ", ToText(where)));
+                  [&] { return absl::StrCat("the body waits for ever at ", ToText(where)); });
     }
     blocked_on_[engine.slot()] = newer_than = entries_[entry].time;
     engine.Block();

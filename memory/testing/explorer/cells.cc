@@ -9,13 +9,17 @@
 namespace tidepool::explorer::internal {
 namespace {
 
+constexpr const char* kPlain = "a plain variable";
 constexpr uint64_t kBlockMark = 0x7469646570006f6c;
 
-// "Node" of "const char* tidepool::explorer::internal::TypeName() [with T = Node]".
+// "Node" of "const char* tidepool::explorer::internal::TypeName() [with T = a::Node<b::C>]".
 std::string NameIn(const std::string& function) {
   const size_t begin = function.find("T = ");
   if (begin == function.npos) return function;
-  return function.substr(begin + 4, function.find_first_of(";]", begin) - begin - 4);
+  std::string name = function.substr(begin + 4);
+  name.resize(std::min(name.find_first_of("<;]"), name.size()));
+  const size_t colon = name.rfind(':');
+  return colon == name.npos ? name : name.substr(colon + 1);
 }
 
 }  // namespace
@@ -30,6 +34,7 @@ struct NewBlockHeader {
 
 PlainCell::PlainCell(const Where& where) : written_where_(where) {
   Engine& engine = Engine::Get();
+  id_ = engine.lifetimes().Begin(this, where);
   writer_ = engine.slot();
   written_at_ = engine.Clock();
 }
@@ -37,42 +42,36 @@ PlainCell::PlainCell(const Where& where) : written_where_(where) {
 PlainCell::~PlainCell() {
   Engine* engine = Engine::Running();
   if (engine == nullptr) return;
+  engine->CheckAlive(id_, this, kPlain, "destroyed", engine->deleting_at());
   CheckWritten(*engine, "destroyed", engine->deleting_at());
   CheckRead(*engine, "destroyed", engine->deleting_at());
-  alive_ = false;
-  dead_where_ = engine->deleting_at();
-  KeepStores();
-}
-
-void PlainCell::CheckAlive(Engine& engine, const char* what, const Where& where) {
-  if (alive_) return;
-  engine.Fail(FailureKind::kUseAfterFree,
-              absl::StrCat("a plain variable, destroyed at ", ToText(dead_where_), ", is ", what,
-                           " by ", ThreadName(engine.slot()), " at ", ToText(where)));
+  engine->lifetimes().End(id_, engine->deleting_at());
 }
 
 void PlainCell::CheckWritten(Engine& engine, const char* what, const Where& where) {
   if (engine.HappenedBefore(writer_, written_at_)) return;
-  engine.Fail(FailureKind::kDataRace,
-              absl::StrCat("a plain variable is written by ", ThreadName(writer_), " at ",
-                           ToText(written_where_), " and ", what, " by ", ThreadName(engine.slot()),
-                           " at ", ToText(where), ", neither before the other"));
+  engine.Fail(FailureKind::kDataRace, [&] {
+    return absl::StrCat("a plain variable is written by ", ThreadName(writer_), " at ",
+                        ToText(written_where_), " and ", what, " by ", ThreadName(engine.slot()),
+                        " at ", ToText(where), ", neither before the other");
+  });
 }
 
 void PlainCell::CheckRead(Engine& engine, const char* what, const Where& where) {
   const int reader = reads_.Concurrent(engine);
   if (reader < 0) return;
-  engine.Fail(
-      FailureKind::kDataRace,
-      absl::StrCat("a plain variable is read by ", ThreadName(reader), " at ",
-                   ToText(reads_.where(reader)), " and ", what, " by ", ThreadName(engine.slot()),
-                   " at ", ToText(where), ", neither before the other"));
+  engine.Fail(FailureKind::kDataRace, [&] {
+    return absl::StrCat("a plain variable is read by ", ThreadName(reader), " at ",
+                        ToText(reads_.where(reader)), " and ", what, " by ",
+                        ThreadName(engine.slot()), " at ", ToText(where),
+                        ", neither before the other");
+  });
 }
 
 void PlainCell::Get(const Where& where) {
   Engine& engine = Engine::Get();
   if (engine.inspecting()) return;
-  CheckAlive(engine, "read", where);
+  engine.CheckAlive(id_, this, kPlain, "read", where);
   CheckWritten(engine, "read", where);
   reads_.Note(engine.slot(), engine.Clock(), where);
   if (engine.trace() != nullptr) engine.Record("plain get", where);
@@ -81,10 +80,11 @@ void PlainCell::Get(const Where& where) {
 void PlainCell::Set(const Where& where) {
   Engine& engine = Engine::Get();
   if (engine.inspecting()) {
-    engine.Fail(FailureKind::kMisuse,
-                absl::StrCat("an invariant sets a plain variable at ", ToText(where)));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat("an invariant sets a plain variable at ", ToText(where));
+    });
   }
-  CheckAlive(engine, "written", where);
+  engine.CheckAlive(id_, this, kPlain, "written", where);
   CheckWritten(engine, "written", where);
   CheckRead(engine, "written", where);
   writer_ = engine.slot();
@@ -93,31 +93,27 @@ void PlainCell::Set(const Where& where) {
   if (engine.trace() != nullptr) engine.Record("plain set", where);
 }
 
-MutexCell::MutexCell(const Where& where) : made_where_(where) { Engine::Get(); }
+MutexCell::MutexCell(const Where& where) : id_(Engine::Get().lifetimes().Begin(this, where)) {}
 
 MutexCell::~MutexCell() {
   Engine* engine = Engine::Running();
   if (engine == nullptr) return;
+  engine->CheckAlive(id_, this, "a mutex", "destroyed", engine->deleting_at());
   const int other = accesses_.Concurrent(*engine);
   if (other >= 0 || holder_ >= 0) {
-    engine->Fail(FailureKind::kDataRace,
-                 absl::StrCat("the mutex made at ", ToText(made_where_), " is destroyed by ",
-                              ThreadName(engine->slot()),
-                              other >= 0 ? " and used at the same time by " : " and held by ",
-                              ThreadName(other >= 0 ? other : holder_)));
+    engine->Fail(FailureKind::kDataRace, [&] {
+      return absl::StrCat("the mutex made at ", ToText(engine->lifetimes().made(id_)),
+                          " is destroyed by ", ThreadName(engine->slot()),
+                          other >= 0 ? " and used at the same time by " : " and held by ",
+                          ThreadName(other >= 0 ? other : holder_));
+    });
   }
-  alive_ = false;
-  KeepStores();
+  engine->lifetimes().End(id_, engine->deleting_at());
 }
 
 Engine& MutexCell::Use(const Where& where) {
   Engine& engine = Engine::Get();
-  if (!alive_) {
-    engine.Fail(
-        FailureKind::kUseAfterFree,
-        absl::StrCat("the mutex made at ", ToText(made_where_), ", now destroyed, is used by ",
-                     ThreadName(engine.slot()), " at ", ToText(where)));
-  }
+  engine.CheckAlive(id_, this, "a mutex", "used", where);
   return engine;
 }
 
@@ -131,15 +127,18 @@ void MutexCell::Lock(const Where& where) {
   Engine& engine = Use(where);
   if (engine.inspecting()) return;
   if (holder_ == engine.slot()) {
-    engine.Fail(FailureKind::kMisuse, absl::StrCat(ThreadName(engine.slot()), " locks at ",
-                                                   ToText(where), " a mutex that it holds"));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat(ThreadName(engine.slot()), " locks at ", ToText(where),
+                          " a mutex that it holds");
+    });
   }
   engine.Announce({.object = this, .writes = true, .locks = true, .held = holder_ >= 0});
   Use(where);
   if (holder_ >= 0) {
-    engine.Fail(FailureKind::kDeadlock,
-                absl::StrCat("the body waits for ever at ", ToText(where), " for a mutex that ",
-                             ThreadName(holder_), " left locked"));
+    engine.Fail(FailureKind::kDeadlock, [&] {
+      return absl::StrCat("the body waits for ever at ", ToText(where), " for a mutex that ",
+                          ThreadName(holder_), " left locked");
+    });
   }
   accesses_.Note(engine.slot(), engine.Clock(), where);
   Hold(engine);
@@ -168,9 +167,10 @@ void MutexCell::Unlock(const Where& where) {
   engine.Announce({.object = this, .writes = true});
   Use(where);
   if (holder_ != engine.slot()) {
-    engine.Fail(FailureKind::kMisuse,
-                absl::StrCat(ThreadName(engine.slot()), " unlocks at ", ToText(where),
-                             " a mutex that it does not hold"));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat(ThreadName(engine.slot()), " unlocks at ", ToText(where),
+                          " a mutex that it does not hold");
+    });
   }
   if (engine.trace() != nullptr) engine.Record("unlock", where);
   accesses_.Note(engine.slot(), engine.Clock(), where);
@@ -223,14 +223,16 @@ void BeginDelete(void* object, const Where& where) {
   Engine& engine = Engine::Get();
   auto* header = static_cast<NewBlockHeader*>(object) - 1;
   if (header->mark != kBlockMark) {
-    engine.Fail(FailureKind::kMisuse,
-                absl::StrCat("Sync::Delete at ", ToText(where), " of what Sync::New did not make"));
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat("Sync::Delete at ", ToText(where), " of what Sync::New did not make");
+    });
   }
   if (header->deleted) {
-    engine.Fail(
-        FailureKind::kDoubleFree,
-        absl::StrCat("a ", NameIn(header->type), " is deleted at ", ToText(header->deleted_where),
-                     " and again by ", ThreadName(engine.slot()), " at ", ToText(where)));
+    engine.Fail(FailureKind::kDoubleFree, [&] {
+      return absl::StrCat("a ", NameIn(header->type), " is deleted at ",
+                          ToText(header->deleted_where), " and again by ",
+                          ThreadName(engine.slot()), " at ", ToText(where));
+    });
   }
   header->deleted = true;
   header->deleted_where = where;
@@ -244,6 +246,19 @@ void BeginDelete(void* object, const Where& where) {
 
 void EndDelete() { Engine::Get().set_deleting_at(Where()); }
 
+void Engine::FailDead(const void* object, const char* kind, const char* what, const Where& where) {
+  Fail(FailureKind::kUseAfterFree, [&] {
+    const Lifetimes::Lifetime* lifetime = lifetimes_.Find(object);
+    std::string past = "where none was made";
+    if (lifetime != nullptr) {
+      past = absl::StrCat("made at ", ToText(lifetime->made), ", destroyed at ",
+                          ToText(lifetime->destroyed));
+    }
+    return absl::StrCat(kind, ", ", past, ", is ", what, " by ", ThreadName(slot_), " at ",
+                        ToText(where));
+  });
+}
+
 void Engine::CheckLeaks() {
   size_t leaked = 0;
   const NewBlockHeader* first = nullptr;
@@ -252,9 +267,11 @@ void Engine::CheckLeaks() {
     if (leaked++ == 0) first = block;
   }
   if (leaked == 0) return;
-  Fail(FailureKind::kLeak, absl::StrCat(leaked, " of ", blocks_.size(),
-                                        " objects of Sync::New are not deleted, the first a ",
-                                        NameIn(first->type), " of ", ThreadName(first->made_by)));
+  Fail(FailureKind::kLeak, [&] {
+    return absl::StrCat(leaked, " of ", blocks_.size(),
+                        " objects of Sync::New are not deleted, the first a ", NameIn(first->type),
+                        " of ", ThreadName(first->made_by));
+  });
 }
 
 }  // namespace tidepool::explorer::internal

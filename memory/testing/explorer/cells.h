@@ -26,16 +26,14 @@ class PlainCell {
   void Set(const Where& where);
 
  private:
-  void CheckAlive(Engine& engine, const char* what, const Where& where);
   void CheckWritten(Engine& engine, const char* what, const Where& where);
   void CheckRead(Engine& engine, const char* what, const Where& where);
 
-  bool alive_ = true;
+  uint32_t id_;  // in Engine::lifetimes()
   int writer_;
   uint32_t written_at_;
   Where written_where_;
   AccessClocks reads_;
-  Where dead_where_;
 };
 
 class MutexCell {
@@ -53,11 +51,10 @@ class MutexCell {
   Engine& Use(const Where& where);
   void Hold(Engine& engine);
 
-  bool alive_ = true;
+  uint32_t id_;  // in Engine::lifetimes()
   int holder_ = -1;
   const Snapshot* released_ = nullptr;
   AccessClocks accesses_;
-  Where made_where_;
 };
 
 void Fence(std::memory_order order, const Where& where);

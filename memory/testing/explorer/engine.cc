@@ -52,6 +52,7 @@ void Engine::set_bound(int preemptions, bool reduce) {
 
 void Engine::Reset() {
   arena_.Reset();
+  lifetimes_.Clear();
   ends_.clear();
   invariants_.clear();
   objects_.clear();
@@ -124,8 +125,10 @@ bool Engine::Run(absl::FunctionRef<void(Execution&)> body) {
 
 void Engine::AddThread(void (*function)(void*), void* argument) {
   if (phase_ != Phase::kBody || slot_ != kBody || thread_count_ + 1 == kMaxSlots) {
-    Fail(FailureKind::kMisuse, absl::StrCat("Execution::Thread: expected at most ", kMaxSlots - 1,
-                                            " threads, added by the body"));
+    Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat("Execution::Thread: expected at most ", kMaxSlots - 1,
+                          " threads, added by the body");
+    });
   }
   const int number = ++thread_count_;
   Slot& slot = slots_[number];
@@ -157,7 +160,9 @@ void Engine::FiberMain(void* argument) {
 }
 
 void Engine::RunSlot(int number) {
-  std::string thrown;
+  auto what_left = [&](const char* what) {
+    return absl::StrCat("an exception left ", ThreadName(number), ": ", what);
+  };
   try {
     if (number == kBody) {
       RunBodyPhase();
@@ -174,12 +179,11 @@ void Engine::RunSlot(int number) {
     CheckInvariants();
     return;
   } catch (const std::exception& error) {
-    thrown = error.what();
+    SetFailure(FailureKind::kException, what_left(error.what()));
   } catch (...) {
-    thrown = "of a type that is no std::exception";
+    SetFailure(FailureKind::kException, what_left("of a type that is no std::exception"));
   }
-  Fail(FailureKind::kException,
-       absl::StrCat("an exception left ", Describe(1u << number), ": ", thrown));
+  LeaveForEver();
 }
 
 void Engine::RunBodyPhase() {
@@ -223,16 +227,17 @@ void Engine::MutexHeld(const void* mutex) {
 // and did not; so a loop that yields cannot keep others from going on for ever.
 void Engine::Yield() {
   if (slot_ == kBody || inspecting_) return;
-  CheckInvariants();
+  // For the reduction a yield is a step, whose place among others' matters. Within a bound it is
+  // not: a switch in front of it would be a preemption that a switch behind it is not.
+  if (preemption_bound_ < 0) AnnounceInThread({.everything = true});
   Slot& me = slots_[slot_];
   if (++memory().yields > 1) {
     me.waits_for = unfinished_ & ~blocked_ & ~me.seen_stepping & ~(1u << slot_);
   }
   me.seen_stepping = 0;
-  me.next = {.everything = true};
+  // From its next step on; until then it runs on.
   yielded_ |= 1u << slot_;
   anyone_yielded_ = true;
-  SwitchToNext();
 }
 
 void Engine::SwitchToNext() {
@@ -256,8 +261,7 @@ void Engine::SetFailure(FailureKind kind, std::string message) {
   message_ = std::move(message);
 }
 
-void Engine::Fail(FailureKind kind, std::string message) {
-  SetFailure(kind, std::move(message));
+void Engine::LeaveForEver() {
   SwitchToMain();
   std::abort();  // nobody comes back to an execution that failed
 }

@@ -18,6 +18,7 @@
 #include "tidepool/memory/testing/explorer/choices.h"
 #include "tidepool/memory/testing/explorer/explore.h"
 #include "tidepool/memory/testing/explorer/fiber.h"
+#include "tidepool/memory/testing/explorer/lifetimes.h"
 #include "tidepool/memory/testing/explorer/sites.h"
 #include "tidepool/memory/testing/explorer/trace.h"
 #include "tidepool/memory/testing/explorer/view.h"
@@ -96,8 +97,13 @@ class Engine {
   // Of weak compare-exchanges and try_locks.
   bool may_fail_spuriously() const { return spurious_failures_ < options_.spurious_failures; }
   void CountSpuriousFailure() { ++spurious_failures_; }
-  // Ends the execution: the caller's stack is left as it is.
-  [[noreturn]] void Fail(FailureKind kind, std::string message);
+  // Ends the execution: the caller's stack is left as it is. What `message` takes to return the
+  // text is destroyed before.
+  template <typename F>
+  [[noreturn]] void Fail(FailureKind kind, F message) {
+    SetFailure(kind, message());
+    LeaveForEver();
+  }
 
   int slot() const { return slot_; }
   ThreadMemory& memory() { return memories_[slot_]; }
@@ -123,6 +129,12 @@ class Engine {
     if (trace_ != nullptr) trace_->Add(slot_, std::move(text), where);
   }
 
+  Lifetimes& lifetimes() { return lifetimes_; }
+  // Fails the execution unless `object`, where `id` was found, is alive.
+  void CheckAlive(uint32_t id, const void* object, const char* kind, const char* what,
+                  const Where& where) {
+    if (!lifetimes_.IsAlive(id, object)) FailDead(object, kind, what, where);
+  }
   // What Sync::New made, and where a Sync::Delete is going on.
   std::vector<NewBlockHeader*>& blocks() { return blocks_; }
   const Where& deleting_at() const { return deleting_at_; }
@@ -172,6 +184,9 @@ class Engine {
   void TakeTurn(int number);
   void SwitchTo(int number);
   void SwitchToMain();
+  [[noreturn]] void LeaveForEver();
+  [[noreturn]] void FailDead(const void* object, const char* kind, const char* what,
+                             const Where& where);
   void CheckInvariants();
   void SetFailure(FailureKind kind, std::string message);
   std::string Describe(uint32_t mask) const;
@@ -189,6 +204,7 @@ class Engine {
   View sequential_;  // what the total order of seq_cst operations has seen
   const absl::FunctionRef<void(Execution&)>* body_ = nullptr;
 
+  Lifetimes lifetimes_;
   std::vector<Callback> ends_, invariants_, objects_;
   std::vector<NewBlockHeader*> blocks_;
   Where deleting_at_;

@@ -202,15 +202,17 @@ void Sync::Yield() { internal::Engine::Get().Yield(); }
 void Check(bool holds, absl::string_view what, Where where) {
   internal::Engine& engine = internal::Engine::Get();
   if (holds) return;
-  engine.Fail(engine.inspecting() ? FailureKind::kInvariant : FailureKind::kCheck,
-              absl::StrCat(what, " does not hold, checked by ", internal::ThreadName(engine.slot()),
-                           " at ", ToText(where)));
+  engine.Fail(engine.inspecting() ? FailureKind::kInvariant : FailureKind::kCheck, [&] {
+    return absl::StrCat(what, " does not hold, checked by ", internal::ThreadName(engine.slot()),
+                        " at ", ToText(where));
+  });
 }
 
 int Choose(int count) {
   internal::Engine& engine = internal::Engine::Get();
   if (count < 1) {
-    engine.Fail(FailureKind::kMisuse, absl::StrCat("Choose(", count, "), expected at least 1"));
+    engine.Fail(FailureKind::kMisuse,
+                [&] { return absl::StrCat("Choose(", count, "), expected at least 1"); });
   }
   const int chosen = static_cast<int>(engine.Choose(static_cast<uint32_t>(count)));
   if (engine.trace() != nullptr) engine.Record(absl::StrCat("chooses ", chosen), Where());

@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tidepool/memory/error.h"
@@ -258,6 +259,16 @@ TEST(Explore, DestroysWhatItMade) {
   EXPECT_TRUE(result.passed());
   EXPECT_EQ(alive, 0);
   EXPECT_EQ(most, 1);
+}
+
+TEST(Explore, SeveralThreadsMayExplore) {
+  Result results[2];
+  std::vector<std::thread> threads;
+  for (Result& result : results) {
+    threads.emplace_back([&result] { result = ExploreIndependent({.preemptions = 100}, 4); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Result& result : results) EXPECT_EQ(result.rounds.back().executions, 70);  // 8 over 4
 }
 
 TEST(Explore, MayNotExploreWithinAnExploration) {

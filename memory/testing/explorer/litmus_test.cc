@@ -319,11 +319,11 @@ TEST(Litmus, WriteReadCausality) {
   EXPECT_FALSE(breaks(kRelease));
 }
 
-// After a releasing store, by its thread or another one: a relaxed update, or a relaxed store.
-Outcomes ReleaseSequence(bool same_thread, bool update) {
+// After a releasing store, by its thread or another one: an update, or a relaxed store.
+Outcomes ReleaseSequence(bool same_thread, bool update, std::memory_order order = kRelaxed) {
   auto go_on = [=](State& s) {
     if (update) {
-      s.y.fetch_add(1, kRelaxed);
+      s.y.fetch_add(1, order);
     } else {
       s.y.store(2, kRelaxed);
     }
@@ -349,6 +349,7 @@ TEST(Litmus, ReleaseSequencesAreContinuedByUpdatesOnly) {
   EXPECT_EQ(ReleaseSequence(true, true).count("20"), 0);
   EXPECT_EQ(ReleaseSequence(true, false).count("20"), 1);
   EXPECT_EQ(ReleaseSequence(false, true).count("20"), 0);
+  EXPECT_EQ(ReleaseSequence(false, true, kRelease).count("20"), 0) << "both release";
   EXPECT_EQ(ReleaseSequence(false, false).count("20"), 1);
 }
 

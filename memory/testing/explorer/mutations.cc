@@ -22,23 +22,29 @@ bool NeedsColumn(const std::vector<Site>& sites, const Site& site) {
          }) > 1;
 }
 
-std::string Name(const std::vector<Site>& sites, const Site& site, const Mutation& mutation) {
-  std::string name = ToText(site.where);
-  if (NeedsColumn(sites, site)) absl::StrAppend(&name, ":", site.where.column());
-  absl::StrAppend(&name, " ", site.operation);
-  if (site.kind == SiteKind::kFailure) name += " failing";
-  if (site.kind != SiteKind::kNotify) absl::StrAppend(&name, " ", ToText(site.order));
-  return absl::StrCat(name,
-                      mutation.drop ? " left out" : absl::StrCat(" -> ", ToText(mutation.order)));
+MutationTable::Row RowOf(const std::vector<Site>& sites, const Site& site,
+                         const Mutation& mutation) {
+  MutationTable::Row row;
+  row.where = ToText(site.where);
+  if (NeedsColumn(sites, site)) absl::StrAppend(&row.where, ":", site.where.column());
+  row.operation = absl::StrCat(site.operation, site.kind == SiteKind::kFailure ? " failing" : "");
+  if (site.kind != SiteKind::kNotify) row.from = std::string(ToText(site.order));
+  if (!mutation.drop) row.to = std::string(ToText(mutation.order));
+  return row;
 }
 
 }  // namespace
+
+std::string MutationTable::Row::text() const {
+  return absl::StrCat(where, " ", operation, from.empty() ? "" : absl::StrCat(" ", from),
+                      to.empty() ? " left out" : absl::StrCat(" -> ", to));
+}
 
 std::string MutationTable::undetected() const {
   std::string text;
   for (const Row& row : rows) {
     if (row.detected()) continue;
-    absl::StrAppend(&text, row.mutation, row.result.exhausted ? "" : " (not exhausted)", "\n");
+    absl::StrAppend(&text, row.text(), row.result.exhausted ? "" : " (not exhausted)", "\n");
   }
   return text;
 }
@@ -48,7 +54,7 @@ std::string MutationTable::report() const {
   size_t width = 0;
   size_t noticed = 0;
   for (const Row& row : rows) {
-    width = std::max(width, row.mutation.size());
+    width = std::max(width, row.text().size());
     noticed += row.detected();
   }
   std::string text =
@@ -56,7 +62,7 @@ std::string MutationTable::report() const {
                    " of ", rows.size(), " detected; the code as it is passes ", original.executions,
                    " executions", original.exhausted ? ", exhausted" : ", not exhausted", "\n");
   for (const Row& row : rows) {
-    absl::StrAppend(&text, "  ", row.mutation, std::string(width - row.mutation.size(), ' '), "  ",
+    absl::StrAppend(&text, "  ", row.text(), std::string(width - row.text().size(), ' '), "  ",
                     row.detected()         ? ToText(row.result.failure)
                     : row.result.exhausted ? "NOT DETECTED"
                                            : "NOT DETECTED, not exhausted",
@@ -75,8 +81,7 @@ MutationTable ExploreMutations(const Options& options, absl::FunctionRef<void(Ex
   for (size_t i = 0; i < original_sites.size(); ++i) {
     for (const Mutation& mutation : Sites::MutationsOf(original_sites[i], static_cast<int>(i))) {
       sites.set_mutation(mutation);
-      MutationTable::Row row;
-      row.mutation = Name(original_sites, original_sites[i], mutation);
+      MutationTable::Row row = RowOf(original_sites, original_sites[i], mutation);
       row.result = internal::SearchAll(options, body, &sites);
       row.result.replay.clear();
       table.rows.push_back(std::move(row));

@@ -23,9 +23,13 @@ namespace tidepool::explorer {
 
 struct MutationTable {
   struct Row {
-    // "stack.h:31 store release -> relaxed"; where an operation stands for itself more than once in
-    // a line, its column follows.
-    std::string mutation;
+    // "stack.h:31", with the column where a line has several operations that read the same.
+    std::string where;
+    std::string operation;  // "store", "compare_exchange_weak failing", "fence", ...
+    std::string from;       // the order that is written there; empty of a notification
+    std::string to;         // the order that it was given; empty where it was left out
+    // "stack.h:31 store release -> relaxed", or "... left out".
+    std::string text() const;
     // Of the exploration of the mutated code, with the trace of what noticed it. Its string to
     // replay is empty: the code as it stands does not fail there.
     Result result;

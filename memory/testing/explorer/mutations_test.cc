@@ -45,7 +45,7 @@ TEST(Mutations, OfWhatIsNeededAreAllDetected) {
   EXPECT_TRUE(table.original.passed()) << table.report();
   EXPECT_EQ(table.undetected(), "");
   std::string mutations;
-  for (const MutationTable::Row& row : table.rows) mutations += row.mutation + "\n";
+  for (const MutationTable::Row& row : table.rows) mutations += row.text() + "\n";
   EXPECT_EQ(WithoutLines(mutations),
             "store release -> relaxed\n"
             "fence seq_cst -> acq_rel\n"
@@ -54,6 +54,9 @@ TEST(Mutations, OfWhatIsNeededAreAllDetected) {
             "fence seq_cst left out\n"
             "wait acquire -> relaxed\n"
             "notify_one left out\n");
+  EXPECT_EQ(table.rows[0].operation, "store");
+  EXPECT_EQ(table.rows[0].from, "release");
+  EXPECT_EQ(table.rows[0].to, "relaxed");
   EXPECT_EQ(table.rows[0].result.failure, FailureKind::kDataRace);
   EXPECT_EQ(table.rows[1].result.failure, FailureKind::kDeadlock);
 }

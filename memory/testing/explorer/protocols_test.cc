@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "tidepool/memory/testing/explorer/explore.h"
+#include "tidepool/memory/testing/explorer/mutations.h"
 #include "tidepool/memory/testing/explorer/sync.h"
 
 namespace tidepool::explorer {
@@ -251,6 +252,62 @@ TEST(Protocols, NobodyIsLeftAsleep) {
 TEST(Protocols, ALostWakeUpIsADeadlock) {
   const Result result = ExploreWaiting(kRelaxed, false);
   EXPECT_EQ(result.failure, FailureKind::kDeadlock) << result.report();
+}
+
+// A reader announces what it is about to use; who replaced that deletes it unless it is announced.
+class Guarded {
+ public:
+  struct Value {
+    Sync::Plain<int> number{1};
+  };
+
+  Guarded() : current_(Sync::New<Value>()) {}
+  ~Guarded() {
+    Sync::Delete(current_.load(kRelaxed));
+    Sync::Delete(retired_);
+  }
+
+  void Read() {
+    Value* value = current_.load(kRelaxed);
+    while (true) {
+      // Relaxed it would end the release sequence of the store below: who loads the second
+      // announcement would not see the first use end.
+      hazard_.store(value, kRelease);
+      Sync::Fence(kSeqCst);
+      Value* again = current_.load(kRelaxed);  // the fence acquires what was loaded before
+      if (again == value) break;
+      value = again;
+    }
+    value->number.get();
+    hazard_.store(nullptr, kRelease);
+  }
+
+  void Replace() {
+    retired_ = current_.exchange(Sync::New<Value>(), kRelease);
+    Sync::Fence(kSeqCst);
+    if (hazard_.load(kAcquire) == retired_) return;
+    Sync::Delete(retired_);
+    retired_ = nullptr;
+  }
+
+ private:
+  Sync::Atomic<Value*> current_;
+  Sync::Atomic<Value*> hazard_{nullptr};
+  Value* retired_ = nullptr;
+};
+
+TEST(Protocols, HazardPointer) {
+  const MutationTable table = ExploreMutations({.name = "hazard"}, [](Execution& execution) {
+    auto& guarded = execution.Make<Guarded>();
+    execution.Thread([&guarded] {
+      guarded.Read();
+      guarded.Read();
+    });
+    execution.Thread([&guarded] { guarded.Replace(); });
+  });
+  EXPECT_TRUE(table.original.passed()) << table.original.report();
+  EXPECT_TRUE(table.original.exhausted);
+  EXPECT_EQ(table.undetected(), "") << table.report();
 }
 
 // Two locks in opposite order; the same in one order.
