@@ -127,6 +127,39 @@ TEST(Wrappers, ExceptionsFromBelowRollBack) {
   EXPECT_TRUE(recorded.requests().empty());
 }
 
+// A refusal from below: nothing stays counted at any level, with limits and without.
+TEST(Wrappers, RefusalsFromBelowRollBack) {
+  AddressResource addresses;
+  addresses.set_capacity(AddressResource::kPageBytes);
+  void* const full = addresses.Allocate(1, 16).token;
+  LimitResource limited(addresses, size_t{1} << 30);
+  CountResource counted(limited);
+  RecordResource recorded(counted);
+  MemoryOwner& owner = MemoryOwner::Process().Child("refused");
+  BudgetedResource budgeted(recorded, &owner, "pages");
+  ChargedResource charged(budgeted, MemoryKind::kAllocated, &owner, "blocks");
+  for (const bool with_limits : {false, true}) {
+    if (with_limits) MemoryBudget::Global().SetProcessLimit(int64_t{1} << 40);
+    for (int i = 0; i < 3; ++i) {
+      const Allocation refused = charged.Allocate(100, 16);
+      EXPECT_EQ(refused.refusal, Refusal::kExhausted);
+      EXPECT_EQ(refused.refused_by, &addresses);
+    }
+    EXPECT_EQ(limited.taken_bytes(), 0);
+    EXPECT_EQ(MemoryBudget::Global().Of(owner, charged.device()).taken_bytes, 0);
+    EXPECT_EQ(MemoryTracker::Global().CurrentBytes(charged.device(), MemoryKind::kAllocated), 0);
+  }
+  EXPECT_EQ(counted.counts().live_blocks, 0);
+  EXPECT_EQ(counted.counts().refused_blocks, 6);
+  addresses.Release(full, 1, 16);
+  const Allocation block = charged.Allocate(100, 16);
+  EXPECT_TRUE(block);
+  EXPECT_EQ(MemoryTracker::Global().CurrentBytes(charged.device(), MemoryKind::kAllocated), 100);
+  charged.Release(block.token, 100, 16);
+  EXPECT_EQ(MemoryBudget::Global().Of(owner, charged.device()).taken_bytes, 0);
+  MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
+}
+
 TEST(RecordResource, WhatWasRecordedReplaysElsewhere) {
   AddressResource addresses;
   RecordResource recorded(addresses);
