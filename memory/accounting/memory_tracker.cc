@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tidepool/memory/provider/fork_handlers.h"
+
 namespace tidepool {
 namespace {
 
@@ -13,7 +15,13 @@ constexpr int kUnreferencedIndex = static_cast<int>(MemoryKind::kUnreferenced);
 }  // namespace
 
 MemoryTracker& MemoryTracker::Global() {
-  static MemoryTracker* const tracker = new MemoryTracker;  // outlives every static array
+  static MemoryTracker* const tracker = [] {
+    static constinit const ForkHandlers handlers{[] { Global().mutex_.lock(); },
+                                                 [] { Global().mutex_.unlock(); },
+                                                 [] { Global().mutex_.unlock(); }};
+    HandleFork(ForkLevel::kLedger, &handlers);
+    return new MemoryTracker;  // outlives every static array
+  }();
   return *tracker;
 }
 

@@ -20,6 +20,8 @@
 // looks. Processors empty their store buffers long before.)
 //
 // Threads: everything may be called from any thread; an Account is written by one thread at a time.
+// fork(): a child may use Global(), with all that was counted; not an observer that another thread was
+// reading, nor a tracker of one's own that another thread was using.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACKER_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACKER_H_
 
