@@ -2,6 +2,8 @@
 
 #include <mutex>
 
+#include "tidepool/memory/provider/fork_handlers.h"
+
 namespace tidepool {
 
 namespace internal {
@@ -12,7 +14,12 @@ namespace {
 
 // One lock for the whole tree: nodes are made seldom.
 std::mutex& TreeMutex() {
-  static std::mutex* const mutex = new std::mutex;
+  static std::mutex* const mutex = [] {
+    static constinit const ForkHandlers handlers{
+        [] { TreeMutex().lock(); }, [] { TreeMutex().unlock(); }, [] { TreeMutex().unlock(); }};
+    HandleFork(ForkLevel::kOwnerTree, &handlers);
+    return new std::mutex;
+  }();
   return *mutex;
 }
 uint32_t owners = 1;  // guarded by TreeMutex(); the process is there

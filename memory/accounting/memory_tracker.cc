@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tidepool/memory/provider/fork_handlers.h"
+
 namespace tidepool {
 namespace {
 
@@ -13,7 +15,13 @@ constexpr int kUnreferencedIndex = static_cast<int>(MemoryKind::kUnreferenced);
 }  // namespace
 
 MemoryTracker& MemoryTracker::Global() {
-  static MemoryTracker* const tracker = new MemoryTracker;  // outlives every static array
+  static MemoryTracker* const tracker = [] {
+    static constinit const ForkHandlers handlers{[] { Global().mutex_.lock(); },
+                                                 [] { Global().mutex_.unlock(); },
+                                                 [] { Global().mutex_.unlock(); }};
+    HandleFork(ForkLevel::kLedger, &handlers);
+    return new MemoryTracker;  // outlives every static array
+  }();
   return *tracker;
 }
 
@@ -41,7 +49,7 @@ void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwn
 void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
   DeviceLedger& at = At(device);
   AddNodes(at, owner);  // there already when bytes leave
-  FoldDevice(device, at);
+  FoldListed(device, at);
   const bool quiet = observers_.empty();
   ForEachAbove(at, owner, [&](Counts& counts) {
     counts.kinds[static_cast<int>(kind)].current_bytes += bytes;
@@ -56,20 +64,29 @@ void MemoryTracker::Register(MemoryAccount* account) {
   std::lock_guard<std::mutex> lock(mutex_);
   DeviceLedger& at = At(account->device_);
   AddNodes(at, account->owner_);
+  at.listed.reserve(at.accounts.size() + 1);  // folds do not fail
+  account->index_ = at.accounts.size();
   at.accounts.push_back(account);
+  account->inbox_.store(&at.inbox, std::memory_order_relaxed);
+  if (account->used_bytes() != 0) account->List();
   CountChange();
 }
 
 void MemoryTracker::Unregister(MemoryAccount* account) {
   std::lock_guard<std::mutex> lock(mutex_);
   DeviceLedger& at = At(account->device_);
-  FoldDevice(account->device_, at);
+  account->List();
+  FoldListed(account->device_, at);
+  account->inbox_.store(nullptr, std::memory_order_relaxed);
+  std::erase(at.listed, account);
+  account->listed_.store(false, std::memory_order_relaxed);
   ForEachAbove(at, account->owner_, [&](Counts& counts) {
     counts.used -= account->counted_;
     counts.owned -= account->owned_;
   });
-  at.accounts.erase(std::remove(at.accounts.begin(), at.accounts.end(), account),
-                    at.accounts.end());
+  at.accounts[account->index_] = at.accounts.back();
+  at.accounts[account->index_]->index_ = account->index_;
+  at.accounts.pop_back();
   CountChange();
   RaiseAbove(account->device_, at, account->owner_);
 }
@@ -77,7 +94,7 @@ void MemoryTracker::Unregister(MemoryAccount* account) {
 void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   DeviceLedger& at = At(account->device_);
-  FoldDevice(account->device_, at);
+  FoldListed(account->device_, at);
   account->owned_ += bytes;
   ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.owned += bytes; });
   CountChange();
@@ -86,29 +103,73 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
 
 // ---- folds ----------------------------------------------------------------------------------
 
+// On the thread that writes the account; nobody else sets the flag but under the ledger's lock.
+void MemoryAccount::List() noexcept {
+  std::atomic<MemoryAccount*>* const inbox = inbox_.load(std::memory_order_relaxed);
+  if (inbox == nullptr || listed_.exchange(true, std::memory_order_acq_rel)) return;
+  MemoryAccount* head = inbox->load(std::memory_order_relaxed);
+  do {
+    next_listed_ = head;
+  } while (!inbox->compare_exchange_weak(head, this, std::memory_order_release,
+                                         std::memory_order_relaxed));
+}
+
+void MemoryTracker::TakeInbox(DeviceLedger& at) noexcept {
+  if (at.inbox.load(std::memory_order_relaxed) == nullptr) return;
+  MemoryAccount* account = at.inbox.exchange(nullptr, std::memory_order_acquire);
+  for (; account != nullptr; account = account->next_listed_) {
+    account->quiet_folds_ = 0;
+    at.listed.push_back(account);
+  }
+}
+
 void MemoryTracker::FoldSlow(MemoryAccount* account) {
+  account->List();
   std::lock_guard<std::mutex> lock(mutex_);
-  FoldDevice(account->device_, At(account->device_));
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const uint64_t change = changes_.load(kRelaxed);
+  const int64_t reached =
+      std::max(account->used_.load(kRelaxed), account->window_peak_.load(kRelaxed));
+  FoldListed(account->device_, At(account->device_));
+  const bool same = account->folded_at_.load(kRelaxed) == change;
+  account->folded_peak_.store(
+      same ? std::max(reached, account->folded_peak_.load(kRelaxed)) : reached, kRelaxed);
+  account->folded_at_.store(change, kRelaxed);
   // Whoever watches everything wants to hear of the next cycle too.
   if (all_device_observers_ > 0) CountChange();
 }
 
-void MemoryTracker::FoldDevice(Device device, DeviceLedger& at) noexcept {
-  const uint64_t change = changes_.load(std::memory_order_relaxed);
+void MemoryTracker::FoldEvery(Device device, DeviceLedger& at) noexcept {
+  TakeInbox(at);
+  FoldAccounts(device, at, at.accounts);
+}
+
+void MemoryTracker::FoldListed(Device device, DeviceLedger& at) noexcept {
+  TakeInbox(at);
+  if (at.listed.empty()) return;
+  FoldAccounts(device, at, at.listed);
+  std::erase_if(at.listed, [](MemoryAccount* account) {
+    if (account->quiet_folds_ < kQuietFolds) return false;
+    account->listed_.store(false, std::memory_order_seq_cst);
+    // It may have moved meanwhile and put itself on the list; or have looked at the flag too early.
+    if (account->used_.load(std::memory_order_seq_cst) == account->counted_) return true;
+    account->quiet_folds_ = 0;
+    return account->listed_.exchange(true, std::memory_order_acq_rel);
+  });
+}
+
+void MemoryTracker::FoldAccounts(Device device, DeviceLedger& at,
+                                 const std::vector<MemoryAccount*>& accounts) noexcept {
+  accounts_visited_ += static_cast<int64_t>(accounts.size());
   bool moved = false;
-  for (MemoryAccount* account : at.accounts) {
+  for (MemoryAccount* account : accounts) {
     const int64_t used = account->used_.load(std::memory_order_relaxed);
-    const int64_t window =
-        std::max(used, account->window_peak_.load(std::memory_order_relaxed));
-    const bool same_window = account->folded_at_.load(std::memory_order_relaxed) == change;
-    account->folded_peak_.store(
-        same_window ? std::max(window, account->folded_peak_.load(std::memory_order_relaxed))
-                    : window,
-        std::memory_order_relaxed);
-    account->folded_at_.store(change, std::memory_order_relaxed);
+    const int64_t window = std::max(used, account->window_peak_.load(std::memory_order_relaxed));
     account->excess_ = -1;
+    ++account->quiet_folds_;
     if (used == account->counted_ && window == used) continue;
     moved = true;
+    account->quiet_folds_ = 0;
     account->window_peak_.store(used, std::memory_order_relaxed);
     account->excess_ = window - used;
     ForEachAbove(at, account->owner_, [&](Counts& counts) {
@@ -118,13 +179,18 @@ void MemoryTracker::FoldDevice(Device device, DeviceLedger& at) noexcept {
     account->counted_ = used;
   }
   if (!moved) return;
-  for (MemoryAccount* account : at.accounts) {
+  for (MemoryAccount* account : accounts) {
     if (account->excess_ >= 0) RaiseAbove(device, at, account->owner_);
   }
-  for (MemoryAccount* account : at.accounts) {
+  for (MemoryAccount* account : accounts) {
     if (account->excess_ < 0) continue;
     ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.excess = 0; });
   }
+}
+
+int64_t MemoryTracker::accounts_visited() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return accounts_visited_;
 }
 
 LedgerReading MemoryTracker::Read(Device device, const Counts& counts) const {
@@ -190,7 +256,7 @@ MemorySnapshot MemoryTracker::Snapshot() {
   snapshot.system_releases = system_releases_.load(std::memory_order_relaxed);
   snapshot.leaked_arrays = leaked_.load(std::memory_order_relaxed);
   ForEachDevice([&](Device device, DeviceLedger& at) {
-    FoldDevice(device, at);
+    FoldEvery(device, at);
     std::vector<std::pair<const MemoryOwner*, OwnerMemory>> owners;
     std::vector<int64_t> below(at.by_owner.size());  // of each node: bytes of its children
     for (const std::unique_ptr<Counts>& counts : at.by_owner) {
@@ -230,14 +296,14 @@ int64_t MemoryTracker::CurrentBytes(Device device, MemoryKind kind) {
   std::lock_guard<std::mutex> lock(mutex_);
   DeviceLedger& at = At(device);
   if (at.by_owner.empty()) return 0;
-  FoldDevice(device, at);
+  FoldEvery(device, at);
   return Read(device, *at.by_owner[0]).current[static_cast<int>(kind)];
 }
 
 void MemoryTracker::ResetPeaks() {
   std::lock_guard<std::mutex> lock(mutex_);
   ForEachDevice([&](Device device, DeviceLedger& at) {
-    FoldDevice(device, at);  // what was reached so far is the past's
+    FoldEvery(device, at);  // what was reached so far is the past's
     for (const std::unique_ptr<Counts>& counts : at.by_owner) {
       if (counts == nullptr) continue;
       const LedgerReading now = Read(device, *counts);
@@ -257,7 +323,7 @@ void MemoryTracker::Observe(LedgerObserver* observer, Device device, MemoryOwner
   std::lock_guard<std::mutex> lock(mutex_);
   DeviceLedger& at = At(device);
   AddNodes(at, owner);
-  FoldDevice(device, at);
+  FoldEvery(device, at);
   observers_.push_back(observer);
   observer->all_devices_ = false;
   observer->device_ = device;
@@ -268,13 +334,12 @@ void MemoryTracker::Observe(LedgerObserver* observer, Device device, MemoryOwner
 
 void MemoryTracker::ObserveAllDevices(LedgerObserver* observer) {
   std::lock_guard<std::mutex> lock(mutex_);
-  ForEachDevice([&](Device device, DeviceLedger& at) { FoldDevice(device, at); });
+  ForEachDevice([&](Device device, DeviceLedger& at) { FoldEvery(device, at); });
   observers_.push_back(observer);
   ++all_device_observers_;
   observer->all_devices_ = true;
-  ForEachDevice([&](Device device, DeviceLedger& at) {
-    observer->Observe(Read(device, *at.by_owner[0]));
-  });
+  ForEachDevice(
+      [&](Device device, DeviceLedger& at) { observer->Observe(Read(device, *at.by_owner[0])); });
   CountChange();
 }
 
@@ -282,14 +347,14 @@ void MemoryTracker::StopObserving(LedgerObserver* observer) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = std::find(observers_.begin(), observers_.end(), observer);
   if (found == observers_.end()) return;
-  ForEachDevice([&](Device device, DeviceLedger& at) { FoldDevice(device, at); });
+  ForEachDevice([&](Device device, DeviceLedger& at) { FoldEvery(device, at); });
   if (observer->all_devices_) --all_device_observers_;
   observers_.erase(found);
 }
 
 void MemoryTracker::FoldAll() {
   std::lock_guard<std::mutex> lock(mutex_);
-  ForEachDevice([&](Device device, DeviceLedger& at) { FoldDevice(device, at); });
+  ForEachDevice([&](Device device, DeviceLedger& at) { FoldEvery(device, at); });
 }
 
 }  // namespace tidepool

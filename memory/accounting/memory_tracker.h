@@ -4,14 +4,24 @@
 // additions. Hot paths own an Account: a workspace adds to its own plain counters at the cost of a
 // store, and the ledger sums the accounts when somebody looks.
 //
+// Changes look at the accounts in use only: an account puts itself on a list when its counters
+// move, and is taken off after kQuietFolds changes of the ledger that found it as it was. However
+// many workspaces exist, those that do nothing cost an Add() nothing. Readings (Snapshot,
+// PeakScope) look at every account.
+//
 // Owners (memory_owner.h): what is added for a node counts for every node above it as well; a
 // device's numbers are those of the root.
 //
 // Peaks: of pages and of all kinds changed by Add() they are exact. Bytes used inside workspaces
 // are folded in when a cycle ends or anything else changes on the ledger; this is exact while one
-// workspace works between two folds and an upper bound when several peak at different moments.
+// workspace works between two folds and an upper bound when several peak at different moments. (A
+// thread's counters are plain stores. One that another thread's changes do not see for as long as
+// kQuietFolds of them take is counted at its next store, at the end of its cycle, or when somebody
+// looks. Processors empty their store buffers long before.)
 //
 // Threads: everything may be called from any thread; an Account is written by one thread at a time.
+// fork(): a child may use Global(), with all that was counted; not an observer that another thread was
+// reading, nor a tracker of one's own that another thread was using.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACKER_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACKER_H_
 
@@ -43,9 +53,13 @@ class MemoryAccount {
     if (used > window_peak_.load(std::memory_order_relaxed)) {
       window_peak_.store(used, std::memory_order_relaxed);
     }
+    if (!listed_.load(std::memory_order_relaxed)) [[unlikely]]
+      List();
   }
   void SubUsed(int64_t bytes) {
     used_.store(used_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+    if (!listed_.load(std::memory_order_relaxed)) [[unlikely]]
+      List();
   }
 
   Device device() const { return device_; }
@@ -54,13 +68,21 @@ class MemoryAccount {
 
  private:
   friend class MemoryTracker;
+  void List() noexcept;
+
   Device device_;
   MemoryOwner* owner_;
   std::atomic<int64_t> used_{0};
   std::atomic<int64_t> window_peak_{0};  // since the ledger last folded this account in
-  std::atomic<uint64_t> folded_at_{0};   // ledger change number at the last fold
-  std::atomic<int64_t> folded_peak_{0};
+  std::atomic<bool> listed_{false};      // the ledger looks at it at every change
+  std::atomic<uint64_t> folded_at_{0};   // ledger change number at the last Fold()
+  std::atomic<int64_t> folded_peak_{0};  // what it had reached by then
+  // Of its device's ledger while registered; see List().
+  std::atomic<std::atomic<MemoryAccount*>*> inbox_{nullptr};
+  MemoryAccount* next_listed_ = nullptr;
   // Under the ledger's lock:
+  size_t index_ = 0;     // among the device's accounts
+  int quiet_folds_ = 0;  // running, that found nothing new
   int64_t owned_ = 0;    // pages and kept blocks
   int64_t counted_ = 0;  // of used_: what the owners' sums hold
   int64_t excess_ = 0;   // during a fold: how far the window's peak was above used_
@@ -131,6 +153,10 @@ class MemoryTracker {
   }
   // Raised by every Add, AddOwned, Register and Unregister: equal numbers, nothing changed.
   uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
+  // How many accounts were looked at by all changes and readings so far. For tests: what an Add
+  // costs.
+  int64_t accounts_visited();
+  static constexpr int kQuietFolds = 64;
 
   MemorySnapshot Snapshot();
   // Bytes of that kind now, of a whole device.
@@ -138,8 +164,8 @@ class MemoryTracker {
   // Peaks start again from what is in use now. Observers go on.
   void ResetPeaks();
 
-  // What is on the ledger now is the observer's first reading; then each change of that owner (null:
-  // the process) on that device. Must be taken off before it dies.
+  // What is on the ledger now is the observer's first reading; then each change of that owner
+  // (null: the process) on that device. Must be taken off before it dies.
   void Observe(LedgerObserver* observer, Device device, MemoryOwner* owner);
   // Each change of any device as a whole, ends of cycles included: dearer.
   void ObserveAllDevices(LedgerObserver* observer);
@@ -152,7 +178,7 @@ class MemoryTracker {
   struct Counts {
     MemoryOwner* owner;
     std::array<MemoryUsage, kMemoryKinds> kinds;  // current_bytes without accounts
-    int64_t added = 0;   // sum of those
+    int64_t added = 0;                            // sum of those
     int64_t total_peak = 0;
     int64_t owned = 0;   // accounts' pages
     int64_t used = 0;    // accounts' bytes in use, as of the last fold
@@ -161,6 +187,8 @@ class MemoryTracker {
   struct DeviceLedger {
     std::vector<std::unique_ptr<Counts>> by_owner;  // by index; [0] of used devices: the process
     std::vector<MemoryAccount*> accounts;
+    std::vector<MemoryAccount*> listed;  // of them, whose counters moved lately; room for all
+    std::atomic<MemoryAccount*> inbox{nullptr};  // to be added there; pushed without the lock
   };
 
   friend class MemoryBudget;  // what changes both takes one lock
@@ -178,8 +206,13 @@ class MemoryTracker {
   static void ForEachAbove(DeviceLedger& at, const MemoryOwner* owner, const Function& function) {
     for (; owner != nullptr; owner = owner->parent()) function(*at.by_owner[owner->index()]);
   }
-  // Raises peaks to what the accounts reached, then starts their windows anew.
-  void FoldDevice(Device device, DeviceLedger& at) noexcept;
+  // Raise peaks to what the accounts reached, then start their windows anew: of those that moved,
+  // or all.
+  void FoldListed(Device device, DeviceLedger& at) noexcept;
+  void FoldEvery(Device device, DeviceLedger& at) noexcept;
+  void FoldAccounts(Device device, DeviceLedger& at,
+                    const std::vector<MemoryAccount*>& accounts) noexcept;
+  static void TakeInbox(DeviceLedger& at) noexcept;
   LedgerReading Read(Device device, const Counts& counts) const;
   void Raise(Device device, Counts& counts) noexcept;
   void RaiseAbove(Device device, DeviceLedger& at, const MemoryOwner* owner) noexcept;
@@ -195,6 +228,7 @@ class MemoryTracker {
   std::vector<DeviceLedger> devices_;
   std::vector<LedgerObserver*> observers_;
   int all_device_observers_ = 0;
+  int64_t accounts_visited_ = 0;
   std::atomic<uint64_t> changes_{1};  // written under mutex_
   std::atomic<int64_t> system_allocations_{0};
   std::atomic<int64_t> system_releases_{0};

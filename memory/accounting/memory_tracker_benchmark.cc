@@ -11,13 +11,15 @@
 namespace tidepool {
 namespace {
 
-// One heap array on the ledger and off it; `accounts` workspaces exist beside it.
+// One heap array on the ledger and off it; so many workspaces exist beside it.
 void AddAndTakeOff(benchmark::State& state) {
   MemoryTracker tracker;
   std::vector<std::unique_ptr<MemoryAccount>> accounts;
   for (int i = 0; i < state.range(0); ++i) {
     accounts.push_back(std::make_unique<MemoryAccount>(Host()));
     tracker.Register(accounts.back().get());
+    tracker.AddOwned(accounts.back().get(), 4096);
+    accounts.back()->AddUsed(100);
   }
   MemoryOwner& owner = MemoryOwner::Process().Child("network").Tagged("parameters");
   for (auto _ : state) {
@@ -25,7 +27,26 @@ void AddAndTakeOff(benchmark::State& state) {
     tracker.Add(Host(), MemoryKind::kAllocated, -4096, &owner);
   }
 }
-BENCHMARK(AddAndTakeOff)->Arg(0)->Arg(4)->Arg(64);
+BENCHMARK(AddAndTakeOff)->Arg(0)->Arg(1)->Arg(100)->Arg(1000)->Arg(4000);
+
+// The same while the workspaces work in turn, each between two of the changes.
+void AddAndTakeOffWhileAccountsMove(benchmark::State& state) {
+  MemoryTracker tracker;
+  std::vector<std::unique_ptr<MemoryAccount>> accounts;
+  for (int i = 0; i < state.range(0); ++i) {
+    accounts.push_back(std::make_unique<MemoryAccount>(Host()));
+    tracker.Register(accounts.back().get());
+  }
+  size_t turn = 0;
+  for (auto _ : state) {
+    accounts[turn]->AddUsed(100);
+    tracker.Add(Host(), MemoryKind::kAllocated, 4096);
+    accounts[turn]->SubUsed(100);
+    tracker.Add(Host(), MemoryKind::kAllocated, -4096);
+    turn = turn + 1 == accounts.size() ? 0 : turn + 1;
+  }
+}
+BENCHMARK(AddAndTakeOffWhileAccountsMove)->Arg(1)->Arg(100)->Arg(1000)->Arg(4000);
 
 void ReserveAndRelease(benchmark::State& state) {
   MemoryBudget& budget = MemoryBudget::Global();

@@ -50,8 +50,7 @@ class Model {
       totals.kinds[static_cast<int>(MemoryKind::kUnreferenced)] += owned - used;
       totals.total += owned;
     }
-    totals.in_use =
-        totals.total - totals.kinds[static_cast<int>(MemoryKind::kUnreferenced)];
+    totals.in_use = totals.total - totals.kinds[static_cast<int>(MemoryKind::kUnreferenced)];
     return totals;
   }
 };
@@ -77,8 +76,8 @@ TEST(MemoryTrackerModel, RandomChangesAgree) {
   auto below = [&](int n) { return static_cast<int>(random() % n); };
   MemoryOwner& a = MemoryOwner::Process().Child("a");
   MemoryOwner& b = MemoryOwner::Process().Child("b");
-  const std::vector<MemoryOwner*> owners = {&MemoryOwner::Process(), &a, &b, &a.Child("a1"),
-                                            &a.Tagged("t"), &a.Child("a1").Tagged("t")};
+  const std::vector<MemoryOwner*> owners = {
+      &MemoryOwner::Process(), &a, &b, &a.Child("a1"), &a.Tagged("t"), &a.Child("a1").Tagged("t")};
   for (int round = 0; round < 30; ++round) {
     MemoryTracker tracker;
     Model model;

@@ -3,12 +3,46 @@
 #include <chrono>
 #include <cstdlib>
 #include <limits>
+#include <new>
+
+#include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
 
 Reclaimer& Reclaimer::Global() {
-  static Reclaimer* const reclaimer = new Reclaimer;
+  static Reclaimer* const reclaimer = [] {
+    static constinit const ForkHandlers handlers{[] { Global().LockForFork(); },
+                                                 [] { Global().UnlockAfterFork(); },
+                                                 [] {
+                                                   Global().ForgetThread();
+                                                   Global().UnlockAfterFork();
+                                                 }};
+    HandleFork(ForkLevel::kReclaimer, &handlers);
+    return new Reclaimer;
+  }();
   return *reclaimer;
+}
+
+void Reclaimer::LockForFork() noexcept {
+  window_mutex_.lock();
+  run_mutex_.lock();
+  mutex_.lock();
+}
+
+void Reclaimer::UnlockAfterFork() noexcept {
+  mutex_.unlock();
+  run_mutex_.unlock();
+  window_mutex_.unlock();
+}
+
+// What these hold is of threads that are not here: they are made anew, not ended.
+void Reclaimer::ForgetThread() noexcept {
+  new (&thread_) std::thread;
+  new (&run_mutex_) std::recursive_mutex;  // of a thread whose number is another one here
+  run_mutex_.lock();
+  new (&changed_) std::condition_variable;
+  window_ = absl::ZeroDuration();
+  stop_ = true;
 }
 
 Reclaimer::~Reclaimer() { StopThread(); }

@@ -9,7 +9,9 @@
 // busy (a workspace in a cycle, a locked pool) is left alone and 0 returned. A workspace that is in
 // a cycle gives back what it can spare when the cycle ends.
 //
-// Threads: any. Without a window there is no thread.
+// Threads: any. Without a window there is no thread. fork(): waits for a run that is under way, and
+// is not for callbacks; a child may use Global(), which has no window there until it gets one anew.
+// A Reclaimer of one's own may not have a window at a fork.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_RECLAIMER_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_RECLAIMER_H_
 
@@ -110,6 +112,9 @@ class Reclaimer {
   int64_t Run(ReclaimDepth depth, int64_t wanted) noexcept;
   void Loop();
   void StopThread() noexcept;
+  void LockForFork() noexcept;
+  void UnlockAfterFork() noexcept;
+  void ForgetThread() noexcept;  // in the child, where there is none
 
   // Held while callbacks run, so that Unregister() waits for them; recursive, because a callback
   // may drop what is registered.

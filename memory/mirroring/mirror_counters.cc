@@ -6,6 +6,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
 namespace {
@@ -21,7 +22,13 @@ std::atomic<uint64_t> avoided[2][kDeviceTypes][kMaxDevicesPerType] = {};  // to 
 std::atomic<uint64_t> host_fallbacks{0};
 
 Counts& Global() {
-  static Counts& counts = *new Counts;
+  static Counts& counts = [] -> Counts& {
+    static constinit const ForkHandlers handlers{[] { Global().mutex.lock(); },
+                                                 [] { Global().mutex.unlock(); },
+                                                 [] { Global().mutex.unlock(); }};
+    HandleFork(ForkLevel::kMirrorCounts, &handlers);
+    return *new Counts;
+  }();
   return counts;
 }
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -39,18 +40,16 @@ void YieldToOthers() {
 
 std::optional<Placement> PlanTicket::Take() noexcept {
   if (state() != State::kImproved || is_taken_.exchange(true)) return std::nullopt;
+  std::vector<LifetimeBuffer>().swap(buffers_);
   return std::move(placement_);
 }
 
 bool PlanTicket::Finish(State from, State to) noexcept {
-  // kPlanning first: the buffers are the winner's to free, and must be before anybody who waits
-  // sees the final state.
   if (from == State::kQueued &&
       !state_.compare_exchange_strong(from, State::kPlanning, std::memory_order_acq_rel)) {
     return false;
   }
-  std::vector<LifetimeBuffer>().swap(buffers_);
-  load_->fetch_sub(num_buffers_, std::memory_order_relaxed);
+  handover_->load.fetch_sub(num_buffers_, std::memory_order_relaxed);
   state_.store(to, std::memory_order_release);
   state_.notify_all();
   return true;
@@ -59,6 +58,16 @@ bool PlanTicket::Finish(State from, State to) noexcept {
 void PlanTicket::Cancel() noexcept {
   stop_.request_stop();
   Finish(State::kQueued, State::kCancelled);
+}
+
+void PlanTicket::CollectRetired(PlannerHandover& handover) noexcept {
+  if (handover.retired.load(std::memory_order_relaxed) == nullptr) return;
+  PlanTicket* ticket = handover.retired.exchange(nullptr, std::memory_order_acquire);
+  while (ticket != nullptr) {
+    PlanTicket* const next = ticket->next_;
+    const std::shared_ptr<PlanTicket> last = std::move(ticket->self_);
+    ticket = next;
+  }
 }
 
 void PlanTicket::Wait() const noexcept {
@@ -97,7 +106,7 @@ void BackgroundPlanner::ForgetSharedInChild() {
   shared_planner.store(nullptr, std::memory_order_release);
 }
 
-BackgroundPlanner::BackgroundPlanner() : load_(std::make_shared<std::atomic<int64_t>>(0)) {}
+BackgroundPlanner::BackgroundPlanner() : handover_(std::make_shared<PlannerHandover>()) {}
 
 BackgroundPlanner::~BackgroundPlanner() { Stop(); }
 
@@ -107,15 +116,20 @@ std::shared_ptr<PlanTicket> BackgroundPlanner::Submit(std::vector<LifetimeBuffer
   CheckPlacementProblem(buffers, alignment);
   if (options.capacity < 0 || options.node_budget < 0 || options.peak_to_beat < 0 ||
       options.budget < absl::ZeroDuration()) {
-    ThrowInvalidArgument(absl::StrCat(
-        "background planner: capacity ", options.capacity, ", peak to beat ",
-        options.peak_to_beat, ", node budget ", options.node_budget, ", budget ",
-        absl::FormatDuration(options.budget), ", expected all >= 0"));
+    ThrowInvalidArgument(absl::StrCat("background planner: capacity ", options.capacity,
+                                      ", peak to beat ", options.peak_to_beat, ", node budget ",
+                                      options.node_budget, ", budget ",
+                                      absl::FormatDuration(options.budget), ", expected all >= 0"));
   }
+  PlanTicket::CollectRetired(*handover_);
   const std::shared_ptr<PlanTicket> ticket(new PlanTicket);
-  ticket->load_ = load_;  // Should there be no memory for the handle, it is cancelled.
-  std::shared_ptr<PlanTicket> handle(ticket.get(),
-                                     [ticket](PlanTicket* given) { given->Cancel(); });
+  ticket->handover_ = handover_;
+  // Should there be no memory for the handle, it is cancelled.
+  std::shared_ptr<PlanTicket> handle(ticket.get(), [ticket](PlanTicket* given) {
+    given->Cancel();
+    PlanTicket::CollectRetired(*ticket->handover_);
+  });
+  ticket->placement_.offsets.resize(buffers.size());
   ticket->num_buffers_ = static_cast<int64_t>(buffers.size());
   ticket->buffers_ = std::move(buffers);
   ticket->alignment_ = alignment;
@@ -123,7 +137,7 @@ std::shared_ptr<PlanTicket> BackgroundPlanner::Submit(std::vector<LifetimeBuffer
 
   const std::lock_guard lock(mutex_);
   // Only submitters add, under the lock.
-  const int64_t load = load_->fetch_add(ticket->num_buffers_, std::memory_order_relaxed);
+  const int64_t load = handover_->load.fetch_add(ticket->num_buffers_, std::memory_order_relaxed);
   if (load + ticket->num_buffers_ > kMostBuffers ||
       num_tickets_.load(std::memory_order_relaxed) >= kMostTickets || is_exiting_ ||
       !StartThread()) {
@@ -179,8 +193,9 @@ void BackgroundPlanner::StopLocked() {
   while (queue_ != nullptr) {
     PlanTicket* const ticket = std::exchange(queue_, queue_->next_);
     ticket->Cancel();
-    Release(ticket);
+    Retire(ticket);
   }
+  PlanTicket::CollectRetired(*handover_);
 }
 
 void* BackgroundPlanner::RunThread(void* planner) {
@@ -203,7 +218,7 @@ void BackgroundPlanner::ServeQueue() {
         const std::stop_callback forward(halt, [ticket] { ticket->stop_.request_stop(); });
         Plan(*ticket);
       }
-      Release(ticket);
+      Retire(ticket);
     } else {
       num_signals_.wait(num_signals, std::memory_order_acquire);
     }
@@ -241,6 +256,8 @@ void BackgroundPlanner::Plan(PlanTicket& ticket) noexcept {
   }
   State result = State::kFailed;
   try {
+    // Of the thread's own memory, and gone before the ticket is final.
+    const std::vector<LifetimeBuffer> buffers = ticket.buffers_;
     SearchOptions options;
     options.alignment = ticket.alignment_;
     options.capacity = ticket.options_.capacity;
@@ -248,15 +265,17 @@ void BackgroundPlanner::Plan(PlanTicket& ticket) noexcept {
     options.processor_time_limit = ticket.options_.budget;
     options.node_budget = ticket.options_.node_budget;
     options.stop = ticket.stop_.get_token();
-    Placement placement = SearchPlanner(ticket.buffers_, options).Run();
+    const Placement placement = SearchPlanner(buffers, options).Run();
     // A wrong placement would corrupt somebody's memory; the check costs next to nothing.
     if (ticket.stop_.stop_requested()) {
       result = State::kCancelled;
-    } else if (ticket.options_.peak_to_beat > 0 &&
-               placement.peak >= ticket.options_.peak_to_beat) {
+    } else if (ticket.options_.peak_to_beat > 0 && placement.peak >= ticket.options_.peak_to_beat) {
       result = State::kNotImproved;
-    } else if (!FindPlacementViolation(ticket.buffers_, ticket.alignment_, placement)) {
-      ticket.placement_ = std::move(placement);
+    } else if (!FindPlacementViolation(buffers, ticket.alignment_, placement)) {
+      std::copy(placement.offsets.begin(), placement.offsets.end(),
+                ticket.placement_.offsets.begin());
+      ticket.placement_.peak = placement.peak;
+      ticket.placement_.lower_bound = placement.lower_bound;
       result = State::kImproved;
     }
   } catch (...) {
@@ -265,9 +284,14 @@ void BackgroundPlanner::Plan(PlanTicket& ticket) noexcept {
   ticket.Finish(State::kPlanning, result);
 }
 
-void BackgroundPlanner::Release(PlanTicket* ticket) {
+// The next submitter that comes by frees it.
+void BackgroundPlanner::Retire(PlanTicket* ticket) noexcept {
   num_tickets_.fetch_sub(1, std::memory_order_relaxed);
-  const std::shared_ptr<PlanTicket> last = std::move(ticket->self_);
+  std::atomic<PlanTicket*>& retired = ticket->handover_->retired;
+  ticket->next_ = retired.load(std::memory_order_relaxed);
+  while (!retired.compare_exchange_weak(ticket->next_, ticket, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+  }
 }
 
 }  // namespace tidepool

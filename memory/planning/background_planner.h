@@ -12,7 +12,12 @@
 // process. It runs under SCHED_IDLE where there is such a thing (else nice 19), so that threads
 // that compute always go first; budgets are therefore in processor time, and on a busy machine a
 // ticket may take long. Problems with few buffers go first, except that every fourth turn is the
-// oldest's. Submitters never wait for the thread: problems are handed over without a lock.
+// oldest's. Submitters never wait for the thread: problems are handed over without a lock, and what
+// the thread is done with is handed back, so that it frees only memory that it has taken itself and
+// nobody else frees that. (Preempted inside of malloc it holds the lock of its own arena. With more
+// threads than arenas, eight for each processor by default, an arena may be another thread's too.)
+//
+// fork(): a child has no such thread. Shared() gives it a planner of its own; see there.
 #ifndef TIDEPOOL_MEMORY_PLANNING_BACKGROUND_PLANNER_H_
 #define TIDEPOOL_MEMORY_PLANNING_BACKGROUND_PLANNER_H_
 
@@ -40,6 +45,12 @@ struct BackgroundPlanOptions {
   int64_t capacity = 0;
   // Only a smaller peak, in bytes, counts as improved; 0: any placement.
   int64_t peak_to_beat = 0;
+};
+
+// What planner and tickets share, for as long as one of them lives.
+struct PlannerHandover {
+  std::atomic<int64_t> load{0};                     // buffers of tickets that are not final
+  std::atomic<class PlanTicket*> retired{nullptr};  // the thread is done with them
 };
 
 // What became of a submission. Cancelled when the last reference given to its submitter goes. Any
@@ -79,19 +90,21 @@ class PlanTicket {
   PlanTicket() = default;
   // Final from `from`; false if it is in another state.
   bool Finish(State from, State to) noexcept;
+  // Frees what the thread is done with. Not on the thread.
+  static void CollectRetired(PlannerHandover& handover) noexcept;
 
   std::atomic<State> state_{State::kQueued};
   std::atomic<bool> is_taken_{false};
-  // Belong to whoever made the state kPlanning or final.
+  // Read by the thread while kPlanning, else its submitters'. Made by its submitter, as all of it.
   std::vector<LifetimeBuffer> buffers_;
-  Placement placement_;
+  Placement placement_;  // of full size from the start: the thread fills it in
   // Fixed before the ticket is shared.
-  std::shared_ptr<std::atomic<int64_t>> load_;  // where its buffers are counted until it is final
+  std::shared_ptr<PlannerHandover> handover_;
   int64_t num_buffers_ = 0;
   int64_t alignment_ = 1;
   BackgroundPlanOptions options_;
   std::stop_source stop_;
-  // Of the queue it is in.
+  // Of the queue it is in, or of those that are retired.
   PlanTicket* next_ = nullptr;
   std::shared_ptr<PlanTicket> self_;
 };
@@ -133,7 +146,7 @@ class BackgroundPlanner {
   void TakeInbox();
   PlanTicket* NextOfQueue();
   void Plan(PlanTicket& ticket) noexcept;
-  void Release(PlanTicket* ticket);
+  void Retire(PlanTicket* ticket) noexcept;
 
   std::mutex mutex_;  // of submitters; never taken by the thread, which may be starved of time
   bool is_exiting_ = false;
@@ -145,7 +158,7 @@ class BackgroundPlanner {
   std::atomic<PlanTicket*> inbox_{nullptr};  // newest first
   std::atomic<uint32_t> num_signals_{0};
   std::atomic<int64_t> num_tickets_{0};
-  const std::shared_ptr<std::atomic<int64_t>> load_;  // buffers of tickets that are not final
+  const std::shared_ptr<PlannerHandover> handover_;
 
   // The thread's, or Stop's after it.
   PlanTicket* queue_ = nullptr;  // oldest first

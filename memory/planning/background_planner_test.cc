@@ -29,19 +29,36 @@
 static std::atomic<bool> starve_planner_thread{false};
 
 static bool IsPlannerThread() {
-  char name[16] = "";
-  pthread_getname_np(pthread_self(), name, sizeof(name));
-  return std::strcmp(name, "tidepool-plan") == 0;
+  static thread_local const bool is_planner = [] {
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    return std::strcmp(name, "tidepool-plan") == 0;
+  }();
+  return is_planner;
 }
+
+// Blocks that were freed on the other side than they were taken on.
+static std::atomic<int64_t> freed_by_planner{0}, freed_for_planner{0};
+
+// In front of each block, which stays aligned.
+struct alignas(16) BlockSide {
+  bool of_planner;
+};
 
 // Not inlined: then the compiler would see a new that ends in a free.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   if (starve_planner_thread && IsPlannerThread()) throw std::bad_alloc();
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
+  void* const memory = std::malloc(bytes + sizeof(BlockSide));
+  if (memory == nullptr) throw std::bad_alloc();
+  return new (memory) BlockSide{IsPlannerThread()} + 1;
 }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  if (memory == nullptr) return;
+  BlockSide* const side = static_cast<BlockSide*>(memory) - 1;
+  if (side->of_planner != IsPlannerThread()) ++(side->of_planner ? freed_for_planner : freed_by_planner);
+  std::free(side);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 
 namespace tidepool {
 namespace {
@@ -264,6 +281,32 @@ TEST(BackgroundPlanner, ManyThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(taken, 300);
+}
+
+// A thread that may be preempted for long at any place must not hold the lock of an arena that others
+// need: it frees what it has taken itself, and nobody else frees that.
+TEST(BackgroundPlanner, ItsThreadFreesNothingOfOthersNorOthersOfIts) {
+  BackgroundPlanner planner;
+  const auto submit = [&](const std::string& name, int64_t node_budget) {
+    return planner.Submit(Instance(name), 64, {.node_budget = node_budget});
+  };
+  submit("D.1048576", 100)->Wait();  // what is made once
+  freed_by_planner = freed_for_planner = 0;
+  for (int round = 0; round < 3; ++round) {
+    const auto taken = submit("D.1048576", 1000);
+    const auto kept = submit("F.1048576", 1000);
+    const auto cancelled = submit("F.1048576", 0);
+    submit("F.1048576", 1000);  // let go
+    cancelled->Cancel();
+    taken->Wait();
+    kept->Wait();
+    EXPECT_TRUE(taken->Take().has_value());
+    while (!cancelled->ready()) std::this_thread::yield();
+  }
+  submit("D.1048576", 1000);
+  planner.Stop();
+  EXPECT_EQ(freed_by_planner, 0);
+  EXPECT_EQ(freed_for_planner, 0);
 }
 
 TEST(BackgroundPlanner, ItsThreadYieldsToAllOthers) {

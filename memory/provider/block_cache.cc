@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tidepool/memory/provider/fork_handlers.h"
+
 namespace tidepool {
 namespace {
 
@@ -49,6 +51,10 @@ struct EmptiedAtThreadEnd {
 bool Keeps(Magazine& magazine) noexcept {
   if (magazine.limit > 0) return true;
   if (cache.ended) return false;
+  static constinit const ForkHandlers handlers{[] { small_blocks.LockAll(); },
+                                               [] { small_blocks.UnlockAll(); },
+                                               [] { small_blocks.UnlockAll(); }};
+  HandleFork(ForkLevel::kSmallBlocks, &handlers);
   static thread_local EmptiedAtThreadEnd emptied;
   static_cast<void>(&emptied);
   magazine.limit = kMostKept;

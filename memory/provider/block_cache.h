@@ -2,7 +2,8 @@
 // needs no lock (magazines: Bonwick and Adams 2001, "Magazines and Vmem"). What a thread keeps goes back
 // when it ends.
 //
-// Threads: any; a block may be released on another thread than it was taken on. Cost: some nanoseconds;
+// Threads: any; a block may be released on another thread than it was taken on. A child of fork() goes
+// on with what its thread kept; what the other threads kept is lost to it. Cost: some nanoseconds;
 // once in 16 calls a lock. Kept: at most 32 blocks of each of the eight sizes and thread, 72 KiB.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_BLOCK_CACHE_H_
 #define TIDEPOOL_MEMORY_PROVIDER_BLOCK_CACHE_H_

@@ -19,6 +19,8 @@ constexpr size_t kStagingBytes = size_t{1} << 20;
 // Zero-initialised before any registrar runs.
 constinit DeviceProviderFactory factories[kDeviceTypes] = {};
 constinit std::atomic<DeviceProvider*> providers[kDeviceTypes][kMaxDevicesPerType] = {};
+// The factory has said that there is no such device.
+constinit std::atomic<bool> absent[kDeviceTypes][kMaxDevicesPerType] = {};
 constinit std::mutex making;
 
 }  // namespace
@@ -42,12 +44,15 @@ DeviceProvider* FindDeviceProvider(Device device) {
   if (DeviceProvider* provider = known.load(std::memory_order_acquire)) return provider;
   if (device == Host()) return &HostProvider();
   if (factories[type] == nullptr) return nullptr;
+  std::atomic<bool>& is_absent = absent[type][device.index];
+  if (is_absent.load(std::memory_order_relaxed)) return nullptr;
   std::lock_guard<std::mutex> lock(making);
   DeviceProvider* provider = known.load(std::memory_order_relaxed);
-  if (provider == nullptr) {
+  if (provider == nullptr && !is_absent.load(std::memory_order_relaxed)) {
     provider = factories[type](device.index);
     if (provider != nullptr) devices_in_use.store(true, std::memory_order_relaxed);
     known.store(provider, std::memory_order_release);
+    is_absent.store(provider == nullptr, std::memory_order_relaxed);
   }
   return provider;
 }
@@ -66,8 +71,7 @@ DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
 
 DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider) {
   DeviceProvider* const before = FindDeviceProvider(device);
-  providers[static_cast<int>(device.type)][device.index].store(provider,
-                                                               std::memory_order_release);
+  providers[static_cast<int>(device.type)][device.index].store(provider, std::memory_order_release);
   return before;
 }
 

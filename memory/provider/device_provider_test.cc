@@ -96,5 +96,27 @@ TEST(DeviceProvider, TheHostServesRangesAndBlocks) {
   host.Release(block, 100);
 }
 
+int factory_calls = 0;
+
+// A driver that has no such device may take long to say so. Last: it registers a type for good.
+TEST(DeviceProvider, AFactoryIsAskedOnceAlsoWhenThereIsNoSuchDevice) {
+  const DeviceProviderRegistrar registrar(DeviceType::kCuda, [](uint8_t) -> DeviceProvider* {
+    ++factory_calls;
+    return nullptr;
+  });
+  constexpr Device kNone{DeviceType::kCuda, 3};
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(FindDeviceProvider(kNone), nullptr);
+  EXPECT_EQ(CatchStatus([&] { GetDeviceProvider(kNone, "test"); }).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(factory_calls, 1);
+  EXPECT_EQ(FindDeviceProvider({DeviceType::kCuda, 4}), nullptr);
+  EXPECT_EQ(factory_calls, 2);
+  // A test may put one in its place, and take it away again.
+  EXPECT_EQ(SwapDeviceProviderForTesting(kNone, &HostProvider()), nullptr);
+  EXPECT_EQ(FindDeviceProvider(kNone), &HostProvider());
+  SwapDeviceProviderForTesting(kNone, nullptr);
+  EXPECT_EQ(FindDeviceProvider(kNone), nullptr);
+  EXPECT_EQ(factory_calls, 2);
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "tidepool/memory/provider/block_cache.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -60,7 +61,13 @@ class OverAligned {
     return true;
   }
   static OverAligned& Blocks() {
-    static OverAligned& blocks = *new OverAligned;  // outlives every static array
+    static OverAligned& blocks = [] -> OverAligned& {
+      static constinit const ForkHandlers handlers{[] { Blocks().mutex_.lock(); },
+                                                   [] { Blocks().mutex_.unlock(); },
+                                                   [] { Blocks().mutex_.unlock(); }};
+      HandleFork(ForkLevel::kHostBlocks, &handlers);
+      return *new OverAligned;  // outlives every static array
+    }();
     return blocks;
   }
 

@@ -42,8 +42,8 @@ void Pages::Swap(Pages& other) {
 
 size_t Pages::Unit(size_t bytes) const {
   const MemoryTraits traits = provider_->traits();
-  const bool large = options_.large_pages && traits.large_granularity > 0 &&
-                     bytes >= traits.large_granularity;
+  const bool large =
+      options_.large_pages && traits.large_granularity > 0 && bytes >= traits.large_granularity;
   return large ? traits.large_granularity : traits.granularity;
 }
 
@@ -54,23 +54,70 @@ bool Pages::Reserve(size_t bytes) {
   return true;
 }
 
-// The old range stays until the new one has its memory, so that a refusal changes nothing.
-void Pages::Relocate(size_t bytes, size_t wanted) {
+void Pages::Relocate(size_t bytes, size_t wanted, PagesMove move) {
   Pages larger(options_, *provider_);
   const MemoryTraits traits = provider_->traits();
   const size_t unit = std::max(traits.granularity, traits.large_granularity);
   const size_t preferred = options_.reserve_bytes ? options_.reserve_bytes : traits.reserve_bytes;
   if (!larger.Reserve(RoundUp(std::max(preferred, wanted), unit)) &&
       !larger.Reserve(RoundUp(wanted, unit))) {
-    ThrowRefused(absl::StrCat(provider_->name(), " refused an address range of ", wanted, " bytes"));
+    ThrowRefused(
+        absl::StrCat(provider_->name(), " refused an address range of ", wanted, " bytes"));
   }
-  larger.Resize(bytes);
   const bool moves = base_ != nullptr;
+  if (move == PagesMove::kGivesFirst && committed_ > 0) {
+    GiveFirst(larger, bytes, wanted);
+  } else {
+    larger.Resize(bytes);
+  }
   Swap(larger);
   if (moves) ++relocations_;
 }
 
-void Pages::Resize(size_t bytes) {
+// The budget is asked for the difference, before anything goes.
+void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
+  const size_t before = committed_;
+  charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
+  if (!provider_->Decommit(base_, before)) {
+    charge_.ShrinkTo(static_cast<int64_t>(before));
+    ThrowRefused(absl::StrCat(provider_->name(), " refused to take ", before, " bytes back"));
+  }
+  MemoryTracker::Global().CountSystemRelease();
+  committed_ = prefaulted_ = 0;
+  larger.charge_.Swap(charge_);
+  try {
+    larger.Resize(bytes);
+  } catch (const OutOfMemoryError&) {
+    try {
+      Extend(before, Unit(before - kReadableTailBytes) > provider_->traits().granularity);
+    } catch (const OutOfMemoryError&) {
+      ReleaseAll();
+    }
+    throw;
+  }
+}
+
+// Commits up to `wanted` bytes, which are reserved.
+void Pages::Extend(size_t wanted, bool large_pages) {
+  // Large pages begin at a boundary of theirs; what is committed before it stays as it is.
+  const size_t added = wanted - committed_;
+  charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
+  const auto lacking = [&] {
+    return provider_->Commit(base_ + committed_, added, large_pages) ? 0
+                                                                     : static_cast<int64_t>(added);
+  };
+  int64_t missing = lacking();
+  Reclaimer::Global().RetryWhileReclaiming(missing, [&] { return missing = lacking(); });
+  if (missing > 0) {
+    charge_.ShrinkTo(static_cast<int64_t>(committed_));
+    ThrowRefused(absl::StrCat(provider_->name(), " refused ", added, " bytes more (", committed_,
+                              " bytes are committed)"));
+  }
+  MemoryTracker::Global().CountSystemAllocation();
+  committed_ = wanted;
+}
+
+void Pages::Resize(size_t bytes, PagesMove move) {
   if (bytes == 0) return ReleaseAll();
   if (bytes > kMostBytes) ThrowRefused(absl::StrCat("a range of ", bytes, " bytes cannot exist"));
   const size_t unit = Unit(bytes);
@@ -86,23 +133,8 @@ void Pages::Resize(size_t bytes) {
     }
     return;
   }
-  if (wanted > reserved_) return Relocate(bytes, wanted);
-  const bool large = unit > provider_->traits().granularity;
-  // Large pages begin at a boundary of theirs; what is committed before it stays as it is.
-  const size_t added = wanted - committed_;
-  charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
-  const auto lacking = [&] {
-    return provider_->Commit(base_ + committed_, added, large) ? 0 : static_cast<int64_t>(added);
-  };
-  int64_t missing = lacking();
-  Reclaimer::Global().RetryWhileReclaiming(missing, [&] { return missing = lacking(); });
-  if (missing > 0) {
-    charge_.ShrinkTo(static_cast<int64_t>(committed_));
-    ThrowRefused(absl::StrCat(provider_->name(), " refused ", added, " bytes more (",
-                              committed_, " bytes are committed)"));
-  }
-  MemoryTracker::Global().CountSystemAllocation();
-  committed_ = wanted;
+  if (wanted > reserved_) return Relocate(bytes, wanted, move);
+  Extend(wanted, unit > provider_->traits().granularity);
   if (options_.prefault) Prefault(bytes);
 }
 

@@ -4,8 +4,9 @@
 // workspace can grow between cycles without moving. Committed memory is retained until Resize() or
 // the destructor gives it back. On the host, large ranges ask for huge pages.
 //
-// Errors: OutOfMemoryError when a budget or the provider refuses; the object is unchanged then. Every request
-// to the provider is counted in MemoryTracker::Global(). Threads: one at a time.
+// Errors: OutOfMemoryError when a budget or the provider refuses; the object is unchanged then, but
+// for moves that give first. Every request to the provider is counted in MemoryTracker::Global().
+// Threads: one at a time.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_PAGES_H_
 #define TIDEPOOL_MEMORY_PROVIDER_PAGES_H_
 
@@ -25,6 +26,16 @@ struct PagesOptions {
   MemoryOwner* owner = nullptr;  // whose budget the memory is taken from; null: the process
 };
 
+// What becomes of the bytes when a range has to move because it outgrows its reserved addresses.
+enum class PagesMove {
+  // The old memory stays until the new one is there, so that a refusal changes nothing: both are
+  // held for a moment. (The bytes are not copied.)
+  kHoldsBoth,
+  // The old memory goes first: never more is held than the larger of the two. A refusal loses the
+  // bytes, and where the old size is refused as well, all of it: committed_bytes() says.
+  kGivesFirst,
+};
+
 class Pages {
  public:
   explicit Pages(PagesOptions options = {}, DeviceProvider& provider = HostProvider())
@@ -36,7 +47,7 @@ class Pages {
   // Makes at least `bytes` usable (plus the readable tail). The base address stays the same unless
   // the reserved range is too small; contents of the kept part survive only while the base stays.
   // Shrinking returns whole pages. 0 gives everything back.
-  void Resize(size_t bytes);
+  void Resize(size_t bytes, PagesMove move = PagesMove::kHoldsBoth);
   // Touches the first `bytes` and their tail as far as that was not done before.
   void Prefault(size_t bytes) noexcept;
 
@@ -50,7 +61,9 @@ class Pages {
 
  private:
   bool Reserve(size_t bytes);
-  void Relocate(size_t bytes, size_t wanted);
+  void Relocate(size_t bytes, size_t wanted, PagesMove move);
+  void GiveFirst(Pages& larger, size_t bytes, size_t wanted);
+  void Extend(size_t wanted, bool large_pages);
   void Swap(Pages& other);
   void ReleaseAll() noexcept;
   size_t Unit(size_t bytes) const;

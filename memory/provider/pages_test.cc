@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
@@ -125,6 +127,85 @@ TEST(Pages, GrowAndShrinkOnADevice) {
     EXPECT_EQ(device.used_bytes(), pages.committed_bytes());
   }
   EXPECT_EQ(device.used_bytes(), 0);
+}
+
+// Where the bytes may go, a move never holds more than the larger of the two: neither of the
+// device, nor of a budget.
+TEST(Pages, AMoveThatGivesFirstHoldsNoMoreThanTheLargerSize) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  device.set_reserve_bytes(4 * kMiB);
+  MemoryOwner& owner = MemoryOwner::Process().Child("moving pages");
+  constexpr size_t kTail = SimulatedDevice::kGranularity;
+  for (const bool by_budget : {false, true}) {
+    PagesOptions options;
+    options.owner = &owner;
+    Pages pages(options, device);
+    if (by_budget) {
+      MemoryBudget::Global().SetOwnerLimit(owner, device.device(), 9 * kMiB + kTail);
+    } else {
+      device.set_capacity(9 * kMiB + kTail);
+    }
+    pages.Resize(3 * kMiB);
+    std::byte* const base = pages.base();
+    EXPECT_THROW(pages.Resize(9 * kMiB), OutOfMemoryError);  // holds both
+    EXPECT_EQ(pages.base(), base);
+    pages.Resize(9 * kMiB, PagesMove::kGivesFirst);
+    EXPECT_NE(pages.base(), base);
+    EXPECT_EQ(pages.committed_bytes(), 9 * kMiB + kTail);
+    EXPECT_EQ(device.used_bytes(), pages.committed_bytes());
+    EXPECT_EQ(MemoryBudget::Global().Of(owner, device.device()).taken_bytes,
+              pages.committed_bytes());
+    EXPECT_EQ(pages.relocations(), 1);
+    device.Fill(pages.base(), std::byte{3}, 9 * kMiB);
+    // More than there can be: as large as before.
+    const size_t committed = pages.committed_bytes();
+    EXPECT_THROW(pages.Resize(20 * kMiB, PagesMove::kGivesFirst), OutOfMemoryError);
+    EXPECT_EQ(pages.committed_bytes(), committed);
+    EXPECT_EQ(device.used_bytes(), committed);
+    EXPECT_EQ(MemoryBudget::Global().Of(owner, device.device()).taken_bytes, committed);
+    device.Fill(pages.base(), std::byte{4}, 9 * kMiB);
+    MemoryBudget::Global().SetOwnerLimit(owner, device.device(), MemoryBudget::kUnlimited);
+    device.set_capacity(size_t{1} << 30);
+  }
+  EXPECT_EQ(MemoryBudget::Global().Of(owner, device.device()).taken_bytes, 0);
+  device.Reset();
+}
+
+// Whichever of its requests are refused: as large as before, or empty, and able to grow again.
+TEST(Pages, AMoveThatGivesFirstSurvivesEveryRefusal) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  device.set_reserve_bytes(2 * kMiB);
+  MemoryOwner& owner = MemoryOwner::Process().Child("moving pages");
+  bool was_empty = false, was_kept = false;
+  for (const int64_t count : {1, 2, 3}) {
+    for (int64_t n = 0; n < 5; ++n) {
+      PagesOptions options;
+      options.owner = &owner;
+      Pages pages(options, device);
+      pages.Resize(kMiB);
+      const size_t before = pages.committed_bytes();
+      device.faults().FailRequest(n, count);
+      try {
+        pages.Resize(5 * kMiB, PagesMove::kGivesFirst);
+      } catch (const OutOfMemoryError&) {
+        const size_t committed = pages.committed_bytes();
+        ASSERT_TRUE(committed == before || (committed == 0 && pages.base() == nullptr))
+            << committed;
+        (committed == 0 ? was_empty : was_kept) = true;
+      }
+      device.faults().Clear();
+      ASSERT_EQ(device.used_bytes(), pages.committed_bytes());
+      ASSERT_EQ(MemoryBudget::Global().Of(owner, device.device()).taken_bytes,
+                pages.committed_bytes());
+      pages.Resize(6 * kMiB);
+      device.Fill(pages.base(), std::byte{1}, 6 * kMiB);
+    }
+  }
+  EXPECT_TRUE(was_empty);
+  EXPECT_TRUE(was_kept);
+  device.Reset();
 }
 
 // Whichever request the device refuses, the pages are as they were and can grow afterwards.

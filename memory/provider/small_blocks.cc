@@ -7,7 +7,8 @@
 namespace tidepool {
 namespace {
 
-// A little less than the alignment, so that malloc can put spans side by side with its headers between.
+// A little less than the alignment, so that malloc can put spans side by side with its headers
+// between.
 constexpr size_t kUsedBytes = SmallBlocks::kSpanBytes - 64;
 
 }  // namespace
@@ -17,10 +18,10 @@ struct alignas(SmallBlocks::kAlignment) SmallBlocks::Span {
   Span* next = nullptr;
   Span* previous = nullptr;
   uint32_t block_bytes;
-  uint32_t blocks_in_64k;    // rounded up; in units of the alignment
+  uint32_t blocks_in_64k;  // rounded up; in units of the alignment
   uint16_t capacity;
-  uint16_t free;             // so many numbers of free blocks in `numbers`
-  uint8_t numbers[256];      // as many as a byte can name
+  uint16_t free;         // so many numbers of free blocks in `numbers`
+  uint8_t numbers[256];  // as many as a byte can name
 
   std::byte* blocks() { return reinterpret_cast<std::byte*>(this + 1); }
   // A division by what is known only here takes longer than all the rest of a release.
@@ -35,10 +36,11 @@ struct alignas(SmallBlocks::kAlignment) SmallBlocks::Span {
 
 class SmallBlocks::Guard {
  public:
-  explicit Guard(std::atomic<bool>& locked) : locked_(locked) {
-    while (locked_.exchange(true, std::memory_order_acquire)) {
+  explicit Guard(std::atomic<bool>& locked) : locked_(locked) { Lock(locked); }
+  static void Lock(std::atomic<bool>& locked) {
+    while (locked.exchange(true, std::memory_order_acquire)) {
       // Held for some instructions; who holds it may not be running.
-      while (locked_.load(std::memory_order_relaxed)) sched_yield();
+      while (locked.load(std::memory_order_relaxed)) sched_yield();
     }
   }
   ~Guard() { locked_.store(false, std::memory_order_release); }
@@ -89,7 +91,8 @@ int SmallBlocks::AllocateMany(size_t bytes, std::byte** blocks, int count) noexc
     if (span->free == span->capacity) --of.empty;
     blocks[i] =
         span->blocks() + static_cast<size_t>(span->numbers[--span->free]) * span->block_bytes;
-    if (span->free == 0) [[unlikely]] Unlink(of, span);
+    if (span->free == 0) [[unlikely]]
+      Unlink(of, span);
   }
   return count;
 }
@@ -108,14 +111,16 @@ void SmallBlocks::ReleaseStrided(size_t bytes, const void* addresses, size_t str
     while (at != end) {
       Span* const span = Span::Of(block_at(at));
       uint32_t free = span->free;
-      if (free == 0) [[unlikely]] Link(of, span);
+      if (free == 0) [[unlikely]]
+        Link(of, span);
       // As long as it is the same span.
       do {
         span->numbers[free++] = span->NumberOf(block_at(at));
         at += stride;
       } while (at != end && Span::Of(block_at(at)) == span);
       span->free = static_cast<uint16_t>(free);
-      if (free < span->capacity) [[likely]] continue;
+      if (free < span->capacity) [[likely]]
+        continue;
       if (of.empty == 0) {
         of.empty = 1;
       } else {
@@ -147,6 +152,14 @@ void SmallBlocks::Trim() noexcept {
     spans_.fetch_sub(1, std::memory_order_relaxed);
     give_(empty);
   }
+}
+
+void SmallBlocks::LockAll() noexcept {
+  for (SizeClass& of : classes_) Guard::Lock(of.locked);
+}
+
+void SmallBlocks::UnlockAll() noexcept {
+  for (SizeClass& of : classes_) of.locked.store(false, std::memory_order_release);
 }
 
 std::byte* SmallBlocks::Allocate(size_t bytes) noexcept {

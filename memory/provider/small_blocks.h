@@ -7,8 +7,9 @@
 // them touches few cache lines (Bonwick 1994, "The Slab Allocator"). A span without blocks in use is given
 // back, but for one of each size. Ends with the process: it has no destructor (Trim).
 //
-// Threads: any, one lock for each size; a child of fork() may not use it when other threads did. Cost: a
-// locked instruction, and malloc once in a span.
+// Threads: any, one lock for each size. A child of fork() may use it only when LockAll() was called
+// before and UnlockAll() in it, as block_cache.h does. Cost: a locked instruction, and malloc once in
+// a span.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_SMALL_BLOCKS_H_
 #define TIDEPOOL_MEMORY_PROVIDER_SMALL_BLOCKS_H_
 
@@ -48,6 +49,10 @@ class SmallBlocks {
 
   // Gives back the spans without blocks in use that were kept.
   void Trim() noexcept;
+
+  // Around fork(): no other thread is in the middle of a change.
+  void LockAll() noexcept;
+  void UnlockAll() noexcept;
 
   static constexpr size_t kClasses = kMostBytes / kAlignment;
   static size_t ClassOf(size_t bytes) { return bytes == 0 ? 0 : (bytes - 1) / kAlignment; }

@@ -2,17 +2,23 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_provider.h"
 
@@ -108,6 +114,61 @@ TEST(HeapTest, ManyReleasesCountAsEach) {
   const MemorySnapshot after = MemoryTracker::Global().Snapshot();
   EXPECT_EQ(after.system_allocations - before.system_allocations, 50 * 400);
   EXPECT_EQ(after.system_releases - before.system_releases, 50 * 400);
+}
+
+// Threads hold every lock of the process-wide state as often as not; children use all of it.
+TEST(HeapTest, AChildOfForkAllocatesCountsAndReclaims) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  const Reclaimer::Registration registration =
+      Reclaimer::Global().Register("fork test", [](ReclaimDepth) { return int64_t{0}; });
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; !stop; ++i) {
+        void* blocks[40];
+        for (void*& block : blocks) block = HeapAllocate(200, 64, MemoryKind::kAllocated);
+        void* const wide = HeapAllocate(100, 1024, MemoryKind::kAllocated);
+        HeapReleases releases;
+        for (void* block : blocks)
+          releases.Release(block, 200, MemoryKind::kAllocated, Host(), nullptr);
+        HeapRelease(wide, 100, MemoryKind::kAllocated);
+        MemoryOwner::Process().Child("fork test " + std::to_string(t));
+        Reclaimer::Global().RunNow();
+      }
+    });
+  }
+  Reclaimer::Global().set_window(absl::Hours(1));
+  for (int round = 0; round < 60; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // a lock that stays taken ends the child
+      for (int i = 0; i < 100; ++i) {
+        void* const block = HeapAllocate(200, 64, MemoryKind::kAllocated);
+        HeapRelease(block, 200, MemoryKind::kAllocated);
+        HeapRelease(HeapAllocate(100, 1024, MemoryKind::kAllocated), 100, MemoryKind::kAllocated);
+      }
+      MemoryOwner::Process().Child("fork test child");
+      const bool sees = MemoryTracker::Global().Snapshot().devices.size() > 0;
+      Reclaimer::Global().RunNow();
+      const bool windowless = Reclaimer::Global().window() == absl::ZeroDuration();
+#ifndef __SANITIZE_THREAD__  // where a child may not start threads
+      if (round % 10 == 0) {
+        Reclaimer::Global().set_window(absl::Milliseconds(1));
+        while (Reclaimer::Global().stats().periodic_runs == 0) std::this_thread::yield();
+        Reclaimer::Global().set_window(absl::ZeroDuration());
+      }
+#endif
+      std::_Exit(sees && windowless ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "round " << round;
+    if (status != 0) break;
+  }
+  EXPECT_EQ(Reclaimer::Global().window(), absl::Hours(1));  // the parent keeps its thread
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  Reclaimer::Global().set_window(absl::ZeroDuration());
 }
 
 // A limit may come between the look for one and the count.

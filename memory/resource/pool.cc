@@ -14,8 +14,7 @@ namespace {
 
 constexpr int kNodesPerSlab = 64;
 constexpr size_t kLeastChunkBytes = 4096;
-constexpr size_t kMostParts = 4;     // of a large chunk
-constexpr size_t kMostQuarters = 4;  // kept beyond what was live
+constexpr int kLoose = 2;  // uses that made room until large chunks are shared
 
 }  // namespace
 
@@ -75,11 +74,22 @@ void Pool::SetFree(Block* block, bool free) noexcept {
 
 // ---- chunks ---------------------------------------------------------------------------------
 
-// The smallest free block of a chunk that such a request may hold.
+// Whether such a request may keep a large chunk from going back.
+bool Pool::MayHold(size_t bytes, const Chunk& chunk) const {
+  if (bytes > chunk.bytes) return false;
+  return looseness_ < kLoose ? chunk.bytes - bytes <= bytes / 10 : bytes >= chunk.bytes / 4;
+}
+
+// Bytes owned beyond what was live.
+size_t Pool::Slack(size_t peak) const {
+  if (looseness_ < kLoose) return peak / 10;
+  return std::min(peak, peak / 4 << (looseness_ - kLoose));
+}
+
 Pool::Block* Pool::FindLarge(size_t bytes) const {
   Block* best = nullptr;
   for (const auto& chunk : chunks_) {
-    if (!chunk->large || bytes > chunk->bytes || bytes < chunk->bytes / kMostParts) continue;
+    if (!chunk->large || !MayHold(bytes, *chunk)) continue;
     for (Block* block = chunk->first; block != nullptr; block = block->next_in_chunk) {
       if (block->free && block->size >= bytes && (best == nullptr || block->size < best->size)) {
         best = block;
@@ -149,8 +159,7 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
 
 void Pool::MakeRoom(size_t footprint) noexcept {
   const size_t peak = std::max({peak_used_bytes_, last_peak_used_bytes_, used_bytes_ + footprint});
-  const size_t most =
-      peak + peak / 4 * std::min(1 + uses_making_room_, kMostQuarters) + chunk_bytes_;
+  const size_t most = peak + Slack(peak) + chunk_bytes_;
   while (owned_bytes_ + footprint > most) {
     const Chunk* oldest = nullptr;
     for (const auto& chunk : chunks_) {
@@ -176,7 +185,8 @@ size_t Pool::TrimIdle(int uses) noexcept {
   const size_t bytes =
       GiveBackWhere([&](const Chunk& chunk) { return use_ - chunk.used_in >= kept; });
   ++use_;
-  uses_making_room_ = std::exchange(makes_room_, false) ? uses_making_room_ + 1 : 0;
+  if (std::exchange(makes_room_, false)) looseness_ = std::min(looseness_ + 1, kLoose + 2);
+  if (chunks_.empty()) looseness_ = 0;
   last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);
   return bytes + upstream_.TrimIdle(uses);
 }

@@ -7,27 +7,27 @@
 //   const Allocation block = pool.Allocate(1000, 64);
 //
 // Requests of up to chunk_bytes share chunks of that size. A larger one gets a chunk of its own,
-// rounded up as what it wraps rounds up; when it is free again it serves requests of at least a
-// quarter of it and of more than chunk_bytes, so no small block ever holds a large chunk.
+// rounded up as what it wraps rounds up; small blocks never keep a large chunk from going back.
 //
-// Footprint:
-// - A request that some free block may serve takes nothing more: after a release, the same size
-// again is
-//   served from what is owned.
-// - Chunks without live blocks are given back before another is taken, those used longest ago
-// first, until
-//   what is owned is at most 5/4 of the most that was live at once in this use or the one before,
-//   and chunk_bytes; up to twice where that happens use after use, so that a cycle that repeats
-//   settles. So large chunks are never more than four times the largest sum of large blocks alive
-//   at once: each in use is at least a quarter live. Sizes drawn at random stay below 1.5 times and
-//   two chunks (pool_test).
-// - Small blocks: as in any allocator that moves nothing, a block left in each chunk can hold all
-// of them
-//   (Robson 1974: up to 1 + log2(chunk_bytes / alignment) / 2 times the most that was live). Sizes
-//   drawn at random stay below 1.25 times and two chunks.
-// - TrimIdle(n) at the end of each use (a cycle, a request) gives back the chunks in which no block
-// was
-//   alive during the last n uses, also while other blocks are.
+// Footprint. A use (a cycle, a request) ends with TrimIdle; "live" is the most bytes of blocks that
+// were alive at once, in this use or the one before.
+//
+// A size that was released is served again from what is owned: nothing more is taken as long as a
+// free block will do.
+//
+// Large blocks take at most 1.1 times what was live and chunk_bytes: a free chunk serves requests
+// of at least 10/11 of it, and before another is taken, chunks without live blocks go, those used
+// longest ago first, until the bound is kept. A pool that did so in two uses and still owns
+// something pays in memory from then on rather than in system calls, so that a cycle that repeats
+// settles: a large chunk is cut up by requests of at least a quarter of it, and up to twice what
+// was live is kept.
+//
+// Small blocks: as in every allocator that moves nothing, one block left in each chunk can hold all
+// of them (Robson 1974: 1 + log2(chunk_bytes / alignment) / 2 times what was live); sizes drawn at
+// random stay below 1.25 times and two chunks (pool_test).
+//
+// TrimIdle(n) gives back the chunks in which no block was alive during the last n uses, also while
+// other blocks are.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
 // in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The
@@ -95,6 +95,8 @@ class Pool final : public MemoryResource {
   Block* FindLarge(size_t bytes) const;
   Allocation AddChunk(size_t bytes, Block** whole);
   Allocation TakeChunk(size_t bytes, size_t* asked);
+  bool MayHold(size_t bytes, const Chunk& chunk) const;
+  size_t Slack(size_t peak) const;
   void MakeRoom(size_t footprint) noexcept;
   size_t GiveBack(Chunk& chunk) noexcept;
   template <typename Predicate>
@@ -120,7 +122,7 @@ class Pool final : public MemoryResource {
   size_t peak_used_bytes_ = 0;       // in this use
   size_t last_peak_used_bytes_ = 0;  // in the one before
   bool makes_room_ = false;          // chunks went in this use because another came
-  size_t uses_making_room_ = 0;      // as many in a row, before this one
+  int looseness_ = 0;                // uses that did so since the pool was empty
 };
 
 }  // namespace tidepool

@@ -153,7 +153,7 @@ TEST(Pool, ChunksThatAreTooSmallGoBeforeALargerOneComes) {
   Pool pool(addresses, kMiB, 64);
   for (size_t size = 2; size <= 200; ++size) {
     AllocateAndRelease(pool, size * kMiB);
-    ASSERT_LE(pool.owned_bytes(), size * kMiB * 5 / 4 + kMiB + 4096);
+    ASSERT_LE(pool.owned_bytes(), size * kMiB * 11 / 10 + kMiB + 4096);
   }
 }
 
@@ -312,17 +312,17 @@ TEST_P(PoolFootprint, StaysWithinAFactorOfWhatWasLive) {
 INSTANTIATE_TEST_SUITE_P(Mixes, PoolFootprint,
                          testing::Values(Mix{"small", 64 << 10, 1, 4096, 1.25},
                                          Mix{"medium", kMiB, 1024, kMiB, 1.25},
-                                         Mix{"large", kMiB, kMiB, 300 * kMiB, 1.5},
-                                         Mix{"all", kMiB, 1, 300 * kMiB, 1.5}),
+                                         Mix{"large", kMiB, kMiB, 300 * kMiB, 1.1},
+                                         Mix{"all", kMiB, 1, 300 * kMiB, 1.1}),
                          [](const testing::TestParamInfo<Mix>& info) { return info.param.name; });
 
-// Cycles that repeat own what they need and no more, and ask for nothing once they do.
+// A cycle that repeats asks for nothing in the end, at the cost of twice what is live in it.
 TEST(PoolFootprint, ARepeatedCycleSettles) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     AddressResource addresses;
     Pool pool(addresses, kMiB, 64);
-    size_t requests = 0;
-    for (int cycle = 0; cycle < 6; ++cycle) {
+    size_t requests = 0, live_bytes = 0, peak = 0;
+    for (int cycle = 0; cycle < 10; ++cycle) {
       std::mt19937_64 random(seed);
       std::vector<std::pair<void*, size_t>> live;
       requests = addresses.requests();
@@ -330,13 +330,20 @@ TEST(PoolFootprint, ARepeatedCycleSettles) {
         if (live.size() < 3 || (live.size() < 40 && random() % 2 == 0)) {
           const size_t bytes = size_t{1} << (6 + random() % 22);
           live.emplace_back(pool.Allocate(bytes, 64).token, bytes);
+          peak = std::max(peak, live_bytes += bytes);
         } else {
           std::swap(live[random() % live.size()], live.back());
+          live_bytes -= live.back().second;
           pool.Release(live.back().first, live.back().second, 64);
           live.pop_back();
         }
+        const size_t bound = cycle < 2 ? peak + peak / 10 : 2 * peak;
+        ASSERT_LE(pool.owned_bytes(), bound + 2 * kMiB) << "seed " << seed << ", cycle " << cycle;
       }
-      for (const auto& [token, bytes] : live) pool.Release(token, bytes, 64);
+      for (const auto& [token, bytes] : live) {
+        pool.Release(token, bytes, 64);
+        live_bytes -= bytes;
+      }
       pool.TrimIdle(1);
     }
     EXPECT_EQ(addresses.requests(), requests) << "seed " << seed;

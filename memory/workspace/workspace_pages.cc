@@ -107,7 +107,7 @@ void WorkspacePages::Resize(size_t bytes) {
     file_.reset();  // a file is mapped as a whole or not at all
   } else {
     try {
-      pages_.Resize(capacity);
+      pages_.Resize(capacity, PagesMove::kGivesFirst);
     } catch (...) {
       AfterRefusal();
       throw;
