@@ -64,14 +64,10 @@ namespace internal {
 std::atomic<const OwnershipHooks*> ownership_hooks{nullptr};
 std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror{nullptr};
 
-namespace {
-
 void DropMirror(Buffer* buffer) noexcept {
   if (buffer->mirror.load(std::memory_order_acquire) == nullptr) return;
   drop_mirror.load(std::memory_order_acquire)(buffer);
 }
-
-}  // namespace
 
 void BeforeRelease(Buffer* buffer) noexcept {
   const OwnershipHooks* hooks = ownership_hooks.load(std::memory_order_acquire);
@@ -83,7 +79,7 @@ void BeforeRelease(Buffer* buffer) noexcept {
   }
   if (care != Buffer::kInTree) {
     if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
-    FinishPendingClose(buffer, /*last=*/true);
+    if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
     constexpr uint8_t kRecords = Buffer::kClosedByNode | Buffer::kTraced;
     if ((buffer->care.load(std::memory_order_relaxed) & kRecords) != 0) hooks->drop(buffer);
   }
@@ -92,20 +88,10 @@ void BeforeRelease(Buffer* buffer) noexcept {
 
 void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count,
                   const Buffer* next) noexcept {
-  bool outside = false;
   for (int i = 0; i < count; ++i) {
-    Buffer* buffer = buffers[i];
-    if (buffer->attached) {
-      DropMirror(buffer);
-      buffer->owner->Close(buffer);
-      buffer->stamp.store(0, std::memory_order_relaxed);  // matches no cell
-    } else {
-      buffer->stamp.store(0, std::memory_order_relaxed);
-      outside = true;
-    }
+    buffers[i]->stamp.store(0, std::memory_order_relaxed);  // matches no cell
   }
-  if (!outside) return;
-  const bool pinned = AnyPinned();
+  const bool pinned = buffer_pins.AnyPinned();
   HeapReleases releases;
   for (int i = 0; i < count; ++i) {
     Buffer* buffer = buffers[i];
@@ -113,8 +99,8 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
       __builtin_prefetch(next, 1);
       next = next->link.older;
     }
-    if (buffer->attached || (pinned && PostponeClose(buffer))) continue;
-    if (after != nullptr && buffer->outside.release_imported != nullptr) {
+    if (pinned && buffer_pins.Postpone(buffer)) continue;
+    if (after != nullptr && !buffer->attached && buffer->outside.release_imported != nullptr) {
       after[(*after_count)++] = {std::exchange(buffer->outside.release_imported, nullptr),
                                  buffer->outside.import_context};
     }

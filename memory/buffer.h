@@ -9,7 +9,8 @@
 // the node closes, handles or not; until then the last handle frees it as ever.
 //
 // Threads: handles may be copied, released and checked on any thread, and a buffer may be closed on
-// one while a kernel uses it on another: see PinScope (pins.h). The bytes are not guarded otherwise.
+// one while a kernel uses it on another: its bytes stay until the kernel is done, see PinScope
+// (pins.h). The bytes are not guarded otherwise; and the end of a workspace's cycle waits for nobody.
 #ifndef TIDEPOOL_MEMORY_BUFFER_H_
 #define TIDEPOOL_MEMORY_BUFFER_H_
 
@@ -34,8 +35,12 @@ class BufferOwner {
  public:
   // The last handle is gone. Called on any thread.
   virtual void Release(Buffer* buffer) noexcept = 0;
-  // Gives the bytes back before the last handle goes; the record stays with its handles.
+  // Gives the bytes of a dead buffer back, or leaves that to Release; the record stays with its
+  // handles. Once, on any thread.
   virtual void Close(Buffer* buffer) noexcept = 0;
+  // True when nobody but the calling thread can give bytes of this owner back, until it does: a call it
+  // makes need not pin them (pins.h).
+  virtual bool IsOpenHere() const { return false; }
   // Why a buffer of this owner with that stamp may not be read; empty when it may.
   virtual std::string DescribeStale(uint64_t stamp) const = 0;
   // For whom and where a stale buffer was made, if MemoryTracing was on then; else empty.
@@ -154,6 +159,9 @@ struct OwnershipHooks {
 extern std::atomic<const OwnershipHooks*> ownership_hooks;
 // Of the mirrors, set before the first one is: the buffer's bytes go.
 extern std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror;
+
+// The buffer's host copy, if it has one, goes.
+void DropMirror(Buffer* buffer) noexcept;
 
 void BeforeRelease(Buffer* buffer) noexcept;
 // The last handle is gone.

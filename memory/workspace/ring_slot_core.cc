@@ -64,9 +64,7 @@ bool WorkspaceCore::ReleaseLeased(Buffer* buffer) noexcept {
 void WorkspaceCore::CloseLeased(Buffer* buffer) noexcept {
   if (!is_open_on(&leased_token_)) return;
   std::lock_guard<std::mutex> lock(leased_mutex_);
-  if (owner_.load(std::memory_order_acquire) == &leased_token_ && buffer->IsAlive()) {
-    GiveBack(buffer);
-  }
+  if (owner_.load(std::memory_order_acquire) == &leased_token_ && IsOut(buffer)) GiveBack(buffer);
 }
 
 std::string WorkspaceCore::DescribeStaleSlot(uint64_t now, uint64_t made) const {

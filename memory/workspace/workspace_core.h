@@ -30,6 +30,7 @@
 #include "tidepool/memory/resource/pool.h"
 #include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/plan_set.h"
+#include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_plan.h"
@@ -66,6 +67,7 @@ class WorkspaceCore final : public BufferOwner {
   // From any thread.
   void Release(Buffer* buffer) noexcept override;
   void Close(Buffer* buffer) noexcept override;
+  bool IsOpenHere() const override { return is_open_on(CurrentThreadToken()); }
   std::string DescribeStale(uint64_t stamp) const override;
   std::string DescribeOrigin(const Buffer& buffer) const override;
   std::string WorkspaceId() const override { return id; }
@@ -146,6 +148,10 @@ class WorkspaceCore final : public BufferOwner {
   std::byte* AllocateSpill(size_t bytes, size_t rounded, void** spill);
   void ReleaseSlowly(Buffer* buffer) noexcept;
   void ReleaseOnOwner(Buffer* buffer) noexcept;
+  // Of the open cycle, and its bytes are still out. On the owner.
+  bool IsOut(const Buffer* buffer) const {
+    return buffer->request.slot < slot_count_ && slots_[buffer->request.slot] == buffer;
+  }
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
   void DrainRemote() noexcept;

@@ -43,15 +43,16 @@ void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
 // were not already.
 void WorkspaceCore::Close(Buffer* buffer) noexcept {
-  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) return GiveBack(buffer);
-  if (is_ring_slot_) CloseLeased(buffer);
+  if (is_open_on(CurrentThreadToken())) {
+    if (IsOut(buffer)) GiveBack(buffer);
+  } else if (is_ring_slot_) {
+    CloseLeased(buffer);
+  }
 }
 
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   if (buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed)) GiveBack(buffer);
-  if (buffer->closed && buffer->request.slot < slot_count_ && slots_[buffer->request.slot] == buffer) {
-    GiveBack(buffer);  // closed on another thread
-  }
+  if (buffer->closed && IsOut(buffer)) GiveBack(buffer);  // closed on another thread
   if (has_leaked_traces_.load(std::memory_order_relaxed)) ForgetTrace(*buffer);
   buffer->closed.store(false, std::memory_order_relaxed);
   buffer->link.next_free = free_records_;
