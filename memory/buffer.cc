@@ -11,6 +11,7 @@
 #include "tidepool/memory/provider/block_cache.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/heap.h"
+#include "tidepool/memory/sync/owner_word.h"
 
 namespace tidepool {
 namespace {
@@ -72,17 +73,18 @@ void DropMirror(Buffer* buffer) noexcept {
 void BeforeRelease(Buffer* buffer) noexcept {
   const OwnershipHooks* hooks = ownership_hooks.load(std::memory_order_acquire);
   uint8_t care = buffer->care.load(std::memory_order_relaxed);
-  if ((care & (Buffer::kInTree | Buffer::kLent)) != 0) {
-    hooks->forget(buffer);
-    // What a node that closed it meanwhile has noted.
-    care = buffer->care.load(std::memory_order_relaxed);
+  // Nobody has a handle, but a borrower or a node may be closing it: their locks are waited for.
+  if ((care & Buffer::kLent) != 0) hooks->end_loans(buffer);
+  while (buffer->link.node.is_reference()) {
+    if (hooks->take_out(buffer, OwnerWord<StdSync>::kHandles)) break;
   }
-  if (care != Buffer::kInTree) {
-    if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
-    if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
-    constexpr uint8_t kRecords = Buffer::kClosedByNode | Buffer::kTraced;
-    if ((buffer->care.load(std::memory_order_relaxed) & kRecords) != 0) hooks->drop(buffer);
-  }
+  // What they have noted.
+  care = buffer->care.load(std::memory_order_relaxed);
+  const uint8_t closed = buffer->closed.load(std::memory_order_relaxed);
+  if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
+  if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
+  if ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode) hooks->drop(buffer);
+  if (closed != Buffer::kNotClosed) buffer->link.node.Set(OwnerWord<StdSync>::kHandles);
   buffer->care.store(0, std::memory_order_relaxed);
 }
 
@@ -97,7 +99,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
     Buffer* buffer = buffers[i];
     if (next != nullptr) {
       __builtin_prefetch(next, 1);
-      next = next->link.older;
+      next = next->link.older.get();
     }
     if (pinned && buffer_pins.Postpone(buffer)) continue;
     if (after != nullptr && !buffer->attached && buffer->outside.release_imported != nullptr) {
@@ -129,10 +131,19 @@ void Buffer::operator delete(void* record, size_t bytes) noexcept {
 }
 
 void Buffer::Close() noexcept {
-  if ((care.load(std::memory_order_relaxed) & (kInTree | kLent)) != 0) {
-    internal::ownership_hooks.load(std::memory_order_acquire)->forget(this);
+  using Word = OwnerWord<StdSync>;
+  const auto hooks = [] { return internal::ownership_hooks.load(std::memory_order_acquire); };
+  for (;;) {
+    const uint64_t owner = link.node.Get();
+    if (owner == Word::kClosed) return;
+    if (owner == Word::kHandles ? link.node.MoveFromHandles(Word::kClosed)
+                                : hooks()->take_out(this, Word::kClosed)) {
+      break;
+    }
   }
-  if (closed.exchange(true, std::memory_order_relaxed)) return;
+  closed.store(kClosedAlone, std::memory_order_relaxed);
+  // A lender notes kLent and then looks at the word: one of the two sees the other.
+  if ((care.fetch_or(kInTree, std::memory_order_acq_rel) & kLent) != 0) hooks()->end_loans(this);
   Buffer* self = this;
   internal::CloseClaimed(&self, 1, nullptr, nullptr);
 }

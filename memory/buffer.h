@@ -22,6 +22,8 @@
 
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/sync/owner_word.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
@@ -54,12 +56,12 @@ class BufferOwner {
   ~BufferOwner() = default;
 };
 
-// Where a buffer stands in the tree of owners; that tree's alone.
+// Where a buffer stands in the tree of owners (memory/sync/owner_list.h).
 struct OwnershipLink {
-  std::atomic<uint64_t> node{0};  // 0: the buffer is its handles'
-  Buffer* newer = nullptr;
+  OwnerWord<StdSync> node;
+  StdSync::Plain<Buffer*> newer;
   union {
-    Buffer* older = nullptr;
+    StdSync::Plain<Buffer*> older{};
     Buffer* next_free;  // of a workspace's records without handles
   };
   std::atomic<Loan*> loans{nullptr};  // the last one first
@@ -78,20 +80,22 @@ struct alignas(64) Buffer {
   uint64_t id;   // never used again by another buffer of the process
   Device device;
   MemoryKind kind;
-  // Bits that say what the last release has to do besides giving memory back.
+  // Bits that say what the last release has to do besides giving memory back. Several threads note
+  // them at once: by fetch_or and fetch_and alone, but for a buffer of which there is one handle.
   enum Care : uint8_t {
-    kInTree = 1,        // is or was a node's
+    kInTree = 1,        // link.node is or was other than its handles': a node's, or closed
     kLent = 2,          // is or was lent
     kOwnerGone = 4,     // the owner closed before the borrowers
     kClosePending = 8,  // closed while a kernel used it
-    kClosedByNode = 16,
-    kTraced = 32,
-    kMirrored = 64,
+    kTraced = 16,
+    kMirrored = 32,
   };
   std::atomic<uint8_t> care{0};
 
   bool attached = false;  // to a workspace
-  std::atomic<bool> closed{false};
+  // Written once, by who moved link.node to kClosed, before the bytes go.
+  enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
+  std::atomic<uint8_t> closed{kNotClosed};
   bool readable_tail = true;  // kReadableTailBytes behind it can be read
 
   // The owner's.
@@ -149,11 +153,14 @@ namespace internal {
 
 // Of the tree of owners, set by it before the first buffer is in it.
 struct OwnershipHooks {
-  // Takes the buffer out of its node, and ends its loans.
-  void (*forget)(Buffer* buffer) noexcept;
+  // Of a buffer whose link.node is a reference: takes it out of that node and makes it `to`; false when
+  // it is not there any more: look again.
+  bool (*take_out)(Buffer* buffer, uint64_t to) noexcept;
+  // Of a buffer with kLent.
+  void (*end_loans)(Buffer* buffer) noexcept;
   // Who closed it: "NDManager [a/b]"; empty when no node did.
   std::string (*describe_closed)(const Buffer& buffer);
-  // The record of a buffer with kClosedByNode or kTraced goes.
+  // What was noted of a buffer with kTraced, or that a node closed, goes.
   void (*drop)(Buffer* buffer) noexcept;
 };
 extern std::atomic<const OwnershipHooks*> ownership_hooks;
@@ -169,8 +176,8 @@ inline void ReleaseLast(Buffer* buffer) noexcept {
   if (buffer->care.load(std::memory_order_relaxed) != 0) BeforeRelease(buffer);
   buffer->owner->Release(buffer);
 }
-// Of buffers whose `closed` the caller has just set: nobody reads them from here on, and their bytes
-// go. `after`, if not null, takes the release functions of imported memory, which may run any code;
+// Of buffers that the caller won the right to close, whose `closed` it has just set: nobody reads them
+// from here on, and their bytes go. `after`, if not null, takes the release functions of imported memory, which may run any code;
 // else they run here. `next`, if not null, and what is `older` than it will be closed after these, and
 // is brought near meanwhile.
 struct ImportRelease {

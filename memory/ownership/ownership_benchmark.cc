@@ -21,8 +21,7 @@ void BM_AttachAndRelease(benchmark::State& state) {
   const uint64_t ref = node.ref().bits();
   for (auto _ : state) {
     benchmark::DoNotOptimize(LinkNew(x.get(), ref));
-    internal::ownership_hooks.load(std::memory_order_relaxed)->forget(x.get());
-    x->care.store(0, std::memory_order_relaxed);
+    internal::BeforeRelease(x.get());
   }
 }
 BENCHMARK(BM_AttachAndRelease)->Apply(QuietStatistics);
