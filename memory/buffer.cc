@@ -21,7 +21,7 @@ constinit std::atomic<uint64_t> always_alive{1};
 
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) Close(buffer);
+    if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kNotClosed) Close(buffer);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
@@ -32,7 +32,7 @@ class HeapOwner final : public BufferOwner {
 
 class ImportOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) Close(buffer);
+    if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kNotClosed) Close(buffer);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
@@ -75,9 +75,7 @@ void BeforeRelease(Buffer* buffer) noexcept {
   uint8_t care = buffer->care.load(std::memory_order_relaxed);
   // Nobody has a handle, but a borrower or a node may be closing it: their locks are waited for.
   if ((care & Buffer::kLent) != 0) hooks->end_loans(buffer);
-  while (buffer->link.node.is_reference()) {
-    if (hooks->take_out(buffer, OwnerWord<StdSync>::kHandles)) break;
-  }
+  buffer->link.node.LeaveNode([=](uint64_t to) { return hooks->take_out(buffer, to); });
   // What they have noted.
   care = buffer->care.load(std::memory_order_relaxed);
   const uint8_t closed = buffer->closed.load(std::memory_order_relaxed);
@@ -131,19 +129,11 @@ void Buffer::operator delete(void* record, size_t bytes) noexcept {
 }
 
 void Buffer::Close() noexcept {
-  using Word = OwnerWord<StdSync>;
   const auto hooks = [] { return internal::ownership_hooks.load(std::memory_order_acquire); };
-  for (;;) {
-    const uint64_t owner = link.node.Get();
-    if (owner == Word::kClosed) return;
-    if (owner == Word::kHandles ? link.node.MoveFromHandles(Word::kClosed)
-                                : hooks()->take_out(this, Word::kClosed)) {
-      break;
-    }
-  }
+  if (!link.node.Close([&](uint64_t to) { return hooks()->take_out(this, to); })) return;
   closed.store(kClosedAlone, std::memory_order_relaxed);
   // A lender notes kLent and then looks at the word: one of the two sees the other.
-  if ((care.fetch_or(kInTree, std::memory_order_acq_rel) & kLent) != 0) hooks()->end_loans(this);
+  if ((care.fetch_or(kInTree, std::memory_order_release) & kLent) != 0) hooks()->end_loans(this);
   Buffer* self = this;
   internal::CloseClaimed(&self, 1, nullptr, nullptr);
 }
@@ -192,7 +182,7 @@ void SetBufferKind(Buffer& buffer, MemoryKind kind) {
                                       buffer.owner->WorkspaceId(),
                                       "]'s, expected one outside of workspaces"));
   }
-  if (buffer.closed) return;
+  if (buffer.closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
   // Off first: at no moment do the bytes count twice.
   MemoryTracker& tracker = MemoryTracker::Global();
   MemoryOwner* const charged_to = buffer.outside.charged_to;

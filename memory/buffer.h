@@ -67,6 +67,13 @@ struct OwnershipLink {
   std::atomic<Loan*> loans{nullptr};  // the last one first
 };
 
+// One protocol between threads, in four words:
+//   link.node  who closes it: whoever moves it to kClosed, once (memory/sync/owner_word.h)
+//   stamp      made 0 by that thread; read without order, as whoever must not be wrong pins first
+//   care       notes of several threads; kClosePending hands the bytes over (memory/sync/pin_registry.h)
+//   closed     how it was closed, for messages and the last release; released with link.newer by a node
+// explored in memory/sync. The last handle waits for a node or a borrower that is closing it.
+//
 // Two cache lines: a million of them are closed as fast as memory brings them.
 struct alignas(64) Buffer {
   // Read on every operator call.

@@ -27,7 +27,7 @@ BufferPins::Record* TakePinRecord() {
     record = new BufferPins::Record;
     buffer_pins.Add(record);
   }
-  record->outer = pin_record;
+  record->outer.set(pin_record);
   return pin_record = record;
 }
 

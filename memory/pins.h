@@ -71,7 +71,7 @@ class [[nodiscard]] PinScope {
     while (internal::pin_record != first_) {
       internal::BufferPins::Record* const record = internal::pin_record;
       internal::buffer_pins.Unpin(*record, 0, internal::FinishPendingClose);
-      internal::pin_record = record->outer;
+      internal::pin_record = record->outer.get();
       internal::buffer_pins.GiveBack(record);
     }
     internal::buffer_pins.Unpin(*first_, begin_, internal::FinishPendingClose);

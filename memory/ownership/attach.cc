@@ -167,8 +167,7 @@ void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffer
 }
 
 void GiveToHandles(Buffer* buffer) noexcept {
-  while (buffer->link.node.is_reference() && !internal::TakeOut(buffer, Word::kHandles)) {
-  }
+  buffer->link.node.LeaveNode([buffer](uint64_t to) { return internal::TakeOut(buffer, to); });
   if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
 }
 

@@ -63,7 +63,7 @@ void UnlinkAll(Buffer* buffer) {
 // Nothing, of a buffer that is closed.
 void LendLocked(Buffer* buffer, OwnerNode& borrower, std::unique_ptr<Loan>& spare) {
   // Who closes it moves the word and then looks for kLent: one of the two sees the other.
-  buffer->care.fetch_or(Buffer::kLent, std::memory_order_acq_rel);
+  buffer->care.fetch_or(Buffer::kLent, std::memory_order_acquire);
   if (buffer->link.node.Get() == Word::kClosed) return;
   if (Loan* loan = FindLoan(*buffer, borrower)) {
     TakeOffStack(loan);

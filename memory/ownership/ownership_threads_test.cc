@@ -189,7 +189,7 @@ void Race(int64_t rounds, const Begin& begin, const One& one, const Other& other
   for (int64_t r = 0; r < rounds; ++r) {
     begin();
     round.store(r, std::memory_order_release);
-    for (int64_t spin = r % 64; spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (int64_t spin = r % 512; spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
     one();
     Await([&] { return done.load(std::memory_order_acquire) > r; });
     end();
@@ -206,7 +206,7 @@ TEST(OwnershipThreadsTest, AttachMeetsClose) {
   Ownership node = root.NewChild("node");
   BufferHandle x;
   int64_t made = 0, kept = 0, twice = 0;
-  Race(Repeats(10000) / 4,
+  Race(Repeats(10000) / 2,
       [&] {
         x = BufferHandle(NewImportedBuffer(data, 64, [](void*) { ++released; }, nullptr));
         ++made;
@@ -236,7 +236,7 @@ TEST(OwnershipThreadsTest, LendMeetsClose) {
   Ownership borrower = root.NewChild("borrower");
   BufferHandle x;
   int64_t kept = 0;
-  Race(Repeats(10000) / 4, [&] { x = BufferHandle(NewHeapBuffer(64)); },
+  Race(Repeats(10000) / 2, [&] { x = BufferHandle(NewHeapBuffer(64)); },
       [&] { x->Close(); },
       [&] {
         try {
@@ -255,7 +255,7 @@ TEST(OwnershipThreadsTest, ClosingLosesNoCareBit) {
   BufferHandle x;
   std::atomic<bool> closed{false};
   int64_t lost = 0;
-  Race(Repeats(10000) / 4,
+  Race(Repeats(10000) / 2,
       [&] {
         x = BufferHandle(NewHeapBuffer(64));
         node = root.NewChild("node");
@@ -292,7 +292,7 @@ TEST(OwnershipThreadsTest, SiblingsShareABudget) {
     }
   };
   int64_t beyond = 0;
-  Race(Repeats(10000) / 4,
+  Race(Repeats(10000) / 2,
       [&] {
         x = BufferHandle(NewHeapBuffer(64));
         y = BufferHandle(NewHeapBuffer(64));

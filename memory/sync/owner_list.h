@@ -12,8 +12,8 @@
 // keeps its references until it is closed, so the last handle waits for the lock and the record
 // stays. Items that outlive their owner (loans) get kHandles with the lock held as well.
 //
-// Orders: all is under the lock; `ref` is also looked at without it, as a hint, and released when
-// it moves. The words' orders are OwnerWord's.
+// Orders: all is under the lock; `ref` is looked at without it as a hint only. The words' orders
+// are OwnerWord's.
 #ifndef TIDEPOOL_MEMORY_SYNC_OWNER_LIST_H_
 #define TIDEPOOL_MEMORY_SYNC_OWNER_LIST_H_
 
@@ -107,7 +107,7 @@ class OwnerList {
     newest_in_cycle.set(nullptr);
     arrays.set(0);
     bytes.set(0);
-    ref.store(ref.load(std::memory_order_relaxed) + kOwnerGeneration, std::memory_order_release);
+    ref.store(ref.load(std::memory_order_relaxed) + kOwnerGeneration, std::memory_order_relaxed);
   }
 
   // ---- without it -----------------------------------------------------------------------------

@@ -15,9 +15,10 @@
 // node's lock while the word is a reference; a node that closes it sets kClosed last, so that the
 // record does not go before.
 //
-// Orders: moves release and looks acquire, so that whoever finds the word moved finds what was done
-// before. More is not needed: what must not be missed between two threads is in one word each, this
-// one or the buffer's `care`.
+// Orders: Set releases; looks and exchanges acquire: whoever takes it from its handles, or finds it
+// closed, comes after the node that gave it up. An exchange needs no release: what it leads to is
+// under a node's lock. Where lending meets closing, who closes moves the word and then notes in the
+// buffer's `care` (release), who lends notes in `care` (acquire) and then looks at the word.
 #ifndef TIDEPOOL_MEMORY_SYNC_OWNER_WORD_H_
 #define TIDEPOOL_MEMORY_SYNC_OWNER_WORD_H_
 
@@ -38,12 +39,11 @@ class OwnerWord {
   static constexpr uint64_t kClosed = kOwnerGeneration;  // no node has index 0
 
   uint64_t Get() const noexcept { return word_.load(std::memory_order_acquire); }
-  bool is_reference() const noexcept { return (Get() & kOwnerIndexMask) != 0; }
 
   // False when it is not its handles'.
   bool MoveFromHandles(uint64_t to) noexcept {
     uint64_t expected = kHandles;
-    return word_.compare_exchange_strong(expected, to, std::memory_order_acq_rel,
+    return word_.compare_exchange_strong(expected, to, std::memory_order_acquire,
                                          std::memory_order_relaxed);
   }
   // `reference` was found to be outdated, under its node's lock.
@@ -51,6 +51,25 @@ class OwnerWord {
     word_.compare_exchange_strong(reference, kHandles, std::memory_order_relaxed,
                                   std::memory_order_relaxed);
   }
+  // Wins the right to close, once; with a handle. Both: take_out(to) takes what the word belongs to
+  // out of its node and makes the word `to`, under the node's lock; false when it is not there any
+  // more.
+  template <typename TakeOut>
+  bool Close(const TakeOut& take_out) {
+    for (;;) {
+      const uint64_t owner = Get();
+      if (owner == kClosed) return false;
+      if (owner == kHandles ? MoveFromHandles(kClosed) : take_out(kClosed)) return true;
+    }
+  }
+  // No node's any more. The last handle waits here for a node that is closing.
+  template <typename TakeOut>
+  void LeaveNode(const TakeOut& take_out) {
+    while ((Get() & kOwnerIndexMask) != 0) {
+      if (take_out(kHandles)) return;
+    }
+  }
+
   // By who has the lock of the node whose it is; or the only handle, of a record that is its
   // handles'.
   void Set(uint64_t to) noexcept { word_.store(to, std::memory_order_release); }

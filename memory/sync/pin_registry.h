@@ -17,18 +17,17 @@
 //
 // Orders that matter:
 // - Publish and AnyPinned are sequentially consistent fences: between "pinned" and "is it alive?"
-// there,
-//   between "dead" and "is it pinned?" here. With less both may miss the other.
+//   there, between "dead" and "is it pinned?" here. With less both may miss the other.
 // - Unpin's exchange and its look at `care`, and Postpone's note and fence, are the same once more:
 //   between "no longer pinned" and "was its close left to me?" there, between "left to you" and "is
 //   it still pinned?" here. With less both leave the bytes to the other. The exchange is one locked
 //   instruction, as Publish's fence is one; there is no third.
 // - Of two threads that take the last two pins off, one must see both off: the fence before Unpin
-// looks
-//   for other pins. Whichever claims kClosePending closes.
+//   looks for other pins. Whichever claims kClosePending closes; it comes after what the closing
+//   thread did with the bytes (acquire there, AnyPinned's fence before the note).
 // - Depth and slots are released when stored and acquired when read: whoever finds no pin comes
-// after
-//   what the pinning thread did with the bytes.
+//   after what the pinning thread did with the bytes.
+// pin_registry_exploration_test.cc shows that each is needed.
 #ifndef TIDEPOOL_MEMORY_SYNC_PIN_REGISTRY_H_
 #define TIDEPOOL_MEMORY_SYNC_PIN_REGISTRY_H_
 
@@ -43,12 +42,14 @@ class PinRegistry {
  public:
   template <typename T>
   using Atomic = typename Sync::template Atomic<T>;
+  template <typename T>
+  using Plain = typename Sync::template Plain<T>;
 
   struct alignas(64) Record {
     Atomic<int32_t> depth{0};  // pins in it; stored by its thread alone
     Atomic<bool> taken{false};
-    Record* next = nullptr;   // in the registry; does not change
-    Record* outer = nullptr;  // its thread's, which was full; that thread's alone
+    Plain<Record*> next;   // in the registry; does not change
+    Plain<Record*> outer;  // its thread's, which was full; that thread's alone
     Atomic<Item*> slots[kSlots] = {};
 
     bool is_full() const { return depth.load(std::memory_order_relaxed) == kSlots; }
@@ -59,7 +60,7 @@ class PinRegistry {
   // One that no thread has; null when all are taken: Add a new one then, which stays for ever.
   Record* TakeFree() noexcept {
     for (Record* record = newest_.load(std::memory_order_acquire); record != nullptr;
-         record = record->next) {
+         record = record->next.get()) {
       bool taken = false;
       if (record->taken.compare_exchange_strong(taken, true, std::memory_order_acquire,
                                                 std::memory_order_relaxed)) {
@@ -70,10 +71,11 @@ class PinRegistry {
   }
   void Add(Record* record) noexcept {
     record->taken.store(true, std::memory_order_relaxed);
-    record->next = newest_.load(std::memory_order_relaxed);
-    while (!newest_.compare_exchange_weak(record->next, record, std::memory_order_release,
-                                          std::memory_order_relaxed)) {
-    }
+    Record* next = newest_.load(std::memory_order_relaxed);
+    do {
+      record->next.set(next);
+    } while (!newest_.compare_exchange_weak(next, record, std::memory_order_release,
+                                            std::memory_order_relaxed));
   }
   // Without pins in it.
   void GiveBack(Record* record) noexcept { record->taken.store(false, std::memory_order_release); }
@@ -106,7 +108,7 @@ class PinRegistry {
   bool AnyPinned() const noexcept {
     Sync::Fence(std::memory_order_seq_cst);
     for (const Record* record = newest_.load(std::memory_order_acquire); record != nullptr;
-         record = record->next) {
+         record = record->next.get()) {
       if (record->depth.load(std::memory_order_acquire) != 0) return true;
     }
     return false;
@@ -115,7 +117,7 @@ class PinRegistry {
   // True when the item's bytes are given back by a thread that has it pinned.
   bool Postpone(Item* item) noexcept {
     if (!IsPinned(item)) return false;
-    item->care.fetch_or(Item::kClosePending, std::memory_order_seq_cst);
+    item->care.fetch_or(Item::kClosePending, std::memory_order_relaxed);
     Sync::Fence(std::memory_order_seq_cst);
     if (IsPinned(item)) return true;
     return !ClaimPending(
@@ -126,14 +128,14 @@ class PinRegistry {
   static bool ClaimPending(Item* item) noexcept {
     return (item->care.load(std::memory_order_relaxed) & Item::kClosePending) != 0 &&
            (item->care.fetch_and(static_cast<uint8_t>(~Item::kClosePending),
-                                 std::memory_order_acq_rel) &
+                                 std::memory_order_acquire) &
             Item::kClosePending) != 0;
   }
 
  private:
   bool IsPinned(const Item* item) const noexcept {
     for (const Record* record = newest_.load(std::memory_order_acquire); record != nullptr;
-         record = record->next) {
+         record = record->next.get()) {
       const int32_t depth = record->depth.load(std::memory_order_acquire);
       for (int32_t i = 0; i < depth; ++i) {
         if (record->slots[i].load(std::memory_order_acquire) == item) return true;
