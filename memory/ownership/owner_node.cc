@@ -94,8 +94,9 @@ OwnerNode* NewNode() {
 
 namespace {
 
-// Nothing is in it, and nothing refers to it: what its next use begins with. Whoever closed it has seen
-// to that; were it not so, the next one would close what is none of its own.
+// Nothing is in it, and nothing refers to it: what its next use begins with; where it is, and as what, is
+// said then. Whoever closed it has seen to that; were it not so, the next one would close what is none
+// of its own.
 void Empty(OwnerNode& node) noexcept {
   assert(node.is_empty() && node.newest_child == nullptr && node.newest_resource == nullptr);
   assert(node.arrays.get() == 0 && node.bytes.get() == 0 && node.resources == 0);
@@ -111,13 +112,7 @@ void Empty(OwnerNode& node) noexcept {
   node.arriving = 0;
   node.is_root = false;
   node.abandoned = false;
-  node.place = NodePlace::kCurrent;
-  node.device = Host();
-  node.workspace = nullptr;
-  node.cycle = nullptr;
-  node.parent = node.newer = node.older = nullptr;
-  node.parent_ref = 0;
-  node.budgeted = nullptr;
+  node.newer = nullptr;
   node.budget.reset();
   node.caps.store(0, std::memory_order_relaxed);
   node.closer.store(nullptr, std::memory_order_relaxed);

@@ -16,6 +16,13 @@ OwnerNode* MakeRoot(std::string_view name) {
   internal::InstallHooks();
   OwnerNode* node = internal::NewNode();
   node->is_root = true;
+  node->place = NodePlace::kCurrent;
+  node->device = Host();
+  node->workspace = nullptr;
+  node->cycle = nullptr;
+  node->parent = nullptr;
+  node->parent_ref = 0;
+  node->budgeted = nullptr;
   node->parent_name.clear();
   node->name = name;
   node->opened_ns = internal::CoarseNow();

@@ -174,23 +174,25 @@ TEST(OwnershipThreadsTest, ClosingMeetsClosing) {
   }
 }
 
-// Two threads at a time do something to one array, as close together as can be. `begin` makes it,
-// `end` looks at what became of it.
+// Two threads at a time do something to one array, as close together as can be, each of them first in
+// turn. `begin` makes it, `end` looks at what became of it.
 template <typename Begin, typename One, typename Other, typename End>
 void Race(int64_t rounds, const Begin& begin, const One& one, const Other& other, const End& end) {
   std::atomic<int64_t> round{-1}, done{0};
   std::thread thread([&] {
     for (int64_t r = 0; r < rounds; ++r) {
       Await([&] { return round.load(std::memory_order_acquire) >= r; });
-      other();
+      r % 2 == 0 ? other() : one();
       done.store(r + 1, std::memory_order_release);
     }
   });
   for (int64_t r = 0; r < rounds; ++r) {
     begin();
     round.store(r, std::memory_order_release);
-    for (int64_t spin = r % 512; spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
-    one();
+    for (int64_t spin = r / 2 % 256; spin > 0; --spin) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    r % 2 == 0 ? one() : other();
     Await([&] { return done.load(std::memory_order_acquire) > r; });
     end();
   }
