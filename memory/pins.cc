@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tidepool/memory/sync/asymmetric_fence.h"
+
 namespace tidepool {
 namespace {
 
@@ -22,6 +24,7 @@ thread_local constinit BufferPins::Record* pin_record = nullptr;
 BufferPins::Record* TakePinRecord() {
   thread_local GiveBackAtThreadEnd at_end;
   static_cast<void>(at_end);
+  AsymmetricFence<StdSync>::Register();
   BufferPins::Record* record = buffer_pins.TakeFree();
   if (record == nullptr) {
     record = new BufferPins::Record;
@@ -29,6 +32,13 @@ BufferPins::Record* TakePinRecord() {
   }
   record->outer.set(pin_record);
   return pin_record = record;
+}
+
+BufferPins::Record* GiveBackPinRecord() noexcept {
+  BufferPins::Record* const record = pin_record;
+  pin_record = record->outer.get();
+  buffer_pins.GiveBack(record);
+  return pin_record;
 }
 
 void FinishPendingClose(Buffer* buffer) noexcept {

@@ -12,8 +12,7 @@
 //
 // The caller has a handle of what it pins, until the scope has ended.
 // Threads: any; a scope is its thread's. Cost: a store per operand, and per call that has one to
-// pin a fence and a locked instruction; nothing for host memory of a workspace that is open here
-// but a look.
+// pin a fence; nothing for host memory of a workspace that is open here but a look.
 #ifndef TIDEPOOL_MEMORY_PINS_H_
 #define TIDEPOOL_MEMORY_PINS_H_
 
@@ -30,8 +29,9 @@ extern BufferPins buffer_pins;
 // The calling thread's record with the newest pins; null before the first. Records are never freed:
 // a thread that ends leaves its own to the next one.
 extern thread_local constinit BufferPins::Record* pin_record;
-// One more for the calling thread, above the one it has.
+// One more for the calling thread, above the one it has; and back to that one.
 BufferPins::Record* TakePinRecord();
+BufferPins::Record* GiveBackPinRecord() noexcept;
 
 // Gives the bytes back of a buffer whose close was postponed. By who has claimed that.
 void FinishPendingClose(Buffer* buffer) noexcept;
@@ -42,43 +42,48 @@ class [[nodiscard]] PinScope {
  public:
   PinScope() = default;
   ~PinScope() {
-    if (first_ != nullptr) Unpin();
+    if (newest_ != nullptr) Unpin();
   }
   PinScope(const PinScope&) = delete;
   PinScope& operator=(const PinScope&) = delete;
 
   void Pin(Buffer* buffer) {
     if (buffer == nullptr || StaysWhileHere(*buffer)) return;
-    if (first_ == nullptr) Begin();
-    if (internal::pin_record->is_full()) internal::TakePinRecord();
-    internal::BufferPins::Pin(*internal::pin_record, buffer);
+    if (newest_ == nullptr) Begin();
+    if (newest_->is_full()) newest_ = internal::TakePinRecord();
+    internal::BufferPins::Pin(*newest_, buffer);
   }
   // After the last Pin, before the operands are looked at.
   void Publish() const {
-    if (first_ != nullptr) internal::BufferPins::Publish();
+    if (newest_ != nullptr) internal::BufferPins::Publish();
   }
 
  private:
   // A host copy of device memory goes with a close on any thread, so that is pinned.
-  static bool StaysWhileHere(const Buffer& buffer) {
-    return buffer.attached && buffer.device == Host() && buffer.owner->IsOpenHere();
+  bool StaysWhileHere(const Buffer& buffer) {
+    if (!buffer.attached || buffer.device != Host()) return false;
+    if (buffer.owner == open_here_) return true;
+    if (!buffer.owner->IsOpenHere()) return false;
+    open_here_ = buffer.owner;
+    return true;
   }
   void Begin() {
     first_ = internal::pin_record != nullptr ? internal::pin_record : internal::TakePinRecord();
+    newest_ = first_;
     begin_ = first_->depth.load(std::memory_order_relaxed);
   }
   void Unpin() {
-    while (internal::pin_record != first_) {
-      internal::BufferPins::Record* const record = internal::pin_record;
-      internal::buffer_pins.Unpin(*record, 0, internal::FinishPendingClose);
-      internal::pin_record = record->outer.get();
-      internal::buffer_pins.GiveBack(record);
+    while (newest_ != first_) {
+      internal::buffer_pins.Unpin(*newest_, 0, internal::FinishPendingClose);
+      newest_ = internal::GiveBackPinRecord();
     }
     internal::buffer_pins.Unpin(*first_, begin_, internal::FinishPendingClose);
   }
 
-  internal::BufferPins::Record* first_ = nullptr;
-  int32_t begin_ = 0;  // its pins before are outer scopes'
+  internal::BufferPins::Record* newest_ = nullptr;  // the thread's, while no inner scope has more
+  internal::BufferPins::Record* first_;             // where its pins begin
+  int32_t begin_;                                   // those before are outer scopes'
+  const BufferOwner* open_here_ = nullptr;          // the last one seen
 };
 
 }  // namespace tidepool

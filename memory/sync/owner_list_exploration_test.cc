@@ -412,14 +412,14 @@ void DropListsAlone(Node& node) {
   node.arrays.set(0);
   node.bytes.set(0);
 }
-TEST(OwnerListExploration, ListsThatAreDroppedWithoutTheReferenceAreFound) {
+TEST(OwnerListBefore, ListsThatAreDroppedWithoutTheReferenceAreFound) {
   const Result result =
       explorer::Explore({.name = "lists"}, HandlesMeetTheEndOfACycle<DropListsAlone>);
   EXPECT_EQ(result.failure, FailureKind::kCheck) << result.report();
 }
 
 // Attaching looked at liveness before the lock, and a node did not ask whether an item was closed.
-TEST(OwnerListExploration, AttachingWithoutLookingAgainIsFound) {
+TEST(OwnerListBefore, AttachingWithoutLookingAgainIsFound) {
   struct Old {
     Sync::Mutex lock;
     Sync::Plain<bool> linked{false};
@@ -450,7 +450,7 @@ TEST(OwnerListExploration, AttachingWithoutLookingAgainIsFound) {
 }
 
 // A node noted in `care` that it closed the item, by a load and a store, while a mirror was made.
-TEST(OwnerListExploration, NotingByLoadAndStoreIsFound) {
+TEST(OwnerListBefore, NotingByLoadAndStoreIsFound) {
   const Result result = explorer::Explore({.name = "care"}, [](Execution& execution) {
     auto& item = execution.Make<Item>();
     execution.Thread([&] {

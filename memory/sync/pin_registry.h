@@ -18,10 +18,10 @@
 // Orders that matter:
 // - Publish and AnyPinned are sequentially consistent fences: between "pinned" and "is it alive?"
 //   there, between "dead" and "is it pinned?" here. With less both may miss the other.
-// - Unpin's exchange and its look at `care`, and Postpone's note and fence, are the same once more:
-//   between "no longer pinned" and "was its close left to me?" there, between "left to you" and "is
-//   it still pinned?" here. With less both leave the bytes to the other. The exchange is one locked
-//   instruction, as Publish's fence is one; there is no third.
+// - Unpin's light fence and Postpone's heavy one are the same once more: between "no longer pinned"
+//   and "was its close left to me?" there, between "left to you" and "is it still pinned?" here. With
+//   less both leave the bytes to the other. Postponing is rare, so that side pays: a call that pins
+//   has one fence, Publish's.
 // - Of two threads that take the last two pins off, one must see both off: the fence before Unpin
 //   looks for other pins. Whichever claims kClosePending closes; it comes after what the closing
 //   thread did with the bytes (acquire there, AnyPinned's fence before the note).
@@ -33,6 +33,8 @@
 
 #include <atomic>
 #include <cstdint>
+
+#include "tidepool/memory/sync/asymmetric_fence.h"
 
 namespace tidepool {
 
@@ -93,11 +95,13 @@ class PinRegistry {
   // Takes the pins from `begin` on off, and close(item) is called for what was left to this thread.
   template <typename Close>
   void Unpin(Record& record, int32_t begin, const Close& close) {
-    const int32_t end = record.depth.exchange(begin, std::memory_order_seq_cst);
+    const int32_t end = record.depth.load(std::memory_order_relaxed);
+    record.depth.store(begin, std::memory_order_release);
+    AsymmetricFence<Sync>::Light();
     uint8_t care = 0;
     for (int32_t i = begin; i < end; ++i) {
       Item* item = record.slots[i].load(std::memory_order_relaxed);
-      care |= item->care.load(std::memory_order_seq_cst);
+      care |= item->care.load(std::memory_order_relaxed);
     }
     if ((care & Item::kClosePending) != 0) Finish(record, begin, end, close);
   }
@@ -118,7 +122,7 @@ class PinRegistry {
   bool Postpone(Item* item) noexcept {
     if (!IsPinned(item)) return false;
     item->care.fetch_or(Item::kClosePending, std::memory_order_relaxed);
-    Sync::Fence(std::memory_order_seq_cst);
+    AsymmetricFence<Sync>::Heavy();
     if (IsPinned(item)) return true;
     return !ClaimPending(
         item);  // the pin went meanwhile, and its thread may have seen the note or not
