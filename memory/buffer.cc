@@ -12,6 +12,7 @@
 #include "tidepool/memory/provider/block_cache.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/heap.h"
+#include "tidepool/memory/sync/owner_word.h"
 
 namespace tidepool {
 namespace {
@@ -21,7 +22,7 @@ constinit std::atomic<uint64_t> always_alive{1};
 
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) Close(buffer);
+    if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kNotClosed) Close(buffer);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
@@ -32,7 +33,7 @@ class HeapOwner final : public BufferOwner {
 
 class ImportOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
-    if (!buffer->closed) Close(buffer);
+    if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kNotClosed) Close(buffer);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
@@ -65,57 +66,42 @@ namespace internal {
 std::atomic<const OwnershipHooks*> ownership_hooks{nullptr};
 std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror{nullptr};
 
-namespace {
-
 void DropMirror(Buffer* buffer) noexcept {
   if (buffer->mirror.load(std::memory_order_acquire) == nullptr) return;
   drop_mirror.load(std::memory_order_acquire)(buffer);
 }
 
-}  // namespace
-
 void BeforeRelease(Buffer* buffer) noexcept {
   const OwnershipHooks* hooks = ownership_hooks.load(std::memory_order_acquire);
   uint8_t care = buffer->care.load(std::memory_order_relaxed);
-  if ((care & (Buffer::kInTree | Buffer::kLent)) != 0) {
-    hooks->forget(buffer);
-    // What a node that closed it meanwhile has noted.
-    care = buffer->care.load(std::memory_order_relaxed);
-  }
-  if (care != Buffer::kInTree) {
-    if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
-    FinishPendingClose(buffer, /*last=*/true);
-    constexpr uint8_t kRecords = Buffer::kClosedByNode | Buffer::kTraced;
-    if ((buffer->care.load(std::memory_order_relaxed) & kRecords) != 0) hooks->drop(buffer);
-  }
+  // Nobody has a handle, but a borrower or a node may be closing it: their locks are waited for.
+  if ((care & Buffer::kLent) != 0) hooks->end_loans(buffer);
+  buffer->link.node.LeaveNode([=](uint64_t to) { return hooks->take_out(buffer, to); });
+  // What they have noted.
+  care = buffer->care.load(std::memory_order_relaxed);
+  const uint8_t closed = buffer->closed.load(std::memory_order_relaxed);
+  if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
+  if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
+  if ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode) hooks->drop(buffer);
+  if (closed != Buffer::kNotClosed) buffer->link.node.Set(OwnerWord<StdSync>::kHandles);
   buffer->care.store(0, std::memory_order_relaxed);
 }
 
 void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count,
                   const Buffer* next) noexcept {
-  bool outside = false;
   for (int i = 0; i < count; ++i) {
-    Buffer* buffer = buffers[i];
-    if (buffer->attached) {
-      DropMirror(buffer);
-      buffer->owner->Close(buffer);
-      buffer->stamp.store(0, std::memory_order_relaxed);  // matches no cell
-    } else {
-      buffer->stamp.store(0, std::memory_order_relaxed);
-      outside = true;
-    }
+    buffers[i]->stamp.store(0, std::memory_order_relaxed);  // matches no cell
   }
-  if (!outside) return;
-  const bool pinned = AnyPinned();
+  const bool pinned = buffer_pins.AnyPinned();
   HeapReleases releases;
   for (int i = 0; i < count; ++i) {
     Buffer* buffer = buffers[i];
     if (next != nullptr) {
       __builtin_prefetch(next, 1);
-      next = next->link.older;
+      next = next->link.older.get();
     }
-    if (buffer->attached || (pinned && PostponeClose(buffer)) || LeaveToHolds(buffer)) continue;
-    if (after != nullptr && buffer->outside.release_imported != nullptr) {
+    if ((pinned && buffer_pins.Postpone(buffer)) || LeaveToHolds(buffer)) continue;
+    if (after != nullptr && !buffer->attached && buffer->outside.release_imported != nullptr) {
       after[(*after_count)++] = {std::exchange(buffer->outside.release_imported, nullptr),
                                  buffer->outside.import_context};
     }
@@ -144,10 +130,11 @@ void Buffer::operator delete(void* record, size_t bytes) noexcept {
 }
 
 void Buffer::Close() noexcept {
-  if ((care.load(std::memory_order_relaxed) & (kInTree | kLent)) != 0) {
-    internal::ownership_hooks.load(std::memory_order_acquire)->forget(this);
-  }
-  if (closed.exchange(true, std::memory_order_relaxed)) return;
+  const auto hooks = [] { return internal::ownership_hooks.load(std::memory_order_acquire); };
+  if (!link.node.Close([&](uint64_t to) { return hooks()->take_out(this, to); })) return;
+  closed.store(kClosedAlone, std::memory_order_relaxed);
+  // A lender notes kLent and then looks at the word: one of the two sees the other.
+  if ((care.fetch_or(kInTree, std::memory_order_release) & kLent) != 0) hooks()->end_loans(this);
   Buffer* self = this;
   internal::CloseClaimed(&self, 1, nullptr, nullptr);
 }
@@ -196,7 +183,7 @@ void SetBufferKind(Buffer& buffer, MemoryKind kind) {
                                       buffer.owner->WorkspaceId(),
                                       "]'s, expected one outside of workspaces"));
   }
-  if (buffer.closed) return;
+  if (buffer.closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
   // Off first: at no moment do the bytes count twice.
   MemoryTracker& tracker = MemoryTracker::Global();
   MemoryOwner* const charged_to = buffer.outside.charged_to;

@@ -9,7 +9,8 @@
 // the node closes, handles or not; until then the last handle frees it as ever.
 //
 // Threads: handles may be copied, released and checked on any thread, and a buffer may be closed on
-// one while a kernel uses it on another: see PinScope (pins.h). The bytes are not guarded otherwise.
+// one while a kernel uses it on another: its bytes stay until the kernel is done, see PinScope
+// (pins.h). The bytes are not guarded otherwise; and the end of a workspace's cycle waits for nobody.
 #ifndef TIDEPOOL_MEMORY_BUFFER_H_
 #define TIDEPOOL_MEMORY_BUFFER_H_
 
@@ -21,6 +22,8 @@
 
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/sync/owner_word.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
@@ -34,8 +37,12 @@ class BufferOwner {
  public:
   // The last handle is gone. Called on any thread.
   virtual void Release(Buffer* buffer) noexcept = 0;
-  // Gives the bytes back before the last handle goes; the record stays with its handles.
+  // Gives the bytes of a dead buffer back, or leaves that to Release; the record stays with its
+  // handles. Once, on any thread.
   virtual void Close(Buffer* buffer) noexcept = 0;
+  // True when nobody but the calling thread can give bytes of this owner back, until it does: a call it
+  // makes need not pin them (pins.h).
+  virtual bool IsOpenHere() const { return false; }
   // Why a buffer of this owner with that stamp may not be read; empty when it may.
   virtual std::string DescribeStale(uint64_t stamp) const = 0;
   // For whom and where a stale buffer was made, if MemoryTracing was on then; else empty.
@@ -49,17 +56,24 @@ class BufferOwner {
   ~BufferOwner() = default;
 };
 
-// Where a buffer stands in the tree of owners; that tree's alone.
+// Where a buffer stands in the tree of owners (memory/sync/owner_list.h).
 struct OwnershipLink {
-  std::atomic<uint64_t> node{0};  // 0: the buffer is its handles'
-  Buffer* newer = nullptr;
+  OwnerWord<StdSync> node;
+  StdSync::Plain<Buffer*> newer;
   union {
-    Buffer* older = nullptr;
+    StdSync::Plain<Buffer*> older{};
     Buffer* next_free;  // of a workspace's records without handles
   };
   std::atomic<Loan*> loans{nullptr};  // the last one first
 };
 
+// One protocol between threads, in four words:
+//   link.node  who closes it: whoever moves it to kClosed, once (memory/sync/owner_word.h)
+//   stamp      made 0 by that thread; read without order, as whoever must not be wrong pins first
+//   care       notes of several threads; kClosePending hands the bytes over (memory/sync/pin_registry.h)
+//   closed     how it was closed, for messages and the last release; released with link.newer by a node
+// explored in memory/sync. The last handle waits for a node or a borrower that is closing it.
+//
 // Two cache lines: a million of them are closed as fast as memory brings them.
 struct alignas(64) Buffer {
   // Read on every operator call.
@@ -73,21 +87,23 @@ struct alignas(64) Buffer {
   uint64_t id;   // never used again by another buffer of the process
   Device device;
   MemoryKind kind;
-  // Bits that say what the last release has to do besides giving memory back.
+  // Bits that say what the last release has to do besides giving memory back. Several threads note
+  // them at once: by fetch_or and fetch_and alone, but for a buffer of which there is one handle.
   enum Care : uint8_t {
-    kInTree = 1,        // is or was a node's
+    kInTree = 1,        // link.node is or was other than its handles': a node's, or closed
     kLent = 2,          // is or was lent
     kOwnerGone = 4,     // the owner closed before the borrowers
     kClosePending = 8,  // closed while a kernel used it
-    kClosedByNode = 16,
-    kTraced = 32,
-    kMirrored = 64,
-    kHeld = 128,        // its bytes, for foreign code (held_bytes.h)
+    kTraced = 16,
+    kMirrored = 32,
+    kHeld = 64,  // its bytes, for foreign code (held_bytes.h)
   };
   std::atomic<uint8_t> care{0};
 
   bool attached = false;  // to a workspace
-  std::atomic<bool> closed{false};
+  // Written once, by who moved link.node to kClosed, before the bytes go.
+  enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
+  std::atomic<uint8_t> closed{kNotClosed};
   bool readable_tail = true;  // kReadableTailBytes behind it can be read
 
   // The owner's.
@@ -147,16 +163,22 @@ namespace internal {
 
 // Of the tree of owners, set by it before the first buffer is in it.
 struct OwnershipHooks {
-  // Takes the buffer out of its node, and ends its loans.
-  void (*forget)(Buffer* buffer) noexcept;
+  // Of a buffer whose link.node is a reference: takes it out of that node and makes it `to`; false when
+  // it is not there any more: look again.
+  bool (*take_out)(Buffer* buffer, uint64_t to) noexcept;
+  // Of a buffer with kLent.
+  void (*end_loans)(Buffer* buffer) noexcept;
   // Who closed it: "NDManager [a/b]"; empty when no node did.
   std::string (*describe_closed)(const Buffer& buffer);
-  // The record of a buffer with kClosedByNode or kTraced goes.
+  // What was noted of a buffer with kTraced, or that a node closed, goes.
   void (*drop)(Buffer* buffer) noexcept;
 };
 extern std::atomic<const OwnershipHooks*> ownership_hooks;
 // Of the mirrors, set before the first one is: the buffer's bytes go.
 extern std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror;
+
+// The buffer's host copy, if it has one, goes.
+void DropMirror(Buffer* buffer) noexcept;
 
 void BeforeRelease(Buffer* buffer) noexcept;
 // The last handle is gone.
@@ -164,8 +186,8 @@ inline void ReleaseLast(Buffer* buffer) noexcept {
   if (buffer->care.load(std::memory_order_relaxed) != 0) BeforeRelease(buffer);
   buffer->owner->Release(buffer);
 }
-// Of buffers whose `closed` the caller has just set: nobody reads them from here on, and their bytes
-// go. `after`, if not null, takes the release functions of imported memory, which may run any code;
+// Of buffers that the caller won the right to close, whose `closed` it has just set: nobody reads them
+// from here on, and their bytes go. `after`, if not null, takes the release functions of imported memory, which may run any code;
 // else they run here. `next`, if not null, and what is `older` than it will be closed after these, and
 // is brought near meanwhile.
 struct ImportRelease {

@@ -32,7 +32,7 @@ HeldBytes::HeldBytes(BufferHandle buffer) : buffer_(std::move(buffer)) {
     buffer_->care.fetch_or(Buffer::kHeld, std::memory_order_relaxed);
   }
   // As with pins: either who closes it sees the hold, or who asks next sees a dead buffer.
-  PinScope::Fence();
+  StdSync::Fence(std::memory_order_seq_cst);
 }
 
 HeldBytes::~HeldBytes() {
@@ -47,7 +47,7 @@ HeldBytes::~HeldBytes() {
     AllHolds().erase(at);
     buffer->care.fetch_and(static_cast<uint8_t>(~Buffer::kHeld), std::memory_order_relaxed);
   }
-  if (closed) buffer->owner->Close(buffer);
+  if (closed) internal::FinishPendingClose(buffer);
 }
 
 namespace internal {

@@ -1,37 +1,40 @@
-// Pins: what a kernel is using right now, so that closing it on another thread waits with the bytes.
+// Pins: what a kernel is using right now, so that closing it meanwhile waits with the bytes.
 //
-// The dispatcher pins the operands that are outside of workspaces before it looks whether they are
-// alive; who closes a buffer makes it dead first and looks for pins then. So either the kernel's
-// caller sees a dead buffer, or the closing thread sees the pin and leaves the bytes to the thread
-// that has it (M. Michael, "Hazard Pointers", 2004). Memory of workspaces needs no pins: it goes back
-// on the thread that has the workspace open.
+// The dispatcher pins its operands before it looks whether they are alive; who closes a buffer, on
+// whichever thread, makes it dead first and looks for pins then (memory/sync/pin_registry.h). So
+// either the kernel's caller sees a dead buffer, or the bytes go when the last thread that has it
+// pinned is done.
 //
-// Threads: any. Cost: a store per operand outside of workspaces and a fence per call that has one.
+// Host memory of a workspace that is open on the calling thread needs no pin: only that thread
+// gives its bytes back, and it is in the kernel. What ends together with a workspace's cycle or a
+// ring slot's last lease is not waited for: who ends those has to know that nobody computes with
+// their arrays.
+//
+// The caller has a handle of what it pins, until the scope has ended.
+// Threads: any; a scope is its thread's. Cost: a store per operand, and per call that has one to
+// pin a fence; nothing for host memory of a workspace that is open here but a look.
 #ifndef TIDEPOOL_MEMORY_PINS_H_
 #define TIDEPOOL_MEMORY_PINS_H_
 
-#include <atomic>
-
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/sync/pin_registry.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
 namespace internal {
 
-// One thread's pins. Never freed; a thread that ends leaves its own to the next one.
-struct alignas(64) PinSlots {
-  static constexpr int kSlots = 62;
-  std::atomic<int32_t> depth{0};
-  std::atomic<bool> taken{false};
-  PinSlots* next = nullptr;
-  std::atomic<Buffer*> slots[kSlots] = {};
-};
+using BufferPins = PinRegistry<StdSync, Buffer, 60>;
+extern BufferPins buffer_pins;
+// The calling thread's record with the newest pins; null before the first. Records are never freed:
+// a thread that ends leaves its own to the next one.
+extern thread_local constinit BufferPins::Record* pin_record;
+// One more for the calling thread, above the one it has; and back to that one.
+BufferPins::Record* TakePinRecord();
+BufferPins::Record* GiveBackPinRecord() noexcept;
 
-PinSlots* TakePinSlots();
-extern thread_local constinit PinSlots* pin_slots;
-// Gives the bytes of a buffer back whose close found a pin, unless others have one too. `last`:
-// there is no other handle, and who closed it is done.
-void FinishPendingClose(Buffer* buffer, bool last) noexcept;
+// Gives the bytes back of a buffer whose close was postponed. By who has claimed that.
+void FinishPendingClose(Buffer* buffer) noexcept;
 
 }  // namespace internal
 
@@ -39,59 +42,49 @@ class [[nodiscard]] PinScope {
  public:
   PinScope() = default;
   ~PinScope() {
-    if (slots_ != nullptr) Unpin();
+    if (newest_ != nullptr) Unpin();
   }
   PinScope(const PinScope&) = delete;
   PinScope& operator=(const PinScope&) = delete;
 
   void Pin(Buffer* buffer) {
-    if (buffer == nullptr || buffer->attached) return;
-    if (slots_ == nullptr) Begin();
-    const int32_t depth = slots_->depth.load(std::memory_order_relaxed);
-    if (depth == internal::PinSlots::kSlots) return;  // calls within calls within calls
-    slots_->slots[depth].store(buffer, std::memory_order_relaxed);
-    slots_->depth.store(depth + 1, std::memory_order_release);
+    if (buffer == nullptr || StaysWhileHere(*buffer)) return;
+    if (newest_ == nullptr) Begin();
+    if (newest_->is_full()) newest_ = internal::TakePinRecord();
+    internal::BufferPins::Pin(*newest_, buffer);
   }
   // After the last Pin, before the operands are looked at.
   void Publish() const {
-    if (slots_ != nullptr) Fence();
-  }
-  static void Fence() {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpragmas"
-#pragma GCC diagnostic ignored "-Wtsan"
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-#pragma GCC diagnostic pop
+    if (newest_ != nullptr) internal::BufferPins::Publish();
   }
 
  private:
+  // A host copy of device memory goes with a close on any thread, so that is pinned.
+  bool StaysWhileHere(const Buffer& buffer) {
+    if (!buffer.attached || buffer.device != Host()) return false;
+    if (buffer.owner == open_here_) return true;
+    if (!buffer.owner->IsOpenHere()) return false;
+    open_here_ = buffer.owner;
+    return true;
+  }
   void Begin() {
-    slots_ = internal::pin_slots != nullptr ? internal::pin_slots : internal::TakePinSlots();
-    begin_ = slots_->depth.load(std::memory_order_relaxed);
+    first_ = internal::pin_record != nullptr ? internal::pin_record : internal::TakePinRecord();
+    newest_ = first_;
+    begin_ = first_->depth.load(std::memory_order_relaxed);
   }
   void Unpin() {
-    const int32_t end = slots_->depth.load(std::memory_order_relaxed);
-    slots_->depth.store(begin_, std::memory_order_release);
-    for (int32_t i = begin_; i < end; ++i) {
-      Buffer* buffer = slots_->slots[i].load(std::memory_order_relaxed);
-      if (buffer->stamp.load(std::memory_order_relaxed) == 0) {
-        internal::FinishPendingClose(buffer, false);
-      }
+    while (newest_ != first_) {
+      internal::buffer_pins.Unpin(*newest_, 0, internal::FinishPendingClose);
+      newest_ = internal::GiveBackPinRecord();
     }
+    internal::buffer_pins.Unpin(*first_, begin_, internal::FinishPendingClose);
   }
 
-  internal::PinSlots* slots_ = nullptr;
-  int32_t begin_ = 0;
+  internal::BufferPins::Record* newest_ = nullptr;  // the thread's, while no inner scope has more
+  internal::BufferPins::Record* first_;             // where its pins begin
+  int32_t begin_;                                   // those before are outer scopes'
+  const BufferOwner* open_here_ = nullptr;          // the last one seen
 };
-
-namespace internal {
-
-// After buffers were made dead: whether any other thread has pins at all.
-bool AnyPinned() noexcept;
-// True when a dead buffer is pinned on another thread: its bytes go later then.
-bool PostponeClose(Buffer* buffer) noexcept;
-
-}  // namespace internal
 
 }  // namespace tidepool
 

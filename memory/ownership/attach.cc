@@ -1,76 +1,90 @@
-// Ownership moves: attach, detach, return. A move locks both nodes, looks, and relinks; whatever can
-// fail does so before.
+// Ownership moves: attach, detach, return. A move locks the nodes, looks, and relinks; whatever can fail
+// does so before.
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/owner_budgets.h"
 #include "tidepool/memory/ownership/ownership.h"
 
 namespace tidepool {
 namespace {
 
+using Word = OwnerWord<StdSync>;
+
 constexpr uint8_t kLoanBits = Buffer::kLent | Buffer::kOwnerGone;
 
-enum class Refusal { kNone, kClosed, kCapped, kBudget, kRetry, kDead };
+enum class Refusal { kNone, kClosed, kCapped, kBudget, kRetry };
 
-void AddCare(Buffer* buffer, uint8_t bits) noexcept {
-  buffer->care.fetch_or(bits, std::memory_order_relaxed);
+// A buffer on its way to a node.
+struct Arrival {
+  Buffer* buffer;
+  size_t index = 0;  // among those asked for
+  uint64_t from_ref = Word::kHandles;
+  OwnerNode* from = nullptr;
+
+  int64_t bytes() const { return static_cast<int64_t>(buffer->bytes); }
+};
+
+// Where it is now; false when it is closed.
+bool Locate(Arrival& arrival) noexcept {
+  arrival.from_ref = arrival.buffer->link.node.Get();
+  arrival.from = NodeOf(arrival.from_ref);
+  return arrival.from_ref != Word::kClosed;
 }
 
-bool IsIn(const OwnerNode& node, const Buffer* buffer, uint64_t ref) noexcept {
-  return node.ref.load(std::memory_order_relaxed) == ref &&
-         buffer->link.node.load(std::memory_order_relaxed) == ref;
-}
-
-// `force`: the target was checked, reserved and cannot finish closing meanwhile (AttachAll).
-Refusal TryMove(Buffer* buffer, OwnerNode& target, bool force) noexcept {
-  const uint64_t from_ref = buffer->link.node.load(std::memory_order_acquire);
-  OwnerNode* from = NodeOf(from_ref);
-  internal::Lock(from, &target);
-  Refusal refusal = Refusal::kNone;
-  const uint64_t target_ref = target.ref.load(std::memory_order_relaxed);
-  const auto bytes = static_cast<int64_t>(buffer->bytes);
-  bool left_cycle = false;
-  if (from != nullptr && !IsIn(*from, buffer, from_ref)) {
-    // Moved meanwhile; or dropped with the cycle it was made in, which made it stale.
-    left_cycle = buffer->link.node.load(std::memory_order_relaxed) == from_ref;
-    refusal = left_cycle ? Refusal::kDead : Refusal::kRetry;
-  } else if (target.state.load(std::memory_order_relaxed) != NodeState::kOpen && !force) {
-    refusal = Refusal::kClosed;
-  } else if (from == &target) {
-    // It stays; its loans end.
-  } else if (target.caps.load(std::memory_order_relaxed) > 0 && !force) {
-    refusal = Refusal::kCapped;
-  } else {
-    if (from != nullptr) internal::ChargeAnyway(*from, -1, -bytes);
-    if (force) {
-      internal::ChargeAnyway(target, 1, bytes);
-    } else if (!internal::Charge(target, 1, bytes)) {
-      if (from != nullptr) internal::ChargeAnyway(*from, 1, bytes);
-      refusal = Refusal::kBudget;
+// With the locks of the target and of all nodes the buffers are in. All or nothing.
+Refusal Receive(OwnerNode& target, absl::Span<const Arrival> arrivals) noexcept {
+  size_t moving = 0;
+  for (const Arrival& arrival : arrivals) {
+    OwnerNode* from = arrival.from;
+    if (from != nullptr && !from->Owns(arrival.buffer)) {
+      // Moved meanwhile; or dropped with the cycle it was made in.
+      if (from->ref.load(std::memory_order_relaxed) != arrival.from_ref) {
+        arrival.buffer->link.node.DropOutdated(arrival.from_ref);
+      }
+      return Refusal::kRetry;
     }
-    uint64_t expected = 0;
-    if (refusal != Refusal::kNone) {
-    } else if (from != nullptr) {
-      internal::Unlink(*from, buffer);
-      buffer->link.node.store(target_ref, std::memory_order_release);
-      internal::Link(target, buffer);
-    } else if (buffer->link.node.compare_exchange_strong(expected, target_ref,
-                                                         std::memory_order_acq_rel)) {
-      AddCare(buffer, Buffer::kInTree);
-      internal::Link(target, buffer);
-    } else {
-      internal::ChargeAnyway(target, -1, -bytes);
+    moving += from != &target;
+  }
+  if (!target.is_open()) return Refusal::kClosed;
+  if (moving > 0 && target.caps.load(std::memory_order_relaxed) > 0) return Refusal::kCapped;
+  // Room for them, and the right to those that are their handles': closing may have taken it.
+  Refusal refusal = Refusal::kNone;
+  size_t taken = 0;
+  for (; taken < arrivals.size(); ++taken) {
+    const Arrival& arrival = arrivals[taken];
+    if (!internal::Arrive(arrival.from, target, 1, arrival.bytes())) {
+      refusal = Refusal::kBudget;
+      break;
+    }
+    if (arrival.from == nullptr && !target.Claim(arrival.buffer)) {
+      internal::CancelArrival(nullptr, target, 1, arrival.bytes());
       refusal = Refusal::kRetry;
+      break;
     }
   }
-  internal::Unlock(from, &target);
-  if (left_cycle) {
-    uint64_t expected = from_ref;
-    buffer->link.node.compare_exchange_strong(expected, 0, std::memory_order_relaxed);
+  if (refusal != Refusal::kNone) {
+    while (taken-- > 0) {
+      const Arrival& arrival = arrivals[taken];
+      internal::CancelArrival(arrival.from, target, 1, arrival.bytes());
+      if (arrival.from == nullptr) arrival.buffer->link.node.Set(Word::kHandles);
+    }
+    return refusal;
+  }
+  for (const Arrival& arrival : arrivals) {
+    Buffer* buffer = arrival.buffer;
+    if (arrival.from == nullptr) {
+      target.Link(buffer, target.HasInCycle(*buffer));
+    } else if (arrival.from != &target) {
+      internal::Leave(*arrival.from, &target, 1, arrival.bytes());
+      arrival.from->MoveTo(target, buffer, target.HasInCycle(*buffer));
+    }
+    if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
   }
   return refusal;
 }
@@ -96,123 +110,64 @@ Refusal TryMove(Buffer* buffer, OwnerNode& target, bool force) noexcept {
 void AttachTo(OwnerNode& target, Buffer* buffer, const char* operation) {
   Refusal refusal;
   do {
-    if (!buffer->IsAlive()) ThrowDeadBuffer(operation, *buffer);
-    refusal = TryMove(buffer, target, false);
-  } while (refusal == Refusal::kRetry || refusal == Refusal::kDead);
+    Arrival arrival{buffer};
+    if (!buffer->IsAlive() || !Locate(arrival)) ThrowDeadBuffer(operation, *buffer);
+    internal::Lock(arrival.from, &target);
+    refusal = Receive(target, absl::MakeConstSpan(&arrival, 1));
+    internal::Unlock(arrival.from, &target);
+  } while (refusal == Refusal::kRetry);
   if (refusal != Refusal::kNone) {
     ThrowRefused(operation, target, refusal, 1, static_cast<int64_t>(buffer->bytes));
   }
-  if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
 }
 
-// What buffers that move to a node add to a budget that counts the node's.
-struct BudgetUse {
-  const OwnerNode* node;
-  int64_t arrays = 0;
-  int64_t bytes = 0;
-};
-
-const OwnerNode* NextBudget(const OwnerNode& node) {
-  return node.parent != nullptr ? node.parent->budgeted : nullptr;
-}
-
-std::vector<BudgetUse> BudgetsOf(OwnerNode& node) {
-  std::vector<BudgetUse> budgets;
-  std::lock_guard<SpinLock> lock(node.lock);
-  if (node.state.load(std::memory_order_relaxed) != NodeState::kOpen) return budgets;
-  for (const OwnerNode* at = node.budgeted; at != nullptr; at = NextBudget(*at)) {
-    budgets.push_back({at});
+// The buffers that are asked for, once each, in that order.
+std::vector<Arrival> ArrivalsOf(absl::Span<const BufferHandle* const> buffers) {
+  std::vector<Arrival> arrivals;
+  arrivals.reserve(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i]->get() != nullptr) arrivals.push_back({buffers[i]->get(), i});
   }
-  return budgets;
-}
-
-// Of a buffer that is below a budget already it needs no more.
-void CountArrival(Buffer* buffer, std::vector<BudgetUse>& budgets) noexcept {
-  if (budgets.empty()) return;
-  const uint64_t from_ref = buffer->link.node.load(std::memory_order_acquire);
-  OwnerNode* from = NodeOf(from_ref);
-  if (from != nullptr) from->lock.lock();
-  const bool owned = from != nullptr && IsIn(*from, buffer, from_ref);
-  for (BudgetUse& use : budgets) {
-    const OwnerNode* at = owned ? from->budgeted : nullptr;
-    while (at != nullptr && at != use.node) at = NextBudget(*at);
-    if (at != nullptr) continue;
-    ++use.arrays;
-    use.bytes += static_cast<int64_t>(buffer->bytes);
-  }
-  if (from != nullptr) from->lock.unlock();
-}
-
-bool Fits(const BudgetUse& use) noexcept {
-  const OwnerBudget& budget = *use.node->budget;
-  return budget.bytes.load(std::memory_order_relaxed) + use.bytes <= budget.limit_bytes &&
-         budget.arrays.load(std::memory_order_relaxed) + use.arrays <= budget.limit_arrays;
+  std::sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) {
+    return a.buffer != b.buffer ? std::less<Buffer*>()(a.buffer, b.buffer) : a.index < b.index;
+  });
+  const auto same = [](const Arrival& a, const Arrival& b) { return a.buffer == b.buffer; };
+  arrivals.erase(std::unique(arrivals.begin(), arrivals.end(), same), arrivals.end());
+  std::sort(arrivals.begin(), arrivals.end(),
+            [](const Arrival& a, const Arrival& b) { return a.index < b.index; });
+  return arrivals;
 }
 
 void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffers,
                  const char* operation) {
-  // The sum, once each; then nothing may fail.
-  int64_t arrays = 0, bytes = 0;
-  const uint64_t target_ref = target.ref.load(std::memory_order_relaxed);
-  std::vector<BudgetUse> budgets = BudgetsOf(target);
-  std::vector<Buffer*> moves;
-  moves.reserve(buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    Buffer* buffer = buffers[i]->get();
-    if (buffer == nullptr) continue;
-    if (!buffer->IsAlive()) ThrowDeadBuffer(operation, *buffer, static_cast<int64_t>(i));
-    moves.push_back(buffer);  // a second time it moves from the target to the target
-  }
-  std::vector<Buffer*> once = moves;
-  std::sort(once.begin(), once.end());
-  once.erase(std::unique(once.begin(), once.end()), once.end());
-  for (Buffer* buffer : once) {
-    if (buffer->link.node.load(std::memory_order_acquire) == target_ref) continue;
-    ++arrays;
-    bytes += static_cast<int64_t>(buffer->bytes);
-    CountArrival(buffer, budgets);
-  }
-  Refusal refusal = Refusal::kNone;
-  {
-    std::lock_guard<SpinLock> lock(target.lock);
-    if (target.state.load(std::memory_order_relaxed) != NodeState::kOpen) {
-      refusal = Refusal::kClosed;
-    } else if (arrays > 0 && target.caps.load(std::memory_order_relaxed) > 0) {
-      refusal = Refusal::kCapped;
-    } else {
-      for (const BudgetUse& use : budgets) {
-        if (Fits(use)) continue;
-        refusal = Refusal::kBudget;
-        arrays = use.arrays;
-        bytes = use.bytes;
-        break;
+  std::vector<Arrival> arrivals = ArrivalsOf(buffers);
+  std::vector<OwnerNode*> nodes;
+  nodes.reserve(arrivals.size() + 1);
+  Refusal refusal;
+  int64_t arrays, bytes;
+  do {
+    arrays = bytes = 0;
+    nodes.assign(1, &target);
+    for (Arrival& arrival : arrivals) {
+      if (!arrival.buffer->IsAlive() || !Locate(arrival)) {
+        ThrowDeadBuffer(operation, *arrival.buffer, static_cast<int64_t>(arrival.index));
       }
-      if (refusal == Refusal::kNone) ++target.arriving;  // closing waits for it
+      if (arrival.from == &target) continue;
+      if (arrival.from != nullptr) nodes.push_back(arrival.from);
+      ++arrays;
+      bytes += arrival.bytes();
     }
-  }
+    std::sort(nodes.begin(), nodes.end(), std::less<OwnerNode*>());
+    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+    for (OwnerNode* node : nodes) node->lock.lock();
+    refusal = Receive(target, arrivals);
+    for (OwnerNode* node : nodes) node->lock.unlock();
+  } while (refusal == Refusal::kRetry);
   if (refusal != Refusal::kNone) ThrowRefused(operation, target, refusal, arrays, bytes);
-  for (Buffer* buffer : moves) {
-    while (buffer->IsAlive()) {
-      const Refusal moved = TryMove(buffer, target, true);
-      if (moved != Refusal::kRetry && moved != Refusal::kDead) break;
-    }
-    if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) {
-      internal::EndLoans(buffer);
-    }
-  }
-  std::lock_guard<SpinLock> lock(target.lock);
-  --target.arriving;
-}
-
-// Out of whichever node has it.
-void TakeOut(Buffer* buffer) noexcept {
-  while (OwnerNode* node = NodeOf(buffer->link.node.load(std::memory_order_acquire))) {
-    if (internal::UnlinkFrom(*node, buffer)) return;
-  }
 }
 
 void GiveToHandles(Buffer* buffer) noexcept {
-  TakeOut(buffer);
+  buffer->link.node.LeaveNode([buffer](uint64_t to) { return internal::TakeOut(buffer, to); });
   if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) != 0) internal::EndLoans(buffer);
 }
 
@@ -235,13 +190,10 @@ void Ownership::Detach(const BufferHandle& handle) {
   OwnerNode& node = Checked("Detach");
   Buffer* buffer = handle.get();
   if (buffer == nullptr) return;
-  const bool owned = internal::UnlinkFrom(node, buffer);
+  const bool owned = internal::TakeOutOf(node, buffer, Word::kHandles);
   if ((buffer->care.load(std::memory_order_relaxed) & kLoanBits) == 0) return;
-  if (!owned) {
-    if (!internal::IsLentTo(*buffer, node)) return;
-    TakeOut(buffer);  // whoever lent it here has lost it: a detached array is its handles'
-  }
-  internal::EndLoans(buffer);
+  // Whoever lent it here has lost it: a detached array is its handles'.
+  if (owned || internal::IsLentTo(*buffer, node)) GiveToHandles(buffer);
 }
 
 OwnerNode& Ownership::CheckMayReturn() const {
@@ -259,7 +211,7 @@ void Ownership::Return(const BufferHandle& handle) {
   Buffer* buffer = handle.get();
   if (buffer == nullptr) return;
   if (!buffer->IsAlive()) ThrowDeadBuffer("Ret", *buffer);
-  const bool owned = buffer->link.node.load(std::memory_order_acquire) == ref().bits();
+  const bool owned = buffer->link.node.Get() == ref().bits();
   if (!owned && internal::EndLoanTo(buffer, node)) return;
   if (!node.parent->is_root) return AttachTo(*node.parent, buffer, "Ret");
   GiveToHandles(buffer);
@@ -275,7 +227,7 @@ void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
     Buffer* buffer = handle->get();
     if (buffer == nullptr) continue;
     if (!buffer->IsAlive()) ThrowDeadBuffer("Ret", *buffer);
-    const bool owned = buffer->link.node.load(std::memory_order_acquire) == ref().bits();
+    const bool owned = buffer->link.node.Get() == ref().bits();
     if (!owned && internal::IsLentTo(*buffer, node)) {
       lent.push_back(buffer);
     } else {
@@ -292,20 +244,16 @@ void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
 
 namespace internal {
 
-bool UnlinkFrom(OwnerNode& node, Buffer* buffer) noexcept {
-  const uint64_t ref = buffer->link.node.load(std::memory_order_acquire);
-  if (NodeOf(ref) != &node) return false;
-  std::lock_guard<SpinLock> lock(node.lock);
-  if (!IsIn(node, buffer, ref)) {
-    if (node.ref.load(std::memory_order_relaxed) == ref) return false;  // moved meanwhile
-    uint64_t expected = ref;  // dropped with the node's cycle
-    buffer->link.node.compare_exchange_strong(expected, 0, std::memory_order_relaxed);
-    return false;
-  }
-  ChargeAnyway(node, -1, -static_cast<int64_t>(buffer->bytes));
-  Unlink(node, buffer);
-  buffer->link.node.store(0, std::memory_order_release);
-  return true;
+bool TakeOutOf(OwnerNode& node, Buffer* buffer, uint64_t to) noexcept {
+  const uint64_t reference = buffer->link.node.Get();
+  return NodeOf(reference) == &node && node.TakeOut(buffer, reference, to, [&node, buffer] {
+    Leave(node, nullptr, 1, static_cast<int64_t>(buffer->bytes));
+  });
+}
+
+bool TakeOut(Buffer* buffer, uint64_t to) noexcept {
+  OwnerNode* node = NodeOf(buffer->link.node.Get());
+  return node != nullptr && TakeOutOf(*node, buffer, to);
 }
 
 }  // namespace internal

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/owner_budgets.h"
 #include "tidepool/memory/ownership/owner_traces.h"
 #include "tidepool/memory/ownership/ownership.h"
 
@@ -29,8 +30,6 @@ void SetOwnershipReport(void (*report)(const std::string& text)) {
 namespace internal {
 namespace {
 
-constexpr int kAtOnce = 64;
-
 // Null when there is no memory for it: errors then do not say who closed the array.
 ClosedBy* NewClosedBy(const OwnerNode& node) noexcept {
   try {
@@ -47,41 +46,22 @@ ClosedBy* NewClosedBy(const OwnerNode& node) noexcept {
   }
 }
 
-// The newest of `head` that are not lent on, closed; false when there are none left.
-bool CloseSome(OwnerNode& node, Buffer*& head, ClosedBy* closed_by) noexcept {
-  Buffer* batch[kAtOnce];
+// The newest of a list that are not lent on, closed; false when there are none left.
+bool CloseSome(OwnerNode& node, bool in_cycle, ClosedBy* closed_by) noexcept {
+  constexpr int kAtOnce = 64;
   ImportRelease after[kAtOnce];
-  int count = 0, after_count = 0;
-  bool more;
-  {
-    std::lock_guard<SpinLock> lock(node.lock);
-    int64_t arrays = 0, bytes = 0;
-    Buffer* next = head;
-    while (next != nullptr && count < kAtOnce) {
-      Buffer* buffer = next;
-      next = buffer->link.older;
-      ++arrays;
-      bytes += static_cast<int64_t>(buffer->bytes);
-      if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kLent) != 0 &&
-          OutlivesOwner(buffer)) {
-        buffer->link.node.store(0, std::memory_order_release);
-        continue;
-      }
-      // Nobody else can have closed it: who does takes it out of the node first.
-      buffer->closed.store(true, std::memory_order_relaxed);
-      batch[count++] = buffer;
-    }
-    head = next;
-    if (head != nullptr) head->link.newer = nullptr;
-    node.arrays -= arrays;
-    node.bytes -= bytes;
-    ChargeAnyway(node, -arrays, -bytes);
-    MarkClosedBy(batch, count, closed_by);
-    CloseClaimed(batch, count, after, &after_count, head);
-    // From here on the last handle does not wait for this lock.
-    for (int i = 0; i < count; ++i) batch[i]->link.node.store(0, std::memory_order_release);
-    more = head != nullptr;
-  }
+  int after_count = 0;
+  const bool more = node.CloseSome<kAtOnce>(
+      in_cycle,
+      [](Buffer* buffer) {
+        return (buffer->care.load(std::memory_order_relaxed) & Buffer::kLent) != 0 &&
+               OutlivesOwner(buffer);
+      },
+      [&](Buffer* const* batch, int count, int64_t arrays, int64_t bytes, const Buffer* next) {
+        Leave(node, nullptr, arrays, bytes);
+        MarkClosed(batch, count, closed_by);
+        CloseClaimed(batch, count, after, &after_count, next);
+      });
   for (int i = 0; i < after_count; ++i) after[i].release(after[i].context);
   return more;
 }
@@ -117,32 +97,31 @@ void CloseContents(OwnerNode& node, ScopeToken* cycle, std::string* failures) no
   }
   ClosedBy* closed_by = nullptr;
   node.lock.lock();
-  const bool any = node.newest != nullptr || node.newest_in_cycle != nullptr ||
-                   node.newest_loan.load(std::memory_order_relaxed) != nullptr;
+  const bool any = !node.is_empty() || node.newest_loan.load(std::memory_order_relaxed) != nullptr;
   node.lock.unlock();
   if (any) closed_by = NewClosedBy(node);
   if (node.newest_loan.load(std::memory_order_relaxed) != nullptr) ReturnLoans(node, closed_by);
-  while (CloseSome(node, node.newest, closed_by)) {
+  while (CloseSome(node, false, closed_by)) {
   }
   if (cycle != nullptr) {
     cycle->Reset();  // the workspace's cycle ends, and with it all that is left in it
-    std::lock_guard<SpinLock> lock(node.lock);
-    ChargeAnyway(node, -node.arrays, -node.bytes);
-    node.newest_in_cycle = nullptr;
-    node.arrays = 0;
-    node.bytes = 0;
   } else {
-    while (CloseSome(node, node.newest_in_cycle, closed_by)) {
+    while (CloseSome(node, true, closed_by)) {
     }
+  }
+  {
+    // Before foreign code runs: handles that it drops find that they are the node's no more.
+    std::lock_guard<SpinLock> lock(node.lock);
+    Leave(node, nullptr, node.arrays.get(), node.bytes.get());
+    node.DropAll();
   }
   if (closed_by != nullptr) Drop(closed_by);
   CloseResources(node, failures);
 }
 
-constexpr uint64_t kGeneration = uint64_t{1} << 24;
-
-// With both locks: the node leaves its parent. Whether its record is to be recycled.
-bool Leave(OwnerNode* parent, OwnerNode& node) noexcept {
+// With both locks, of a node that has dropped what it had: it leaves its parent. Whether its record is
+// to be recycled.
+bool LeaveParent(OwnerNode* parent, OwnerNode& node) noexcept {
   if (parent != nullptr) {
     if (node.newer != nullptr) {
       node.newer->older = node.older;
@@ -151,8 +130,6 @@ bool Leave(OwnerNode* parent, OwnerNode& node) noexcept {
     }
     if (node.older != nullptr) node.older->newer = node.newer;
   }
-  // Drops every reference to it that is left.
-  node.ref.store(node.ref.load(std::memory_order_relaxed) + kGeneration, std::memory_order_release);
   const bool recycle = node.abandoned;
   node.state.store(NodeState::kClosed, std::memory_order_release);
   return recycle;
@@ -162,7 +139,7 @@ bool Leave(OwnerNode* parent, OwnerNode& node) noexcept {
 void Finish(OwnerNode& node) noexcept {
   OwnerNode* parent = node.parent;
   Lock(parent, &node);
-  const bool recycle = Leave(parent, node);
+  const bool recycle = LeaveParent(parent, node);
   Unlock(parent, &node);
   if (recycle) RecycleNode(&node);
 }
@@ -173,12 +150,13 @@ void Finish(OwnerNode& node) noexcept {
 bool FinishEmpty(OwnerNode& node) noexcept {
   OwnerNode* parent = node.parent;
   Lock(parent, &node);
-  const bool empty = node.state.load(std::memory_order_relaxed) == NodeState::kOpen &&
-                     node.newest == nullptr && node.newest_child == nullptr &&
-                     node.newest_in_cycle == nullptr && node.newest_resource == nullptr &&
-                     node.arriving == 0 &&
+  const bool empty = node.is_open() && node.is_empty() && node.newest_child == nullptr &&
+                     node.newest_resource == nullptr && node.arriving == 0 &&
                      node.newest_loan.load(std::memory_order_relaxed) == nullptr;
-  if (empty) Leave(parent, node);
+  if (empty) {
+    node.DropAll();
+    LeaveParent(parent, node);
+  }
   Unlock(parent, &node);
   return empty;
 }
@@ -235,13 +213,13 @@ void CloseTree(OwnerNode& top, ScopeToken* cycle, std::string* failures) noexcep
   }
 }
 
-void MarkClosedBy(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept {
-  if (closed_by == nullptr || count == 0) return;
-  closed_by->users.fetch_add(count, std::memory_order_relaxed);
+void MarkClosed(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept {
+  if (closed_by != nullptr) closed_by->users.fetch_add(count, std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
-    buffers[i]->link.newer = reinterpret_cast<Buffer*>(closed_by);
-    const uint8_t care = buffers[i]->care.load(std::memory_order_relaxed);
-    buffers[i]->care.store(care | Buffer::kClosedByNode, std::memory_order_release);
+    if (closed_by != nullptr) buffers[i]->link.newer.set(reinterpret_cast<Buffer*>(closed_by));
+    buffers[i]->closed.store(
+        closed_by != nullptr ? Buffer::kClosedByNode : Buffer::kClosedAlone,
+        std::memory_order_release);
   }
 }
 
@@ -251,32 +229,26 @@ void Drop(ClosedBy* closed_by) noexcept {
 
 namespace {
 
-void Forget(Buffer* buffer) noexcept {
-  if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kLent) != 0) EndLoans(buffer);
-  while (OwnerNode* node = NodeOf(buffer->link.node.load(std::memory_order_acquire))) {
-    if (UnlinkFrom(*node, buffer)) break;
-  }
-}
-
 std::string DescribeClosed(const Buffer& buffer) {
-  if ((buffer.care.load(std::memory_order_acquire) & Buffer::kClosedByNode) == 0) return "";
+  if (buffer.closed.load(std::memory_order_acquire) != Buffer::kClosedByNode) return "";
   const std::string made = DescribeOwned(buffer.id);
-  return absl::StrCat(reinterpret_cast<const ClosedBy*>(buffer.link.newer)->text,
+  return absl::StrCat(reinterpret_cast<const ClosedBy*>(buffer.link.newer.get())->text,
                       made.empty() ? "" : "; ", made);
 }
 
 void DropRecords(Buffer* buffer) noexcept {
-  const uint8_t care = buffer->care.load(std::memory_order_relaxed);
-  if ((care & Buffer::kTraced) != 0) ForgetOwned(buffer->id);
-  if ((care & Buffer::kClosedByNode) != 0) {
-    Drop(reinterpret_cast<ClosedBy*>(std::exchange(buffer->link.newer, nullptr)));
+  if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kTraced) != 0) {
+    ForgetOwned(buffer->id);
+  }
+  if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kClosedByNode) {
+    Drop(reinterpret_cast<ClosedBy*>(buffer->link.newer.get()));
   }
 }
 
 }  // namespace
 
 void InstallHooks() {
-  static constinit OwnershipHooks hooks = {&Forget, &DescribeClosed, &DropRecords};
+  static constinit OwnershipHooks hooks = {&TakeOut, &EndLoans, &DescribeClosed, &DropRecords};
   ownership_hooks.store(&hooks, std::memory_order_release);
 }
 

@@ -13,6 +13,8 @@
 namespace tidepool {
 namespace {
 
+using Word = OwnerWord<StdSync>;
+
 constinit std::mutex loan_mutex;
 
 // Below: the loan mutex is held.
@@ -58,7 +60,11 @@ void UnlinkAll(Buffer* buffer) {
   buffer->care.fetch_and(static_cast<uint8_t>(~Buffer::kOwnerGone), std::memory_order_relaxed);
 }
 
+// Nothing, of a buffer that is closed.
 void LendLocked(Buffer* buffer, OwnerNode& borrower, std::unique_ptr<Loan>& spare) {
+  // Who closes it moves the word and then looks for kLent: one of the two sees the other.
+  buffer->care.fetch_or(Buffer::kLent, std::memory_order_acquire);
+  if (buffer->link.node.Get() == Word::kClosed) return;
   if (Loan* loan = FindLoan(*buffer, borrower)) {
     TakeOffStack(loan);
     PutOnTop(loan);
@@ -72,7 +78,6 @@ void LendLocked(Buffer* buffer, OwnerNode& borrower, std::unique_ptr<Loan>& spar
   if (loan->older != nullptr) loan->older->newer = loan;
   borrower.newest_loan.store(loan, std::memory_order_relaxed);
   ++borrower.loans;
-  buffer->care.fetch_or(Buffer::kLent, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -112,12 +117,12 @@ void Ownership::LendAll(absl::Span<const BufferHandle* const> handles) {
     Buffer* buffer = handles[i]->get();
     if (buffer == nullptr) continue;
     for (;;) {
-      const uint64_t owner_ref = buffer->link.node.load(std::memory_order_acquire);
+      const uint64_t owner_ref = buffer->link.node.Get();
       if (owner_ref == borrower_ref) break;
       // The owner's lock: it either sees the loan when it closes or has closed the buffer before.
       OwnerNode* owner = NodeOf(owner_ref);
       if (owner != nullptr) owner->lock.lock();
-      const bool unmoved = buffer->link.node.load(std::memory_order_relaxed) == owner_ref;
+      const bool unmoved = buffer->link.node.Get() == owner_ref;
       if (unmoved) {
         std::lock_guard<std::mutex> lock(loan_mutex);
         LendLocked(buffer, borrower, loans[i]);
@@ -141,7 +146,8 @@ uint64_t CurrentNodeOf(const Buffer& buffer) {
     const Loan* loan = buffer.link.loans.load(std::memory_order_relaxed);
     if (loan != nullptr) return loan->borrower->ref.load(std::memory_order_relaxed);
   }
-  return buffer.link.node.load(std::memory_order_acquire);
+  const uint64_t owner = buffer.link.node.Get();
+  return owner != Word::kClosed ? owner : 0;
 }
 
 namespace internal {
@@ -173,6 +179,8 @@ bool OutlivesOwner(Buffer* buffer) noexcept {
   std::lock_guard<std::mutex> lock(loan_mutex);
   if (buffer->link.loans.load(std::memory_order_relaxed) == nullptr) return false;
   buffer->care.fetch_or(Buffer::kOwnerGone, std::memory_order_relaxed);
+  // Under the mutex: the last borrower to close finds it its handles', and may close it.
+  buffer->link.node.Set(Word::kHandles);
   return true;
 }
 
@@ -186,7 +194,8 @@ bool EndsNow(Buffer* buffer) {
   // does not go while this has it.
   const uint8_t care = buffer->care.fetch_and(static_cast<uint8_t>(~Buffer::kOwnerGone),
                                               std::memory_order_relaxed);
-  return (care & Buffer::kOwnerGone) != 0 && !buffer->closed.exchange(true);
+  // Not if it was attached elsewhere meanwhile.
+  return (care & Buffer::kOwnerGone) != 0 && buffer->link.node.MoveFromHandles(Word::kClosed);
 }
 
 }  // namespace
@@ -199,7 +208,10 @@ bool EndLoanTo(Buffer* buffer, const OwnerNode& node) noexcept {
     Loan* loan = FindLoan(*buffer, node);
     if (loan == nullptr) return false;
     tidepool::Unlink(loan);
-    if (EndsNow(buffer)) CloseClaimed(&buffer, 1, after, &after_count);
+    if (EndsNow(buffer)) {
+      MarkClosed(&buffer, 1, nullptr);
+      CloseClaimed(&buffer, 1, after, &after_count);
+    }
   }
   for (int i = 0; i < after_count; ++i) after[i].release(after[i].context);
   return true;
@@ -221,7 +233,7 @@ void ReturnLoans(OwnerNode& node, ClosedBy* closed_by) noexcept {
         if (EndsNow(buffer)) ended[count++] = buffer;
       }
       if (count > 0) {
-        MarkClosedBy(ended, count, closed_by);
+        MarkClosed(ended, count, closed_by);
         CloseClaimed(ended, count, after, &after_count);
       }
     }

@@ -1,13 +1,13 @@
 #include "tidepool/memory/ownership/owner_node.h"
 
-#include <sched.h>
 #include <time.h>
 
-#include <algorithm>
+#include <cassert>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/owner_budgets.h"
 #include "tidepool/memory/ownership/ownership.h"
 
 namespace tidepool {
@@ -15,20 +15,8 @@ namespace tidepool {
 thread_local constinit CurrentOwner current_owner;
 constinit std::atomic<bool> owners_in_use{false};
 
-void SpinLock::LockSlowly() noexcept {
-  for (int spins = 0;; ++spins) {
-    if (spins > 64) sched_yield();  // whoever has it may not be running
-    if (!locked_.load(std::memory_order_relaxed) &&
-        !locked_.exchange(true, std::memory_order_acquire)) {
-      return;
-    }
-  }
-}
-
 namespace {
 
-using internal::kIndexBits;
-using internal::kIndexMask;
 using internal::kSlabBits;
 constexpr size_t kSlabNodes = size_t{1} << kSlabBits;
 
@@ -72,7 +60,7 @@ int64_t CoarseNow() noexcept {
   return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
 }
 
-constinit std::atomic<OwnerNode*> slabs[size_t{1} << (kIndexBits - kSlabBits)] = {};
+constinit std::atomic<OwnerNode*> slabs[size_t{1} << (kOwnerIndexBits - kSlabBits)] = {};
 
 OwnerNode* NewNode() {
   ThreadNodes& mine = thread_nodes;
@@ -85,14 +73,14 @@ OwnerNode* NewNode() {
   if (OwnerNode* node = TakeFree()) return node;
   std::lock_guard<std::mutex> one_at_a_time(slab_mutex);
   if (OwnerNode* node = TakeFree()) return node;
-  if (nodes_made + kSlabNodes > kIndexMask) {
+  if (nodes_made + kSlabNodes > kOwnerIndexMask) {
     ThrowResourceExhausted(absl::StrCat("owners: ", nodes_made,
                                         " are open at once, which is all there can be"));
   }
   auto slab = std::make_unique<OwnerNode[]>(kSlabNodes);
   const uint64_t first = nodes_made + 1;
   for (size_t i = 0; i < kSlabNodes; ++i) {
-    slab[i].ref.store((uint64_t{1} << kIndexBits) | (first + i), std::memory_order_relaxed);
+    slab[i].ref.store((uint64_t{1} << kOwnerIndexBits) | (first + i), std::memory_order_relaxed);
     slab[i].next_free = i + 1 < kSlabNodes ? &slab[i + 1] : nullptr;
   }
   OwnerNode* node = slab.get();
@@ -104,9 +92,37 @@ OwnerNode* NewNode() {
   return node;
 }
 
+namespace {
+
+// Nothing is in it, and nothing refers to it: what its next use begins with; where it is, and as what, is
+// said then. Whoever closed it has seen to that; were it not so, the next one would close what is none
+// of its own.
+void Empty(OwnerNode& node) noexcept {
+  assert(node.is_empty() && node.newest_child == nullptr && node.newest_resource == nullptr);
+  assert(node.arrays.get() == 0 && node.bytes.get() == 0 && node.resources == 0);
+  assert(node.newest_loan.load(std::memory_order_relaxed) == nullptr && node.arriving == 0);
+  node.newest.set(nullptr);
+  node.newest_in_cycle.set(nullptr);
+  node.newest_child = nullptr;
+  node.newest_resource = nullptr;
+  node.arrays.set(0);
+  node.bytes.set(0);
+  node.peak_bytes.set(0);
+  node.resources = 0;
+  node.arriving = 0;
+  node.is_root = false;
+  node.abandoned = false;
+  node.newer = nullptr;
+  node.budget.reset();
+  node.caps.store(0, std::memory_order_relaxed);
+  node.closer.store(nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace
+
 void RecycleNode(OwnerNode* node) noexcept {
   node->state.store(NodeState::kFree, std::memory_order_relaxed);
-  node->budget.reset();
+  Empty(*node);
   ThreadNodes& mine = thread_nodes;
   if (mine.count < ThreadNodes::kMost) {
     node->next_free = mine.nodes;
@@ -131,43 +147,17 @@ void Unlock(OwnerNode* a, OwnerNode* b) noexcept {
   if (b != nullptr && b != a) b->lock.unlock();
 }
 
-void ChargeBudgets(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
-  for (OwnerNode* at = node.budgeted; at != nullptr;) {
-    at->budget->arrays.fetch_add(arrays, std::memory_order_relaxed);
-    at->budget->bytes.fetch_add(bytes, std::memory_order_relaxed);
-    at = at->parent != nullptr ? at->parent->budgeted : nullptr;
-  }
-}
-
-bool Charge(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
-  if (node.budgeted == nullptr) return true;
-  ChargeAnyway(node, arrays, bytes);
-  for (OwnerNode* at = node.budgeted; at != nullptr;) {
-    const OwnerBudget& budget = *at->budget;
-    if (budget.bytes.load(std::memory_order_relaxed) > budget.limit_bytes ||
-        budget.arrays.load(std::memory_order_relaxed) > budget.limit_arrays) {
-      ChargeAnyway(node, -arrays, -bytes);
-      return false;
-    }
-    at = at->parent != nullptr ? at->parent->budgeted : nullptr;
-  }
-  return true;
-}
-
 }  // namespace internal
 
 bool LinkNew(Buffer* buffer, uint64_t ref) noexcept {
   OwnerNode* node = NodeOf(ref);
   std::lock_guard<SpinLock> lock(node->lock);
-  if (node->ref.load(std::memory_order_relaxed) != ref ||
-      node->state.load(std::memory_order_relaxed) != NodeState::kOpen ||
+  if (node->ref.load(std::memory_order_relaxed) != ref || !node->is_open() ||
       node->caps.load(std::memory_order_relaxed) != 0 ||
-      !internal::Charge(*node, 1, static_cast<int64_t>(buffer->bytes))) {
+      !internal::Arrive(nullptr, *node, 1, static_cast<int64_t>(buffer->bytes))) {
     return false;
   }
-  buffer->care.store(Buffer::kInTree, std::memory_order_relaxed);
-  buffer->link.node.store(ref, std::memory_order_release);
-  internal::Link(*node, buffer);
+  node->LinkNew(buffer, node->HasInCycle(*buffer));
   return true;
 }
 
@@ -192,15 +182,13 @@ void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {
   std::string full;
   {
     std::lock_guard<SpinLock> lock(node->lock);
-    const bool open = node->ref.load(std::memory_order_relaxed) == ref &&
-                      node->state.load(std::memory_order_relaxed) == NodeState::kOpen;
-    if (!open) {
+    if (node->ref.load(std::memory_order_relaxed) != ref || !node->is_open()) {
       full = " is closed";
     } else if (node->caps.load(std::memory_order_relaxed) > 0) {
       full = " is capped: what would stay in it is a leak; make it in a sub-manager, enter one with "
              "ManagerScope, or give an explicit destination";
-    } else if (internal::Charge(*node, 1, static_cast<int64_t>(bytes))) {
-      internal::ChargeAnyway(*node, -1, -static_cast<int64_t>(bytes));
+    } else if (internal::Arrive(nullptr, *node, 1, static_cast<int64_t>(bytes))) {
+      internal::CancelArrival(nullptr, *node, 1, static_cast<int64_t>(bytes));
       return;
     }
   }

@@ -3,16 +3,15 @@
 //
 // Nodes live in slabs that are never given back, so that a thread may lock a node it read from a
 // buffer a moment ago and see afterwards, by the reference, whether the buffer is still that node's.
-// A reference is 24 bits of index and 40 bits of generation; the generation moves on when the node
-// closes, which drops every reference to it at once.
+// A reference is 24 bits of index and 40 bits of generation; the generation moves on when the node's
+// buffers are gone, before its resources are closed, which drops every reference to it at once. How
+// buffers come and go is memory/sync/owner_list.h.
 //
-// Locks: two nodes' are taken by address, or the second one only if it is free; the loan mutex last.
-// None is held while foreign code (resources, release functions of
-// imported memory) runs.
+// Locks: several nodes' are taken by address, or the second one only if it is free; the loan mutex last.
+// None is held while foreign code (resources, release functions of imported memory) runs.
 #ifndef TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
 #define TIDEPOOL_MEMORY_OWNERSHIP_OWNER_NODE_H_
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +21,9 @@
 
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/sync/owner_list.h"
+#include "tidepool/memory/sync/spin_lock.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
@@ -29,19 +31,6 @@ class OwnedResource;
 class WorkspaceCore;
 struct OwnedArray;
 struct OwnerNode;
-
-class SpinLock {
- public:
-  void lock() noexcept {
-    if (locked_.exchange(true, std::memory_order_acquire)) LockSlowly();
-  }
-  bool try_lock() noexcept { return !locked_.exchange(true, std::memory_order_acquire); }
-  void unlock() noexcept { locked_.store(false, std::memory_order_release); }
-
- private:
-  void LockSlowly() noexcept;
-  std::atomic<bool> locked_{false};
-};
 
 // One temporary attachment. In two lists: the array's stack, the borrower's set.
 struct Loan {
@@ -68,24 +57,17 @@ struct ResourceEntry {
 enum class NodeState : uint8_t { kFree, kOpen, kClosing, kClosed };
 enum class NodePlace : uint8_t { kCurrent, kHeap, kWorkspace };
 
-struct OwnerNode {
-  SpinLock lock;
+struct OwnerNode : OwnerList<StdSync, Buffer> {
   std::atomic<NodeState> state{NodeState::kFree};
   bool is_root = false;
   bool abandoned = false;   // its Ownership went while another frame was closing it
   NodePlace place = NodePlace::kCurrent;
   Device device;
   std::atomic<int32_t> caps{0};  // > 0: capped
-  std::atomic<uint64_t> ref{0};
   WorkspaceCore* workspace = nullptr;
   const BufferOwner* cycle = nullptr;  // the workspace, if its cycle ends with the node
 
-  Buffer* newest = nullptr;
-  Buffer* newest_in_cycle = nullptr;  // of the cycle it owns: dropped at once
-  int64_t arrays = 0;
-  int64_t bytes = 0;
-  int64_t peak_bytes = 0;
-  int32_t arriving = 0;  // AttachAll under way: closing waits
+  int32_t arriving = 0;  // LendAll under way: closing waits
 
   OwnerNode* parent = nullptr;
   uint64_t parent_ref = 0;  // the record of a parent that has ended may be another node's
@@ -103,18 +85,20 @@ struct OwnerNode {
   OwnerNode* next_free = nullptr;
   std::string name;
   std::string parent_name;
+
+  bool is_open() const { return state.load(std::memory_order_relaxed) == NodeState::kOpen; }
+  // Whether the buffer is of the cycle that ends with this node.
+  bool HasInCycle(const Buffer& buffer) const { return buffer.owner == cycle; }
 };
 
 namespace internal {
-inline constexpr int kIndexBits = 24;
-inline constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
 inline constexpr int kSlabBits = 10;
-extern std::atomic<OwnerNode*> slabs[size_t{1} << (kIndexBits - kSlabBits)];
+extern std::atomic<OwnerNode*> slabs[size_t{1} << (kOwnerIndexBits - kSlabBits)];
 }  // namespace internal
 
 // Null for 0. The node may have closed since: look whether its `ref` is still that one.
 inline OwnerNode* NodeOf(uint64_t ref) {
-  const uint64_t index = ref & internal::kIndexMask;
+  const uint64_t index = ref & kOwnerIndexMask;
   if (index == 0) return nullptr;
   return internal::slabs[(index - 1) >> internal::kSlabBits].load(std::memory_order_acquire) +
          ((index - 1) & ((uint64_t{1} << internal::kSlabBits) - 1));
@@ -147,7 +131,7 @@ inline bool MayOwn(const OwnerNode& node, uint64_t ref) {
 // node closed or was capped meanwhile or its budget is spent; nothing has changed then.
 bool LinkNew(Buffer* buffer, uint64_t ref) noexcept;
 
-// Who is to close the buffer now: the last borrower, else the owner; 0: its handles.
+// Who is to close the buffer now: the last borrower, else the owner; 0: its handles, or it is closed.
 uint64_t CurrentNodeOf(const Buffer& buffer);
 
 // ---- between the sources of memory/ownership -------------------------------------------------
@@ -159,50 +143,21 @@ struct ClosedBy;
 // To the few milliseconds that ages are for; a fifth of the price of the exact clock.
 int64_t CoarseNow() noexcept;
 
-// Into the node's list, and out of it, and counted; under the node's lock.
-inline void Link(OwnerNode& node, Buffer* buffer) noexcept {
-  Buffer*& head = buffer->owner == node.cycle ? node.newest_in_cycle : node.newest;
-  buffer->link.newer = nullptr;
-  buffer->link.older = head;
-  if (head != nullptr) head->link.newer = buffer;
-  head = buffer;
-  ++node.arrays;
-  node.bytes += static_cast<int64_t>(buffer->bytes);
-  node.peak_bytes = std::max(node.peak_bytes, node.bytes);
-}
-
-inline void Unlink(OwnerNode& node, Buffer* buffer) noexcept {
-  OwnershipLink& link = buffer->link;
-  if (link.newer != nullptr) {
-    link.newer->link.older = link.older;
-  } else if (node.newest == buffer) {
-    node.newest = link.older;
-  } else {
-    node.newest_in_cycle = link.older;
-  }
-  if (link.older != nullptr) link.older->link.newer = link.newer;
-  --node.arrays;
-  node.bytes -= static_cast<int64_t>(buffer->bytes);
-}
-bool Charge(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept;  // false: beyond a budget
-void ChargeBudgets(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept;
-inline void ChargeAnyway(OwnerNode& node, int64_t arrays, int64_t bytes) noexcept {
-  if (node.budgeted != nullptr) ChargeBudgets(node, arrays, bytes);
-}
 void Lock(OwnerNode* a, OwnerNode* b) noexcept;  // either may be null, or both the same
 void Unlock(OwnerNode* a, OwnerNode* b) noexcept;
-// Takes the buffer out if it is in that node.
-bool UnlinkFrom(OwnerNode& node, Buffer* buffer) noexcept;
+// Takes the buffer out if it is in that node; it is `to` then, its handles' or closed.
+bool TakeOutOf(OwnerNode& node, Buffer* buffer, uint64_t to) noexcept;
+// Out of whichever node has it; false when it has moved meanwhile, or is in none.
+bool TakeOut(Buffer* buffer, uint64_t to) noexcept;
 bool IsLentTo(const Buffer& buffer, const OwnerNode& node) noexcept;
 bool EndLoanTo(Buffer* buffer, const OwnerNode& node) noexcept;  // false: there was none
 void EndLoans(Buffer* buffer) noexcept;          // all of it; the loan mutex is taken here
 void ReturnLoans(OwnerNode& node, ClosedBy* closed_by) noexcept;  // all into it; likewise
 int64_t ListLoans(OwnerNode& node, std::vector<OwnedArray>* arrays);  // their number; null: only that
-// Under the node's lock, of a buffer that leaves it: true when it is lent, and lives on for that.
+// Under the node's lock, of a buffer that leaves it: true when it is lent, and lives on for that as its
+// handles'.
 bool OutlivesOwner(Buffer* buffer) noexcept;
-[[noreturn]] void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes,
-                                    const std::string& what);
-OwnerNode* NewNode();                            // throws kResourceExhausted
+OwnerNode* NewNode();  // as RecycleNode left it; throws kResourceExhausted
 void RecycleNode(OwnerNode* node) noexcept;
 void InstallHooks();
 
@@ -211,12 +166,14 @@ void InstallHooks();
 bool FinishEmpty(OwnerNode& node) noexcept;  // closes it if there is nothing in it
 void CloseTree(OwnerNode& top, ScopeToken* cycle, std::string* failures) noexcept;
 
-// Which close ended a buffer, shared by all that it ended: their `link.newer` from then on.
+// Which close ended a buffer, shared by all that it ended: their `link.newer` from then on, where
+// `closed` is kClosedByNode.
 struct ClosedBy {
   std::atomic<int64_t> users{1};
   std::string text;
 };
-void MarkClosedBy(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept;
+// Of buffers that the caller won the right to close. `closed_by` may be null.
+void MarkClosed(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept;
 void Drop(ClosedBy* closed_by) noexcept;
 void Report(const std::string& text) noexcept;  // to SetOwnershipReport's function
 

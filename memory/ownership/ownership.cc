@@ -16,17 +16,13 @@ OwnerNode* MakeRoot(std::string_view name) {
   internal::InstallHooks();
   OwnerNode* node = internal::NewNode();
   node->is_root = true;
-  node->abandoned = false;
-  node->parent = nullptr;
-  node->parent_ref = 0;
-  node->peak_bytes = 0;
   node->place = NodePlace::kCurrent;
+  node->device = Host();
   node->workspace = nullptr;
   node->cycle = nullptr;
+  node->parent = nullptr;
+  node->parent_ref = 0;
   node->budgeted = nullptr;
-  node->device = Host();
-  node->caps.store(0, std::memory_order_relaxed);
-  node->closer.store(nullptr, std::memory_order_relaxed);
   node->parent_name.clear();
   node->name = name;
   node->opened_ns = internal::CoarseNow();
@@ -88,15 +84,10 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
     internal::RecycleNode(node);
     throw;
   }
-  node->is_root = false;
-  node->abandoned = false;
-  node->caps.store(0, std::memory_order_relaxed);
   node->device = device != nullptr ? *device : parent.device;
   node->place = place != nullptr ? NodePlace::kWorkspace : parent.place;
   node->workspace = place != nullptr ? place->core() : parent.workspace;
   node->cycle = cycle ? place->core() : nullptr;
-  node->peak_bytes = 0;
-  node->closer.store(nullptr, std::memory_order_relaxed);
   node->opened_ns = internal::CoarseNow();
   parent.lock.lock();
   const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;
@@ -105,7 +96,6 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
     node->parent_ref = parent.ref.load(std::memory_order_relaxed);
     if (node->parent_name != parent.name) node->parent_name = parent.name;
     node->budgeted = parent.budgeted;
-    node->newer = nullptr;
     node->older = parent.newest_child;
     if (node->older != nullptr) node->older->newer = node;
     parent.newest_child = node;
@@ -181,8 +171,8 @@ void Ownership::SetBudget(int64_t bytes, int64_t arrays) {
     } else if (node.newest_child != nullptr) {
       problem = "has sub-managers already; expected the budget before them";
     } else {
-      budget->bytes.store(node.bytes, std::memory_order_relaxed);
-      budget->arrays.store(node.arrays, std::memory_order_relaxed);
+      budget->bytes.store(node.bytes.get(), std::memory_order_relaxed);
+      budget->arrays.store(node.arrays.get(), std::memory_order_relaxed);
       std::swap(node.budget, budget);
       node.budgeted = &node;
     }
@@ -248,13 +238,13 @@ OwnerRef Ownership::ref() const {
 int64_t Ownership::arrays() const {
   if (node_ == nullptr) return 0;
   std::lock_guard<SpinLock> lock(node_->lock);
-  return node_->arrays;
+  return node_->arrays.get();
 }
 
 int64_t Ownership::bytes() const {
   if (node_ == nullptr) return 0;
   std::lock_guard<SpinLock> lock(node_->lock);
-  return node_->bytes;
+  return node_->bytes.get();
 }
 
 OwnershipScope::OwnershipScope(const Ownership& owner) : previous_(current_owner) {

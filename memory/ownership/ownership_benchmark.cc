@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/testing/quiet_statistics.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -21,8 +22,7 @@ void BM_AttachAndRelease(benchmark::State& state) {
   const uint64_t ref = node.ref().bits();
   for (auto _ : state) {
     benchmark::DoNotOptimize(LinkNew(x.get(), ref));
-    internal::ownership_hooks.load(std::memory_order_relaxed)->forget(x.get());
-    x->care.store(0, std::memory_order_relaxed);
+    internal::BeforeRelease(x.get());
   }
 }
 BENCHMARK(BM_AttachAndRelease)->Apply(QuietStatistics);
@@ -44,6 +44,23 @@ void BM_WorkspaceArray(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * kPerCycle);
 }
 BENCHMARK(BM_WorkspaceArray)->Apply(QuietStatistics)->ArgName("owned")->Arg(0)->Arg(1);
+
+// What a call of two operands pays for pins: both on the heap, or in the workspace that is open here.
+void BM_PinTwoOperands(benchmark::State& state) {
+  Workspace workspace("benchmark", WorkspaceConfig::Training());
+  WorkspaceScope scope(workspace);
+  BufferHandle operands[2];
+  for (BufferHandle& x : operands) {
+    x = BufferHandle(state.range(0) != 0 ? AllocateHere(64) : NewHeapBuffer(64));
+  }
+  for (auto _ : state) {
+    PinScope pins;
+    for (const BufferHandle& x : operands) pins.Pin(x.get());
+    pins.Publish();
+    benchmark::DoNotOptimize(operands[0]->IsAlive());
+  }
+}
+BENCHMARK(BM_PinTwoOperands)->Apply(QuietStatistics)->ArgName("workspace")->Arg(0)->Arg(1);
 
 void BM_OpenAndClose(benchmark::State& state) {
   Ownership root = Ownership::NewRoot("benchmark");

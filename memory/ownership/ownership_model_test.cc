@@ -290,7 +290,7 @@ class Model {
     std::vector<int64_t> arrays(kNodes), bytes(kNodes), loans(kNodes);
     for (const ModelArray& array : arrays_) {
       ASSERT_EQ(array.handle->IsAlive(), array.alive);
-      ASSERT_EQ(array.handle->closed.load(), !array.alive);
+      ASSERT_EQ(array.handle->closed.load() != Buffer::kNotClosed, !array.alive);
       if (array.owner >= 0) {
         ++arrays[static_cast<size_t>(array.owner)];
         bytes[static_cast<size_t>(array.owner)] += static_cast<int64_t>(array.handle->bytes);

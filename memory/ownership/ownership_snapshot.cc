@@ -21,7 +21,7 @@ struct Visit {
 };
 
 void CountArrays(const Buffer* newest, bool list, OwnerStats* stats) {
-  for (const Buffer* buffer = newest; buffer != nullptr; buffer = buffer->link.older) {
+  for (const Buffer* buffer = newest; buffer != nullptr; buffer = buffer->link.older.get()) {
     if (!buffer->IsAlive()) continue;  // its cycle is over; a handle is left
     ++stats->arrays;
     stats->bytes += static_cast<int64_t>(buffer->bytes);
@@ -55,9 +55,9 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
     stats->id = visit.ref;
     stats->device = node->device;
     stats->place = PlaceOf(*node);
-    CountArrays(node->newest, list, stats);
-    CountArrays(node->newest_in_cycle, list, stats);
-    stats->peak_bytes = node->peak_bytes;
+    CountArrays(node->newest.get(), list, stats);
+    CountArrays(node->newest_in_cycle.get(), list, stats);
+    stats->peak_bytes = node->peak_bytes.get();
     stats->resources = node->resources;
     stats->capped = node->caps.load(std::memory_order_relaxed) > 0;
     stats->age_seconds = static_cast<double>(internal::CoarseNow() - node->opened_ns) * 1e-9;
@@ -199,33 +199,6 @@ std::string DescribeOpen(OwnerNode& root) {
   return absl::StrCat("root ", snapshot[0].name, " ends with ", snapshot.size() - 1,
                       " managers and ", snapshot[0].subtree_arrays, " arrays open:\n",
                       DumpText(snapshot));
-}
-
-void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes, const std::string& what) {
-  // The budget that would be exceeded.
-  uint64_t at = ref;
-  std::string limit;
-  while (OwnerNode* node = NodeOf(at)) {
-    std::lock_guard<SpinLock> lock(node->lock);
-    if (node->ref.load(std::memory_order_relaxed) != at) break;
-    if (const OwnerBudget* budget = node->budget.get()) {
-      const int64_t used_bytes = budget->bytes.load(std::memory_order_relaxed);
-      const int64_t used_arrays = budget->arrays.load(std::memory_order_relaxed);
-      if (used_bytes + bytes > budget->limit_bytes || used_arrays + arrays > budget->limit_arrays) {
-        limit = absl::StrCat(" has ", used_arrays, " arrays of ", used_bytes,
-                             " bytes below it, budget ", budget->limit_bytes, " bytes",
-                             budget->limit_arrays == INT64_MAX
-                                 ? ""
-                                 : absl::StrCat(" and ", budget->limit_arrays, " arrays"));
-        break;
-      }
-    }
-    if (node->parent == nullptr) break;
-    at = node->parent->ref.load(std::memory_order_relaxed);
-  }
-  throw OutOfMemoryError(absl::StrCat(what, ": ", bytes, " bytes for ", DescribeNode(ref),
-                                      " exceed a budget: ", DescribeNode(at), limit),
-                         DumpText(SnapshotOf(OwnerRef(at), true)));
 }
 
 }  // namespace internal

@@ -246,26 +246,6 @@ TEST(OwnershipTest, AMillionDeepClosesWithoutRecursion) {
   EXPECT_FALSE(chain.back().is_open());
 }
 
-TEST(OwnershipTest, ACycleEndsWithItsNodeAndTakesItsArraysAtOnce) {
-  Workspace workspace("steps", WorkspaceConfig::Training());
-  Ownership root = Ownership::NewRoot("test");
-  for (int step = 0; step < 5; ++step) {
-    Ownership batch = root.NewCycle("batch", workspace);
-    const BufferHandle x(AllocateHere(256)), heap = Heap();
-    ASSERT_TRUE(LinkNew(x.get(), batch.ref().bits()));
-    batch.Attach(heap);
-    EXPECT_EQ(batch.arrays(), 2);
-    EXPECT_THROW(root.NewCycle("again", workspace), Error);
-    batch.Close();
-    EXPECT_FALSE(x->IsAlive());
-    EXPECT_FALSE(heap->IsAlive());
-    EXPECT_FALSE(workspace.is_open());
-    EXPECT_EQ(batch.arrays(), 0);
-  }
-  EXPECT_EQ(workspace.stats().leaked_arrays, 0u);
-  EXPECT_EQ(workspace.cycles(), 5u);
-}
-
 TEST(OwnershipTest, OnTheHeapWhateverWorkspaceIsOpen) {
   Workspace workspace("steps", WorkspaceConfig::Training());
   Ownership root = Ownership::NewRoot("test");
@@ -282,20 +262,6 @@ TEST(OwnershipTest, OnTheHeapWhateverWorkspaceIsOpen) {
   EXPECT_THAT(MessageOf([&] { root.PlaceOnHeap(); }), HasSubstr("is a root"));
   Ownership in = root.NewChild("in", workspace);
   EXPECT_THAT(MessageOf([&] { in.PlaceOnHeap(); }), HasSubstr("has a workspace already"));
-}
-
-TEST(OwnershipTest, AParentClosesACycleBeforeItsOwnerDoes) {
-  Workspace workspace("steps", WorkspaceConfig::Training());
-  Ownership root = Ownership::NewRoot("test");
-  Ownership trainer = root.NewChild("trainer");
-  Ownership batch = trainer.NewCycle("batch", workspace);
-  const BufferHandle x(AllocateHere(256));
-  ASSERT_TRUE(LinkNew(x.get(), batch.ref().bits()));
-  trainer.Close();
-  EXPECT_FALSE(x->IsAlive());
-  EXPECT_TRUE(workspace.is_open());  // the scope is the batch's
-  batch = Ownership();
-  EXPECT_FALSE(workspace.is_open());
 }
 
 TEST(OwnershipTest, DjlCase126WhatAKernelUsesIsFreedWhenItIsDone) {

@@ -174,5 +174,135 @@ TEST(OwnershipThreadsTest, ClosingMeetsClosing) {
   }
 }
 
+// Two threads at a time do something to one array, as close together as can be, each of them first in
+// turn. `begin` makes it, `end` looks at what became of it.
+template <typename Begin, typename One, typename Other, typename End>
+void Race(int64_t rounds, const Begin& begin, const One& one, const Other& other, const End& end) {
+  std::atomic<int64_t> round{-1}, done{0};
+  std::thread thread([&] {
+    for (int64_t r = 0; r < rounds; ++r) {
+      Await([&] { return round.load(std::memory_order_acquire) >= r; });
+      r % 2 == 0 ? other() : one();
+      done.store(r + 1, std::memory_order_release);
+    }
+  });
+  for (int64_t r = 0; r < rounds; ++r) {
+    begin();
+    round.store(r, std::memory_order_release);
+    for (int64_t spin = r / 2 % 256; spin > 0; --spin) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    r % 2 == 0 ? one() : other();
+    Await([&] { return done.load(std::memory_order_acquire) > r; });
+    end();
+  }
+  thread.join();
+}
+
+// The bytes go once, and no node keeps what is closed.
+TEST(OwnershipThreadsTest, AttachMeetsClose) {
+  static std::atomic<int64_t> released;
+  released = 0;
+  static char data[64];
+  Ownership root = Ownership::NewRoot("race");
+  Ownership node = root.NewChild("node");
+  BufferHandle x;
+  int64_t made = 0, kept = 0, twice = 0;
+  Race(Repeats(10000) / 2,
+      [&] {
+        x = BufferHandle(NewImportedBuffer(data, 64, [](void*) { ++released; }, nullptr));
+        ++made;
+      },
+      [&] { x->Close(); },
+      [&] {
+        try {
+          node.Attach(x);
+        } catch (const Error&) {  // it was closed before
+        }
+      },
+      [&] {
+        kept += node.arrays();
+        if (node.arrays() > 0) {
+          node.Close();
+          node = root.NewChild("node");
+        }
+        twice += released - made;
+        released = made;
+      });
+  EXPECT_EQ(kept, 0) << "rounds after which a closed array was in the node";
+  EXPECT_EQ(twice, 0) << "bytes given back a second time";
+}
+
+TEST(OwnershipThreadsTest, LendMeetsClose) {
+  Ownership root = Ownership::NewRoot("race");
+  Ownership borrower = root.NewChild("borrower");
+  BufferHandle x;
+  int64_t kept = 0;
+  Race(Repeats(10000) / 2, [&] { x = BufferHandle(NewHeapBuffer(64)); },
+      [&] { x->Close(); },
+      [&] {
+        try {
+          borrower.Lend(x);
+        } catch (const Error&) {  // it was closed before
+        }
+      },
+      [&] { kept += borrower.loans(); });
+  EXPECT_EQ(kept, 0) << "loans of closed arrays";
+}
+
+// What other threads note in a buffer is not overwritten by who closes it.
+TEST(OwnershipThreadsTest, ClosingLosesNoCareBit) {
+  Ownership root = Ownership::NewRoot("race");
+  Ownership node;
+  BufferHandle x;
+  std::atomic<bool> closed{false};
+  int64_t lost = 0;
+  Race(Repeats(10000) / 2,
+      [&] {
+        x = BufferHandle(NewHeapBuffer(64));
+        node = root.NewChild("node");
+        node.Attach(x);
+        closed = false;
+      },
+      [&] {
+        node.Close();
+        closed = true;
+      },
+      [&] {
+        while (!closed) {
+          x->care.fetch_or(Buffer::kMirrored, std::memory_order_relaxed);  // as BufferMirror::Of
+          const uint8_t care = x->care.fetch_and(static_cast<uint8_t>(~Buffer::kMirrored),
+                                                 std::memory_order_relaxed);
+          lost += (care & Buffer::kMirrored) == 0;
+        }
+      },
+      [] {});
+  EXPECT_EQ(lost, 0);
+}
+
+TEST(OwnershipThreadsTest, SiblingsShareABudget) {
+  Ownership root = Ownership::NewRoot("race");
+  Ownership parent = root.NewChild("parent");
+  parent.SetBudget(100);
+  Ownership left = parent.NewChild("left"), right = parent.NewChild("right");
+  BufferHandle x, y;
+  const auto attach = [](Ownership& to, const BufferHandle& buffer) {
+    const BufferHandle* const one = &buffer;
+    try {
+      to.AttachAll(absl::MakeConstSpan(&one, 1));
+    } catch (const OutOfMemoryError&) {
+    }
+  };
+  int64_t beyond = 0;
+  Race(Repeats(10000) / 2,
+      [&] {
+        x = BufferHandle(NewHeapBuffer(64));
+        y = BufferHandle(NewHeapBuffer(64));
+      },
+      [&] { attach(left, x); }, [&] { attach(right, y); },
+      [&] { beyond += left.bytes() + right.bytes() > 100; });
+  EXPECT_EQ(beyond, 0);
+}
+
 }  // namespace
 }  // namespace tidepool

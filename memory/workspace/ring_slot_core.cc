@@ -61,7 +61,7 @@ bool WorkspaceCore::ReleaseLeased(Buffer* buffer) noexcept {
 void WorkspaceCore::CloseLeased(Buffer* buffer) noexcept {
   if (!gate_.is_leased()) return;
   std::lock_guard<std::mutex> lock(leased_mutex_);
-  if (gate_.is_leased() && buffer->IsAlive()) GiveBack(buffer);
+  if (gate_.is_leased() && IsOut(buffer)) GiveBack(buffer);
 }
 
 std::string WorkspaceCore::DescribeStaleSlot(uint64_t now, uint64_t made) const {

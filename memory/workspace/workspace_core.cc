@@ -176,7 +176,7 @@ void WorkspaceCore::DropLive(bool failed) noexcept {
     // The record stays with its handles, which find it stale; only the memory is taken back.
     GiveBack(buffer);
     findings_.Outlives(*buffer);
-    if (owned_cycle_ || buffer->closed) continue;  // closed by the cycle's owner, on another thread
+    if (owned_cycle_ || buffer->closed != Buffer::kNotClosed) continue;  // closed by the cycle's owner, on another thread
     ++counters.leaked_arrays;
     // What the failed cycle's exception takes along is no mistake: counted, not reported. A batch
     // that drops its lease before its arrays is no mistake either.

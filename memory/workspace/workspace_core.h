@@ -30,6 +30,7 @@
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/plan_follower.h"
 #include "tidepool/memory/workspace/request_slot.h"
+#include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_config.h"
@@ -69,6 +70,7 @@ class WorkspaceCore final : public BufferOwner {
   // From any thread.
   void Release(Buffer* buffer) noexcept override;
   void Close(Buffer* buffer) noexcept override;
+  bool IsOpenHere() const override { return is_open_on(CurrentThreadToken()); }
   std::string DescribeStale(uint64_t stamp) const override;
   std::string DescribeOrigin(const Buffer& buffer) const override {
     return findings_.DescribeOrigin(buffer);
@@ -189,6 +191,11 @@ class WorkspaceCore final : public BufferOwner {
   // Releases (workspace_release.cc).
   void ReleaseSlowly(Buffer* buffer) noexcept;
   void ReleaseOnOwner(Buffer* buffer) noexcept;
+  // Of the open cycle, and its bytes are still out.
+  bool IsOut(const Buffer* buffer) const {
+    const uint32_t slot = buffer->request.slot;
+    return slot < slot_count_ && slots_[slot].holds(buffer);
+  }
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
   void DrainReturned() noexcept;

@@ -36,19 +36,24 @@ void WorkspaceCore::ReleaseSlowly(Buffer* buffer) noexcept {
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   const bool alive =
       buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
-  const uint32_t slot = buffer->request.slot;
-  // One that was closed on another thread is not alive, but its bytes are still here.
-  if (alive || (buffer->closed && slot < slot_count_ && slots_[slot].holds(buffer))) GiveBack(buffer);
+  // One that was closed on another thread is not alive, but its bytes may still be out.
+  if (alive || (buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed &&
+                IsOut(buffer))) {
+    GiveBack(buffer);
+  }
   findings_.Forget(*buffer);
-  buffer->closed.store(false, std::memory_order_relaxed);
+  buffer->closed.store(Buffer::kNotClosed, std::memory_order_relaxed);
   records_.Put(buffer);
 }
 
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
 // were not already.
 void WorkspaceCore::Close(Buffer* buffer) noexcept {
-  if (is_open_on(CurrentThreadToken()) && buffer->IsAlive()) return GiveBack(buffer);
-  if (is_ring_slot_) CloseLeased(buffer);
+  if (is_open_on(CurrentThreadToken())) {
+    if (IsOut(buffer)) GiveBack(buffer);
+  } else if (is_ring_slot_) {
+    CloseLeased(buffer);
+  }
 }
 
 void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {

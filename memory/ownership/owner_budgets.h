@@ -1,0 +1,34 @@
+// Budgets of nodes: counters at the nodes that have one, of all that is attached below them.
+//
+// What arrives is added first and taken back when that is too much, so that a limit holds however
+// many threads try at once; one that has room for one of two may refuse both then. A move changes
+// only the budgets that count one end of it, so that it never needs room for what is below a budget
+// already.
+//
+// With the locks of the nodes given, which are open: their ancestors stay what they are. Cost:
+// nothing to speak of where there is no budget.
+#ifndef TIDEPOOL_MEMORY_OWNERSHIP_OWNER_BUDGETS_H_
+#define TIDEPOOL_MEMORY_OWNERSHIP_OWNER_BUDGETS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "tidepool/memory/ownership/owner_node.h"
+
+namespace tidepool::internal {
+
+// Of something that comes from `from`, null: from no node. False, and nothing has changed, when a
+// budget of `to` that does not count `from`'s would be exceeded.
+bool Arrive(const OwnerNode* from, const OwnerNode& to, int64_t arrays, int64_t bytes) noexcept;
+// Takes Arrive back.
+void CancelArrival(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
+                   int64_t bytes) noexcept;
+// The other half of a move that cannot fail any more; `to` null: to no node.
+void Leave(const OwnerNode& from, const OwnerNode* to, int64_t arrays, int64_t bytes) noexcept;
+
+[[noreturn]] void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes,
+                                    const std::string& what);
+
+}  // namespace tidepool::internal
+
+#endif  // TIDEPOOL_MEMORY_OWNERSHIP_OWNER_BUDGETS_H_

@@ -1,0 +1,469 @@
+// Owners under every interleaving: what is attached, moved, lent, dropped and closed at once is
+// closed once, and no node keeps what is not its own.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <iterator>
+#include <mutex>
+
+#include "tidepool/memory/sync/owner_list.h"
+#include "tidepool/memory/sync/owner_word.h"
+#include "tidepool/memory/testing/explorer/explore.h"
+#include "tidepool/memory/testing/explorer/mutations.h"
+#include "tidepool/memory/testing/explorer/sync.h"
+
+namespace tidepool {
+namespace {
+
+using explorer::Check;
+using explorer::Execution;
+using explorer::FailureKind;
+using explorer::Options;
+using explorer::Result;
+using explorer::Sync;
+
+using Word = OwnerWord<Sync>;
+
+// As Buffer.
+struct Item {
+  static constexpr uint8_t kInTree = 1, kLent = 2, kOwnerGone = 4, kMirrored = 32;
+  struct Link {
+    Word node;
+    Sync::Plain<Item*> newer, older;
+  };
+  Link link;
+  Sync::Atomic<uint8_t> care{0};
+  Sync::Atomic<int> handles{1};
+  Sync::Plain<int> closes{0};  // races with whoever closes as well
+  Sync::Plain<int> loans{0};   // to one borrower; the loan mutex
+  size_t bytes = 1;
+
+  void GiveBack() { closes.set(closes.get() + 1); }
+};
+
+struct Node : OwnerList<Sync, Item> {
+  Sync::Plain<bool> open{true};
+};
+
+// A tree of two nodes, and the functions of memory/ownership that go with the protocol.
+struct Tree {
+  Tree() {
+    for (int i = 0; i < 2; ++i) {
+      nodes[i].ref.store(kOwnerGeneration | static_cast<uint64_t>(i + 1),
+                         std::memory_order_relaxed);
+    }
+  }
+  Node* NodeOf(uint64_t reference) {
+    const uint64_t index = reference & kOwnerIndexMask;
+    return index == 0 ? nullptr : &nodes[index - 1];
+  }
+
+  bool TakeOut(Item* item, uint64_t to) {
+    const uint64_t reference = item->link.node.Get();
+    Node* node = NodeOf(reference);
+    return node != nullptr && node->TakeOut(item, reference, to, [] {});
+  }
+
+  // As Ownership::Attach: false when the node or the item is closed.
+  bool Attach(Item* item, Node& target) {
+    for (;;) {
+      const uint64_t reference = item->link.node.Get();
+      if (reference == Word::kClosed) return false;
+      Node* from = NodeOf(reference);
+      Node* first = from != nullptr && from < &target ? from : &target;
+      Node* second = first == &target ? from : &target;
+      if (second == first) second = nullptr;
+      std::lock_guard<Node::Lock> lock(first->lock);
+      if (second != nullptr) second->lock.lock();
+      bool done = true, attached = false;
+      if (from != nullptr && !from->Owns(item)) {
+        if (from->ref.load(std::memory_order_relaxed) != reference) {
+          item->link.node.DropOutdated(reference);
+        }
+        done = false;
+      } else if (target.open.get()) {
+        attached = true;
+        if (from == nullptr) {
+          done = attached = target.Claim(item);
+          if (done) target.Link(item, false);
+        } else if (from != &target) {
+          from->MoveTo(target, item, false);
+        }
+        if (done && (item->care.load(std::memory_order_relaxed) & Item::kLent) != 0) EndLoans(item);
+      }
+      if (second != nullptr) second->lock.unlock();
+      if (done) return attached;
+    }
+  }
+
+  // As Buffer::Close.
+  void Close(Item* item) {
+    if (!item->link.node.Close([&](uint64_t to) { return TakeOut(item, to); })) return;
+    if ((item->care.fetch_or(Item::kInTree, std::memory_order_release) & Item::kLent) != 0) {
+      EndLoans(item);
+    }
+    item->GiveBack();
+  }
+
+  // A handle goes; the last one takes the record with it.
+  void Drop(Item* item) {
+    if (item->handles.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    if (item->care.load(std::memory_order_relaxed) != 0) {
+      if ((item->care.load(std::memory_order_relaxed) & Item::kLent) != 0) EndLoans(item);
+      item->link.node.LeaveNode([&](uint64_t to) { return TakeOut(item, to); });
+    }
+    if (item->link.node.Get() != Word::kClosed) item->GiveBack();
+    Check(item->closes.get() == 1, "a record that goes was closed once");
+    Sync::Delete(item);
+  }
+
+  // As Ownership::Close.
+  void CloseNode(Node& node) {
+    {
+      std::lock_guard<Node::Lock> lock(node.lock);
+      node.open.set(false);
+    }
+    while (CloseSome(node)) {
+    }
+    std::lock_guard<Node::Lock> lock(node.lock);
+    node.DropAll();
+  }
+  bool CloseSome(Node& node) {
+    return node.CloseSome<2>(
+        false,
+        [this](Item* item) {
+          return (item->care.load(std::memory_order_relaxed) & Item::kLent) != 0 &&
+                 OutlivesOwner(item);
+        },
+        [](Item* const* batch, int count, int64_t, int64_t, const Item*) {
+          for (int i = 0; i < count; ++i) batch[i]->GiveBack();
+        });
+  }
+
+  // ---- loans, as memory/ownership/loans.cc with one borrower --------------------------------
+
+  void Lend(Item* item) {
+    for (;;) {
+      const uint64_t reference = item->link.node.Get();
+      Node* owner = NodeOf(reference);
+      if (owner != nullptr) owner->lock.lock();
+      const bool unmoved = item->link.node.Get() == reference;
+      if (unmoved) {
+        std::lock_guard<Sync::Mutex> lock(loan_mutex);
+        item->care.fetch_or(Item::kLent, std::memory_order_acquire);
+        if (item->link.node.Get() != Word::kClosed) item->loans.set(1);
+      }
+      if (owner != nullptr) owner->lock.unlock();
+      if (unmoved) return;
+    }
+  }
+  void EndLoans(Item* item) {
+    std::lock_guard<Sync::Mutex> lock(loan_mutex);
+    item->loans.set(0);
+    item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone), std::memory_order_relaxed);
+  }
+  bool OutlivesOwner(Item* item) {
+    std::lock_guard<Sync::Mutex> lock(loan_mutex);
+    if (item->loans.get() == 0) return false;
+    item->care.fetch_or(Item::kOwnerGone, std::memory_order_relaxed);
+    item->link.node.Set(Word::kHandles);
+    return true;
+  }
+  void CloseBorrower(Item* item) {
+    std::lock_guard<Sync::Mutex> lock(loan_mutex);
+    if (item->loans.get() == 0) return;
+    item->loans.set(0);
+    const uint8_t care =
+        item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone), std::memory_order_relaxed);
+    if ((care & Item::kOwnerGone) != 0 && item->link.node.MoveFromHandles(Word::kClosed)) {
+      item->GiveBack();
+    }
+  }
+
+  void LinkNew(Item* item, Node& node, bool in_cycle = false) {
+    std::lock_guard<Node::Lock> lock(node.lock);
+    node.LinkNew(item, in_cycle);
+  }
+  void CheckEmpty() {
+    for (Node& node : nodes) {
+      Check(node.is_empty() && node.arrays.get() == 0 && node.bytes.get() == 0, "nodes are empty");
+    }
+  }
+
+  Node nodes[2];
+  Sync::Mutex loan_mutex;
+  Item item;
+};
+
+// ---- scenarios
+// --------------------------------------------------------------------------------------
+
+void AttachMeetsClose(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  execution.Thread([&] { tree.Attach(&tree.item, tree.nodes[0]); });
+  execution.Thread([&] { tree.Close(&tree.item); });
+  execution.AtEnd([&] {
+    Check(tree.item.closes.get() == 1, "closed once");
+    tree.CheckEmpty();
+  });
+}
+
+void CloseMeetsClose(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  if (explorer::Choose(2) == 1) tree.LinkNew(&tree.item, tree.nodes[0]);
+  for (int i = 0; i < 2; ++i) execution.Thread([&] { tree.Close(&tree.item); });
+  execution.AtEnd([&] {
+    Check(tree.item.closes.get() == 1, "closed once");
+    tree.CheckEmpty();
+  });
+}
+
+void AttachMeetsTheNodesEnd(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  auto& attached = execution.Make<Sync::Plain<bool>>(false);
+  execution.Thread([&] { attached.set(tree.Attach(&tree.item, tree.nodes[0])); });
+  execution.Thread([&] { tree.CloseNode(tree.nodes[0]); });
+  execution.AtEnd([&] {
+    Check(tree.item.closes.get() == attached.get(), "closed once if it was attached");
+    tree.CheckEmpty();
+  });
+}
+
+void AttachMeetsAttachAndDetach(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  execution.Thread([&] { tree.Attach(&tree.item, tree.nodes[0]); });
+  execution.Thread([&] {
+    if (tree.Attach(&tree.item, tree.nodes[1])) tree.TakeOut(&tree.item, Word::kHandles);
+  });
+  execution.AtEnd([&] {
+    const uint64_t owner = tree.item.link.node.Get();
+    for (Node& node : tree.nodes) {
+      Check(node.arrays.get() == (tree.NodeOf(owner) == &node ? 1 : 0), "in one node or none");
+    }
+  });
+}
+
+void MoveMeetsTheNodesEnd(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  tree.LinkNew(&tree.item, tree.nodes[0]);
+  execution.Thread([&] { tree.Attach(&tree.item, tree.nodes[1]); });
+  execution.Thread([&] { tree.CloseNode(tree.nodes[0]); });
+  execution.AtEnd([&] {
+    const bool moved = tree.nodes[1].arrays.get() == 1;
+    Check(tree.item.closes.get() == (moved ? 0 : 1), "closed, or the other node's");
+  });
+}
+
+void CloseMeetsTheNodesEnd(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  tree.LinkNew(&tree.item, tree.nodes[0]);
+  execution.Thread([&] { tree.Close(&tree.item); });
+  execution.Thread([&] { tree.CloseNode(tree.nodes[0]); });
+  execution.AtEnd([&] {
+    Check(tree.item.closes.get() == 1, "closed once");
+    tree.CheckEmpty();
+  });
+}
+
+// The node closes records of which the last handle goes meanwhile.
+void LastHandlesMeetTheNodesEnd(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  Item *first = Sync::New<Item>(), *second = Sync::New<Item>();
+  tree.LinkNew(first, tree.nodes[0]);
+  tree.LinkNew(second, tree.nodes[0]);
+  Item* const dropped = explorer::Choose(2) == 1 ? first : second;
+  execution.Thread([&tree, dropped] { tree.Drop(dropped); });
+  execution.Thread([&] { tree.CloseNode(tree.nodes[0]); });
+  execution.AtEnd([&tree, other = dropped == first ? second : first] {
+    tree.Drop(other);
+    tree.CheckEmpty();
+  });
+}
+
+// The handle that was attached with is dropped at once, while another thread has one.
+void AttachDropAndClose(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  Item* item = Sync::New<Item>();
+  item->handles.store(2, std::memory_order_relaxed);
+  execution.Thread([&tree, item] {
+    tree.Attach(item, tree.nodes[0]);
+    tree.Drop(item);
+  });
+  execution.Thread([&tree, item] {
+    if (explorer::Choose(2) == 1) tree.Close(item);
+    tree.Drop(item);
+  });
+  execution.AtEnd([&] { tree.CheckEmpty(); });
+}
+
+// What a cycle leaves behind is dropped by generation; a resource that closes after that, and
+// another thread, drop handles of it. The node's record serves again.
+void DropAll(Node& node) { node.DropAll(); }
+template <void (*drop_all)(Node&) = DropAll>
+void HandlesMeetTheEndOfACycle(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  Item *older = Sync::New<Item>(), *newer = Sync::New<Item>(), *next = Sync::New<Item>();
+  tree.LinkNew(older, tree.nodes[0], true);
+  tree.LinkNew(newer, tree.nodes[0], true);
+  execution.Thread([&tree, newer] {
+    {
+      std::lock_guard<Node::Lock> lock(tree.nodes[0].lock);
+      drop_all(tree.nodes[0]);
+    }
+    tree.Drop(newer);
+  });
+  execution.Thread([&tree, older] { tree.Drop(older); });
+  execution.AtEnd([&tree, next] {
+    tree.CheckEmpty();
+    tree.LinkNew(next, tree.nodes[0], true);
+    tree.Drop(next);
+    tree.CheckEmpty();
+  });
+}
+
+void LendMeetsClose(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  if (explorer::Choose(2) == 1) tree.LinkNew(&tree.item, tree.nodes[0]);
+  execution.Thread([&] { tree.Lend(&tree.item); });
+  execution.Thread([&] { tree.Close(&tree.item); });
+  execution.AtEnd([&] {
+    Check(tree.item.loans.get() == 0, "nobody borrows what is closed");
+    Check(tree.item.closes.get() == 1, "closed once");
+  });
+}
+
+void OwnersEndMeetsBorrowersEnd(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  tree.LinkNew(&tree.item, tree.nodes[0]);
+  tree.Lend(&tree.item);
+  execution.Thread([&] { tree.CloseNode(tree.nodes[0]); });
+  execution.Thread([&] { tree.CloseBorrower(&tree.item); });
+  execution.AtEnd([&] {
+    Check(tree.item.closes.get() == 1, "closed with the last of them");
+    tree.CheckEmpty();
+  });
+}
+
+// The owner is gone: attaching elsewhere meets the end of the last borrower.
+void AttachMeetsBorrowersEnd(Execution& execution) {
+  auto& tree = execution.Make<Tree>();
+  auto& attached = execution.Make<Sync::Plain<bool>>(false);
+  tree.LinkNew(&tree.item, tree.nodes[0]);
+  tree.Lend(&tree.item);
+  tree.CloseNode(tree.nodes[0]);
+  execution.Thread([&] { attached.set(tree.Attach(&tree.item, tree.nodes[1])); });
+  execution.Thread([&] { tree.CloseBorrower(&tree.item); });
+  execution.AtEnd([&] {
+    Check(tree.item.closes.get() == (attached.get() ? 0 : 1), "closed, or attached");
+    Check(tree.nodes[1].arrays.get() == (attached.get() ? 1 : 0), "attached, or not");
+  });
+}
+
+struct Scenario {
+  const char* name;
+  void (*body)(Execution&);
+};
+constexpr Scenario kScenarios[] = {
+    {"attach_close", AttachMeetsClose},
+    {"close_close", CloseMeetsClose},
+    {"attach_end", AttachMeetsTheNodesEnd},
+    {"attach_attach", AttachMeetsAttachAndDetach},
+    {"move_end", MoveMeetsTheNodesEnd},
+    {"close_end", CloseMeetsTheNodesEnd},
+    {"handles_end", LastHandlesMeetTheNodesEnd},
+    {"attach_drop_close", AttachDropAndClose},
+    {"handles_cycle", HandlesMeetTheEndOfACycle<>},
+    {"lend_close", LendMeetsClose},
+    {"owner_borrower", OwnersEndMeetsBorrowersEnd},
+    {"attach_borrower", AttachMeetsBorrowersEnd},
+};
+
+class OwnerListExploration : public ::testing::TestWithParam<Scenario> {};
+
+TEST_P(OwnerListExploration, Holds) {
+  const Result result = Explore({.name = GetParam().name}, GetParam().body);
+  EXPECT_TRUE(result.passed()) << result.report();
+  EXPECT_TRUE(result.exhausted) << result.report();
+  std::printf("%s\n", result.report().c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OwnerListExploration, ::testing::ValuesIn(kScenarios),
+                         [](const auto& info) { return info.param.name; });
+
+// ---- teeth
+// ------------------------------------------------------------------------------------------
+
+TEST(OwnerListMutations, AreNoticed) {
+  const explorer::MutationTable table =
+      explorer::ExploreMutations({.name = "owners", .preemptions = 2}, [](Execution& execution) {
+        kScenarios[explorer::Choose(std::size(kScenarios))].body(execution);
+      });
+  EXPECT_TRUE(table.original.passed()) << table.report();
+  EXPECT_EQ(table.undetected(), "") << table.report();
+}
+
+// ---- negative controls: what it was before
+// ----------------------------------------------------------
+
+// A node dropped its lists, and its reference only after its resources were closed.
+void DropListsAlone(Node& node) {
+  node.newest.set(nullptr);
+  node.newest_in_cycle.set(nullptr);
+  node.arrays.set(0);
+  node.bytes.set(0);
+}
+TEST(OwnerListBefore, ListsThatAreDroppedWithoutTheReferenceAreFound) {
+  const Result result =
+      explorer::Explore({.name = "lists"}, HandlesMeetTheEndOfACycle<DropListsAlone>);
+  EXPECT_EQ(result.failure, FailureKind::kCheck) << result.report();
+}
+
+// Attaching looked at liveness before the lock, and a node did not ask whether an item was closed.
+TEST(OwnerListBefore, AttachingWithoutLookingAgainIsFound) {
+  struct Old {
+    Sync::Mutex lock;
+    Sync::Plain<bool> linked{false};
+    Sync::Atomic<bool> in_tree{false}, closed{false};
+    Sync::Atomic<int> closes{0};
+  };
+  const Result result = explorer::Explore({.name = "attach"}, [](Execution& execution) {
+    auto& old = execution.Make<Old>();
+    execution.Thread([&] {
+      if (old.closed.load(std::memory_order_relaxed)) return;
+      std::lock_guard<Sync::Mutex> lock(old.lock);
+      old.in_tree.store(true, std::memory_order_relaxed);
+      old.linked.set(true);
+    });
+    execution.Thread([&] {
+      if (old.in_tree.load(std::memory_order_relaxed)) {
+        std::lock_guard<Sync::Mutex> lock(old.lock);
+        old.linked.set(false);
+      }
+      if (!old.closed.exchange(true)) old.closes.fetch_add(1);
+    });
+    execution.AtEnd([&] {
+      if (old.linked.get()) old.closes.fetch_add(1);  // the node closes
+      Check(old.closes.load() == 1, "closed once");
+    });
+  });
+  EXPECT_EQ(result.failure, FailureKind::kCheck) << result.report();
+}
+
+// A node noted in `care` that it closed the item, by a load and a store, while a mirror was made.
+TEST(OwnerListBefore, NotingByLoadAndStoreIsFound) {
+  const Result result = explorer::Explore({.name = "care"}, [](Execution& execution) {
+    auto& item = execution.Make<Item>();
+    execution.Thread([&] {
+      const uint8_t care = item.care.load(std::memory_order_relaxed);
+      item.care.store(care | Item::kOwnerGone, std::memory_order_release);
+    });
+    execution.Thread([&] { item.care.fetch_or(Item::kMirrored, std::memory_order_relaxed); });
+    execution.AtEnd([&] {
+      Check((item.care.load(std::memory_order_relaxed) & Item::kMirrored) != 0, "noted");
+    });
+  });
+  EXPECT_EQ(result.failure, FailureKind::kCheck) << result.report();
+}
+
+}  // namespace
+}  // namespace tidepool
