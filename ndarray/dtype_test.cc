@@ -121,9 +121,9 @@ TEST(DType, PromotionHoldsTheValuesOfBoth) {
               value = random() % 2 == 1;
             } else {
               const uint64_t bits = random();
-              std::memcpy(&value, &bits, sizeof(value));
+              std::memcpy(static_cast<void*>(&value), &bits, sizeof(value));
             }
-            if (value != value) continue;
+            if (IsFloating(x) && std::isnan(static_cast<double>(value))) continue;
             const From back = ConvertElement<From>(ConvertElement<decltype(to)>(value));
             EXPECT_EQ(std::memcmp(&back, &value, sizeof(value)), 0)
                 << DTypeName(x) << " in " << DTypeName(z);

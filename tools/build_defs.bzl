@@ -1,5 +1,7 @@
 """The macros all C++ targets of this repository are made with."""
 
+load("//tools:precompiled_header.bzl", "precompiled_header")
+
 # Flags of our own sources only: they never reach a dependent's targets.
 TIDEPOOL_COPTS = [
     "-std=c++20",
@@ -16,6 +18,9 @@ _UNOPTIMIZED = [
     "-O0",
     "-U_FORTIFY_SOURCE",
 ]
+
+# GoogleTest's headers, which take longer to parse than most tests.
+_GOOGLETEST = str(Label("//tools/testing:googletest_headers"))
 
 _FEATURES = ["layering_check", "parse_headers"]
 
@@ -40,6 +45,10 @@ def tidepool_kernel_library(name, srcs, **kwargs):
     """A library that registers kernels from static initialisers; the linker must not drop it."""
     tidepool_cc_library(name = name, srcs = srcs, alwayslink = True, **kwargs)
 
+def tidepool_test_headers(name, **kwargs):
+    """A precompiled_header for tests that are not optimised."""
+    precompiled_header(name = name, copts = TIDEPOOL_COPTS + _UNOPTIMIZED, **kwargs)
+
 def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", optimize = False, **kwargs):
     """A GoogleTest, named x_test and made of x_test.cc unless said otherwise.
 
@@ -52,10 +61,13 @@ def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", o
       optimize: for tests that compute themselves (models, oracles in loops, races by the million).
       **kwargs: of cc_test.
     """
+    if not optimize:
+        copts = _UNOPTIMIZED + ["-include", "googletest_headers.h"] + copts
+        deps = deps + [_GOOGLETEST]
     native.cc_test(
         name = name,
         srcs = srcs or [name + ".cc"],
-        copts = TIDEPOOL_COPTS + ([] if optimize else _UNOPTIMIZED) + copts,
+        copts = TIDEPOOL_COPTS + copts,
         size = size,
         linkstatic = True,
         deps = deps + ["@com_google_googletest//:gtest_main"],

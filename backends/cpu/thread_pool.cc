@@ -45,7 +45,7 @@ void Wake(std::atomic<uint32_t>& word) {
 __attribute__((noinline)) void TouchStack() {
   constexpr int kBytes = 256 << 10;
   constexpr int kPage = 4096;
-  volatile char stack[kBytes];
+  [[maybe_unused]] volatile char stack[kBytes];
   for (int i = 0; i < kBytes; i += kPage) stack[i] = 0;
 }
 

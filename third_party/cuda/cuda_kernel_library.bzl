@@ -87,7 +87,8 @@ def cuda_kernel_library(
         testonly = True,
         srcs = cc + wrappers,
         hdrs = hdrs,
-        copts = TIDEPOOL_COPTS + ["-Wno-unknown-pragmas"],  # of nvcc's #pragma unroll
+        # Compiling costs more than running. The pragma is nvcc's unroll.
+        copts = TIDEPOOL_COPTS + ["-O1", "-Wno-unknown-pragmas"],
         include_prefix = _include_prefix(),
         textual_hdrs = cu + textual_hdrs,
         deps = deps + [_emulated(dep) for dep in cuda_deps] + emulated_deps + [_EMULATION],

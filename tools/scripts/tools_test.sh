@@ -42,6 +42,9 @@ run "test, through a link" 0 "install_packages ,$bazel_test in $tree" ./test_lin
 expect "no tests" "0 passed, 0 failed" "$output"
 run "test, flags" 0 "install_packages --check,$bazel_test --config=asan -- -//x in $tree" \
   tree_link/tools/test --config=asan --no-install -- -//x
+fast='--config=fast //memory/... //ndarray/... //nn/... //tools/lint/... //tools/scripts/...'
+run "test, fast" 0 "install_packages ,${bazel_test/\/\/.../$fast} --config=asan in $tree" \
+  "$tree/tools/test" --fast --config=asan
 BAZEL_STATUS=36 run "bazel fails" 1 "install_packages ,$bazel_test in $tree" "$tree/tools/test"
 expect "bazel fails: last line" "0 passed, 1 failed" "$output"
 INSTALL_STATUS=1 run "packages missing" 1 "install_packages --check" "$tree/tools/test" --no-install

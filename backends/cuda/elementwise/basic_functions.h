@@ -69,7 +69,9 @@ struct NegateFunction {
 struct AbsFunction {
   template <typename T>
   __device__ T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_unsigned_v<T>) {
+      return x;
+    } else if constexpr (std::is_integral_v<T>) {
       return x < 0 ? static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x)) : x;
     } else {
       return Fabs(x);

@@ -30,8 +30,10 @@ struct PowerFunction {
 struct RemainderFunction {
   template <typename T>
   __device__ T operator()(T x, T y) const {
-    if constexpr (std::is_integral_v<T>) {
-      if (std::is_signed_v<T> && y == T(-1)) return T(0);
+    if constexpr (std::is_unsigned_v<T>) {
+      return static_cast<T>(x % y);
+    } else if constexpr (std::is_integral_v<T>) {
+      if (y == T(-1)) return T(0);
       const T rest = static_cast<T>(x % y);
       return rest != 0 && (rest < 0) != (y < 0) ? static_cast<T>(rest + y) : rest;
     } else {

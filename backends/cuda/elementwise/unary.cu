@@ -10,7 +10,11 @@ namespace {
 struct SignFunction {
   template <typename T>
   __device__ T operator()(T x) const {
-    return x > T(0) ? T(1) : x < T(0) ? static_cast<T>(-1) : x;
+    if constexpr (std::is_unsigned_v<T>) {
+      return x > T(0) ? T(1) : x;
+    } else {
+      return x > T(0) ? T(1) : x < T(0) ? static_cast<T>(-1) : x;
+    }
   }
 };
 template <typename T>

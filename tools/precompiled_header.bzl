@@ -1,0 +1,87 @@
+"""precompiled_header: headers that many sources begin with, parsed once."""
+
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+def _precompile(ctx, toolchain, text, compiled, dependencies):
+    """Compiles `text` as the toolchain would compile a source with `copts`."""
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    variables = cc_common.create_compile_variables(
+        feature_configuration = features,
+        cc_toolchain = toolchain,
+        source_file = text.path,
+        output_file = compiled.path,
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts +
+                             ["-x", "c++-header"],
+        include_directories = dependencies.includes,
+        quote_include_directories = dependencies.quote_includes,
+        system_include_directories = dependencies.system_includes,
+        preprocessor_defines = dependencies.defines,
+    )
+    action = ACTION_NAMES.cpp_compile
+    ctx.actions.run(
+        executable = cc_common.get_tool_for_action(
+            feature_configuration = features,
+            action_name = action,
+        ),
+        arguments = cc_common.get_memory_inefficient_command_line(
+            feature_configuration = features,
+            action_name = action,
+            variables = variables,
+        ),
+        env = cc_common.get_environment_variables(
+            feature_configuration = features,
+            action_name = action,
+            variables = variables,
+        ),
+        inputs = depset([text], transitive = [dependencies.headers, toolchain.all_files]),
+        outputs = [compiled],
+        mnemonic = "PrecompileHeader",
+        progress_message = "Precompiling %s" % text.short_path,
+    )
+
+def _precompiled_header_impl(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    dependencies = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    ).compilation_context
+    text = ctx.actions.declare_file("_precompiled/%s.h" % ctx.label.name)
+
+    # GCC's alone are known under this name; for clang the header is empty, so that a build with it
+    # tells which sources do not include what they use.
+    is_gcc = toolchain.compiler in ["compiler", "gcc"]
+    ctx.actions.write(text, "".join(["#include <%s>\n" % h for h in ctx.attr.headers if is_gcc]))
+    files = [text]
+    if is_gcc:
+        compiled = ctx.actions.declare_file(text.basename + ".gch", sibling = text)
+        _precompile(ctx, toolchain, text, compiled, dependencies)
+        files.append(compiled)
+    context = cc_common.create_compilation_context(
+        headers = depset(files),
+        quote_includes = depset([text.dirname]),
+    )
+    return [
+        DefaultInfo(files = depset(files)),
+        CcInfo(compilation_context = context),
+    ]
+
+precompiled_header = rule(
+    implementation = _precompiled_header_impl,
+    doc = """<name>.h, which includes `headers`, and what GCC makes of it.
+
+    A target that depends on this and is compiled with `-include <name>.h` and the flags `copts` skips
+    the headers' parsing. GCC compares: with other flags it reads the text instead.""",
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+    attrs = {
+        "headers": attr.string_list(mandatory = True, doc = "as in #include <...>"),
+        "deps": attr.label_list(providers = [CcInfo], doc = "where they come from"),
+        "copts": attr.string_list(),
+        "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),
+    },
+)
