@@ -69,10 +69,12 @@ class RingChannel {
 
   // False when the channel was closed; the batch is dropped then.
   bool Push(SlotLease lease, T value) {
+    // Arguments are destroyed in whatever order; and a slot is not freed under the lock.
+    Item item(std::move(lease), std::move(value));
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return false;
     if (count_ == items_.size()) Enlarge();
-    items_[(first_ + count_) % items_.size()].emplace(Item{std::move(lease), std::move(value)});
+    items_[(first_ + count_) % items_.size()].emplace(std::move(item));
     ++count_;
     if (waiting_ > 0) changed_.notify_one();
     return true;

@@ -59,6 +59,20 @@ TEST(RingItem, AssigningOverOneDropsItsArraysFirst) {
   EXPECT_EQ(ring.stats().leaked_arrays, 0);
 }
 
+// A batch that nobody takes is dropped in the same order.
+TEST(RingItem, WhatAClosedChannelRefusesIsNotLeaked) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(4));
+  {
+    Channel channel(ring);
+    Push(ring, channel);
+    channel.Close();
+    Push(ring, channel);
+    EXPECT_EQ(ring.stats().leased, 1);
+  }
+  EXPECT_EQ(ring.stats().leased, 0);
+  EXPECT_EQ(ring.stats().leaked_arrays, 0);
+}
+
 // Runs `first` on a thread and then `second` on one that has the ended one's address. False when
 // none of many threads has.
 bool OnThreadsOfOneAddress(const std::function<void()>& first,
