@@ -8,19 +8,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace tidepool::explorer::internal {
-namespace {
-
-thread_local Engine* running_engine = nullptr;
-
-// Names the engine that runs for as long as it lives.
-class RunningScope {
- public:
-  explicit RunningScope(Engine* engine) { running_engine = engine; }
-  ~RunningScope() { running_engine = nullptr; }
-};
-
-}  // namespace
-
 Engine::Engine(const Options& options, Choices& choices, Sites* sites)
     : options_(options), choices_(choices), sites_(sites) {
   for (int i = 0; i < kMaxSlots; ++i) {
@@ -31,17 +18,15 @@ Engine::Engine(const Options& options, Choices& choices, Sites* sites)
 
 Engine::~Engine() = default;
 
-Engine* Engine::Running() { return running_engine; }
-
 Engine& Engine::Get() {
-  if (running_engine == nullptr) {
+  if (running_ == nullptr) {
     std::fputs(
         "tidepool::explorer: an operation of explorer::Sync, Check or Choose was called "
         "outside of an exploration\n",
         stderr);
     std::abort();
   }
-  return *running_engine;
+  return *running_;
 }
 
 void Engine::set_bound(int preemptions, bool reduce) {
@@ -79,12 +64,12 @@ void Engine::Reset() {
 
 bool Engine::Run(absl::FunctionRef<void(Execution&)> body) {
   Reset();
-  RunningScope scope(this);
   body_ = &body;
   if (slots_[kBody].fiber == nullptr) {
     slots_[kBody].fiber =
         std::make_unique<Fiber>(options_.stack_bytes, &Engine::FiberMain, &slots_[kBody]);
   }
+  running_ = this;
   auto failed = [this] { return failure_ != FailureKind::kNone; };
   auto enter = [this](int number) {
     slot_ = number;
@@ -109,6 +94,7 @@ bool Engine::Run(absl::FunctionRef<void(Execution&)> body) {
     for (int i = 1; i <= thread_count_; ++i) memories_[kBody].view.Join(memories_[i].view);
     enter(kBody);
   }
+  running_ = nullptr;
   if (choices_.inconsistent() || (!failed() && choices_.repeating())) {
     SetFailure(
         FailureKind::kNotDeterministic,

@@ -60,7 +60,7 @@ class Engine {
   ~Engine();
 
   // The engine that runs the calling code; null outside of an exploration.
-  static Engine* Running();
+  static Engine* Running() { return running_; }
   // Ends the program with a message when there is none.
   static Engine& Get();
 
@@ -191,6 +191,8 @@ class Engine {
   void SetFailure(FailureKind kind, std::string message);
   std::string Describe(uint32_t mask) const;
   void CheckLeaks();
+
+  static constinit inline thread_local Engine* running_ = nullptr;
 
   const Options& options_;
   Choices& choices_;

@@ -19,7 +19,6 @@ namespace tidepool::explorer {
 namespace {
 
 constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
-constexpr std::memory_order kAcquire = std::memory_order_acquire;
 constexpr std::memory_order kRelease = std::memory_order_release;
 
 bool Contains(const std::string& text, const std::string& part) {

@@ -33,7 +33,8 @@
 #endif
 
 // switch_stack(&left, entered) saves the registers that a callee keeps on the stack it leaves and
-// takes them from the one it enters. start_stack is what a new stack "returns" to.
+// takes them from the one it enters. start_stack is what a new stack "returns" to. Tests run on
+// x86-64; that for AArch64 has been assembled, not run.
 extern "C" void tidepool_explorer_switch_stack(void** left, void* entered);
 extern "C" void tidepool_explorer_start_stack();
 
