@@ -22,7 +22,7 @@ std::atomic<uint64_t> avoided[2][kDeviceTypes][kMaxDevicesPerType] = {};  // to 
 std::atomic<uint64_t> host_fallbacks{0};
 
 Counts& Global() {
-  static Counts& counts = [] -> Counts& {
+  static Counts& counts = []() -> Counts& {
     static constinit const ForkHandlers handlers{[] { Global().mutex.lock(); },
                                                  [] { Global().mutex.unlock(); },
                                                  [] { Global().mutex.unlock(); }};

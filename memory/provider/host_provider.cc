@@ -61,7 +61,7 @@ class OverAligned {
     return true;
   }
   static OverAligned& Blocks() {
-    static OverAligned& blocks = [] -> OverAligned& {
+    static OverAligned& blocks = []() -> OverAligned& {
       static constinit const ForkHandlers handlers{[] { Blocks().mutex_.lock(); },
                                                    [] { Blocks().mutex_.unlock(); },
                                                    [] { Blocks().mutex_.unlock(); }};
