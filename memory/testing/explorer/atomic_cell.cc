@@ -83,7 +83,6 @@ Engine& AtomicCell::Use(const Where& where, bool writes, bool sequential) {
     }
     return engine;
   }
-  CheckAlive(engine, where);
   engine.Announce({.object = this, .writes = writes, .sequential = sequential});
   CheckAlive(engine, where);
   accesses_.Note(engine.slot(), engine.Clock(), where);
