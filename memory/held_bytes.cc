@@ -52,8 +52,7 @@ HeldBytes::~HeldBytes() {
 
 namespace internal {
 
-bool LeaveToHolds(Buffer* buffer) noexcept {
-  if ((buffer->care.load(std::memory_order_relaxed) & Buffer::kHeld) == 0) return false;
+bool LeaveHeldToHolds(Buffer* buffer) noexcept {
   std::lock_guard<std::mutex> lock(holds_mutex);
   const auto at = AllHolds().find(buffer);
   if (at == AllHolds().end()) return false;

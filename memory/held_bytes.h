@@ -10,6 +10,8 @@
 #ifndef TIDEPOOL_MEMORY_HELD_BYTES_H_
 #define TIDEPOOL_MEMORY_HELD_BYTES_H_
 
+#include <atomic>
+
 #include "tidepool/memory/buffer.h"
 
 namespace tidepool {
@@ -29,8 +31,12 @@ class HeldBytes {
 
 namespace internal {
 
+bool LeaveHeldToHolds(Buffer* buffer) noexcept;
 // True when the bytes of a closed buffer are held: they go with the last hold.
-bool LeaveToHolds(Buffer* buffer) noexcept;
+inline bool LeaveToHolds(Buffer* buffer) noexcept {
+  return (buffer->care.load(std::memory_order_relaxed) & Buffer::kHeld) != 0 &&
+         LeaveHeldToHolds(buffer);
+}
 
 }  // namespace internal
 

@@ -19,9 +19,6 @@ thread_local constinit ThreadState current_thread_state;
 
 namespace {
 
-// Scopes whose objects were destroyed on other threads and that their own have not ended yet.
-std::atomic<int64_t> scopes_left{0};
-
 std::string NameOf(const ScopeFrame& frame) {
   return frame.core != nullptr ? absl::StrCat("the scope of workspace [", frame.core->id, "]")
                                : std::string("a scope out of workspaces");
@@ -72,7 +69,7 @@ class StackEnd {
       const FrameEnd end(*frame);
       end.Run();
       if (!frame->claim.LeaveToObject()) {
-        scopes_left.fetch_sub(1, std::memory_order_relaxed);
+        internal::scopes_left.fetch_sub(1, std::memory_order_relaxed);
         delete frame;
       }
     }
@@ -85,15 +82,39 @@ class StackEnd {
   void Touch() {}
 };
 
-ScopeFrame* TakeFrame() {
-  ThreadState& state = current_thread_state;
-  if (ScopeFrame* frame = state.free) {
-    state.free = frame->previous;
-    return frame;
-  }
+[[gnu::noinline]] ScopeFrame* NewFrame() {
   thread_local StackEnd end;  // made with the thread's first frame
   end.Touch();
   return new ScopeFrame;
+}
+
+ScopeFrame* TakeFrame() {
+  ThreadState& state = current_thread_state;
+  ScopeFrame* const frame = state.free;
+  if (frame == nullptr) [[unlikely]]
+    return NewFrame();
+  state.free = frame->previous;
+  return frame;
+}
+
+// On a thread that is not the frame's, or no longer.
+[[gnu::noinline]] void LeaveToItsThread(ScopeFrame* frame) noexcept {
+  internal::scopes_left.fetch_add(1, std::memory_order_relaxed);
+  if (frame->claim.LeaveToStack()) {
+    // Not a word of what is in the frame: its thread may be ending it by now.
+    std::fprintf(stderr,
+                 "tidepool: a scope is destroyed on a thread other than its own; it ends "
+                 "when that one next begins or ends a scope\n");
+  } else {
+    internal::scopes_left.fetch_sub(1, std::memory_order_relaxed);
+    delete frame;
+  }
+}
+
+[[gnu::noinline]] void UnlinkFromBelow(ScopeFrame* frame) noexcept {
+  std::fprintf(stderr, "tidepool: %s ends before %s, which was opened inside it\n",
+               NameOf(*frame).c_str(), NameOf(*current_thread_state.top).c_str());
+  Unlink(frame);
 }
 
 }  // namespace
@@ -110,7 +131,9 @@ WorkspaceCore* ParentOfCurrentPlace() {
 
 namespace internal {
 
-void EndLeftScopes() noexcept {
+std::atomic<int64_t> scopes_left{0};
+
+void EndLeftScopesHere() noexcept {
   while (scopes_left.load(std::memory_order_acquire) != 0) {
     ScopeFrame* frame = current_thread_state.top;
     while (frame != nullptr && !frame->claim.object_is_gone()) frame = frame->previous;
@@ -139,7 +162,7 @@ void ScopeToken::Push(WorkspaceCore* core, WorkspaceCore* place) {
   frame->core = core;
   frame->place = place;
   frame->thread = CurrentThreadToken();
-  frame->exceptions = std::uncaught_exceptions();
+  frame->exceptions = core != nullptr ? std::uncaught_exceptions() : 0;
   frame->ended_by_thread = nullptr;
   frame->claim.Hold();
   frame->previous = current_thread_state.top;
@@ -176,33 +199,23 @@ void ScopeToken::Close() {
 }
 
 bool ScopeToken::End() noexcept {
-  ScopeFrame* frame = std::exchange(frame_, nullptr);
+  ScopeFrame* const frame = std::exchange(frame_, nullptr);
+  ThreadState& state = current_thread_state;
   // A thread that has ended may have had the address of this one's state.
-  if (frame->thread != CurrentThreadToken() || frame->claim.stack_is_gone()) {
-    scopes_left.fetch_add(1, std::memory_order_relaxed);
-    if (frame->claim.LeaveToStack()) {
-      // Not a word of what is in the frame: its thread may be ending it by now.
-      std::fprintf(stderr,
-                   "tidepool: a scope is destroyed on a thread other than its own; it ends "
-                   "when that one next begins or ends a scope\n");
-    } else {
-      scopes_left.fetch_sub(1, std::memory_order_relaxed);
-      delete frame;
-    }
+  if (frame->thread != &state || frame->claim.stack_is_gone()) [[unlikely]] {
+    LeaveToItsThread(frame);
     return false;
   }
   EndLeftScopes();
-  if (current_thread_state.top == frame) {
-    current_thread_state.top = frame->previous;
+  if (state.top == frame) [[likely]] {
+    state.top = frame->previous;
   } else {
-    std::fprintf(stderr, "tidepool: %s ends before %s, which was opened inside it\n",
-                 NameOf(*frame).c_str(), NameOf(*current_thread_state.top).c_str());
-    Unlink(frame);
+    UnlinkFromBelow(frame);
   }
   WorkspaceCore* const core = frame->core;
-  const bool failed = std::uncaught_exceptions() > frame->exceptions;
+  const int exceptions = frame->exceptions;
   Recycle(frame);
-  if (core != nullptr) core->LeaveFrame(failed);
+  if (core != nullptr) core->LeaveFrame(std::uncaught_exceptions() > exceptions);
   return true;
 }
 

@@ -17,6 +17,8 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SCOPE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SCOPE_H_
 
+#include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "tidepool/memory/workspace/thread_state.h"
@@ -26,8 +28,13 @@ namespace tidepool {
 
 namespace internal {
 
+// Scopes of all threads whose objects were destroyed on others, and that have not ended yet.
+extern std::atomic<int64_t> scopes_left;
+void EndLeftScopesHere() noexcept;
 // Ends the scopes of this thread whose objects were destroyed on other threads.
-void EndLeftScopes() noexcept;
+inline void EndLeftScopes() noexcept {
+  if (scopes_left.load(std::memory_order_acquire) != 0) EndLeftScopesHere();
+}
 
 // What the three kinds of scope share: their hold on a frame of the thread's stack.
 class ScopeToken {
