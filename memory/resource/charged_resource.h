@@ -22,8 +22,10 @@ class ChargedResource final : public ResourceWrapper {
       : ResourceWrapper(upstream),
         kind_(kind),
         owner_(owner != nullptr ? *owner : MemoryOwner::Process()),
-        what_(what) {}
+        what_(what),
+        device_(upstream.device()) {}
 
+  Device device() const override { return device_; }
   Allocation Allocate(size_t bytes, size_t alignment) override;
   void Release(void* token, size_t bytes, size_t alignment) noexcept override;
   std::string Describe() const override;
@@ -36,6 +38,7 @@ class ChargedResource final : public ResourceWrapper {
   const MemoryKind kind_;
   MemoryOwner& owner_;
   const char* const what_;
+  const Device device_;
 };
 
 }  // namespace tidepool
