@@ -8,10 +8,13 @@ namespace tidepool {
 void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
                    MemoryOwner* owner) {
   HeapResource heap(provider, kind, owner);
-  return AllocateOrThrow(heap, bytes, alignment).data;
+  const Allocation block = heap.Allocate(bytes, alignment);
+  if (!block) block.refused_by->ThrowRefused(block, bytes, alignment);
+  return block.data;
 }
 
-// What its resource would do, in one step: arrays are released more often than anything else is done.
+// What its resource would do, in one step: arrays are released more often than anything else is
+// done.
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
                  MemoryOwner* owner) noexcept {
   if (data == nullptr) return;

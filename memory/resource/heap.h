@@ -29,8 +29,8 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvid
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
                  MemoryOwner* owner = nullptr) noexcept;
 
-// The heap as a resource, for one kind and owner: single blocks of a device, charged to the owner, and
-// the Reclaimer is asked before a refusal. Threads: any.
+// The heap as a resource, for one kind and owner: single blocks of a device, charged to the owner,
+// and the Reclaimer is asked before a refusal. Threads: any.
 class HeapResource final : public MemoryResource {
  public:
   // `owner` null: the process.
@@ -43,7 +43,8 @@ class HeapResource final : public MemoryResource {
         reclaiming_(charged_) {}
 
   Allocation Allocate(size_t bytes, size_t alignment) override {
-    return reclaiming_.Allocate(bytes, alignment);
+    return reclaiming_.AllocateAfter(charged_.AllocateFrom(blocks_, bytes, alignment), bytes,
+                                     alignment);
   }
   void Release(void* token, size_t bytes, size_t) noexcept override {
     HeapRelease(token, bytes, kind_, provider_, owner_);
