@@ -6,25 +6,6 @@
 
 namespace tidepool {
 
-Allocation ChargedResource::Allocate(size_t bytes, size_t alignment) {
-  if (bytes > kMostBytes) return Allocation::Refused(Refusal::kImpossible, this, bytes);
-  MemoryBudget& budget = MemoryBudget::Global();
-  // Most often nobody has set a limit: there is nothing to ask before.
-  while (!budget.limited()) {
-    const Allocation block = upstream().Allocate(bytes, alignment);
-    if (!block) return block;
-    try {
-      if (budget.CountWithoutLimits(device(), kind_, owner_, static_cast<int64_t>(bytes)))
-        return block;
-    } catch (...) {
-      upstream().Release(block.token, bytes, alignment);
-      throw;
-    }
-    upstream().Release(block.token, bytes, alignment);  // a limit has been set meanwhile
-  }
-  return AllocateWithinLimits(bytes, alignment);
-}
-
 // The ledger comes last, so that its peaks never hold a block that was refused.
 Allocation ChargedResource::AllocateWithinLimits(size_t bytes, size_t alignment) {
   MemoryBudget& budget = MemoryBudget::Global();

@@ -8,14 +8,21 @@ namespace tidepool {
 void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
                    MemoryOwner* owner) {
   HeapResource heap(provider, kind, owner);
-  return AllocateOrThrow(heap, bytes, alignment).data;
+  const Allocation block = heap.Allocate(bytes, alignment);
+  if (!block) block.refused_by->ThrowRefused(block, bytes, alignment);
+  return block.data;
 }
 
-// The heap's blocks know nothing of their alignment.
+// What its resource would do, in one step: arrays are released more often than anything else is
+// done.
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
                  MemoryOwner* owner) noexcept {
   if (data == nullptr) return;
-  HeapResource(provider, kind, owner).Release(data, bytes, 1);
+  provider.Release(static_cast<std::byte*>(data), bytes);
+  MemoryTracker::Global().CountSystemRelease();
+  MemoryBudget::Global().Uncount(provider.device(), kind,
+                                 owner != nullptr ? *owner : MemoryOwner::Process(),
+                                 static_cast<int64_t>(bytes));
 }
 
 void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, Device device,

@@ -20,29 +20,6 @@
 
 namespace tidepool {
 
-// The heap as a resource, for one kind and owner: single blocks of a device, charged to the owner,
-// and the Reclaimer is asked before a refusal. Threads: any.
-class HeapResource final : public MemoryResource {
- public:
-  // `owner` null: the process.
-  HeapResource(DeviceProvider& provider, MemoryKind kind, MemoryOwner* owner = nullptr)
-      : blocks_(provider), charged_(blocks_, kind, owner, "a heap array"), reclaiming_(charged_) {}
-
-  Allocation Allocate(size_t bytes, size_t alignment) override {
-    return reclaiming_.Allocate(bytes, alignment);
-  }
-  void Release(void* token, size_t bytes, size_t alignment) noexcept override {
-    charged_.Release(token, bytes, alignment);
-  }
-  Device device() const override { return blocks_.device(); }
-  std::string Describe() const override { return reclaiming_.Describe(); }
-
- private:
-  ProviderBlocks blocks_;
-  ChargedResource charged_;
-  ReclaimingResource reclaiming_;
-};
-
 // `alignment`: a power of two; raised to what the device needs. `owner`: who it is charged to;
 // null: the process. Throws OutOfMemoryError with the ledger when a budget or the provider refuses,
 // after asking the Reclaimer.
@@ -51,6 +28,38 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvid
 // The same arguments as given to HeapAllocate.
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
                  MemoryOwner* owner = nullptr) noexcept;
+
+// The heap as a resource, for one kind and owner: single blocks of a device, charged to the owner,
+// and the Reclaimer is asked before a refusal. Threads: any.
+class HeapResource final : public MemoryResource {
+ public:
+  // `owner` null: the process.
+  HeapResource(DeviceProvider& provider, MemoryKind kind, MemoryOwner* owner = nullptr)
+      : provider_(provider),
+        kind_(kind),
+        owner_(owner),
+        blocks_(provider),
+        charged_(blocks_, kind, owner, "a heap array"),
+        reclaiming_(charged_) {}
+
+  Allocation Allocate(size_t bytes, size_t alignment) override {
+    return reclaiming_.AllocateAfter(charged_.AllocateFrom(blocks_, bytes, alignment), bytes,
+                                     alignment);
+  }
+  void Release(void* token, size_t bytes, size_t) noexcept override {
+    HeapRelease(token, bytes, kind_, provider_, owner_);
+  }
+  Device device() const override { return blocks_.device(); }
+  std::string Describe() const override { return reclaiming_.Describe(); }
+
+ private:
+  DeviceProvider& provider_;
+  const MemoryKind kind_;
+  MemoryOwner* const owner_;
+  ProviderBlocks blocks_;
+  ChargedResource charged_;
+  ReclaimingResource reclaiming_;
+};
 
 // On a device, the host unless said otherwise. Throws kUnimplemented when its provider is not
 // linked.

@@ -5,9 +5,12 @@
 #ifndef TIDEPOOL_MEMORY_RESOURCE_PROVIDER_BLOCKS_H_
 #define TIDEPOOL_MEMORY_RESOURCE_PROVIDER_BLOCKS_H_
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <string>
 
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/memory_resource.h"
 
@@ -17,7 +20,16 @@ class ProviderBlocks final : public MemoryResource {
  public:
   explicit ProviderBlocks(DeviceProvider& provider) : provider_(provider) {}
 
-  Allocation Allocate(size_t bytes, size_t alignment) override;
+  Allocation Allocate(size_t bytes, size_t alignment) override {
+    if (bytes > kMostBytes || !std::has_single_bit(alignment)) {
+      return Allocation::Refused(Refusal::kImpossible, this, bytes);
+    }
+    std::byte* const data =
+        provider_.Allocate(bytes, std::max(alignment, provider_.traits().alignment));
+    if (data == nullptr) return Allocation::Refused(Refusal::kExhausted, this, bytes);
+    MemoryTracker::Global().CountSystemAllocation();
+    return {data, data};
+  }
   void Release(void* token, size_t bytes, size_t alignment) noexcept override;
   Device device() const override { return provider_.device(); }
   std::string Describe() const override;

@@ -2,10 +2,10 @@
 
 namespace tidepool {
 
-Allocation ReclaimingResource::AllocateAfter(const Allocation& refused, size_t bytes,
-                                             size_t alignment) {
+Allocation ReclaimingResource::Retry(const Allocation& refused, size_t bytes, size_t alignment) {
   Allocation block = refused;
-  const int64_t reclaimed = reclaimer_.RetryWhileReclaiming(refused.missing_bytes, [&] {
+  Reclaimer& reclaimer = reclaimer_ != nullptr ? *reclaimer_ : Reclaimer::Global();
+  const int64_t reclaimed = reclaimer.RetryWhileReclaiming(refused.missing_bytes, [&] {
     block = upstream().Allocate(bytes, alignment);
     return block || block.refusal == Refusal::kImpossible ? 0 : block.missing_bytes;
   });

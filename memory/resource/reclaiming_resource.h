@@ -16,13 +16,17 @@ namespace tidepool {
 
 class ReclaimingResource final : public ResourceWrapper {
  public:
-  explicit ReclaimingResource(MemoryResource& upstream, Reclaimer& reclaimer = Reclaimer::Global())
+  // `reclaimer` null: the global one.
+  explicit ReclaimingResource(MemoryResource& upstream, Reclaimer* reclaimer = nullptr)
       : ResourceWrapper(upstream), reclaimer_(reclaimer) {}
 
   Allocation Allocate(size_t bytes, size_t alignment) override {
-    const Allocation block = upstream().Allocate(bytes, alignment);
-    if (block || block.refusal == Refusal::kImpossible) return block;
-    return AllocateAfter(block, bytes, alignment);
+    return AllocateAfter(upstream().Allocate(bytes, alignment), bytes, alignment);
+  }
+  // What becomes of the first answer of what is wrapped.
+  Allocation AllocateAfter(const Allocation& first, size_t bytes, size_t alignment) {
+    if (first || first.refusal == Refusal::kImpossible) return first;
+    return Retry(first, bytes, alignment);
   }
   void Release(void* token, size_t bytes, size_t alignment) noexcept override {
     upstream().Release(token, bytes, alignment);
@@ -30,9 +34,9 @@ class ReclaimingResource final : public ResourceWrapper {
   std::string Describe() const override { return upstream().Describe() + ", after reclaiming"; }
 
  private:
-  Allocation AllocateAfter(const Allocation& refused, size_t bytes, size_t alignment);
+  Allocation Retry(const Allocation& refused, size_t bytes, size_t alignment);
 
-  Reclaimer& reclaimer_;
+  Reclaimer* const reclaimer_;
 };
 
 }  // namespace tidepool

@@ -201,7 +201,7 @@ TEST(ReclaimingResource, AsksForWhatIsMissingAndTriesAgain) {
   AddressResource addresses;
   addresses.set_capacity(4 * AddressResource::kPageBytes);
   Reclaimer reclaimer;
-  ReclaimingResource reclaiming(addresses, reclaimer);
+  ReclaimingResource reclaiming(addresses, &reclaimer);
   std::vector<void*> spare;
   for (int i = 0; i < 4; ++i) spare.push_back(addresses.Allocate(100, 16).token);
   int asked = 0;

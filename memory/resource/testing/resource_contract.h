@@ -110,7 +110,7 @@ TEST_P(ResourceContract, BlocksAreApartAlignedAndKeepTheirBytes) {
   std::mt19937_64 random(1);
   std::vector<Block> live;
   std::map<std::byte*, std::byte*> ranges;  // begin to end
-  for (int step = 0; step < 400; ++step) {
+  for (int step = 0; step < 250; ++step) {
     if (live.size() < 3 || (live.size() < 60 && random() % 2 == 0)) {
       const auto [bytes, alignment] = Any(random);
       Block block = Allocate(bytes, alignment);
@@ -175,7 +175,7 @@ TEST_P(ResourceContract, WhatCannotExistIsRefusedAndChangesNothing) {
 TEST_P(ResourceContract, ASourceThatRefusesIsAnAnswer) {
   std::mt19937_64 random(2);
   for (const int64_t count : {1, 2, 1000}) {
-    for (int64_t n = 0; n < 6; ++n) {
+    for (int64_t n = 0; n < 4; ++n) {
       std::vector<Block> live;
       stack_.Trim();
       memory_.faults().FailRequest(n, count);
