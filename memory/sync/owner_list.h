@@ -46,7 +46,7 @@ class OwnerList {
   Plain<int64_t> bytes;
   Plain<int64_t> peak_bytes;
 
-  // ---- with the lock --------------------------------------------------------------------------
+  // ---- with the lock ----
 
   bool Owns(const Item* item) const {
     return item->link.node.Get() == ref.load(std::memory_order_relaxed);
@@ -110,7 +110,7 @@ class OwnerList {
     ref.store(ref.load(std::memory_order_relaxed) + kOwnerGeneration, std::memory_order_relaxed);
   }
 
-  // ---- without it -----------------------------------------------------------------------------
+  // ---- without it ----
 
   // Takes the item, whose word was `reference` of this list a moment ago, out of it. It is `to`
   // then, and on_leave() has been called under the lock. False when it was not here any more: look

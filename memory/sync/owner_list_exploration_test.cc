@@ -6,197 +6,20 @@
 #include <iterator>
 #include <mutex>
 
-#include "tidepool/memory/sync/owner_list.h"
-#include "tidepool/memory/sync/owner_word.h"
+#include "tidepool/memory/sync/explored_owners.h"
 #include "tidepool/memory/testing/explorer/explore.h"
 #include "tidepool/memory/testing/explorer/mutations.h"
-#include "tidepool/memory/testing/explorer/sync.h"
 
 namespace tidepool {
 namespace {
 
-using explorer::Check;
+using namespace explored_owners;  // NOLINT(google-build-using-namespace)
+
 using explorer::Execution;
 using explorer::FailureKind;
-using explorer::Options;
 using explorer::Result;
-using explorer::Sync;
 
-using Word = OwnerWord<Sync>;
-
-// As Buffer.
-struct Item {
-  static constexpr uint8_t kInTree = 1, kLent = 2, kOwnerGone = 4, kMirrored = 32;
-  struct Link {
-    Word node;
-    Sync::Plain<Item*> newer, older;
-  };
-  Link link;
-  Sync::Atomic<uint8_t> care{0};
-  Sync::Atomic<int> handles{1};
-  Sync::Plain<int> closes{0};  // races with whoever closes as well
-  Sync::Plain<int> loans{0};   // to one borrower; the loan mutex
-  size_t bytes = 1;
-
-  void GiveBack() { closes.set(closes.get() + 1); }
-};
-
-struct Node : OwnerList<Sync, Item> {
-  Sync::Plain<bool> open{true};
-};
-
-// A tree of two nodes, and the functions of memory/ownership that go with the protocol.
-struct Tree {
-  Tree() {
-    for (int i = 0; i < 2; ++i) {
-      nodes[i].ref.store(kOwnerGeneration | static_cast<uint64_t>(i + 1),
-                         std::memory_order_relaxed);
-    }
-  }
-  Node* NodeOf(uint64_t reference) {
-    const uint64_t index = reference & kOwnerIndexMask;
-    return index == 0 ? nullptr : &nodes[index - 1];
-  }
-
-  bool TakeOut(Item* item, uint64_t to) {
-    const uint64_t reference = item->link.node.Get();
-    Node* node = NodeOf(reference);
-    return node != nullptr && node->TakeOut(item, reference, to, [] {});
-  }
-
-  // As Ownership::Attach: false when the node or the item is closed.
-  bool Attach(Item* item, Node& target) {
-    for (;;) {
-      const uint64_t reference = item->link.node.Get();
-      if (reference == Word::kClosed) return false;
-      Node* from = NodeOf(reference);
-      Node* first = from != nullptr && from < &target ? from : &target;
-      Node* second = first == &target ? from : &target;
-      if (second == first) second = nullptr;
-      std::lock_guard<Node::Lock> lock(first->lock);
-      if (second != nullptr) second->lock.lock();
-      bool done = true, attached = false;
-      if (from != nullptr && !from->Owns(item)) {
-        if (from->ref.load(std::memory_order_relaxed) != reference) {
-          item->link.node.DropOutdated(reference);
-        }
-        done = false;
-      } else if (target.open.get()) {
-        attached = true;
-        if (from == nullptr) {
-          done = attached = target.Claim(item);
-          if (done) target.Link(item, false);
-        } else if (from != &target) {
-          from->MoveTo(target, item, false);
-        }
-        if (done && (item->care.load(std::memory_order_relaxed) & Item::kLent) != 0) EndLoans(item);
-      }
-      if (second != nullptr) second->lock.unlock();
-      if (done) return attached;
-    }
-  }
-
-  // As Buffer::Close.
-  void Close(Item* item) {
-    if (!item->link.node.Close([&](uint64_t to) { return TakeOut(item, to); })) return;
-    if ((item->care.fetch_or(Item::kInTree, std::memory_order_release) & Item::kLent) != 0) {
-      EndLoans(item);
-    }
-    item->GiveBack();
-  }
-
-  // A handle goes; the last one takes the record with it.
-  void Drop(Item* item) {
-    if (item->handles.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-    if (item->care.load(std::memory_order_relaxed) != 0) {
-      if ((item->care.load(std::memory_order_relaxed) & Item::kLent) != 0) EndLoans(item);
-      item->link.node.LeaveNode([&](uint64_t to) { return TakeOut(item, to); });
-    }
-    if (item->link.node.Get() != Word::kClosed) item->GiveBack();
-    Check(item->closes.get() == 1, "a record that goes was closed once");
-    Sync::Delete(item);
-  }
-
-  // As Ownership::Close.
-  void CloseNode(Node& node) {
-    {
-      std::lock_guard<Node::Lock> lock(node.lock);
-      node.open.set(false);
-    }
-    while (CloseSome(node)) {
-    }
-    std::lock_guard<Node::Lock> lock(node.lock);
-    node.DropAll();
-  }
-  bool CloseSome(Node& node) {
-    return node.CloseSome<2>(
-        false,
-        [this](Item* item) {
-          return (item->care.load(std::memory_order_relaxed) & Item::kLent) != 0 &&
-                 OutlivesOwner(item);
-        },
-        [](Item* const* batch, int count, int64_t, int64_t, const Item*) {
-          for (int i = 0; i < count; ++i) batch[i]->GiveBack();
-        });
-  }
-
-  // ---- loans, as memory/ownership/loans.cc with one borrower --------------------------------
-
-  void Lend(Item* item) {
-    for (;;) {
-      const uint64_t reference = item->link.node.Get();
-      Node* owner = NodeOf(reference);
-      if (owner != nullptr) owner->lock.lock();
-      const bool unmoved = item->link.node.Get() == reference;
-      if (unmoved) {
-        std::lock_guard<Sync::Mutex> lock(loan_mutex);
-        item->care.fetch_or(Item::kLent, std::memory_order_acquire);
-        if (item->link.node.Get() != Word::kClosed) item->loans.set(1);
-      }
-      if (owner != nullptr) owner->lock.unlock();
-      if (unmoved) return;
-    }
-  }
-  void EndLoans(Item* item) {
-    std::lock_guard<Sync::Mutex> lock(loan_mutex);
-    item->loans.set(0);
-    item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone), std::memory_order_relaxed);
-  }
-  bool OutlivesOwner(Item* item) {
-    std::lock_guard<Sync::Mutex> lock(loan_mutex);
-    if (item->loans.get() == 0) return false;
-    item->care.fetch_or(Item::kOwnerGone, std::memory_order_relaxed);
-    item->link.node.Set(Word::kHandles);
-    return true;
-  }
-  void CloseBorrower(Item* item) {
-    std::lock_guard<Sync::Mutex> lock(loan_mutex);
-    if (item->loans.get() == 0) return;
-    item->loans.set(0);
-    const uint8_t care =
-        item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone), std::memory_order_relaxed);
-    if ((care & Item::kOwnerGone) != 0 && item->link.node.MoveFromHandles(Word::kClosed)) {
-      item->GiveBack();
-    }
-  }
-
-  void LinkNew(Item* item, Node& node, bool in_cycle = false) {
-    std::lock_guard<Node::Lock> lock(node.lock);
-    node.LinkNew(item, in_cycle);
-  }
-  void CheckEmpty() {
-    for (Node& node : nodes) {
-      Check(node.is_empty() && node.arrays.get() == 0 && node.bytes.get() == 0, "nodes are empty");
-    }
-  }
-
-  Node nodes[2];
-  Sync::Mutex loan_mutex;
-  Item item;
-};
-
-// ---- scenarios
-// --------------------------------------------------------------------------------------
+// ---- scenarios ----
 
 void AttachMeetsClose(Execution& execution) {
   auto& tree = execution.Make<Tree>();
@@ -390,8 +213,7 @@ TEST_P(OwnerListExploration, Holds) {
 INSTANTIATE_TEST_SUITE_P(All, OwnerListExploration, ::testing::ValuesIn(kScenarios),
                          [](const auto& info) { return info.param.name; });
 
-// ---- teeth
-// ------------------------------------------------------------------------------------------
+// ---- teeth ----
 
 TEST(OwnerListMutations, AreNoticed) {
   const explorer::MutationTable table =
@@ -402,8 +224,7 @@ TEST(OwnerListMutations, AreNoticed) {
   EXPECT_EQ(table.undetected(), "") << table.report();
 }
 
-// ---- negative controls: what it was before
-// ----------------------------------------------------------
+// ---- negative controls: what it was before ----
 
 // A node dropped its lists, and its reference only after its resources were closed.
 void DropListsAlone(Node& node) {

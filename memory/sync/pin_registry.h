@@ -57,7 +57,7 @@ class PinRegistry {
     bool is_full() const { return depth.load(std::memory_order_relaxed) == kSlots; }
   };
 
-  // ---- records --------------------------------------------------------------------------------
+  // ---- records ----
 
   // One that no thread has; null when all are taken: Add a new one then, which stays for ever.
   Record* TakeFree() noexcept {
@@ -82,7 +82,7 @@ class PinRegistry {
   // Without pins in it.
   void GiveBack(Record* record) noexcept { record->taken.store(false, std::memory_order_release); }
 
-  // ---- the side that uses items ---------------------------------------------------------------
+  // ---- the side that uses items ----
 
   static void Pin(Record& record, Item* item) noexcept {
     const int32_t depth = record.depth.load(std::memory_order_relaxed);
@@ -106,7 +106,7 @@ class PinRegistry {
     if ((care & Item::kClosePending) != 0) Finish(record, begin, end, close);
   }
 
-  // ---- the side that closes items -------------------------------------------------------------
+  // ---- the side that closes items ----
 
   // After items were made dead: whether there are pins at all.
   bool AnyPinned() const noexcept {

@@ -285,8 +285,7 @@ INSTANTIATE_TEST_SUITE_P(All, PinRegistryExploration, ::testing::ValuesIn(kScena
 INSTANTIATE_TEST_SUITE_P(WithoutLightFences, PinRegistryExploration,
                          ::testing::ValuesIn(kScenarios<LooseRegistry>), NameOf);
 
-// ---- teeth
-// ------------------------------------------------------------------------------------------
+// ---- teeth ----
 
 TEST(PinRegistryMutations, AreNoticed) {
   constexpr size_t kCount = std::size(kScenarios<Registry>);
@@ -300,8 +299,7 @@ TEST(PinRegistryMutations, AreNoticed) {
   EXPECT_EQ(table.undetected(), "") << table.report();
 }
 
-// ---- negative controls: what it was before
-// ----------------------------------------------------------
+// ---- negative controls: what it was before ----
 
 enum class Mistake { kOwnPinsDoNotCount, kUnpinHasNoFence };
 
