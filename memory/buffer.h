@@ -168,7 +168,7 @@ struct OwnershipHooks {
   bool (*take_out)(Buffer* buffer, uint64_t to) noexcept;
   // Of a buffer with kLent.
   void (*end_loans)(Buffer* buffer) noexcept;
-  // Who closed it: "NDManager [a/b]"; empty when no node did.
+  // Who closed it: "owner [a/b]"; empty when no node did.
   std::string (*describe_closed)(const Buffer& buffer);
   // What was noted of a buffer with kTraced, or that a node closed, goes.
   void (*drop)(Buffer* buffer) noexcept;

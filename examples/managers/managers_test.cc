@@ -183,7 +183,7 @@ TEST(Managers, ACapFindsTheLine) {
   } catch (const Error& error) {
     EXPECT_THAT(error.message(),
                 HasSubstr("Op [multiply]: a result of shape [2, 3] f32 would belong where argument X "
-                          "does: NDManager [model] is capped"));
+                          "does: owner [model] is capped"));
   }
 }
 // [cap]
@@ -199,7 +199,7 @@ TEST(Managers, ABudget) {
     FAIL() << "beyond the budget";
   } catch (const OutOfMemoryError& error) {
     EXPECT_THAT(error.message(),
-                HasSubstr("400000 bytes for NDManager [model/request] exceed a budget: NDManager "
+                HasSubstr("400000 bytes for owner [model/request] exceed a budget: owner "
                           "[model] has 1 arrays of 800000 bytes below it, budget 1048576 bytes"));
     EXPECT_THAT(error.report(), HasSubstr("request  host, current; 1 array, 781.2 KiB"));
   }
@@ -295,7 +295,7 @@ TEST(Managers, UseAfterClose) {
     FAIL() << "y was closed";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.message()),
-              "Op [add] X argument was closed before the call (shape [2]): by NDManager "
+              "Op [add] X argument was closed before the call (shape [2]): by owner "
               "[model/request]");
   }
 }

@@ -197,11 +197,11 @@ void Ownership::Detach(const BufferHandle& handle) {
 }
 
 OwnerNode& Ownership::CheckMayReturn() const {
-  OwnerNode& node = Checked("Ret");
+  OwnerNode& node = Checked("Return");
   if (node.is_root) {
-    ThrowFailedPrecondition(absl::StrCat("Ret: ", ref().ToString(), " is a root and has no parent"));
+    ThrowFailedPrecondition(absl::StrCat("Return: ", ref().ToString(), " is a root and has no parent"));
   }
-  if (!is_open()) ThrowRefused("Ret", node, Refusal::kClosed, 0, 0);
+  if (!is_open()) ThrowRefused("Return", node, Refusal::kClosed, 0, 0);
   return node;
 }
 
@@ -210,10 +210,10 @@ void Ownership::Return(const BufferHandle& handle) {
   OwnerNode& node = CheckMayReturn();
   Buffer* buffer = handle.get();
   if (buffer == nullptr) return;
-  if (!buffer->IsAlive()) ThrowDeadBuffer("Ret", *buffer);
+  if (!buffer->IsAlive()) ThrowDeadBuffer("Return", *buffer);
   const bool owned = buffer->link.node.Get() == ref().bits();
   if (!owned && internal::EndLoanTo(buffer, node)) return;
-  if (!node.parent->is_root) return AttachTo(*node.parent, buffer, "Ret");
+  if (!node.parent->is_root) return AttachTo(*node.parent, buffer, "Return");
   GiveToHandles(buffer);
 }
 
@@ -226,7 +226,7 @@ void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
   for (const BufferHandle* handle : handles) {
     Buffer* buffer = handle->get();
     if (buffer == nullptr) continue;
-    if (!buffer->IsAlive()) ThrowDeadBuffer("Ret", *buffer);
+    if (!buffer->IsAlive()) ThrowDeadBuffer("Return", *buffer);
     const bool owned = buffer->link.node.Get() == ref().bits();
     if (!owned && internal::IsLentTo(*buffer, node)) {
       lent.push_back(buffer);
@@ -237,7 +237,7 @@ void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
   if (node.parent->is_root) {
     for (const BufferHandle* handle : moves) GiveToHandles(handle->get());
   } else if (!moves.empty()) {
-    AttachAllTo(*node.parent, moves, "Ret");
+    AttachAllTo(*node.parent, moves, "Return");
   }
   for (Buffer* buffer : lent) internal::EndLoanTo(buffer, node);
 }

@@ -89,9 +89,9 @@ void Ownership::Lend(const BufferHandle& handle) {
 
 void Ownership::LendAll(absl::Span<const BufferHandle* const> handles) {
   if (is_null()) return;
-  OwnerNode& borrower = Checked("TempAttach");
+  OwnerNode& borrower = Checked("Lend");
   if (borrower.is_root) {
-    ThrowFailedPrecondition(absl::StrCat("TempAttach: ", ref().ToString(),
+    ThrowFailedPrecondition(absl::StrCat("Lend: ", ref().ToString(),
                                          " is a root, which cannot borrow: it never closes"));
   }
   std::vector<std::unique_ptr<Loan>> loans;
@@ -99,7 +99,7 @@ void Ownership::LendAll(absl::Span<const BufferHandle* const> handles) {
   for (const BufferHandle* handle : handles) {
     const Buffer* buffer = handle->get();
     if (buffer != nullptr && !buffer->IsAlive()) {
-      ThrowFailedPrecondition(absl::StrCat("TempAttach: the array of ", buffer->bytes,
+      ThrowFailedPrecondition(absl::StrCat("Lend: the array of ", buffer->bytes,
                                            " bytes is not alive; nothing was lent"));
     }
     loans.push_back(std::make_unique<Loan>());
@@ -109,7 +109,7 @@ void Ownership::LendAll(absl::Span<const BufferHandle* const> handles) {
   if (open) ++borrower.arriving;  // closing waits for it
   borrower.lock.unlock();
   if (!open) {
-    ThrowFailedPrecondition(absl::StrCat("TempAttach: ", ref().ToString(),
+    ThrowFailedPrecondition(absl::StrCat("Lend: ", ref().ToString(),
                                          " is closed; the arrays stay where they were"));
   }
   const uint64_t borrower_ref = ref().bits();

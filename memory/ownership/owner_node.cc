@@ -174,7 +174,7 @@ std::string DescribeNode(uint64_t ref) {
     called = node->parent_name;
     ref = node->parent_ref;
   }
-  return absl::StrCat("NDManager [", path, "]");
+  return absl::StrCat("owner [", path, "]");
 }
 
 void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {

@@ -115,7 +115,7 @@ inline constexpr uint64_t kHandlesOwn = UINT64_MAX;
 // Whether there has ever been a node below a root: until then nothing is asked about owners.
 extern std::atomic<bool> owners_in_use;
 
-// "NDManager [model/predictor]".
+// "owner [model/predictor]".
 std::string DescribeNode(uint64_t ref);
 
 // Throws kFailedPrecondition when the node is closed or capped and OutOfMemoryError beyond a budget,

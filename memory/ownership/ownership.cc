@@ -254,14 +254,14 @@ OwnershipScope::OwnershipScope(const Ownership& owner) : previous_(current_owner
   }
   OwnerNode* node = owner.node();
   if (!owner.is_open()) {
-    ThrowFailedPrecondition(absl::StrCat("ManagerScope: ",
+    ThrowFailedPrecondition(absl::StrCat("OwnershipScope: ",
                                          node == nullptr ? "this manager was moved from"
                                                          : owner.name() + " is closed"));
   }
   if (node->place == NodePlace::kWorkspace) {
     WorkspaceCore* core = node->workspace;
     if (!core->is_open_on(CurrentThreadToken())) {
-      ThrowFailedPrecondition(absl::StrCat("ManagerScope: ", owner.ref().ToString(),
+      ThrowFailedPrecondition(absl::StrCat("OwnershipScope: ", owner.ref().ToString(),
                                            " makes its arrays in workspace [", core->id,
                                            "], which is not open on this thread"));
     }

@@ -1,5 +1,5 @@
 // Ownership: a node of the tree of owners. What a node owns ends when the node is closed, whoever
-// still has handles of it; NDManager (ndarray/manager) is this with arrays.
+// still has handles of it. Managers of arrays (ndarray/manager) are built on it.
 //
 //   Ownership requests = Ownership::Process().NewChild("requests");
 //   requests.Attach(buffer);             // closed with `requests`, or with its last handle before

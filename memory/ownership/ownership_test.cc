@@ -49,8 +49,8 @@ TEST(OwnershipTest, ClosingEndsWhatIsAttachedWithTheNameInTheError) {
   EXPECT_EQ(predictor.name(), "predictor");
   EXPECT_EQ(predictor.parent_name(), "model");
   const auto* hooks = internal::ownership_hooks.load();
-  EXPECT_THAT(hooks->describe_closed(*x.get()), HasSubstr("NDManager [model]"));
-  EXPECT_THAT(hooks->describe_closed(*y.get()), HasSubstr("NDManager [model/predictor]"));
+  EXPECT_THAT(hooks->describe_closed(*x.get()), HasSubstr("owner [model]"));
+  EXPECT_THAT(hooks->describe_closed(*y.get()), HasSubstr("owner [model/predictor]"));
 }
 
 TEST(OwnershipTest, TheLastHandleFreesAndTheNodeForgets) {
@@ -90,7 +90,7 @@ TEST(OwnershipTest, AttachThatFailsMovesNothing) {
   owner.Attach(x);
   capped.Cap();
   closed.Close();
-  EXPECT_THAT(MessageOf([&] { capped.Attach(x); }), HasSubstr("NDManager [capped] is capped"));
+  EXPECT_THAT(MessageOf([&] { capped.Attach(x); }), HasSubstr("owner [capped] is capped"));
   EXPECT_THAT(MessageOf([&] { closed.Attach(x); }), HasSubstr("is closed"));
   EXPECT_EQ(owner.arrays(), 1);
   EXPECT_EQ(CurrentNodeOf(*x.get()), owner.ref().bits());
@@ -135,7 +135,7 @@ TEST(OwnershipTest, BudgetsAreInheritedAndGivenBack) {
     request.Attach(y);
     FAIL();
   } catch (const OutOfMemoryError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("NDManager [model/request] has 1 arrays of 128 bytes"));
+    EXPECT_THAT(error.message(), HasSubstr("owner [model/request] has 1 arrays of 128 bytes"));
     EXPECT_THAT(error.report(), HasSubstr("request  host"));
   }
   model.Attach(y);
@@ -205,8 +205,8 @@ TEST(OwnershipTest, ChildrenFirstNewestFirstAndFailuresDoNotStopTheRest) {
   EXPECT_EQ(parent.Release(&taken), nullptr);
   const std::string message = MessageOf([&] { parent.Close(); });
   EXPECT_EQ(log, (std::vector<std::string>{"s1", "f2", "f1", "p2", "p1"}));
-  EXPECT_THAT(message, HasSubstr("session s1 of NDManager [parent/second]: disk full"));
-  EXPECT_THAT(message, HasSubstr("session p1 of NDManager [parent]: disk full"));
+  EXPECT_THAT(message, HasSubstr("session s1 of owner [parent/second]: disk full"));
+  EXPECT_THAT(message, HasSubstr("session p1 of owner [parent]: disk full"));
   EXPECT_FALSE(parent.is_open());
   parent.Close();
 }
@@ -295,7 +295,7 @@ TEST(OwnershipTest, TracingNamesBothSites) {
   node.Close();
   const std::string text = internal::ownership_hooks.load()->describe_closed(*x.get());
   MemoryTracing::Disable();
-  EXPECT_THAT(text, HasSubstr("NDManager [node] at "));
+  EXPECT_THAT(text, HasSubstr("owner [node] at "));
   EXPECT_THAT(text, HasSubstr("f32 [16] made at "));
 }
 

@@ -65,7 +65,7 @@ TEST_F(GrowsNothing, LessIsFineAndSoIsTheSameAnew) {
 TEST_F(GrowsNothing, AnArrayLeftBehindIsNamed) {
   std::vector<BufferHandle> kept;
   const std::string why = WhyNot([&] { kept.push_back(New(model_, 100)); }, model_.ref());
-  EXPECT_EQ(why, "which left in NDManager [model]:\n"
+  EXPECT_EQ(why, "which left in owner [model]:\n"
                  "  model: managers 0, arrays +1, bytes +100, loans 0\n"
                  "    array " + std::to_string(kept[0]->id) + ": 100 bytes");
   EXPECT_THAT([&] { kept.push_back(New(model_, 1)); }, Not(GrowsNothingIn(model_.ref())));
@@ -105,7 +105,7 @@ TEST_F(GrowsNothing, WithTracingTheLineIsNamed) {
 }
 
 TEST_F(GrowsNothing, AClosedManagerIsRefused) {
-  EXPECT_EQ(WhyNot([&] { model_.Close(); }, model_.ref()), "which closed NDManager [model]");
+  EXPECT_EQ(WhyNot([&] { model_.Close(); }, model_.ref()), "which closed owner [model]");
   bool ran = false;
   const OwnerRef closed = model_.ref();
   EXPECT_THAT(WhyNot([&] { ran = true; }, closed), HasSubstr("which was not run"));

@@ -174,7 +174,7 @@ class [[nodiscard]] RingSlotScope {
  public:
   // Waits on a full ring. Throws kResourceExhausted as told above, OutOfMemoryError when initial or
   // temporary memory cannot be had.
-  explicit RingSlotScope(RingWorkspace& ring);
+  [[nodiscard]] explicit RingSlotScope(RingWorkspace& ring);
   // As the constructor; empty when `stop` is requested before or while it waits.
   static std::optional<RingSlotScope> Open(RingWorkspace& ring, const std::stop_token& stop);
   // Empty instead of waiting.

@@ -81,7 +81,7 @@ bool NDManager::Manages(const NDArray& array) const {
 }
 
 std::string NDManager::ToString() const {
-  return absl::StrCat(is_open() ? ref().ToString() : absl::StrCat("NDManager [", name(), "]"),
+  return absl::StrCat(is_open() ? ref().ToString() : absl::StrCat("owner [", name(), "]"),
                       parent_name().empty() ? "" : absl::StrCat(" of [", parent_name(), "]"),
                       is_open() ? ", open, " : ", closed, ", arrays(), " arrays, ", bytes(),
                       " bytes");

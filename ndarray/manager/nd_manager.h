@@ -162,7 +162,7 @@ class NDManager {
   void DebugDump(std::ostream& out, bool list_arrays = false) const {
     tidepool::DebugDump(node_, out, list_arrays);
   }
-  std::string ToString() const;  // "NDManager [a/b] of [a], open, 2 arrays, 128 bytes"
+  std::string ToString() const;  // "owner [a/b] of [a], open, 2 arrays, 128 bytes"
 
   Ownership& ownership() { return node_; }
   const Ownership& ownership() const { return node_; }

@@ -170,7 +170,7 @@ TEST_F(ScopedTest, ABudgetsErrorNamesItAndHasTheDump) {
     EXPECT_THAT(std::string(error.message()),
                 AllOf(HasSubstr("Op [add]: a result of shape [2, 10] f32 would belong where "
                                 "argument X does"),
-                      HasSubstr("80 bytes for NDManager [small/request] exceed a budget: NDManager "
+                      HasSubstr("80 bytes for owner [small/request] exceed a budget: owner "
                                 "[small] has 1 arrays of 40 bytes below it, budget 100 bytes and 3 "
                                 "arrays")));
     EXPECT_THAT(std::string(error.report()),

@@ -58,16 +58,16 @@ TEST_F(NdManagerTest, ACappedResultNamesOperatorOperandAndManager) {
   const NDArray x = model_.Ones({2, 3}), loose = Ones({2, 3});
   model_.Cap();
   EXPECT_EQ(MessageOf([&] { x + x; }),
-            "Op [add]: a result of shape [2, 3] f32 would belong where argument X does: NDManager "
+            "Op [add]: a result of shape [2, 3] f32 would belong where argument X does: owner "
             "[model] is capped: what would stay in it is a leak; make it in a sub-manager, enter "
             "one with ManagerScope, or give an explicit destination");
   EXPECT_THAT(MessageOf([&] { loose * x; }),
               StartsWith("Op [multiply]: a result of shape [2, 3] f32 would belong where argument Y "
-                         "does: NDManager [model] is capped: "));
+                         "does: owner [model] is capped: "));
   EXPECT_THAT(MessageOf([&] { model_.Zeros({5}, DType::kInt64); }),
-              StartsWith("a new array of shape [5] i64: NDManager [model] is capped: "));
+              StartsWith("a new array of shape [5] i64: owner [model] is capped: "));
   ManagerScope scope(model_);
-  EXPECT_THAT(MessageOf([&] { Zeros({5}); }), HasSubstr("NDManager [model] is capped"));
+  EXPECT_THAT(MessageOf([&] { Zeros({5}); }), HasSubstr("owner [model] is capped"));
 }
 
 TEST_F(NdManagerTest, ACappedResultOfAListNamesTheNumber) {
@@ -75,7 +75,7 @@ TEST_F(NdManagerTest, ACappedResultOfAListNamesTheNumber) {
   model_.Cap();
   EXPECT_THAT(MessageOf([&] { Concat(list, 0); }),
               AllOf(HasSubstr("a result of shape [4] f32 would belong where argument 1 does"),
-                    HasSubstr("NDManager [model] is capped")));
+                    HasSubstr("owner [model] is capped")));
 }
 
 TEST_F(NdManagerTest, AClosedArrayNamesTheManagerThatClosedIt) {
@@ -83,7 +83,7 @@ TEST_F(NdManagerTest, AClosedArrayNamesTheManagerThatClosedIt) {
   const NDArray x = request.Ones({2});
   request.Close();
   EXPECT_EQ(MessageOf([&] { x + x; }),
-            "Op [add] X argument was closed before the call (shape [2]): by NDManager "
+            "Op [add] X argument was closed before the call (shape [2]): by owner "
             "[model/request]");
   NDArray by_hand = model_.Ones({2});
   by_hand.Close();
@@ -97,7 +97,7 @@ TEST_F(NdManagerTest, AnArrayThatEndsWithItsLastLoanNamesTheBorrower) {
   borrower.TempAttach(x);
   owner.Close();
   borrower.Close();
-  EXPECT_THAT(MessageOf([&] { x.Dup(); }), HasSubstr("by NDManager [model/borrower]"));
+  EXPECT_THAT(MessageOf([&] { x.Dup(); }), HasSubstr("by owner [model/borrower]"));
 }
 
 // Names of a manager whose parent has ended, and whose record another has now.
@@ -109,7 +109,7 @@ TEST_F(NdManagerTest, AStrangerIsNotTakenForTheParent) {
   }
   const NDManager stranger = root_.NewSubManager("stranger");
   EXPECT_THAT(MessageOf([&] { child.Attach(Ones({2})); }),
-              HasSubstr("NDManager [parent/child] is closed"));
+              HasSubstr("owner [parent/child] is closed"));
 }
 
 TEST_F(NdManagerTest, ANewManagerHasNothingOfTheOneWhoseRecordItGot) {
@@ -222,7 +222,7 @@ TEST_F(NdManagerTest, AScopeOfAManagerWithAWorkspaceMakesArraysThere) {
   Workspace workspace("place", WorkspaceConfig::Training());
   NDManager step = root_.NewSubManager("step", workspace);
   EXPECT_THAT(MessageOf([&] { ManagerScope scope(step); }),
-              AllOf(HasSubstr("NDManager [step]"), HasSubstr("workspace [place]"),
+              AllOf(HasSubstr("owner [step]"), HasSubstr("workspace [place]"),
                     HasSubstr("not open on this thread")));
   EXPECT_THAT(MessageOf([&] { step.Ones({2}); }), HasSubstr("workspace [place] is not open"));
   NDArray x;

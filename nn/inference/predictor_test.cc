@@ -170,14 +170,14 @@ TEST(PredictorTest, DjlCase110AClosedModelRefusesWithItsName) {
   EXPECT_FALSE(predictor.manager().is_open());
   EXPECT_THROW((Predictor<float, NDArray>(model, translator)), Error);
   EXPECT_THAT(CatchStatus([&] { weights.data<float>(); }).message(),
-              HasSubstr("by NDManager [model mlp]"));
+              HasSubstr("by owner [model mlp]"));
 }
 
 TEST(PredictorTest, AParameterInAnExpressionIsAnErrorAtThatLine) {
   Model model = SmallModel();
   const NDArray weights = model.network->named_parameters()[0].value;
   EXPECT_THAT(CatchStatus([&] { Add(weights, weights); }).message(),
-              HasSubstr("would belong where argument X does: NDManager [model mlp] is capped"));
+              HasSubstr("would belong where argument X does: owner [model mlp] is capped"));
   NDManager mine = NDManager::NewBaseManager();
   const ManagerScope scope(mine);
   EXPECT_TRUE(mine.Manages(Add(weights, weights)));
@@ -193,7 +193,7 @@ TEST(PredictorTest, DjlCase129ABudgetEndsTheRequestAndNotThePredictor) {
     predictor.PredictBatch(many);
     FAIL();
   } catch (const OutOfMemoryError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("budget: NDManager [model mlp/small]"));
+    EXPECT_THAT(error.message(), HasSubstr("budget: owner [model mlp/small]"));
     EXPECT_THAT(error.report(), HasSubstr("request"));
   }
   predictor.Predict(1);

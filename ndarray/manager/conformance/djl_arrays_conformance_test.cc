@@ -41,8 +41,8 @@ TEST_P(DjlArrays, DjlCase049UseAfterItsManagersCloseIsTheSameErrorAndNamesTheMan
   const NDArray view = x.Slice(0, 0, 2);
   a.Close();
   EXPECT_THAT(ErrorOf([&] { x + x; }),
-              AllOf(HasSubstr("was closed before the call"), HasSubstr("NDManager [top/a]")));
-  EXPECT_THAT(ErrorOf([&] { Sum(view); }), HasSubstr("NDManager [top/a]"));
+              AllOf(HasSubstr("was closed before the call"), HasSubstr("owner [top/a]")));
+  EXPECT_THAT(ErrorOf([&] { Sum(view); }), HasSubstr("owner [top/a]"));
 }
 
 TEST_P(DjlArrays, DjlCase050AnArraySaysThatItIsClosed) {
@@ -187,7 +187,7 @@ TEST_P(DjlArrays, DjlCase059AFittedObjectDiesWithItsManagerOrSurvivesDetached) {
     detached.Detach(a);
     EXPECT_TRUE(Holds(managed.Transform(x), 3));
   }
-  EXPECT_THAT(ErrorOf([&] { managed.Transform(x); }), HasSubstr("NDManager [top/a]"));
+  EXPECT_THAT(ErrorOf([&] { managed.Transform(x); }), HasSubstr("owner [top/a]"));
   EXPECT_TRUE(Holds(detached.Transform(x), 3));
   {
     NDManager b = New("b");

@@ -28,7 +28,7 @@ TEST_P(DjlCap, DjlCase081MakingAnArrayInACappedManagerIsAnErrorBeforeItIsAllocat
   manager.Cap();
   const int64_t before = MemoryTracker::Global().Snapshot().system_allocations;
   EXPECT_THAT(ErrorOf([&] { manager.Zeros({1 << 20}); }),
-              HasSubstr("NDManager [top/a] is capped"));
+              HasSubstr("owner [top/a] is capped"));
   EXPECT_EQ(MemoryTracker::Global().Snapshot().system_allocations, before);
   EXPECT_EQ(manager.arrays(), 0);
 }
@@ -173,7 +173,7 @@ TEST_P(DjlCap, DjlCase092WithTracingErrorsAndDumpsNameTheSites) {
   model.Close();
   MemoryTracing::Disable();
   EXPECT_THAT(ErrorOf([&] { x + x; }),
-              AllOf(HasSubstr("by NDManager [top/model] at "), HasSubstr("f32 [2, 2] made at ")));
+              AllOf(HasSubstr("by owner [top/model] at "), HasSubstr("f32 [2, 2] made at ")));
 }
 
 TEST_P(DjlCap, DjlCase129ABudgetIsADistinctErrorWithTheDump) {
@@ -186,7 +186,7 @@ TEST_P(DjlCap, DjlCase129ABudgetIsADistinctErrorWithTheDump) {
     FAIL() << "beyond the budget";
   } catch (const OutOfMemoryError& error) {
     EXPECT_THAT(std::string(error.message()),
-                AllOf(HasSubstr("NDManager [top/model/request]"), HasSubstr("budget 64 bytes")));
+                AllOf(HasSubstr("owner [top/model/request]"), HasSubstr("budget 64 bytes")));
     EXPECT_THAT(std::string(error.report()), AllOf(HasSubstr("model  host"), HasSubstr("request")));
   }
   request.Close();

@@ -170,7 +170,7 @@ TEST_P(DjlTree, DjlCase011MakingAnArrayInAClosedManagerIsAnErrorBeforeItIsAlloca
   const int64_t before = MemoryTracker::Global().Snapshot().system_allocations;
   for (int i = 0; i < 100; ++i) {
     ASSERT_THAT(ErrorOf([&] { manager.Zeros({1 << 20}); }),
-                HasSubstr("NDManager [top/a] is closed"));
+                HasSubstr("owner [top/a] is closed"));
   }
   EXPECT_EQ(MemoryTracker::Global().Snapshot().system_allocations, before);
 }
@@ -297,9 +297,9 @@ TEST_P(DjlTree, DjlCase021TheTextHasNameParentStateCountAndBytes) {
   NDManager parent = New("parent"), child = parent.NewSubManager("child");
   const NDArray x = In(child), y = In(child);
   EXPECT_EQ(child.ToString(),
-            "NDManager [top/parent/child] of [parent], open, 2 arrays, 32 bytes");
+            "owner [top/parent/child] of [parent], open, 2 arrays, 32 bytes");
   child.Close();
-  EXPECT_EQ(child.ToString(), "NDManager [child] of [parent], closed, 0 arrays, 0 bytes");
+  EXPECT_EQ(child.ToString(), "owner [child] of [parent], closed, 0 arrays, 0 bytes");
 }
 
 TEST_P(DjlTree, DjlCase022NothingHasAnEffectOnTheNullManager) {
