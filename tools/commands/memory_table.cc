@@ -49,7 +49,7 @@ std::string MemoryTable(const std::vector<const Workspace*>& workspaces) {
     absl::StrAppend(&out, "of these by operator: ", fallbacks, "\n");
   }
   absl::StrAppend(&out, "\n", snapshot.OwnersToString());
-  absl::StrAppendFormat(&out, "\n%-10s %8s %12s %12s %12s %7s %12s %9s %7s %7s\n", "workspace",
+  absl::StrAppendFormat(&out, "\n%-18s %8s %12s %12s %12s %7s %12s %9s %7s %7s\n", "workspace",
                         "cycles", "size", "planned peak", "lower bound", "ratio", "requested",
                         "hits", "misses", "spills");
   for (const Workspace* workspace : workspaces) {
@@ -57,7 +57,7 @@ std::string MemoryTable(const std::vector<const Workspace*>& workspaces) {
     const double ratio = s.live_lower_bound_bytes > 0
                              ? static_cast<double>(s.planned_peak_bytes) / s.live_lower_bound_bytes
                              : 0;
-    absl::StrAppendFormat(&out, "%-10s %8d %12d %12d %12d %7.4f %12d %9d %7d %7d\n",
+    absl::StrAppendFormat(&out, "%-18s %8d %12d %12d %12d %7.4f %12d %9d %7d %7d\n",
                           workspace->id(), s.cycles, s.size_bytes, s.planned_peak_bytes,
                           s.live_lower_bound_bytes, ratio, s.requested_bytes, s.hits, s.misses,
                           s.spills);
