@@ -93,6 +93,23 @@ void CycleLearner::UseExactPlan(const CycleSummary& cycle, const Shape& shape) {
   }
 }
 
+namespace {
+
+// Whether a plan for this cycle alone could need less. A steady one is only looked at.
+bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const RequestView& made) {
+  if (plan.signature() != signature || plan.requests.size() != made.count()) return true;
+  if (!plan.pins.empty() &&
+      plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 16) {
+    return true;
+  }
+  for (uint32_t slot = 0; slot < made.count(); ++slot) {
+    if (made.upper(slot) < plan.requests[slot].upper) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 // A plan may be larger than the cycle that repeats under it needs, and none of its cycles misses:
 // lifetimes have become shorter, it ends earlier, or its places were pinned for the sake of others.
 // So what repeats is looked at now and then, and planned for itself alone.
@@ -104,6 +121,11 @@ void CycleLearner::Repeats(const CycleSummary& cycle, const Shape& shape, bool f
     seen_cycles_ = 0;
   }
   if (!followed || learned_ == nullptr || ++repetitions_ < refresh_after_) return;
+  if (seen_cycles_ == 0 && !CouldBeSmaller(*learned_->plan, shape.signature, cycle.made)) {
+    repetitions_ = 0;
+    refresh_after_ = std::min(kMostRepetitions, 2 * refresh_after_);
+    return;
+  }
   if (seen_cycles_ == 0) {
     seen_ = Lifetimes(cycle);
   } else {

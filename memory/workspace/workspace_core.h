@@ -128,7 +128,6 @@ class WorkspaceCore final : public BufferOwner {
   // Under Maintenance: pages of `bytes` and what the ring has learned; null: no plan.
   void Adopt(size_t bytes, std::shared_ptr<const CyclePlan> plan);
   void TrimSpills() noexcept { spills_.Trim(); }
-  bool keeps_spills() const { return spills_.keeps_any(); }
 
   // ---- what it is -----------------------------------------------------------------------------
   // Switched off: its scopes allocate from the heap.
