@@ -57,6 +57,13 @@ DeviceProvider* FindDeviceProvider(Device device) {
   return provider;
 }
 
+void LookForDevicesAgain() noexcept {
+  std::lock_guard<std::mutex> lock(making);
+  for (auto& of_type : absent) {
+    for (std::atomic<bool>& is_absent : of_type) is_absent.store(false, std::memory_order_relaxed);
+  }
+}
+
 DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
   if (DeviceProvider* provider = FindDeviceProvider(device)) return *provider;
   const std::string type = DeviceTypeName(device.type);

@@ -121,8 +121,8 @@ class DeviceProvider {
   ~DeviceProvider() = default;
 };
 
-// Null: there is no such device, and it is not asked again. Called once per device; the result is
-// never destroyed.
+// Null: there is no such device, and it is not asked again before LookForDevicesAgain(). Called once
+// per device; the result is never destroyed.
 using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
 
 class DeviceProviderRegistrar {
@@ -137,6 +137,8 @@ extern std::atomic<bool> devices_in_use;
 // Null when no provider of that device is linked or there is no such device. One load once known,
 // two where there is none.
 DeviceProvider* FindDeviceProvider(Device device);
+// Factories are asked again for devices that were not there: one may have come since. Any thread.
+void LookForDevicesAgain() noexcept;
 // Throws kUnimplemented or kNotFound saying what `who` lacks and what to link.
 DeviceProvider& GetDeviceProvider(Device device, const std::string& who);
 

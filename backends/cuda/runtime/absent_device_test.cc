@@ -25,8 +25,10 @@ TEST(AbsentDevice, IsNotFoundAndSaysWhy) {
                 "cuda: not used: cudaGetDeviceCount: cudaErrorNoDevice: no CUDA-capable device"),
             std::string::npos)
       << KernelRegistry::Global().Notes();
-  // A device that comes later is found.
+  // A device that comes later is found by who looks again.
   EmulatedCuda::Get().set_devices(1);
+  EXPECT_EQ(FindDeviceProvider(kCuda), nullptr);
+  LookForDevicesAgain();
   ASSERT_NE(FindDeviceProvider(kCuda), nullptr);
   EXPECT_EQ(FindDeviceProvider({DeviceType::kCuda, 1}), nullptr);
   EXPECT_NE(KernelRegistry::Global().Notes().find("cuda: cuda:0 is emulated device 0, 1024 MiB"),
