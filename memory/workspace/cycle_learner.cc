@@ -53,13 +53,18 @@ bool CycleLearner::PlaceOffPlan(const RequestView& made, size_t rounded, size_t*
 
 namespace {
 
-bool HasLiveWherePlanned(const CyclePlan& plan, const RequestView& made) {
+// Whether what is alive lies where the plan has it, and leaves the next request its place.
+bool CanTakeOver(const CyclePlan& plan, const RequestView& made) {
+  const PlanLayout::Slot& next = plan.layout.slot(made.count());
   for (uint32_t slot = 0; slot < made.count(); ++slot) {
     if (!made.IsInPages(slot)) continue;
-    if (plan.layout.IsOutside(slot) ||
-        plan.layout.offset(slot) != static_cast<size_t>(made.offset(slot)) ||
-        plan.requests[slot].size <
-            static_cast<int64_t>(made.slots[slot].buffer()->request.bytes)) {
+    const PlanLayout::Slot& planned = plan.layout.slot(slot);
+    if (planned.bytes < made.slots[slot].buffer()->request.bytes ||
+        planned.offset != static_cast<size_t>(made.offset(slot))) {
+      return false;
+    }
+    if (next.bytes > 0 && planned.offset < next.offset + next.bytes &&
+        next.offset < planned.offset + planned.bytes) {
       return false;
     }
   }
@@ -74,7 +79,7 @@ bool CycleLearner::SwitchPlan(const RequestView& made, size_t rounded) {
   for (const auto& cycle : plans_.cycles()) {
     const CyclePlan& plan = *cycle->plan;
     if (cycle.get() == learned_ || plan.signatures.size() <= made.count() ||
-        plan.signatures[made.count()] != signature || !HasLiveWherePlanned(plan, made)) {
+        plan.signatures[made.count()] != signature || !CanTakeOver(plan, made)) {
       continue;
     }
     FollowFromHere(cycle.get(), made);

@@ -19,6 +19,8 @@ constexpr int kOversizedCycles = 3;
 constexpr int kMostRepetitions = 4096;
 // By so many cycles: lifetimes that vary from one to the next are taken at their longest.
 constexpr int kRecordedCycles = 4;
+// A plan that was remade so often for the sake of others is remade in another way.
+constexpr uint32_t kRemadeInOneWay = 8;
 
 }  // namespace
 
@@ -165,6 +167,24 @@ void CycleLearner::MakePlanOfBeginning(uint32_t requests) {
   Install(std::move(beginning));
 }
 
+namespace {
+
+// The first `count` requests where `plan` has them, and those of `pins` that come after.
+std::vector<PinnedBuffer> PinsOfBeginning(const CyclePlan& plan, uint32_t count,
+                                          std::vector<PinnedBuffer> pins) {
+  std::erase_if(pins, [count](const PinnedBuffer& pin) { return pin.buffer < count; });
+  std::vector<PinnedBuffer> all;
+  all.reserve(count + pins.size());
+  for (uint32_t slot = 0; slot < count; ++slot) {
+    if (plan.layout.IsOutside(slot)) continue;
+    all.push_back({slot, static_cast<int64_t>(plan.layout.offset(slot))});
+  }
+  all.insert(all.end(), pins.begin(), pins.end());
+  return all;
+}
+
+}  // namespace
+
 void CycleLearner::MakePlan(std::vector<LifetimeBuffer> requests, const Shape& shape) {
   std::vector<PinnedBuffer> pins = recorder_.pins();
   const LearnedCycle* same = plans_.Find(shape.signature, shape.requests);
@@ -172,9 +192,13 @@ void CycleLearner::MakePlan(std::vector<LifetimeBuffer> requests, const Shape& s
     refresh_after_ = kFirstRefresh;
   } else {
     // What a cycle left its own plan with are its own places, not those of others. One that left
-    // another plan must lie where that one has it, which may have moved since.
-    if (recorder_.left_plan() == nullptr || recorder_.left_plan() == same->plan.get()) {
+    // another plan must lie where that one has it, which may have moved since. Should the two go on
+    // moving for each other, it takes over the whole beginning instead, for as many times.
+    const CyclePlan* const left = recorder_.left_plan();
+    if (left == nullptr || left == same->plan.get()) {
       pins = same->plan->pins;
+    } else if (same->remade / kRemadeInOneWay % 2 == 1) {
+      pins = PinsOfBeginning(*left, recorder_.left_at(), std::move(pins));
     }
     if (counters_.cycles - same->learned_at <= kCyclesOfOneMind) {
       for (size_t i = 0; i < requests.size(); ++i) {

@@ -1,18 +1,32 @@
 #include "tidepool/memory/workspace/cycle_recorder.h"
 
+#include <iterator>
+
 namespace tidepool {
 
 void CycleRecorder::Leave(const CyclePlan& plan, const RequestView& made) {
-  if (active_) return;
+  if (left_last_ == &plan) return;
   const uint32_t count = made.count();
-  requests_.reserve(std::max<size_t>(64, 2 * size_t{count}));
-  pins_.reserve(count);
-  requests_.assign(plan.requests.begin(), plan.requests.begin() + count);
+  if (!active_) requests_.reserve(std::max<size_t>(64, 2 * size_t{count}));
+  pins_.reserve(pins_.size() + count);
+  // Pins are in the order of their requests; those of plans left before stay.
+  size_t known = 0;
+  const size_t before = pins_.size();
   for (uint32_t slot = 0; slot < count; ++slot) {
-    if (made.IsInPages(slot)) pins_.push_back({slot, made.offset(slot)});
+    if (!made.IsInPages(slot)) continue;
+    while (known < before && pins_[known].buffer < slot) ++known;
+    if (known < before && pins_[known].buffer == slot) continue;
+    pins_.push_back({slot, made.offset(slot)});
   }
+  std::inplace_merge(
+      pins_.begin(), std::next(pins_.begin(), static_cast<std::ptrdiff_t>(before)), pins_.end(),
+      [](const PinnedBuffer& a, const PinnedBuffer& b) { return a.buffer < b.buffer; });
+  left_last_ = &plan;
+  if (active_) return;
+  requests_.assign(plan.requests.begin(), plan.requests.begin() + count);
   signature_ = count == 0 ? kNoRequests : plan.signatures[count - 1];
   left_ = &plan;
+  left_at_ = count;
   active_ = true;
 }
 

@@ -25,11 +25,12 @@ class CycleRecorder {
     active_ = active;
     requests_.clear();
     pins_.clear();
-    left_ = nullptr;
+    left_ = left_last_ = nullptr;
     signature_ = kNoRequests;
   }
-  // Recorded from here on: the requests made so far are those of `plan`, the first one that the cycle
-  // followed. Does nothing when it is recorded already. Throws std::bad_alloc, nothing changed.
+  // The cycle leaves `plan`, which it has followed so far, and is recorded from here on if it is not
+  // yet: the requests made until then are those of `plan`, the first one that was left. Cheap while the
+  // plan is the one that was left last. Throws std::bad_alloc, nothing changed.
   void Leave(const CyclePlan& plan, const RequestView& made);
 
   // Memory for one more request. Throws std::bad_alloc.
@@ -52,10 +53,11 @@ class CycleRecorder {
 
   // Of a finished cycle; empty when it was not recorded.
   const std::vector<LifetimeBuffer>& requests() const { return requests_; }
-  // What was alive where the cycle left its first plan, and that plan, for comparison only; null when
-  // it was recorded from its beginning.
+  // What was alive where the cycle left the plans that it followed one after the other, and the first
+  // of these, for comparison only; null when it was recorded from its beginning.
   const std::vector<PinnedBuffer>& pins() const { return pins_; }
   const CyclePlan* left_plan() const { return left_; }
+  uint32_t left_at() const { return left_at_; }  // after so many requests
   uint64_t signature() const { return signature_; }
   size_t state_bytes() const { return requests_.capacity() * sizeof(LifetimeBuffer); }
 
@@ -64,6 +66,8 @@ class CycleRecorder {
   std::vector<LifetimeBuffer> requests_;
   std::vector<PinnedBuffer> pins_;
   const CyclePlan* left_ = nullptr;
+  uint32_t left_at_ = 0;
+  const CyclePlan* left_last_ = nullptr;
   uint64_t signature_ = kNoRequests;
 };
 

@@ -61,6 +61,7 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) 
                            [same](const auto& other) { return other.get() == same; });
     if (same != nullptr) {
       cycle->patience = std::max(cycle->patience, same->patience);
+      cycle->remade = same->remade + 1;
     } else {
       Remember(**place);
     }

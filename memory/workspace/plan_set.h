@@ -29,6 +29,7 @@ struct LearnedCycle {
   uint64_t learned_at = 0;
   uint64_t used_at = 0;
   uint64_t patience = 0;
+  uint32_t remade = 0;  // how many plans of the same requests it replaced
 };
 
 class PlanSet {
