@@ -166,6 +166,10 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
 
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind) {
+  if (data == nullptr && bytes > 0) {
+    ThrowInvalidArgument(
+        absl::StrCat("NewImportedBuffer: ", bytes, " bytes at a null pointer, expected their address"));
+  }
   std::unique_ptr<Buffer> buffer(new Buffer);
   Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
   buffer->outside = {&MemoryOwner::Current(), release, context};
@@ -182,6 +186,10 @@ void SetBufferKind(Buffer& buffer, MemoryKind kind) {
     ThrowInvalidArgument(absl::StrCat("SetBufferKind: the buffer is workspace [",
                                       buffer.owner->WorkspaceId(),
                                       "]'s, expected one outside of workspaces"));
+  }
+  if (static_cast<size_t>(kind) >= kMemoryKinds) {
+    ThrowInvalidArgument(absl::StrCat("SetBufferKind: kind ", static_cast<int>(kind),
+                                      ", expected one of ", kMemoryKinds));
   }
   if (buffer.closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
   // Off first: at no moment do the bytes count twice.

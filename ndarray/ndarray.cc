@@ -11,6 +11,7 @@
 #include "tidepool/memory/ownership/owner_node.h"
 #include "tidepool/memory/ownership/owner_traces.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/device_transfer.h"
@@ -259,7 +260,25 @@ void* NDArray::CheckedData(DType dtype, const char* what, bool to_write) const {
   return data_;
 }
 
+namespace {
+
+// Whoever closes the array on another thread meanwhile leaves its bytes to this one. Before it is
+// looked at whether it is alive.
+class Reading {
+ public:
+  explicit Reading(Buffer* buffer) {
+    pins_.Pin(buffer);
+    pins_.Publish();
+  }
+
+ private:
+  PinScope pins_;
+};
+
+}  // namespace
+
 void NDArray::ReadElement(DType dtype, absl::Span<const int64_t> index, void* out) const {
+  const Reading reading(buffer_.get());
   CheckAlive("at", "X");
   if (dtype != dtype_) {
     ThrowInvalidArgument(absl::StrCat("Op [at]: the array is ", DTypeName(dtype_),
@@ -284,6 +303,7 @@ void NDArray::LoadElement(const std::byte* at, void* out) const {
 }
 
 void NDArray::ReadOnlyElement(DType dtype, void* out) const {
+  const Reading reading(buffer_.get());
   CheckAlive("item", "X");
   if (dtype != dtype_ || NumElements() != 1) {
     ThrowInvalidArgument(absl::StrCat("Op [item]: expected one ", DTypeName(dtype),
@@ -295,9 +315,10 @@ void NDArray::ReadOnlyElement(DType dtype, void* out) const {
 
 template <typename T>
 std::vector<T> NDArray::ToVector() const {
+  const Reading reading(buffer_.get());
   CheckAlive("data", "X");
-  const NDArray dense = is_dense() && device() == Host() ? *this : CopyTo(Place::Heap());
-  const T* begin = dense.data<T>();
+  if (!is_dense() || device() != Host()) return CopyTo(Place::Heap()).ToVector<T>();
+  const T* begin = data<T>();
   return std::vector<T>(begin, begin + NumElements());
 }
 template std::vector<float> NDArray::ToVector<float>() const;

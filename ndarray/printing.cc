@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -234,6 +235,9 @@ class Printer {
 }  // namespace
 
 std::string NDArray::ToString(int64_t limit) const {
+  PinScope pins;  // who closes it on another thread meanwhile leaves its bytes to this one
+  pins.Pin(buffer_.get());
+  pins.Publish();
   CheckAlive("print", "X");
   if (NumElements() == 0) return "[]";
   if (device() != Host()) return CopyTo(Place::Heap()).ToString(limit);

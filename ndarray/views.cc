@@ -138,6 +138,8 @@ NDArray NDArray::Slice(int axis, int64_t begin, int64_t end, int64_t step) const
                                       "; going back, begin is below the size and end at least -1"));
   }
   const int64_t distance = step > 0 ? end - begin : begin - end;
+  // A step beyond the axis is as good as one of its length.
+  step = std::clamp(step, -std::max<int64_t>(size, 1), std::max<int64_t>(size, 1));
   const int64_t count = size == 0 ? 0 : (distance + std::abs(step) - 1) / std::abs(step);
   NDArray view = *this;
   int64_t dims[kMaxRank];

@@ -39,6 +39,12 @@ TEST(Views, Known) {
   EXPECT_THAT(Values(x.Index(0, 1).Slice(1, 3, -1, -2).Index(0, 0)), ElementsAre(15, 13));
   EXPECT_THAT(Values(x.Slice(2, 0, 4, 3).Index(1, 2).Index(0, 0)), ElementsAre(8, 11));
   EXPECT_THAT(Values(Numbers({3}).Slice(0, 2, -1, -1)), ElementsAre(2, 1, 0));
+  // Steps beyond the axis, as large as they come.
+  for (const int64_t step : {int64_t{4}, INT64_MAX - 2, INT64_MAX}) {
+    EXPECT_THAT(Values(Numbers({4}).Slice(0, 0, 4, step)), ElementsAre(0));
+    EXPECT_THAT(Values(Numbers({4}).Slice(0, 3, -1, -step)), ElementsAre(3));
+  }
+  EXPECT_THAT(Values(Numbers({4}).Slice(0, 3, -1, INT64_MIN)), ElementsAre(3));
   EXPECT_THAT(Values(Numbers({3}).BroadcastTo({2, 3})), ElementsAre(0, 1, 2, 0, 1, 2));
   EXPECT_THAT(Values(Numbers({2, 1}).BroadcastTo({2, 2})), ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(Values(Full({}, 7, DType::kInt64).BroadcastTo({3})), ElementsAre(7, 7, 7));

@@ -115,6 +115,9 @@ Model MakeModel(const std::string& name, const Shape& input, int64_t classes, ui
 }
 
 void SaveModel(const Model& model, const std::string& path) {
+  if (model.network == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("SaveModel: ", path, ": the model has no network"));
+  }
   std::vector<SafetensorView> tensors;
   std::vector<NDArray> values;  // on the host
   for (const NamedParameter& parameter : model.network->named_parameters()) {

@@ -153,6 +153,10 @@ NDArray Network::Forward(NDArray features, Device device,
 
 Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
   CheckFeatures(features);
+  if (features.dim(0) == 0) {
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ",
+                                      features.shape().ToString(), ", expected at least one"));
+  }
   const HandlesOwnScope handles;
   if (output_shape_.rank() == 1) CheckSoftmaxLabels(labels, output_shape_[0]);
   return {features.To(device_), labels.To(device_)};

@@ -85,6 +85,13 @@ void CloseResources(OwnerNode& node, std::string* failures) noexcept {
                         error.what());
       } catch (const std::exception&) {
       }
+    } catch (...) {  // the tree closes on, whatever was thrown
+      try {
+        absl::StrAppend(failures, failures->empty() ? "" : "; ", entry->resource->Describe(),
+                        " of ", DescribeNode(node.ref.load(std::memory_order_relaxed)),
+                        ": threw something that is no std::exception");
+      } catch (const std::exception&) {
+      }
     }
   }
 }

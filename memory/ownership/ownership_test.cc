@@ -211,6 +211,24 @@ TEST(OwnershipTest, ChildrenFirstNewestFirstAndFailuresDoNotStopTheRest) {
   parent.Close();
 }
 
+// Whatever a resource throws, its tree closes on.
+class ThrowsANumber final : public OwnedResource {
+ public:
+  void Close() override { throw 5; }
+  std::string Describe() const override { return "number"; }
+};
+
+TEST(OwnershipTest, AResourceThatThrowsNoExceptionClassEndsNothingElse) {
+  std::vector<std::string> log;
+  Ownership root = Ownership::NewRoot("test");
+  Ownership parent = root.NewChild("parent");
+  parent.Own(std::make_unique<Recorder>("first", &log));
+  parent.Own(std::make_unique<ThrowsANumber>());
+  EXPECT_THAT(MessageOf([&] { parent.Close(); }), HasSubstr("number of owner [parent]: threw"));
+  EXPECT_EQ(log, (std::vector<std::string>{"first"}));
+  EXPECT_FALSE(parent.is_open());
+}
+
 // A resource that closes its own tree from within.
 class Meddler final : public OwnedResource {
  public:

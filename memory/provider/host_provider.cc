@@ -66,7 +66,9 @@ class OverAligned {
                                                    [] { Blocks().mutex_.unlock(); },
                                                    [] { Blocks().mutex_.unlock(); }};
       HandleFork(ForkLevel::kHostBlocks, &handlers);
-      return *new OverAligned;  // outlives every static array
+      // It outlives every static array, and a release that comes first needs no memory for it.
+      alignas(OverAligned) static std::byte storage[sizeof(OverAligned)];
+      return *new (storage) OverAligned;
     }();
     return blocks;
   }

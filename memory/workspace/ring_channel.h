@@ -33,6 +33,7 @@
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,8 @@
 namespace tidepool {
 
 namespace internal {
+
+[[noreturn]] void ThrowEmptyLease();
 
 // Tells the ring which thread took which batch out of one channel.
 class RingReaders {
@@ -60,6 +63,9 @@ class RingReaders {
 
 template <typename T>
 class RingChannel {
+  // A batch that came apart on its way would lose its slot, or keep it for ever.
+  static_assert(std::is_nothrow_move_constructible_v<T>, "batches must move without throwing");
+
  public:
   using Item = Leased<T>;
 
@@ -67,8 +73,10 @@ class RingChannel {
   RingChannel(const RingChannel&) = delete;
   RingChannel& operator=(const RingChannel&) = delete;
 
-  // False when the channel was closed; the batch is dropped then.
+  // False when the channel was closed; the batch is dropped then. Throws kInvalidArgument for an empty
+  // lease.
   bool Push(SlotLease lease, T value) {
+    if (!lease) internal::ThrowEmptyLease();
     // Arguments are destroyed in whatever order; and a slot is not freed under the lock.
     Item item(std::move(lease), std::move(value));
     std::lock_guard<std::mutex> lock(mutex_);

@@ -181,5 +181,12 @@ TEST(RingChannel, AReaderThatWasToldReleasesAndGoesOn) {
   EXPECT_FALSE(RingSlotScope::TryOpen(ring) == std::nullopt);
 }
 
+TEST(RingItem, AnEmptyLeaseIsRefusedAndChangesNothing) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(2));
+  RingChannel<int> channel(ring);
+  EXPECT_THROW(channel.Push(SlotLease(), 1), Error);
+  EXPECT_EQ(channel.size(), 0u);
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -95,7 +95,7 @@ class WorkspaceCore final : public BufferOwner {
   void Trim();
   void FinishPlanSearch();
   std::vector<LifetimeBuffer> PlannedRequests() const;
-  void SavePlans(const std::string& path) const;
+  void SavePlans(const std::string& path);
   PlansLoaded LoadPlans(const std::string& path);
   // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
   // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
@@ -201,8 +201,6 @@ class WorkspaceCore final : public BufferOwner {
   bool ReleaseLeased(Buffer* buffer) noexcept;
   void CloseLeased(Buffer* buffer) noexcept;
   std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
-
-  void RequireClosed(const char* operation) const;
 
   DeviceProvider& memory_;
   const Device memory_device_;

@@ -34,10 +34,6 @@ WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operati
   if (!core.gate_.Maintain()) ThrowOpen(core.id, operation);
 }
 
-void WorkspaceCore::RequireClosed(const char* operation) const {
-  if (is_open()) ThrowOpen(id, operation);
-}
-
 std::string WorkspaceCore::WhyNoHostCopy() const {
   if (memory_.traits().host_readable || config.policy_mirroring != MirroringPolicy::kDisabled) {
     return "";
@@ -90,11 +86,13 @@ std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() const {
   return plans.empty() ? std::vector<LifetimeBuffer>() : plans.cycles().front()->plan->requests;
 }
 
-void WorkspaceCore::SavePlans(const std::string& path) const {
-  RequireClosed("SavePlans");
+void WorkspaceCore::SavePlans(const std::string& path) {
   RequirePlans(has_plans(), id, "SavePlans");
   AtomicFile file(path);
-  file.Append(FormatPlans(learner_.plans().cycles(), alignment_));
+  {
+    const Maintenance maintenance(*this, "SavePlans");
+    file.Append(FormatPlans(learner_.plans().cycles(), alignment_));
+  }
   file.Commit();
 }
 

@@ -104,4 +104,18 @@ NDList PredictorCore::Forward(const NDList& inputs) {
   return {graphs.output.Dup()};
 }
 
+namespace internal {
+
+void ThrowBadStreamBatch(int64_t batch) {
+  ThrowInvalidArgument(
+      absl::StrCat("predictor: a stream in batches of ", batch, ", expected at least 1"));
+}
+
+void ThrowBadUnbatch(size_t found, int64_t expected) {
+  ThrowInvalidArgument(absl::StrCat("predictor: the batchifier made ", found, " results of a batch of ",
+                                    expected, ", expected as many"));
+}
+
+}  // namespace internal
+
 }  // namespace tidepool::nn

@@ -87,6 +87,13 @@ class PredictorCore {
   std::unique_ptr<Graphs> graphs_;
 };
 
+namespace internal {
+
+[[noreturn]] void ThrowBadStreamBatch(int64_t batch);
+[[noreturn]] void ThrowBadUnbatch(size_t found, int64_t expected);
+
+}  // namespace internal
+
 template <typename In, typename Out>
 class Predictor {
  public:
@@ -113,9 +120,11 @@ class Predictor {
   }
 
   // Inputs from `next` until it gives none, at most `batch` of them at a time; results to `use`, in
-  // their order, as they come. An exception of either ends it; what `use` got stays.
+  // their order, as they come. An exception of either ends it; what `use` got stays. A `batch` below 1
+  // throws kInvalidArgument.
   void PredictStream(absl::FunctionRef<std::optional<In>()> next, absl::FunctionRef<void(Out)> use,
                      int64_t batch = 1) {
+    if (batch < 1) internal::ThrowBadStreamBatch(batch);
     std::vector<In> inputs;
     for (bool more = true; more;) {
       inputs.clear();
@@ -157,7 +166,9 @@ class Predictor {
       outputs = core_.Forward(batchifier->Batchify(processed));
     }
     const auto count = static_cast<int64_t>(inputs.size());
-    for (NDList& one : batchifier->Unbatchify(outputs, count)) finish(std::move(one));
+    std::vector<NDList> parts = batchifier->Unbatchify(outputs, count);
+    if (static_cast<int64_t>(parts.size()) != count) internal::ThrowBadUnbatch(parts.size(), count);
+    for (NDList& one : parts) finish(std::move(one));
   }
 
   PredictorCore core_;

@@ -184,6 +184,7 @@ void TrainAndCompare(const std::string& model_name, UpdaterKind updater) {
   {
     WorkspaceConfig config;
     config.policy_learning = LearningPolicy::kNone;
+    config.temp_block_size = 256 * kKiB;  // small requests have a chunk, of which little is touched
     Workspace spills("spills", config);
     WorkspaceScope scope(spills);
     const BufferHandle a(AllocateHere(3 * kMiB)), b(AllocateHere(100));
