@@ -11,7 +11,7 @@
 // is ordered here.
 //
 // A template over what synchronises (memory/sync/std_sync.h), so that the code that runs is the code
-// that is explored (cycle_gate_test.cc). Threads: any, as said at each function.
+// that is explored (workspace_protocols_test.cc). Threads: any, as said at each function.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_GATE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_GATE_H_
 

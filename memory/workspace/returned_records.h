@@ -6,11 +6,11 @@
 // counts down, and the last one frees the owner's memory.
 //
 // Invariant: each record given is taken exactly once or counted exactly once, and exactly one call,
-// Abandon() or the last Give(), is told to free. Who frees sees all that the others did before.
+// DropOwner() or the last Give(), is told to free. Who frees sees all that the others did before.
 //
-// A template over what synchronises and over how records are linked (Links::SetNext(record, next), called by
-// who gives it), so that the code that runs is the code that is explored
-// (returned_records_test.cc).
+// A template over what synchronises and over how records are linked (Links::SetNext(record, next),
+// called by who gives it), so that the code that runs is the code that is explored
+// (workspace_protocols_test.cc).
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RETURNED_RECORDS_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RETURNED_RECORDS_H_
 
