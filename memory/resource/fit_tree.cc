@@ -69,6 +69,12 @@ void FitTree::Remove(FitNode* node) noexcept {
   if (roots_[level] == nullptr) levels_in_use_ &= ~(uint64_t{1} << level);
 }
 
+void FitTree::Clear() noexcept {
+  for (; levels_in_use_ != 0; levels_in_use_ &= levels_in_use_ - 1) {
+    roots_[std::countr_zero(levels_in_use_)] = nullptr;
+  }
+}
+
 FitNode* FitTree::BestFit(size_t size) const noexcept {
   int bit = LevelOf(size);
   const uint64_t above = bit == kLevels - 1 ? 0 : levels_in_use_ >> (bit + 1) << (bit + 1);

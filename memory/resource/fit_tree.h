@@ -30,6 +30,8 @@ class FitTree {
 
   void Insert(FitNode* node) noexcept;
   void Remove(FitNode* node) noexcept;
+  // Those in it are in no tree any more.
+  void Clear() noexcept;
   // Null: none is of at least that size. It stays in the tree.
   FitNode* BestFit(size_t size) const noexcept;
 

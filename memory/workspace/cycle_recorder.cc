@@ -13,7 +13,7 @@ void CycleRecorder::Leave(const CyclePlan& plan, const RequestView& made) {
   size_t known = 0;
   const size_t before = pins_.size();
   for (uint32_t slot = 0; slot < count; ++slot) {
-    if (!made.IsInPages(slot)) continue;
+    if (!made.IsInPlan(slot)) continue;
     while (known < before && pins_[known].buffer < slot) ++known;
     if (known < before && pins_[known].buffer == slot) continue;
     pins_.push_back({slot, made.offset(slot)});

@@ -95,7 +95,7 @@ std::optional<PlacedRequests> ParsePlan(absl::string_view& bytes, size_t alignme
 
 }  // namespace
 
-std::string FormatPlans(absl::Span<const std::unique_ptr<LearnedCycle>> cycles, size_t alignment) {
+std::string FormatPlans(absl::Span<const std::shared_ptr<LearnedCycle>> cycles, size_t alignment) {
   std::string out(kMagic);
   Put(out, kPlanFileVersion);
   Put(out, static_cast<uint32_t>(cycles.size()));

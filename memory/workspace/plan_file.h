@@ -26,7 +26,7 @@ namespace tidepool {
 
 inline constexpr uint32_t kPlanFileVersion = 1;
 
-std::string FormatPlans(absl::Span<const std::unique_ptr<LearnedCycle>> cycles, size_t alignment);
+std::string FormatPlans(absl::Span<const std::shared_ptr<LearnedCycle>> cycles, size_t alignment);
 
 struct ParsedPlans {
   std::vector<PlacedRequests> cycles;

@@ -1,130 +1,284 @@
 #include "tidepool/memory/workspace/plan_set.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace tidepool {
 namespace {
 
 constexpr size_t kMostForgotten = 64;
+// When there is no room, a plan goes that was not used for so many cycles, times the plans there are: of
+// more kinds of cycles than there is room for, some have their plans and the others none.
+constexpr uint64_t kIdlePerPlan = 16;
+
+// How many requests both begin with.
+uint32_t CommonRequests(const CyclePlan& a, const CyclePlan& b) {
+  const size_t shorter = std::min(a.signatures.size(), b.signatures.size());
+  const auto differ = std::partition_point(
+      a.signatures.begin(), a.signatures.begin() + static_cast<std::ptrdiff_t>(shorter),
+      [&](const uint64_t& signature) {
+        return signature == b.signatures[static_cast<size_t>(&signature - a.signatures.data())];
+      });
+  return static_cast<uint32_t>(differ - a.signatures.begin());
+}
+
+// What is next after `slot` requests: those that end there come first.
+struct Next {
+  bool ends;
+  uint64_t signature;
+};
+Next NextOf(const CyclePlan& plan, uint32_t slot) {
+  if (plan.signatures.size() <= slot) return {true, 0};
+  return {false, plan.signatures[slot]};
+}
+bool Before(const Next& a, const Next& b) {
+  return a.ends != b.ends ? a.ends : a.signature < b.signature;
+}
+
+bool BeginsBefore(const CyclePlan& a, const CyclePlan& b) {
+  const uint32_t common = CommonRequests(a, b);
+  return Before(NextOf(a, common), NextOf(b, common));
+}
 
 }  // namespace
 
-size_t PlanSet::peak_bytes() const {
-  size_t peak = 0;
-  for (const auto& cycle : cycles_) peak = std::max(peak, cycle->plan->layout.peak_bytes());
-  return peak;
+// ---- the list ---------------------------------------------------------------------------------
+
+const std::shared_ptr<const PlanList>& PlanList::None() {
+  static const std::shared_ptr<const PlanList> none = std::make_shared<PlanList>();
+  return none;
 }
 
-size_t PlanSet::most_requests() const {
-  size_t most = 0;
-  for (const auto& cycle : cycles_) most = std::max(most, cycle->plan->requests.size());
-  return most;
+PlanList::Range PlanList::Like(const CyclePlan& plan, uint32_t count) const {
+  // Those before it that are unlike it, those that are like it, those after it.
+  const auto side = [&](const std::shared_ptr<const LearnedCycle>& cycle) {
+    const uint32_t common = CommonRequests(*cycle->plan, plan);
+    if (common >= count) return 0;
+    return Before(NextOf(*cycle->plan, common), NextOf(plan, common)) ? -1 : 1;
+  };
+  const auto begin = std::partition_point(cycles_.begin(), cycles_.end(),
+                                          [&](const auto& cycle) { return side(cycle) < 0; });
+  const auto end =
+      std::partition_point(begin, cycles_.end(), [&](const auto& cycle) { return side(cycle) == 0; });
+  return {static_cast<uint32_t>(begin - cycles_.begin()),
+          static_cast<uint32_t>(end - cycles_.begin())};
 }
+
+PlanList::Range PlanList::Narrow(Range range, uint32_t slot, uint64_t signature) const {
+  if (range.empty()) return range;
+  const Next next{false, signature};
+  const auto is_next = [&](uint32_t i) {
+    const Next of = NextOf(*cycles_[i]->plan, slot);
+    return !of.ends && of.signature == signature;
+  };
+  if (is_next(range.begin) && is_next(range.end - 1)) return range;
+  const auto first = cycles_.begin() + range.begin, last = cycles_.begin() + range.end;
+  const auto begin = std::partition_point(first, last, [&](const auto& cycle) {
+    return Before(NextOf(*cycle->plan, slot), next);
+  });
+  const auto end = std::partition_point(begin, last, [&](const auto& cycle) {
+    return !Before(next, NextOf(*cycle->plan, slot));
+  });
+  return {static_cast<uint32_t>(begin - cycles_.begin()),
+          static_cast<uint32_t>(end - cycles_.begin())};
+}
+
+std::shared_ptr<const PlanList> PlanSet::MakeList(const Cycles& cycles) {
+  auto list = std::make_shared<PlanList>();
+  list->cycles_.assign(cycles.begin(), cycles.end());
+  std::sort(list->cycles_.begin(), list->cycles_.end(), [](const auto& a, const auto& b) {
+    return a != b && BeginsBefore(*a->plan, *b->plan);
+  });
+  return list;
+}
+
+// ---- the set ----------------------------------------------------------------------------------
 
 size_t PlanSet::state_bytes() const {
-  size_t bytes = cycles_.capacity() * sizeof(cycles_[0]) + forgotten_.capacity() * sizeof(Forgotten);
-  for (const auto& cycle : cycles_) bytes += sizeof(LearnedCycle) + cycle->plan->state_bytes();
-  return bytes;
-}
-
-bool PlanSet::Holds(const LearnedCycle* cycle) const {
-  return std::any_of(cycles_.begin(), cycles_.end(),
-                     [cycle](const auto& other) { return other.get() == cycle; });
+  return plan_bytes_ + cycles_.capacity() * sizeof(cycles_[0]) +
+         list_->cycles_.capacity() * sizeof(cycles_[0]) +
+         by_key_.bucket_count() * sizeof(void*) + by_key_.size() * 4 * sizeof(void*) +
+         forgotten_.capacity() * sizeof(Forgotten);
 }
 
 LearnedCycle* PlanSet::Find(uint64_t signature, size_t num_requests) const {
-  for (const auto& cycle : cycles_) {
-    if (cycle->plan->signature() == signature && cycle->plan->requests.size() == num_requests) {
-      return cycle.get();
-    }
+  const auto at = by_key_.find(Key(signature, num_requests));
+  if (at == by_key_.end()) return nullptr;
+  const CyclePlan& plan = *at->second->plan;
+  const bool same = plan.signature() == signature && plan.requests.size() == num_requests;
+  return same ? at->second : nullptr;
+}
+
+bool PlanSet::Holds(const LearnedCycle* cycle) const {
+  return cycle != nullptr &&
+         Find(cycle->plan->signature(), cycle->plan->requests.size()) == cycle;
+}
+
+bool PlanSet::HasRoom(uint64_t now, bool surely) const {
+  if (surely || cycles_.empty() || most_plans_ == 1) return true;
+  if (cycles_.size() < most_plans_ && plan_bytes_ + plan_bytes_ / cycles_.size() <= most_bytes_) {
+    return true;
   }
-  return nullptr;
+  uint64_t used_first = now;
+  for (const auto& cycle : cycles_) used_first = std::min(used_first, cycle->used_at.get());
+  return now - used_first >= kIdlePerPlan * cycles_.size();
 }
 
 LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) {
-  cycles_.reserve(std::min(most_plans_, cycles_.size() + 1));
-  forgotten_.reserve(kMostForgotten);
-  auto cycle = std::make_unique<LearnedCycle>();
-  cycle->plan = std::move(plan);
+  auto cycle = std::make_shared<LearnedCycle>(std::move(plan));
   cycle->learned_at = cycle->used_at = now;
   cycle->patience = kPatience;
   for (const Forgotten& forgotten : forgotten_) {
     if (forgotten.signature == cycle->plan->signature()) cycle->patience = forgotten.patience;
   }
-  LearnedCycle* const same = Find(cycle->plan->signature(), cycle->plan->requests.size());
-  if (same != nullptr || cycles_.size() == most_plans_) {
-    const auto place =
-        same == nullptr
-            ? std::prev(cycles_.end())
-            : std::find_if(cycles_.begin(), cycles_.end(),
-                           [same](const auto& other) { return other.get() == same; });
-    if (same != nullptr) {
-      cycle->patience = std::max(cycle->patience, same->patience);
-      cycle->remade = same->remade + 1;
-    } else {
-      Remember(**place);
-    }
-    cycles_.erase(place);
+  const LearnedCycle* const same = Find(cycle->plan->signature(), cycle->plan->requests.size());
+  if (same != nullptr) {
+    cycle->patience = std::max(cycle->patience, same->patience);
+    cycle->remade = same->remade + 1;
+    cycle->paid = same->paid;
   }
-  cycles_.insert(cycles_.begin(), std::move(cycle));
-  return cycles_.front().get();
+  return Put(std::move(cycle), same);
 }
 
-void PlanSet::Use(LearnedCycle* cycle, uint64_t now, bool followed) {
-  cycle->used_at = now;
-  if (followed) cycle->patience = std::min(kMostPatience, 2 * cycle->patience);
-  if (cycles_.front().get() == cycle) return;
-  const auto place = std::find_if(cycles_.begin(), cycles_.end(),
-                                  [cycle](const auto& other) { return other.get() == cycle; });
-  std::rotate(cycles_.begin(), place, std::next(place));
+LearnedCycle* PlanSet::Replace(const LearnedCycle& cycle, std::shared_ptr<const CyclePlan> plan) {
+  auto by = std::make_shared<LearnedCycle>(std::move(plan));
+  by->used_at = cycle.used_at;
+  by->learned_at = cycle.learned_at;
+  by->patience = cycle.patience;
+  by->remade = cycle.remade;
+  by->paid = cycle.paid;
+  return Put(std::move(by), &cycle);
 }
 
-bool PlanSet::ForgetOutliers(uint64_t now) {
+// First of all, without `same` and without those there is no room for.
+LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same) {
+  forgotten_.reserve(kMostForgotten);
+  const size_t bytes = BytesOf(*cycle->plan);
+  size_t kept_bytes = plan_bytes_ - (same != nullptr ? BytesOf(*same->plan) : 0);
+  Cycles cycles;
+  cycles.reserve(cycles_.size() + 1);
+  cycles.push_back(std::move(cycle));
+  for (const auto& other : cycles_) {
+    if (other.get() != same) cycles.push_back(other);
+  }
+  Cycles dropped;
+  dropped.reserve(cycles.size());
+  while (cycles.size() > 1 && (cycles.size() > most_plans_ || kept_bytes + bytes > most_bytes_)) {
+    kept_bytes -= BytesOf(*cycles.back()->plan);
+    dropped.push_back(std::move(cycles.back()));
+    cycles.pop_back();
+  }
+  std::shared_ptr<const PlanList> list = MakeList(cycles);
+  LearnedCycle* const added = cycles.front().get();
+  by_key_.try_emplace(Key(*added->plan), added).first->second = added;  // the last to throw
+  for (const auto& gone : dropped) {
+    const auto at = by_key_.find(Key(*gone->plan));
+    if (at != by_key_.end() && at->second == gone.get()) by_key_.erase(at);
+    Remember(*gone);
+  }
+  cycles_ = std::move(cycles);
+  list_ = std::move(list);
+  Sum();
+  return added;
+}
+
+void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
+  if (cycles_.empty()) return;
+  if (cycles_.front().get() != cycle) {
+    const auto at = std::find_if(cycles_.begin(), cycles_.end(),
+                                 [cycle](const auto& other) { return other.get() == cycle; });
+    if (at == cycles_.end()) return;
+    std::rotate(cycles_.begin(), at, std::next(at));
+  }
+  LearnedCycle& used = *cycles_.front();
+  used.used_at = now;
+  if (followed) used.patience = std::min(kMostPatience, 2 * used.patience);
+}
+
+// ---- forgetting -------------------------------------------------------------------------------
+
+bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
   if (cycles_.size() < 2) return false;
-  std::vector<const LearnedCycle*> by_peak;
-  for (const auto& cycle : cycles_) by_peak.push_back(cycle.get());
-  std::sort(by_peak.begin(), by_peak.end(), [](const auto* a, const auto* b) {
-    return a->plan->layout.peak_bytes() > b->plan->layout.peak_bytes();
-  });
-  size_t keep_up_to = SIZE_MAX;
-  const auto used = [now](const LearnedCycle* cycle) { return now - cycle->used_at < kMostUnused; };
-  const auto largest_used = std::find_if(by_peak.begin(), by_peak.end(), used);
-  if (largest_used != by_peak.end() && largest_used != by_peak.begin()) {
-    keep_up_to = (*largest_used)->plan->layout.peak_bytes();
-  }
-  for (size_t i = 0; i + 1 < by_peak.size(); ++i) {
-    if (by_peak[i] == cycles_.front().get() || now - by_peak[i]->used_at < by_peak[i]->patience) {
-      break;
-    }
-    const size_t next = by_peak[i + 1]->plan->layout.peak_bytes();
-    if (by_peak[i]->plan->layout.peak_bytes() > next + next / 4) {
-      keep_up_to = std::min(keep_up_to, next);
-    }
-  }
-  if (keep_up_to >= by_peak.front()->plan->layout.peak_bytes()) return false;
+  const auto peak_of = [](const auto& cycle) { return cycle->plan->layout.peak_bytes(); };
+  const auto idle = [now](const auto& cycle) { return now - cycle->used_at; };
+  const auto largest = std::max_element(
+      cycles_.begin(), cycles_.end(),
+      [&](const auto& a, const auto& b) { return peak_of(a) < peak_of(b); });
+  // Nothing goes while the largest is used, which is the usual case.
+  const uint64_t most_unused = std::max<uint64_t>(kMostUnused, 4 * cycles_.size());
+  if (idle(*largest) < std::min((*largest)->patience, most_unused)) return false;
+  size_t largest_used = 0;
   for (const auto& cycle : cycles_) {
-    if (cycle->plan->layout.peak_bytes() > keep_up_to) Remember(*cycle);
+    if (idle(cycle) < most_unused) largest_used = std::max(largest_used, peak_of(cycle));
+  }
+  size_t keep_up_to = largest_used > 0 ? largest_used : SIZE_MAX;
+  // From the largest down, while their patience is over: the lowest gap.
+  size_t peak = peak_of(*largest);
+  while (true) {
+    size_t next = 0;
+    bool all_idle = true;
+    for (const auto& cycle : cycles_) {
+      if (peak_of(cycle) < peak) {
+        next = std::max(next, peak_of(cycle));
+      } else if (peak_of(cycle) == peak &&
+                 (cycle == cycles_.front() || idle(cycle) < cycle->patience)) {
+        all_idle = false;
+      }
+    }
+    if (!all_idle || next == 0) break;
+    if (peak > next + next / 4) keep_up_to = std::min(keep_up_to, next);
+    peak = next;
+  }
+  if (keep_up_to >= peak_of(*largest)) return false;
+  for (const auto& cycle : cycles_) {
+    if (peak_of(cycle) > keep_up_to) Remember(*cycle);
   }
   ForgetLarger(keep_up_to);
   return true;
 }
 
-void PlanSet::ForgetLarger(size_t bytes) {
+void PlanSet::ForgetLarger(size_t bytes) noexcept {
+  if (peak_bytes_ <= bytes) return;
+  std::erase_if(by_key_, [bytes](const auto& entry) {
+    return entry.second->plan->layout.peak_bytes() > bytes;
+  });
   std::erase_if(cycles_,
                 [bytes](const auto& cycle) { return cycle->plan->layout.peak_bytes() > bytes; });
+  Changed();
 }
 
-void PlanSet::Clear() {
+void PlanSet::Clear() noexcept {
+  by_key_.clear();
   cycles_.clear();
   forgotten_.clear();
+  list_ = PlanList::None();
+  Sum();
 }
 
-void PlanSet::Remember(const LearnedCycle& cycle) {
+// Without the memory for another list the old one stays, which holds some that are forgotten.
+void PlanSet::Changed() noexcept {
+  try {
+    list_ = MakeList(cycles_);
+  } catch (const std::bad_alloc&) {
+  }
+  Sum();
+}
+
+void PlanSet::Sum() noexcept {
+  peak_bytes_ = plan_bytes_ = 0;
+  for (const auto& cycle : cycles_) {
+    peak_bytes_ = std::max(peak_bytes_, cycle->plan->layout.peak_bytes());
+    plan_bytes_ += BytesOf(*cycle->plan);
+  }
+}
+
+void PlanSet::Remember(const LearnedCycle& cycle) noexcept {
   std::erase_if(forgotten_, [&cycle](const Forgotten& forgotten) {
     return forgotten.signature == cycle.plan->signature();
   });
   if (forgotten_.size() == kMostForgotten) forgotten_.erase(forgotten_.begin());
+  if (forgotten_.size() == forgotten_.capacity()) return;
   forgotten_.push_back({cycle.plan->signature(), std::min(kMostPatience, 4 * cycle.patience)});
 }
 

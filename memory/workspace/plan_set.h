@@ -1,78 +1,137 @@
-// The cycles a workspace has learned: one under kOptimized, several under kTraining.
+// The cycles that were learned: one under kOptimized, any number under kTraining.
 //
 // Each is known by the sizes of its requests in order. A cycle that turns out to be another one
 // than was expected is recognised by what it has requested so far.
 //
-// What is kept: at most kMostPlans plans. Those that need a quarter more than all others (outliers:
-// one huge batch) are kept only while they are used: kPatience cycles without them and they are
-// forgotten. Each use doubles the patience of a plan up to kMostPatience, and what comes back after
-// it was forgotten has four times the patience, so that what is rare but regular stays. Plans that are
-// larger than all that were used in the last kMostUnused cycles are forgotten whatever the others need.
+// What is kept: plans of at most `most_bytes` of heap memory. When there is no room, the one that was
+// used longest ago goes for one that is surely wanted, else only if it was not used for so long that
+// the cycles would not take turns at being forgotten. Plans that need a quarter more pages than all
+// others (outliers: one huge batch) are kept only while they are used: kPatience cycles without them
+// and they are forgotten. Each use doubles the patience of a plan up to kMostPatience, and what comes
+// back after it was forgotten has four times the patience, so that what is rare but regular stays. Plans
+// that are larger than all that were used in the last kMostUnused cycles (or four times as many as there
+// are plans) are forgotten whatever the others need.
 //
-// Threads: one at a time.
+// Threads: one at a time; list() and what it holds may be read by any, while others change the set.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_SET_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_PLAN_SET_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/sync/single_writer.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
 
 namespace tidepool {
 
 // A plan and how it was used. Counted in cycles that had ended.
 struct LearnedCycle {
-  std::shared_ptr<const CyclePlan> plan;
+  explicit LearnedCycle(std::shared_ptr<const CyclePlan> its_plan) : plan(std::move(its_plan)) {}
+
+  const std::shared_ptr<const CyclePlan> plan;
+  SingleWriter<uint64_t> used_at;
+  // Of the set and the learner alone:
   uint64_t learned_at = 0;
-  uint64_t used_at = 0;
   uint64_t patience = 0;
-  uint32_t remade = 0;  // how many plans of the same requests it replaced
+  uint32_t remade = 0;       // how many plans of the same requests it replaced
+  bool paid = false;         // it was worth making: cycles follow it
+};
+
+// In an order in which those that begin alike are neighbours. Never changed once made.
+class PlanList {
+ public:
+  struct Range {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    bool empty() const { return begin == end; }
+  };
+
+  // An empty one.
+  static const std::shared_ptr<const PlanList>& None();
+
+  const LearnedCycle& operator[](uint32_t i) const { return *cycles_[i]; }
+  size_t size() const { return cycles_.size(); }
+  // Those whose first `count` requests are those of `plan`. O(log cycles * log requests).
+  Range Like(const CyclePlan& plan, uint32_t count) const;
+  // Those of `range`, which begin alike in `slot` requests, that request what makes `signature` next.
+  // A few instructions when it is all of them.
+  Range Narrow(Range range, uint32_t slot, uint64_t signature) const;
+
+ private:
+  friend class PlanSet;
+  std::vector<std::shared_ptr<const LearnedCycle>> cycles_;
 };
 
 class PlanSet {
  public:
-  static constexpr size_t kMostPlans = 128;
+  static constexpr size_t kMostBytes = size_t{64} << 20;
   static constexpr uint64_t kPatience = 3;  // cycles
   static constexpr uint64_t kMostPatience = 192;
   static constexpr uint64_t kMostUnused = 256;
 
-  explicit PlanSet(size_t most_plans = kMostPlans) : most_plans_(most_plans) {}
+  // `most_plans`: at least 1, of which one is kept whatever its size.
+  explicit PlanSet(size_t most_plans = SIZE_MAX, size_t most_bytes = kMostBytes)
+      : most_plans_(most_plans), most_bytes_(most_bytes), list_(PlanList::None()) {}
 
   bool empty() const { return cycles_.empty(); }
   size_t size() const { return cycles_.size(); }
   // Most recently used first, as of their last Use().
-  absl::Span<const std::unique_ptr<LearnedCycle>> cycles() const { return cycles_; }
-  size_t peak_bytes() const;   // of the largest plan: what the pages must hold
-  size_t most_requests() const;
-  size_t state_bytes() const;  // heap memory
+  absl::Span<const std::shared_ptr<LearnedCycle>> cycles() const { return cycles_; }
+  // The same, for who follows them.
+  const std::shared_ptr<const PlanList>& list() const { return list_; }
+  size_t peak_bytes() const { return peak_bytes_; }  // of the largest plan: what the pages must hold
+  size_t state_bytes() const;                        // heap memory
 
   bool Holds(const LearnedCycle* cycle) const;
   // The cycle with exactly these requests; null if there is none.
   LearnedCycle* Find(uint64_t signature, size_t num_requests) const;
-  // Takes the place of one with the same requests; evicts the least recently used one when full.
-  // Throws std::bad_alloc, nothing changed.
+  // Whether there is room for another plan, perhaps that of one that was not used for long; or, when
+  // it is `surely` wanted, of any.
+  bool HasRoom(uint64_t now, bool surely) const;
+  // Takes the place of one with the same requests; else, when there is no room, of those that were used
+  // longest ago. Throws std::bad_alloc, nothing changed.
   LearnedCycle* Add(std::shared_ptr<const CyclePlan> plan, uint64_t now);
+  // Its plan is another one of the same requests, and all else as it was. Throws likewise.
+  LearnedCycle* Replace(const LearnedCycle& cycle, std::shared_ptr<const CyclePlan> plan);
   // `cycle` was the last one, and was followed to its end when `followed`.
-  void Use(LearnedCycle* cycle, uint64_t now, bool followed);
+  void Use(const LearnedCycle* cycle, uint64_t now, bool followed);
+  // That Use() was last called of, or Add().
+  LearnedCycle& last_used() { return *cycles_.front(); }
   // Forgets outliers whose patience is over. True if there were any.
-  bool ForgetOutliers(uint64_t now);
+  bool ForgetOutliers(uint64_t now) noexcept;
   // Forgets those that need more than `bytes` of pages.
-  void ForgetLarger(size_t bytes);
-  void Clear();
+  void ForgetLarger(size_t bytes) noexcept;
+  void Clear() noexcept;
 
  private:
+  using Cycles = std::vector<std::shared_ptr<LearnedCycle>>;
   // What was forgotten, and how patient to be if it comes back.
   struct Forgotten {
     uint64_t signature;
     uint64_t patience;
   };
-  void Remember(const LearnedCycle& cycle);
+  static uint64_t Key(uint64_t signature, size_t num_requests) {
+    return ExtendSignature(signature, num_requests);
+  }
+  static uint64_t Key(const CyclePlan& plan) { return Key(plan.signature(), plan.requests.size()); }
+  static size_t BytesOf(const CyclePlan& plan) { return sizeof(LearnedCycle) + plan.state_bytes(); }
+  static std::shared_ptr<const PlanList> MakeList(const Cycles& cycles);
+  LearnedCycle* Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same);
+  void Remember(const LearnedCycle& cycle) noexcept;
+  void Changed() noexcept;
+  void Sum() noexcept;
 
   size_t most_plans_;
-  std::vector<std::unique_ptr<LearnedCycle>> cycles_;
+  size_t most_bytes_;
+  Cycles cycles_;
+  std::unordered_map<uint64_t, LearnedCycle*> by_key_;
+  std::shared_ptr<const PlanList> list_;
+  size_t peak_bytes_ = 0;
+  size_t plan_bytes_ = 0;
   std::vector<Forgotten> forgotten_;  // the latest last
 };
 

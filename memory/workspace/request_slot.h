@@ -33,16 +33,27 @@ class RequestSlot {
   uintptr_t word_ = 1;
 };
 
+// What serves a request that no plan places is told by one word of its buffer: null for what lies one
+// behind the other or by plan, a free range of the pages with its lowest bit set, or the token of a
+// block outside.
+inline bool IsRange(const void* token) { return (reinterpret_cast<uintptr_t>(token) & 1) != 0; }
+inline void* RangeToken(void* range) { return static_cast<std::byte*>(range) + 1; }
+inline void* RangeOf(void* token) { return static_cast<std::byte*>(token) - 1; }
+
 // The requests a cycle has made so far.
 struct RequestView {
   absl::Span<const RequestSlot> slots;  // by request number
   const std::byte* base;                // of the pages
 
   uint32_t count() const { return static_cast<uint32_t>(slots.size()); }
-  // Whether request `slot` is alive in the pages, and where.
-  bool IsInPages(uint32_t slot) const {
+  // Whether request `slot` is alive in the pages: where a plan has it, or beside all plans.
+  bool IsInPlan(uint32_t slot) const {
     return slots[slot].is_live() && slots[slot].buffer()->request.spill == nullptr;
   }
+  bool IsBesidePlans(uint32_t slot) const {
+    return slots[slot].is_live() && IsRange(slots[slot].buffer()->request.spill);
+  }
+  // Where, of either.
   int64_t offset(uint32_t slot) const { return slots[slot].buffer()->data - base; }
   // Before which request it was released; count() of what is alive. At least the one after it.
   int64_t upper(uint32_t slot) const {

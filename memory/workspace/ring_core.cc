@@ -1,5 +1,6 @@
 #include "tidepool/memory/workspace/ring_core.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -28,6 +29,13 @@ bool IsTheOnlyThread() {
 #endif
 }
 
+// What is remembered of recent batches, in turns of the ring, and at least so many batches.
+constexpr int kTurnsRemembered = 8;
+constexpr int kBatchesRemembered = 64;
+int TotalsWindow(const WorkspaceConfig& config) {
+  return std::max(kBatchesRemembered, kTurnsRemembered * config.ring_slots);
+}
+
 WorkspaceConfig Checked(const std::string& id, WorkspaceConfig config, Device device) {
   if (config.policy_reset != ResetPolicy::kEndOfBufferReached) {
     ThrowInvalidArgument(
@@ -51,17 +59,17 @@ RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
       device(device_),
       holders_(1 + config.ring_slots),
       ring_{this, id, config, device},
-      table_(id, config),
-      learner_(config, config.alignment, 0) {
+      table_(id, config) {
   RingSlot* chain = nullptr;  // the first slot comes last on it, and is the first to be used
   for (int i = 0; i < config.ring_slots; ++i) {
     const int number = table_.Announce(/*temporary=*/false);
     RingSlot* slot = table_.Add(std::make_unique<RingSlot>(ring_, number, /*temporary=*/false));
     slot->next_on_shelf.set(std::exchange(chain, slot));
   }
-  learner_ = RingSlotLearner(config, chain->alignment(), chain->size());
+  learner_.emplace(config, chain->alignment(), TotalsWindow(config));
+  learner_->SetInitialBytes(chain->size());
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
-    slot->SetFollows(learner_.version());
+    slot->SetFollows(learner_->version());
   }
   table_.PutBack(chain, nullptr);
 }
@@ -80,17 +88,12 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   }
   RingSlot* slot = table_.TakeIdle();
   if (slot == nullptr) slot = MakeTemporary(lock);
-  table_.Open(slot, learner_.wants_record());
+  table_.Open(slot);
   ++stats_.opened;
   WakeAllWhenStuck();  // one more may be passed by N later ones
   RingSlot* outdated = nullptr;
-  if (std::exchange(idle_outdated_, false)) outdated = table_.TakeOutdated(learner_.version());
-  SlotLesson lesson;
-  if (slot->Follows(learner_.version()) && outdated == nullptr) {
-    lesson.version = learner_.version();
-  } else {
-    lesson = learner_.lesson();
-  }
+  if (std::exchange(idle_outdated_, false)) outdated = table_.TakeOutdated(learner_->version());
+  const Lesson lesson = learner_->lesson();
   lock.unlock();
   slot->Follow(lesson);
   if (outdated != nullptr) FollowAndPutBack(outdated, lesson);
@@ -191,34 +194,43 @@ void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
 // ---- commits, leases and returns --------------------------------------------------------------
 
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
-  RingBatch batch = slot->HandOver(token);
-  std::shared_ptr<const CyclePlan> given_up;  // goes after the lock
-  std::unique_lock<std::mutex> lock(mutex_);
-  table_.Lease(slot, tag);
-  ++stats_.committed;
-  slot->CountInto(&stats_);
-  const uint64_t version = learner_.version();
-  batch.current = slot->Follows(version) && !slot->temporary;
-  const std::optional<WantedPlan> wanted = learner_.Observe(batch);
-  if (learner_.version() != version) {
-    idle_outdated_ = true;
-    given_up = learner_.TakeGivenUp();
+  EndedCycle batch = slot->HandOver(token);
+  std::optional<WantedPlan> wanted;
+  std::shared_ptr<const PlanList> before;  // what is forgotten goes after the lock
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    table_.Lease(slot, tag);
+    ++stats_.committed;
+    slot->CountInto(&stats_);
+    const uint64_t version = learner_->version();
+    before = learner_->plans().list();
+    batch.current = slot->Follows(version) && !slot->temporary;
+    try {
+      wanted = learner_->Observe(batch);
+    } catch (const std::bad_alloc&) {
+      // It teaches nothing.
+    }
+    if (learner_->version() != version) idle_outdated_ = true;
   }
-  lock.unlock();
-  // The record stays as it is while the slot is leased, which it is by the caller.
-  if (wanted.has_value()) MakePlan(*wanted, batch.record);
+  // The slot is leased by the caller, so the batch stays as it is.
+  if (wanted.has_value()) MakePlan(*wanted, batch);
 }
 
-void RingCore::MakePlan(const WantedPlan& wanted,
-                        absl::Span<const LifetimeBuffer> record) noexcept {
+void RingCore::MakePlan(const WantedPlan& wanted, const EndedCycle& batch) noexcept {
   std::shared_ptr<const CyclePlan> plan;
   try {
-    plan = RingSlotLearner::MakePlan(wanted, record);
+    plan = PlanLearner::MakePlan(wanted, batch);
   } catch (const std::exception&) {
     // Without memory for it the batch teaches nothing.
   }
+  std::shared_ptr<const PlanList> before;
   std::lock_guard<std::mutex> lock(mutex_);
-  learner_.Adopt(wanted, std::move(plan));
+  before = learner_->plans().list();
+  try {
+    learner_->Adopt(wanted, std::move(plan));
+  } catch (const std::bad_alloc&) {
+    // Likewise.
+  }
   idle_outdated_ = true;
 }
 
@@ -232,7 +244,7 @@ void RingCore::Return(RingSlot* slot) noexcept {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     slot->CountInto(&stats_);
-    if (!slot->Follows(learner_.version())) idle_outdated_ = true;
+    if (!slot->Follows(learner_->version())) idle_outdated_ = true;
     if (table_.TakeBack(slot, &removed)) ++stats_.discarded;
     ++returned_;
     if (waiters_ > 0) {
@@ -262,7 +274,7 @@ void RingCore::ComeBack(const void* channel) {
   if (table_.too_many_kept()) table_.ThrowTooManyKept();
 }
 
-void RingCore::FollowAndPutBack(RingSlot* chain, const SlotLesson& lesson) noexcept {
+void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept {
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
     slot->Follow(lesson);
   }
@@ -301,15 +313,16 @@ void RingCore::Abandon() noexcept {
 
 void RingCore::Initialize() {
   std::lock_guard<std::mutex> lock(mutex_);
-  learner_.Initialize();
+  learner_->Initialize();
   idle_outdated_ = true;
 }
 
 void RingCore::Trim() {
   std::unique_lock<std::mutex> lock(mutex_);
-  learner_.Trim();
+  const std::shared_ptr<const PlanList> before = learner_->plans().list();
+  learner_->Trim(0);
   RingSlot* const chain = table_.TakeAllIdle();
-  const SlotLesson lesson = learner_.lesson();
+  const Lesson lesson = learner_->lesson();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
     slot->GiveBackBlocks();
@@ -323,9 +336,9 @@ void RingCore::Destroy() {
     ThrowFailedPrecondition(
         absl::StrCat("ring [", id, "]: Destroy needs every slot idle: ", table_.DescribeTaken()));
   }
-  learner_.Forget();
-  const std::shared_ptr<const CyclePlan> given_up = learner_.TakeGivenUp();
-  const SlotLesson lesson = learner_.lesson();
+  const std::shared_ptr<const PlanList> before = learner_->plans().list();
+  learner_->Forget();
+  const Lesson lesson = learner_->lesson();
   RingSlot* const chain = table_.TakeAllIdle();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
@@ -338,10 +351,12 @@ void RingCore::Destroy() {
 RingStats RingCore::stats() {
   std::lock_guard<std::mutex> lock(mutex_);
   RingStats stats = stats_;
-  stats.plans = learner_.plans();
-  stats.planned_peak_bytes = learner_.planned_peak_bytes();
-  stats.live_lower_bound_bytes = learner_.live_lower_bound_bytes();
-  stats.slot_bytes = learner_.slot_bytes();
+  stats.plans = learner_->plans_made();
+  if (const LearnedCycle* const next = learner_->next(); next != nullptr) {
+    stats.planned_peak_bytes = next->plan->peak_bytes;
+    stats.live_lower_bound_bytes = next->plan->lower_bound_bytes;
+  }
+  stats.slot_bytes = learner_->bytes();
   stats.open = table_.open();
   stats.leased = table_.leased();
   stats.idle = table_.idle();
@@ -352,7 +367,7 @@ RingStats RingCore::stats() {
 std::string RingCore::Dump() {
   std::lock_guard<std::mutex> lock(mutex_);
   std::string out =
-      absl::StrCat("ring [", id, "] ", config.ring_slots, " slots of ", learner_.slot_bytes(),
+      absl::StrCat("ring [", id, "] ", config.ring_slots, " slots of ", learner_->bytes(),
                    " bytes, generation ", table_.generation(), "\n");
   for (size_t i = 0; i < table_.size(); ++i) {
     absl::StrAppend(&out, table_.Describe(table_[i]), "\n");

@@ -1,7 +1,7 @@
 // The state behind a RingWorkspace; for memory/ only.
 //
 // It is put together of: slots (ring_slot.h), each a workspace core of its own; the table of who
-// has which (ring_slot_table.h); what slots learn, once for all of them (ring_slot_learner.h). What
+// has which (ring_slot_table.h); what slots learn, once for all of them (plan_learner.h). What
 // is left to this class is who waits for whom: the lock of table and learner, full rings, and the
 // end.
 //
@@ -19,18 +19,17 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
-#include "absl/types/span.h"
 #include "tidepool/memory/device.h"
-#include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/plan_learner.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_sharing.h"
 #include "tidepool/memory/workspace/ring_slot.h"
-#include "tidepool/memory/workspace/ring_slot_learner.h"
 #include "tidepool/memory/workspace/ring_slot_table.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
@@ -81,8 +80,8 @@ class RingCore {
   // With mutex_ held, which it gives up meanwhile. Throws what making a slot throws; the ring may be
   // gone then.
   RingSlot* MakeTemporary(std::unique_lock<std::mutex>& lock);
-  void MakePlan(const WantedPlan& wanted, absl::Span<const LifetimeBuffer> record) noexcept;
-  void FollowAndPutBack(RingSlot* chain, const SlotLesson& lesson) noexcept;
+  void MakePlan(const WantedPlan& wanted, const EndedCycle& batch) noexcept;
+  void FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept;
   // Of slots that were removed; the ring may be gone after it.
   void Free(RingSlot* chain) noexcept;
   void Leave() noexcept {
@@ -103,7 +102,7 @@ class RingCore {
   std::condition_variable_any changed_;  // a slot was freed, or what a wait depends on changed
   // Guarded by mutex_:
   RingSlotTable table_;
-  RingSlotLearner learner_;
+  std::optional<PlanLearner> learner_;  // made when the slots' alignment is known
   bool idle_outdated_ = false;  // some on the shelf follow an older version
   RingStats stats_;
   uint64_t returned_ = 0;  // slots, ever

@@ -16,9 +16,6 @@ constexpr int kBatchesKeepingBlocks = 8;
 WorkspaceConfig SlotConfig(WorkspaceConfig config, bool temporary) {
   config.policy_reset = ResetPolicy::kBlockLeft;
   config.ring_slots = 0;
-  if (config.policy_learning == LearningPolicy::kTraining) {
-    config.policy_learning = LearningPolicy::kOptimized;  // a slot has the ring's one plan
-  }
   if (temporary) {
     config.initial_size = 0;
     config.policy_learning = LearningPolicy::kNone;
@@ -55,10 +52,9 @@ bool RingSlot::is_open() const { return core_->is_open(); }
 void RingSlot::Enter(internal::ScopeToken* token) {
   core_->SetGeneration(generation_);
   token->Push(core_, core_->passes_through() ? nullptr : core_);
-  core_->Record(record_);
 }
 
-RingBatch RingSlot::HandOver(internal::ScopeToken* token) {
+EndedCycle RingSlot::HandOver(internal::ScopeToken* token) {
   const bool mine = core_->is_open_on(CurrentThreadToken());
   if (mine) core_->HandOverAtEnd(true);
   try {
@@ -69,11 +65,8 @@ RingBatch RingSlot::HandOver(internal::ScopeToken* token) {
   }
   leases.Begin();
   batches_without_spill_ = core_->counters.cycle_spills > 0 ? 0 : batches_without_spill_ + 1;
-  RingBatch batch;
-  batch.bytes = core_->cycle_bytes();
-  batch.misses = core_->cycle_misses();
-  batch.record = core_->recorded();
-  if (!batch.record.empty()) batch.shape = ShapeOf(batch.record);
+  EndedCycle batch = core_->Ended();
+  batch.knows_lifetimes = false;
   return batch;
 }
 
@@ -93,10 +86,12 @@ void RingSlot::CountInto(RingStats* stats) {
   add(now.leaked_arrays, &counted_.leaked_arrays, &stats->leaked_arrays);
 }
 
-void RingSlot::Follow(const SlotLesson& lesson) noexcept {
+void RingSlot::Follow(const Lesson& lesson) noexcept {
   const bool follows = followed_ == lesson.version;
   const bool keeps_blocks = !may_have_blocks_ || batches_without_spill_ < kBatchesKeepingBlocks;
-  if (temporary || (follows && keeps_blocks)) return;
+  if (temporary) return;
+  if (follows) core_->Expect(lesson.next);
+  if (follows && keeps_blocks) return;
   try {
     const Growing growing(ring_);
     // An idle slot may be the Reclaimer's at this moment.
@@ -105,7 +100,7 @@ void RingSlot::Follow(const SlotLesson& lesson) noexcept {
       core_->TrimSpills();
       may_have_blocks_ = false;
     } else {
-      core_->Adopt(lesson.slot_bytes, lesson.plan);
+      core_->Follow(lesson);
       followed_ = lesson.version;
     }
   } catch (const std::exception&) {

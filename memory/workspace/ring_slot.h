@@ -19,7 +19,7 @@
 #include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_sharing.h"
-#include "tidepool/memory/workspace/ring_slot_learner.h"
+#include "tidepool/memory/workspace/plan_learner.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -53,17 +53,13 @@ class RingSlot {
 
   // ---- A batch, by the thread that makes it.
 
-  void SetGeneration(uint64_t generation, bool record) noexcept {
-    generation_ = generation;
-    record_ = record;
-  }
-  // Begins its cycle, and records it if said so. Throws what entering a workspace throws; the slot
-  // is as before then.
+  void SetGeneration(uint64_t generation) noexcept { generation_ = generation; }
+  // Begins its cycle. Throws what entering a workspace throws; the slot is as before then.
   void Enter(internal::ScopeToken* token);
   bool is_open() const;
-  // Ends the scope; what is alive is the batch, with one lease. Its record stays until the lease
-  // ends. Throws by ScopeToken::Close(), nothing changed then.
-  RingBatch HandOver(internal::ScopeToken* token);
+  // Ends the scope; what is alive is the batch, with one lease. What it tells of itself stays until
+  // the lease ends. Throws by ScopeToken::Close(), nothing changed then.
+  EndedCycle HandOver(internal::ScopeToken* token);
 
   // By the thread whose lease was the last one: ends the cycle.
   void EndLease() noexcept;
@@ -76,7 +72,7 @@ class RingSlot {
   // Takes pages and plan. Without the memory for it, the batch spills and the slot tries again when
   // it is opened next. Where it follows already, it gives back blocks that batches have not needed
   // for a while.
-  void Follow(const SlotLesson& lesson) noexcept;
+  void Follow(const Lesson& lesson) noexcept;
   // It is as the lesson says by itself.
   void SetFollows(uint64_t version) { followed_ = version; }
   void GiveBackBlocks();
@@ -106,7 +102,6 @@ class RingSlot {
   Ring& ring_;
   WorkspaceCore* core_;
   uint64_t generation_ = 0;
-  bool record_ = false;
   uint64_t followed_ = 0;  // the version of the lesson
   int batches_without_spill_ = 0;
   bool may_have_blocks_ = false;  // for spills

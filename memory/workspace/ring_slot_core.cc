@@ -29,17 +29,12 @@ WorkspaceCore* WorkspaceCore::NewRingSlot(std::string id, WorkspaceConfig config
   return core;
 }
 
-void WorkspaceCore::Adopt(size_t bytes, std::shared_ptr<const CyclePlan> plan) {
-  learner_.Adopt(std::move(plan), bytes);
-  AccountState();
-}
-
 void WorkspaceCore::HandOver() noexcept {
   hands_over_ = false;
   DrainReturned();
   Settle();
   // What is alive now is the batch: when its readers let go of it teaches nothing.
-  learner_.recorder().Finish(made());
+  follower_.Finish(made());
   gate_.HandOver();
 }
 

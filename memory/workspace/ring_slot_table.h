@@ -63,10 +63,10 @@ class RingSlotTable {
   // Of a ring that is not full; null: a temporary one is to be made.
   RingSlot* TakeIdle() noexcept { return shelf_.Take(); }
   // By this thread. The batch gets the next generation.
-  void Open(RingSlot* slot, bool record) noexcept {
+  void Open(RingSlot* slot) noexcept {
     slot->standing.state = RingSlot::State::kOpen;
     slot->standing.thread = ThreadNumber();
-    slot->SetGeneration(++generation_, record);
+    slot->SetGeneration(++generation_);
     ++open_;
   }
 

@@ -31,7 +31,7 @@ class Fixture {
   }
   RingSlot* Open() {
     RingSlot* slot = table.TakeIdle();
-    table.Open(slot, /*record=*/false);
+    table.Open(slot);
     return slot;
   }
   RingSlot* Lease(const std::string& tag) {
@@ -109,7 +109,7 @@ TEST(RingSlotTable, TemporarySlotsCountFromTheirAnnouncement) {
   f.table.CannotAdd(/*temporary=*/true);
   EXPECT_FALSE(f.table.is_full());
   RingSlot* slot = f.table.Add(std::make_unique<RingSlot>(f.ring, 1, /*temporary=*/true));
-  f.table.Open(slot, /*record=*/false);
+  f.table.Open(slot);
   RingSlot* removed = nullptr;
   f.table.TakeBack(slot, &removed);
   EXPECT_EQ(removed, slot);

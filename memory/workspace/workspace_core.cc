@@ -34,12 +34,14 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
       account_(memory_device_, &memory_owner),
       pages_(id, config, alignment_, memory_, memory_owner, owned_, counters),
       spills_(config, alignment_, memory_, memory_owner, owned_),
-      learner_(config, alignment_, pages_, spills_, counters) {
+      learner_(config, alignment_),
+      follower_(config, counters) {
   // The workspace's own state is on the host; from here on counting it does not fail.
   MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
   try {
     pages_.Prepare(0);
+    learner_.SetInitialBytes(pages_.initial_bytes());
     reclaimer_ = Reclaimer::Global().Register(
         absl::StrCat("workspace ", id), [this](ReclaimDepth depth) { return Reclaim(depth); });
   } catch (...) {
@@ -81,8 +83,10 @@ void WorkspaceCore::Open() {
     ThrowFailedPrecondition(findings_.detector().TakeFirst());
   }
   DrainReturned();
+  if (search_.ready()) AdoptBetterPlan();
   if (pages_.needs_preparing()) {
-    pages_.Prepare(std::max<size_t>(learner_.planned_bytes(), counters.bytes_last_cycle));
+    pages_.Prepare(std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle));
+    learner_.SetInitialBytes(pages_.initial_bytes());
   }
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   counters.cursor = 0;
@@ -90,7 +94,8 @@ void WorkspaceCore::Open() {
   slot_count_ = 0;
   settled_ = 0;
   misses_ = 0;
-  learner_.BeginCycle();
+  most_spilled_bytes_alive_ = spilled_bytes_alive_ = 0;
+  follower_.BeginCycle(pages_.capacity());
   findings_.BeginCycle();
   PrepareQuickRequests();
 }
@@ -98,14 +103,14 @@ void WorkspaceCore::Open() {
 // Requests that follow the plan need only what Allocate does; everything else is prepared here.
 void WorkspaceCore::PrepareQuickRequests() {
   quick_slots_ = 0;
-  if (learner_.recorder().active() || findings_.tracing() || learner_.plan() == nullptr) return;
-  const uint64_t planned = std::min(learner_.follower().size(), slots_.size());
+  if (findings_.tracing() || follower_.plan() == nullptr) return;
+  const uint64_t planned = std::min(follower_.placed().size(), slots_.size());
   if (ids_end_ - next_id_ < planned) {
     next_id_ = NextBufferIds();
     ids_end_ = next_id_ + kBufferIdsAtOnce;
   }
   quick_slots_ = static_cast<uint32_t>(std::min(planned, kBufferIdsAtOnce));
-  quick_ = PlanFollower::Quick(learner_.follower());
+  quick_ = PlanFollower::Quick(follower_.placed());
   first_id_ = next_id_;
   next_id_ += quick_slots_;
 }
@@ -123,6 +128,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
     LearnFromCycle();
     spills_.EndCycle();
   }
+  ranges_.End();
   counters.bytes_last_cycle = counters.bytes_this_cycle;
   counters.bytes_this_cycle = 0;
   counters.cursor = 0;
@@ -130,7 +136,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
     reclaim_requested_.store(false, std::memory_order_relaxed);
     spills_.Trim();
   }
-  if (learner_.recorder().active() || findings_.tracing() || slots_.size() != slots_reported_ ||
+  if (!follower_.recorder().requests().empty() || findings_.tracing() || slots_.size() != slots_reported_ ||
       learner_.version() != plans_reported_) {
     AccountState();
   }
@@ -146,22 +152,6 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   counters.cycle_spills = 0;
   owned_cycle_ = false;
   gate_.Leave();
-}
-
-void WorkspaceCore::LearnFromCycle() noexcept {
-  counters.peak_cycle_bytes =
-      std::max<size_t>(counters.peak_cycle_bytes, counters.bytes_this_cycle);
-  try {
-    learner_.Learn({made(), misses_, counters.bytes_this_cycle, counters.cursor});
-    pages_.Prefault(
-        std::max<size_t>(counters.cursor, learner_.follower().layout().peak_bytes()));
-  } catch (const std::bad_alloc&) {
-    // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
-  } catch (const OutOfMemoryError&) {
-    // Likewise.
-  } catch (const std::exception& error) {
-    findings_.CannotLearn(error.what());
-  }
 }
 
 void WorkspaceCore::DropLive(bool failed) noexcept {
@@ -190,7 +180,7 @@ void WorkspaceCore::DropLive(bool failed) noexcept {
 void WorkspaceCore::DropAllUnseen() noexcept {
   for (uint32_t slot = 0; slot < slot_count_; ++slot) {
     if (!slots_[slot].is_live()) continue;
-    learner_.follower().Release(slot);
+    follower_.placed().Release(slot);
     slots_[slot] = RequestSlot::Released(slot_count_);
   }
   account_.SubUsed(account_.used_bytes());
@@ -198,7 +188,8 @@ void WorkspaceCore::DropAllUnseen() noexcept {
 
 void WorkspaceCore::AccountState() noexcept {
   const size_t bytes = slots_.capacity() * sizeof(RequestSlot) + records_.state_bytes() +
-                       learner_.state_bytes() + findings_.state_bytes();
+                       learner_.state_bytes() + follower_.state_bytes() + ranges_.state_bytes() +
+                       findings_.state_bytes();
   slots_reported_ = slots_.size();
   plans_reported_ = learner_.version();
   const int64_t change = static_cast<int64_t>(bytes) - state_reported_;

@@ -1,8 +1,8 @@
 // The state behind a Workspace; for memory/ and the array layer's allocation path only.
 //
 // A core puts pieces together, each with a contract of its own: the gate (who has it open), records of
-// buffers, pages, what serves spills, the learner with the plan that is followed, and findings. What is
-// here is the way of one request through them.
+// buffers, pages and their free ranges, what serves spills, the learner and the follower of its plans,
+// and findings. What is here is the way of one request through them.
 //
 // A core outlives its Workspace while arrays still hold buffers of it: the last record that comes back
 // frees an orphaned core.
@@ -26,9 +26,12 @@
 #include "tidepool/memory/workspace/buffer_records.h"
 #include "tidepool/memory/workspace/cycle_findings.h"
 #include "tidepool/memory/workspace/cycle_gate.h"
-#include "tidepool/memory/workspace/cycle_learner.h"
+#include "tidepool/memory/workspace/cycle_follower.h"
+#include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/plan_follower.h"
+#include "tidepool/memory/workspace/plan_learner.h"
+#include "tidepool/memory/workspace/plan_search.h"
 #include "tidepool/memory/workspace/request_slot.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_spills.h"
@@ -114,19 +117,17 @@ class WorkspaceCore final : public BufferOwner {
   void SetGeneration(uint64_t generation) noexcept {
     stamp_.store(2 * generation - 2, std::memory_order_relaxed);
   }
-  // The cycle that has begun is recorded, or not.
-  void Record(bool record) noexcept { learner_.recorder().Begin(record); }
   // The end of the outermost scope hands the cycle over instead of ending it.
   void HandOverAtEnd(bool hands_over) noexcept { hands_over_ = hands_over; }
-  // What was handed over: the sum of requests, those that missed their plan, what was recorded, and
-  // whether any was spilled.
-  size_t cycle_bytes() const { return counters.bytes_this_cycle; }
-  uint64_t cycle_misses() const { return misses_; }
-  const std::vector<LifetimeBuffer>& recorded() const { return learner_.recorder().requests(); }
+  // What was handed over; stays until the last lease is gone.
+  EndedCycle Ended() const;
   // The last lease is gone.
   void EndLease() noexcept;
-  // Under Maintenance: pages of `bytes` and what the ring has learned; null: no plan.
-  void Adopt(size_t bytes, std::shared_ptr<const CyclePlan> plan);
+  // Under Maintenance: what the ring has learned, from the next cycle on. Throws OutOfMemoryError and
+  // std::bad_alloc; its cycles are served all the same then.
+  void Follow(const Lesson& lesson);
+  // By who has taken the slot.
+  void Expect(const LearnedCycle* next) noexcept { follower_.Expect(next); }
   void TrimSpills() noexcept { spills_.Trim(); }
 
   // ---- what it is -----------------------------------------------------------------------------
@@ -163,7 +164,6 @@ class WorkspaceCore final : public BufferOwner {
   void Open();
   void EndCycle(bool failed) noexcept;
   void PrepareQuickRequests();
-  void LearnFromCycle() noexcept;
   void DropLive(bool failed) noexcept;
   void DropAllUnseen() noexcept;
   void HandOver() noexcept;
@@ -180,11 +180,19 @@ class WorkspaceCore final : public BufferOwner {
   bool has_plans() const { return learns_lifetimes() && serves_from_pages() && !passes_through(); }
   RequestView made() const { return {{slots_.data(), slot_count_}, pages_.base()}; }
 
+  // Learning (workspace_learning.cc).
+  void LearnFromCycle() noexcept;
+  void LearnFrom(const EndedCycle& cycle);
+  void FollowLearned();
+  void AdoptBetterPlan() noexcept;
+  void Forget() noexcept;
+
   // Requests (workspace_requests.cc).
   void Settle() noexcept;
   Buffer* AllocateSlowly(size_t bytes);
   void ReserveForRequest();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
+  void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes) const;
 
   // Releases (workspace_release.cc).
@@ -222,12 +230,18 @@ class WorkspaceCore final : public BufferOwner {
   OwnedBytes owned_{account_};
   WorkspacePages pages_;
   WorkspaceSpills spills_;
-  CycleLearner learner_;
+  FreeRanges ranges_{alignment_};  // of the pages, in a cycle with requests that no plan places
+  PlanLearner learner_;            // a ring's slot has the ring's instead
+  CycleFollower follower_;
+  PlanSearch search_;
   CycleFindings findings_{id, config.use_cycle_detector};
 
   uint64_t next_id_ = 0;  // of later cycles' quick requests
   uint64_t ids_end_ = 0;
   uint64_t misses_ = 0;   // in this cycle
+  uint64_t followed_version_ = 0;  // of what was learned
+  size_t spilled_bytes_alive_ = 0;
+  size_t most_spilled_bytes_alive_ = 0;  // in this cycle
   int frames_ = 0;
   bool abandoned_ = false;
   bool owned_cycle_ = false;

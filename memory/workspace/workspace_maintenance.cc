@@ -13,7 +13,7 @@
 namespace tidepool {
 namespace {
 
-// Far more than kMostPlans plans of a large network.
+// Far more than the plans that are kept (plan_set.h).
 constexpr uint64_t kMostPlanFileBytes = uint64_t{1} << 28;
 
 [[noreturn]] void ThrowOpen(const std::string& id, const char* operation) {
@@ -42,43 +42,16 @@ std::string WorkspaceCore::WhyNoHostCopy() const {
                       " is device memory only (policy_mirroring kDisabled)");
 }
 
-void WorkspaceCore::Initialize() {
-  const Maintenance maintenance(*this, "Initialize");
-  learner_.Initialize();
-}
-
 void WorkspaceCore::Destroy() {
   const Maintenance maintenance(*this, "Destroy");
   DrainReturned();
   // Old handles are stale already: their stamps are of cycles that have ended.
-  learner_.Forget();
+  Forget();
   counters.peak_cycle_bytes = 0;
   counters.bytes_last_cycle = 0;
   spills_.Trim();
   pages_.Destroy();
   AccountState();
-}
-
-void WorkspaceCore::Trim() {
-  const Maintenance maintenance(*this, "Trim");
-  DrainReturned();
-  spills_.Trim();
-  learner_.Trim();
-  AccountState();
-}
-
-void WorkspaceCore::FinishPlanSearch() {
-  std::shared_ptr<PlanTicket> search;
-  {
-    const Maintenance maintenance(*this, "FinishPlanSearch");
-    search = learner_.search();
-  }
-  if (search == nullptr) return;
-  search->Wait();
-  const Maintenance maintenance(*this, "FinishPlanSearch");
-  if (learner_.search() != search) return;  // a cycle has taken it meanwhile
-  pages_.TakeAgain(std::max<size_t>(learner_.planned_bytes(), counters.bytes_last_cycle));
-  learner_.AdoptBetterPlan();
 }
 
 std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() const {
@@ -121,8 +94,22 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
     result.ignored = absl::StrCat(OneLine(path), ": ", parsed.ignored);
     return result;
   }
-  pages_.TakeAgain(std::max<size_t>(learner_.planned_bytes(), counters.bytes_last_cycle));
+  const size_t touched = std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle);
+  pages_.TakeAgain(touched);
+  // Pages first, because they may be refused.
+  size_t needed = 0;
+  for (const PlacedRequests& cycle : parsed.cycles) {
+    if (cycle.peak_bytes <= learner_.most_bytes()) needed = std::max(needed, cycle.peak_bytes);
+  }
+  if (needed > pages_.capacity()) {
+    const size_t learned = LearnedSize(config, needed);
+    spills_.Trim();
+    pages_.Resize(std::max<size_t>(learned, pages_.size()));
+    pages_.Prefault(learned);
+  }
+  search_.Cancel();
   result.plans = learner_.Load(std::move(parsed.cycles), path, &result.ignored);
+  FollowLearned();
   AccountState();
   return result;
 }

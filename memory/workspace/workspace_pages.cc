@@ -25,15 +25,6 @@ PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
 
 }  // namespace
 
-size_t LearnedSize(const WorkspaceConfig& config, size_t needed) {
-  size_t learned = needed;
-  if (config.policy_allocation == AllocationPolicy::kOverallocate) {
-    learned += config.overallocation_limit.ExtraFor(learned);
-  }
-  learned = std::max(learned, config.min_size);
-  return config.max_size > 0 ? std::min(learned, config.max_size) : learned;
-}
-
 WorkspacePages::WorkspacePages(const std::string& id, const WorkspaceConfig& config,
                                size_t alignment, DeviceProvider& provider, MemoryOwner& owner,
                                OwnedBytes& owned, WorkspaceCounters& counters)
@@ -44,11 +35,6 @@ WorkspacePages::WorkspacePages(const std::string& id, const WorkspaceConfig& con
       counters_(counters),
       owned_(owned),
       pages_(OptionsOf(config, owner), provider) {}
-
-size_t WorkspacePages::most_bytes() const {
-  if (size() > 0 && config_.policy_spill != SpillPolicy::kReallocate) return capacity_;
-  return config_.max_size > 0 ? std::max(capacity_, config_.max_size) : SIZE_MAX;
-}
 
 void WorkspacePages::Prepare(size_t touched) {
   if (file_ != nullptr) file_->CheckLength(id_);
@@ -134,13 +120,6 @@ void WorkspacePages::Set(std::byte* base, size_t size, size_t capacity) {
   lacks_pages_ = false;
   if (capacity > 0) Poison(base, capacity);
   ReportOwned();
-}
-
-void WorkspacePages::Grow(size_t needed) {
-  if (!GrowsFor(needed)) return;
-  const size_t learned = LearnedSize(config_, needed);
-  Resize(learned);
-  Prefault(learned);
 }
 
 void WorkspacePages::Destroy() {

@@ -24,9 +24,6 @@
 
 namespace tidepool {
 
-// What is learned for a cycle that needs `needed` bytes: with the configuration's extra and bounds.
-size_t LearnedSize(const WorkspaceConfig& config, size_t needed);
-
 class WorkspacePages {
  public:
   // All of these must live as long. Takes nothing yet.
@@ -40,8 +37,6 @@ class WorkspacePages {
   // What initial_size came to: the least that is kept.
   size_t initial_bytes() const { return initial_bytes_; }
   bool is_mapped_file() const { return file_ != nullptr; }
-  // The largest plan that may lie in the pages.
-  size_t most_bytes() const;
 
   // Before a cycle. Does nothing in the usual case, which needs_preparing() tells. `touched`: so much
   // of pages that are taken again is touched at once, where the configuration wants that.
@@ -50,11 +45,8 @@ class WorkspacePages {
   // What the Reclaimer took.
   void TakeAgain(size_t touched);
 
-  // Between cycles. Errors leave a workspace whose next cycle takes pages of the size it had.
+  // Between cycles, at once; Prefault() what is surely used. Errors leave a workspace whose next cycle takes pages of the size it had.
   void Resize(size_t bytes);
-  // To what is learned for cycles that need `needed` bytes; never smaller.
-  void Grow(size_t needed);
-  bool GrowsFor(size_t needed) const { return LearnedSize(config_, needed) > size(); }
   // Resize() to nothing, and the initial size is to be reserved again.
   void Destroy();
   // To a smaller size; pages that are not there are taken at that size when they are next needed.

@@ -1,4 +1,5 @@
 // How buffers come back to a workspace, from any thread and at any time; how a workspace ends.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,7 @@ void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   }
   findings_.Forget(*buffer);
   buffer->closed.store(Buffer::kNotClosed, std::memory_order_relaxed);
+  buffer->request.spill = nullptr;  // of a cycle that has dropped it unseen
   records_.Put(buffer);
 }
 
@@ -59,17 +61,20 @@ void WorkspaceCore::Close(Buffer* buffer) noexcept {
 void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->request.slot;
   slots_[slot] = RequestSlot::Released(slot_count_);
-  learner_.follower().Release(slot);
+  follower_.placed().Release(slot);
   ReleaseBytes(buffer);
   account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
 }
 
 void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
-  if (buffer->request.spill == nullptr) {
-    return pages_.Poison(buffer->data, buffer->request.bytes);
+  void* const token = std::exchange(buffer->request.spill, nullptr);
+  if (token == nullptr || IsRange(token)) {
+    pages_.Poison(buffer->data, buffer->request.bytes);
+    if (token != nullptr) ranges_.Give(static_cast<FreeRanges::Range*>(RangeOf(token)));
+    return;
   }
-  spills_.Release(std::exchange(buffer->request.spill, nullptr), buffer->bytes,
-                  buffer->request.bytes);
+  spilled_bytes_alive_ -= std::min(spilled_bytes_alive_, buffer->request.bytes);
+  spills_.Release(token, buffer->bytes, buffer->request.bytes);
 }
 
 void WorkspaceCore::DrainReturned() noexcept {
@@ -92,7 +97,7 @@ void WorkspaceCore::Abandon() noexcept {
     DrainReturned();
   } while (!records_.returned().End(records_.CountOut()));
   // Pages go now; only the records wait for their handles.
-  learner_.Forget();
+  Forget();
   spills_.Trim();
   pages_.Destroy();
   if (records_.returned().DropOwner()) delete this;

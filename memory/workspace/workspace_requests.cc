@@ -49,14 +49,14 @@ void WorkspaceCore::Settle() noexcept {
 size_t WorkspaceCore::CurrentCursor() const {
   if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) return counters.cursor;
   return std::max<size_t>(counters.cursor,
-                          learner_.follower().layout().top_of(settled_, slot_count_));
+                          follower_.placed().layout().top_of(settled_, slot_count_));
 }
 
 size_t WorkspaceCore::CurrentBytesThisCycle() const {
   if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) {
     return counters.bytes_this_cycle;
   }
-  return counters.bytes_this_cycle + learner_.follower().layout().bytes_of(settled_, slot_count_);
+  return counters.bytes_this_cycle + follower_.placed().layout().bytes_of(settled_, slot_count_);
 }
 
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
@@ -69,27 +69,31 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   }
   ReserveForRequest();
   const uint32_t slot = slot_count_;
-  Allocation spill;
+  void* token = nullptr;
   size_t offset = counters.cursor;
   bool misses = false;
   std::byte* data;
-  if (PlaceInPages(rounded, &offset, &misses)) {
+  if (PlaceInPages(rounded, &offset, &misses) ||
+      (token = PlaceInFreeRange(rounded, &offset)) != nullptr) {
     data = pages_.base() + offset;
     pages_.Unpoison(data, rounded);
     counters.cursor = std::max<size_t>(counters.cursor, offset + rounded);
     ++counters.hits;
   } else {
     CheckMaySpill(rounded);
-    spill = spills_.Allocate(bytes, rounded);
+    const Allocation spill = spills_.Allocate(bytes, rounded);
     data = spill.data;
+    token = spill.token;
+    spilled_bytes_alive_ += rounded;
+    most_spilled_bytes_alive_ = std::max(most_spilled_bytes_alive_, spilled_bytes_alive_);
     ++counters.cycle_spills;
     counters.cycle_spilled_bytes += rounded;
     ++counters.spills;
     counters.spilled_bytes += rounded;
-    if (misses) {
-      ++counters.misses;
-      ++misses_;
-    }
+  }
+  if (misses) {
+    ++counters.misses;
+    ++misses_;
   }
   Buffer* const buffer = records_.Take();
   buffer->data = data;
@@ -98,13 +102,13 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   buffer->id = NextBufferId();
   buffer->request.slot = slot;
   buffer->request.bytes = rounded;
-  buffer->request.spill = spill.token;
+  buffer->request.spill = token;
   slots_[slot] = RequestSlot(buffer);
   settled_ = slot + 1;
   slot_count_ = slot + 1;
   counters.bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
-  if (learner_.recorder().active()) learner_.recorder().Add(slot, rounded);
+  follower_.Made(slot, rounded);
   if (findings_.tracing()) findings_.Trace(slot);
   return buffer;
 }
@@ -112,7 +116,8 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
 // Whatever a request needs beside its bytes, so that nothing fails after they are taken.
 void WorkspaceCore::ReserveForRequest() {
   if (slot_count_ == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
-  if (learner_.recorder().active()) learner_.recorder().Reserve();
+  follower_.Reserve();
+  if (serves_from_pages() && learns_lifetimes()) ranges_.Reserve();
   if (findings_.tracing()) findings_.Reserve(slot_count_, slots_.size());
   if (records_.next_free() != nullptr) return;
   DrainReturned();
@@ -121,26 +126,44 @@ void WorkspaceCore::ReserveForRequest() {
   AccountState();
 }
 
-// By the plan, or one behind the other where none is followed. `misses`: a plan existed for it.
+// By the plan, or one behind the other where none is ever made. `misses`: a plan existed for it.
 bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   const uint32_t slot = slot_count_;
-  const CyclePlan* plan = learner_.plan();
-  if (plan != nullptr) {
-    if (learner_.follower().TryPlace(slot, rounded, offset)) return true;
-    // A tenant may have been released by another thread.
-    if (!records_.returned().empty()) {
-      DrainReturned();
-      if (learner_.follower().TryPlace(slot, rounded, offset)) return true;
-    }
-    if (plan->IsOutside(slot, rounded)) return false;
-    quick_slots_ = 0;  // what is quick is of a plan that the cycle follows from its beginning
-    if (learner_.PlaceOffPlan(made(), rounded, offset)) return true;
-    plan = learner_.plan();
-    *misses = plan != nullptr && !plan->IsOutside(slot, rounded);
+  const CyclePlan* plan = follower_.plan();
+  if (plan == nullptr) {
+    if (!serves_from_pages() || learns_lifetimes()) return false;
+    *offset = counters.cursor;
+    return rounded <= pages_.capacity() - counters.cursor;
   }
-  if (plan != nullptr || !serves_from_pages()) return false;
-  *offset = counters.cursor;
-  return rounded <= pages_.capacity() - counters.cursor;
+  if (follower_.placed().TryPlace(slot, rounded, offset)) return true;
+  // A tenant may have been released by another thread.
+  if (!records_.returned().empty()) {
+    DrainReturned();
+    if (follower_.placed().TryPlace(slot, rounded, offset)) return true;
+  }
+  if (plan->IsOutside(slot, rounded)) return false;
+  quick_slots_ = 0;  // what is quick is of a plan that the cycle follows from its beginning
+  if (follower_.PlaceOffPlan(made(), rounded, offset)) {
+    if (ranges_.begun()) ranges_.RaiseBegin(follower_.planned_end());
+    return true;
+  }
+  plan = follower_.plan();
+  *misses = plan != nullptr && !plan->IsOutside(slot, rounded);
+  return false;
+}
+
+// Beside what the plan has, if any. Null: there is no room; what the plan sends outside has none.
+void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
+  if (!serves_from_pages() || !learns_lifetimes()) return nullptr;
+  const CyclePlan* const plan = follower_.plan();
+  if (plan != nullptr && plan->IsOutside(slot_count_, rounded)) return nullptr;
+  if (!ranges_.begun()) {
+    ranges_.Begin(follower_.planned_end(), pages_.capacity());
+  } else {
+    ranges_.RaiseBegin(follower_.planned_end());
+  }
+  FreeRanges::Range* const range = ranges_.Take(rounded, offset);
+  return range != nullptr ? RangeToken(range) : nullptr;
 }
 
 // Under kReallocate a cycle may not need more than max_size: the sum of its requests, or what is

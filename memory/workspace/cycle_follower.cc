@@ -1,0 +1,177 @@
+#include "tidepool/memory/workspace/cycle_follower.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tidepool {
+namespace {
+
+// A cycle that misses so many requests running goes on without a plan.
+constexpr uint32_t kMissesBeforeNone = 64;
+// Plans that are looked at when a cycle leaves its own.
+constexpr uint32_t kMostTried = 8;
+
+// Whether what is alive lies where the plan has it, and leaves the next request its place.
+bool CanTakeOver(const CyclePlan& plan, const RequestView& made) {
+  const PlanLayout::Slot& next = plan.layout.slot(made.count());
+  for (uint32_t slot = 0; slot < made.count(); ++slot) {
+    if (made.IsBesidePlans(slot)) {
+      if (static_cast<size_t>(made.offset(slot)) < plan.layout.peak_bytes()) return false;
+    }
+    if (!made.IsInPlan(slot)) continue;
+    const PlanLayout::Slot& planned = plan.layout.slot(slot);
+    if (planned.bytes < made.slots[slot].buffer()->request.bytes ||
+        planned.offset != static_cast<size_t>(made.offset(slot))) {
+      return false;
+    }
+    if (next.bytes > 0 && planned.offset < next.offset + next.bytes &&
+        next.offset < planned.offset + planned.bytes) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+CycleFollower::CycleFollower(const WorkspaceConfig& config, WorkspaceCounters& counters)
+    : config_(config), counters_(counters) {
+  lesson_.plans = PlanList::None();
+}
+
+void CycleFollower::Take(const Lesson& lesson) {
+  if (lesson.plans != lesson_.plans) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < lesson.plans->size(); ++i) {
+      most = std::max(most, (*lesson.plans)[i].plan->requests.size());
+    }
+    placed_.Reserve(most);
+  }
+  const bool follows = followed_ == lesson.next;
+  // What is followed may go with the list.
+  if (!follows) placed_.Follow(nullptr, 0);
+  lesson_ = lesson;
+  followed_ = follows ? followed_ : nullptr;
+  Expect(lesson.next);
+}
+
+void CycleFollower::Expect(const LearnedCycle* next) noexcept {
+  lesson_.next = next;
+  if (followed_ == next) return;
+  SetFollowed(next);
+  placed_.Follow(next != nullptr ? &next->plan->layout : nullptr, 0);
+}
+
+void CycleFollower::Forget() noexcept {
+  followed_ = nullptr;
+  placed_.Follow(nullptr, 0);
+  lesson_ = {};
+  lesson_.plans = PlanList::None();
+}
+
+void CycleFollower::SetFollowed(const LearnedCycle* cycle) noexcept {
+  followed_ = cycle;
+  if (cycle == nullptr) return;
+  const CyclePlan& plan = *cycle->plan;
+  counters_.planned_peak_bytes = plan.peak_bytes;
+  counters_.live_lower_bound_bytes = plan.lower_bound_bytes;
+  counters_.requested_bytes = plan.requested_bytes;
+  counters_.planned_requests = plan.requests.size();
+}
+
+void CycleFollower::BeginCycle(size_t capacity) noexcept {
+  capacity_ = capacity;
+  left_end_ = 0;
+  alike_ = {};
+  missed_running_ = 0;
+  // Pages that could not be had are asked for again at the cycle's end.
+  const LearnedCycle* next = lesson_.next;
+  if (next != nullptr && next->plan->layout.peak_bytes() > capacity) next = nullptr;
+  if (next != followed_) {
+    SetFollowed(next);
+    placed_.Follow(next != nullptr ? &next->plan->layout : nullptr, 0);
+  }
+  const bool learns = keeps_plans() || config_.policy_learning == LearningPolicy::kOptimized;
+  recorder_.Begin(learns && next == nullptr && config_.debug_mode == DebugMode::kDisabled &&
+                  config_.policy_allocation != AllocationPolicy::kAlways);
+}
+
+bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset) {
+  const bool was_recorded = recorder_.active();
+  const uint32_t slot = made.count();
+  recorder_.Leave(*plan(), made);
+  if (!was_recorded && keeps_plans()) alike_ = lesson_.plans->Like(*plan(), slot);
+  if (keeps_plans()) {
+    if (SwitchPlan(made, rounded) && placed_.TryPlace(slot, rounded, offset)) return true;
+    if (placed_.TryPlaceWithin(slot, rounded, offset)) return true;
+    if (slot == 0) {
+      const LearnedCycle* const larger = SmallestThatHolds(rounded);
+      FollowFromHere(larger, made);
+      return larger != nullptr && placed_.TryPlaceWithin(0, rounded, offset);
+    }
+  }
+  missed_running_ = slot == next_miss_ ? missed_running_ + 1 : 1;
+  next_miss_ = slot + 1;
+  if (missed_running_ > kMissesBeforeNone) {
+    left_end_ = planned_end();
+    FollowFromHere(nullptr, made);
+  }
+  return false;
+}
+
+const LearnedCycle* CycleFollower::SmallestThatHolds(size_t rounded) const {
+  const LearnedCycle* smallest = nullptr;
+  const auto first_of = [](const LearnedCycle& cycle) {
+    return static_cast<size_t>(cycle.plan->requests.front().size);
+  };
+  for (uint32_t i = 0; i < lesson_.plans->size(); ++i) {
+    const LearnedCycle& cycle = (*lesson_.plans)[i];
+    if (first_of(cycle) >= rounded && !cycle.plan->layout.IsOutside(0) &&
+        cycle.plan->layout.peak_bytes() <= capacity_ &&
+        (smallest == nullptr || first_of(cycle) < first_of(*smallest))) {
+      smallest = &cycle;
+    }
+  }
+  return smallest;
+}
+
+// To a plan that has made the same requests so far, and this one next: the one that was used last of
+// those that what is alive allows.
+bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
+  const PlanList::Range same = lesson_.plans->Narrow(
+      alike_, made.count(), ExtendSignature(recorder_.signature(), rounded));
+  std::array<const LearnedCycle*, kMostTried> latest{};
+  for (uint32_t i = same.begin; i < same.end; ++i) {
+    const LearnedCycle* cycle = &(*lesson_.plans)[i];
+    if (cycle == followed_) continue;
+    for (const LearnedCycle*& other : latest) {
+      if (cycle == nullptr) break;
+      if (other == nullptr || cycle->used_at > other->used_at) std::swap(cycle, other);
+    }
+  }
+  for (const LearnedCycle* cycle : latest) {
+    if (cycle == nullptr) break;
+    if (cycle->plan->layout.peak_bytes() > capacity_ || !CanTakeOver(*cycle->plan, made)) continue;
+    FollowFromHere(cycle, made);
+    ++counters_.plan_switches;
+    return true;
+  }
+  return false;
+}
+
+void CycleFollower::FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept {
+  SetFollowed(cycle);
+  placed_.Follow(cycle != nullptr ? &cycle->plan->layout : nullptr, made.count());
+  if (cycle == nullptr) return;
+  for (uint32_t slot = 0; slot < made.count(); ++slot) {
+    if (made.IsInPlan(slot)) placed_.Assume(slot);
+  }
+}
+
+void CycleFollower::Record(uint32_t slot, size_t rounded) noexcept {
+  recorder_.Add(slot, rounded);
+  if (!alike_.empty()) alike_ = lesson_.plans->Narrow(alike_, slot, recorder_.signature());
+}
+
+}  // namespace tidepool

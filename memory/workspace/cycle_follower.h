@@ -1,0 +1,94 @@
+// A cycle while it is open: which plan it follows, and what is written down where it follows none.
+//
+// A cycle is expected to be like the one that the lesson names. When it leaves that plan it may turn out
+// to be another one that was learned: under kTraining it goes on with the plan that has made the same
+// requests so far. Who leaves all plans is recorded.
+//
+// Threads: whoever is inside the workspace's gate.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_FOLLOWER_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_FOLLOWER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tidepool/memory/workspace/cycle_plan.h"
+#include "tidepool/memory/workspace/cycle_recorder.h"
+#include "tidepool/memory/workspace/plan_follower.h"
+#include "tidepool/memory/workspace/plan_learner.h"
+#include "tidepool/memory/workspace/request_slot.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+#include "tidepool/memory/workspace/workspace_counters.h"
+
+namespace tidepool {
+
+class CycleFollower {
+ public:
+  // Both must live as long.
+  CycleFollower(const WorkspaceConfig& config, WorkspaceCounters& counters);
+
+  // ---- between cycles -----------------------------------------------------------------------
+  // From the next cycle on. Throws std::bad_alloc, nothing changed.
+  void Take(const Lesson& lesson);
+  // Another cycle of those it knows is expected.
+  void Expect(const LearnedCycle* next) noexcept;
+  void Forget() noexcept;
+  // A cycle begins, in pages of `capacity` bytes.
+  void BeginCycle(size_t capacity) noexcept;
+
+  // ---- in a cycle ---------------------------------------------------------------------------
+  // The plan that is followed; null without one.
+  const CyclePlan* plan() const { return followed_ != nullptr ? followed_->plan.get() : nullptr; }
+  const LearnedCycle* followed() const { return followed_; }
+  // Where its requests lie.
+  PlanFollower& placed() { return placed_; }
+  const PlanFollower& placed() const { return placed_; }
+  const CycleRecorder& recorder() const { return recorder_; }
+  // Below this, plans have their requests.
+  size_t planned_end() const {
+    return followed_ != nullptr ? followed_->plan->layout.peak_bytes() : left_end_;
+  }
+
+  // The next request is not what the plan says. kTraining: maybe it is what another plan says, or it
+  // is smaller than planned; a cycle that begins like none follows none, and neither does one that has
+  // missed for long. True when it was placed. Throws std::bad_alloc, nothing changed.
+  bool PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset);
+
+  // Memory to write one more request down. Throws std::bad_alloc.
+  void Reserve() {
+    if (recorder_.active()) recorder_.Reserve();
+  }
+  // Request number `slot` was made.
+  void Made(uint32_t slot, size_t rounded) noexcept {
+    if (recorder_.active()) Record(slot, rounded);
+  }
+  // All requests are made.
+  void Finish(const RequestView& made) noexcept { recorder_.Finish(made); }
+
+  size_t state_bytes() const { return recorder_.state_bytes() + placed_.state_bytes(); }
+
+ private:
+  bool keeps_plans() const { return config_.policy_learning == LearningPolicy::kTraining; }
+  void SetFollowed(const LearnedCycle* cycle) noexcept;
+  void FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept;
+  void Record(uint32_t slot, size_t rounded) noexcept;
+  bool SwitchPlan(const RequestView& made, size_t rounded);
+  const LearnedCycle* SmallestThatHolds(size_t rounded) const;
+
+  const WorkspaceConfig& config_;
+  WorkspaceCounters& counters_;
+
+  Lesson lesson_;
+  const LearnedCycle* followed_ = nullptr;  // of lesson_: what this or the next cycle is expected to be
+  PlanFollower placed_;                     // by its plan
+  CycleRecorder recorder_;
+  size_t capacity_ = 0;
+  size_t left_end_ = 0;       // planned_end() of the plan that was followed before none
+  PlanList::Range alike_;     // of what has left a plan: who has made the same requests so far
+  uint32_t next_miss_ = 0;    // the request after the last one that missed
+  uint32_t missed_running_ = 0;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_CYCLE_FOLLOWER_H_

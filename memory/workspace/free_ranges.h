@@ -1,0 +1,106 @@
+// The free ranges of a workspace's pages, for requests that no plan places.
+//
+// An online allocator: each request gets the smallest free range that is large enough, neighbours are
+// merged when they are free, and what was never used comes last. Small ranges that come back are
+// kept by their exact size first and merged before the used part would grow beyond what it once was, so
+// that a stream that repeats itself costs a few instructions and one that does not stays near what is
+// alive. (Wilson et al. 1995: best fit with deferred merging.) No bound holds for hostile streams
+// (Robson 1974: log2 of the largest by the smallest size, times what is alive).
+//
+// All bookkeeping is outside of the memory, which may be any device's. Offsets and sizes are
+// multiples of one unit. Threads: one at a time. Cost: of a small size that was released, some
+// nanoseconds; else the depth of a trie of sizes. Begin() and End() do not depend on what was taken.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_FREE_RANGES_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_FREE_RANGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tidepool/memory/resource/fit_tree.h"
+
+namespace tidepool {
+
+class FreeRanges {
+ public:
+  class Range;
+
+  // `unit`: a power of two.
+  explicit FreeRanges(size_t unit) : unit_(unit) {}
+
+  // [begin, end) is free; ranges that were taken before are no more. Multiples of the unit.
+  void Begin(size_t begin, size_t end) noexcept;
+  // Nothing is free or taken.
+  void End() noexcept { begun_ = false; }
+  bool begun() const { return begun_; }
+  // Nothing below `begin` is given any more, and no range that is taken lies there.
+  void RaiseBegin(size_t begin) noexcept;
+
+  // Records for one request, so that Take() needs no memory. Throws std::bad_alloc.
+  void Reserve() {
+    if (recycled_ == nullptr && fresh_ == fresh_end_) AddRecords();
+  }
+  // Null: no free range is large enough. `bytes`: a positive multiple of the unit; Reserve() came first.
+  Range* Take(size_t bytes, size_t* offset) noexcept;
+  void Give(Range* range) noexcept;
+
+  size_t end() const { return end_; }
+  // The highest address that was taken since Begin().
+  size_t reached() const { return reached_; }
+  size_t state_bytes() const;
+
+ private:
+  // Ranges of up to so many units are kept by their size.
+  static constexpr size_t kKeptUnits = 128;
+  enum class State : uint8_t { kTaken, kKept, kFree };
+
+  Range* NewRange() noexcept;
+  void Recycle(Range* range) noexcept;
+  void AddRecords();
+  void UseRecords(size_t slab) noexcept;
+  void MakeFree(Range* range) noexcept;
+  void MergeKept() noexcept;
+  Range* TakeFree(size_t bytes) noexcept;
+  Range* TakeUnused(size_t bytes) noexcept;
+
+  const size_t unit_;
+  bool begun_ = false;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  size_t top_ = 0;      // nothing at or above is in a range
+  size_t reached_ = 0;
+  Range* last_ = nullptr;  // the one that ends at top_
+  FitTree free_;
+  size_t kept_ranges_ = 0;
+  Range* kept_[kKeptUnits + 1] = {};
+
+  // Slabs of records, each twice as large as the one before; used again from the first at Begin().
+  struct Slab {
+    std::unique_ptr<Range[]> ranges;
+    size_t size;
+  };
+  std::vector<Slab> slabs_;
+  size_t next_slab_ = 0;
+  Range* fresh_ = nullptr;
+  Range* fresh_end_ = nullptr;
+  Range* recycled_ = nullptr;
+};
+
+class FreeRanges::Range : private FitNode {
+ public:
+  size_t offset() const { return offset_; }
+  size_t bytes() const { return size; }
+
+ private:
+  friend class FreeRanges;
+  size_t offset_;
+  Range* below_;
+  Range* above_;
+  Range* next_;  // of kept ones of one size, and of recycled records
+  State state_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_FREE_RANGES_H_

@@ -1,0 +1,181 @@
+#include "tidepool/memory/workspace/free_ranges.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace {
+thread_local bool may_allocate = true;
+}  // namespace
+
+void* operator new(size_t bytes) {
+  if (!may_allocate) std::abort();
+  if (void* data = std::malloc(bytes)) return data;
+  throw std::bad_alloc();
+}
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, size_t) noexcept { std::free(data); }
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kUnit = 64;
+
+// What is taken, by offset, held against the ranges that were given.
+class Model {
+ public:
+  explicit Model(FreeRanges& ranges) : ranges_(ranges) {}
+
+  bool Take(size_t bytes) {
+    ranges_.Reserve();
+    size_t offset = 0;
+    may_allocate = false;
+    FreeRanges::Range* const range = ranges_.Take(bytes, &offset);
+    may_allocate = true;
+    if (range == nullptr) return false;
+    EXPECT_EQ(range->offset(), offset);
+    EXPECT_EQ(range->bytes(), bytes);
+    EXPECT_EQ(offset % kUnit, 0u);
+    EXPECT_LE(offset + bytes, ranges_.end());
+    EXPECT_LE(offset + bytes, ranges_.reached());
+    const auto above = taken_.lower_bound(offset);
+    EXPECT_TRUE(above == taken_.end() || above->first >= offset + bytes);
+    EXPECT_TRUE(above == taken_.begin() ||
+                std::prev(above)->first + std::prev(above)->second->bytes() <= offset);
+    taken_[offset] = range;
+    live_ += bytes;
+    most_live_ = std::max(most_live_, live_);
+    return true;
+  }
+  void Give(size_t number) {
+    const auto at = std::next(taken_.begin(), static_cast<std::ptrdiff_t>(number));
+    live_ -= at->second->bytes();
+    may_allocate = false;
+    ranges_.Give(at->second);
+    may_allocate = true;
+    taken_.erase(at);
+  }
+  void GiveAll() {
+    while (!taken_.empty()) Give(taken_.size() / 2);
+  }
+  size_t size() const { return taken_.size(); }
+  size_t lowest() const { return taken_.empty() ? SIZE_MAX : taken_.begin()->first; }
+  size_t most_live() const { return most_live_; }
+
+ private:
+  FreeRanges& ranges_;
+  std::map<size_t, FreeRanges::Range*> taken_;
+  size_t live_ = 0;
+  size_t most_live_ = 0;
+};
+
+TEST(FreeRanges, TakesUpToItsEndAndTheSameAgain) {
+  FreeRanges ranges(kUnit);
+  ranges.Begin(1024, 4096);
+  Model model(ranges);
+  EXPECT_TRUE(model.Take(1024));
+  EXPECT_TRUE(model.Take(2048));
+  EXPECT_FALSE(model.Take(64));
+  model.Give(0);
+  EXPECT_FALSE(model.Take(1088));
+  EXPECT_TRUE(model.Take(64));
+  EXPECT_TRUE(model.Take(960));
+  model.GiveAll();
+  EXPECT_TRUE(model.Take(3072));
+  EXPECT_EQ(model.lowest(), 1024u);
+  EXPECT_EQ(ranges.reached(), 4096u);
+}
+
+TEST(FreeRanges, WhatComesBackIsMergedBeforeMoreIsUsed) {
+  FreeRanges ranges(kUnit);
+  ranges.Begin(0, size_t{1} << 20);
+  Model model(ranges);
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(model.Take(kUnit));
+  for (int i = 0; i < 63; ++i) model.Give(0);
+  EXPECT_TRUE(model.Take(63 * kUnit));
+  EXPECT_EQ(ranges.reached(), 64 * kUnit);
+}
+
+TEST(FreeRanges, BeginForgetsWhatWasTaken) {
+  FreeRanges ranges(kUnit);
+  for (int round = 0; round < 3; ++round) {
+    ranges.Begin(0, 64 * 1000);
+    Model model(ranges);
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(model.Take(kUnit));
+    EXPECT_FALSE(model.Take(kUnit));
+    for (int i = 0; i < 500; ++i) model.Give(static_cast<size_t>(i));
+    const size_t state = ranges.state_bytes();
+    ranges.End();
+    EXPECT_FALSE(ranges.begun());
+    if (round > 0) EXPECT_EQ(ranges.state_bytes(), state);
+  }
+}
+
+TEST(FreeRanges, NothingBelowARaisedBeginIsGiven) {
+  std::mt19937_64 random(20261122);
+  for (int round = 0; round < 300; ++round) {
+    FreeRanges ranges(kUnit);
+    ranges.Begin(0, 64 * 1000);
+    Model model(ranges);
+    for (int i = 0; i < 60; ++i) {
+      if (model.size() > 0 && random() % 2 == 0) {
+        model.Give(random() % model.size());
+      } else {
+        model.Take(kUnit * (1 + random() % 20));
+      }
+    }
+    const size_t begin = kUnit * (random() % (std::min<size_t>(model.lowest(), 64000) / kUnit + 1));
+    ranges.RaiseBegin(begin);
+    for (int i = 0; i < 200; ++i) {
+      if (model.size() > 0 && random() % 3 == 0) {
+        model.Give(random() % model.size());
+      } else {
+        model.Take(kUnit * (1 + random() % 20));
+      }
+      ASSERT_GE(model.lowest(), begin);
+    }
+  }
+}
+
+// Streams of several kinds: never two requests in one place, and the used part near what is alive.
+TEST(FreeRanges, RandomStreamsStayApartAndNearWhatIsAlive) {
+  std::mt19937_64 random(20261122);
+  for (int kind = 0; kind < 4; ++kind) {
+    const auto size = [&](int i) -> size_t {
+      switch (kind) {
+        case 0:  // small ones of few sizes
+          return kUnit * (1 + random() % 8);
+        case 1:  // of all magnitudes
+          return kUnit * (1 + random() % (size_t{1} << (random() % 12)));
+        case 2:  // growing
+          return kUnit * static_cast<size_t>(1 + i / 50);
+        default:  // large ones among small ones
+          return random() % 10 == 0 ? kUnit * (2000 + random() % 2000) : kUnit;
+      }
+    };
+    FreeRanges ranges(kUnit);
+    ranges.Begin(0, size_t{1} << 40);
+    Model model(ranges);
+    for (int i = 0; i < 20000; ++i) {
+      if (model.size() > 300 || (model.size() > 0 && random() % 100 < 48)) {
+        model.Give(random() % model.size());
+      } else {
+        ASSERT_TRUE(model.Take(size(i)));
+      }
+    }
+    EXPECT_LE(static_cast<double>(ranges.reached()), 1.4 * static_cast<double>(model.most_live()))
+        << "kind " << kind;
+    const size_t reached = ranges.reached();
+    model.GiveAll();
+    EXPECT_TRUE(model.Take(reached)) << "all of it is one range again";
+    EXPECT_EQ(ranges.reached(), reached);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool

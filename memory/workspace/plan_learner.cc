@@ -1,0 +1,223 @@
+// How large pages are, and what is kept.
+#include "tidepool/memory/workspace/plan_learner.h"
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/io/file_reader.h"
+
+namespace tidepool {
+namespace {
+
+// Pages beyond what is needed are given back after so many cycles.
+constexpr int kOversizedCycles = 3;
+
+size_t RoundUp(size_t n, size_t unit) {
+  return n <= SIZE_MAX - unit ? (n + unit - 1) & ~(unit - 1) : n;
+}
+
+}  // namespace
+
+size_t LearnedSize(const WorkspaceConfig& config, size_t needed) {
+  size_t learned = needed;
+  if (config.policy_allocation == AllocationPolicy::kOverallocate) {
+    learned += config.overallocation_limit.ExtraFor(learned);
+  }
+  learned = std::max(learned, config.min_size);
+  return config.max_size > 0 ? std::min(learned, config.max_size) : learned;
+}
+
+PlanLearner::PlanLearner(const WorkspaceConfig& config, size_t alignment, int window)
+    : config_(config),
+      alignment_(alignment),
+      window_(window),
+      plans_(keeps_plans() ? SIZE_MAX : 1),
+      totals_(window > 0 ? window : INT_MAX) {}
+
+bool PlanLearner::is_off() const {
+  return config_.debug_mode != DebugMode::kDisabled ||
+         config_.workspace_mode == WorkspaceMode::kNone ||
+         config_.policy_allocation == AllocationPolicy::kAlways ||
+         config_.policy_learning == LearningPolicy::kNone;
+}
+
+size_t PlanLearner::state_bytes() const {
+  return plans_.state_bytes() + effort_.state_bytes() + seen_.capacity() * sizeof(seen_[0]);
+}
+
+// ---- sizes ------------------------------------------------------------------------------------
+
+size_t PlanLearner::most_bytes() const {
+  const size_t capacity = RoundUp(bytes_, alignment_);
+  if (!may_change()) return capacity;
+  return config_.max_size > 0 ? std::max(capacity, config_.max_size) : SIZE_MAX;
+}
+
+size_t PlanLearner::SizeFor(size_t needed) const {
+  return std::max(LearnedSize(config_, needed), initial_bytes_);
+}
+
+void PlanLearner::SetBytes(size_t bytes) noexcept {
+  oversized_cycles_ = 0;
+  if (bytes == bytes_) return;
+  bytes_ = bytes;
+  ++version_;
+}
+
+void PlanLearner::SetInitialBytes(size_t bytes) noexcept {
+  if (bytes == initial_bytes_) return;
+  const bool is_initial = bytes_ == initial_bytes_;
+  initial_bytes_ = bytes;
+  if (is_initial || bytes_ < bytes) SetBytes(bytes);
+}
+
+void PlanLearner::LearnTotal() {
+  const auto wait = static_cast<uint64_t>(config_.cycles_before_initialization);
+  if (config_.policy_learning == LearningPolicy::kOverTime && bytes_ == 0 &&
+      (wait == 0 || cycles_ - cycles_before_ < wait)) {
+    return;
+  }
+  FollowTotals(/*may_shrink=*/window_ > 0);
+}
+
+void PlanLearner::FollowTotals(bool may_shrink) noexcept {
+  if (!may_change() || totals_.peak() == 0) return;
+  const size_t wanted = SizeFor(totals_.peak());
+  // A quarter less is worth moving pages for.
+  const bool smaller = may_shrink && wanted < bytes_ - bytes_ / 4;
+  if (smaller || (totals_.peak() > bytes_ && wanted > bytes_)) SetBytes(wanted);
+}
+
+// What the largest plan needs, and what comes without one. Only pages that could grow again get smaller.
+void PlanLearner::FitPages() noexcept {
+  const size_t needed = std::max(plans_.peak_bytes(), reach_.peak());
+  if (needed == 0) return;
+  const size_t wanted = SizeFor(needed);
+  if (needed > bytes_ && may_change()) return SetBytes(std::max(wanted, bytes_));
+  // What comes without a plan varies: a quarter less is worth moving pages for.
+  const size_t worth = reach_.peak() > 0 ? bytes_ - bytes_ / 4 : bytes_;
+  if (wanted >= worth || config_.policy_spill != SpillPolicy::kReallocate) {
+    oversized_cycles_ = 0;
+  } else if (++oversized_cycles_ >= kOversizedCycles) {
+    SetBytes(wanted);
+  }
+}
+
+void PlanLearner::Initialize() noexcept {
+  if (!is_off() && plans_.empty()) FollowTotals(/*may_shrink=*/false);
+}
+
+void PlanLearner::Trim(size_t last_cycle_bytes) noexcept {
+  if (is_off()) return;
+  reach_.Clear();
+  size_t needed = 0;
+  if (!plans_.empty()) {
+    plans_.ForgetLarger(plans_.cycles().front()->plan->layout.peak_bytes());
+    next_ = plans_.cycles().front().get();
+    Changed();
+    needed = plans_.peak_bytes();
+  } else {
+    needed = window_ > 0 ? totals_.peak() : last_cycle_bytes;
+    totals_.Clear();
+    totals_.Add(needed);
+  }
+  if (needed == 0) return;
+  const size_t wanted = SizeFor(needed);
+  if (wanted < bytes_) SetBytes(wanted);
+}
+
+// ---- what is kept -----------------------------------------------------------------------------
+
+void PlanLearner::Forget() noexcept {
+  ++learning_;
+  making_plan_ = false;
+  next_ = nullptr;
+  plans_.Clear();
+  effort_.Forget();
+  missing_cycles_ = inexact_cycles_ = 0;
+  repeated_ = {};
+  repetitions_ = 0;
+  refresh_after_ = kFirstRefresh;
+  seen_.clear();
+  seen_cycles_ = 0;
+  totals_.Clear();
+  reach_.Clear();
+  cycles_before_ = cycles_;
+  bytes_ = initial_bytes_;
+  Changed();
+}
+
+void PlanLearner::Changed() noexcept {
+  oversized_cycles_ = 0;
+  ++version_;
+}
+
+void PlanLearner::SetNext(const LearnedCycle* next) noexcept { next_ = next; }
+
+void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
+  plans_.Use(cycle, cycles_, followed);
+  // The only plan there is pays when cycles that follow it follow one another.
+  LearnedCycle& used = plans_.last_used();
+  if (!followed || used.paid || (!keeps_plans() && !comes_again_)) return;
+  used.paid = true;
+  effort_.Paid();
+}
+
+const LearnedCycle* PlanLearner::Install(std::shared_ptr<const CyclePlan> plan) {
+  const LearnedCycle* const added = plans_.Add(std::move(plan), cycles_);  // the last to throw
+  inexact_cycles_ = missing_cycles_ = 0;
+  next_ = added;
+  ++plans_made_;
+  Changed();
+  FitPages();
+  return added;
+}
+
+bool PlanLearner::any_pinned() const {
+  return std::any_of(plans_.cycles().begin(), plans_.cycles().end(),
+                     [](const auto& cycle) { return !cycle->plan->pins.empty(); });
+}
+
+bool PlanLearner::Improve(const CyclePlan& beaten, PlacedRequests better) {
+  if (any_pinned()) return false;
+  const auto at = std::find_if(plans_.cycles().begin(), plans_.cycles().end(),
+                               [&](const auto& cycle) { return cycle->plan.get() == &beaten; });
+  if (at == plans_.cycles().end()) return false;
+  std::shared_ptr<const CyclePlan> plan = MakeCyclePlan(std::move(better), most_bytes());
+  if (plan->layout.peak_bytes() > RoundUp(bytes_, alignment_)) return false;  // trimmed meanwhile
+  const bool is_next = at->get() == next_;
+  const LearnedCycle* const replaced = plans_.Replace(**at, std::move(plan));
+  if (is_next) next_ = replaced;
+  ++plans_improved_;
+  Changed();
+  return true;
+}
+
+size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& path,
+                         std::string* ignored) {
+  std::vector<std::shared_ptr<const CyclePlan>> plans;
+  plans.reserve(cycles.size());
+  size_t room = PlanSet::kMostBytes;
+  for (PlacedRequests& cycle : cycles) {
+    if (cycle.peak_bytes > most_bytes()) {
+      *ignored = absl::StrCat(OneLine(path), ": a plan of ", cycle.peak_bytes,
+                              " bytes, expected at most ", most_bytes());
+      continue;
+    }
+    std::shared_ptr<const CyclePlan> plan = MakeCyclePlan(std::move(cycle), most_bytes());
+    const size_t bytes = sizeof(LearnedCycle) + plan->state_bytes();
+    if (!plans.empty() && (!keeps_plans() || bytes > room)) {
+      *ignored = absl::StrCat(OneLine(path), ": more plans than are kept");
+      break;
+    }
+    room -= std::min(room, bytes);
+    plans.push_back(std::move(plan));
+  }
+  // The last used one last, so that it is the next cycle's.
+  for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) Install(std::move(*plan));
+  return plans.size();
+}
+
+}  // namespace tidepool

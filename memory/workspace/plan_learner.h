@@ -1,0 +1,201 @@
+// What is learned from cycles, and what the next ones are to follow: for one workspace, or for all slots
+// of a ring.
+//
+// kFirstLoop and kOverTime learn the total of a cycle: how large pages are. kOptimized learns its requests
+// and their lifetimes and makes a plan; kTraining keeps one for each cycle it meets. A cycle that leaves
+// its plan is recorded from there on and learned at its end. Under kOptimized two missing cycles running
+// make the plan anew; under kTraining one does, beside those that are kept. Cycles that never come again
+// are not planned (planning_effort.h); what their requests need of the pages is learned instead.
+//
+// A cycle that repeats stops missing within three repetitions, whatever came before, as long as there is
+// memory for plans and pages: nothing that was learned before may keep it from being learned. One that
+// goes on repeating is looked at anew now and then, so that pages come down to what it needs.
+//
+// It decides and holds no pages: who follows takes its Lesson. Making a plan takes long (a millisecond for
+// hundreds of requests, seconds for a million), so it is apart: Observe() says that one is wanted,
+// MakePlan() needs nothing that others use, Adopt() takes it.
+//
+// Threads: one at a time (a workspace's gate, a ring's lock), but MakePlan(), which may run beside
+// everything. Cost of Observe(): tens of nanoseconds; in a few of the repetitions of a steady cycle,
+// ever rarer, a look at each request. Errors: as said at each function; what was learned before stays
+// then, and the next cycle is learned from again.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_LEARNER_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_PLAN_LEARNER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/workspace/cycle_plan.h"
+#include "tidepool/memory/workspace/cycle_recorder.h"
+#include "tidepool/memory/workspace/plan_set.h"
+#include "tidepool/memory/workspace/planning_effort.h"
+#include "tidepool/memory/workspace/recent_peak.h"
+#include "tidepool/memory/workspace/request_slot.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+// What is learned for a cycle that needs `needed` bytes: with the configuration's extra and bounds.
+size_t LearnedSize(const WorkspaceConfig& config, size_t needed);
+
+// A cycle that has ended well, or a batch that was handed over: what is alive of it lives to the end.
+struct EndedCycle {
+  RequestView made;
+  const CycleRecorder* recorder;  // finished
+  const LearnedCycle* followed;   // at its end; null: none
+  bool current = true;  // it followed what is learned now
+  // `made` tells when its requests were released. A batch's readers release it at any time.
+  bool knows_lifetimes = true;
+  uint64_t misses = 0;  // requests a plan existed for but could not be followed
+  size_t bytes = 0;     // sum of the requests
+  size_t cursor = 0;    // highest address handed out
+  size_t reach = 0;     // the pages that would have served all of it as it came
+};
+
+// What is followed from the next cycle on.
+struct Lesson {
+  uint64_t version = 0;                   // another one when anything is
+  size_t bytes = 0;                       // of the pages
+  std::shared_ptr<const PlanList> plans;  // that a cycle may turn out to be
+  const LearnedCycle* next = nullptr;     // of them, that it is expected to be; null: none
+};
+
+// A plan that is to be made. What it points to lives as long.
+struct WantedPlan {
+  enum class Kind : uint8_t { kCycle, kBeginning, kAlone };
+  Kind kind = Kind::kCycle;
+  uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
+  size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
+  size_t alignment = 0;
+  bool pins = false;                            // kCycle: around what other plans have
+  bool longest = false;                         // with the lifetimes of `same`, where they are longer
+  bool whole_beginning = false;                 // pinned to all that the plan has which was left
+  std::shared_ptr<const CyclePlan> same;        // of the same requests; or null
+  std::shared_ptr<const CyclePlan> whole;       // kBeginning: of which it is one
+  std::vector<LifetimeBuffer> seen;             // kAlone: the longest lifetimes
+  size_t peak_to_beat = 0;                      // kAlone
+};
+
+class PlanLearner {
+ public:
+  // `alignment` is that of requests, which the device may have raised. `window`: totals are the largest
+  // of that many to twice as many cycles, and pages come down to them; 0: of all, and they do not.
+  PlanLearner(const WorkspaceConfig& config, size_t alignment, int window = 0);
+
+  // What the pages have from the start, the lower bound of what is learned.
+  void SetInitialBytes(size_t bytes) noexcept;
+
+  // When it says so, a plan is wanted: Adopt(it, MakePlan(it, cycle)) comes next, with null where
+  // MakePlan threw. Until then no other one is wanted. Throws std::bad_alloc, where a cycle that was
+  // observed counts as one, and nothing else is changed.
+  std::optional<WantedPlan> Observe(const EndedCycle& cycle);
+  // Null: none that is better than what there is. Throws std::bad_alloc and what planning does.
+  static std::shared_ptr<const CyclePlan> MakePlan(const WantedPlan& wanted,
+                                                   const EndedCycle& cycle);
+  // The plan there is in the set for it; null: none. Throws std::bad_alloc, as if it were null.
+  const LearnedCycle* Adopt(const WantedPlan& wanted, std::shared_ptr<const CyclePlan> plan);
+  // A better plan of the same requests was found for `beaten`. False when that is no longer there, or
+  // others were made around it.
+  bool Improve(const CyclePlan& beaten, PlacedRequests better);
+
+  // The size from the totals seen so far, at once.
+  void Initialize() noexcept;
+  // Forgets plans that need more than the last one used; pages of what the last cycle, or what is recent,
+  // needed, at once.
+  void Trim(size_t last_cycle_bytes) noexcept;
+  void Forget() noexcept;
+  // Takes plans of others as far as there is room, the last one to be used first; the reason why others
+  // were not is appended to `ignored`. Returns how many. Throws std::bad_alloc; some may be there then.
+  size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, std::string* ignored);
+
+  Lesson lesson() const { return {version_, bytes_, plans_.list(), next_}; }
+  const LearnedCycle* next() const { return next_; }
+  uint64_t version() const { return version_; }
+  size_t bytes() const { return bytes_; }
+  const PlanSet& plans() const { return plans_; }
+  // That a better plan would be of use for: nobody was made around another.
+  bool any_pinned() const;
+  // What pages may become: requests beyond are planned outside of them.
+  size_t most_bytes() const;
+
+  uint64_t plans_made() const { return plans_made_; }
+  uint64_t plans_improved() const { return plans_improved_; }
+  const PlanningEffort& effort() const { return effort_; }
+  size_t state_bytes() const;
+
+ private:
+  // The sizes of all requests in order, as far as a hash tells them apart.
+  struct Shape {
+    uint64_t signature = 0;
+    size_t requests = 0;
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+
+  bool keeps_plans() const { return config_.policy_learning == LearningPolicy::kTraining; }
+  bool learns_lifetimes() const {
+    return keeps_plans() || config_.policy_learning == LearningPolicy::kOptimized;
+  }
+  bool may_change() const {
+    return bytes_ == 0 || config_.policy_spill == SpillPolicy::kReallocate;
+  }
+  bool is_off() const;
+
+  static Shape ShapeOf(const EndedCycle& cycle);
+  std::optional<WantedPlan> Want(WantedPlan::Kind kind);
+  std::optional<WantedPlan> WantCycle(const Shape& shape);
+  std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
+  std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
+  void Use(const LearnedCycle* cycle, bool followed) noexcept;
+  void SetNext(const LearnedCycle* next) noexcept;
+  const LearnedCycle* Install(std::shared_ptr<const CyclePlan> plan);
+  void Changed() noexcept;
+
+  // Sizes.
+  size_t SizeFor(size_t needed) const;
+  void SetBytes(size_t bytes) noexcept;
+  void LearnTotal();
+  void FollowTotals(bool may_shrink) noexcept;
+  void FitPages() noexcept;
+
+  const WorkspaceConfig config_;
+  const size_t alignment_;
+  const int window_;
+  size_t initial_bytes_ = 0;
+
+  uint64_t version_ = 1;
+  uint64_t learning_ = 0;     // raised by Forget()
+  bool making_plan_ = false;  // one is wanted and not adopted
+  size_t bytes_ = 0;
+  uint64_t cycles_ = 0;       // observed
+  uint64_t cycles_before_ = 0;  // of them, when it last forgot
+  PlanSet plans_;
+  const LearnedCycle* next_ = nullptr;  // of plans_
+  PlanningEffort effort_;
+  uint64_t plans_made_ = 0;
+  uint64_t plans_improved_ = 0;
+
+  Shape last_shape_;
+  bool comes_again_ = false;  // the last cycle was like the one before
+  int missing_cycles_ = 0;
+  int inexact_cycles_ = 0;  // running, that a plan served which is larger than they need
+  // What repeats, to be looked at anew from time to time.
+  static constexpr int kFirstRefresh = 8;
+  Shape repeated_;
+  int repetitions_ = 0;
+  int refresh_after_ = kFirstRefresh;
+  std::vector<LifetimeBuffer> seen_;  // in the last cycles: each request's longest lifetime
+  int seen_cycles_ = 0;
+
+  static constexpr int kUnplannedWindow = 128;
+  RecentPeak totals_;
+  RecentNeed reach_{kUnplannedWindow};  // of cycles that no plan serves
+  int oversized_cycles_ = 0;            // running
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_PLAN_LEARNER_H_

@@ -1,0 +1,285 @@
+// What a cycle that has ended teaches.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "tidepool/memory/workspace/plan_learner.h"
+
+namespace tidepool {
+namespace {
+
+// Under kOptimized, a plan that was not followed for this many cycles running is made anew.
+constexpr int kMissingCyclesBeforeLearning = 2;
+// A plan that is made anew so soon has lifetimes that vary: it gets the longest ones seen.
+constexpr uint64_t kCyclesOfOneMind = 8;
+// A shape that repeats is looked at anew after so many repetitions, then twice as many, and so on.
+constexpr int kMostRepetitions = 4096;
+// By so many cycles: lifetimes that vary from one to the next are taken at their longest.
+constexpr int kRecordedCycles = 4;
+// A plan that was remade so often for the sake of others is remade in another way.
+constexpr uint32_t kRemadeInOneWay = 8;
+
+bool IsRecorded(const EndedCycle& cycle) { return !cycle.recorder->requests().empty(); }
+
+// What the cycle requested: as recorded, or as the plan has it, which it followed to its end.
+std::vector<LifetimeBuffer> Lifetimes(const EndedCycle& cycle) {
+  if (IsRecorded(cycle)) return cycle.recorder->requests();
+  const auto planned = cycle.followed->plan->requests.begin();
+  std::vector<LifetimeBuffer> requests(planned, planned + cycle.made.count());
+  for (uint32_t slot = 0; slot < requests.size(); ++slot) {
+    requests[slot].upper = cycle.made.upper(slot);
+  }
+  return requests;
+}
+
+// Whether a plan for this cycle alone could need less. A steady one is only looked at.
+bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const RequestView& made) {
+  if (plan.signature() != signature || plan.requests.size() != made.count()) return true;
+  if (!plan.pins.empty() &&
+      plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 16) {
+    return true;
+  }
+  for (uint32_t slot = 0; slot < made.count(); ++slot) {
+    if (made.upper(slot) < plan.requests[slot].upper) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
+  const uint32_t count = cycle.made.count();
+  if (IsRecorded(cycle)) return {cycle.recorder->signature(), count};
+  return {cycle.followed->plan->signatures[count - 1], count};
+}
+
+std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
+  ++cycles_;
+  if (is_off()) return std::nullopt;
+  totals_.Add(cycle.bytes);
+  if (!learns_lifetimes()) {
+    LearnTotal();
+    return std::nullopt;
+  }
+  if (cycle.made.count() == 0 || !cycle.current) return std::nullopt;
+  // Pages for what was learned since may have been refused.
+  if (cycle.followed != nullptr && !plans_.Holds(cycle.followed)) return std::nullopt;
+  const Shape shape = ShapeOf(cycle);
+  comes_again_ = shape == last_shape_;
+  last_shape_ = shape;
+  const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
+  missing_cycles_ = followed ? 0 : missing_cycles_ + 1;
+  std::optional<WantedPlan> wanted;
+  if (followed && keeps_plans()) {
+    wanted = UseExactPlan(cycle, shape);
+  } else if (cycle.followed != nullptr) {
+    Use(cycle.followed, followed);
+    SetNext(cycle.followed);
+  }
+  if (!wanted.has_value()) wanted = Repeats(cycle, shape, followed);
+  const bool at_once = plans_.empty() || keeps_plans();
+  if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) {
+    wanted = WantCycle(shape);
+  }
+  // What no plan serves, nor soon will, comes out of pages that are large enough.
+  reach_.Add(followed || wanted.has_value() ? 0 : cycle.reach);
+  if (plans_.ForgetOutliers(cycles_)) {
+    if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
+    Changed();
+    oversized_cycles_ = INT32_MAX / 2;  // at once
+  }
+  FitPages();
+  return wanted;
+}
+
+std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
+  if (making_plan_) return std::nullopt;
+  making_plan_ = true;
+  WantedPlan wanted;
+  wanted.kind = kind;
+  wanted.learning = learning_;
+  wanted.limit_bytes = most_bytes();
+  wanted.alignment = alignment_;
+  return wanted;
+}
+
+std::optional<WantedPlan> PlanLearner::WantCycle(const Shape& shape) {
+  const LearnedCycle* const same = plans_.Find(shape.signature, shape.requests);
+  if (same == nullptr) {
+    // One plan is of use only for cycles that follow one another.
+    const bool pays = keeps_plans() ? effort_.PaysFor(shape.signature) : effort_.Pays(comes_again_);
+    if (!pays || !plans_.HasRoom(cycles_, comes_again_)) return std::nullopt;
+    refresh_after_ = kFirstRefresh;
+  }
+  std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
+  if (!wanted.has_value()) return wanted;
+  wanted->pins = keeps_plans();
+  if (same != nullptr) {
+    wanted->same = same->plan;
+    wanted->longest = cycles_ - same->learned_at <= kCyclesOfOneMind;
+    // What a cycle left its own plan with are its own places, not those of others. One that left
+    // another plan must lie where that one has it, which may have moved since. Should the two go on
+    // moving for each other, it takes over the whole beginning instead, for as many times.
+    wanted->whole_beginning = same->remade / kRemadeInOneWay % 2 == 1;
+  }
+  return wanted;
+}
+
+// A cycle without misses may still be another one than its plan's: shorter, or of smaller requests.
+// One that is so again and again and needs much less gets a plan of its own, so that the larger one
+// can be forgotten.
+std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, const Shape& shape) {
+  SetNext(cycle.followed);
+  const LearnedCycle* const exact = plans_.Find(shape.signature, shape.requests);
+  if (exact != nullptr) {
+    inexact_cycles_ = 0;
+    // One that left its own plan and was helped out by another has other lifetimes now.
+    if (cycle.recorder->left_plan() == exact->plan.get()) return WantCycle(shape);
+    Use(exact, true);
+    SetNext(exact);
+    return std::nullopt;
+  }
+  const size_t planned = cycle.followed->plan->layout.peak_bytes();
+  size_t needed = cycle.cursor;
+  if (IsRecorded(cycle)) {
+    needed = static_cast<size_t>(
+        LiveLowerBound(cycle.recorder->requests(), static_cast<int64_t>(alignment_)));
+  }
+  if (needed >= planned - planned / 4) {
+    Use(cycle.followed, false);
+    return std::nullopt;
+  }
+  if (++inexact_cycles_ <= 1) return std::nullopt;
+  if (IsRecorded(cycle)) return WantCycle(shape);
+  std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kBeginning);
+  if (wanted.has_value()) wanted->whole = cycle.followed->plan;
+  return wanted;
+}
+
+// A plan may be larger than the cycle that repeats under it needs, and none of its cycles misses:
+// lifetimes have become shorter, it ends earlier, or its places were pinned for the sake of others.
+// So what repeats is looked at now and then, and planned for itself alone.
+std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Shape& shape,
+                                               bool followed) {
+  if (!followed || shape != repeated_) {
+    repeated_ = shape;
+    repetitions_ = 0;
+    seen_.clear();
+    seen_cycles_ = 0;
+  }
+  if (!followed || ++repetitions_ < refresh_after_ || !cycle.knows_lifetimes) return std::nullopt;
+  const CyclePlan& plan = *next_->plan;
+  if (seen_cycles_ == 0 && !CouldBeSmaller(plan, shape.signature, cycle.made)) {
+    repetitions_ = 0;
+    refresh_after_ = std::min(kMostRepetitions, 2 * refresh_after_);
+    return std::nullopt;
+  }
+  if (seen_cycles_ == 0) {
+    seen_ = Lifetimes(cycle);
+  } else {
+    for (uint32_t slot = 0; slot < seen_.size(); ++slot) {
+      seen_[slot].upper = std::max(seen_[slot].upper, cycle.made.upper(slot));
+    }
+  }
+  if (++seen_cycles_ < kRecordedCycles) return std::nullopt;
+  std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
+  if (!wanted.has_value()) return wanted;
+  wanted->seen = std::move(seen_);
+  wanted->peak_to_beat = plan.layout.peak_bytes();
+  seen_.clear();
+  seen_cycles_ = 0;
+  repetitions_ = 0;
+  refresh_after_ = std::min(kMostRepetitions, 2 * refresh_after_);
+  return wanted;
+}
+
+// ---- plans ------------------------------------------------------------------------------------
+
+namespace {
+
+// What the plan says of the requests that were made is a plan for them, and one that a cycle can
+// leave for the whole at any time.
+PlacedRequests Beginning(const CyclePlan& whole, uint32_t requests, size_t alignment) {
+  PlacedRequests beginning;
+  beginning.requests.assign(whole.requests.begin(), whole.requests.begin() + requests);
+  beginning.offsets.assign(whole.offsets.begin(), whole.offsets.begin() + requests);
+  for (size_t i = 0; i < requests; ++i) {
+    LifetimeBuffer& request = beginning.requests[i];
+    request.upper = std::min<int64_t>(request.upper, requests);
+    beginning.pins.push_back({i, beginning.offsets[i]});
+    beginning.peak_bytes = std::max(
+        beginning.peak_bytes, static_cast<size_t>(beginning.offsets[i] + request.size));
+    beginning.requested_bytes += static_cast<size_t>(request.size);
+  }
+  beginning.lower_bound_bytes =
+      static_cast<size_t>(LiveLowerBound(beginning.requests, static_cast<int64_t>(alignment)));
+  return beginning;
+}
+
+// The first `count` requests where `plan` has them, and those of `pins` that come after.
+std::vector<PinnedBuffer> PinsOfBeginning(const CyclePlan& plan, uint32_t count,
+                                          std::vector<PinnedBuffer> pins) {
+  std::erase_if(pins, [count](const PinnedBuffer& pin) { return pin.buffer < count; });
+  std::vector<PinnedBuffer> all;
+  all.reserve(count + pins.size());
+  for (uint32_t slot = 0; slot < count; ++slot) {
+    if (plan.layout.IsOutside(slot)) continue;
+    all.push_back({slot, static_cast<int64_t>(plan.layout.offset(slot))});
+  }
+  all.insert(all.end(), pins.begin(), pins.end());
+  return all;
+}
+
+PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle) {
+  std::vector<LifetimeBuffer> requests = Lifetimes(cycle);
+  std::vector<PinnedBuffer> pins;
+  if (wanted.pins) {
+    pins = cycle.recorder->pins();
+    if (wanted.same != nullptr) {
+      const CyclePlan* const left = cycle.recorder->left_plan();
+      if (left == nullptr || left == wanted.same.get()) {
+        pins = wanted.same->pins;
+      } else if (wanted.whole_beginning) {
+        pins = PinsOfBeginning(*left, cycle.recorder->left_at(), std::move(pins));
+      }
+    }
+  }
+  if (wanted.longest) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].upper = std::max(requests[i].upper, wanted.same->requests[i].upper);
+    }
+  }
+  return PlaceRequests(requests, pins, wanted.alignment);
+}
+
+}  // namespace
+
+std::shared_ptr<const CyclePlan> PlanLearner::MakePlan(const WantedPlan& wanted,
+                                                       const EndedCycle& cycle) {
+  switch (wanted.kind) {
+    case WantedPlan::Kind::kCycle:
+      return MakeCyclePlan(Place(wanted, cycle), wanted.limit_bytes);
+    case WantedPlan::Kind::kBeginning:
+      return MakeCyclePlan(Beginning(*wanted.whole, cycle.made.count(), wanted.alignment),
+                           wanted.limit_bytes);
+    case WantedPlan::Kind::kAlone:
+      break;
+  }
+  PlacedRequests alone = PlaceRequests(wanted.seen, {}, wanted.alignment);
+  if (alone.peak_bytes >= wanted.peak_to_beat - wanted.peak_to_beat / 16) return nullptr;
+  return MakeCyclePlan(std::move(alone), wanted.limit_bytes);
+}
+
+const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted,
+                                       std::shared_ptr<const CyclePlan> plan) {
+  if (wanted.learning != learning_) return nullptr;
+  making_plan_ = false;
+  // Pages that took their first and only size meanwhile cannot hold it.
+  if (plan == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
+  const bool is_new = plans_.Find(plan->signature(), plan->requests.size()) == nullptr;
+  const LearnedCycle* const added = Install(std::move(plan));
+  if (is_new) effort_.Spent();
+  return added;
+}
+
+}  // namespace tidepool

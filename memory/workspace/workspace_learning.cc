@@ -1,0 +1,139 @@
+// How a workspace learns from a cycle and follows what was learned.
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+
+EndedCycle WorkspaceCore::Ended() const {
+  EndedCycle ended;
+  ended.made = made();
+  ended.recorder = &follower_.recorder();
+  ended.followed = follower_.followed();
+  ended.misses = misses_;
+  ended.bytes = counters.bytes_this_cycle;
+  ended.cursor = counters.cursor;
+  size_t top = follower_.planned_end();
+  if (ranges_.begun()) top = std::max(top, ranges_.reached());
+  ended.reach = top + most_spilled_bytes_alive_;
+  return ended;
+}
+
+void WorkspaceCore::LearnFromCycle() noexcept {
+  counters.peak_cycle_bytes =
+      std::max<size_t>(counters.peak_cycle_bytes, counters.bytes_this_cycle);
+  follower_.Finish(made());
+  try {
+    LearnFrom(Ended());
+    FollowLearned();
+    pages_.Prefault(std::max<size_t>(counters.cursor, follower_.placed().layout().peak_bytes()));
+  } catch (const std::bad_alloc&) {
+    // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
+  } catch (const OutOfMemoryError&) {
+    // Likewise.
+  } catch (const std::exception& error) {
+    findings_.CannotLearn(error.what());
+  }
+}
+
+void WorkspaceCore::LearnFrom(const EndedCycle& cycle) {
+  const std::optional<WantedPlan> wanted = learner_.Observe(cycle);
+  if (!wanted.has_value()) return;
+  std::shared_ptr<const CyclePlan> plan;
+  try {
+    plan = PlanLearner::MakePlan(*wanted, cycle);
+  } catch (...) {
+    learner_.Adopt(*wanted, nullptr);
+    throw;
+  }
+  const LearnedCycle* const added = learner_.Adopt(*wanted, std::move(plan));
+  if (added == nullptr || wanted->kind == WantedPlan::Kind::kBeginning) return;
+  search_.Cancel();
+  if (!learner_.any_pinned()) {
+    search_.Begin(added->plan, alignment_, config.plan_search_seconds);
+  }
+}
+
+// Blocks kept from learning are given back before pages grow, so that both are never held at once.
+void WorkspaceCore::Follow(const Lesson& lesson) {
+  if (lesson.bytes > pages_.size()) {
+    spills_.Trim();
+    pages_.Resize(lesson.bytes);
+    pages_.Prefault(lesson.bytes);
+  } else if (lesson.bytes < pages_.size() && !pages_.is_mapped_file()) {
+    pages_.Shrink(lesson.bytes);
+  }
+  follower_.Take(lesson);
+}
+
+void WorkspaceCore::FollowLearned() {
+  if (learner_.version() == followed_version_) return follower_.Expect(learner_.next());
+  counters.plans = learner_.plans_made();
+  counters.plans_kept = learner_.plans().size();
+  counters.plans_improved = learner_.plans_improved();
+  Follow(learner_.lesson());
+  followed_version_ = learner_.version();
+}
+
+// Between cycles: nothing lies in the pages.
+void WorkspaceCore::AdoptBetterPlan() noexcept {
+  try {
+    std::optional<PlanSearch::Found> found = search_.Take();
+    if (!found.has_value() || !learner_.Improve(*found->beaten, std::move(found->better))) return;
+    FollowLearned();
+  } catch (const std::exception&) {
+    // The plan there was is followed.
+  }
+}
+
+void WorkspaceCore::Initialize() {
+  const Maintenance maintenance(*this, "Initialize");
+  learner_.Initialize();
+  FollowLearned();
+}
+
+void WorkspaceCore::Trim() {
+  const Maintenance maintenance(*this, "Trim");
+  DrainReturned();
+  spills_.Trim();
+  const size_t before = learner_.bytes();
+  learner_.Trim(counters.bytes_last_cycle);
+  if (learner_.bytes() < before) {
+    counters.peak_cycle_bytes =
+        std::min<size_t>(counters.peak_cycle_bytes,
+                         std::max<size_t>(learner_.bytes(), counters.bytes_last_cycle));
+  }
+  FollowLearned();
+  AccountState();
+}
+
+void WorkspaceCore::Forget() noexcept {
+  search_.Cancel();
+  learner_.Forget();
+  follower_.Forget();
+  followed_version_ = 0;
+  counters.plans_kept = 0;
+  counters.planned_peak_bytes = counters.live_lower_bound_bytes = 0;
+  counters.requested_bytes = counters.planned_requests = 0;
+}
+
+void WorkspaceCore::FinishPlanSearch() {
+  std::shared_ptr<PlanTicket> ticket;
+  {
+    const Maintenance maintenance(*this, "FinishPlanSearch");
+    ticket = search_.ticket();
+  }
+  if (ticket == nullptr) return;
+  ticket->Wait();
+  const Maintenance maintenance(*this, "FinishPlanSearch");
+  if (search_.ticket() != ticket) return;  // a cycle has taken it meanwhile
+  pages_.TakeAgain(std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle));
+  AdoptBetterPlan();
+}
+
+}  // namespace tidepool
