@@ -59,6 +59,11 @@ class RingCore {
   // It comes to the channel for more: what it took there before and is still leased is kept. Throws
   // like Keep when ring_max_kept is exceeded.
   void ComeBack(const void* channel);
+  // Of a reader that waits: 0 while a batch may come without a slot being released, else the number
+  // of releases so far and one.
+  uint64_t StuckForReaders();
+  // It has waited for ring_stall_limit_ms: throws kResourceExhausted when that has not changed.
+  void ThrowIfStillStuckForReaders(uint64_t stuck);
   // The RingWorkspace is gone.
   void Abandon() noexcept;
 
@@ -91,7 +96,8 @@ class RingCore {
 
   // These need mutex_ held.
   bool Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
-  void ThrowIfOnlyThisThreadCouldRelease() const;
+  void ThrowIfOnlyWhoWaitsCouldRelease() const;
+  [[noreturn]] void ThrowStalled() const;
   void WakeAllWhenStuck() {
     if (waiters_ > 0 && table_.is_stuck()) changed_.notify_all();
   }

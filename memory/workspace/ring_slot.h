@@ -92,6 +92,7 @@ class RingSlot {
     State state = State::kIdle;
     bool kept = false;    // said so, or its reader came back for more
     uint64_t thread = 0;  // that has it open, or said Keep()
+    bool thread_waits = false;  // for a slot
     uint64_t reader = 0;  // the thread that took it out of `channel`
     const void* channel = nullptr;
     std::string tag;
