@@ -49,7 +49,7 @@ class RingCore {
   void Enter(RingSlot* slot, internal::ScopeToken* token);
   // The slot was not entered, or its cycle has ended.
   void Return(RingSlot* slot) noexcept;
-  // Ends the scope and leaves one lease. Throws by ScopeToken::Close(), nothing changed then.
+  // Ends the scope, which may close, and leaves one lease.
   void Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token);
   // The last lease is gone.
   void EndLease(RingSlot* slot) noexcept;

@@ -58,15 +58,9 @@ void RingSlot::Enter(internal::ScopeToken* token) {
   core_->Record(record_);
 }
 
-RingBatch RingSlot::HandOver(internal::ScopeToken* token) {
-  const bool mine = core_->is_open_on(CurrentThreadToken());
-  if (mine) core_->HandOverAtEnd(true);
-  try {
-    token->Close();
-  } catch (...) {
-    if (mine) core_->HandOverAtEnd(false);
-    throw;
-  }
+RingBatch RingSlot::HandOver(internal::ScopeToken* token) noexcept {
+  core_->HandOverAtEnd(true);
+  token->CloseChecked();
   leases.Begin();
   batches_without_spill_ = core_->counters.cycle_spills > 0 ? 0 : batches_without_spill_ + 1;
   RingBatch batch;

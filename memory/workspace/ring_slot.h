@@ -62,8 +62,8 @@ class RingSlot {
   void Enter(internal::ScopeToken* token);
   bool is_open() const;
   // Ends the scope; what is alive is the batch, with one lease. Its record stays until the lease
-  // ends. Throws by ScopeToken::Close(), nothing changed then.
-  RingBatch HandOver(internal::ScopeToken* token);
+  // ends. The token may close.
+  RingBatch HandOver(internal::ScopeToken* token) noexcept;
 
   // By the thread whose lease was the last one: ends the cycle.
   void EndLease() noexcept;
