@@ -237,9 +237,14 @@ void RingCore::Return(RingSlot* slot) noexcept {
   RingSlot* removed = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    slot->CountInto(&stats_);
+    if (slot->standing.state == RingSlot::State::kOpen) {
+      ++stats_.discarded;
+      slot->CountInto(&stats_);
+    } else {
+      slot->CountLeakedInto(&stats_);
+    }
     if (!slot->Follows(learner_.version())) idle_outdated_ = true;
-    if (table_.TakeBack(slot, &removed)) ++stats_.discarded;
+    table_.TakeBack(slot, &removed);
     ++returned_;
     if (waiters_ > 0) {
       ++stats_.wake_ups;

@@ -26,6 +26,12 @@ WorkspaceConfig SlotConfig(WorkspaceConfig config, bool temporary) {
   return config;
 }
 
+// Of a counter that only grows, what has not been counted yet.
+void AddNew(uint64_t now, uint64_t* counted, uint64_t* sum) {
+  *sum += now - *counted;
+  *counted = now;
+}
+
 class Growing {
  public:
   explicit Growing(RingSlot::Ring& ring) : ring_(ring) { ++ring_.growing; }
@@ -73,18 +79,18 @@ RingBatch RingSlot::HandOver(internal::ScopeToken* token) noexcept {
 
 void RingSlot::EndLease() noexcept { core_->EndLease(); }
 
+void RingSlot::CountLeakedInto(RingStats* stats) {
+  AddNew(core_->counters.leaked_arrays, &counted_.leaked_arrays, &stats->leaked_arrays);
+}
+
 void RingSlot::CountInto(RingStats* stats) {
-  const auto add = [](uint64_t now, uint64_t* counted, uint64_t* sum) {
-    *sum += now - *counted;
-    *counted = now;
-  };
   const auto& now = core_->counters;
   if (now.spills != counted_.spills) may_have_blocks_ = true;
-  add(core_->CurrentHits(), &counted_.hits, &stats->hits);
-  add(now.misses, &counted_.misses, &stats->misses);
-  add(now.spills, &counted_.spills, &stats->spills);
-  add(now.spilled_bytes, &counted_.spilled_bytes, &stats->spilled_bytes);
-  add(now.leaked_arrays, &counted_.leaked_arrays, &stats->leaked_arrays);
+  AddNew(core_->CurrentHits(), &counted_.hits, &stats->hits);
+  AddNew(now.misses, &counted_.misses, &stats->misses);
+  AddNew(now.spills, &counted_.spills, &stats->spills);
+  AddNew(now.spilled_bytes, &counted_.spilled_bytes, &stats->spilled_bytes);
+  CountLeakedInto(stats);
 }
 
 void RingSlot::Follow(const SlotLesson& lesson) noexcept {

@@ -69,6 +69,8 @@ class RingSlot {
   void EndLease() noexcept;
   // Adds what was counted since the last call. By one of the threads above, with the ring's lock.
   void CountInto(RingStats* stats);
+  // The same for a slot that was leased: nothing is requested meanwhile.
+  void CountLeakedInto(RingStats* stats);
 
   // ---- Between batches, by a thread that has taken it from the shelf.
 
