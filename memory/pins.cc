@@ -22,6 +22,7 @@ namespace internal {
 
 constinit BufferPins buffer_pins;
 thread_local constinit BufferPins::Record* pin_record = nullptr;
+thread_local constinit const BufferOwner* innermost_here = nullptr;
 
 BufferPins::Record* TakePinRecord() {
   thread_local GiveBackAtThreadEnd at_end;
@@ -36,11 +37,13 @@ BufferPins::Record* TakePinRecord() {
   return pin_record = record;
 }
 
-BufferPins::Record* GiveBackPinRecord() noexcept {
-  BufferPins::Record* const record = pin_record;
-  pin_record = record->outer.get();
-  buffer_pins.GiveBack(record);
-  return pin_record;
+BufferPins::Record* UnpinRecords(BufferPins::Record* newest, int count) noexcept {
+  for (; count > 0; --count) {
+    buffer_pins.Unpin(*newest, 0, FinishPendingClose);
+    pin_record = newest->outer.get();
+    buffer_pins.GiveBack(std::exchange(newest, pin_record));
+  }
+  return newest;
 }
 
 void FinishPendingClose(Buffer* buffer) noexcept {

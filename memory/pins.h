@@ -12,7 +12,8 @@
 //
 // The caller has a handle of what it pins, until the scope has ended.
 // Threads: any; a scope is its thread's. Cost: a store per operand, and per call that has one to
-// pin a fence; nothing for host memory of a workspace that is open here but a look.
+// pin a fence; for host memory of a workspace that is open here, a look: a compare for that of the
+// innermost scope, a virtual call for others.
 #ifndef TIDEPOOL_MEMORY_PINS_H_
 #define TIDEPOOL_MEMORY_PINS_H_
 
@@ -29,9 +30,14 @@ extern BufferPins buffer_pins;
 // The calling thread's record with the newest pins; null before the first. Records are never freed:
 // a thread that ends leaves its own to the next one.
 extern thread_local constinit BufferPins::Record* pin_record;
-// One more for the calling thread, above the one it has; and back to that one.
+// One more for the calling thread, above the one it has.
 BufferPins::Record* TakePinRecord();
-BufferPins::Record* GiveBackPinRecord() noexcept;
+// Takes all pins of so many off, the newest first, and returns the one below them.
+BufferPins::Record* UnpinRecords(BufferPins::Record* newest, int count) noexcept;
+
+// The workspace of the calling thread's innermost scope, where its memory is the host's; else null.
+// Its scopes keep it (memory/workspace).
+extern thread_local constinit const BufferOwner* innermost_here;
 
 // Gives the bytes back of a buffer whose close was postponed. By who has claimed that.
 void FinishPendingClose(Buffer* buffer) noexcept;
@@ -42,48 +48,47 @@ class [[nodiscard]] PinScope {
  public:
   PinScope() = default;
   ~PinScope() {
-    if (newest_ != nullptr) Unpin();
+    if (record_ != nullptr) Unpin();
   }
   PinScope(const PinScope&) = delete;
   PinScope& operator=(const PinScope&) = delete;
 
   void Pin(Buffer* buffer) {
-    if (buffer == nullptr || StaysWhileHere(*buffer)) return;
-    if (newest_ == nullptr) Begin();
-    if (newest_->is_full()) newest_ = internal::TakePinRecord();
-    internal::BufferPins::Pin(*newest_, buffer);
+    if (buffer == nullptr || (buffer->attached && StaysWhileHere(*buffer))) return;
+    if (record_ == nullptr) Begin();
+    if (depth_ == internal::BufferPins::kMostPins) [[unlikely]] {
+      record_ = internal::TakePinRecord();
+      depth_ = 0;
+      ++others_;
+    }
+    internal::BufferPins::Pin(*record_, depth_++, buffer);
   }
   // After the last Pin, before the operands are looked at.
   void Publish() const {
-    if (newest_ != nullptr) internal::BufferPins::Publish();
+    if (record_ != nullptr) internal::BufferPins::Publish();
   }
 
  private:
   // A host copy of device memory goes with a close on any thread, so that is pinned.
-  bool StaysWhileHere(const Buffer& buffer) {
-    if (!buffer.attached || buffer.device != Host()) return false;
-    if (buffer.owner == open_here_) return true;
-    if (!buffer.owner->IsOpenHere()) return false;
-    open_here_ = buffer.owner;
-    return true;
+  static bool StaysWhileHere(const Buffer& buffer) {
+    return buffer.owner == internal::innermost_here ||
+           (buffer.device == Host() && buffer.owner->IsOpenHere());
   }
   void Begin() {
-    first_ = internal::pin_record != nullptr ? internal::pin_record : internal::TakePinRecord();
-    newest_ = first_;
-    begin_ = first_->depth.load(std::memory_order_relaxed);
+    record_ = internal::pin_record;
+    if (record_ == nullptr) [[unlikely]] record_ = internal::TakePinRecord();
+    begin_ = depth_ = record_->depth.load(std::memory_order_relaxed);
   }
+  // Inner scopes have taken theirs off: the newest record of the thread is this scope's newest.
   void Unpin() {
-    while (newest_ != first_) {
-      internal::buffer_pins.Unpin(*newest_, 0, internal::FinishPendingClose);
-      newest_ = internal::GiveBackPinRecord();
-    }
-    internal::buffer_pins.Unpin(*first_, begin_, internal::FinishPendingClose);
+    if (others_ > 0) [[unlikely]] record_ = internal::UnpinRecords(record_, others_);
+    internal::buffer_pins.Unpin(*record_, begin_, internal::FinishPendingClose);
   }
 
-  internal::BufferPins::Record* newest_ = nullptr;  // the thread's, while no inner scope has more
-  internal::BufferPins::Record* first_;             // where its pins begin
-  int32_t begin_;                                   // those before are outer scopes'
-  const BufferOwner* open_here_ = nullptr;          // the last one seen
+  internal::BufferPins::Record* record_ = nullptr;  // the thread's newest, where pins go
+  int32_t depth_;       // of it, while no inner scope has more
+  int32_t begin_;       // in the first record: those before are outer scopes'
+  int32_t others_ = 0;  // records after the first, each begun with by this scope
 };
 
 }  // namespace tidepool

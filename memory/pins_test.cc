@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -138,6 +140,54 @@ TEST(Pins, ALeasedSlotsBytesWaitForAKernel) {
     EXPECT_EQ(Spilled(), before);
   });
   EXPECT_EQ(Spilled(), before - 4096);  // with the kernel, not with the lease
+}
+
+// Host memory of the workspace that is innermost here is not pinned; of others that are open here
+// neither, and of one that is open elsewhere it is.
+TEST(Pins, InnermostIsTheScopesWorkspace) {
+  Workspace a("a", WorkspaceConfig::Training()), b("b", WorkspaceConfig::Training());
+  const BufferHandle heap(NewHeapBuffer(64));
+  const auto pinned = [&heap](const BufferHandle& x) {
+    PinScope with_heap;
+    with_heap.Pin(heap.get());  // so that the thread has a record
+    const int32_t before = internal::pin_record->depth.load(std::memory_order_relaxed);
+    PinScope pins;
+    pins.Pin(x.get());
+    return internal::pin_record->depth.load(std::memory_order_relaxed) - before;
+  };
+  BufferHandle in_a, in_b;
+  const auto innermost = [] { return internal::innermost_here; };
+  std::optional<WorkspaceScope> outer(a);
+  in_a = BufferHandle(AllocateHere(64));
+  std::optional<WorkspaceScope> inner(b);
+  in_b = BufferHandle(AllocateHere(64));
+  EXPECT_EQ(innermost(), in_b->owner);
+  EXPECT_EQ(pinned(in_a) + pinned(in_b), 0);
+  {
+    const ScopeOutOfWorkspaces out;
+    EXPECT_EQ(innermost(), nullptr);
+    EXPECT_EQ(pinned(in_a) + pinned(in_b), 0);
+  }
+  std::thread([&] {
+    EXPECT_EQ(innermost(), nullptr);
+    EXPECT_EQ(pinned(in_a), 1);
+    Workspace c("c", WorkspaceConfig::Training());
+    const WorkspaceScope scope(c);
+    EXPECT_EQ(pinned(in_b), 1);
+  }).join();
+  {
+    const BorrowScope borrowed(a);
+    EXPECT_EQ(innermost(), in_a->owner);
+  }
+  EXPECT_EQ(innermost(), in_b->owner);
+  in_a.Reset();
+  outer.reset();  // before the one opened inside it, which is reported
+  EXPECT_EQ(innermost(), in_b->owner);
+  std::thread([&] { inner.reset(); }).join();  // ends with the next scope here
+  EXPECT_EQ(innermost(), in_b->owner);
+  in_b.Reset();
+  { const WorkspaceScope next(a); }
+  EXPECT_EQ(innermost(), nullptr);
 }
 
 // Whoever is last, the kernel or who closes, gives the bytes back: not both and not neither.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -15,6 +16,7 @@
 
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/host_provider.h"
+#include "tidepool/memory/testing/allocation_counter.h"
 
 namespace tidepool {
 namespace {
@@ -192,6 +194,28 @@ TEST(SmallBlocksTest, TheHostProviderKeepsEveryAlignment) {
     }
   }
   for (const Held& block : held) HostProvider().Release(block.data, block.bytes);
+}
+
+// A release is the last thing that may need memory: not even the first one of a process does.
+TEST(SmallBlocksDeathTest, ReleasesNeedNoMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto releases = [] {
+    int64_t allocations = 0;
+    for (const size_t alignment : {64, 256, 4096}) {
+      for (const size_t bytes : {0, 64, 512}) {
+        std::byte* const data = HostProvider().Allocate(bytes, alignment);
+        const DeviceProvider::Block many[] = {{HostProvider().Allocate(bytes, 64), bytes},
+                                              {HostProvider().Allocate(bytes, alignment), bytes}};
+        const int64_t before = AllocationCount();
+        HostProvider().Release(data, bytes);
+        HostProvider().ReleaseMany(many, 2);
+        allocations += AllocationCount() - before;
+      }
+    }
+    std::fprintf(stderr, "%d allocations\n", static_cast<int>(allocations));
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(releases(), testing::ExitedWithCode(0), "^0 allocations");
 }
 
 }  // namespace

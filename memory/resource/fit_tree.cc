@@ -1,5 +1,6 @@
 #include "tidepool/memory/resource/fit_tree.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -90,6 +91,16 @@ FitNode* FitTree::BestFit(size_t size) const noexcept {
   best = Smallest(larger, best);
   if (best == nullptr && above != 0) best = Smallest(roots_[std::countr_zero(above)], nullptr);
   return best == nullptr ? nullptr : best->next;
+}
+
+size_t FitTree::Largest() const noexcept {
+  if (levels_in_use_ == 0) return 0;
+  size_t largest = 0;
+  for (const FitNode* node = roots_[LevelOf(levels_in_use_)]; node != nullptr;) {
+    largest = std::max(largest, node->size);
+    node = node->children[node->children[1] != nullptr];
+  }
+  return largest;
 }
 
 }  // namespace tidepool

@@ -34,6 +34,8 @@ class FitTree {
   void Clear() noexcept;
   // Null: none is of at least that size. It stays in the tree.
   FitNode* BestFit(size_t size) const noexcept;
+  // The largest size in it; 0 when empty.
+  size_t Largest() const noexcept;
 
  private:
   static constexpr int kLevels = 64;

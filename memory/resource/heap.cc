@@ -1,20 +1,59 @@
 #include "tidepool/memory/resource/heap.h"
 
+#include <algorithm>
+
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 
 namespace tidepool {
 
-void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
-                   MemoryOwner* owner) {
+namespace {
+
+// Where there are limits, or `refused_once`: by the provider just now.
+[[gnu::noinline]] void* AllocateByResource(size_t bytes, size_t alignment, MemoryKind kind,
+                                           DeviceProvider& provider, MemoryOwner* owner,
+                                           bool refused_once) {
   HeapResource heap(provider, kind, owner);
-  const Allocation block = heap.Allocate(bytes, alignment);
+  const Allocation block = refused_once ? heap.AllocateAfterRefusal(bytes, alignment)
+                                        : heap.Allocate(bytes, alignment);
   if (!block) block.refused_by->ThrowRefused(block, bytes, alignment);
   return block.data;
 }
 
-// What its resource would do, in one step: arrays are released more often than anything else is
-// done.
+}  // namespace
+
+// What its resource does where nobody has set a limit and the provider grants the block, in one
+// step; as HeapRelease. Arrays are made and released more often than anything else is done.
+void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
+                   MemoryOwner* owner) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  const bool possible = bytes <= MemoryResource::kMostBytes && alignment != 0 &&
+                        (alignment & (alignment - 1)) == 0;
+  if (budget.limited() || !possible) [[unlikely]] {
+    return AllocateByResource(bytes, alignment, kind, provider, owner, /*refused_once=*/false);
+  }
+  std::byte* const data =
+      provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
+  if (data == nullptr) [[unlikely]] {
+    return AllocateByResource(bytes, alignment, kind, provider, owner, /*refused_once=*/true);
+  }
+  bool counted;
+  try {
+    counted = budget.CountWithoutLimits(provider.device(), kind,
+                                        owner != nullptr ? *owner : MemoryOwner::Process(),
+                                        static_cast<int64_t>(bytes));
+  } catch (...) {
+    provider.Release(data, bytes);
+    throw;
+  }
+  if (!counted) [[unlikely]] {  // a limit has been set meanwhile
+    provider.Release(data, bytes);
+    return AllocateByResource(bytes, alignment, kind, provider, owner, /*refused_once=*/false);
+  }
+  MemoryTracker::Global().CountSystemAllocation();
+  return data;
+}
+
 void HeapRelease(void* data, size_t bytes, MemoryKind kind, DeviceProvider& provider,
                  MemoryOwner* owner) noexcept {
   if (data == nullptr) return;

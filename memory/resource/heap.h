@@ -46,6 +46,11 @@ class HeapResource final : public MemoryResource {
     return reclaiming_.AllocateAfter(charged_.AllocateFrom(blocks_, bytes, alignment), bytes,
                                      alignment);
   }
+  // As Allocate(), where the provider has just refused such a block.
+  Allocation AllocateAfterRefusal(size_t bytes, size_t alignment) {
+    return reclaiming_.AllocateAfter(
+        Allocation::Refused(Refusal::kExhausted, &blocks_, bytes), bytes, alignment);
+  }
   void Release(void* token, size_t bytes, size_t) noexcept override {
     HeapRelease(token, bytes, kind_, provider_, owner_);
   }

@@ -13,19 +13,22 @@ namespace tidepool {
 namespace {
 
 constexpr int kNodesPerSlab = 64;
-constexpr size_t kLeastChunkBytes = 4096;
 constexpr int kLoose = 2;  // uses that made room until large chunks are shared
 
 }  // namespace
 
 Pool::Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment)
     : upstream_(upstream),
-      chunk_bytes_((std::max(chunk_bytes, kLeastChunkBytes) + alignment - 1) & ~(alignment - 1)),
+      chunk_bytes_((chunk_bytes + alignment - 1) & ~(alignment - 1)),
       alignment_(alignment),
       on_host_(upstream.device() == Host()) {
   if (!std::has_single_bit(alignment) || alignment < 16) {
     ThrowInvalidArgument(
         absl::StrCat("Pool: alignment ", alignment, ", expected a power of two of at least 16"));
+  }
+  if (chunk_bytes < kLeastChunkBytes || chunk_bytes > kMostBytes) {
+    ThrowInvalidArgument(absl::StrCat("Pool: chunks of ", chunk_bytes, " bytes, expected ",
+                                      kLeastChunkBytes, " to ", kMostBytes));
   }
 }
 
@@ -39,37 +42,34 @@ void Pool::Poison(const std::byte* data, size_t bytes) const {
 
 size_t Pool::FootprintBytes(size_t bytes, size_t alignment) const {
   if (bytes > kMostBytes || alignment > alignment_) return SIZE_MAX;
-  return std::max(alignment_, (bytes + alignment_ - 1) & ~(alignment_ - 1));
+  return std::max(alignment_, Rounded(bytes));
 }
 
 // ---- records --------------------------------------------------------------------------------
 
 // Before anything is changed: a chunk and a split take a node each.
-void Pool::ReserveNodes() {
-  if (recycled_ != nullptr && recycled_->next_in_chunk != nullptr) return;
+void Pool::MakeNodes() {
   slabs_.push_back(std::make_unique<Block[]>(kNodesPerSlab));
   for (int i = 0; i < kNodesPerSlab; ++i) RecycleNode(&slabs_.back()[i]);
 }
 
 Pool::Block* Pool::NewNode() noexcept {
-  Block* const node = std::exchange(recycled_, recycled_->next_in_chunk);
-  *node = Block{};
-  return node;
+  return std::exchange(recycled_, recycled_->next_in_chunk);
 }
 
 void Pool::RecycleNode(Block* node) noexcept {
   node->next_in_chunk = std::exchange(recycled_, node);
 }
 
-// Large chunks have few blocks, which FindLarge walks.
-void Pool::SetFree(Block* block, bool free) noexcept {
-  block->free = free;
-  if (block->chunk->large) return;
-  if (free) {
-    tree_.Insert(block);
-  } else {
-    tree_.Remove(block);
-  }
+inline void Pool::AddFree(Block* block) noexcept {
+  block->free = true;
+  block->chunk->tree.Insert(block);
+  if (block->chunk->room < block->size) SetRoom(*block->chunk, block->size);
+}
+
+inline void Pool::TakeFree(Block* block) noexcept {
+  block->free = false;
+  block->chunk->tree.Remove(block);
 }
 
 // ---- chunks ---------------------------------------------------------------------------------
@@ -86,17 +86,30 @@ size_t Pool::Slack(size_t peak) const {
   return std::min(peak, peak / 4 << (looseness_ - kLoose));
 }
 
-Pool::Block* Pool::FindLarge(size_t bytes) const {
-  Block* best = nullptr;
+void Pool::SetRoom(Chunk& chunk, size_t room) noexcept {
+  chunk.room = room;
+  room_.Set(chunk.place, room);
+}
+
+Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
+  FitNode* best = nullptr;
   for (const auto& chunk : chunks_) {
     if (!chunk->large || !MayHold(bytes, *chunk)) continue;
-    for (Block* block = chunk->first; block != nullptr; block = block->next_in_chunk) {
-      if (block->free && block->size >= bytes && (best == nullptr || block->size < best->size)) {
-        best = block;
-      }
-    }
+    FitNode* const block = chunk->tree.BestFit(bytes);
+    if (block != nullptr && (best == nullptr || block->size < best->size)) best = block;
   }
-  return best;
+  return static_cast<Block*>(best);
+}
+
+// In the oldest chunk that has such a block, the smallest there.
+Pool::Block* Pool::FindShared(size_t bytes) noexcept {
+  while (room_.Has(bytes)) {
+    Chunk& chunk = *chunks_[room_.First(bytes)];
+    FitNode* const found = chunk.tree.BestFit(bytes);
+    if (found != nullptr) return static_cast<Block*>(found);
+    SetRoom(chunk, chunk.tree.Largest());  // had been more
+  }
+  return nullptr;
 }
 
 // All of what the chunk takes in the end is asked for, but for the tail.
@@ -114,6 +127,7 @@ Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
 Allocation Pool::AddChunk(size_t bytes, Block** whole) {
   const bool large = bytes > chunk_bytes_;
   chunks_.reserve(chunks_.size() + 1);
+  room_.Reserve(chunks_.size() + 1);
   auto chunk = std::make_unique<Chunk>();
   Allocation taken = TakeChunk(large ? bytes : chunk_bytes_, &chunk->bytes);
   if (!taken && taken.refusal != Refusal::kImpossible && bytes < chunk_bytes_) {
@@ -127,11 +141,14 @@ Allocation Pool::AddChunk(size_t bytes, Block** whole) {
   node->data = taken.data;
   node->size = chunk->bytes;
   node->chunk = chunk.get();
+  node->previous_in_chunk = node->next_in_chunk = nullptr;
   chunk->first = node;
   owned_bytes_ += chunk->footprint;
   Poison(node->data, node->size);
+  chunk->place = chunks_.size();
+  chunk->room = large ? SIZE_MAX : 0;
   chunks_.push_back(std::move(chunk));
-  SetFree(node, true);
+  AddFree(node);
   *whole = node;
   return taken;
 }
@@ -147,13 +164,23 @@ size_t Pool::GiveBack(Chunk& chunk) noexcept {
 template <typename Predicate>
 size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
   size_t bytes = 0;
+  const size_t before = chunks_.size();
   std::erase_if(chunks_, [&](const std::unique_ptr<Chunk>& chunk) {
     if (!chunk->idle() || !goes(*chunk)) return false;
-    SetFree(chunk->first, false);
     bytes += GiveBack(*chunk);
     RecycleNode(chunk->first);
     return true;
   });
+  if (chunks_.size() == before) return bytes;
+  for (size_t place = 0; place < before; ++place) {
+    size_t room = 0;
+    if (place < chunks_.size()) {
+      Chunk& chunk = *chunks_[place];
+      chunk.place = place;
+      if (!chunk.large) room = chunk.room;
+    }
+    room_.Set(place, room);
+  }
   return bytes;
 }
 
@@ -194,17 +221,16 @@ size_t Pool::TrimIdle(int uses) noexcept {
 // ---- blocks ---------------------------------------------------------------------------------
 
 Allocation Pool::Allocate(size_t bytes, size_t alignment) {
-  if (bytes > kMostBytes || alignment > alignment_ || !std::has_single_bit(alignment)) {
+  if (bytes > kMostBytes || alignment - 1 >= alignment_ || (alignment & (alignment - 1)) != 0) {
     return Allocation::Refused(Refusal::kImpossible, this, bytes);
   }
-  bytes = FootprintBytes(bytes, alignment);
-  ReserveNodes();
-  Block* block =
-      bytes > chunk_bytes_ ? FindLarge(bytes) : static_cast<Block*>(tree_.BestFit(bytes));
+  bytes = std::max(alignment_, Rounded(bytes));
+  if (!HasNodes()) MakeNodes();
+  Block* block = bytes > chunk_bytes_ ? FindLarge(bytes) : FindShared(bytes);
   if (block == nullptr) {
     if (const Allocation chunk = AddChunk(bytes, &block); !chunk) return chunk;
   }
-  SetFree(block, false);
+  TakeFree(block);
   if (block->size > bytes) {
     Block* const rest = NewNode();
     rest->data = block->data + bytes;
@@ -215,7 +241,7 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
     if (rest->next_in_chunk != nullptr) rest->next_in_chunk->previous_in_chunk = rest;
     block->next_in_chunk = rest;
     block->size = bytes;
-    SetFree(rest, true);
+    AddFree(rest);
   }
   if (on_host_) UnpoisonBlock(block->data, bytes);
   block->chunk->used_in = use_;
@@ -232,21 +258,21 @@ void Pool::Release(void* token, size_t, size_t) noexcept {
   used_bytes_ -= block->size;
   --block_count_;
   if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
-    SetFree(next, false);
+    TakeFree(next);
     block->size += next->size;
     block->next_in_chunk = next->next_in_chunk;
     if (block->next_in_chunk != nullptr) block->next_in_chunk->previous_in_chunk = block;
     RecycleNode(next);
   }
   if (Block* previous = block->previous_in_chunk; previous != nullptr && previous->free) {
-    SetFree(previous, false);
+    TakeFree(previous);
     previous->size += block->size;
     previous->next_in_chunk = block->next_in_chunk;
     if (previous->next_in_chunk != nullptr) previous->next_in_chunk->previous_in_chunk = previous;
     RecycleNode(block);
     block = previous;
   }
-  SetFree(block, true);
+  AddFree(block);
 }
 
 }  // namespace tidepool

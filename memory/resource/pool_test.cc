@@ -1,9 +1,7 @@
 #include "tidepool/memory/resource/pool.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/resource/first_fit.h"
 #include "tidepool/memory/resource/fit_tree.h"
 #include "tidepool/memory/resource/pages_resource.h"
 #include "tidepool/memory/resource/testing/address_resource.h"
@@ -205,6 +204,19 @@ TEST(Pool, BadAlignmentIsAnError) {
   EXPECT_THROW(Pool(addresses, 4096, 48), Error);
 }
 
+TEST(Pool, ChunksThatAreTooSmallOrTooLargeAreAnError) {
+  AddressResource addresses;
+  for (const size_t chunk_bytes : {size_t{0}, size_t{4095}, (size_t{1} << 46) + 1, SIZE_MAX}) {
+    const absl::Status status = CatchStatus([&] { Pool(addresses, chunk_bytes, 64); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << chunk_bytes;
+    EXPECT_EQ(status.message(), "Pool: chunks of " + std::to_string(chunk_bytes) +
+                                    " bytes, expected 4096 to 70368744177664");
+  }
+  Pool pool(addresses, 4097, 64);  // rounded up
+  AllocateAndRelease(pool, 4160);
+  EXPECT_EQ(addresses.requests(), 1);
+}
+
 // Random operations against a model: no two live blocks overlap, alignment holds, contents stay.
 TEST(Pool, RandomOperationsAgreeWithAModel) {
   const uint32_t seed = 20260101;
@@ -258,99 +270,7 @@ TEST(Pool, RandomOperationsAgreeWithAModel) {
   }
 }
 
-// ---- footprint ------------------------------------------------------------------------------
-
-struct Mix {
-  const char* name;
-  size_t chunk_bytes;
-  size_t least, most;  // of a request, drawn so that each power of two is as likely
-  double bound;  // of what is owned beyond two chunks, as a multiple of the most that was live
-};
-
-class PoolFootprint : public testing::TestWithParam<Mix> {};
-
-// What is owned, against the most bytes that were live at once, in mixes whose level swings.
-TEST_P(PoolFootprint, StaysWithinAFactorOfWhatWasLive) {
-  const Mix mix = GetParam();
-  double worst = 0;
-  for (uint32_t seed = 1; seed <= 3; ++seed) {
-    std::mt19937_64 random(seed);
-    std::uniform_real_distribution<double> power(std::log2(mix.least), std::log2(mix.most));
-    AddressResource addresses;
-    Pool pool(addresses, mix.chunk_bytes, 64);
-    std::vector<std::pair<void*, size_t>> live;
-    size_t live_bytes = 0, peak = 0;
-    for (int step = 0; step < 20000; ++step) {
-      const bool growing = step / 500 % 2 == 0;
-      if (live.empty() || random() % 100 < (growing ? 60 : 40)) {
-        const auto bytes = static_cast<size_t>(std::exp2(power(random)));
-        live.emplace_back(pool.Allocate(bytes, 64).token, bytes);
-        ASSERT_NE(live.back().first, nullptr);
-        peak = std::max(peak, live_bytes += bytes);
-      } else {
-        std::swap(live[random() % live.size()], live.back());
-        live_bytes -= live.back().second;
-        pool.Release(live.back().first, live.back().second, 64);
-        live.pop_back();
-      }
-      const double owned = static_cast<double>(pool.owned_bytes()) - 2.0 * mix.chunk_bytes;
-      worst = std::max(worst, owned / static_cast<double>(peak));
-      ASSERT_LE(owned, mix.bound * static_cast<double>(peak))
-          << "seed " << seed << ", step " << step;
-      ASSERT_EQ(pool.owned_bytes(), addresses.taken_bytes());
-    }
-    for (const auto& [token, bytes] : live) pool.Release(token, bytes, 64);
-    // All of it is free, and after a use without it gone.
-    pool.TrimIdle(1);
-    pool.TrimIdle(1);
-    ASSERT_EQ(pool.owned_bytes(), 0);
-  }
-  RecordProperty("worst", std::to_string(worst));
-  std::printf("%s: owned at most %.3f times the most that was live\n", mix.name, worst);
-}
-
-INSTANTIATE_TEST_SUITE_P(Mixes, PoolFootprint,
-                         testing::Values(Mix{"small", 64 << 10, 1, 4096, 1.25},
-                                         Mix{"medium", kMiB, 1024, kMiB, 1.25},
-                                         Mix{"large", kMiB, kMiB, 300 * kMiB, 1.1},
-                                         Mix{"all", kMiB, 1, 300 * kMiB, 1.1}),
-                         [](const testing::TestParamInfo<Mix>& info) { return info.param.name; });
-
-// A cycle that repeats asks for nothing in the end, at the cost of twice what is live in it.
-TEST(PoolFootprint, ARepeatedCycleSettles) {
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
-    AddressResource addresses;
-    Pool pool(addresses, kMiB, 64);
-    size_t requests = 0, live_bytes = 0, peak = 0;
-    for (int cycle = 0; cycle < 10; ++cycle) {
-      std::mt19937_64 random(seed);
-      std::vector<std::pair<void*, size_t>> live;
-      requests = addresses.requests();
-      for (int step = 0; step < 300; ++step) {
-        if (live.size() < 3 || (live.size() < 40 && random() % 2 == 0)) {
-          const size_t bytes = size_t{1} << (6 + random() % 22);
-          live.emplace_back(pool.Allocate(bytes, 64).token, bytes);
-          peak = std::max(peak, live_bytes += bytes);
-        } else {
-          std::swap(live[random() % live.size()], live.back());
-          live_bytes -= live.back().second;
-          pool.Release(live.back().first, live.back().second, 64);
-          live.pop_back();
-        }
-        const size_t bound = cycle < 2 ? peak + peak / 10 : 2 * peak;
-        ASSERT_LE(pool.owned_bytes(), bound + 2 * kMiB) << "seed " << seed << ", cycle " << cycle;
-      }
-      for (const auto& [token, bytes] : live) {
-        pool.Release(token, bytes, 64);
-        live_bytes -= bytes;
-      }
-      pool.TrimIdle(1);
-    }
-    EXPECT_EQ(addresses.requests(), requests) << "seed " << seed;
-  }
-}
-
-// ---- the tree -------------------------------------------------------------------------------
+// ---- its trees ------------------------------------------------------------------------------
 
 TEST(FitTree, FindsTheSmallestThatIsLargeEnough) {
   std::mt19937_64 random(5);
@@ -376,9 +296,32 @@ TEST(FitTree, FindsTheSmallestThatIsLargeEnough) {
       const auto expected = model.lower_bound(wanted);
       const FitNode* const found = tree.BestFit(wanted);
       ASSERT_EQ(found == nullptr, expected == model.end());
+      ASSERT_EQ(tree.Largest(), model.empty() ? 0 : *model.rbegin());
       if (found != nullptr) {
         ASSERT_EQ(found->size, *expected);
       }
+    }
+  }
+}
+
+TEST(FirstFit, FindsTheFirstThatHasSoMuch) {
+  std::mt19937_64 random(6);
+  FirstFit places;
+  EXPECT_FALSE(places.Has(1));
+  std::vector<size_t> model;
+  for (int step = 0; step < 5000; ++step) {
+    if (model.empty() || (model.size() < 70 && random() % 50 == 0)) {
+      model.push_back(0);
+      places.Reserve(model.size());
+    }
+    const size_t at = random() % model.size();
+    places.Set(at, model[at] = random() % 100);
+    ASSERT_EQ(places[at], model[at]);
+    const size_t least = 1 + random() % 100;
+    const auto first = std::find_if(model.begin(), model.end(), [&](size_t has) { return has >= least; });
+    ASSERT_EQ(places.Has(least), first != model.end());
+    if (first != model.end()) {
+      ASSERT_EQ(places.First(least), first - model.begin());
     }
   }
 }

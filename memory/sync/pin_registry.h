@@ -47,14 +47,14 @@ class PinRegistry {
   template <typename T>
   using Plain = typename Sync::template Plain<T>;
 
+  static constexpr int32_t kMostPins = kSlots;  // in a record
+
   struct alignas(64) Record {
     Atomic<int32_t> depth{0};  // pins in it; stored by its thread alone
     Atomic<bool> taken{false};
     Plain<Record*> next;   // in the registry; does not change
     Plain<Record*> outer;  // its thread's, which was full; that thread's alone
     Atomic<Item*> slots[kSlots] = {};
-
-    bool is_full() const { return depth.load(std::memory_order_relaxed) == kSlots; }
   };
 
   // ---- records ----
@@ -85,7 +85,10 @@ class PinRegistry {
   // ---- the side that uses items ----
 
   static void Pin(Record& record, Item* item) noexcept {
-    const int32_t depth = record.depth.load(std::memory_order_relaxed);
+    Pin(record, record.depth.load(std::memory_order_relaxed), item);
+  }
+  // The same, by who knows the record's depth.
+  static void Pin(Record& record, int32_t depth, Item* item) noexcept {
     record.slots[depth].store(item, std::memory_order_release);
     record.depth.store(depth + 1, std::memory_order_release);
   }
@@ -149,9 +152,9 @@ class PinRegistry {
   }
 
   // Closing may run any code, which may pin in these slots: so all are claimed before any is
-  // closed.
+  // closed. Out of line: rare, and its array would be in every caller's frame.
   template <typename Close>
-  void Finish(Record& record, int32_t begin, int32_t end, const Close& close) {
+  [[gnu::noinline]] void Finish(Record& record, int32_t begin, int32_t end, const Close& close) {
     Item* claimed[kSlots];
     int32_t count = 0;
     Sync::Fence(std::memory_order_seq_cst);

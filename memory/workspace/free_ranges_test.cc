@@ -112,7 +112,9 @@ TEST(FreeRanges, BeginForgetsWhatWasTaken) {
     const size_t state = ranges.state_bytes();
     ranges.End();
     EXPECT_FALSE(ranges.begun());
-    if (round > 0) EXPECT_EQ(ranges.state_bytes(), state);
+    if (round > 0) {
+      EXPECT_EQ(ranges.state_bytes(), state);
+    }
   }
 }
 

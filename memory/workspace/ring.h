@@ -16,14 +16,19 @@
 // of a batch that is kept is not reused, and an array whose lease is gone is refused wherever arrays
 // are used, with both generations in the message. Generations number the batches of the ring.
 //
-// Slots learn together (ring_slot_learner.h). A batch that does not fit spills and the slots grow.
+// Slots learn together (plan_learner.h). A batch that does not fit spills and the slots grow.
 // When all slots are taken, opening waits or takes a temporary slot (policy_ring_full). A slot is
 // kept when a lease of it said Keep(), when its reader came back to a RingChannel for more, or when
-// N later slots were opened: then a ring without leases would have overwritten it. More kept slots
-// than ring_max_kept are an error, which names them, to who keeps them: Keep() and a reader's Pop()
-// throw, and go on once enough is released. Producers cannot help it: for them the ring is full
-// until then. Their wait ends with the error when every slot or too many are kept and none is
-// released for ring_stall_limit_ms, and at once when only the waiting thread could end it.
+// N later slots were opened: then a ring without leases would have overwritten it.
+//
+// Keeping too much is an error that names the ring, the slots and the limit. More kept slots than
+// ring_max_kept: Keep() and a reader's Pop() throw at once, and go on once enough is released.
+// Producers cannot help it: for them the ring is full until then. With ring_max_kept 0 Keep() throws
+// for the last slot; a reader may come back while every slot is kept, as others may be about to
+// release what it has passed on. Whoever waits, a producer in opening or a reader in Pop(), gets the
+// error when every slot is kept or open on a thread that waits for another (a producer: also when
+// more than ring_max_kept are kept) and none is released for ring_stall_limit_ms; opening throws at
+// once when only threads that wait for a slot could release one.
 //
 // Ownership: the ring owns the slots. Destroying it while slots are open or leased is allowed: their
 // memory stays valid, and is given back when the last lease goes.
@@ -193,8 +198,10 @@ class [[nodiscard]] RingSlotScope {
   [[nodiscard]] SlotLease Commit(std::string_view tag = {});
   // Ends the scope and frees the slot now. Throws like Commit().
   void Discard();
-  // 0 once committed or discarded.
-  uint64_t generation() const { return slot_ != nullptr ? generation_ : 0; }
+  // 0 once committed or discarded, by the end of its thread too.
+  uint64_t generation() const {
+    return slot_ != nullptr && !token_.ended_with_thread() ? generation_ : 0;
+  }
 
  private:
   explicit RingSlotScope(RingSlot* slot);

@@ -11,6 +11,16 @@ void ThrowEmptyLease() {
 
 void RingReaders::ComesBack() { core_->ComeBack(this); }
 
+std::chrono::milliseconds RingReaders::stall_limit() const {
+  return std::chrono::milliseconds(core_->config.ring_stall_limit_ms);
+}
+
+uint64_t RingReaders::Stuck() const { return core_->StuckForReaders(); }
+
+void RingReaders::ThrowIfStillStuck(uint64_t stuck) const {
+  core_->ThrowIfStillStuckForReaders(stuck);
+}
+
 void RingReaders::Takes(const SlotLease& lease) noexcept { core_->Take(lease.slot_, this); }
 
 }  // namespace tidepool::internal

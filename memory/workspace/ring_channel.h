@@ -16,7 +16,9 @@
 //
 // It needs no capacity of its own: the ring bounds how many batches exist. A reader that comes back
 // for more while it still holds earlier batches keeps them (ring.h): such slots count against
-// ring_max_kept, and Pop() throws kResourceExhausted where there are too many.
+// ring_max_kept, and Pop() throws kResourceExhausted where there are too many; also when it waits
+// while every slot is kept and none is released for ring_stall_limit_ms, at which intervals it
+// looks. The reader may release some and pop on; nothing is lost.
 //
 // Ownership: the channel owns what was pushed and not popped; destroying it releases that. It must
 // not outlive the ring, and producers and readers must have left it.
@@ -26,6 +28,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RING_CHANNEL_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +57,12 @@ class RingReaders {
   void ComesBack();
   // This thread got it.
   void Takes(const SlotLease& lease) noexcept;
+  // While it waits: 0 where a batch may come without a slot being released; else what stays the same
+  // until one is. After each stall_limit(), 0 being none, the wait throws kResourceExhausted when
+  // that has stayed the same.
+  std::chrono::milliseconds stall_limit() const;
+  uint64_t Stuck() const;
+  void ThrowIfStillStuck(uint64_t stuck) const;
 
  private:
   RingCore* core_;
@@ -100,9 +109,7 @@ class RingChannel {
     readers_.ComesBack();
     std::unique_lock<std::mutex> lock(mutex_);
     if (count_ == 0 && !closed_) {
-      ++waiting_;
-      changed_.wait(lock, stop, [&] { return count_ > 0 || closed_; });
-      --waiting_;
+      Wait(lock, stop);
     }
     if (stop.stop_requested()) {
       if (count_ > 0 && waiting_ > 0) changed_.notify_one();  // whose wake-up this one took
@@ -128,6 +135,21 @@ class RingChannel {
   }
 
  private:
+  void Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+    struct Waiting {
+      explicit Waiting(int& waiting) : number(waiting) { ++number; }
+      ~Waiting() { --number; }
+      int& number;
+    } waiting(waiting_);
+    const auto over = [this] { return count_ > 0 || closed_; };
+    const std::chrono::milliseconds limit = readers_.stall_limit();
+    if (limit.count() == 0) return (void)changed_.wait(lock, stop, over);
+    for (;;) {
+      const uint64_t stuck = readers_.Stuck();
+      if (changed_.wait_for(lock, stop, limit, over) || stop.stop_requested()) return;
+      readers_.ThrowIfStillStuck(stuck);
+    }
+  }
   void End(std::exception_ptr error) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return;

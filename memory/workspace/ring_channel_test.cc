@@ -2,12 +2,15 @@
 #include "tidepool/memory/workspace/ring_channel.h"
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -16,6 +19,9 @@
 
 namespace tidepool {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 using Channel = RingChannel<std::vector<BufferHandle>>;
 
@@ -186,6 +192,81 @@ TEST(RingItem, AnEmptyLeaseIsRefusedAndChangesNothing) {
   RingChannel<int> channel(ring);
   EXPECT_THROW(channel.Push(SlotLease(), 1), Error);
   EXPECT_EQ(channel.size(), 0u);
+}
+
+// With a limit it is told at once, where the mistake is.
+TEST(RingReaders, WhoKeepsMoreThanTheLimitIsTold) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(4);
+  config.ring_max_kept = 2;
+  RingWorkspace ring("ring", config);
+  Channel channel(ring);
+  std::thread producer([&] {
+    for (int i = 0; i < 100; ++i) Push(ring, channel);
+  });
+  std::vector<Channel::Item> stored;
+  const absl::Status status = CatchStatus([&] {
+    while (std::optional<Channel::Item> item = channel.Pop()) stored.push_back(std::move(*item));
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("3 of 4 slots are kept, ring_max_kept is 2"),
+                                      HasSubstr("generation 1 leased and kept")));
+  ASSERT_EQ(stored.size(), 3);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(stored[i].value[0]->IsAlive());
+  channel.Close();
+  stored.clear();
+  producer.join();
+}
+
+// The producer does not wait, or has ended without a word: the reader is told by its own wait.
+TEST(RingReaders, WhoKeepsEverySlotIsToldWhateverTheProducerDoes) {
+  for (const bool tries : {false, true}) {
+    WorkspaceConfig config = WorkspaceConfig::Ring(3);
+    config.ring_stall_limit_ms = 1;
+    RingWorkspace ring("ring", config);
+    Channel channel(ring);
+    std::jthread producer([&](std::stop_token stop) {
+      for (int i = 0; !stop.stop_requested() && (tries || i < 3); ++i) {
+        std::optional<RingSlotScope> slot = RingSlotScope::TryOpen(ring);
+        if (slot.has_value()) channel.Push(slot->Commit(), {});
+      }
+    });
+    std::vector<Channel::Item> stored;
+    const absl::Status status = CatchStatus([&] {
+      while (std::optional<Channel::Item> item = channel.Pop()) stored.push_back(std::move(*item));
+    });
+    EXPECT_EQ(stored.size(), 3);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("ring [ring]: 3 of 3 slots are kept, ring_max_kept is 0 and none "
+                                "was released in 1 ms"),
+                      HasSubstr("slot 2 generation 3 leased and kept")));
+    producer.request_stop();
+    producer.join();
+    stored.clear();  // and goes on
+    Push(ring, channel);
+    EXPECT_TRUE(channel.Pop());
+  }
+}
+
+// A batch that is made comes, however long that takes and whoever keeps the others.
+TEST(RingReaders, ABatchInTheMakingIsWaitedFor) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(3);
+  config.ring_stall_limit_ms = 1;
+  RingWorkspace ring("ring", config);
+  Channel channel(ring);
+  SlotLease kept[2];
+  for (SlotLease& lease : kept) {
+    RingSlotScope slot(ring);
+    lease = slot.Commit();
+    lease.Keep();
+  }
+  std::thread producer([&] {
+    RingSlotScope slot(ring);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    channel.Push(slot.Commit(), {});
+  });
+  EXPECT_TRUE(channel.Pop());
+  producer.join();
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
       ++stats_.refused;
       return nullptr;
     }
-    ThrowIfOnlyThisThreadCouldRelease();
+    ThrowIfOnlyWhoWaitsCouldRelease();
     if (!Wait(lock, stop)) return nullptr;
   }
   RingSlot* slot = table_.TakeIdle();
@@ -149,6 +149,8 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   holders_.Add();
   ++waiters_;
   ++stats_.waits;
+  table_.SetWaiting(true);
+  WakeAllWhenStuck();
   const auto over = [&] { return table_.is_closed() || !table_.is_full(); };
   while (!over() && !stop.stop_requested() && !stalled) {
     if (limited && table_.is_stuck()) {
@@ -163,6 +165,7 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
     returned = returned_;
   }
   --waiters_;
+  table_.SetWaiting(false);
   stats_.wait_nanoseconds +=
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
   if (table_.is_closed()) {
@@ -175,20 +178,23 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   (void)holders_.Leave();  // the RingWorkspace is another one
   if (!table_.is_full()) return true;
   if (stop.stop_requested()) return false;
-  if (table_.too_many_kept()) table_.ThrowTooManyKept();
-  ThrowResourceExhausted(absl::StrCat(
-      "ring [", id, "]: every slot is kept and none was released in ", config.ring_stall_limit_ms,
-      " ms: ", table_.DescribeTaken(), "; release or Detach what is kept, or use more slots"));
+  ThrowStalled();
+}
+
+void RingCore::ThrowStalled() const {
+  table_.ThrowTooManyKept(
+      absl::StrCat(" and none was released in ", config.ring_stall_limit_ms, " ms"));
 }
 
 // Of a full ring.
-void RingCore::ThrowIfOnlyThisThreadCouldRelease() const {
-  if (!IsTheOnlyThread() && !table_.OnlyThisThreadCouldRelease()) return;
+void RingCore::ThrowIfOnlyWhoWaitsCouldRelease() const {
+  if (!IsTheOnlyThread() && !table_.OnlyWhoWaitsCouldRelease()) return;
   if (table_.too_many_kept()) table_.ThrowTooManyKept();
-  ThrowResourceExhausted(absl::StrCat("ring [", id,
-                                      "] is full and would wait for ever: only this "
-                                      "thread could release a slot: ",
-                                      table_.DescribeTaken()));
+  ThrowResourceExhausted(absl::StrCat(
+      "ring [", id, "] is full and would wait for ever: only ",
+      waiters_ == 0 ? "this thread could release a slot: "
+                    : "threads that wait for a slot, as this one would, could release one: ",
+      table_.DescribeTaken()));
 }
 
 // ---- commits, leases and returns --------------------------------------------------------------
@@ -243,9 +249,14 @@ void RingCore::Return(RingSlot* slot) noexcept {
   RingSlot* removed = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    slot->CountInto(&stats_);
+    if (slot->standing.state == RingSlot::State::kOpen) {
+      ++stats_.discarded;
+      slot->CountInto(&stats_);
+    } else {
+      slot->CountLeakedInto(&stats_);
+    }
     if (!slot->Follows(learner_->version())) idle_outdated_ = true;
-    if (table_.TakeBack(slot, &removed)) ++stats_.discarded;
+    table_.TakeBack(slot, &removed);
     ++returned_;
     if (waiters_ > 0) {
       ++stats_.wake_ups;
@@ -272,6 +283,16 @@ void RingCore::ComeBack(const void* channel) {
   if (!table_.KeepReadersSlots(channel)) return;
   WakeAllWhenStuck();
   if (table_.too_many_kept()) table_.ThrowTooManyKept();
+}
+
+uint64_t RingCore::StuckForReaders() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return table_.is_stuck_for_readers() ? returned_ + 1 : 0;
+}
+
+void RingCore::ThrowIfStillStuckForReaders(uint64_t stuck) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stuck == returned_ + 1 && table_.is_stuck_for_readers()) ThrowStalled();
 }
 
 void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept {

@@ -48,7 +48,7 @@ class RingCore {
   void Enter(RingSlot* slot, internal::ScopeToken* token);
   // The slot was not entered, or its cycle has ended.
   void Return(RingSlot* slot) noexcept;
-  // Ends the scope and leaves one lease. Throws by ScopeToken::Close(), nothing changed then.
+  // Ends the scope, which may close, and leaves one lease.
   void Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token);
   // The last lease is gone.
   void EndLease(RingSlot* slot) noexcept;
@@ -58,6 +58,11 @@ class RingCore {
   // It comes to the channel for more: what it took there before and is still leased is kept. Throws
   // like Keep when ring_max_kept is exceeded.
   void ComeBack(const void* channel);
+  // Of a reader that waits: 0 while a batch may come without a slot being released, else the number
+  // of releases so far and one.
+  uint64_t StuckForReaders();
+  // It has waited for ring_stall_limit_ms: throws kResourceExhausted when that has not changed.
+  void ThrowIfStillStuckForReaders(uint64_t stuck);
   // The RingWorkspace is gone.
   void Abandon() noexcept;
 
@@ -90,7 +95,8 @@ class RingCore {
 
   // These need mutex_ held.
   bool Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
-  void ThrowIfOnlyThisThreadCouldRelease() const;
+  void ThrowIfOnlyWhoWaitsCouldRelease() const;
+  [[noreturn]] void ThrowStalled() const;
   void WakeAllWhenStuck() {
     if (waiters_ > 0 && table_.is_stuck()) changed_.notify_all();
   }

@@ -23,6 +23,12 @@ WorkspaceConfig SlotConfig(WorkspaceConfig config, bool temporary) {
   return config;
 }
 
+// Of a counter that only grows, what has not been counted yet.
+void AddNew(uint64_t now, uint64_t* counted, uint64_t* sum) {
+  *sum += now - *counted;
+  *counted = now;
+}
+
 class Growing {
  public:
   explicit Growing(RingSlot::Ring& ring) : ring_(ring) { ++ring_.growing; }
@@ -54,15 +60,9 @@ void RingSlot::Enter(internal::ScopeToken* token) {
   token->Push(core_, core_->passes_through() ? nullptr : core_);
 }
 
-EndedCycle RingSlot::HandOver(internal::ScopeToken* token) {
-  const bool mine = core_->is_open_on(CurrentThreadToken());
-  if (mine) core_->HandOverAtEnd(true);
-  try {
-    token->Close();
-  } catch (...) {
-    if (mine) core_->HandOverAtEnd(false);
-    throw;
-  }
+EndedCycle RingSlot::HandOver(internal::ScopeToken* token) noexcept {
+  core_->HandOverAtEnd(true);
+  token->CloseChecked();
   leases.Begin();
   batches_without_spill_ = core_->counters.cycle_spills > 0 ? 0 : batches_without_spill_ + 1;
   EndedCycle batch = core_->Ended();
@@ -72,18 +72,18 @@ EndedCycle RingSlot::HandOver(internal::ScopeToken* token) {
 
 void RingSlot::EndLease() noexcept { core_->EndLease(); }
 
+void RingSlot::CountLeakedInto(RingStats* stats) {
+  AddNew(core_->counters.leaked_arrays, &counted_.leaked_arrays, &stats->leaked_arrays);
+}
+
 void RingSlot::CountInto(RingStats* stats) {
-  const auto add = [](uint64_t now, uint64_t* counted, uint64_t* sum) {
-    *sum += now - *counted;
-    *counted = now;
-  };
   const auto& now = core_->counters;
   if (now.spills != counted_.spills) may_have_blocks_ = true;
-  add(core_->CurrentHits(), &counted_.hits, &stats->hits);
-  add(now.misses, &counted_.misses, &stats->misses);
-  add(now.spills, &counted_.spills, &stats->spills);
-  add(now.spilled_bytes, &counted_.spilled_bytes, &stats->spilled_bytes);
-  add(now.leaked_arrays, &counted_.leaked_arrays, &stats->leaked_arrays);
+  AddNew(core_->CurrentHits(), &counted_.hits, &stats->hits);
+  AddNew(now.misses, &counted_.misses, &stats->misses);
+  AddNew(now.spills, &counted_.spills, &stats->spills);
+  AddNew(now.spilled_bytes, &counted_.spilled_bytes, &stats->spilled_bytes);
+  CountLeakedInto(stats);
 }
 
 void RingSlot::Follow(const Lesson& lesson) noexcept {

@@ -57,14 +57,16 @@ class RingSlot {
   // Begins its cycle. Throws what entering a workspace throws; the slot is as before then.
   void Enter(internal::ScopeToken* token);
   bool is_open() const;
-  // Ends the scope; what is alive is the batch, with one lease. What it tells of itself stays until
-  // the lease ends. Throws by ScopeToken::Close(), nothing changed then.
-  EndedCycle HandOver(internal::ScopeToken* token);
+  // Ends the scope; what is alive is the batch, with one lease. What it tells of itself
+  // stays until the lease ends. The token may close.
+  EndedCycle HandOver(internal::ScopeToken* token) noexcept;
 
   // By the thread whose lease was the last one: ends the cycle.
   void EndLease() noexcept;
   // Adds what was counted since the last call. By one of the threads above, with the ring's lock.
   void CountInto(RingStats* stats);
+  // The same for a slot that was leased: nothing is requested meanwhile.
+  void CountLeakedInto(RingStats* stats);
 
   // ---- Between batches, by a thread that has taken it from the shelf.
 
@@ -88,6 +90,7 @@ class RingSlot {
     State state = State::kIdle;
     bool kept = false;    // said so, or its reader came back for more
     uint64_t thread = 0;  // that has it open, or said Keep()
+    bool thread_waits = false;  // for a slot
     uint64_t reader = 0;  // the thread that took it out of `channel`
     const void* channel = nullptr;
     std::string tag;

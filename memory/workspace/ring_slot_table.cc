@@ -50,7 +50,19 @@ void RingSlotTable::Remove(RingSlot* slot, RingSlot** removed) noexcept {
   slot->next_on_shelf.set(std::exchange(*removed, slot));
 }
 
-// ---- leases -----------------------------------------------------------------------
+// ---- opening ----------------------------------------------------------------------------------
+
+void RingSlotTable::SetWaiting(bool waits) noexcept {
+  const uint64_t me = ThreadNumber();
+  for (const auto& slot : slots_) {
+    RingSlot::Standing& standing = slot->standing;
+    if (standing.thread != me || standing.thread_waits == waits) continue;
+    standing.thread_waits = waits;
+    if (standing.state == RingSlot::State::kOpen) open_waiting_ += waits ? 1 : -1;
+  }
+}
+
+// ---- leases -----------------------------------------------------------------------------------
 
 void RingSlotTable::SetTag(RingSlot* slot, std::string_view tag) noexcept {
   try {
@@ -95,6 +107,7 @@ void RingSlotTable::Keep(RingSlot* slot, std::string_view tag) {
     }
   }
   standing.tag.swap(new_tag);
+  standing.thread_waits = false;  // this one does not, whoever kept it before
   if (!standing.kept) {
     Mark(slot, ThreadNumber());
   } else {
@@ -135,18 +148,20 @@ void RingSlotTable::Close(RingSlot** removed) noexcept {
 
 // ---- what it is like --------------------------------------------------------------------------
 
-bool RingSlotTable::OnlyThisThreadCouldRelease() const {
+bool RingSlotTable::OnlyWhoWaitsCouldRelease() const {
   const uint64_t me = ThreadNumber();
   const bool kept_are_in_the_way = too_many_kept();
   return std::none_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
-    return (!kept_are_in_the_way || IsKept(*slot)) && slot->standing.thread != me;
+    const RingSlot::Standing& standing = slot->standing;
+    return (!kept_are_in_the_way || IsKept(*slot)) && standing.thread != me &&
+           !standing.thread_waits;
   });
 }
 
-void RingSlotTable::ThrowTooManyKept() const {
-  ThrowResourceExhausted(absl::StrCat("ring [", id_, "]: ", CountKept(),
+void RingSlotTable::ThrowTooManyKept(const std::string& when) const {
+  ThrowResourceExhausted(absl::StrCat("ring [", id_, "]: ", CountKept(), " of ", slots_.size(),
                                       " slots are kept, ring_max_kept is ", config_.ring_max_kept,
-                                      ": ", DescribeTaken(),
+                                      when, ": ", DescribeTaken(),
                                       "; release or Detach what is kept, or use more slots"));
 }
 
@@ -159,6 +174,7 @@ std::string RingSlotTable::Describe(const RingSlot& slot) const {
                   standing.state == RingSlot::State::kOpen ? " open" : " leased");
   if (IsKept(slot)) absl::StrAppend(&out, " and kept");
   if (standing.thread != 0) absl::StrAppend(&out, mine ? " by this thread" : " by another thread");
+  if (standing.thread_waits && !mine) absl::StrAppend(&out, " that waits for a slot");
   if (!standing.tag.empty()) absl::StrAppend(&out, " [", standing.tag, "]");
   return out;
 }

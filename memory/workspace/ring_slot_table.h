@@ -54,8 +54,14 @@ class RingSlotTable {
 
   // No slot can be had now: none is idle and none may be made, or too many are kept.
   bool is_full() const { return (shelf_.empty() && !may_add_temporary()) || too_many_kept(); }
-  // Only who keeps slots can end that.
-  bool is_stuck() const { return kept_ == static_cast<int>(slots_.size()) || too_many_kept(); }
+  // Only who keeps slots can end that: who has the others open waits for a slot.
+  bool is_stuck() const {
+    return kept_ + open_waiting_ == static_cast<int>(slots_.size()) || too_many_kept();
+  }
+  // No batch can come before a slot is released.
+  bool is_stuck_for_readers() const {
+    return is_full() && kept_ == leased_ && open_waiting_ == open_;
+  }
   bool too_many_kept() const {
     return config_.ring_max_kept > 0 && leased_ > config_.ring_max_kept &&
            CountKept() > config_.ring_max_kept;
@@ -69,6 +75,9 @@ class RingSlotTable {
     slot->SetGeneration(++generation_);
     ++open_;
   }
+
+  // This thread begins or ends to wait for a slot. O(slots).
+  void SetWaiting(bool waits) noexcept;
 
   // ---- Leases.
 
@@ -86,7 +95,7 @@ class RingSlotTable {
     was_open ? --open_ : --leased_;
     if (standing.kept) --kept_;
     standing.state = RingSlot::State::kIdle;
-    standing.kept = false;
+    standing.kept = standing.thread_waits = false;
     standing.thread = standing.reader = 0;
     standing.channel = nullptr;
     standing.tag.clear();
@@ -123,11 +132,12 @@ class RingSlotTable {
   int CountKept() const;
   size_t size() const { return slots_.size(); }
   const RingSlot& operator[](size_t i) const { return *slots_[i]; }
-  // Of a full ring: every slot in the way is this thread's own.
-  bool OnlyThisThreadCouldRelease() const;
+  // Of a full ring: every slot in the way is this thread's own, or one's that waits for a slot.
+  bool OnlyWhoWaitsCouldRelease() const;
   std::string Describe(const RingSlot& slot) const;
   std::string DescribeTaken() const;  // those that are not idle
-  [[noreturn]] void ThrowTooManyKept() const;
+  // `when`: where it is an error, " and none was released in 10 ms".
+  [[noreturn]] void ThrowTooManyKept(const std::string& when = "") const;
 
  private:
   bool may_add_temporary() const {
@@ -149,6 +159,7 @@ class RingSlotTable {
   int open_ = 0;
   int leased_ = 0;
   int kept_ = 0;  // marked ones
+  int open_waiting_ = 0;  // open on threads that wait for a slot
 };
 
 }  // namespace tidepool

@@ -94,7 +94,38 @@ TEST(RingSlotTable, ReadersKeepWhatTheyTookFromTheSameChannel) {
   f.table.Keep(slots[1], "mine");
   EXPECT_EQ(f.table.Describe(*slots[1]),
             "slot 1 generation 2 leased and kept by this thread [mine]");
-  EXPECT_FALSE(f.table.OnlyThisThreadCouldRelease());
+  EXPECT_FALSE(f.table.OnlyWhoWaitsCouldRelease());
+}
+
+// What is open on a thread that waits for a slot is as good as kept.
+TEST(RingSlotTable, SlotsOfThreadsThatWait) {
+  Fixture f(WorkspaceConfig::Ring(3));
+  RingSlot* mine = f.Open();
+  RingSlot* kept = f.Lease("b");
+  f.table.Keep(kept, "b");
+  std::thread([&] {
+    RingSlot* theirs = f.Open();
+    EXPECT_TRUE(f.table.is_full());
+    f.table.SetWaiting(true);
+    EXPECT_EQ(f.table.Describe(*theirs), "slot 2 generation 3 open by this thread");
+  }).join();
+  EXPECT_EQ(f.table.Describe(f.table[2]),
+            "slot 2 generation 3 open by another thread that waits for a slot");
+  EXPECT_FALSE(f.table.is_stuck());
+  EXPECT_TRUE(f.table.OnlyWhoWaitsCouldRelease());
+  f.table.SetWaiting(true);
+  EXPECT_TRUE(f.table.is_stuck());
+  EXPECT_TRUE(f.table.is_stuck_for_readers());
+  std::thread([&] {
+    EXPECT_TRUE(f.table.OnlyWhoWaitsCouldRelease());
+    f.table.Keep(kept, "c");  // whoever keeps it runs
+    EXPECT_EQ(f.table.Describe(*kept), "slot 1 generation 2 leased and kept by this thread [c]");
+  }).join();
+  EXPECT_FALSE(f.table.OnlyWhoWaitsCouldRelease());
+  f.table.SetWaiting(false);
+  EXPECT_FALSE(f.table.is_stuck_for_readers());
+  f.table.TakeBack(mine, nullptr);
+  EXPECT_FALSE(f.table.is_stuck());
 }
 
 TEST(RingSlotTable, TemporarySlotsCountFromTheirAnnouncement) {

@@ -9,6 +9,7 @@
 
 namespace tidepool {
 
+class BufferOwner;
 class WorkspaceCore;
 
 // One scope, linked from the innermost outwards. It is the stack's and not the scope object's,
@@ -17,6 +18,7 @@ struct ScopeFrame {
   ScopeFrame* previous = nullptr;  // or the next free one
   WorkspaceCore* core = nullptr;   // entered or borrowed; null when stepping out
   WorkspaceCore* place = nullptr;  // where allocations go; null: heap
+  const BufferOwner* needs_no_pins = nullptr;  // `core`, if its memory is the host's (pins.h)
   const void* thread = nullptr;    // whose stack it is on
   int exceptions = 0;              // in flight when the scope began
   bool begins_cycle = false;       // of `core`; else it was open on this thread before

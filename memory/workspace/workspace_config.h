@@ -73,9 +73,11 @@ struct WorkspaceConfig {
   int ring_slots = 0;
   RingFullPolicy policy_ring_full = RingFullPolicy::kWait;
   int ring_max_temporary = 0;  // kSpill: temporary slots at a time, then it waits; 0: any number
-  // More kept slots than this: an error to who keeps them, opening waits. 0: all but one may be kept.
+  // More kept slots than this: an error to who keeps them, opening waits. 0: Keep() leaves one, and
+  // readers who keep all are told after ring_stall_limit_ms.
   int ring_max_kept = 0;
-  // Longest wait while every slot or too many are kept and none is released; 0: for ever.
+  // Longest wait, for a slot or for a batch, while every slot or too many are kept and none is
+  // released; 0: for ever.
   int ring_stall_limit_ms = 10000;
 
   // Learns lifetimes in the first cycle, grows when cycles grow: training steps of one shape.

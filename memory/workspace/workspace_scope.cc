@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -24,10 +25,18 @@ std::string NameOf(const ScopeFrame& frame) {
                                : std::string("a scope out of workspaces");
 }
 
+// A frame becomes the innermost one, or none is.
+void SetTop(ThreadState& state, ScopeFrame* frame) noexcept {
+  state.top = frame;
+  internal::innermost_here = frame != nullptr ? frame->needs_no_pins : nullptr;
+}
+
 void Unlink(ScopeFrame* frame) noexcept {
-  ScopeFrame** link = &current_thread_state.top;
-  while (*link != frame) link = &(*link)->previous;
-  *link = frame->previous;
+  ThreadState& state = current_thread_state;
+  if (state.top == frame) return SetTop(state, frame->previous);
+  ScopeFrame* inner = state.top;
+  while (inner->previous != frame) inner = inner->previous;
+  inner->previous = frame->previous;
 }
 
 void Recycle(ScopeFrame* frame) noexcept {
@@ -63,7 +72,7 @@ class StackEnd {
     ThreadState& state = current_thread_state;
     internal::EndLeftScopes();
     while (ScopeFrame* frame = state.top) {
-      state.top = frame->previous;
+      SetTop(state, frame->previous);
       std::fprintf(stderr, "tidepool: %s outlives the thread it was opened on; it ends with that\n",
                    NameOf(*frame).c_str());
       const FrameEnd end(*frame);
@@ -165,8 +174,9 @@ void ScopeToken::Push(WorkspaceCore* core, WorkspaceCore* place) {
   frame->exceptions = core != nullptr ? std::uncaught_exceptions() : 0;
   frame->ended_by_thread = nullptr;
   frame->claim.Hold();
+  frame->needs_no_pins = core != nullptr && core->memory_device() == Host() ? core : nullptr;
   frame->previous = current_thread_state.top;
-  current_thread_state.top = frame;
+  SetTop(current_thread_state, frame);
   frame_ = frame;
 }
 
@@ -208,7 +218,7 @@ bool ScopeToken::End() noexcept {
   }
   EndLeftScopes();
   if (state.top == frame) [[likely]] {
-    state.top = frame->previous;
+    SetTop(state, frame->previous);
   } else {
     UnlinkFromBelow(frame);
   }

@@ -61,6 +61,10 @@ class ScopeToken {
   // to another thread; the stack is unchanged then.
   void Close();
   void CheckMayClose() const;
+  // Close() after CheckMayClose().
+  void CloseChecked() noexcept { End(); }
+  // Its thread ended it and has gone.
+  bool ended_with_thread() const { return frame_ != nullptr && frame_->claim.stack_is_gone(); }
 
  private:
   bool End() noexcept;

@@ -23,6 +23,7 @@ struct Batch {
   Batch(Batch&&) noexcept = default;
   // By swapping, so that what was here goes by the destructor: its arrays before their slot.
   Batch& operator=(Batch other) noexcept {
+    std::swap(earlier_leases, other.earlier_leases);
     std::swap(lease, other.lease);
     std::swap(manager, other.manager);
     std::swap(features, other.features);
@@ -38,6 +39,7 @@ struct Batch {
     labels = NDArray();
     if (manager.ownership()) manager.Close();
     lease.Release();
+    earlier_leases.clear();
   }
 
   // At most `parts` batches of consecutive examples, in order: views of this one's arrays, which stay
@@ -46,8 +48,9 @@ struct Batch {
   // batch. Throws kInvalidArgument for parts below 1 or an uneven size; kFailedPrecondition when closed.
   std::vector<Batch> Split(int64_t parts, bool even = false) const;
 
+  std::vector<SlotLease> earlier_leases;  // of the streams it went through before the last one
   SlotLease lease;    // of a batch made ahead (BatchStream): its arrays' slot
-  NDManager manager;  // both before the arrays, which go first
+  NDManager manager;  // all of them before the arrays, which go first
   NDArray features;   // [batch, ...] f32
   NDArray labels;     // [batch] i64
 };

@@ -46,6 +46,8 @@ void BatchStream::Produce(const std::stop_token& stop) {
       if (!slot.has_value()) break;
       Batch batch = make_(i, stop);
       if (stop.stop_requested()) break;
+      // What another stream made may still have arrays in that one's slot.
+      if (batch.lease) batch.earlier_leases.push_back(std::move(batch.lease));
       batch.lease = slot->Commit();
       std::lock_guard<std::mutex> lock(mutex_);
       ready_.push_back(std::move(batch));

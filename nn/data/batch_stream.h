@@ -9,6 +9,8 @@
 // reader may collect them all. Leaving a loop early is fine: the end of the stream stops its thread
 // after the batch it is making and frees what nobody took.
 //
+// What `make` returns may come from another stream: the batch keeps its slots there as well.
+//
 // A maker that waits (for a file, a socket, another thread) takes the stream's stop token as well,
 // waits with it, and comes back when a stop is requested, by whatever batch or exception: nobody
 // sees either. The end of the stream waits for the maker, and so for ever for one that waits

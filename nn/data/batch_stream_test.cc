@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <initializer_list>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -17,6 +18,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/trainer.h"
 
@@ -87,6 +89,35 @@ TEST(BatchStreamTest, AssigningOverABatchLeavesNothing) {
   window.clear();
   batch.reset();
   EXPECT_EQ(stream.ring_stats().leaked_arrays, 0u);
+}
+
+// A stream of what another stream made: the batch keeps the slots of both.
+TEST(BatchStreamTest, ABatchOfAnotherStreamKeepsItsSlot) {
+  std::optional<BatchStream> source(std::in_place, 30, &Numbered);
+  std::optional<BatchStream> second(std::in_place, 30, [&](int64_t) {
+    Batch batch = std::move(*source->Next());
+    batch.labels = batch.labels + batch.labels;  // in the slot of this stream
+    return batch;
+  });
+  BatchStream third(30, [&](int64_t) { return std::move(*second->Next()); });
+  std::vector<Batch> kept;
+  while (std::optional<Batch> batch = third.Next()) kept.push_back(std::move(*batch));
+  ASSERT_EQ(kept.size(), 30u);
+  for (int64_t i = 0; i < 30; ++i) {
+    const Batch& batch = kept[static_cast<size_t>(i)];
+    EXPECT_EQ(batch.features.At<float>({3, 2}), static_cast<float>(i));
+    EXPECT_EQ(batch.labels.At<int64_t>({3}), i % 10 * 2);
+  }
+  EXPECT_EQ(source->ring_stats().leased, 30);
+  kept[0].Close();
+  kept[1] = std::move(kept[2]);
+  EXPECT_EQ(source->ring_stats().leased, 28);
+  EXPECT_EQ(kept[1].features.At<float>({0, 0}), 2);
+  kept.clear();
+  for (const BatchStream* stream : std::initializer_list<const BatchStream*>{&*source, &*second, &third}) {
+    EXPECT_EQ(stream->ring_stats().leased, 0);
+    EXPECT_EQ(stream->ring_stats().leaked_arrays, 0u);
+  }
 }
 
 TEST(BatchStreamTest, DjlCase118LeavingEarlyFreesWhatWasPrefetched) {

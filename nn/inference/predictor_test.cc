@@ -110,6 +110,73 @@ TEST(PredictorTest, BatchesAndStreamsGiveTheSame) {
   EXPECT_TRUE(predictor.PredictBatch({}).empty());
 }
 
+TEST(PredictorTest, AStreamInBatchesOfNothingIsRefusedBeforeItAsks) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  int asked = 0;
+  for (const int64_t batch : {int64_t{0}, int64_t{-1}, INT64_MIN}) {
+    const absl::Status status = CatchStatus([&] {
+      predictor.PredictStream(
+          [&]() -> std::optional<float> {
+            if (++asked > 10) return std::nullopt;  // else it would never end
+            return 1;
+          },
+          [](const NDArray&) { ADD_FAILURE() << "a result"; }, batch);
+    });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), "predictor: a stream in batches of " + std::to_string(batch) +
+                                    ", expected at least 1");
+  }
+  EXPECT_EQ(asked, 0);
+}
+
+// One result more or less than there were inputs.
+class Miscounts final : public Translator<float, NDArray> {
+ public:
+  NDList ProcessInput(PredictorContext&, const float& input) override {
+    return {Full({28, 28, 1}, input)};
+  }
+  NDArray ProcessOutput(PredictorContext&, NDList outputs) override { return outputs.Single(); }
+  const Batchifier* batchifier() const override { return &batchifier_; }
+
+  int64_t extra = 0;
+
+ private:
+  class Miscounting final : public Batchifier {
+   public:
+    explicit Miscounting(const int64_t& extra) : extra_(extra) {}
+    NDList Batchify(absl::Span<const NDList> inputs) const override {
+      return StackBatchifier().Batchify(inputs);
+    }
+    std::vector<NDList> Unbatchify(const NDList& batch, int64_t count) const override {
+      std::vector<NDList> parts = Batchifier::Unbatchify(batch, count);
+      parts.resize(static_cast<size_t>(count + extra_), parts[0]);
+      return parts;
+    }
+
+   private:
+    const int64_t& extra_;
+  };
+  const Miscounting batchifier_{extra};
+};
+
+TEST(PredictorTest, ABatchifierThatMiscountsIsAnError) {
+  Model model = SmallModel();
+  Miscounts translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  const std::vector<float> inputs = {0, 1, 2};
+  for (const int64_t extra : {-3, -1, 1}) {
+    translator.extra = extra;
+    const absl::Status status = CatchStatus([&] { predictor.PredictBatch(inputs); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), "predictor: the batchifier made " + std::to_string(3 + extra) +
+                                    " results of a batch of 3, expected as many");
+  }
+  translator.extra = 0;
+  EXPECT_EQ(predictor.PredictBatch(inputs).size(), 3u);
+}
+
 TEST(PredictorTest, DjlCase104And107And108AThousandPredictionsGrowNothingAlsoWhenEveryThirdThrows) {
   Model model = SmallModel();
   Probabilities translator;

@@ -126,6 +126,7 @@ Batch Trainer::MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& works
     made = make_batch();
   }
   Batch batch;
+  batch.earlier_leases = std::move(made.earlier_leases);
   batch.lease = std::move(made.lease);
   batch.manager = std::move(manager);
   batch.features = std::move(made.features);
