@@ -1,7 +1,8 @@
 // Budgets of nodes: counters at the nodes that have one, of all that is attached below them.
 //
-// What arrives is added first and taken back when that is too much, so that a limit holds however
-// many threads try at once; one that has room for one of two may refuse both then. A move changes
+// One budget after the other takes what arrives, if it has room, and gives it back when a later one has
+// none, so that a limit holds however many threads try at once; of two that there is room for one of, both
+// may be refused then. What is counted is never beyond a limit, so that no sum overflows. A move changes
 // only the budgets that count one end of it, so that it never needs room for what is below a budget
 // already.
 //
