@@ -50,8 +50,8 @@ bool Take(OwnerBudget& budget, int64_t arrays, int64_t bytes) noexcept {
 
 }  // namespace
 
-bool Arrive(const OwnerNode* from, const OwnerNode& to, int64_t arrays, int64_t bytes) noexcept {
-  if (to.budgeted == nullptr) return true;
+bool ArriveInBudgets(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
+                     int64_t bytes) noexcept {
   const OwnerNode* const end = FirstShared(to, from);
   for (const OwnerNode* at = to.budgeted; at != end; at = Above(*at)) {
     if (Take(*at->budget, arrays, bytes)) continue;

@@ -20,7 +20,12 @@ namespace tidepool::internal {
 
 // Of something that comes from `from`, null: from no node. False, and nothing has changed, when a
 // budget of `to` that does not count `from`'s would be exceeded.
-bool Arrive(const OwnerNode* from, const OwnerNode& to, int64_t arrays, int64_t bytes) noexcept;
+bool ArriveInBudgets(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
+                     int64_t bytes) noexcept;
+inline bool Arrive(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
+                   int64_t bytes) noexcept {
+  return to.budgeted == nullptr || ArriveInBudgets(from, to, arrays, bytes);
+}
 // Takes Arrive back.
 void CancelArrival(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
                    int64_t bytes) noexcept;
