@@ -73,6 +73,10 @@ class StackEnd {
     EndLeft();
     while (OwnerFrame* frame = stack.top) {
       stack.top = frame->previous;
+      Report([frame] {
+        return absl::StrCat("the scope of ", NameOf(frame->owner),
+                            " outlives the thread it was entered on; it ends with that");
+      });
       if (!frame->claim.LeaveToObject()) {
         left.fetch_sub(1, std::memory_order_relaxed);
         delete frame;

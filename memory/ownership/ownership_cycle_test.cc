@@ -83,6 +83,20 @@ TEST(OwnershipCycleTest, ANodeWhoseWorkspaceIsGoneSaysSo) {
   while (!open.empty()) open.pop_back();
 }
 
+// The ids of workspaces long gone are forgotten, that they are gone is not.
+TEST(OwnershipCycleTest, AWorkspaceThatIsLongGoneIsGone) {
+  Ownership root = Ownership::NewRoot("test");
+  auto workspace = std::make_unique<Workspace>("long ago", WorkspaceConfig::Training());
+  Ownership step = root.NewChild("step", *workspace);
+  for (int i = 0; i < 1100; ++i) {
+    if (i == 50) workspace.reset();
+    const Workspace later("later", WorkspaceConfig::Training());
+  }
+  EXPECT_EQ(SnapshotOf(step)[0].place, "workspace (destroyed)");
+  EXPECT_THAT(MessageOf([&] { const OwnershipScope scope(step); }),
+              HasSubstr("workspace [] was destroyed"));
+}
+
 // Of a workspace that is destroyed while it is open, until its scopes end.
 TEST(OwnershipCycleTest, AWorkspaceThatIsDestroyedWhileOpenServesUntilItsScopesEnd) {
   Ownership root = Ownership::NewRoot("test");

@@ -118,7 +118,9 @@ TEST(OwnershipScopesTest, AScopeThatIsDestroyedElsewhereEndsOnItsThread) {
   { const OwnershipScope next(b); }
   EXPECT_EQ(current_owner.ref, 0u);
   // One that outlives its thread.
+  last_report.clear();
   std::thread([&] { scope = std::make_unique<OwnershipScope>(a); }).join();
+  EXPECT_THAT(last_report, HasSubstr("the scope of owner [a] outlives the thread"));
   scope.reset();
   EXPECT_EQ(current_owner.ref, 0u);
   SetOwnershipReport(nullptr);

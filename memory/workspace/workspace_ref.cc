@@ -1,7 +1,9 @@
 #include "tidepool/memory/workspace/workspace_ref.h"
 
+#include <cstddef>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -13,7 +15,7 @@ namespace tidepool {
 namespace {
 
 // So many that are gone are remembered, for messages.
-constexpr int64_t kGoneRemembered = 1000;
+constexpr size_t kGoneRemembered = 1000;
 
 struct Known {
   std::string id;
@@ -22,10 +24,10 @@ struct Known {
 
 struct Table {
   std::mutex mutex;
-  // Guarded by it, by number: the oldest first.
-  std::map<uint64_t, Known> known;
+  // Guarded by it, by number.
+  std::map<uint64_t, Known> there;
+  std::map<uint64_t, Known> gone;
   uint64_t next_number = 1;
-  int64_t gone = 0;
 };
 
 Table& TheTable() {
@@ -44,10 +46,11 @@ template <typename Look>
 auto LookUp(uint64_t number, const Look& look) {
   Table& table = TheTable();
   std::lock_guard<std::mutex> lock(table.mutex);
-  const auto found = table.known.find(number);
-  static const std::string forgotten;
-  if (found == table.known.end()) return look(nullptr, forgotten);
-  return look(found->second.core, found->second.id);
+  for (auto* const part : {&table.there, &table.gone}) {
+    const auto found = part->find(number);
+    if (found != part->end()) return look(found->second.core, found->second.id);
+  }
+  return look(static_cast<WorkspaceCore*>(nullptr), std::string());
 }
 
 }  // namespace
@@ -58,23 +61,18 @@ WorkspaceEntry::WorkspaceEntry(WorkspaceCore* core)
     : number_([core] {
         Table& table = TheTable();
         std::lock_guard<std::mutex> lock(table.mutex);
-        table.known.emplace(table.next_number, Known{core->id, core});
+        table.there.emplace(table.next_number, Known{core->id, core});
         return table.next_number++;
       }()) {}
 
 void WorkspaceEntry::Remove() noexcept {
   Table& table = TheTable();
   std::lock_guard<std::mutex> lock(table.mutex);
-  const auto found = table.known.find(number_);
-  if (found == table.known.end() || found->second.core == nullptr) return;
-  found->second.core = nullptr;
-  if (++table.gone <= kGoneRemembered) return;
-  for (auto oldest = table.known.begin(); oldest != table.known.end(); ++oldest) {
-    if (oldest->second.core != nullptr) continue;
-    table.known.erase(oldest);
-    --table.gone;
-    return;
-  }
+  auto entry = table.there.extract(number_);
+  if (entry.empty()) return;
+  entry.mapped().core = nullptr;
+  table.gone.insert(std::move(entry));
+  if (table.gone.size() > kGoneRemembered) table.gone.erase(table.gone.begin());
 }
 
 }  // namespace internal
