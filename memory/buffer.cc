@@ -170,10 +170,16 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
     ThrowInvalidArgument(
         absl::StrCat("NewImportedBuffer: ", bytes, " bytes at a null pointer, expected their address"));
   }
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(data);
+  if (bytes > static_cast<size_t>(kMostCountedBytes) || bytes > UINTPTR_MAX - begin) {
+    ThrowInvalidArgument(absl::StrCat("NewImportedBuffer: found ", bytes, " bytes at 0x",
+                                      absl::Hex(begin), ", expected at most ", kMostCountedBytes,
+                                      ", within the address space"));
+  }
   std::unique_ptr<Buffer> buffer(new Buffer);
   Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
   buffer->outside = {&MemoryOwner::Current(), release, context};
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
+  const uintptr_t end = begin + bytes;
   constexpr uintptr_t kLeastPage = 4096;
   buffer->readable_tail = (end - 1) / kLeastPage == (end - 1 + kReadableTailBytes) / kLeastPage;
   MemoryTracker::Global().Add(Host(), kind, static_cast<int64_t>(bytes),
@@ -191,13 +197,14 @@ void SetBufferKind(Buffer& buffer, MemoryKind kind) {
     ThrowInvalidArgument(absl::StrCat("SetBufferKind: kind ", static_cast<int>(kind),
                                       ", expected one of ", kMemoryKinds));
   }
-  if (buffer.closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
-  // Off first: at no moment do the bytes count twice.
-  MemoryTracker& tracker = MemoryTracker::Global();
-  MemoryOwner* const charged_to = buffer.outside.charged_to;
-  tracker.Add(buffer.device, buffer.kind, -static_cast<int64_t>(buffer.bytes), charged_to);
-  tracker.Add(buffer.device, kind, static_cast<int64_t>(buffer.bytes), charged_to);
-  buffer.kind = kind;
+  // Who closes it meanwhile leaves the bytes, which are taken off the ledger by their kind, to this thread.
+  PinScope pin;
+  pin.Pin(&buffer);
+  pin.Publish();
+  if (!buffer.IsAlive()) return;
+  MemoryTracker::Global().ChangeKind(buffer.device, &buffer.kind, kind,
+                                     static_cast<int64_t>(buffer.bytes),
+                                     buffer.outside.charged_to);
 }
 
 }  // namespace tidepool

@@ -146,12 +146,15 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
                       MemoryKind kind = MemoryKind::kAllocated,
                       Device device = Host());
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
-// until the last handle goes; `release(context)` runs then. Kernels that read a few bytes further
+// until the last handle goes; `release(context)` runs then. Throws kInvalidArgument for bytes at null, of
+// more than kMostCountedBytes, or that leave the address space; nothing is released then. Kernels that read a few bytes further
 // (kReadableTailBytes) get it only when those are on the page its last byte is on.
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind = MemoryKind::kExternal);
 // What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported
-// buffers; one of a workspace throws kInvalidArgument. Not while another thread releases it.
+// buffers; one of a workspace, and a kind that there is not, throw kInvalidArgument. With a handle of it.
+// Other threads may close it or change its kind meanwhile: the last kind it had before its bytes went is
+// what is taken off the ledger. Nothing happens to one that is closed.
 void SetBufferKind(Buffer& buffer, MemoryKind kind);
 
 uint64_t NextBufferId();

@@ -19,35 +19,24 @@
 #include "tidepool/ndarray/kernel/op_code.h"
 
 namespace tidepool {
-namespace {
-
-// A workspace that is switched off passes its requests through to the heap.
-BufferHandle AllocateIn(WorkspaceCore& core, size_t bytes, MemoryKind kind) {
-  if (!core.is_open_on(CurrentThreadToken())) {
-    ThrowFailedPrecondition(absl::StrCat("place: workspace [", core.id,
-                                         "] is not open on this thread; enter it first"));
-  }
-  if (!core.passes_through()) return BufferHandle(core.Allocate(bytes));
-  return BufferHandle(NewHeapBuffer(bytes, std::max(kHeapAlignment, core.alignment()), kind,
-                                    core.memory_device()));
-}
-
-}  // namespace
 
 Place Place::In(Workspace& workspace) {
-  return Place(Where::kWorkspace, workspace.core(), MemoryKind::kAllocated);
+  return Place(Where::kWorkspace, MemoryKind::kAllocated, WorkspaceRef(*workspace.core()));
 }
 
 Place Place::Here() {
-  WorkspaceCore* core = CurrentPlace();
-  Place place(core != nullptr ? Where::kWorkspace : Where::kHeap, core, MemoryKind::kAllocated);
+  const WorkspaceCore* core = CurrentPlace();
+  Place place(Where::kHeap, MemoryKind::kAllocated);
+  if (core != nullptr) {
+    place = Place(Where::kWorkspace, MemoryKind::kAllocated, WorkspaceRef(*core));
+  }
   if (current_owner.ref != kHandlesOwn) place.owner_ = current_owner.ref;
   return place;
 }
 
 Place Place::Of(const Ownership& owner) {
   if (owner.is_null()) return Scratch();
-  Place place(Where::kOwner, nullptr, MemoryKind::kAllocated);
+  Place place(Where::kOwner, MemoryKind::kAllocated);
   place.owner_ = owner.ref().bits();
   if (place.owner_ == 0) ThrowFailedPrecondition("place: this manager was moved from");
   return place;
@@ -61,14 +50,10 @@ BufferHandle Place::Allocate(size_t bytes) const {
     case Where::kHeap:
       return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
     case Where::kWorkspace:
-      if (wants_device_ && core_->memory_device() != device_) break;
-      return AllocateIn(*core_, bytes, kind_);
+      return AllocateIn(workspace_, bytes);
     case Where::kOwner: {
       const OwnerNode& owner = *NodeOf(owner_);
-      if (owner.place == NodePlace::kWorkspace) {
-        if (wants_device_ && owner.workspace->memory_device() != device_) break;
-        return AllocateIn(*owner.workspace, bytes, kind_);
-      }
+      if (owner.place == NodePlace::kWorkspace) return AllocateIn(owner.workspace, bytes);
       if (owner.place == NodePlace::kHeap || !(owner.device == Host())) {
         return BufferHandle(
             NewHeapBuffer(bytes, kHeapAlignment, kind_, wants_device_ ? device_ : owner.device));
@@ -77,6 +62,22 @@ BufferHandle Place::Allocate(size_t bytes) const {
     }
   }
   return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
+}
+
+BufferHandle Place::AllocateIn(WorkspaceRef workspace, size_t bytes) const {
+  WorkspaceCore* const core = workspace.OpenHere();
+  if (wants_device_ && (core != nullptr ? core->memory_device() != device_
+                                        : workspace.IsOnAnotherDevice(device_))) {
+    return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
+  }
+  if (core == nullptr) {
+    workspace.ThrowNotOpenHere(
+        where_ == Where::kOwner ? absl::StrCat("place of ", DescribeNode(owner_)) : "place");
+  }
+  if (!core->passes_through()) return BufferHandle(core->Allocate(bytes));
+  // One that is switched off passes its requests through to the heap.
+  return BufferHandle(NewHeapBuffer(bytes, std::max(kHeapAlignment, core->alignment()), kind_,
+                                    core->memory_device()));
 }
 
 BufferHandle Place::AllocateCurrent(size_t bytes) const {
@@ -150,7 +151,7 @@ Place PlaceOfOperands(const char* op, const char* names,
               ? CurrentNodeOf(*buffer)
               : 0;
       if (owner != 0) {
-        Place place(Place::Where::kOwner, nullptr, MemoryKind::kAllocated);
+        Place place(Place::Where::kOwner, MemoryKind::kAllocated);
         place.owner_ = owner;
         place.op_ = op;
         place.names_ = names;

@@ -21,6 +21,7 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/workspace/workspace_ref.h"
 #include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/shape.h"
 
@@ -29,27 +30,27 @@ namespace tidepool {
 class NDArray;
 class Ownership;
 class Workspace;
-class WorkspaceCore;
 
 // Where a new array lives, and whose it is.
+//
+// A value that keeps nothing alive: of a workspace and of a manager it has the name. When either has gone,
+// making an array there is an error that says so; nothing is ever made in what came to lie where it was.
 class Place {
  public:
   // The calling thread's current workspace, or the heap; it belongs to the manager entered last on
   // this thread (ManagerScope), or to its handles.
-  static Place Current() { return Place(Where::kCurrent, nullptr, MemoryKind::kAllocated); }
-  static Place Heap(MemoryKind kind = MemoryKind::kAllocated) {
-    return Place(Where::kHeap, nullptr, kind);
-  }
+  static Place Current() { return Place(Where::kCurrent, MemoryKind::kAllocated); }
+  static Place Heap(MemoryKind kind = MemoryKind::kAllocated) { return Place(Where::kHeap, kind); }
   // The heap of a device.
   static Place On(Device device, MemoryKind kind = MemoryKind::kAllocated) {
-    return Place(Where::kHeap, nullptr, kind).OnDevice(device);
+    return Place(Where::kHeap, kind).OnDevice(device);
   }
   // A workspace that is open on this thread, current or not.
   static Place In(Workspace& workspace);
   // It belongs to `owner` and lives where that one's arrays do. NDManager converts to this.
   static Place Of(const Ownership& owner);
   // As Current, but its handles' whatever manager is entered: for what does not outlive a call.
-  static Place Scratch() { return Place(Where::kScratch, nullptr, MemoryKind::kAllocated); }
+  static Place Scratch() { return Place(Where::kScratch, MemoryKind::kAllocated); }
   static Place Scratch(Device device) { return Scratch().OnDevice(device); }
   // Current() where that is on `device`, else the device's heap.
   static Place CurrentOn(Device device) { return Current().OnDevice(device); }
@@ -65,13 +66,15 @@ class Place {
   }
 
   // `bytes` of new memory. Throws OutOfMemoryError; kFailedPrecondition when the workspace is not
-  // open on this thread.
+  // open on this thread, or was destroyed.
   BufferHandle Allocate(size_t bytes) const;
 
  private:
   enum class Where : uint8_t { kCurrent, kHeap, kWorkspace, kOwner, kScratch };
-  Place(Where where, WorkspaceCore* core, MemoryKind kind) : where_(where), kind_(kind), core_(core) {}
+  Place(Where where, MemoryKind kind, WorkspaceRef workspace = WorkspaceRef())
+      : where_(where), kind_(kind), workspace_(workspace) {}
   BufferHandle AllocateCurrent(size_t bytes) const;
+  BufferHandle AllocateIn(WorkspaceRef workspace, size_t bytes) const;
   BufferHandle AllocateFor(uint64_t owner, size_t bytes, const Shape& shape, DType dtype) const;
 
   Where where_;
@@ -79,7 +82,7 @@ class Place {
   bool wants_device_ = false;   // the heap of device_ where the place is on another one
   Device device_;
   uint8_t operand_ = 0;         // of `op_`: whose manager owner_ is
-  WorkspaceCore* core_;
+  WorkspaceRef workspace_;      // of kWorkspace
   uint64_t owner_ = 0;          // the node of kOwner
   const char* op_ = nullptr;    // for the error of one that takes nothing
   const char* names_ = nullptr; // of the operator's operands

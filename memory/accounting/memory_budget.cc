@@ -113,6 +113,7 @@ MemoryBudget::Refusal MemoryBudget::FindRefusal(MemoryOwner& owner, int index, i
 }
 
 int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes) {
+  if (bytes > kMostCountedBytes) return bytes;
   const int index = IndexOf(device);
   std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
   MakeLines(owner, index);
@@ -149,6 +150,7 @@ void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
 void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
   int64_t missing = TryReserve(device, owner, bytes);
   if (missing == 0) return;
+  if (bytes > kMostCountedBytes) ThrowOverLimit(device, owner, bytes, what, 0);
   const int64_t reclaimed = Reclaimer::Global().RetryWhileReclaiming(
       missing, [&] { return missing = TryReserve(device, owner, bytes); });
   if (missing > 0) ThrowOverLimit(device, owner, bytes, what, reclaimed);
@@ -162,6 +164,12 @@ void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noe
 
 void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t bytes,
                                   const char* what, int64_t reclaimed) {
+  if (bytes > kMostCountedBytes) {
+    throw OutOfMemoryError(absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes,
+                                        " bytes on ", DeviceName(device), " for ", what,
+                                        ": expected at most ", kMostCountedBytes, " at once"),
+                           "");
+  }
   Refusal refusal;
   {
     std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
@@ -213,6 +221,12 @@ BudgetUsage MemoryBudget::SetDeviceLimit(Device device, int64_t bytes) {
   return SetLimit(LineOf(MemoryOwner::Process(), IndexOf(device)), bytes, DeviceName(device));
 }
 BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
+  if (owner.is_shared()) {
+    ThrowFailedPrecondition(absl::StrCat(
+        "memory budget: limit of [", NameOf(owner), "]: there are ", kMaxMemoryOwners,
+        " owners, which is all that have limits of their own; this one is all others of [",
+        NameOf(*owner.parent()), "] together"));
+  }
   MakeLines(owner, IndexOf(device));
   return SetLimit(LineOf(owner, IndexOf(device)), bytes, NameOf(owner));
 }

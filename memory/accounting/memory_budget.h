@@ -55,7 +55,8 @@ class MemoryBudget {
 
   // Bytes from 0, or kUnlimited; else kInvalidArgument is thrown. What is missing under the new
   // limit is reclaimed as far as possible; the usage afterwards is returned, and over_bytes() of it
-  // says by how much it still exceeds the limit.
+  // says by how much it still exceeds the limit. Of an owner that shares its node with others
+  // (MemoryOwner::is_shared) kFailedPrecondition: what is limited would not be what was asked for.
   BudgetUsage SetProcessLimit(int64_t bytes);
   BudgetUsage SetDeviceLimit(Device device, int64_t bytes);
   BudgetUsage SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes);
@@ -68,7 +69,8 @@ class MemoryBudget {
   BudgetUsage Of(const MemoryOwner& owner, Device device) const;
 
   // Before `bytes` are taken from the system for `owner`. `what` ("pages", "a heap array") is named
-  // in the error. Throws OutOfMemoryError; nothing is changed then.
+  // in the error. Throws OutOfMemoryError; nothing is changed then. More than kMostCountedBytes at
+  // once is refused whatever the limits are.
   void Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what);
   // The same without asking the Reclaimer and without an error: returns how many bytes would have
   // to go, 0 when they are reserved. Throws bad_alloc.

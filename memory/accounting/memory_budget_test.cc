@@ -154,6 +154,17 @@ TEST_F(Budget, NegativeLimitsAreRefused) {
   EXPECT_THROW(budget_.SetDeviceLimit(device_, -1), Error);
 }
 
+// As large as no machine is: refused whatever the limits are, and nothing wraps around.
+TEST_F(Budget, WhatNoMachineHasIsRefused) {
+  const int64_t requested = budget_.process().requested_bytes;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(MessageOf(int64_t{1} << 62),
+                HasSubstr("[net/step] needs 4611686018427387904 bytes on simulated"));
+    EXPECT_GT(budget_.TryReserve(device_, owner_, INT64_MAX), 0);
+  }
+  EXPECT_EQ(budget_.process().requested_bytes, requested);
+}
+
 TEST_F(Budget, ChargesShrinkAndGrowWithTheirBytes) {
   budget_.SetDeviceLimit(device_, 100);
   BudgetCharge charge(device_, &owner_);

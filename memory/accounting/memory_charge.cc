@@ -6,6 +6,15 @@
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
+namespace {
+
+void CheckBytes(int64_t bytes) {
+  if (bytes >= 0 && bytes <= kMostCountedBytes) return;
+  ThrowInvalidArgument(absl::StrCat("MemoryCharge: found ", bytes, " bytes, expected 0 to ",
+                                    kMostCountedBytes));
+}
+
+}  // namespace
 
 void MemoryCharge::Take() {
   if (bytes_ == 0) return;
@@ -21,14 +30,12 @@ void MemoryCharge::Take() {
 
 MemoryCharge::MemoryCharge(MemoryKind kind, int64_t bytes, Device device)
     : owner_(&MemoryOwner::Current()), bytes_(bytes), device_(device), kind_(kind) {
-  if (bytes < 0) {
-    ThrowInvalidArgument(
-        absl::StrCat("MemoryCharge: found ", bytes, " bytes, expected at least 0"));
-  }
+  CheckBytes(bytes);
   Take();
 }
 
 MemoryCharge MemoryCharge::Imported(int64_t bytes, Device device) {
+  CheckBytes(bytes);
   MemoryCharge charge(MemoryKind::kExternal, 0, device);
   charge.imported_ = true;
   charge.bytes_ = bytes;

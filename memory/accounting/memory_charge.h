@@ -24,7 +24,8 @@ namespace tidepool {
 class MemoryCharge {
  public:
   MemoryCharge() = default;
-  // Throws OutOfMemoryError when a budget refuses.
+  // Throws OutOfMemoryError when a budget refuses; both: kInvalidArgument for bytes below 0 or above
+  // kMostCountedBytes.
   MemoryCharge(MemoryKind kind, int64_t bytes, Device device = Host());
   // Memory that others took from the system.
   static MemoryCharge Imported(int64_t bytes, Device device = Host());

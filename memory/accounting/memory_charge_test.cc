@@ -45,6 +45,13 @@ TEST(MemoryCharge, ImportedMemoryIsInNoBudget) {
   EXPECT_EQ(Taken(), 0);
 }
 
+TEST(MemoryCharge, ImportedBytesAreANumberThatThereMayBe) {
+  EXPECT_THROW(MemoryCharge::Imported(-1), Error);
+  EXPECT_THROW(MemoryCharge::Imported(int64_t{1} << 62), Error);
+  EXPECT_THROW(MemoryCharge(MemoryKind::kAllocated, int64_t{1} << 62), Error);
+  EXPECT_EQ(Counted(MemoryKind::kExternal), 0);
+}
+
 TEST(MemoryCharge, ARefusedChargeCountsNothing) {
   MemoryBudget::Global().SetDeviceLimit(Host(), 150);
   const MemoryCharge charge(MemoryKind::kAllocated, 100);

@@ -17,6 +17,10 @@ enum class MemoryKind : uint8_t {
 };
 inline constexpr int kMemoryKinds = 7;
 
+// More than any machine has, and few enough that thousands of them are a number: who counts so many bytes
+// at a time is mistaken, and is refused.
+inline constexpr int64_t kMostCountedBytes = int64_t{1} << 48;
+
 constexpr const char* MemoryKindName(MemoryKind kind) {
   constexpr const char* kNames[kMemoryKinds] = {
       "allocated",         "external",          "unreferenced",     "workspace",

@@ -35,7 +35,11 @@ std::vector<MemoryOwner*> MemoryOwner::All() {
   std::lock_guard<std::mutex> lock(TreeMutex());
   std::vector<MemoryOwner*> all = {&Process()};
   for (size_t i = 0; i < all.size(); ++i) {
-    for (const auto& [name, child] : all[i]->children_) all.push_back(child.get());
+    MemoryOwner& owner = *all[i];
+    for (const auto& [name, child] : owner.children_) all.push_back(child.get());
+    for (const auto& others : owner.others_) {
+      if (others != nullptr) all.push_back(others.get());
+    }
   }
   return all;
 }
@@ -44,7 +48,15 @@ MemoryOwner& MemoryOwner::FindOrMake(const std::string& name, bool is_tag) {
   std::lock_guard<std::mutex> lock(TreeMutex());
   const auto found = children_.find({is_tag, name});
   if (found != children_.end()) return *found->second;
-  if (owners >= kMaxMemoryOwners) return *this;
+  if (is_shared_) return *this;
+  if (owners >= kMaxMemoryOwners) {
+    std::unique_ptr<MemoryOwner>& others = others_[is_tag];
+    if (others == nullptr) {
+      others.reset(new MemoryOwner(this, "(others)", is_tag, owners, /*is_shared=*/true));
+      ++owners;
+    }
+    return *others;
+  }
   std::unique_ptr<MemoryOwner> made(new MemoryOwner(this, name, is_tag, owners));
   MemoryOwner& node = *children_.emplace(std::pair(is_tag, name), std::move(made)).first->second;
   ++owners;

@@ -7,9 +7,9 @@
 // Every node of one name under one parent is the same node. Memory remembers the node it was charged
 // to and is taken off the same one, whatever is current then.
 //
-// Nodes are never freed: names are for components, not for steps. Beyond kMaxMemoryOwners a new name
-// gets its parent's node. Threads: any; the current owner is a thread's own. Cost: a scope by name
-// is a lock and a lookup, a scope by node two stores.
+// Nodes are never freed: names are for components, not for steps. Beyond kMaxMemoryOwners all new names
+// below a node share one, "(others)", which can have no limit (is_shared). Threads: any; the current
+// owner is a thread's own. Cost: a scope by name is a lock and a lookup, a scope by node two stores.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_OWNER_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_OWNER_H_
 
@@ -46,6 +46,8 @@ class MemoryOwner {
   const std::string& name() const { return name_; }
   MemoryOwner* parent() const { return parent_; }  // null: the process
   bool is_tag() const { return is_tag_; }
+  // What many names have in common, beyond kMaxMemoryOwners; all below it are the same node.
+  bool is_shared() const { return is_shared_; }
   uint32_t index() const { return index_; }  // dense, from 0: the process
   std::string Path() const;  // owners from the root, "network/workspace training"; "process"
   std::string Tag() const;   // "layer conv2"; nested ones joined by "/"; empty without
@@ -55,15 +57,22 @@ class MemoryOwner {
 
  private:
   friend class MemoryBudget;
-  MemoryOwner(MemoryOwner* parent, std::string name, bool is_tag, uint32_t index)
-      : parent_(parent), name_(std::move(name)), is_tag_(is_tag), index_(index) {}
+  MemoryOwner(MemoryOwner* parent, std::string name, bool is_tag, uint32_t index,
+              bool is_shared = false)
+      : parent_(parent),
+        name_(std::move(name)),
+        is_tag_(is_tag),
+        is_shared_(is_shared),
+        index_(index) {}
   MemoryOwner& FindOrMake(const std::string& name, bool is_tag);
 
   MemoryOwner* const parent_;
   const std::string name_;
   const bool is_tag_;
+  const bool is_shared_;
   const uint32_t index_;
   std::map<std::pair<bool, std::string>, std::unique_ptr<MemoryOwner>> children_;
+  std::unique_ptr<MemoryOwner> others_[2];  // by is_tag
   std::atomic<BudgetLine*> lines_[kDeviceTypes * kMaxDevicesPerType] = {};  // the budget's
 };
 

@@ -1,10 +1,13 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/error.h"
 
 namespace tidepool {
 namespace {
@@ -84,12 +87,36 @@ TEST(MemoryOwner, EachThreadHasItsOwnScopesAndSharesTheTree) {
 }
 
 // Last: it fills the tree of this process.
-TEST(MemoryOwnerZ, BeyondTheLimitMemoryIsTheParents) {
+TEST(MemoryOwnerZ, BeyondTheLimitNewNamesShareANode) {
   MemoryOwner& many = MemoryOwner::Process().Child("many");
+  MemoryOwner& known = many.Child("0");
   MemoryOwner* last = nullptr;
   for (uint32_t i = 0; i < kMaxMemoryOwners; ++i) last = &many.Child(std::to_string(i));
-  EXPECT_EQ(last, &many);
-  EXPECT_NE(&many.Child("0"), &many);  // known ones are still found
+  EXPECT_NE(last, &many);
+  EXPECT_TRUE(last->is_shared());
+  EXPECT_EQ(last->Path(), "many/(others)");
+  EXPECT_EQ(&many.Child("another"), last);
+  EXPECT_EQ(&last->Child("below"), last);
+  EXPECT_EQ(&last->Tagged("tag"), last);
+  EXPECT_EQ(&many.Child("0"), &known);  // known ones are still found
+  EXPECT_FALSE(known.is_shared());
+  MemoryOwner& tagged = many.Tagged("new");
+  EXPECT_TRUE(tagged.is_shared() && tagged.is_tag());
+  EXPECT_EQ(tagged.Path(), "many");
+  EXPECT_EQ(tagged.Tag(), "(others)");
+  // Limits are of one owner.
+  const auto message = [](MemoryOwner& owner) {
+    return std::string(CatchStatus([&] {
+                         MemoryBudget::Global().SetOwnerLimit(owner, Host(), 1);
+                       }).message());
+  };
+  EXPECT_EQ(message(many.Child("another")),
+            "memory budget: limit of [many/(others)]: there are 65536 owners, which is all that have "
+            "limits of their own; this one is all others of [many] together");
+  EXPECT_NE(message(MemoryOwner::Process().Child("late")), "");
+  EXPECT_EQ(MemoryBudget::Global().Of(Host()).limit_bytes, MemoryBudget::kUnlimited);
+  const auto all = MemoryOwner::All();
+  EXPECT_NE(std::find(all.begin(), all.end(), last), all.end());
 }
 
 }  // namespace

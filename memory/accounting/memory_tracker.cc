@@ -46,6 +46,14 @@ void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwn
   AddLocked(device, kind, bytes, owner != nullptr ? owner : &MemoryOwner::Process());
 }
 
+void MemoryTracker::ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes,
+                               MemoryOwner* owner) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  AddLocked(device, *kind, -bytes, owner);
+  AddLocked(device, to, bytes, owner);
+  *kind = to;
+}
+
 void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
   DeviceLedger& at = At(device);
   AddNodes(at, owner);  // there already when bytes leave

@@ -126,6 +126,10 @@ class MemoryTracker {
   // does not throw.
   void Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner = nullptr);
 
+  // `bytes` that were added as `*kind` are `to` from here on, and `*kind` says so: one step for whoever
+  // reads the ledger or changes the kind on another thread. At no moment do they count twice.
+  void ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes, MemoryOwner* owner);
+
   // One request to the system for tensor memory (pages, malloc, a driver call), or its return.
   void CountSystemAllocation() { system_allocations_.fetch_add(1, std::memory_order_relaxed); }
   void CountSystemRelease() { CountSystemReleases(1); }

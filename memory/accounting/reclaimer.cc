@@ -1,10 +1,12 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <new>
 
+#include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
@@ -76,7 +78,7 @@ int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
     Entry& entry = *entries_[i];  // stays where it is while others are added
     if (entry.dead) continue;
     try {
-      reclaimed += entry.callback(depth);
+      reclaimed += std::clamp<int64_t>(entry.callback(depth), 0, kMostCountedBytes);
     } catch (...) {
       // It gave back nothing that counts; the others go on.
     }

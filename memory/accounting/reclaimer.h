@@ -38,7 +38,8 @@ enum class ReclaimDepth {
 
 class Reclaimer {
  public:
-  // Returns the bytes given back. An exception counts as 0.
+  // Returns the bytes given back. An exception counts as 0, and so does less than 0; more than
+  // kMostCountedBytes as that many.
   using Callback = std::function<int64_t(ReclaimDepth)>;
 
   // Takes the callback off when it dies; waits for a run on another thread to end.

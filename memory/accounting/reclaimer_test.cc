@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_kind.h"
 
 namespace tidepool {
 namespace {
@@ -69,6 +70,20 @@ TEST(Reclaimer, AThrowingCallbackDoesNotStopTheOthers) {
   auto bad = reclaimer.Register("bad", [](ReclaimDepth) -> int64_t { throw std::runtime_error("x"); });
   auto good = reclaimer.Register("good", [](ReclaimDepth) { return 3; });
   EXPECT_EQ(reclaimer.RunNow(), 3);
+}
+
+// What comes back is counted as said, but never as less than nothing or more than there is.
+TEST(Reclaimer, NobodyGivesBackLessThanNothing) {
+  Reclaimer reclaimer;
+  auto negative = reclaimer.Register("negative", [](ReclaimDepth) { return int64_t{-50}; });
+  auto least = reclaimer.Register("least", [](ReclaimDepth) { return INT64_MIN; });
+  auto good = reclaimer.Register("good", [](ReclaimDepth) { return 3; });
+  EXPECT_EQ(reclaimer.RunNow(), 3);
+  EXPECT_EQ(reclaimer.ReclaimUnderPressure(1), 3);  // once is enough
+  EXPECT_EQ(reclaimer.stats().reclaimed_bytes, 6);
+  auto most = reclaimer.Register("most", [](ReclaimDepth) { return INT64_MAX; });
+  auto another = reclaimer.Register("another", [](ReclaimDepth) { return INT64_MAX; });
+  EXPECT_EQ(reclaimer.ReclaimUnderPressure(INT64_MAX), 4 * kMostCountedBytes + 6);
 }
 
 TEST(Reclaimer, CallbacksMayDropThemselvesAndOthersAndAddNew) {

@@ -66,7 +66,20 @@ bool CloseSome(OwnerNode& node, bool in_cycle, ClosedBy* closed_by) noexcept {
   return more;
 }
 
-void CloseResources(OwnerNode& node, std::string* failures) noexcept {
+// `what`: null for something that is no std::exception.
+void NoteFailure(const OwnerNode& node, const OwnedResource& resource, const char* what,
+                 CloseFailures* failures) noexcept {
+  failures->any = true;
+  try {
+    absl::StrAppend(&failures->text, failures->text.empty() ? "" : "; ", resource.Describe(), " of ",
+                    DescribeNode(node.ref.load(std::memory_order_relaxed)), ": ",
+                    what != nullptr ? what : "threw something that is no std::exception");
+  } catch (...) {
+    // That there was one is told.
+  }
+}
+
+void CloseResources(OwnerNode& node, CloseFailures* failures) noexcept {
   for (;;) {
     std::unique_ptr<ResourceEntry> entry;
     {
@@ -79,24 +92,20 @@ void CloseResources(OwnerNode& node, std::string* failures) noexcept {
     try {
       entry->resource->Close();
     } catch (const std::exception& error) {
-      try {
-        absl::StrAppend(failures, failures->empty() ? "" : "; ", entry->resource->Describe(),
-                        " of ", DescribeNode(node.ref.load(std::memory_order_relaxed)), ": ",
-                        error.what());
-      } catch (const std::exception&) {
-      }
+      NoteFailure(node, *entry->resource, error.what(), failures);
     } catch (...) {  // the tree closes on, whatever was thrown
-      try {
-        absl::StrAppend(failures, failures->empty() ? "" : "; ", entry->resource->Describe(),
-                        " of ", DescribeNode(node.ref.load(std::memory_order_relaxed)),
-                        ": threw something that is no std::exception");
-      } catch (const std::exception&) {
-      }
+      NoteFailure(node, *entry->resource, nullptr, failures);
     }
   }
 }
 
-void CloseContents(OwnerNode& node, ScopeToken* cycle, std::string* failures) noexcept {
+bool CycleGoesOn(OwnerNode& node) noexcept {
+  std::lock_guard<SpinLock> lock(node.lock);
+  const Buffer* const newest = node.newest_in_cycle.get();
+  return newest != nullptr && newest->IsAlive();
+}
+
+void CloseContents(OwnerNode& node, ScopeToken* cycle, CloseFailures* failures) noexcept {
   // What was let in before the node began to close arrives first.
   for (;; sched_yield()) {
     std::lock_guard<SpinLock> lock(node.lock);
@@ -110,9 +119,9 @@ void CloseContents(OwnerNode& node, ScopeToken* cycle, std::string* failures) no
   if (node.newest_loan.load(std::memory_order_relaxed) != nullptr) ReturnLoans(node, closed_by);
   while (CloseSome(node, false, closed_by)) {
   }
-  if (cycle != nullptr) {
-    cycle->Reset();  // the workspace's cycle ends, and with it all that is left in it
-  } else {
+  // The workspace's cycle ends, and with it all that is left in it; unless it has ended already, is left to
+  // its own thread, or goes on for a scope that should have ended before.
+  if (cycle == nullptr || !cycle->Reset() || CycleGoesOn(node)) {
     while (CloseSome(node, true, closed_by)) {
     }
   }
@@ -191,14 +200,20 @@ OwnerNode* BeginNewestChild(OwnerNode& node) noexcept {
 
 }  // namespace
 
-void Report(const std::string& text) noexcept {
+void Report(absl::FunctionRef<std::string()> text) noexcept {
+  std::string told;
   try {
-    report_function.load()(text);
-  } catch (const std::exception&) {
+    told = text();
+  } catch (...) {
+    told = "no memory";  // short enough to need none
+  }
+  try {
+    report_function.load()(told);
+  } catch (...) {
   }
 }
 
-void CloseTree(OwnerNode& top, ScopeToken* cycle, std::string* failures) noexcept {
+void CloseTree(OwnerNode& top, ScopeToken* cycle, CloseFailures* failures) noexcept {
   {
     std::lock_guard<SpinLock> lock(top.lock);
     if (top.state.load(std::memory_order_relaxed) != NodeState::kOpen) return;
@@ -263,7 +278,7 @@ void InstallHooks() {
 
 // ---- Ownership ------------------------------------------------------------------------------
 
-void Ownership::End(std::string* failures) noexcept {
+void Ownership::End(internal::CloseFailures* failures) noexcept {
   if (!internal::FinishEmpty(*node_)) {
     internal::CloseTree(*node_, node_->cycle != nullptr ? &cycle_ : nullptr, failures);
   }
@@ -280,27 +295,31 @@ void Ownership::Close() {
     ThrowFailedPrecondition(absl::StrCat("Close: ", ref().ToString(),
                                          " is a root, which is not closed"));
   }
-  const std::string name = ref().ToString();
-  std::string failures;
+  internal::CloseFailures failures;
   End(&failures);
-  if (!failures.empty()) {
+  if (failures.any) {
     throw Error(absl::StatusCode::kInternal,
-                absl::StrCat("Close: ", name, " is closed, but not all went well: ", failures));
+                absl::StrCat("Close: ", ref().ToString(), " is closed, but not all went well: ",
+                             failures.text.empty() ? "no memory to say what" : failures.text));
   }
 }
 
 void Ownership::Discard() noexcept {
   if (node_ == nullptr) return;
-  std::string failures;
+  internal::CloseFailures failures;
   if (node_->is_root) {
+    std::string open;
     try {
-      const std::string open = internal::DescribeOpen(*node_);
-      if (!open.empty()) internal::Report(open);
-    } catch (const std::exception&) {
+      open = internal::DescribeOpen(*node_);
+    } catch (...) {
+      open = "?";
     }
+    if (!open.empty()) internal::Report([&] { return std::move(open); });
   }
   End(&failures);
-  if (!failures.empty()) internal::Report(absl::StrCat("a manager's end: ", failures));
+  if (failures.any) {
+    internal::Report([&] { return absl::StrCat("a manager's end: ", failures.text); });
+  }
   OwnerNode* node = std::exchange(node_, nullptr);
   // Another thread, or a frame of this one further up, may still be closing it.
   while (node->state.load(std::memory_order_acquire) != NodeState::kClosed) {

@@ -33,19 +33,30 @@ void Add(const OwnerNode& node, const OwnerNode* end, int64_t arrays, int64_t by
   }
 }
 
+bool Take(std::atomic<int64_t>& used, int64_t limit, int64_t more) noexcept {
+  int64_t now = used.load(std::memory_order_relaxed);
+  do {
+    if (more > limit - now) return false;
+  } while (!used.compare_exchange_weak(now, now + more, std::memory_order_relaxed));
+  return true;
+}
+
+bool Take(OwnerBudget& budget, int64_t arrays, int64_t bytes) noexcept {
+  if (!Take(budget.arrays, budget.limit_arrays, arrays)) return false;
+  if (Take(budget.bytes, budget.limit_bytes, bytes)) return true;
+  budget.arrays.fetch_sub(arrays, std::memory_order_relaxed);
+  return false;
+}
+
 }  // namespace
 
-bool Arrive(const OwnerNode* from, const OwnerNode& to, int64_t arrays, int64_t bytes) noexcept {
-  if (to.budgeted == nullptr) return true;
+bool ArriveInBudgets(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
+                     int64_t bytes) noexcept {
   const OwnerNode* const end = FirstShared(to, from);
-  Add(to, end, arrays, bytes);
   for (const OwnerNode* at = to.budgeted; at != end; at = Above(*at)) {
-    const OwnerBudget& budget = *at->budget;
-    if (budget.bytes.load(std::memory_order_relaxed) > budget.limit_bytes ||
-        budget.arrays.load(std::memory_order_relaxed) > budget.limit_arrays) {
-      Add(to, end, -arrays, -bytes);
-      return false;
-    }
+    if (Take(*at->budget, arrays, bytes)) continue;
+    Add(to, at, -arrays, -bytes);
+    return false;
   }
   return true;
 }
@@ -69,7 +80,7 @@ void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes, const std::s
     if (const OwnerBudget* budget = node->budget.get()) {
       const int64_t used_bytes = budget->bytes.load(std::memory_order_relaxed);
       const int64_t used_arrays = budget->arrays.load(std::memory_order_relaxed);
-      if (used_bytes + bytes > budget->limit_bytes || used_arrays + arrays > budget->limit_arrays) {
+      if (bytes > budget->limit_bytes - used_bytes || arrays > budget->limit_arrays - used_arrays) {
         limit = absl::StrCat(" has ", used_arrays, " arrays of ", used_bytes,
                              " bytes below it, budget ", budget->limit_bytes, " bytes",
                              budget->limit_arrays == INT64_MAX

@@ -1,7 +1,8 @@
 // Budgets of nodes: counters at the nodes that have one, of all that is attached below them.
 //
-// What arrives is added first and taken back when that is too much, so that a limit holds however
-// many threads try at once; one that has room for one of two may refuse both then. A move changes
+// One budget after the other takes what arrives, if it has room, and gives it back when a later one has
+// none, so that a limit holds however many threads try at once; of two that there is room for one of, both
+// may be refused then. What is counted is never beyond a limit, so that no sum overflows. A move changes
 // only the budgets that count one end of it, so that it never needs room for what is below a budget
 // already.
 //
@@ -19,7 +20,12 @@ namespace tidepool::internal {
 
 // Of something that comes from `from`, null: from no node. False, and nothing has changed, when a
 // budget of `to` that does not count `from`'s would be exceeded.
-bool Arrive(const OwnerNode* from, const OwnerNode& to, int64_t arrays, int64_t bytes) noexcept;
+bool ArriveInBudgets(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
+                     int64_t bytes) noexcept;
+inline bool Arrive(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
+                   int64_t bytes) noexcept {
+  return to.budgeted == nullptr || ArriveInBudgets(from, to, arrays, bytes);
+}
 // Takes Arrive back.
 void CancelArrival(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
                    int64_t bytes) noexcept;

@@ -19,16 +19,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/sync/owner_list.h"
 #include "tidepool/memory/sync/spin_lock.h"
 #include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/workspace_ref.h"
 
 namespace tidepool {
 
 class OwnedResource;
-class WorkspaceCore;
 struct OwnedArray;
 struct OwnerNode;
 
@@ -64,8 +65,10 @@ struct OwnerNode : OwnerList<StdSync, Buffer> {
   NodePlace place = NodePlace::kCurrent;
   Device device;
   std::atomic<int32_t> caps{0};  // > 0: capped
-  WorkspaceCore* workspace = nullptr;
-  const BufferOwner* cycle = nullptr;  // the workspace, if its cycle ends with the node
+  WorkspaceRef workspace;  // of kWorkspace; it may be gone
+  // The workspace, if a cycle of it is to end with the node; only ever compared. That may have ended
+  // otherwise meanwhile: what is listed as in it is then closed as the rest is.
+  const BufferOwner* cycle = nullptr;
 
   int32_t arriving = 0;  // LendAll under way: closing waits
 
@@ -139,6 +142,7 @@ namespace internal {
 
 class ScopeToken;
 struct ClosedBy;
+struct CloseFailures;
 
 // To the few milliseconds that ages are for; a fifth of the price of the exact clock.
 int64_t CoarseNow() noexcept;
@@ -161,10 +165,10 @@ OwnerNode* NewNode();  // as RecycleNode left it; throws kResourceExhausted
 void RecycleNode(OwnerNode* node) noexcept;
 void InstallHooks();
 
-// Closes the node and all below it, without recursion. `cycle`: what the node owns a cycle of, ended
-// at its turn. Failures of resources are appended to `failures`, a line each.
+// Closes the node and all below it, without recursion and without a need for memory. `cycle`: what the
+// node owns a cycle of, ended at its turn. Failures of resources are noted in `failures`.
 bool FinishEmpty(OwnerNode& node) noexcept;  // closes it if there is nothing in it
-void CloseTree(OwnerNode& top, ScopeToken* cycle, std::string* failures) noexcept;
+void CloseTree(OwnerNode& top, ScopeToken* cycle, CloseFailures* failures) noexcept;
 
 // Which close ended a buffer, shared by all that it ended: their `link.newer` from then on, where
 // `closed` is kClosedByNode.
@@ -175,7 +179,17 @@ struct ClosedBy {
 // Of buffers that the caller won the right to close. `closed_by` may be null.
 void MarkClosed(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept;
 void Drop(ClosedBy* closed_by) noexcept;
-void Report(const std::string& text) noexcept;  // to SetOwnershipReport's function
+// To SetOwnershipReport's function, from destructors: with no memory for the text it is told that
+// something happened.
+void Report(absl::FunctionRef<std::string()> text) noexcept;
+// One of the caps of a node; false when it has none.
+bool TakeOffCap(OwnerNode& node) noexcept;
+
+// What went wrong while a tree closed.
+struct CloseFailures {
+  bool any = false;
+  std::string text;  // as far as there was memory for it
+};
 
 }  // namespace internal
 

@@ -18,7 +18,7 @@ OwnerNode* MakeRoot(std::string_view name) {
   node->is_root = true;
   node->place = NodePlace::kCurrent;
   node->device = Host();
-  node->workspace = nullptr;
+  node->workspace = WorkspaceRef();
   node->cycle = nullptr;
   node->parent = nullptr;
   node->parent_ref = 0;
@@ -86,7 +86,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   }
   node->device = device != nullptr ? *device : parent.device;
   node->place = place != nullptr ? NodePlace::kWorkspace : parent.place;
-  node->workspace = place != nullptr ? place->core() : parent.workspace;
+  node->workspace = place != nullptr ? WorkspaceRef(*place->core()) : parent.workspace;
   node->cycle = cycle ? place->core() : nullptr;
   node->opened_ns = internal::CoarseNow();
   parent.lock.lock();
@@ -158,6 +158,11 @@ void Ownership::PlaceOnHeap() {
 void Ownership::SetBudget(int64_t bytes, int64_t arrays) {
   if (is_null()) return;
   OwnerNode& node = Checked("SetBudget");
+  if (bytes < 0 || arrays < 0) {
+    ThrowInvalidArgument(absl::StrCat("SetBudget: ", ref().ToString(), ": found ",
+                                      bytes < 0 ? bytes : arrays,
+                                      bytes < 0 ? " bytes" : " arrays", ", expected at least 0"));
+  }
   auto budget = std::make_unique<OwnerBudget>();
   budget->limit_bytes = bytes;
   budget->limit_arrays = arrays;
@@ -195,12 +200,16 @@ void Ownership::Cap() {
 void Ownership::Uncap() {
   if (is_null()) return;
   OwnerNode& node = Checked("Uncap");
+  if (!internal::TakeOffCap(node)) {
+    ThrowFailedPrecondition(absl::StrCat("Uncap: ", ref().ToString(), " is not capped"));
+  }
+}
+
+bool internal::TakeOffCap(OwnerNode& node) noexcept {
   int32_t caps = node.caps.load(std::memory_order_relaxed);
   while (caps > 0 && !node.caps.compare_exchange_weak(caps, caps - 1)) {
   }
-  if (caps == 0) {
-    ThrowFailedPrecondition(absl::StrCat("Uncap: ", ref().ToString(), " is not capped"));
-  }
+  return caps > 0;
 }
 
 bool Ownership::is_capped() const {
@@ -247,9 +256,9 @@ int64_t Ownership::bytes() const {
   return node_->bytes.get();
 }
 
-OwnershipScope::OwnershipScope(const Ownership& owner) : previous_(current_owner) {
+OwnershipScope::OwnershipScope(const Ownership& owner) {
   if (owner.is_null()) {
-    current_owner = {nullptr, kHandlesOwn};
+    owner_.Push({nullptr, kHandlesOwn});
     return;
   }
   OwnerNode* node = owner.node();
@@ -259,17 +268,35 @@ OwnershipScope::OwnershipScope(const Ownership& owner) : previous_(current_owner
                                                          : owner.name() + " is closed"));
   }
   if (node->place == NodePlace::kWorkspace) {
-    WorkspaceCore* core = node->workspace;
-    if (!core->is_open_on(CurrentThreadToken())) {
-      ThrowFailedPrecondition(absl::StrCat("OwnershipScope: ", owner.ref().ToString(),
-                                           " makes its arrays in workspace [", core->id,
-                                           "], which is not open on this thread"));
+    WorkspaceCore* const core = node->workspace.OpenHere();
+    if (core == nullptr) {
+      node->workspace.ThrowNotOpenHere(
+          absl::StrCat("OwnershipScope: place of ", owner.ref().ToString()));
     }
     if (CurrentPlace() != core) place_.Push(core, core->passes_through() ? nullptr : core);
   } else if (node->place == NodePlace::kHeap) {
     place_.Push(nullptr, nullptr);
   }
-  current_owner = {node, owner.ref().bits()};
+  owner_.Push({node, owner.ref().bits()});
+}
+
+CapScope::CapScope(Ownership& owner) {
+  owner.Cap();
+  if (!owner.is_null()) id_ = owner.id();
+}
+
+CapScope::~CapScope() {
+  if (id_ == 0) return;
+  OwnerNode* const node = NodeOf(id_);
+  {
+    // A node that has closed has another reference, and its record may be another node's.
+    std::lock_guard<SpinLock> lock(node->lock);
+    if (node->ref.load(std::memory_order_relaxed) != id_ || internal::TakeOffCap(*node)) return;
+  }
+  internal::Report([this] {
+    return absl::StrCat("CapScope: ", DescribeNode(id_),
+                        " was uncapped meanwhile by another; nothing is left to undo");
+  });
 }
 
 }  // namespace tidepool

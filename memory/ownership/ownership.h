@@ -17,7 +17,8 @@
 // close early: it cannot be closed, borrow, or be capped.
 //
 // Errors: a closed node or root misused, a capped node: kFailedPrecondition; beyond a budget:
-// OutOfMemoryError with the subtree. Whatever throws has changed nothing.
+// OutOfMemoryError with the subtree. Whatever throws has changed nothing, but Close(). Of a workspace that
+// is a place a node keeps the name: when it was destroyed, making an array there is an error that says so.
 // Threads: every function may be called on any thread at any time, but the Ownership object itself
 // is a value of one thread at a time. What is attached while the node closes either is closed
 // with it or throws.
@@ -36,6 +37,7 @@
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/ownership/owner_node.h"
+#include "tidepool/memory/ownership/owner_scopes.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
@@ -121,10 +123,11 @@ class Ownership {
   // What is made in it, and in children made from here on, lives on the heap whatever workspace is
   // open: for nodes that outlive cycles. Not for one that has a workspace.
   void PlaceOnHeap();
-  // Of everything attached to it and below it. Set before it has children.
+  // Of everything attached to it and below it. Set before it has children; kInvalidArgument below 0.
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX);
 
-  // Throws an Error naming every resource that failed to close, after everything is closed.
+  // Needs no memory. Throws an Error naming every resource that failed to close, after everything is
+  // closed; std::bad_alloc instead when there is no memory to say so.
   void Close();
   bool is_open() const;
   bool is_null() const { return id_ == kHandlesOwn; }
@@ -149,7 +152,7 @@ class Ownership {
                       bool cycle) const;
   OwnerNode& Checked(const char* operation) const;
   OwnerNode& CheckMayReturn() const;
-  void End(std::string* failures) noexcept;
+  void End(internal::CloseFailures* failures) noexcept;
   void Discard() noexcept;
 
   OwnerNode* node_ = nullptr;
@@ -158,17 +161,18 @@ class Ownership {
 };
 
 // What is made on this thread without another destination is `owner`'s until the scope ends, and is
-// where the owner's place is. Ends in the reverse order of its beginning.
+// where the owner's place is: a workspace, which must be open on this thread (kFailedPrecondition, which
+// says whether it was destroyed). Scopes end in the reverse order of their beginning; one that ends before
+// those entered inside it leaves them current, and is reported (owner_scopes.h).
 class [[nodiscard]] OwnershipScope {
  public:
   [[nodiscard]] explicit OwnershipScope(const Ownership& owner);
-  ~OwnershipScope() { current_owner = previous_; }
   OwnershipScope(const OwnershipScope&) = delete;
   OwnershipScope& operator=(const OwnershipScope&) = delete;
 
  private:
-  CurrentOwner previous_;
   internal::ScopeToken place_;
+  internal::OwnerToken owner_;
 };
 
 // What is made on this thread without another destination belongs to its handles until the scope ends,
@@ -176,27 +180,28 @@ class [[nodiscard]] OwnershipScope {
 // owned arrays and keeps nothing.
 class [[nodiscard]] HandlesOwnScope {
  public:
-  [[nodiscard]] HandlesOwnScope() : previous_(current_owner) {
-    if (current_owner.ref == 0) current_owner = {nullptr, kHandlesOwn};
+  [[nodiscard]] HandlesOwnScope() {
+    if (current_owner.ref == 0) owner_.Push({nullptr, kHandlesOwn});
   }
-  ~HandlesOwnScope() { current_owner = previous_; }
   HandlesOwnScope(const HandlesOwnScope&) = delete;
   HandlesOwnScope& operator=(const HandlesOwnScope&) = delete;
 
  private:
-  CurrentOwner previous_;
+  internal::OwnerToken owner_;
 };
 
-// Capped from here to the end of the block.
+// Capped from here to the end of the block. The cap is the node's: it comes off wherever the Ownership
+// was moved meanwhile. A node that was closed keeps nothing to take back; one that somebody uncapped more
+// often than they capped it has lost this cap already, which is reported.
 class [[nodiscard]] CapScope {
  public:
-  [[nodiscard]] explicit CapScope(Ownership& owner) : owner_(owner) { owner_.Cap(); }
-  ~CapScope() { owner_.Uncap(); }
+  [[nodiscard]] explicit CapScope(Ownership& owner);  // throws as Cap()
+  ~CapScope();
   CapScope(const CapScope&) = delete;
   CapScope& operator=(const CapScope&) = delete;
 
  private:
-  Ownership& owner_;
+  uint64_t id_ = 0;  // of the node; 0: of none
 };
 
 // Where failures of destructors and what roots find open at their end is told; stderr by default.

@@ -1,18 +1,24 @@
 // Nodes whose place is a workspace's next cycle, which ends with them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/ownership/ownership_snapshot.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 
 namespace tidepool {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 BufferHandle Heap(size_t bytes = 64) { return BufferHandle(NewHeapBuffer(bytes)); }
 
@@ -48,6 +54,92 @@ TEST(OwnershipCycleTest, AParentClosesACycleBeforeItsOwnerDoes) {
   EXPECT_TRUE(workspace.is_open());  // the scope is the batch's
   batch = Ownership();
   EXPECT_FALSE(workspace.is_open());
+}
+
+std::string MessageOf(absl::FunctionRef<void()> function) {
+  return std::string(CatchStatus(function).message());
+}
+
+// Others come to lie where the workspace was: what is asked for is never made in them.
+TEST(OwnershipCycleTest, ANodeWhoseWorkspaceIsGoneSaysSo) {
+  Ownership root = Ownership::NewRoot("test");
+  auto workspace = std::make_unique<Workspace>("gone", WorkspaceConfig::Training());
+  Ownership step = root.NewChild("step", *workspace);
+  Ownership below = step.NewChild("below");
+  EXPECT_EQ(SnapshotOf(step)[0].place, "workspace gone");
+  std::thread([&] { workspace.reset(); }).join();
+  std::vector<std::unique_ptr<Workspace>> strangers;
+  std::vector<std::unique_ptr<WorkspaceScope>> open;
+  for (int i = 0; i < 8; ++i) {
+    strangers.push_back(std::make_unique<Workspace>("stranger", WorkspaceConfig::Training()));
+    open.push_back(std::make_unique<WorkspaceScope>(*strangers.back()));
+  }
+  EXPECT_THAT(MessageOf([&] { const OwnershipScope scope(step); }),
+              AllOf(HasSubstr("owner [step]"), HasSubstr("workspace [gone] was destroyed")));
+  EXPECT_THAT(MessageOf([&] { const OwnershipScope scope(below); }),
+              AllOf(HasSubstr("owner [step/below]"), HasSubstr("workspace [gone] was destroyed")));
+  EXPECT_EQ(current_owner.ref, 0u);
+  EXPECT_EQ(SnapshotOf(step)[0].place, "workspace gone (destroyed)");
+  while (!open.empty()) open.pop_back();
+}
+
+// The ids of workspaces long gone are forgotten, that they are gone is not.
+TEST(OwnershipCycleTest, AWorkspaceThatIsLongGoneIsGone) {
+  Ownership root = Ownership::NewRoot("test");
+  auto workspace = std::make_unique<Workspace>("long ago", WorkspaceConfig::Training());
+  Ownership step = root.NewChild("step", *workspace);
+  for (int i = 0; i < 1100; ++i) {
+    if (i == 50) workspace.reset();
+    const Workspace later("later", WorkspaceConfig::Training());
+  }
+  EXPECT_EQ(SnapshotOf(step)[0].place, "workspace (destroyed)");
+  EXPECT_THAT(MessageOf([&] { const OwnershipScope scope(step); }),
+              HasSubstr("workspace [] was destroyed"));
+}
+
+// Of a workspace that is destroyed while it is open, until its scopes end.
+TEST(OwnershipCycleTest, AWorkspaceThatIsDestroyedWhileOpenServesUntilItsScopesEnd) {
+  Ownership root = Ownership::NewRoot("test");
+  auto workspace = std::make_unique<Workspace>("short", WorkspaceConfig::Training());
+  Ownership step = root.NewChild("step", *workspace);
+  auto open = std::make_unique<WorkspaceScope>(*workspace);
+  workspace.reset();
+  {
+    const OwnershipScope scope(step);
+    const BufferHandle x(AllocateHere(64));
+    EXPECT_TRUE(x->IsAlive());
+  }
+  open.reset();
+  EXPECT_THAT(MessageOf([&] { const OwnershipScope scope(step); }),
+              HasSubstr("workspace [short] was destroyed"));
+}
+
+// The cycle of a node may end without it: with its thread. What is attached later is closed as any.
+TEST(OwnershipCycleTest, WhatComesAfterTheCycleIsClosedWithTheNode) {
+  Ownership root = Ownership::NewRoot("test");
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership batch;
+  std::thread([&] { batch = root.NewCycle("batch", workspace); }).join();
+  EXPECT_FALSE(workspace.is_open());
+  const WorkspaceScope scope(workspace);
+  const BufferHandle x(AllocateHere(256));
+  batch.Attach(x);
+  batch.Close();
+  EXPECT_FALSE(x->IsAlive());
+  EXPECT_TRUE(workspace.is_open());
+}
+
+TEST(OwnershipCycleTest, ANodeThatClosesBeforeAScopeOfItsCycleClosesItsArrays) {
+  Ownership root = Ownership::NewRoot("test");
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership batch = root.NewCycle("batch", workspace);
+  const WorkspaceScope inner(workspace);
+  const BufferHandle x(AllocateHere(256)), y(AllocateHere(256));
+  ASSERT_TRUE(LinkNew(x.get(), batch.ref().bits()));
+  batch.Close();
+  EXPECT_FALSE(x->IsAlive());
+  EXPECT_TRUE(y->IsAlive());  // its handles'
+  EXPECT_TRUE(workspace.is_open());
 }
 
 // Drops a handle when it is closed: on this thread or on another one.

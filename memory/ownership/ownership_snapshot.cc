@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/owner_traces.h"
-#include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
 namespace {
@@ -31,11 +30,11 @@ void CountArrays(const Buffer* newest, bool list, OwnerStats* stats) {
   }
 }
 
-std::string PlaceOf(const OwnerNode& node) {
-  switch (node.place) {
+std::string PlaceOf(NodePlace place, WorkspaceRef workspace) {
+  switch (place) {
     case NodePlace::kCurrent: return "current";
     case NodePlace::kHeap: return "heap";
-    case NodePlace::kWorkspace: return absl::StrCat("workspace ", node.workspace->id);
+    case NodePlace::kWorkspace: return absl::StrCat("workspace ", workspace.Describe());
   }
   return "";
 }
@@ -45,6 +44,8 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
   OwnerNode* node = NodeOf(visit.ref);
   if (node == nullptr) return false;
   std::vector<uint64_t> refs;
+  NodePlace place;
+  WorkspaceRef workspace;
   {
     std::lock_guard<SpinLock> lock(node->lock);
     if (node->ref.load(std::memory_order_relaxed) != visit.ref ||
@@ -54,7 +55,8 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
     stats->name = node->name;
     stats->id = visit.ref;
     stats->device = node->device;
-    stats->place = PlaceOf(*node);
+    place = node->place;
+    workspace = node->workspace;
     CountArrays(node->newest.get(), list, stats);
     CountArrays(node->newest_in_cycle.get(), list, stats);
     stats->peak_bytes = node->peak_bytes.get();
@@ -66,6 +68,7 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
       refs.push_back(child->ref.load(std::memory_order_relaxed));
     }
   }
+  stats->place = PlaceOf(place, workspace);
   stats->loans = internal::ListLoans(*node, list ? &stats->owned : nullptr);
   for (OwnedArray& array : stats->owned) array.what = internal::DescribeOwned(array.buffer_id);
   stats->depth = visit.depth;

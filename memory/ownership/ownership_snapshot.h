@@ -27,7 +27,7 @@ struct OwnerStats {
   uint64_t id;        // of the node
   int depth;          // 0: the node the snapshot was asked of
   Device device;
-  std::string place;  // "current", "heap", "workspace <id>"
+  std::string place;  // "current", "heap", "workspace <id>", "workspace <id> (destroyed)"
   int64_t arrays;     // alive and attached to the node itself
   int64_t bytes;
   int64_t peak_bytes;     // the most its own arrays have had at once

@@ -14,9 +14,6 @@
 #include "tidepool/memory/ownership/owner_traces.h"
 #include "tidepool/memory/ownership/ownership_snapshot.h"
 #include "tidepool/memory/pins.h"
-#include "tidepool/memory/workspace/allocate.h"
-#include "tidepool/memory/workspace/workspace.h"
-#include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
 namespace {
@@ -146,6 +143,42 @@ TEST(OwnershipTest, BudgetsAreInheritedAndGivenBack) {
   EXPECT_THROW(CheckMayOwn(request.ref().bits(), 200, "Op [zeros]"), OutOfMemoryError);
 }
 
+TEST(OwnershipTest, BudgetsAreNoLessThanNothing) {
+  Ownership root = Ownership::NewRoot("test");
+  Ownership model = root.NewChild("model");
+  EXPECT_THAT(MessageOf([&] { model.SetBudget(-1); }),
+              HasSubstr("SetBudget: owner [model]: found -1 bytes, expected at least 0"));
+  EXPECT_THAT(MessageOf([&] { model.SetBudget(1, -2); }),
+              HasSubstr("SetBudget: owner [model]: found -2 arrays, expected at least 0"));
+  const BufferHandle x = Heap(100);
+  model.Attach(x);  // neither was taken
+  model.SetBudget(0, 0);
+  EXPECT_THROW(model.Attach(Heap(1)), OutOfMemoryError);
+}
+
+// What a budget has is never more than its limit, so that it does not wrap around either.
+TEST(OwnershipTest, NoBudgetWrapsAround) {
+  Ownership root = Ownership::NewRoot("test");
+  Ownership model = root.NewChild("model");
+  model.SetBudget(INT64_MAX, 1000);
+  static char data[64];
+  const auto import = [](size_t bytes) {
+    return BufferHandle(NewImportedBuffer(data, bytes, nullptr, nullptr));
+  };
+  EXPECT_THAT(MessageOf([&] { import(size_t{1} << 62); }),
+              HasSubstr("NewImportedBuffer: found 4611686018427387904 bytes at "));
+  constexpr size_t kMost = size_t{1} << 40;
+  Ownership sibling = root.NewChild("sibling");
+  sibling.SetBudget(static_cast<int64_t>(3 * kMost));
+  std::vector<BufferHandle> held;
+  for (int i = 0; i < 3; ++i) {
+    held.push_back(import(kMost));
+    sibling.Attach(held.back());
+  }
+  held.push_back(import(kMost));
+  EXPECT_THROW(sibling.Attach(held.back()), OutOfMemoryError);
+}
+
 TEST(OwnershipTest, RootsAreNotClosedCappedOrLentTo) {
   Ownership& process = Ownership::Process();
   const BufferHandle x = Heap();
@@ -262,24 +295,6 @@ TEST(OwnershipTest, AMillionDeepClosesWithoutRecursion) {
   chain.front().Close();
   EXPECT_FALSE(x->IsAlive());
   EXPECT_FALSE(chain.back().is_open());
-}
-
-TEST(OwnershipTest, OnTheHeapWhateverWorkspaceIsOpen) {
-  Workspace workspace("steps", WorkspaceConfig::Training());
-  Ownership root = Ownership::NewRoot("test");
-  Ownership model = root.NewChild("model"), open = root.NewChild("open");
-  model.PlaceOnHeap();
-  Ownership below = model.NewChild("below");
-  const WorkspaceScope scope(workspace);
-  for (const Ownership* owner : {&model, &below, &open}) {
-    const OwnershipScope entered(*owner);
-    const BufferHandle x(AllocateHere(64));
-    EXPECT_EQ(x->attached, owner == &open);
-  }
-  EXPECT_EQ(CurrentPlace(), workspace.core());
-  EXPECT_THAT(MessageOf([&] { root.PlaceOnHeap(); }), HasSubstr("is a root"));
-  Ownership in = root.NewChild("in", workspace);
-  EXPECT_THAT(MessageOf([&] { in.PlaceOnHeap(); }), HasSubstr("has a workspace already"));
 }
 
 TEST(OwnershipTest, DjlCase126WhatAKernelUsesIsFreedWhenItIsDone) {

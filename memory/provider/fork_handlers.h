@@ -11,8 +11,16 @@
 
 namespace tidepool {
 
-enum class ForkLevel { kReclaimer, kMirrorCounts, kLedger, kOwnerTree, kHostBlocks, kSmallBlocks };
-inline constexpr int kForkLevels = 6;
+enum class ForkLevel {
+  kReclaimer,
+  kMirrorCounts,
+  kLedger,
+  kOwnerTree,
+  kWorkspaceNames,
+  kHostBlocks,
+  kSmallBlocks
+};
+inline constexpr int kForkLevels = 7;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks

@@ -39,6 +39,7 @@
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
 #include "tidepool/memory/workspace/workspace_pages.h"
+#include "tidepool/memory/workspace/workspace_ref.h"
 
 namespace tidepool {
 
@@ -141,6 +142,8 @@ class WorkspaceCore final : public BufferOwner {
   size_t alignment() const { return alignment_; }  // the configuration's or what the device needs
   uint64_t generation() const { return (stamp_.load(std::memory_order_relaxed) + 1) / 2; }
   CycleDetector& detector() { return findings_.detector(); }
+  // Of this one alone, for ever (WorkspaceRef).
+  uint64_t number() const { return entry_.number(); }
 
   const std::string id;
   const WorkspaceConfig config;
@@ -211,6 +214,7 @@ class WorkspaceCore final : public BufferOwner {
   std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
 
   DeviceProvider& memory_;
+  internal::WorkspaceEntry entry_{this};
   const Device memory_device_;
   const size_t alignment_;
 
@@ -257,6 +261,17 @@ class WorkspaceCore final : public BufferOwner {
   bool hands_over_ = false;
   std::mutex leased_mutex_;  // while leased: held by who takes buffers back
 };
+
+inline WorkspaceRef::WorkspaceRef(const WorkspaceCore& core) : number_(core.number()) {}
+
+// What is on the calling thread's stack is there until its scopes end, whoever destroys it.
+inline WorkspaceCore* WorkspaceRef::OpenHere() const {
+  for (const ScopeFrame* frame = current_thread_state.top; frame != nullptr;
+       frame = frame->previous) {
+    if (frame->core != nullptr && frame->core->number() == number_) return frame->core;
+  }
+  return FindOpenHere();
+}
 
 }  // namespace tidepool
 

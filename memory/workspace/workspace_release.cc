@@ -87,6 +87,7 @@ void WorkspaceCore::DrainReturned() noexcept {
 }
 
 void WorkspaceCore::Abandon() noexcept {
+  entry_.Remove();
   reclaimer_.Reset();  // waits until no thread reclaims here
   if (is_open()) {
     abandoned_ = true;  // the last scope comes back here

@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/held_bytes.h"
+#include "tidepool/memory/ownership/owner_node.h"
+#include "tidepool/memory/ownership/owner_traces.h"
 
 namespace tidepool {
 namespace {
@@ -44,6 +47,24 @@ DType TypeOf(const DLDataType& type) {
 void Release(void* tensor) {
   DLManagedTensor* managed = static_cast<DLManagedTensor*>(tensor);
   if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+// The manager's that is entered on this thread, if any, as what is made here is.
+void GiveToEnteredOwner(Buffer* buffer, const Shape& shape, DType dtype) {
+  const uint64_t owner = current_owner.ref;
+  if (owner == 0 || owner == kHandlesOwn) return;
+  try {
+    while (!LinkNew(buffer, owner)) {
+      CheckMayOwn(owner, buffer->bytes, absl::StrCat("from_dlpack: an array of shape ",
+                                                     shape.ToString(), " ", DTypeName(dtype)));
+    }
+  } catch (...) {
+    buffer->outside.release_imported = nullptr;  // the tensor is not taken over
+    throw;
+  }
+  if (MemoryTracing::enabled()) {
+    internal::TraceOwned(*buffer, absl::StrCat(DTypeName(dtype), " ", shape.ToString()));
+  }
 }
 
 }  // namespace
@@ -102,7 +123,7 @@ NDArray FromDLPack(DLManagedTensor* managed) {
     (reach < 0 ? lowest : highest) += reach;
   }
   const __int128 bytes = (highest - lowest + 1) * width;
-  if (shape.NumElements() > 0 && (bytes > (int64_t{1} << 56) || tensor.data == nullptr)) {
+  if (shape.NumElements() > 0 && (bytes > kMostCountedBytes || tensor.data == nullptr)) {
     ThrowInvalidArgument(absl::StrCat(
         "from_dlpack: found shape ", shape.ToString(), " with strides [",
         absl::StrJoin(absl::Span<const int64_t>(strides, shape.rank()), ", "), "]",
@@ -119,6 +140,7 @@ NDArray FromDLPack(DLManagedTensor* managed) {
   }
   BufferHandle buffer(NewImportedBuffer(first + static_cast<int64_t>(lowest) * width,
                                         static_cast<size_t>(bytes), &Release, managed));
+  GiveToEnteredOwner(buffer.get(), shape, dtype);
   return NDArray::FromStrides(std::move(buffer), -static_cast<int64_t>(lowest), shape,
                               absl::Span<const int64_t>(strides, shape.rank()), dtype);
 }

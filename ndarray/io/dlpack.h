@@ -8,10 +8,13 @@
 // at once and leaves the bytes to the other library until it calls the deleter. What comes in is on the ledger as
 // kExternal; what goes out stays on it as it was. Types: all of ours (bool as DLPack's code 6).
 //
+// Whose y is, is the rule of every new array: the manager's that was entered last on this thread
+// (ManagerScope), whose close calls the deleter, handles or not; else its handles'.
+//
 // Errors: kFailedPrecondition for an array of a workspace (its cycle would end under the other
 // library: Detach() it first), a stale or a closed one; kUnimplemented for other types, lanes and
-// devices; kInvalidArgument for shapes beyond rank 8 or bad strides. FromDLPack that throws has not
-// taken the tensor over.
+// devices; kInvalidArgument for shapes beyond rank 8 or bad strides; those of the manager when that is
+// capped, closed or beyond its budget. FromDLPack that throws has not taken the tensor over.
 #ifndef TIDEPOOL_NDARRAY_IO_DLPACK_H_
 #define TIDEPOOL_NDARRAY_IO_DLPACK_H_
 

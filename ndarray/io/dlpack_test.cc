@@ -70,6 +70,30 @@ TEST(DLPack, ImportSharesBytesAndLetsGoOfThemOnce) {
   EXPECT_EQ(Bytes(MemoryKind::kExternal), before);
 }
 
+// Whose an imported array is, is the rule of every array: the manager's that was entered last.
+TEST(DLPack, ImportIsTheEnteredManagers) {
+  NDManager manager = NDManager::NewBaseManager(Host(), "importer");
+  Foreign loose({1, 2}, {2}), owned({3, 4}, {2}), capped({5, 6}, {2});
+  NDArray x = FromDLPack(&loose.tensor), y;
+  EXPECT_FALSE(NDManager::ManagerOf(x));
+  {
+    const ManagerScope scope(manager);
+    y = FromDLPack(&owned.tensor);
+    EXPECT_TRUE(manager.Manages(y));
+    const ManagerCapScope cap(manager);
+    EXPECT_THAT(ErrorOf([&] { FromDLPack(&capped.tensor); }).message(),
+                HasSubstr("from_dlpack: an array of shape [2] f32: owner [importer] is capped"));
+    const ManagerScope none(NDManager::Null());
+    EXPECT_FALSE(NDManager::ManagerOf(FromDLPack(&capped.tensor)));
+  }
+  EXPECT_EQ(capped.deleted, 1);  // by the second, not by the one that was refused
+  manager.Close();
+  EXPECT_TRUE(y.is_closed());
+  EXPECT_EQ(owned.deleted, 1);  // at once, handle or not
+  EXPECT_EQ(loose.deleted, 0);
+  EXPECT_THAT(x.ToVector<float>(), ElementsAre(1, 2));
+}
+
 TEST(DLPack, ImportOfStridesAndOffsets) {
   // Columns from right to left, the second row first in memory.
   Foreign foreign({1, 2, 3, 4, 5, 6}, {2, 3}, {3, -1});

@@ -65,7 +65,8 @@ class NDManager {
   NDManager() = default;
 
   // Below this one, with its device and place, or with its own: arrays live in `place`, which must be
-  // open where they are made. Throws kFailedPrecondition when this one is closed. Capped ones allow it.
+  // open where they are made; once it is destroyed, making one is an error that says so. Throws
+  // kFailedPrecondition when this one is closed. Capped ones allow it.
   NDManager NewSubManager(std::string_view name = "") { return NDManager(node_.NewChild(name)); }
   NDManager NewSubManager(std::string_view name, Device device) {
     return NDManager(node_.NewChild(name, device));
@@ -141,6 +142,7 @@ class NDManager {
   // makes an array whose bytes end with that cycle. Before arrays are made in it.
   void PlaceOnHeap() { node_.PlaceOnHeap(); }
   void Cap() { node_.Cap(); }
+  void Uncap() { node_.Uncap(); }  // as many as Cap
   bool is_capped() const { return node_.is_capped(); }
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX) { node_.SetBudget(bytes, arrays); }
 
@@ -174,7 +176,8 @@ class NDManager {
 };
 
 // From here to the end of the block, what is made on this thread is this manager's and lives in its
-// place. Scopes end in the reverse order of their beginning.
+// place. Scopes end in the reverse order of their beginning; one that does not leaves the inner ones
+// entered and is reported (SetOwnershipReport).
 class [[nodiscard]] ManagerScope {
  public:
   [[nodiscard]] explicit ManagerScope(const NDManager& manager) : scope_(manager.ownership()) {}
@@ -183,7 +186,7 @@ class [[nodiscard]] ManagerScope {
   OwnershipScope scope_;
 };
 
-// The manager is capped to the end of the block.
+// The manager is capped to the end of the block, wherever it is moved meanwhile (CapScope).
 class [[nodiscard]] ManagerCapScope {
  public:
   [[nodiscard]] explicit ManagerCapScope(NDManager& manager) : scope_(manager.ownership()) {}

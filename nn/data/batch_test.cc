@@ -70,5 +70,15 @@ TEST(BatchTest, ClosingTheBatchEndsItsParts) {
   EXPECT_THROW(batch.Split(2), Error);
 }
 
+// Without a manager nobody ends the arrays of those who still have handles of them.
+TEST(BatchTest, PartsOfABatchWithoutAManagerLiveOn) {
+  Batch batch = OfExamples(4);
+  const std::vector<Batch> parts = batch.Split(2);
+  batch.Close();
+  EXPECT_EQ(parts[0].features.At<float>({1, 0}), 3);
+  EXPECT_EQ(parts[1].labels.At<int64_t>({1}), 3);
+  EXPECT_THROW(batch.Split(2), Error);
+}
+
 }  // namespace
 }  // namespace tidepool::nn
