@@ -6,7 +6,10 @@
 //
 // Both ways the bytes live as long as anybody holds them: closing x or its manager makes our handles dead
 // at once and leaves the bytes to the other library until it calls the deleter. What comes in is on the ledger as
-// kExternal; what goes out stays on it as it was. Types: all of ours (bool as DLPack's code 6).
+// kExternal; what goes out stays on it as it was. The other library may write to them, as long as no
+// operator uses them at that moment: every operator sees what is there when it is called. For that,
+// nothing derived from them is kept meanwhile: constant weights run on kernels that pack none, and a
+// model's replica on another device is copied anew for each request. Types: all of ours (bool as DLPack's code 6).
 //
 // Errors: kFailedPrecondition for an array of a workspace (its cycle would end under the other
 // library: Detach() it first), a stale or a closed one; kUnimplemented for other types, lanes and
