@@ -179,6 +179,7 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
   std::unique_ptr<Buffer> buffer(new Buffer);
   Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
   buffer->outside = {&MemoryOwner::Current(), release, context};
+  buffer->imported = true;
   const uintptr_t end = begin + bytes;
   constexpr uintptr_t kLeastPage = 4096;
   buffer->readable_tail = (end - 1) / kLeastPage == (end - 1 + kReadableTailBytes) / kLeastPage;

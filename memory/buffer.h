@@ -78,7 +78,8 @@ struct OwnershipLink {
 struct alignas(64) Buffer {
   // Read on every operator call.
   std::atomic<int32_t> references{1};
-  std::atomic<uint32_t> version{0};  // raised by every write; keys caches of packed weights
+  // Raised by every write; keys caches of packed weights. Says nothing while MayBeWrittenOutside().
+  std::atomic<uint32_t> version{0};
   const std::atomic<uint64_t>* stamp_cell;
   std::atomic<uint64_t> stamp;
   std::byte* data;
@@ -105,6 +106,7 @@ struct alignas(64) Buffer {
   enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
   std::atomic<uint8_t> closed{kNotClosed};
   bool readable_tail = true;  // kReadableTailBytes behind it can be read
+  bool imported = false;      // its importer has the address too
 
   // The owner's.
   struct Request {   // of a workspace
@@ -129,6 +131,13 @@ struct alignas(64) Buffer {
   // Every handle of it is dead from here on. Idempotent, from any thread. The bytes of a buffer that
   // a kernel is using on another thread go when that kernel is done.
   void Close() noexcept;
+  // True while foreign code has the address and may write without raising `version`: always for
+  // imported memory, for other memory while it is held (HeldBytes). What is derived from the bytes
+  // must not be kept then. To be asked before `version` is read.
+  bool MayBeWrittenOutside() const {
+    // Acquire: who does not see the hold any more sees the version that its end raised.
+    return imported || (care.load(std::memory_order_acquire) & kHeld) != 0;
+  }
   bool IsAlive() const {
     return stamp_cell->load(std::memory_order_relaxed) == stamp.load(std::memory_order_relaxed);
   }
@@ -146,9 +155,11 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
                       MemoryKind kind = MemoryKind::kAllocated,
                       Device device = Host());
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
-// until the last handle goes; `release(context)` runs then. Throws kInvalidArgument for bytes at null, of
-// more than kMostCountedBytes, or that leave the address space; nothing is released then. Kernels that read a few bytes further
-// (kReadableTailBytes) get it only when those are on the page its last byte is on.
+// until the last handle goes; `release(context)` runs then. Whoever else has the address may write to it
+// whenever no operator uses it: nothing that is derived from its bytes, such as packed weights, is kept.
+// Throws kInvalidArgument for bytes at null, of more than kMostCountedBytes, or that leave the address
+// space; nothing is released then. Kernels that read a few bytes further (kReadableTailBytes) get it only
+// when those are on the page its last byte is on.
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind = MemoryKind::kExternal);
 // What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported

@@ -2,6 +2,7 @@
 #include "tidepool/memory/buffer.h"
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/held_bytes.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -65,6 +67,25 @@ TEST(Buffer, ImportsAreExternalOfTheKindGiven) {
   }
   EXPECT_EQ(released, 2);
   EXPECT_EQ(Of("importer").total.current_bytes, 0);
+}
+
+TEST(Buffer, ForeignCodeMayWriteWhileItHoldsTheBytesAndTheEndOfItCountsAsAWrite) {
+  const BufferHandle array(NewHeapBuffer(64));
+  EXPECT_FALSE(array->MayBeWrittenOutside());
+  const uint32_t version = array->version;
+  {
+    std::optional<HeldBytes> first(std::in_place, array);
+    const HeldBytes second(array);
+    EXPECT_TRUE(array->MayBeWrittenOutside());
+    first.reset();
+    EXPECT_TRUE(array->MayBeWrittenOutside());
+  }
+  EXPECT_FALSE(array->MayBeWrittenOutside());
+  EXPECT_GT(array->version, version);
+  char bytes[64];
+  const BufferHandle import(NewImportedBuffer(bytes, 64, nullptr, nullptr));
+  { const HeldBytes held(import); }
+  EXPECT_TRUE(import->MayBeWrittenOutside());
 }
 
 TEST(Buffer, AKindMayChange) {

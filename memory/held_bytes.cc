@@ -45,7 +45,9 @@ HeldBytes::~HeldBytes() {
     if (--at->second.count > 0) return;
     closed = at->second.closed;
     AllHolds().erase(at);
-    buffer->care.fetch_and(static_cast<uint8_t>(~Buffer::kHeld), std::memory_order_relaxed);
+    // What the holder wrote, before who reads the version can take it for known again.
+    buffer->version.fetch_add(1, std::memory_order_relaxed);
+    buffer->care.fetch_and(static_cast<uint8_t>(~Buffer::kHeld), std::memory_order_release);
   }
   if (closed) internal::FinishPendingClose(buffer);
 }

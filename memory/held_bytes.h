@@ -3,7 +3,8 @@
 //
 // Closing the buffer, or the manager it belongs to, makes its handles dead at once as ever; its bytes are
 // given back, and come off the ledger, when the last hold ends. Only for memory outside of workspaces:
-// a cycle's end waits for nobody.
+// a cycle's end waits for nobody. That code may write as long as it holds: Buffer::MayBeWrittenOutside()
+// says so, and the version is raised when the last hold ends.
 //
 // Threads: may be made and ended on any thread, one hold by one thread at a time. Cost: a lock and an
 // entry in a table. Closing buffers that nobody holds pays the look at a flag.

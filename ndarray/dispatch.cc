@@ -64,8 +64,10 @@ void Describe(const NDArray& array, TensorRef& ref) {
   ref.dims = array.shape().dims();
   ref.strides = array.strides();
   if (const Buffer* buffer = array.buffer().get()) {
-    ref.buffer_id = buffer->id;
-    ref.version = buffer->version.load(std::memory_order_relaxed);
+    if (!buffer->MayBeWrittenOutside()) {
+      ref.buffer_id = buffer->id;
+      ref.version = buffer->version.load(std::memory_order_relaxed);
+    }
     ref.readable_tail = buffer->readable_tail;
   }
 }

@@ -9,7 +9,8 @@
 //
 // While a view of an array on a device is alive, an operator, copy or view that would write what it
 // sees, or see what it writes, throws kFailedPrecondition and names both. On host arrays, which kernels
-// and the host share, views are plain pointers. The pointer of a temporary view does not compile.
+// and the host share, views are plain pointers, and the write counts when the view ends: weights that a
+// kernel has packed stay the old ones until then. The pointer of a temporary view does not compile.
 //
 // Dense arrays only. Threads: a view is one thread's; views of one array may be on many. A view keeps
 // its array's memory, but not beyond the array's Close() or cycle.

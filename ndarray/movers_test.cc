@@ -92,6 +92,28 @@ TEST(Movers, OutsideOfWorkspaces) {
   EXPECT_TRUE(SameBytes(x.Migrate(true), x));
 }
 
+// It outlives every cycle already; in a workspace it would not.
+TEST(Movers, LeveragingAHeapArrayLeavesItOnTheHeapWhateverIsOpen) {
+  const NDArray x = Arange(0, 3);
+  NDArray leveraged;
+  {
+    Workspace outer("outer"), inner("inner");
+    WorkspaceScope outer_scope(outer), inner_scope(inner);
+    leveraged = x.LeverageTo("outer");
+    EXPECT_TRUE(SameBytes(leveraged, x));
+    EXPECT_TRUE(SameBytes(x.LeverageTo("inner"), x));
+    EXPECT_TRUE(SameBytes(x.LeverageTo("nowhere"), x));
+    EXPECT_TRUE(SameBytes(x.LeverageOrDetach("outer"), x));
+    EXPECT_TRUE(SameBytes(x.Leverage(), x));
+    EXPECT_EQ(Home(x.Migrate()), "inner");
+    EXPECT_EQ(outer.stats().requested_bytes, 0u);
+    const NDArray view = x.Slice(0, 0, 3, 2).LeverageTo("outer");
+    EXPECT_TRUE(SameBytes(view, x));
+    EXPECT_FALSE(view.is_dense());  // not moved, so not made dense
+  }
+  EXPECT_THAT(leveraged.ToVector<float>(), ElementsAre(0, 1, 2));
+}
+
 TEST(Movers, ResultsOutliveTheCycle) {
   Workspace outer("outer"), inner("inner");
   WorkspaceScope outer_scope(outer);

@@ -127,7 +127,8 @@ class NDArray {
 
   // ---- elements ----
   // Pointer to the first element on the host. Throws when the array is stale, not dense, or T is not
-  // its type. mutable_data counts as a write. Of an array on a device: to its host copy, brought up
+  // its type. mutable_data counts as one write, at the call: who keeps its pointer and writes again after
+  // an operator has used the array calls MarkWritten() then. Of an array on a device: to its host copy, brought up
   // to date, until the array is next used on the device; kFailedPrecondition where its workspace keeps
   // device memory only. HostView (host_view.h) is the safe form.
   template <typename T>
@@ -139,6 +140,15 @@ class NDArray {
     void* pointer = CheckedData(DTypeOf<T>::value, "mutable_data", true);
     MarkWritten();
     return static_cast<T*>(pointer);
+  }
+  // After a write to a host array that no call of this library made, as by a pointer that was kept: what was
+  // derived from the bytes of this array and its views (packed weights, replicas of a model's parameters
+  // on other devices) is made again at the next use. What is exported or imported by DLPack needs it not.
+  void MarkWritten() {
+    if (buffer_) {
+      buffer_->version.store(buffer_->version.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_relaxed);
+    }
   }
   template <typename T>
   T At(absl::Span<const int64_t> index) const {
@@ -190,8 +200,10 @@ class NDArray {
   // In the parent of the current workspace: where arrays were made when its cycle began. The heap
   // where it has none or none is current.
   NDArray Leverage() const;
-  NDArray LeverageTo(const std::string& id) const;  // in that workspace, which must be open here
-  NDArray LeverageOrDetach(const std::string& id) const;
+  // In that workspace, which must be open here. As with Leverage, an array on the heap stays there, open
+  // workspace or not: it lives longer already, and Migrate() is what moves it in.
+  NDArray LeverageTo(const std::string& id) const;
+  NDArray LeverageOrDetach(const std::string& id) const;  // the same; on the heap where it is not open
   // In the current workspace; without one: this array, or detached if asked.
   NDArray Migrate(bool detach_if_none = false) const;
   // To any device, whatever the kernels linked for it.
@@ -228,12 +240,6 @@ class NDArray {
   }
   std::byte* raw_data() const { return data_; }
   const BufferHandle& buffer() const { return buffer_; }
-  void MarkWritten() {
-    if (buffer_) {
-      buffer_->version.store(buffer_->version.load(std::memory_order_relaxed) + 1,
-                             std::memory_order_relaxed);
-    }
-  }
 
  private:
   bool ViewAs(const Shape& shape, NDArray* view) const;

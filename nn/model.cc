@@ -82,10 +82,11 @@ std::shared_ptr<const ModelReplica> Model::ReplicaOn(Device device) {
   CheckOpen("replica");
   const NDArray& own = network->parameters();
   if (own.device() == device) return nullptr;
+  const bool is_known = !own.buffer()->MayBeWrittenOutside();
   const uint32_t version = own.buffer()->version.load(std::memory_order_relaxed);
   const std::lock_guard<std::mutex> lock(replicas_->mutex);
   std::shared_ptr<const ModelReplica>& kept = replicas_->by_device[DeviceName(device)];
-  if (kept != nullptr && kept->version == version && kept->manager.is_open()) return kept;
+  if (is_known && kept != nullptr && kept->version == version && kept->manager.is_open()) return kept;
   auto replica = std::make_shared<ModelReplica>();
   replica->manager = manager.NewSubManager(absl::StrCat("parameters on ", DeviceName(device)), device);
   replica->parameters = network->ParametersIn(own.CopyTo(Place(replica->manager).OnDevice(device)));

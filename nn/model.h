@@ -71,7 +71,8 @@ struct Model {
   void Close() { manager.Close(); }
 
   // The parameters on `device`, for predictors there: copied when first asked for and again after the
-  // model's were written to, shared by all who ask meanwhile. Null for the network's own device. Who
+  // model's were written to, shared by all who ask meanwhile; for each call while another library has
+  // the parameters (dlpack.h), which may write to them unseen. Null for the network's own device. Who
   // holds an older copy keeps it. Threads: any, while nobody writes to the parameters.
   std::shared_ptr<const ModelReplica> ReplicaOn(Device device);
 

@@ -271,5 +271,19 @@ TEST(ModelTest, ANetworkThatDoesNotFitItIsRefused) {
   EXPECT_EQ(message(10, network()), "");
 }
 
+TEST(ModelFile, AModelWithoutANetworkIsNotSaved) {
+  const std::string path = WriteTestFile("no network", "what was there");
+  Model nothing, model = MakeModel("mlp", {4, 4, 1}, 3, 0, WorkspaceMode::kEnabled);
+  EXPECT_THAT(ErrorOf([&] { SaveModel(nothing, path); }),
+              IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
+  const Model moved = std::move(model);
+  EXPECT_THAT(ErrorOf([&] { SaveModel(model, path); }),
+              IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
+  const Network taken = std::move(*moved.network);
+  EXPECT_THAT(ErrorOf([&] { SaveModel(moved, path); }),
+              IsError(StatusCode::kFailedPrecondition, {"the network was moved from"}));
+  EXPECT_EQ(ReadAll(path), "what was there");
+}
+
 }  // namespace
 }  // namespace tidepool::nn

@@ -115,13 +115,22 @@ LayerContext Network::ContextOf(int layer, const std::vector<NDArray>& parameter
   return context;
 }
 
+void Network::ThrowMovedFrom(const char* operation) {
+  ThrowFailedPrecondition(absl::StrCat("network: ", operation, ": the network was moved from"));
+}
+
 void Network::CheckFeatures(const NDArray& features) const {
+  CheckWhole("features");
   features.CheckAlive("network", "features");
   if (features.rank() == input_shape_.rank() + 1 &&
       Shape(features.shape().span().subspan(1)) == input_shape_) {
-    if (features.dtype() == parameters_.dtype()) return;
-    ThrowInvalidArgument(absl::StrCat("network: features are ", DTypeName(features.dtype()),
-                                      ", expected ", DTypeName(parameters_.dtype())));
+    if (features.dtype() != parameters_.dtype()) {
+      ThrowInvalidArgument(absl::StrCat("network: features are ", DTypeName(features.dtype()),
+                                        ", expected ", DTypeName(parameters_.dtype())));
+    }
+    if (features.dim(0) > 0) return;
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ",
+                                      features.shape().ToString(), ", expected at least one"));
   }
   ThrowInvalidArgument(absl::StrCat("network: features have shape ", features.shape().ToString(),
                                     ", expected [batch] + ", input_shape_.ToString()));
@@ -132,6 +141,7 @@ NDArray Network::Forward(NDArray features) const {
 }
 
 NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) const {
+  CheckWhole("forward");
   if (parameters.views.size() != parameter_views_.size()) {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters.views.size(),
                                       " arrays, expected ", parameter_views_.size()));
@@ -153,10 +163,6 @@ NDArray Network::Forward(NDArray features, Device device,
 
 Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
   CheckFeatures(features);
-  if (features.dim(0) == 0) {
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ",
-                                      features.shape().ToString(), ", expected at least one"));
-  }
   const HandlesOwnScope handles;
   if (output_shape_.rank() == 1) CheckSoftmaxLabels(labels, output_shape_[0]);
   return {features.To(device_), labels.To(device_)};
@@ -170,6 +176,7 @@ double Network::MeanLoss(const NDArray& losses) {
 }
 
 NetworkParameters Network::ParametersIn(const NDArray& flat) const {
+  CheckWhole("parameters_in");
   if (!(flat.shape() == parameters_.shape()) || flat.dtype() != parameters_.dtype()) {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", DTypeName(flat.dtype()), " ",
                                       flat.shape().ToString(), ", expected ",
@@ -201,6 +208,7 @@ double Network::ComputeGradients(const NDArray& features, const NDArray& labels)
 
 void Network::QueueGradients(const Inputs& inputs,
                              absl::FunctionRef<void(const NDArray&)> use_losses) {
+  CheckWhole("gradients");
   // On success the layers have emptied their caches already; an exception must not leave any.
   absl::Cleanup clear = [this] {
     for (LayerCache& cache : caches_) cache.Clear();
@@ -234,7 +242,7 @@ void Network::QueueGradients(const Inputs& inputs,
 
 void Network::Infer(absl::FunctionRef<NDArray()> make_input,
                     absl::FunctionRef<void(const NDArray&)> use_output) {
-  WorkspaceScope scope(*inference_workspace_);
+  WorkspaceScope scope(inference_workspace());
   const HandlesOwnScope handles;
   const NDArray output = Forward(make_input());
   use_output(output);

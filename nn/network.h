@@ -53,6 +53,11 @@ class Network {
           WorkspaceMode mode = WorkspaceMode::kEnabled, Device device = Host(),
           const std::string& name = "network");
 
+  // What was moved from has no parameters, layers and workspaces: whatever needs them throws
+  // kFailedPrecondition. It may be assigned to and destroyed.
+  Network(Network&& other) = default;
+  Network& operator=(Network&& other) = default;
+
   const std::string& name() const { return name_.text(); }
   const Shape& input_shape() const { return input_shape_; }
   const Shape& output_shape() const { return output_shape_; }
@@ -60,10 +65,15 @@ class Network {
   Device device() const { return device_; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
 
-  const NDArray& parameters() const { return parameters_; }
-  NDArray& parameters() { return parameters_; }        // flat, padded between arrays
-  const NDArray& gradients() const { return gradients_; }
-  const std::vector<NamedParameter>& named_parameters() const { return named_; }
+  const NDArray& parameters() const { return CheckWhole("parameters").parameters_; }
+  NDArray& parameters() {  // flat, padded between arrays
+    CheckWhole("parameters");
+    return parameters_;
+  }
+  const NDArray& gradients() const { return CheckWhole("gradients").gradients_; }
+  const std::vector<NamedParameter>& named_parameters() const {
+    return CheckWhole("named_parameters").named_;
+  }
   int64_t NumParameters() const { return parameter_count_; }  // padding not counted
 
   // Loss of `logits` = Forward(features): mean softmax cross-entropy of `labels` [batch] i64.
@@ -82,7 +92,8 @@ class Network {
   // Waits for the losses.
   static double MeanLoss(const NDArray& losses);
 
-  // Throws kInvalidArgument unless they are [batch] + input_shape() and of the parameters' type.
+  // Throws kInvalidArgument unless they are [batch] + input_shape(), of at least one example and of
+  // the parameters' type.
   void CheckFeatures(const NDArray& features) const;
 
   // One inference cycle: `make_input` makes the input [batch, ...] in the inference workspace,
@@ -99,10 +110,16 @@ class Network {
   // The output for `features`, in the caller's workspace if one is open, else on the device's heap.
   NDArray Output(const NDArray& features);
 
-  Workspace& training_workspace() { return *training_workspace_; }
-  Workspace& inference_workspace() { return *inference_workspace_; }
+  Workspace& training_workspace() { return *CheckWhole("training_workspace").training_workspace_; }
+  Workspace& inference_workspace() { return *CheckWhole("inference_workspace").inference_workspace_; }
 
  private:
+  // Throws when this was moved from.
+  const Network& CheckWhole(const char* operation) const {
+    if (training_workspace_ == nullptr) ThrowMovedFrom(operation);
+    return *this;
+  }
+  [[noreturn]] static void ThrowMovedFrom(const char* operation);
   LayerContext ContextOf(int layer, const std::vector<NDArray>& parameters) const;
   NDArray Forward(NDArray features, Device device, const std::vector<NDArray>& parameters) const;
 

@@ -1,5 +1,6 @@
 #include "tidepool/nn/network.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -12,6 +13,10 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/io/dlpack.h"
+#include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/max_pool2d.h"
@@ -164,6 +169,94 @@ TEST(Network, InferenceSeesUpdatedParameters) {
   EXPECT_EQ(fresh.Output(features).ToVector<float>(), after);
 }
 
+// What `network` gives, by a network that never saw other parameters.
+std::vector<float> FreshOutput(const Network& network, const NDArray& features) {
+  Network fresh({8, 8, 1}, SmallLayers(), 1);
+  CopyInto(network.parameters(), fresh.parameters());
+  return fresh.Output(features).ToVector<float>();
+}
+
+void ExpectNear(const std::vector<float>& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], expected[i], 1e-4 * (1 + std::abs(expected[i]))) << i;
+  }
+}
+
+// Another library writes while it has the tensor, and nobody is told.
+TEST(Network, InferenceSeesWhatIsWrittenThroughAnExport) {
+  Network network({8, 8, 1}, SmallLayers(), 9);
+  const NDArray features = RandomUniform({5, 8, 8, 1}, 0, 1, 2);
+  std::vector<float> last = network.Output(features).ToVector<float>();
+  const auto expect_change = [&](const char* what) {
+    SCOPED_TRACE(what);
+    const std::vector<float> now = network.Output(features).ToVector<float>();
+    EXPECT_NE(now, last);
+    ExpectNear(now, FreshOutput(network, features));
+    last = now;
+  };
+  const auto scale = [&](const DLManagedTensor* tensor, float by) {
+    auto* values = static_cast<float*>(tensor->dl_tensor.data);
+    for (int64_t i = 0; i < tensor->dl_tensor.shape[0]; ++i) values[i] *= by;
+  };
+  DLManagedTensor* all = ToDLPack(network.parameters());
+  ExpectNear(network.Output(features).ToVector<float>(), last);
+  scale(all, 2);
+  expect_change("written once");
+  scale(all, 0.75f);
+  expect_change("written again");
+  // Two exports: the bytes are foreign until the last one ends.
+  DLManagedTensor* again = ToDLPack(network.parameters());
+  all->deleter(all);
+  scale(again, 2);
+  expect_change("by the second export");
+  scale(again, 0.5f);
+  again->deleter(again);
+  expect_change("just before the end");
+  network.parameters() *= 2;
+  expect_change("as ever afterwards");
+}
+
+TEST(Network, InferenceSeesWhatIsWrittenByAKeptPointerAndMarked) {
+  Network network({8, 8, 1}, SmallLayers(), 9);
+  const NDArray features = RandomUniform({5, 8, 8, 1}, 0, 1, 2);
+  NDArray filter = network.named_parameters()[0].value;
+  float* kept = filter.mutable_data<float>();
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<float> before = network.Output(features).ToVector<float>();
+    kept[0] += 1;
+    filter.MarkWritten();  // a view's is the whole array's
+    const std::vector<float> after = network.Output(features).ToVector<float>();
+    EXPECT_NE(before, after);
+    ExpectNear(after, FreshOutput(network, features));
+  }
+}
+
+// Imported weights are its importer's, who writes as it likes.
+TEST(Network, ConstantWeightsThatAreImportedMayBeWrittenAtAnyTime) {
+  std::vector<float> weights(64), filter(64), bias(8, 1);
+  const auto import = [](std::vector<float>& values, const Shape& shape) {
+    return NDArray(BufferHandle(NewImportedBuffer(values.data(), values.size() * sizeof(float), nullptr,
+                                                  nullptr)),
+                   shape, DType::kFloat32);
+  };
+  const NDArray y = import(weights, {8, 8}), f = import(filter, {4, 2, 2, 4}), b = import(bias, {8});
+  const NDArray own_y = Ones({8, 8}), x = Ones({3, 8}), image = Ones({1, 4, 4, 4});
+  MatMulAttributes matmul;
+  matmul.y_is_constant = true;
+  Conv2dAttributes conv;
+  conv.filter_is_constant = true;
+  for (int i = 1; i < 4; ++i) {
+    const auto value = static_cast<float>(i);
+    std::fill(weights.begin(), weights.end(), value);
+    std::fill(filter.begin(), filter.end(), value);
+    EXPECT_EQ(MatMul(x, y, matmul).At<float>({2, 7}), 8 * value);
+    EXPECT_EQ(Conv2d(image, f, nullptr, conv).At<float>({0, 2, 2, 3}), 16 * value);
+    bias[7] = value;
+    EXPECT_EQ(MatMul(x, own_y, matmul, &b).At<float>({2, 7}), 8 + value);
+  }
+}
+
 TEST(Network, LayersThatAreNotThereAreNamed) {
   std::vector<std::unique_ptr<Layer>> layers = SmallLayers();
   layers[2] = nullptr;
@@ -171,6 +264,39 @@ TEST(Network, LayersThatAreNotThereAreNamed) {
                 Network network({9, 9, 1}, std::move(layers));
               }),
               HasSubstr("network: layer 2 is null"));
+}
+
+TEST(Network, WhatWasMovedFromSaysSo) {
+  Network network({8, 8, 1}, SmallLayers(), 9);
+  const NDArray features = RandomUniform({2, 8, 8, 1}, 0, 1, 2);
+  const NDArray labels = FromValues(std::vector<int64_t>{0, 1}, {2});
+  const std::vector<float> expected = network.Output(features).ToVector<float>();
+  const NetworkParameters parameters = network.ParametersIn(network.parameters().Dup());
+  Network moved = std::move(network);
+  const std::vector<std::function<void()>> uses = {
+      [&] { network.parameters(); },
+      [&] { std::as_const(network).parameters(); },
+      [&] { network.gradients(); },
+      [&] { network.named_parameters(); },
+      [&] { network.training_workspace(); },
+      [&] { network.inference_workspace(); },
+      [&] { network.Output(features); },
+      [&] { network.Forward(features); },
+      [&] { network.Forward(features, parameters); },
+      [&] { network.ParametersIn(parameters.flat); },
+      [&] { network.ComputeGradients(features, labels); },
+      [&] { network.QueueGradients({features, labels}, [](const NDArray&) {}); },
+      [&] { network.PrepareInputs(features, labels); },
+      [&] { network.Infer([&] { return features; }, [](const NDArray&) {}); },
+  };
+  for (size_t i = 0; i < uses.size(); ++i) {
+    EXPECT_THAT(MessageOf(uses[i]), HasSubstr("the network was moved from")) << i;
+  }
+  EXPECT_EQ(network.name(), "");
+  network.Describe();
+  EXPECT_EQ(moved.Output(features).ToVector<float>(), expected);
+  network = std::move(moved);
+  EXPECT_EQ(network.Output(features).ToVector<float>(), expected);
 }
 
 TEST(Network, MessagesTellNetworksApart) {

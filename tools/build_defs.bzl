@@ -49,12 +49,54 @@ def tidepool_test_headers(name, **kwargs):
     """A precompiled_header for tests that are not optimised."""
     precompiled_header(name = name, copts = TIDEPOOL_COPTS + _UNOPTIMIZED, **kwargs)
 
+def tidepool_cc_test_cases(name, srcs, deps = [], **kwargs):
+    """Test cases that several tests link: compiled once, as a test is."""
+    native.cc_library(
+        name = name,
+        srcs = srcs,
+        testonly = True,
+        alwayslink = True,
+        copts = TIDEPOOL_COPTS + _UNOPTIMIZED + ["-include", "googletest_headers.h"],
+        linkstatic = True,
+        deps = deps + [_GOOGLETEST, "@com_google_googletest//:gtest"],
+        **kwargs
+    )
+
+def tidepool_cc_test_variants(name, variants, deps, srcs = None, size = "small", **kwargs):
+    """A GoogleTest compiled and linked once and run as several tests, each a process of its own.
+
+    Args:
+      name: of the program; made of <name>.cc unless said otherwise.
+      variants: from a test's name to its environment.
+      deps: beside GoogleTest.
+      srcs: of the program.
+      size: of each test, as Bazel defines it.
+      **kwargs: of the program.
+    """
+    tidepool_cc_test_cases(name = name + "_cases", srcs = srcs or [name + ".cc"], deps = deps)
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        linkstatic = True,
+        deps = [":" + name + "_cases", "@com_google_googletest//:gtest_main"],
+        **kwargs
+    )
+    for test, environment in variants.items():
+        native.sh_test(
+            name = test,
+            size = size,
+            srcs = ["//tools/testing:run_as_test.sh"],
+            args = ["$(location :%s)" % name],
+            data = [":" + name],
+            env = environment,
+        )
+
 def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", optimize = False, **kwargs):
     """A GoogleTest, named x_test and made of x_test.cc unless said otherwise.
 
     Args:
       name: of the target.
-      srcs: of the test; x_test.cc when not given.
+      srcs: of the test; x_test.cc when not given. Empty: its cases are in `deps` (tidepool_cc_test_cases).
       deps: beside GoogleTest.
       copts: further flags.
       size: as Bazel defines it.
@@ -66,7 +108,7 @@ def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", o
         deps = deps + [_GOOGLETEST]
     native.cc_test(
         name = name,
-        srcs = srcs or [name + ".cc"],
+        srcs = srcs if srcs != None else [name + ".cc"],
         copts = TIDEPOOL_COPTS + copts,
         size = size,
         linkstatic = True,

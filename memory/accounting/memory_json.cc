@@ -1,83 +1,108 @@
-// Snapshots as JSON. Apart, so that the JSON library is compiled here only.
+// Snapshots as JSON.
 #include <string>
+#include <utility>
 
-#include "nlohmann/json.hpp"
 #include "tidepool/memory/accounting/memory_snapshot.h"
+#include "tidepool/memory/io/json_writer.h"
 
 namespace tidepool {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr int kIndent = 2;
 
-// Names come from users and may be no UTF-8.
-std::string Dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+void UsageMembers(const MemoryUsage& usage, JsonWriter& json) {
+  json.BeginObject();
+  json.Member("current_bytes", usage.current_bytes);
+  json.Member("peak_bytes", usage.peak_bytes);
+  json.EndObject();
 }
 
-Json UsageJson(const MemoryUsage& usage) {
-  return {{"current_bytes", usage.current_bytes}, {"peak_bytes", usage.peak_bytes}};
-}
-
+// "total" and "kinds".
 template <typename Memory>
-Json KindsJson(const Memory& memory) {
-  Json kinds = Json::object();
+void MemoryMembers(const Memory& memory, JsonWriter& json) {
+  json.Key("total");
+  UsageMembers(memory.total, json);
+  json.Key("kinds");
+  json.BeginObject();
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
-    kinds[MemoryKindName(static_cast<MemoryKind>(kind))] = UsageJson(memory.kinds[kind]);
+    json.Key(MemoryKindName(static_cast<MemoryKind>(kind)));
+    UsageMembers(memory.kinds[kind], json);
   }
-  return kinds;
+  json.EndObject();
+}
+
+template <typename Counted>
+void Counters(const Counted& counted, JsonWriter& json) {
+  json.Member("system_allocations", counted.system_allocations);
+  json.Member("system_releases", counted.system_releases);
+  json.Member("leaked_arrays", counted.leaked_arrays);
 }
 
 }  // namespace
 
 std::string MemorySnapshot::ToJson() const {
-  Json json;
-  json["system_allocations"] = system_allocations;
-  json["system_releases"] = system_releases;
-  json["leaked_arrays"] = leaked_arrays;
-  json["devices"] = Json::array();
+  JsonWriter json(kIndent);
+  json.BeginObject();
+  Counters(*this, json);
+  json.Key("devices");
+  json.BeginArray();
   for (const DeviceMemory& memory : devices) {
-    json["devices"].push_back({{"device", DeviceName(memory.device)},
-                               {"total", UsageJson(memory.total)},
-                               {"kinds", KindsJson(memory)}});
+    json.BeginObject();
+    json.Member("device", DeviceName(memory.device));
+    MemoryMembers(memory, json);
+    json.EndObject();
   }
-  json["mirrors"] = Json::array();
+  json.EndArray();
+  json.Key("mirrors");
+  json.BeginArray();
   for (const auto& [device, counters] : mirrors) {
-    json["mirrors"].push_back({{"device", DeviceName(device)},
-                               {"copies_to_device", counters.copies_to_device},
-                               {"bytes_to_device", counters.bytes_to_device},
-                               {"avoided_to_device", counters.avoided_to_device},
-                               {"copies_to_host", counters.copies_to_host},
-                               {"bytes_to_host", counters.bytes_to_host},
-                               {"avoided_to_host", counters.avoided_to_host}});
+    json.BeginObject();
+    json.Member("device", DeviceName(device));
+    json.Member("copies_to_device", counters.copies_to_device);
+    json.Member("bytes_to_device", counters.bytes_to_device);
+    json.Member("avoided_to_device", counters.avoided_to_device);
+    json.Member("copies_to_host", counters.copies_to_host);
+    json.Member("bytes_to_host", counters.bytes_to_host);
+    json.Member("avoided_to_host", counters.avoided_to_host);
+    json.EndObject();
   }
-  json["host_fallbacks"] = host_fallbacks;
-  json["owners"] = Json::array();
+  json.EndArray();
+  json.Member("host_fallbacks", host_fallbacks);
+  json.Key("owners");
+  json.BeginArray();
   for (const OwnerMemory& memory : owners) {
-    json["owners"].push_back({{"device", DeviceName(memory.device)},
-                              {"owner", memory.owner},
-                              {"tag", memory.tag},
-                              {"own_bytes", memory.own_bytes},
-                              {"total", UsageJson(memory.total)},
-                              {"kinds", KindsJson(memory)}});
+    json.BeginObject();
+    json.Member("device", DeviceName(memory.device));
+    json.Member("owner", memory.owner);
+    json.Member("tag", memory.tag);
+    json.Member("own_bytes", memory.own_bytes);
+    MemoryMembers(memory, json);
+    json.EndObject();
   }
-  return Dump(json);
+  json.EndArray();
+  json.EndObject();
+  return std::move(json).Take();
 }
 
 std::string MemoryDifference::ToJson() const {
-  Json json;
-  json["system_allocations"] = system_allocations;
-  json["system_releases"] = system_releases;
-  json["leaked_arrays"] = leaked_arrays;
-  json["changes"] = Json::array();
+  JsonWriter json(kIndent);
+  json.BeginObject();
+  Counters(*this, json);
+  json.Key("changes");
+  json.BeginArray();
   for (const Line& line : lines) {
-    json["changes"].push_back({{"device", DeviceName(line.device)},
-                               {"owner", line.owner},
-                               {"tag", line.tag},
-                               {"kind", MemoryKindName(line.kind)},
-                               {"current_bytes", line.current_bytes},
-                               {"peak_bytes", line.peak_bytes}});
+    json.BeginObject();
+    json.Member("device", DeviceName(line.device));
+    json.Member("owner", line.owner);
+    json.Member("tag", line.tag);
+    json.Member("kind", MemoryKindName(line.kind));
+    json.Member("current_bytes", line.current_bytes);
+    json.Member("peak_bytes", line.peak_bytes);
+    json.EndObject();
   }
-  return Dump(json);
+  json.EndArray();
+  json.EndObject();
+  return std::move(json).Take();
 }
 
 }  // namespace tidepool

@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
 namespace {
 
+// On one line, whatever they are called.
 std::string NameOf(const std::string& owner, const std::string& tag) {
-  return tag.empty() ? owner : absl::StrCat(owner, " #", tag);
+  return tag.empty() ? OneLine(owner) : absl::StrCat(OneLine(owner), " #", OneLine(tag));
 }
 
 // "allocated 4096, unreferenced 128": kinds with bytes now, largest first.

@@ -6,6 +6,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_new.h"
 
 namespace tidepool {
 namespace {
@@ -136,6 +137,39 @@ TEST_F(Ledger, TablesHaveALinePerOwner) {
   tracker_.Add(Host(), MemoryKind::kExternal, 200, &conv_);
   EXPECT_THAT(tracker_.Snapshot().OwnersToString(), HasSubstr("net #conv"));
   EXPECT_THAT(tracker_.Snapshot().OwnersToString(), HasSubstr("external 200, allocated 100"));
+}
+
+TEST_F(Ledger, JsonForWhichThereIsNoMemoryIsAnException) {
+  tracker_.Add(Host(), kAllocated, 123, &conv_);
+  const MemorySnapshot snapshot = tracker_.Snapshot();
+  const MemoryDifference difference = Difference(MemoryTracker().Snapshot(), snapshot);
+  const std::string expected[] = {snapshot.ToJson(), difference.ToJson()};
+  int faults = 0;
+  for (bool done = false; !done; ++faults) {
+    std::string text[2];
+    until_fault = faults;
+    done = Try([&] {
+      text[0] = snapshot.ToJson();
+      text[1] = difference.ToJson();
+    });
+    if (!text[0].empty()) EXPECT_EQ(text[0], expected[0]);
+    if (done) EXPECT_EQ(text[1], expected[1]);
+  }
+  EXPECT_GT(faults, 5);
+}
+
+// A line of a table or dump is one line, whatever users call things.
+TEST_F(Ledger, TablesHaveALineForEachOwnerWhateverItIsCalled) {
+  MemoryOwner& odd = MemoryOwner::Process().Child("odd\nhost 7").Tagged("a\ttag\n");
+  tracker_.Add(Host(), kAllocated, 5, &odd);
+  const MemorySnapshot snapshot = tracker_.Snapshot();
+  const MemoryDifference difference = Difference(MemoryTracker().Snapshot(), snapshot);
+  for (const std::string& text : {snapshot.OwnersToString(), difference.ToString()}) {
+    EXPECT_THAT(text, HasSubstr("odd\\nhost 7 #a\\ttag\\n "));
+    EXPECT_THAT(text, Not(HasSubstr("odd\n")));
+    EXPECT_THAT(text, Not(HasSubstr("tag\n")));
+  }
+  EXPECT_EQ(snapshot.Of("odd\nhost 7", "a\ttag\n").own_bytes, 5);
 }
 
 }  // namespace

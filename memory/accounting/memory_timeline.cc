@@ -7,13 +7,12 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
+#include "absl/strings/str_format.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/json_writer.h"
 
 namespace tidepool {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 int64_t NowNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -31,12 +30,10 @@ MemoryTimelineOptions Validated(const MemoryTimelineOptions& options) {
   return options;
 }
 
-Json KindsJson(const MemoryTimeline::Sample& sample) {
-  Json json = Json::object();
+void KindMembers(const MemoryTimeline::Sample& sample, JsonWriter& json) {
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
-    json[MemoryKindName(static_cast<MemoryKind>(kind))] = sample.bytes[kind];
+    json.Member(MemoryKindName(static_cast<MemoryKind>(kind)), sample.bytes[kind]);
   }
-  return json;
 }
 
 }  // namespace
@@ -97,33 +94,56 @@ int64_t MemoryTimeline::dropped() const {
 }
 
 std::string MemoryTimeline::ToJson() const {
-  Json json;
-  json["samples"] = Json::array();
+  JsonWriter json;
+  json.BeginObject();
+  json.Key("samples");
+  json.BeginArray();
   for (const Sample& sample : samples()) {
-    Json one = {{"nanoseconds", sample.nanoseconds}, {"device", DeviceName(sample.device)}};
-    one.update(KindsJson(sample));
-    one["in_use_highest"] = sample.in_use_highest;
-    json["samples"].push_back(std::move(one));
+    json.BeginObject();
+    json.Member("nanoseconds", sample.nanoseconds);
+    json.Member("device", DeviceName(sample.device));
+    KindMembers(sample, json);
+    json.Member("in_use_highest", sample.in_use_highest);
+    json.EndObject();
   }
-  json["dropped"] = dropped();
-  return json.dump();
+  json.EndArray();
+  json.Member("dropped", dropped());
+  json.EndObject();
+  return std::move(json).Take();
 }
 
 std::string MemoryTimeline::ToChromeTrace() const {
-  Json events = Json::array();
   const int64_t process = getpid();
+  JsonWriter json;
+  json.BeginObject();
+  json.Key("traceEvents");
+  json.BeginArray();
   for (const Sample& sample : samples()) {
-    auto event = [&](const char* what, Json values) {
-      events.push_back({{"name", absl::StrCat(what, " ", DeviceName(sample.device))},
-                        {"ph", "C"},
-                        {"ts", static_cast<double>(sample.nanoseconds) / 1000},
-                        {"pid", process},
-                        {"args", std::move(values)}});
+    const auto begin = [&](const char* what) {
+      json.BeginObject();
+      json.Member("name", absl::StrCat(what, " ", DeviceName(sample.device)));
+      json.Member("ph", "C");
+      json.Key("ts");  // in microseconds
+      json.Literal(absl::StrFormat("%d.%03d", sample.nanoseconds / 1000, sample.nanoseconds % 1000));
+      json.Member("pid", process);
+      json.Key("args");
+      json.BeginObject();
     };
-    event("memory", KindsJson(sample));
-    event("memory in use at most", {{"bytes", sample.in_use_highest}});
+    const auto end = [&] {
+      json.EndObject();
+      json.EndObject();
+    };
+    begin("memory");
+    KindMembers(sample, json);
+    end();
+    begin("memory in use at most");
+    json.Member("bytes", sample.in_use_highest);
+    end();
   }
-  return Json({{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}}).dump();
+  json.EndArray();
+  json.Member("displayTimeUnit", "ns");
+  json.EndObject();
+  return std::move(json).Take();
 }
 
 }  // namespace tidepool

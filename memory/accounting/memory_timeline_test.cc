@@ -7,6 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_new.h"
 
 namespace tidepool {
 namespace {
@@ -118,6 +119,23 @@ TEST(MemoryTimeline, ReadWhileOthersWork) {
     timeline.Start();
   }
   worker.join();
+}
+
+TEST(MemoryTimeline, TextForWhichThereIsNoMemoryIsAnException) {
+  MemoryTracker tracker;
+  MemoryTimeline timeline({.capacity = 16, .granularity_bytes = 1}, tracker);
+  tracker.Add(Host(), MemoryKind::kAllocated, 42);
+  timeline.Stop();
+  const std::string json = timeline.ToJson(), trace = timeline.ToChromeTrace();
+  int faults = 0;
+  for (bool done = false; !done; ++faults) {
+    until_fault = faults;
+    done = Try([&] {
+      EXPECT_EQ(timeline.ToJson(), json);
+      EXPECT_EQ(timeline.ToChromeTrace(), trace);
+    });
+  }
+  EXPECT_GT(faults, 5);
 }
 
 }  // namespace

@@ -15,9 +15,11 @@ namespace tidepool {
 
 std::string OneLine(const std::string& text) { return absl::Utf8SafeCHexEscape(text); }
 
-FileReader::FileReader(const std::string& path) : name_(OneLine(path)) {
+FileReader::FileReader(const std::string& path, Opens opens) : name_(OneLine(path)) {
+  // A pipe is open at once then, whether or not somebody writes to it. Means nothing for files.
+  const int at_once = opens == Opens::kFiles ? O_NONBLOCK : 0;
   do {
-    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | at_once);
   } while (descriptor_ < 0 && errno == EINTR);
   if (descriptor_ < 0) ThrowErrno(errno, absl::StrCat("open ", name_));
   struct stat status;
@@ -27,6 +29,11 @@ FileReader::FileReader(const std::string& path) : name_(OneLine(path)) {
     ThrowErrno(error, absl::StrCat("open ", name_));
   }
   is_regular_ = S_ISREG(status.st_mode);
+  if (!is_regular_ && opens == Opens::kFiles) {
+    close(descriptor_);
+    ThrowInvalidArgument(
+        absl::StrCat("open ", name_, ": found a pipe or device, expected a regular file"));
+  }
   if (is_regular_) size_ = static_cast<uint64_t>(status.st_size);
 }
 

@@ -19,12 +19,18 @@ namespace tidepool {
 // other text of foreign origin inside messages.
 std::string OneLine(const std::string& text);
 
+// What a reader opens.
+enum class Opens : uint8_t {
+  kFiles,     // regular files: nothing that could wait for somebody, end nowhere or do more than read
+  kPipesToo,  // also pipes, whose opening waits for a writer, and devices
+};
+
 // A file open for reading; closed by the destructor.
 class FileReader {
  public:
-  // Throws kNotFound, kPermissionDenied, ... from errno, kFailedPrecondition for a directory; each
-  // message starts with "open <path>".
-  explicit FileReader(const std::string& path);
+  // Throws kNotFound, kPermissionDenied, ... from errno, kFailedPrecondition for a directory,
+  // kInvalidArgument for what `opens` leaves out; each message starts with "open <path>".
+  explicit FileReader(const std::string& path, Opens opens = Opens::kFiles);
   ~FileReader();
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;

@@ -1,5 +1,9 @@
 #include "tidepool/memory/io/file_reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <string>
 
 #include "absl/types/span.h"
@@ -48,8 +52,27 @@ TEST(FileReader, MissingFileAndFolder) {
       IsError(absl::StatusCode::kFailedPrecondition, {testing::TempDir(), "Is a directory"}));
 }
 
+TEST(FileReader, PipesAndDevicesAreRefusedAtOnceUnlessAskedFor) {
+  const std::string pipe = testing::TempDir() + "/pipe without a writer";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero"), std::string("/dev/null")}) {
+    EXPECT_THAT(ErrorOf([&] { FileReader file(path); }),
+                IsError(absl::StatusCode::kInvalidArgument,
+                        {"open " + path, "found a pipe or device", "expected a regular file"}));
+  }
+  // A descriptor that stayed open would be the next number now.
+  const int next = open("/dev/null", O_RDONLY);
+  close(next);
+  EXPECT_THROW(FileReader file(pipe), Error);
+  const int again = open("/dev/null", O_RDONLY);
+  close(again);
+  EXPECT_EQ(again, next);
+  unlink(pipe.c_str());
+}
+
 TEST(FileReader, DevicesHaveNoSize) {
-  FileReader file("/dev/zero");
+  FileReader file("/dev/zero", Opens::kPipesToo);
   EXPECT_FALSE(file.is_regular());
   EXPECT_EQ(file.size(), 0u);
   std::string bytes(3, 'x');

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/ownership/owner_traces.h"
 
 namespace tidepool {
@@ -154,7 +155,7 @@ std::string ToString(const std::vector<OwnershipGrowth>& growth) {
     return absl::StrCat(value > 0 ? "+" : "", value);
   };
   for (const OwnershipGrowth& line : growth) {
-    absl::StrAppend(&text, line.path, ": managers ", signed_number(line.nodes), ", arrays ",
+    absl::StrAppend(&text, OneLine(line.path), ": managers ", signed_number(line.nodes), ", arrays ",
                     signed_number(line.arrays), ", bytes ", signed_number(line.bytes), ", loans ",
                     signed_number(line.loans), "\n");
   }
@@ -165,7 +166,7 @@ std::string DumpText(const OwnershipSnapshot& snapshot) {
   std::string text;
   for (const OwnerStats& stats : snapshot) {
     const std::string indent(static_cast<size_t>(stats.depth) * 2, ' ');
-    absl::StrAppend(&text, indent, stats.name, "  ", DeviceName(stats.device), ", ", stats.place,
+    absl::StrAppend(&text, indent, OneLine(stats.name), "  ", DeviceName(stats.device), ", ", stats.place,
                     "; ", stats.arrays, stats.arrays == 1 ? " array, " : " arrays, ",
                     Bytes(stats.bytes), " (peak ", Bytes(stats.peak_bytes), ")");
     if (stats.subtree_arrays != stats.arrays) {

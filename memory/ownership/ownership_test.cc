@@ -359,5 +359,14 @@ TEST(OwnershipTest, SnapshotsSumAndDiffer) {
                                          "1 borrowed"));
 }
 
+TEST(OwnershipTest, DumpsHaveALineForEachNodeWhateverItIsCalled) {
+  Ownership root = Ownership::NewRoot("test");
+  const OwnershipSnapshot before = SnapshotOf(root);
+  const Ownership odd = root.NewChild("two\nlines");
+  const OwnershipSnapshot after = SnapshotOf(root);
+  EXPECT_THAT(DumpText(after), HasSubstr("\n  two\\nlines  host"));
+  EXPECT_THAT(ToString(Diff(before, after)), HasSubstr("test/two\\nlines: managers +1"));
+}
+
 }  // namespace
 }  // namespace tidepool

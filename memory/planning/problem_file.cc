@@ -153,7 +153,7 @@ NamedProblem ParseProblem(absl::string_view text, const std::string& file_name) 
 }
 
 NamedProblem ReadProblemFile(const std::string& path) {
-  FileReader file(path);
+  FileReader file(path, Opens::kPipesToo);
   std::string text;
   std::byte chunk[1 << 16];
   while (const size_t count = file.Read(absl::MakeSpan(chunk))) {

@@ -1,11 +1,18 @@
 #include "tidepool/memory/workspace/plan_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <latch>
 #include <memory>
 #include <random>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -131,6 +138,13 @@ TEST(PlanFile, WhatDoesNotFitIsIgnoredWithTheReason) {
   EXPECT_THAT(ignored(Training()), HasSubstr("found 0 bytes"));
   std::remove(path.c_str());
   EXPECT_THAT(ignored(Training()), HasSubstr("misfit.plans"));
+  // Nobody writes to the pipe: who waited for that would wait with the workspace claimed.
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(ignored(Training()), HasSubstr("misfit.plans: found a pipe or device"));
+  std::remove(path.c_str());
+  ASSERT_EQ(symlink("/dev/zero", path.c_str()), 0);
+  EXPECT_THAT(ignored(Training()), HasSubstr("misfit.plans: found a pipe or device"));
+  std::remove(path.c_str());
 }
 
 // A file is believed only when its checksum is right, and even then not without a look at every
@@ -195,6 +209,72 @@ TEST(PlanFile, PlannedRequestsAreTheCycle) {
     EXPECT_EQ(requests[i].upper, expected[i][1]);
     EXPECT_EQ(requests[i].size, expected[i][2]);
   }
+}
+
+absl::StatusCode CodeOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return absl::StatusCode::kOk;
+}
+
+TEST(PlanFile, SavingWhileAnotherThreadsCycleIsOpenIsRefusedAndLeavesTheFile) {
+  const std::string path = PathOf("open.plans");
+  const std::string before = SavedPlans(path);
+  Workspace workspace("w", Training());
+  for (int i = 0; i < 3; ++i) Step(workspace, 2);
+  std::latch opened(1), looked(1);
+  std::thread other([&] {
+    WorkspaceScope scope(workspace);
+    opened.count_down();
+    looked.wait();
+  });
+  opened.wait();
+  EXPECT_EQ(CodeOf([&] { workspace.SavePlans(path); }), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Read(path), before);
+  looked.count_down();
+  other.join();
+  workspace.SavePlans(path);
+  EXPECT_NE(Read(path), before);
+}
+
+// Each cycle is of another length, so that plans are made, added and dropped all the time.
+TEST(PlanFile, WhatIsSavedBesideRunningCyclesIsWholeOrRefused) {
+  const std::string path = PathOf("beside.plans");
+  Workspace workspace("w", Training());
+  for (int i = 0; i < 3; ++i) Step(workspace, 2);
+  std::atomic<bool> enough{false};
+  uint64_t cycles = 3;
+  std::thread other([&] {
+    for (int i = 0; !enough; ++i, ++cycles) Step(workspace, 1 + i * 7 % 23, 4000 + 512 * (i * 5 % 11));
+  });
+  int64_t attempts = 0, saved = 0, refused = 0;
+  const auto save = [&] {
+    ++attempts;
+    const absl::StatusCode code = CodeOf([&] { workspace.SavePlans(path); });
+    if (code != absl::StatusCode::kOk) {
+      refused += code == absl::StatusCode::kFailedPrecondition;
+      return;
+    }
+    ++saved;
+    const ParsedPlans parsed = ParsePlans(Read(path), 64);
+    EXPECT_EQ(parsed.ignored, "");
+    EXPECT_FALSE(parsed.cycles.empty());
+  };
+  // A cycle is open most of the time: who never meets one does not look.
+  while (attempts < 300 || (refused == 0 && attempts < 1000)) save();
+  enough = true;
+  other.join();
+  save();
+  EXPECT_GE(saved, 1);
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(saved + refused, attempts);
+  EXPECT_EQ(workspace.stats().failed_cycles, 0);
+  EXPECT_EQ(workspace.stats().cycles, cycles);
+  std::printf("%lld of %lld saved beside cycles\n", static_cast<long long>(saved),
+              static_cast<long long>(attempts));
 }
 
 TEST(PlanFile, MisuseIsAnError) {

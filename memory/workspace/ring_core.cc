@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
 namespace {
@@ -388,7 +389,7 @@ RingStats RingCore::stats() {
 std::string RingCore::Dump() {
   std::lock_guard<std::mutex> lock(mutex_);
   std::string out =
-      absl::StrCat("ring [", id, "] ", config.ring_slots, " slots of ", learner_->bytes(),
+      absl::StrCat("ring [", OneLine(id), "] ", config.ring_slots, " slots of ", learner_->bytes(),
                    " bytes, generation ", table_.generation(), "\n");
   for (size_t i = 0; i < table_.size(); ++i) {
     absl::StrAppend(&out, table_.Describe(table_[i]), "\n");

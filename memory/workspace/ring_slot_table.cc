@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
 
@@ -175,7 +176,7 @@ std::string RingSlotTable::Describe(const RingSlot& slot) const {
   if (IsKept(slot)) absl::StrAppend(&out, " and kept");
   if (standing.thread != 0) absl::StrAppend(&out, mine ? " by this thread" : " by another thread");
   if (standing.thread_waits && !mine) absl::StrAppend(&out, " that waits for a slot");
-  if (!standing.tag.empty()) absl::StrAppend(&out, " [", standing.tag, "]");
+  if (!standing.tag.empty()) absl::StrAppend(&out, " [", OneLine(standing.tag), "]");
   return out;
 }
 

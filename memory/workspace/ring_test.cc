@@ -228,6 +228,13 @@ TEST(Ring, SpillingOpensTemporarySlotsUpToTheirLimit) {
   EXPECT_EQ(Ledger().total, before.total);
 }
 
+TEST(Ring, ADumpHasALineForEachSlotWhateverItsBatchIsCalled) {
+  RingWorkspace ring("two\nlines", WorkspaceConfig::Ring(2));
+  const Batch batch = Make(ring, {1000}, "kept\nslot 7 idle");
+  EXPECT_THAT(ring.Dump(), AllOf(HasSubstr("ring [two\\nlines] "),
+                                 HasSubstr("[kept\\nslot 7 idle]\n")));
+}
+
 TEST(Ring, AnExceptionInTheProducerGivesTheSlotBack) {
   RingWorkspace ring("ring", WorkspaceConfig::Ring(1));
   BufferHandle leaked;

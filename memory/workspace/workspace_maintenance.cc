@@ -76,10 +76,9 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
   std::string bytes;
   try {
     FileReader file(path);
-    if (!file.is_regular() || file.size() > kMostPlanFileBytes) {
-      result.ignored = absl::StrCat(file.name(), ": found ", file.size(), " bytes in a ",
-                                    file.is_regular() ? "file" : "device or pipe",
-                                    ", expected a file of at most ", kMostPlanFileBytes);
+    if (file.size() > kMostPlanFileBytes) {
+      result.ignored = absl::StrCat(file.name(), ": found a file of ", file.size(),
+                                    " bytes, expected at most ", kMostPlanFileBytes);
       return result;
     }
     bytes.resize(file.size());

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
 namespace tidepool {
@@ -70,7 +71,7 @@ std::string WorkspaceRegistry::Dump() const {
   std::string out;
   for (const auto& workspace : workspaces_) {
     const WorkspaceStats stats = workspace->stats();
-    absl::StrAppend(&out, "[", workspace->id(), "] ", workspace->is_open() ? "open" : "closed",
+    absl::StrAppend(&out, "[", OneLine(workspace->id()), "] ", workspace->is_open() ? "open" : "closed",
                     ", size ", stats.size_bytes, ", cycles ", stats.cycles, ", last cycle ",
                     workspace->bytes_last_cycle(), " bytes, spills ", stats.spills, "\n");
   }

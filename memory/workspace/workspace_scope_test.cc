@@ -336,7 +336,8 @@ TEST(WorkspaceRegistry, OneWorkspacePerThreadAndName) {
     WorkspaceScope scope(mine);
     EXPECT_EQ(registry.Current(), &mine);
     EXPECT_THAT(registry.Dump(), HasSubstr("[W] open, size 64"));
-    registry.Get("V", Sized(64));
+    registry.Get("V\n[X] open", Sized(64));
+    EXPECT_THAT(registry.Dump(), HasSubstr("\n[V\\n[X] open] closed"));
     EXPECT_THAT(registry.DestroyAll(), ElementsAre("W"));
     EXPECT_EQ(registry.size(), 1);
   }

@@ -6,7 +6,10 @@
 //
 // Both ways the bytes live as long as anybody holds them: closing x or its manager makes our handles dead
 // at once and leaves the bytes to the other library until it calls the deleter. What comes in is on the ledger as
-// kExternal; what goes out stays on it as it was. Types: all of ours (bool as DLPack's code 6).
+// kExternal; what goes out stays on it as it was. The other library may write to them, as long as no
+// operator uses them at that moment: every operator sees what is there when it is called. For that,
+// nothing derived from them is kept meanwhile: constant weights run on kernels that pack none, and a
+// model's replica on another device is copied anew for each request. Types: all of ours (bool as DLPack's code 6).
 //
 // Whose y is, is the rule of every new array: the manager's that was entered last on this thread
 // (ManagerScope), whose close calls the deleter, handles or not; else its handles'.

@@ -43,9 +43,6 @@ NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray arr
 
 NDArray ReadNpy(const std::string& path, Place place) {
   FileReader file(path);
-  if (!file.is_regular()) {
-    ThrowInvalidArgument(absl::StrCat(file.name(), ": found a pipe or device, expected a file"));
-  }
   std::string text(std::min<uint64_t>(file.size(), kNpyPrefixBytes), '\0');
   file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()), "header");
   const NpyHeaderRange range = FindNpyHeader(text, file.name());

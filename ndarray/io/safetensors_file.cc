@@ -46,9 +46,6 @@ SafetensorsReader::SafetensorsReader(std::string name, SafetensorsHeader header)
 
 SafetensorsReader SafetensorsReader::Open(const std::string& path) {
   FileReader file(path);
-  if (!file.is_regular()) {
-    ThrowInvalidArgument(absl::StrCat(file.name(), ": found a pipe or device, expected a file"));
-  }
   RequireLength(file.size(), file.name());
   unsigned char prefix[kSafetensorsLengthBytes];
   file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(prefix), sizeof(prefix)),

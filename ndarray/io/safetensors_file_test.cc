@@ -17,6 +17,7 @@
 #include "tidepool/ndarray/io/safetensors_info.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/testing/failing_new.h"
 
 namespace tidepool {
 namespace {
@@ -174,7 +175,7 @@ TEST(SafetensorsReader, NotAFile) {
               IsError(StatusCode::kFailedPrecondition, {"Is a directory"}));
   EXPECT_THAT(ErrorOf([] { SafetensorsReader::Open("/dev/zero"); }),
               IsError(StatusCode::kInvalidArgument,
-                      {"/dev/zero", "found a pipe or device", "expected a file"}));
+                      {"/dev/zero", "found a pipe or device", "expected a regular file"}));
 }
 
 TEST(SafetensorsWriter, PieceByPiece) {
@@ -214,6 +215,29 @@ TEST(WriteSafetensors, RefusalsTouchNoFile) {
   EXPECT_EQ(Content(path), "old");
   EXPECT_THAT(ErrorOf([] { WriteSafetensors("/none/x", {}, {}); }),
               IsError(StatusCode::kNotFound, {"/none/x", "No such file"}));
+}
+
+TEST(WriteSafetensors, WhenMemoryRunsOutTheOldFileIsThereOrTheWholeNewOne) {
+  const std::string folder = testing::TempDir() + "/no memory";
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/model, by a name that is longer than a string has room for";
+  const std::vector<float> two = {1, 2};
+  const auto write = [&] {
+    WriteSafetensors(path, {{"key, longer than a string has room for", "value, longer than that too"}},
+                     {{"tensor, longer than a string has room for", "F32", {2}, Bytes(two)}});
+  };
+  write();
+  const std::string whole = Content(path);
+  int faults = 0;
+  for (bool done = false; !done; ++faults) {
+    std::ofstream(path) << "old";
+    until_fault = faults;
+    done = Try(write);
+    const std::string found = Content(path);
+    EXPECT_TRUE(found == whole || (!done && found == "old")) << faults << ": " << found;
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1) << faults;
+  }
+  EXPECT_GT(faults, 10);
 }
 
 TEST(WriteSafetensors, NoTensors) {

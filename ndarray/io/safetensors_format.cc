@@ -11,12 +11,11 @@
 #include "nlohmann/json.hpp"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/memory/io/json_writer.h"
 #include "tidepool/ndarray/io/safetensors_header_handler.h"
 
 namespace tidepool {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kMetadataKey[] = "__metadata__";
 
@@ -176,32 +175,36 @@ SafetensorsHeader LayOutSafetensors(std::map<std::string, std::string> metadata,
 }
 
 std::string SerializeSafetensorsHeader(const SafetensorsHeader& header, const std::string& file) {
-  // Field by field in the reference's order, so that equal contents give equal files. Names are
-  // unique already, and ordered_json looks each new key up linearly: so no object of all tensors.
-  const auto text = [&file](const std::string& value, const char* what) {
-    try {
-      return OrderedJson(value).dump();
-    } catch (const OrderedJson::exception&) {
+  // Field by field in the reference's order, so that equal contents give equal files.
+  const auto text = [&file](const std::string& value, const char* what) -> const std::string& {
+    if (!IsUtf8(value)) {
       ThrowInvalidArgument(
           absl::StrCat(file, ": ", what, ": found \"", OneLine(value), "\", expected UTF-8"));
     }
+    return value;
   };
-  std::string json = "{";
+  JsonWriter writer;
+  writer.BeginObject();
   if (!header.metadata.empty()) {
-    absl::StrAppend(&json, "\"", kMetadataKey, "\":{");
+    writer.Key(kMetadataKey);
+    writer.BeginObject();
     for (const auto& [key, value] : header.metadata) {
-      if (json.back() != '{') json += ',';
-      absl::StrAppend(&json, text(key, "metadata key"), ":", text(value, "metadata value"));
+      writer.Member(text(key, "metadata key"), text(value, "metadata value"));
     }
-    json += '}';
+    writer.EndObject();
   }
   for (const SafetensorInfo& tensor : header.tensors) {
-    if (json.size() > 1) json += ',';
-    absl::StrAppend(&json, text(tensor.name, "tensor name"), ":{\"dtype\":\"", tensor.dtype,
-                    "\",\"shape\":", ShapeText(tensor.shape), ",\"data_offsets\":[", tensor.begin,
-                    ",", tensor.end, "]}");
+    writer.Key(text(tensor.name, "tensor name"));
+    writer.BeginObject();
+    writer.Member("dtype", tensor.dtype);
+    writer.Key("shape");
+    writer.Literal(ShapeText(tensor.shape));
+    writer.Key("data_offsets");
+    writer.Literal(absl::StrCat("[", tensor.begin, ",", tensor.end, "]"));
+    writer.EndObject();
   }
-  json += '}';
+  writer.EndObject();
+  std::string json = std::move(writer).Take();
   json.append((8 - json.size() % 8) % 8, ' ');
   if (json.size() > kMaxSafetensorsHeaderBytes) {
     ThrowInvalidArgument(absl::StrCat(file, ": header: found ", json.size(), " bytes for ",

@@ -12,6 +12,7 @@
 #include "tidepool/ndarray/io/safetensors_info.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/testing/failing_new.h"
 
 namespace tidepool {
 namespace {
@@ -269,6 +270,32 @@ TEST(SerializeSafetensorsHeader, RoundTripPaddedAndUtf8Only) {
   EXPECT_THAT(refusal({{"k", std::string(100'000'000, 'x')}}, {}),
               IsError(StatusCode::kInvalidArgument,
                       {"f.st", "header", "found 100000", "at most 100000000"}));
+}
+
+// The header that is written and the header that is read, while memory runs out anywhere.
+TEST(SerializeSafetensorsHeader, MemoryThatRunsOutIsAnExceptionAndNothingElse) {
+  const SafetensorsHeader header = LayOutSafetensors(
+      {{"key, longer than what a string has room for", "value, longer than that as well, by far"}},
+      {{"tensor, longer than what a string has room for", "F32", {2, 3}}, {"x", "U8", {1}}}, "f.st");
+  const std::string expected = SerializeSafetensorsHeader(header, "f.st");
+  const auto with_faults = [](auto call) {
+    int faults = 0;
+    for (bool done = false; !done; ++faults) {
+      until_fault = faults;
+      done = Try(call);
+    }
+    return faults;
+  };
+  std::string bytes;
+  EXPECT_GT(with_faults([&] { bytes = SerializeSafetensorsHeader(header, "f.st"); }), 3);
+  EXPECT_EQ(bytes, expected);
+  SafetensorsHeader read;
+  EXPECT_GT(with_faults([&] {
+              read = ParseSafetensorsHeader(absl::string_view(expected).substr(8), header.data_bytes,
+                                            "f.st");
+            }),
+            3);
+  EXPECT_EQ(read.metadata, header.metadata);
 }
 
 }  // namespace

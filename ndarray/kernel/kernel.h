@@ -22,7 +22,8 @@ struct TensorRef {
   int rank = 0;
   const int64_t* dims = nullptr;
   const int64_t* strides = nullptr;  // in elements
-  // For caches of derived data such as packed weights: the bytes are the same while both are.
+  // For caches of derived data such as packed weights: the bytes are the same while both are. An id
+  // of 0 says that nothing may be kept: the bytes may change without the version.
   uint64_t buffer_id = 0;
   uint64_t version = 0;
 

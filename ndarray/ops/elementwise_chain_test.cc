@@ -1,5 +1,5 @@
-// Chains against the operators one after the other: the same bits. Built for the host's backends here
-// and beside them, and for devices with TIDEPOOL_CHAIN_DEVICE.
+// Chains against the operators one after the other: the same bits. Linked by the tests of several
+// backends; runs on the device whose kernels are linked.
 #include "tidepool/ndarray/ops/elementwise_chain.h"
 
 #include <cmath>
@@ -20,17 +20,13 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/unary.h"
-
-#ifndef TIDEPOOL_CHAIN_DEVICE
-#define TIDEPOOL_CHAIN_DEVICE Host()
-#endif
+#include "tidepool/ndarray/testing/linked_device.h"
 
 namespace tidepool {
 namespace {
 
 constexpr uint64_t kSeed = 20241122;
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
-const Device device = TIDEPOOL_CHAIN_DEVICE;
 
 // A step of a chain and the operator it stands for.
 struct Step {
@@ -91,7 +87,7 @@ std::vector<uint64_t> Bits(const NDArray& array) {
 }
 
 NDArray Random(const Shape& shape, DType dtype, uint64_t stream) {
-  return Cast(RandomUniform(shape, -2, 2, kSeed, stream), dtype).To(device);
+  return Cast(RandomUniform(shape, -2, 2, kSeed, stream), dtype).To(LinkedDevice());
 }
 
 struct Program {
@@ -125,6 +121,7 @@ void ExpectSame(const Program& p, const NDArray& x, const NDArray& y, const NDAr
 class ElementwiseChainTest : public testing::Test {
  protected:
   void SetUp() override {
+    const Device device = LinkedDevice();
     if (device != Host() && FindDeviceProvider(device) == nullptr) {
       GTEST_SKIP() << DeviceName(device) << " is not there";
     }
@@ -191,8 +188,8 @@ TEST_F(ElementwiseChainTest, SpecialValues) {
   const NDArray values = FromValues(
       std::vector<float>{0, -0.0f, inf, -inf, NAN, 1e-40f, -1e-40f, 1, -1, 65504}, {10});
   for (const DType dtype : kTypes) {
-    const NDArray x = Cast(values, dtype).To(device);
-    const NDArray y = Cast(values.Reshape({10, 1}), dtype).To(device);
+    const NDArray x = Cast(values, dtype).To(LinkedDevice());
+    const NDArray y = Cast(values.Reshape({10, 1}), dtype).To(LinkedDevice());
     for (const Step& step : steps_) {
       if (step.operand == 2) continue;
       Program program;

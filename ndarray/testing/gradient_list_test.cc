@@ -1,6 +1,6 @@
 // Every gradient operator of the list against central differences of the operator it belongs to: random
 // cases of the forward operator in f64, on the reference. The gradients are the reference's, or those of the
-// device TIDEPOOL_GRADIENT_DEVICE, skipped where there is none. The numbers of cases are multiplied by
+// device whose kernels are linked, skipped where there is none. The numbers of cases are multiplied by
 // TIDEPOOL_CONTRACT_CASES.
 #include <gtest/gtest.h>
 
@@ -21,6 +21,7 @@
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/testing/guarded_array.h"
+#include "tidepool/ndarray/testing/linked_device.h"
 #include "tidepool/ndarray/testing/op_case.h"
 
 namespace tidepool {
@@ -60,13 +61,8 @@ constexpr Row kRows[] = {
     {OpCode::kGruCellGrad, OpCode::kGruCell, "z1 x1 x2 d0", "x0 x1 x2"},
 };
 
-#ifdef TIDEPOOL_GRADIENT_DEVICE
-constexpr Device kDevice = TIDEPOOL_GRADIENT_DEVICE;
-constexpr const char* kProvider = nullptr;  // any of the device
-#else
-constexpr Device kDevice = Host();
-constexpr const char* kProvider = "reference";
-#endif
+// Any of the device, where it is not the host.
+const char* Provider() { return LinkedDevice() == Host() ? "reference" : nullptr; }
 
 constexpr double kStep = 1e-5;
 constexpr int64_t kMostElements = 5000;  // of an operand: each difference runs the operator twice
@@ -212,14 +208,14 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
     const std::vector<NDArray>& from = operand.from == 'x'   ? forward.x
                                        : operand.from == 'z' ? forward.z
                                                              : forward.d;
-    operands.push_back(from[operand.index].To(kDevice));
+    operands.push_back(from[operand.index].To(LinkedDevice()));
   }
   for (const NDArray& operand : operands) inputs.push_back(&operand);
   std::vector<NDArray> results;
   std::vector<NDArray*> outputs;
   const std::vector<Operand> wanted = Parse(row.with_respect_to);
   for (const Operand& operand : wanted) {
-    results.push_back(NDArray(forward.x[operand.index].shape(), DType::kFloat64, Place::On(kDevice)));
+    results.push_back(NDArray(forward.x[operand.index].shape(), DType::kFloat64, Place::On(LinkedDevice())));
   }
   for (NDArray& result : results) outputs.push_back(&result);
   const CrossEntropyGradAttributes entropy{Forward::kScale};
@@ -230,7 +226,7 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
     if (row.gradient == OpCode::kSoftmaxCrossEntropyGrad) attributes = &entropy;
   }
   {
-    const ScopedProvider provider(kProvider);
+    const ScopedProvider provider(Provider());
     Dispatch(row.gradient, inputs, absl::MakeConstSpan(outputs), attributes);
   }
   for (NDArray& result : results) result = result.To(Host());
@@ -246,7 +242,7 @@ class GradientList : public testing::TestWithParam<Row> {};
 
 TEST_P(GradientList, AgreesWithCentralDifferences) {
   const Row& row = GetParam();
-  if (FindDeviceProvider(kDevice) == nullptr) GTEST_SKIP() << "no " << DeviceName(kDevice);
+  if (FindDeviceProvider(LinkedDevice()) == nullptr) GTEST_SKIP() << "no " << DeviceName(LinkedDevice());
   const ScopedProvider reference("reference");
   std::mt19937_64 random(20261121);
   Tally tally;

@@ -191,7 +191,7 @@ std::vector<uint8_t> Gunzip(absl::Span<const uint8_t> bytes, const std::string& 
 }
 
 std::vector<uint8_t> ReadFileMaybeGzip(const std::string& path, size_t max_bytes) {
-  FileReader file(path);
+  FileReader file(path, Opens::kPipesToo);
   // Incompressible content is a little longer compressed: 5 bytes per 16 KiB block and the frame.
   constexpr size_t kMax = std::numeric_limits<size_t>::max();
   const size_t slack = max_bytes / 1024 + 1024;

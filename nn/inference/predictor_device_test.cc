@@ -12,6 +12,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/io/dlpack.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/nn/inference/predictor.h"
@@ -93,6 +94,31 @@ TEST_F(PredictorDeviceTest, ParametersThatWereWrittenToAreCopiedAgain) {
   EXPECT_NE(after, before);
   EXPECT_EQ(after, near.Predict(1).ToVector<float>());
   EXPECT_EQ(OnDevice(), bytes);  // the older copy is gone
+}
+
+TEST_F(PredictorDeviceTest, ParametersThatAnotherLibraryMayWriteToAreCopiedForEachRequest) {
+  Model model = SmallModel();
+  Probabilities on_host, on_device;
+  on_host.expected = Host();
+  Predictor<float, NDArray> near(model, on_host);
+  Predictor<float, NDArray> far(model, on_device, kDevice);
+  std::vector<float> last = far.Predict(1).ToVector<float>();
+  const int64_t bytes = OnDevice();
+  DLManagedTensor* tensor = ToDLPack(model.network->parameters());
+  auto* weights = static_cast<float*>(tensor->dl_tensor.data);
+  for (int i = 0; i < 3; ++i) {
+    for (int64_t k = 0; k < tensor->dl_tensor.shape[0]; ++k) weights[k] *= -1.5f;
+    if (i == 2) tensor->deleter(tensor);
+    const std::vector<float> now = far.Predict(1).ToVector<float>();
+    EXPECT_NE(now, last);
+    const std::vector<float> expected = near.Predict(1).ToVector<float>();
+    for (size_t k = 0; k < expected.size(); ++k) EXPECT_NEAR(now[k], expected[k], 1e-6);
+    last = now;
+  }
+  EXPECT_EQ(OnDevice(), bytes);
+  const auto replica = model.ReplicaOn(kDevice);
+  far.Predict(1);
+  EXPECT_EQ(model.ReplicaOn(kDevice), replica);  // known again
 }
 
 TEST_F(PredictorDeviceTest, ResultsGoWhereTheCallerIs) {

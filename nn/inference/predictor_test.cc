@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/io/dlpack.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/nn/model_file.h"
@@ -20,12 +22,14 @@
 namespace tidepool::nn {
 namespace {
 
+using ::testing::Each;
+using ::testing::FloatEq;
 using ::testing::HasSubstr;
 
 Model SmallModel() { return MakeModel("mlp", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled); }
 
 // Numbers in, the probabilities of the classes out; keeps a scale between calls.
-class Probabilities final : public Translator<float, NDArray> {
+class Probabilities : public Translator<float, NDArray> {
  public:
   void Prepare(PredictorContext& context) override {
     ++prepared;
@@ -52,6 +56,23 @@ class Probabilities final : public Translator<float, NDArray> {
 
  private:
   NDArray scale_;
+};
+
+class OneResultTooMany final : public Probabilities {
+ public:
+  const Batchifier* batchifier() const override { return &batchifier_; }
+
+ private:
+  struct Miscounting final : Batchifier {
+    NDList Batchify(absl::Span<const NDList> inputs) const override {
+      return StackBatchifier().Batchify(inputs);
+    }
+    std::vector<NDList> Unbatchify(const NDList& batch, int64_t count) const override {
+      std::vector<NDList> parts = Batchifier::Unbatchify(batch, count);
+      parts.push_back(parts[0]);
+      return parts;
+    }
+  } batchifier_;
 };
 
 // What the model, a predictor below it and the caller own.
@@ -238,6 +259,53 @@ TEST(PredictorTest, DjlCase110AClosedModelRefusesWithItsName) {
   EXPECT_THROW((Predictor<float, NDArray>(model, translator)), Error);
   EXPECT_THAT(CatchStatus([&] { weights.data<float>(); }).message(),
               HasSubstr("by owner [model mlp]"));
+}
+
+TEST(PredictorTest, SeesWhatAnotherLibraryWritesToTheWeights) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  predictor.Predict(1);
+  DLManagedTensor* tensor = ToDLPack(model.network->parameters());
+  auto* weights = static_cast<float*>(tensor->dl_tensor.data);
+  std::fill_n(weights, tensor->dl_tensor.shape[0], 0.f);
+  EXPECT_THAT(predictor.Predict(1).ToVector<float>(), Each(FloatEq(0.1f)));
+  std::fill_n(weights, tensor->dl_tensor.shape[0], 0.f);
+  weights[tensor->dl_tensor.shape[0] - 16] = 100;  // the first class' bias, of the last 16 elements
+  tensor->deleter(tensor);
+  EXPECT_EQ(predictor.Predict(1).At<float>({0}), 1.f);
+}
+
+TEST(PredictorTest, BatchesOfNothing) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  EXPECT_TRUE(predictor.PredictBatch({}).empty());
+  EXPECT_EQ(translator.prepared, 0);  // no request was made
+  EXPECT_THAT(CatchStatus([&] {
+                predictor.PredictStream([]() -> std::optional<float> { return 1; }, [](NDArray) {}, 0);
+              }).message(),
+              HasSubstr("a stream in batches of 0, expected at least 1"));
+  OneResultTooMany miscounts;
+  Predictor<float, NDArray> other(model, miscounts);
+  EXPECT_THAT(CatchStatus([&] { other.PredictBatch({1.f, 0.5f}); }).message(),
+              HasSubstr("the batchifier made 3 results of a batch of 2, expected as many"));
+  NoopTranslator noop;
+  Predictor<NDList, NDList> direct(model, noop);
+  EXPECT_THAT(CatchStatus([&] { direct.Predict({Zeros({0, 28, 28, 1})}); }).message(),
+              HasSubstr("a batch of no examples, shape [0, 28, 28, 1], expected at least one"));
+  EXPECT_EQ(direct.Predict({Zeros({1, 28, 28, 1})}).Single().shape(), Shape({1, 10}));
+}
+
+TEST(PredictorTest, ANetworkThatWasMovedFromIsRefused) {
+  Model model = SmallModel();
+  Probabilities translator;
+  Predictor<float, NDArray> predictor(model, translator);
+  const Network moved = std::move(*model.network);
+  EXPECT_THAT(CatchStatus([&] { predictor.Predict(1); }).message(),
+              HasSubstr("the network was moved from"));
+  EXPECT_THAT(CatchStatus([&] { model.ReplicaOn({DeviceType::kSimulated, 0}); }).message(),
+              HasSubstr("the network was moved from"));
 }
 
 TEST(PredictorTest, AParameterInAnExpressionIsAnErrorAtThatLine) {

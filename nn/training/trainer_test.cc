@@ -110,6 +110,40 @@ TEST(TrainerTest, DjlCase123ATrainerLeavesNothingBehind) {
   EXPECT_EQ(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated), heap);
 }
 
+TEST(TrainerTest, ABatchOfNoExamplesIsRefusedAndTheNextStepIsAsEver) {
+  Model with = SmallModel(), without = SmallModel(), reference = SmallModel();
+  Trainer managed(with, Adam()), bare(*without.network, Adam()), expected(reference, Adam());
+  for (Trainer* trainer : {&managed, &bare}) {
+    const auto refused = CatchStatus([&] { trainer->Step([] { return SomeBatch(0); }); });
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(refused.message(), HasSubstr("a batch of no examples, shape [0, 28, 28, 1], expected "
+                                             "at least one"));
+    EXPECT_EQ(trainer->steps(), 0);
+  }
+  {
+    const Batch batch = managed.NewBatch([] { return SomeBatch(0); });
+    EXPECT_THAT(CatchStatus([&] { managed.ComputeGradients(batch); }).message(),
+                HasSubstr("a batch of no examples"));
+  }
+  const double loss = expected.Step([] { return SomeBatch(); });
+  EXPECT_EQ(managed.Step([] { return SomeBatch(); }), loss);
+  EXPECT_EQ(bare.Step([] { return SomeBatch(); }), loss);
+  EXPECT_EQ(with.network->parameters().ToVector<float>(),
+            reference.network->parameters().ToVector<float>());
+}
+
+TEST(TrainerTest, ANetworkThatWasMovedFromIsRefused) {
+  Model model = SmallModel();
+  Trainer bare(*model.network, Adam()), managed(model, Adam());
+  const Network moved = std::move(*model.network);
+  for (Trainer* trainer : {&bare, &managed}) {
+    EXPECT_THAT(CatchStatus([&] { trainer->Step([] { return SomeBatch(); }); }).message(),
+                HasSubstr("the network was moved from"));
+  }
+  EXPECT_THAT(CatchStatus([&] { Trainer(model, Adam()); }).message(),
+              HasSubstr("the network was moved from"));
+}
+
 TEST(TrainerTest, ClosingTheModelEndsTheTrainer) {
   Model model = SmallModel();
   Trainer trainer(model, Adam());

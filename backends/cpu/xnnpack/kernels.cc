@@ -39,10 +39,15 @@ bool IsFinite(const TensorRef& x) {
   return !x.present || Loops().all_finite(x.as<float>(), x.NumElements());
 }
 
+// Packed weights are kept, so those that foreign code may write to at any time go to kernels that read
+// them where they are.
+bool MayBeKept(const TensorRef& weights) { return !weights.present || weights.buffer_id != 0; }
+
 // XNNPACK clamps every result, and a clamp turns NaN into a bound: operands that can make NaN go to
 // kernels that keep it. Reading the operands once costs little beside the work; constant weights
 // are read when they change.
-bool WeightsAreFinite(const TensorRef& filter, const TensorRef& bias) {
+bool WeightsAreKnownAndFinite(const TensorRef& filter, const TensorRef& bias) {
+  if (!MayBeKept(filter) || !MayBeKept(bias)) return false;
   return XnnpackOperators::Global().Remember(
       {filter.buffer_id, filter.version, reinterpret_cast<uintptr_t>(filter.data), bias.buffer_id,
        bias.version, reinterpret_cast<uintptr_t>(bias.data),
@@ -70,7 +75,7 @@ bool SupportsMatMul(const KernelCall& call) {
   return a.y_is_constant && z.rank == 2 && !a.transpose_x && !a.accumulate && call.inputs[1].NumElements() > 0 &&
          z.NumElements() > 0 && IsForOneThread(call, z.dims[0] * call.inputs[1].NumElements()) &&
          XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
-         WeightsAreFinite(call.inputs[1], call.inputs[2]);
+         WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }
 
 void RunMatMul(const KernelCall& call) {
@@ -107,7 +112,7 @@ bool SupportsConv2d(const KernelCall& call) {
          IsForOneThread(call, call.outputs[0].NumElements() * call.inputs[1].NumElements() /
                                   call.inputs[1].dims[0]) &&
          XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
-         WeightsAreFinite(call.inputs[1], call.inputs[2]);
+         WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }
 
 // Runs `use` with the operator of this convolution.

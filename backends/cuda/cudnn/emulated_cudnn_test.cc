@@ -1,7 +1,11 @@
 // What becomes of convolutions with each cuDNN that a machine may have: results are right with all of
 // them, and the notes of `tidepool kernels` say what runs.
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -14,8 +18,28 @@
 namespace tidepool {
 namespace {
 
-constexpr EmulatedCudnn kKind = EmulatedCudnn::TIDEPOOL_EMULATED_CUDNN;
-constexpr bool kIsUsed = kKind == EmulatedCudnn::kPresent || kKind == EmulatedCudnn::kRefusesLate;
+// The one of TIDEPOOL_EMULATED_CUDNN in the environment.
+EmulatedCudnn KindAskedFor() {
+  const std::pair<const char*, EmulatedCudnn> kinds[] = {
+      {"absent", EmulatedCudnn::kAbsent},
+      {"present", EmulatedCudnn::kPresent},
+      {"incomplete", EmulatedCudnn::kIncomplete},
+      {"too_old", EmulatedCudnn::kTooOld},
+      {"does_not_start", EmulatedCudnn::kDoesNotStart},
+      {"wrong", EmulatedCudnn::kWrong},
+      {"refuses_late", EmulatedCudnn::kRefusesLate},
+  };
+  const char* name = std::getenv("TIDEPOOL_EMULATED_CUDNN");
+  for (const auto& [kind_name, kind] : kinds) {
+    if (name != nullptr && std::strcmp(name, kind_name) == 0) return kind;
+  }
+  std::fprintf(stderr, "TIDEPOOL_EMULATED_CUDNN: found %s, expected absent, present, incomplete, too_old, "
+               "does_not_start, wrong or refuses_late\n", name == nullptr ? "nothing" : name);
+  std::exit(1);
+}
+
+const EmulatedCudnn kKind = KindAskedFor();
+const bool kIsUsed = kKind == EmulatedCudnn::kPresent || kKind == EmulatedCudnn::kRefusesLate;
 constexpr Device kDevice{DeviceType::kCuda, 0};
 constexpr long kChecks = 3;  // of the check at the first convolution
 
