@@ -108,7 +108,11 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const Shape& shape) {
   if (same == nullptr) {
     // One plan is of use only for cycles that follow one another.
     const bool pays = keeps_plans() ? effort_.PaysFor(shape.signature) : effort_.Pays(comes_again_);
-    if (!pays || !plans_.HasRoom(cycles_, comes_again_)) return std::nullopt;
+    if (!pays) return std::nullopt;
+    if (!plans_.HasRoom(cycles_, comes_again_)) {
+      effort_.PutOff();
+      return std::nullopt;
+    }
     refresh_after_ = kFirstRefresh;
   }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);

@@ -38,6 +38,8 @@ class PlanningEffort {
     put_off_ += !pays;
     return pays;
   }
+  // There was no room for its plan.
+  void PutOff() noexcept { ++put_off_; }
   // A plan was made for requests that had none.
   void Spent() noexcept { unpaid_ += unpaid_ < kMostUnpaid; }
   // A plan was followed to its end for the first time.

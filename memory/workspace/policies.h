@@ -17,7 +17,7 @@ enum class LearningPolicy : uint8_t {
   kFirstLoop,  // the first non-empty cycle sets the size
   kOverTime,   // the largest of several cycles sets the size
   kOptimized,  // as kFirstLoop, and lifetimes become a plan: peak of the live set, not the sum
-  kTraining,   // as kOptimized, with a plan for each kind of cycle; outliers are forgotten
+  kTraining,   // as kOptimized, with a plan for each kind of cycle that comes again; outliers are forgotten
 };
 
 // On the host all three are the same.

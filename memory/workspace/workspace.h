@@ -43,13 +43,14 @@ struct WorkspaceStats {
   uint64_t plans = 0;             // made so far
   size_t plans_kept = 0;          // now; more than one under kTraining
   uint64_t plans_improved = 0;    // by the search on the background thread
+  uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
   uint64_t plan_switches = 0;     // cycles that turned out to be another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
   size_t live_lower_bound_bytes = 0;  // most bytes alive at once in the cycle the plan was made from
   size_t requested_bytes = 0;     // sum of the requests of that cycle: what no reuse would need
   size_t planned_requests = 0;    // per cycle
-  uint64_t hits = 0;              // requests served from the pages
+  uint64_t hits = 0;              // requests served from the pages, by plan or not
   uint64_t misses = 0;            // requests a plan existed for but could not be followed
   uint64_t spills = 0;            // requests served outside the pages, learning cycles included
   uint64_t spilled_bytes = 0;

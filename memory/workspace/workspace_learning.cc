@@ -43,6 +43,7 @@ void WorkspaceCore::LearnFromCycle() noexcept {
 
 void WorkspaceCore::LearnFrom(const EndedCycle& cycle) {
   const std::optional<WantedPlan> wanted = learner_.Observe(cycle);
+  counters.cycles_not_planned = learner_.effort().put_off();
   if (!wanted.has_value()) return;
   std::shared_ptr<const CyclePlan> plan;
   try {
