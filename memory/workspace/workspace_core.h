@@ -27,6 +27,7 @@
 #include "tidepool/memory/workspace/cycle_findings.h"
 #include "tidepool/memory/workspace/cycle_gate.h"
 #include "tidepool/memory/workspace/cycle_learner.h"
+#include "tidepool/memory/workspace/leased_side.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/plan_follower.h"
 #include "tidepool/memory/workspace/request_slot.h"
@@ -241,7 +242,7 @@ class WorkspaceCore final : public BufferOwner {
 
   bool is_ring_slot_ = false;
   bool hands_over_ = false;
-  std::mutex leased_mutex_;  // while leased: held by who takes buffers back
+  LeasedSide<StdSync> leased_;
 };
 
 }  // namespace tidepool
