@@ -170,7 +170,15 @@ TEST(Failures, WhatWasReadOfAPlainVariableIsACopy) {
                                const std::string&>);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TIDEPOOL_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TIDEPOOL_SANITIZED 1
+#endif
+#if !defined(TIDEPOOL_SANITIZED)  // which say so themselves
 int Deeper(State& state, int depth) {
   volatile char frame[1000] = {};
   if (state.done.load() == depth) return 0;

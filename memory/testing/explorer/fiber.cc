@@ -196,13 +196,6 @@ __attribute__((no_sanitize("thread")))
 #endif
 __attribute__((noinline)) uint64_t
 Fiber::HashStack() const {
-#if defined(TIDEPOOL_EXPLORER_ASAN)
-  // Local variables may lie elsewhere then: no state is another one.
-  if (__asan_get_current_fake_stack() != nullptr) {
-    static thread_local uint64_t never_again = 0;
-    return ++never_again;
-  }
-#endif
   // A local variable of the caller is in one of the registers that calls keep, or has been saved on
   // the stack between here and there.
 #if defined(__x86_64__)
@@ -234,7 +227,21 @@ Fiber::HashStack() const {
   const auto* word = std::min<const volatile uint64_t*>(
       registers, static_cast<const volatile uint64_t*>(__builtin_frame_address(0)));
   const auto* end = reinterpret_cast<const volatile uint64_t*>(mapping_ + mapping_bytes_ - 64);
-  for (; word < end; ++word) add(*word);
+#if defined(TIDEPOOL_EXPLORER_ASAN)
+  void* const fake = __asan_get_current_fake_stack();
+#endif
+  for (; word < end; ++word) {
+    add(*word);
+#if defined(TIDEPOOL_EXPLORER_ASAN)
+    // Local variables may lie in a frame elsewhere, which the one here points to.
+    void *frame = nullptr, *frame_end = nullptr;
+    if (fake == nullptr || __asan_addr_is_in_fake_stack(fake, reinterpret_cast<void*>(*word), &frame,
+                                                        &frame_end) == nullptr) {
+      continue;
+    }
+    for (auto* at = static_cast<const volatile uint64_t*>(frame); at < frame_end; ++at) add(*at);
+#endif
+  }
   return hash;
 }
 

