@@ -11,9 +11,9 @@
 #ifndef TIDEPOOL_MEMORY_HELD_BYTES_H_
 #define TIDEPOOL_MEMORY_HELD_BYTES_H_
 
-#include <atomic>
-
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/sync/hold_registry.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
@@ -32,11 +32,12 @@ class HeldBytes {
 
 namespace internal {
 
+using BufferHolds = HoldRegistry<StdSync, Buffer>;
+
 bool LeaveHeldToHolds(Buffer* buffer) noexcept;
 // True when the bytes of a closed buffer are held: they go with the last hold.
 inline bool LeaveToHolds(Buffer* buffer) noexcept {
-  return (buffer->care.load(std::memory_order_relaxed) & Buffer::kHeld) != 0 &&
-         LeaveHeldToHolds(buffer);
+  return BufferHolds::MayBeHeld(buffer) && LeaveHeldToHolds(buffer);
 }
 
 }  // namespace internal

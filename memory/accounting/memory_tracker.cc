@@ -75,7 +75,7 @@ void MemoryTracker::Register(MemoryAccount* account) {
   at.listed.reserve(at.accounts.size() + 1);  // folds do not fail
   account->index_ = at.accounts.size();
   at.accounts.push_back(account);
-  account->inbox_.store(&at.inbox, std::memory_order_relaxed);
+  account->SetInbox(&at.inbox);
   if (account->used_bytes() != 0) account->List();
   CountChange();
 }
@@ -85,9 +85,8 @@ void MemoryTracker::Unregister(MemoryAccount* account) {
   DeviceLedger& at = At(account->device_);
   account->List();
   FoldListed(account->device_, at);
-  account->inbox_.store(nullptr, std::memory_order_relaxed);
   std::erase(at.listed, account);
-  account->listed_.store(false, std::memory_order_relaxed);
+  account->SetInbox(nullptr);
   ForEachAbove(at, account->owner_, [&](Counts& counts) {
     counts.used -= account->counted_;
     counts.owned -= account->owned_;
@@ -111,33 +110,21 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
 
 // ---- folds ----------------------------------------------------------------------------------
 
-// On the thread that writes the account; nobody else sets the flag but under the ledger's lock.
-void MemoryAccount::List() noexcept {
-  std::atomic<MemoryAccount*>* const inbox = inbox_.load(std::memory_order_relaxed);
-  if (inbox == nullptr || listed_.exchange(true, std::memory_order_acq_rel)) return;
-  MemoryAccount* head = inbox->load(std::memory_order_relaxed);
-  do {
-    next_listed_ = head;
-  } while (!inbox->compare_exchange_weak(head, this, std::memory_order_release,
-                                         std::memory_order_relaxed));
-}
-
 void MemoryTracker::TakeInbox(DeviceLedger& at) noexcept {
-  if (at.inbox.load(std::memory_order_relaxed) == nullptr) return;
-  MemoryAccount* account = at.inbox.exchange(nullptr, std::memory_order_acquire);
-  for (; account != nullptr; account = account->next_listed_) {
+  MemoryAccount::TakeInbox(at.inbox, [&at](AccountCounters<StdSync>* counters) {
+    auto* const account = static_cast<MemoryAccount*>(counters);
     account->quiet_folds_ = 0;
     at.listed.push_back(account);
-  }
+  });
 }
 
 void MemoryTracker::FoldSlow(MemoryAccount* account) {
-  account->List();
   std::lock_guard<std::mutex> lock(mutex_);
+  account->List();
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const uint64_t change = changes_.load(kRelaxed);
   const int64_t reached =
-      std::max(account->used_.load(kRelaxed), account->window_peak_.load(kRelaxed));
+      std::max(account->used_bytes(), account->window_peak());
   FoldListed(account->device_, At(account->device_));
   const bool same = account->folded_at_.load(kRelaxed) == change;
   account->folded_peak_.store(
@@ -158,11 +145,9 @@ void MemoryTracker::FoldListed(Device device, DeviceLedger& at) noexcept {
   FoldAccounts(device, at, at.listed);
   std::erase_if(at.listed, [](MemoryAccount* account) {
     if (account->quiet_folds_ < kQuietFolds) return false;
-    account->listed_.store(false, std::memory_order_seq_cst);
-    // It may have moved meanwhile and put itself on the list; or have looked at the flag too early.
-    if (account->used_.load(std::memory_order_seq_cst) == account->counted_) return true;
+    if (account->TakeOffList(account->counted_)) return true;
     account->quiet_folds_ = 0;
-    return account->listed_.exchange(true, std::memory_order_acq_rel);
+    return false;
   });
 }
 
@@ -171,15 +156,13 @@ void MemoryTracker::FoldAccounts(Device device, DeviceLedger& at,
   accounts_visited_ += static_cast<int64_t>(accounts.size());
   bool moved = false;
   for (MemoryAccount* account : accounts) {
-    const int64_t used = account->used_.load(std::memory_order_relaxed);
-    const int64_t window = std::max(used, account->window_peak_.load(std::memory_order_relaxed));
+    const int64_t used = account->used_bytes();
     account->excess_ = -1;
     ++account->quiet_folds_;
-    if (used == account->counted_ && window == used) continue;
+    if (used == account->counted_ && account->window_peak() <= used) continue;
     moved = true;
     account->quiet_folds_ = 0;
-    account->window_peak_.store(used, std::memory_order_relaxed);
-    account->excess_ = window - used;
+    account->excess_ = account->TakeWindow(used) - used;
     ForEachAbove(at, account->owner_, [&](Counts& counts) {
       counts.used += used - account->counted_;
       counts.excess += account->excess_;

@@ -32,54 +32,32 @@
 #include <mutex>
 #include <vector>
 
+#include "tidepool/memory/accounting/account_counters.h"
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
 // Counters of one workspace. Written by the thread that has the workspace open, read by any.
-class MemoryAccount {
+class MemoryAccount : public AccountCounters<StdSync> {
  public:
   // `owner`: who the account's memory is held for; null: the process.
   explicit MemoryAccount(Device device, MemoryOwner* owner = nullptr)
       : device_(device), owner_(owner != nullptr ? owner : &MemoryOwner::Process()) {}
 
-  // Bytes of arrays alive. A load, an add, a compare, a store or two; no locked instruction.
-  void AddUsed(int64_t bytes) {
-    int64_t used = used_.load(std::memory_order_relaxed) + bytes;
-    used_.store(used, std::memory_order_relaxed);
-    if (used > window_peak_.load(std::memory_order_relaxed)) {
-      window_peak_.store(used, std::memory_order_relaxed);
-    }
-    if (!listed_.load(std::memory_order_relaxed)) [[unlikely]]
-      List();
-  }
-  void SubUsed(int64_t bytes) {
-    used_.store(used_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
-    if (!listed_.load(std::memory_order_relaxed)) [[unlikely]]
-      List();
-  }
-
   Device device() const { return device_; }
   MemoryOwner* owner() const { return owner_; }
-  int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
 
  private:
   friend class MemoryTracker;
-  void List() noexcept;
 
   Device device_;
   MemoryOwner* owner_;
-  std::atomic<int64_t> used_{0};
-  std::atomic<int64_t> window_peak_{0};  // since the ledger last folded this account in
-  std::atomic<bool> listed_{false};      // the ledger looks at it at every change
   std::atomic<uint64_t> folded_at_{0};   // ledger change number at the last Fold()
   std::atomic<int64_t> folded_peak_{0};  // what it had reached by then
-  // Of its device's ledger while registered; see List().
-  std::atomic<std::atomic<MemoryAccount*>*> inbox_{nullptr};
-  MemoryAccount* next_listed_ = nullptr;
   // Under the ledger's lock:
   size_t index_ = 0;     // among the device's accounts
   int quiet_folds_ = 0;  // running, that found nothing new
@@ -149,7 +127,7 @@ class MemoryTracker {
   void Fold(MemoryAccount* account) {
     if (account->folded_at_.load(std::memory_order_relaxed) ==
             changes_.load(std::memory_order_relaxed) &&
-        account->window_peak_.load(std::memory_order_relaxed) <=
+        account->window_peak() <=
             account->folded_peak_.load(std::memory_order_relaxed)) {
       return;
     }
@@ -192,7 +170,7 @@ class MemoryTracker {
     std::vector<std::unique_ptr<Counts>> by_owner;  // by index; [0] of used devices: the process
     std::vector<MemoryAccount*> accounts;
     std::vector<MemoryAccount*> listed;  // of them, whose counters moved lately; room for all
-    std::atomic<MemoryAccount*> inbox{nullptr};  // to be added there; pushed without the lock
+    MemoryAccount::Inbox inbox{nullptr};  // to be added there; pushed without the lock
   };
 
   friend class MemoryBudget;  // what changes both takes one lock

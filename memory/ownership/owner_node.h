@@ -22,6 +22,7 @@
 #include "absl/functional/function_ref.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/sync/loan_book.h"
 #include "tidepool/memory/sync/owner_list.h"
 #include "tidepool/memory/sync/spin_lock.h"
 #include "tidepool/memory/sync/std_sync.h"
@@ -34,14 +35,7 @@ struct OwnedArray;
 struct OwnerNode;
 
 // One temporary attachment. In two lists: the array's stack, the borrower's set.
-struct Loan {
-  Buffer* buffer = nullptr;
-  OwnerNode* borrower = nullptr;
-  Loan* below = nullptr;  // of the same buffer, lent before
-  Loan* above = nullptr;
-  Loan* newer = nullptr;  // of the same borrower
-  Loan* older = nullptr;
-};
+struct Loan : LoanLinks<StdSync, Loan, Buffer, OwnerNode> {};
 
 struct OwnerBudget {
   int64_t limit_bytes;
@@ -82,7 +76,7 @@ struct OwnerNode : OwnerList<StdSync, Buffer> {
   ResourceEntry* newest_resource = nullptr;
   int64_t resources = 0;
   std::atomic<Loan*> newest_loan{nullptr};  // into this node; the loan mutex
-  int64_t loans = 0;                        // the loan mutex
+  StdSync::Plain<int64_t> loans;            // the loan mutex
   std::atomic<const void*> closer{nullptr};  // the thread that closes it
   int64_t opened_ns = 0;
   OwnerNode* next_free = nullptr;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "tidepool/memory/sync/loan_book.h"
 #include "tidepool/memory/sync/owner_list.h"
 #include "tidepool/memory/sync/owner_word.h"
 #include "tidepool/memory/testing/explorer/explore.h"
@@ -19,6 +20,7 @@ using explorer::Check;
 using explorer::Sync;
 
 using Word = OwnerWord<Sync>;
+struct Loan;
 
 // As Buffer.
 struct Item {
@@ -26,12 +28,12 @@ struct Item {
   struct Link {
     Word node;
     Sync::Plain<Item*> newer, older;
+    Sync::Atomic<Loan*> loans{nullptr};
   };
   Link link;
   Sync::Atomic<uint8_t> care{0};
   Sync::Atomic<int> handles{1};
   Sync::Plain<int> closes{0};  // races with whoever closes as well
-  Sync::Plain<int> loans{0};   // to one borrower; the loan mutex
   size_t bytes = 1;
 
   void GiveBack() { closes.set(closes.get() + 1); }
@@ -39,7 +41,12 @@ struct Item {
 
 struct Node : OwnerList<Sync, Item> {
   Sync::Plain<bool> open{true};
+  Sync::Atomic<Loan*> newest_loan{nullptr};
+  Sync::Plain<int64_t> loans{0};
 };
+
+struct Loan : LoanLinks<Sync, Loan, Item, Node> {};
+using Book = LoanBook<Sync, Loan, Item, Node>;
 
 // A tree of two nodes, and the functions of memory/ownership that go with the protocol.
 struct Tree {
@@ -136,45 +143,8 @@ struct Tree {
         });
   }
 
-  // ---- loans, as memory/ownership/loans.cc with one borrower ----
-
-  void Lend(Item* item) {
-    for (;;) {
-      const uint64_t reference = item->link.node.Get();
-      Node* owner = NodeOf(reference);
-      if (owner != nullptr) owner->lock.lock();
-      const bool unmoved = item->link.node.Get() == reference;
-      if (unmoved) {
-        std::lock_guard<Sync::Mutex> lock(loan_mutex);
-        item->care.fetch_or(Item::kLent, std::memory_order_acquire);
-        if (item->link.node.Get() != Word::kClosed) item->loans.set(1);
-      }
-      if (owner != nullptr) owner->lock.unlock();
-      if (unmoved) return;
-    }
-  }
-  void EndLoans(Item* item) {
-    std::lock_guard<Sync::Mutex> lock(loan_mutex);
-    item->loans.set(0);
-    item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone), std::memory_order_relaxed);
-  }
-  bool OutlivesOwner(Item* item) {
-    std::lock_guard<Sync::Mutex> lock(loan_mutex);
-    if (item->loans.get() == 0) return false;
-    item->care.fetch_or(Item::kOwnerGone, std::memory_order_relaxed);
-    item->link.node.Set(Word::kHandles);
-    return true;
-  }
-  void CloseBorrower(Item* item) {
-    std::lock_guard<Sync::Mutex> lock(loan_mutex);
-    if (item->loans.get() == 0) return;
-    item->loans.set(0);
-    const uint8_t care =
-        item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone), std::memory_order_relaxed);
-    if ((care & Item::kOwnerGone) != 0 && item->link.node.MoveFromHandles(Word::kClosed)) {
-      item->GiveBack();
-    }
-  }
+  void EndLoans(Item* item) { book.EndAll(item); }
+  bool OutlivesOwner(Item* item) { return book.OutlivesOwner(item); }
 
   void LinkNew(Item* item, Node& node, bool in_cycle = false) {
     std::lock_guard<Node::Lock> lock(node.lock);
@@ -187,8 +157,39 @@ struct Tree {
   }
 
   Node nodes[2];
-  Sync::Mutex loan_mutex;
+  Book book;
   Item item;
+};
+
+// And two nodes that borrow.
+struct LendingTree : Tree {
+  // As Ownership::LendAll.
+  void Lend(Item* lent, int to = 0) {
+    Loan* spare = Sync::New<Loan>();
+    const uint64_t reference = kOwnerGeneration | static_cast<uint64_t>(to + 3);
+    book.Lend(lent, borrowers[to], reference, spare, [this](uint64_t owner) { return NodeOf(owner); });
+    Sync::Delete(spare);
+  }
+  // As Detach by a borrower.
+  bool EndLoan(Item* lent, int from = 0) { return book.End(lent, borrowers[from], GiveAllBack); }
+  // As ReturnLoans.
+  void CloseBorrower(int which = 0) {
+    while (borrowers[which].newest_loan.load(std::memory_order_relaxed) != nullptr) {
+      book.EndSome<2>(borrowers[which], GiveAllBack);
+    }
+  }
+  static void GiveAllBack(Item* const* items, int count) {
+    for (int i = 0; i < count; ++i) items[i]->GiveBack();
+  }
+  void CheckNothingLent() {
+    for (Node& borrower : borrowers) {
+      Check(borrower.loans.get() == 0 &&
+                borrower.newest_loan.load(std::memory_order_relaxed) == nullptr,
+            "nobody borrows what is closed");
+    }
+  }
+
+  Node borrowers[2];
 };
 
 }  // namespace tidepool::explored_owners

@@ -145,37 +145,90 @@ void HandlesMeetTheEndOfACycle(Execution& execution) {
 }
 
 void LendMeetsClose(Execution& execution) {
-  auto& tree = execution.Make<Tree>();
+  auto& tree = execution.Make<LendingTree>();
   if (explorer::Choose(2) == 1) tree.LinkNew(&tree.item, tree.nodes[0]);
   execution.Thread([&] { tree.Lend(&tree.item); });
   execution.Thread([&] { tree.Close(&tree.item); });
   execution.AtEnd([&] {
-    Check(tree.item.loans.get() == 0, "nobody borrows what is closed");
+    tree.CheckNothingLent();
     Check(tree.item.closes.get() == 1, "closed once");
   });
 }
 
 void OwnersEndMeetsBorrowersEnd(Execution& execution) {
-  auto& tree = execution.Make<Tree>();
+  auto& tree = execution.Make<LendingTree>();
   tree.LinkNew(&tree.item, tree.nodes[0]);
   tree.Lend(&tree.item);
   execution.Thread([&] { tree.CloseNode(tree.nodes[0]); });
-  execution.Thread([&] { tree.CloseBorrower(&tree.item); });
+  execution.Thread([&] { tree.CloseBorrower(); });
   execution.AtEnd([&] {
     Check(tree.item.closes.get() == 1, "closed with the last of them");
     tree.CheckEmpty();
+    tree.CheckNothingLent();
   });
+}
+
+// Three parties: the owner, and two who borrow from it.
+void OwnersEndMeetsTwoBorrowers(Execution& execution) {
+  auto& tree = execution.Make<LendingTree>();
+  tree.LinkNew(&tree.item, tree.nodes[0]);
+  tree.Lend(&tree.item, 0);
+  tree.Lend(&tree.item, 1);
+  execution.Thread([&] { tree.CloseNode(tree.nodes[0]); });
+  execution.Thread([&] { tree.CloseBorrower(0); });
+  execution.Thread([&] { tree.EndLoan(&tree.item, 1); });
+  execution.AtEnd([&] {
+    Check(tree.item.closes.get() == 1, "closed with the last of them");
+    tree.CheckEmpty();
+    tree.CheckNothingLent();
+  });
+}
+
+// Lending to one, and once more to the other, while that one ends.
+void LendMeetsBorrowersEnd(Execution& execution) {
+  auto& tree = execution.Make<LendingTree>();
+  tree.LinkNew(&tree.item, tree.nodes[0]);
+  tree.Lend(&tree.item, 0);
+  execution.Thread([&] {
+    tree.Lend(&tree.item, 1);
+    tree.Lend(&tree.item, 0);
+  });
+  execution.Thread([&] { tree.EndLoan(&tree.item, 0); });
+  execution.AtEnd([&] {
+    Check(tree.borrowers[1].loans.get() == 1, "what was lent is lent");
+    tree.CloseBorrower(0);
+    Check(tree.item.link.loans.load(std::memory_order_relaxed) ==
+              tree.borrowers[1].newest_loan.load(std::memory_order_relaxed),
+          "one loan is left");
+    tree.CloseNode(tree.nodes[0]);
+    Check(tree.item.closes.get() == 0, "it outlives its owner");
+    tree.CloseBorrower(1);
+    Check(tree.item.closes.get() == 1, "closed with the last of them");
+    tree.CheckNothingLent();
+  });
+}
+
+// The last handle of an item whose owner is gone, and its borrower.
+void LastHandleMeetsBorrowersEnd(Execution& execution) {
+  auto& tree = execution.Make<LendingTree>();
+  Item* const item = Sync::New<Item>();
+  tree.LinkNew(item, tree.nodes[0]);
+  tree.Lend(item);
+  tree.CloseNode(tree.nodes[0]);
+  execution.Thread([&tree, item] { tree.Drop(item); });
+  execution.Thread([&tree] { tree.CloseBorrower(); });
+  execution.AtEnd([&tree] { tree.CheckNothingLent(); });
 }
 
 // The owner is gone: attaching elsewhere meets the end of the last borrower.
 void AttachMeetsBorrowersEnd(Execution& execution) {
-  auto& tree = execution.Make<Tree>();
+  auto& tree = execution.Make<LendingTree>();
   auto& attached = execution.Make<Sync::Plain<bool>>(false);
   tree.LinkNew(&tree.item, tree.nodes[0]);
   tree.Lend(&tree.item);
   tree.CloseNode(tree.nodes[0]);
   execution.Thread([&] { attached.set(tree.Attach(&tree.item, tree.nodes[1])); });
-  execution.Thread([&] { tree.CloseBorrower(&tree.item); });
+  execution.Thread([&] { tree.CloseBorrower(); });
   execution.AtEnd([&] {
     Check(tree.item.closes.get() == (attached.get() ? 0 : 1), "closed, or attached");
     Check(tree.nodes[1].arrays.get() == (attached.get() ? 1 : 0), "attached, or not");
@@ -185,6 +238,7 @@ void AttachMeetsBorrowersEnd(Execution& execution) {
 struct Scenario {
   const char* name;
   void (*body)(Execution&);
+  int preemptions = 3;
 };
 constexpr Scenario kScenarios[] = {
     {"attach_close", AttachMeetsClose},
@@ -199,12 +253,15 @@ constexpr Scenario kScenarios[] = {
     {"lend_close", LendMeetsClose},
     {"owner_borrower", OwnersEndMeetsBorrowersEnd},
     {"attach_borrower", AttachMeetsBorrowersEnd},
+    {"owner_borrowers", OwnersEndMeetsTwoBorrowers, 2},
+    {"lend_borrower", LendMeetsBorrowersEnd},
+    {"drop_borrower", LastHandleMeetsBorrowersEnd},
 };
 
 class OwnerListExploration : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(OwnerListExploration, Holds) {
-  const Result result = Explore({.name = GetParam().name}, GetParam().body);
+  const Result result = Explore({.name = GetParam().name, .preemptions = GetParam().preemptions}, GetParam().body);
   EXPECT_TRUE(result.passed()) << result.report();
   EXPECT_TRUE(result.exhausted) << result.report();
   std::printf("%s\n", result.report().c_str());
@@ -222,6 +279,33 @@ TEST(OwnerListMutations, AreNoticed) {
       });
   EXPECT_TRUE(table.original.passed()) << table.report();
   EXPECT_EQ(table.undetected(), "") << table.report();
+}
+
+// The lock of the loans, which the table does not leave out.
+struct WithoutLocks : Sync {
+  struct Mutex {
+    void lock() {}
+    void unlock() {}
+  };
+};
+TEST(LoanBookMutations, TheLockIsNeeded) {
+  struct State {
+    LoanBook<WithoutLocks, Loan, Item, Node> book;
+    Item item;
+    Node borrowers[2];
+  };
+  const Result result = explorer::Explore({.name = "loans"}, [](Execution& execution) {
+    auto& state = execution.Make<State>();
+    for (Node& borrower : state.borrowers) {
+      execution.Thread([&state, &borrower] {
+        Loan* spare = Sync::New<Loan>();
+        state.book.Lend(&state.item, borrower, 1, spare, [](uint64_t) { return nullptr; });
+        Sync::Delete(spare);
+      });
+    }
+    execution.AtEnd([&state] { state.book.EndAll(&state.item); });
+  });
+  EXPECT_EQ(result.failure, FailureKind::kDataRace) << result.report();
 }
 
 // ---- negative controls: what it was before ----

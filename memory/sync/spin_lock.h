@@ -30,12 +30,16 @@ class BasicSpinLock {
 
  private:
   void LockSlowly() noexcept {
-    for (int spins = 0;; ++spins) {
-      if (spins >= kSpinsBeforeYield<Sync>) Sync::Yield();
+    for (int spins = 0;;) {
       // Only looked at while it is taken: an exchange would take the line from its holder.
       if (!locked_.load(std::memory_order_relaxed) &&
           !locked_.exchange(true, std::memory_order_acquire)) {
         return;
+      }
+      if (spins < kSpinsBeforeYield<Sync>) {
+        ++spins;  // not beyond: a search knows by it that the loop is where it was
+      } else {
+        Sync::Yield();
       }
     }
   }

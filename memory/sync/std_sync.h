@@ -12,9 +12,10 @@
 //                 always with the memory order spelled out
 //   Fence(order)  as std::atomic_thread_fence
 //   Mutex         lock, try_lock, unlock
-//   Plain<T>      a variable that some rule of the protocol keeps from being raced for; get, set
+//   Plain<T>      a variable that some rule of the protocol keeps from being raced for; get, set. What get
+//                 returns is a reference in production: it is read at once and not kept
 //   New, Delete   new and delete of what one thread makes and another may free
-//   Yield()       the calling thread cannot go on before another one does something
+//   Yield()       the calling thread has nothing to do before another one does something
 #ifndef TIDEPOOL_MEMORY_SYNC_STD_SYNC_H_
 #define TIDEPOOL_MEMORY_SYNC_STD_SYNC_H_
 

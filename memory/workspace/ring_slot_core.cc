@@ -2,7 +2,7 @@
 // ends on whichever thread releases the last lease.
 //
 // While it is leased no thread has it open. Buffers that come back meanwhile are taken under
-// leased_mutex_, so that the ledger and the kept blocks are right at once; EndLease takes the same lock.
+// the lock of leased_side.h, so that the ledger and the kept blocks are right at once; EndLease takes the same.
 // Whoever holds a buffer of the slot keeps the core alive, so the lock is taken before the buffer is
 // given up, never after.
 #include <utility>
@@ -39,24 +39,21 @@ void WorkspaceCore::HandOver() noexcept {
 }
 
 void WorkspaceCore::EndLease() noexcept {
-  std::lock_guard<std::mutex> lock(leased_mutex_);
-  EndCycle(/*failed=*/false);
+  leased_.End([this] { EndCycle(/*failed=*/false); });
 }
 
 // Takes a buffer back while the slot is leased; false when it is not.
 bool WorkspaceCore::ReleaseLeased(Buffer* buffer) noexcept {
-  if (!gate_.is_leased()) return false;
-  std::lock_guard<std::mutex> lock(leased_mutex_);
-  if (!gate_.is_leased()) return false;
-  DrainReturned();
-  ReleaseOnOwner(buffer);
-  return true;
+  return leased_.WhileLeased(gate_, [&] {
+    DrainReturned();
+    ReleaseOnOwner(buffer);
+  });
 }
 
 void WorkspaceCore::CloseLeased(Buffer* buffer) noexcept {
-  if (!gate_.is_leased()) return;
-  std::lock_guard<std::mutex> lock(leased_mutex_);
-  if (gate_.is_leased() && IsOut(buffer)) GiveBack(buffer);
+  leased_.WhileLeased(gate_, [&] {
+    if (IsOut(buffer)) GiveBack(buffer);
+  });
 }
 
 std::string WorkspaceCore::DescribeStaleSlot(uint64_t now, uint64_t made) const {

@@ -28,6 +28,7 @@
 #include "tidepool/memory/workspace/cycle_gate.h"
 #include "tidepool/memory/workspace/cycle_follower.h"
 #include "tidepool/memory/workspace/free_ranges.h"
+#include "tidepool/memory/workspace/leased_side.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/plan_follower.h"
 #include "tidepool/memory/workspace/plan_learner.h"
@@ -259,7 +260,7 @@ class WorkspaceCore final : public BufferOwner {
 
   bool is_ring_slot_ = false;
   bool hands_over_ = false;
-  std::mutex leased_mutex_;  // while leased: held by who takes buffers back
+  LeasedSide<StdSync> leased_;
 };
 
 inline WorkspaceRef::WorkspaceRef(const WorkspaceCore& core) : number_(core.number()) {}

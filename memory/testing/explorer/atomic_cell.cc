@@ -54,6 +54,7 @@ AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where) : kind_
   entries_[0] = {initial, kGap, false, nullptr};
   count_ = 1;
   engine.memory().view.Raise(index_, kGap);
+  engine.memory().wrote = true;
   if (engine.trace() != nullptr) engine.trace()->AddName(Name(), where);
 }
 
@@ -70,6 +71,7 @@ AtomicCell::~AtomicCell() {
                           ", neither before the other");
     });
   }
+  engine->memory().wrote = true;
   engine->lifetimes().End(id_, engine->deleting_at());
 }
 
@@ -107,7 +109,10 @@ uint32_t AtomicCell::Floor(Engine& engine, bool sequential) const {
   if (sequential) time = std::max(time, engine.sequential().at(index_));
   // Stores become visible in finite time: a thread that read an old one and yielded reads another.
   const Stale& stale = stale_[engine.slot()];
-  if (stale.time != 0 && mine.yields > stale.yields) time = std::max(time, stale.time + 1);
+  if (stale.time != 0 && mine.yields > stale.yields && stale.time + 1 > time) {
+    time = stale.time + 1;
+    engine.NoteNoOldStore();
+  }
   uint32_t floor = count_ - 1;
   while (floor > 0 && entries_[floor - 1].time >= time) --floor;
   return floor;
@@ -122,8 +127,14 @@ void AtomicCell::Read(Engine& engine, uint32_t entry, std::memory_order order) {
   } else {
     mine.pending.Join(store.view);
   }
-  if (IsSequential(order)) engine.sequential().Raise(index_, store.time);
-  if (entry + 1 < count_) stale_[engine.slot()] = {store.time, mine.yields};
+  if (IsSequential(order)) {
+    engine.sequential().Raise(index_, store.time);
+    mine.read_newest = true;
+  }
+  if (entry + 1 < count_) {
+    stale_[engine.slot()] = {store.time, mine.yields};
+    mine.read_old = true;
+  }
 }
 
 bool AtomicCell::HasRoomBehind(Engine& engine, uint32_t entry) const {
@@ -155,6 +166,7 @@ void AtomicCell::Insert(Engine& engine, uint32_t behind, Bits value, const Snaps
 void AtomicCell::Write(Engine& engine, uint32_t behind, Bits value, std::memory_order order,
                        const Snapshot* continued) {
   const bool releases = Releases(order);
+  engine.memory().wrote = true;
   Insert(engine, behind, value, nullptr, IsSequential(order));
   const Snapshot* view = releases ? engine.Release() : engine.memory().released;
   if (continued != nullptr && view != nullptr) {

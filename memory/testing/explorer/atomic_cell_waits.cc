@@ -121,6 +121,7 @@ void AtomicCell::Wait(Bits old, std::memory_order order, const Where& where) {
       engine.Fail(FailureKind::kDeadlock,
                   [&] { return absl::StrCat("the body waits for ever at ", ToText(where)); });
     }
+    engine.memory().wrote = true;
     blocked_on_[engine.slot()] = newer_than = entries_[entry].time;
     engine.Block();
     blocked_on_[engine.slot()] = 0;
@@ -136,6 +137,7 @@ void AtomicCell::Notify(bool all, const Where& where) {
       engine.sites()->DropsAt(SiteKind::kNotify, operation, std::memory_order_relaxed, where)) {
     return;
   }
+  engine.memory().wrote = true;
   const Time seen = engine.memory().view.at(index_);
   int waiting[kMaxSlots];
   uint32_t count = 0;

@@ -35,6 +35,7 @@ struct NewBlockHeader {
 PlainCell::PlainCell(const Where& where) : written_where_(where) {
   Engine& engine = Engine::Get();
   id_ = engine.lifetimes().Begin(this, where);
+  engine.memory().wrote = true;
   writer_ = engine.slot();
   written_at_ = engine.Clock();
 }
@@ -74,6 +75,7 @@ void PlainCell::Get(const Where& where) {
   engine.CheckAlive(id_, this, kPlain, "read", where);
   CheckWritten(engine, "read", where);
   reads_.Note(engine.slot(), engine.Clock(), where);
+  engine.memory().wrote = true;  // what is written later may race with it
   if (engine.trace() != nullptr) engine.Record("plain get", where);
 }
 
@@ -87,6 +89,7 @@ void PlainCell::Set(const Where& where) {
   engine.CheckAlive(id_, this, kPlain, "written", where);
   CheckWritten(engine, "written", where);
   CheckRead(engine, "written", where);
+  engine.memory().wrote = true;
   writer_ = engine.slot();
   written_at_ = engine.Clock();
   written_where_ = where;
@@ -119,6 +122,7 @@ Engine& MutexCell::Use(const Where& where) {
 
 void MutexCell::Hold(Engine& engine) {
   holder_ = engine.slot();
+  engine.memory().wrote = true;
   engine.memory().view.Join(released_);
   engine.MutexHeld(this);
 }
@@ -148,10 +152,17 @@ void MutexCell::Lock(const Where& where) {
 bool MutexCell::TryLock(const Where& where) {
   Engine& engine = Use(where);
   if (engine.inspecting()) return true;
+  if (holder_ == engine.slot()) {
+    engine.Fail(FailureKind::kMisuse, [&] {
+      return absl::StrCat(ThreadName(engine.slot()), " tries at ", ToText(where),
+                          " to lock a mutex that it holds");
+    });
+  }
   engine.Announce({.object = this, .writes = true});
   Use(where);
   accesses_.Note(engine.slot(), engine.Clock(), where);
   bool locks = holder_ < 0;
+  engine.memory().read_newest = true;
   if (locks && engine.may_fail_spuriously() && engine.Choose(2) == 1) {
     engine.CountSpuriousFailure();
     locks = false;
@@ -175,6 +186,7 @@ void MutexCell::Unlock(const Where& where) {
   if (engine.trace() != nullptr) engine.Record("unlock", where);
   accesses_.Note(engine.slot(), engine.Clock(), where);
   holder_ = -1;
+  engine.memory().wrote = true;
   released_ = engine.Release();
   engine.MutexFreed(this);
 }
@@ -191,6 +203,7 @@ void Fence(std::memory_order order, const Where& where) {
   // Only a seq_cst fence has to do with other threads.
   if (sequential) engine.Announce({.sequential = true, .fence = true});
   ThreadMemory& mine = engine.memory();
+  if (order != std::memory_order_acquire) mine.wrote = true;
   if (order != std::memory_order_release) mine.view.Join(mine.pending);
   if (sequential) {
     mine.view.JoinStores(engine.sequential());
@@ -204,6 +217,7 @@ void Fence(std::memory_order order, const Where& where) {
 
 void* NewBlock(size_t bytes, size_t alignment, const char* type) {
   Engine& engine = Engine::Get();
+  engine.memory().wrote = true;
   const size_t before = (sizeof(NewBlockHeader) + alignment - 1) / alignment * alignment;
   auto* block = static_cast<char*>(
       engine.arena().Allocate(before + bytes, std::max(alignment, alignof(NewBlockHeader))));
@@ -221,6 +235,7 @@ void* NewBlock(size_t bytes, size_t alignment, const char* type) {
 
 void BeginDelete(void* object, const Where& where) {
   Engine& engine = Engine::Get();
+  engine.memory().wrote = true;
   auto* header = static_cast<NewBlockHeader*>(object) - 1;
   if (header->mark != kBlockMark) {
     engine.Fail(FailureKind::kMisuse, [&] {

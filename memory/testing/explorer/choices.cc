@@ -14,6 +14,7 @@ bool Allows(uint32_t allowed, uint32_t index) { return index >= 32 || (allowed >
 
 void Choices::Begin(Source source, uint64_t seed) {
   source_ = source;
+  from_text_ = false;
   random_ = Mix(seed + 1);
   entries_.clear();
   BeginExecution();
@@ -97,6 +98,7 @@ std::string Choices::Text() const {
 
 void Choices::BeginReplay(const std::string& text) {
   Begin(Source::kSearch, 0);
+  from_text_ = true;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c >= 'a' && c <= 'z') {

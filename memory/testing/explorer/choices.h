@@ -40,6 +40,16 @@ class Choices {
   }
   // Keeps `chosen`, which was chosen in some other way, as a random choice.
   void Record(uint32_t chosen, uint32_t count);
+  // What the execution found out about itself and cannot be chosen otherwise: it is asked `find` once
+  // and told the same when the execution is repeated, also by a text.
+  template <typename Find>
+  bool Decide(const Find& find) {
+    if (position_ < entries_.size()) return Repeated(2, ~uint32_t{0}) != 0;
+    const uint32_t found = !from_text_ && find() ? 1 : 0;
+    entries_.push_back({found, 2, uint32_t{1} << found});
+    ++position_;
+    return found != 0;
+  }
   // A random number, for choosing in some other way. Not for a search.
   uint64_t Random() { return random_ = Mix(random_ + 0x9e3779b97f4a7c15u); }
   bool is_random() const { return source_ == Source::kRandom; }
@@ -54,7 +64,7 @@ class Choices {
 
   bool repeating() const { return position_ < entries_.size(); }
   bool inconsistent() const { return inconsistent_; }
-  // Choices with more than one way in the last execution.
+  // Choices with more than one way in the last execution, and what it found out.
   int64_t depth() const { return static_cast<int64_t>(position_); }
   std::string Text() const;
 
@@ -78,6 +88,7 @@ class Choices {
   size_t position_ = 0;
   bool free_run_ = false;
   bool inconsistent_ = false;
+  bool from_text_ = false;
   uint64_t random_ = 0;
 };
 

@@ -32,7 +32,7 @@ Engine& Engine::Get() {
 void Engine::set_bound(int preemptions, bool reduce) {
   preemption_bound_ = preemptions;
   reduce_ = reduce;
-  bound_mattered_ = false;
+  bound_mattered_ = yields_mattered_ = false;
 }
 
 void Engine::Reset() {
@@ -47,7 +47,8 @@ void Engine::Reset() {
   slot_ = kBody;
   thread_count_ = 0;
   variables_ = 0;
-  unfinished_ = blocked_ = yielded_ = sleeping_ = 0;
+  unfinished_ = blocked_ = sleeping_ = 0;
+  at_yield_ = yielded_ = parked_ = 0;
   anyone_yielded_ = inspecting_ = step_taken_ = pruned_ = false;
   preemptions_ = spurious_failures_ = 0;
   if (steps_ > longest_) longest_ = steps_;
@@ -109,7 +110,7 @@ bool Engine::Run(absl::FunctionRef<void(Execution&)> body) {
   return false;
 }
 
-void Engine::AddThread(void (*function)(void*), void* argument) {
+void Engine::AddThread(void (*function)(void*), void* argument, size_t bytes) {
   if (phase_ != Phase::kBody || slot_ != kBody || thread_count_ + 1 == kMaxSlots) {
     Fail(FailureKind::kMisuse, [&] {
       return absl::StrCat("Execution::Thread: expected at most ", kMaxSlots - 1,
@@ -122,8 +123,12 @@ void Engine::AddThread(void (*function)(void*), void* argument) {
     slot.fiber = std::make_unique<Fiber>(options_.stack_bytes, &Engine::FiberMain, &slot);
   }
   slot.run = {function, argument};
+  slot.run_bytes = bytes;
   slot.next = Step();
   slot.waits_for = slot.seen_stepping = 0;
+  slot.unfair_yields = 0;
+  slot.yielded_at = -1;
+  slot.waited_unfairly = false;
   unfinished_ |= 1u << number;
 }
 
@@ -160,6 +165,8 @@ void Engine::RunSlot(int number) {
     mine.pending.Clear();
     mine.released = nullptr;
     mine.yields = 0;
+    mine.wrote = true;
+    mine.read_old = mine.read_newest = false;
     slots_[number].run();
     unfinished_ &= ~(1u << number);
     CheckInvariants();
@@ -207,23 +214,6 @@ void Engine::MutexHeld(const void* mutex) {
     const Step& next = slots_[i].next;
     if (i != slot_ && next.locks && next.object == mutex) blocked_ |= 1u << i;
   }
-}
-
-// As CHESS: a thread that yields again waits for all that could have gone on since it yielded last
-// and did not; so a loop that yields cannot keep others from going on for ever.
-void Engine::Yield() {
-  if (slot_ == kBody || inspecting_) return;
-  // For the reduction a yield is a step, whose place among others' matters. Within a bound it is
-  // not: a switch in front of it would be a preemption that a switch behind it is not.
-  if (preemption_bound_ < 0) AnnounceInThread({.everything = true});
-  Slot& me = slots_[slot_];
-  if (++memory().yields > 1) {
-    me.waits_for = unfinished_ & ~blocked_ & ~me.seen_stepping & ~(1u << slot_);
-  }
-  me.seen_stepping = 0;
-  // From its next step on; until then it runs on.
-  yielded_ |= 1u << slot_;
-  anyone_yielded_ = true;
 }
 
 void Engine::SwitchToNext() {

@@ -51,7 +51,15 @@ struct ThreadMemory {
   View view;                           // what it has seen
   View pending;                        // what an acquire fence would make it see
   const Snapshot* released = nullptr;  // what it had seen at its last release fence
+  // How often it waited for others at a yield: it reads no old store again after that.
   uint32_t yields = 0;
+  // Since its last yield: whether it did more than read atomic variables, and whether it read a
+  // store that was not the newest.
+  bool wrote = true;
+  bool read_old = false;
+  // Since it last did more than read: whether it read what cannot be read any more when it has
+  // changed (a lock that was taken, by try_lock; in the order of seq_cst operations).
+  bool read_newest = false;
 };
 
 class Engine {
@@ -76,8 +84,9 @@ class Engine {
   int64_t steps() const { return steps_; }
   int preemptions() const { return preemptions_; }
   bool pruned() const { return pruned_; }
-  // Whether the bound kept any execution out since set_bound.
+  // Whether the bound kept any execution out since set_bound, and whether Options::yields did.
   bool bound_mattered() const { return bound_mattered_; }
+  bool yields_mattered() const { return yields_mattered_; }
 
   // --- For the operations of the policy, called from explored code.
   // Announces a step and returns when it is the calling thread's turn.
@@ -140,9 +149,20 @@ class Engine {
   const Where& deleting_at() const { return deleting_at_; }
   void set_deleting_at(const Where& where) { deleting_at_ = where; }
   View& scratch() { return scratch_; }
+  // The calling thread may not read an old store again, as it yielded.
+  void NoteNoOldStore() { yields_mattered_ |= slots_[slot_].waited_unfairly; }
+
+  // Whose stack ended just above `address`; -1: nobody's.
+  int SlotBelowWhoseStackIs(const void* address) const {
+    for (const Slot& slot : slots_) {
+      if (slot.fiber != nullptr && slot.fiber->is_below(address)) return slot.number;
+    }
+    return -1;
+  }
 
   // --- For Execution.
-  void AddThread(void (*function)(void*), void* argument);
+  // `bytes` of `argument` are the thread's own.
+  void AddThread(void (*function)(void*), void* argument, size_t bytes);
   void AddEnd(void (*function)(void*), void* argument) { ends_.push_back({function, argument}); }
   void AddInvariant(void (*function)(void*), void* argument) {
     invariants_.push_back({function, argument});
@@ -162,10 +182,17 @@ class Engine {
     std::unique_ptr<Fiber> fiber;
     Callback run;
     Step next;
+    size_t run_bytes = 0;  // of run.argument
     bool running = false;  // has left frames on its stack
-    // For fairness: who must take a step before it does, and who has since it yielded.
+    // For fairness: who must take a step before it does, and who has since it yielded, or since the
+    // first of `unfair_yields` in a row, in each of which it went on while others could.
     uint32_t waits_for = 0;
     uint32_t seen_stepping = 0;
+    int unfair_yields = 0;
+    bool waited_unfairly = false;
+    int64_t yielded_at = -1;  // after how many steps
+    // What it was like at its yields since it last did more than read.
+    std::vector<uint64_t> states;
     uint64_t priority = 0;
   };
 
@@ -174,6 +201,7 @@ class Engine {
   void RunBodyPhase();
   void Reset();
   void AnnounceInThread(const Step& step);
+  bool RepeatsItself(Slot& slot);
   // Chooses who is next and switches there; returns when the caller is next.
   void SwitchToNext();
   // The slot that takes the next step, -1 when all have ended or the execution failed.
@@ -214,13 +242,17 @@ class Engine {
   int preemption_bound_ = -1;
   bool reduce_ = false;
   bool bound_mattered_ = false;
+  bool yields_mattered_ = false;
 
   // Of the execution.
   Phase phase_ = Phase::kBody;
   int slot_ = kBody;
   int thread_count_ = 0;
   uint32_t variables_ = 0;
-  uint32_t unfinished_ = 0, blocked_ = 0, yielded_ = 0, sleeping_ = 0;
+  uint32_t unfinished_ = 0, blocked_ = 0, sleeping_ = 0;
+  // At a yield: free to go on, waiting for any step of another thread, waiting for all others to
+  // wait as well.
+  uint32_t at_yield_ = 0, yielded_ = 0, parked_ = 0;
   bool anyone_yielded_ = false;
   bool inspecting_ = false;
   bool step_taken_ = false;  // since the invariants were checked

@@ -9,6 +9,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/explorer/choices.h"
 #include "tidepool/memory/testing/explorer/engine.h"
+#include "tidepool/memory/testing/explorer/overflow.h"
 #include "tidepool/memory/testing/explorer/search.h"
 #include "tidepool/memory/testing/explorer/sync.h"
 #include "tidepool/memory/testing/explorer/trace.h"
@@ -31,7 +32,7 @@ class Explorer {
     switch (options_.search) {
       case Search::kBounded:
         for (int bound = 0; bound <= options_.preemptions; ++bound) {
-          if (!SearchRound(bound, false) || result_.unbounded) break;
+          if (!SearchRound(bound, false) || !engine_.bound_mattered()) break;
         }
         break;
       case Search::kFull:
@@ -81,7 +82,8 @@ class Explorer {
       if (!RunOne(bound)) return false;
     } while (choices_.Advance());
     result_.exhausted = true;
-    result_.unbounded = !engine_.bound_mattered();
+    result_.yields_left_out = engine_.yields_mattered();
+    result_.unbounded = !engine_.bound_mattered() && !result_.yields_left_out;
     return true;
   }
 
@@ -131,6 +133,7 @@ class Explorer {
 
   const Options& options_;
   const absl::FunctionRef<void(Execution&)> body_;
+  const OverflowReports overflow_reports_;
   Choices choices_;
   Engine engine_;
   Result result_;
@@ -146,6 +149,7 @@ void Validate(const Options& options) {
   at_least("max_executions", options.max_executions, 1);
   at_least("max_steps", options.max_steps, 1);
   at_least("spurious_failures", options.spurious_failures, 0);
+  at_least("yields", options.yields, 0);
   at_least("executions", options.executions, 1);
   at_least("priority_changes", options.priority_changes, 0);
   at_least("stack_bytes", static_cast<int64_t>(options.stack_bytes), 16 << 10);
@@ -187,8 +191,8 @@ void* Execution::Allocate(size_t bytes, size_t alignment) {
 void Execution::DestroyAtEnd(void (*destroy)(void*), void* object) {
   engine_.DestroyAtEnd(destroy, object);
 }
-void Execution::AddThread(void (*function)(void*), void* argument) {
-  engine_.AddThread(function, argument);
+void Execution::AddThread(void (*function)(void*), void* argument, size_t bytes) {
+  engine_.AddThread(function, argument, bytes);
 }
 void Execution::AddEnd(void (*function)(void*), void* argument) {
   engine_.AddEnd(function, argument);

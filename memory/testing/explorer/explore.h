@@ -21,7 +21,8 @@
 // kept to one total order; only read-modify-writes continue a release sequence. Left out: values
 // out of thin air and load buffering (a load that reads what is stored later in its own thread's
 // future); the few outcomes of C++20 where the total order contradicts happens-before by mixing
-// sequentially consistent and weaker accesses of one variable; consume is acquire.
+// sequentially consistent and weaker accesses of one variable; consume is acquire. What a search
+// leaves out beside, and when it says so: docs/testing_memory.md, "What is left out".
 //
 // Found: a Check that fails, an invariant that does not hold after some step, data races of
 // Sync::Plain and with the birth and death of atomic variables, use after Sync::Delete, deleting
@@ -77,6 +78,10 @@ struct Options {
   int64_t max_steps = 2'000;
   // How many weak compare-exchanges and try_locks of one execution fail for no reason at most.
   int spurious_failures = 1;
+  // How often in a row a thread may yield and go on at once though others could go on, in a loop that
+  // does more than read atomic variables (and so may see something new each time); then it waits for
+  // those others. Result::yields_left_out says whether that left anything out.
+  int yields = 2;
   // Places stores at the end of the modification order only. Fewer executions, and what needs two
   // threads' stores in different orders at two variables (2+2W) is not seen.
   bool stores_in_order = false;
@@ -84,7 +89,7 @@ struct Options {
   int64_t executions = 10'000;
   uint64_t seed = 1;
   int priority_changes = 2;
-  // Of each explored thread.
+  // Of each explored thread. One that needs more ends the program, with a message that names it.
   size_t stack_bytes = 256 << 10;
   // What a report gave as "replay": that one execution is run, with a trace. When empty, the
   // environment variable TIDEPOOL_EXPLORER_REPLAY is taken if it names this exploration.
@@ -134,10 +139,12 @@ struct Result {
   // The most choices in one execution.
   int64_t depth = 0;
   double seconds = 0;
-  // All executions within the last round's bound were run; `unbounded` if the bound kept nothing
-  // out, so that these are all there are.
+  // All executions within the last round's bound and Options::yields were run; `unbounded` if these
+  // kept nothing out, so that these are all there are. `yields_left_out` if it was Options::yields that
+  // kept something out.
   bool exhausted = false;
   bool unbounded = false;
+  bool yields_left_out = false;
   bool replayed = false;
 };
 
@@ -159,7 +166,7 @@ class Execution {
   // Adds a thread, at most seven. All start when the body returns.
   template <typename F>
   void Thread(F function) {
-    AddThread(&Call<F>, Keep(std::move(function)));
+    AddThread(&Call<F>, Keep(std::move(function)), sizeof(F));
   }
 
   // Called when all threads have ended, in the order given; has seen all they did.
@@ -187,7 +194,7 @@ class Execution {
 
   void* Allocate(size_t bytes, size_t alignment);
   void DestroyAtEnd(void (*destroy)(void*), void* object);
-  void AddThread(void (*function)(void*), void* argument);
+  void AddThread(void (*function)(void*), void* argument, size_t bytes);
   void AddEnd(void (*function)(void*), void* argument);
   void AddInvariant(void (*function)(void*), void* argument);
 

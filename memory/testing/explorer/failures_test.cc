@@ -5,6 +5,8 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "tidepool/memory/testing/explorer/explore.h"
 #include "tidepool/memory/testing/explorer/sync.h"
@@ -147,6 +149,53 @@ TEST(Failures, UseAfterFreeDoubleFreeAndLeak) {
       << leak.message;
   EXPECT_NE(leak.message.find("Item of the body"), std::string::npos) << leak.message;
 }
+
+TEST(Failures, ALockThatItsHolderTries) {
+  const Result result = Explore({}, [](Execution& execution) {
+    auto& mutex = execution.Make<Sync::Mutex>();
+    execution.Thread([&mutex] {
+      mutex.lock();
+      if (mutex.try_lock()) Check(false, "it is held");
+      mutex.unlock();
+    });
+  });
+  EXPECT_EQ(result.failure, FailureKind::kMisuse) << result.report();
+  EXPECT_NE(result.message.find("T1 tries at "), std::string::npos) << result.message;
+  EXPECT_NE(result.message.find("to lock a mutex that it holds"), std::string::npos);
+}
+
+TEST(Failures, WhatWasReadOfAPlainVariableIsACopy) {
+  static_assert(std::is_same_v<decltype(std::declval<const Sync::Plain<int>&>().get()), int>);
+  static_assert(std::is_same_v<decltype(std::declval<const Sync::Plain<std::string>&>().get()),
+                               const std::string&>);
+}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TIDEPOOL_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TIDEPOOL_SANITIZED 1
+#endif
+#if !defined(TIDEPOOL_SANITIZED)  // which say so themselves
+int Deeper(State& state, int depth) {
+  volatile char frame[1000] = {};
+  if (state.done.load() == depth) return 0;
+  return Deeper(state, depth + 1) + frame[depth % 1000];
+}
+
+TEST(FailuresDeathTest, AStackThatIsTooSmall) {
+  EXPECT_DEATH(
+      Explore({.name = "deep"},
+              [](Execution& execution) {
+                State& state = execution.Make<State>();
+                execution.Thread([] {});
+                execution.Thread([&state] { Deeper(state, 1); });
+              }),
+      "in exploration deep T2 needs more stack than its 262144 bytes: raise Options::stack_bytes");
+}
+#endif
 
 TEST(Failures, LoopsThatYieldEnd) {
   const Result result = Threads({[](State& s) {

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -161,13 +162,15 @@ Fiber::Fiber(size_t stack_bytes, void (*entry)(void*), void* argument)
     : entry_(entry), argument_(argument) {
   const size_t page = PageBytes();
   stack_bytes_ = (stack_bytes + page - 1) / page * page;
-  mapping_bytes_ = stack_bytes_ + page;
+  // Several, so that the frame of one function does not reach beyond them.
+  const size_t guard = 16 * page;
+  mapping_bytes_ = stack_bytes_ + guard;
   void* mapping = mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) ThrowErrno(errno, "mapping the stack of an explored thread");
   mapping_ = static_cast<char*>(mapping);
-  mprotect(mapping_, page, PROT_NONE);
-  stack_bottom_ = mapping_ + page;
+  mprotect(mapping_, guard, PROT_NONE);
+  stack_bottom_ = mapping_ + guard;
 #if defined(TIDEPOOL_EXPLORER_TSAN)
   thread_sanitizer_fiber_ = __tsan_create_fiber(0);
 #endif
@@ -183,6 +186,63 @@ Fiber::~Fiber() {
   __tsan_destroy_fiber(thread_sanitizer_fiber_);
 #endif
   munmap(mapping_, mapping_bytes_);
+}
+
+#if defined(TIDEPOOL_EXPLORER_ASAN)
+__attribute__((no_sanitize("address")))
+#endif
+#if defined(TIDEPOOL_EXPLORER_TSAN)
+__attribute__((no_sanitize("thread")))
+#endif
+__attribute__((noinline)) uint64_t
+Fiber::HashStack() const {
+  // A local variable of the caller is in one of the registers that calls keep, or has been saved on
+  // the stack between here and there.
+#if defined(__x86_64__)
+  uint64_t registers[6];
+  asm volatile(
+      "movq %%rbx, 0(%0)\n movq %%rbp, 8(%0)\n movq %%r12, 16(%0)\n"
+      "movq %%r13, 24(%0)\n movq %%r14, 32(%0)\n movq %%r15, 40(%0)\n"
+      :
+      : "r"(registers)
+      : "memory");
+#else
+  uint64_t registers[20];
+  asm volatile(
+      "stp x19, x20, [%0]\n stp x21, x22, [%0, #16]\n stp x23, x24, [%0, #32]\n"
+      "stp x25, x26, [%0, #48]\n stp x27, x28, [%0, #64]\n stp x29, xzr, [%0, #80]\n"
+      "stp d8, d9, [%0, #96]\n stp d10, d11, [%0, #112]\n stp d12, d13, [%0, #128]\n"
+      "stp d14, d15, [%0, #144]\n"
+      :
+      : "r"(registers)
+      : "memory");
+#endif
+  uint64_t hash = 0;
+  auto add = [&hash](uint64_t word) __attribute__((always_inline)) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  // From the array on, whose frame also has what this function saved of the registers before; on
+  // AArch64 that lies at the frame's lower end.
+  const auto* word = std::min<const volatile uint64_t*>(
+      registers, static_cast<const volatile uint64_t*>(__builtin_frame_address(0)));
+  const auto* end = reinterpret_cast<const volatile uint64_t*>(mapping_ + mapping_bytes_ - 64);
+#if defined(TIDEPOOL_EXPLORER_ASAN)
+  void* const fake = __asan_get_current_fake_stack();
+#endif
+  for (; word < end; ++word) {
+    add(*word);
+#if defined(TIDEPOOL_EXPLORER_ASAN)
+    // Local variables may lie in a frame elsewhere, which the one here points to.
+    void *frame = nullptr, *frame_end = nullptr;
+    if (fake == nullptr || __asan_addr_is_in_fake_stack(fake, reinterpret_cast<void*>(*word), &frame,
+                                                        &frame_end) == nullptr) {
+      continue;
+    }
+    for (auto* at = static_cast<const volatile uint64_t*>(frame); at < frame_end; ++at) add(*at);
+#endif
+  }
+  return hash;
 }
 
 void Fiber::Restart() {

@@ -8,6 +8,7 @@
 #define TIDEPOOL_MEMORY_TESTING_EXPLORER_FIBER_H_
 
 #include <cstddef>
+#include <cstdint>
 
 namespace tidepool::explorer::internal {
 
@@ -15,7 +16,7 @@ class Fiber {
  public:
   // The stack that the calling thread runs on.
   Fiber();
-  // A stack of its own, with an unmapped page below it. The first switch to it calls
+  // A stack of its own, with pages below it that may not be touched. The first switch to it calls
   // entry(argument), which must never return.
   Fiber(size_t stack_bytes, void (*entry)(void*), void* argument);
   ~Fiber();
@@ -25,6 +26,17 @@ class Fiber {
 
   // Leaves `from`, which runs, and goes on where `to` was left.
   static void Switch(Fiber& from, Fiber& to);
+
+  // A number for what the calling fiber, which is `this`, has on its stack and in the registers that
+  // calls keep: the same when it comes to the same place with the same local variables, and only
+  // then. Bytes that nobody uses any more count as well. Not of a thread's own stack.
+  uint64_t HashStack() const;
+
+  // The pages below the stack that nobody may touch.
+  bool is_below(const void* address) const {
+    const char* at = static_cast<const char*>(address);
+    return mapping_ != nullptr && at >= mapping_ && at < static_cast<const char*>(stack_bottom_);
+  }
 
   // Forgets what the fiber, which must not run, had on its stack: nothing there is destroyed. The
   // next switch to it calls its entry again.

@@ -104,8 +104,11 @@ struct State {
   std::vector<int> read[4];
 };
 
-void Run(const std::vector<Event>& thread, State& state, std::vector<int>& read) {
+// `yields` has a bit per operation that a yield is in front of.
+void Run(const std::vector<Event>& thread, State& state, std::vector<int>& read, unsigned yields = 0) {
   for (const Event& event : thread) {
+    if ((yields & 1) != 0) Sync::Yield();
+    yields >>= 1;
     Sync::Atomic<int>& variable = state.variables[event.variable];
     switch (event.kind) {
       case EventKind::kLoad:
@@ -130,17 +133,19 @@ std::string OutcomeOf(State& state) {
   return Outcome(read, {state.variables[0].load(), state.variables[1].load()});
 }
 
-Outcomes OutcomesByExploring(const Program& program, const Options& options) {
+Outcomes OutcomesByExploring(const Program& program, const Options& options, unsigned yields = 0) {
   Outcomes outcomes;
   const Result result = Explore(options, [&](Execution& execution) {
     State& state = execution.Make<State>();
     for (size_t i = 0; i < program.size(); ++i) {
-      execution.Thread([&program, &state, i] { Run(program[i], state, state.read[i]); });
+      execution.Thread([&program, &state, i, yields] {
+        Run(program[i], state, state.read[i], yields >> (8 * i) & 0xff);
+      });
     }
     execution.AtEnd([&] { outcomes.insert(OutcomeOf(state)); });
   });
   EXPECT_TRUE(result.passed()) << result.report();
-  EXPECT_TRUE(result.exhausted);
+  EXPECT_TRUE(result.exhausted && !result.yields_left_out) << result.report();
   return outcomes;
 }
 
@@ -245,6 +250,30 @@ TEST(MemoryModel, IsThatOfTheAxioms) {
     ASSERT_EQ(Difference(explored, all), "") << ToText(program);
   }
   EXPECT_TRUE(reordered > 0 || kPrograms < 200) << "no program shows stores out of order";
+}
+
+// They come back at once or later: what a program can do does not depend on them.
+TEST(MemoryModel, YieldsChangeNothing) {
+  Generator generator(21);
+  std::mt19937 random(5);
+  for (int i = 0; i < kPrograms; ++i) {
+    const Program program = generator.Next();
+    unsigned yields = 0;
+    for (size_t thread = 0; thread < program.size(); ++thread) {
+      if (thread < 2) yields |= 1u << (8 * thread + random() % program[thread].size());
+    }
+    const Outcomes without = OutcomesByExploring(program, {.search = Search::kFull});
+    for (const Options& options : {Options{.search = Search::kFull}, Options{.preemptions = 100}}) {
+      if (program.size() > 2 && options.search == Search::kBounded) continue;
+      const Outcomes with = OutcomesByExploring(program, options, yields);
+      ASSERT_EQ(Difference(without, with), "") << "not found, of\n" << ToText(program);
+      ASSERT_EQ(Difference(with, without), "") << "not allowed, of\n" << ToText(program);
+    }
+    // Within a bound a yield is a switch that is free.
+    const Outcomes bounded = OutcomesByExploring(program, {.preemptions = 1});
+    const Outcomes yielding = OutcomesByExploring(program, {.preemptions = 1}, yields);
+    ASSERT_EQ(Difference(bounded, yielding), "") << "not found, of\n" << ToText(program);
+  }
 }
 
 }  // namespace

@@ -58,9 +58,12 @@ std::string Result::report() const {
     }
     if (passed()) {
       absl::StrAppend(&text, "  ",
-                      !exhausted  ? "not exhausted"
-                      : unbounded ? "exhausted; the bound kept nothing out"
-                                  : "exhausted within the bound",
+                      !exhausted        ? "not exhausted"
+                      : unbounded       ? "exhausted; the bound kept nothing out"
+                      : yields_left_out ? "exhausted within the bound, but for threads that yield and "
+                                          "go on at once more often in a row than Options::yields "
+                                          "while others could go on"
+                                        : "exhausted within the bound",
                       "\n");
     }
   }

@@ -1,4 +1,5 @@
 // Who takes the next step.
+#include <algorithm>
 #include <bit>
 
 #include "absl/strings/str_cat.h"
@@ -6,19 +7,95 @@
 
 namespace tidepool::explorer::internal {
 
+// A yield is a chance for others, no promise that they take it: the thread may also go on at once. What
+// keeps loops that yield from going on for ever:
+//
+// - A thread that comes to a yield in the state that it was in at an earlier one, with nothing done in
+//   between but reading atomic variables, is parked: it goes on when all others wait as well. Whatever
+//   it could do from here it could do from there, where it was free to stay; without what it read
+//   in between it has seen less, so that it may read all the more, and the switches are no more. So
+//   nothing is left out, and mostly the execution need not be looked at any further. That the thread
+//   goes on at all is to find livelocks.
+// - A loop that does more, or counts, comes to no such state. After Options::yields rounds, in each of
+//   which it went on though others could have, it waits for those as in CHESS: until each of them
+//   took a step, and then reads no old store again. That does leave something out, and is noted.
+void Engine::Yield() {
+  if (slot_ == kBody || inspecting_) return;
+  // For the reduction a yield is a step, whose place among others' matters. Within a bound it is
+  // not: a switch in front of it would be a preemption that a switch behind it is not.
+  if (preemption_bound_ < 0) AnnounceInThread({.everything = true});
+  anyone_yielded_ = true;
+  Slot& me = slots_[slot_];
+  ThreadMemory& mine = memory();
+  const bool repeats = RepeatsItself(me);
+  if (repeats) {
+    parked_ |= 1u << slot_;
+    // Somebody goes on who would do so all the same with this thread at the earlier yield, and what
+    // it read in between it can read again later, should that race with something.
+    const uint32_t others = unfinished_ & ~blocked_ & ~parked_ & ~at_yield_ & ~yielded_;
+    if (others != 0 && !mine.read_newest) {
+      choices_.FreeRun();
+      pruned_ = true;
+    }
+    me.unfair_yields = 0;
+    me.seen_stepping = 0;
+  } else {
+    const uint32_t others = unfinished_ & ~blocked_ & ~me.seen_stepping & ~(1u << slot_);
+    // Nor may it go round and round without any step.
+    const bool unfair = others != 0 || mine.read_old || me.yielded_at == steps_;
+    mine.read_old = false;
+    me.yielded_at = steps_;
+    me.unfair_yields = unfair ? me.unfair_yields + 1 : 0;
+    if (!unfair) me.seen_stepping = 0;
+    if (me.unfair_yields <= options_.yields && !choices_.free_run()) {
+      at_yield_ |= 1u << slot_;  // a switch is free at its next step; until then it runs on
+      return;
+    }
+    me.waits_for = others;
+    me.seen_stepping = 0;
+    me.waited_unfairly = !choices_.free_run();
+    yielded_ |= 1u << slot_;
+  }
+  ++mine.yields;
+  AnnounceInThread({.everything = true});
+}
+
+bool Engine::RepeatsItself(Slot& slot) {
+  ThreadMemory& mine = memory();
+  if (mine.wrote) {
+    slot.states.clear();
+    mine.read_newest = false;
+  }
+  mine.wrote = false;
+  if (choices_.free_run()) return false;
+  uint64_t state = slot.fiber->HashStack();
+  const char* own = static_cast<const char*>(slot.run.argument);
+  for (size_t i = 0; i < slot.run_bytes; ++i) {
+    state = (state ^ static_cast<unsigned char>(own[i])) * 0x100000001b3u;
+  }
+  // What nobody uses on the stack differs between executions, so the answer is kept.
+  const bool repeats = !slot.states.empty() && choices_.Decide([&] {
+    return std::find(slot.states.begin(), slot.states.end(), state) != slot.states.end();
+  });
+  if (!repeats) slot.states.push_back(state);
+  return repeats;
+}
+
 uint32_t Engine::Enabled() {
   const uint32_t ready = unfinished_ & ~blocked_;
   if (!anyone_yielded_) return ready;
-  uint32_t enabled = ready & ~yielded_;
+  uint32_t waiting = yielded_;
   for (int i = 1; i <= thread_count_; ++i) {
-    if ((slots_[i].waits_for & ready) != 0) enabled &= ~(1u << i);
+    if ((slots_[i].waits_for & ready) != 0) waiting |= 1u << i;
   }
+  const uint32_t enabled = ready & ~parked_ & ~waiting;
   if (enabled == 0 && ready != 0) {
-    // All who could go on yielded to each other.
+    // All who could go on wait for each other.
     for (Slot& slot : slots_) slot.waits_for = 0;
-    yielded_ = 0;
-    enabled = ready;
+    yielded_ = parked_ = 0;
+    return ready;
   }
+  if ((ready & ~parked_ & waiting) != 0 && !choices_.free_run()) yields_mattered_ = true;
   return enabled;
 }
 
@@ -44,15 +121,17 @@ int Engine::Next() {
   uint32_t count = 0;
   const bool can_continue = (enabled >> slot_ & 1) != 0;
   const uint32_t others = enabled & ~(1u << slot_);
-  if (can_continue) options[count++] = slot_;
-  if (can_continue && preemption_bound_ >= 0 && preemptions_ >= preemption_bound_) {
+  const bool keeps = can_continue && (at_yield_ >> slot_ & 1) == 0;
+  if (keeps) options[count++] = slot_;
+  if (keeps && preemption_bound_ >= 0 && preemptions_ >= preemption_bound_) {
     if (others != 0) bound_mattered_ = true;
   } else {
     for (uint32_t rest = others; rest != 0; rest &= rest - 1)
       options[count++] = std::countr_zero(rest);
   }
+  if (can_continue && !keeps) options[count++] = slot_;
   const int next = Pick(options, count);
-  if (can_continue && next != slot_) ++preemptions_;
+  if (keeps && next != slot_) ++preemptions_;
   TakeTurn(next);
   return next;
 }
@@ -99,6 +178,7 @@ void Engine::TakeTurn(int number) {
   step_taken_ = true;
   if (anyone_yielded_) {
     yielded_ = 0;
+    at_yield_ &= ~(1u << number);
     for (int i = 1; i <= thread_count_; ++i) {
       slots_[i].waits_for &= ~(1u << number);
       slots_[i].seen_stepping |= 1u << number;

@@ -91,11 +91,14 @@ struct Sync {
   // A variable whose accesses are checked for data races.
   template <typename T>
   class Plain {
+    using Read = std::conditional_t<std::is_trivially_copyable_v<T>, T, const T&>;
+
    public:
     Plain(Where where = Where::current()) : cell_(where) {}
     explicit Plain(T value, Where where = Where::current())
         : cell_(where), value_(std::move(value)) {}
-    const T& get(Where where = Where::current()) const {
+    // A copy where that is cheap: what is read through a reference later is not checked.
+    Read get(Where where = Where::current()) const {
       cell_.Get(where);
       return value_;
     }
@@ -109,7 +112,7 @@ struct Sync {
     T value_{};
   };
 
-  // The calling thread goes on only after another one took a step.
+  // Others may go first, or the calling thread goes on at once.
   static void Yield();
 
   // An object whose use after Delete, second Delete and missing Delete are failures. Its atomic and
