@@ -112,7 +112,7 @@ struct alignas(64) Buffer {
   struct Request {   // of a workspace
     uint32_t slot;   // its number within the cycle
     size_t bytes;    // rounded up
-    void* spill;     // where the bytes are when outside the workspace's pages
+    void* spill;     // null: in the pages by plan or in order; else what gives it back (request_slot.h)
   };
   struct Outside {   // of workspaces
     MemoryOwner* charged_to;  // the node of the ledger that holds it

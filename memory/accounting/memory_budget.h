@@ -12,7 +12,7 @@
 // Limits may change at any time. A limit below what is taken already takes nothing away: nothing
 // more is granted until enough has gone.
 //
-// Threads: any. Cost: some atomic additions; with limits set, a lock.
+// Threads: any. Cost: the ledger's lock for a moment.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_
 

@@ -152,8 +152,12 @@ TEST_F(Ledger, JsonForWhichThereIsNoMemoryIsAnException) {
       text[0] = snapshot.ToJson();
       text[1] = difference.ToJson();
     });
-    if (!text[0].empty()) EXPECT_EQ(text[0], expected[0]);
-    if (done) EXPECT_EQ(text[1], expected[1]);
+    if (!text[0].empty()) {
+      EXPECT_EQ(text[0], expected[0]);
+    }
+    if (done) {
+      EXPECT_EQ(text[1], expected[1]);
+    }
   }
   EXPECT_GT(faults, 5);
 }

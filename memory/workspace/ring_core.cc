@@ -227,8 +227,10 @@ void RingCore::MakePlan(const WantedPlan& wanted, const EndedCycle& batch) noexc
   std::shared_ptr<const CyclePlan> plan;
   try {
     plan = PlanLearner::MakePlan(wanted, batch);
-  } catch (const std::exception&) {
+  } catch (const std::bad_alloc&) {
     // Without memory for it the batch teaches nothing.
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tidepool: ring [%s] cannot learn: %s\n", id.c_str(), error.what());
   }
   std::shared_ptr<const PlanList> before;
   std::lock_guard<std::mutex> lock(mutex_);

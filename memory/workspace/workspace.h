@@ -7,9 +7,10 @@
 //   }                                    // all of it is gone; the pages are kept
 //
 // A cycle begins when a closed workspace is entered and ends when that scope ends. Requests are
-// placed by the plan (kOptimized) or one behind the other; what does not fit is served by the spill
-// policy from kept blocks. A plan is never trusted: each request is compared with what was learned,
-// and the earlier tenants of its range must be gone.
+// placed by the plan (kOptimized, kTraining; what it does not foresee in free ranges of the pages) or one
+// behind the other; what does not fit is served by the spill policy from kept blocks. A plan is never
+// trusted: each request is compared with what was learned, and the earlier tenants of its range must be
+// gone.
 //
 // Ownership: the workspace owns its pages; arrays share nothing with it but a stamp, so an array
 // that outlives its cycle, or the workspace, is detected, never read.
@@ -112,8 +113,8 @@ class Workspace {
   // Plans in a file, so that a job that starts again need not learn (plan_file.h). Both need a closed
   // workspace that learns lifetimes (kFailedPrecondition). Saving is all or nothing, errors as
   // AtomicFile's. Loading never trusts the file: one that is missing, damaged, of another version or
-  // alignment, or too large for max_size is ignored, with the reason in the result; plans that are
-  // loaded are followed as far as cycles do as they say. Throws OutOfMemoryError when the pages for
+  // alignment is ignored, and so are plans that are too large for max_size or for what is kept, with the
+  // reason in the result; plans that are loaded are followed as far as cycles do as they say. Throws OutOfMemoryError when the pages for
   // them cannot be had; nothing was loaded then.
   void SavePlans(const std::string& path) const;
   PlansLoaded LoadPlans(const std::string& path);

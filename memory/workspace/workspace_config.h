@@ -84,7 +84,7 @@ struct WorkspaceConfig {
   static WorkspaceConfig Training();
   // The same with a plan per shape, for requests whose batch or length varies.
   static WorkspaceConfig Inference();
-  // A ring of `slots`; each learns a batch's lifetimes, or its total where batches vary, and follows.
+  // A ring of `slots`, which learn a batch's lifetimes once for all of them. (kTraining: of each kind.)
   static WorkspaceConfig Ring(int slots);
   // A mapping of `path`: requests of each cycle one behind the other from its beginning on, so that
   // the same requests find the same bytes, also after opening it again.

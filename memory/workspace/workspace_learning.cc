@@ -87,8 +87,12 @@ void WorkspaceCore::AdoptBetterPlan() noexcept {
     std::optional<PlanSearch::Found> found = search_.Take();
     if (!found.has_value() || !learner_.Improve(*found->beaten, std::move(found->better))) return;
     FollowLearned();
-  } catch (const std::exception&) {
+  } catch (const std::bad_alloc&) {
     // The plan there was is followed.
+  } catch (const OutOfMemoryError&) {
+    // Likewise.
+  } catch (const std::exception& error) {
+    findings_.CannotLearn(error.what());
   }
 }
 

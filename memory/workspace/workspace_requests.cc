@@ -147,8 +147,9 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
     if (ranges_.begun()) ranges_.RaiseBegin(follower_.planned_end());
     return true;
   }
+  // Also where it follows none from here on.
   plan = follower_.plan();
-  *misses = plan != nullptr && !plan->IsOutside(slot, rounded);
+  *misses = plan == nullptr || !plan->IsOutside(slot, rounded);
   return false;
 }
 
