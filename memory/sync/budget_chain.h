@@ -49,7 +49,7 @@ class BudgetChain {
     int64_t now = used.load(std::memory_order_relaxed);
     do {
       if (more > limit - now) return false;
-    } while (!used.compare_exchange_weak(now, now + more, std::memory_order_relaxed));
+    } while (!used.compare_exchange_strong(now, now + more, std::memory_order_relaxed));
     return true;
   }
   template <typename Budget>

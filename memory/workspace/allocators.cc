@@ -1,0 +1,58 @@
+#include "tidepool/memory/workspace/allocators.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+namespace tidepool {
+namespace {
+
+// jemalloc needs more of the loader's static TLS than programs have to spare; the loader reads the
+// setting when a program starts.
+void RestartWithStaticTls() {
+  if (std::getenv("GLIBC_TUNABLES") != nullptr) return;
+  setenv("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=65536", 1);
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  execv("/proc/self/exe", pointers.data());
+}
+
+}  // namespace
+
+std::vector<Allocator> FindAllocators() {
+  RestartWithStaticTls();
+  std::vector<Allocator> found = {{"glibc", &std::malloc, &std::free}};
+  struct Peer {
+    const char *name, *library, *allocate, *release;
+  };
+  constexpr Peer kPeers[] = {
+      {"tcmalloc", "libtcmalloc_minimal.so.4", "tc_malloc", "tc_free"},
+      {"mimalloc", "libmimalloc.so.2.0", "mi_malloc", "mi_free"},
+      {"jemalloc", "libjemalloc.so.2", "malloc", "free"},
+  };
+#if defined(__SANITIZE_ADDRESS__)
+  std::fprintf(stderr, "tcmalloc, mimalloc, jemalloc: not beside AddressSanitizer, which finds their leaks\n");
+  return found;
+#endif
+  for (const Peer& peer : kPeers) {
+    void* library = dlopen(peer.library, RTLD_NOW | RTLD_LOCAL);
+    void* allocate = library != nullptr ? dlsym(library, peer.allocate) : nullptr;
+    void* release = library != nullptr ? dlsym(library, peer.release) : nullptr;
+    if (allocate == nullptr || release == nullptr) {
+      std::fprintf(stderr, "%s: absent (%s)\n", peer.name, dlerror());
+      continue;
+    }
+    found.push_back({peer.name, reinterpret_cast<void* (*)(size_t)>(allocate),
+                     reinterpret_cast<void (*)(void*)>(release)});
+  }
+  return found;
+}
+
+}  // namespace tidepool
