@@ -7,8 +7,10 @@
 namespace tidepool {
 namespace {
 
-// A cycle that misses so many requests running goes on without a plan.
+// A cycle goes on without a plan when it has missed so many requests, and a quarter of those since the
+// first that it missed.
 constexpr uint32_t kMissesBeforeNone = 64;
+constexpr uint32_t kMissedShare = 4;
 // Plans that are looked at when a cycle leaves its own.
 constexpr uint32_t kMostTried = 8;
 
@@ -84,7 +86,7 @@ void CycleFollower::BeginCycle(size_t capacity) noexcept {
   capacity_ = capacity;
   left_end_ = 0;
   alike_ = {};
-  missed_running_ = 0;
+  missed_ = 0;
   // Pages that could not be had are asked for again at the cycle's end.
   const LearnedCycle* next = lesson_.next;
   if (next != nullptr && next->plan->layout.peak_bytes() > capacity) next = nullptr;
@@ -111,9 +113,8 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
       return larger != nullptr && placed_.TryPlaceWithin(0, rounded, offset);
     }
   }
-  missed_running_ = slot == next_miss_ ? missed_running_ + 1 : 1;
-  next_miss_ = slot + 1;
-  if (missed_running_ > kMissesBeforeNone) {
+  if (missed_++ == 0) first_miss_ = slot;
+  if (missed_ > kMissesBeforeNone && missed_ >= (slot - first_miss_) / kMissedShare) {
     left_end_ = planned_end();
     FollowFromHere(nullptr, made);
   }

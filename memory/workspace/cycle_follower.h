@@ -49,6 +49,9 @@ class CycleFollower {
     return followed_ != nullptr ? followed_->plan->layout.peak_bytes() : left_end_;
   }
 
+  // What lies where a plan had it is not the plan's any more.
+  void LeftNothing() noexcept { left_end_ = 0; }
+
   // The next request is not what the plan says. kTraining: maybe it is what another plan says, or it
   // is smaller than planned; a cycle that begins like none follows none, and neither does one that has
   // missed for long. True when it was placed. Throws std::bad_alloc, nothing changed.
@@ -85,8 +88,8 @@ class CycleFollower {
   size_t capacity_ = 0;
   size_t left_end_ = 0;       // planned_end() of the plan that was followed before none
   PlanList::Range alike_;     // of what has left a plan: who has made the same requests so far
-  uint32_t next_miss_ = 0;    // the request after the last one that missed
-  uint32_t missed_running_ = 0;
+  uint32_t missed_ = 0;       // requests of this cycle
+  uint32_t first_miss_ = 0;
 };
 
 }  // namespace tidepool

@@ -169,6 +169,68 @@ void FreeRanges::MergeKept() noexcept {
   kept_ranges_ = 0;
 }
 
+FreeRanges::Range* FreeRanges::Append(size_t offset, size_t bytes, State state,
+                                      Range* below) noexcept {
+  Range* const range = NewRange();
+  range->size = bytes;
+  range->offset_ = offset;
+  range->state_ = state;
+  range->below_ = below;
+  range->above_ = nullptr;
+  if (below != nullptr) below->above_ = range;
+  return range;
+}
+
+void FreeRanges::GiveBelow(absl::Span<Taken> taken) {
+  // All records first, because there may be no memory for them.
+  Range* reserved = nullptr;
+  size_t missing = 2 * taken.size() + 1;
+  try {
+    for (; missing > 0; --missing) {
+      Reserve();
+      Range* const range = NewRange();
+      range->next_ = reserved;
+      reserved = range;
+    }
+  } catch (...) {
+    while (reserved != nullptr) Recycle(std::exchange(reserved, reserved->next_));
+    throw;
+  }
+  while (reserved != nullptr) Recycle(std::exchange(reserved, reserved->next_));
+
+  Range* lowest = last_;
+  while (lowest != nullptr && lowest->below_ != nullptr) lowest = lowest->below_;
+  begin_ = 0;
+  if (lowest == nullptr) reached_ = 0;
+  size_t at = 0;
+  Range* below = nullptr;
+  for (Taken& piece : taken) {
+    if (piece.offset > at) {
+      below = Append(at, piece.offset - at, State::kFree, below);
+      free_.Insert(below);
+    }
+    below = piece.range = Append(piece.offset, piece.bytes, State::kTaken, below);
+    at = piece.offset + piece.bytes;
+  }
+  reached_ = std::max(reached_, at);
+  if (lowest == nullptr) {
+    last_ = below;
+    top_ = at;
+    return;
+  }
+  if (lowest->state_ == State::kFree) {
+    free_.Remove(lowest);
+    lowest->size += lowest->offset_ - at;
+    lowest->offset_ = at;
+    free_.Insert(lowest);
+  } else if (at < lowest->offset_) {
+    below = Append(at, lowest->offset_ - at, State::kFree, below);
+    free_.Insert(below);
+  }
+  lowest->below_ = below;
+  if (below != nullptr) below->above_ = lowest;
+}
+
 void FreeRanges::RaiseBegin(size_t begin) noexcept {
   if (begin <= begin_) return;
   begin_ = begin;

@@ -18,6 +18,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
+
 #include "tidepool/memory/resource/fit_tree.h"
 
 namespace tidepool {
@@ -34,6 +36,14 @@ class FreeRanges {
   // Nothing is free or taken.
   void End() noexcept { begun_ = false; }
   bool begun() const { return begun_; }
+  // What is below the begin is given too from here on, but for `taken`: ranges that lie there, apart and in
+  // ascending order, which get their records. Throws std::bad_alloc, nothing changed.
+  struct Taken {
+    size_t offset;
+    size_t bytes;
+    Range* range = nullptr;
+  };
+  void GiveBelow(absl::Span<Taken> taken);
   // Nothing below `begin` is given any more, and no range that is taken lies there.
   void RaiseBegin(size_t begin) noexcept;
 
@@ -56,6 +66,7 @@ class FreeRanges {
   enum class State : uint8_t { kTaken, kKept, kFree };
 
   Range* NewRange() noexcept;
+  Range* Append(size_t offset, size_t bytes, State state, Range* below) noexcept;
   void Recycle(Range* range) noexcept;
   void AddRecords();
   void UseRecords(size_t slab) noexcept;

@@ -60,6 +60,17 @@ class Model {
     may_allocate = true;
     taken_.erase(at);
   }
+  // Ranges of others below the begin.
+  void GiveBelow(std::vector<FreeRanges::Taken> pieces) {
+    ranges_.GiveBelow(absl::MakeSpan(pieces));
+    for (const FreeRanges::Taken& piece : pieces) {
+      EXPECT_EQ(piece.range->offset(), piece.offset);
+      EXPECT_EQ(piece.range->bytes(), piece.bytes);
+      taken_[piece.offset] = piece.range;
+      live_ += piece.bytes;
+    }
+    most_live_ = std::max(most_live_, live_);
+  }
   void GiveAll() {
     while (!taken_.empty()) Give(taken_.size() / 2);
   }
@@ -140,6 +151,41 @@ TEST(FreeRanges, NothingBelowARaisedBeginIsGiven) {
       }
       ASSERT_GE(model.lowest(), begin);
     }
+  }
+}
+
+// What somebody else had taken below is given back like the rest.
+TEST(FreeRanges, WhatIsBelowItsBeginIsGivenToo) {
+  std::mt19937_64 random(20261122);
+  for (int round = 0; round < 500; ++round) {
+    FreeRanges ranges(kUnit);
+    const size_t begin = kUnit * (random() % 100);
+    ranges.Begin(begin, 64 * 1000);
+    Model model(ranges);
+    const int before = static_cast<int>(random() % 20);
+    for (int i = 0; i < before; ++i) {
+      if (model.size() > 0 && random() % 2 == 0) {
+        model.Give(random() % model.size());
+      } else {
+        model.Take(kUnit * (1 + random() % 20));
+      }
+    }
+    std::vector<FreeRanges::Taken> pieces;
+    for (size_t at = kUnit * (random() % 3); at + 3 * kUnit <= begin;) {
+      const size_t bytes = kUnit * (1 + random() % 3);
+      pieces.push_back({at, bytes, nullptr});
+      at += bytes + kUnit * (random() % 3);
+    }
+    model.GiveBelow(pieces);
+    for (int i = 0; i < 300; ++i) {
+      if (model.size() > 0 && random() % 2 == 0) {
+        model.Give(random() % model.size());
+      } else {
+        model.Take(kUnit * (1 + random() % 20));
+      }
+    }
+    model.GiveAll();
+    EXPECT_TRUE(model.Take(64 * 1000)) << "all of it is one range again";
   }
 }
 

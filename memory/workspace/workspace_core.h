@@ -196,6 +196,7 @@ class WorkspaceCore final : public BufferOwner {
   Buffer* AllocateSlowly(size_t bytes);
   void ReserveForRequest();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
+  void LeavePlan() noexcept;
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes) const;
 

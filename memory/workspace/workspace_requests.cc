@@ -1,5 +1,8 @@
 // How a request is served: by the plan, one behind the other, or outside the pages.
 #include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -149,8 +152,36 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   }
   // Also where it follows none from here on.
   plan = follower_.plan();
+  if (plan == nullptr && slot > 0) LeavePlan();
   *misses = plan == nullptr || !plan->IsOutside(slot, rounded);
   return false;
+}
+
+// What the plan had becomes free ranges, so that the rest of the cycle is not beside it.
+void WorkspaceCore::LeavePlan() noexcept {
+  if (!ranges_.begun()) ranges_.Begin(follower_.planned_end(), pages_.capacity());
+  const RequestView view = made();
+  try {
+    std::vector<std::pair<FreeRanges::Taken, Buffer*>> placed;
+    for (uint32_t slot = 0; slot < view.count(); ++slot) {
+      if (!view.IsInPlan(slot)) continue;
+      Buffer* const buffer = view.slots[slot].buffer();
+      placed.push_back({{static_cast<size_t>(view.offset(slot)), buffer->request.bytes}, buffer});
+    }
+    std::sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
+      return a.first.offset < b.first.offset;
+    });
+    std::vector<FreeRanges::Taken> taken;
+    taken.reserve(placed.size());
+    for (const auto& [range, buffer] : placed) taken.push_back(range);
+    ranges_.GiveBelow(absl::MakeSpan(taken));
+    for (size_t i = 0; i < placed.size(); ++i) {
+      placed[i].second->request.spill = RangeToken(taken[i].range);
+    }
+    follower_.LeftNothing();
+  } catch (const std::bad_alloc&) {
+    // The rest of the cycle is beside it.
+  }
 }
 
 // Beside what the plan has, if any. Null: there is no room; what the plan sends outside has none.
