@@ -55,6 +55,7 @@ class FreeRanges {
   Range* Take(size_t bytes, size_t* offset) noexcept;
   void Give(Range* range) noexcept;
 
+  size_t begin() const { return begin_; }
   size_t end() const { return end_; }
   // The highest address that was taken since Begin().
   size_t reached() const { return reached_; }

@@ -181,7 +181,7 @@ class WorkspaceCore final : public BufferOwner {
     return config.policy_learning == LearningPolicy::kOptimized ||
            config.policy_learning == LearningPolicy::kTraining;
   }
-  bool has_plans() const { return learns_lifetimes() && serves_from_pages() && !passes_through(); }
+  bool has_plans() const { return uses_ranges_ && !passes_through(); }
   RequestView made() const { return {{slots_.data(), slot_count_}, pages_.base()}; }
 
   // Learning (workspace_learning.cc).
@@ -219,6 +219,8 @@ class WorkspaceCore final : public BufferOwner {
   internal::WorkspaceEntry entry_{this};
   const Device memory_device_;
   const size_t alignment_;
+
+  const bool uses_ranges_ = serves_from_pages() && learns_lifetimes();
 
   // What the way of a planned request reads and writes.
   std::atomic<uint64_t> stamp_{0};  // odd while a cycle is open, even when closed: 2 * generation - 1,

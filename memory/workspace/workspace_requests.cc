@@ -120,7 +120,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
 void WorkspaceCore::ReserveForRequest() {
   if (slot_count_ == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
   follower_.Reserve();
-  if (serves_from_pages() && learns_lifetimes()) ranges_.Reserve();
+  if (uses_ranges_) ranges_.Reserve();
   if (findings_.tracing()) findings_.Reserve(slot_count_, slots_.size());
   if (records_.next_free() != nullptr) return;
   DrainReturned();
@@ -134,7 +134,7 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   const uint32_t slot = slot_count_;
   const CyclePlan* plan = follower_.plan();
   if (plan == nullptr) {
-    if (!serves_from_pages() || learns_lifetimes()) return false;
+    if (uses_ranges_ || !serves_from_pages()) return false;
     *offset = counters.cursor;
     return rounded <= pages_.capacity() - counters.cursor;
   }
@@ -186,12 +186,12 @@ void WorkspaceCore::LeavePlan() noexcept {
 
 // Beside what the plan has, if any. Null: there is no room; what the plan sends outside has none.
 void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
-  if (!serves_from_pages() || !learns_lifetimes()) return nullptr;
+  if (!uses_ranges_) return nullptr;
   const CyclePlan* const plan = follower_.plan();
   if (plan != nullptr && plan->IsOutside(slot_count_, rounded)) return nullptr;
   if (!ranges_.begun()) {
     ranges_.Begin(follower_.planned_end(), pages_.capacity());
-  } else {
+  } else if (follower_.planned_end() > ranges_.begin()) {
     ranges_.RaiseBegin(follower_.planned_end());
   }
   FreeRanges::Range* const range = ranges_.Take(rounded, offset);
