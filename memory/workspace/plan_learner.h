@@ -72,9 +72,8 @@ struct WantedPlan {
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
   size_t alignment = 0;
   bool pins = false;                            // kCycle: around what other plans have
-  bool longest = false;                         // with the lifetimes of `same`, where they are longer
   bool whole_beginning = false;                 // pinned to all that the plan has which was left
-  std::shared_ptr<const CyclePlan> same;        // of the same requests; or null
+  std::shared_ptr<const CyclePlan> same;        // of the same requests, whose longer lifetimes stay; or null
   std::shared_ptr<const CyclePlan> whole;       // kBeginning: of which it is one
   std::vector<LifetimeBuffer> seen;             // kAlone: the longest lifetimes
   size_t peak_to_beat = 0;                      // kAlone

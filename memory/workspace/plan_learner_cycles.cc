@@ -10,8 +10,8 @@ namespace {
 
 // Under kOptimized, a plan that was not followed for this many cycles running is made anew.
 constexpr int kMissingCyclesBeforeLearning = 2;
-// A plan that is made anew so soon has lifetimes that vary: it gets the longest ones seen.
-constexpr uint64_t kCyclesOfOneMind = 8;
+// A plan with the shorter lifetimes of late is left for longer ones so soon: they vary.
+constexpr uint64_t kCyclesOfOneMind = 1024;
 // A shape that repeats is looked at anew after so many repetitions, then twice as many, and so on.
 constexpr int kMostRepetitions = 4096;
 // By so many cycles: lifetimes that vary from one to the next are taken at their longest.
@@ -30,6 +30,15 @@ std::vector<LifetimeBuffer> Lifetimes(const EndedCycle& cycle) {
     requests[slot].upper = cycle.made.upper(slot);
   }
   return requests;
+}
+
+// Whether the plan of the same requests allows the lifetimes that were recorded.
+bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
+  const std::vector<LifetimeBuffer>& recorded = cycle.recorder->requests();
+  for (size_t i = 0; i < recorded.size(); ++i) {
+    if (recorded[i].upper > plan.requests[i].upper) return false;
+  }
+  return true;
 }
 
 // Whether a plan for this cycle alone could need less. A steady one is only looked at.
@@ -77,7 +86,9 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
     SetNext(cycle.followed);
   }
   if (!wanted.has_value()) wanted = Repeats(cycle, shape, followed);
-  const bool at_once = plans_.empty() || keeps_plans();
+  // Other lifetimes of the same requests are learned at once too.
+  const bool at_once =
+      plans_.empty() || keeps_plans() || plans_.Find(shape.signature, shape.requests) != nullptr;
   if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) {
     wanted = WantCycle(shape);
   }
@@ -120,7 +131,10 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const Shape& shape) {
   wanted->pins = keeps_plans();
   if (same != nullptr) {
     wanted->same = same->plan;
-    wanted->longest = cycles_ - same->learned_at <= kCyclesOfOneMind;
+    // With the longest lifetimes there were, so that those that vary converge; when they are shorter
+    // again and again it is planned for that alone, ever more rarely where that was too soon.
+    const bool varies = same->alone && cycles_ - same->learned_at <= kCyclesOfOneMind;
+    refresh_after_ = varies ? std::min(kMostRepetitions, 2 * refresh_after_) : kFirstRefresh;
     // What a cycle left its own plan with are its own places, not those of others. One that left
     // another plan must lie where that one has it, which may have moved since. Should the two go on
     // moving for each other, it takes over the whole beginning instead, for as many times.
@@ -137,8 +151,11 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
   const LearnedCycle* const exact = plans_.Find(shape.signature, shape.requests);
   if (exact != nullptr) {
     inexact_cycles_ = 0;
-    // One that left its own plan and was helped out by another has other lifetimes now.
-    if (cycle.recorder->left_plan() == exact->plan.get()) return WantCycle(shape);
+    // One that left its own plan and was helped out by another may have other lifetimes now. (It may
+    // also have made a request that was refused.)
+    if (cycle.recorder->left_plan() == exact->plan.get() && !Allows(*exact->plan, cycle)) {
+      return WantCycle(shape);
+    }
     Use(exact, true);
     SetNext(exact);
     return std::nullopt;
@@ -248,7 +265,7 @@ PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle) {
       }
     }
   }
-  if (wanted.longest) {
+  if (wanted.same != nullptr) {
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].upper = std::max(requests[i].upper, wanted.same->requests[i].upper);
     }
@@ -283,6 +300,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted,
   const bool is_new = plans_.Find(plan->signature(), plan->requests.size()) == nullptr;
   const LearnedCycle* const added = Install(std::move(plan));
   if (is_new) effort_.Spent();
+  plans_.last_used().alone = wanted.kind == WantedPlan::Kind::kAlone;
   return added;
 }
 

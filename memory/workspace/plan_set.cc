@@ -148,6 +148,7 @@ LearnedCycle* PlanSet::Replace(const LearnedCycle& cycle, std::shared_ptr<const 
   by->patience = cycle.patience;
   by->remade = cycle.remade;
   by->paid = cycle.paid;
+  by->alone = cycle.alone;
   return Put(std::move(by), &cycle);
 }
 

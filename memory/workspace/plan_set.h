@@ -39,6 +39,7 @@ struct LearnedCycle {
   uint64_t patience = 0;
   uint32_t remade = 0;       // how many plans of the same requests it replaced
   bool paid = false;         // it was worth making: cycles follow it
+  bool alone = false;        // made of the lifetimes of a few cycles, whatever there were before
 };
 
 // In an order in which those that begin alike are neighbours. Never changed once made.

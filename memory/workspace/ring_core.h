@@ -96,6 +96,7 @@ class RingCore {
   // These need mutex_ held.
   bool Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
   void ThrowIfOnlyWhoWaitsCouldRelease() const;
+  [[noreturn]] void ThrowOnlyWhoWaitsCouldRelease() const;
   [[noreturn]] void ThrowStalled() const;
   void WakeAllWhenStuck() {
     if (waiters_ > 0 && table_.is_stuck()) changed_.notify_all();

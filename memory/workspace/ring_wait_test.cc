@@ -59,6 +59,15 @@ void WaitUntil(const std::function<bool()>& condition) {
   while (!condition()) std::this_thread::yield();
 }
 
+// There was another thread once, so that it takes a second to know that there is none now.
+TEST(RingWaits, AThreadThatIsLeftAloneIsTold) {
+  std::thread([] {}).join();
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(2));
+  const SlotLease first = Make(ring), second = Make(ring);
+  const Error error = ErrorOf([&] { Make(ring); });
+  EXPECT_THAT(error.what(), HasSubstr("would wait for ever"));
+}
+
 TEST(RingWait, AProducerWaitsForASlotAndIsWoken) {
   RingWorkspace ring("ring", WorkspaceConfig::Ring(2));
   SlotLease first = Make(ring), second = Make(ring);

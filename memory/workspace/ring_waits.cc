@@ -1,4 +1,6 @@
 // Who waits for a slot, and when waiting would not help.
+#include <dirent.h>
+
 #include <chrono>
 #include <string>
 
@@ -15,13 +17,26 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How often a wait without a limit looks whether anybody is left to end it.
+constexpr auto kLookAfter = std::chrono::seconds(1);
+
 // True only when certain.
-bool IsTheOnlyThread() {
+bool WasNeverAnotherThread() {
 #if __has_include(<sys/single_threaded.h>)
   return __libc_single_threaded;
 #else
   return false;
 #endif
+}
+
+// The same by asking the system. (A thread that was joined may be there for a moment longer.)
+bool IsTheOnlyThread() {
+  DIR* const threads = opendir("/proc/self/task");
+  if (threads == nullptr) return false;
+  int count = 0;
+  while (const dirent* entry = readdir(threads)) count += entry->d_name[0] != '.';
+  closedir(threads);
+  return count == 1;
 }
 
 }  // namespace
@@ -35,19 +50,22 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   Clock::time_point stuck_since = start;
   uint64_t returned = returned_;
   bool stalled = false;
+  bool alone = false;
   holders_.Add();
   ++waiters_;
   ++stats_.waits;
   table_.SetWaiting(true);
   WakeAllWhenStuck();
   const auto over = [&] { return table_.is_closed() || !table_.is_full(); };
-  while (!over() && !stop.stop_requested() && !stalled) {
+  while (!over() && !stop.stop_requested() && !stalled && !alone) {
     if (limited && table_.is_stuck()) {
       changed_.wait_until(lock, stop, stuck_since + limit,
                           [&] { return over() || !table_.is_stuck() || returned_ != returned; });
       stalled = table_.is_stuck() && returned_ == returned && Clock::now() >= stuck_since + limit;
     } else {
-      changed_.wait(lock, stop, [&] { return over() || (limited && table_.is_stuck()); });
+      changed_.wait_for(lock, stop, kLookAfter,
+                        [&] { return over() || (limited && table_.is_stuck()); });
+      alone = !over() && Clock::now() >= start + kLookAfter && IsTheOnlyThread();
       stuck_since = Clock::now();
     }
     if (returned_ != returned) stuck_since = Clock::now();
@@ -67,6 +85,7 @@ bool RingCore::Wait(std::unique_lock<std::mutex>& lock, const std::stop_token& s
   (void)holders_.Leave();  // the RingWorkspace is another one
   if (!table_.is_full()) return true;
   if (stop.stop_requested()) return false;
+  if (alone) ThrowOnlyWhoWaitsCouldRelease();
   ThrowStalled();
 }
 
@@ -77,7 +96,11 @@ void RingCore::ThrowStalled() const {
 
 // Of a full ring.
 void RingCore::ThrowIfOnlyWhoWaitsCouldRelease() const {
-  if (!IsTheOnlyThread() && !table_.OnlyWhoWaitsCouldRelease()) return;
+  if (!WasNeverAnotherThread() && !table_.OnlyWhoWaitsCouldRelease()) return;
+  ThrowOnlyWhoWaitsCouldRelease();
+}
+
+void RingCore::ThrowOnlyWhoWaitsCouldRelease() const {
   if (table_.too_many_kept()) table_.ThrowTooManyKept();
   ThrowResourceExhausted(absl::StrCat(
       "ring [", id, "] is full and would wait for ever: only ",

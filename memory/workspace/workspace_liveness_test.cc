@@ -12,11 +12,14 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/greedy_planner.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -241,6 +244,71 @@ TEST(WorkspaceLiveness, KindsOfCyclesInTurnsStopMissing) {
     const uint64_t misses = workspace.stats().misses;
     turns(20);
     ASSERT_EQ(workspace.stats().misses, misses) << "TIDEPOOL_MODEL_SEED=" << seed + round;
+  }
+}
+
+// The same requests, released in an order that changes every so many cycles: plans get the longest
+// lifetimes there were, and looking for shorter ones becomes rare.
+TEST(WorkspaceLiveness, OrdersOfReleaseInTurnsStopMissing) {
+  for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    for (const int period : {1, 2, 8, 9, 12, 100}) {
+      WorkspaceConfig config = base;
+      config.plan_search_seconds = 0;
+      Workspace workspace("w", config);
+      const auto cycles = [&](int begin, int end) {
+        for (int i = begin; i < end; ++i) {
+          WorkspaceScope scope(workspace);
+          BufferHandle a(AllocateHere(1000)), b(AllocateHere(2000));
+          (i / period % 2 == 0 ? a : b) = BufferHandle();
+          BufferHandle c(AllocateHere(1500)), d(AllocateHere(500));
+        }
+      };
+      cycles(0, 3000);
+      const WorkspaceStats before = workspace.stats();
+      cycles(3000, 4000);
+      EXPECT_LE(workspace.stats().misses - before.misses, 2u) << "period " << period;
+      EXPECT_LE(workspace.stats().plans - before.plans, 4u) << "period " << period;
+    }
+  }
+}
+
+// What is refused is no request of the cycle: it teaches nothing, again and again.
+TEST(WorkspaceLiveness, RefusedRequestsTeachNothing) {
+  for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    WorkspaceConfig config = base;
+    config.max_size = size_t{1} << 16;
+    Workspace workspace("w", config);
+    for (int i = 0; i < 100; ++i) {
+      WorkspaceScope scope(workspace);
+      BufferHandle a(AllocateHere(100));
+      EXPECT_THROW(AllocateHere(size_t{1} << 17), OutOfMemoryError);
+      BufferHandle b(AllocateHere(200));
+    }
+    EXPECT_LE(workspace.stats().plans, 2u);
+  }
+}
+
+// What another thread has released serves the next request, planned or not.
+TEST(WorkspaceLiveness, ReleasesElsewhereAreSeenByRequestsThatNoPlanPlaces) {
+  for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    WorkspaceConfig config = base;
+    config.initial_size = size_t{1} << 20;
+    config.policy_spill = SpillPolicy::kFail;
+    Workspace workspace("w", config);
+    {
+      WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> alive;
+      for (int i = 0; i < 3000; ++i) alive.push_back(BufferHandle(AllocateHere(64)));
+    }
+    std::mt19937_64 random(1);
+    for (int cycle = 0; cycle < 5; ++cycle) {
+      WorkspaceScope scope(workspace);
+      for (int i = 0; i < 400; ++i) {
+        BufferHandle array(AllocateHere(64 + 64 * (random() % 100)));
+        std::thread([moved = std::move(array)]() mutable { moved.Reset(); }).join();
+      }
+    }
+    EXPECT_EQ(workspace.stats().spills, 0u);
   }
 }
 

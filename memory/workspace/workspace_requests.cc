@@ -64,6 +64,8 @@ size_t WorkspaceCore::CurrentBytesThisCycle() const {
 
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   Settle();
+  // What other threads have released is free for this request: tenants of its place, ranges, blocks.
+  if (!records_.returned().empty()) DrainReturned();
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   if (rounded == 0) {
     throw OutOfMemoryError(absl::StrCat("workspace [", id, "]: a request of ", bytes,
@@ -123,8 +125,6 @@ void WorkspaceCore::ReserveForRequest() {
   if (uses_ranges_) ranges_.Reserve();
   if (findings_.tracing()) findings_.Reserve(slot_count_, slots_.size());
   if (records_.next_free() != nullptr) return;
-  DrainReturned();
-  if (records_.next_free() != nullptr) return;
   records_.Add();
   AccountState();
 }
@@ -139,11 +139,6 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
     return rounded <= pages_.capacity() - counters.cursor;
   }
   if (follower_.placed().TryPlace(slot, rounded, offset)) return true;
-  // A tenant may have been released by another thread.
-  if (!records_.returned().empty()) {
-    DrainReturned();
-    if (follower_.placed().TryPlace(slot, rounded, offset)) return true;
-  }
   if (plan->IsOutside(slot, rounded)) return false;
   quick_slots_ = 0;  // what is quick is of a plan that the cycle follows from its beginning
   if (follower_.PlaceOffPlan(made(), rounded, offset)) {
