@@ -101,6 +101,7 @@ void Empty(OwnerNode& node) noexcept {
   assert(node.is_empty() && node.newest_child == nullptr && node.newest_resource == nullptr);
   assert(node.arrays.get() == 0 && node.bytes.get() == 0 && node.resources == 0);
   assert(node.newest_loan.load(std::memory_order_relaxed) == nullptr && node.arriving == 0);
+  assert(!node.cycle_scope.is_held());
   node.newest.set(nullptr);
   node.newest_in_cycle.set(nullptr);
   node.newest_child = nullptr;

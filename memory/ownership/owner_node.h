@@ -26,6 +26,7 @@
 #include "tidepool/memory/sync/owner_list.h"
 #include "tidepool/memory/sync/spin_lock.h"
 #include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/scope_token.h"
 #include "tidepool/memory/workspace/workspace_ref.h"
 
 namespace tidepool {
@@ -63,6 +64,8 @@ struct OwnerNode : OwnerList<StdSync, Buffer> {
   // The workspace, if a cycle of it is to end with the node; only ever compared. That may have ended
   // otherwise meanwhile: what is listed as in it is then closed as the rest is.
   const BufferOwner* cycle = nullptr;
+  // The scope of that cycle. Whoever closes the node ends it; with the lock while the node is open.
+  internal::ScopeToken cycle_scope;
 
   int32_t arriving = 0;  // LendAll under way: closing waits
 
@@ -134,7 +137,6 @@ uint64_t CurrentNodeOf(const Buffer& buffer);
 // ---- between the sources of memory/ownership -------------------------------------------------
 namespace internal {
 
-class ScopeToken;
 struct ClosedBy;
 struct CloseFailures;
 
@@ -159,10 +161,10 @@ OwnerNode* NewNode();  // as RecycleNode left it; throws kResourceExhausted
 void RecycleNode(OwnerNode* node) noexcept;
 void InstallHooks();
 
-// Closes the node and all below it, without recursion and without a need for memory. `cycle`: what the
-// node owns a cycle of, ended at its turn. Failures of resources are noted in `failures`.
+// Closes the node and all below it, without recursion and without a need for memory. The cycle that a node
+// owns ends at its turn. Failures of resources are noted in `failures`.
 bool FinishEmpty(OwnerNode& node) noexcept;  // closes it if there is nothing in it
-void CloseTree(OwnerNode& top, ScopeToken* cycle, CloseFailures* failures) noexcept;
+void CloseTree(OwnerNode& top, CloseFailures* failures) noexcept;
 
 // Which close ended a buffer, shared by all that it ended: their `link.newer` from then on, where
 // `closed` is kClosedByNode.

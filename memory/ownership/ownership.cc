@@ -54,14 +54,14 @@ Ownership Ownership::Null() {
 Ownership::Ownership(Ownership&& other) noexcept
     : node_(std::exchange(other.node_, nullptr)),
       id_(std::exchange(other.id_, 0)),
-      cycle_(std::move(other.cycle_)) {}
+      null_cycle_(std::move(other.null_cycle_)) {}
 
 Ownership& Ownership::operator=(Ownership&& other) noexcept {
   if (this == &other) return *this;
   Discard();
   node_ = std::exchange(other.node_, nullptr);
   id_ = std::exchange(other.id_, 0);
-  cycle_ = std::move(other.cycle_);
+  null_cycle_ = std::move(other.null_cycle_);
   return *this;
 }
 
@@ -133,8 +133,17 @@ Ownership Ownership::NewCycle(std::string_view name, Workspace& workspace) {
   }
   const Device device = workspace.device();
   Ownership child = MakeChild(name, &device, &workspace, !core->passes_through());
-  child.cycle_.Push(core, core->passes_through() ? nullptr : core);  // throws: the child closes
-  if (!child.is_null()) core->OwnCycle();
+  internal::ScopeToken scope;
+  scope.Push(core, core->passes_through() ? nullptr : core);  // throws: the child closes
+  if (child.is_null()) {
+    child.null_cycle_ = std::move(scope);
+    return child;
+  }
+  core->OwnCycle();
+  OwnerNode& node = *child.node_;
+  std::lock_guard<SpinLock> lock(node.lock);
+  // Of one that was closed meanwhile the cycle ends as this returns.
+  if (node.is_open()) node.cycle_scope = std::move(scope);
   return child;
 }
 

@@ -91,7 +91,8 @@ class Ownership {
   Ownership NewChild(std::string_view name, Device device);
   Ownership NewChild(std::string_view name, Workspace& place);
   // A child whose place is the workspace's next cycle: it is entered here, on this thread, and ends
-  // with the child, in the order of scopes. What the child owns of that cycle goes with it at once,
+  // with the child, whoever closes that, in the order of scopes; closed on another thread it is left to
+  // this one, as a scope that is destroyed there. What the child owns of that cycle goes with it at once,
   // however much it is.
   Ownership NewCycle(std::string_view name, Workspace& workspace);
 
@@ -157,7 +158,7 @@ class Ownership {
 
   OwnerNode* node_ = nullptr;
   uint64_t id_ = 0;
-  internal::ScopeToken cycle_;
+  internal::ScopeToken null_cycle_;  // of a null one, which has no node to keep it
 };
 
 // What is made on this thread without another destination is `owner`'s until the scope ends, and is

@@ -42,17 +42,69 @@ TEST(OwnershipCycleTest, ACycleEndsWithItsNodeAndTakesItsArraysAtOnce) {
   EXPECT_EQ(workspace.cycles(), 5u);
 }
 
-TEST(OwnershipCycleTest, AParentClosesACycleBeforeItsOwnerDoes) {
+// The scope is the node's: whoever closes that ends the cycle, whatever handles of it are left.
+TEST(OwnershipCycleTest, AParentThatClosesEndsTheCyclesBelowIt) {
+  Workspace workspace("steps", WorkspaceConfig::Training()), other("inner", WorkspaceConfig::Training());
+  for (const bool empty : {false, true}) {
+    Ownership root = Ownership::NewRoot("test");
+    Ownership trainer = root.NewChild("trainer");
+    Ownership batch = trainer.NewCycle("batch", workspace);
+    Ownership part = batch.NewCycle("part", other);
+    BufferHandle x, y;
+    if (!empty) {
+      x = BufferHandle(AllocateHere(256));
+      ASSERT_TRUE(LinkNew(x.get(), part.ref().bits()));
+      y = Heap();
+      batch.Attach(y);
+    }
+    trainer.Close();
+    EXPECT_FALSE(other.is_open());
+    EXPECT_FALSE(workspace.is_open());
+    EXPECT_EQ(CurrentPlace(), nullptr);
+    if (!empty) {
+      EXPECT_FALSE(x->IsAlive());
+      EXPECT_FALSE(y->IsAlive());
+    }
+    Ownership again = root.NewCycle("again", workspace);
+    batch = Ownership();  // ends nothing that is not its own
+    EXPECT_TRUE(workspace.is_open());
+  }
+  EXPECT_EQ(workspace.cycles(), 4u);
+}
+
+// The cycle is left to the thread that began it, as that of a scope which goes elsewhere.
+TEST(OwnershipCycleTest, AParentThatClosesElsewhereLeavesTheCycleToItsThread) {
   Workspace workspace("steps", WorkspaceConfig::Training());
   Ownership root = Ownership::NewRoot("test");
-  Ownership trainer = root.NewChild("trainer");
-  Ownership batch = trainer.NewCycle("batch", workspace);
-  const BufferHandle x(AllocateHere(256));
-  ASSERT_TRUE(LinkNew(x.get(), batch.ref().bits()));
-  trainer.Close();
-  EXPECT_FALSE(x->IsAlive());
-  EXPECT_TRUE(workspace.is_open());  // the scope is the batch's
-  batch = Ownership();
+  {
+    Ownership trainer = root.NewChild("trainer");
+    Ownership batch = trainer.NewCycle("batch", workspace);
+    const BufferHandle x(AllocateHere(256));
+    ASSERT_TRUE(LinkNew(x.get(), batch.ref().bits()));
+    std::thread([&] { trainer.Close(); }).join();
+    EXPECT_FALSE(x->IsAlive());
+    Ownership again = root.NewCycle("again", workspace);  // ends it first
+    again.Close();
+    EXPECT_FALSE(workspace.is_open());
+  }
+  {
+    Ownership trainer = root.NewChild("trainer");
+    Ownership batch = trainer.NewCycle("batch", workspace);
+    std::thread([&] { trainer.Close(); }).join();
+    batch = Ownership();  // at the latest
+    EXPECT_FALSE(workspace.is_open());
+  }
+  EXPECT_EQ(workspace.cycles(), 3u);
+}
+
+TEST(OwnershipCycleTest, ACycleThatBeginsInANullOwnerEndsWithThat) {
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership null = Ownership::Null();
+  Ownership batch = null.NewCycle("batch", workspace);
+  EXPECT_TRUE(workspace.is_open());
+  Ownership moved = std::move(batch);
+  EXPECT_TRUE(workspace.is_open());
+  moved.Close();
   EXPECT_FALSE(workspace.is_open());
 }
 
