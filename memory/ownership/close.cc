@@ -343,6 +343,10 @@ Ownership::~Ownership() { Discard(); }
 
 OwnedResource& Ownership::Own(std::unique_ptr<OwnedResource> resource) {
   OwnerNode& node = Checked("Own");
+  if (resource == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("Own: ", ref().ToString(),
+                                      ": found a null resource, expected one to close"));
+  }
   OwnedResource& result = *resource;
   auto entry = std::make_unique<ResourceEntry>();
   entry->resource = std::move(resource);

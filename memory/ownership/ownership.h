@@ -112,7 +112,8 @@ class Ownership {
   void AttachAll(absl::Span<const BufferHandle* const> buffers);
   void LendAll(absl::Span<const BufferHandle* const> buffers);
   void ReturnAll(absl::Span<const BufferHandle* const> buffers);
-  // Owns a resource that is no memory; Release takes it back, null when it is not this node's.
+  // Owns a resource that is no memory; kInvalidArgument for none. Release takes it back, null when it is
+  // not this node's.
   OwnedResource& Own(std::unique_ptr<OwnedResource> resource);
   std::unique_ptr<OwnedResource> Release(const OwnedResource* resource);
 
