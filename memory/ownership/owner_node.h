@@ -69,6 +69,9 @@ struct OwnerNode : OwnerList<StdSync, Buffer> {
 
   int32_t arriving = 0;  // LendAll under way: closing waits
 
+  // What `ref` is while the node is open; from before it is published to when its record serves again. Of a
+  // node that ends, `ref` names the next one that the record will be.
+  uint64_t opened_ref = 0;
   OwnerNode* parent = nullptr;
   uint64_t parent_ref = 0;  // the record of a parent that has ended may be another node's
   OwnerNode* newest_child = nullptr;

@@ -16,6 +16,7 @@ OwnerNode* MakeRoot(std::string_view name) {
   internal::InstallHooks();
   OwnerNode* node = internal::NewNode();
   node->is_root = true;
+  node->opened_ref = node->ref.load(std::memory_order_relaxed);
   node->place = NodePlace::kCurrent;
   node->device = Host();
   node->workspace = WorkspaceRef();
@@ -89,6 +90,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   node->workspace = place != nullptr ? WorkspaceRef(*place->core()) : parent.workspace;
   node->cycle = cycle ? place->core() : nullptr;
   node->opened_ns = internal::CoarseNow();
+  node->opened_ref = node->ref.load(std::memory_order_relaxed);
   parent.lock.lock();
   const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;
   if (open) {

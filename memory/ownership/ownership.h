@@ -149,7 +149,7 @@ class Ownership {
   OwnerNode* node() const { return node_; }
 
  private:
-  explicit Ownership(OwnerNode* node) : node_(node), id_(node->ref.load(std::memory_order_relaxed)) {}
+  explicit Ownership(OwnerNode* node) : node_(node), id_(node->opened_ref) {}
   Ownership MakeChild(std::string_view name, const Device* device, Workspace* place,
                       bool cycle) const;
   OwnerNode& Checked(const char* operation) const;
