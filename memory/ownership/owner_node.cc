@@ -181,7 +181,7 @@ std::string DescribeNode(uint64_t ref) {
 void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {
   OwnerNode* node = NodeOf(ref);
   std::string full;
-  {
+  do {
     std::lock_guard<SpinLock> lock(node->lock);
     if (node->ref.load(std::memory_order_relaxed) != ref || !node->is_open()) {
       full = " is closed";
@@ -192,7 +192,7 @@ void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {
       internal::CancelArrival(nullptr, *node, 1, static_cast<int64_t>(bytes));
       return;
     }
-  }
+  } while (full.empty() && internal::MakeRoom(ref, 1, static_cast<int64_t>(bytes)));
   if (!full.empty()) ThrowFailedPrecondition(absl::StrCat(what, ": ", DescribeNode(ref), full));
   internal::ThrowBeyondBudget(ref, 1, static_cast<int64_t>(bytes), what);
 }

@@ -125,7 +125,9 @@ class Ownership {
   // What is made in it, and in children made from here on, lives on the heap whatever workspace is
   // open: for nodes that outlive cycles. Not for one that has a workspace.
   void PlaceOnHeap();
-  // Of everything attached to it and below it. Set before it has children; kInvalidArgument below 0.
+  // Of everything attached to it and below it. What ended with its cycle counts while handles of it are left,
+  // but only until there would be no room: it leaves its node before anything is refused. Set before it has
+  // children; kInvalidArgument below 0.
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX);
 
   // Needs no memory. Throws an Error naming every resource that failed to close, after everything is
@@ -142,7 +144,9 @@ class Ownership {
   Device device() const;
   bool is_root() const;
   OwnerRef ref() const;
-  int64_t arrays() const;      // attached, without its children's
+  // Attached, without its children's; with what ended with its cycle and has handles, which snapshots leave
+  // out, until a budget needs the room.
+  int64_t arrays() const;
   int64_t bytes() const;
   int64_t loans() const;       // borrowed
 

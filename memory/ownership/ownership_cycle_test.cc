@@ -194,6 +194,55 @@ TEST(OwnershipCycleTest, ANodeThatClosesBeforeAScopeOfItsCycleClosesItsArrays) {
   EXPECT_TRUE(workspace.is_open());
 }
 
+// What ended with its cycle counts no more when there would be no room otherwise, wherever it is below the
+// budget, and whatever handles of it are left.
+TEST(OwnershipCycleTest, ABudgetHasRoomForWhatEndedWithItsCycle) {
+  Ownership root = Ownership::NewRoot("test");
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership keeper = root.NewChild("keeper");
+  keeper.SetBudget(256);
+  Ownership below = keeper.NewChild("below"), borrower = root.NewChild("borrower");
+  const BufferHandle heap = Heap(256);
+  const BufferHandle* const all[] = {&heap};
+  for (int way = 0; way < 4; ++way) {
+    BufferHandle x, y;
+    {
+      const WorkspaceScope scope(workspace);
+      x = BufferHandle(AllocateHere(128));
+      y = BufferHandle(AllocateHere(128));
+      keeper.Attach(x);
+      below.Attach(y);
+      borrower.Lend(y);
+      EXPECT_THROW(CheckMayOwn(below.ref().bits(), 256, "Op"), OutOfMemoryError);
+      EXPECT_THROW(keeper.Attach(heap), OutOfMemoryError);
+      EXPECT_TRUE(x->IsAlive() && y->IsAlive());
+      EXPECT_EQ(keeper.arrays() + below.arrays(), 2);
+    }
+    ASSERT_FALSE(x->IsAlive() || y->IsAlive());
+    switch (way) {
+      case 0: keeper.Attach(heap); break;
+      case 1: below.AttachAll(all); break;
+      case 2:
+        CheckMayOwn(below.ref().bits(), 256, "Op");
+        ASSERT_TRUE(LinkNew(BufferHandle(NewHeapBuffer(256)).get(), below.ref().bits()));
+        break;
+      case 3:
+        below.Attach(heap);
+        below.Return(heap);
+        break;
+    }
+    EXPECT_EQ(keeper.arrays() + below.arrays(), way == 2 ? 0 : 1);
+    keeper.Detach(heap);
+    below.Detach(heap);
+    if (way == 1) borrower.Close(), borrower = root.NewChild("borrower");
+  }
+  EXPECT_EQ(keeper.bytes(), 0);
+  EXPECT_EQ(below.bytes(), 0);
+  EXPECT_EQ(borrower.loans(), 0);
+  keeper.Attach(heap);
+  EXPECT_THROW(below.Attach(Heap(1)), OutOfMemoryError);
+}
+
 // Drops a handle when it is closed: on this thread or on another one.
 class Dropper final : public OwnedResource {
  public:
