@@ -21,7 +21,9 @@
 // is a place a node keeps the name: when it was destroyed, making an array there is an error that says so.
 // Threads: every function may be called on any thread at any time, but the Ownership object itself
 // is a value of one thread at a time. What is attached while the node closes either is closed
-// with it or throws.
+// with it or throws. The destructor of a node that another thread is closing waits until it is closed, and so
+// does closing what is above it: a resource whose Close() waits for a thread that does either (joins a worker
+// that has the node's handle) waits for ever. Close() of the node itself returns at once then.
 // Cost: attach and release of a buffer together about 16 ns, one uncontended lock each; open and close
 // 40 to 50 ns; no allocation in either once nodes are warm. 32 bytes per buffer.
 #ifndef TIDEPOOL_MEMORY_OWNERSHIP_OWNERSHIP_H_
@@ -46,7 +48,8 @@ namespace tidepool {
 class OwnedResource {
  public:
   virtual ~OwnedResource() = default;
-  virtual void Close() = 0;                    // may throw; once
+  // May throw; once. It must not wait for a thread that ends its node's Ownership, or closes one above.
+  virtual void Close() = 0;
   virtual std::string Describe() const = 0;    // for dumps and errors: "file weights.bin"
 };
 
@@ -83,7 +86,8 @@ class Ownership {
   Ownership() = default;
   Ownership(Ownership&& other) noexcept;
   Ownership& operator=(Ownership&& other) noexcept;
-  ~Ownership();  // closes; failures go to SetOwnershipReport
+  // Closes; failures go to SetOwnershipReport. Waits for another thread that is closing it.
+  ~Ownership();
 
   // Children have their parent's device and place unless given their own: a workspace, which must be
   // open where arrays are made. Without a place arrays are made where the calling thread is.
@@ -98,7 +102,8 @@ class Ownership {
 
   // The buffer becomes this node's, and every loan of it ends.
   void Attach(const BufferHandle& buffer);
-  // It becomes its handles'. Of a buffer this node does not own: nothing, but for a loan to it.
+  // It becomes its handles', if this node owns it or has borrowed it: its owner has lost it then, too. Of
+  // another's buffer: nothing.
   void Detach(const BufferHandle& buffer);
   // It is this node's for the time being: when the node closes it is back where it was, in whichever
   // order borrowers and owner close; when the owner closed before, it ends with its last borrower.
