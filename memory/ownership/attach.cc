@@ -107,6 +107,10 @@ Refusal Receive(OwnerNode& target, absl::Span<const Arrival> arrivals) noexcept 
       "; the array stays where it was"));
 }
 
+Refusal MakeRoom(const OwnerNode& target, int64_t arrays, int64_t bytes) {
+  return internal::MakeRoom(target.opened_ref, arrays, bytes) ? Refusal::kRetry : Refusal::kBudget;
+}
+
 void AttachTo(OwnerNode& target, Buffer* buffer, const char* operation) {
   Refusal refusal;
   do {
@@ -115,6 +119,7 @@ void AttachTo(OwnerNode& target, Buffer* buffer, const char* operation) {
     internal::Lock(arrival.from, &target);
     refusal = Receive(target, absl::MakeConstSpan(&arrival, 1));
     internal::Unlock(arrival.from, &target);
+    if (refusal == Refusal::kBudget) refusal = MakeRoom(target, 1, arrival.bytes());
   } while (refusal == Refusal::kRetry);
   if (refusal != Refusal::kNone) {
     ThrowRefused(operation, target, refusal, 1, static_cast<int64_t>(buffer->bytes));
@@ -162,6 +167,7 @@ void AttachAllTo(OwnerNode& target, absl::Span<const BufferHandle* const> buffer
     for (OwnerNode* node : nodes) node->lock.lock();
     refusal = Receive(target, arrivals);
     for (OwnerNode* node : nodes) node->lock.unlock();
+    if (refusal == Refusal::kBudget) refusal = MakeRoom(target, arrays, bytes);
   } while (refusal == Refusal::kRetry);
   if (refusal != Refusal::kNone) ThrowRefused(operation, target, refusal, arrays, bytes);
 }

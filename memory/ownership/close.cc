@@ -105,7 +105,7 @@ bool CycleGoesOn(OwnerNode& node) noexcept {
   return newest != nullptr && newest->IsAlive();
 }
 
-void CloseContents(OwnerNode& node, ScopeToken* cycle, CloseFailures* failures) noexcept {
+void CloseContents(OwnerNode& node, CloseFailures* failures) noexcept {
   // What was let in before the node began to close arrives first.
   for (;; sched_yield()) {
     std::lock_guard<SpinLock> lock(node.lock);
@@ -121,7 +121,7 @@ void CloseContents(OwnerNode& node, ScopeToken* cycle, CloseFailures* failures) 
   }
   // The workspace's cycle ends, and with it all that is left in it; unless it has ended already, is left to
   // its own thread, or goes on for a scope that should have ended before.
-  if (cycle == nullptr || !cycle->Reset() || CycleGoesOn(node)) {
+  if (!node.cycle_scope.Reset() || CycleGoesOn(node)) {
     while (CloseSome(node, true, closed_by)) {
     }
   }
@@ -213,7 +213,7 @@ void Report(absl::FunctionRef<std::string()> text) noexcept {
   }
 }
 
-void CloseTree(OwnerNode& top, ScopeToken* cycle, CloseFailures* failures) noexcept {
+void CloseTree(OwnerNode& top, CloseFailures* failures) noexcept {
   {
     std::lock_guard<SpinLock> lock(top.lock);
     if (top.state.load(std::memory_order_relaxed) != NodeState::kOpen) return;
@@ -226,7 +226,7 @@ void CloseTree(OwnerNode& top, ScopeToken* cycle, CloseFailures* failures) noexc
       node = child;
       continue;
     }
-    CloseContents(*node, node == &top ? cycle : nullptr, failures);
+    CloseContents(*node, failures);
     OwnerNode* parent = node->parent;
     const bool done = node == &top;
     Finish(*node);
@@ -279,15 +279,16 @@ void InstallHooks() {
 // ---- Ownership ------------------------------------------------------------------------------
 
 void Ownership::End(internal::CloseFailures* failures) noexcept {
-  if (!internal::FinishEmpty(*node_)) {
-    internal::CloseTree(*node_, node_->cycle != nullptr ? &cycle_ : nullptr, failures);
+  if (internal::FinishEmpty(*node_)) {
+    node_->cycle_scope.Reset();
+  } else {
+    internal::CloseTree(*node_, failures);
   }
-  cycle_.Reset();  // of a node that its parent closed
 }
 
 void Ownership::Close() {
   if (is_null()) {
-    cycle_.Reset();
+    null_cycle_.Reset();
     return;
   }
   OwnerNode& node = Checked("Close");
@@ -297,6 +298,7 @@ void Ownership::Close() {
   }
   internal::CloseFailures failures;
   End(&failures);
+  internal::EndLeftScopes();  // the node's cycle, if another thread closed it
   if (failures.any) {
     throw Error(absl::StatusCode::kInternal,
                 absl::StrCat("Close: ", ref().ToString(), " is closed, but not all went well: ",
@@ -333,6 +335,7 @@ void Ownership::Discard() noexcept {
     }
     sched_yield();
   }
+  internal::EndLeftScopes();  // the node's cycle, if another thread closed it
   internal::RecycleNode(node);
 }
 
@@ -340,6 +343,10 @@ Ownership::~Ownership() { Discard(); }
 
 OwnedResource& Ownership::Own(std::unique_ptr<OwnedResource> resource) {
   OwnerNode& node = Checked("Own");
+  if (resource == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("Own: ", ref().ToString(),
+                                      ": found a null resource, expected one to close"));
+  }
   OwnedResource& result = *resource;
   auto entry = std::make_unique<ResourceEntry>();
   entry->resource = std::move(resource);

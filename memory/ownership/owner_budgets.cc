@@ -1,6 +1,8 @@
 #include "tidepool/memory/ownership/owner_budgets.h"
 
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -23,10 +25,11 @@ void Leave(const OwnerNode& from, const OwnerNode* to, int64_t arrays, int64_t b
   BudgetChain<OwnerNode>::Leave(from, to, arrays, bytes);
 }
 
-void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes, const std::string& what) {
-  // The budget that would be exceeded.
+namespace {
+
+// The budget that would be exceeded: its node, and in `limit` what it has; empty when there is none.
+uint64_t FindFull(uint64_t ref, int64_t arrays, int64_t bytes, std::string* limit) {
   uint64_t at = ref;
-  std::string limit;
   while (OwnerNode* node = NodeOf(at)) {
     std::lock_guard<SpinLock> lock(node->lock);
     if (node->ref.load(std::memory_order_relaxed) != at) break;
@@ -34,17 +37,59 @@ void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes, const std::s
       const int64_t used_bytes = budget->bytes.load(std::memory_order_relaxed);
       const int64_t used_arrays = budget->arrays.load(std::memory_order_relaxed);
       if (bytes > budget->limit_bytes - used_bytes || arrays > budget->limit_arrays - used_arrays) {
-        limit = absl::StrCat(" has ", used_arrays, " arrays of ", used_bytes,
-                             " bytes below it, budget ", budget->limit_bytes, " bytes",
-                             budget->limit_arrays == INT64_MAX
-                                 ? ""
-                                 : absl::StrCat(" and ", budget->limit_arrays, " arrays"));
+        *limit = absl::StrCat(" has ", used_arrays, " arrays of ", used_bytes,
+                              " bytes below it, budget ", budget->limit_bytes, " bytes",
+                              budget->limit_arrays == INT64_MAX
+                                  ? ""
+                                  : absl::StrCat(" and ", budget->limit_arrays, " arrays"));
         break;
       }
     }
     if (node->parent == nullptr) break;
-    at = node->parent->ref.load(std::memory_order_relaxed);
+    at = node->parent->opened_ref;
   }
+  return at;
+}
+
+// With the lock.
+bool DropDead(OwnerNode& node, Buffer* newest) noexcept {
+  bool any = false;
+  while (Buffer* const buffer = newest) {
+    newest = buffer->link.older.get();
+    if (buffer->IsAlive()) continue;
+    Leave(node, nullptr, 1, static_cast<int64_t>(buffer->bytes));
+    node.Unlink(buffer);
+    buffer->link.node.Set(OwnerWord<StdSync>::kHandles);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace
+
+bool MakeRoom(uint64_t ref, int64_t arrays, int64_t bytes) {
+  std::string limit;
+  std::vector<uint64_t> below = {FindFull(ref, arrays, bytes, &limit)};
+  if (limit.empty()) return false;
+  bool any = false;
+  while (!below.empty()) {
+    const uint64_t at = below.back();
+    below.pop_back();
+    OwnerNode& node = *NodeOf(at);
+    std::lock_guard<SpinLock> lock(node.lock);
+    if (node.ref.load(std::memory_order_relaxed) != at || !node.is_open()) continue;
+    any |= DropDead(node, node.newest.get());
+    any |= DropDead(node, node.newest_in_cycle.get());
+    for (const OwnerNode* child = node.newest_child; child != nullptr; child = child->older) {
+      below.push_back(child->opened_ref);
+    }
+  }
+  return any;
+}
+
+void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes, const std::string& what) {
+  std::string limit;
+  const uint64_t at = FindFull(ref, arrays, bytes, &limit);
   throw OutOfMemoryError(absl::StrCat(what, ": ", bytes, " bytes for ", DescribeNode(ref),
                                       " exceed a budget: ", DescribeNode(at), limit),
                          DumpText(SnapshotOf(OwnerRef(at), true)));

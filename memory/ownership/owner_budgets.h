@@ -32,6 +32,10 @@ void CancelArrival(const OwnerNode* from, const OwnerNode& to, int64_t arrays,
 // The other half of a move that cannot fail any more; `to` null: to no node.
 void Leave(const OwnerNode& from, const OwnerNode* to, int64_t arrays, int64_t bytes) noexcept;
 
+// Before a refusal, without locks: what has ended with its cycle leaves the nodes below the budget that has no
+// room for so much, whatever handles are left of it. False when nothing did. Looks at every array below
+// that budget.
+bool MakeRoom(uint64_t ref, int64_t arrays, int64_t bytes);
 [[noreturn]] void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes,
                                     const std::string& what);
 

@@ -101,6 +101,7 @@ void Empty(OwnerNode& node) noexcept {
   assert(node.is_empty() && node.newest_child == nullptr && node.newest_resource == nullptr);
   assert(node.arrays.get() == 0 && node.bytes.get() == 0 && node.resources == 0);
   assert(node.newest_loan.load(std::memory_order_relaxed) == nullptr && node.arriving == 0);
+  assert(!node.cycle_scope.is_held());
   node.newest.set(nullptr);
   node.newest_in_cycle.set(nullptr);
   node.newest_child = nullptr;
@@ -180,7 +181,7 @@ std::string DescribeNode(uint64_t ref) {
 void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {
   OwnerNode* node = NodeOf(ref);
   std::string full;
-  {
+  do {
     std::lock_guard<SpinLock> lock(node->lock);
     if (node->ref.load(std::memory_order_relaxed) != ref || !node->is_open()) {
       full = " is closed";
@@ -191,7 +192,7 @@ void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {
       internal::CancelArrival(nullptr, *node, 1, static_cast<int64_t>(bytes));
       return;
     }
-  }
+  } while (full.empty() && internal::MakeRoom(ref, 1, static_cast<int64_t>(bytes)));
   if (!full.empty()) ThrowFailedPrecondition(absl::StrCat(what, ": ", DescribeNode(ref), full));
   internal::ThrowBeyondBudget(ref, 1, static_cast<int64_t>(bytes), what);
 }

@@ -26,6 +26,7 @@
 #include "tidepool/memory/sync/owner_list.h"
 #include "tidepool/memory/sync/spin_lock.h"
 #include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/scope_token.h"
 #include "tidepool/memory/workspace/workspace_ref.h"
 
 namespace tidepool {
@@ -63,9 +64,14 @@ struct OwnerNode : OwnerList<StdSync, Buffer> {
   // The workspace, if a cycle of it is to end with the node; only ever compared. That may have ended
   // otherwise meanwhile: what is listed as in it is then closed as the rest is.
   const BufferOwner* cycle = nullptr;
+  // The scope of that cycle. Whoever closes the node ends it; with the lock while the node is open.
+  internal::ScopeToken cycle_scope;
 
   int32_t arriving = 0;  // LendAll under way: closing waits
 
+  // What `ref` is while the node is open; from before it is published to when its record serves again. Of a
+  // node that ends, `ref` names the next one that the record will be.
+  uint64_t opened_ref = 0;
   OwnerNode* parent = nullptr;
   uint64_t parent_ref = 0;  // the record of a parent that has ended may be another node's
   OwnerNode* newest_child = nullptr;
@@ -134,7 +140,6 @@ uint64_t CurrentNodeOf(const Buffer& buffer);
 // ---- between the sources of memory/ownership -------------------------------------------------
 namespace internal {
 
-class ScopeToken;
 struct ClosedBy;
 struct CloseFailures;
 
@@ -159,10 +164,10 @@ OwnerNode* NewNode();  // as RecycleNode left it; throws kResourceExhausted
 void RecycleNode(OwnerNode* node) noexcept;
 void InstallHooks();
 
-// Closes the node and all below it, without recursion and without a need for memory. `cycle`: what the
-// node owns a cycle of, ended at its turn. Failures of resources are noted in `failures`.
+// Closes the node and all below it, without recursion and without a need for memory. The cycle that a node
+// owns ends at its turn. Failures of resources are noted in `failures`.
 bool FinishEmpty(OwnerNode& node) noexcept;  // closes it if there is nothing in it
-void CloseTree(OwnerNode& top, ScopeToken* cycle, CloseFailures* failures) noexcept;
+void CloseTree(OwnerNode& top, CloseFailures* failures) noexcept;
 
 // Which close ended a buffer, shared by all that it ended: their `link.newer` from then on, where
 // `closed` is kClosedByNode.

@@ -16,6 +16,7 @@ OwnerNode* MakeRoot(std::string_view name) {
   internal::InstallHooks();
   OwnerNode* node = internal::NewNode();
   node->is_root = true;
+  node->opened_ref = node->ref.load(std::memory_order_relaxed);
   node->place = NodePlace::kCurrent;
   node->device = Host();
   node->workspace = WorkspaceRef();
@@ -54,14 +55,14 @@ Ownership Ownership::Null() {
 Ownership::Ownership(Ownership&& other) noexcept
     : node_(std::exchange(other.node_, nullptr)),
       id_(std::exchange(other.id_, 0)),
-      cycle_(std::move(other.cycle_)) {}
+      null_cycle_(std::move(other.null_cycle_)) {}
 
 Ownership& Ownership::operator=(Ownership&& other) noexcept {
   if (this == &other) return *this;
   Discard();
   node_ = std::exchange(other.node_, nullptr);
   id_ = std::exchange(other.id_, 0);
-  cycle_ = std::move(other.cycle_);
+  null_cycle_ = std::move(other.null_cycle_);
   return *this;
 }
 
@@ -89,6 +90,7 @@ Ownership Ownership::MakeChild(std::string_view name, const Device* device, Work
   node->workspace = place != nullptr ? WorkspaceRef(*place->core()) : parent.workspace;
   node->cycle = cycle ? place->core() : nullptr;
   node->opened_ns = internal::CoarseNow();
+  node->opened_ref = node->ref.load(std::memory_order_relaxed);
   parent.lock.lock();
   const bool open = parent.state.load(std::memory_order_relaxed) == NodeState::kOpen;
   if (open) {
@@ -133,8 +135,17 @@ Ownership Ownership::NewCycle(std::string_view name, Workspace& workspace) {
   }
   const Device device = workspace.device();
   Ownership child = MakeChild(name, &device, &workspace, !core->passes_through());
-  child.cycle_.Push(core, core->passes_through() ? nullptr : core);  // throws: the child closes
-  if (!child.is_null()) core->OwnCycle();
+  internal::ScopeToken scope;
+  scope.Push(core, core->passes_through() ? nullptr : core);  // throws: the child closes
+  if (child.is_null()) {
+    child.null_cycle_ = std::move(scope);
+    return child;
+  }
+  core->OwnCycle();
+  OwnerNode& node = *child.node_;
+  std::lock_guard<SpinLock> lock(node.lock);
+  // Of one that was closed meanwhile the cycle ends as this returns.
+  if (node.is_open()) node.cycle_scope = std::move(scope);
   return child;
 }
 

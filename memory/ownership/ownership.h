@@ -21,7 +21,9 @@
 // is a place a node keeps the name: when it was destroyed, making an array there is an error that says so.
 // Threads: every function may be called on any thread at any time, but the Ownership object itself
 // is a value of one thread at a time. What is attached while the node closes either is closed
-// with it or throws.
+// with it or throws. The destructor of a node that another thread is closing waits until it is closed, and so
+// does closing what is above it: a resource whose Close() waits for a thread that does either (joins a worker
+// that has the node's handle) waits for ever. Close() of the node itself returns at once then.
 // Cost: attach and release of a buffer together about 16 ns, one uncontended lock each; open and close
 // 40 to 50 ns; no allocation in either once nodes are warm. 32 bytes per buffer.
 #ifndef TIDEPOOL_MEMORY_OWNERSHIP_OWNERSHIP_H_
@@ -46,7 +48,8 @@ namespace tidepool {
 class OwnedResource {
  public:
   virtual ~OwnedResource() = default;
-  virtual void Close() = 0;                    // may throw; once
+  // May throw; once. It must not wait for a thread that ends its node's Ownership, or closes one above.
+  virtual void Close() = 0;
   virtual std::string Describe() const = 0;    // for dumps and errors: "file weights.bin"
 };
 
@@ -83,7 +86,8 @@ class Ownership {
   Ownership() = default;
   Ownership(Ownership&& other) noexcept;
   Ownership& operator=(Ownership&& other) noexcept;
-  ~Ownership();  // closes; failures go to SetOwnershipReport
+  // Closes; failures go to SetOwnershipReport. Waits for another thread that is closing it.
+  ~Ownership();
 
   // Children have their parent's device and place unless given their own: a workspace, which must be
   // open where arrays are made. Without a place arrays are made where the calling thread is.
@@ -91,13 +95,15 @@ class Ownership {
   Ownership NewChild(std::string_view name, Device device);
   Ownership NewChild(std::string_view name, Workspace& place);
   // A child whose place is the workspace's next cycle: it is entered here, on this thread, and ends
-  // with the child, in the order of scopes. What the child owns of that cycle goes with it at once,
+  // with the child, whoever closes that, in the order of scopes; closed on another thread it is left to
+  // this one, as a scope that is destroyed there. What the child owns of that cycle goes with it at once,
   // however much it is.
   Ownership NewCycle(std::string_view name, Workspace& workspace);
 
   // The buffer becomes this node's, and every loan of it ends.
   void Attach(const BufferHandle& buffer);
-  // It becomes its handles'. Of a buffer this node does not own: nothing, but for a loan to it.
+  // It becomes its handles', if this node owns it or has borrowed it: its owner has lost it then, too. Of
+  // another's buffer: nothing.
   void Detach(const BufferHandle& buffer);
   // It is this node's for the time being: when the node closes it is back where it was, in whichever
   // order borrowers and owner close; when the owner closed before, it ends with its last borrower.
@@ -111,7 +117,8 @@ class Ownership {
   void AttachAll(absl::Span<const BufferHandle* const> buffers);
   void LendAll(absl::Span<const BufferHandle* const> buffers);
   void ReturnAll(absl::Span<const BufferHandle* const> buffers);
-  // Owns a resource that is no memory; Release takes it back, null when it is not this node's.
+  // Owns a resource that is no memory; kInvalidArgument for none. Release takes it back, null when it is
+  // not this node's.
   OwnedResource& Own(std::unique_ptr<OwnedResource> resource);
   std::unique_ptr<OwnedResource> Release(const OwnedResource* resource);
 
@@ -123,7 +130,9 @@ class Ownership {
   // What is made in it, and in children made from here on, lives on the heap whatever workspace is
   // open: for nodes that outlive cycles. Not for one that has a workspace.
   void PlaceOnHeap();
-  // Of everything attached to it and below it. Set before it has children; kInvalidArgument below 0.
+  // Of everything attached to it and below it. What ended with its cycle counts while handles of it are left,
+  // but only until there would be no room: it leaves its node before anything is refused. Set before it has
+  // children; kInvalidArgument below 0.
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX);
 
   // Needs no memory. Throws an Error naming every resource that failed to close, after everything is
@@ -140,14 +149,16 @@ class Ownership {
   Device device() const;
   bool is_root() const;
   OwnerRef ref() const;
-  int64_t arrays() const;      // attached, without its children's
+  // Attached, without its children's; with what ended with its cycle and has handles, which snapshots leave
+  // out, until a budget needs the room.
+  int64_t arrays() const;
   int64_t bytes() const;
   int64_t loans() const;       // borrowed
 
   OwnerNode* node() const { return node_; }
 
  private:
-  explicit Ownership(OwnerNode* node) : node_(node), id_(node->ref.load(std::memory_order_relaxed)) {}
+  explicit Ownership(OwnerNode* node) : node_(node), id_(node->opened_ref) {}
   Ownership MakeChild(std::string_view name, const Device* device, Workspace* place,
                       bool cycle) const;
   OwnerNode& Checked(const char* operation) const;
@@ -157,7 +168,7 @@ class Ownership {
 
   OwnerNode* node_ = nullptr;
   uint64_t id_ = 0;
-  internal::ScopeToken cycle_;
+  internal::ScopeToken null_cycle_;  // of a null one, which has no node to keep it
 };
 
 // What is made on this thread without another destination is `owner`'s until the scope ends, and is

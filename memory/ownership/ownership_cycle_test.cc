@@ -42,17 +42,69 @@ TEST(OwnershipCycleTest, ACycleEndsWithItsNodeAndTakesItsArraysAtOnce) {
   EXPECT_EQ(workspace.cycles(), 5u);
 }
 
-TEST(OwnershipCycleTest, AParentClosesACycleBeforeItsOwnerDoes) {
+// The scope is the node's: whoever closes that ends the cycle, whatever handles of it are left.
+TEST(OwnershipCycleTest, AParentThatClosesEndsTheCyclesBelowIt) {
+  Workspace workspace("steps", WorkspaceConfig::Training()), other("inner", WorkspaceConfig::Training());
+  for (const bool empty : {false, true}) {
+    Ownership root = Ownership::NewRoot("test");
+    Ownership trainer = root.NewChild("trainer");
+    Ownership batch = trainer.NewCycle("batch", workspace);
+    Ownership part = batch.NewCycle("part", other);
+    BufferHandle x, y;
+    if (!empty) {
+      x = BufferHandle(AllocateHere(256));
+      ASSERT_TRUE(LinkNew(x.get(), part.ref().bits()));
+      y = Heap();
+      batch.Attach(y);
+    }
+    trainer.Close();
+    EXPECT_FALSE(other.is_open());
+    EXPECT_FALSE(workspace.is_open());
+    EXPECT_EQ(CurrentPlace(), nullptr);
+    if (!empty) {
+      EXPECT_FALSE(x->IsAlive());
+      EXPECT_FALSE(y->IsAlive());
+    }
+    Ownership again = root.NewCycle("again", workspace);
+    batch = Ownership();  // ends nothing that is not its own
+    EXPECT_TRUE(workspace.is_open());
+  }
+  EXPECT_EQ(workspace.cycles(), 4u);
+}
+
+// The cycle is left to the thread that began it, as that of a scope which goes elsewhere.
+TEST(OwnershipCycleTest, AParentThatClosesElsewhereLeavesTheCycleToItsThread) {
   Workspace workspace("steps", WorkspaceConfig::Training());
   Ownership root = Ownership::NewRoot("test");
-  Ownership trainer = root.NewChild("trainer");
-  Ownership batch = trainer.NewCycle("batch", workspace);
-  const BufferHandle x(AllocateHere(256));
-  ASSERT_TRUE(LinkNew(x.get(), batch.ref().bits()));
-  trainer.Close();
-  EXPECT_FALSE(x->IsAlive());
-  EXPECT_TRUE(workspace.is_open());  // the scope is the batch's
-  batch = Ownership();
+  {
+    Ownership trainer = root.NewChild("trainer");
+    Ownership batch = trainer.NewCycle("batch", workspace);
+    const BufferHandle x(AllocateHere(256));
+    ASSERT_TRUE(LinkNew(x.get(), batch.ref().bits()));
+    std::thread([&] { trainer.Close(); }).join();
+    EXPECT_FALSE(x->IsAlive());
+    Ownership again = root.NewCycle("again", workspace);  // ends it first
+    again.Close();
+    EXPECT_FALSE(workspace.is_open());
+  }
+  {
+    Ownership trainer = root.NewChild("trainer");
+    Ownership batch = trainer.NewCycle("batch", workspace);
+    std::thread([&] { trainer.Close(); }).join();
+    batch = Ownership();  // at the latest
+    EXPECT_FALSE(workspace.is_open());
+  }
+  EXPECT_EQ(workspace.cycles(), 3u);
+}
+
+TEST(OwnershipCycleTest, ACycleThatBeginsInANullOwnerEndsWithThat) {
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership null = Ownership::Null();
+  Ownership batch = null.NewCycle("batch", workspace);
+  EXPECT_TRUE(workspace.is_open());
+  Ownership moved = std::move(batch);
+  EXPECT_TRUE(workspace.is_open());
+  moved.Close();
   EXPECT_FALSE(workspace.is_open());
 }
 
@@ -140,6 +192,55 @@ TEST(OwnershipCycleTest, ANodeThatClosesBeforeAScopeOfItsCycleClosesItsArrays) {
   EXPECT_FALSE(x->IsAlive());
   EXPECT_TRUE(y->IsAlive());  // its handles'
   EXPECT_TRUE(workspace.is_open());
+}
+
+// What ended with its cycle counts no more when there would be no room otherwise, wherever it is below the
+// budget, and whatever handles of it are left.
+TEST(OwnershipCycleTest, ABudgetHasRoomForWhatEndedWithItsCycle) {
+  Ownership root = Ownership::NewRoot("test");
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership keeper = root.NewChild("keeper");
+  keeper.SetBudget(256);
+  Ownership below = keeper.NewChild("below"), borrower = root.NewChild("borrower");
+  const BufferHandle heap = Heap(256);
+  const BufferHandle* const all[] = {&heap};
+  for (int way = 0; way < 4; ++way) {
+    BufferHandle x, y;
+    {
+      const WorkspaceScope scope(workspace);
+      x = BufferHandle(AllocateHere(128));
+      y = BufferHandle(AllocateHere(128));
+      keeper.Attach(x);
+      below.Attach(y);
+      borrower.Lend(y);
+      EXPECT_THROW(CheckMayOwn(below.ref().bits(), 256, "Op"), OutOfMemoryError);
+      EXPECT_THROW(keeper.Attach(heap), OutOfMemoryError);
+      EXPECT_TRUE(x->IsAlive() && y->IsAlive());
+      EXPECT_EQ(keeper.arrays() + below.arrays(), 2);
+    }
+    ASSERT_FALSE(x->IsAlive() || y->IsAlive());
+    switch (way) {
+      case 0: keeper.Attach(heap); break;
+      case 1: below.AttachAll(all); break;
+      case 2:
+        CheckMayOwn(below.ref().bits(), 256, "Op");
+        ASSERT_TRUE(LinkNew(BufferHandle(NewHeapBuffer(256)).get(), below.ref().bits()));
+        break;
+      case 3:
+        below.Attach(heap);
+        below.Return(heap);
+        break;
+    }
+    EXPECT_EQ(keeper.arrays() + below.arrays(), way == 2 ? 0 : 1);
+    keeper.Detach(heap);
+    below.Detach(heap);
+    if (way == 1) borrower.Close(), borrower = root.NewChild("borrower");
+  }
+  EXPECT_EQ(keeper.bytes(), 0);
+  EXPECT_EQ(below.bytes(), 0);
+  EXPECT_EQ(borrower.loans(), 0);
+  keeper.Attach(heap);
+  EXPECT_THROW(below.Attach(Heap(1)), OutOfMemoryError);
 }
 
 // Drops a handle when it is closed: on this thread or on another one.

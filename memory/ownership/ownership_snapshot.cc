@@ -66,7 +66,7 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
     stats->age_seconds = static_cast<double>(internal::CoarseNow() - node->opened_ns) * 1e-9;
     stats->budget_bytes = node->budget != nullptr ? node->budget->limit_bytes : -1;
     for (const OwnerNode* child = node->newest_child; child != nullptr; child = child->older) {
-      refs.push_back(child->ref.load(std::memory_order_relaxed));
+      refs.push_back(child->opened_ref);  // of one that is closing nothing is found by it
     }
   }
   stats->place = PlaceOf(place, workspace);

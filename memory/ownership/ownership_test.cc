@@ -263,6 +263,15 @@ TEST(OwnershipTest, AResourceThatThrowsNoExceptionClassEndsNothingElse) {
 }
 
 // A resource that closes its own tree from within.
+TEST(OwnershipTest, NoResourceIsRefused) {
+  Ownership root = Ownership::NewRoot("test");
+  Ownership parent = root.NewChild("parent");
+  EXPECT_THAT(MessageOf([&] { parent.Own(nullptr); }),
+              HasSubstr("Own: owner [parent]: found a null resource, expected one to close"));
+  EXPECT_EQ(SnapshotOf(parent)[0].resources, 0);
+  parent.Close();
+}
+
 class Meddler final : public OwnedResource {
  public:
   explicit Meddler(Ownership* what) : what_(what) {}

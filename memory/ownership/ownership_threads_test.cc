@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/ownership/ownership_snapshot.h"
 #include "tidepool/memory/pins.h"
 
 namespace tidepool {
@@ -302,6 +305,47 @@ TEST(OwnershipThreadsTest, SiblingsShareABudget) {
       [&] { attach(left, x); }, [&] { attach(right, y); },
       [&] { beyond += left.bytes() + right.bytes() > 100; });
   EXPECT_EQ(beyond, 0);
+}
+
+// Gives others their turn while it closes.
+class Yielder final : public OwnedResource {
+ public:
+  void Close() override {
+    for (int i = 0; i < 20; ++i) std::this_thread::yield();
+  }
+  std::string Describe() const override { return "yielder"; }
+};
+
+// The record of a node that ends serves the next one, elsewhere: a snapshot under way shows that neither
+// under a parent it never had, nor twice.
+TEST(OwnershipThreadsTest, SnapshotMeetsRecordsThatServeAgain) {
+  Ownership root = Ownership::NewRoot("race");
+  Ownership top = root.NewChild("top"), elsewhere = root.NewChild("elsewhere");
+  std::vector<Ownership> visited_before;
+  for (int i = 0; i < 100; ++i) visited_before.push_back(top.NewChild("older"));
+  Ownership child, other;
+  int64_t misplaced = 0, twice = 0;
+  Race(Repeats(10000) / 10,
+      [&] {
+        other = Ownership();
+        child = top.NewChild("child");
+        child.Own(std::make_unique<Yielder>());
+      },
+      [&] {
+        std::set<uint64_t> ids;
+        for (const OwnerStats& stats : SnapshotOf(root)) {
+          twice += !ids.insert(stats.id).second;
+          misplaced += stats.name == "child" && stats.path != "race/top/child";
+          misplaced += stats.name == "other" && stats.path != "race/elsewhere/other";
+        }
+      },
+      [&] {
+        child = Ownership();
+        other = elsewhere.NewChild("other");
+      },
+      [] {});
+  EXPECT_EQ(misplaced, 0) << "snapshots with a node under a parent it never had";
+  EXPECT_EQ(twice, 0) << "snapshots with a node twice";
 }
 
 }  // namespace

@@ -74,8 +74,8 @@ class NDManager {
   NDManager NewSubManager(std::string_view name, Workspace& place) {
     return NDManager(node_.NewChild(name, place));
   }
-  // Below this one, with a cycle of the workspace that begins here and ends when the manager closes:
-  // a request, or a training step. On one thread, in the order of scopes.
+  // Below this one, with a cycle of the workspace that begins here and ends when the manager closes, by
+  // itself or with one above it: a request, or a training step. On one thread, in the order of scopes.
   NDManager NewCycleManager(std::string_view name, Workspace& workspace) {
     return NDManager(node_.NewCycle(name, workspace));
   }
@@ -113,7 +113,8 @@ class NDManager {
   // The array for its handles alone, on the heap, as NDArray::Detach() gives it: neither this
   // manager nor a workspace's cycle ends it. It is the same array, taken out of this manager, where
   // its bytes are on the heap; else a copy, and the array is its handles' until its cycle ends.
-  // What another manager owns stays there.
+  // What another manager owns stays there, unless it is lent to this one: a borrower may take it from
+  // its owner for good, as in DJL.
   NDArray Detach(const NDArray& array);
   void TempAttach(const NDArray& array);
   // All or nothing.
@@ -126,7 +127,7 @@ class NDManager {
   bool Manages(const NDArray& array) const;
   // The manager the array is with now: its last borrower, else its owner; none: its handles'.
   static OwnerRef ManagerOf(const NDArray& array);
-  // Resources that are no arrays: closed with the manager, after its arrays.
+  // Resources that are no arrays: closed with the manager, after its arrays. kInvalidArgument for none.
   OwnedResource& Own(std::unique_ptr<OwnedResource> resource) { return node_.Own(std::move(resource)); }
 
   // Sub-manager, inputs lent to it, `compute(sub)` with it entered, result to this manager, closed:
@@ -147,6 +148,8 @@ class NDManager {
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX) { node_.SetBudget(bytes, arrays); }
 
   // ---- the end ----
+  // The destructor closes too, and waits until the manager is closed if another thread is at it: a resource
+  // (Own) must not wait in its Close() for a worker that still has this manager and destroys it there.
   void Close() { node_.Close(); }
   bool is_open() const { return node_.is_open(); }
 

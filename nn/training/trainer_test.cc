@@ -64,6 +64,21 @@ TEST(TrainerTest, DjlCase114BatchesMoveAndCloseTwice) {
   EXPECT_EQ(batch.size(), 8);
 }
 
+TEST(TrainerTest, ATrainerThatEndsEndsItsBatchAsWell) {
+  Model model = SmallModel();
+  Batch batch;
+  {
+    Trainer trainer(model, Adam());
+    batch = trainer.NewBatch([] { return SomeBatch(); });
+    EXPECT_GT(trainer.ComputeGradients(batch), 0);
+  }
+  EXPECT_FALSE(batch.features.IsInScope());
+  EXPECT_FALSE(Ones({2}).IsAttached());
+  Trainer next(model, Adam());
+  next.Step([] { return SomeBatch(); });
+  EXPECT_EQ(next.steps(), 1);
+}
+
 TEST(TrainerTest, DjlCase113AThousandStepsGrowNothingAlsoWhenEveryThirdThrows) {
   Model model = SmallModel();
   Trainer trainer(model, Adam());
