@@ -355,7 +355,7 @@ TEST(OwnershipThreadsTest, CyclesBeginWhileTheirParentCloses) {
   Ownership root = Ownership::NewRoot("race");
   Ownership parent;
   int64_t open = 0;
-  Race(Repeats(10000) / 100, [&] { parent = root.NewChild("parent"); },
+  Race(Repeats(10000) / 10, [&] { parent = root.NewChild("parent"); },
       [&] {
         try {
           const Ownership batch = parent.NewCycle("batch", workspace);
