@@ -14,6 +14,7 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/ownership/ownership_snapshot.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/workspace/workspace.h"
 
 namespace tidepool {
 namespace {
@@ -346,6 +347,24 @@ TEST(OwnershipThreadsTest, SnapshotMeetsRecordsThatServeAgain) {
       [] {});
   EXPECT_EQ(misplaced, 0) << "snapshots with a node under a parent it never had";
   EXPECT_EQ(twice, 0) << "snapshots with a node twice";
+}
+
+// Whichever is first, the cycle is over when its owner is gone.
+TEST(OwnershipThreadsTest, CyclesBeginWhileTheirParentCloses) {
+  Workspace workspace("steps", WorkspaceConfig::Training());
+  Ownership root = Ownership::NewRoot("race");
+  Ownership parent;
+  int64_t open = 0;
+  Race(Repeats(10000) / 10, [&] { parent = root.NewChild("parent"); },
+      [&] {
+        try {
+          const Ownership batch = parent.NewCycle("batch", workspace);
+        } catch (const Error&) {  // the parent was closed before
+        }
+        open += workspace.is_open();
+      },
+      [&] { parent.Close(); }, [] {});
+  EXPECT_EQ(open, 0);
 }
 
 }  // namespace
