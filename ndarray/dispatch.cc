@@ -105,6 +105,12 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
                                       output.shape().ToString(), " repeats its elements along axis ",
                                       i, " (BroadcastTo); Dup() makes an array of its own"));
   }
+  if (!MayRepeat(output)) return;
+  ThrowInvalidArgument(absl::StrCat(
+      "Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, index), " of shape ",
+      output.shape().ToString(), " with strides [",
+      absl::StrJoin(absl::MakeConstSpan(output.strides(), output.rank()), ", "),
+      "] may have two indices of one element; Dup() makes an array of its own"));
 }
 
 [[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 namespace tidepool {
 namespace {
@@ -37,6 +38,13 @@ bool BoxesAreApart(const NDArray& a, const NDArray& b) {
   return apart || distance != 0;
 }
 
+// Two buffers have bytes in common only where one was imported, from the other or from where both are
+// from; then addresses tell.
+bool MayShareMemory(const Buffer* a, const Buffer* b) {
+  if (a == b) return a != nullptr;
+  return a != nullptr && b != nullptr && (a->imported || b->imported) && a->device == b->device;
+}
+
 }  // namespace
 
 std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array) {
@@ -48,8 +56,31 @@ std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array) {
   return {array.raw_data() + lowest * Width(array), array.raw_data() + (highest + 1) * Width(array)};
 }
 
+bool MayRepeat(const NDArray& array) {
+  if (array.NumElements() == 0) return false;
+  int64_t steps[kMaxRank], last[kMaxRank];  // of the axes that have any, the smallest step first
+  int axes = 0;
+  for (int i = 0; i < array.rank(); ++i) {
+    if (array.dim(i) == 1) continue;
+    const int64_t step = std::abs(array.strides()[i]);
+    int at = axes++;
+    for (; at > 0 && steps[at - 1] > step; --at) {
+      steps[at] = steps[at - 1];
+      last[at] = last[at - 1];
+    }
+    steps[at] = step;
+    last[at] = array.dim(i) - 1;
+  }
+  int64_t reach = 0;  // of all smaller steps together
+  for (int i = 0; i < axes; ++i) {
+    if (steps[i] <= reach) return true;
+    reach += steps[i] * last[i];
+  }
+  return false;
+}
+
 bool ViewsOverlap(const NDArray& a, const NDArray& b) {
-  if (!a.buffer() || a.buffer().get() != b.buffer().get()) return false;
+  if (!MayShareMemory(a.buffer().get(), b.buffer().get())) return false;
   if (a.NumElements() == 0 || b.NumElements() == 0) return false;
   const auto [a_begin, a_end] = ExtentOf(a);
   const auto [b_begin, b_end] = ExtentOf(b);

@@ -1,4 +1,4 @@
-// Do two views of one buffer have an element in common?
+// Do two views have an element in common, or two indices of one?
 #ifndef TIDEPOOL_NDARRAY_VIEW_OVERLAP_H_
 #define TIDEPOOL_NDARRAY_VIEW_OVERLAP_H_
 
@@ -10,8 +10,15 @@
 namespace tidepool {
 
 // Exact for views with the same strides (two columns, two blocks of one matrix); others count as
-// overlapping when the bytes from their first to their last element do. Cost: rank squared.
+// overlapping when the bytes from their first to their last element do. Views of different buffers
+// overlap where one buffer is imported and shares the other's memory. Cost: rank squared; views of two
+// buffers neither of which is imported: a few loads.
 bool ViewsOverlap(const NDArray& a, const NDArray& b);
+
+// Whether two indices may name one element. Never of a dense array, nor of a view of one but
+// BroadcastTo's; strides from elsewhere count as repeating unless each is larger than what the smaller
+// ones reach together. Cost: rank squared.
+bool MayRepeat(const NDArray& array);
 
 // The bytes from the lowest to the highest element; one element's of an empty array.
 std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array);

@@ -28,6 +28,7 @@ std::string Describe(absl::Span<const LifetimeBuffer> buffers, const Placement& 
 
 std::optional<std::string> FindPlacementViolation(absl::Span<const LifetimeBuffer> buffers,
                                                   int64_t alignment, const Placement& placement) {
+  if (alignment < 1) return absl::StrCat("alignment is ", alignment, ", expected at least 1");
   if (placement.offsets.size() != buffers.size()) {
     return absl::StrCat("placement has ", placement.offsets.size(), " offsets, expected one for ",
                         "each of ", buffers.size(), " buffers");

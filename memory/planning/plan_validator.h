@@ -12,8 +12,8 @@
 
 namespace tidepool {
 
-// Nothing if `placement` is right, else one line about the first violation found: a wrong number
-// of offsets, an offset that is negative or not a multiple of `alignment`, two buffers that are
+// Nothing if `placement` is right, else one line about the first violation found: an `alignment`
+// below 1, a wrong number of offsets, an offset that is negative or not a multiple of `alignment`, two buffers that are
 // alive at the same time and share bytes, or a peak that is not the largest offset + size (sizes
 // rounded up to `alignment`). Buffers of size 0 share bytes with none. Sweep over time,
 // O(n log n). Does not throw. Any thread.

@@ -26,6 +26,14 @@ TEST(FindPlacementViolation, IgnoresTheBytesOfEmptyBuffers) {
   EXPECT_EQ(Violation({{0, 2, 4}, {0, 4, 0}}, 1, {0, 2}, 4), "");
 }
 
+TEST(FindPlacementViolation, AnAlignmentBelowOneIsAViolation) {
+  for (const int64_t alignment : {int64_t{0}, int64_t{-8}, INT64_MIN}) {
+    EXPECT_EQ(Violation({{0, 2, 4}}, alignment, {0}, 4),
+              "alignment is " + std::to_string(alignment) + ", expected at least 1");
+    EXPECT_NE(Violation({}, alignment, {}, 0), "");
+  }
+}
+
 TEST(FindPlacementViolation, DescribesEachKind) {
   EXPECT_EQ(Violation({{0, 2, 4}}, 1, {}, 0),
             "placement has 0 offsets, expected one for each of 1 buffers");

@@ -15,12 +15,15 @@ thread_local bool faults_on = false;
 thread_local int64_t until_fault = 0;
 thread_local bool fault_happened = false;
 
-void* AllocateOrFail(size_t bytes) {
+void* AllocateOrNull(size_t bytes) noexcept {
   if (faults_on && until_fault-- == 0) {
     fault_happened = true;
-    throw std::bad_alloc();
+    return nullptr;
   }
-  if (void* data = std::malloc(bytes)) return data;
+  return std::malloc(bytes);
+}
+void* AllocateOrFail(size_t bytes) {
+  if (void* data = AllocateOrNull(bytes)) return data;
   throw std::bad_alloc();
 }
 
@@ -28,10 +31,15 @@ void* AllocateOrFail(size_t bytes) {
 
 void* operator new(size_t bytes) { return AllocateOrFail(bytes); }
 void* operator new[](size_t bytes) { return AllocateOrFail(bytes); }
+// Sanitizers have these of their own, which would not fit the deletes below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return AllocateOrNull(bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return AllocateOrNull(bytes); }
 void operator delete(void* data) noexcept { std::free(data); }
 void operator delete[](void* data) noexcept { std::free(data); }
 void operator delete(void* data, size_t) noexcept { std::free(data); }
 void operator delete[](void* data, size_t) noexcept { std::free(data); }
+void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
+void operator delete[](void* data, const std::nothrow_t&) noexcept { std::free(data); }
 
 namespace tidepool {
 namespace {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "tidepool/memory/error.h"
@@ -54,9 +55,16 @@ class SimulatedDevice::Pinned final : public DeviceProvider {
     host_.Unreserve(base, bytes);
   }
   bool Commit(std::byte* at, size_t bytes, bool) noexcept override {
-    if (!host_.Commit(at, bytes, false)) return false;
     std::lock_guard<std::mutex> lock(mutex_);
-    committed_[at] = bytes;
+    try {
+      committed_[at] = bytes;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    if (!host_.Commit(at, bytes, false)) {
+      committed_.erase(at);
+      return false;
+    }
     used_ += bytes;
     return true;
   }
@@ -176,8 +184,15 @@ std::byte* SimulatedDevice::NewRange(size_t bytes) {
     HostProvider().Unreserve(base, bytes);
     return nullptr;
   }
-  ranges_[base] = Range{bytes, hidden, std::vector<bool>(bytes / kGranule)};
-  return base;
+  try {
+    ranges_[base] = Range{bytes, hidden, std::vector<bool>(bytes / kGranule)};
+    return base;
+  } catch (const std::bad_alloc&) {
+    ranges_.erase(base);
+    HostProvider().Unreserve(hidden, bytes);
+    HostProvider().Unreserve(base, bytes);
+    return nullptr;
+  }
 }
 
 void SimulatedDevice::EndRange(std::byte* base) {

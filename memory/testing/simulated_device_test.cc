@@ -1,10 +1,13 @@
 #include "tidepool/memory/testing/simulated_device.h"
 
+#include <cstdint>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_new.h"
 #include "tidepool/memory/testing/failing_provider.h"
 
 namespace tidepool {
@@ -100,6 +103,54 @@ TEST_F(SimulatedDeviceTest, AFailingProviderStandsInForAnyDevice) {
     EXPECT_EQ(failing.name(), "simulated:0");
   }
   EXPECT_EQ(FindDeviceProvider(SimulatedDevice::kDevice), &device_);
+}
+
+TEST_F(SimulatedDeviceTest, WithoutMemoryForItsRecordsItGivesNone) {
+  device_.set_has_pinned_host(true);
+  DeviceProvider& pinned = *device_.PinnedHost();
+  int faults = 0;
+  for (const bool block : {false, true}) {
+    for (int64_t at = 0;; ++at) {
+      std::byte* got = nullptr;
+      until_fault = at;
+      fault_happened = false;
+      ASSERT_TRUE(Try([&] { got = block ? device_.Allocate(100, 256) : device_.Reserve(4 * kGranule); }));
+      ASSERT_EQ(got == nullptr, fault_happened);
+      EXPECT_EQ(device_.used_bytes(), got != nullptr && block ? kGranule : 0);
+      if (got == nullptr) {
+        ++faults;
+        continue;
+      }
+      block ? device_.Release(got, 100) : device_.Unreserve(got, 4 * kGranule);
+      break;
+    }
+  }
+  EXPECT_GE(faults, 4);
+  std::byte* const range = pinned.Reserve(kGranule);
+  bool committed = true;
+  until_fault = 0;
+  ASSERT_TRUE(Try([&] { committed = pinned.Commit(range, kGranule, false); }));
+  EXPECT_FALSE(committed);
+  EXPECT_EQ(device_.pinned_bytes(), 0u);
+  EXPECT_TRUE(pinned.Commit(range, kGranule, false));
+  pinned.Unreserve(range, kGranule);
+}
+
+TEST(FailingNew, RequestsThatDoNotThrowFailToo) {
+  faults_on = true;
+  until_fault = 1;
+  void* const first = ::operator new(8, std::nothrow);
+  void* const second = ::operator new(8, std::nothrow);
+  until_fault = 1;
+  void* const array = ::operator new[](8, std::nothrow);
+  void* const none = ::operator new[](8, std::nothrow);
+  faults_on = false;
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(second, nullptr);
+  EXPECT_NE(array, nullptr);
+  EXPECT_EQ(none, nullptr);
+  ::operator delete(first, std::nothrow);
+  ::operator delete[](array, std::nothrow);
 }
 
 TEST_F(SimulatedDeviceDeathTest, TheHostMayNotTouchItsMemory) {

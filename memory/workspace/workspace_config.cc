@@ -10,6 +10,11 @@
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
+namespace {
+
+constexpr size_t kMostTempBlock = size_t{1} << 36;
+
+}  // namespace
 
 WorkspaceConfig WorkspaceConfig::Training() {
   WorkspaceConfig config;
@@ -54,6 +59,20 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
     // A negative number that was converted; no memory has so many bytes.
     refuse(size > PTRDIFF_MAX, name, " is ", static_cast<ptrdiff_t>(size), ", expected 0 or more");
   }
+  // One that was converted from a number.
+  const auto refuse_beyond = [&](const char* name, auto policy, auto last) {
+    refuse(policy > last, name, " is ", static_cast<int>(policy), ", expected 0 to ",
+           static_cast<int>(last));
+  };
+  refuse_beyond("policy_allocation", policy_allocation, AllocationPolicy::kAlways);
+  refuse_beyond("policy_learning", policy_learning, LearningPolicy::kTraining);
+  refuse_beyond("policy_mirroring", policy_mirroring, MirroringPolicy::kHostOnly);
+  refuse_beyond("policy_spill", policy_spill, SpillPolicy::kExternal);
+  refuse_beyond("policy_reset", policy_reset, ResetPolicy::kEndOfBufferReached);
+  refuse_beyond("policy_location", policy_location, LocationPolicy::kMmap);
+  refuse_beyond("workspace_mode", workspace_mode, WorkspaceMode::kNone);
+  refuse_beyond("debug_mode", debug_mode, DebugMode::kGuard);
+  refuse_beyond("policy_ring_full", policy_ring_full, RingFullPolicy::kSpill);
   refuse(!std::has_single_bit(alignment) || alignment < 16 || alignment > (size_t{1} << 21),
          "alignment is ", alignment, ", expected a power of two from 16 to 2097152");
   refuse(!overallocation_limit.IsValid(), "overallocation_limit is negative or not a number");
@@ -64,7 +83,8 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
          cycles_before_initialization, ", expected 0 or more");
   refuse(!(plan_search_seconds >= 0 && plan_search_seconds <= 1e6), "plan_search_seconds is ",
          plan_search_seconds, ", expected 0 to 1000000");
-  refuse(temp_block_size < 4096, "temp_block_size is ", temp_block_size, ", expected at least 4096");
+  refuse(temp_block_size < 4096 || (temp_block_size > kMostTempBlock && temp_block_size <= PTRDIFF_MAX),
+         "temp_block_size is ", temp_block_size, ", expected 4096 to ", kMostTempBlock);
   refuse(policy_spill == SpillPolicy::kFail && initial_size == 0 &&
              policy_location == LocationPolicy::kRam &&
              debug_mode == DebugMode::kDisabled && workspace_mode != WorkspaceMode::kNone,

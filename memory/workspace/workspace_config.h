@@ -53,7 +53,8 @@ struct WorkspaceConfig {
   // sets the size. Empty: a temporary file that is gone afterwards, also after a crash. Either way
   // its blocks are allocated, its length a multiple of the alignment, and nobody else may map it.
   std::string temp_file_path;
-  size_t temp_block_size = size_t{1} << 20;  // spills are taken in blocks of this size and kept
+  // Spills are taken in blocks of this size, 4096 bytes to 64 GiB, and kept.
+  size_t temp_block_size = size_t{1} << 20;
   bool use_cycle_detector = true;            // report arrays that outlive their cycle
   WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kNone: the workspace passes through
   bool helper_allow_fallback = true;  // use the host kernel when an accelerated one cannot

@@ -4,8 +4,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -77,6 +80,45 @@ TEST(WorkspaceLimits, SizesThatWereNegativeAreRefused) {
     WorkspaceConfig config;
     config.overallocation_limit = Overallocation::Bytes(bytes);
     EXPECT_THAT(config.Reasons(), testing::ElementsAre(HasSubstr("overallocation_limit is negative")));
+  }
+}
+
+TEST(WorkspaceLimits, PoliciesThatThereAreNotAreRefused) {
+  const auto expect_refused = [](const char* name, auto WorkspaceConfig::*field, auto last) {
+    using Policy = std::remove_reference_t<decltype(std::declval<WorkspaceConfig>().*field)>;
+    const int values = static_cast<int>(last) + 1;
+    for (const int value : {values, 77, 255}) {
+      WorkspaceConfig config;
+      config.*field = static_cast<Policy>(value);
+      EXPECT_THAT(config.Reasons(),
+                  testing::Contains(absl::StrCat(name, " is ", value, ", expected 0 to ", values - 1)));
+    }
+    for (int value = 0; value < values; ++value) {
+      WorkspaceConfig config;
+      config.*field = static_cast<Policy>(value);
+      EXPECT_THAT(config.Reasons(), testing::Each(testing::Not(HasSubstr(absl::StrCat(name, " is ")))));
+    }
+  };
+  expect_refused("policy_allocation", &WorkspaceConfig::policy_allocation, AllocationPolicy::kAlways);
+  expect_refused("policy_learning", &WorkspaceConfig::policy_learning, LearningPolicy::kTraining);
+  expect_refused("policy_mirroring", &WorkspaceConfig::policy_mirroring, MirroringPolicy::kHostOnly);
+  expect_refused("policy_spill", &WorkspaceConfig::policy_spill, SpillPolicy::kExternal);
+  expect_refused("policy_reset", &WorkspaceConfig::policy_reset, ResetPolicy::kEndOfBufferReached);
+  expect_refused("policy_location", &WorkspaceConfig::policy_location, LocationPolicy::kMmap);
+  expect_refused("workspace_mode", &WorkspaceConfig::workspace_mode, WorkspaceMode::kNone);
+  expect_refused("debug_mode", &WorkspaceConfig::debug_mode, DebugMode::kGuard);
+  expect_refused("policy_ring_full", &WorkspaceConfig::policy_ring_full, RingFullPolicy::kSpill);
+}
+
+TEST(WorkspaceLimits, BlocksThatNoMachineHasAreRefused) {
+  WorkspaceConfig config;
+  constexpr size_t kMost = size_t{1} << 36;
+  config.temp_block_size = kMost;
+  EXPECT_THAT(config.Reasons(), testing::IsEmpty());
+  for (const size_t bytes : {kMost + 1, size_t{1} << 40, size_t{1} << 50}) {
+    config.temp_block_size = bytes;
+    EXPECT_THAT(config.Reasons(), testing::ElementsAre(absl::StrCat("temp_block_size is ", bytes,
+                                                                    ", expected 4096 to ", kMost)));
   }
 }
 

@@ -23,7 +23,9 @@ std::vector<Batch> Batch::Split(int64_t parts, bool even) const {
   std::vector<Batch> batches;
   for (int64_t begin = 0; begin < examples; begin += most) {
     const int64_t end = std::min(begin + most, examples);
-    batches.emplace_back(features.Slice(0, begin, end), labels.Slice(0, begin, end));
+    Batch& part = batches.emplace_back(features.Slice(0, begin, end), labels.Slice(0, begin, end));
+    part.earlier_leases = earlier_leases;
+    part.lease = lease;
   }
   return batches;
 }

@@ -44,9 +44,9 @@ struct Batch {
 
   // At most `parts` batches of consecutive examples, in order: views of this one's arrays. Whose the arrays
   // are stays as it is: closing a batch that has a manager ends its parts; without one, the bytes live as
-  // long as any part. All have ceil(size / parts) examples but the last, which
-  // has what is left; with `even` the size must be a multiple of `parts`. For workers that share a
-  // batch. Throws kInvalidArgument for parts below 1 or an uneven size; kFailedPrecondition when closed.
+  // long as any part, which shares the leases of a batch made ahead: its slot is taken until all parts are
+  // closed too. All have ceil(size / parts) examples but the last, which has what is left; with `even`
+  // the size must be a multiple of `parts`. For workers that share a batch. Throws kInvalidArgument for parts below 1 or an uneven size; kFailedPrecondition when closed.
   std::vector<Batch> Split(int64_t parts, bool even = false) const;
 
   std::vector<SlotLease> earlier_leases;  // of the streams it went through before the last one

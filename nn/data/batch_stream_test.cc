@@ -56,6 +56,25 @@ TEST(BatchStreamTest, DjlCase116And117AtMostSoManyWait) {
   EXPECT_EQ(stream.ring_stats().temporary, 0u);
 }
 
+TEST(BatchStreamTest, PartsKeepTheSlotOfTheirBatch) {
+  BatchStream stream(30, &Numbered, 2);
+  std::optional<Batch> batch = stream.Next();
+  std::vector<Batch> parts = batch->Split(2);
+  batch->Close();
+  for (int i = 1; i < 10; ++i) stream.Next();  // the slot would be written to again
+  EXPECT_EQ(parts[0].features.At<float>({0, 0}), 0);
+  parts[0].Close();
+  EXPECT_EQ(parts[1].features.At<float>({1, 2}), 0);
+  EXPECT_EQ(parts[1].labels.At<int64_t>({0}), 0);
+  parts[1].Close();
+  // The same through two streams.
+  BatchStream first(10, &Numbered, 2);
+  BatchStream second(10, [&](int64_t) { return std::move(*first.Next()); }, 2);
+  parts = second.Next()->Split(4);
+  for (int i = 1; i < 10; ++i) second.Next();
+  EXPECT_EQ(parts[3].features.At<float>({0, 0}), 0);
+}
+
 TEST(BatchStreamTest, BatchesStayValidAsLongAsTheyAreKept) {
   std::vector<Batch> kept;
   {

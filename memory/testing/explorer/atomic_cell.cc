@@ -45,7 +45,7 @@ int AccessClocks::Concurrent(Engine& engine) const {
 
 AtomicCell::AtomicCell(Bits initial, ValueKind kind, const Where& where) : kind_(kind) {
   Engine& engine = Engine::Get();
-  id_ = engine.lifetimes().Begin(this, where);
+  id_ = engine.lifetimes().Begin(this, sizeof(*this), where);
   index_ = engine.NewIndex();
   made_by_ = static_cast<uint8_t>(engine.slot());
   made_at_ = engine.Clock();

@@ -32,9 +32,9 @@ struct NewBlockHeader {
   Where deleted_where;
 };
 
-PlainCell::PlainCell(const Where& where) : written_where_(where) {
+PlainCell::PlainCell(const Where& where, size_t bytes) : written_where_(where) {
   Engine& engine = Engine::Get();
-  id_ = engine.lifetimes().Begin(this, where);
+  id_ = engine.lifetimes().Begin(this, bytes, where);
   engine.memory().wrote = true;
   writer_ = engine.slot();
   written_at_ = engine.Clock();
@@ -96,7 +96,8 @@ void PlainCell::Set(const Where& where) {
   if (engine.trace() != nullptr) engine.Record("plain set", where);
 }
 
-MutexCell::MutexCell(const Where& where) : id_(Engine::Get().lifetimes().Begin(this, where)) {}
+MutexCell::MutexCell(const Where& where)
+    : id_(Engine::Get().lifetimes().Begin(this, sizeof(*this), where)) {}
 
 MutexCell::~MutexCell() {
   Engine* engine = Engine::Running();
@@ -224,6 +225,7 @@ void* NewBlock(size_t bytes, size_t alignment, const char* type) {
   auto* header = reinterpret_cast<NewBlockHeader*>(block + before) - 1;
   *header = {kBlockMark, false, type, engine.slot(), Where()};
   engine.blocks().push_back(header);
+  engine.AddUnwatched(block + before, bytes);
   if (engine.trace() != nullptr) {
     const auto address = reinterpret_cast<uintptr_t>(block + before);
     engine.trace()->AddPointer(address);

@@ -17,7 +17,8 @@ namespace tidepool::explorer::internal {
 // run.
 class PlainCell {
  public:
-  explicit PlainCell(const Where& where);
+  // `bytes` from here on are the cell and its variable.
+  PlainCell(const Where& where, size_t bytes);
   ~PlainCell();
   PlainCell(const PlainCell&) = delete;
   PlainCell& operator=(const PlainCell&) = delete;

@@ -38,6 +38,7 @@ void Engine::set_bound(int preemptions, bool reduce) {
 void Engine::Reset() {
   arena_.Reset();
   lifetimes_.Clear();
+  unwatched_.Clear();
   ends_.clear();
   invariants_.clear();
   objects_.clear();

@@ -21,6 +21,7 @@
 #include "tidepool/memory/testing/explorer/lifetimes.h"
 #include "tidepool/memory/testing/explorer/sites.h"
 #include "tidepool/memory/testing/explorer/trace.h"
+#include "tidepool/memory/testing/explorer/unwatched_memory.h"
 #include "tidepool/memory/testing/explorer/view.h"
 
 namespace tidepool::explorer::internal {
@@ -139,6 +140,8 @@ class Engine {
   }
 
   Lifetimes& lifetimes() { return lifetimes_; }
+  // The members of what is made there are state of the loops of all threads.
+  void AddUnwatched(const void* at, size_t bytes) { unwatched_.Add(at, bytes); }
   // Fails the execution unless `object`, where `id` was found, is alive.
   void CheckAlive(uint32_t id, const void* object, const char* kind, const char* what,
                   const Where& where) {
@@ -235,6 +238,7 @@ class Engine {
   const absl::FunctionRef<void(Execution&)>* body_ = nullptr;
 
   Lifetimes lifetimes_;
+  UnwatchedMemory unwatched_;
   std::vector<Callback> ends_, invariants_, objects_;
   std::vector<NewBlockHeader*> blocks_;
   Where deleting_at_;

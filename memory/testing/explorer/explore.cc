@@ -188,6 +188,7 @@ Result Explore(const Options& options, absl::FunctionRef<void(Execution&)> body)
 void* Execution::Allocate(size_t bytes, size_t alignment) {
   return engine_.arena().Allocate(bytes, alignment);
 }
+void Execution::AddUnwatched(const void* at, size_t bytes) { engine_.AddUnwatched(at, bytes); }
 void Execution::DestroyAtEnd(void (*destroy)(void*), void* object) {
   engine_.DestroyAtEnd(destroy, object);
 }

@@ -156,11 +156,9 @@ class Execution {
   // An object that lives until the end of the execution; destroyed, the last first, after AtEnd.
   template <typename T, typename... Arguments>
   T& Make(Arguments&&... arguments) {
-    T* object = new (Allocate(sizeof(T), alignof(T))) T(std::forward<Arguments>(arguments)...);
-    if constexpr (!std::is_trivially_destructible_v<T>) {
-      DestroyAtEnd([](void* made) { static_cast<T*>(made)->~T(); }, object);
-    }
-    return *object;
+    void* const memory = Allocate(sizeof(T), alignof(T));
+    AddUnwatched(memory, sizeof(T));
+    return *Construct<T>(memory, std::forward<Arguments>(arguments)...);
   }
 
   // Adds a thread, at most seven. All start when the body returns.
@@ -189,9 +187,18 @@ class Execution {
   }
   template <typename F>
   F* Keep(F function) {
-    return &Make<F>(std::move(function));
+    return Construct<F>(Allocate(sizeof(F), alignof(F)), std::move(function));
+  }
+  template <typename T, typename... Arguments>
+  T* Construct(void* memory, Arguments&&... arguments) {
+    T* object = new (memory) T(std::forward<Arguments>(arguments)...);
+    if constexpr (!std::is_trivially_destructible_v<T>) {
+      DestroyAtEnd([](void* made) { static_cast<T*>(made)->~T(); }, object);
+    }
+    return object;
   }
 
+  void AddUnwatched(const void* at, size_t bytes);
   void* Allocate(size_t bytes, size_t alignment);
   void DestroyAtEnd(void (*destroy)(void*), void* object);
   void AddThread(void (*function)(void*), void* argument, size_t bytes);

@@ -17,17 +17,22 @@ class Lifetimes {
  public:
   struct Lifetime {
     const void* object;
+    size_t bytes;
     bool alive;
     Where made, destroyed;
   };
 
-  void Clear() { lifetimes_.clear(); }
+  void Clear() {
+    lifetimes_.clear();
+    ends_ = 0;
+  }
 
-  uint32_t Begin(const void* object, const Where& made) {
-    lifetimes_.push_back({object, true, made, Where()});
+  uint32_t Begin(const void* object, size_t bytes, const Where& made) {
+    lifetimes_.push_back({object, bytes, true, made, Where()});
     return static_cast<uint32_t>(lifetimes_.size()) - 1;
   }
   void End(uint32_t id, const Where& destroyed) {
+    ++ends_;
     lifetimes_[id].alive = false;
     lifetimes_[id].destroyed = destroyed;
   }
@@ -37,6 +42,15 @@ class Lifetimes {
     return id < lifetimes_.size() && lifetimes_[id].alive && lifetimes_[id].object == object;
   }
   const Where& made(uint32_t id) const { return lifetimes_[id].made; }
+
+  // How often one was made or destroyed.
+  size_t changes() const { return lifetimes_.size() + ends_; }
+  template <typename F>
+  void ForEachAlive(const F& function) const {
+    for (const Lifetime& lifetime : lifetimes_) {
+      if (lifetime.alive) function(lifetime.object, lifetime.bytes);
+    }
+  }
 
   // The last that was at this address; null: none.
   const Lifetime* Find(const void* object) const {
@@ -48,6 +62,7 @@ class Lifetimes {
 
  private:
   std::vector<Lifetime> lifetimes_;
+  size_t ends_ = 0;
 };
 
 }  // namespace tidepool::explorer::internal

@@ -73,6 +73,7 @@ bool Engine::RepeatsItself(Slot& slot) {
   for (size_t i = 0; i < slot.run_bytes; ++i) {
     state = (state ^ static_cast<unsigned char>(own[i])) * 0x100000001b3u;
   }
+  state = (state ^ unwatched_.Hash(lifetimes_)) * 0x100000001b3u;
   // What nobody uses on the stack differs between executions, so the answer is kept.
   const bool repeats = !slot.states.empty() && choices_.Decide([&] {
     return std::find(slot.states.begin(), slot.states.end(), state) != slot.states.end();

@@ -94,9 +94,9 @@ struct Sync {
     using Read = std::conditional_t<std::is_trivially_copyable_v<T>, T, const T&>;
 
    public:
-    Plain(Where where = Where::current()) : cell_(where) {}
+    Plain(Where where = Where::current()) : cell_(where, sizeof(Plain)) {}
     explicit Plain(T value, Where where = Where::current())
-        : cell_(where), value_(std::move(value)) {}
+        : cell_(where, sizeof(Plain)), value_(std::move(value)) {}
     // A copy where that is cheap: what is read through a reference later is not checked.
     Read get(Where where = Where::current()) const {
       cell_.Get(where);

@@ -130,6 +130,35 @@ TEST(Yields, ALoopThatGivesUp) {
   EXPECT_EQ(result.failure, FailureKind::kCheck) << result.report();
 }
 
+// ... and in what the execution made, or Sync::New.
+TEST(Yields, ALoopThatCountsInMemoryThatNothingWatches) {
+  struct Counter {
+    Sync::Atomic<int> x{0};
+    int rounds = 0;
+  };
+  const auto wait = [](Counter& counter) {
+    while (counter.x.load(kAcquire) == 0) {
+      if (++counter.rounds == 3) Check(false, "it is not waited for so long");
+      Sync::Yield();
+    }
+  };
+  for (const Options& options : {Options{}, Options{.search = Search::kFull}}) {
+    const Result made = Explore(options, [&](Execution& execution) {
+      Counter& counter = execution.Make<Counter>();
+      execution.Thread([&wait, &counter] { wait(counter); });
+      execution.Thread([&counter] { counter.x.store(1, kRelease); });
+    });
+    EXPECT_EQ(made.failure, FailureKind::kCheck) << made.report();
+    const Result allocated = Explore(options, [&](Execution& execution) {
+      Counter* const counter = Sync::New<Counter>();
+      execution.Thread([&wait, counter] { wait(*counter); });
+      execution.Thread([counter] { counter->x.store(1, kRelease); });
+      execution.AtEnd([counter] { Sync::Delete(counter); });
+    });
+    EXPECT_EQ(allocated.failure, FailureKind::kCheck) << allocated.report();
+  }
+}
+
 TEST(Yields, LoopsThatOnlyReadLeaveNothingOut) {
   ExpectPasses({[](State& s) {
                   while (s.x.load(kAcquire) == 0) Sync::Yield();
