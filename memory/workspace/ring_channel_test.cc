@@ -269,5 +269,22 @@ TEST(RingReaders, ABatchInTheMakingIsWaitedFor) {
   producer.join();
 }
 
+TEST(RingChannel, TemporarySlotsMakeItLonger) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(2);
+  config.policy_ring_full = RingFullPolicy::kSpill;
+  RingWorkspace ring("ring", config);
+  Channel channel(ring);
+  for (int i = 0; i < 50; ++i) Push(ring, channel);
+  channel.Close();
+  EXPECT_EQ(channel.size(), 50);
+  EXPECT_EQ(ring.stats().temporary, 48);
+  for (int i = 0; i < 50; ++i) {
+    std::optional<Channel::Item> item = channel.Pop();
+    ASSERT_TRUE(item);
+    EXPECT_TRUE(item->value[0]->IsAlive()) << i;
+  }
+  EXPECT_FALSE(channel.Pop());
+}
+
 }  // namespace
 }  // namespace tidepool

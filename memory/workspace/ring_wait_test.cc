@@ -60,7 +60,7 @@ void WaitUntil(const std::function<bool()>& condition) {
 }
 
 // There was another thread once, so that it takes a second to know that there is none now.
-TEST(RingWaits, AThreadThatIsLeftAloneIsTold) {
+TEST(RingWait, AThreadThatIsLeftAloneIsTold) {
   std::thread([] {}).join();
   RingWorkspace ring("ring", WorkspaceConfig::Ring(2));
   const SlotLease first = Make(ring), second = Make(ring);
@@ -386,21 +386,6 @@ TEST(RingChannel, BatchesMayBeFinishedElsewhere) {
   for (std::thread& worker : workers) worker.join();
   producer.join();
   EXPECT_EQ(count, 100);
-}
-
-TEST(RingChannel, TemporarySlotsMakeItLonger) {
-  WorkspaceConfig config = WorkspaceConfig::Ring(2);
-  config.policy_ring_full = RingFullPolicy::kSpill;
-  RingWorkspace ring("ring", config);
-  Channel channel(ring);
-  Produce(ring, channel, 50);
-  EXPECT_EQ(channel.size(), 50);
-  EXPECT_EQ(ring.stats().temporary, 48);
-  for (int i = 0; i < 50; ++i) {
-    std::optional<Channel::Item> item = channel.Pop();
-    EXPECT_EQ(static_cast<int>(item->value->data[0]), i);
-  }
-  EXPECT_FALSE(channel.Pop());
 }
 
 }  // namespace
