@@ -23,9 +23,10 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
   }
   slots_[buffer->request.slot] = RequestSlot::Released(slot_count_);
   quick_.Release(buffer->request.slot);
+  const auto bytes = static_cast<int64_t>(buffer->request.bytes);
   pages_.Poison(buffer->data, buffer->request.bytes);
-  account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
   records_.Put(buffer);
+  account_.SubUsed(bytes);  // last, so that its rare call needs no stack here
 }
 
 // Not on the thread that has it open.
