@@ -80,6 +80,9 @@ void BeforeRelease(Buffer* buffer) noexcept {
   // What they have noted.
   care = buffer->care.load(std::memory_order_relaxed);
   const uint8_t closed = buffer->closed.load(std::memory_order_relaxed);
+  if (care == Buffer::kInTree && closed == Buffer::kNotClosed) {  // as nearly always
+    return buffer->care.store(0, std::memory_order_relaxed);
+  }
   if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
   if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
   if ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode) hooks->drop(buffer);

@@ -28,13 +28,17 @@ class AccountCounters {
 
   // Bytes of arrays alive. A load, an add, a compare, a store or two; no locked instruction.
   void AddUsed(int64_t bytes) {
+    if (AddUsedToBeListed(bytes)) [[unlikely]]
+      List();
+  }
+  // The same for a caller that has to call List() itself when this is true, where the call costs it least.
+  [[nodiscard]] bool AddUsedToBeListed(int64_t bytes) {
     int64_t used = used_.load(std::memory_order_relaxed) + bytes;
     used_.store(used, std::memory_order_relaxed);
     if (used > window_peak_.load(std::memory_order_relaxed)) {
       window_peak_.store(used, std::memory_order_relaxed);
     }
-    if (!listed_.load(std::memory_order_relaxed)) [[unlikely]]
-      List();
+    return !listed_.load(std::memory_order_relaxed);
   }
   void SubUsed(int64_t bytes) {
     used_.store(used_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);

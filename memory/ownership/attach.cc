@@ -250,16 +250,26 @@ void Ownership::ReturnAll(absl::Span<const BufferHandle* const> handles) {
 
 namespace internal {
 
-bool TakeOutOf(OwnerNode& node, Buffer* buffer, uint64_t to) noexcept {
-  const uint64_t reference = buffer->link.node.Get();
-  return NodeOf(reference) == &node && node.TakeOut(buffer, reference, to, [&node, buffer] {
+namespace {
+
+// The buffer's word was `reference` of that node a moment ago.
+inline bool TakeOutOf(OwnerNode& node, Buffer* buffer, uint64_t reference, uint64_t to) noexcept {
+  return node.TakeOut(buffer, reference, to, [&node, buffer] {
     Leave(node, nullptr, 1, static_cast<int64_t>(buffer->bytes));
   });
 }
 
+}  // namespace
+
+bool TakeOutOf(OwnerNode& node, Buffer* buffer, uint64_t to) noexcept {
+  const uint64_t reference = buffer->link.node.Get();
+  return NodeOf(reference) == &node && TakeOutOf(node, buffer, reference, to);
+}
+
 bool TakeOut(Buffer* buffer, uint64_t to) noexcept {
-  OwnerNode* node = NodeOf(buffer->link.node.Get());
-  return node != nullptr && TakeOutOf(*node, buffer, to);
+  const uint64_t reference = buffer->link.node.Get();
+  OwnerNode* const node = NodeOf(reference);
+  return node != nullptr && TakeOutOf(*node, buffer, reference, to);
 }
 
 }  // namespace internal

@@ -43,6 +43,7 @@ CycleFollower::CycleFollower(const WorkspaceConfig& config, WorkspaceCounters& c
 }
 
 void CycleFollower::Take(const Lesson& lesson) {
+  undisturbed_ = false;
   if (lesson.plans != lesson_.plans) {
     size_t most = 0;
     for (uint32_t i = 0; i < lesson.plans->size(); ++i) {
@@ -61,11 +62,13 @@ void CycleFollower::Take(const Lesson& lesson) {
 void CycleFollower::Expect(const LearnedCycle* next) noexcept {
   lesson_.next = next;
   if (followed_ == next) return;
+  undisturbed_ = false;
   SetFollowed(next);
   placed_.Follow(next != nullptr ? &next->plan->layout : nullptr, 0);
 }
 
 void CycleFollower::Forget() noexcept {
+  undisturbed_ = false;
   followed_ = nullptr;
   placed_.Follow(nullptr, 0);
   lesson_ = {};
@@ -82,7 +85,7 @@ void CycleFollower::SetFollowed(const LearnedCycle* cycle) noexcept {
   counters_.planned_requests = plan.requests.size();
 }
 
-void CycleFollower::BeginCycle(size_t capacity) noexcept {
+void CycleFollower::BeginAnew(size_t capacity) noexcept {
   capacity_ = capacity;
   left_end_ = 0;
   alike_ = {};
@@ -97,9 +100,11 @@ void CycleFollower::BeginCycle(size_t capacity) noexcept {
   const bool learns = keeps_plans() || config_.policy_learning == LearningPolicy::kOptimized;
   recorder_.Begin(learns && next == nullptr && config_.debug_mode == DebugMode::kDisabled &&
                   config_.policy_allocation != AllocationPolicy::kAlways);
+  undisturbed_ = next != nullptr && next == lesson_.next;
 }
 
 bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset) {
+  undisturbed_ = false;
   const bool was_recorded = recorder_.active();
   const uint32_t slot = made.count();
   recorder_.Leave(*plan(), made);

@@ -33,8 +33,13 @@ class CycleFollower {
   // Another cycle of those it knows is expected.
   void Expect(const LearnedCycle* next) noexcept;
   void Forget() noexcept;
-  // A cycle begins, in pages of `capacity` bytes.
-  void BeginCycle(size_t capacity) noexcept;
+  // A cycle begins, in pages of `capacity` bytes. True when it begins as the one before did, which
+  // followed its plan to the end, and nothing was prepared anew.
+  bool BeginCycle(size_t capacity) noexcept {
+    if (undisturbed_ && capacity == capacity_) return true;
+    BeginAnew(capacity);
+    return false;
+  }
 
   // ---- in a cycle ---------------------------------------------------------------------------
   // The plan that is followed; null without one.
@@ -44,6 +49,8 @@ class CycleFollower {
   PlanFollower& placed() { return placed_; }
   const PlanFollower& placed() const { return placed_; }
   const CycleRecorder& recorder() const { return recorder_; }
+  // The plan that it began with is the one it follows, and nothing was recorded.
+  bool undisturbed() const { return undisturbed_; }
   // Below this, plans have their requests.
   size_t planned_end() const {
     return followed_ != nullptr ? followed_->plan->layout.peak_bytes() : left_end_;
@@ -72,6 +79,7 @@ class CycleFollower {
 
  private:
   bool keeps_plans() const { return config_.policy_learning == LearningPolicy::kTraining; }
+  void BeginAnew(size_t capacity) noexcept;
   void SetFollowed(const LearnedCycle* cycle) noexcept;
   void FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept;
   void Record(uint32_t slot, size_t rounded) noexcept;
@@ -88,6 +96,7 @@ class CycleFollower {
   size_t capacity_ = 0;
   size_t left_end_ = 0;       // planned_end() of the plan that was followed before none
   PlanList::Range alike_;     // of what has left a plan: who has made the same requests so far
+  bool undisturbed_ = false;  // since a cycle began with a plan
   uint32_t missed_ = 0;       // requests of this cycle
   uint32_t first_miss_ = 0;
 };

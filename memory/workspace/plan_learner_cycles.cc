@@ -63,6 +63,11 @@ PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
 }
 
 std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
+  if (cycle.current && cycle.followed != nullptr && !IsRecorded(cycle) &&
+      ObserveSteady(cycle.followed, cycle.made.count(), cycle.misses, cycle.bytes)) {
+    return std::nullopt;
+  }
+  steady_ = nullptr;
   ++cycles_;
   if (is_off()) return std::nullopt;
   totals_.Add(cycle.bytes);
@@ -100,7 +105,26 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
     oversized_cycles_ = INT32_MAX / 2;  // at once
   }
   FitPages();
+  if (followed && !wanted.has_value()) ExpectSteady(cycle);
   return wanted;
+}
+
+// Whether the next cycles change nothing but counts as long as they are like this one, and how many.
+void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
+  const uint32_t requests = cycle.made.count();
+  if (cycle.followed != next_ || IsRecorded(cycle) || !comes_again_ || seen_cycles_ > 0 ||
+      inexact_cycles_ > 0 || oversized_cycles_ > 0 || !reach_.is_clear()) {
+    return;
+  }
+  if (keeps_plans() && requests != next_->plan->requests.size()) return;
+  const LearnedCycle& used = plans_.last_used();
+  if (&used != next_ || !used.paid || used.patience < PlanSet::kMostPatience) return;
+  // Until it is looked at anew.
+  const int left = cycle.knows_lifetimes ? refresh_after_ - 1 - repetitions_ : kMostRepetitions;
+  if (left <= 0) return;
+  steady_ = next_;
+  steady_version_ = version_;
+  steady_left_ = std::min<uint64_t>(static_cast<uint64_t>(left), plans_.CyclesUntilOutlier(cycles_));
 }
 
 std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
@@ -188,7 +212,8 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     seen_.clear();
     seen_cycles_ = 0;
   }
-  if (!followed || ++repetitions_ < refresh_after_ || !cycle.knows_lifetimes) return std::nullopt;
+  repetitions_ = std::min(repetitions_ + 1, refresh_after_);
+  if (!followed || repetitions_ < refresh_after_ || !cycle.knows_lifetimes) return std::nullopt;
   const CyclePlan& plan = *next_->plan;
   if (seen_cycles_ == 0 && !CouldBeSmaller(plan, shape.signature, cycle.made)) {
     repetitions_ = 0;

@@ -199,23 +199,40 @@ void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
 
 // ---- forgetting -------------------------------------------------------------------------------
 
+uint64_t PlanSet::CyclesUntilOutlier(uint64_t now) const noexcept {
+  if (cycles_.size() < 2) return UINT64_MAX;
+  const LearnedCycle& largest = Largest();
+  if (&largest == cycles_.front().get()) return UINT64_MAX;
+  const uint64_t idle = now - largest.used_at, patience = std::min(largest.patience, MostUnused());
+  return patience > idle ? patience - idle - 1 : 0;
+}
+
+const LearnedCycle& PlanSet::Largest() const noexcept {
+  return **std::max_element(cycles_.begin(), cycles_.end(), [](const auto& a, const auto& b) {
+    return a->plan->layout.peak_bytes() < b->plan->layout.peak_bytes();
+  });
+}
+
+uint64_t PlanSet::MostUnused() const noexcept {
+  return std::max<uint64_t>(kMostUnused, 4 * cycles_.size());
+}
+
 bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
   if (cycles_.size() < 2) return false;
   const auto peak_of = [](const auto& cycle) { return cycle->plan->layout.peak_bytes(); };
   const auto idle = [now](const auto& cycle) { return now - cycle->used_at; };
-  const auto largest = std::max_element(
-      cycles_.begin(), cycles_.end(),
-      [&](const auto& a, const auto& b) { return peak_of(a) < peak_of(b); });
+  const LearnedCycle& largest = Largest();
   // Nothing goes while the largest is used, which is the usual case.
-  const uint64_t most_unused = std::max<uint64_t>(kMostUnused, 4 * cycles_.size());
-  if (idle(*largest) < std::min((*largest)->patience, most_unused)) return false;
+  const uint64_t most_unused = MostUnused();
+  if (now - largest.used_at < std::min(largest.patience, most_unused)) return false;
   size_t largest_used = 0;
   for (const auto& cycle : cycles_) {
     if (idle(cycle) < most_unused) largest_used = std::max(largest_used, peak_of(cycle));
   }
   size_t keep_up_to = largest_used > 0 ? largest_used : SIZE_MAX;
   // From the largest down, while their patience is over: the lowest gap.
-  size_t peak = peak_of(*largest);
+  const size_t largest_peak = largest.plan->layout.peak_bytes();
+  size_t peak = largest_peak;
   while (true) {
     size_t next = 0;
     bool all_idle = true;
@@ -231,7 +248,7 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
     if (peak > next + next / 4) keep_up_to = std::min(keep_up_to, next);
     peak = next;
   }
-  if (keep_up_to >= peak_of(*largest)) return false;
+  if (keep_up_to >= largest_peak) return false;
   for (const auto& cycle : cycles_) {
     if (peak_of(cycle) > keep_up_to) Remember(*cycle);
   }

@@ -104,6 +104,8 @@ class PlanSet {
   LearnedCycle& last_used() { return *cycles_.front(); }
   // Forgets outliers whose patience is over. True if there were any.
   bool ForgetOutliers(uint64_t now) noexcept;
+  // In how many cycles that use the last used one again ForgetOutliers() may first do something.
+  uint64_t CyclesUntilOutlier(uint64_t now) const noexcept;
   // Forgets those that need more than `bytes` of pages.
   void ForgetLarger(size_t bytes) noexcept;
   void Clear() noexcept;
@@ -122,6 +124,8 @@ class PlanSet {
   static size_t BytesOf(const CyclePlan& plan) { return sizeof(LearnedCycle) + plan.state_bytes(); }
   static std::shared_ptr<const PlanList> MakeList(const Cycles& cycles);
   LearnedCycle* Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same);
+  const LearnedCycle& Largest() const noexcept;  // of at least one
+  uint64_t MostUnused() const noexcept;
   void Remember(const LearnedCycle& cycle) noexcept;
   void Changed() noexcept;
   void Sum() noexcept;

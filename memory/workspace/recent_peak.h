@@ -47,6 +47,8 @@ class RecentNeed {
     values_.Add(value);
   }
   size_t peak() const { return now_ + before_ < kOften ? 0 : values_.peak(); }
+  // No value that counts was more than 0.
+  bool is_clear() const { return now_ + before_ == 0 && values_.peak() == 0; }
   void Clear() { *this = RecentNeed(window_); }
 
  private:

@@ -95,9 +95,13 @@ void WorkspaceCore::Open() {
   settled_ = 0;
   misses_ = 0;
   most_spilled_bytes_alive_ = spilled_bytes_alive_ = 0;
-  follower_.BeginCycle(pages_.capacity());
   findings_.BeginCycle();
-  PrepareQuickRequests();
+  if (!follower_.BeginCycle(pages_.capacity()) || findings_.tracing() ||
+      quick_slots_ != follower_.placed().size() || ids_end_ - next_id_ < quick_slots_) {
+    PrepareQuickRequests();
+  }
+  first_id_ = next_id_;
+  next_id_ += quick_slots_;
 }
 
 // Requests that follow the plan need only what Allocate does; everything else is prepared here.
@@ -111,8 +115,6 @@ void WorkspaceCore::PrepareQuickRequests() {
   }
   quick_slots_ = static_cast<uint32_t>(std::min(planned, kBufferIdsAtOnce));
   quick_ = PlanFollower::Quick(follower_.placed());
-  first_id_ = next_id_;
-  next_id_ += quick_slots_;
 }
 
 void WorkspaceCore::EndCycle(bool failed) noexcept {

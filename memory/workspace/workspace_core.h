@@ -192,7 +192,11 @@ class WorkspaceCore final : public BufferOwner {
   void Forget() noexcept;
 
   // Requests (workspace_requests.cc).
-  void Settle() noexcept;
+  void Settle() noexcept {
+    if (settled_ != slot_count_) SettleSlowly();
+  }
+  void SettleSlowly() noexcept;
+  [[gnu::noinline]] Buffer* ListAccount(Buffer* made) noexcept;
   Buffer* AllocateSlowly(size_t bytes);
   void ReserveForRequest();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);

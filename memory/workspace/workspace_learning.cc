@@ -27,6 +27,11 @@ EndedCycle WorkspaceCore::Ended() const {
 void WorkspaceCore::LearnFromCycle() noexcept {
   counters.peak_cycle_bytes =
       std::max<size_t>(counters.peak_cycle_bytes, counters.bytes_this_cycle);
+  if (follower_.undisturbed() && learner_.version() == followed_version_ &&
+      learner_.ObserveSteady(follower_.followed(), slot_count_, misses_,
+                             counters.bytes_this_cycle)) {
+    return;
+  }
   follower_.Finish(made());
   try {
     LearnFrom(Ended());

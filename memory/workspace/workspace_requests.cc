@@ -34,18 +34,26 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   buffer->request.bytes = rounded;
   slots_[slot] = RequestSlot(buffer);
   slot_count_ = slot + 1;
-  account_.AddUsed(static_cast<int64_t>(rounded));
+  // The rare call is the last thing, so that it needs no stack here.
+  if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
+    return ListAccount(buffer);
+  }
   return buffer;
 }
 
+Buffer* WorkspaceCore::ListAccount(Buffer* made) noexcept {
+  account_.List();
+  return made;
+}
+
 // Counts what Allocate left to be derived from the plan.
-void WorkspaceCore::Settle() noexcept {
-  if (settled_ == slot_count_) return;
-  const size_t cursor = CurrentCursor(), bytes = CurrentBytesThisCycle();
-  counters.cursor = cursor;
-  counters.bytes_this_cycle = bytes;
-  counters.hits = CurrentHits();
-  settled_ = slot_count_;
+void WorkspaceCore::SettleSlowly() noexcept {
+  const uint32_t made = slot_count_, settled = settled_;
+  const PlanLayout& layout = follower_.placed().layout();
+  counters.cursor = std::max<size_t>(counters.cursor, layout.top_of(settled, made));
+  counters.bytes_this_cycle += layout.bytes_of(settled, made);
+  counters.hits += made - settled;
+  settled_ = made;
 }
 
 // Another thread than the one inside may not look at its plan.

@@ -10,11 +10,6 @@
 #include "tidepool/memory/resource/reclaiming_resource.h"
 
 namespace tidepool {
-namespace {
-
-constexpr int kMostCyclesKept = 96;
-
-}  // namespace
 
 WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment,
                                  DeviceProvider& provider, MemoryOwner& owner, OwnedBytes& owned)
@@ -47,7 +42,7 @@ void WorkspaceSpills::Release(void* token, size_t bytes, size_t rounded) noexcep
   if (guards_) owned_.Set(blocks_.owned_bytes());  // others keep what comes back
 }
 
-void WorkspaceSpills::EndCycle() noexcept {
+void WorkspaceSpills::EndSpillingCycle() noexcept {
   if (spilled_) {
     if (idle_cycles_ >= kept_cycles_ && idle_cycles_ <= 4 * kept_cycles_) {
       kept_cycles_ = std::min(kMostCyclesKept, 2 * kept_cycles_);
@@ -55,8 +50,7 @@ void WorkspaceSpills::EndCycle() noexcept {
     idle_cycles_ = 0;
     spilled_ = false;
   } else {
-    idle_cycles_ = std::min(idle_cycles_ + 1, 4 * kMostCyclesKept + 1);
-    if (!keeps_any()) return;
+    idle_cycles_ = std::min(idle_cycles_ + 1, kMostIdleCycles);
   }
   blocks_.TrimIdle(kept_cycles_);
   owned_.Set(blocks_.owned_bytes());

@@ -32,13 +32,20 @@ class WorkspaceSpills {
 
   // A cycle has ended: chunks that nobody has used for some cycles are given back. Cycles that spill
   // again soon after that keep them longer.
-  void EndCycle() noexcept;
+  void EndCycle() noexcept {
+    if (spilled_ || keeps_any()) return EndSpillingCycle();
+    if (idle_cycles_ < kMostIdleCycles) ++idle_cycles_;
+  }
   // Gives back what is kept and not in use.
   void Trim() noexcept;
   bool keeps_any() const { return owned_.bytes() > 0; }
 
  private:
+  static constexpr int kMostCyclesKept = 96;
+  static constexpr int kMostIdleCycles = 4 * kMostCyclesKept + 1;
+
   size_t Size(size_t bytes, size_t rounded) const { return guards_ ? bytes : rounded; }
+  void EndSpillingCycle() noexcept;
 
   const bool guards_;  // guard pages watch the very end of a block
   const size_t alignment_;
