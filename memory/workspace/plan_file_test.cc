@@ -85,6 +85,22 @@ TEST(PlanFile, AJobThatStartsAgainNeedNotLearn) {
   EXPECT_EQ(MemoryTracker::Global().system_allocations(), system);
 }
 
+// Buffers of requests that need nothing but the plan are numbered ahead, others as they come: then what is
+// allocated elsewhere in between has the number between theirs.
+TEST(PlanFile, LoadedPlansAreFollowedAsQuicklyAsLearnedOnes) {
+  const std::string path = PathOf("quick.plans");
+  SavedPlans(path);
+  Workspace workspace("w", Training());
+  workspace.LoadPlans(path);
+  Step(workspace, 3);
+  WorkspaceScope scope(workspace);
+  const BufferHandle first(AllocateHere(workspace.PlannedRequests()[0].size));
+  const BufferHandle elsewhere(NewHeapBuffer(64));
+  const BufferHandle second(AllocateHere(workspace.PlannedRequests()[1].size));
+  EXPECT_EQ(workspace.stats().misses, 0);
+  EXPECT_EQ(second->id, first->id + 1);
+}
+
 TEST(PlanFile, UnderOptimizedTheLastUsedPlanIsTaken) {
   const std::string path = PathOf("one.plans");
   SavedPlans(path);

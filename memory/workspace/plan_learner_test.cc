@@ -1,109 +1,14 @@
 #include "tidepool/memory/workspace/plan_learner.h"
 
-#include <algorithm>
-#include <memory>
 #include <optional>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/workspace/plan_player.h"
 
 namespace tidepool {
 namespace {
-
-// One request: its size, and before which it is released; 0: it lives to the end.
-struct Request {
-  size_t bytes;
-  uint32_t until = 0;
-};
-
-// Plays the part of a workspace or a slot: cycles follow what was learned.
-class Player {
- public:
-  explicit Player(const WorkspaceConfig& config, int window = 0, size_t initial = 0)
-      : learner_(config, 64, window) {
-    learner_.SetInitialBytes(initial);
-  }
-
-  PlanLearner& learner() { return learner_; }
-  const PlanLearner* operator->() const { return &learner_; }
-  uint64_t misses() const { return misses_; }
-
-  // A cycle that was handed over, or has ended; it is learned from by Learn().
-  void Make(const std::vector<Request>& requests) {
-    const auto count = static_cast<uint32_t>(requests.size());
-    slots_.clear();
-    for (const Request& request : requests) {
-      slots_.push_back(RequestSlot::Released(request.until == 0 ? count : request.until));
-    }
-    lesson_ = learner_.lesson();
-    cycle_ = {};
-    cycle_.made = {{slots_.data(), slots_.size()}, nullptr};
-    cycle_.recorder = &recorder_;
-    cycle_.followed = lesson_.next;
-    // The plan that has the same requests, as a workspace would find it.
-    for (uint32_t i = 0; i < lesson_.plans->size(); ++i) {
-      if (Follows((*lesson_.plans)[i], requests)) cycle_.followed = &(*lesson_.plans)[i];
-    }
-    const bool follows = cycle_.followed != nullptr && Follows(*cycle_.followed, requests);
-    if (cycle_.followed != nullptr && !follows) {
-      cycle_.misses = 1;
-      ++misses_;
-    }
-    recorder_.Begin(!follows);
-    for (uint32_t slot = 0; slot < count; ++slot) {
-      cycle_.bytes += requests[slot].bytes;
-      if (follows) continue;
-      recorder_.Reserve();
-      recorder_.Add(slot, requests[slot].bytes);
-    }
-    recorder_.Finish(cycle_.made);
-    cycle_.reach = cycle_.cursor = cycle_.bytes;
-  }
-  EndedCycle& cycle() { return cycle_; }
-
-  void Learn() {
-    if (const std::optional<WantedPlan> wanted = learner_.Observe(cycle_)) {
-      learner_.Adopt(*wanted, PlanLearner::MakePlan(*wanted, cycle_));
-    }
-  }
-  void Run(const std::vector<Request>& requests) {
-    Make(requests);
-    Learn();
-  }
-  void Total(size_t bytes) {
-    slots_.clear();
-    cycle_ = {};
-    recorder_.Begin(false);
-    recorder_.Finish({});
-    cycle_.recorder = &recorder_;
-    cycle_.bytes = bytes;
-    Learn();
-  }
-
- private:
-  static bool Follows(const LearnedCycle& learned, const std::vector<Request>& requests) {
-    const CyclePlan& plan = *learned.plan;
-    if (plan.requests.size() != requests.size()) return false;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const auto until = static_cast<int64_t>(requests[i].until == 0 ? requests.size()
-                                                                     : requests[i].until);
-      if (plan.requests[i].size != static_cast<int64_t>(requests[i].bytes) ||
-          plan.requests[i].upper < until) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  PlanLearner learner_;
-  Lesson lesson_;
-  std::vector<RequestSlot> slots_;
-  CycleRecorder recorder_;
-  EndedCycle cycle_;
-  uint64_t misses_ = 0;
-};
 
 constexpr int kWindow = 64;
 
@@ -321,66 +226,6 @@ TEST(PlanLearner, NothingIsLearnedWhereNothingMayBe) {
   player.Run({{1024}});
   EXPECT_EQ(player->bytes(), 0u);
   EXPECT_EQ(player->next(), nullptr);
-}
-
-// ---- effort -----------------------------------------------------------------------------------
-
-std::vector<Request> Shape(size_t kind) { return {{64}, {64 * (2 + kind)}, {128}}; }
-
-TEST(PlanLearner, WhatNeverComesAgainIsNotPlannedForLong) {
-  for (const WorkspaceConfig& config : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
-    Player player(config);
-    for (size_t i = 0; i < 5000; ++i) player.Run(Shape(i));
-    EXPECT_LE(player->plans_made(), 8u);
-    EXPECT_TRUE(player->effort().waits());
-    EXPECT_GT(player->effort().put_off(), 4900u);
-    // Its memory is learned all the same: the pages hold each of them.
-    EXPECT_GE(player->bytes(), 64 * 5000u);
-    // What repeats from now on is planned at its second occurrence.
-    const uint64_t misses = player.misses();
-    for (int i = 0; i < 50; ++i) player.Run(Shape(100000));
-    EXPECT_LE(player.misses(), misses + 2);
-    for (int i = 0; i < 300; ++i) player.Run(Shape(100000));
-    EXPECT_EQ(player->bytes(), 64 * (100002u + 3)) << "and pages fit it";
-  }
-}
-
-TEST(PlanLearner, ManyKindsInTurnsAreAllPlanned) {
-  constexpr size_t kKinds = 300;
-  Player player(WorkspaceConfig::Inference());
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 6000; ++i) player.Run(Shape(random() % kKinds));
-  EXPECT_EQ(player->plans().size(), kKinds);
-  EXPECT_LE(player->plans_made(), kKinds * 5 / 4) << "most were planned once";
-  const uint64_t misses = player.misses();
-  for (int i = 0; i < 3000; ++i) player.Run(Shape(random() % kKinds));
-  EXPECT_LE(player.misses(), misses + 5);
-}
-
-// More kinds than there is memory for: some are planned, and they do not take turns at being forgotten.
-TEST(PlanLearner, BeyondItsMemoryPlansDoNotTakeTurns) {
-  Player player(WorkspaceConfig::Inference());
-  const auto large = [](size_t kind) {
-    std::vector<Request> requests(3000, Request{64});
-    requests[0].bytes = 64 * (2 + kind);
-    return requests;
-  };
-  for (int round = 0; round < 4; ++round) {
-    for (size_t kind = 0; kind < 400; ++kind) player.Run(large(kind));
-  }
-  const size_t kept = player->plans().size();
-  EXPECT_GT(kept, 50u);
-  EXPECT_LT(kept, 400u);
-  EXPECT_LE(player->plans().state_bytes(), PlanSet::kMostBytes + PlanSet::kMostBytes / 8);
-  const uint64_t misses = player.misses(), made = player->plans_made();
-  for (size_t kind = 0; kind < 400; ++kind) player.Run(large(kind));
-  EXPECT_LE(player.misses(), misses + 400 - kept + 5);
-  EXPECT_LE(player->plans_made(), made + 5);
-  // One that repeats at once has a plan whatever there is.
-  for (int i = 0; i < 3; ++i) player.Run(large(1000));
-  const uint64_t before = player.misses();
-  for (int i = 0; i < 10; ++i) player.Run(large(1000));
-  EXPECT_EQ(player.misses(), before);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ class RecentPeak {
   size_t previous_ = 0;
 };
 
-// The same of what comes again: 0 as long as fewer than kOften of those values were more than 0.
+// The same of what comes again: 0 as long as fewer than kOften of those values were more than 0. A 0 that
+// finds none of these changes nothing, so that it need not be added.
 class RecentNeed {
  public:
   static constexpr int kOften = 3;
@@ -39,10 +40,13 @@ class RecentNeed {
   explicit RecentNeed(int window) : values_(window), window_(window) {}
 
   void Add(size_t value) {
-    if (added_++ % window_ == 0) {
+    if (value == 0 && is_clear()) return;
+    if (added_ == window_) {
       before_ = now_;
       now_ = 0;
+      added_ = 0;
     }
+    ++added_;
     now_ += value > 0;
     values_.Add(value);
   }

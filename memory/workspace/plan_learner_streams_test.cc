@@ -1,0 +1,128 @@
+// What the learner makes of long histories.
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/workspace/cycle_follower.h"
+#include "tidepool/memory/workspace/plan_learner.h"
+#include "tidepool/memory/workspace/plan_player.h"
+#include "tidepool/memory/workspace/workspace_counters.h"
+
+namespace tidepool {
+namespace {
+
+// One more of many alike is observed in a short way. What is decided, and when, is the same as in the long
+// one, in which `slow` observes the same cycles.
+TEST(PlanLearner, TheShortWayDecidesAsTheLongOne) {
+  for (const WorkspaceConfig& config : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      std::mt19937_64 random(seed);
+      Player quick(config), slow(config);
+      slow.RecordAll();
+      constexpr int kRepetitions[] = {1, 1, 2, 3, 9, 40, 300, 3000};
+      for (int step = 0; step < 40; ++step) {
+        const size_t kind = random() % 3, size = random() % 8 == 0 ? 1 << 20 : 64 * (2 + kind);
+        const auto until = static_cast<uint32_t>(1 + random() % 4);
+        const std::vector<Request> requests = {{4096, until}, {size}, {4096}, {64 * (1 + kind)}};
+        for (int i = kRepetitions[random() % 8]; i > 0; --i) {
+          quick.Run(requests);
+          slow.Run(requests);
+          ASSERT_EQ(quick->version(), slow->version()) << "seed " << seed << " step " << step;
+          ASSERT_EQ(quick->bytes(), slow->bytes()) << "seed " << seed << " step " << step;
+          ASSERT_EQ(quick.misses(), slow.misses());
+          ASSERT_EQ(quick->plans_made(), slow->plans_made());
+          ASSERT_EQ(quick->plans().size(), slow->plans().size());
+          ASSERT_EQ(quick->next()->plan->signature(), slow->next()->plan->signature());
+          ASSERT_EQ(quick->next()->used_at.get(), slow->next()->used_at.get());
+        }
+      }
+    }
+  }
+}
+
+// The layouts of plans that come later need more memory to be followed, which moves it: what was prepared
+// for the cycle before is prepared anew, though the plan is the same.
+TEST(CycleFollower, ALessonIsPreparedForThoughTheSameCycleIsExpected) {
+  const WorkspaceConfig config = WorkspaceConfig::Inference();
+  Player player(config);
+  const std::vector<Request> shorter = {{1024}, {64}};
+  player.Run(shorter);
+  WorkspaceCounters counters;
+  CycleFollower follower(config, counters);
+  follower.Take(player->lesson());
+  EXPECT_FALSE(follower.BeginCycle(1 << 20));
+  EXPECT_TRUE(follower.BeginCycle(1 << 20));
+  EXPECT_FALSE(follower.BeginCycle(2 << 20)) << "other pages";
+  player.Run(std::vector<Request>(500, Request{128}));
+  player.Run(shorter);
+  ASSERT_EQ(player->next(), follower.followed());
+  EXPECT_TRUE(follower.BeginCycle(2 << 20));
+  follower.Take(player->lesson());
+  EXPECT_FALSE(follower.BeginCycle(2 << 20));
+  EXPECT_TRUE(follower.BeginCycle(2 << 20));
+}
+
+// ---- effort -----------------------------------------------------------------------------------
+
+std::vector<Request> Shape(size_t kind) { return {{64}, {64 * (2 + kind)}, {128}}; }
+
+TEST(PlanLearner, WhatNeverComesAgainIsNotPlannedForLong) {
+  for (const WorkspaceConfig& config : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    Player player(config);
+    for (size_t i = 0; i < 5000; ++i) player.Run(Shape(i));
+    EXPECT_LE(player->plans_made(), 8u);
+    EXPECT_TRUE(player->effort().waits());
+    EXPECT_GT(player->effort().put_off(), 4900u);
+    // Its memory is learned all the same: the pages hold each of them.
+    EXPECT_GE(player->bytes(), 64 * 5000u);
+    // What repeats from now on is planned at its second occurrence.
+    const uint64_t misses = player.misses();
+    for (int i = 0; i < 50; ++i) player.Run(Shape(100000));
+    EXPECT_LE(player.misses(), misses + 2);
+    for (int i = 0; i < 300; ++i) player.Run(Shape(100000));
+    EXPECT_EQ(player->bytes(), 64 * (100002u + 3)) << "and pages fit it";
+  }
+}
+
+TEST(PlanLearner, ManyKindsInTurnsAreAllPlanned) {
+  constexpr size_t kKinds = 300;
+  Player player(WorkspaceConfig::Inference());
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 6000; ++i) player.Run(Shape(random() % kKinds));
+  EXPECT_EQ(player->plans().size(), kKinds);
+  EXPECT_LE(player->plans_made(), kKinds * 5 / 4) << "most were planned once";
+  const uint64_t misses = player.misses();
+  for (int i = 0; i < 3000; ++i) player.Run(Shape(random() % kKinds));
+  EXPECT_LE(player.misses(), misses + 5);
+}
+
+// More kinds than there is memory for: some are planned, and they do not take turns at being forgotten.
+TEST(PlanLearner, BeyondItsMemoryPlansDoNotTakeTurns) {
+  Player player(WorkspaceConfig::Inference());
+  const auto large = [](size_t kind) {
+    std::vector<Request> requests(3000, Request{64});
+    requests[0].bytes = 64 * (2 + kind);
+    return requests;
+  };
+  for (int round = 0; round < 4; ++round) {
+    for (size_t kind = 0; kind < 400; ++kind) player.Run(large(kind));
+  }
+  const size_t kept = player->plans().size();
+  EXPECT_GT(kept, 50u);
+  EXPECT_LT(kept, 400u);
+  EXPECT_LE(player->plans().state_bytes(), PlanSet::kMostBytes + PlanSet::kMostBytes / 8);
+  const uint64_t misses = player.misses(), made = player->plans_made();
+  for (size_t kind = 0; kind < 400; ++kind) player.Run(large(kind));
+  EXPECT_LE(player.misses(), misses + 400 - kept + 5);
+  EXPECT_LE(player->plans_made(), made + 5);
+  // One that repeats at once has a plan whatever there is.
+  for (int i = 0; i < 3; ++i) player.Run(large(1000));
+  const uint64_t before = player.misses();
+  for (int i = 0; i < 10; ++i) player.Run(large(1000));
+  EXPECT_EQ(player.misses(), before);
+}
+
+}  // namespace
+}  // namespace tidepool
