@@ -112,7 +112,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.
 void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const uint32_t requests = cycle.made.count();
-  if (cycle.followed != next_ || IsRecorded(cycle) || !comes_again_ || seen_cycles_ > 0 ||
+  if (cycle.followed != next_ || IsRecorded(cycle) || seen_cycles_ > 0 ||
       inexact_cycles_ > 0 || oversized_cycles_ > 0 || !reach_.is_clear()) {
     return;
   }
