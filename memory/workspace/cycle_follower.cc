@@ -44,6 +44,7 @@ CycleFollower::CycleFollower(const WorkspaceConfig& config, WorkspaceCounters& c
 
 void CycleFollower::Take(const Lesson& lesson) {
   undisturbed_ = false;
+  beginning_ = {};
   if (lesson.plans != lesson_.plans) {
     size_t most = 0;
     for (uint32_t i = 0; i < lesson.plans->size(); ++i) {
@@ -67,7 +68,30 @@ void CycleFollower::Expect(const LearnedCycle* next) noexcept {
   placed_.Follow(next != nullptr ? &next->plan->layout : nullptr, 0);
 }
 
+const LearnedCycle* CycleFollower::BeginningWith(size_t rounded, size_t* peak_bytes) noexcept {
+  const PlanList& plans = *lesson_.plans;
+  if (beginning_.rounded != rounded) {
+    beginning_ = {rounded};
+    const PlanList::Range range = plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
+                                               ExtendSignature(kNoRequests, rounded));
+    for (uint32_t i = range.begin; i < range.end; ++i) {
+      const LearnedCycle& cycle = plans[i];
+      beginning_.peak_bytes = std::max(beginning_.peak_bytes, cycle.plan->layout.peak_bytes());
+      if (beginning_.latest == nullptr || cycle.used_at > beginning_.latest->used_at) {
+        beginning_.latest = &cycle;
+      }
+    }
+  }
+  *peak_bytes = beginning_.peak_bytes;
+  if (followed_ != nullptr && beginning_.latest != nullptr &&
+      followed_->plan->requests.front().size == static_cast<int64_t>(rounded)) {
+    return followed_;
+  }
+  return beginning_.latest;
+}
+
 void CycleFollower::Forget() noexcept {
+  beginning_ = {};
   undisturbed_ = false;
   followed_ = nullptr;
   placed_.Follow(nullptr, 0);

@@ -33,6 +33,10 @@ class CycleFollower {
   // Another cycle of those it knows is expected.
   void Expect(const LearnedCycle* next) noexcept;
   void Forget() noexcept;
+  // A cycle that is to be expected when the first request is of `rounded` bytes: the one that was followed
+  // last, else the one that was used last of those it may be. `peak_bytes`: of the largest of these. Null: it
+  // is none of them.
+  const LearnedCycle* BeginningWith(size_t rounded, size_t* peak_bytes) noexcept;
   // A cycle begins, in pages of `capacity` bytes. True when it begins as the one before did, which
   // followed its plan to the end, and nothing was prepared anew.
   bool BeginCycle(size_t capacity) noexcept {
@@ -90,6 +94,13 @@ class CycleFollower {
   WorkspaceCounters& counters_;
 
   Lesson lesson_;
+  // What BeginningWith() has found last.
+  struct Beginning {
+    size_t rounded = 0;  // 0: nothing yet
+    const LearnedCycle* latest = nullptr;
+    size_t peak_bytes = 0;
+  };
+  Beginning beginning_;
   const LearnedCycle* followed_ = nullptr;  // of lesson_: what this or the next cycle is expected to be
   PlanFollower placed_;                     // by its plan
   CycleRecorder recorder_;

@@ -55,8 +55,18 @@ class FreeRanges {
   Range* Take(size_t bytes, size_t* offset) noexcept;
   void Give(Range* range) noexcept;
 
+  // Ranges that are kept by their size are free as all others are.
+  void Merge() noexcept { MergeKept(); }
+  // More or less is given from here on; not below top().
+  void SetEnd(size_t end) noexcept {
+    end_ = end;
+    reached_ = end < reached_ ? end : reached_;
+  }
+
   size_t begin() const { return begin_; }
   size_t end() const { return end_; }
+  // Nothing is taken at or above; after Merge(), right below it something is.
+  size_t top() const { return top_; }
   // The highest address that was taken since Begin().
   size_t reached() const { return reached_; }
   size_t state_bytes() const;

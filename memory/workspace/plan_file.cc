@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/planning/plan_validator.h"
 #include "tidepool/memory/planning/placement_problem.h"
 
@@ -19,6 +22,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr absl::string_view kMagic("tidepool plans\n\0", 16);
 constexpr size_t kRequestBytes = 20;
 constexpr size_t kChecksumBytes = 8;
+// Far more than the plans that are kept (plan_set.h).
+constexpr uint64_t kMostPlanFileBytes = uint64_t{1} << 28;
 
 uint64_t Checksum(absl::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -149,6 +154,28 @@ ParsedPlans ParsePlans(absl::string_view bytes, size_t alignment) {
     parsed.cycles.push_back(*std::move(cycle));
   }
   if (!rest.empty()) return ignore(rest.size(), " bytes behind the last plan");
+  return parsed;
+}
+
+ParsedPlans ReadPlans(const std::string& path, size_t alignment) {
+  ParsedPlans parsed;
+  std::string bytes;
+  try {
+    FileReader file(path);
+    if (file.size() > kMostPlanFileBytes) {
+      parsed.ignored = absl::StrCat(file.name(), ": found a file of ", file.size(),
+                                    " bytes, expected at most ", kMostPlanFileBytes);
+      return parsed;
+    }
+    bytes.resize(file.size());
+    file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()),
+                     "plans");
+  } catch (const Error& error) {
+    parsed.ignored = error.message();
+    return parsed;
+  }
+  parsed = ParsePlans(bytes, alignment);
+  if (!parsed.ignored.empty()) parsed.ignored = absl::StrCat(OneLine(path), ": ", parsed.ignored);
   return parsed;
 }
 

@@ -36,6 +36,9 @@ struct ParsedPlans {
 // Every offset is checked: what is returned are placements without overlap. Throws std::bad_alloc.
 ParsedPlans ParsePlans(absl::string_view bytes, size_t alignment);
 
+// The same of a file. What is wrong with it, or with reading it, is in `ignored`, with its name.
+ParsedPlans ReadPlans(const std::string& path, size_t alignment);
+
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_MEMORY_WORKSPACE_PLAN_FILE_H_

@@ -85,6 +85,9 @@ class PlanLearner {
   // of that many to twice as many cycles, and pages come down to them; 0: of all, and they do not.
   PlanLearner(const WorkspaceConfig& config, size_t alignment, int window = 0);
 
+  // Plans that need far more than all others are as good as these: each cycle has what its own needs. For a
+  // pool of workspaces. Before the first cycle.
+  void KeepOutliers() noexcept { keeps_outliers_ = true; }
   // What the pages have from the start, the lower bound of what is learned.
   void SetInitialBytes(size_t bytes) noexcept;
 
@@ -136,6 +139,8 @@ class PlanLearner {
   const PlanSet& plans() const { return plans_; }
   // That a better plan would be of use for: nobody was made around another.
   bool any_pinned() const;
+  // What would have served the cycles that no plan serves, where these come again; else 0.
+  size_t unplanned_bytes() const { return reach_.peak(); }
   // What pages may become: requests beyond are planned outside of them.
   size_t most_bytes() const;
 
@@ -182,6 +187,7 @@ class PlanLearner {
   const WorkspaceConfig config_;
   const size_t alignment_;
   const int window_;
+  bool keeps_outliers_ = false;
   size_t initial_bytes_ = 0;
 
   uint64_t version_ = 1;

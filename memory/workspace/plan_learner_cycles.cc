@@ -99,7 +99,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   }
   // What no plan serves, nor soon will, comes out of pages that are large enough.
   reach_.Add(followed || wanted.has_value() ? 0 : cycle.reach);
-  if (plans_.ForgetOutliers(cycles_)) {
+  if (!keeps_outliers_ && plans_.ForgetOutliers(cycles_)) {
     if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
     Changed();
     oversized_cycles_ = INT32_MAX / 2;  // at once
@@ -124,7 +124,8 @@ void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   if (left <= 0) return;
   steady_ = next_;
   steady_version_ = version_;
-  steady_left_ = std::min<uint64_t>(static_cast<uint64_t>(left), plans_.CyclesUntilOutlier(cycles_));
+  const uint64_t same = keeps_outliers_ ? UINT64_MAX : plans_.CyclesUntilOutlier(cycles_);
+  steady_left_ = std::min<uint64_t>(static_cast<uint64_t>(left), same);
 }
 
 std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {

@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/workspace.h"
 
 #include <cstdio>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,17 @@ Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
                                       absl::StrJoin(reasons, "; ")));
   }
   core_ = WorkspaceCore::New(std::move(id), std::move(config), device);
+}
+
+std::unique_ptr<Workspace> Workspace::OfPool(const std::string& id, const WorkspaceConfig& config,
+                                             Device device, std::shared_ptr<PoolState> pool) {
+  WorkspaceCore* const core = WorkspaceCore::NewPooled(id, config, device, std::move(pool));
+  Workspace* const workspace = new (std::nothrow) Workspace(core);
+  if (workspace == nullptr) {
+    core->Abandon();
+    throw std::bad_alloc();
+  }
+  return std::unique_ptr<Workspace>(workspace);
 }
 
 Workspace::~Workspace() {

@@ -28,6 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@
 namespace tidepool {
 
 class WorkspaceCore;
+struct PoolState;
 
 struct WorkspaceStats {
   uint64_t cycles = 0;            // ended
@@ -123,9 +125,14 @@ class Workspace {
   // placement problem for `tidepool plan`). Empty without a plan.
   std::vector<LifetimeBuffer> PlannedRequests() const;
 
-  WorkspaceCore* core() const { return core_; }  // for the runtime
+  // For the runtime:
+  WorkspaceCore* core() const { return core_; }
+  static std::unique_ptr<Workspace> OfPool(const std::string& id, const WorkspaceConfig& config,
+                                           Device device, std::shared_ptr<PoolState> pool);
 
  private:
+  explicit Workspace(WorkspaceCore* core) : core_(core) {}
+
   WorkspaceCore* core_;
 };
 

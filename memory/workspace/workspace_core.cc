@@ -8,32 +8,33 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/workspace/pool_state.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
 namespace tidepool {
-namespace {
-
-DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device) {
+DeviceProvider& WorkspaceCore::MemoryOf(const std::string& id, const WorkspaceConfig& config,
+                                        Device device) {
   DeviceProvider& provider = GetDeviceProvider(device, absl::StrCat("workspace [", id, "]"));
   if (device == Host() || config.policy_mirroring != MirroringPolicy::kHostOnly) return provider;
   DeviceProvider* const pinned = provider.PinnedHost();
   return pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "workspace");
 }
 
-}  // namespace
-
-WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device device_)
+WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device device_,
+                             std::shared_ptr<PoolState> pool)
     : id((config_.Validate(id_, device_), std::move(id_))),
       config(std::move(config_)),
       device(device_),
       memory_owner(MemoryOwner::Current().Child(absl::StrCat("workspace ", id))),
+      pool_(std::move(pool)),
       memory_(MemoryOf(id, config, device)),
       memory_device_(memory_.device()),
       alignment_(std::max(config.alignment, memory_.traits().alignment)),
       records_(this, &stamp_, memory_device_),
       account_(memory_device_, &memory_owner),
       pages_(id, config, alignment_, memory_, memory_owner, owned_, counters),
-      spills_(config, alignment_, memory_, memory_owner, owned_),
+      spills_(config, alignment_, memory_, memory_owner, owned_,
+              pool_ != nullptr ? &pool_->memory.blocks() : nullptr),
       learner_(config, alignment_),
       follower_(config, counters) {
   // The workspace's own state is on the host; from here on counting it does not fail.
@@ -96,6 +97,7 @@ void WorkspaceCore::Open() {
   misses_ = 0;
   most_spilled_bytes_alive_ = spilled_bytes_alive_ = 0;
   findings_.BeginCycle();
+  if (pool_ != nullptr) return OpenPooled();
   if (!follower_.BeginCycle(pages_.capacity()) || findings_.tracing() ||
       quick_slots_ != follower_.placed().size() || ids_end_ - next_id_ < quick_slots_) {
     PrepareQuickRequests();
@@ -124,9 +126,10 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++counters.cycles;
-  if (failed) {
-    ++counters.failed_cycles;
-  } else if (!is_ring_slot_) {
+  if (failed) ++counters.failed_cycles;
+  if (pool_ != nullptr) {
+    EndPooled(failed);
+  } else if (!failed && !is_ring_slot_) {
     LearnFromCycle();
     spills_.EndCycle();
   }

@@ -33,6 +33,7 @@
 #include "tidepool/memory/workspace/plan_follower.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 #include "tidepool/memory/workspace/plan_search.h"
+#include "tidepool/memory/workspace/pool_memory.h"
 #include "tidepool/memory/workspace/request_slot.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_spills.h"
@@ -43,6 +44,8 @@
 #include "tidepool/memory/workspace/workspace_ref.h"
 
 namespace tidepool {
+
+struct PoolState;
 
 class WorkspaceCore final : public BufferOwner {
  public:
@@ -132,6 +135,14 @@ class WorkspaceCore final : public BufferOwner {
   void Expect(const LearnedCycle* next) noexcept { follower_.Expect(next); }
   void TrimSpills() noexcept { spills_.Trim(); }
 
+  // ---- as one of a pool's (pooled_core.cc) ------------------------------------------------------
+  static WorkspaceCore* NewPooled(std::string id, WorkspaceConfig config, Device device,
+                                  std::shared_ptr<PoolState> pool);
+  bool is_pooled() const { return pool_ != nullptr; }
+
+  // Of which device such a workspace's bytes are.
+  static DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device);
+
   // ---- what it is -----------------------------------------------------------------------------
   // Switched off: its scopes allocate from the heap.
   bool passes_through() const {
@@ -160,7 +171,8 @@ class WorkspaceCore final : public BufferOwner {
   WorkspaceStats Stats() const;
 
  private:
-  WorkspaceCore(std::string id, WorkspaceConfig config, Device device);
+  WorkspaceCore(std::string id, WorkspaceConfig config, Device device,
+                std::shared_ptr<PoolState> pool = nullptr);
   ~WorkspaceCore();
 
   // Cycles (workspace_core.cc).
@@ -191,6 +203,11 @@ class WorkspaceCore final : public BufferOwner {
   void AdoptBetterPlan() noexcept;
   void Forget() noexcept;
 
+  // Of a pool's (pooled_core.cc).
+  void OpenPooled() noexcept;
+  void DecideByFirst(size_t rounded) noexcept;
+  void EndPooled(bool failed) noexcept;
+
   // Requests (workspace_requests.cc).
   void Settle() noexcept {
     if (settled_ != slot_count_) SettleSlowly();
@@ -219,6 +236,7 @@ class WorkspaceCore final : public BufferOwner {
   void CloseLeased(Buffer* buffer) noexcept;
   std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;
 
+  const std::shared_ptr<PoolState> pool_;  // null: none's
   DeviceProvider& memory_;
   internal::WorkspaceEntry entry_{this};
   const Device memory_device_;
@@ -264,6 +282,9 @@ class WorkspaceCore final : public BufferOwner {
   std::atomic<bool> reclaim_requested_{false};
   uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
   Reclaimer::Registration reclaimer_;
+
+  PoolMemory::Range range_;  // of pool_, in a cycle
+  bool undecided_ = false;   // which of the learned cycles this is; no request was made
 
   bool is_ring_slot_ = false;
   bool hands_over_ = false;

@@ -6,15 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
-#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/workspace/plan_file.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
 namespace {
-
-// Far more than the plans that are kept (plan_set.h).
-constexpr uint64_t kMostPlanFileBytes = uint64_t{1} << 28;
 
 [[noreturn]] void ThrowOpen(const std::string& id, const char* operation) {
   ThrowFailedPrecondition(
@@ -31,6 +27,11 @@ void RequirePlans(bool has_plans, const std::string& id, const char* operation) 
 }  // namespace
 
 WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operation) : core_(core) {
+  if (core.is_pooled()) {
+    ThrowFailedPrecondition(absl::StrCat("workspace [", core.id, "]: ", operation,
+                                         " is not for a workspace of a pool, which has no pages and no "
+                                         "plans of its own; the pool has"));
+  }
   if (!core.gate_.Maintain()) ThrowOpen(core.id, operation);
 }
 
@@ -55,6 +56,10 @@ void WorkspaceCore::Destroy() {
 }
 
 std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() const {
+  if (is_pooled()) {
+    const CyclePlan* const plan = follower_.plan();
+    return plan != nullptr ? plan->requests : std::vector<LifetimeBuffer>();
+  }
   const PlanSet& plans = learner_.plans();
   return plans.empty() ? std::vector<LifetimeBuffer>() : plans.cycles().front()->plan->requests;
 }
@@ -73,24 +78,9 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
   const Maintenance maintenance(*this, "LoadPlans");
   RequirePlans(has_plans(), id, "LoadPlans");
   PlansLoaded result;
-  std::string bytes;
-  try {
-    FileReader file(path);
-    if (file.size() > kMostPlanFileBytes) {
-      result.ignored = absl::StrCat(file.name(), ": found a file of ", file.size(),
-                                    " bytes, expected at most ", kMostPlanFileBytes);
-      return result;
-    }
-    bytes.resize(file.size());
-    file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()),
-                     "plans");
-  } catch (const Error& error) {
-    result.ignored = error.message();
-    return result;
-  }
-  ParsedPlans parsed = ParsePlans(bytes, alignment_);
+  ParsedPlans parsed = ReadPlans(path, alignment_);
   if (!parsed.ignored.empty()) {
-    result.ignored = absl::StrCat(OneLine(path), ": ", parsed.ignored);
+    result.ignored = std::move(parsed.ignored);
     return result;
   }
   const size_t touched = std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle);

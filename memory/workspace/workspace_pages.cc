@@ -113,7 +113,12 @@ void WorkspacePages::AfterRefusal() noexcept {
   ReportOwned();
 }
 
-void WorkspacePages::Set(std::byte* base, size_t size, size_t capacity) {
+void WorkspacePages::TakeBack() noexcept {
+  Unpoison(base_, capacity_);
+  Set(nullptr, 0, 0);
+}
+
+void WorkspacePages::Set(std::byte* base, size_t size, size_t capacity) noexcept {
   base_ = base;
   counters_.size = size;
   capacity_ = capacity;

@@ -52,6 +52,10 @@ class WorkspacePages {
   // To a smaller size; pages that are not there are taken at that size when they are next needed.
   void Shrink(size_t bytes);
 
+  // Memory of others, for a cycle of a workspace without pages of its own; and its end.
+  void Lend(std::byte* base, size_t bytes) noexcept { Set(base, bytes, bytes); }
+  void TakeBack() noexcept;
+
   // Touches the first bytes, where the configuration wants that.
   void Prefault(size_t bytes) noexcept;
   // Gives the pages back, some at a time from the end on, until `enough()`.
@@ -73,7 +77,7 @@ class WorkspacePages {
 
  private:
   void TakeInitial();
-  void Set(std::byte* base, size_t size, size_t capacity);
+  void Set(std::byte* base, size_t size, size_t capacity) noexcept;
   void AfterRefusal() noexcept;
   void ReclaimStep() noexcept;
   void ReportOwned() noexcept;

@@ -80,6 +80,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
                                         " bytes cannot be served"),
                            MemoryTracker::Global().Snapshot().ToString());
   }
+  if (undecided_) DecideByFirst(rounded);
   ReserveForRequest();
   const uint32_t slot = slot_count_;
   void* token = nullptr;

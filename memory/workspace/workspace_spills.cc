@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/workspace_spills.h"
 
 #include <algorithm>
+#include <string>
 
 #include "tidepool/memory/resource/budgeted_resource.h"
 #include "tidepool/memory/resource/guard_pages.h"
@@ -10,9 +11,33 @@
 #include "tidepool/memory/resource/reclaiming_resource.h"
 
 namespace tidepool {
+namespace {
+
+// Of others, who keep and count what comes back.
+class SharedBlocks final : public MemoryResource {
+ public:
+  explicit SharedBlocks(MemoryResource& blocks) : blocks_(blocks) {}
+  Allocation Allocate(size_t bytes, size_t alignment) override {
+    return blocks_.Allocate(bytes, alignment);
+  }
+  void Release(void* token, size_t bytes, size_t alignment) noexcept override {
+    blocks_.Release(token, bytes, alignment);
+  }
+  Device device() const override { return blocks_.device(); }
+  std::string Describe() const override { return blocks_.Describe(); }
+  size_t FootprintBytes(size_t bytes, size_t alignment) const override {
+    return blocks_.FootprintBytes(bytes, alignment);
+  }
+
+ private:
+  MemoryResource& blocks_;
+};
+
+}  // namespace
 
 WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment,
-                                 DeviceProvider& provider, MemoryOwner& owner, OwnedBytes& owned)
+                                 DeviceProvider& provider, MemoryOwner& owner, OwnedBytes& owned,
+                                 MemoryResource* shared)
     : guards_(config.debug_mode == DebugMode::kGuard), alignment_(alignment), owned_(owned) {
   if (guards_) {
     MemoryResource& pages = blocks_.Add<GuardPages>();
@@ -20,6 +45,8 @@ WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment
     blocks_.Add<ReclaimingResource>(budgeted);
   } else if (config.policy_allocation == AllocationPolicy::kAlways) {
     blocks_.Add<HeapResource>(provider, MemoryKind::kUnreferenced, &owner);
+  } else if (shared != nullptr) {
+    blocks_.Add<SharedBlocks>(*shared);
   } else {
     PagesOptions options;
     options.large_pages = config.huge_pages;

@@ -21,9 +21,10 @@ namespace tidepool {
 
 class WorkspaceSpills {
  public:
-  // All of these must live as long.
+  // All of these must live as long. `shared`, if not null, serves what a pool of its own would otherwise; its
+  // blocks are counted by who has it.
   WorkspaceSpills(const WorkspaceConfig& config, size_t alignment, DeviceProvider& provider,
-                  MemoryOwner& owner, OwnedBytes& owned);
+                  MemoryOwner& owner, OwnedBytes& owned, MemoryResource* shared = nullptr);
 
   // `bytes` as asked for; `rounded` up to the alignment is what is given.
   Allocation Allocate(size_t bytes, size_t rounded);

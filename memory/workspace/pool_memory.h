@@ -1,0 +1,130 @@
+// PoolMemory: what the workspaces of a pool have in common instead of pages of their own.
+//
+// A cycle takes one range of it, as large as its plan, and gives it back at its end; so what is held is what
+// the cycles that are open at once need, not what each workspace ever needed. Ranges are cut best fit out of
+// few spans of addresses that grow at their end. What is not in a range comes from blocks(). Memory that was
+// not reached for some thousand ranges goes back to the system; the rest is kept.
+//
+// Bytes are on the ledger as the owner's; what of them is in use is on the accounts of the workspaces.
+// Threads: any. Cost: one lock and a look into a trie of sizes; where it grows, system calls under that lock.
+// Memory is touched at first use.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_POOL_MEMORY_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_POOL_MEMORY_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/resource/memory_resource.h"
+#include "tidepool/memory/resource/resource_stack.h"
+#include "tidepool/memory/workspace/free_ranges.h"
+#include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+class PoolMemory {
+ public:
+  struct Range {
+    std::byte* data = nullptr;
+    size_t bytes = 0;  // rounded up to the alignment
+    uint32_t span = 0;
+    FreeRanges::Range* range = nullptr;  // null: none
+  };
+  struct Usage {
+    size_t held_bytes = 0;      // from the system, blocks included
+    size_t range_bytes = 0;     // in ranges that are out
+    size_t most_range_bytes = 0;  // at once, ever
+    size_t ranges = 0;          // out
+  };
+
+  // `id` is the pool's, for messages. The config, the provider and the owner must live as long.
+  PoolMemory(const std::string& id, const WorkspaceConfig& config, size_t alignment,
+             DeviceProvider& provider, MemoryOwner& owner);
+  // Nothing of it is out.
+  ~PoolMemory();
+  PoolMemory(const PoolMemory&) = delete;
+  PoolMemory& operator=(const PoolMemory&) = delete;
+
+  // `bytes`: more than 0. Throws OutOfMemoryError and std::bad_alloc, nothing changed.
+  Range Take(size_t bytes);
+  void Give(const Range& range) noexcept;
+  // Blocks of any size, kept as temp_block_size says.
+  MemoryResource& blocks() { return blocks_; }
+
+  // Gives back what is not in use. Returns bytes.
+  size_t Trim() noexcept;
+  Usage usage() const;
+
+ private:
+  struct Span {
+    Span(const PagesOptions& options, DeviceProvider& provider, size_t unit)
+        : pages(options, provider), ranges(unit) {}
+    Pages pages;
+    FreeRanges ranges;
+    size_t reached = 0;         // in this window
+    size_t reached_before = 0;  // in the one before
+  };
+  // Whoever holds the lock may be asked by the Reclaimer, for what it asks of the system itself.
+  class Guard {
+   public:
+    explicit Guard(const PoolMemory& memory);
+    ~Guard();
+
+   private:
+    const PoolMemory& memory_;
+  };
+  class Blocks final : public MemoryResource {
+   public:
+    explicit Blocks(PoolMemory& memory) : memory_(memory) {}
+    Allocation Allocate(size_t bytes, size_t alignment) override;
+    void Release(void* token, size_t bytes, size_t alignment) noexcept override;
+    Device device() const override { return memory_.chunks_.device(); }
+    std::string Describe() const override { return memory_.chunks_.Describe(); }
+    size_t FootprintBytes(size_t bytes, size_t alignment) const override {
+      return memory_.chunks_.FootprintBytes(bytes, alignment);
+    }
+
+   private:
+    PoolMemory& memory_;
+  };
+
+  // With the lock.
+  Range TakeFrom(uint32_t span, size_t bytes) noexcept;
+  Range Grow(size_t bytes);
+  void EndWindow() noexcept;
+  size_t TrimLocked() noexcept;
+  void Shrink(Span& span, size_t end) noexcept;
+  size_t Held() const;
+  void Report() noexcept;
+  int64_t Reclaim(ReclaimDepth depth) noexcept;
+
+  const size_t unit_;
+  const PagesOptions options_;
+  DeviceProvider& provider_;
+  mutable std::mutex mutex_;
+  mutable std::atomic<const void*> inside_{nullptr};  // the thread that has it
+  std::vector<std::unique_ptr<Span>> spans_;
+  ResourceStack chunks_;
+  Blocks blocks_{*this};
+  uint64_t given_ = 0;  // ranges
+  uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
+  Usage usage_;
+  MemoryAccount account_;
+  OwnedBytes all_owned_{account_};
+  OwnedBytes::Part owned_{all_owned_};
+  Reclaimer::Registration reclaimer_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_POOL_MEMORY_H_

@@ -1,0 +1,35 @@
+// What the workspaces of a pool share, as they see it (workspace_pool.h).
+//
+// Ownership: shared by the pool and its workspaces, so that the last one to go frees it. Threads: any.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_POOL_STATE_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_POOL_STATE_H_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "tidepool/memory/workspace/pool_memory.h"
+#include "tidepool/memory/workspace/shared_learner.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+
+namespace tidepool {
+
+struct PoolState {
+  PoolState(std::string its_id, const WorkspaceConfig& its_config, size_t its_alignment,
+            DeviceProvider& provider, MemoryOwner& owner)
+      : id(std::move(its_id)),
+        config(its_config),
+        alignment(its_alignment),
+        memory(id, config, alignment, provider, owner),
+        learner(id, config, alignment, owner) {}
+
+  const std::string id;
+  const WorkspaceConfig config;
+  const size_t alignment;
+  PoolMemory memory;
+  SharedLearner learner;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_POOL_STATE_H_

@@ -1,0 +1,74 @@
+// What a WorkspaceCore does as one of a pool's: it has no pages of its own, and learns together with others.
+//
+// The first request of a cycle tells which of the learned cycles it may be. Then the cycle takes a range of
+// the pool's memory that holds the largest of these, and the request goes its way as in any workspace.
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/pool_state.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+
+WorkspaceCore* WorkspaceCore::NewPooled(std::string id, WorkspaceConfig config, Device device,
+                                        std::shared_ptr<PoolState> pool) {
+  return new WorkspaceCore(std::move(id), std::move(config), device, std::move(pool));
+}
+
+// A cycle begins. What it is is not known, and need not be while it requests nothing.
+void WorkspaceCore::OpenPooled() noexcept {
+  quick_slots_ = 0;
+  undecided_ = serves_from_pages() && learns_lifetimes();
+}
+
+// Before the first request of a cycle. What cannot be had is done without.
+void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
+  undecided_ = false;
+  try {
+    if (pool_->learner.version() != followed_version_) {
+      const Lesson lesson = pool_->learner.lesson();
+      follower_.Take(lesson);
+      followed_version_ = lesson.version;
+      counters.plans_kept = lesson.plans->size();
+    }
+    size_t bytes = 0;
+    const LearnedCycle* next = follower_.BeginningWith(rounded, &bytes);
+    if (next == nullptr) bytes = pool_->learner.unplanned_bytes();
+    if (bytes > 0) {
+      range_ = pool_->memory.Take(bytes);
+      pages_.Lend(range_.data, range_.bytes);
+    }
+    follower_.Expect(next);
+  } catch (const std::bad_alloc&) {
+    follower_.Expect(nullptr);
+  } catch (const OutOfMemoryError&) {
+    follower_.Expect(nullptr);
+  }
+  if (!follower_.BeginCycle(pages_.capacity()) || findings_.tracing() ||
+      quick_slots_ != follower_.placed().size() || ids_end_ - next_id_ < quick_slots_) {
+    PrepareQuickRequests();
+  }
+  first_id_ = next_id_;
+  next_id_ += quick_slots_;
+}
+
+// A cycle has ended, nothing of it is alive.
+void WorkspaceCore::EndPooled(bool failed) noexcept {
+  if (!undecided_ && serves_from_pages() && learns_lifetimes()) {
+    follower_.Finish(made());
+    if (!failed) {
+      counters.peak_cycle_bytes =
+          std::max<size_t>(counters.peak_cycle_bytes, counters.bytes_this_cycle);
+      pool_->learner.Observe(Ended(), followed_version_);
+    }
+  }
+  undecided_ = false;
+  if (range_.range == nullptr) return;
+  pages_.TakeBack();
+  pool_->memory.Give(std::exchange(range_, {}));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,454 @@
+// Many threads, mixed shapes: what is learned once, what is held, what goes back.
+#include "tidepool/memory/workspace/workspace_pool.h"
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
+
+// A request of a service: arrays of sizes that follow from the batch, alive for some of the others. Each is
+// filled and looked at before it goes, so that two that overlap are seen.
+void Serve(size_t batch, int layers = 6) {
+  const size_t unit = batch * 4096;
+  BufferHandle x = New(unit * 2);
+  const auto fill = [](const BufferHandle& of, int with) {
+    std::memset(of->data, with, of->bytes);
+    return std::pair<std::byte, std::byte>(of->data[0], of->data[of->bytes - 1]);
+  };
+  auto seen = fill(x, static_cast<int>(batch));
+  for (int i = 0; i < layers; ++i) {
+    BufferHandle scratch = New(unit / 2 + 64 * i);
+    BufferHandle y = New(unit + 1024 * i);
+    const int value = static_cast<int>(batch + 31 * i + 7);
+    fill(scratch, ~value);
+    EXPECT_EQ(x->data[0], seen.first);
+    EXPECT_EQ(x->data[x->bytes - 1], seen.second);
+    seen = fill(y, value);
+    x = std::move(y);
+  }
+}
+
+void RunThreads(int count, const std::function<void(int)>& run) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) threads.emplace_back(run, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+WorkspaceConfig Quiet() {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.plan_search_seconds = 0;
+  return config;
+}
+
+TEST(WorkspacePool, WhatOneThreadHasTaughtAllKnow) {
+  WorkspacePool pool("p", Quiet());
+  std::thread([&] {
+    PooledScope scope(pool);
+    Serve(4);
+  }).join();
+  EXPECT_EQ(pool.stats().plans, 1u);
+  const WorkspaceLease held = pool.Lease();  // so that it is another workspace
+  std::thread([&] {
+    PooledScope scope(pool);
+    Serve(4);
+  }).join();
+  const WorkspacePoolStats stats = pool.stats();
+  EXPECT_EQ(stats.workspaces, 2u);
+  EXPECT_EQ(stats.plans, 1u);
+  EXPECT_EQ(stats.misses, 0u);
+  EXPECT_EQ(stats.spills, 13u) << "those of the first cycle";
+  EXPECT_EQ(stats.hits, 13u);
+}
+
+TEST(WorkspacePool, EachKindIsLearnedOnceWhoeverServesIt) {
+  constexpr int kThreads = 8;
+  constexpr size_t kKinds = 32;
+  WorkspacePool pool("p", Quiet());
+  // Kinds are met for the first time at any moment by any number of threads.
+  RunThreads(kThreads, [&](int thread) {
+    std::mt19937 random(thread);
+    for (int i = 0; i < 400; ++i) {
+      PooledScope scope(pool);
+      Serve(1 + random() % kKinds);
+    }
+  });
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    PooledScope scope(pool);
+    Serve(1 + kind);
+  }
+  const WorkspacePoolStats learned = pool.stats();
+  EXPECT_EQ(learned.plans, kKinds);
+  EXPECT_EQ(learned.plans_kept, kKinds);
+  EXPECT_EQ(learned.cycles, 400u * kThreads + kKinds);
+  EXPECT_LE(learned.workspaces, size_t{kThreads});
+  EXPECT_EQ(learned.leased, 0u);
+  RunThreads(kThreads, [&](int thread) {
+    std::mt19937 random(100 + thread);
+    for (int i = 0; i < 200; ++i) {
+      PooledScope scope(pool);
+      Serve(1 + random() % kKinds);
+    }
+  });
+  const WorkspacePoolStats stats = pool.stats();
+  EXPECT_EQ(stats.plans, kKinds);
+  EXPECT_EQ(stats.misses, learned.misses);
+  EXPECT_EQ(stats.spills, learned.spills);
+  EXPECT_EQ(stats.open_bytes, 0u);
+}
+
+// Each workspace has served the largest kind, and one of them is at it at a time.
+TEST(WorkspacePool, HoldsWhatWasOpenAtOnce) {
+  constexpr size_t kLarge = 512;
+  WorkspacePool pool("p", Quiet());
+  for (int round = 0; round < 3; ++round) {
+    std::vector<WorkspaceLease> leases;
+    for (int i = 0; i < 16; ++i) {
+      leases.push_back(pool.Lease());
+      WorkspaceScope scope(*leases.back());
+      Serve(kLarge);
+    }
+  }
+  pool.Trim();  // the blocks of the first cycle
+  {
+    PooledScope scope(pool);
+    Serve(kLarge);
+    const WorkspacePoolStats stats = pool.stats();
+    EXPECT_GT(stats.open_bytes, kLarge * 4096 * 3);
+    EXPECT_EQ(stats.most_open_bytes, stats.open_bytes);
+    EXPECT_LE(stats.held_bytes, stats.most_open_bytes + (size_t{4} << 20));
+    EXPECT_EQ(scope.workspace().size(), stats.open_bytes);
+  }
+  EXPECT_EQ(pool.stats().open_bytes, 0u);
+}
+
+// Random sizes, open at the same time, ended in any order: held is what was open at once, and little more.
+TEST(WorkspacePool, RangesOfManySizesFitTogether) {
+  constexpr size_t kKinds = 32;
+  WorkspacePool pool("p", Quiet());
+  for (size_t kind = 1; kind <= kKinds; ++kind) {
+    PooledScope scope(pool);
+    Serve(kind * 16);
+  }
+  pool.Trim();
+  const uint64_t spills = pool.stats().spills;
+  const int64_t system = MemoryTracker::Global().system_allocations();
+  std::mt19937 random(1);
+  struct Open {
+    WorkspaceLease lease;
+    std::optional<WorkspaceScope> scope;
+    BufferHandle first;
+  };
+  std::vector<std::unique_ptr<Open>> open;
+  int64_t after_half = system;
+  for (int step = 0; step < 4000; ++step) {
+    if (step == 2000) after_half = MemoryTracker::Global().system_allocations();
+    if (open.size() == 64) {
+      // Scopes end in the reverse order of their beginning; leases in any.
+      const size_t keep = random() % 64;
+      while (open.size() > keep) open.pop_back();
+    }
+    auto one = std::make_unique<Open>();
+    one->lease = pool.Lease();
+    one->scope.emplace(*one->lease);
+    one->first = New((1 + random() % kKinds) * 16 * 4096 * 2);  // what tells its kind
+    open.push_back(std::move(one));
+  }
+  while (!open.empty()) open.pop_back();
+  const WorkspacePoolStats stats = pool.stats();
+  EXPECT_EQ(stats.spills, spills);
+  EXPECT_LE(stats.held_bytes, stats.most_open_bytes + stats.most_open_bytes / 10 + (4 << 20));
+  EXPECT_LE(MemoryTracker::Global().system_allocations() - after_half, 8) << "it settles";
+}
+
+// Requests that never repeat: served from a range of the pool once that is seen, with no plan each.
+TEST(WorkspacePool, WhatNeverRepeatsIsServedFromFreeRanges) {
+  WorkspacePool pool("p", Quiet());
+  std::mt19937 random(5);
+  for (int cycle = 0; cycle < 1500; ++cycle) {
+    PooledScope scope(pool);
+    std::vector<BufferHandle> alive(8);
+    for (int i = 0; i < 60; ++i) alive[random() % 8] = New(1 + random() % 20000);
+  }
+  const WorkspacePoolStats stats = pool.stats();
+  EXPECT_LE(stats.plans, 8u);
+  EXPECT_GT(stats.cycles_not_planned, 1400u);
+  EXPECT_GT(stats.hits, stats.spills * 20);
+}
+
+TEST(WorkspacePool, ACycleThatRequestsNothingTakesNothing) {
+  WorkspacePool pool("p", Quiet());
+  for (int i = 0; i < 10; ++i) {
+    { PooledScope scope(pool); }
+    PooledScope scope(pool);
+    if (i % 2 == 0) Serve(3);
+    if (i % 2 == 1) {
+      EXPECT_EQ(pool.stats().open_bytes, 0u);
+    }
+  }
+  EXPECT_EQ(pool.stats().plans, 1u);
+  EXPECT_EQ(pool.stats().cycles, 20u);
+}
+
+TEST(WorkspacePool, KindsThatBeginAlikeAreTakenForTheLargest) {
+  WorkspacePool pool("p", Quiet());
+  const auto serve = [&](int layers) {
+    PooledScope scope(pool);
+    Serve(4, layers);
+  };
+  for (int round = 0; round < 4; ++round) {
+    for (int layers : {2, 9, 5}) serve(layers);
+  }
+  const WorkspacePoolStats learned = pool.stats();
+  for (int round = 0; round < 50; ++round) {
+    for (int layers : {9, 2, 5, 5}) serve(layers);
+  }
+  EXPECT_EQ(pool.stats().misses, learned.misses);
+  EXPECT_EQ(pool.stats().spills, learned.spills);
+}
+
+TEST(WorkspacePool, AnArrayThatOutlivesItsCycleIsDetected) {
+  WorkspacePool pool("requests", Quiet());
+  BufferHandle late;
+  for (int i = 0; i < 3; ++i) {
+    late = {};
+    PooledScope scope(pool);
+    late = New(4096);
+  }
+  EXPECT_FALSE(late->IsAlive());
+  EXPECT_THAT(late->owner->DescribeStale(late->stamp), HasSubstr("leaked workspace pointer from workspace [requests]"));
+  EXPECT_EQ(pool.stats().leaked_arrays, 3u);
+  EXPECT_EQ(pool.stats().open_bytes, 0u);
+}
+
+TEST(WorkspacePool, AFailedCycleTeachesNothingAndLeavesNothing) {
+  WorkspacePool pool("p", Quiet());
+  for (int i = 0; i < 5; ++i) {
+    try {
+      PooledScope scope(pool);
+      const BufferHandle x = New(1 << 16);
+      throw 1;
+    } catch (int) {
+    }
+  }
+  EXPECT_EQ(pool.stats().plans, 0u);
+  EXPECT_EQ(pool.stats().failed_cycles, 5u);
+  EXPECT_EQ(pool.stats().leased, 0u);
+  EXPECT_EQ(pool.stats().open_bytes, 0u);
+  { PooledScope scope(pool); Serve(2); }
+  { PooledScope scope(pool); Serve(2); }
+  EXPECT_EQ(pool.stats().plans, 1u);
+}
+
+TEST(WorkspacePool, MemoryGoesWithThePoolAndTrimGivesBackWhatIsIdle) {
+  MemoryTracker& tracker = MemoryTracker::Global();
+  const int64_t before = tracker.CurrentBytes(Host(), MemoryKind::kUnreferenced);
+  {
+    WorkspacePool pool("p", Quiet());
+    for (int i = 0; i < 3; ++i) {
+      PooledScope scope(pool);
+      Serve(64);
+    }
+    EXPECT_GT(pool.stats().held_bytes, size_t{64 * 4096 * 3});
+    EXPECT_EQ(tracker.CurrentBytes(Host(), MemoryKind::kUnreferenced) - before,
+              static_cast<int64_t>(pool.stats().held_bytes));
+    pool.Trim();
+    EXPECT_EQ(pool.stats().held_bytes, 0u);
+    EXPECT_EQ(pool.stats().workspaces, 0u);
+    EXPECT_EQ(pool.stats().cycles, 3u) << "counts stay";
+    EXPECT_EQ(tracker.CurrentBytes(Host(), MemoryKind::kUnreferenced), before);
+    PooledScope scope(pool);
+    Serve(64);
+    EXPECT_EQ(pool.stats().plans, 1u) << "plans stay";
+  }
+  EXPECT_EQ(tracker.CurrentBytes(Host(), MemoryKind::kUnreferenced), before);
+}
+
+TEST(WorkspacePool, TheReclaimerTakesWhatIsIdleAlsoWhenAskedByThePoolItself) {
+  WorkspacePool idle("idle", Quiet());
+  for (int i = 0; i < 2; ++i) {
+    PooledScope scope(idle);
+    Serve(512);
+  }
+  const size_t held = idle.stats().held_bytes;
+  ASSERT_GT(held, size_t{6} << 20);
+  const int64_t now = MemoryBudget::Global().Of(Host()).taken_bytes;
+  MemoryBudget::Global().SetDeviceLimit(Host(), now + (2 << 20));
+  {
+    WorkspacePool pool("p", Quiet());
+    PooledScope scope(pool);
+    Serve(384);
+  }
+  MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+  EXPECT_LT(idle.stats().held_bytes, held);
+  PooledScope scope(idle);
+  Serve(512);
+  EXPECT_EQ(idle.stats().plans, 1u);
+}
+
+// The pool's memory may be refused: the cycle is served as far as there is any, errors leave all usable.
+TEST(WorkspacePool, WithoutMemoryForARangeACycleFailsAndTheNextOneIsServed) {
+  WorkspacePool pool("p", Quiet());
+  for (int i = 0; i < 2; ++i) {
+    PooledScope scope(pool);
+    Serve(256);
+  }
+  pool.Trim();
+  const int64_t now = MemoryBudget::Global().Of(Host()).taken_bytes;
+  MemoryBudget::Global().SetDeviceLimit(Host(), now + (1 << 20));
+  for (int i = 0; i < 3; ++i) {
+    PooledScope scope(pool);
+    EXPECT_THROW(Serve(256), OutOfMemoryError);
+    EXPECT_NO_THROW(New(4096));
+  }
+  MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+  const uint64_t spills = pool.stats().spills;
+  for (int i = 0; i < 3; ++i) {
+    PooledScope scope(pool);
+    Serve(256);
+  }
+  EXPECT_LE(pool.stats().spills, spills + 13);
+}
+
+TEST(WorkspacePool, MistakesAreErrors) {
+  const auto refused = [](void (*change)(WorkspaceConfig&)) {
+    WorkspaceConfig config = Quiet();
+    change(config);
+    try {
+      WorkspacePool pool("p", config);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("taken");
+  };
+  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.policy_learning = LearningPolicy::kOptimized; }),
+              AllOf(HasSubstr("workspace pool [p]"), HasSubstr("policy_learning")));
+  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.policy_spill = SpillPolicy::kExternal; }),
+              HasSubstr("policy_spill"));
+  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.initial_size = 4096; }), HasSubstr("initial_size"));
+  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.policy_allocation = AllocationPolicy::kOverallocate; }),
+              HasSubstr("kOverallocate"));
+  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.alignment = 3; }), HasSubstr("alignment"));
+  WorkspacePool pool("p", Quiet());
+  const WorkspaceLease lease = pool.Lease();
+  for (void (*operation)(Workspace&) :
+       {+[](Workspace& w) { w.Trim(); }, +[](Workspace& w) { w.Destroy(); },
+        +[](Workspace& w) { w.Initialize(); }, +[](Workspace& w) { w.FinishPlanSearch(); },
+        +[](Workspace& w) { w.SavePlans("/tmp/x"); }, +[](Workspace& w) { w.LoadPlans("/tmp/x"); }}) {
+    EXPECT_THROW(operation(*lease), Error);
+  }
+  EXPECT_TRUE(lease->PlannedRequests().empty());
+}
+
+TEST(WorkspacePool, LeasesOutliveThePoolAndWhatGoesBackOpenIsNotUsedAgain) {
+  auto pool = std::make_unique<WorkspacePool>("p", Quiet());
+  WorkspaceLease lease = pool->Lease();
+  auto open = std::make_unique<WorkspaceLease>(pool->Lease());
+  auto scope = std::make_unique<WorkspaceScope>(**open);
+  BufferHandle x = New(4096);
+  ::testing::internal::CaptureStderr();
+  open = nullptr;
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("pool [p] goes back while it is open"));
+  EXPECT_TRUE(x->IsAlive());
+  std::memset(x->data, 1, x->bytes);
+  EXPECT_EQ(pool->stats().workspaces, 1u);
+  scope = nullptr;
+  EXPECT_FALSE(x->IsAlive());
+  pool = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    WorkspaceScope again(*lease);
+    Serve(2);
+  }
+  EXPECT_EQ(lease->stats().misses, 0u);
+  lease.Release();
+  EXPECT_FALSE(lease);
+}
+
+TEST(WorkspacePool, PlansAreSavedAndLoaded) {
+  const std::string path = ::testing::TempDir() + "pool.plans";
+  {
+    WorkspacePool pool("p", Quiet());
+    for (size_t kind : {1, 2, 3}) {
+      PooledScope scope(pool);
+      Serve(kind);
+    }
+    pool.SavePlans(path);
+  }
+  WorkspacePool pool("p", Quiet());
+  const PlansLoaded loaded = pool.LoadPlans(path);
+  EXPECT_EQ(loaded.plans, 3u) << loaded.ignored;
+  for (size_t kind : {3, 1, 2}) {
+    PooledScope scope(pool);
+    Serve(kind);
+  }
+  EXPECT_EQ(pool.stats().spills, 0u);
+  EXPECT_EQ(pool.stats().plans_kept, 3u);
+  EXPECT_THAT(pool.LoadPlans(path + ".none").ignored, HasSubstr("pool.plans.none"));
+}
+
+// All at once: kinds that are new, that repeat, that never do, arrays released elsewhere, memory taken back,
+// numbers read, workspaces that come and go.
+TEST(WorkspacePool, StandsAllOfItAtOnce) {
+  WorkspacePool pool("p", WorkspaceConfig::Inference());
+  std::atomic<bool> stop{false};
+  std::thread watcher([&] {
+    uint64_t cycles = 0;
+    for (int i = 0; !stop; ++i) {
+      const WorkspacePoolStats stats = pool.stats();
+      EXPECT_GE(stats.cycles, cycles);
+      EXPECT_LE(stats.open_bytes, stats.held_bytes);
+      cycles = stats.cycles;
+      if (i % 16 == 0) pool.Trim();
+      if (i % 32 == 5) Reclaimer::Global().RunNow();
+    }
+  });
+  RunThreads(6, [&](int thread) {
+    std::mt19937 random(thread);
+    for (int i = 0; i < 300; ++i) {
+      PooledScope scope(pool);
+      switch (random() % 4) {
+        case 0:
+          Serve(random() % 1000 + 1, 1);
+          break;
+        case 1: {
+          BufferHandle x = New(random() % 10000);
+          std::thread([moved = std::move(x)]() mutable { moved = {}; }).join();
+          Serve(3);
+          break;
+        }
+        default:
+          Serve(1 + random() % 8);
+      }
+    }
+  });
+  stop = true;
+  watcher.join();
+  EXPECT_EQ(pool.stats().cycles, 1800u);
+  EXPECT_EQ(pool.stats().leased, 0u);
+  EXPECT_EQ(pool.stats().open_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace tidepool
