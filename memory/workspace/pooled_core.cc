@@ -37,6 +37,7 @@ void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
     size_t bytes = 0;
     const LearnedCycle* next = follower_.BeginningWith(rounded, &bytes);
     if (next == nullptr) bytes = pool_->learner.unplanned_bytes();
+    if (config.max_size > 0) bytes = std::min(bytes, config.max_size & ~(alignment_ - 1));
     if (bytes > 0) {
       range_ = pool_->memory.Take(bytes);
       pages_.Lend(range_.data, range_.bytes);

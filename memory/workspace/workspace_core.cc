@@ -145,7 +145,9 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
       learner_.version() != plans_reported_) {
     AccountState();
   }
-  const auto spilled = static_cast<int64_t>(counters.cycle_spilled_bytes);
+  // The cycles of a pool's workspace are of many kinds: that one spills more than the last says nothing.
+  const auto spilled =
+      pool_ != nullptr ? 0 : static_cast<int64_t>(counters.cycle_spilled_bytes.get());
   if (findings_.HasNews(spilled, MemoryTracker::Global().changes())) {
     // The last thing in a cycle. A sink that enters this workspace gets an error.
     gate_.Report(CurrentThreadToken());

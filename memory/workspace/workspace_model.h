@@ -17,6 +17,7 @@
 
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
@@ -45,6 +46,17 @@ inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random, Device device
     config.prefault = chance(50);
     if (config.Reasons(device).empty()) return config;
   }
+}
+
+inline WorkspaceConfig RandomPoolConfig(std::mt19937& random) {
+  auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.max_size = below(2) == 0 ? 0 : below(1 << 18);
+  config.temp_block_size = 4096 << below(8);
+  config.alignment = size_t{16} << below(5);
+  config.use_cycle_detector = false;
+  config.plan_search_seconds = below(2) == 0 ? 0 : 2;
+  return config;
 }
 
 // Releases handles on its own thread, when it gets to it or at once.
@@ -99,7 +111,8 @@ class Releaser {
 };
 
 struct ModelWorkspace {
-  std::unique_ptr<Workspace> workspace;  // null once gone
+  std::shared_ptr<Workspace> workspace;  // null once gone; of a pool, its lease goes with it
+  bool pooled = false;
   bool transparent = false;
   int depth = 0;  // scopes of it on the stack
   uint64_t generation = 0;
@@ -112,6 +125,16 @@ struct ModelWorkspace {
     size_t release;  // which of the live ones
   };
   std::vector<std::vector<Step>> scripts;  // cycles that are repeated; some begin alike
+
+  // A workspace that may have served before.
+  void TakeFrom(WorkspacePool& pool) {
+    auto lease = std::make_shared<WorkspaceLease>(pool.Lease());
+    Workspace* const leased = &**lease;
+    generation = leased->generation();
+    failed = leased->stats().failed_cycles;
+    bytes_last_cycle = leased->bytes_last_cycle();
+    workspace = std::shared_ptr<Workspace>(std::move(lease), leased);
+  }
 };
 
 // A cycle of up to 60 steps that begins like `like`, somewhere, or not at all.

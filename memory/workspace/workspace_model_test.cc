@@ -20,6 +20,7 @@
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_model.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
@@ -30,7 +31,8 @@ class Model {
   explicit Model(uint32_t seed) : random_(seed) {
     ledger_before_ = LedgerTotal();
     allocated_before_ = LedgerOf(MemoryKind::kAllocated);
-    for (int i = 0; i < 5; ++i) AddWorkspace();
+    pool_ = std::make_unique<WorkspacePool>("pool", RandomPoolConfig(random_), TestDevice());
+    for (int i = 0; i < 6; ++i) AddWorkspace();
   }
 
   void Run(int64_t operations) {
@@ -41,6 +43,10 @@ class Model {
     while (!frames_.empty()) Leave();
     CheckAll();
     for (auto& workspace : workspaces_) workspace->workspace.reset();
+    const WorkspacePoolStats pooled = pool_->stats();
+    EXPECT_EQ(pooled.leased, 0u);
+    EXPECT_EQ(pooled.open_bytes, 0u);
+    pool_.reset();
     while (!buffers_.empty()) Drop(buffers_.size() - 1);
     releaser_.Wait();
     EXPECT_EQ(LedgerTotal(), ledger_before_) << "not everything was given back";
@@ -49,6 +55,10 @@ class Model {
                 DeviceName(TestDevice()).c_str(), static_cast<long long>(operation_),
                 static_cast<long long>(refused_),
                 static_cast<long long>(cycles_), static_cast<long long>(hits_));
+    std::printf("pool: %zu plans, %llu cycles, %llu hits, %llu spills\n", pooled.plans_kept,
+                static_cast<unsigned long long>(pooled.cycles),
+                static_cast<unsigned long long>(pooled.hits),
+                static_cast<unsigned long long>(pooled.spills));
   }
 
  private:
@@ -57,9 +67,15 @@ class Model {
 
   void AddWorkspace() {
     auto model = std::make_unique<ModelWorkspace>();
-    const WorkspaceConfig config = RandomWorkspaceConfig(random_, TestDevice());
-    model->workspace =
-        std::make_unique<Workspace>("w" + std::to_string(workspaces_.size()), config, TestDevice());
+    WorkspaceConfig config = RandomWorkspaceConfig(random_, TestDevice());
+    model->pooled = Chance(30);
+    if (model->pooled) {
+      config = pool_->config();
+      model->TakeFrom(*pool_);
+    } else {
+      model->workspace = std::make_shared<Workspace>("w" + std::to_string(workspaces_.size()),
+                                                     config, TestDevice());
+    }
     model->transparent = config.workspace_mode == WorkspaceMode::kNone ||
                          config.debug_mode == DebugMode::kBypassEverything;
     present_.push_back(model.get());
@@ -281,6 +297,11 @@ class Model {
   void Manage(ModelWorkspace& model) {
     Workspace& workspace = *model.workspace;
     const size_t action = Below(4);
+    if (model.pooled && (model.depth > 0 || action < 3)) {
+      EXPECT_THROW(workspace.Initialize(), Error);
+      EXPECT_THROW(workspace.Destroy(), Error);
+      return pool_->Trim();
+    }
     if (model.depth > 0) {
       EXPECT_THROW(workspace.Initialize(), Error);
       EXPECT_THROW(workspace.Trim(), Error);
@@ -356,6 +377,7 @@ class Model {
   int64_t operation_ = 0, refused_ = 0, cycles_ = 0, hits_ = 0;
   int64_t ledger_before_, allocated_before_;
   int64_t allocated_ = 0;
+  std::unique_ptr<WorkspacePool> pool_;
   std::vector<std::unique_ptr<ModelWorkspace>> workspaces_;  // also those that are gone
   std::vector<ModelWorkspace*> present_;
   std::vector<ModelBuffer> buffers_;
