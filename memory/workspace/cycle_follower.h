@@ -76,6 +76,11 @@ class CycleFollower {
   void Made(uint32_t slot, size_t rounded) noexcept {
     if (recorder_.active()) Record(slot, rounded);
   }
+  // Its lifetimes are to be known at its end, though it follows its plan.
+  void WriteDown(const RequestView& made) noexcept {
+    if (undisturbed_) recorder_.WriteDown(*plan(), made.count());
+    undisturbed_ = false;
+  }
   // All requests are made.
   void Finish(const RequestView& made) noexcept { recorder_.Finish(made); }
 

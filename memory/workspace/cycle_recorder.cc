@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/cycle_recorder.h"
 
 #include <iterator>
+#include <new>
 
 namespace tidepool {
 
@@ -28,6 +29,16 @@ void CycleRecorder::Leave(const CyclePlan& plan, const RequestView& made) {
   left_ = &plan;
   left_at_ = count;
   active_ = true;
+}
+
+void CycleRecorder::WriteDown(const CyclePlan& plan, uint32_t count) noexcept {
+  if (count == 0) return;
+  try {
+    requests_.assign(plan.requests.begin(), plan.requests.begin() + count);
+    signature_ = plan.signatures[count - 1];
+  } catch (const std::bad_alloc&) {
+    requests_.clear();
+  }
 }
 
 }  // namespace tidepool

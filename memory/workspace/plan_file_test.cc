@@ -225,6 +225,9 @@ TEST(PlanFile, PlannedRequestsAreTheCycle) {
     EXPECT_EQ(requests[i].upper, expected[i][1]);
     EXPECT_EQ(requests[i].size, expected[i][2]);
   }
+  const WorkspaceScope scope(workspace);
+  EXPECT_EQ(workspace.PlannedRequests().size(), requests.size()) << "by the thread that has it open";
+  std::thread([&] { EXPECT_THROW(workspace.PlannedRequests(), Error); }).join();
 }
 
 absl::StatusCode CodeOf(const std::function<void()>& call) {

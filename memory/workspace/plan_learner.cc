@@ -139,7 +139,8 @@ void PlanLearner::Forget() noexcept {
   missing_cycles_ = inexact_cycles_ = 0;
   repeated_ = {};
   repetitions_ = 0;
-  refresh_after_ = kFirstRefresh;
+  refresh_after_ = LearnedCycle::kFirstRefresh;
+  lifetimes_wanted_ = 0;
   seen_.clear();
   seen_cycles_ = 0;
   totals_.Clear();

@@ -49,6 +49,7 @@ struct EndedCycle {
   const LearnedCycle* followed;   // at its end; null: none
   bool current = true;  // it followed what is learned now
   // `made` tells when its requests were released. A batch's readers release it at any time.
+  // Then only what was recorded is known.
   bool knows_lifetimes = true;
   uint64_t misses = 0;  // requests a plan existed for but could not be followed
   size_t bytes = 0;     // sum of the requests
@@ -74,6 +75,7 @@ struct WantedPlan {
   bool pins = false;                            // kCycle: around what other plans have
   bool whole_beginning = false;                 // pinned to all that the plan has which was left
   std::shared_ptr<const CyclePlan> same;        // of the same requests, whose longer lifetimes stay; or null
+  std::shared_ptr<const CyclePlan> lengthened;  // kCycle: made anew instead, for lifetimes of the cycle; or null
   std::shared_ptr<const CyclePlan> whole;       // kBeginning: of which it is one
   std::vector<LifetimeBuffer> seen;             // kAlone: the longest lifetimes
   size_t peak_to_beat = 0;                      // kAlone
@@ -113,6 +115,8 @@ class PlanLearner {
     totals_.Add(bytes);
     return true;
   }
+  // Of the next cycles that do not know their lifetimes these are to be recorded, though they follow their plan.
+  bool wants_lifetimes() const { return lifetimes_wanted_ > 0; }
   // Null: none that is better than what there is. Throws std::bad_alloc and what planning does.
   static std::shared_ptr<const CyclePlan> MakePlan(const WantedPlan& wanted,
                                                    const EndedCycle& cycle);
@@ -168,9 +172,12 @@ class PlanLearner {
 
   static Shape ShapeOf(const EndedCycle& cycle);
   std::optional<WantedPlan> Want(WantedPlan::Kind kind);
-  std::optional<WantedPlan> WantCycle(const Shape& shape);
+  std::optional<WantedPlan> WantCycle(const EndedCycle& cycle, const Shape& shape);
+  std::shared_ptr<const CyclePlan> PlanInTheWay(const EndedCycle& cycle, const CyclePlan& own) const;
+  void WantLifetimes(const Shape& shape) noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
+  int& RefreshAfter(const Shape& shape) noexcept;
   void ExpectSteady(const EndedCycle& cycle) noexcept;
   void Use(const LearnedCycle* cycle, bool followed) noexcept;
   void SetNext(const LearnedCycle* next) noexcept;
@@ -207,10 +214,12 @@ class PlanLearner {
   int missing_cycles_ = 0;
   int inexact_cycles_ = 0;  // running, that a plan served which is larger than they need
   // What repeats, to be looked at anew from time to time.
-  static constexpr int kFirstRefresh = 8;
   Shape repeated_;
   int repetitions_ = 0;
-  int refresh_after_ = kFirstRefresh;
+  int refresh_after_ = LearnedCycle::kFirstRefresh;  // where it has no plan of its own
+  static constexpr int kCyclesWritten = 64;
+  Shape wanted_shape_;
+  int lifetimes_wanted_ = 0;  // in so many cycles more, unless one of that shape comes before
   // What repeated_ follows, as long as what was learned is of that version; nothing is to be decided in so
   // many cycles more of it.
   const LearnedCycle* steady_ = nullptr;

@@ -18,6 +18,8 @@ constexpr int kMostRepetitions = 4096;
 constexpr int kRecordedCycles = 4;
 // A plan that was remade so often for the sake of others is remade in another way.
 constexpr uint32_t kRemadeInOneWay = 8;
+// And after so many times another plan is, if that is in its way.
+constexpr uint32_t kRemadeBeforeOthers = 2;
 
 bool IsRecorded(const EndedCycle& cycle) { return !cycle.recorder->requests().empty(); }
 
@@ -32,24 +34,31 @@ std::vector<LifetimeBuffer> Lifetimes(const EndedCycle& cycle) {
   return requests;
 }
 
-// Whether the plan of the same requests allows the lifetimes that were recorded.
+bool KnowsLifetimes(const EndedCycle& cycle) {
+  return cycle.knows_lifetimes || IsRecorded(cycle);
+}
+int64_t UpperOf(const EndedCycle& cycle, uint32_t slot) {
+  return IsRecorded(cycle) ? cycle.recorder->requests()[slot].upper : cycle.made.upper(slot);
+}
+
+// Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
-  const std::vector<LifetimeBuffer>& recorded = cycle.recorder->requests();
-  for (size_t i = 0; i < recorded.size(); ++i) {
-    if (recorded[i].upper > plan.requests[i].upper) return false;
+  for (uint32_t slot = 0; slot < plan.requests.size(); ++slot) {
+    if (UpperOf(cycle, slot) > plan.requests[slot].upper) return false;
   }
   return true;
 }
 
 // Whether a plan for this cycle alone could need less. A steady one is only looked at.
-bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const RequestView& made) {
-  if (plan.signature() != signature || plan.requests.size() != made.count()) return true;
+bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const EndedCycle& cycle) {
+  const uint32_t count = cycle.made.count();
+  if (plan.signature() != signature || plan.requests.size() != count) return true;
   if (!plan.pins.empty() &&
       plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 16) {
     return true;
   }
-  for (uint32_t slot = 0; slot < made.count(); ++slot) {
-    if (made.upper(slot) < plan.requests[slot].upper) return true;
+  for (uint32_t slot = 0; slot < count; ++slot) {
+    if (UpperOf(cycle, slot) < plan.requests[slot].upper) return true;
   }
   return false;
 }
@@ -68,6 +77,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
     return std::nullopt;
   }
   steady_ = nullptr;
+  if (lifetimes_wanted_ > 0) --lifetimes_wanted_;
   ++cycles_;
   if (is_off()) return std::nullopt;
   totals_.Add(cycle.bytes);
@@ -79,6 +89,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   // Pages for what was learned since may have been refused.
   if (cycle.followed != nullptr && !plans_.Holds(cycle.followed)) return std::nullopt;
   const Shape shape = ShapeOf(cycle);
+  if (shape == wanted_shape_ && KnowsLifetimes(cycle)) lifetimes_wanted_ = 0;
   comes_again_ = shape == last_shape_;
   last_shape_ = shape;
   const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
@@ -95,7 +106,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   const bool at_once =
       plans_.empty() || keeps_plans() || plans_.Find(shape.signature, shape.requests) != nullptr;
   if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) {
-    wanted = WantCycle(shape);
+    wanted = WantCycle(cycle, shape);
   }
   // What no plan serves, nor soon will, comes out of pages that are large enough.
   reach_.Add(followed || wanted.has_value() ? 0 : cycle.reach);
@@ -120,7 +131,7 @@ void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const LearnedCycle& used = plans_.last_used();
   if (&used != next_ || !used.paid || used.patience < PlanSet::kMostPatience) return;
   // Until it is looked at anew.
-  const int left = cycle.knows_lifetimes ? refresh_after_ - 1 - repetitions_ : kMostRepetitions;
+  const int left = RefreshAfter(repeated_) - 1 - repetitions_;
   if (left <= 0) return;
   steady_ = next_;
   steady_version_ = version_;
@@ -139,8 +150,8 @@ std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
   return wanted;
 }
 
-std::optional<WantedPlan> PlanLearner::WantCycle(const Shape& shape) {
-  const LearnedCycle* const same = plans_.Find(shape.signature, shape.requests);
+std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const Shape& shape) {
+  LearnedCycle* const same = plans_.Find(shape.signature, shape.requests);
   if (same == nullptr) {
     // One plan is of use only for cycles that follow one another.
     const bool pays = keeps_plans() ? effort_.PaysFor(shape.signature) : effort_.Pays(comes_again_);
@@ -149,7 +160,6 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const Shape& shape) {
       effort_.PutOff();
       return std::nullopt;
     }
-    refresh_after_ = kFirstRefresh;
   }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
@@ -159,13 +169,33 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const Shape& shape) {
     // With the longest lifetimes there were, so that those that vary converge; when they are shorter
     // again and again it is planned for that alone, ever more rarely where that was too soon.
     const bool varies = same->alone && cycles_ - same->learned_at <= kCyclesOfOneMind;
-    refresh_after_ = varies ? std::min(kMostRepetitions, 2 * refresh_after_) : kFirstRefresh;
+    same->refresh_after = varies ? std::min(kMostRepetitions, 2 * same->refresh_after)
+                                 : LearnedCycle::kFirstRefresh;
     // What a cycle left its own plan with are its own places, not those of others. One that left
     // another plan must lie where that one has it, which may have moved since. Should the two go on
     // moving for each other, it takes over the whole beginning instead, for as many times.
     wanted->whole_beginning = same->remade / kRemadeInOneWay % 2 == 1;
+    // Where what it left lets requests of the common beginning share a place that it needs at the same time, no
+    // way helps: then that is made anew for the longer lifetimes.
+    if (same->remade >= kRemadeBeforeOthers) wanted->lengthened = PlanInTheWay(cycle, *same->plan);
   }
   return wanted;
+}
+
+// The plan that the cycle has left, where requests of their common beginning live longer in the cycle, or in its
+// own plan. Null: none.
+std::shared_ptr<const CyclePlan> PlanLearner::PlanInTheWay(const EndedCycle& cycle,
+                                                           const CyclePlan& own) const {
+  const CyclePlan* const left = cycle.recorder->left_plan();
+  if (left == nullptr || left == &own) return nullptr;
+  const LearnedCycle* const other = plans_.Find(left->signature(), left->requests.size());
+  if (other == nullptr || other->plan.get() != left) return nullptr;
+  const auto last = static_cast<int64_t>(left->requests.size());
+  for (uint32_t slot = 0; slot < cycle.recorder->left_at(); ++slot) {
+    const int64_t upper = std::max(own.requests[slot].upper, UpperOf(cycle, slot));
+    if (std::min(upper, last) > left->requests[slot].upper) return other->plan;
+  }
+  return nullptr;
 }
 
 // A cycle without misses may still be another one than its plan's: shorter, or of smaller requests.
@@ -176,10 +206,15 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
   const LearnedCycle* const exact = plans_.Find(shape.signature, shape.requests);
   if (exact != nullptr) {
     inexact_cycles_ = 0;
-    // One that left its own plan and was helped out by another may have other lifetimes now. (It may
-    // also have made a request that was refused.)
-    if (cycle.recorder->left_plan() == exact->plan.get() && !Allows(*exact->plan, cycle)) {
-      return WantCycle(shape);
+    // One that was served by another plan, or helped out by one, may have lifetimes now that its own does not
+    // allow. Then that is made anew, though nothing missed: others are made around it. (It may also have made a
+    // request that was refused.)
+    if (cycle.followed != exact || IsRecorded(cycle)) {
+      if (!KnowsLifetimes(cycle)) {
+        WantLifetimes(shape);
+      } else if (!Allows(*exact->plan, cycle)) {
+        return WantCycle(cycle, shape);
+      }
     }
     Use(exact, true);
     SetNext(exact);
@@ -196,7 +231,7 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
     return std::nullopt;
   }
   if (++inexact_cycles_ <= 1) return std::nullopt;
-  if (IsRecorded(cycle)) return WantCycle(shape);
+  if (IsRecorded(cycle)) return WantCycle(cycle, shape);
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kBeginning);
   if (wanted.has_value()) wanted->whole = cycle.followed->plan;
   return wanted;
@@ -208,27 +243,36 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
 std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Shape& shape,
                                                bool followed) {
   if (!followed || shape != repeated_) {
+    if (shape != repeated_) refresh_after_ = LearnedCycle::kFirstRefresh;
     repeated_ = shape;
     repetitions_ = 0;
     seen_.clear();
     seen_cycles_ = 0;
   }
-  repetitions_ = std::min(repetitions_ + 1, refresh_after_);
-  if (!followed || repetitions_ < refresh_after_ || !cycle.knows_lifetimes) return std::nullopt;
+  int& refresh_after = RefreshAfter(shape);
+  repetitions_ = std::min(repetitions_ + 1, refresh_after);
+  if (!followed || repetitions_ < refresh_after) return std::nullopt;
+  if (!KnowsLifetimes(cycle)) {
+    WantLifetimes(shape);
+    return std::nullopt;
+  }
   const CyclePlan& plan = *next_->plan;
-  if (seen_cycles_ == 0 && !CouldBeSmaller(plan, shape.signature, cycle.made)) {
+  if (seen_cycles_ == 0 && !CouldBeSmaller(plan, shape.signature, cycle)) {
     repetitions_ = 0;
-    refresh_after_ = std::min(kMostRepetitions, 2 * refresh_after_);
+    refresh_after = std::min(kMostRepetitions, 2 * refresh_after);
     return std::nullopt;
   }
   if (seen_cycles_ == 0) {
     seen_ = Lifetimes(cycle);
   } else {
     for (uint32_t slot = 0; slot < seen_.size(); ++slot) {
-      seen_[slot].upper = std::max(seen_[slot].upper, cycle.made.upper(slot));
+      seen_[slot].upper = std::max(seen_[slot].upper, UpperOf(cycle, slot));
     }
   }
-  if (++seen_cycles_ < kRecordedCycles) return std::nullopt;
+  if (++seen_cycles_ < kRecordedCycles) {
+    if (!cycle.knows_lifetimes) WantLifetimes(shape);
+    return std::nullopt;
+  }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
   if (!wanted.has_value()) return wanted;
   wanted->seen = std::move(seen_);
@@ -236,8 +280,19 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   seen_.clear();
   seen_cycles_ = 0;
   repetitions_ = 0;
-  refresh_after_ = std::min(kMostRepetitions, 2 * refresh_after_);
+  refresh_after = std::min(kMostRepetitions, 2 * refresh_after);
   return wanted;
+}
+
+// For as long as it takes until a cycle comes again that takes turns with some others.
+void PlanLearner::WantLifetimes(const Shape& shape) noexcept {
+  wanted_shape_ = shape;
+  lifetimes_wanted_ = kCyclesWritten;
+}
+
+int& PlanLearner::RefreshAfter(const Shape& shape) noexcept {
+  LearnedCycle* const own = plans_.Find(shape.signature, shape.requests);
+  return own != nullptr ? own->refresh_after : refresh_after_;
 }
 
 // ---- plans ------------------------------------------------------------------------------------
@@ -277,7 +332,20 @@ std::vector<PinnedBuffer> PinsOfBeginning(const CyclePlan& plan, uint32_t count,
   return all;
 }
 
+// `wanted.lengthened` with the lifetimes that requests of the common beginning have in the cycle.
+PlacedRequests Lengthen(const WantedPlan& wanted, const EndedCycle& cycle) {
+  const CyclePlan& plan = *wanted.lengthened;
+  std::vector<LifetimeBuffer> requests = plan.requests;
+  const auto last = static_cast<int64_t>(requests.size());
+  for (uint32_t slot = 0; slot < cycle.recorder->left_at(); ++slot) {
+    const int64_t upper = std::max(wanted.same->requests[slot].upper, UpperOf(cycle, slot));
+    requests[slot].upper = std::max(requests[slot].upper, std::min(upper, last));
+  }
+  return PlaceRequests(requests, plan.pins, wanted.alignment);
+}
+
 PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle) {
+  if (wanted.lengthened != nullptr) return Lengthen(wanted, cycle);
   std::vector<LifetimeBuffer> requests = Lifetimes(cycle);
   std::vector<PinnedBuffer> pins;
   if (wanted.pins) {

@@ -42,6 +42,27 @@ TEST(PlanLearner, TheShortWayDecidesAsTheLongOne) {
   }
 }
 
+// However long another cycle was repeated: what it gets its own look for is its own repetitions.
+TEST(PlanLearner, ACycleThatNeedsLessIsLookedAtSoonAfterALongSteadyOne) {
+  for (const int before : {1, 100, 5000}) {
+    Player player(WorkspaceConfig::Training());
+    for (int i = 0; i < before; ++i) player.Run(std::vector<Request>(40, Request{4096}));
+    // The plan serves its beginning too.
+    Player* const shorter = &player;
+    const auto beginning = [shorter] {
+      shorter->Make(std::vector<Request>(4, Request{4096}));
+      EndedCycle& cycle = shorter->cycle();
+      if (cycle.misses > 0 && shorter->learner().next()->plan->requests.size() == 40) {
+        cycle.misses = 0;
+        shorter->Forgive();
+      }
+      shorter->Learn();
+    };
+    for (int i = 0; i < 30; ++i) beginning();
+    EXPECT_EQ(player->bytes(), 4 * 4096u) << "after " << before;
+  }
+}
+
 // The layouts of plans that come later need more memory to be followed, which moves it: what was prepared
 // for the cycle before is prepared anew, though the plan is the same.
 TEST(CycleFollower, ALessonIsPreparedForThoughTheSameCycleIsExpected) {

@@ -65,6 +65,8 @@ class Player {
     cycle_.reach = cycle_.cursor = cycle_.bytes;
   }
   EndedCycle& cycle() { return cycle_; }
+  // The plan did serve what it does not list: nothing was recorded.
+  void Forgive() { recorder_.Begin(false); }
 
   void Learn() {
     if (const std::optional<WantedPlan> wanted = learner_.Observe(cycle_)) {

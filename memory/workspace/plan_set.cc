@@ -136,6 +136,7 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) 
   if (same != nullptr) {
     cycle->patience = std::max(cycle->patience, same->patience);
     cycle->remade = same->remade + 1;
+    cycle->refresh_after = same->refresh_after;
     cycle->paid = same->paid;
   }
   return Put(std::move(cycle), same);
@@ -147,6 +148,7 @@ LearnedCycle* PlanSet::Replace(const LearnedCycle& cycle, std::shared_ptr<const 
   by->learned_at = cycle.learned_at;
   by->patience = cycle.patience;
   by->remade = cycle.remade;
+  by->refresh_after = cycle.refresh_after;
   by->paid = cycle.paid;
   by->alone = cycle.alone;
   return Put(std::move(by), &cycle);

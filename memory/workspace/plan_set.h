@@ -37,6 +37,8 @@ struct LearnedCycle {
   // Of the set and the learner alone:
   uint64_t learned_at = 0;
   uint64_t patience = 0;
+  static constexpr int kFirstRefresh = 8;
+  int refresh_after = kFirstRefresh;  // repetitions, until it is looked at whether less would do
   uint32_t remade = 0;       // how many plans of the same requests it replaced
   bool paid = false;         // it was worth making: cycles follow it
   bool alone = false;        // made of the lifetimes of a few cycles, whatever there were before

@@ -17,6 +17,8 @@ namespace {
 // What is remembered of recent batches, in turns of the ring, and at least so many batches.
 constexpr int kTurnsRemembered = 8;
 constexpr int kBatchesRemembered = 64;
+// Slots that stay idle are looked at so often: what they keep for batches that spill may go.
+constexpr int kBatchesBetweenLooks = 64;
 int TotalsWindow(const WorkspaceConfig& config) {
   return std::max(kBatchesRemembered, kTurnsRemembered * config.ring_slots);
 }
@@ -77,10 +79,19 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   ++stats_.opened;
   WakeAllWhenStuck();  // one more may be passed by N later ones
   RingSlot* outdated = nullptr;
-  if (std::exchange(idle_outdated_, false)) outdated = table_.TakeOutdated(learner_->version());
+  const bool looks_at_idle = stats_.opened % kBatchesBetweenLooks == 0;
+  if (looks_at_idle) {
+    outdated = table_.TakeAllIdle();
+  } else if (std::exchange(idle_outdated_, false)) {
+    outdated = table_.TakeOutdated(learner_->version());
+  }
   const Lesson lesson = learner_->lesson();
   lock.unlock();
   slot->Follow(lesson);
+  for (RingSlot* idle = looks_at_idle ? outdated : nullptr; idle != nullptr;
+       idle = idle->next_on_shelf.get()) {
+    idle->StayedIdle(kBatchesBetweenLooks);
+  }
   if (outdated != nullptr) FollowAndPutBack(outdated, lesson);
   return slot;
 }
@@ -126,7 +137,8 @@ void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
 // ---- commits, leases and returns --------------------------------------------------------------
 
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
-  EndedCycle batch = slot->HandOver(token);
+  EndedCycle batch =
+      slot->HandOver(token, wants_lifetimes_.load(std::memory_order_relaxed));
   std::optional<WantedPlan> wanted;
   std::shared_ptr<const PlanList> before;  // what is forgotten goes after the lock
   {
@@ -143,6 +155,7 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
       // It teaches nothing.
     }
     if (learner_->version() != version) idle_outdated_ = true;
+    wants_lifetimes_.store(learner_->wants_lifetimes(), std::memory_order_relaxed);
   }
   // The slot is leased by the caller, so the batch stays as it is.
   if (wanted.has_value()) MakePlan(*wanted, batch);

@@ -16,6 +16,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_CORE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RING_CORE_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -111,6 +112,7 @@ class RingCore {
   RingSlotTable table_;
   std::optional<PlanLearner> learner_;  // made when the slots' alignment is known
   bool idle_outdated_ = false;  // some on the shelf follow an older version
+  std::atomic<bool> wants_lifetimes_{false};  // the learner's, as of the last batch
   RingStats stats_;
   uint64_t returned_ = 0;  // slots, ever
   int waiters_ = 0;

@@ -60,8 +60,8 @@ void RingSlot::Enter(internal::ScopeToken* token) {
   token->Push(core_, core_->passes_through() ? nullptr : core_);
 }
 
-EndedCycle RingSlot::HandOver(internal::ScopeToken* token) noexcept {
-  core_->HandOverAtEnd(true);
+EndedCycle RingSlot::HandOver(internal::ScopeToken* token, bool with_lifetimes) noexcept {
+  core_->HandOverAtEnd(true, with_lifetimes);
   token->CloseChecked();
   leases.Begin();
   batches_without_spill_ = core_->counters.cycle_spills > 0 ? 0 : batches_without_spill_ + 1;

@@ -58,8 +58,8 @@ class RingSlot {
   void Enter(internal::ScopeToken* token);
   bool is_open() const;
   // Ends the scope; what is alive is the batch, with one lease. What it tells of itself
-  // stays until the lease ends. The token may close.
-  EndedCycle HandOver(internal::ScopeToken* token) noexcept;
+  // stays until the lease ends. The token may close. `with_lifetimes`: these are told where there is memory for it.
+  EndedCycle HandOver(internal::ScopeToken* token, bool with_lifetimes) noexcept;
 
   // By the thread whose lease was the last one: ends the cycle.
   void EndLease() noexcept;
@@ -75,6 +75,8 @@ class RingSlot {
   // it is opened next. Where it follows already, it gives back blocks that batches have not needed
   // for a while.
   void Follow(const Lesson& lesson) noexcept;
+  // So many batches have gone through the ring while it was idle.
+  void StayedIdle(int batches) noexcept { batches_without_spill_ += batches; }
   // It is as the lesson says by itself.
   void SetFollows(uint64_t version) { followed_ = version; }
   void GiveBackBlocks();

@@ -34,6 +34,7 @@ void WorkspaceCore::HandOver() noexcept {
   DrainReturned();
   Settle();
   // What is alive now is the batch: when its readers let go of it teaches nothing.
+  if (writes_down_) follower_.WriteDown(made());
   follower_.Finish(made());
   gate_.HandOver();
 }

@@ -122,7 +122,8 @@ class Workspace {
   PlansLoaded LoadPlans(const std::string& path);
 
   // The cycle as the plan last used has it: requests in order, lifetimes counted in requests (a
-  // placement problem for `tidepool plan`). Empty without a plan.
+  // placement problem for `tidepool plan`). Empty without a plan. kFailedPrecondition while another thread has
+  // the workspace open.
   std::vector<LifetimeBuffer> PlannedRequests() const;
 
   // For the runtime:

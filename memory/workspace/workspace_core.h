@@ -102,7 +102,7 @@ class WorkspaceCore final : public BufferOwner {
   void Destroy();
   void Trim();
   void FinishPlanSearch();
-  std::vector<LifetimeBuffer> PlannedRequests() const;
+  std::vector<LifetimeBuffer> PlannedRequests();
   void SavePlans(const std::string& path);
   PlansLoaded LoadPlans(const std::string& path);
   // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
@@ -123,7 +123,11 @@ class WorkspaceCore final : public BufferOwner {
     stamp_.store(2 * generation - 2, std::memory_order_relaxed);
   }
   // The end of the outermost scope hands the cycle over instead of ending it.
-  void HandOverAtEnd(bool hands_over) noexcept { hands_over_ = hands_over; }
+  // `writes_down`: with its lifetimes until then recorded.
+  void HandOverAtEnd(bool hands_over, bool writes_down = false) noexcept {
+    hands_over_ = hands_over;
+    writes_down_ = writes_down;
+  }
   // What was handed over; stays until the last lease is gone.
   EndedCycle Ended() const;
   // The last lease is gone.
@@ -167,7 +171,7 @@ class WorkspaceCore final : public BufferOwner {
   WorkspaceCounters counters;
   size_t CurrentCursor() const;
   size_t CurrentBytesThisCycle() const;
-  uint64_t CurrentHits() const { return counters.hits + (slot_count_ - settled_); }
+  uint64_t CurrentHits() const;
   WorkspaceStats Stats() const;
 
  private:
@@ -288,6 +292,7 @@ class WorkspaceCore final : public BufferOwner {
 
   bool is_ring_slot_ = false;
   bool hands_over_ = false;
+  bool writes_down_ = false;
   LeasedSide<StdSync> leased_;
 };
 

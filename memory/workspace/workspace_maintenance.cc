@@ -1,5 +1,6 @@
 // What is done with a workspace while it is closed.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -55,11 +56,13 @@ void WorkspaceCore::Destroy() {
   AccountState();
 }
 
-std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() const {
+std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() {
   if (is_pooled()) {
     const CyclePlan* const plan = follower_.plan();
     return plan != nullptr ? plan->requests : std::vector<LifetimeBuffer>();
   }
+  std::optional<Maintenance> maintenance;
+  if (!is_open_on(CurrentThreadToken())) maintenance.emplace(*this, "PlannedRequests");
   const PlanSet& plans = learner_.plans();
   return plans.empty() ? std::vector<LifetimeBuffer>() : plans.cycles().front()->plan->requests;
 }

@@ -70,6 +70,11 @@ size_t WorkspaceCore::CurrentBytesThisCycle() const {
   return counters.bytes_this_cycle + follower_.placed().layout().bytes_of(settled_, slot_count_);
 }
 
+uint64_t WorkspaceCore::CurrentHits() const {
+  if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) return counters.hits;
+  return counters.hits + (slot_count_ - settled_);
+}
+
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   Settle();
   // What other threads have released is free for this request: tenants of its place, ranges, blocks.

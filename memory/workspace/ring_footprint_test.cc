@@ -1,0 +1,130 @@
+// What slots hold comes down to what batches need, and batches in turns are learned.
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/ring.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// `count` arrays of 64 KiB; `at_once`: each goes before the next one is made.
+void Batch(RingWorkspace& ring, int count, bool at_once) {
+  SlotLease lease;
+  std::vector<BufferHandle> arrays;
+  {
+    RingSlotScope slot(ring);
+    for (int i = 0; i < count; ++i) {
+      if (at_once) arrays.clear();
+      arrays.emplace_back(AllocateHere(kMiB / 16));
+    }
+    lease = slot.Commit();
+  }
+  arrays.clear();
+}
+
+int64_t Held() {
+  return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced);
+}
+
+WorkspaceConfig Config(LearningPolicy learning) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(3);
+  config.policy_learning = learning;
+  config.use_cycle_detector = false;
+  return config;
+}
+
+// One large batch, then what its plan serves as well: fewer requests, or the same with shorter lives.
+TEST(RingFootprint, SlotsComeDownToBatchesThatNeedLess) {
+  for (const LearningPolicy learning : {LearningPolicy::kOptimized, LearningPolicy::kTraining}) {
+    for (const bool at_once : {false, true}) {
+      for (const int before : {1, 30, 600}) {
+        RingWorkspace ring("r", Config(learning));
+        for (int i = 0; i < before; ++i) Batch(ring, 40, false);
+        for (int i = 0; i < 2 * before + 500; ++i) Batch(ring, at_once ? 40 : 4, at_once);
+        EXPECT_EQ(ring.stats().slot_bytes, at_once ? kMiB / 16 : 4 * kMiB / 16)
+            << "before " << before << " at once " << at_once;
+        const uint64_t misses = ring.stats().misses;
+        for (int i = 0; i < 20; ++i) Batch(ring, at_once ? 40 : 4, at_once);
+        EXPECT_EQ(ring.stats().misses, misses);
+      }
+    }
+  }
+}
+
+// A slot that is idle keeps blocks of a batch that spilled no longer than one that is used.
+TEST(RingFootprint, IdleSlotsGiveBlocksBack) {
+  RingWorkspace ring("r", Config(LearningPolicy::kOptimized));
+  for (int i = 0; i < 5; ++i) Batch(ring, 1, false);
+  const int64_t before = Held();
+  {
+    RingSlotScope outer(ring);  // so that it is another slot
+    {
+      RingSlotScope slot(ring);
+      const BufferHandle outlier(AllocateHere(100 * kMiB));
+      slot.Discard();
+    }
+    outer.Discard();
+  }
+  EXPECT_GT(Held(), before + static_cast<int64_t>(99 * kMiB));
+  for (int i = 0; i < 200; ++i) Batch(ring, 1, false);
+  EXPECT_LT(Held(), before + static_cast<int64_t>(kMiB));
+}
+
+// Kinds with the same sizes, and of these beginnings, whose arrays live shorter and longer: the places of the
+// beginning have to be right for all of them.
+TEST(KindsInTurns, StopMissing) {
+  struct Step {
+    size_t bytes;  // 0: releases
+    size_t which = 0;
+  };
+  using Kind = std::vector<Step>;
+  const std::vector<std::vector<Kind>> sets = {
+      {{{378}, {0, 0}, {63}, {0, 1}, {68}, {21}},
+       {{378}, {63}, {0, 1}, {68}},
+       {{378}, {63}, {68}, {21}},
+       {{378}, {63}, {68}}},
+      {{{7784}, {10003}, {12031}, {4280}},
+       {{2507}, {0, 0}, {210789}, {9775}, {7951}},
+       {{2507}, {210789}, {0, 1}, {9775}},
+       {{2507}, {210789}, {0, 1}, {9775}, {7951}}}};
+  const auto make = [](const Kind& kind, std::vector<BufferHandle>& arrays) {
+    for (const Step& step : kind) {
+      if (step.bytes > 0) {
+        arrays.emplace_back(AllocateHere(step.bytes));
+      } else {
+        arrays[step.which].Reset();
+      }
+    }
+  };
+  for (const auto& kinds : sets) {
+    RingWorkspace ring("r", Config(LearningPolicy::kTraining));
+    Workspace workspace("w", WorkspaceConfig::Inference());
+    for (int round = 0; round < 300; ++round) {
+      for (const Kind& kind : kinds) {
+        {
+          WorkspaceScope scope(workspace);
+          std::vector<BufferHandle> arrays;
+          make(kind, arrays);
+        }
+        SlotLease lease;
+        std::vector<BufferHandle> arrays;
+        RingSlotScope slot(ring);
+        make(kind, arrays);
+        lease = slot.Commit();
+        arrays.clear();
+      }
+    }
+    EXPECT_LE(ring.stats().misses, 12u);
+    EXPECT_LE(ring.stats().plans, 12u);
+    EXPECT_LE(workspace.stats().misses, 12u);
+    EXPECT_LE(workspace.stats().plans, 12u);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool
