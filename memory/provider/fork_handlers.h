@@ -13,6 +13,8 @@ namespace tidepool {
 
 enum class ForkLevel {
   kReclaimer,
+  kWorkspaceCensus,
+  kRingCensus,
   kMirrorCounts,
   kLedger,
   kOwnerTree,
@@ -20,7 +22,7 @@ enum class ForkLevel {
   kHostBlocks,
   kSmallBlocks
 };
-inline constexpr int kForkLevels = 7;
+inline constexpr int kForkLevels = 9;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_census.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -22,6 +23,12 @@ Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
                                       absl::StrJoin(reasons, "; ")));
   }
   core_ = WorkspaceCore::New(std::move(id), std::move(config), device);
+  try {
+    internal::JoinCensus(core_);
+  } catch (...) {
+    core_->Abandon();
+    throw;
+  }
 }
 
 Workspace::~Workspace() {
@@ -29,6 +36,7 @@ Workspace::~Workspace() {
     std::fprintf(stderr, "tidepool: workspace [%s] is destroyed while open\n", core_->id.c_str());
     core_->detector().OnNeverLeft(core_->generation());
   }
+  internal::LeaveCensus(core_);
   core_->Abandon();
 }
 

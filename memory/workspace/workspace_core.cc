@@ -211,7 +211,8 @@ WorkspaceStats WorkspaceCore::Stats() const {
   stats.live_lower_bound_bytes = counters.live_lower_bound_bytes;
   stats.requested_bytes = counters.requested_bytes;
   stats.planned_requests = counters.planned_requests;
-  stats.hits = CurrentHits();
+  // What another thread derived from the requests made by now could fall, or jump.
+  stats.hits = is_open_on(CurrentThreadToken()) ? CurrentHits() : counters.hits.get();
   stats.misses = counters.misses;
   stats.spills = counters.spills;
   stats.spilled_bytes = counters.spilled_bytes;
