@@ -167,6 +167,7 @@ std::vector<Line> BudgetLines(bool by_owner) {
         sum.limit_bytes = std::min(sum.limit_bytes, usage.limit_bytes);
         sum.requests += usage.requests;
         sum.requested_bytes += usage.requested_bytes;
+        sum.level = std::max(sum.level, usage.level);
       }
     }
   }
@@ -191,6 +192,14 @@ void WriteBudgets(const MetricsOptions& options, ExpositionWriter& text) {
   each("tidepool_budget_taken_bytes", kGauge, "Bytes taken from the system, as budgets count them.",
        &BudgetUsage::taken_bytes);
   each("tidepool_budget_limit_bytes", kGauge, "Limits that are set.", &BudgetUsage::limit_bytes);
+  text.Family("tidepool_budget_level", kGauge,
+              "Level of a budget that has a limit: 0 normal, 1 high (80 %), 2 critical (95 %).");
+  for (const Line& line : lines) {
+    if (line.usage.limit_bytes == MemoryBudget::kUnlimited) continue;
+    text.Sample({{"scope", line.scope}, {"device", line.device}, {"owner", line.owner},
+                 {"tag", line.tag}},
+                static_cast<int64_t>(line.usage.level));
+  }
   each("tidepool_budget_requests_total", kCounter, "Requests that budgets granted.",
        &BudgetUsage::requests);
   each("tidepool_budget_requested_bytes_total", kCounter, "Bytes that budgets granted.",

@@ -4,17 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cmath>
 #include <fstream>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -24,7 +18,6 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
-#include "tidepool/memory/metrics/exposition_writer.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/ring.h"
@@ -54,42 +47,6 @@ void Cycle(Workspace& workspace, size_t bytes = 4096, int requests = 4) {
 MemoryCharge ChargeTo(MemoryOwner& owner, int64_t bytes) {
   const MemoryOwnerScope scope(owner);
   return MemoryCharge(MemoryKind::kExternal, bytes);
-}
-
-TEST(ExpositionWriter, WritesTheFormat) {
-  ExpositionWriter text;
-  text.Family("a_total", ExpositionWriter::Type::kCounter, "Back\\slash,\nline, \"quote\".");
-  text.Sample({}, uint64_t{18446744073709551615u});
-  text.Sample({{"x", "a\"b\\c\nd"}, {"none", ""}, {"y", "\xff caf\xc3\xa9"}}, int64_t{-3});
-  text.Family("b", ExpositionWriter::Type::kGauge, "");
-  text.Sample({}, 0.1);
-  text.Sample({{"v", "inf"}}, std::numeric_limits<double>::infinity());
-  text.Sample({{"v", "nan"}}, std::nan(""));
-  const std::string written = std::move(text).Take();
-  EXPECT_EQ(written,
-            "# HELP a_total Back\\\\slash,\\nline, \"quote\".\n"
-            "# TYPE a_total counter\n"
-            "a_total 18446744073709551615\n"
-            "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\\\\xff caf\\\\xc3\\\\xa9\"} -3\n"
-            "# HELP b \n"
-            "# TYPE b gauge\n"
-            "b 0.10000000000000001\n"
-            "b{v=\"inf\"} +Inf\n"
-            "b{v=\"nan\"} NaN\n");
-  const Exposition read = ExpositionParser::Parse(written);
-  EXPECT_EQ(read.error, "");
-  EXPECT_EQ(read.families.at("a_total").help, "Back\\slash,\nline, \"quote\".");
-  EXPECT_EQ(read.Value("a_total", {{"x", "a\"b\\c\nd"}, {"y", "\\xff caf\\xc3\\xa9"}}), -3);
-}
-
-TEST(ExpositionParser, RefusesWhatScrapersRefuse) {
-  const std::string head = "# HELP a A.\n# TYPE a gauge\n";
-  EXPECT_EQ(ExpositionParser::Parse(head + "a{b=\"c\"} 1\n").error, "");
-  for (const char* wrong : {"a{b=\"c\"} 1", "a{b=\"c} 1\n", "a{b=\"c\"}1\n", "a{b=\"c\\x\"} 1\n", "a 1\na 1\n",
-                            "b 1\n", "a{1=\"c\"} 1\n", "a x\n", "\n", "# TYPE a gauge\n",
-                            "# HELP a B.\n", "a{b=\"c\",b=\"d\"} 1\n"}) {
-    EXPECT_NE(ExpositionParser::Parse(head + wrong).error, "") << wrong;
-  }
 }
 
 TEST(Metrics, TheLedgerByDeviceKindAndOwner) {
@@ -357,55 +314,6 @@ TEST(Metrics, TheReclaimerAndTheProcess) {
   EXPECT_GT(read.Value("tidepool_process_resident_bytes"), 1 << 20);
 }
 
-// Counters that a scraper sees while workspaces work, and come and go, never fall and never jump.
-TEST(Metrics, ScrapedWhileWorkspacesWork) {
-  std::atomic<bool> stop{false};
-  std::atomic<int> ready{0};
-  std::vector<std::thread> workers;
-  for (int t = 0; t < 2; ++t) {
-    workers.emplace_back([&, t] {
-      RingWorkspace ring("metrics racing ring", WorkspaceConfig::Ring(2));
-      Workspace lasting("metrics racing", WorkspaceConfig::Training());
-      for (int i = 0; !stop || i < 50; ++i) {
-        Cycle(lasting, 512, 20);
-        Workspace brief("metrics racing", WorkspaceConfig::Inference());
-        Cycle(brief, 256, t + 2);
-        RingSlotScope slot(ring);
-        Request(100);
-        SlotLease lease = slot.Commit();
-        if (i == 5) ++ready;
-      }
-    });
-  }
-  while (ready < 2) std::this_thread::yield();
-  std::map<std::pair<std::string, Labels>, double> last;
-  for (int scrape = 0; scrape < 40; ++scrape) {
-    const Exposition read = Scrape({.by_owner = scrape % 2 == 0});
-    for (const auto& [name, family] : read.families) {
-      if (family.type != "counter") continue;
-      for (const auto& [labels, value] : family.samples) {
-        double& before = last[{name, labels}];
-        EXPECT_GE(value, before) << name;
-        EXPECT_LT(value, 1e15) << name;
-        before = value;
-      }
-    }
-  }
-  stop = true;
-  for (std::thread& worker : workers) worker.join();
-}
-
-// What the scraper says of hits is behind by a cycle at most, and right when the cycle has ended.
-TEST(Metrics, HitsOfAnOpenCycleAreToldAtItsEnd) {
-  Workspace workspace("metrics hits", WorkspaceConfig::Training());
-  for (int i = 0; i < 4; ++i) Cycle(workspace, 512, 10);
-  const uint64_t before = workspace.stats().hits;
-  WorkspaceScope scope(workspace);
-  for (int i = 0; i < 7; ++i) Request(512);
-  EXPECT_EQ(workspace.stats().hits, before + 7);
-  std::thread([&] { EXPECT_EQ(workspace.stats().hits, before); }).join();
-}
-
 TEST(Metrics, NamesAreThoseOfTheDocumentation) {
   std::ifstream file("docs/metrics.md");
   ASSERT_TRUE(file.good());
@@ -425,32 +333,6 @@ TEST(Metrics, NamesAreThoseOfTheDocumentation) {
   }
   if (!counting) written.insert("tidepool_process_memory_system_calls_total");
   EXPECT_EQ(written, documented);
-}
-
-// The last one: owners stay for ever.
-TEST(Metrics, IdsOfManyWorkspacesThatAreGoneAreBounded) {
-  const auto total = [](const Exposition& read) {
-    double sum = 0;
-    for (const auto& [labels, value] : read.families.at("tidepool_workspace_cycles_total").samples) {
-      sum += value;
-    }
-    return sum;
-  };
-  const double before = total(Scrape());
-  constexpr int kMany = 1500;
-  for (int i = 0; i < kMany; ++i) {
-    Workspace workspace("metrics gone " + std::to_string(i), WorkspaceConfig::Training());
-    Cycle(workspace, 64, 1);
-  }
-  const Exposition read = Scrape();
-  EXPECT_EQ(total(read), before + kMany);
-  EXPECT_LE(read.families.at("tidepool_workspace_cycles_total").samples.size(), 1010u);
-  EXPECT_GE(read.Value("tidepool_workspace_cycles_total",
-                       {{"workspace", "(others)"}, {"device", "host"}}),
-            500);
-  EXPECT_EQ(read.Value("tidepool_workspace_cycles_total",
-                       {{"workspace", "metrics gone 1499"}, {"device", "host"}}),
-            1);
 }
 
 }  // namespace

@@ -20,9 +20,10 @@ enum class ForkLevel {
   kOwnerTree,
   kWorkspaceNames,
   kHostBlocks,
-  kSmallBlocks
+  kSmallBlocks,
+  kMemoryEvents
 };
-inline constexpr int kForkLevels = 9;
+inline constexpr int kForkLevels = 10;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -82,7 +83,8 @@ void WorkspacePages::Shrink(size_t bytes) {
 
 void WorkspacePages::Resize(size_t bytes) {
   if (bytes > SIZE_MAX / 4) {
-    throw OutOfMemoryError(
+    ThrowOutOfMemory(
+        pages_.RequestOf(bytes), "the size of memory",
         absl::StrCat("workspace [", id_, "]: pages of ", bytes, " bytes cannot exist"),
         MemoryTracker::Global().Snapshot().ToString());
   }

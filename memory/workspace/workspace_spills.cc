@@ -18,7 +18,10 @@ constexpr int kMostCyclesKept = 96;
 
 WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment,
                                  DeviceProvider& provider, MemoryOwner& owner, OwnedBytes& owned)
-    : guards_(config.debug_mode == DebugMode::kGuard), alignment_(alignment), owned_(owned) {
+    : guards_(config.debug_mode == DebugMode::kGuard),
+      alignment_(alignment),
+      owner_(owner),
+      owned_(owned) {
   if (guards_) {
     MemoryResource& pages = blocks_.Add<GuardPages>();
     MemoryResource& budgeted = blocks_.Add<BudgetedResource>(pages, &owner, "guarded pages");
@@ -36,6 +39,7 @@ WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment
 }
 
 Allocation WorkspaceSpills::Allocate(size_t bytes, size_t rounded) {
+  const MemoryOwnerScope who(owner_);  // whoever is told of a refusal is told whose
   const Allocation block = AllocateOrThrow(blocks_, Size(bytes, rounded), alignment_);
   spilled_ = true;
   owned_.Set(blocks_.owned_bytes());
