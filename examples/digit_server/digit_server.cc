@@ -102,7 +102,8 @@ class DigitServer::Impl {
       if (!response.body.empty()) return;
       Answer(response, response.status,
              {{"error", response.status == 413 ? "the body is larger than the limit"
-                                               : "no such page; see /digits, /memory, /metrics, /health"}});
+                                               : "no such page; see /digits, /memory, "
+                                                 "/metrics, /health"}});
     });
   }
   ~Impl() { Stop(); }

@@ -41,7 +41,8 @@ TEST(ExpositionWriter, WritesTheFormat) {
 TEST(ExpositionParser, RefusesWhatScrapersRefuse) {
   const std::string head = "# HELP a A.\n# TYPE a gauge\n";
   EXPECT_EQ(ExpositionParser::Parse(head + "a{b=\"c\"} 1\n").error, "");
-  for (const char* wrong : {"a{b=\"c\"} 1", "a{b=\"c} 1\n", "a{b=\"c\"}1\n", "a{b=\"c\\x\"} 1\n", "a 1\na 1\n",
+  for (const char* wrong : {"a{b=\"c\"} 1", "a{b=\"c} 1\n", "a{b=\"c\"}1\n", "a{b=\"c\\x\"} 1\n",
+                            "a 1\na 1\n",
                             "b 1\n", "a{1=\"c\"} 1\n", "a x\n", "\n", "# TYPE a gauge\n",
                             "# HELP a B.\n", "a{b=\"c\",b=\"d\"} 1\n"}) {
     EXPECT_NE(ExpositionParser::Parse(head + wrong).error, "") << wrong;

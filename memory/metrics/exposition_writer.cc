@@ -42,10 +42,11 @@ void ExpositionWriter::Begin(std::initializer_list<Label> labels) {
     separator = ',';
     text_.append(label.name.data(), label.name.size());
     text_ += "=\"";
-    if (IsUtf8({label.value.data(), label.value.size()})) {
+    const absl::string_view value(label.value.data(), label.value.size());
+    if (IsUtf8(value)) {
       AppendEscaped(label.value, /*quoted=*/true, &text_);
     } else {
-      AppendEscaped(absl::CHexEscape({label.value.data(), label.value.size()}), /*quoted=*/true, &text_);
+      AppendEscaped(absl::CHexEscape(value), /*quoted=*/true, &text_);
     }
     text_ += '"';
   }

@@ -130,7 +130,10 @@ void Pages::Extend(size_t wanted, bool large_pages) {
 
 void Pages::Resize(size_t bytes, PagesMove move) {
   if (bytes == 0) return ReleaseAll();
-  if (bytes > kMostBytes) ThrowRefused(RequestOf(bytes), provider_->name(), absl::StrCat("a range of ", bytes, " bytes cannot exist"));
+  if (bytes > kMostBytes) {
+    ThrowRefused(RequestOf(bytes), provider_->name(),
+                 absl::StrCat("a range of ", bytes, " bytes cannot exist"));
+  }
   const size_t unit = Unit(bytes);
   const size_t wanted = RoundUp(bytes + kReadableTailBytes, unit);
   if (wanted == committed_) return;

@@ -1,6 +1,6 @@
 // Workspace: memory that is learned in one cycle and only reused in the following ones.
 //
-//   Workspace workspace("step", WorkspaceConfig::Training());
+//   Workspace workspace("step");         // learns, and grows; workspace_config.h has other policies
 //   for (...) {
 //     WorkspaceScope scope(workspace);   // one cycle: what is allocated on this thread lives here
 //     ...

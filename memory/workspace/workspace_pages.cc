@@ -44,9 +44,7 @@ void WorkspacePages::Prepare(size_t touched) {
 }
 
 void WorkspacePages::TakeInitial() {
-  const bool passes_through = config_.workspace_mode == WorkspaceMode::kNone ||
-                              config_.debug_mode == DebugMode::kBypassEverything;
-  if (!passes_through && config_.debug_mode != DebugMode::kGuard) {
+  if (!config_.passes_through() && config_.debug_mode != DebugMode::kGuard) {
     size_t wanted = config_.initial_size;
     if (wanted > 0 && config_.policy_allocation == AllocationPolicy::kOverallocate) {
       const size_t extra = config_.overallocation_limit.ExtraFor(wanted);
