@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/onednn/one_thread.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 
@@ -45,7 +46,8 @@ void Translate(const char* what, absl::FunctionRef<void()> call) {
     const std::string message = absl::StrCat("oneDNN: ", what, " returned status ",
                                              static_cast<int>(error.status), " (", error.what(), ")");
     if (error.status == dnnl_out_of_memory) {
-      throw OutOfMemoryError(message, MemoryTracker::Global().Snapshot().ToString());
+      ThrowOutOfMemory({Host(), nullptr, 0, "an operator"}, "oneDNN", message,
+                     MemoryTracker::Global().Snapshot().ToString());
     }
     ThrowInternal(message);
   }

@@ -15,6 +15,7 @@
 #include "tidepool/examples/digit_server/digit_image.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/metrics/metrics.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/ops/sorting.h"
@@ -91,6 +92,9 @@ class DigitServer::Impl {
         response.set_content(text.str(), "text/plain");
       });
     });
+    server_.Get("/metrics", [](const httplib::Request&, httplib::Response& response) {
+      Guarded(response, [&] { response.set_content(MetricsText(), kMetricsContentType); });
+    });
     server_.Get("/health", [](const httplib::Request&, httplib::Response& response) {
       response.set_content("ok\n", "text/plain");
     });
@@ -98,7 +102,8 @@ class DigitServer::Impl {
       if (!response.body.empty()) return;
       Answer(response, response.status,
              {{"error", response.status == 413 ? "the body is larger than the limit"
-                                               : "no such page; see /digits, /memory, /health"}});
+                                               : "no such page; see /digits, /memory, "
+                                                 "/metrics, /health"}});
     });
   }
   ~Impl() { Stop(); }

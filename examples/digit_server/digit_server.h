@@ -3,6 +3,7 @@
 //   POST /digits    a PNG, or raw grey bytes of one or more images -> {"digits": [{"digit": 7,
 //                   "probability": 0.998}]}
 //   GET  /memory    who owns what, and the ledger, as text
+//   GET  /metrics   all that the runtime counts, for Prometheus
 //   GET  /health    "ok"
 //
 // Answers: 400 for what is no image of the model's size, 413 for a body beyond the limit, 507 for a

@@ -14,6 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/digit_image.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/metrics/exposition_parser.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/nn/model_file.h"
@@ -142,6 +143,29 @@ TEST_F(DigitServerTest, TheMemoryPageShowsTheTree) {
   EXPECT_THAT(page->body, HasSubstr("model mlp"));
   EXPECT_THAT(page->body, HasSubstr("capped"));
   EXPECT_THAT(page->body, HasSubstr("worker 1"));
+}
+
+TEST_F(DigitServerTest, TheMetricsPageIsWhatPrometheusReads) {
+  const auto scrape = [&] {
+    const httplib::Result page = client_->Get("/metrics");
+    EXPECT_EQ(page->status, 200);
+    EXPECT_EQ(page->get_header_value("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
+    const Exposition read = ExpositionParser::Parse(page->body);
+    EXPECT_EQ(read.error, "");
+    return read;
+  };
+  const auto cycles = [](const Exposition& read) {
+    double sum = 0;
+    const auto family = read.families.find("tidepool_workspace_cycles_total");
+    if (family == read.families.end()) return sum;
+    for (const auto& [labels, value] : family->second.samples) sum += value;
+    return sum;
+  };
+  const double before = cycles(scrape());
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(Post(RawImage(i))->status, 200);
+  const Exposition read = scrape();
+  EXPECT_GE(cycles(read), before + 5);
+  EXPECT_GT(read.Value("tidepool_memory_bytes", {{"device", "host"}, {"kind", "allocated"}}), 0);
 }
 
 TEST_F(DigitServerTest, ManyClientsGrowNothing) {

@@ -8,7 +8,7 @@
 using namespace tidepool;
 
 int main() {
-  Workspace workspace("step", WorkspaceConfig::Training());
+  Workspace workspace("step");
   NDArray total = Zeros({256}, DType::kFloat32, Place::Heap());  // outlives the steps
   for (int step = 0; step < 1000; ++step) {
     WorkspaceScope scope(workspace);        // one cycle: what is made here lives here

@@ -16,9 +16,7 @@ void Train(Workspace& workspace, int length) {
 }
 
 int main() {
-  WorkspaceConfig config = WorkspaceConfig::Training();
-  config.policy_learning = LearningPolicy::kTraining;  // a plan for each kind of cycle
-  Workspace workspace("lstm", config);
+  Workspace workspace("lstm");  // keeps a plan for each kind of cycle
   for (int epoch = 0; epoch < 3; ++epoch) {
     const WorkspaceStats before = workspace.stats();
     for (int length : {10, 40, 20, 30}) Train(workspace, length);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
@@ -17,7 +18,8 @@ constexpr size_t kHoldersNamed = 3;
 BudgetUsage UsageOf(const BudgetLine& line) {
   return {line.taken.load(std::memory_order_relaxed), line.limit.load(std::memory_order_relaxed),
           line.requests.load(std::memory_order_relaxed),
-          line.requested_bytes.load(std::memory_order_relaxed)};
+          line.requested_bytes.load(std::memory_order_relaxed),
+          line.level.load(std::memory_order_relaxed)};
 }
 
 // Under the lock: no locked instruction.
@@ -112,17 +114,62 @@ MemoryBudget::Refusal MemoryBudget::FindRefusal(MemoryOwner& owner, int index, i
   return refusal;
 }
 
+// Those of one change of what is taken. What does not fit is found with the next change.
+class MemoryBudget::LevelChanges {
+ public:
+  void Update(BudgetLine& line, const MemoryOwner* node) noexcept {
+    const BudgetUsage usage = UsageOf(line);
+    const MemoryLevel level = MemoryLevelAfter(usage.level, usage.taken_bytes, usage.limit_bytes);
+    if (level == usage.level || count_ == kMost) return;
+    line.level.store(level, std::memory_order_relaxed);
+    changes_[count_++] = {node, usage, level};
+  }
+  void Tell(const MemoryRequest& request) const noexcept {
+    for (int i = 0; i < count_; ++i) {
+      MemoryEvent event{MemoryEvent::Kind::kLevel, request};
+      event.level = changes_[i].level;
+      event.previous = changes_[i].usage.level;
+      event.budget = changes_[i].node;
+      event.taken_bytes = changes_[i].usage.taken_bytes;
+      event.limit_bytes = changes_[i].usage.limit_bytes;
+      TellMemoryEvent(event);
+    }
+  }
+
+ private:
+  static constexpr int kMost = 8;
+  struct Change {
+    const MemoryOwner* node;
+    BudgetUsage usage;
+    MemoryLevel level;
+  };
+  Change changes_[kMost];
+  int count_ = 0;
+};
+
+void MemoryBudget::FindLevelChanges(MemoryOwner& owner, int index, LevelChanges& changes) {
+  ForEachLine(owner, index,
+              [&](BudgetLine& line, const MemoryOwner* node) { changes.Update(line, node); });
+}
+
 int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes) {
   if (bytes > kMostCountedBytes) return bytes;
   const int index = IndexOf(device);
-  std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
+  const auto count = [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); };
+  std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
   MakeLines(owner, index);
-  if (limited()) {
-    if (const Refusal refusal = FindRefusal(owner, index, bytes); refusal.missing > 0) {
-      return refusal.missing;
-    }
+  if (!limited()) {
+    ForEachLine(owner, index, count);
+    return 0;
   }
-  ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
+  if (const Refusal refusal = FindRefusal(owner, index, bytes); refusal.missing > 0) {
+    return refusal.missing;
+  }
+  ForEachLine(owner, index, count);
+  LevelChanges changes;
+  FindLevelChanges(owner, index, changes);
+  lock.unlock();
+  changes.Tell({device, &owner, bytes, "a reservation"});
   return 0;
 }
 
@@ -141,10 +188,15 @@ bool MemoryBudget::CountWithoutLimits(Device device, MemoryKind kind, MemoryOwne
 void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
                            int64_t bytes) noexcept {
   MemoryTracker& tracker = MemoryTracker::Global();
-  std::lock_guard<std::mutex> lock(tracker.mutex_);
+  std::unique_lock<std::mutex> lock(tracker.mutex_);
   tracker.AddLocked(device, kind, -bytes, &owner);
   ForEachLine(owner, IndexOf(device),
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
+  if (!limited()) return;
+  LevelChanges changes;
+  FindLevelChanges(owner, IndexOf(device), changes);
+  lock.unlock();
+  changes.Tell({device, &owner, -bytes, "a release"});
 }
 
 void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
@@ -152,23 +204,31 @@ void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, con
   if (missing == 0) return;
   if (bytes > kMostCountedBytes) ThrowOverLimit(device, owner, bytes, what, 0);
   const int64_t reclaimed = Reclaimer::Global().RetryWhileReclaiming(
-      missing, [&] { return missing = TryReserve(device, owner, bytes); });
+      missing, [&] { return missing = TryReserve(device, owner, bytes); },
+      {device, &owner, bytes, what});
   if (missing > 0) ThrowOverLimit(device, owner, bytes, what, reclaimed);
 }
 
 void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept {
-  std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
+  std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
   ForEachLine(owner, IndexOf(device),
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
+  if (!limited()) return;
+  LevelChanges changes;
+  FindLevelChanges(owner, IndexOf(device), changes);
+  lock.unlock();
+  changes.Tell({device, &owner, -bytes, "a release"});
 }
 
 void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t bytes,
                                   const char* what, int64_t reclaimed) {
+  const MemoryRequest request{device, &owner, bytes, what};
   if (bytes > kMostCountedBytes) {
-    throw OutOfMemoryError(absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes,
-                                        " bytes on ", DeviceName(device), " for ", what,
-                                        ": expected at most ", kMostCountedBytes, " at once"),
-                           "");
+    ThrowOutOfMemory(request, "a budget",
+                     absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes,
+                                  " bytes on ", DeviceName(device), " for ", what,
+                                  ": expected at most ", kMostCountedBytes, " at once"),
+                     "");
   }
   Refusal refusal;
   {
@@ -187,7 +247,8 @@ void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t byt
       refusal.missing == 0 ? "a limit that has room again"
                            : absl::StrCat("the limit of ", level, " is ", refusal.usage.limit_bytes,
                                           " bytes, ", refusal.usage.taken_bytes, " are taken");
-  throw OutOfMemoryError(
+  ThrowOutOfMemory(
+      request, "a budget",
       absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes, " bytes on ",
                    DeviceName(device), " for ", what, ": ", limit, "; ", reclaimed,
                    " bytes were reclaimed; ", refusal.missing,
@@ -197,28 +258,34 @@ void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t byt
 
 // ---- limits ---------------------------------------------------------------------------------
 
-BudgetUsage MemoryBudget::SetLimit(BudgetLine& line, int64_t bytes, const std::string& whose) {
+BudgetUsage MemoryBudget::SetLimit(BudgetLine& line, MemoryOwner* node, Device device,
+                                   int64_t bytes, const std::string& whose) {
   if (bytes < 0) {
     ThrowInvalidArgument(absl::StrCat("memory budget: limit of ", whose, ": found ", bytes,
                                       " bytes, expected at least 0 or kUnlimited"));
   }
+  const MemoryRequest request{device, node, 0, "a limit"};
+  LevelChanges changes;
   {
     std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
     const bool was = line.limit.load(std::memory_order_relaxed) != kUnlimited;
     line.limit.store(bytes, std::memory_order_relaxed);
     limits_.fetch_add((bytes != kUnlimited) - was, std::memory_order_release);
+    changes.Update(line, node);
   }
+  changes.Tell(request);
   if (const int64_t over = UsageOf(line).over_bytes(); over > 0) {
-    Reclaimer::Global().ReclaimUnderPressure(over);
+    Reclaimer::Global().ReclaimUnderPressure(over, request);
   }
   return UsageOf(line);
 }
 
 BudgetUsage MemoryBudget::SetProcessLimit(int64_t bytes) {
-  return SetLimit(process_, bytes, "the process");
+  return SetLimit(process_, nullptr, Host(), bytes, "the process");
 }
 BudgetUsage MemoryBudget::SetDeviceLimit(Device device, int64_t bytes) {
-  return SetLimit(LineOf(MemoryOwner::Process(), IndexOf(device)), bytes, DeviceName(device));
+  MemoryOwner& root = MemoryOwner::Process();
+  return SetLimit(LineOf(root, IndexOf(device)), &root, device, bytes, DeviceName(device));
 }
 BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
   if (owner.is_shared()) {
@@ -228,7 +295,7 @@ BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64
         NameOf(*owner.parent()), "] together"));
   }
   MakeLines(owner, IndexOf(device));
-  return SetLimit(LineOf(owner, IndexOf(device)), bytes, NameOf(owner));
+  return SetLimit(LineOf(owner, IndexOf(device)), &owner, device, bytes, NameOf(owner));
 }
 
 BudgetUsage MemoryBudget::process() const { return UsageOf(process_); }

@@ -12,6 +12,9 @@
 // Limits may change at any time. A limit below what is taken already takes nothing away: nothing
 // more is granted until enough has gone.
 //
+// Whoever wants to do something before a limit refuses is told by memory_events.h: of each budget that
+// reaches another level, of what the Reclaimer is asked for, and of what is refused in the end.
+//
 // Threads: any. Cost: the ledger's lock for a moment.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_BUDGET_H_
@@ -23,6 +26,7 @@
 #include <utility>
 
 #include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/accounting/memory_level.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/device.h"
 
@@ -34,6 +38,7 @@ struct BudgetUsage {
   int64_t limit_bytes = std::numeric_limits<int64_t>::max();
   int64_t requests = 0;         // granted, ever
   int64_t requested_bytes = 0;  // granted, ever
+  MemoryLevel level = MemoryLevel::kNormal;
 
   int64_t over_bytes() const { return taken_bytes > limit_bytes ? taken_bytes - limit_bytes : 0; }
 };
@@ -44,6 +49,7 @@ struct BudgetLine {
   std::atomic<int64_t> requests{0};
   std::atomic<int64_t> requested_bytes{0};
   std::atomic<int64_t> limit{std::numeric_limits<int64_t>::max()};
+  std::atomic<MemoryLevel> level{MemoryLevel::kNormal};  // kept while there are limits
 };
 
 class MemoryBudget {
@@ -106,7 +112,12 @@ class MemoryBudget {
   void ForEachLine(MemoryOwner& owner, int index, const Function& function);
   // The level that lacks most; nothing is missing when `bytes` fit. Under the lock.
   Refusal FindRefusal(MemoryOwner& owner, int index, int64_t bytes);
-  BudgetUsage SetLimit(BudgetLine& line, int64_t bytes, const std::string& whose);
+  class LevelChanges;
+  // Under the lock; told without it.
+  void FindLevelChanges(MemoryOwner& owner, int index, LevelChanges& changes);
+  // `node` null: of the process.
+  BudgetUsage SetLimit(BudgetLine& line, MemoryOwner* node, Device device, int64_t bytes,
+                       const std::string& whose);
 
   // Written under the lock of MemoryTracker::Global().
   std::atomic<int> limits_{0};

@@ -10,6 +10,18 @@
 #include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
+namespace {
+
+void Tell(MemoryEvent::Kind kind, const MemoryRequest& request, int64_t wanted, int64_t reclaimed,
+          int64_t missing) noexcept {
+  MemoryEvent event{kind, request};
+  event.wanted_bytes = wanted;
+  event.reclaimed_bytes = reclaimed;
+  event.missing_bytes = missing;
+  TellMemoryEvent(event);
+}
+
+}  // namespace
 
 Reclaimer& Reclaimer::Global() {
   static Reclaimer* const reclaimer = [] {
@@ -95,8 +107,7 @@ int64_t Reclaimer::RunNow() {
   return reclaimed;
 }
 
-int64_t Reclaimer::ReclaimUnderPressure(int64_t wanted) {
-  if (!enabled()) return 0;
+int64_t Reclaimer::RunUnderPressure(int64_t wanted) {
   int64_t reclaimed = Run(ReclaimDepth::kSpare, wanted);
   if (reclaimed < wanted) reclaimed += Run(ReclaimDepth::kIdle, wanted - reclaimed);
   std::lock_guard<std::mutex> lock(mutex_);
@@ -105,15 +116,29 @@ int64_t Reclaimer::ReclaimUnderPressure(int64_t wanted) {
   return reclaimed;
 }
 
-int64_t Reclaimer::RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry) {
+int64_t Reclaimer::ReclaimUnderPressure(int64_t wanted, const MemoryRequest& request) {
+  if (!enabled()) return 0;
+  Tell(MemoryEvent::Kind::kReclaimBegins, request, wanted, 0, wanted);
+  const int64_t reclaimed = RunUnderPressure(wanted);
+  Tell(MemoryEvent::Kind::kReclaimEnds, request, wanted, reclaimed,
+       std::max<int64_t>(0, wanted - reclaimed));
+  return reclaimed;
+}
+
+int64_t Reclaimer::RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry,
+                                        const MemoryRequest& request) {
   constexpr int kRounds = 8;
+  if (missing <= 0 || !enabled()) return 0;
+  const int64_t wanted = missing;
+  Tell(MemoryEvent::Kind::kReclaimBegins, request, wanted, 0, wanted);
   int64_t reclaimed = 0;
   for (int round = 0; missing > 0 && round < kRounds; ++round) {
-    const int64_t more = ReclaimUnderPressure(missing);
+    const int64_t more = RunUnderPressure(missing);
     if (more <= 0) break;
     reclaimed += more;
     missing = retry();
   }
+  Tell(MemoryEvent::Kind::kReclaimEnds, request, wanted, reclaimed, missing);
   return reclaimed;
 }
 

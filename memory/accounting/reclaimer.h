@@ -27,6 +27,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "tidepool/memory/accounting/memory_events.h"
 
 namespace tidepool {
 
@@ -91,13 +92,14 @@ class Reclaimer {
   // Gives back all that no array uses and returns how many bytes that was.
   int64_t RunNow();
   // Gives back until `wanted` bytes are found, the spare ones first. 0 when off, or when called
-  // from inside a callback.
-  int64_t ReclaimUnderPressure(int64_t wanted);
+  // from inside a callback. Tells memory_events.h before and after, for `request`.
+  int64_t ReclaimUnderPressure(int64_t wanted, const MemoryRequest& request = {});
   // For a request that was refused: gives back what is missing and tries again, as long as anything
   // comes back, eight times at most (what comes back may be of another owner or device, or taken by
   // others). `retry` returns how many bytes it still lacks; 0: it is served. Returns how many came
-  // back.
-  int64_t RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry);
+  // back. Tells memory_events.h before and after.
+  int64_t RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry,
+                               const MemoryRequest& request = {});
 
   Stats stats() const;
 
@@ -111,6 +113,7 @@ class Reclaimer {
 
   void Unregister(uint64_t id) noexcept;
   int64_t Run(ReclaimDepth depth, int64_t wanted) noexcept;
+  int64_t RunUnderPressure(int64_t wanted);
   void Loop();
   void StopThread() noexcept;
   void LockForFork() noexcept;

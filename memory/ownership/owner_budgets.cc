@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/error.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/ownership/ownership_snapshot.h"
 #include "tidepool/memory/sync/budget_chain.h"
 
@@ -90,9 +90,12 @@ bool MakeRoom(uint64_t ref, int64_t arrays, int64_t bytes) {
 void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes, const std::string& what) {
   std::string limit;
   const uint64_t at = FindFull(ref, arrays, bytes, &limit);
-  throw OutOfMemoryError(absl::StrCat(what, ": ", bytes, " bytes for ", DescribeNode(ref),
-                                      " exceed a budget: ", DescribeNode(at), limit),
-                         DumpText(SnapshotOf(OwnerRef(at), true)));
+  const OwnershipSnapshot snapshot = SnapshotOf(OwnerRef(at), true);
+  ThrowOutOfMemory({snapshot.empty() ? Host() : snapshot.front().device, nullptr, bytes, "a manager"},
+                   "the budget of a manager",
+                   absl::StrCat(what, ": ", bytes, " bytes for ", DescribeNode(ref),
+                                " exceed a budget: ", DescribeNode(at), limit),
+                   DumpText(snapshot));
 }
 
 }  // namespace tidepool::internal

@@ -13,14 +13,17 @@ namespace tidepool {
 
 enum class ForkLevel {
   kReclaimer,
+  kWorkspaceCensus,
+  kRingCensus,
   kMirrorCounts,
   kLedger,
   kOwnerTree,
   kWorkspaceNames,
   kHostBlocks,
-  kSmallBlocks
+  kSmallBlocks,
+  kMemoryEvents
 };
-inline constexpr int kForkLevels = 7;
+inline constexpr int kForkLevels = 10;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks

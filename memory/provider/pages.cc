@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
@@ -15,13 +16,19 @@ constexpr size_t kMostBytes = SIZE_MAX / 4;
 
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-[[noreturn]] void ThrowRefused(const std::string& what) {
-  throw OutOfMemoryError(what, MemoryTracker::Global().Snapshot().ToString());
+[[noreturn]] void ThrowRefused(const MemoryRequest& request, const std::string& who,
+                               std::string what) {
+  ThrowOutOfMemory(request, who, std::move(what), MemoryTracker::Global().Snapshot().ToString());
 }
 
 }  // namespace
 
 Pages::~Pages() { ReleaseAll(); }
+
+MemoryRequest Pages::RequestOf(size_t bytes) const {
+  return {provider_->device(), options_.owner,
+          static_cast<int64_t>(std::min<size_t>(bytes, INT64_MAX)), "pages"};
+}
 
 void Pages::ReleaseAll() noexcept {
   if (base_ == nullptr) return;
@@ -62,6 +69,7 @@ void Pages::Relocate(size_t bytes, size_t wanted, PagesMove move) {
   if (!larger.Reserve(RoundUp(std::max(preferred, wanted), unit)) &&
       !larger.Reserve(RoundUp(wanted, unit))) {
     ThrowRefused(
+        RequestOf(wanted), provider_->name(),
         absl::StrCat(provider_->name(), " refused an address range of ", wanted, " bytes"));
   }
   const bool moves = base_ != nullptr;
@@ -80,7 +88,8 @@ void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
   charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
   if (!provider_->Decommit(base_, before)) {
     charge_.ShrinkTo(static_cast<int64_t>(before));
-    ThrowRefused(absl::StrCat(provider_->name(), " refused to take ", before, " bytes back"));
+    ThrowRefused(RequestOf(wanted), provider_->name(),
+                 absl::StrCat(provider_->name(), " refused to take ", before, " bytes back"));
   }
   MemoryTracker::Global().CountSystemRelease();
   committed_ = prefaulted_ = 0;
@@ -107,10 +116,12 @@ void Pages::Extend(size_t wanted, bool large_pages) {
                                                                      : static_cast<int64_t>(added);
   };
   int64_t missing = lacking();
-  Reclaimer::Global().RetryWhileReclaiming(missing, [&] { return missing = lacking(); });
+  Reclaimer::Global().RetryWhileReclaiming(
+      missing, [&] { return missing = lacking(); }, RequestOf(added));
   if (missing > 0) {
     charge_.ShrinkTo(static_cast<int64_t>(committed_));
-    ThrowRefused(absl::StrCat(provider_->name(), " refused ", added, " bytes more (", committed_,
+    ThrowRefused(RequestOf(added), provider_->name(),
+                 absl::StrCat(provider_->name(), " refused ", added, " bytes more (", committed_,
                               " bytes are committed)"));
   }
   MemoryTracker::Global().CountSystemAllocation();
@@ -119,7 +130,10 @@ void Pages::Extend(size_t wanted, bool large_pages) {
 
 void Pages::Resize(size_t bytes, PagesMove move) {
   if (bytes == 0) return ReleaseAll();
-  if (bytes > kMostBytes) ThrowRefused(absl::StrCat("a range of ", bytes, " bytes cannot exist"));
+  if (bytes > kMostBytes) {
+    ThrowRefused(RequestOf(bytes), provider_->name(),
+                 absl::StrCat("a range of ", bytes, " bytes cannot exist"));
+  }
   const size_t unit = Unit(bytes);
   const size_t wanted = RoundUp(bytes + kReadableTailBytes, unit);
   if (wanted == committed_) return;

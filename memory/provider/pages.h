@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/host_provider.h"
 
@@ -53,6 +54,8 @@ class Pages {
 
   DeviceProvider& provider() const { return *provider_; }
   std::byte* base() const { return base_; }
+  // For so many bytes more, as memory_events.h tells it.
+  MemoryRequest RequestOf(size_t bytes) const;
   size_t committed_bytes() const { return committed_; }  // whole pages, readable tail included
   size_t reserved_bytes() const { return reserved_; }
   size_t prefaulted_bytes() const { return prefaulted_; }

@@ -1,8 +1,8 @@
 #include "tidepool/memory/resource/memory_resource.h"
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
-#include "tidepool/memory/error.h"
 
 namespace tidepool {
 namespace {
@@ -24,7 +24,8 @@ const char* WhyOf(Refusal refusal) {
 }  // namespace
 
 void MemoryResource::ThrowRefused(const Allocation& refused, size_t bytes, size_t alignment) const {
-  throw OutOfMemoryError(
+  ThrowOutOfMemory(
+      {device(), nullptr, static_cast<int64_t>(bytes), "a block"}, WhyOf(refused.refusal),
       absl::StrCat(Describe(), " refused ", bytes, " bytes aligned to ", alignment, ": ",
                    WhyOf(refused.refusal), "; ", refused.reclaimed_bytes, " bytes were reclaimed"),
       MemoryTracker::Global().Snapshot().ToString());

@@ -154,7 +154,7 @@ TEST_F(Detector, EnteringThroughAnotherWorkspaceIsFoundAndBorrowingIsNot) {
 }
 
 TEST_F(Detector, GrowthInEachOfTheLastCyclesIsFoundAndLessIsNot) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.policy_learning = LearningPolicy::kNone;  // everything spills
   Workspace workspace("grows", config);
   auto cycle = [&](size_t bytes) {

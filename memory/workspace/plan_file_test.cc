@@ -298,7 +298,7 @@ TEST(PlanFile, WhatIsSavedBesideRunningCyclesIsWholeOrRefused) {
 
 TEST(PlanFile, MisuseIsAnError) {
   Workspace open("w", Training());
-  Workspace planless("v", WorkspaceConfig());
+  Workspace planless("v", WorkspaceConfig::Nd4j());
   const std::string path = PathOf("misuse.plans");
   EXPECT_THROW(planless.SavePlans(path), Error);
   EXPECT_THROW(planless.LoadPlans(path), Error);

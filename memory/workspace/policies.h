@@ -29,7 +29,7 @@ enum class MirroringPolicy : uint8_t {
 
 enum class SpillPolicy : uint8_t {
   kFail,        // a request that does not fit throws; nothing changed
-  kReallocate,  // served outside now; the workspace grows before the next cycle
+  kReallocate,  // served outside now; the workspace grows before the next cycle, if it learns
   kExternal,    // served outside; no growth
 };
 
@@ -49,13 +49,17 @@ enum class LocationPolicy : uint8_t {
   kMmap,  // a shared mapping of WorkspaceConfig::temp_file_path; contents survive reopening
 };
 
+// What a program runs with; networks are made with one. Off has two names: kNone is the program's choice,
+// for good; DebugMode::kBypassEverything is the switch of somebody who looks for a mistake and wants to
+// leave the rest of the configuration as it is. They do the same.
 enum class WorkspaceMode : uint8_t {
-  kEnabled,   // placed by plan
-  kSingle,    // one bump workspace for everything in an iteration
-  kSeparate,  // one per purpose, working memory reset per layer
+  kEnabled,   // as the other policies say
+  kSingle,    // one bump workspace for everything in an iteration: no plans, so kFirstLoop or kOverTime
+  kSeparate,  // one per purpose, working memory reset per layer: of networks; refused by workspaces
   kNone,      // off: plain heap
 };
 
+// Takes effect whatever is to be learned or spilled.
 enum class DebugMode : uint8_t {
   kDisabled,
   kSpillEverything,   // every request is served outside the pages; the size is never learned

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/resource/pages_resource.h"
 #include "tidepool/memory/resource/pool.h"
@@ -33,12 +34,16 @@ const void* ThisThread() {
 
 }  // namespace
 
-PoolMemory::Guard::Guard(const PoolMemory& memory) : memory_(memory) {
+PoolMemory::Guard::Guard(const PoolMemory& memory)
+    : memory_(memory),
+      is_inner_(memory.inside_.load(std::memory_order_relaxed) == ThisThread()) {
+  if (is_inner_) return;
   memory_.mutex_.lock();
   memory_.inside_.store(ThisThread(), std::memory_order_relaxed);
 }
 
 PoolMemory::Guard::~Guard() {
+  if (is_inner_) return;
   memory_.inside_.store(nullptr, std::memory_order_relaxed);
   memory_.mutex_.unlock();
 }
@@ -71,8 +76,9 @@ PoolMemory::~PoolMemory() {
 
 PoolMemory::Range PoolMemory::Take(size_t bytes) {
   if (bytes > MemoryResource::kMostBytes) {
-    throw OutOfMemoryError(absl::StrCat("workspace pool: a range of ", bytes, " bytes cannot exist"),
-                           MemoryTracker::Global().Snapshot().ToString());
+    ThrowOutOfMemory({provider_.device(), account_.owner(), INT64_MAX, "a range"}, "the size of memory",
+                     absl::StrCat("workspace pool: a range of ", bytes, " bytes cannot exist"),
+                     MemoryTracker::Global().Snapshot().ToString());
   }
   const size_t rounded = (bytes + unit_ - 1) & ~(unit_ - 1);
   const Guard guard(*this);
@@ -127,7 +133,7 @@ void PoolMemory::Give(const Range& range) noexcept {
   spans_[range.span]->ranges.Give(range.range);
   --usage_.ranges;
   usage_.range_bytes -= range.bytes;
-  if (++given_ % kWindow == 0) EndWindow();
+  if (++given_ % kWindow == 0 && !guard.is_inner()) EndWindow();
 }
 
 // ---- giving back --------------------------------------------------------------------------------
@@ -167,7 +173,7 @@ size_t PoolMemory::TrimLocked() noexcept {
 
 size_t PoolMemory::Trim() noexcept {
   const Guard guard(*this);
-  return TrimLocked();
+  return guard.is_inner() ? 0 : TrimLocked();
 }
 
 // Never waits: whoever has the lock may itself be waiting for the Reclaimer.

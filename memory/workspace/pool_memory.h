@@ -74,14 +74,17 @@ class PoolMemory {
     size_t reached = 0;         // in this window
     size_t reached_before = 0;  // in the one before
   };
-  // Whoever holds the lock may be asked by the Reclaimer, for what it asks of the system itself.
+  // Whoever holds the lock may come here again: what it asks of the system may run the Reclaimer, and callbacks
+  // that release arrays (memory_events.h). Then blocks and ranges come back; nothing else is done.
   class Guard {
    public:
     explicit Guard(const PoolMemory& memory);
     ~Guard();
+    bool is_inner() const { return is_inner_; }
 
    private:
     const PoolMemory& memory_;
+    const bool is_inner_;
   };
   class Blocks final : public MemoryResource {
    public:

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/ring_census.h"
 #include "tidepool/memory/workspace/ring_core.h"
 
 namespace tidepool {
@@ -29,9 +30,19 @@ void SlotLease::Keep(std::string_view tag) {
 // ---- RingWorkspace --------------------------------------------------------------------------
 
 RingWorkspace::RingWorkspace(std::string id, WorkspaceConfig config, Device device)
-    : core_(RingCore::New(std::move(id), std::move(config), device)) {}
+    : core_(RingCore::New(std::move(id), std::move(config), device)) {
+  try {
+    internal::JoinCensus(core_);
+  } catch (...) {
+    core_->Abandon();
+    throw;
+  }
+}
 
-RingWorkspace::~RingWorkspace() { core_->Abandon(); }
+RingWorkspace::~RingWorkspace() {
+  internal::LeaveCensus(core_);
+  core_->Abandon();
+}
 
 const std::string& RingWorkspace::id() const { return core_->id; }
 const WorkspaceConfig& RingWorkspace::config() const { return core_->config; }

@@ -15,10 +15,13 @@ constexpr int kBatchesKeepingBlocks = 8;
 
 WorkspaceConfig SlotConfig(WorkspaceConfig config, bool temporary) {
   config.policy_reset = ResetPolicy::kBlockLeft;
-  config.ring_slots = 0;
+  // What is the ring's own.
+  config.ring_slots = config.ring_max_temporary = config.ring_max_kept = 0;
+  config.policy_ring_full = RingFullPolicy::kWait;
   if (temporary) {
     config.initial_size = 0;
     config.policy_learning = LearningPolicy::kNone;
+    config.cycles_before_initialization = 0;
   }
   return config;
 }

@@ -211,6 +211,8 @@ TEST(Ring, SpillingOpensTemporarySlotsUpToTheirLimit) {
     WorkspaceConfig config = WorkspaceConfig::Ring(2);
     config.policy_ring_full = RingFullPolicy::kSpill;
     config.ring_max_temporary = 2;
+    config.policy_learning = LearningPolicy::kOverTime;
+    config.cycles_before_initialization = 3;  // the ring's: temporary slots learn nothing
     RingWorkspace ring("ring", config);
     std::vector<Batch> batches;
     for (int i = 0; i < 4; ++i) batches.push_back(Make(ring, {100000}));

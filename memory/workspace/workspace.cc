@@ -1,7 +1,6 @@
 #include "tidepool/memory/workspace/workspace.h"
 
 #include <cstdio>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_census.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -23,17 +23,25 @@ Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
                                       absl::StrJoin(reasons, "; ")));
   }
   core_ = WorkspaceCore::New(std::move(id), std::move(config), device);
+  try {
+    internal::JoinCensus(core_);
+  } catch (...) {
+    core_->Abandon();
+    throw;
+  }
 }
+
+Workspace::Workspace(WorkspaceCore* core) : core_(core) { internal::JoinCensus(core_); }
 
 std::unique_ptr<Workspace> Workspace::OfPool(const std::string& id, const WorkspaceConfig& config,
                                              Device device, std::shared_ptr<PoolState> pool) {
   WorkspaceCore* const core = WorkspaceCore::NewPooled(id, config, device, std::move(pool));
-  Workspace* const workspace = new (std::nothrow) Workspace(core);
-  if (workspace == nullptr) {
+  try {
+    return std::unique_ptr<Workspace>(new Workspace(core));
+  } catch (...) {
     core->Abandon();
-    throw std::bad_alloc();
+    throw;
   }
-  return std::unique_ptr<Workspace>(workspace);
 }
 
 Workspace::~Workspace() {
@@ -41,6 +49,7 @@ Workspace::~Workspace() {
     std::fprintf(stderr, "tidepool: workspace [%s] is destroyed while open\n", core_->id.c_str());
     core_->detector().OnNeverLeft(core_->generation());
   }
+  internal::LeaveCensus(core_);
   core_->Abandon();
 }
 

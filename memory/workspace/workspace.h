@@ -1,6 +1,6 @@
 // Workspace: memory that is learned in one cycle and only reused in the following ones.
 //
-//   Workspace workspace("step", WorkspaceConfig::Training());
+//   Workspace workspace("step");         // learns, and grows; workspace_config.h has other policies
 //   for (...) {
 //     WorkspaceScope scope(workspace);   // one cycle: what is allocated on this thread lives here
 //     ...
@@ -132,7 +132,7 @@ class Workspace {
                                            Device device, std::shared_ptr<PoolState> pool);
 
  private:
-  explicit Workspace(WorkspaceCore* core) : core_(core) {}
+  explicit Workspace(WorkspaceCore* core);  // throws std::bad_alloc; the core is the caller's then
 
   WorkspaceCore* core_;
 };

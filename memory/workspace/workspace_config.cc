@@ -18,15 +18,17 @@ constexpr size_t kMostTempBlock = size_t{1} << 36;
 
 WorkspaceConfig WorkspaceConfig::Training() {
   WorkspaceConfig config;
-  config.policy_allocation = AllocationPolicy::kStrict;
   config.policy_learning = LearningPolicy::kOptimized;
-  config.policy_spill = SpillPolicy::kReallocate;
   return config;
 }
 
-WorkspaceConfig WorkspaceConfig::Inference() {
-  WorkspaceConfig config = Training();
-  config.policy_learning = LearningPolicy::kTraining;
+WorkspaceConfig WorkspaceConfig::Inference() { return WorkspaceConfig(); }
+
+WorkspaceConfig WorkspaceConfig::Nd4j() {
+  WorkspaceConfig config;
+  config.policy_allocation = AllocationPolicy::kOverallocate;
+  config.policy_learning = LearningPolicy::kFirstLoop;
+  config.policy_spill = SpillPolicy::kExternal;
   return config;
 }
 
@@ -39,8 +41,8 @@ WorkspaceConfig WorkspaceConfig::Ring(int slots) {
 
 WorkspaceConfig WorkspaceConfig::MappedFile(std::string path) {
   WorkspaceConfig config;
-  config.policy_allocation = AllocationPolicy::kStrict;
   config.policy_learning = LearningPolicy::kNone;
+  config.policy_spill = SpillPolicy::kExternal;
   config.policy_location = LocationPolicy::kMmap;
   config.temp_file_path = std::move(path);
   return config;
@@ -92,11 +94,32 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
          "policy_allocation kAlways serves every request outside the pages, which policy_spill "
          "kFail forbids");
+  refuse(workspace_mode == WorkspaceMode::kSeparate,
+         "workspace_mode kSeparate is for networks, which make a workspace for each purpose: one alone "
+         "has kEnabled, kSingle or kNone");
+  const bool plans = policy_learning == LearningPolicy::kOptimized ||
+                     policy_learning == LearningPolicy::kTraining;
+  refuse(workspace_mode == WorkspaceMode::kSingle && plans,
+         "workspace_mode kSingle lays requests one behind the other, which policy_learning kOptimized "
+         "and kTraining do not: it needs kFirstLoop, kOverTime or kNone");
+  refuse(workspace_mode == WorkspaceMode::kNone &&
+             (debug_mode == DebugMode::kGuard || debug_mode == DebugMode::kSpillEverything),
+         "workspace_mode kNone makes arrays on the heap, where debug_mode ",
+         debug_mode == DebugMode::kGuard ? "kGuard" : "kSpillEverything", " would see none");
+  refuse(cycles_before_initialization > 0 && policy_learning != LearningPolicy::kOverTime,
+         "cycles_before_initialization ", cycles_before_initialization,
+         " is for policy_learning kOverTime");
   const bool ring = policy_reset == ResetPolicy::kEndOfBufferReached;
   refuse(ring && (ring_slots < 1 || ring_slots > 1 << 16), "ring_slots is ", ring_slots,
          ", expected 1 to 65536 with policy_reset kEndOfBufferReached");
   refuse(!ring && ring_slots != 0, "ring_slots is ", ring_slots,
          ", which needs policy_reset kEndOfBufferReached");
+  refuse(!ring && (policy_ring_full != RingFullPolicy::kWait || ring_max_temporary > 0 ||
+                   ring_max_kept > 0),
+         "policy_ring_full kSpill, ring_max_temporary and ring_max_kept need policy_reset "
+         "kEndOfBufferReached");
+  refuse(ring && ring_max_temporary > 0 && policy_ring_full != RingFullPolicy::kSpill,
+         "ring_max_temporary ", ring_max_temporary, " needs policy_ring_full kSpill");
   refuse(ring_max_temporary < 0 || ring_max_kept < 0 || ring_stall_limit_ms < 0,
          "ring_max_temporary ", ring_max_temporary, ", ring_max_kept ", ring_max_kept,
          " or ring_stall_limit_ms ", ring_stall_limit_ms, " is negative");
@@ -106,6 +129,9 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   const bool mapped = policy_location == LocationPolicy::kMmap;
   refuse(mapped && policy_learning != LearningPolicy::kNone,
          "policy_location kMmap needs policy_learning kNone: the file sets the size");
+  refuse(mapped && policy_spill == SpillPolicy::kReallocate,
+         "policy_location kMmap needs policy_spill kExternal or kFail: the file does not grow");
+  refuse(!mapped && !temp_file_path.empty(), "temp_file_path is for policy_location kMmap");
   refuse(mapped && policy_reset != ResetPolicy::kBlockLeft,
          "policy_location kMmap needs policy_reset kBlockLeft: slots of a ring have no fixed place");
   refuse(mapped && temp_file_path.empty() && initial_size == 0,

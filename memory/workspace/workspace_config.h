@@ -36,27 +36,32 @@ class Overallocation {
   int64_t bytes_;  // negative: use the ratio
 };
 
+// Without a word of its own a workspace is good for everybody: it learns lifetimes, a plan for each kind of
+// cycle that comes again, serves what does not fit, and grows for it before the next cycle. Policies that
+// contradict each other, or would be without effect beside each other, are refused with reasons; only
+// kAlways, debug modes and the size limits take effect whatever else is said.
+//
 // Sizes are in bytes; one that was negative before it was converted is refused.
 struct WorkspaceConfig {
   size_t initial_size = 0;  // bytes reserved at construction; 0: learn
   size_t min_size = 0;      // lower bound of a learned size
   size_t max_size = 0;      // upper bound of the pages; 0: none
-  Overallocation overallocation_limit = Overallocation::Ratio(0.3);
-  AllocationPolicy policy_allocation = AllocationPolicy::kOverallocate;
-  LearningPolicy policy_learning = LearningPolicy::kFirstLoop;
+  Overallocation overallocation_limit = Overallocation::Ratio(0.3);  // with kOverallocate
+  AllocationPolicy policy_allocation = AllocationPolicy::kStrict;
+  LearningPolicy policy_learning = LearningPolicy::kTraining;
   int cycles_before_initialization = 0;  // kOverTime: cycles to learn from; 0: until Initialize()
   MirroringPolicy policy_mirroring = MirroringPolicy::kEnabled;  // all the same on the host
-  SpillPolicy policy_spill = SpillPolicy::kExternal;
+  SpillPolicy policy_spill = SpillPolicy::kReallocate;
   ResetPolicy policy_reset = ResetPolicy::kBlockLeft;
   LocationPolicy policy_location = LocationPolicy::kRam;
-  // kMmap: the file, made when missing and extended when shorter than initial_size; a longer one
+  // kMmap only: the file, made when missing and extended when shorter than initial_size; a longer one
   // sets the size. Empty: a temporary file that is gone afterwards, also after a crash. Either way
   // its blocks are allocated, its length a multiple of the alignment, and nobody else may map it.
   std::string temp_file_path;
   // Spills are taken in blocks of this size, 4096 bytes to 64 GiB, and kept.
   size_t temp_block_size = size_t{1} << 20;
   bool use_cycle_detector = true;            // report arrays that outlive their cycle
-  WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kNone: the workspace passes through
+  WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kSeparate: networks alone
   bool helper_allow_fallback = true;  // use the host kernel when an accelerated one cannot
   size_t helper_min_size = 0;         // smaller operands stay on the host kernel, in bytes
   size_t alignment = 64;  // of every request: a power of two, at least 16; devices may raise it
@@ -81,16 +86,23 @@ struct WorkspaceConfig {
   // released; 0: for ever.
   int ring_stall_limit_ms = 10000;
 
-  // Learns lifetimes in the first cycle, grows when cycles grow: training steps of one shape.
+  // One plan, of lifetimes learned in the first cycle (kOptimized): training steps of one shape.
   static WorkspaceConfig Training();
-  // The same with a plan per shape, for requests whose batch or length varies.
+  // The default, by name: a plan for each shape, for requests whose batch or length varies.
   static WorkspaceConfig Inference();
+  // ND4J's defaults, for programs that come from there: the first cycle's total and 30 %, which stays
+  // (kFirstLoop, kOverallocate, kExternal); requests one behind the other.
+  static WorkspaceConfig Nd4j();
   // A ring of `slots`, which learn a batch's lifetimes once for all of them. (kTraining: of each kind.)
   static WorkspaceConfig Ring(int slots);
   // A mapping of `path`: requests of each cycle one behind the other from its beginning on, so that
   // the same requests find the same bytes, also after opening it again.
   static WorkspaceConfig MappedFile(std::string path);
 
+  // Switched off, by either of the two ways (policies.h): arrays are made on the heap.
+  bool passes_through() const {
+    return workspace_mode == WorkspaceMode::kNone || debug_mode == DebugMode::kBypassEverything;
+  }
   // Everything that is wrong on `device`, one reason each; empty when the configuration is legal.
   std::vector<std::string> Reasons(Device device = Host()) const;
   // Throws kInvalidArgument with all Reasons(), naming the workspace `id`.

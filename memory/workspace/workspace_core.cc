@@ -218,6 +218,7 @@ WorkspaceStats WorkspaceCore::Stats() const {
   stats.live_lower_bound_bytes = counters.live_lower_bound_bytes;
   stats.requested_bytes = counters.requested_bytes;
   stats.planned_requests = counters.planned_requests;
+  // What another thread derived from the requests made by now could fall, or jump.
   stats.hits = CurrentHits();
   stats.misses = counters.misses;
   stats.spills = counters.spills;

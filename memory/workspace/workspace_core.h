@@ -150,8 +150,7 @@ class WorkspaceCore final : public BufferOwner {
   // ---- what it is -----------------------------------------------------------------------------
   // Switched off: its scopes allocate from the heap.
   bool passes_through() const {
-    return config.workspace_mode == WorkspaceMode::kNone ||
-           config.debug_mode == DebugMode::kBypassEverything;
+    return config.passes_through();
   }
   // Where the bytes are: the host's under MirroringPolicy::kHostOnly, whatever `device` is.
   Device memory_device() const { return memory_device_; }

@@ -100,7 +100,7 @@ TEST_F(WorkspaceDevice, LearnsPlansAndIsSteady) {
 TEST_F(WorkspaceDevice, TheLedgerCountsOnTheDeviceAndRecordsOnTheHost) {
   const int64_t host_before = Ledger(Host()).total.current_bytes;
   {
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.initial_size = kMiB;
     Workspace workspace("w", config, kDevice);
     WorkspaceScope scope(workspace);
@@ -135,7 +135,7 @@ TEST_F(WorkspaceDevice, GrowthKeepsTheBaseUpToTheReservedRange) {
 
 TEST_F(WorkspaceDevice, AFullDeviceRefusesAndNothingChanges) {
   device_.set_capacity(2 * kMiB);
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.initial_size = kMiB;
   config.policy_allocation = AllocationPolicy::kStrict;
   Workspace workspace("w", config, kDevice);
@@ -153,7 +153,7 @@ TEST_F(WorkspaceDevice, AFullDeviceRefusesAndNothingChanges) {
 TEST_F(WorkspaceDevice, HostOnlyIsHostMemoryPinnedWhereThereIsSome) {
   for (bool pinned : {false, true}) {
     device_.set_has_pinned_host(pinned);
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.policy_mirroring = MirroringPolicy::kHostOnly;
     config.initial_size = kMiB;
     Workspace workspace("w", config, kDevice);
@@ -191,7 +191,7 @@ TEST_F(WorkspaceDevice, AlwaysAndPassingThroughUseTheDevice) {
 }
 
 TEST_F(WorkspaceDevice, GuardModeGuardsHostMemoryOnly) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.debug_mode = DebugMode::kGuard;
   EXPECT_THAT(MessageOf([&] { Workspace("w", config, kDevice); }),
               HasSubstr("debug_mode kGuard guards host memory: on simulated:0 it needs "

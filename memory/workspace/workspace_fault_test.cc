@@ -42,6 +42,7 @@ void Cycle(Workspace& workspace, int variant) {
 TEST(WorkspaceFault, EveryAllocationMayFail) {
   std::vector<WorkspaceConfig> configs(4);
   configs[0] = WorkspaceConfig::Training();
+  configs[1] = configs[2] = WorkspaceConfig::Nd4j();
   configs[1].initial_size = 10000;
   configs[1].policy_spill = SpillPolicy::kReallocate;
   configs[2].policy_allocation = AllocationPolicy::kAlways;

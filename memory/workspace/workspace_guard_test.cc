@@ -84,7 +84,7 @@ TEST(WorkspaceGuardDeathTest, AReadBeyondTheTailFaults) {
 #ifdef TIDEPOOL_POISON
 // In plain pages and kept blocks alike: what was released is poisoned, tails are not.
 TEST(WorkspacePoison, ReleasedBytesArePoisonedTailsAreNot) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.initial_size = 4096;
   config.policy_learning = LearningPolicy::kNone;
   Workspace workspace("w", config);

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
 
 WorkspaceConfig Strict(LearningPolicy learning, SpillPolicy spill) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.policy_allocation = AllocationPolicy::kStrict;
   config.policy_learning = learning;
   config.policy_spill = spill;
@@ -57,7 +57,7 @@ TEST(WorkspaceLimits, ARequestThatCannotExistIsRefusedWhereThePlanHasOneOutside)
 
 TEST(WorkspaceLimits, SizesThatWereNegativeAreRefused) {
   const auto refused = [](size_t WorkspaceConfig::*field) {
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.*field = static_cast<size_t>(-4096);
     std::string message = "nothing was thrown";
     try {
@@ -77,7 +77,7 @@ TEST(WorkspaceLimits, SizesThatWereNegativeAreRefused) {
   EXPECT_THAT(refused(&WorkspaceConfig::temp_block_size), expect("temp_block_size"));
   EXPECT_THAT(refused(&WorkspaceConfig::helper_min_size), expect("helper_min_size"));
   for (const int64_t bytes : {int64_t{-1}, int64_t{-4096}}) {
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.overallocation_limit = Overallocation::Bytes(bytes);
     EXPECT_THAT(config.Reasons(), testing::ElementsAre(HasSubstr("overallocation_limit is negative")));
   }
@@ -88,13 +88,13 @@ TEST(WorkspaceLimits, PoliciesThatThereAreNotAreRefused) {
     using Policy = std::remove_reference_t<decltype(std::declval<WorkspaceConfig>().*field)>;
     const int values = static_cast<int>(last) + 1;
     for (const int value : {values, 77, 255}) {
-      WorkspaceConfig config;
+      WorkspaceConfig config = WorkspaceConfig::Nd4j();
       config.*field = static_cast<Policy>(value);
       EXPECT_THAT(config.Reasons(),
                   testing::Contains(absl::StrCat(name, " is ", value, ", expected 0 to ", values - 1)));
     }
     for (int value = 0; value < values; ++value) {
-      WorkspaceConfig config;
+      WorkspaceConfig config = WorkspaceConfig::Nd4j();
       config.*field = static_cast<Policy>(value);
       EXPECT_THAT(config.Reasons(), testing::Each(testing::Not(HasSubstr(absl::StrCat(name, " is ")))));
     }
@@ -111,7 +111,7 @@ TEST(WorkspaceLimits, PoliciesThatThereAreNotAreRefused) {
 }
 
 TEST(WorkspaceLimits, BlocksThatNoMachineHasAreRefused) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   constexpr size_t kMost = size_t{1} << 36;
   config.temp_block_size = kMost;
   EXPECT_THAT(config.Reasons(), testing::IsEmpty());
@@ -125,7 +125,7 @@ TEST(WorkspaceLimits, BlocksThatNoMachineHasAreRefused) {
 TEST(WorkspaceLimits, SwitchedOffWorkspacesKeepTheirAlignment) {
   for (const size_t alignment : {size_t{64}, size_t{256}, size_t{4096}}) {
     for (const bool bypass : {false, true}) {
-      WorkspaceConfig config;
+      WorkspaceConfig config = WorkspaceConfig::Nd4j();
       config.alignment = alignment;
       if (bypass) config.debug_mode = DebugMode::kBypassEverything;
       if (!bypass) config.workspace_mode = WorkspaceMode::kNone;
@@ -167,7 +167,7 @@ TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
 
 TEST(WorkspaceLimits, InitialSizesThatCannotExistAreRefused) {
   for (size_t bytes : {SIZE_MAX / 2, SIZE_MAX / 2 - 100, size_t{1} << 60}) {
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.initial_size = bytes;
     EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;
     config.overallocation_limit = Overallocation::Ratio(1e6);
@@ -286,7 +286,7 @@ TEST(WorkspaceLimits, DestroyForgetsTheCyclesSeenButNotTheGeneration) {
 // the ledger knows what it owns.
 TEST(WorkspaceLimits, AFailedGrowthLeavesLedgerAndWorkspaceRight) {
   const int64_t before = LedgerBytes();
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.min_size = size_t{1} << 60;
   auto workspace = std::make_unique<Workspace>("w", config, TestDevice());
   for (int cycle = 0; cycle < 3; ++cycle) {

@@ -186,7 +186,7 @@ TEST(WorkspaceMapped, FailAndMaximumHold) {
 
 TEST(WorkspacePages, GrowthBetweenCyclesKeepsTheBase) {
   for (LearningPolicy learning : {LearningPolicy::kFirstLoop, LearningPolicy::kOptimized}) {
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.policy_learning = learning;
     config.policy_spill = SpillPolicy::kReallocate;
     config.policy_allocation = AllocationPolicy::kStrict;
@@ -211,7 +211,7 @@ TEST(WorkspacePages, GrowthBetweenCyclesKeepsTheBase) {
 TEST(WorkspacePages, AnInitialSizeIsTouchedAsItIsUsed) {
   for (LearningPolicy learning :
        {LearningPolicy::kNone, LearningPolicy::kFirstLoop, LearningPolicy::kOptimized}) {
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.initial_size = size_t{4} << 30;
     config.policy_learning = learning;
     rusage before, after;
@@ -238,7 +238,7 @@ TEST(WorkspacePages, AnInitialSizeIsTouchedAsItIsUsed) {
 
 // The first cycle uses little of what it asked for; what it asked for is touched at its end.
 TEST(WorkspacePages, WhatACycleAskedForIsTouchedAtItsEnd) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.initial_size = size_t{1} << 30;
   Workspace workspace("w", config);
   {
@@ -253,7 +253,7 @@ TEST(WorkspacePages, WhatACycleAskedForIsTouchedAtItsEnd) {
 }
 
 TEST(WorkspacePages, WithoutPrefaultNothingIsTouched) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.prefault = false;
   config.huge_pages = false;
   config.initial_size = 32 * kMiB;

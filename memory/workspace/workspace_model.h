@@ -35,7 +35,9 @@ inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random, Device device
                                              : Overallocation::Bytes(below(10000));
     config.policy_allocation = static_cast<AllocationPolicy>(below(10) == 0 ? 2 : below(2));
     config.policy_learning = static_cast<LearningPolicy>(chance(60) ? 3 + below(2) : below(5));
-    config.cycles_before_initialization = static_cast<int>(below(4));
+    if (config.policy_learning == LearningPolicy::kOverTime) {
+      config.cycles_before_initialization = static_cast<int>(below(4));
+    }
     config.policy_spill = static_cast<SpillPolicy>(chance(15) ? 0 : 1 + below(2));
     config.temp_block_size = 4096 << below(8);
     config.alignment = size_t{16} << (chance(10) ? 8 : below(5));

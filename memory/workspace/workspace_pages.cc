@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -43,9 +44,7 @@ void WorkspacePages::Prepare(size_t touched) {
 }
 
 void WorkspacePages::TakeInitial() {
-  const bool passes_through = config_.workspace_mode == WorkspaceMode::kNone ||
-                              config_.debug_mode == DebugMode::kBypassEverything;
-  if (!passes_through && config_.debug_mode != DebugMode::kGuard) {
+  if (!config_.passes_through() && config_.debug_mode != DebugMode::kGuard) {
     size_t wanted = config_.initial_size;
     if (wanted > 0 && config_.policy_allocation == AllocationPolicy::kOverallocate) {
       const size_t extra = config_.overallocation_limit.ExtraFor(wanted);
@@ -82,7 +81,8 @@ void WorkspacePages::Shrink(size_t bytes) {
 
 void WorkspacePages::Resize(size_t bytes) {
   if (bytes > SIZE_MAX / 4) {
-    throw OutOfMemoryError(
+    ThrowOutOfMemory(
+        pages_.RequestOf(bytes), "the size of memory",
         absl::StrCat("workspace [", id_, "]: pages of ", bytes, " bytes cannot exist"),
         MemoryTracker::Global().Snapshot().ToString());
   }

@@ -267,6 +267,7 @@ TEST(WorkspacePolicyMatrix, EveryCombinationIsRefusedWithReasonsOrPasses) {
 TEST(WorkspacePolicyMatrix, KnownCombinations) {
   for (Device device : {Host(), kDevice}) {
     EXPECT_EQ(RefusalOf({}, device), "");
+    EXPECT_EQ(RefusalOf(WorkspaceConfig::Nd4j(), device), "");
     EXPECT_EQ(RefusalOf(WorkspaceConfig::Training(), device), "");
     EXPECT_EQ(RefusalOf(WorkspaceConfig::Ring(4), device), "");
     WorkspaceConfig config;
@@ -288,6 +289,77 @@ TEST(WorkspacePolicyMatrix, KnownCombinations) {
     config.policy_learning = LearningPolicy::kFirstLoop;
     EXPECT_THAT(RefusalOf(config, device), HasSubstr("kMmap needs policy_learning kNone"));
   }
+}
+
+// What was taken and had no effect, or another one than it says.
+TEST(WorkspacePolicyMatrix, PairsThatMeanNothingAreRefused) {
+  const auto expect = [](const char* reason, const auto& change) {
+    WorkspaceConfig config;
+    change(config);
+    EXPECT_THAT(config.Reasons(), testing::ElementsAre(HasSubstr(reason)));
+  };
+  using Config = WorkspaceConfig;
+  expect("workspace_mode kSeparate is for networks",
+         [](Config& config) { config.workspace_mode = WorkspaceMode::kSeparate; });
+  expect("workspace_mode kSingle lays requests one behind the other",
+         [](Config& config) { config.workspace_mode = WorkspaceMode::kSingle; });
+  for (const DebugMode mode : {DebugMode::kGuard, DebugMode::kSpillEverything}) {
+    expect("workspace_mode kNone makes arrays on the heap", [mode](Config& config) {
+      config.workspace_mode = WorkspaceMode::kNone;
+      config.debug_mode = mode;
+    });
+  }
+  expect("cycles_before_initialization 3 is for policy_learning kOverTime",
+         [](Config& config) { config.cycles_before_initialization = 3; });
+  expect("temp_file_path is for policy_location kMmap",
+         [](Config& config) { config.temp_file_path = "x"; });
+  expect("kMmap needs policy_spill kExternal or kFail", [](Config& config) {
+    config = WorkspaceConfig::MappedFile("x");
+    config.policy_spill = SpillPolicy::kReallocate;
+  });
+  for (const bool full : {false, true}) {
+    expect("need policy_reset kEndOfBufferReached", [full](Config& config) {
+      if (full) config.policy_ring_full = RingFullPolicy::kSpill;
+      if (!full) config.ring_max_kept = 1;
+    });
+  }
+  expect("ring_max_temporary 2 needs policy_ring_full kSpill", [](Config& config) {
+    config = WorkspaceConfig::Ring(2);
+    config.ring_max_temporary = 2;
+  });
+}
+
+// Modes beside everything they could contradict. The two ways to say "off" are one.
+TEST(WorkspacePolicyMatrix, EveryModeIsRefusedWithReasonsOrPasses) {
+  int legal = 0, off = 0;
+  for (int number = 0; number < 4 * 4 * 5 * 3 * 3 * 2; ++number) {
+    int rest = number;
+    auto next = [&](int count) {
+      const int value = rest % count;
+      rest /= count;
+      return value;
+    };
+    WorkspaceConfig config;
+    config.workspace_mode = static_cast<WorkspaceMode>(next(4));
+    config.debug_mode = static_cast<DebugMode>(next(4));
+    config.policy_learning = static_cast<LearningPolicy>(next(5));
+    config.policy_spill = static_cast<SpillPolicy>(next(3));
+    config.policy_allocation = static_cast<AllocationPolicy>(next(3));
+    config.initial_size = next(2) == 0 ? 0 : 12288;
+    config.temp_block_size = 16384;
+    config.use_cycle_detector = false;  // leaks are wanted here
+    const bool passes = RefusalOf(config, Host()).empty();
+    if (testing::Test::HasFailure()) break;
+    EXPECT_FALSE(passes && config.workspace_mode == WorkspaceMode::kSeparate);
+    legal += passes;
+    if (!passes || !config.passes_through()) continue;
+    ++off;
+    Workspace workspace("off", config);
+    const WorkspaceScope scope(workspace);
+    EXPECT_FALSE(BufferHandle(AllocateHere(100))->attached);
+  }
+  EXPECT_GT(legal, 300);
+  EXPECT_GT(off, 100);
 }
 
 }  // namespace

@@ -84,15 +84,15 @@ TEST_P(ProviderFault, EveryRequestMayBeRefused) {
   configs.emplace_back("training", WorkspaceConfig::Training());
   configs.emplace_back("training, small blocks", WorkspaceConfig::Training());
   configs.back().second.temp_block_size = 4096;
-  configs.emplace_back("growing", WorkspaceConfig());
+  configs.emplace_back("growing", WorkspaceConfig::Nd4j());
   configs.back().second.initial_size = 20000;
   configs.back().second.policy_spill = SpillPolicy::kReallocate;
-  configs.emplace_back("fixed", WorkspaceConfig());
+  configs.emplace_back("fixed", WorkspaceConfig::Nd4j());
   configs.back().second.initial_size = 300000;
   configs.back().second.policy_learning = LearningPolicy::kNone;
-  configs.emplace_back("always", WorkspaceConfig());
+  configs.emplace_back("always", WorkspaceConfig::Nd4j());
   configs.back().second.policy_allocation = AllocationPolicy::kAlways;
-  configs.emplace_back("off", WorkspaceConfig());
+  configs.emplace_back("off", WorkspaceConfig::Nd4j());
   configs.back().second.workspace_mode = WorkspaceMode::kNone;
   for (const auto& [name, config] : configs) {
     for (int64_t count : {1, 2, 1000000}) {  // once, twice running, for good

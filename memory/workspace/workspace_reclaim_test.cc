@@ -65,7 +65,7 @@ TEST_F(WorkspaceReclaim, RunNowGivesIdlePagesBackAndTheNextCycleTakesThemAgain) 
 }
 
 TEST_F(WorkspaceReclaim, TrimInitializeAndDestroyWorkOnAReclaimedWorkspace) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.initial_size = 8 * kMiB;
   config.policy_allocation = AllocationPolicy::kStrict;
   Workspace workspace("w", config);
@@ -83,7 +83,7 @@ TEST_F(WorkspaceReclaim, TrimInitializeAndDestroyWorkOnAReclaimedWorkspace) {
 }
 
 TEST_F(WorkspaceReclaim, AnOpenWorkspaceGivesItsSpareBlocksBackAtTheEndOfItsCycle) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.policy_learning = LearningPolicy::kNone;
   Workspace workspace("open", config);
   {

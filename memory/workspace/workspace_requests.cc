@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/error.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -81,9 +81,10 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   if (!records_.returned().empty()) DrainReturned();
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   if (rounded == 0) {
-    throw OutOfMemoryError(absl::StrCat("workspace [", id, "]: a request of ", bytes,
-                                        " bytes cannot be served"),
-                           MemoryTracker::Global().Snapshot().ToString());
+    ThrowOutOfMemory({memory_device_, &memory_owner, INT64_MAX, "an array"}, "the size of memory",
+                     absl::StrCat("workspace [", id, "]: a request of ", bytes,
+                                  " bytes cannot be served"),
+                     MemoryTracker::Global().Snapshot().ToString());
   }
   if (undecided_) DecideByFirst(rounded);
   ReserveForRequest();
@@ -212,7 +213,8 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
 void WorkspaceCore::CheckMaySpill(size_t bytes) const {
   if (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) {
     const size_t capacity = pages_.capacity();
-    throw OutOfMemoryError(
+    ThrowOutOfMemory(
+        {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "policy_spill kFail",
         absl::StrCat("workspace [", id, "] is full: request of ", bytes, " bytes, ",
                      capacity - counters.cursor, " of ", capacity,
                      " bytes free, policy_spill kFail"),
@@ -222,7 +224,8 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) const {
   const size_t before = learns_lifetimes() ? static_cast<size_t>(account_.used_bytes())
                                            : counters.bytes_this_cycle.get();
   if (bytes <= config.max_size && before <= config.max_size - bytes) return;
-  throw OutOfMemoryError(
+  ThrowOutOfMemory(
+      {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",
       absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes: the cycle needs ",
                    before + bytes, learns_lifetimes() ? " bytes at once" : " bytes",
                    ", max_size is ", config.max_size, ", policy_spill kReallocate"),

@@ -8,7 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -126,6 +128,24 @@ ScopeFrame* TakeFrame() {
   Unlink(frame);
 }
 
+// A callback of memory events is called in the middle of a request: it must not make another one in the
+// same workspace. So it sees no scope; one that it leaves behind stays the innermost.
+void CallWithoutScopes(absl::FunctionRef<void()> call) {
+  ThreadState& state = current_thread_state;
+  ScopeFrame* const hidden = state.top;
+  SetTop(state, nullptr);
+  call();
+  if (state.top == nullptr) return SetTop(state, hidden);
+  ScopeFrame* outermost = state.top;
+  while (outermost->previous != nullptr) outermost = outermost->previous;
+  outermost->previous = hidden;
+}
+
+[[maybe_unused]] const bool hides_scopes = [] {
+  internal::around_memory_events.store(&CallWithoutScopes, std::memory_order_release);
+  return true;
+}();
+
 }  // namespace
 
 WorkspaceCore* ParentOfCurrentPlace() {
@@ -158,6 +178,10 @@ void EndLeftScopesHere() noexcept {
 }
 
 void ScopeToken::Push(WorkspaceCore* core, WorkspaceCore* place) {
+  if (in_memory_event && core != nullptr) [[unlikely]] {
+    ThrowFailedPrecondition(absl::StrCat("workspace [", core->id,
+                                         "]: a callback of memory events may not enter a workspace"));
+  }
   ScopeFrame* frame = TakeFrame();
   frame->begins_cycle = core != nullptr && !core->is_open_on(CurrentThreadToken());
   if (core != nullptr) {

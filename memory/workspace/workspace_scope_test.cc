@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
 
 WorkspaceConfig Sized(size_t bytes) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.initial_size = bytes;
   config.policy_allocation = AllocationPolicy::kStrict;
   config.alignment = 16;

@@ -38,7 +38,10 @@ class SharedBlocks final : public MemoryResource {
 WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment,
                                  DeviceProvider& provider, MemoryOwner& owner, OwnedBytes& owned,
                                  MemoryResource* shared)
-    : guards_(config.debug_mode == DebugMode::kGuard), alignment_(alignment), owned_(owned) {
+    : guards_(config.debug_mode == DebugMode::kGuard),
+      alignment_(alignment),
+      owner_(owner),
+      owned_(owned) {
   if (guards_) {
     MemoryResource& pages = blocks_.Add<GuardPages>();
     MemoryResource& budgeted = blocks_.Add<BudgetedResource>(pages, &owner, "guarded pages");
@@ -58,6 +61,7 @@ WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment
 }
 
 Allocation WorkspaceSpills::Allocate(size_t bytes, size_t rounded) {
+  const MemoryOwnerScope who(owner_);  // whoever is told of a refusal is told whose
   const Allocation block = AllocateOrThrow(blocks_, Size(bytes, rounded), alignment_);
   spilled_ = true;
   owned_.Set(blocks_.owned_bytes());

@@ -50,6 +50,7 @@ class WorkspaceSpills {
 
   const bool guards_;  // guard pages watch the very end of a block
   const size_t alignment_;
+  MemoryOwner& owner_;
   ResourceStack blocks_;
   OwnedBytes::Part owned_;
   bool spilled_ = false;  // in this cycle

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
 
 WorkspaceConfig Strict(LearningPolicy learning, SpillPolicy spill = SpillPolicy::kExternal) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.policy_allocation = AllocationPolicy::kStrict;
   config.policy_learning = learning;
   config.policy_spill = spill;
@@ -82,7 +82,7 @@ TEST(Workspace, OverTimeTakesTheLargestOfItsCycles) {
 }
 
 TEST(Workspace, OverallocationMinimumAndMaximum) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.alignment = 16;
   config.min_size = 1024;
   config.max_size = 8192;
@@ -98,7 +98,7 @@ TEST(Workspace, OverallocationMinimumAndMaximum) {
 }
 
 TEST(Workspace, IllegalConfigurationNamesEveryReason) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.alignment = 24;
   config.min_size = 10;
   config.max_size = 5;
@@ -346,7 +346,7 @@ TEST(Workspace, BuffersMayOutliveTheWorkspaceOnAnotherThread) {
 }
 
 TEST(Workspace, AlwaysGivesFreshMemoryThatDiesWithTheCycle) {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.policy_allocation = AllocationPolicy::kAlways;
   Workspace workspace("w", config);
   const int64_t before = MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
@@ -365,7 +365,7 @@ TEST(Workspace, AlwaysGivesFreshMemoryThatDiesWithTheCycle) {
 
 TEST(Workspace, ModeNoneAndBypassAreTransparent) {
   for (bool bypass : {false, true}) {
-    WorkspaceConfig config;
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
     if (bypass) config.debug_mode = DebugMode::kBypassEverything;
     if (!bypass) config.workspace_mode = WorkspaceMode::kNone;
     Workspace workspace("w", config);

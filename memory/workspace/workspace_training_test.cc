@@ -41,6 +41,48 @@ void Step(Workspace& workspace, size_t batch, int layers) {
   }
 }
 
+// ---- without a configuration ----------------------------------------------------------------
+
+TEST(WorkspaceDefaults, AreThoseOfInferenceAndNd4jsAreNamed) {
+  const WorkspaceConfig config;
+  EXPECT_EQ(config, WorkspaceConfig::Inference());
+  EXPECT_EQ(config.policy_learning, LearningPolicy::kTraining);
+  EXPECT_EQ(config.policy_spill, SpillPolicy::kReallocate);
+  EXPECT_EQ(config.policy_allocation, AllocationPolicy::kStrict);
+  const WorkspaceConfig nd4j = WorkspaceConfig::Nd4j();
+  EXPECT_EQ(nd4j.policy_learning, LearningPolicy::kFirstLoop);
+  EXPECT_EQ(nd4j.policy_spill, SpillPolicy::kExternal);
+  EXPECT_EQ(nd4j.policy_allocation, AllocationPolicy::kOverallocate);
+  EXPECT_EQ(nd4j.overallocation_limit, Overallocation::Ratio(0.3));
+  for (const WorkspaceConfig& legal :
+       {config, nd4j, WorkspaceConfig::Training(), WorkspaceConfig::Ring(2)}) {
+    EXPECT_TRUE(legal.Reasons().empty());
+  }
+}
+
+// Kinds of cycles that take turns, and then one that is larger than all: from the second time on each is
+// served from the pages, in what is alive at once and not in the sum of its requests.
+TEST(WorkspaceDefaults, AWorkspaceLearnsLifetimesAndEachKindOfCycleAndGrows) {
+  Workspace workspace("x");
+  for (int round = 0; round < 4; ++round) {
+    for (const int batch : {4, 8, 2}) Step(workspace, static_cast<size_t>(batch), 6);
+  }
+  WorkspaceStats before = workspace.stats();
+  for (const int batch : {4, 8, 2}) Step(workspace, static_cast<size_t>(batch), 6);
+  EXPECT_EQ(workspace.stats().spills, before.spills);
+  EXPECT_EQ(workspace.stats().plans, before.plans);
+  EXPECT_LE(workspace.size(), before.live_lower_bound_bytes * 11 / 10);
+  EXPECT_LT(workspace.size(), before.requested_bytes * 2 / 3);
+  Step(workspace, 40, 6);  // spills, and is learned
+  EXPECT_GT(workspace.stats().spills, before.spills);
+  EXPECT_GT(workspace.size(), 4 * before.size_bytes);
+  before = workspace.stats();
+  Step(workspace, 40, 6);
+  EXPECT_EQ(workspace.stats().spills, before.spills);
+}
+
+// ---- plans ----------------------------------------------------------------------------------
+
 // Text is made token by token: one request of a service is one cycle of very many requests.
 TEST(WorkspaceTraining, ACycleOfAHundredThousandRequestsIsLearned) {
   WorkspaceConfig config = Training();

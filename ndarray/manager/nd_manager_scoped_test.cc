@@ -236,13 +236,15 @@ TEST_F(ScopedTest, WhatIsMovedOutOutlivesTheManagerInAllModes) {
       },
   };
   for (const WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle,
-                                   WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
+                                   WorkspaceMode::kNone}) {
     for (const DebugMode debug : {DebugMode::kDisabled, DebugMode::kSpillEverything,
                                   DebugMode::kBypassEverything, DebugMode::kGuard}) {
       WorkspaceConfig config = WorkspaceConfig::Training();
       config.workspace_mode = mode;
       config.debug_mode = debug;
       config.use_cycle_detector = false;
+      if (mode == WorkspaceMode::kSingle) config.policy_learning = LearningPolicy::kFirstLoop;
+      if (!config.Reasons().empty()) continue;
       Workspace outer("outer", config), workspace("cycle", config);
       for (size_t i = 0; i < std::size(moves); ++i) {
         SCOPED_TRACE(testing::Message() << "mode " << static_cast<int>(mode) << ", debug "

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/cpu/xnnpack/operators.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/resource/pages_resource.h"
@@ -197,7 +198,8 @@ void Check(xnn_status status, const char* what) {
   const std::string message =
       absl::StrCat("Op [", what, "]: XNNPACK returned status ", static_cast<int>(status));
   if (status == xnn_status_out_of_memory) {
-    throw OutOfMemoryError(message, MemoryTracker::Global().Snapshot().ToString());
+    ThrowOutOfMemory({Host(), nullptr, 0, "an operator"}, "XNNPACK", message,
+                     MemoryTracker::Global().Snapshot().ToString());
   }
   ThrowInternal(message);
 }

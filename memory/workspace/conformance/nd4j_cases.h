@@ -19,7 +19,7 @@ inline BufferHandle D(size_t count) { return Bytes(8 * count); }  // doubles
 inline BufferHandle F(size_t count) { return Bytes(4 * count); }  // floats
 
 inline WorkspaceConfig Aligned16() {
-  WorkspaceConfig config;
+  WorkspaceConfig config = WorkspaceConfig::Nd4j();
   config.alignment = 16;
   return config;
 }

@@ -1,0 +1,117 @@
+// Tells a service that memory runs short, while it can still do something about it.
+//
+//   const MemoryEventCallback watch([&](const MemoryEvent& event) {
+//     if (event.kind == MemoryEvent::Kind::kLevel) accepts = event.level != MemoryLevel::kCritical;
+//     if (event.kind == MemoryEvent::Kind::kRefused) std::fprintf(stderr, "%s\n", event.ToString().c_str());
+//   });
+//
+// What is told:
+// - kLevel: a budget (memory_budget.h) has reached another level: 80 % and 95 % of its limit.
+// - kReclaimBegins, kReclaimEnds: the Reclaimer takes memory back for a request that a budget, the system or
+//   a device has refused: how much is wanted, by whom; then how much came. A pair for each request.
+// - kRefused: OutOfMemoryError is about to be thrown. The runtime may do without what was refused (a
+//   workspace that does not grow goes on spilling), as may whoever catches the error.
+//
+// Callbacks are called on the thread that makes the request, in the middle of it, and several at once where
+// several threads make requests. They may throw (nothing becomes of it), make arrays, which go to the heap
+// whatever workspace is current and are the process's whatever owner is, let go of arrays, set limits, and register and unregister callbacks. They
+// may not enter a workspace (kFailedPrecondition), nor wait for a thread that needs memory or what this
+// one holds. What happens to memory within a callback, on its thread, is not told. Events of several
+// threads may come in another order than they happened in: BudgetUsage::level is what holds.
+//
+// Threads: any. fork(): a child has the callbacks. Cost: nothing on the way of a request that is served
+// from what a workspace or pool has; else a load where nobody listens, a lock and the call for each
+// callback and event otherwise.
+//
+// Nothing is told of memory that neither a budget nor the system refuses.
+#ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_EVENTS_H_
+#define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_EVENTS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "tidepool/memory/accounting/memory_level.h"
+#include "tidepool/memory/device.h"
+
+namespace tidepool {
+
+class MemoryOwner;
+
+// Who needs how much.
+struct MemoryRequest {
+  Device device;
+  const MemoryOwner* owner = nullptr;  // never freed; null, until it is told: the thread's current one
+  int64_t bytes = 0;                   // negative: given back
+  const char* what = "";               // "pages", "a heap array"
+};
+
+struct MemoryEvent {
+  enum class Kind : uint8_t { kLevel, kReclaimBegins, kReclaimEnds, kRefused };
+  Kind kind;
+  MemoryRequest request;  // what it is about
+
+  // kLevel:
+  MemoryLevel level = MemoryLevel::kNormal;
+  MemoryLevel previous = MemoryLevel::kNormal;
+  // Whose budget, on the request's device; MemoryOwner::Process(): the device's; null: the process's.
+  const MemoryOwner* budget = nullptr;
+  int64_t taken_bytes = 0;
+  int64_t limit_bytes = 0;
+
+  // kReclaimBegins, kReclaimEnds:
+  int64_t wanted_bytes = 0;     // at the beginning
+  int64_t reclaimed_bytes = 0;  // 0 at the beginning
+  int64_t missing_bytes = 0;    // still; 0 at the end: the request is served
+
+  // kRefused; they live as long as the call:
+  std::string_view policy;   // what refused: "policy_spill kFail", "a budget"
+  std::string_view message;  // of the error
+  std::string_view report;   // the ledger, as the error has it
+
+  std::string ToString() const;  // one line
+};
+
+// Calls `callback` from its construction until its destruction, which waits for calls on other threads
+// to return; not where it is itself within a callback.
+class [[nodiscard]] MemoryEventCallback {
+ public:
+  explicit MemoryEventCallback(std::function<void(const MemoryEvent&)> callback);
+  ~MemoryEventCallback();
+  MemoryEventCallback(const MemoryEventCallback&) = delete;
+  MemoryEventCallback& operator=(const MemoryEventCallback&) = delete;
+
+ private:
+  uint64_t number_;
+};
+
+// Tells of the refusal and throws OutOfMemoryError.
+[[noreturn]] void ThrowOutOfMemory(const MemoryRequest& request, std::string_view policy,
+                                   std::string message, std::string report);
+
+// ---- for the runtime --------------------------------------------------------------------------
+
+namespace internal {
+
+extern std::atomic<int> memory_event_callbacks;
+extern thread_local constinit bool in_memory_event;  // on this thread
+// Calls its argument where what the thread has open is hidden; null: nothing to hide.
+extern std::atomic<void (*)(absl::FunctionRef<void()>)> around_memory_events;
+
+void TellMemoryEventSlowly(const MemoryEvent& event) noexcept;
+
+}  // namespace internal
+
+// Without locks of the runtime held.
+inline void TellMemoryEvent(const MemoryEvent& event) noexcept {
+  if (internal::memory_event_callbacks.load(std::memory_order_relaxed) > 0) {
+    internal::TellMemoryEventSlowly(event);
+  }
+}
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_EVENTS_H_

@@ -1,0 +1,49 @@
+// Writes the text format that Prometheus reads (version 0.0.4): families of samples, each family with
+// its HELP and TYPE lines.
+//
+//   ExpositionWriter text;
+//   text.Family("http_requests_total", ExpositionWriter::Type::kCounter, "Requests answered.");
+//   text.Sample({{"code", "200"}, {"path", path}}, requests);
+//   Send(std::move(text).Take());
+//
+// The caller writes the samples of a family one behind the other, each set of labels once. Names are
+// the caller's to get right; label values may hold any bytes: what is no UTF-8 becomes \xff and the like.
+//
+// Threads: one. Errors: std::bad_alloc.
+#ifndef TIDEPOOL_MEMORY_METRICS_EXPOSITION_WRITER_H_
+#define TIDEPOOL_MEMORY_METRICS_EXPOSITION_WRITER_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tidepool {
+
+class ExpositionWriter {
+ public:
+  enum class Type : uint8_t { kCounter, kGauge };
+  struct Label {
+    std::string_view name;
+    std::string_view value;  // empty: the label is left out, which means the same
+  };
+
+  void Family(std::string_view name, Type type, std::string_view help);
+  // Of the family begun last.
+  void Sample(std::initializer_list<Label> labels, int64_t value);
+  void Sample(std::initializer_list<Label> labels, uint64_t value);
+  void Sample(std::initializer_list<Label> labels, double value);
+
+  std::string Take() && { return std::move(text_); }
+
+ private:
+  void Begin(std::initializer_list<Label> labels);
+
+  std::string text_;
+  std::string name_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_METRICS_EXPOSITION_WRITER_H_
