@@ -14,13 +14,14 @@ namespace tidepool {
 enum class ForkLevel {
   kReclaimer,
   kMirrorCounts,
+  kOutsideBlocks,
   kLedger,
   kOwnerTree,
   kWorkspaceNames,
   kHostBlocks,
   kSmallBlocks
 };
-inline constexpr int kForkLevels = 7;
+inline constexpr int kForkLevels = 8;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks

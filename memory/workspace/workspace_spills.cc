@@ -48,6 +48,7 @@ void WorkspaceSpills::Release(void* token, size_t bytes, size_t rounded) noexcep
 }
 
 void WorkspaceSpills::EndCycle() noexcept {
+  if (CycleMemory* const memory = beside(); memory != nullptr) memory->Age();
   if (spilled_) {
     if (idle_cycles_ >= kept_cycles_ && idle_cycles_ <= 4 * kept_cycles_) {
       kept_cycles_ = std::min(kMostCyclesKept, 2 * kept_cycles_);
@@ -63,6 +64,7 @@ void WorkspaceSpills::EndCycle() noexcept {
 }
 
 void WorkspaceSpills::Trim() noexcept {
+  if (CycleMemory* const memory = beside(); memory != nullptr) memory->Trim();
   blocks_.Trim();
   owned_.Set(blocks_.owned_bytes());
 }

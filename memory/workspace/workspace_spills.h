@@ -8,12 +8,14 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
 
+#include <atomic>
 #include <cstddef>
 
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/resource/resource_stack.h"
+#include "tidepool/memory/workspace/cycle_memory.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
@@ -37,6 +39,16 @@ class WorkspaceSpills {
   void Trim() noexcept;
   bool keeps_any() const { return owned_.bytes() > 0; }
 
+  // What serves blocks without records beside this: it ages and is trimmed as this is. Null: none.
+  // Any thread; SetBeside() once, false when there is one.
+  CycleMemory* beside() const { return beside_.load(std::memory_order_acquire); }
+  bool SetBeside(CycleMemory* memory) noexcept {
+    CycleMemory* none = nullptr;
+    return beside_.compare_exchange_strong(none, memory, std::memory_order_acq_rel);
+  }
+  // The workspace is gone: the one there was, which is not told anything any more.
+  CycleMemory* TakeBeside() noexcept { return beside_.exchange(nullptr); }
+
  private:
   size_t Size(size_t bytes, size_t rounded) const { return guards_ ? bytes : rounded; }
 
@@ -47,6 +59,7 @@ class WorkspaceSpills {
   bool spilled_ = false;  // in this cycle
   int idle_cycles_ = 0;   // running, that did not spill
   int kept_cycles_ = 3;   // chunks are kept for so many without use
+  std::atomic<CycleMemory*> beside_{nullptr};
 };
 
 }  // namespace tidepool
