@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <memory_resource>
+#include <string>
 
 #include "tidepool/examples/containers/documents.h"
 #include "tidepool/examples/containers/json.h"
@@ -22,14 +23,16 @@ int main() {
       for (const json::Value& item : order["items"].array()) sold += item["price"].number();
     }
   };
-  const MemoryTracker& tracker = MemoryTracker::Global();
+  MemoryTracker& tracker = MemoryTracker::Global();
   request(MakeOrders(2000, 1));
-  const long first = tracker.system_allocations();
+  const int64_t first = tracker.system_allocations();
   for (int i = 2; i < 1000; ++i) request(MakeOrders(i % 100, i));  // no two are alike
   const WorkspaceStats stats = workspace.stats();
-  std::printf("sold %.0f in %d documents; memory asked of the system after the first: %ld times\n",
-              sold, static_cast<int>(stats.cycles), tracker.system_allocations() - first);
-  std::printf("kept for the next ones: %.0f MiB\n", stats.block_bytes / 1048576.0);
+  std::printf("sold %.0f in %d documents; memory asked of the system after the first: %d times\n",
+              sold, static_cast<int>(stats.cycles),
+              static_cast<int>(tracker.system_allocations() - first));
+  std::printf("kept for the next ones: %.1f MiB\n%s", stats.block_bytes / 1048576.0,
+              tracker.Snapshot().OwnersToString().c_str());
 
   std::pmr::vector<std::pmr::string> kept(&resource);  // the process's, as no cycle is open
   {

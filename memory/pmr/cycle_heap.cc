@@ -79,10 +79,11 @@ void* CycleHeap::AllocateSlowly(size_t bytes, size_t alignment) {
     DrainReturned();
     return AllocateInCycle(bytes, alignment);
   }
-  if (!serves_ || workspace_.OpenHere() == nullptr) return AllocateOutside(bytes, alignment);
+  const void* const here = CurrentThreadToken();
+  WorkspaceCore* const open = serves_ ? workspace_.OpenHere() : nullptr;
+  if (open == nullptr || !open->is_open_on(here)) return AllocateOutside(bytes, alignment);
   // The first block of the cycle.
   DrainReturned();
-  const void* const here = CurrentThreadToken();
   if (std::exchange(chunks_thread_, here) != here) chunks_.SetThread(here);
   thread_.store(here, std::memory_order_relaxed);
   const int64_t kept = chunks_.count() * static_cast<int64_t>(kBlockChunkBytes);
@@ -103,11 +104,14 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   if (void* const block = chunks_.Take(size_class)) return block;
   if (void* const block = chunks_.TakeAvailable(size_class)) return block;
   core_->CheckBlockBytes(kBlockChunkBytes);
-  const Allocation chunk = AllocateOrThrow(storage_->spans, kBlockChunkBytes, kBlockChunkBytes);
+  // What large blocks have left serves small ones before more is taken.
+  Pool& spans = storage_->spans;
+  if (spans.used_bytes() + kBlockChunkBytes > spans.chunk_count() * kSpanBytes) storage_->large.Trim();
+  const Allocation chunk = AllocateOrThrow(spans, kBlockChunkBytes, kBlockChunkBytes);
   CountOwned();
   // Whoever was asked to give memory back may have released blocks.
   if (void* const block = chunks_.Take(size_class)) [[unlikely]] {
-    storage_->spans.Release(chunk.token, kBlockChunkBytes, kBlockChunkBytes);
+    spans.Release(chunk.token, kBlockChunkBytes, kBlockChunkBytes);
     return block;
   }
   AddUsed(kBlockChunkBytes);
@@ -215,18 +219,15 @@ CycleMemory::Left CycleHeap::EndCycle() noexcept {
   ++cycle_;
   AddUsed(-used_);
   thread_.store(nullptr, std::memory_order_relaxed);
-  if (storage_->large.chunk_count() > 0) {
-    // What no late block holds is one space again, for chunks and large blocks alike.
-    storage_->large.TrimIdle(1);
-    storage_->large.Trim();
-  }
   had_blocks_ = true;
   return left;
 }
 
 void CycleHeap::Age() noexcept {
   if (storage_->spans.owned_bytes() == 0) return;
+  DrainReturned();
   chunks_.Age(kKeptCycles, !std::exchange(had_blocks_, false));
+  storage_->large.TrimIdle(kKeptCycles);
   storage_->spans.TrimIdle(kKeptCycles);
   CountOwned();
 }

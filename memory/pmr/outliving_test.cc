@@ -172,6 +172,42 @@ TEST(OutlivingTest, ChunksSetAsideServeAgainWhenTheirLastBlockCameBack) {
   EXPECT_LE(workspace.stats().block_bytes, settled);
 }
 
+TEST(OutlivingTest, WhatComesBackLateGoesBackThoughNoCycleHasBlocksAnyMore) {
+  Sinks sinks;
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  std::optional<Words> old;
+  {
+    WorkspaceScope scope(workspace);
+    old.emplace(ResourceHere());
+    Fill(*old, 2000);
+  }
+  workspace.Trim();
+  EXPECT_GT(workspace.stats().block_bytes, 0u);
+  old.reset();
+  for (int i = 0; i < 140; ++i) WorkspaceScope scope(workspace);
+  EXPECT_EQ(workspace.stats().block_bytes, 0u);
+}
+
+TEST(OutlivingTest, ASinkMayReleaseWhatItIsToldOf) {
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  std::optional<Words> old;
+  std::pmr::string made_by_sink(ResourceHere());
+  SetCycleFindingSink([](const CycleFinding&) {});
+  SetLeakSink([&](const LeakReport&) {
+    old.reset();
+    made_by_sink.assign(1000, 's');  // the process's: the cycle has ended
+  });
+  for (int i = 0; i < 3; ++i) {
+    WorkspaceScope scope(workspace);
+    old.emplace(ResourceHere());
+    Fill(*old, 2000);
+  }
+  SetLeakSink({});
+  SetCycleFindingSink({});
+  EXPECT_EQ(made_by_sink, std::pmr::string(1000, 's'));
+  EXPECT_GT(workspace.stats().leaked_blocks, 6000u);
+}
+
 TEST(OutlivingTest, RandomSurvivorsKeepTheirBytesThroughCyclesThatDiffer) {
   Sinks sinks;
   RequestMaker make{std::mt19937(17)};

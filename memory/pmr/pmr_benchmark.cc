@@ -13,16 +13,21 @@
 // (std::pmr::new_delete_resource), the allocators of memory/workspace/allocators.h behind a resource,
 // pool (std::pmr::unsynchronized_pool_resource, kept), monotonic (std::pmr::monotonic_buffer_resource,
 // released after each cycle: it takes and gives back each time), monotonic_16M (the same over a buffer
-// that is kept and large enough, which releases nothing within a cycle: the least that can be).
+// that is kept and large enough, which releases nothing within a cycle: the least that can be). Counters of
+// workspaces: live_KiB, the most bytes asked for and alive at once in 64 cycles; kept_KiB, what the
+// workspace has for blocks in the end.
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <new>
 #include <random>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "benchmark/benchmark.h"
@@ -55,13 +60,18 @@ class AllocatorResource final : public std::pmr::memory_resource {
 class CountingResource final : public std::pmr::memory_resource {
  public:
   int64_t blocks = 0;
+  size_t live = 0;
+  size_t most_live = 0;  // at once
 
  private:
   void* do_allocate(size_t bytes, size_t alignment) override {
     ++blocks;
+    live += bytes;
+    most_live = std::max(most_live, live);
     return std::pmr::new_delete_resource()->allocate(bytes, alignment);
   }
   void do_deallocate(void* block, size_t bytes, size_t alignment) override {
+    live -= bytes;
     std::pmr::new_delete_resource()->deallocate(block, bytes, alignment);
   }
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
@@ -97,67 +107,77 @@ void Mix(int size, uint32_t seed, std::pmr::memory_resource* resource) {
   benchmark::DoNotOptimize(names.size() + values.size() + words.size() + order.size() + queue.size());
 }
 
-void Run(benchmark::State& state, const Work& work, const InCycle& in_cycle) {
+// How cycles of a peer are run, and how many bytes it keeps, where it says.
+struct Cycles {
+  InCycle in_cycle;
+  std::function<size_t()> kept_bytes = nullptr;
+};
+
+void Run(benchmark::State& state, const Work& work, const Cycles& cycles) {
   CountingResource counting;
   constexpr int kCounted = 64;
   for (int cycle = 0; cycle < kCounted; ++cycle) work(cycle, &counting);
   int number = 0;
   const auto cycle = [&] {
-    in_cycle([&](std::pmr::memory_resource* resource) { work(number++, resource); });
+    cycles.in_cycle([&](std::pmr::memory_resource* resource) { work(number++, resource); });
   };
   for (int i = 0; i < kCounted; ++i) cycle();
   for (auto _ : state) cycle();
   state.counters["ns_per_block"] =
       benchmark::Counter(state.iterations() * (counting.blocks * 1e-9 / kCounted),
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  if (cycles.kept_bytes == nullptr) return;
+  state.counters["live_KiB"] = static_cast<double>(counting.most_live) / 1024;
+  state.counters["kept_KiB"] = static_cast<double>(cycles.kept_bytes()) / 1024;
 }
 
 struct Peer {
   std::string name;
-  std::function<InCycle()> make;
+  std::function<Cycles()> make;
 };
 
 std::vector<Peer> Peers() {
   std::vector<Peer> peers;
   for (const bool here : {false, true}) {
-    peers.push_back({here ? "here" : "workspace", [here]() -> InCycle {
+    peers.push_back({here ? "here" : "workspace", [here]() -> Cycles {
                        auto workspace = std::make_shared<Workspace>("w", WorkspaceConfig::Inference());
                        auto resource = std::make_shared<WorkspaceResource>(*workspace);
                        std::pmr::memory_resource* const used = here ? ResourceHere() : resource.get();
-                       return [workspace, resource, used](const auto& cycle) {
-                         WorkspaceScope scope(*workspace);
-                         cycle(used);
-                       };
+                       return {[workspace, resource, used](const auto& cycle) {
+                                 WorkspaceScope scope(*workspace);
+                                 cycle(used);
+                               },
+                               [workspace] { return workspace->stats().block_bytes; }};
                      }});
   }
-  peers.push_back({"new_delete", [] {
-                     return [](const auto& cycle) { cycle(std::pmr::new_delete_resource()); };
+  peers.push_back({"new_delete", []() -> Cycles {
+                     return {[](const auto& cycle) { cycle(std::pmr::new_delete_resource()); }};
                    }});
   for (const Allocator& allocator : FindAllocators()) {
-    peers.push_back({allocator.name, [allocator] {
+    peers.push_back({allocator.name, [allocator]() -> Cycles {
                        auto resource = std::make_shared<AllocatorResource>(allocator);
-                       return [resource](const auto& cycle) { cycle(resource.get()); };
+                       return {[resource](const auto& cycle) { cycle(resource.get()); }};
                      }});
   }
-  peers.push_back({"pool", [] {
+  peers.push_back({"pool", []() -> Cycles {
                      auto pool = std::make_shared<std::pmr::unsynchronized_pool_resource>(
                          std::pmr::new_delete_resource());
-                     return [pool](const auto& cycle) { cycle(pool.get()); };
+                     return {[pool](const auto& cycle) { cycle(pool.get()); }};
                    }});
-  peers.push_back({"monotonic", [] {
-                     return [](const auto& cycle) {
+  peers.push_back({"monotonic", []() -> Cycles {
+                     return {[](const auto& cycle) {
                        std::pmr::monotonic_buffer_resource buffer(std::pmr::new_delete_resource());
                        cycle(&buffer);
-                     };
+                     }};
                    }});
-  peers.push_back({"monotonic_16M", [] {
+  peers.push_back({"monotonic_16M", []() -> Cycles {
                      constexpr size_t kBytes = size_t{16} << 20;
                      auto bytes = std::make_shared<std::vector<char>>(kBytes);
-                     return [bytes](const auto& cycle) {
+                     return {[bytes](const auto& cycle) {
                        std::pmr::monotonic_buffer_resource buffer(bytes->data(), kBytes,
                                                                   std::pmr::new_delete_resource());
                        cycle(&buffer);
-                     };
+                     }};
                    }});
   return peers;
 }

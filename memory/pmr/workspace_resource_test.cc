@@ -40,7 +40,10 @@ TEST(SizeClassesTest, ServeEachSizeWithLittleMoreAndKeepAlignments) {
       ASSERT_GE(size_class, 0);
       const size_t served = internal::kClassBytes[size_class];
       ASSERT_GE(served, bytes);
-      if (alignment > 8) ASSERT_EQ(served % alignment, 0u) << bytes;
+      ASSERT_EQ(served % std::min<size_t>(alignment, 8), 0u) << bytes;
+      if (alignment > 8) {
+        ASSERT_EQ(served % alignment, 0u) << bytes;
+      }
       const size_t asked = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
       ASSERT_LE(served, asked + std::max<size_t>(8, asked / 8)) << bytes;
     }
@@ -117,6 +120,20 @@ TEST(WorkspaceResourceTest, ChunksThatEmptyServeOtherSizesInTheSameCycle) {
   }
   // Of a size that is gone one chunk at most is left.
   EXPECT_LE(most, (size_t{8} << 20) * 11 / 10 + 7 * internal::kBlockChunkBytes + (size_t{2} << 20));
+}
+
+// Cycles of large blocks and cycles of small ones in turn live in the same memory.
+TEST(WorkspaceResourceTest, SmallAndLargeBlocksShareTheSpans) {
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  WorkspaceResource resource(workspace);
+  for (int i = 0; i < 20; ++i) {
+    WorkspaceScope scope(workspace);
+    const size_t bytes = i % 2 == 0 ? 48 : 50000;
+    std::vector<void*> blocks;
+    for (size_t sum = 0; sum < (size_t{8} << 20); sum += bytes) blocks.push_back(resource.allocate(bytes, 8));
+    for (void* const block : blocks) resource.deallocate(block, bytes, 8);
+  }
+  EXPECT_LE(workspace.stats().block_bytes, (size_t{8} << 20) * 11 / 10 + (size_t{2} << 20));
 }
 
 TEST(WorkspaceResourceTest, LiveBoundIsKeptOverCyclesThatDiffer) {
