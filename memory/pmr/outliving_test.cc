@@ -151,6 +151,33 @@ TEST(OutlivingTest, ItsBytesStayThroughEqualCyclesAndALateReleaseHarmsNobody) {
   EXPECT_EQ(sinks.leaks[0].generation, 3u);
 }
 
+// Each cycle's own count, whatever comes back from earlier ones meanwhile.
+TEST(OutlivingTest, WhatComesBackLateDoesNotCountForTheCycleItComesBackIn) {
+  Sinks sinks;
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  void *late_large = nullptr, *late_small = nullptr, *large = nullptr, *small = nullptr;
+  {
+    WorkspaceScope scope(workspace);
+    late_large = AllocateBytes(workspace, 10000);
+    late_small = AllocateBytes(workspace, 100);
+  }
+  {
+    WorkspaceScope scope(workspace);
+    large = AllocateBytes(workspace, 20000);
+    small = AllocateBytes(workspace, 200);
+    const int64_t used = MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated);
+    ReleaseBytes(late_large, 10000);
+    ReleaseBytes(late_small, 100);
+    EXPECT_EQ(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated), used);
+  }
+  ASSERT_EQ(sinks.leaks.size(), 2u);
+  EXPECT_EQ(sinks.leaks[0].blocks, 2);
+  EXPECT_EQ(sinks.leaks[1].blocks, 2);
+  EXPECT_EQ(sinks.leaks[1].block_bytes, 20208);
+  ReleaseBytes(large, 20000);
+  ReleaseBytes(small, 200);
+}
+
 TEST(OutlivingTest, ChunksSetAsideServeAgainWhenTheirLastBlockCameBack) {
   Sinks sinks;
   Workspace workspace("w", WorkspaceConfig::Inference());
