@@ -14,7 +14,8 @@ inline std::string MakeOrders(int orders, uint32_t seed) {
     if (order > 0) text += ", ";
     text += "{\"id\": " + number(1000000) + ", \"customer\": {\"name\": \"" +
             std::string(5 + random() % 40, static_cast<char>('a' + random() % 26)) +
-            "\", \"city\": \"" + std::string(4 + random() % 20, 'c') + "\", \"known\": true}, \"items\": [";
+            "\", \"city\": \"" + std::string(4 + random() % 20, 'c') +
+            "\", \"known\": true}, \"items\": [";
     const int items = 1 + static_cast<int>(random() % 6);
     for (int item = 0; item < items; ++item) {
       if (item > 0) text += ", ";

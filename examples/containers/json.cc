@@ -25,7 +25,8 @@ class Parser {
     throw ParseError(expected, at_, text_.substr(std::min(at_, text_.size()), 1));
   }
   void SkipSpace() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) {
+    while (at_ < text_.size() &&
+           std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) {
       ++at_;
     }
   }

@@ -1,7 +1,8 @@
 // A small JSON parser on std::pmr: what a program without arrays looks like.
 //
-// A document is a tree of the standard library's containers, all of them in the memory resource that the
-// parser is given. Numbers are doubles; of a name that stands twice in an object the first value is kept.
+// A document is a tree of the standard library's containers, all of them in the memory resource
+// that the parser is given. Numbers are doubles; of a name that stands twice in an object the first
+// value is kept.
 #ifndef TIDEPOOL_EXAMPLES_CONTAINERS_JSON_H_
 #define TIDEPOOL_EXAMPLES_CONTAINERS_JSON_H_
 
@@ -41,7 +42,8 @@ struct Value {
 class ParseError : public std::runtime_error {
  public:
   ParseError(const std::string& expected, size_t at, std::string_view found)
-      : std::runtime_error("JSON: expected " + expected + " at byte " + std::to_string(at) + ", found " +
+      : std::runtime_error("JSON: expected " + expected + " at byte " + std::to_string(at) +
+                           ", found " +
                            (found.empty() ? "the end" : "'" + std::string(found) + "'")) {}
 };
 

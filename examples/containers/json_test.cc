@@ -28,7 +28,8 @@ std::string ErrorOf(const char* text) {
 
 TEST(JsonTest, ReadsAllKindsOfValues) {
   const json::Value value = json::Parse(
-      " {\"a\" : [1, -2.5e3, true,false , null], \"b\": {\"c\": \"x\\n\\u00e9\\\"\"}, \"d\": [], \"e\": {}} ",
+      " {\"a\" : [1, -2.5e3, true,false , null], \"b\": {\"c\": \"x\\n\\u00e9\\\"\"}, \"d\": [], "
+      "\"e\": {}} ",
       std::pmr::new_delete_resource());
   EXPECT_EQ(value["a"].array()[1].number(), -2500);
   EXPECT_TRUE(std::get<bool>(value["a"].array()[2].value));
@@ -76,10 +77,13 @@ TEST(JsonTest, ADocumentThatOutlivesItsCycleIsToldAndCanStillBeRead) {
   for (uint32_t i = 0; i < 5; ++i) {
     WorkspaceScope scope(workspace);
     const json::Value document = json::Parse(MakeOrders(50, i), &resource);
-    if (i == 1) kept.emplace(json::Parse("{\"name\": \"a name that is too long for a string's own bytes\"}", &resource));
+    if (i == 1)
+      kept.emplace(json::Parse("{\"name\": \"a name that is too long for a string's own bytes\"}",
+                               &resource));
   }
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_NE(told[0].find("workspace [requests], generation 2: 2 blocks of "), std::string::npos) << told[0];
+  EXPECT_NE(told[0].find("workspace [requests], generation 2: 2 blocks of "), std::string::npos)
+      << told[0];
   EXPECT_EQ((*kept)["name"].string(), "a name that is too long for a string's own bytes");
   kept.reset();
   SetCycleFindingSink({});

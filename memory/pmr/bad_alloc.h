@@ -1,8 +1,9 @@
-// What memory resources and allocators of the standard library's kind throw here when there is no memory.
+// What memory resources and allocators of the standard library's kind throw here when there is no
+// memory.
 //
 // The standard's containers promise std::bad_alloc and callers catch that; OutOfMemoryError is a
-// std::exception through Error, and one that were both would be two of them, which
-// `catch (const std::exception&)` does not catch. So the one becomes the other where containers ask.
+// std::exception through Error, and one that were both would be two of them, which `catch (const
+// std::exception&)` does not catch. So the one becomes the other where containers ask.
 #ifndef TIDEPOOL_MEMORY_PMR_BAD_ALLOC_H_
 #define TIDEPOOL_MEMORY_PMR_BAD_ALLOC_H_
 
@@ -15,7 +16,8 @@
 
 namespace tidepool {
 
-// A std::bad_alloc that says which workspace or limit refused what, with the memory report of that moment.
+// A std::bad_alloc that says which workspace or limit refused what, with the memory report of that
+// moment.
 class OutOfMemoryBadAlloc final : public std::bad_alloc {
  public:
   explicit OutOfMemoryBadAlloc(OutOfMemoryError error)
@@ -30,8 +32,8 @@ class OutOfMemoryBadAlloc final : public std::bad_alloc {
 
 namespace internal {
 
-// Runs `allocate`, whose OutOfMemoryError becomes that. Others go through: a device that fails is not
-// lack of memory.
+// Runs `allocate`, whose OutOfMemoryError becomes that. Others go through: a device that fails is
+// not lack of memory.
 template <typename Allocate>
 void* OrBadAlloc(const Allocate& allocate) {
   try {

@@ -1,12 +1,12 @@
 // A chunk of 64 KiB, cut into small blocks of one class, and the header that says whose it is.
 //
-// Blocks have no headers: a block's chunk is where its address is rounded down to, and who releases a
-// block tells its size. Blocks are handed out one behind the other, then those that came back. Headers
-// begin at one of 16 places of their chunks, by the chunk's address, so that those of many chunks do not
-// fall on the same lines of a cache.
+// Blocks have no headers: a block's chunk is where its address is rounded down to, and who releases
+// a block tells its size. Blocks are handed out one behind the other, then those that came back.
+// Headers begin at one of 16 places of their chunks, by the chunk's address, so that those of many
+// chunks do not fall on the same lines of a cache.
 //
-// Threads: the chunk's holder's, but for `thread` and `heap`, which any thread that has one of its blocks
-// reads.
+// Threads: the chunk's holder's, but for `thread` and `heap`, which any thread that has one of its
+// blocks reads.
 #ifndef TIDEPOOL_MEMORY_PMR_BLOCK_CHUNK_H_
 #define TIDEPOOL_MEMORY_PMR_BLOCK_CHUNK_H_
 
@@ -33,23 +33,23 @@ struct alignas(64) BlockChunk {
     kCurrent,    // its class takes blocks from it next
     kAvailable,  // has free blocks, on the list of its class
     kFull,       // all of its blocks are out
-    kLate,       // of a cycle that has ended: nothing is taken from it until its last block came back
+    kLate,  // of a cycle that has ended: nothing is taken from it until its last block came back
   };
   static constexpr uint32_t kNever = UINT32_MAX;
 
   // The thread in whose open cycle it serves: that one releases without further ado. Null: none.
   std::atomic<const void*> thread{nullptr};
-  CycleHeap* heap;              // null: blocks outside of cycles
-  FreeBlock* free = nullptr;    // came back
-  std::byte* fresh;             // never handed out, from here
-  std::byte* end;               // to here
-  uint32_t out = 0;             // blocks that are handed out
-  uint32_t tell_at = kNever;    // a release that leaves so many out tells the list
+  CycleHeap* heap;            // null: blocks outside of cycles
+  FreeBlock* free = nullptr;  // came back
+  std::byte* fresh;           // never handed out, from here
+  std::byte* end;             // to here
+  uint32_t out = 0;           // blocks that are handed out
+  uint32_t tell_at = kNever;  // a release that leaves so many out tells the list
   uint16_t block_bytes;
   uint8_t size_class;
   State state = kCurrent;
-  uint32_t idle_cycles = 0;     // running, that took no block from it
-  BlockChunk* next = nullptr;   // in its holder's list of all, or of late ones
+  uint32_t idle_cycles = 0;    // running, that took no block from it
+  BlockChunk* next = nullptr;  // in its holder's list of all, or of late ones
   BlockChunk* previous = nullptr;
   BlockChunk* next_available = nullptr;  // of its class
   BlockChunk* previous_available = nullptr;
@@ -112,8 +112,8 @@ static_assert(sizeof(LargeBlock) == 64);
 
 inline LargeBlock* LargeBlockOf(void* data) { return static_cast<LargeBlock*>(data) - 1; }
 
-// Bytes to ask for so that a header and `bytes` at that alignment are within; 0 when there are not so
-// many.
+// Bytes to ask for so that a header and `bytes` at that alignment are within; 0 when there are not
+// so many.
 inline size_t LargeBytes(size_t bytes, size_t alignment) {
   constexpr size_t kMost = size_t{1} << 46;
   if (bytes > kMost || alignment > kMost) return 0;

@@ -1,5 +1,5 @@
-// BlockOracle: what a test knows of the blocks that are out: none overlaps another, each is aligned, and
-// its bytes are what was written to them.
+// BlockOracle: what a test knows of the blocks that are out: none overlaps another, each is
+// aligned, and its bytes are what was written to them.
 #ifndef TIDEPOOL_MEMORY_PMR_BLOCK_ORACLE_H_
 #define TIDEPOOL_MEMORY_PMR_BLOCK_ORACLE_H_
 
@@ -19,7 +19,9 @@ struct OutBlock {
   size_t alignment;
   uint32_t seed;
 
-  std::byte At(size_t i) const { return static_cast<std::byte>(seed * 2654435761u + i * 131 + (i >> 8)); }
+  std::byte At(size_t i) const {
+    return static_cast<std::byte>(seed * 2654435761u + i * 131 + (i >> 8));
+  }
   // The ends, and some of what is between.
   template <typename Function>
   void ForSome(const Function& function) const {
@@ -86,13 +88,24 @@ struct RequestMaker {
 
   size_t Bytes() {
     switch (random() % 16) {
-      case 0: return 0;
-      case 1: return 4000 + random() % 200;  // around the largest small block
-      case 2: return random() % 100000;
-      case 3: return random() % 5 == 0 ? random() % 2000000 : 40;
-      case 4: case 5: case 6: return random() % 4200;
-      case 7: case 8: case 9: return 24 + random() % 3 * 16;
-      default: return random() % 200;
+      case 0:
+        return 0;
+      case 1:
+        return 4000 + random() % 200;  // around the largest small block
+      case 2:
+        return random() % 100000;
+      case 3:
+        return random() % 5 == 0 ? random() % 2000000 : 40;
+      case 4:
+      case 5:
+      case 6:
+        return random() % 4200;
+      case 7:
+      case 8:
+      case 9:
+        return 24 + random() % 3 * 16;
+      default:
+        return random() % 200;
     }
   }
   size_t Alignment() { return random() % 4 > 0 ? 8 : size_t{1} << random() % 14; }

@@ -1,5 +1,5 @@
-// Blocks that several threads have: containers handed on and destroyed elsewhere, cycles on threads in
-// turn, the end of a workspace beside releases.
+// Blocks that several threads have: containers handed on and destroyed elsewhere, cycles on threads
+// in turn, the end of a workspace beside releases.
 #include <atomic>
 #include <memory>
 #include <memory_resource>
@@ -13,9 +13,9 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/block_chunk.h"
 #include "tidepool/memory/pmr/block_oracle.h"
 #include "tidepool/memory/pmr/size_classes.h"
-#include "tidepool/memory/pmr/block_chunk.h"
 #include "tidepool/memory/pmr/workspace_resource.h"
 #include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -46,7 +46,8 @@ class Mailbox {
 
 OutBlock MakeBlock(std::pmr::memory_resource& resource, RequestMaker& make, uint32_t seed) {
   const size_t bytes = make.Bytes() % 20000, alignment = make.Alignment();
-  const OutBlock block{static_cast<std::byte*>(resource.allocate(bytes, alignment)), bytes, alignment, seed};
+  const OutBlock block{static_cast<std::byte*>(resource.allocate(bytes, alignment)), bytes,
+                       alignment, seed};
   block.ForSome([&](size_t i) { block.data[i] = block.At(i); });
   return block;
 }
@@ -103,7 +104,8 @@ TEST(BlockThreadsTest, OtherThreadsReleaseDuringTheCycleAndAfterIt) {
   EXPECT_EQ(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace), before);
 }
 
-// A cycle that hands all of its blocks to another thread, one after the other, lives on what comes back.
+// A cycle that hands all of its blocks to another thread, one after the other, lives on what comes
+// back.
 TEST(BlockThreadsTest, WhatOthersReleaseServesTheSameCycleAgain) {
   Workspace workspace("w", WorkspaceConfig::Inference());
   WorkspaceResource resource(workspace);

@@ -48,7 +48,8 @@ CycleHeap::CycleHeap(WorkspaceCore& core)
 CycleHeap& CycleHeap::Of(WorkspaceCore& core) {
   if (CycleMemory* const there = core.block_memory()) return *static_cast<CycleHeap*>(there);
   if (core.memory_device() != Host()) {
-    ThrowInvalidArgument(absl::StrCat("workspace [", core.id, "]: blocks for containers are the host's; found memory of ",
+    ThrowInvalidArgument(absl::StrCat("workspace [", core.id,
+                                      "]: blocks for containers are the host's; found memory of ",
                                       DeviceName(core.memory_device())));
   }
   auto* const heap = new CycleHeap(core);
@@ -106,7 +107,8 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   core_->CheckBlockBytes(kBlockChunkBytes);
   // What large blocks have left serves small ones before more is taken.
   Pool& spans = storage_->spans;
-  if (spans.used_bytes() + kBlockChunkBytes > spans.chunk_count() * kSpanBytes) storage_->large.Trim();
+  const size_t room = spans.chunk_count() * kSpanBytes;
+  if (spans.used_bytes() + kBlockChunkBytes > room) storage_->large.Trim();
   const Allocation chunk = AllocateOrThrow(spans, kBlockChunkBytes, kBlockChunkBytes);
   CountOwned();
   // Whoever was asked to give memory back may have released blocks.

@@ -1,19 +1,19 @@
-// CycleHeap: blocks of any size without records that live in the cycles of one workspace, or until they
-// are released.
+// CycleHeap: blocks of any size without records that live in the cycles of one workspace, or until
+// they are released.
 //
-// What all of memory/pmr is made of. Blocks of up to 4096 bytes are cut from chunks of their size class
-// (chunk_lists.h), larger ones from a pool; both take their memory from one pool of pages within the
-// budgets of the workspace, on the ledger as its own (docs/containers.md).
+// What all of memory/pmr is made of. Blocks of up to 4096 bytes are cut from chunks of their size
+// class (chunk_lists.h), larger ones from a pool; both take their memory from one pool of pages
+// within the budgets of the workspace, on the ledger as its own (docs/containers.md).
 //
-// A cycle's end frees everything at once, without looking at blocks: chunks without live blocks are as
-// new. What is still out is counted, told as a finding, and stays as it is until it comes back: nothing
-// else is ever served from there. So a late release, on whatever thread and whether the workspace still
-// exists or not, finds its own block.
+// A cycle's end frees everything at once, without looking at blocks: chunks without live blocks are
+// as new. What is still out is counted, told as a finding, and stays as it is until it comes back:
+// nothing else is ever served from there. So a late release, on whatever thread and whether the
+// workspace still exists or not, finds its own block.
 //
-// Threads: the thread that has the cycle open allocates, and releases without a locked instruction; what
-// any other thread releases, and what is released after its cycle, waits (returned_records.h) until the
-// workspace's thread needs memory or ends the cycle. Elsewhere, and for whoever has no cycle open,
-// Allocate() serves from the process's blocks (outside_blocks.h).
+// Threads: the thread that has the cycle open allocates, and releases without a locked instruction;
+// what any other thread releases, and what is released after its cycle, waits (returned_records.h)
+// until the workspace's thread needs memory or ends the cycle. Elsewhere, and for whoever has no
+// cycle open, Allocate() serves from the process's blocks (outside_blocks.h).
 //
 // Ownership: counted: the workspace, resources that refer to it, and its blocks keep it.
 #ifndef TIDEPOOL_MEMORY_PMR_CYCLE_HEAP_H_
@@ -47,30 +47,35 @@ class CycleHeap final : public CycleMemory {
   void Refer() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void Unrefer() noexcept;
 
-  // `bytes`, 0 included, at `alignment`, a power of two. Any thread. Throws OutOfMemoryError, nothing
-  // changed.
+  // `bytes`, 0 included, at `alignment`, a power of two. Any thread. Throws OutOfMemoryError,
+  // nothing changed.
   void* Allocate(size_t bytes, size_t alignment) {
     if (thread_.load(std::memory_order_relaxed) == CurrentThreadToken()) [[likely]] {
       const int size_class = SizeClassOf(bytes, alignment);
       if (size_class >= 0) [[likely]] {
-        if (void* const block = chunks_.Take(size_class)) [[likely]] return block;
+        if (void* const block = chunks_.Take(size_class)) [[likely]]
+          return block;
       }
     }
     return AllocateSlowly(bytes, alignment);
   }
-  // From wherever the calling thread is: the workspace whose scope is the innermost one, or outside.
+  // From wherever the calling thread is: the workspace whose scope is the innermost one, or
+  // outside.
   static void* AllocateHere(size_t bytes, size_t alignment) {
     WorkspaceCore* const place = CurrentPlace();
-    return place != nullptr ? AllocateAt(*place, bytes, alignment) : AllocateOutside(bytes, alignment);
+    return place != nullptr ? AllocateAt(*place, bytes, alignment)
+                            : AllocateOutside(bytes, alignment);
   }
-  // Any block of any heap, or of none, with the arguments it was allocated with. Any thread, any time.
+  // Any block of any heap, or of none, with the arguments it was allocated with. Any thread, any
+  // time.
   static void Release(void* block, size_t bytes, size_t alignment) noexcept {
     if (SizeClassOf(bytes, alignment) < 0) return ReleaseLarge(LargeBlockOf(block));
     BlockChunk* const chunk = ChunkOf(block);
     if (chunk->thread.load(std::memory_order_relaxed) != CurrentThreadToken()) [[unlikely]] {
       return ReleaseElsewhere(chunk, block);
     }
-    if (chunk->Put(block)) [[unlikely]] chunk->heap->Told(chunk);
+    if (chunk->Put(block)) [[unlikely]]
+      chunk->heap->Told(chunk);
   }
 
   Left EndCycle() noexcept override;
@@ -79,8 +84,8 @@ class CycleHeap final : public CycleMemory {
   void Abandon() noexcept override;
 
  private:
-  // In records that other threads give back: small blocks as they are, large ones by their headers with
-  // the lowest bit set.
+  // In records that other threads give back: small blocks as they are, large ones by their headers
+  // with the lowest bit set.
   struct Links {
     static void SetNext(FreeBlock* block, FreeBlock* next) { Untagged(block)->next = next; }
   };
@@ -89,7 +94,9 @@ class CycleHeap final : public CycleMemory {
   explicit CycleHeap(WorkspaceCore& core);
   ~CycleHeap() = default;
 
-  static bool IsTagged(const FreeBlock* block) { return (reinterpret_cast<uintptr_t>(block) & 1) != 0; }
+  static bool IsTagged(const FreeBlock* block) {
+    return (reinterpret_cast<uintptr_t>(block) & 1) != 0;
+  }
   static FreeBlock* Untagged(FreeBlock* block) {
     return reinterpret_cast<FreeBlock*>(reinterpret_cast<uintptr_t>(block) & ~uintptr_t{1});
   }
@@ -151,7 +158,7 @@ class CycleHeap final : public CycleMemory {
 
   WorkspaceCore* core_;  // until Abandon(); only from within its gate
   const WorkspaceRef workspace_;
-  const bool serves_;    // else all of its blocks are outside ones
+  const bool serves_;  // else all of its blocks are outside ones
   MemoryOwner& owner_;
   std::optional<OwnedBytes::Part> owned_;
   int64_t orphaned_bytes_ = 0;  // on the ledger since the workspace is gone

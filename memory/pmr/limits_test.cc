@@ -110,6 +110,15 @@ TEST(BlockLimitsTest, ErrorsAreBadAllocToContainersAndOurOwnToRawBytes) {
   EXPECT_EQ(workspace.stats().leaked_blocks, 0u);
 }
 
+TEST(BlockLimitsTest, AStatusOfABadAllocSaysWhoRefused) {
+  Workspace workspace("status", WorkspaceConfig::Inference());
+  WorkspaceResource resource(workspace);
+  WorkspaceScope scope(workspace);
+  const absl::Status status = CatchStatus([&] { (void)resource.allocate(size_t{1} << 47); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("workspace [status]"), std::string::npos) << status;
+}
+
 // A cycle of blocks, small and large, over a host that refuses its nth request, for every n.
 TEST(BlockLimitsTest, ARefusalAtAnyPointLeavesEverythingAsItWas) {
   const int64_t before = MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace);

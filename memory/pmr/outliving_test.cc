@@ -1,4 +1,5 @@
-// Containers that outlive their cycle, in all ways: told, never harmed, and never harming what comes after.
+// Containers that outlive their cycle, in all ways: told, never harmed, and never harming what
+// comes after.
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -44,7 +45,8 @@ void Fill(Words& words, int count) {
 }
 bool IsIntact(const Words& words) {
   for (size_t i = 0; i < words.size(); ++i) {
-    if (std::string_view(words[i]) != std::string(30 + i % 100, static_cast<char>('a' + i % 26))) return false;
+    if (std::string_view(words[i]) != std::string(30 + i % 100, static_cast<char>('a' + i % 26)))
+      return false;
   }
   return true;
 }
@@ -71,9 +73,10 @@ TEST(OutlivingTest, IsToldWithWorkspaceGenerationBlocksAndBytes) {
   EXPECT_EQ(sinks.leaks[0].block_bytes, 10024);
   ASSERT_EQ(sinks.findings.size(), 1u);
   EXPECT_EQ(sinks.findings[0].kind, CycleFindingKind::kLeakedBlocks);
-  EXPECT_EQ(sinks.findings[0].text,
-            "workspace [parser], generation 3: 2 blocks of 10024 bytes of containers outlived the cycle; "
-            "they stay as they are until they are released");
+  EXPECT_EQ(
+      sinks.findings[0].text,
+      "workspace [parser], generation 3: 2 blocks of 10024 bytes of containers outlived the cycle; "
+      "they stay as they are until they are released");
   EXPECT_EQ(workspace.stats().leaked_blocks, 2u);
   EXPECT_EQ(workspace.stats().leaked_arrays, 0u);
   EXPECT_EQ(workspace.stats().findings, 1u);
@@ -92,9 +95,10 @@ TEST(OutlivingTest, ArraysAndBlocksAreToldTogether) {
     block = AllocateBytes(workspace, 16);
   }
   ASSERT_EQ(sinks.leaks.size(), 1u);
-  EXPECT_EQ(sinks.leaks[0].ToString(),
-            "workspace [w], generation 1: 1 array of 64 bytes and 1 block of 16 bytes of containers "
-            "outlived the cycle\n  request 0, 64 bytes\n");
+  EXPECT_EQ(
+      sinks.leaks[0].ToString(),
+      "workspace [w], generation 1: 1 array of 64 bytes and 1 block of 16 bytes of containers "
+      "outlived the cycle\n  request 0, 64 bytes\n");
   EXPECT_FALSE(array->IsAlive());
   ReleaseBytes(block, 16);
 }
@@ -114,8 +118,8 @@ TEST(OutlivingTest, WhatAFailedCycleLeavesIsCountedNotTold) {
   ReleaseBytes(block, 16);
 }
 
-// The same cycle again and again over the container that stayed, which is then read and destroyed in the
-// middle of one.
+// The same cycle again and again over the container that stayed, which is then read and destroyed
+// in the middle of one.
 TEST(OutlivingTest, ItsBytesStayThroughEqualCyclesAndALateReleaseHarmsNobody) {
   Sinks sinks;
   Workspace workspace("w", WorkspaceConfig::Inference());

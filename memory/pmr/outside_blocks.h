@@ -1,7 +1,8 @@
 // Blocks outside of workspaces' cycles: of globals, and of whatever outlives a cycle on purpose.
 //
-// One set of chunks for the process, under a lock, on the ledger as kAllocated of the process (whole
-// chunks of 64 KiB; larger blocks one by one, from the heap). A size class that was used keeps a chunk.
+// One set of chunks for the process, under a lock, on the ledger as kAllocated of the process
+// (whole chunks of 64 KiB; larger blocks one by one, from the heap). A size class that was used
+// keeps a chunk.
 //
 // Threads: any. Cost: a lock; beyond 4096 bytes a block of the heap (memory/resource/heap.h).
 #ifndef TIDEPOOL_MEMORY_PMR_OUTSIDE_BLOCKS_H_
@@ -29,8 +30,8 @@ class OutsideBlocks {
   static void ReleaseLarge(LargeBlock* block) noexcept;
 
  private:
-  // The spans, one thread at a time and each time anew: what is reclaimed when there are no more may
-  // well be blocks of these.
+  // The spans, one thread at a time and each time anew: what is reclaimed when there are no more
+  // may well be blocks of these.
   class Spans final : public ResourceWrapper {
    public:
     Spans(MemoryResource& upstream, std::mutex& mutex) : ResourceWrapper(upstream), mutex_(mutex) {}

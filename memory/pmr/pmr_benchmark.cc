@@ -1,21 +1,22 @@
-// Containers in workspaces beside other memory resources and allocators (P20 of docs/performance.md).
+// Containers in workspaces beside other memory resources and allocators (P20 of
+// docs/performance.md).
 //
 //   bazel run //memory/pmr:pmr_benchmark -- --benchmark_repetitions=9 \
 //       --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
 //
-// An iteration is a cycle: WORK/PEER. Works: json_equal parses one document of 37 KB and destroys it;
-// json_different another one each time, 64 documents of up to 60 KB in turn; json_tiny one of 300 bytes;
-// mix_equal and mix_different fill a map, an unordered map, a vector of strings, a list and a deque,
-// erase some and destroy them, of one size and of sizes drawn anew. Counter ns_per_block: the whole
-// cycle's time, parsing and all, by the blocks it allocates.
+// An iteration is a cycle: WORK/PEER. Works: json_equal parses one document of 37 KB and destroys
+// it; json_different another one each time, 64 documents of up to 60 KB in turn; json_tiny one of
+// 300 bytes; mix_equal and mix_different fill a map, an unordered map, a vector of strings, a list
+// and a deque, erase some and destroy them, of one size and of sizes drawn anew. Counter
+// ns_per_block: the whole cycle's time, parsing and all, by the blocks it allocates.
 //
 // Peers: workspace (WorkspaceResource, a scope for each cycle), here (ResourceHere()), new_delete
-// (std::pmr::new_delete_resource), the allocators of memory/workspace/allocators.h behind a resource,
-// pool (std::pmr::unsynchronized_pool_resource, kept), monotonic (std::pmr::monotonic_buffer_resource,
-// released after each cycle: it takes and gives back each time), monotonic_16M (the same over a buffer
-// that is kept and large enough, which releases nothing within a cycle: the least that can be). Counters of
-// workspaces: live_KiB, the most bytes asked for and alive at once in 64 cycles; kept_KiB, what the
-// workspace has for blocks in the end.
+// (std::pmr::new_delete_resource), the allocators of memory/workspace/allocators.h behind a
+// resource, pool (std::pmr::unsynchronized_pool_resource, kept), monotonic
+// (std::pmr::monotonic_buffer_resource, released after each cycle: it takes and gives back each
+// time), monotonic_16M (the same over a buffer that is kept and large enough, which releases
+// nothing within a cycle: the least that can be). Counters of workspaces: live_KiB, the most bytes
+// asked for and alive at once in 64 cycles; kept_KiB, what the workspace has for blocks in the end.
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -104,7 +105,8 @@ void Mix(int size, uint32_t seed, std::pmr::memory_resource* resource) {
     if (i % 3 == 2) names.erase(names.begin());
     if (i % 4 == 3) order.pop_front();
   }
-  benchmark::DoNotOptimize(names.size() + values.size() + words.size() + order.size() + queue.size());
+  benchmark::DoNotOptimize(names.size() + values.size() + words.size() + order.size() +
+                           queue.size());
 }
 
 // How cycles of a peer are run, and how many bytes it keeps, where it says.
@@ -140,9 +142,11 @@ std::vector<Peer> Peers() {
   std::vector<Peer> peers;
   for (const bool here : {false, true}) {
     peers.push_back({here ? "here" : "workspace", [here]() -> Cycles {
-                       auto workspace = std::make_shared<Workspace>("w", WorkspaceConfig::Inference());
+                       auto workspace =
+                           std::make_shared<Workspace>("w", WorkspaceConfig::Inference());
                        auto resource = std::make_shared<WorkspaceResource>(*workspace);
-                       std::pmr::memory_resource* const used = here ? ResourceHere() : resource.get();
+                       std::pmr::memory_resource* const used =
+                           here ? ResourceHere() : resource.get();
                        return {[workspace, resource, used](const auto& cycle) {
                                  WorkspaceScope scope(*workspace);
                                  cycle(used);
@@ -192,7 +196,9 @@ const int registered = [] {
       {"json_tiny", [tiny](int, auto* resource) { ParseOne(*tiny, resource); }},
       {"mix_equal", [](int, auto* resource) { Mix(1000, 1, resource); }},
       {"mix_different",
-       [](int i, auto* resource) { Mix(1 + i * 7919 % 2000, static_cast<uint32_t>(i + 1), resource); }},
+       [](int i, auto* resource) {
+         Mix(1 + i * 7919 % 2000, static_cast<uint32_t>(i + 1), resource);
+       }},
   };
   const std::vector<Peer> peers = Peers();
   for (const auto& [name, work] : works) {

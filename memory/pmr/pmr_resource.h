@@ -5,11 +5,11 @@
 //   PmrResource resource(pool);
 //   std::pmr::vector<int> numbers(&resource);
 //
-// A header of 16 bytes in front of each block names it to its resource; alignments beyond 16 need as many
-// bytes as they are. Two are equal when they wrap the same resource.
+// A header of 16 bytes in front of each block names it to its resource; alignments beyond 16 need
+// as many bytes as they are. Two are equal when they wrap the same resource.
 //
-// Ownership: `upstream` must outlive it. Errors: OutOfMemoryBadAlloc (bad_alloc.h); what else the resource
-// throws goes through. Threads: as what it wraps.
+// Ownership: `upstream` must outlive it. Errors: OutOfMemoryBadAlloc (bad_alloc.h); what else the
+// resource throws goes through. Threads: as what it wraps.
 #ifndef TIDEPOOL_MEMORY_PMR_PMR_RESOURCE_H_
 #define TIDEPOOL_MEMORY_PMR_PMR_RESOURCE_H_
 

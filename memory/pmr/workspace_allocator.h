@@ -1,19 +1,19 @@
-// WorkspaceAllocator: an allocator for the standard library's containers in a workspace, without the
-// virtual call of std::pmr.
+// WorkspaceAllocator: an allocator for the standard library's containers in a workspace, without
+// the virtual call of std::pmr.
 //
 //   WorkspaceResource resource(workspace);
 //   WorkspaceScope scope(workspace);
 //   std::vector<int, WorkspaceAllocator<int>> numbers{WorkspaceAllocator<int>(resource)};
 //
-// A container stays where it was made: assigning to it, by copy or by move, leaves it its allocator, so
-// that what is assigned from an inner workspace's container to an outer one's is copied out of the cycle
-// that ends first. (Moving between containers of one workspace moves pointers.) A copy is made in the
-// workspace of its original; give the constructor another allocator to have it elsewhere. Swapping swaps
-// the allocators too: every container then has its memory where its allocator says, at the cost that its
-// elements may now live in the other's cycle.
+// A container stays where it was made: assigning to it, by copy or by move, leaves it its
+// allocator, so that what is assigned from an inner workspace's container to an outer one's is
+// copied out of the cycle that ends first. (Moving between containers of one workspace moves
+// pointers.) A copy is made in the workspace of its original; give the constructor another
+// allocator to have it elsewhere. Swapping swaps the allocators too: every container then has its
+// memory where its allocator says, at the cost that its elements may now live in the other's cycle.
 //
-// Where blocks live, who may release them, errors (std::bad_alloc), threads: as workspace_resource.h. The
-// resource must outlive containers that name it.
+// Where blocks live, who may release them, errors (std::bad_alloc), threads: as
+// workspace_resource.h. The resource must outlive containers that name it.
 #ifndef TIDEPOOL_MEMORY_PMR_WORKSPACE_ALLOCATOR_H_
 #define TIDEPOOL_MEMORY_PMR_WORKSPACE_ALLOCATOR_H_
 

@@ -23,7 +23,8 @@ class HereResource final : public std::pmr::memory_resource {
 
 }  // namespace
 
-WorkspaceResource::WorkspaceResource(Workspace& workspace) : heap_(CycleHeap::Of(*workspace.core())) {
+WorkspaceResource::WorkspaceResource(Workspace& workspace)
+    : heap_(CycleHeap::Of(*workspace.core())) {
   heap_.Refer();
 }
 

@@ -1,4 +1,5 @@
-// The contract of memory resources over workspaces: blocks, alignments, where they live, what they count.
+// The contract of memory resources over workspaces: blocks, alignments, where they live, what they
+// count.
 #include "tidepool/memory/pmr/workspace_resource.h"
 
 #include <algorithm>
@@ -12,11 +13,13 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/bad_alloc.h"
 #include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/pmr/block_oracle.h"
 #include "tidepool/memory/pmr/size_classes.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -74,7 +77,8 @@ TEST(WorkspaceResourceTest, BlocksOfAllSizesNeverOverlap) {
       }
     }
     while (oracle.size() > 0) {
-      const OutBlock block = oracle.Remove(oracle.size() - 1 - make.random() % std::min<size_t>(3, oracle.size()));
+      const OutBlock block =
+          oracle.Remove(oracle.size() - 1 - make.random() % std::min<size_t>(3, oracle.size()));
       resource.deallocate(block.data, block.bytes, block.alignment);
     }
   }
@@ -113,7 +117,8 @@ TEST(WorkspaceResourceTest, ChunksThatEmptyServeOtherSizesInTheSameCycle) {
   std::vector<void*> blocks;
   size_t most = 0;
   for (const size_t bytes : {40, 72, 200, 1000, 3000, 24, 104}) {
-    for (size_t sum = 0; sum < (size_t{8} << 20); sum += bytes) blocks.push_back(resource.allocate(bytes, 8));
+    for (size_t sum = 0; sum < (size_t{8} << 20); sum += bytes)
+      blocks.push_back(resource.allocate(bytes, 8));
     for (void* const block : blocks) resource.deallocate(block, bytes, 8);
     blocks.clear();
     most = std::max(most, workspace.stats().block_bytes);
@@ -130,7 +135,8 @@ TEST(WorkspaceResourceTest, SmallAndLargeBlocksShareTheSpans) {
     WorkspaceScope scope(workspace);
     const size_t bytes = i % 2 == 0 ? 48 : 50000;
     std::vector<void*> blocks;
-    for (size_t sum = 0; sum < (size_t{8} << 20); sum += bytes) blocks.push_back(resource.allocate(bytes, 8));
+    for (size_t sum = 0; sum < (size_t{8} << 20); sum += bytes)
+      blocks.push_back(resource.allocate(bytes, 8));
     for (void* const block : blocks) resource.deallocate(block, bytes, 8);
   }
   EXPECT_LE(workspace.stats().block_bytes, (size_t{8} << 20) * 11 / 10 + (size_t{2} << 20));
@@ -140,7 +146,7 @@ TEST(WorkspaceResourceTest, LiveBoundIsKeptOverCyclesThatDiffer) {
   Workspace workspace("w", WorkspaceConfig::Inference());
   WorkspaceResource resource(workspace);
   std::mt19937 random(11);
-  size_t bound = 0;       // most bytes alive at once in any cycle
+  size_t bound = 0;  // most bytes alive at once in any cycle
   size_t half_way = 0;
   for (int cycle = 0; cycle < 1000; ++cycle) {
     WorkspaceScope scope(workspace);
@@ -184,6 +190,36 @@ TEST(WorkspaceResourceTest, MemoryCountsAsTheWorkspaces) {
   EXPECT_LE(OwnerBytes("workspace ledger of blocks") - before, 16384);  // records
 }
 
+TEST(WorkspaceResourceTest, TheReclaimerTakesWhatIsKeptBetweenCyclesAndInOneAtItsEnd) {
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  WorkspaceResource resource(workspace);
+  auto cycle = [&](bool reclaim) {
+    WorkspaceScope scope(workspace);
+    std::pmr::vector<int> numbers(300000, 1, &resource);
+    if (reclaim) Reclaimer::Global().RunNow();
+    EXPECT_EQ(numbers[299999], 1);
+  };
+  cycle(false);
+  EXPECT_GT(workspace.stats().block_bytes, size_t{1} << 20);
+  EXPECT_GE(Reclaimer::Global().RunNow(), int64_t{1} << 20);
+  EXPECT_EQ(workspace.stats().block_bytes, 0u);
+  cycle(true);
+  EXPECT_EQ(workspace.stats().block_bytes, 0u);
+}
+
+#ifdef TIDEPOOL_POISON
+TEST(WorkspaceResourceTest, AddressSanitizerFindsWhatIsUsedAfterItsRelease) {
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  WorkspaceScope scope(workspace);
+  for (const size_t bytes : {100, 4000, 10000}) {
+    auto* const data = static_cast<char*>(AllocateBytes(workspace, bytes));
+    EXPECT_FALSE(__asan_address_is_poisoned(data + bytes - 1));
+    ReleaseBytes(data, bytes);
+    EXPECT_TRUE(__asan_address_is_poisoned(data + bytes - 1)) << bytes;
+  }
+}
+#endif
+
 TEST(WorkspaceResourceTest, WhatIsNotUsedForManyCyclesGoes) {
   Workspace workspace("w", WorkspaceConfig::Inference());
   WorkspaceResource resource(workspace);
@@ -226,7 +262,8 @@ TEST(WorkspaceResourceTest, OutsideOfCyclesBlocksAreTheProcesss) {
     WorkspaceScope scope(workspace);
     void* const inside = resource.allocate(64);
     EXPECT_GT(workspace.stats().block_bytes, 0u);
-    for (const std::pmr::string& text : global) ASSERT_EQ(std::string_view(text), std::string(50, 'x'));
+    for (const std::pmr::string& text : global)
+      ASSERT_EQ(std::string_view(text), std::string(50, 'x'));
     resource.deallocate(inside, 64);
   }
   {
@@ -254,7 +291,8 @@ TEST(WorkspaceResourceTest, OutsideBlocksOfAllSizesNeverOverlap) {
   constexpr int64_t kKept = internal::kSizeClasses * internal::kBlockChunkBytes + (size_t{4} << 20);
   const auto live = static_cast<int64_t>(oracle.live_bytes());
   EXPECT_GT(live, 2 * kKept);
-  EXPECT_GE(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated) - before, live - kKept);
+  EXPECT_GE(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated) - before,
+            live - kKept);
   while (oracle.size() > 0) {
     const OutBlock block = oracle.Remove(0);
     ResourceHere()->deallocate(block.data, block.bytes, block.alignment);
@@ -264,7 +302,8 @@ TEST(WorkspaceResourceTest, OutsideBlocksOfAllSizesNeverOverlap) {
 }
 
 TEST(WorkspaceResourceTest, HereFollowsTheInnermostScope) {
-  Workspace outer("outer", WorkspaceConfig::Inference()), inner("inner", WorkspaceConfig::Inference());
+  Workspace outer("outer", WorkspaceConfig::Inference()),
+      inner("inner", WorkspaceConfig::Inference());
   WorkspaceResource of_outer(outer);
   WorkspaceScope outer_scope(outer);
   std::pmr::string in_outer(100, 'o', ResourceHere());

@@ -1,6 +1,6 @@
-// CycleMemory: memory of a workspace that is served as blocks without records: the nodes of containers
-// (memory/pmr). The workspace tells it when cycles end and when memory is wanted back; it counts what it
-// has as the workspace's.
+// CycleMemory: memory of a workspace that is served as blocks without records: the nodes of
+// containers (memory/pmr). The workspace tells it when cycles end and when memory is wanted back;
+// it counts what it has as the workspace's.
 //
 // Threads: calls come from whoever is inside the workspace's gate.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_MEMORY_H_
@@ -18,8 +18,8 @@ class CycleMemory {
     int64_t bytes = 0;
   };
 
-  // A cycle ends, in which it had bytes in use, which it gives back. Blocks that are left stay as they
-  // are until they come back.
+  // A cycle ends, in which it had bytes in use, which it gives back. Blocks that are left stay as
+  // they are until they come back.
   virtual Left EndCycle() noexcept = 0;
   // Another cycle has ended, with blocks or without: what nobody has used for some goes.
   virtual void Age() noexcept = 0;

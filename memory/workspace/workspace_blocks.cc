@@ -1,5 +1,5 @@
-// Blocks without records beside the buffers of a workspace (cycle_memory.h): within its policies, and
-// what is found when they outlive their cycle.
+// Blocks without records beside the buffers of a workspace (cycle_memory.h): within its policies,
+// and what is found when they outlive their cycle.
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
@@ -17,8 +17,8 @@ void WorkspaceCore::CheckBlockBytes(size_t bytes) const {
   const size_t most = fails ? pages_.capacity() : config.max_size;
   if (bytes <= most && used <= most - bytes) return;
   throw OutOfMemoryError(
-      fails ? absl::StrCat("workspace [", id, "] is full: memory for blocks of ", bytes,
-                           " bytes, ", used, " of ", most, " bytes in use, policy_spill kFail")
+      fails ? absl::StrCat("workspace [", id, "] is full: memory for blocks of ", bytes, " bytes, ",
+                           used, " of ", most, " bytes in use, policy_spill kFail")
             : absl::StrCat("workspace [", id, "]: memory for blocks of ", bytes,
                            " bytes: the cycle needs ", used + bytes, " bytes at once, max_size is ",
                            most, ", policy_spill kReallocate"),

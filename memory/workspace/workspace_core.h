@@ -110,7 +110,9 @@ class WorkspaceCore final : public BufferOwner {
   void Abandon() noexcept;
 
   // ---- blocks without records, of containers (cycle_memory.h, workspace_blocks.cc) -------------
-  bool may_have_blocks() const { return !is_ring_slot_ && !passes_through() && memory_device_ == Host(); }
+  bool may_have_blocks() const {
+    return !is_ring_slot_ && !passes_through() && memory_device_ == Host();
+  }
   // Null: none. Any thread, as AttachBlocks(): false when there is one already.
   CycleMemory* block_memory() const { return spills_.beside(); }
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
