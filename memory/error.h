@@ -35,8 +35,7 @@ class Error : public std::exception {
   std::string message_;
 };
 
-// Code kResourceExhausted. `report` is the memory report at the time of the failure. Not a std::bad_alloc:
-// containers get that one, with the same text (memory/pmr/bad_alloc.h).
+// Code kResourceExhausted. `report` is the memory report at the time of the failure.
 class OutOfMemoryError : public Error {
  public:
   OutOfMemoryError(std::string message, std::string report)
