@@ -4,11 +4,11 @@
 //   bazel run //memory/pmr:pmr_benchmark -- --benchmark_repetitions=9 \
 //       --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
 //
-// An iteration is a cycle: WORK/PEER. Works: json_equal parses one document of 37 KB and destroys
-// it; json_different another one each time, 64 documents of up to 60 KB in turn; json_tiny one of
-// 300 bytes; mix_equal and mix_different fill a map, an unordered map, a vector of strings, a list
-// and a deque, erase some and destroy them, of one size and of sizes drawn anew. Counter
-// ns_per_block: the whole cycle's time, parsing and all, by the blocks it allocates.
+// An iteration is a cycle: WORK/PEER. Works: json_equal parses one document of 22 KB and destroys it;
+// json_different another one each time, 64 documents of up to 47 KB in turn; json_tiny one of 700
+// bytes; mix_equal and mix_different fill a map, an unordered map, a vector of strings, a list and a
+// deque, erase some and destroy them, of one size and of sizes drawn anew. Counter ns_per_block: the
+// whole cycle's time, parsing and all, by the blocks it allocates.
 //
 // Peers: workspace (WorkspaceResource, a scope for each cycle), here (ResourceHere()), new_delete
 // (std::pmr::new_delete_resource), the allocators of memory/workspace/allocators.h behind a
