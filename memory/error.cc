@@ -37,8 +37,11 @@ absl::Status CatchStatus(absl::FunctionRef<void()> function) {
     return absl::OkStatus();
   } catch (const Error& error) {
     return absl::Status(error.code(), error.message());
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("std::bad_alloc: the C++ heap is exhausted");
+  } catch (const std::bad_alloc& error) {
+    // Of containers in a workspace it says which one was refused what (memory/pmr/bad_alloc.h).
+    const std::string what = error.what();
+    return absl::ResourceExhaustedError(
+        what == "std::bad_alloc" ? "std::bad_alloc: the C++ heap is exhausted" : what);
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
   }

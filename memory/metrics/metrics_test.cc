@@ -173,6 +173,7 @@ TEST(Metrics, EveryFieldOfAWorkspace) {
   counter("spills", stats.spills);
   counter("spilled_bytes", stats.spilled_bytes);
   counter("leaked_arrays", stats.leaked_arrays);
+  counter("leaked_blocks", stats.leaked_blocks);
   counter("findings", stats.findings);
   counter("plans", stats.plans);
   counter("plans_improved", stats.plans_improved);
@@ -190,6 +191,7 @@ TEST(Metrics, EveryFieldOfAWorkspace) {
   gauge("live_lower_bound_bytes", stats.live_lower_bound_bytes);
   gauge("requested_bytes", stats.requested_bytes);
   gauge("planned_requests", stats.planned_requests);
+  gauge("block_bytes", static_cast<double>(stats.block_bytes));
   // A field that is added to WorkspaceStats belongs into the table, and into the list above.
   EXPECT_EQ(std::size(internal::kWorkspaceFields) * sizeof(uint64_t), sizeof(WorkspaceStats));
   const WorkspaceScope scope(workspace);

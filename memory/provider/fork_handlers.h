@@ -16,6 +16,7 @@ enum class ForkLevel {
   kWorkspaceCensus,
   kRingCensus,
   kMirrorCounts,
+  kOutsideBlocks,
   kLedger,
   kOwnerTree,
   kWorkspaceNames,
@@ -23,7 +24,7 @@ enum class ForkLevel {
   kSmallBlocks,
   kMemoryEvents
 };
-inline constexpr int kForkLevels = 10;
+inline constexpr int kForkLevels = 11;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks

@@ -55,9 +55,15 @@ Sink<CycleFinding>& FindingSink() {
 }  // namespace
 
 std::string LeakReport::ToString() const {
-  std::string out = absl::StrCat("workspace [", workspace, "], generation ", generation, ": ", count,
-                                 count == 1 ? " array of " : " arrays of ", bytes,
-                                 " bytes outlived the cycle");
+  std::string out = absl::StrCat("workspace [", workspace, "], generation ", generation, ": ");
+  if (count > 0 || blocks == 0) {
+    absl::StrAppend(&out, count, count == 1 ? " array of " : " arrays of ", bytes, " bytes");
+  }
+  if (blocks > 0) {
+    absl::StrAppend(&out, count > 0 ? " and " : "", blocks, blocks == 1 ? " block of " : " blocks of ",
+                    block_bytes, " bytes of containers");
+  }
+  absl::StrAppend(&out, " outlived the cycle");
   for (const LeakedArray& array : arrays) {
     absl::StrAppend(&out, "\n  request ", array.request, ", ", array.bytes, " bytes");
     if (!array.owner.empty()) absl::StrAppend(&out, ", made for ", array.owner);
@@ -79,6 +85,11 @@ void CycleDetector::OnLeaks(const LeakReport& report) noexcept {
     if (taken) told_ = true;
     const std::string text = report.ToString();
     const bool traced = !report.arrays.empty() && !report.arrays[0].site.empty();
+    if (report.count == 0) {
+      return Find(CycleFindingKind::kLeakedBlocks, report.generation,
+                  absl::StrCat(text.substr(0, text.find('\n')),
+                               "; they stay as they are until they are released"));
+    }
     Find(CycleFindingKind::kLeakedArrays, report.generation,
          absl::StrCat(text.substr(0, text.find('\n')),
                       traced ? absl::StrCat("; the first was made at ", report.arrays[0].site)

@@ -3,7 +3,7 @@
 //
 //   SetLeakSink([](const LeakReport& report) { std::cerr << report.ToString(); });
 //
-// Leaked arrays are always counted (WorkspaceStats::leaked_arrays); the rest needs use_cycle_detector.
+// Leaked arrays and blocks are always counted (WorkspaceStats::leaked_arrays, leaked_blocks); the rest needs use_cycle_detector.
 // Without a sink the first finding of a workspace is a line on stderr. A workspace in guard mode
 // throws its first finding when it is entered next.
 //
@@ -34,6 +34,9 @@ struct LeakReport {
   uint64_t generation = 0;
   int64_t count = 0;
   int64_t bytes = 0;
+  // Blocks of containers and raw bytes (memory/pmr), as large as they were served.
+  int64_t blocks = 0;
+  int64_t block_bytes = 0;
   std::vector<LeakedArray> arrays;  // the first kMostArrays of them
 
   static constexpr int kMostArrays = 8;
@@ -42,6 +45,7 @@ struct LeakReport {
 
 enum class CycleFindingKind {
   kLeakedArrays,
+  kLeakedBlocks,         // of containers (memory/pmr), without arrays
   kReentry,              // entered again from inside another workspace's scope
   kGrowingSpills,        // bytes outside the pages, in each of the last kGrowingCycles cycles
   kGrowingExternal,      // kExternal bytes of the device

@@ -58,7 +58,7 @@ void CycleFindings::CannotLearn(const char* why) noexcept {
 
 void CycleFindings::Report(uint64_t generation, CycleDetector::Levels levels,
                            Device memory_device) noexcept {
-  if (leaks_.count > 0) {
+  if (leaks_.count > 0 || leaks_.blocks > 0) {
     LeakReport report;
     std::swap(report, leaks_);
     report.generation = generation;

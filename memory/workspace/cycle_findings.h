@@ -41,6 +41,11 @@ class CycleFindings {
   void Outlives(const Buffer& buffer) noexcept;
   // And that is a mistake.
   void Leaks(const Buffer& buffer) noexcept;
+  // Blocks without records, of containers.
+  void LeaksBlocks(int64_t blocks, int64_t bytes) noexcept {
+    leaks_.blocks += blocks;
+    leaks_.block_bytes += bytes;
+  }
   // What was learned could not be made use of, for another reason than lack of memory.
   void CannotLearn(const char* why) noexcept;
   // The record of a buffer that outlived its cycle goes.
@@ -51,7 +56,7 @@ class CycleFindings {
   // ---- the end of a cycle ---------------------------------------------------------------------
   // Whether Report() would find anything to compare or to tell.
   bool HasNews(int64_t spilled_bytes, uint64_t ledger_change) const {
-    return leaks_.count > 0 || !cannot_learn_.empty() || detector_.IsNews(spilled_bytes, ledger_change);
+    return leaks_.count > 0 || leaks_.blocks > 0 || !cannot_learn_.empty() || detector_.IsNews(spilled_bytes, ledger_change);
   }
   // Tells the sinks. `memory_device` is the one the workspace's memory is on.
   void Report(uint64_t generation, CycleDetector::Levels levels, Device memory_device) noexcept;

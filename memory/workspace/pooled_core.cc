@@ -32,7 +32,6 @@ void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
       const Lesson lesson = pool_->learner.lesson();
       follower_.Take(lesson);
       followed_version_ = lesson.version;
-      counters.plans_kept = lesson.plans->size();
     }
     size_t bytes = 0;
     const LearnedCycle* next = follower_.BeginningWith(rounded, &bytes);
@@ -66,6 +65,7 @@ void WorkspaceCore::EndPooled(bool failed) noexcept {
       pool_->learner.Observe(Ended(), followed_version_);
     }
   }
+  if (!failed) spills_.EndCycle();
   undecided_ = false;
   if (range_.range == nullptr) return;
   pages_.TakeBack();

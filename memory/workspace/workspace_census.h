@@ -44,6 +44,8 @@ inline constexpr StatsField<WorkspaceStats> kWorkspaceFields[] = {
     {&WorkspaceStats::spills, true, "spills", "Requests served outside of the pages."},
     {&WorkspaceStats::spilled_bytes, true, "spilled_bytes", "Bytes of those requests."},
     {&WorkspaceStats::leaked_arrays, true, "leaked_arrays", "Arrays alive when their cycle ended."},
+    {&WorkspaceStats::leaked_blocks, true, "leaked_blocks",
+     "Blocks of containers alive when their cycle ended."},
     {&WorkspaceStats::findings, true, "findings", "Findings of the cycle detector."},
     {&WorkspaceStats::plans, true, "plans", "Plans made."},
     {&WorkspaceStats::plans_improved, true, "plans_improved",
@@ -71,6 +73,7 @@ inline constexpr StatsField<WorkspaceStats> kWorkspaceFields[] = {
     {&WorkspaceStats::requested_bytes, false, "requested_bytes",
      "Bytes that the planned cycles would need without reuse."},
     {&WorkspaceStats::planned_requests, false, "planned_requests", "Requests of the planned cycles."},
+    {&WorkspaceStats::block_bytes, false, "block_bytes", "Bytes kept for blocks of containers."},
 };
 
 void JoinCensus(WorkspaceCore* core);  // throws std::bad_alloc

@@ -162,6 +162,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 }
 
 void WorkspaceCore::DropLive(bool failed) noexcept {
+  EndBlocks(failed);
   if (owned_cycle_ && serves_from_pages() && counters.cycle_spills == 0 && !findings_.tracing() &&
       !PoisonsBlocks()) {
     return DropAllUnseen();
@@ -224,6 +225,8 @@ WorkspaceStats WorkspaceCore::Stats() const {
   stats.spills = counters.spills;
   stats.spilled_bytes = counters.spilled_bytes;
   stats.leaked_arrays = counters.leaked_arrays;
+  stats.leaked_blocks = counters.leaked_blocks;
+  stats.block_bytes = counters.block_bytes;
   stats.failed_cycles = counters.failed_cycles;
   stats.findings = findings_.detector().findings();
   stats.host_fallbacks = counters.host_fallbacks;

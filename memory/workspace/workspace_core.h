@@ -27,6 +27,7 @@
 #include "tidepool/memory/workspace/cycle_findings.h"
 #include "tidepool/memory/workspace/cycle_gate.h"
 #include "tidepool/memory/workspace/cycle_follower.h"
+#include "tidepool/memory/workspace/cycle_memory.h"
 #include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/leased_side.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
@@ -111,6 +112,19 @@ class WorkspaceCore final : public BufferOwner {
   // The Workspace is gone. Frees the core once no buffer and no scope needs it.
   void Abandon() noexcept;
 
+  // ---- blocks without records, of containers (cycle_memory.h, workspace_blocks.cc) -------------
+  bool may_have_blocks() const {
+    return !is_ring_slot_ && !passes_through() && memory_device_ == Host();
+  }
+  // Null: none. Any thread, as AttachBlocks(): false when there is one already.
+  CycleMemory* block_memory() const { return spills_.beside(); }
+  bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
+  // On the thread that has it open. Whether so many bytes may be taken; throws by the spill policy.
+  void CheckBlockBytes(size_t bytes) const;
+  // Bytes in use change. They must be more than 0 while the cycle has blocks, or had some.
+  void AddBlockBytes(int64_t bytes) noexcept { account_.AddUsed(bytes); }
+  OwnedBytes& owned_bytes() { return owned_; }
+
   // ---- as the slot of a ring (ring_slot_core.cc) ----------------------------------------------
   // A cycle of a slot begins on the producer's thread, is handed over to leases that belong to no
   // thread, and ends with the last of them. The ring learns for its slots.
@@ -185,9 +199,10 @@ class WorkspaceCore final : public BufferOwner {
   void PrepareQuickRequests();
   void DropLive(bool failed) noexcept;
   void DropAllUnseen() noexcept;
+  void EndBlocks(bool failed) noexcept;
   void HandOver() noexcept;
   void AccountState() noexcept;
-  bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
+  bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes, and so have blocks
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
            config.policy_allocation != AllocationPolicy::kAlways;

@@ -14,6 +14,8 @@ struct WorkspaceCounters {
   SingleWriter<uint64_t> cycles;
   SingleWriter<uint64_t> failed_cycles;
   SingleWriter<uint64_t> leaked_arrays;
+  SingleWriter<uint64_t> leaked_blocks;
+  SingleWriter<size_t> block_bytes;
   SingleWriter<uint64_t> hits;  // without the requests that merely followed the plan, see Settle()
   SingleWriter<uint64_t> misses;
   SingleWriter<uint64_t> spills;

@@ -98,6 +98,7 @@ void WorkspaceCore::Abandon() noexcept {
   do {
     DrainReturned();
   } while (!records_.returned().End(records_.CountOut()));
+  if (CycleMemory* const blocks = spills_.TakeBeside(); blocks != nullptr) blocks->Abandon();
   // Pages go now; only the records wait for their handles.
   Forget();
   spills_.Trim();

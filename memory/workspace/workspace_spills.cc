@@ -74,6 +74,7 @@ void WorkspaceSpills::Release(void* token, size_t bytes, size_t rounded) noexcep
 }
 
 void WorkspaceSpills::EndSpillingCycle() noexcept {
+  if (CycleMemory* const memory = beside(); memory != nullptr) memory->Age();
   if (spilled_) {
     if (idle_cycles_ >= kept_cycles_ && idle_cycles_ <= 4 * kept_cycles_) {
       kept_cycles_ = std::min(kMostCyclesKept, 2 * kept_cycles_);
@@ -82,12 +83,14 @@ void WorkspaceSpills::EndSpillingCycle() noexcept {
     spilled_ = false;
   } else {
     idle_cycles_ = std::min(idle_cycles_ + 1, kMostIdleCycles);
+    if (!keeps_any()) return;
   }
   blocks_.TrimIdle(kept_cycles_);
   owned_.Set(blocks_.owned_bytes());
 }
 
 void WorkspaceSpills::Trim() noexcept {
+  if (CycleMemory* const memory = beside(); memory != nullptr) memory->Trim();
   blocks_.Trim();
   owned_.Set(blocks_.owned_bytes());
 }

@@ -8,12 +8,14 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
 
+#include <atomic>
 #include <cstddef>
 
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/resource/resource_stack.h"
+#include "tidepool/memory/workspace/cycle_memory.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
@@ -34,12 +36,22 @@ class WorkspaceSpills {
   // A cycle has ended: chunks that nobody has used for some cycles are given back. Cycles that spill
   // again soon after that keep them longer.
   void EndCycle() noexcept {
-    if (spilled_ || keeps_any()) return EndSpillingCycle();
+    if (spilled_ || keeps_any() || beside() != nullptr) return EndSpillingCycle();
     if (idle_cycles_ < kMostIdleCycles) ++idle_cycles_;
   }
   // Gives back what is kept and not in use.
   void Trim() noexcept;
   bool keeps_any() const { return owned_.bytes() > 0; }
+
+  // What serves blocks without records beside this: it ages and is trimmed as this is. Null: none.
+  // Any thread; SetBeside() once, false when there is one.
+  CycleMemory* beside() const { return beside_.load(std::memory_order_acquire); }
+  bool SetBeside(CycleMemory* memory) noexcept {
+    CycleMemory* none = nullptr;
+    return beside_.compare_exchange_strong(none, memory, std::memory_order_acq_rel);
+  }
+  // The workspace is gone: the one there was, which is not told anything any more.
+  CycleMemory* TakeBeside() noexcept { return beside_.exchange(nullptr); }
 
  private:
   static constexpr int kMostCyclesKept = 96;
@@ -56,6 +68,7 @@ class WorkspaceSpills {
   bool spilled_ = false;  // in this cycle
   int idle_cycles_ = 0;   // running, that did not spill
   int kept_cycles_ = 3;   // chunks are kept for so many without use
+  std::atomic<CycleMemory*> beside_{nullptr};
 };
 
 }  // namespace tidepool

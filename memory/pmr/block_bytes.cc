@@ -1,0 +1,33 @@
+#include "tidepool/memory/pmr/block_bytes.h"
+
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/pmr/cycle_heap.h"
+
+namespace tidepool {
+namespace {
+
+void CheckAlignment(const char* who, size_t alignment) {
+  if (std::has_single_bit(alignment)) return;
+  ThrowInvalidArgument(absl::StrCat(who, ": alignment ", alignment, ", expected a power of two"));
+}
+
+}  // namespace
+
+void* AllocateBytes(Workspace& workspace, size_t bytes, size_t alignment) {
+  CheckAlignment("AllocateBytes", alignment);
+  return internal::CycleHeap::Of(*workspace.core()).Allocate(bytes, alignment);
+}
+
+void* AllocateBytesHere(size_t bytes, size_t alignment) {
+  CheckAlignment("AllocateBytesHere", alignment);
+  return internal::CycleHeap::AllocateHere(bytes, alignment);
+}
+
+void ReleaseBytes(void* data, size_t bytes, size_t alignment) noexcept {
+  if (data != nullptr) internal::CycleHeap::Release(data, bytes, alignment);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,158 @@
+#include "tidepool/memory/pmr/chunk_lists.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+namespace tidepool::internal {
+namespace {
+
+// Stands for "none": nothing is ever taken from it or written to it.
+constinit BlockChunk no_chunk{.heap = nullptr,
+                              .fresh = nullptr,
+                              .end = nullptr,
+                              .block_bytes = 0,
+                              .size_class = 0,
+                              .token = nullptr};
+
+}  // namespace
+
+ChunkLists::ChunkLists(CycleHeap* heap, MemoryResource& chunks) : heap_(heap), chunks_(chunks) {
+  std::fill(std::begin(current_), std::end(current_), &no_chunk);
+}
+
+void ChunkLists::List::Add(BlockChunk* chunk) noexcept {
+  chunk->previous = nullptr;
+  chunk->next = head;
+  if (head != nullptr) head->previous = chunk;
+  head = chunk;
+}
+
+void ChunkLists::List::Remove(BlockChunk* chunk) noexcept {
+  (chunk->previous != nullptr ? chunk->previous->next : head) = chunk->next;
+  if (chunk->next != nullptr) chunk->next->previous = chunk->previous;
+}
+
+void ChunkLists::AddAvailable(BlockChunk* chunk) noexcept {
+  BlockChunk*& head = available_[chunk->size_class];
+  chunk->state = BlockChunk::kAvailable;
+  chunk->tell_at = 0;
+  chunk->previous_available = nullptr;
+  chunk->next_available = head;
+  if (head != nullptr) head->previous_available = chunk;
+  head = chunk;
+}
+
+void ChunkLists::RemoveAvailable(BlockChunk* chunk) noexcept {
+  (chunk->previous_available != nullptr ? chunk->previous_available->next_available
+                                        : available_[chunk->size_class]) = chunk->next_available;
+  if (chunk->next_available != nullptr) {
+    chunk->next_available->previous_available = chunk->previous_available;
+  }
+}
+
+// All blocks of it are out.
+void ChunkLists::RetireCurrent(int size_class) noexcept {
+  BlockChunk* const chunk = current_[size_class];
+  if (chunk == &no_chunk) return;
+  chunk->state = BlockChunk::kFull;
+  chunk->tell_at = chunk->out - 1;
+}
+
+void* ChunkLists::TakeAvailable(int size_class) noexcept {
+  BlockChunk* const chunk = available_[size_class];
+  if (chunk == nullptr) return nullptr;
+  RemoveAvailable(chunk);
+  RetireCurrent(size_class);
+  chunk->state = BlockChunk::kCurrent;
+  chunk->tell_at = BlockChunk::kNever;
+  current_[size_class] = chunk;
+  return chunk->Take();
+}
+
+void* ChunkLists::TakeFrom(const Allocation& memory, int size_class, const void* thread) noexcept {
+  RetireCurrent(size_class);
+  auto* const chunk = new (ChunkAt(reinterpret_cast<uintptr_t>(memory.data))) BlockChunk{
+      .heap = heap_,
+      .fresh = nullptr,
+      .end = nullptr,
+      .block_bytes = kClassBytes[size_class],
+      .size_class = static_cast<uint8_t>(size_class),
+      .token = memory.token,
+  };
+  chunk->thread.store(thread, std::memory_order_relaxed);
+  const auto room = static_cast<size_t>(memory.data + kBlockChunkBytes - chunk->first());
+  chunk->end = chunk->first() + room / chunk->block_bytes * chunk->block_bytes;
+  chunk->Reset();
+  all_.Add(chunk);
+  ++count_;
+  current_[size_class] = chunk;
+  return chunk->Take();
+}
+
+bool ChunkLists::Told(BlockChunk* chunk) noexcept {
+  if (chunk->state == BlockChunk::kFull) {
+    AddAvailable(chunk);
+    return false;
+  }
+  RemoveAvailable(chunk);
+  all_.Remove(chunk);
+  --count_;
+  GiveBack(chunk);
+  return true;
+}
+
+void ChunkLists::GiveBack(BlockChunk* chunk) noexcept {
+  chunks_.Release(chunk->token, kBlockChunkBytes, kBlockChunkBytes);
+}
+
+ChunkLists::Left ChunkLists::EndCycle() noexcept {
+  Left left;
+  for (BlockChunk *chunk = all_.head, *next; chunk != nullptr; chunk = next) {
+    next = chunk->next;
+    if (chunk->out == 0) {  // its class's current one: others went when their last block came back
+      chunk->idle_cycles = chunk->is_fresh() ? chunk->idle_cycles + 1 : 0;
+      if (!chunk->is_fresh()) chunk->Reset();
+      continue;
+    }
+    if (chunk->state == BlockChunk::kCurrent) current_[chunk->size_class] = &no_chunk;
+    all_.Remove(chunk);
+    --count_;
+    chunk->state = BlockChunk::kLate;
+    chunk->thread.store(nullptr, std::memory_order_relaxed);
+    late_.Add(chunk);
+    ++left.chunks;
+    left.blocks += chunk->out;
+    left.bytes += int64_t{chunk->out} * chunk->block_bytes;
+  }
+  if (left.chunks > 0) std::fill(std::begin(available_), std::end(available_), nullptr);
+  late_blocks_ += left.blocks;
+  return left;
+}
+
+void ChunkLists::PutLate(BlockChunk* chunk) noexcept {
+  --late_blocks_;
+  if (--chunk->out > 0) return;
+  late_.Remove(chunk);
+  GiveBack(chunk);
+}
+
+void ChunkLists::Age(uint32_t cycles, bool idle) noexcept {
+  for (BlockChunk *chunk = all_.head, *next; chunk != nullptr; chunk = next) {
+    next = chunk->next;
+    if (idle) ++chunk->idle_cycles;
+    if (chunk->out > 0 || chunk->idle_cycles < cycles) continue;
+    current_[chunk->size_class] = &no_chunk;
+    all_.Remove(chunk);
+    --count_;
+    GiveBack(chunk);
+  }
+}
+
+void ChunkLists::SetThread(const void* thread) noexcept {
+  for (BlockChunk* chunk = all_.head; chunk != nullptr; chunk = chunk->next) {
+    chunk->thread.store(thread, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace tidepool::internal

@@ -1,0 +1,78 @@
+// The chunks of one holder of small blocks, by class: where the next block comes from, and what
+// becomes of chunks whose blocks came back.
+//
+// A class takes from one chunk at a time. A chunk that is exhausted is found again by the first
+// block that comes back to it; one without blocks goes back to the resource, unless it is its
+// class's current one. The resource gives chunks; what they cost and how long they are kept is its
+// affair and the holder's.
+//
+// Threads: one at a time.
+#ifndef TIDEPOOL_MEMORY_PMR_CHUNK_LISTS_H_
+#define TIDEPOOL_MEMORY_PMR_CHUNK_LISTS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tidepool/memory/pmr/block_chunk.h"
+#include "tidepool/memory/pmr/size_classes.h"
+#include "tidepool/memory/resource/memory_resource.h"
+
+namespace tidepool::internal {
+
+class ChunkLists {
+ public:
+  // `heap` null: outside of cycles. `chunks` gives back what comes back here.
+  ChunkLists(CycleHeap* heap, MemoryResource& chunks);
+  ChunkLists(const ChunkLists&) = delete;
+  ChunkLists& operator=(const ChunkLists&) = delete;
+
+  // A block of that class; null when its current chunk has none.
+  void* Take(int size_class) { return current_[size_class]->Take(); }
+  // Makes another chunk the class's current one and takes from it; null when there is none with
+  // room.
+  void* TakeAvailable(int size_class) noexcept;
+  // `chunk` was had from the resource for that class, whose current one has no room: a block of it.
+  void* TakeFrom(const Allocation& chunk, int size_class, const void* thread) noexcept;
+  // BlockChunk::Put() said so. True when the chunk went back to the resource.
+  bool Told(BlockChunk* chunk) noexcept;
+
+  // ---- cycles ---------------------------------------------------------------------------------
+  struct Left {
+    int64_t chunks = 0, blocks = 0, bytes = 0;
+  };
+  // Chunks without blocks are as new and stay current; those with blocks are set aside as late.
+  Left EndCycle() noexcept;
+  // A block of a late chunk came back. The last one gives the chunk back.
+  void PutLate(BlockChunk* chunk) noexcept;
+  // Of chunks without blocks: those that served none of the last `cycles` go. `idle`: another cycle
+  // has ended, for which EndCycle was not called because it had no blocks.
+  void Age(uint32_t cycles, bool idle) noexcept;
+  void SetThread(const void* thread) noexcept;
+
+  int64_t count() const { return count_; }  // chunks, late ones not among them
+  int64_t late_blocks() const { return late_blocks_; }
+
+ private:
+  struct List {
+    BlockChunk* head = nullptr;
+    void Add(BlockChunk* chunk) noexcept;
+    void Remove(BlockChunk* chunk) noexcept;
+  };
+  void AddAvailable(BlockChunk* chunk) noexcept;
+  void RemoveAvailable(BlockChunk* chunk) noexcept;
+  void RetireCurrent(int size_class) noexcept;
+  void GiveBack(BlockChunk* chunk) noexcept;
+
+  CycleHeap* const heap_;
+  MemoryResource& chunks_;
+  BlockChunk* current_[kSizeClasses];
+  BlockChunk* available_[kSizeClasses] = {};
+  List all_;
+  List late_;
+  int64_t count_ = 0;
+  int64_t late_blocks_ = 0;
+};
+
+}  // namespace tidepool::internal
+
+#endif  // TIDEPOOL_MEMORY_PMR_CHUNK_LISTS_H_

@@ -1,0 +1,271 @@
+#include "tidepool/memory/pmr/cycle_heap.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/pmr/outside_blocks.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool::internal {
+namespace {
+
+// Of pages at a time; large blocks are cut from a quarter of that.
+constexpr size_t kSpanBytes = size_t{1} << 20;
+constexpr size_t kLargeSpanBytes = size_t{1} << 18;
+// Cycles without use after which memory goes back. Many, because what cycles need may vary widely.
+constexpr int kKeptCycles = 64;
+// Counted as in use from a cycle's first block on, whatever comes back.
+constexpr int64_t kMark = 1;
+
+PagesOptions OptionsFor(MemoryOwner& owner) {
+  PagesOptions options;
+  options.large_pages = false;
+  options.prefault = false;
+  options.owner = &owner;
+  return options;
+}
+
+}  // namespace
+
+CycleHeap::Storage::Storage(MemoryOwner& owner)
+    : pages(OptionsFor(owner), GetDeviceProvider(Host(), "blocks of workspaces")),
+      spans(pages, kSpanBytes, kBlockChunkBytes),
+      spans_of_large(spans),
+      large(spans_of_large, kLargeSpanBytes, alignof(LargeBlock)) {}
+
+CycleHeap::CycleHeap(WorkspaceCore& core)
+    : storage_(std::in_place, core.memory_owner),
+      chunks_(this, storage_->spans),
+      core_(&core),
+      workspace_(core),
+      serves_(core.may_have_blocks()),
+      owner_(core.memory_owner),
+      owned_(std::in_place, core.owned_bytes()) {}
+
+CycleHeap& CycleHeap::Of(WorkspaceCore& core) {
+  if (CycleMemory* const there = core.block_memory()) return *static_cast<CycleHeap*>(there);
+  if (core.memory_device() != Host()) {
+    ThrowInvalidArgument(absl::StrCat("workspace [", core.id,
+                                      "]: blocks for containers are the host's; found memory of ",
+                                      DeviceName(core.memory_device())));
+  }
+  auto* const heap = new CycleHeap(core);
+  if (!core.AttachBlocks(heap)) {
+    delete heap;  // another thread was first
+    return *static_cast<CycleHeap*>(core.block_memory());
+  }
+  return *heap;
+}
+
+void CycleHeap::Unrefer() noexcept {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+// ---- allocating -------------------------------------------------------------------------------
+
+void* CycleHeap::AllocateAt(WorkspaceCore& place, size_t bytes, size_t alignment) {
+  if (!place.may_have_blocks()) return AllocateOutside(bytes, alignment);
+  return Of(place).Allocate(bytes, alignment);
+}
+
+void* CycleHeap::AllocateOutside(size_t bytes, size_t alignment) {
+  return OutsideBlocks::Global().Allocate(bytes, alignment);
+}
+
+void* CycleHeap::AllocateSlowly(size_t bytes, size_t alignment) {
+  if (is_open_here()) {
+    DrainReturned();
+    return AllocateInCycle(bytes, alignment);
+  }
+  const void* const here = CurrentThreadToken();
+  WorkspaceCore* const open = serves_ ? workspace_.OpenHere() : nullptr;
+  if (open == nullptr || !open->is_open_on(here)) return AllocateOutside(bytes, alignment);
+  // The first block of the cycle.
+  DrainReturned();
+  if (std::exchange(chunks_thread_, here) != here) chunks_.SetThread(here);
+  thread_.store(here, std::memory_order_relaxed);
+  const int64_t kept = chunks_.count() * static_cast<int64_t>(kBlockChunkBytes);
+  void* block;
+  try {
+    block = AllocateInCycle(bytes, alignment);
+  } catch (...) {
+    thread_.store(nullptr, std::memory_order_relaxed);
+    throw;
+  }
+  AddUsed(kMark + kept);
+  return block;
+}
+
+void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
+  const int size_class = SizeClassOf(bytes, alignment);
+  if (size_class < 0) return AllocateLarge(bytes, alignment);
+  if (void* const block = chunks_.Take(size_class)) return block;
+  if (void* const block = chunks_.TakeAvailable(size_class)) return block;
+  core_->CheckBlockBytes(kBlockChunkBytes);
+  // What large blocks have left serves small ones before more is taken.
+  Pool& spans = storage_->spans;
+  const size_t room = spans.chunk_count() * kSpanBytes;
+  if (spans.used_bytes() + kBlockChunkBytes > room) storage_->large.Trim();
+  const Allocation chunk = AllocateOrThrow(spans, kBlockChunkBytes, kBlockChunkBytes);
+  CountOwned();
+  // Whoever was asked to give memory back may have released blocks.
+  if (void* const block = chunks_.Take(size_class)) [[unlikely]] {
+    spans.Release(chunk.token, kBlockChunkBytes, kBlockChunkBytes);
+    return block;
+  }
+  AddUsed(kBlockChunkBytes);
+  return chunks_.TakeFrom(chunk, size_class, CurrentThreadToken());
+}
+
+void* CycleHeap::AllocateLarge(size_t bytes, size_t alignment) {
+  const size_t all = LargeBytes(bytes, alignment);
+  if (all == 0) {
+    ThrowOutOfMemory({core_->memory_device(), &core_->memory_owner, INT64_MAX, "a block"},
+                     "the size of memory",
+                     absl::StrCat("workspace [", core_->id, "]: a block of ", bytes,
+                                  " bytes at alignment ", alignment, " cannot be served"),
+                     MemoryTracker::Global().Snapshot().ToString());
+  }
+  core_->CheckBlockBytes(all);
+  const Allocation memory = AllocateOrThrow(storage_->large, all, alignof(LargeBlock));
+  CountOwned();
+  AddUsed(static_cast<int64_t>(all));
+  ++large_blocks_;
+  large_bytes_ += static_cast<int64_t>(bytes);
+  LargeBlock* const block = PlaceLarge(memory.data, alignment);
+  *block = {this, memory.token, all, bytes, cycle_};
+  return block->data();
+}
+
+// ---- releasing --------------------------------------------------------------------------------
+
+void CycleHeap::Told(BlockChunk* chunk) noexcept {
+  if (chunks_.Told(chunk)) AddUsed(-static_cast<int64_t>(kBlockChunkBytes));
+}
+
+void CycleHeap::ReleaseElsewhere(BlockChunk* chunk, void* block) noexcept {
+  CycleHeap* const heap = chunk->heap;
+  if (heap == nullptr) return OutsideBlocks::Global().Release(chunk, block);
+  if (heap->is_open_here()) return heap->PutHere(chunk, block);
+  heap->Give(static_cast<FreeBlock*>(block));
+}
+
+void CycleHeap::ReleaseLarge(LargeBlock* block) noexcept {
+  CycleHeap* const heap = block->heap;
+  if (heap == nullptr) return OutsideBlocks::ReleaseLarge(block);
+  if (heap->is_open_here()) return heap->PutLargeHere(block);
+  heap->Give(reinterpret_cast<FreeBlock*>(reinterpret_cast<uintptr_t>(block) | 1));
+}
+
+// Inside the gate, as all that follows but Give().
+void CycleHeap::PutHere(BlockChunk* chunk, void* block) noexcept {
+  if (chunk->state == BlockChunk::kLate) {
+    chunks_.PutLate(chunk);
+  } else if (chunk->Put(block)) {
+    Told(chunk);
+  }
+}
+
+void CycleHeap::PutLargeHere(LargeBlock* block) noexcept {
+  if (block->cycle == cycle_) {
+    --large_blocks_;
+    large_bytes_ -= static_cast<int64_t>(block->asked);
+    AddUsed(-static_cast<int64_t>(block->bytes));
+  } else {
+    --late_large_blocks_;
+  }
+  storage_->large.Release(block->token, block->bytes, alignof(LargeBlock));
+}
+
+// After this the heap may be gone.
+void CycleHeap::Give(FreeBlock* block) noexcept {
+  if (returned_.Give(block)) DropStorage();
+}
+
+void CycleHeap::DrainReturned() noexcept {
+  FreeBlock* block = returned_.TakeAll();
+  while (block != nullptr) {
+    FreeBlock* const data = Untagged(block);
+    FreeBlock* const next = data->next;
+    if (IsTagged(block)) {
+      PutLargeHere(reinterpret_cast<LargeBlock*>(data));
+    } else {
+      PutHere(ChunkOf(data), data);
+    }
+    block = next;
+  }
+}
+
+// ---- cycles -----------------------------------------------------------------------------------
+
+void CycleHeap::AddUsed(int64_t bytes) noexcept {
+  used_ += bytes;
+  core_->AddBlockBytes(bytes);
+}
+
+void CycleHeap::CountOwned() noexcept {
+  const size_t owned = storage_->spans.owned_bytes();
+  owned_->Set(owned);
+  core_->counters.block_bytes = owned;
+}
+
+CycleMemory::Left CycleHeap::EndCycle() noexcept {
+  if (thread_.load(std::memory_order_relaxed) == nullptr) return {};
+  DrainReturned();
+  const ChunkLists::Left small = chunks_.EndCycle();
+  const Left left{small.blocks + large_blocks_, small.bytes + large_bytes_};
+  late_large_blocks_ += large_blocks_;
+  large_blocks_ = 0;
+  large_bytes_ = 0;
+  ++cycle_;
+  AddUsed(-used_);
+  thread_.store(nullptr, std::memory_order_relaxed);
+  had_blocks_ = true;
+  return left;
+}
+
+void CycleHeap::Age() noexcept {
+  if (storage_->spans.owned_bytes() == 0) return;
+  DrainReturned();
+  chunks_.Age(kKeptCycles, !std::exchange(had_blocks_, false));
+  storage_->large.TrimIdle(kKeptCycles);
+  storage_->spans.TrimIdle(kKeptCycles);
+  CountOwned();
+}
+
+void CycleHeap::Trim() noexcept {
+  if (thread_.load(std::memory_order_relaxed) != nullptr) return;  // in a cycle
+  DrainReturned();
+  chunks_.Age(0, true);
+  storage_->large.Trim();
+  storage_->spans.Trim();
+  CountOwned();
+}
+
+void CycleHeap::Abandon() noexcept {
+  Trim();
+  while (!returned_.End(chunks_.late_blocks() + late_large_blocks_)) DrainReturned();
+  storage_->large.Trim();
+  storage_->spans.Trim();
+  owned_->Set(0);
+  owned_.reset();
+  core_ = nullptr;
+  // From here on it is nobody's account that holds them.
+  orphaned_bytes_ = static_cast<int64_t>(storage_->spans.owned_bytes());
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, orphaned_bytes_, &owner_);
+  if (returned_.DropOwner()) DropStorage();
+  Unrefer();
+}
+
+// No block is out, and no other thread is here.
+void CycleHeap::DropStorage() noexcept {
+  storage_.reset();
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, -orphaned_bytes_, &owner_);
+  Unrefer();
+}
+
+}  // namespace tidepool::internal

@@ -1,0 +1,195 @@
+// Blocks where memory ends: policies, budgets, a system that refuses at any point.
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/pmr/bad_alloc.h"
+#include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/block_oracle.h"
+#include "tidepool/memory/pmr/workspace_resource.h"
+#include "tidepool/memory/testing/failing_provider.h"
+#include "tidepool/memory/testing/simulated_device.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+// What a std::bad_alloc said; empty without one.
+template <typename Function>
+std::string BadAllocText(const Function& function) {
+  try {
+    function();
+  } catch (const std::bad_alloc& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(BlockLimitsTest, AFullWorkspaceThrowsBadAllocAndGoesOn) {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.initial_size = size_t{1} << 20;
+  config.policy_spill = SpillPolicy::kFail;
+  Workspace workspace("full", config);
+  WorkspaceResource resource(workspace);
+  for (int i = 0; i < 3; ++i) {
+    WorkspaceScope scope(workspace);
+    const std::string large = BadAllocText([&] { (void)resource.allocate(size_t{2} << 20); });
+    EXPECT_NE(large.find("workspace [full] is full"), std::string::npos) << large;
+    EXPECT_NE(large.find("policy_spill kFail"), std::string::npos) << large;
+    std::vector<void*> blocks;
+    const std::string small = BadAllocText([&] {
+      for (;;) blocks.push_back(resource.allocate(1000));
+    });
+    EXPECT_NE(small.find("1048576 bytes"), std::string::npos) << small;
+    EXPECT_GT(blocks.size(), 900u);
+    EXPECT_LE(blocks.size(), 1048u);
+    for (void* const block : blocks) resource.deallocate(block, 1000);
+    blocks.assign(1, resource.allocate(1000));
+    resource.deallocate(blocks[0], 1000);
+  }
+}
+
+TEST(BlockLimitsTest, MaxSizeHoldsForArraysAndBlocksTogether) {
+  WorkspaceConfig config = WorkspaceConfig::Training();
+  config.max_size = size_t{4} << 20;
+  config.policy_spill = SpillPolicy::kReallocate;
+  Workspace workspace("w", config);
+  WorkspaceResource resource(workspace);
+  WorkspaceScope scope(workspace);
+  BufferHandle array(AllocateHere(size_t{3} << 20));
+  const std::string text = BadAllocText([&] { (void)resource.allocate(size_t{2} << 20); });
+  EXPECT_NE(text.find("max_size is 4194304"), std::string::npos) << text;
+  array.Reset();
+  void* const block = resource.allocate(size_t{2} << 20);
+  EXPECT_THROW(AllocateHere(size_t{3} << 20), OutOfMemoryError);
+  resource.deallocate(block, size_t{2} << 20);
+}
+
+TEST(BlockLimitsTest, ABudgetOfTheWorkspaceHolds) {
+  Workspace workspace("budgeted blocks", WorkspaceConfig::Inference());
+  WorkspaceResource resource(workspace);
+  MemoryOwner& owner = workspace.core()->memory_owner;
+  MemoryBudget::Global().SetOwnerLimit(owner, Host(), int64_t{2} << 20);
+  {
+    WorkspaceScope scope(workspace);
+    EXPECT_NE(BadAllocText([&] { (void)resource.allocate(size_t{3} << 20); }), "");
+    resource.deallocate(resource.allocate(100), 100);
+  }
+  MemoryBudget::Global().SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+}
+
+TEST(BlockLimitsTest, ErrorsAreBadAllocToContainersAndOurOwnToRawBytes) {
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  WorkspaceResource resource(workspace);
+  for (int inside = 0; inside < 2; ++inside) {
+    std::optional<WorkspaceScope> scope;
+    if (inside) scope.emplace(workspace);
+    for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2, size_t{1} << 47}) {
+      EXPECT_THROW((void)resource.allocate(bytes, 8), std::bad_alloc) << bytes;
+      EXPECT_THROW((void)resource.allocate(bytes, 4096), std::exception) << bytes;
+      EXPECT_THROW(AllocateBytes(workspace, bytes), OutOfMemoryError) << bytes;
+    }
+    EXPECT_THROW((void)resource.allocate(8, size_t{1} << 62), OutOfMemoryBadAlloc);
+    try {
+      (void)resource.allocate(size_t{1} << 47);
+      FAIL();
+    } catch (const OutOfMemoryBadAlloc& error) {
+      EXPECT_NE(error.report(), "");
+    }
+    void* const block = resource.allocate(100);
+    resource.deallocate(block, 100);
+  }
+  EXPECT_EQ(workspace.stats().leaked_blocks, 0u);
+}
+
+TEST(BlockLimitsTest, AStatusOfABadAllocSaysWhoRefused) {
+  Workspace workspace("status", WorkspaceConfig::Inference());
+  WorkspaceResource resource(workspace);
+  WorkspaceScope scope(workspace);
+  const absl::Status status = CatchStatus([&] { (void)resource.allocate(size_t{1} << 47); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("workspace [status]"), std::string::npos) << status;
+}
+
+// A cycle of blocks, small and large, over a host that refuses its nth request, for every n.
+TEST(BlockLimitsTest, ARefusalAtAnyPointLeavesEverythingAsItWas) {
+  const int64_t before = MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace);
+  int refusals = 0;
+  for (int64_t n = 0;; ++n) {
+    FailingProvider host(Host());
+    bool refused = false;
+    {
+      Workspace workspace("w", WorkspaceConfig::Inference());
+      WorkspaceResource resource(workspace);
+      host.faults().FailRequest(n);
+      RequestMaker make{std::mt19937(7)};
+      for (int cycle = 0; cycle < 3; ++cycle) {
+        BlockOracle oracle;
+        WorkspaceScope scope(workspace);
+        for (int step = 0; step < 300; ++step) {
+          const size_t bytes = make.Bytes(), alignment = make.Alignment();
+          try {
+            oracle.Add(resource.allocate(bytes, alignment), bytes, alignment);
+          } catch (const std::bad_alloc&) {
+            refused = true;
+          }
+          if (step % 3 == 0 && oracle.size() > 0) {
+            const OutBlock block = oracle.Remove(make.random() % oracle.size());
+            resource.deallocate(block.data, block.bytes, block.alignment);
+          }
+        }
+        while (oracle.size() > 0) {
+          const OutBlock block = oracle.Remove(0);
+          resource.deallocate(block.data, block.bytes, block.alignment);
+        }
+      }
+      EXPECT_EQ(workspace.stats().leaked_blocks, 0u);
+      EXPECT_EQ(workspace.core()->is_open(), false);
+    }
+    refusals += refused;
+    if (host.faults().failed() == 0) break;  // there were not so many requests
+    ASSERT_LT(n, 1000);
+  }
+  EXPECT_GE(refusals, 4);
+  EXPECT_EQ(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace), before);
+}
+
+TEST(BlockLimitsTest, AFirstBlockThatIsRefusedLeavesTheCycleEmpty) {
+  FailingProvider host(Host());
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  WorkspaceResource resource(workspace);
+  {
+    WorkspaceScope scope(workspace);
+    host.faults().FailRequest(0, 1000);
+    EXPECT_THROW((void)resource.allocate(100), std::bad_alloc);
+    EXPECT_THROW((void)resource.allocate(100000), std::bad_alloc);
+    host.faults().Clear();
+    EXPECT_EQ(workspace.stats().block_bytes, 0u);
+  }
+  WorkspaceScope scope(workspace);
+  resource.deallocate(resource.allocate(100), 100);
+}
+
+TEST(BlockLimitsTest, AWorkspaceOfAnotherDeviceIsRefused) {
+  Workspace workspace("on device", WorkspaceConfig::Inference(), SimulatedDevice::kDevice);
+  try {
+    WorkspaceResource resource(workspace);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("workspace [on device]"), std::string::npos) << error.message();
+  }
+  WorkspaceScope scope(workspace);
+  std::pmr::string text(100, 'x', ResourceHere());  // the process's
+  EXPECT_EQ(workspace.stats().block_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,37 @@
+// CycleMemory: memory of a workspace that is served as blocks without records: the nodes of
+// containers (memory/pmr). The workspace tells it when cycles end and when memory is wanted back;
+// it counts what it has as the workspace's.
+//
+// Threads: calls come from whoever is inside the workspace's gate.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_MEMORY_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_MEMORY_H_
+
+#include <cstdint>
+
+namespace tidepool {
+
+class CycleMemory {
+ public:
+  // Blocks that are still out when their cycle ends, and how large they are.
+  struct Left {
+    int64_t blocks = 0;
+    int64_t bytes = 0;
+  };
+
+  // A cycle ends, in which it had bytes in use, which it gives back. Blocks that are left stay as
+  // they are until they come back.
+  virtual Left EndCycle() noexcept = 0;
+  // Another cycle has ended, with blocks or without: what nobody has used for some goes.
+  virtual void Age() noexcept = 0;
+  // What is kept without blocks goes.
+  virtual void Trim() noexcept = 0;
+  // The workspace is gone, and is not asked for anything from here on.
+  virtual void Abandon() noexcept = 0;
+
+ protected:
+  ~CycleMemory() = default;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_CYCLE_MEMORY_H_
