@@ -1,6 +1,7 @@
 #include "tidepool/memory/accounting/memory_budget.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,9 @@ void Raise(std::atomic<int64_t>& counter, int64_t by) {
 void Count(BudgetLine& line, int64_t bytes) {
   Raise(line.taken, bytes);
   Raise(line.requests, 1);
-  Raise(line.requested_bytes, bytes);
+  // Blocks that nobody touches cost next to nothing: hours of them are more than a number holds.
+  const int64_t ever = line.requested_bytes.load(std::memory_order_relaxed);
+  line.requested_bytes.store(std::min(ever, INT64_MAX - bytes) + bytes, std::memory_order_relaxed);
 }
 
 std::string NameOf(const MemoryOwner& owner) {
@@ -103,7 +106,8 @@ void MemoryBudget::ForEachLine(MemoryOwner& owner, int index, const Function& fu
 MemoryBudget::Refusal MemoryBudget::FindRefusal(MemoryOwner& owner, int index, int64_t bytes) {
   Refusal refusal;
   ForEachLine(owner, index, [&](const BudgetLine& line, const MemoryOwner* node) {
-    const BudgetUsage usage = UsageOf(line);
+    BudgetUsage usage = UsageOf(line);
+    if (node == nullptr) usage.limit_bytes = std::min(usage.limit_bytes, kMostCountedBytesInAll);
     if (usage.limit_bytes == kUnlimited) return;
     const int64_t room = usage.limit_bytes - usage.taken_bytes;
     if (bytes - room <= refusal.missing) return;
@@ -117,7 +121,8 @@ int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t byte
   const int index = IndexOf(device);
   std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
   MakeLines(owner, index);
-  if (limited()) {
+  if (limited() ||
+      bytes > kMostCountedBytesInAll - process_.taken.load(std::memory_order_relaxed)) {
     if (const Refusal refusal = FindRefusal(owner, index, bytes); refusal.missing > 0) {
       return refusal.missing;
     }
