@@ -186,8 +186,8 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
   const uintptr_t end = begin + bytes;
   constexpr uintptr_t kLeastPage = 4096;
   buffer->readable_tail = (end - 1) / kLeastPage == (end - 1 + kReadableTailBytes) / kLeastPage;
-  MemoryTracker::Global().Add(Host(), kind, static_cast<int64_t>(bytes),
-                              buffer->outside.charged_to);
+  MemoryTracker::Global().AddClaimed(Host(), kind, static_cast<int64_t>(bytes),
+                                     buffer->outside.charged_to);
   return buffer.release();
 }
 

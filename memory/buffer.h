@@ -157,8 +157,9 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
 // until the last handle goes; `release(context)` runs then. Whoever else has the address may write to it
 // whenever no operator uses it: nothing that is derived from its bytes, such as packed weights, is kept.
-// Throws kInvalidArgument for bytes at null, of more than kMostCountedBytes, or that leave the address
-// space; nothing is released then. Kernels that read a few bytes further (kReadableTailBytes) get it only
+// Throws kInvalidArgument for bytes at null, of more than kMostCountedBytes, that leave the address space,
+// or that bring the ledger's sum beyond kMostCountedBytesInAll (the same memory may be imported many times);
+// nothing is released then. Kernels that read a few bytes further (kReadableTailBytes) get it only
 // when those are on the page its last byte is on.
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind = MemoryKind::kExternal);

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "gmock/gmock.h"
@@ -137,6 +138,33 @@ TEST(Buffer, WhatIsImportedIsInTheAddressSpace) {
                 NewImportedBuffer(reinterpret_cast<void*>(UINTPTR_MAX - 10), 64, nullptr, nullptr);
               }),
               HasSubstr("NewImportedBuffer: found 64 bytes at "));
+}
+
+// However often the same bytes are imported, all sums are numbers.
+TEST(Buffer, ImportsAreAsManyAsCanBeCounted) {
+  const int64_t external = Counted(MemoryKind::kExternal);
+  const int64_t before = Of("process").total.current_bytes;
+  int released = 0;
+  auto import = [&] {
+    return BufferHandle(NewImportedBuffer(
+        reinterpret_cast<void*>(4096), size_t{kMostCountedBytes},
+        [](void* context) { ++*static_cast<int*>(context); }, &released));
+  };
+  const int64_t most = (kMostCountedBytesInAll - before) / kMostCountedBytes;
+  std::vector<BufferHandle> imports;
+  for (int64_t i = 0; i < most; ++i) imports.push_back(import());
+  EXPECT_EQ(Counted(MemoryKind::kExternal) - external, most * kMostCountedBytes);
+  EXPECT_THAT(
+      MessageOf(import),
+      HasSubstr("ledger: " + std::to_string(kMostCountedBytes) + " bytes more of host, beside " +
+                std::to_string(before + most * kMostCountedBytes) + ": expected at most " +
+                std::to_string(kMostCountedBytesInAll) + " in all"));
+  EXPECT_EQ(released, 0);  // what was refused is still the caller's
+  imports.pop_back();
+  imports.push_back(import());
+  imports.clear();
+  EXPECT_EQ(released, most + 1);
+  EXPECT_EQ(Counted(MemoryKind::kExternal), external);
 }
 
 // The ledger has each byte of it under one kind, whichever comes first.

@@ -94,7 +94,10 @@ class Place {
 
 class NDArray {
  public:
-  NDArray() = default;  // undefined: every use but assignment is an error
+  // Undefined: what reads or writes elements, makes a view or a copy, or takes it as an operand is an
+  // error. Assignment is none; accessors answer as of an array of rank 0 and kFloat32 on the host that has
+  // no memory, in scope and not closed; Close() and MarkWritten() do nothing.
+  NDArray() = default;
   NDArray(const NDArray&) = default;
   NDArray& operator=(const NDArray&) = default;
   // What was moved from is undefined, as a default-made one.
@@ -214,7 +217,7 @@ class NDArray {
   bool IsAttached() const { return buffer_ && buffer_->attached; }
   bool IsInScope() const { return !buffer_ || buffer_->IsAlive(); }
   // Gives the bytes back now; every handle and view of them is dead afterwards. Idempotent. An
-  // array without elements has no bytes to give back and stays as it is.
+  // array without elements, or an undefined one, has no bytes to give back and stays as it is.
   void Close();
   bool is_closed() const { return buffer_ && buffer_->closed; }
 
@@ -261,7 +264,7 @@ class NDArray {
 inline NDArray::NDArray(NDArray&& other) noexcept
     : buffer_(std::move(other.buffer_)),
       data_(std::exchange(other.data_, nullptr)),
-      dtype_(other.dtype_),
+      dtype_(std::exchange(other.dtype_, DType::kFloat32)),
       defined_(std::exchange(other.defined_, false)),
       shape_(std::exchange(other.shape_, Shape())) {
   std::copy_n(other.strides_, kMaxRank, strides_);
@@ -271,7 +274,7 @@ inline NDArray& NDArray::operator=(NDArray&& other) noexcept {
   if (this == &other) return *this;
   buffer_ = std::move(other.buffer_);
   data_ = std::exchange(other.data_, nullptr);
-  dtype_ = other.dtype_;
+  dtype_ = std::exchange(other.dtype_, DType::kFloat32);
   defined_ = std::exchange(other.defined_, false);
   shape_ = std::exchange(other.shape_, Shape());
   std::copy_n(other.strides_, kMaxRank, strides_);

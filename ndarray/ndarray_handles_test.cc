@@ -31,6 +31,12 @@ void ExpectUndefined(NDArray& x) {
   EXPECT_FALSE(x.buffer());
   EXPECT_EQ(x.raw_data(), nullptr);
   EXPECT_EQ(x.rank(), 0);
+  EXPECT_EQ(x.dtype(), NDArray().dtype());
+  EXPECT_EQ(x.NumElements(), NDArray().NumElements());
+  EXPECT_EQ(x.device(), Host());
+  EXPECT_TRUE(x.IsInScope());
+  x.Close();
+  x.MarkWritten();
   EXPECT_FALSE(x.IsAttached());
   EXPECT_FALSE(x.is_closed());
   EXPECT_EQ(MessageOf([&] { x.At<float>({0}); }), "Op [at] X argument is an undefined array");
@@ -44,6 +50,12 @@ void ExpectUndefined(NDArray& x) {
 }
 
 TEST(NDArrayHandles, WhatWasMovedFromIsUndefined) {
+  NDArray numbers = Ones({4}, DType::kInt64);
+  NDArray taken = std::move(numbers);
+  ExpectUndefined(numbers);  // NOLINT: that is the point
+  numbers = std::move(taken);
+  ExpectUndefined(taken);  // NOLINT
+  EXPECT_EQ(numbers.dtype(), DType::kInt64);
   NDArray x = Arange(0, 4);
   const std::byte* const bytes = x.raw_data();
   NDArray made = std::move(x);

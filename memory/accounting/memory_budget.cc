@@ -1,6 +1,7 @@
 #include "tidepool/memory/accounting/memory_budget.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,9 @@ void Raise(std::atomic<int64_t>& counter, int64_t by) {
 void Count(BudgetLine& line, int64_t bytes) {
   Raise(line.taken, bytes);
   Raise(line.requests, 1);
-  Raise(line.requested_bytes, bytes);
+  // Blocks that nobody touches cost next to nothing: hours of them are more than a number holds.
+  const int64_t ever = line.requested_bytes.load(std::memory_order_relaxed);
+  line.requested_bytes.store(std::min(ever, INT64_MAX - bytes) + bytes, std::memory_order_relaxed);
 }
 
 std::string NameOf(const MemoryOwner& owner) {
@@ -105,7 +108,8 @@ void MemoryBudget::ForEachLine(MemoryOwner& owner, int index, const Function& fu
 MemoryBudget::Refusal MemoryBudget::FindRefusal(MemoryOwner& owner, int index, int64_t bytes) {
   Refusal refusal;
   ForEachLine(owner, index, [&](const BudgetLine& line, const MemoryOwner* node) {
-    const BudgetUsage usage = UsageOf(line);
+    BudgetUsage usage = UsageOf(line);
+    if (node == nullptr) usage.limit_bytes = std::min(usage.limit_bytes, kMostCountedBytesInAll);
     if (usage.limit_bytes == kUnlimited) return;
     const int64_t room = usage.limit_bytes - usage.taken_bytes;
     if (bytes - room <= refusal.missing) return;
@@ -158,7 +162,9 @@ int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t byte
   const auto count = [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); };
   std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
   MakeLines(owner, index);
-  if (!limited()) {
+  const bool fits_in_all =
+      bytes <= kMostCountedBytesInAll - process_.taken.load(std::memory_order_relaxed);
+  if (!limited() && fits_in_all) {
     ForEachLine(owner, index, count);
     return 0;
   }

@@ -37,7 +37,7 @@ struct BudgetUsage {
   int64_t taken_bytes = 0;
   int64_t limit_bytes = std::numeric_limits<int64_t>::max();
   int64_t requests = 0;         // granted, ever
-  int64_t requested_bytes = 0;  // granted, ever
+  int64_t requested_bytes = 0;  // granted, ever; at most what the number holds
   MemoryLevel level = MemoryLevel::kNormal;
 
   int64_t over_bytes() const { return taken_bytes > limit_bytes ? taken_bytes - limit_bytes : 0; }
@@ -76,7 +76,7 @@ class MemoryBudget {
 
   // Before `bytes` are taken from the system for `owner`. `what` ("pages", "a heap array") is named
   // in the error. Throws OutOfMemoryError; nothing is changed then. More than kMostCountedBytes at
-  // once is refused whatever the limits are.
+  // once, and what brings the process beyond kMostCountedBytesInAll, is refused whatever the limits are.
   void Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what);
   // The same without asking the Reclaimer and without an error: returns how many bytes would have
   // to go, 0 when they are reserved. Throws bad_alloc.

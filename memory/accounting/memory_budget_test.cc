@@ -1,6 +1,9 @@
 #include "tidepool/memory/accounting/memory_budget.h"
 
 #include <atomic>
+#include <cstdint>
+#include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -163,6 +166,27 @@ TEST_F(Budget, WhatNoMachineHasIsRefused) {
     EXPECT_GT(budget_.TryReserve(device_, owner_, INT64_MAX), 0);
   }
   EXPECT_EQ(budget_.process().requested_bytes, requested);
+}
+
+// The sums are numbers, also where each request is one that there may be and there are no limits.
+TEST_F(Budget, SumsThatNoMachineHasAreRefused) {
+  MemoryOwner& step = owner_.Child("step");
+  const int64_t before = budget_.process().taken_bytes;
+  int64_t granted = 0;
+  for (int i = 0; i < 40000 && budget_.TryReserve(device_, step, kMostCountedBytes) == 0; ++i) {
+    ++granted;
+  }
+  EXPECT_LE(budget_.process().taken_bytes, kMostCountedBytesInAll);
+  EXPECT_EQ(granted, (kMostCountedBytesInAll - before) / kMostCountedBytes);
+  EXPECT_THAT(MessageOf(kMostCountedBytes),
+              HasSubstr("the limit of the process is " + std::to_string(kMostCountedBytesInAll)));
+  // Of what was ever granted there is more than a number holds: it stays at the most.
+  for (int i = 0; i < 40000; ++i) {
+    budget_.Release(device_, step, kMostCountedBytes);
+    budget_.Reserve(device_, step, kMostCountedBytes, "pages");
+  }
+  EXPECT_EQ(budget_.Of(step, device_).requested_bytes, std::numeric_limits<int64_t>::max());
+  for (; granted > 0; --granted) budget_.Release(device_, step, kMostCountedBytes);
 }
 
 TEST_F(Budget, ChargesShrinkAndGrowWithTheirBytes) {

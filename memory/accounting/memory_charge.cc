@@ -21,7 +21,7 @@ void MemoryCharge::Take() {
   MemoryBudget& budget = MemoryBudget::Global();
   if (!imported_) budget.Reserve(device_, *owner_, bytes_, "memory taken elsewhere");
   try {
-    MemoryTracker::Global().Add(device_, kind_, bytes_, owner_);
+    MemoryTracker::Global().AddClaimed(device_, kind_, bytes_, owner_);
   } catch (...) {
     if (!imported_) budget.Release(device_, *owner_, bytes_);
     throw;

@@ -24,8 +24,8 @@ namespace tidepool {
 class MemoryCharge {
  public:
   MemoryCharge() = default;
-  // Throws OutOfMemoryError when a budget refuses; both: kInvalidArgument for bytes below 0 or above
-  // kMostCountedBytes.
+  // Throws OutOfMemoryError when a budget refuses; both, and copies, kInvalidArgument for bytes below 0 or
+  // above kMostCountedBytes, or that bring the device beyond kMostCountedBytesInAll.
   MemoryCharge(MemoryKind kind, int64_t bytes, Device device = Host());
   // Memory that others took from the system.
   static MemoryCharge Imported(int64_t bytes, Device device = Host());

@@ -1,6 +1,7 @@
 #include "tidepool/memory/accounting/memory_charge.h"
 
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -50,6 +51,25 @@ TEST(MemoryCharge, ImportedBytesAreANumberThatThereMayBe) {
   EXPECT_THROW(MemoryCharge::Imported(int64_t{1} << 62), Error);
   EXPECT_THROW(MemoryCharge(MemoryKind::kAllocated, int64_t{1} << 62), Error);
   EXPECT_EQ(Counted(MemoryKind::kExternal), 0);
+}
+
+// Charges of as much as one may have, again and again: what sums cannot hold is refused.
+TEST(MemoryCharge, ChargesAreAsManyAsCanBeCounted) {
+  const MemoryCharge most(MemoryKind::kAllocated, kMostCountedBytes);
+  const MemoryCharge most_imported = MemoryCharge::Imported(kMostCountedBytes);
+  std::vector<MemoryCharge> charges;
+  auto fill = [&](const MemoryCharge& charge) {
+    for (int i = 0; i < 40000; ++i) charges.push_back(charge);
+  };
+  EXPECT_THROW(fill(most_imported), Error);
+  EXPECT_EQ(Counted(MemoryKind::kAllocated) + Counted(MemoryKind::kExternal), kMostCountedBytesInAll);
+  charges.clear();
+  EXPECT_THROW(fill(most), Error);
+  EXPECT_EQ(Counted(MemoryKind::kAllocated) + Counted(MemoryKind::kExternal), kMostCountedBytesInAll);
+  EXPECT_EQ(Taken(), kMostCountedBytesInAll - kMostCountedBytes);
+  charges.clear();
+  EXPECT_EQ(Counted(MemoryKind::kAllocated), kMostCountedBytes);
+  EXPECT_EQ(Taken(), kMostCountedBytes);
 }
 
 TEST(MemoryCharge, ARefusedChargeCountsNothing) {

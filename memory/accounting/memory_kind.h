@@ -17,9 +17,11 @@ enum class MemoryKind : uint8_t {
 };
 inline constexpr int kMemoryKinds = 7;
 
-// More than any machine has, and few enough that thousands of them are a number: who counts so many bytes
-// at a time is mistaken, and is refused.
+// More than any machine has: who counts so many bytes at a time is mistaken, and is refused.
 inline constexpr int64_t kMostCountedBytes = int64_t{1} << 48;
+// What may be claimed of one device, and reserved of all, at once: the same memory may be imported many
+// times. Few enough that the sum over all devices is a number.
+inline constexpr int64_t kMostCountedBytesInAll = int64_t{1} << 57;
 
 constexpr const char* MemoryKindName(MemoryKind kind) {
   constexpr const char* kNames[kMemoryKinds] = {

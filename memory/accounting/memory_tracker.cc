@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
@@ -44,6 +46,22 @@ void MemoryTracker::AddNodes(DeviceLedger& at, MemoryOwner* owner) {
 void MemoryTracker::Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
   std::lock_guard<std::mutex> lock(mutex_);
   AddLocked(device, kind, bytes, owner != nullptr ? owner : &MemoryOwner::Process());
+}
+
+void MemoryTracker::AddClaimed(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
+  int64_t total = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const DeviceLedger& at = At(device);
+    if (!at.by_owner.empty()) total = at.by_owner[0]->owned + at.by_owner[0]->added;
+    if (bytes <= kMostCountedBytesInAll - total) {
+      AddLocked(device, kind, bytes, owner != nullptr ? owner : &MemoryOwner::Process());
+      return;
+    }
+  }
+  ThrowInvalidArgument(absl::StrCat("ledger: ", bytes, " bytes more of ", DeviceName(device),
+                                    ", beside ", total, ": expected at most ",
+                                    kMostCountedBytesInAll, " in all"));
 }
 
 void MemoryTracker::ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes,

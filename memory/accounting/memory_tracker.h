@@ -104,6 +104,11 @@ class MemoryTracker {
   // does not throw.
   void Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner = nullptr);
 
+  // The same for `bytes`, at least 0, that somebody says there are (imports, charges) and that the runtime
+  // has not taken itself. Throws kInvalidArgument, and adds nothing, where the device's sum would pass
+  // kMostCountedBytesInAll; so no sum overflows.
+  void AddClaimed(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner = nullptr);
+
   // `bytes` that were added as `*kind` are `to` from here on, and `*kind` says so: one step for whoever
   // reads the ledger or changes the kind on another thread. At no moment do they count twice.
   void ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes, MemoryOwner* owner);

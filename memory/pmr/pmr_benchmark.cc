@@ -1,8 +1,9 @@
 // Containers in workspaces beside other memory resources and allocators (P20 of
 // docs/performance.md).
 //
-//   bazel run //memory/pmr:pmr_benchmark -- --benchmark_repetitions=9 \
-//       --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true
+//   bazel run //memory/pmr:pmr_benchmark -- --benchmark_repetitions=9
+//
+// with --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true.
 //
 // An iteration is a cycle: WORK/PEER. Works: json_equal parses one document of 22 KB and destroys it;
 // json_different another one each time, 64 documents of up to 47 KB in turn; json_tiny one of 700

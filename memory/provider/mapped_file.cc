@@ -127,6 +127,7 @@ class OpenFile {
 
 MappedFile::MappedFile(const std::string& who, const std::string& path, size_t least_bytes,
                        size_t most_bytes, size_t alignment) {
+  MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   OpenFile file(who, path);
   if (path.empty()) {
     file.OpenTemporary();
@@ -169,7 +170,7 @@ MappedFile::MappedFile(const std::string& who, const std::string& path, size_t l
   base_ = base;
   bytes_ = bytes;
   mapped_bytes_ = mapped;
-  MemoryTracker::Global().CountSystemAllocation();
+  ledger.CountSystemAllocation();
 }
 
 MappedFile::~MappedFile() {

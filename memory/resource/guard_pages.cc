@@ -81,6 +81,7 @@ Allocation GuardPages::Allocate(size_t bytes, size_t alignment) {
   if (data_pages == SIZE_MAX || !std::has_single_bit(alignment)) {
     return Allocation::Refused(Refusal::kImpossible, this, bytes);
   }
+  MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   const size_t unit = std::max(alignment, PageBytes());
   Range* const range = RangeWith(data_pages + PageBytes(), unit);
   if (range == nullptr) return Allocation::Refused(Refusal::kExhausted, this, data_pages);
@@ -89,7 +90,7 @@ Allocation GuardPages::Allocate(size_t bytes, size_t alignment) {
   if (!HostProvider().Commit(first, data_pages, /*large_pages=*/false)) {
     return Allocation::Refused(Refusal::kExhausted, this, data_pages);
   }
-  MemoryTracker::Global().CountSystemAllocation();
+  ledger.CountSystemAllocation();
   std::byte* const guard = first + data_pages;
   range->used = static_cast<size_t>(guard + PageBytes() - range->base);
   ++range->live_blocks;

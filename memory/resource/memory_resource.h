@@ -63,7 +63,9 @@ class MemoryResource {
   // A block of at least `bytes`, 0 included, with kReadableTailBytes (device_provider.h) behind it
   // unless the resource says otherwise. `alignment`: a power of two; what the device needs is seen
   // to. Throws std::bad_alloc where its own books cannot grow, Error where the device fails; never
-  // for lack of memory. Nothing is changed in these cases.
+  // for lack of memory. Nothing is changed in these cases, but that a wrapper whose books cannot grow has
+  // given back to what it wraps the block that it had from there: a Pool below may keep a chunk more than
+  // before, until it is trimmed.
   virtual Allocation Allocate(size_t bytes, size_t alignment) = 0;
   // The token of a block that was granted, with the same `bytes` and `alignment`.
   virtual void Release(void* token, size_t bytes, size_t alignment) noexcept = 0;

@@ -24,6 +24,7 @@ Allocation PageBlocks::Allocate(size_t bytes, size_t alignment) {
   if (footprint == SIZE_MAX || !std::has_single_bit(alignment)) {
     return Allocation::Refused(Refusal::kImpossible, this, bytes);
   }
+  MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   const size_t reserved = ReservedBytes(footprint);
   std::byte* const base = provider_.Reserve(reserved);
   if (base == nullptr) return Allocation::Refused(Refusal::kExhausted, this, footprint);
@@ -32,7 +33,7 @@ Allocation PageBlocks::Allocate(size_t bytes, size_t alignment) {
     provider_.Unreserve(base, reserved);
     return Allocation::Refused(Refusal::kExhausted, this, footprint);
   }
-  MemoryTracker::Global().CountSystemAllocation();
+  ledger.CountSystemAllocation();
   if (options_.prefault) provider_.Prefault(base, footprint);
   return {base, base};
 }

@@ -16,9 +16,11 @@
 // A size that was released is served again from what is owned: nothing more is taken as long as a
 // free block will do.
 //
-// Large blocks take at most 1.1 times what was live and chunk_bytes: a free chunk serves requests
-// of at least 10/11 of it, and before another is taken, chunks without live blocks go, those used
-// longest ago first, until the bound is kept. A pool that did so in two uses and still owns
+// Large blocks take, when another chunk has been taken for one, at most 1.1 times what was live and
+// chunk_bytes: a free chunk serves requests of at least 10/11 of it, and before another is taken,
+// chunks without live blocks go, those used longest ago first, until the bound is kept. No other
+// moment is one to give back in: when less lives later, each chunk stays as long as it serves once in
+// the n uses of TrimIdle(n), and the bound is that of the use in which a chunk was taken last. A pool that did so in two uses and still owns
 // something pays in memory from then on rather than in system calls, so that a cycle that repeats
 // settles: a large chunk is cut up by requests of at least a quarter of it, and up to twice what
 // was live is kept. So large chunks take at most four times what lives in them, or that.

@@ -76,6 +76,31 @@ INSTANTIATE_TEST_SUITE_P(Mixes, PoolFootprint,
                                          Mix{"all", kMiB, 1, 300 * kMiB, 1.1}),
                          [](const testing::TestParamInfo<Mix>& info) { return info.param.name; });
 
+// The bound is kept when a chunk is taken. When less lives later, chunks that serve by turns stay.
+TEST(PoolTest, ChunksThatServeByTurnsStayWhenLessLives) {
+  AddressResource addresses;
+  Pool pool(addresses, 64 << 10, 64);
+  auto owned_at_most = [](size_t live) { return live + live / 10 + (64 << 10); };
+  void* const first = pool.Allocate(2 * kMiB, 64).token;
+  void* const second = pool.Allocate(kMiB, 64).token;
+  pool.Release(first, 2 * kMiB, 64);
+  pool.Release(second, kMiB, 64);
+  EXPECT_LE(pool.owned_bytes(), owned_at_most(3 * kMiB));
+  const size_t owned = pool.owned_bytes();
+  const size_t requests = addresses.requests();
+  for (int use = 0; use < 10; ++use) {
+    pool.TrimIdle(2);
+    for (const size_t bytes : {2 * kMiB, kMiB}) pool.Release(pool.Allocate(bytes, 64).token, bytes, 64);
+    EXPECT_EQ(pool.owned_bytes(), owned);  // 2 MiB are live at most
+  }
+  EXPECT_EQ(addresses.requests(), requests);
+  for (int use = 0; use < 3; ++use) {
+    pool.TrimIdle(2);
+    pool.Release(pool.Allocate(2 * kMiB, 64).token, 2 * kMiB, 64);
+  }
+  EXPECT_LE(pool.owned_bytes(), owned_at_most(2 * kMiB));
+}
+
 // What is owned and what was live at most, of blocks that only this notes.
 class Watched {
  public:

@@ -24,10 +24,12 @@ class ProviderBlocks final : public MemoryResource {
     if (bytes > kMostBytes || !std::has_single_bit(alignment)) {
       return Allocation::Refused(Refusal::kImpossible, this, bytes);
     }
+    // Before a block is taken that would be lost: the first use of the ledger makes it, and may throw.
+    MemoryTracker& ledger = MemoryTracker::Global();
     std::byte* const data =
         provider_.Allocate(bytes, std::max(alignment, provider_.traits().alignment));
     if (data == nullptr) return Allocation::Refused(Refusal::kExhausted, this, bytes);
-    MemoryTracker::Global().CountSystemAllocation();
+    ledger.CountSystemAllocation();
     return {data, data};
   }
   void Release(void* token, size_t bytes, size_t alignment) noexcept override;

@@ -55,6 +55,16 @@ struct EndedCycle {
   size_t bytes = 0;     // sum of the requests
   size_t cursor = 0;    // highest address handed out
   size_t reach = 0;     // the pages that would have served all of it as it came
+
+  // It left its plan, or had none, or was to be recorded.
+  bool is_recorded() const { return !recorder->requests().empty(); }
+  bool has_lifetimes() const { return knows_lifetimes || is_recorded(); }
+  // Before which request `slot` was released.
+  int64_t upper(uint32_t slot) const {
+    return is_recorded() ? recorder->requests()[slot].upper : made.upper(slot);
+  }
+  // What it requested: as recorded, or as the plan has it, which it followed to its end.
+  std::vector<LifetimeBuffer> Lifetimes() const;
 };
 
 // What is followed from the next cycle on.

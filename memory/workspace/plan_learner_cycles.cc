@@ -6,6 +6,15 @@
 #include "tidepool/memory/workspace/plan_learner.h"
 
 namespace tidepool {
+
+std::vector<LifetimeBuffer> EndedCycle::Lifetimes() const {
+  if (is_recorded()) return recorder->requests();
+  const auto planned = followed->plan->requests.begin();
+  std::vector<LifetimeBuffer> requests(planned, planned + made.count());
+  for (uint32_t slot = 0; slot < requests.size(); ++slot) requests[slot].upper = made.upper(slot);
+  return requests;
+}
+
 namespace {
 
 // Under kOptimized, a plan that was not followed for this many cycles running is made anew.
@@ -21,30 +30,10 @@ constexpr uint32_t kRemadeInOneWay = 8;
 // And after so many times another plan is, if that is in its way.
 constexpr uint32_t kRemadeBeforeOthers = 2;
 
-bool IsRecorded(const EndedCycle& cycle) { return !cycle.recorder->requests().empty(); }
-
-// What the cycle requested: as recorded, or as the plan has it, which it followed to its end.
-std::vector<LifetimeBuffer> Lifetimes(const EndedCycle& cycle) {
-  if (IsRecorded(cycle)) return cycle.recorder->requests();
-  const auto planned = cycle.followed->plan->requests.begin();
-  std::vector<LifetimeBuffer> requests(planned, planned + cycle.made.count());
-  for (uint32_t slot = 0; slot < requests.size(); ++slot) {
-    requests[slot].upper = cycle.made.upper(slot);
-  }
-  return requests;
-}
-
-bool KnowsLifetimes(const EndedCycle& cycle) {
-  return cycle.knows_lifetimes || IsRecorded(cycle);
-}
-int64_t UpperOf(const EndedCycle& cycle, uint32_t slot) {
-  return IsRecorded(cycle) ? cycle.recorder->requests()[slot].upper : cycle.made.upper(slot);
-}
-
 // Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
   for (uint32_t slot = 0; slot < plan.requests.size(); ++slot) {
-    if (UpperOf(cycle, slot) > plan.requests[slot].upper) return false;
+    if (cycle.upper(slot) > plan.requests[slot].upper) return false;
   }
   return true;
 }
@@ -58,7 +47,7 @@ bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const EndedCycle&
     return true;
   }
   for (uint32_t slot = 0; slot < count; ++slot) {
-    if (UpperOf(cycle, slot) < plan.requests[slot].upper) return true;
+    if (cycle.upper(slot) < plan.requests[slot].upper) return true;
   }
   return false;
 }
@@ -67,12 +56,12 @@ bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const EndedCycle&
 
 PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
   const uint32_t count = cycle.made.count();
-  if (IsRecorded(cycle)) return {cycle.recorder->signature(), count};
+  if (cycle.is_recorded()) return {cycle.recorder->signature(), count};
   return {cycle.followed->plan->signatures[count - 1], count};
 }
 
 std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
-  if (cycle.current && cycle.followed != nullptr && !IsRecorded(cycle) &&
+  if (cycle.current && cycle.followed != nullptr && !cycle.is_recorded() &&
       ObserveSteady(cycle.followed, cycle.made.count(), cycle.misses, cycle.bytes)) {
     return std::nullopt;
   }
@@ -89,7 +78,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   // Pages for what was learned since may have been refused.
   if (cycle.followed != nullptr && !plans_.Holds(cycle.followed)) return std::nullopt;
   const Shape shape = ShapeOf(cycle);
-  if (shape == wanted_shape_ && KnowsLifetimes(cycle)) lifetimes_wanted_ = 0;
+  if (shape == wanted_shape_ && cycle.has_lifetimes()) lifetimes_wanted_ = 0;
   comes_again_ = shape == last_shape_;
   last_shape_ = shape;
   const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
@@ -123,7 +112,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.
 void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const uint32_t requests = cycle.made.count();
-  if (cycle.followed != next_ || IsRecorded(cycle) || seen_cycles_ > 0 ||
+  if (cycle.followed != next_ || cycle.is_recorded() || seen_cycles_ > 0 ||
       inexact_cycles_ > 0 || oversized_cycles_ > 0 || !reach_.is_clear()) {
     return;
   }
@@ -192,7 +181,7 @@ std::shared_ptr<const CyclePlan> PlanLearner::PlanInTheWay(const EndedCycle& cyc
   if (other == nullptr || other->plan.get() != left) return nullptr;
   const auto last = static_cast<int64_t>(left->requests.size());
   for (uint32_t slot = 0; slot < cycle.recorder->left_at(); ++slot) {
-    const int64_t upper = std::max(own.requests[slot].upper, UpperOf(cycle, slot));
+    const int64_t upper = std::max(own.requests[slot].upper, cycle.upper(slot));
     if (std::min(upper, last) > left->requests[slot].upper) return other->plan;
   }
   return nullptr;
@@ -209,8 +198,8 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
     // One that was served by another plan, or helped out by one, may have lifetimes now that its own does not
     // allow. Then that is made anew, though nothing missed: others are made around it. (It may also have made a
     // request that was refused.)
-    if (cycle.followed != exact || IsRecorded(cycle)) {
-      if (!KnowsLifetimes(cycle)) {
+    if (cycle.followed != exact || cycle.is_recorded()) {
+      if (!cycle.has_lifetimes()) {
         WantLifetimes(shape);
       } else if (!Allows(*exact->plan, cycle)) {
         return WantCycle(cycle, shape);
@@ -222,7 +211,7 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
   }
   const size_t planned = cycle.followed->plan->layout.peak_bytes();
   size_t needed = cycle.cursor;
-  if (IsRecorded(cycle)) {
+  if (cycle.is_recorded()) {
     needed = static_cast<size_t>(
         LiveLowerBound(cycle.recorder->requests(), static_cast<int64_t>(alignment_)));
   }
@@ -231,7 +220,7 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
     return std::nullopt;
   }
   if (++inexact_cycles_ <= 1) return std::nullopt;
-  if (IsRecorded(cycle)) return WantCycle(cycle, shape);
+  if (cycle.is_recorded()) return WantCycle(cycle, shape);
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kBeginning);
   if (wanted.has_value()) wanted->whole = cycle.followed->plan;
   return wanted;
@@ -252,7 +241,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   int& refresh_after = RefreshAfter(shape);
   repetitions_ = std::min(repetitions_ + 1, refresh_after);
   if (!followed || repetitions_ < refresh_after) return std::nullopt;
-  if (!KnowsLifetimes(cycle)) {
+  if (!cycle.has_lifetimes()) {
     WantLifetimes(shape);
     return std::nullopt;
   }
@@ -263,10 +252,10 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     return std::nullopt;
   }
   if (seen_cycles_ == 0) {
-    seen_ = Lifetimes(cycle);
+    seen_ = cycle.Lifetimes();
   } else {
     for (uint32_t slot = 0; slot < seen_.size(); ++slot) {
-      seen_[slot].upper = std::max(seen_[slot].upper, UpperOf(cycle, slot));
+      seen_[slot].upper = std::max(seen_[slot].upper, cycle.upper(slot));
     }
   }
   if (++seen_cycles_ < kRecordedCycles) {
@@ -293,109 +282,6 @@ void PlanLearner::WantLifetimes(const Shape& shape) noexcept {
 int& PlanLearner::RefreshAfter(const Shape& shape) noexcept {
   LearnedCycle* const own = plans_.Find(shape.signature, shape.requests);
   return own != nullptr ? own->refresh_after : refresh_after_;
-}
-
-// ---- plans ------------------------------------------------------------------------------------
-
-namespace {
-
-// What the plan says of the requests that were made is a plan for them, and one that a cycle can
-// leave for the whole at any time.
-PlacedRequests Beginning(const CyclePlan& whole, uint32_t requests, size_t alignment) {
-  PlacedRequests beginning;
-  beginning.requests.assign(whole.requests.begin(), whole.requests.begin() + requests);
-  beginning.offsets.assign(whole.offsets.begin(), whole.offsets.begin() + requests);
-  for (size_t i = 0; i < requests; ++i) {
-    LifetimeBuffer& request = beginning.requests[i];
-    request.upper = std::min<int64_t>(request.upper, requests);
-    beginning.pins.push_back({i, beginning.offsets[i]});
-    beginning.peak_bytes = std::max(
-        beginning.peak_bytes, static_cast<size_t>(beginning.offsets[i] + request.size));
-    beginning.requested_bytes += static_cast<size_t>(request.size);
-  }
-  beginning.lower_bound_bytes =
-      static_cast<size_t>(LiveLowerBound(beginning.requests, static_cast<int64_t>(alignment)));
-  return beginning;
-}
-
-// The first `count` requests where `plan` has them, and those of `pins` that come after.
-std::vector<PinnedBuffer> PinsOfBeginning(const CyclePlan& plan, uint32_t count,
-                                          std::vector<PinnedBuffer> pins) {
-  std::erase_if(pins, [count](const PinnedBuffer& pin) { return pin.buffer < count; });
-  std::vector<PinnedBuffer> all;
-  all.reserve(count + pins.size());
-  for (uint32_t slot = 0; slot < count; ++slot) {
-    if (plan.layout.IsOutside(slot)) continue;
-    all.push_back({slot, static_cast<int64_t>(plan.layout.offset(slot))});
-  }
-  all.insert(all.end(), pins.begin(), pins.end());
-  return all;
-}
-
-// `wanted.lengthened` with the lifetimes that requests of the common beginning have in the cycle.
-PlacedRequests Lengthen(const WantedPlan& wanted, const EndedCycle& cycle) {
-  const CyclePlan& plan = *wanted.lengthened;
-  std::vector<LifetimeBuffer> requests = plan.requests;
-  const auto last = static_cast<int64_t>(requests.size());
-  for (uint32_t slot = 0; slot < cycle.recorder->left_at(); ++slot) {
-    const int64_t upper = std::max(wanted.same->requests[slot].upper, UpperOf(cycle, slot));
-    requests[slot].upper = std::max(requests[slot].upper, std::min(upper, last));
-  }
-  return PlaceRequests(requests, plan.pins, wanted.alignment);
-}
-
-PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle) {
-  if (wanted.lengthened != nullptr) return Lengthen(wanted, cycle);
-  std::vector<LifetimeBuffer> requests = Lifetimes(cycle);
-  std::vector<PinnedBuffer> pins;
-  if (wanted.pins) {
-    pins = cycle.recorder->pins();
-    if (wanted.same != nullptr) {
-      const CyclePlan* const left = cycle.recorder->left_plan();
-      if (left == nullptr || left == wanted.same.get()) {
-        pins = wanted.same->pins;
-      } else if (wanted.whole_beginning) {
-        pins = PinsOfBeginning(*left, cycle.recorder->left_at(), std::move(pins));
-      }
-    }
-  }
-  if (wanted.same != nullptr) {
-    for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].upper = std::max(requests[i].upper, wanted.same->requests[i].upper);
-    }
-  }
-  return PlaceRequests(requests, pins, wanted.alignment);
-}
-
-}  // namespace
-
-std::shared_ptr<const CyclePlan> PlanLearner::MakePlan(const WantedPlan& wanted,
-                                                       const EndedCycle& cycle) {
-  switch (wanted.kind) {
-    case WantedPlan::Kind::kCycle:
-      return MakeCyclePlan(Place(wanted, cycle), wanted.limit_bytes);
-    case WantedPlan::Kind::kBeginning:
-      return MakeCyclePlan(Beginning(*wanted.whole, cycle.made.count(), wanted.alignment),
-                           wanted.limit_bytes);
-    case WantedPlan::Kind::kAlone:
-      break;
-  }
-  PlacedRequests alone = PlaceRequests(wanted.seen, {}, wanted.alignment);
-  if (alone.peak_bytes >= wanted.peak_to_beat - wanted.peak_to_beat / 16) return nullptr;
-  return MakeCyclePlan(std::move(alone), wanted.limit_bytes);
-}
-
-const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted,
-                                       std::shared_ptr<const CyclePlan> plan) {
-  if (wanted.learning != learning_) return nullptr;
-  making_plan_ = false;
-  // Pages that took their first and only size meanwhile cannot hold it.
-  if (plan == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
-  const bool is_new = plans_.Find(plan->signature(), plan->requests.size()) == nullptr;
-  const LearnedCycle* const added = Install(std::move(plan));
-  if (is_new) effort_.Spent();
-  plans_.last_used().alone = wanted.kind == WantedPlan::Kind::kAlone;
-  return added;
 }
 
 }  // namespace tidepool

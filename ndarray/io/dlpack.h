@@ -14,6 +14,9 @@
 // Whose y is, is the rule of every new array: the manager's that was entered last on this thread
 // (ManagerScope), whose close calls the deleter, handles or not; else its handles'.
 //
+// Without elements there are no bytes to share: such a tensor may have null data, its deleter is called by
+// FromDLPack itself, and y is a new array of that shape, nobody's and on no ledger.
+//
 // Errors: kFailedPrecondition for an array of a workspace (its cycle would end under the other
 // library: Detach() it first), a stale or a closed one; kUnimplemented for other types, lanes and
 // devices; kInvalidArgument for shapes beyond rank 8 or bad strides; those of the manager when that is

@@ -117,6 +117,24 @@ TEST(DLPack, ImportOfStridesAndOffsets) {
   EXPECT_EQ(FromDLPack(&scalar.tensor).Item<float>(), 9);
 }
 
+// There is nothing to share: the tensor is done with at once.
+TEST(DLPack, WithoutElements) {
+  const int64_t external = Bytes(MemoryKind::kExternal);
+  NDManager manager = NDManager::NewBaseManager(Host(), "manager");
+  const ManagerScope scope(manager);
+  Foreign foreign({}, {0, 3});
+  foreign.tensor.dl_tensor.data = nullptr;
+  const NDArray y = FromDLPack(&foreign.tensor);
+  EXPECT_EQ(foreign.deleted, 1);
+  EXPECT_EQ(y.shape(), (Shape{0, 3}));
+  EXPECT_FALSE(manager.Manages(y));
+  EXPECT_EQ(manager.arrays(), 0);
+  EXPECT_EQ(Bytes(MemoryKind::kExternal), external);
+  DLManagedTensor* const again = ToDLPack(y);
+  EXPECT_EQ(again->dl_tensor.shape[0], 0);
+  EXPECT_EQ(FromDLPack(again).shape(), y.shape());
+}
+
 TEST(DLPack, ExportKeepsTheBytesAlive) {
   const int64_t before = Bytes(MemoryKind::kAllocated);
   DLManagedTensor* tensor;

@@ -33,7 +33,7 @@ PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budg
       workspace_(absl::StrCat(network_->name(), " ", name), WorkspaceConfig::Inference(),
                  device != nullptr ? *device : network_->device()) {
   manager_ = model.manager.NewSubManager(name, workspace_.device());
-  if (budget_bytes > 0) manager_.SetBudget(budget_bytes);
+  if (budget_bytes != 0) manager_.SetBudget(budget_bytes);
 }
 
 void PredictorCore::Run(absl::FunctionRef<void(PredictorContext&)> prepare,

@@ -59,8 +59,7 @@ void MoveOut(T&, const Place&) {}
 // What does not depend on the types.
 class PredictorCore {
  public:
-  // `budget_bytes`: what a call and the predictor may own at once; 0: no limit. Null `device`: the
-  // network's.
+  // As Predictor's. Null `device`: the network's.
   PredictorCore(Model& model, const std::string& name, int64_t budget_bytes, const Device* device);
   ~PredictorCore();
 
@@ -97,7 +96,8 @@ namespace internal {
 template <typename In, typename Out>
 class Predictor {
  public:
-  // `name`: of its manager in dumps.
+  // `name`: of its manager in dumps. `budget_bytes`: what a call and the predictor may own at once; 0: no
+  // limit; kInvalidArgument below.
   Predictor(Model& model, Translator<In, Out>& translator, const std::string& name = "predictor",
             int64_t budget_bytes = 0)
       : core_(model, name, budget_bytes, nullptr), translator_(translator) {}

@@ -334,6 +334,24 @@ TEST(PredictorTest, DjlCase129ABudgetEndsTheRequestAndNotThePredictor) {
   predictor.Predict(1);
 }
 
+// As SetBudget refuses it; 0 is for no limit.
+TEST(PredictorTest, ANegativeBudgetIsNoBudget) {
+  Model model = SmallModel();
+  const size_t managers = model.manager.Snapshot().size();
+  Probabilities translator;
+  auto message = [](absl::FunctionRef<void()> make) {
+    const absl::Status status = CatchStatus(make);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  constexpr auto kWhat = "SetBudget: owner [model mlp/small]: found -1 bytes, expected at least 0";
+  EXPECT_THAT(message([&] { Predictor<float, NDArray>(model, translator, "small", -1); }),
+              HasSubstr(kWhat));
+  EXPECT_THAT(message([&] { Predictor<float, NDArray>(model, translator, Host(), "small", -1); }),
+              HasSubstr(kWhat));
+  EXPECT_EQ(model.manager.Snapshot().size(), managers);
+}
+
 TEST(PredictorTest, DjlCase111And124ManyThreadsShareTheWeights) {
   Model model = SmallModel();
   Probabilities first;

@@ -139,8 +139,11 @@ void AtomicCell::Read(Engine& engine, uint32_t entry, std::memory_order order) {
 
 bool AtomicCell::HasRoomBehind(Engine& engine, uint32_t entry) const {
   if (entry + 1 == count_) return true;
-  return !engine.options().stores_in_order && !entries_[entry].updated &&
-         entries_[entry + 1].time - entries_[entry].time >= 2;
+  const bool room =
+      !entries_[entry].updated && entries_[entry + 1].time - entries_[entry].time >= 2;
+  if (!room || !engine.options().stores_in_order) return room;
+  engine.NoteStoreInOrder();
+  return false;
 }
 
 void AtomicCell::Insert(Engine& engine, uint32_t behind, Bits value, const Snapshot* view,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/testing/explorer/engine.h"
@@ -10,7 +11,6 @@ namespace tidepool::explorer::internal {
 namespace {
 
 constexpr const char* kPlain = "a plain variable";
-constexpr uint64_t kBlockMark = 0x7469646570006f6c;
 
 // "Node" of "const char* tidepool::explorer::internal::TypeName() [with T = a::Node<b::C>]".
 std::string NameIn(const std::string& function) {
@@ -25,7 +25,6 @@ std::string NameIn(const std::string& function) {
 }  // namespace
 
 struct NewBlockHeader {
-  uint64_t mark;
   bool deleted;
   const char* type;
   int made_by;
@@ -223,7 +222,7 @@ void* NewBlock(size_t bytes, size_t alignment, const char* type) {
   auto* block = static_cast<char*>(
       engine.arena().Allocate(before + bytes, std::max(alignment, alignof(NewBlockHeader))));
   auto* header = reinterpret_cast<NewBlockHeader*>(block + before) - 1;
-  *header = {kBlockMark, false, type, engine.slot(), Where()};
+  *header = {false, type, engine.slot(), Where()};
   engine.blocks().push_back(header);
   engine.AddUnwatched(block + before, bytes);
   if (engine.trace() != nullptr) {
@@ -238,10 +237,14 @@ void* NewBlock(size_t bytes, size_t alignment, const char* type) {
 void BeginDelete(void* object, const Where& where) {
   Engine& engine = Engine::Get();
   engine.memory().wrote = true;
-  auto* header = static_cast<NewBlockHeader*>(object) - 1;
-  if (header->mark != kBlockMark) {
+  auto* const header = reinterpret_cast<NewBlockHeader*>(reinterpret_cast<uintptr_t>(object) -
+                                                         sizeof(NewBlockHeader));
+  // What stands there is read only if it is one of them. The newest first: they die young.
+  const std::vector<NewBlockHeader*>& made = engine.blocks();
+  if (std::find(made.rbegin(), made.rend(), header) == made.rend()) {
     engine.Fail(FailureKind::kMisuse, [&] {
-      return absl::StrCat("Sync::Delete at ", ToText(where), " of what Sync::New did not make");
+      return absl::StrCat("Sync::Delete at ", ToText(where), " by ", ThreadName(engine.slot()),
+                          " of what Sync::New did not make in this execution");
     });
   }
   if (header->deleted) {

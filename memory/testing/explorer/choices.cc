@@ -23,6 +23,7 @@ void Choices::Begin(Source source, uint64_t seed) {
 void Choices::BeginExecution() {
   if (source_ == Source::kRandom) entries_.clear();
   position_ = 0;
+  events_ = 0;
   free_run_ = false;
   inconsistent_ = false;
 }
@@ -32,8 +33,9 @@ uint32_t Choices::Repeated(uint32_t count, uint32_t allowed) {
   if (entry.count == 0) {
     entry.count = count;
     entry.allowed = allowed;
+    entry.events = events_;
   }
-  if (entry.count != count || entry.chosen >= count) {
+  if (entry.count != count || entry.events != events_ || entry.chosen >= count) {
     inconsistent_ = true;
     return 0;
   }
@@ -49,13 +51,13 @@ uint32_t Choices::Chosen(uint32_t count, uint32_t allowed) {
   } else {
     chosen = static_cast<uint32_t>(std::countr_zero(allowed));
   }
-  entries_.push_back({chosen, count, allowed});
+  entries_.push_back({chosen, count, allowed, events_});
   ++position_;
   return chosen;
 }
 
 void Choices::Record(uint32_t chosen, uint32_t count) {
-  entries_.push_back({chosen, count, ~uint32_t{0}});
+  entries_.push_back({chosen, count, ~uint32_t{0}, events_});
   ++position_;
 }
 
@@ -102,7 +104,7 @@ void Choices::BeginReplay(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c >= 'a' && c <= 'z') {
-      entries_.resize(entries_.size() + (c - 'a' + 1), Entry{0, 0, 0});
+      entries_.resize(entries_.size() + (c - 'a' + 1), Entry{0, 0, 0, 0});
       continue;
     }
     uint32_t chosen = 0;
@@ -117,7 +119,7 @@ void Choices::BeginReplay(const std::string& text) {
                                         text.substr(i, 1), "' at ", i,
                                         ", expected digits, letters or (number)"));
     }
-    entries_.push_back({chosen, 0, 0});
+    entries_.push_back({chosen, 0, 0, 0});
   }
 }
 

@@ -32,8 +32,13 @@ class Choices {
 
   void BeginExecution();
 
+  // Something happened that happens again when the execution is repeated.
+  void CountEvent() { ++events_; }
+  uint32_t events() const { return events_; }
+
   // One of 0 to count - 1; those without a bit in `allowed` are not worth exploring. At least one
-  // of the first 32 must be. Sets inconsistent() if a repeated execution offers something else.
+  // of the first 32 must be. Sets inconsistent() if a repeated execution offers something else, or after
+  // another number of events.
   uint32_t Choose(uint32_t count, uint32_t allowed = ~uint32_t{0}) {
     if (position_ < entries_.size()) return Repeated(count, allowed);
     return Chosen(count, allowed);
@@ -46,7 +51,7 @@ class Choices {
   bool Decide(const Find& find) {
     if (position_ < entries_.size()) return Repeated(2, ~uint32_t{0}) != 0;
     const uint32_t found = !from_text_ && find() ? 1 : 0;
-    entries_.push_back({found, 2, uint32_t{1} << found});
+    entries_.push_back({found, 2, uint32_t{1} << found, events_});
     ++position_;
     return found != 0;
   }
@@ -73,6 +78,7 @@ class Choices {
     uint32_t chosen;
     uint32_t count;  // 0 where a text gave the choice
     uint32_t allowed;
+    uint32_t events;  // that came before
   };
 
   uint32_t Repeated(uint32_t count, uint32_t allowed);
@@ -86,6 +92,7 @@ class Choices {
   Source source_ = Source::kSearch;
   std::vector<Entry> entries_;
   size_t position_ = 0;
+  uint32_t events_ = 0;
   bool free_run_ = false;
   bool inconsistent_ = false;
   bool from_text_ = false;

@@ -32,7 +32,7 @@ Engine& Engine::Get() {
 void Engine::set_bound(int preemptions, bool reduce) {
   preemption_bound_ = preemptions;
   reduce_ = reduce;
-  bound_mattered_ = yields_mattered_ = false;
+  bound_mattered_ = yields_mattered_ = order_mattered_ = false;
 }
 
 void Engine::Reset() {
@@ -100,8 +100,7 @@ bool Engine::Run(absl::FunctionRef<void(Execution&)> body) {
   if (choices_.inconsistent() || (!failed() && choices_.repeating())) {
     SetFailure(
         FailureKind::kNotDeterministic,
-        "the same choices led elsewhere: the body, or what it runs, depends on something that "
-        "the explorer does not choose");
+        absl::StrCat("the same choices led elsewhere: ", kDependsOnSomethingElse));
   }
   if (!failed()) return true;
   for (Slot& slot : slots_) {

@@ -29,6 +29,10 @@ namespace tidepool::explorer::internal {
 // In front of what Sync::New made.
 struct NewBlockHeader;
 
+// Of what is not deterministic.
+inline constexpr char kDependsOnSomethingElse[] =
+    "the body, or what it runs, depends on something that the explorer does not choose";
+
 // What two threads' next steps have to do with each other.
 struct Step {
   const void* object = nullptr;
@@ -85,9 +89,12 @@ class Engine {
   int64_t steps() const { return steps_; }
   int preemptions() const { return preemptions_; }
   bool pruned() const { return pruned_; }
+  bool anyone_yielded() const { return anyone_yielded_; }
   // Whether the bound kept any execution out since set_bound, and whether Options::yields did.
   bool bound_mattered() const { return bound_mattered_; }
   bool yields_mattered() const { return yields_mattered_; }
+  // Whether Options::stores_in_order did.
+  bool order_mattered() const { return order_mattered_; }
 
   // --- For the operations of the policy, called from explored code.
   // Announces a step and returns when it is the calling thread's turn.
@@ -124,7 +131,10 @@ class Engine {
   const Options& options() const { return options_; }
   Trace* trace() { return trace_; }
   Sites* sites() { return sites_; }
-  uint32_t NewIndex() { return kMaxSlots + variables_++; }
+  uint32_t NewIndex() {
+    choices_.CountEvent();
+    return kMaxSlots + variables_++;
+  }
   uint32_t Clock() { return memory().view.at(slot_); }
   // What the calling thread has seen, for others to acquire. What it does next is not in it.
   const Snapshot* Release() {
@@ -152,6 +162,8 @@ class Engine {
   const Where& deleting_at() const { return deleting_at_; }
   void set_deleting_at(const Where& where) { deleting_at_ = where; }
   View& scratch() { return scratch_; }
+  // A store, or what an update reads, had another place than the last one.
+  void NoteStoreInOrder() { order_mattered_ |= !choices_.free_run(); }
   // The calling thread may not read an old store again, as it yielded.
   void NoteNoOldStore() { yields_mattered_ |= slots_[slot_].waited_unfairly; }
 
@@ -247,6 +259,7 @@ class Engine {
   bool reduce_ = false;
   bool bound_mattered_ = false;
   bool yields_mattered_ = false;
+  bool order_mattered_ = false;
 
   // Of the execution.
   Phase phase_ = Phase::kBody;

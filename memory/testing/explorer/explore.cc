@@ -80,11 +80,28 @@ class Explorer {
     do {
       if (result_.executions == options_.max_executions) return false;
       if (!RunOne(bound)) return false;
+      if (result_.rounds.back().executions == 1 && !RepeatsTheFirst()) return false;
     } while (choices_.Advance());
     result_.exhausted = true;
     result_.yields_left_out = engine_.yields_mattered();
-    result_.unbounded = !engine_.bound_mattered() && !result_.yields_left_out;
+    result_.stores_left_out = engine_.order_mattered();
+    result_.unbounded =
+        !engine_.bound_mattered() && !result_.yields_left_out && !result_.stores_left_out;
     return true;
+  }
+
+  // The first execution of each round is the same one: each choice is the first. (Not for certain where
+  // somebody yields: whether a loop has come round may be seen or not.)
+  bool RepeatsTheFirst() {
+    if (engine_.anyone_yielded()) return true;
+    const int64_t events = choices_.events();
+    if (result_.rounds.size() == 1) first_events_ = events;
+    if (first_events_ == -1 || events == first_events_) return true;
+    result_.failure = FailureKind::kNotDeterministic;
+    result_.message = absl::StrCat(
+        "the execution in which each choice is the first took ", first_events_,
+        " steps and new variables, and ", events, " when it was repeated: ", kDependsOnSomethingElse);
+    return false;
   }
 
   void RunRandomly() {
@@ -136,6 +153,7 @@ class Explorer {
   const OverflowReports overflow_reports_;
   Choices choices_;
   Engine engine_;
+  int64_t first_events_ = -1;  // of the first execution of the first round, if they can be compared
   Result result_;
 };
 

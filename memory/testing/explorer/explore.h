@@ -13,7 +13,11 @@
 // production instantiates with StdSync is instantiated with it here. The body is called once per
 // execution, on the thread that calls Explore; it must be deterministic but for what the explorer
 // chooses (no time, no random numbers, no state kept from one execution to the next that steers
-// it), and threads that wait for another one must block or call Sync::Yield().
+// it), and threads that wait for another one must block or call Sync::Yield(). A body that is not
+// deterministic is told (kNotDeterministic) where a repeated part of an execution has other choices,
+// steps or atomic variables than before, and where the first executions of two rounds of kBounded
+// differ in these; else not: an execution that is not repeated (kRandom) is compared with none, and plain
+// variables and values are not compared.
 //
 // Memory: that of C++20 without load buffering (as RC11). A load may read any store that coherence
 // and what happened before allow it, not only the last; a store may be placed in the modification
@@ -83,7 +87,8 @@ struct Options {
   // those others. Result::yields_left_out says whether that left anything out.
   int yields = 2;
   // Places stores at the end of the modification order only. Fewer executions, and what needs two
-  // threads' stores in different orders at two variables (2+2W) is not seen.
+  // threads' stores in different orders at two variables (2+2W) is not seen: Result::stores_left_out
+  // says whether anything was left out.
   bool stores_in_order = false;
   // For kRandom and kPriorities.
   int64_t executions = 10'000;
@@ -139,12 +144,13 @@ struct Result {
   // The most choices in one execution.
   int64_t depth = 0;
   double seconds = 0;
-  // All executions within the last round's bound and Options::yields were run; `unbounded` if these
-  // kept nothing out, so that these are all there are. `yields_left_out` if it was Options::yields that
-  // kept something out.
+  // All executions within the last round's bound, Options::yields and Options::stores_in_order were run;
+  // `unbounded` if these kept nothing out, so that these are all there are. `yields_left_out` if
+  // Options::yields kept something out, `stores_left_out` if Options::stores_in_order did.
   bool exhausted = false;
   bool unbounded = false;
   bool yields_left_out = false;
+  bool stores_left_out = false;
   bool replayed = false;
 };
 

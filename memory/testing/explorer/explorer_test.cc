@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <regex>
 #include <set>
 #include <string>
@@ -176,6 +179,30 @@ TEST(Explore, SaysWhenTheBoundKeptSomethingOut) {
   EXPECT_EQ(result.executions, 10);
 }
 
+TEST(Explore, SaysWhenStoresInOrderLeftSomethingOut) {
+  auto stores = [](int variables, Search search, bool in_order) {
+    return Explore({.search = search, .preemptions = 100, .stores_in_order = in_order},
+                   [variables](Execution& execution) {
+                     auto& x = execution.Make<std::array<Sync::Atomic<int>, 2>>();
+                     for (int i = 0; i < 2; ++i) {
+                       execution.Thread([&x, i, variables] { x[i % variables].store(i, kRelaxed); });
+                     }
+                   });
+  };
+  for (const Search search : {Search::kBounded, Search::kFull}) {
+    const Result some = stores(1, search, true);
+    EXPECT_TRUE(some.passed() && some.exhausted && some.stores_left_out) << some.report();
+    EXPECT_FALSE(some.unbounded) << some.report();
+    EXPECT_TRUE(Contains(some.report(), "exhausted within the bound, but for stores placed before others "
+                                        "that ran earlier (Options::stores_in_order)"))
+        << some.report();
+    for (const Result& all : {stores(1, search, false), stores(2, search, true)}) {
+      EXPECT_TRUE(all.unbounded && !all.stores_left_out) << all.report();
+      EXPECT_FALSE(Contains(all.report(), "stores_in_order")) << all.report();
+    }
+  }
+}
+
 // Fails if the second thread takes its first step, and no other, between the first two of the
 // first.
 void NeedsTwoPreemptions(Execution& execution) {
@@ -239,6 +266,58 @@ TEST(Explore, ABodyThatRemembersIsNotDeterministic) {
     }
   });
   EXPECT_EQ(result.failure, FailureKind::kNotDeterministic) << result.report();
+}
+
+// Where no execution offers other choices than the one before: the steps and variables of it tell.
+TEST(Explore, ABodyWhoseOperationsChangeIsNotDeterministic) {
+  auto explored = [](auto&& steps_of_call, auto&& variables_of_call,
+                     Search search = Search::kBounded) {
+    int calls = 0;
+    return Explore({.search = search}, [&](Execution& execution) {
+      auto& x = execution.Make<Sync::Atomic<int>>(0);
+      const int steps = steps_of_call(++calls);
+      for (int i = 0; i < variables_of_call(calls); ++i) execution.Make<Sync::Atomic<int>>(0);
+      execution.Thread([&x, steps] {
+        for (int i = 0; i < steps; ++i) x.fetch_add(1);
+      });
+      execution.Thread([&x] {
+        x.load();
+        x.load();
+      });
+    });
+  };
+  auto none = [](int) { return 0; };
+  auto one = [](int) { return 1; };
+  auto of_three = [](int call) { return call % 3; };
+  auto grows = [](int call) { return call; };
+  for (const Result& result : {explored(of_three, none), explored(grows, none), explored(one, grows),
+                               explored(one, grows, Search::kFull)}) {
+    EXPECT_EQ(result.failure, FailureKind::kNotDeterministic) << result.report();
+    EXPECT_TRUE(Contains(result.message, "that the explorer does not choose")) << result.report();
+  }
+  EXPECT_TRUE(explored(one, one).exhausted && explored(one, one, Search::kFull).unbounded);
+}
+
+// Constant expressions have no undefined behaviour.
+static_assert(internal::Plus(std::numeric_limits<int64_t>::max(), 1) ==
+              std::numeric_limits<int64_t>::min());
+static_assert(internal::Minus(std::numeric_limits<int32_t>::min(), 1) ==
+              std::numeric_limits<int32_t>::max());
+static_assert(internal::Plus(int8_t{-1}, int8_t{-128}) == 127);
+
+TEST(Explore, SignedUpdatesWrap) {
+  static constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  const Result result = Explore({}, [](Execution& execution) {
+    auto& x = execution.Make<Sync::Atomic<int64_t>>(kMost);
+    execution.Thread([&x] {
+      Check(x.fetch_add(1) == kMost && x.load() == kLeast, "fetch_add wraps");
+      Check(x.fetch_sub(1) == kLeast && x.load() == kMost, "fetch_sub wraps");
+      Check(++x == kLeast && --x == kMost, "so do ++ and --");
+      Check((x += kMost) == -2 && (x -= kMost) == kMost, "and += and -=");
+    });
+  });
+  EXPECT_TRUE(result.passed()) << result.report();
 }
 
 TEST(Explore, DestroysWhatItMade) {

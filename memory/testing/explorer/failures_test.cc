@@ -1,5 +1,7 @@
 // Each kind of failure is found where it is, and not where it is not.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -148,6 +150,26 @@ TEST(Failures, UseAfterFreeDoubleFreeAndLeak) {
             std::string::npos)
       << leak.message;
   EXPECT_NE(leak.message.find("Item of the body"), std::string::npos) << leak.message;
+}
+
+// Nothing is read in front of what Sync::New did not make: here that page cannot be.
+TEST(Failures, DeletingWhatWasNotMade) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages =
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  ASSERT_EQ(mprotect(pages, page, PROT_NONE), 0);
+  int* const foreign = reinterpret_cast<int*>(static_cast<char*>(pages) + page);
+  const Result result = Explore({}, [foreign](Execution& execution) {
+    Item* item = Sync::New<Item>();
+    execution.Thread([item] { Sync::Delete(item); });
+    execution.Thread([foreign] { Sync::Delete(foreign); });
+  });
+  EXPECT_EQ(result.failure, FailureKind::kMisuse) << result.report();
+  EXPECT_NE(result.message.find("by T2 of what Sync::New did not make in this execution"),
+            std::string::npos)
+      << result.message;
+  munmap(pages, 2 * page);
 }
 
 TEST(Failures, ALockThatItsHolderTries) {

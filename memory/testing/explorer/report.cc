@@ -35,6 +35,23 @@ absl::string_view ToText(FailureKind kind) {
   return "unknown";
 }
 
+namespace {
+
+std::string HowFar(const Result& result) {
+  if (!result.exhausted) return "not exhausted";
+  if (result.unbounded) return "exhausted; the bound kept nothing out";
+  return absl::StrCat(
+      "exhausted within the bound",
+      result.yields_left_out ? ", but for threads that yield and go on at once more often in a row than "
+                               "Options::yields while others could go on"
+                             : "",
+      result.stores_left_out
+          ? ", but for stores placed before others that ran earlier (Options::stores_in_order)"
+          : "");
+}
+
+}  // namespace
+
 std::string Result::report() const {
   std::string text =
       absl::StrCat("exploration", name.empty() ? "" : " ", name, ": ", ToText(failure));
@@ -57,14 +74,7 @@ std::string Result::report() const {
                       round.pruned, " pruned\n");
     }
     if (passed()) {
-      absl::StrAppend(&text, "  ",
-                      !exhausted        ? "not exhausted"
-                      : unbounded       ? "exhausted; the bound kept nothing out"
-                      : yields_left_out ? "exhausted within the bound, but for threads that yield and "
-                                          "go on at once more often in a row than Options::yields "
-                                          "while others could go on"
-                                        : "exhausted within the bound",
-                      "\n");
+      absl::StrAppend(&text, "  ", HowFar(*this), "\n");
     }
   }
   if (!trace.empty()) text += trace;

@@ -176,6 +176,7 @@ int Engine::Pick(const int* options, uint32_t count) {
 
 void Engine::TakeTurn(int number) {
   ++steps_;
+  choices_.CountEvent();
   step_taken_ = true;
   if (anyone_yielded_) {
     yielded_ = 0;

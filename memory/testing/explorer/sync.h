@@ -65,6 +65,24 @@ T FromBits(const Bits& bits) {
   }
 }
 
+// What std::atomic makes of them: signed numbers wrap.
+template <typename T, typename By>
+constexpr T Plus(T old, By by) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(by));
+  } else {
+    return static_cast<T>(old + by);
+  }
+}
+template <typename T, typename By>
+constexpr T Minus(T old, By by) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(old) - static_cast<uint64_t>(by));
+  } else {
+    return static_cast<T>(old - by);
+  }
+}
+
 }  // namespace internal
 
 struct Sync {
@@ -188,10 +206,10 @@ class Sync::Atomic {
   }
 
   T fetch_add(Difference by, Order order = kSequential, Where where = Where::current()) {
-    return Update("fetch_add", order, where, [by](T old) { return static_cast<T>(old + by); });
+    return Update("fetch_add", order, where, [by](T old) { return internal::Plus(old, by); });
   }
   T fetch_sub(Difference by, Order order = kSequential, Where where = Where::current()) {
-    return Update("fetch_sub", order, where, [by](T old) { return static_cast<T>(old - by); });
+    return Update("fetch_sub", order, where, [by](T old) { return internal::Minus(old, by); });
   }
   T fetch_and(T mask, Order order = kSequential, Where where = Where::current()) {
     return Update("fetch_and", order, where, [mask](T old) { return static_cast<T>(old & mask); });
@@ -202,12 +220,12 @@ class Sync::Atomic {
   T fetch_xor(T mask, Order order = kSequential, Where where = Where::current()) {
     return Update("fetch_xor", order, where, [mask](T old) { return static_cast<T>(old ^ mask); });
   }
-  T operator++() { return static_cast<T>(fetch_add(1) + 1); }
+  T operator++() { return internal::Plus(fetch_add(1), 1); }
   T operator++(int) { return fetch_add(1); }
-  T operator--() { return static_cast<T>(fetch_sub(1) - 1); }
+  T operator--() { return internal::Minus(fetch_sub(1), 1); }
   T operator--(int) { return fetch_sub(1); }
-  T operator+=(Difference by) { return static_cast<T>(fetch_add(by) + by); }
-  T operator-=(Difference by) { return static_cast<T>(fetch_sub(by) - by); }
+  T operator+=(Difference by) { return internal::Plus(fetch_add(by), by); }
+  T operator-=(Difference by) { return internal::Minus(fetch_sub(by), by); }
   T operator&=(T mask) { return static_cast<T>(fetch_and(mask) & mask); }
   T operator|=(T mask) { return static_cast<T>(fetch_or(mask) | mask); }
 
