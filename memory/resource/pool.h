@@ -18,12 +18,13 @@
 //
 // Large blocks take, when another chunk has been taken for one, at most 1.1 times what was live and
 // chunk_bytes: a free chunk serves requests of at least 10/11 of it, and before another is taken,
-// chunks without live blocks go, those used longest ago first, until the bound is kept. No other
-// moment is one to give back in: when less lives later, each chunk stays as long as it serves once in
-// the n uses of TrimIdle(n), and the bound is that of the use in which a chunk was taken last. A pool that did so in two uses and still owns
-// something pays in memory from then on rather than in system calls, so that a cycle that repeats
-// settles: a large chunk is cut up by requests of at least a quarter of it, and up to twice what
-// was live is kept. So large chunks take at most four times what lives in them, or that.
+// chunks without live blocks go, those used longest ago first, until the bound is kept. Nothing goes
+// for it at other times: when less lives later, each chunk stays as long as it serves once in
+// the n uses of TrimIdle(n), and the bound is that of the use in which a chunk was taken last. A
+// pool that did so in two uses and still owns something pays in memory from then on rather than in
+// system calls, so that a cycle that repeats settles: a large chunk is cut up by requests of at
+// least a quarter of it, and up to twice what was live is kept. So large chunks take at most four
+// times what lives in them, or that.
 //
 // Small blocks that are kept gather in the chunks that were there first, whatever temporaries come
 // and go: streams of those and sizes drawn at random stay below 1.25 times what was live and three
