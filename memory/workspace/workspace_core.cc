@@ -186,10 +186,13 @@ void WorkspaceCore::DropLive(bool failed) noexcept {
 
 // Of a cycle whose owner closes what is left, none of it outside the pages: no record is looked at.
 void WorkspaceCore::DropAllUnseen() noexcept {
-  for (uint32_t slot = 0; slot < slot_count_; ++slot) {
-    if (!slots_[slot].is_live()) continue;
-    follower_.placed().Release(slot);
-    slots_[slot] = RequestSlot::Released(slot_count_);
+  const uint32_t count = slot_count_;
+  PlanFollower& placed = follower_.placed();
+  RequestSlot* const slots = slots_.data();
+  for (uint32_t slot = 0; slot < count; ++slot) {
+    if (!slots[slot].is_live()) continue;
+    placed.Release(slot);
+    slots[slot] = RequestSlot::Released(count);
   }
   account_.SubUsed(account_.used_bytes());
 }
