@@ -60,6 +60,14 @@ void CycleFollower::Take(const Lesson& lesson) {
   Expect(lesson.next);
 }
 
+void CycleFollower::ReserveToWriteDown() {
+  size_t most = 0;
+  for (uint32_t i = 0; i < lesson_.plans->size(); ++i) {
+    most = std::max(most, (*lesson_.plans)[i].plan->requests.size());
+  }
+  recorder_.ReserveFor(most);
+}
+
 void CycleFollower::Expect(const LearnedCycle* next) noexcept {
   lesson_.next = next;
   if (followed_ == next) return;

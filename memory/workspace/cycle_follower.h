@@ -76,6 +76,8 @@ class CycleFollower {
   void Made(uint32_t slot, size_t rounded) noexcept {
     if (recorder_.active()) Record(slot, rounded);
   }
+  // Memory for WriteDown(), whichever plan is followed. Throws std::bad_alloc.
+  void ReserveToWriteDown();
   // Its lifetimes are to be known at its end, though it follows its plan.
   void WriteDown(const RequestView& made) noexcept {
     if (undisturbed_) recorder_.WriteDown(*plan(), made.count());

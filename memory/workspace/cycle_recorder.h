@@ -44,6 +44,8 @@ class CycleRecorder {
     requests_.push_back({slot, 0, static_cast<int64_t>(rounded)});
     signature_ = ExtendSignature(signature_, rounded);
   }
+  // So that WriteDown() of so many requests needs no memory. Throws std::bad_alloc.
+  void ReserveFor(size_t requests) { requests_.reserve(requests); }
   // What has followed `plan` from its beginning is written down now. Without memory it is not.
   void WriteDown(const CyclePlan& plan, uint32_t count) noexcept;
   // All requests are made, and what is alive lives to the end. What was recorded has its lifetimes

@@ -75,6 +75,7 @@ void WorkspaceCore::Follow(const Lesson& lesson) {
     pages_.Shrink(lesson.bytes);
   }
   follower_.Take(lesson);
+  if (is_ring_slot_) follower_.ReserveToWriteDown();  // so that a steady ring allocates nothing
 }
 
 void WorkspaceCore::FollowLearned() {
