@@ -18,6 +18,7 @@
 #include "tidepool/memory/planning/problem_file.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/allocators.h"
+#include "tidepool/memory/workspace/streams.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory_resource>
 
 namespace tidepool {
 namespace {
@@ -24,7 +25,38 @@ void RestartWithStaticTls() {
   execv("/proc/self/exe", pointers.data());
 }
 
+template <typename Resource>
+Resource& OfThread() {
+  thread_local Resource resource(std::pmr::new_delete_resource());
+  return resource;
+}
+
+constexpr size_t kSizeBytes = 16;  // keeps the alignment of malloc
+
+template <typename Resource>
+void* AllocateWithSize(size_t bytes) {
+  void* const block = OfThread<Resource>().allocate(kSizeBytes + bytes);
+  *static_cast<size_t*>(block) = kSizeBytes + bytes;
+  return static_cast<char*>(block) + kSizeBytes;
+}
+
+template <typename Resource>
+void ReleaseWithSize(void* data) {
+  void* const block = static_cast<char*>(data) - kSizeBytes;
+  OfThread<Resource>().deallocate(block, *static_cast<size_t*>(block));
+}
+
 }  // namespace
+
+bool RunsOnce() { return std::getenv("TIDEPOOL_BENCHMARK_ONCE") != nullptr; }
+
+std::vector<Allocator> StandardResources() {
+  using Pool = std::pmr::unsynchronized_pool_resource;
+  using Monotonic = std::pmr::monotonic_buffer_resource;
+  return {{"pool", &AllocateWithSize<Pool>, &ReleaseWithSize<Pool>},
+          {"monotonic", &AllocateWithSize<Monotonic>, &ReleaseWithSize<Monotonic>,
+           [] { OfThread<Monotonic>().release(); }}};
+}
 
 std::vector<Allocator> FindAllocators() {
   RestartWithStaticTls();

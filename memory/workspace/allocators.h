@@ -1,12 +1,8 @@
 // General allocators to compare with, for benchmarks.
-//
-// tcmalloc, mimalloc and jemalloc are taken from the system's libraries when they are installed
-// (libtcmalloc-minimal4, libmimalloc2.0, libjemalloc2); who is absent is printed.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_ALLOCATORS_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_ALLOCATORS_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,18 +10,23 @@ namespace tidepool {
 
 struct Allocator {
   std::string name;
-  void* (*allocate)(size_t);
-  void (*release)(void*);
+  void* (*allocate)(size_t bytes);
+  void (*release)(void* block);
+  void (*end_cycle)() = [] {};  // of the calling thread; all of its blocks were released
 };
 
-// May start the program again with other settings of the loader. Who is absent is printed.
+// glibc's malloc, and tcmalloc, mimalloc and jemalloc from the system's libraries when they are installed
+// (libtcmalloc-minimal4, libmimalloc2.0, libjemalloc2); who is absent is printed. May start the program
+// again with other settings of the loader.
 std::vector<Allocator> FindAllocators();
 
-// A cycle as steps: request `number` of `bytes`, or its release (bytes 0).
-struct Step {
-  uint32_t number;
-  size_t bytes;
-};
+// The standard library's resources, one of each for every thread, above glibc's malloc; a block is 16 bytes longer,
+// for its size. pool: std::pmr::unsynchronized_pool_resource. monotonic: std::pmr::monotonic_buffer_resource, which
+// releases nothing before its cycle's end.
+std::vector<Allocator> StandardResources();
+
+// In the test that runs each benchmark once: what is not timed may be cut short.
+bool RunsOnce();
 
 inline void WritePages(void* data, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 4096) static_cast<volatile char*>(data)[at] = 1;

@@ -152,10 +152,14 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
   }
   if (missed_++ == 0) first_miss_ = slot;
   if (missed_ > kMissesBeforeNone && missed_ >= (slot - first_miss_) / kMissedShare) {
-    left_end_ = planned_end();
-    FollowFromHere(nullptr, made);
+    LeaveForGood(made);
   }
   return false;
+}
+
+void CycleFollower::LeaveForGood(const RequestView& made) noexcept {
+  left_end_ = planned_end();
+  FollowFromHere(nullptr, made);
 }
 
 const LearnedCycle* CycleFollower::SmallestThatHolds(size_t rounded) const {

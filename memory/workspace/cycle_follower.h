@@ -68,6 +68,10 @@ class CycleFollower {
   // missed for long. True when it was placed. Throws std::bad_alloc, nothing changed.
   bool PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset);
 
+  // No plan is followed, and there is memory to write one more request down.
+  bool is_ready_without_plan() const {
+    return followed_ == nullptr && (recorder_.has_reserved() || !recorder_.active());
+  }
   // Memory to write one more request down. Throws std::bad_alloc.
   void Reserve() {
     if (recorder_.active()) recorder_.Reserve();
@@ -76,6 +80,9 @@ class CycleFollower {
   void Made(uint32_t slot, size_t rounded) noexcept {
     if (recorder_.active()) Record(slot, rounded);
   }
+  // The rest of the cycle follows no plan. The last request was off the one it followed until now.
+  void LeaveForGood(const RequestView& made) noexcept;
+
   // Memory for WriteDown(), whichever plan is followed. Throws std::bad_alloc.
   void ReserveToWriteDown();
   // Its lifetimes are to be known at its end, though it follows its plan.

@@ -33,9 +33,10 @@ class CycleRecorder {
   // plan is the one that was left last. Throws std::bad_alloc, nothing changed.
   void Leave(const CyclePlan& plan, const RequestView& made);
 
+  bool has_reserved() const { return requests_.size() < requests_.capacity(); }
   // Memory for one more request. Throws std::bad_alloc.
   void Reserve() {
-    if (requests_.size() == requests_.capacity()) {
+    if (!has_reserved()) {
       requests_.reserve(std::max<size_t>(64, requests_.size() * 2));
     }
   }

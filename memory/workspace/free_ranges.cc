@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/free_ranges.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -20,6 +21,7 @@ void FreeRanges::Begin(size_t begin, size_t end) noexcept {
   free_.Clear();
   if (kept_ranges_ > 0) std::fill(std::begin(kept_), std::end(kept_), nullptr);
   kept_ranges_ = 0;
+  std::fill(std::begin(kept_sizes_), std::end(kept_sizes_), 0);
   recycled_ = nullptr;
   if (!slabs_.empty()) UseRecords(0);
 }
@@ -123,6 +125,7 @@ void FreeRanges::Give(Range* range) noexcept {
   range->state_ = State::kKept;
   range->next_ = kept_[units];
   kept_[units] = range;
+  kept_sizes_[units / 64] |= uint64_t{1} << (units % 64);
   ++kept_ranges_;
 }
 
@@ -158,12 +161,15 @@ void FreeRanges::MakeFree(Range* range) noexcept {
 }
 
 void FreeRanges::MergeKept() noexcept {
-  for (Range*& first : kept_) {
-    while (first != nullptr) {
-      Range* const range = first;
-      first = range->next_;
-      // One that is merged with a kept neighbour later is still that neighbour's own.
-      MakeFree(range);
+  for (size_t word = 0; word < std::size(kept_sizes_); ++word) {
+    for (uint64_t sizes = std::exchange(kept_sizes_[word], 0); sizes != 0; sizes &= sizes - 1) {
+      Range*& first = kept_[64 * word + static_cast<size_t>(std::countr_zero(sizes))];
+      while (first != nullptr) {
+        Range* const range = first;
+        first = range->next_;
+        // One that is merged with a kept neighbour later is still that neighbour's own.
+        MakeFree(range);
+      }
     }
   }
   kept_ranges_ = 0;

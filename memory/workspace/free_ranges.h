@@ -47,9 +47,11 @@ class FreeRanges {
   // Nothing below `begin` is given any more, and no range that is taken lies there.
   void RaiseBegin(size_t begin) noexcept;
 
+  // Whether there are records for one request.
+  bool has_reserved() const { return recycled_ != nullptr || fresh_ != fresh_end_; }
   // Records for one request, so that Take() needs no memory. Throws std::bad_alloc.
   void Reserve() {
-    if (recycled_ == nullptr && fresh_ == fresh_end_) AddRecords();
+    if (!has_reserved()) AddRecords();
   }
   // Null: no free range is large enough. `bytes`: a positive multiple of the unit; Reserve() came first.
   Range* Take(size_t bytes, size_t* offset) noexcept;
@@ -96,6 +98,7 @@ class FreeRanges {
   FitTree free_;
   size_t kept_ranges_ = 0;
   Range* kept_[kKeptUnits + 1] = {};
+  uint64_t kept_sizes_[kKeptUnits / 64 + 1] = {};  // bits of those that may have some
 
   // Slabs of records, each twice as large as the one before; used again from the first at Begin().
   struct Slab {

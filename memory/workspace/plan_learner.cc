@@ -150,6 +150,12 @@ void PlanLearner::Forget() noexcept {
   Changed();
 }
 
+void PlanLearner::ForgetGuesses() noexcept {
+  if (!plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) return;
+  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
+  Changed();
+}
+
 void PlanLearner::Changed() noexcept {
   oversized_cycles_ = 0;
   ++version_;

@@ -185,6 +185,7 @@ class PlanLearner {
   std::optional<WantedPlan> WantCycle(const EndedCycle& cycle, const Shape& shape);
   std::shared_ptr<const CyclePlan> PlanInTheWay(const EndedCycle& cycle, const CyclePlan& own) const;
   void WantLifetimes(const Shape& shape) noexcept;
+  void ForgetGuesses() noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   int& RefreshAfter(const Shape& shape) noexcept;

@@ -144,7 +144,10 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (same == nullptr) {
     // One plan is of use only for cycles that follow one another.
     const bool pays = keeps_plans() ? effort_.PaysFor(shape.signature) : effort_.Pays(comes_again_);
-    if (!pays) return std::nullopt;
+    if (!pays) {
+      if (effort_.GivesUp()) ForgetGuesses();
+      return std::nullopt;
+    }
     if (!plans_.HasRoom(cycles_, comes_again_)) {
       effort_.PutOff();
       return std::nullopt;

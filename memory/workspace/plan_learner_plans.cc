@@ -102,7 +102,11 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted,
   if (plan == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
   const bool is_new = plans_.Find(plan->signature(), plan->requests.size()) == nullptr;
   const LearnedCycle* const added = Install(std::move(plan));
-  if (is_new) effort_.Spent();
+  if (is_new) {
+    // Of a cycle that was never seen before, as far as is known.
+    plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
+    effort_.Spent(added->plan->requests.size());
+  }
   plans_.last_used().alone = wanted.kind == WantedPlan::Kind::kAlone;
   return added;
 }

@@ -107,6 +107,41 @@ TEST(PlanLearner, WhatNeverComesAgainIsNotPlannedForLong) {
   }
 }
 
+// A plan of many requests takes long and much memory, so fewer of them are made on trust.
+TEST(PlanLearner, LargePlansThatNobodyFollowsAreFew) {
+  Player player(WorkspaceConfig::Inference());
+  const auto large = [](size_t kind) {
+    std::vector<Request> requests(9000, Request{64, 0});
+    requests[0].bytes = 64 * (2 + kind);
+    return requests;
+  };
+  for (size_t kind = 0; kind < 20; ++kind) player.Run(large(kind));
+  EXPECT_EQ(player->plans_made(), 2u);
+  // Kinds that come again are planned then, however many requests they have.
+  for (int round = 0; round < 2; ++round) {
+    for (size_t kind = 0; kind < 20; ++kind) player.Run(large(kind));
+  }
+  EXPECT_EQ(player->plans().size(), 20u);
+}
+
+// Memory of plans that were made on trust goes where cycles never come again, but not of one that did.
+TEST(PlanLearner, PlansThatWereNeverFollowedAreGivenUp) {
+  for (const bool one_repeats : {false, true}) {
+    Player player(WorkspaceConfig::Inference());
+    if (one_repeats) {
+      for (int i = 0; i < 3; ++i) player.Run(Shape(0));
+    }
+    for (size_t i = 1; i <= 500; ++i) player.Run(Shape(i));
+    EXPECT_EQ(player->plans().size(), one_repeats ? 1u : 0u);
+    EXPECT_LE(player->effort().state_bytes() + player->plans().state_bytes(), 40000u);
+    // One of them that comes after all was seen before: it is planned at once.
+    const uint64_t misses = player.misses(), made = player->plans_made();
+    for (int i = 0; i < 3; ++i) player.Run(Shape(2));
+    EXPECT_LE(player.misses(), misses + 1);
+    EXPECT_EQ(player->plans_made(), made + 1);
+  }
+}
+
 TEST(PlanLearner, ManyKindsInTurnsAreAllPlanned) {
   constexpr size_t kKinds = 300;
   Player player(WorkspaceConfig::Inference());

@@ -138,6 +138,7 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) 
     cycle->remade = same->remade + 1;
     cycle->refresh_after = same->refresh_after;
     cycle->paid = same->paid;
+    cycle->guessed = same->guessed;
   }
   return Put(std::move(cycle), same);
 }
@@ -150,6 +151,7 @@ LearnedCycle* PlanSet::Replace(const LearnedCycle& cycle, std::shared_ptr<const 
   by->remade = cycle.remade;
   by->refresh_after = cycle.refresh_after;
   by->paid = cycle.paid;
+  by->guessed = cycle.guessed;
   by->alone = cycle.alone;
   return Put(std::move(by), &cycle);
 }
@@ -256,6 +258,17 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
   }
   ForgetLarger(keep_up_to);
   return true;
+}
+
+bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
+  const auto goes = [](const LearnedCycle& cycle) { return cycle.guessed && !cycle.paid; };
+  std::erase_if(by_key_, [&](const auto& entry) { return goes(*entry.second); });
+  const size_t gone = std::erase_if(cycles_, [&](const auto& cycle) {
+    if (goes(*cycle)) saw(cycle->plan->signature());
+    return goes(*cycle);
+  });
+  if (gone > 0) Changed();
+  return gone > 0;
 }
 
 void PlanSet::ForgetLarger(size_t bytes) noexcept {

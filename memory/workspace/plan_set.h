@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -41,6 +42,7 @@ struct LearnedCycle {
   int refresh_after = kFirstRefresh;  // repetitions, until it is looked at whether less would do
   uint32_t remade = 0;       // how many plans of the same requests it replaced
   bool paid = false;         // it was worth making: cycles follow it
+  bool guessed = false;      // made when its cycle was first seen
   bool alone = false;        // made of the lifetimes of a few cycles, whatever there were before
 };
 
@@ -108,6 +110,9 @@ class PlanSet {
   bool ForgetOutliers(uint64_t now) noexcept;
   // In how many cycles that use the last used one again ForgetOutliers() may first do something.
   uint64_t CyclesUntilOutlier(uint64_t now) const noexcept;
+  // Forgets those that were guessed and have not paid; `saw` is called with the signature of each. True if there were
+  // any.
+  bool ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept;
   // Forgets those that need more than `bytes` of pages.
   void ForgetLarger(size_t bytes) noexcept;
   void Clear() noexcept;

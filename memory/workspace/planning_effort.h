@@ -2,9 +2,11 @@
 //
 // A plan costs microseconds for each request and gains nanoseconds for each that follows it, so it pays
 // for cycles that come again. At first each cycle that no plan serves is planned at once. When several
-// plans were made that no cycle has followed, a cycle is planned at its second occurrence only, which a
-// hash of its requests tells: streams that never repeat cost no planning, and one that repeats is planned
-// one repetition later. Plans that are followed win the trust back.
+// plans were made that no cycle has followed (fewer where they have many requests), a cycle is planned at its
+// second occurrence only, which a hash of its requests tells: streams that never repeat cost no planning, and one that repeats is planned
+// one repetition later. Plans that are followed win the trust back. When many cycles running were not worth
+// a plan, those that were made at first sight and never followed have no use either: they are given up, and
+// made again at the next sight of their cycles.
 //
 // Threads: one at a time. Cost: a few instructions.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLANNING_EFFORT_H_
@@ -21,7 +23,7 @@ class PlanningEffort {
  public:
   // A cycle that no plan serves has these requests. Whether to plan it now.
   bool PaysFor(uint64_t signature) noexcept {
-    if (unpaid_ < kMostUnpaid) return true;
+    if (!waits()) return true;
     if (seen_ == nullptr) {
       seen_.reset(new (std::nothrow) uint64_t[kSeen]());
       if (seen_ == nullptr) return true;
@@ -30,7 +32,14 @@ class PlanningEffort {
     if (seen == signature) return true;
     seen = signature;
     ++put_off_;
+    unpaid_cycles_ += unpaid_cycles_ <= kMostUnpaidCycles;
     return false;
+  }
+  // Plans made at first sight are given up now. True once, until a plan is followed again.
+  bool GivesUp() const noexcept { return unpaid_cycles_ == kMostUnpaidCycles; }
+  // The cycle with these requests was seen, though it was not put off.
+  void Saw(uint64_t signature) noexcept {
+    if (seen_ != nullptr) seen_[signature % kSeen] = signature;
   }
   // The same, where it is known whether it comes again.
   bool Pays(bool comes_again) noexcept {
@@ -40,22 +49,40 @@ class PlanningEffort {
   }
   // There was no room for its plan.
   void PutOff() noexcept { ++put_off_; }
-  // A plan was made for requests that had none.
-  void Spent() noexcept { unpaid_ += unpaid_ < kMostUnpaid; }
+  // A plan was made for so many requests, which had none.
+  void Spent(size_t requests) noexcept {
+    if (waits()) return;
+    ++unpaid_;
+    unpaid_requests_ += requests;
+  }
   // A plan was followed to its end for the first time.
-  void Paid() noexcept { unpaid_ -= unpaid_ < 2 ? unpaid_ : 2; }
-  void Forget() noexcept { unpaid_ = 0; }
+  void Paid() noexcept {
+    const uint32_t paid = unpaid_ < 2 ? unpaid_ : 2;
+    if (paid > 0) unpaid_requests_ -= unpaid_requests_ / unpaid_ * paid;
+    unpaid_ -= paid;
+    unpaid_cycles_ = 0;
+  }
+  void Forget() noexcept {
+    unpaid_ = unpaid_cycles_ = 0;
+    unpaid_requests_ = 0;
+  }
 
   // Plans are made of what comes again only.
-  bool waits() const { return unpaid_ >= kMostUnpaid; }
+  bool waits() const {
+    return unpaid_ >= kMostUnpaid || (unpaid_ > 1 && unpaid_requests_ >= kMostUnpaidRequests);
+  }
   uint64_t put_off() const { return put_off_; }  // cycles that were not planned, ever
   size_t state_bytes() const { return seen_ == nullptr ? 0 : kSeen * sizeof(uint64_t); }
 
  private:
   static constexpr uint32_t kMostUnpaid = 8;
+  static constexpr size_t kMostUnpaidRequests = 1 << 14;
+  static constexpr uint32_t kMostUnpaidCycles = 64;
   static constexpr size_t kSeen = 4096;
 
   uint32_t unpaid_ = 0;
+  size_t unpaid_requests_ = 0;
+  uint32_t unpaid_cycles_ = 0;  // put off since the last plan was followed; stays at its most
   uint64_t put_off_ = 0;
   std::unique_ptr<uint64_t[]> seen_;
 };

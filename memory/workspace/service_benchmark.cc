@@ -37,7 +37,7 @@ namespace {
 constexpr size_t kBatches = 32;
 constexpr int kLayers = 24;
 constexpr int kArrays = 1 + 2 * kLayers;
-constexpr int kCyclesPerThread = 100;
+const int kCyclesPerThread = RunsOnce() ? 4 : 100;
 constexpr double kMiB = 1 << 20;
 
 size_t ResidentBytes() {
@@ -177,7 +177,10 @@ void ServiceOf(benchmark::State& state, const Allocator& allocator) {
   const auto threads = static_cast<int>(state.range(0));
   PlainBlocks blocks{allocator};
   Run(state, threads,
-      [&](int, size_t batch, const std::function<void()>& wait) { Serve(batch, blocks, wait); },
+      [&](int, size_t batch, const std::function<void()>& wait) {
+        Serve(batch, blocks, wait);
+        allocator.end_cycle();
+      },
       [] {});
 }
 
@@ -188,7 +191,9 @@ const int registered = [] {
   };
   add("pool", &ServiceOfPool);
   add("workspaces", &ServiceOfWorkspaces);
-  for (const Allocator& allocator : FindAllocators()) {
+  std::vector<Allocator> allocators = FindAllocators();
+  for (Allocator& resource : StandardResources()) allocators.push_back(std::move(resource));
+  for (const Allocator& allocator : allocators) {
     add(allocator.name, [allocator](benchmark::State& state) { ServiceOf(state, allocator); });
   }
   return 0;

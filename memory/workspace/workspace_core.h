@@ -232,16 +232,19 @@ class WorkspaceCore final : public BufferOwner {
   }
   void SettleSlowly() noexcept;
   [[gnu::noinline]] Buffer* ListAccount(Buffer* made) noexcept;
+  Buffer* AllocateInRanges(size_t bytes);
   Buffer* AllocateSlowly(size_t bytes);
   void ReserveForRequest();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
   void LeavePlan() noexcept;
+  bool LeavesFor(size_t rounded) noexcept;
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes) const;
 
   // Releases (workspace_release.cc).
   void ReleaseSlowly(Buffer* buffer) noexcept;
   void ReleaseOnOwner(Buffer* buffer) noexcept;
+  void ReleaseRange(Buffer* buffer) noexcept;
   // Of the open cycle, and its bytes are still out.
   bool IsOut(const Buffer* buffer) const {
     const uint32_t slot = buffer->request.slot;

@@ -272,6 +272,31 @@ TEST(WorkspaceLiveness, OrdersOfReleaseInTurnsStopMissing) {
   }
 }
 
+// Large requests that the plan does not have take the place that it keeps free, instead of lying outside beside it.
+TEST(WorkspaceLiveness, LargeRequestsBesideThePlanMakeTheCycleLeaveIt) {
+  for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    WorkspaceConfig config = base;
+    config.plan_search_seconds = 0;
+    Workspace workspace("w", config, Device{DeviceType::kSimulated, 0});
+    const auto cycle = [&](int count, size_t bytes, size_t second = 1000) {
+      WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> alive;
+      alive.push_back(BufferHandle(AllocateHere(1000)));
+      alive.push_back(BufferHandle(AllocateHere(second)));
+      for (int i = 0; i < count; ++i) alive.push_back(BufferHandle(AllocateHere(bytes)));
+    };
+    for (int i = 0; i < 3; ++i) cycle(8, 4 * kMiB);
+    const uint64_t before = workspace.stats().spills;
+    cycle(6, 5 * kMiB);
+    EXPECT_EQ(workspace.stats().spills, before);
+    // What is small beside the pages may lie outside: the rest of the cycle follows its plan.
+    for (int i = 0; i < 3; ++i) cycle(8, 4 * kMiB);
+    const uint64_t bytes = workspace.stats().spilled_bytes;
+    cycle(8, 4 * kMiB, 100000);
+    EXPECT_LT(workspace.stats().spilled_bytes, bytes + kMiB);
+  }
+}
+
 // What is refused is no request of the cycle: it teaches nothing, again and again.
 TEST(WorkspaceLiveness, RefusedRequestsTeachNothing) {
   for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {

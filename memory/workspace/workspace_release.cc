@@ -38,6 +38,7 @@ void WorkspaceCore::ReleaseSlowly(Buffer* buffer) noexcept {
 void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   const bool alive =
       buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
+  if (alive && IsRange(buffer->request.spill)) return ReleaseRange(buffer);
   // One that was closed on another thread is not alive, but its bytes may still be out.
   if (alive || (buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed &&
                 IsOut(buffer))) {
@@ -47,6 +48,17 @@ void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
   buffer->closed.store(Buffer::kNotClosed, std::memory_order_relaxed);
   buffer->request.spill = nullptr;  // of a cycle that has dropped it unseen
   records_.Put(buffer);
+}
+
+// Alive, so that there is nothing of other cycles to forget.
+void WorkspaceCore::ReleaseRange(Buffer* buffer) noexcept {
+  slots_[buffer->request.slot] = RequestSlot::Released(slot_count_);
+  const auto bytes = static_cast<int64_t>(buffer->request.bytes);
+  pages_.Poison(buffer->data, buffer->request.bytes);
+  void* const range = RangeOf(std::exchange(buffer->request.spill, nullptr));
+  ranges_.Give(static_cast<FreeRanges::Range*>(range));
+  records_.Put(buffer);
+  account_.SubUsed(bytes);
 }
 
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they

@@ -12,6 +12,9 @@
 namespace tidepool {
 namespace {
 
+// So much may lie outside of the pages, whatever they could hold if the cycle left its plan.
+constexpr size_t kMostBesidePlan = size_t{1} << 20;
+
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 
 }  // namespace
@@ -19,7 +22,7 @@ size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 Buffer* WorkspaceCore::Allocate(size_t bytes) {
   const uint32_t slot = slot_count_;
   Buffer* const buffer = records_.next_free();
-  if (slot >= quick_slots_ || buffer == nullptr) return AllocateSlowly(bytes);
+  if (slot >= quick_slots_ || buffer == nullptr) return AllocateInRanges(bytes);
   const PlanLayout::Slot* const planned = quick_.TryPlace(slot, bytes, alignment_);
   if (planned == nullptr) return AllocateSlowly(bytes);
   const size_t rounded = planned->bytes;
@@ -75,6 +78,42 @@ uint64_t WorkspaceCore::CurrentHits() const {
   return counters.hits + (slot_count_ - settled_);
 }
 
+// A request of a cycle that follows no plan, from the free ranges, where all is at hand for that.
+Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
+  const uint32_t slot = slot_count_;
+  Buffer* const buffer = records_.next_free();
+  if (!ranges_.begun() || !follower_.is_ready_without_plan() || buffer == nullptr ||
+      slot == slots_.size() || settled_ != slot || !ranges_.has_reserved() ||
+      !records_.returned().empty() || findings_.tracing()) {
+    return AllocateSlowly(bytes);
+  }
+  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
+  if (rounded == 0) return AllocateSlowly(bytes);
+  size_t offset = 0;
+  FreeRanges::Range* const range = ranges_.Take(rounded, &offset);
+  if (range == nullptr) return AllocateSlowly(bytes);
+  records_.Take();
+  buffer->data = pages_.base() + offset;
+  pages_.Unpoison(buffer->data, rounded);
+  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  buffer->bytes = bytes;
+  buffer->id = NextBufferId();
+  buffer->request.slot = slot;
+  buffer->request.bytes = rounded;
+  buffer->request.spill = RangeToken(range);
+  slots_[slot] = RequestSlot(buffer);
+  settled_ = slot + 1;
+  slot_count_ = slot + 1;
+  ++counters.hits;
+  counters.cursor = std::max<size_t>(counters.cursor, offset + rounded);
+  counters.bytes_this_cycle += rounded;
+  follower_.Made(slot, rounded);
+  if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
+    return ListAccount(buffer);
+  }
+  return buffer;
+}
+
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   Settle();
   // What other threads have released is free for this request: tenants of its place, ranges, blocks.
@@ -94,7 +133,8 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   bool misses = false;
   std::byte* data;
   if (PlaceInPages(rounded, &offset, &misses) ||
-      (token = PlaceInFreeRange(rounded, &offset)) != nullptr) {
+      (token = PlaceInFreeRange(rounded, &offset)) != nullptr ||
+      (misses && LeavesFor(rounded) && (token = PlaceInFreeRange(rounded, &offset)) != nullptr)) {
     data = pages_.base() + offset;
     pages_.Unpoison(data, rounded);
     counters.cursor = std::max<size_t>(counters.cursor, offset + rounded);
@@ -192,6 +232,20 @@ void WorkspaceCore::LeavePlan() noexcept {
   } catch (const std::bad_alloc&) {
     // The rest of the cycle is beside it.
   }
+}
+
+// Whether the cycle has left its plan now, because so much would lie outside beside pages that the plan keeps free:
+// large requests, of which a cycle need not make many.
+bool WorkspaceCore::LeavesFor(size_t rounded) noexcept {
+  const CyclePlan* const plan = follower_.plan();
+  if (plan == nullptr || slot_count_ == 0 || !uses_ranges_) return false;
+  const size_t outside = spilled_bytes_alive_ + rounded;
+  if (outside < kMostBesidePlan || outside < plan->layout.peak_bytes() / 8) return false;
+  const size_t used = static_cast<size_t>(account_.used_bytes()) - spilled_bytes_alive_;
+  if (used > pages_.capacity() || rounded > pages_.capacity() - used) return false;
+  follower_.LeaveForGood(made());
+  LeavePlan();
+  return true;
 }
 
 // Beside what the plan has, if any. Null: there is no room; what the plan sends outside has none.

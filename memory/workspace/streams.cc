@@ -1,0 +1,120 @@
+#include "tidepool/memory/workspace/streams.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tidepool {
+namespace {
+
+class Script {
+ public:
+  explicit Script(size_t most) { alive_.reserve(most); }
+  void Make(size_t bytes) {
+    alive_.push_back(count_);
+    steps_.push_back({count_++, bytes});
+  }
+  void Release(size_t which) {
+    steps_.push_back({alive_[which], 0});
+    alive_.erase(alive_.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+  size_t alive() const { return alive_.size(); }
+  std::vector<Step> Finish() {
+    while (!alive_.empty()) Release(alive_.size() - 1);
+    return std::move(steps_);
+  }
+
+ private:
+  uint32_t count_ = 0;
+  std::vector<uint32_t> alive_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+std::vector<Step> ParserDocument(std::mt19937_64& random) {
+  Script script(8192);
+  const size_t nodes = 5000 + random() % 2000;
+  for (size_t i = 0; i < nodes; ++i) {
+    script.Make(32 + random() % 200);
+    if (random() % 3 == 0) script.Make(16 + random() % (random() % 20 == 0 ? 4000 : 120));
+    if (random() % 8 == 0) {  // a vector that grows
+      size_t bytes = 64;
+      script.Make(bytes);
+      for (size_t n = random() % 6; n > 0; --n) {
+        script.Make(bytes *= 2);
+        script.Release(script.alive() - 2);
+      }
+    }
+    if (random() % 16 == 0) script.Release(random() % script.alive());
+  }
+  return script.Finish();
+}
+
+std::vector<Step> Sequence(std::mt19937_64& random) {
+  const size_t length = 100 + random() % 200;
+  Script script(2 * length + 8);
+  script.Make(length * 512);
+  for (size_t i = 0; i < length; ++i) {
+    script.Make(4 * 4096);
+    script.Make(4096);
+    script.Release(script.alive() - 2);
+  }
+  for (size_t i = 0; i < length; ++i) {
+    script.Make(4 * 4096);
+    script.Release(script.alive() - 1);
+    script.Release(script.alive() - 1);
+  }
+  return script.Finish();
+}
+
+std::vector<Step> Batch(std::mt19937_64& random) {
+  const size_t batch = 1 + random() % 32;
+  Script script(64);
+  script.Make(batch * 4096);
+  for (size_t layer = 0; layer < 24; ++layer) {
+    script.Make(batch * (16384 - 512 * layer));
+    script.Make(batch * 2048);
+    script.Release(script.alive() - 3);
+    script.Release(script.alive() - 1);
+  }
+  return script.Finish();
+}
+
+std::vector<Step> LargeTemporary(std::mt19937_64&) {
+  Script script(4);
+  script.Make(size_t{1} << 20);
+  for (int i = 0; i < 20; ++i) {
+    script.Make(size_t{97} << 20);
+    script.Release(script.alive() - 1);
+  }
+  return script.Finish();
+}
+
+std::vector<Step> LargeSizes(std::mt19937_64& random) {
+  Script script(64);
+  for (int i = 0; i < 40; ++i) {
+    // As many of each power of two: 64 bytes to 256 MiB, and up to 44 MiB more.
+    const size_t bytes = size_t{64} << (random() % 23);
+    script.Make(bytes + random() % (bytes / 6 + 1));
+    while (script.alive() > 12 || (script.alive() > 0 && random() % 3 == 0)) {
+      script.Release(random() % script.alive());
+    }
+  }
+  return script.Finish();
+}
+
+size_t MostAlive(const std::vector<Step>& steps) {
+  std::vector<size_t> sizes(RequestsOf(steps));
+  size_t alive = 0, most = 0;
+  for (const Step& step : steps) {
+    if (step.bytes == 0) {
+      alive -= sizes[step.number];
+    } else {
+      alive += sizes[step.number] = (step.bytes + 63) / 64 * 64;
+    }
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+}  // namespace tidepool

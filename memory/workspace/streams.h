@@ -1,0 +1,38 @@
+// Cycles of requests that are drawn at random, for benchmarks.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_STREAMS_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_STREAMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace tidepool {
+
+// A cycle as steps: request `number`, counted from 0, of `bytes`, or its release (bytes 0).
+struct Step {
+  uint32_t number;
+  size_t bytes;
+};
+
+// The next cycle of a stream. Every request is released before its end.
+using Draw = std::vector<Step> (*)(std::mt19937_64&);
+
+// About 6,000 nodes of a document, most of them small, some texts and arrays that grow by copying.
+std::vector<Step> ParserDocument(std::mt19937_64& random);
+// An unrolled network over a sequence of 100 to 299 steps: activations live until they are passed again.
+std::vector<Step> Sequence(std::mt19937_64& random);
+// A forward pass of one of 32 batch sizes.
+std::vector<Step> Batch(std::mt19937_64& random);
+// One temporary of 97 MiB, 20 times, above 1 MiB that stays.
+std::vector<Step> LargeTemporary(std::mt19937_64& random);
+// 40 requests of 64 bytes to 300 MiB, at most 12 of them alive at once.
+std::vector<Step> LargeSizes(std::mt19937_64& random);
+
+inline size_t RequestsOf(const std::vector<Step>& steps) { return steps.size() / 2; }
+// The most bytes alive at once, each request rounded up to 64.
+size_t MostAlive(const std::vector<Step>& steps);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_STREAMS_H_
