@@ -1,8 +1,15 @@
 #include "tidepool/memory/workspace/cycle_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tidepool {
+
+bool SamePlaces(const PlacedRequests& a, const PlacedRequests& b) {
+  return a.offsets == b.offsets &&
+         std::equal(a.requests.begin(), a.requests.end(), b.requests.begin(), b.requests.end(),
+                    [](const auto& x, const auto& y) { return x.upper == y.upper; });
+}
 
 PlacedRequests PlaceRequests(absl::Span<const LifetimeBuffer> requests,
                              absl::Span<const PinnedBuffer> pins, size_t alignment) {

@@ -35,6 +35,9 @@ struct PlacedRequests {
   size_t requested_bytes = 0;      // what no reuse would need
 };
 
+// Whether both have the same lifetimes and places, of requests of the same sizes.
+bool SamePlaces(const PlacedRequests& a, const PlacedRequests& b);
+
 // Plans `requests` around `pins` for pages whose offsets are multiples of `alignment`. Pins that these
 // lifetimes do not allow any more are dropped. Throws what PlanAround does.
 PlacedRequests PlaceRequests(absl::Span<const LifetimeBuffer> requests,

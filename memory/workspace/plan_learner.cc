@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,7 +45,7 @@ bool PlanLearner::is_off() const {
 }
 
 size_t PlanLearner::state_bytes() const {
-  return plans_.state_bytes() + effort_.state_bytes() + seen_.capacity() * sizeof(seen_[0]);
+  return plans_.state_bytes() + effort_.state_bytes() + watch_.seen.capacity() * sizeof(LifetimeBuffer);
 }
 
 // ---- sizes ------------------------------------------------------------------------------------
@@ -137,12 +138,9 @@ void PlanLearner::Forget() noexcept {
   plans_.Clear();
   effort_.Forget();
   missing_cycles_ = inexact_cycles_ = 0;
-  repeated_ = {};
-  repetitions_ = 0;
-  refresh_after_ = LearnedCycle::kFirstRefresh;
+  watched_ = {};
+  watch_ = {};
   lifetimes_wanted_ = 0;
-  seen_.clear();
-  seen_cycles_ = 0;
   totals_.Clear();
   reach_.Clear();
   cycles_before_ = cycles_;
@@ -195,8 +193,9 @@ bool PlanLearner::Improve(const CyclePlan& beaten, PlacedRequests better) {
   std::shared_ptr<const CyclePlan> plan = MakeCyclePlan(std::move(better), most_bytes());
   if (plan->layout.peak_bytes() > RoundUp(bytes_, alignment_)) return false;  // trimmed meanwhile
   const bool is_next = at->get() == next_;
-  const LearnedCycle* const replaced = plans_.Replace(**at, std::move(plan));
-  if (is_next) next_ = replaced;
+  const PlanSet::Replacement replacement{(*at)->plan, plan};
+  plans_.Replace({&replacement, 1});
+  if (is_next) next_ = plans_.Find(plan->signature(), plan->requests.size());
   ++plans_improved_;
   Changed();
   return true;
@@ -223,8 +222,22 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
     plans.push_back(std::move(plan));
   }
   // The last used one last, so that it is the next cycle's.
-  for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) Install(std::move(*plan));
-  return plans.size();
+  size_t loaded = 0;
+  for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
+    const CyclePlan& its = **plan;
+    // Of plans of the same requests the first one in the file stays.
+    loaded += std::none_of(std::next(plan), plans.rend(), [&its](const auto& other) {
+      return other->signature() == its.signature() && other->requests.size() == its.requests.size();
+    });
+    const LearnedCycle* const same = plans_.Find(its.signature(), its.requests.size());
+    if (same != nullptr && SamePlaces(*same->plan, its)) {
+      plans_.Use(same, cycles_, false);
+      SetNext(same);
+    } else {
+      Install(std::move(*plan));
+    }
+  }
+  return loaded;
 }
 
 }  // namespace tidepool

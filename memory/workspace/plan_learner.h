@@ -82,14 +82,22 @@ struct WantedPlan {
   uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
   size_t alignment = 0;
-  bool pins = false;                            // kCycle: around what other plans have
-  bool whole_beginning = false;                 // pinned to all that the plan has which was left
-  std::shared_ptr<const CyclePlan> same;        // of the same requests, whose longer lifetimes stay; or null
-  std::shared_ptr<const CyclePlan> lengthened;  // kCycle: made anew instead, for lifetimes of the cycle; or null
-  std::shared_ptr<const CyclePlan> whole;       // kBeginning: of which it is one
-  std::vector<LifetimeBuffer> seen;             // kAlone: the longest lifetimes
-  size_t peak_to_beat = 0;                      // kAlone
+  bool pins = false;                        // kCycle: around what other plans have
+  bool to_end = false;                      // kCycle: what lives longer than in `same` lives to the end
+  std::shared_ptr<const CyclePlan> same;    // of the same requests, whose longer lifetimes stay; or null
+  std::shared_ptr<const CyclePlan> longer;  // likewise
+  std::vector<std::shared_ptr<const CyclePlan>> family;  // of others that begin alike; empty: none, or too many
+  std::shared_ptr<const CyclePlan> whole;   // kBeginning: of which it is one
+  std::vector<LifetimeBuffer> seen;         // kAlone: the longest lifetimes
+  size_t peak_to_beat = 0;                  // kAlone
 };
+
+// What was made for it.
+struct NewPlans {
+  std::shared_ptr<const CyclePlan> plan;
+  std::vector<PlanSet::Replacement> others;  // of the family
+};
+using MadePlans = std::shared_ptr<const NewPlans>;
 
 class PlanLearner {
  public:
@@ -113,12 +121,12 @@ class PlanLearner {
                      size_t bytes) noexcept {
     if (misses != 0) return false;
     if (requests > 0) {
-      if (followed != steady_ || requests != repeated_.requests || version_ != steady_version_ ||
+      if (followed != steady_ || requests != last_shape_.requests || version_ != steady_version_ ||
           steady_left_ == 0) {
         return false;
       }
       --steady_left_;
-      ++repetitions_;
+      ++steady_watch_->repetitions;
       plans_.last_used().used_at = cycles_ + 1;
     }
     ++cycles_;
@@ -128,10 +136,9 @@ class PlanLearner {
   // Of the next cycles that do not know their lifetimes these are to be recorded, though they follow their plan.
   bool wants_lifetimes() const { return lifetimes_wanted_ > 0; }
   // Null: none that is better than what there is. Throws std::bad_alloc and what planning does.
-  static std::shared_ptr<const CyclePlan> MakePlan(const WantedPlan& wanted,
-                                                   const EndedCycle& cycle);
+  static MadePlans MakePlan(const WantedPlan& wanted, const EndedCycle& cycle);
   // The plan there is in the set for it; null: none. Throws std::bad_alloc, as if it were null.
-  const LearnedCycle* Adopt(const WantedPlan& wanted, std::shared_ptr<const CyclePlan> plan);
+  const LearnedCycle* Adopt(const WantedPlan& wanted, const MadePlans& made);
   // A better plan of the same requests was found for `beaten`. False when that is no longer there, or
   // others were made around it.
   bool Improve(const CyclePlan& beaten, PlacedRequests better);
@@ -183,12 +190,13 @@ class PlanLearner {
   static Shape ShapeOf(const EndedCycle& cycle);
   std::optional<WantedPlan> Want(WantedPlan::Kind kind);
   std::optional<WantedPlan> WantCycle(const EndedCycle& cycle, const Shape& shape);
-  std::shared_ptr<const CyclePlan> PlanInTheWay(const EndedCycle& cycle, const CyclePlan& own) const;
+  std::vector<std::shared_ptr<const CyclePlan>> FamilyOf(const EndedCycle& cycle,
+                                                         const LearnedCycle* own,
+                                                         uint64_t since) const;
   void WantLifetimes(const Shape& shape) noexcept;
   void ForgetGuesses() noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
-  int& RefreshAfter(const Shape& shape) noexcept;
   void ExpectSteady(const EndedCycle& cycle) noexcept;
   void Use(const LearnedCycle* cycle, bool followed) noexcept;
   void SetNext(const LearnedCycle* next) noexcept;
@@ -224,20 +232,18 @@ class PlanLearner {
   bool comes_again_ = false;  // the last cycle was like the one before
   int missing_cycles_ = 0;
   int inexact_cycles_ = 0;  // running, that a plan served which is larger than they need
-  // What repeats, to be looked at anew from time to time.
-  Shape repeated_;
-  int repetitions_ = 0;
-  int refresh_after_ = LearnedCycle::kFirstRefresh;  // where it has no plan of its own
+  // Of cycles without a plan of their own, which another plan serves, as long as they are of one shape.
+  Shape watched_;
+  RepetitionWatch watch_;
   static constexpr int kCyclesWritten = 64;
   Shape wanted_shape_;
   int lifetimes_wanted_ = 0;  // in so many cycles more, unless one of that shape comes before
-  // What repeated_ follows, as long as what was learned is of that version; nothing is to be decided in so
+  // What the last shape follows, as long as what was learned is of that version; nothing is to be decided in so
   // many cycles more of it.
   const LearnedCycle* steady_ = nullptr;
   uint64_t steady_version_ = 0;
   uint64_t steady_left_ = 0;
-  std::vector<LifetimeBuffer> seen_;  // in the last cycles: each request's longest lifetime
-  int seen_cycles_ = 0;
+  RepetitionWatch* steady_watch_ = nullptr;
 
   static constexpr int kUnplannedWindow = 128;
   RecentPeak totals_;

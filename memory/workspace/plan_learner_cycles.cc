@@ -19,16 +19,16 @@ namespace {
 
 // Under kOptimized, a plan that was not followed for this many cycles running is made anew.
 constexpr int kMissingCyclesBeforeLearning = 2;
-// A plan with the shorter lifetimes of late is left for longer ones so soon: they vary.
-constexpr uint64_t kCyclesOfOneMind = 1024;
-// A shape that repeats is looked at anew after so many repetitions, then twice as many, and so on.
+// A shape that repeats is looked at anew after some repetitions, then after twice as many, and so on to so many;
+// where that was wrong, further on to so many.
 constexpr int kMostRepetitions = 4096;
-// By so many cycles: lifetimes that vary from one to the next are taken at their longest.
-constexpr int kRecordedCycles = 4;
-// A plan that was remade so often for the sake of others is remade in another way.
-constexpr uint32_t kRemadeInOneWay = 8;
-// And after so many times another plan is, if that is in its way.
-constexpr uint32_t kRemadeBeforeOthers = 2;
+constexpr int kMostRepetitionsOfVaried = 1 << 20;
+// By at least so many cycles, and half of those it was waited for up to so many: lifetimes that vary from one to
+// the next are taken at their longest.
+constexpr int kFewestRecordedCycles = 4;
+constexpr int kMostRecordedCycles = 64;
+// Lifetimes that have grown so often are taken to the end of the cycle when they grow again.
+constexpr uint32_t kRemadeBeforeToEnd = 8;
 
 // Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
@@ -42,10 +42,7 @@ bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
 bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const EndedCycle& cycle) {
   const uint32_t count = cycle.made.count();
   if (plan.signature() != signature || plan.requests.size() != count) return true;
-  if (!plan.pins.empty() &&
-      plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 16) {
-    return true;
-  }
+  if (plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 16) return true;
   for (uint32_t slot = 0; slot < count; ++slot) {
     if (cycle.upper(slot) < plan.requests[slot].upper) return true;
   }
@@ -112,16 +109,18 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.
 void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const uint32_t requests = cycle.made.count();
-  if (cycle.followed != next_ || cycle.is_recorded() || seen_cycles_ > 0 ||
-      inexact_cycles_ > 0 || oversized_cycles_ > 0 || !reach_.is_clear()) {
+  if (cycle.followed != next_ || cycle.is_recorded() || inexact_cycles_ > 0 || oversized_cycles_ > 0 || !reach_.is_clear()) {
     return;
   }
   if (keeps_plans() && requests != next_->plan->requests.size()) return;
   const LearnedCycle& used = plans_.last_used();
   if (&used != next_ || !used.paid || used.patience < PlanSet::kMostPatience) return;
   // Until it is looked at anew.
-  const int left = RefreshAfter(repeated_) - 1 - repetitions_;
-  if (left <= 0) return;
+  LearnedCycle* const own = plans_.Find(last_shape_.signature, last_shape_.requests);
+  RepetitionWatch& watch = own != nullptr ? own->watch : watch_;
+  const int left = watch.refresh_after - 1 - watch.repetitions;
+  if (watch.seen_cycles > 0 || left <= 0) return;
+  steady_watch_ = &watch;
   steady_ = next_;
   steady_version_ = version_;
   const uint64_t same = keeps_outliers_ ? UINT64_MAX : plans_.CyclesUntilOutlier(cycles_);
@@ -156,38 +155,27 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans();
-  if (same != nullptr) {
-    wanted->same = same->plan;
-    // With the longest lifetimes there were, so that those that vary converge; when they are shorter
-    // again and again it is planned for that alone, ever more rarely where that was too soon.
-    const bool varies = same->alone && cycles_ - same->learned_at <= kCyclesOfOneMind;
-    same->refresh_after = varies ? std::min(kMostRepetitions, 2 * same->refresh_after)
-                                 : LearnedCycle::kFirstRefresh;
-    // What a cycle left its own plan with are its own places, not those of others. One that left
-    // another plan must lie where that one has it, which may have moved since. Should the two go on
-    // moving for each other, it takes over the whole beginning instead, for as many times.
-    wanted->whole_beginning = same->remade / kRemadeInOneWay % 2 == 1;
-    // Where what it left lets requests of the common beginning share a place that it needs at the same time, no
-    // way helps: then that is made anew for the longer lifetimes.
-    if (same->remade >= kRemadeBeforeOthers) wanted->lengthened = PlanInTheWay(cycle, *same->plan);
+  if (keeps_plans()) wanted->family = FamilyOf(cycle, same, 0);
+  if (same == nullptr) return wanted;
+  // With the longest lifetimes there were, so that those that vary converge; when they are shorter again and
+  // again it is planned for that alone, ever more rarely where that was too soon.
+  wanted->same = same->plan;
+  wanted->to_end = same->remade >= kRemadeBeforeToEnd;
+  const bool varies =
+      same->alone_at > 0 && cycles_ - same->alone_at <= PlanSet::kCyclesOfOneMind;
+  if (varies) wanted->longer = same->longer;
+  if (Allows(*same->plan, cycle)) {
+    // It is the other one's places that were in its way.
+    const CyclePlan* const left = cycle.recorder->left_plan();
+    LearnedCycle* const other =
+        left != nullptr ? plans_.Find(left->signature(), left->requests.size()) : nullptr;
+    if (other != nullptr && other->alone) other->watch.WaitLonger(kMostRepetitionsOfVaried);
+  } else if (!varies) {
+    same->watch.refresh_after = RepetitionWatch::kFirst;
+  } else if (same->alone) {
+    same->watch.WaitLonger(kMostRepetitionsOfVaried);
   }
   return wanted;
-}
-
-// The plan that the cycle has left, where requests of their common beginning live longer in the cycle, or in its
-// own plan. Null: none.
-std::shared_ptr<const CyclePlan> PlanLearner::PlanInTheWay(const EndedCycle& cycle,
-                                                           const CyclePlan& own) const {
-  const CyclePlan* const left = cycle.recorder->left_plan();
-  if (left == nullptr || left == &own) return nullptr;
-  const LearnedCycle* const other = plans_.Find(left->signature(), left->requests.size());
-  if (other == nullptr || other->plan.get() != left) return nullptr;
-  const auto last = static_cast<int64_t>(left->requests.size());
-  for (uint32_t slot = 0; slot < cycle.recorder->left_at(); ++slot) {
-    const int64_t upper = std::max(own.requests[slot].upper, cycle.upper(slot));
-    if (std::min(upper, last) > left->requests[slot].upper) return other->plan;
-  }
-  return nullptr;
 }
 
 // A cycle without misses may still be another one than its plan's: shorter, or of smaller requests.
@@ -229,50 +217,54 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
   return wanted;
 }
 
-// A plan may be larger than the cycle that repeats under it needs, and none of its cycles misses:
-// lifetimes have become shorter, it ends earlier, or its places were pinned for the sake of others.
-// So what repeats is looked at now and then, and planned for itself alone.
+// A plan may be larger than the cycles that repeat under it need, and none of them misses: lifetimes have
+// become shorter, they end earlier, or places were chosen for the sake of others. So what repeats is looked at
+// now and then, whatever came between, and planned for what it was of late.
 std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Shape& shape,
                                                bool followed) {
-  if (!followed || shape != repeated_) {
-    if (shape != repeated_) refresh_after_ = LearnedCycle::kFirstRefresh;
-    repeated_ = shape;
-    repetitions_ = 0;
-    seen_.clear();
-    seen_cycles_ = 0;
+  LearnedCycle* const own = plans_.Find(shape.signature, shape.requests);
+  if (own == nullptr && shape != watched_) {
+    watched_ = shape;
+    watch_ = {};
   }
-  int& refresh_after = RefreshAfter(shape);
-  repetitions_ = std::min(repetitions_ + 1, refresh_after);
-  if (!followed || repetitions_ < refresh_after) return std::nullopt;
+  RepetitionWatch& watch = own != nullptr ? own->watch : watch_;
+  if (!followed) {
+    watch.Restart();
+    return std::nullopt;
+  }
+  if (watch.repetitions == 0) watch.since = cycles_ - 1;
+  watch.repetitions = std::min(watch.repetitions + 1, watch.refresh_after);
+  if (watch.repetitions < watch.refresh_after) return std::nullopt;
   if (!cycle.has_lifetimes()) {
     WantLifetimes(shape);
     return std::nullopt;
   }
   const CyclePlan& plan = *next_->plan;
-  if (seen_cycles_ == 0 && !CouldBeSmaller(plan, shape.signature, cycle)) {
-    repetitions_ = 0;
-    refresh_after = std::min(kMostRepetitions, 2 * refresh_after);
+  if (watch.seen_cycles == 0 && !CouldBeSmaller(plan, shape.signature, cycle)) {
+    watch.repetitions = 0;
+    watch.WaitLonger(kMostRepetitions);
     return std::nullopt;
   }
-  if (seen_cycles_ == 0) {
-    seen_ = cycle.Lifetimes();
+  if (watch.seen_cycles == 0) {
+    watch.seen = cycle.Lifetimes();
   } else {
-    for (uint32_t slot = 0; slot < seen_.size(); ++slot) {
-      seen_[slot].upper = std::max(seen_[slot].upper, cycle.upper(slot));
+    for (uint32_t slot = 0; slot < watch.seen.size(); ++slot) {
+      watch.seen[slot].upper = std::max(watch.seen[slot].upper, cycle.upper(slot));
     }
   }
-  if (++seen_cycles_ < kRecordedCycles) {
+  if (++watch.seen_cycles <
+      std::clamp(watch.refresh_after / 2, kFewestRecordedCycles, kMostRecordedCycles)) {
     if (!cycle.knows_lifetimes) WantLifetimes(shape);
     return std::nullopt;
   }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
   if (!wanted.has_value()) return wanted;
-  wanted->seen = std::move(seen_);
   wanted->peak_to_beat = plan.layout.peak_bytes();
-  seen_.clear();
-  seen_cycles_ = 0;
-  repetitions_ = 0;
-  refresh_after = std::min(kMostRepetitions, 2 * refresh_after);
+  // What did not come meanwhile need not be thought of.
+  if (keeps_plans()) wanted->family = FamilyOf(cycle, own, watch.since);
+  wanted->seen = std::move(watch.seen);
+  watch.Restart();
+  watch.WaitLonger(kMostRepetitions);
   return wanted;
 }
 
@@ -280,11 +272,6 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
 void PlanLearner::WantLifetimes(const Shape& shape) noexcept {
   wanted_shape_ = shape;
   lifetimes_wanted_ = kCyclesWritten;
-}
-
-int& PlanLearner::RefreshAfter(const Shape& shape) noexcept {
-  LearnedCycle* const own = plans_.Find(shape.signature, shape.requests);
-  return own != nullptr ? own->refresh_after : refresh_after_;
 }
 
 }  // namespace tidepool

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "tidepool/memory/workspace/plan_family.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 
 namespace tidepool {
@@ -27,87 +29,167 @@ PlacedRequests Beginning(const CyclePlan& whole, uint32_t requests, size_t align
   return beginning;
 }
 
-// The first `count` requests where `plan` has them, and those of `pins` that come after.
-std::vector<PinnedBuffer> PinsOfBeginning(const CyclePlan& plan, uint32_t count,
-                                          std::vector<PinnedBuffer> pins) {
-  std::erase_if(pins, [count](const PinnedBuffer& pin) { return pin.buffer < count; });
-  std::vector<PinnedBuffer> all;
-  all.reserve(count + pins.size());
-  for (uint32_t slot = 0; slot < count; ++slot) {
-    if (plan.layout.IsOutside(slot)) continue;
-    all.push_back({slot, static_cast<int64_t>(plan.layout.offset(slot))});
-  }
-  all.insert(all.end(), pins.begin(), pins.end());
-  return all;
-}
-
-// `wanted.lengthened` with the lifetimes that requests of the common beginning have in the cycle.
-PlacedRequests Lengthen(const WantedPlan& wanted, const EndedCycle& cycle) {
-  const CyclePlan& plan = *wanted.lengthened;
-  std::vector<LifetimeBuffer> requests = plan.requests;
-  const auto last = static_cast<int64_t>(requests.size());
-  for (uint32_t slot = 0; slot < cycle.recorder->left_at(); ++slot) {
-    const int64_t upper = std::max(wanted.same->requests[slot].upper, cycle.upper(slot));
-    requests[slot].upper = std::max(requests[slot].upper, std::min(upper, last));
-  }
-  return PlaceRequests(requests, plan.pins, wanted.alignment);
-}
-
-PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle) {
-  if (wanted.lengthened != nullptr) return Lengthen(wanted, cycle);
+// Those of the cycle, and longer ones that were known before.
+std::vector<LifetimeBuffer> LongestLifetimes(const WantedPlan& wanted, const EndedCycle& cycle) {
   std::vector<LifetimeBuffer> requests = cycle.Lifetimes();
+  const auto last = static_cast<int64_t>(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    int64_t& upper = requests[i].upper;
+    if (wanted.same != nullptr) {
+      const int64_t known = wanted.same->requests[i].upper;
+      upper = wanted.to_end && upper > known ? last : std::max(upper, known);
+    }
+    if (wanted.longer != nullptr) upper = std::max(upper, wanted.longer->requests[i].upper);
+  }
+  return requests;
+}
+
+// For `requests` alone, as far as wanted.pins lets it.
+PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle,
+                     absl::Span<const LifetimeBuffer> requests) {
   std::vector<PinnedBuffer> pins;
   if (wanted.pins) {
-    pins = cycle.recorder->pins();
-    if (wanted.same != nullptr) {
-      const CyclePlan* const left = cycle.recorder->left_plan();
-      if (left == nullptr || left == wanted.same.get()) {
-        pins = wanted.same->pins;
-      } else if (wanted.whole_beginning) {
-        pins = PinsOfBeginning(*left, cycle.recorder->left_at(), std::move(pins));
-      }
-    }
-  }
-  if (wanted.same != nullptr) {
-    for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].upper = std::max(requests[i].upper, wanted.same->requests[i].upper);
-    }
+    // What a cycle left its own plan with are its own places, not those of others.
+    const CyclePlan* const left = cycle.recorder->left_plan();
+    const bool own = wanted.same != nullptr && (left == nullptr || left == wanted.same.get());
+    pins = own ? wanted.same->pins : cycle.recorder->pins();
   }
   return PlaceRequests(requests, pins, wanted.alignment);
 }
 
-}  // namespace
-
-std::shared_ptr<const CyclePlan> PlanLearner::MakePlan(const WantedPlan& wanted,
-                                                       const EndedCycle& cycle) {
-  switch (wanted.kind) {
-    case WantedPlan::Kind::kCycle:
-      return MakeCyclePlan(Place(wanted, cycle), wanted.limit_bytes);
-    case WantedPlan::Kind::kBeginning:
-      return MakeCyclePlan(Beginning(*wanted.whole, cycle.made.count(), wanted.alignment),
-                           wanted.limit_bytes);
-    case WantedPlan::Kind::kAlone:
-      break;
-  }
-  PlacedRequests alone = PlaceRequests(wanted.seen, {}, wanted.alignment);
-  if (alone.peak_bytes >= wanted.peak_to_beat - wanted.peak_to_beat / 16) return nullptr;
-  return MakeCyclePlan(std::move(alone), wanted.limit_bytes);
+// `requests` and the family together.
+std::vector<PlacedRequests> PlaceWithFamily(const WantedPlan& wanted,
+                                            absl::Span<const LifetimeBuffer> requests, bool favoured) {
+  std::vector<absl::Span<const LifetimeBuffer>> members = {requests};
+  for (const auto& plan : wanted.family) members.push_back(plan->requests);
+  return PlaceFamily(members, wanted.alignment, favoured ? 0 : members.size());
 }
 
-const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted,
-                                       std::shared_ptr<const CyclePlan> plan) {
+size_t LargestOf(absl::Span<const PlacedRequests> placed) {
+  size_t peak = 0;
+  for (const PlacedRequests& member : placed) peak = std::max(peak, member.peak_bytes);
+  return peak;
+}
+size_t LargestOf(absl::Span<const std::shared_ptr<const CyclePlan>> plans) {
+  size_t peak = 0;
+  for (const auto& plan : plans) peak = std::max(peak, plan->peak_bytes);
+  return peak;
+}
+
+MadePlans Made(const WantedPlan& wanted, PlacedRequests placed) {
+  auto made = std::make_shared<NewPlans>();
+  made->plan = MakeCyclePlan(std::move(placed), wanted.limit_bytes);
+  return made;
+}
+
+MadePlans Made(const WantedPlan& wanted, std::vector<PlacedRequests> placed) {
+  auto made = std::make_shared<NewPlans>();
+  made->plan = MakeCyclePlan(std::move(placed[0]), wanted.limit_bytes);
+  for (size_t i = 0; i < wanted.family.size(); ++i) {
+    if (SamePlaces(placed[i + 1], *wanted.family[i])) continue;
+    made->others.push_back(
+        {wanted.family[i], MakeCyclePlan(std::move(placed[i + 1]), wanted.limit_bytes)});
+  }
+  return made;
+}
+
+// A cycle that is new goes around what others have, unless that makes it much larger than it need be. One that has a
+// plan and missed all the same is in the way of others, or they in its: all of them are planned together.
+MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle) {
+  const std::vector<LifetimeBuffer> requests = LongestLifetimes(wanted, cycle);
+  if (wanted.family.empty()) return Made(wanted, Place(wanted, cycle, requests));
+  if (wanted.same != nullptr) return Made(wanted, PlaceWithFamily(wanted, requests, false));
+  PlacedRequests around = Place(wanted, cycle, requests);
+  if (around.peak_bytes > around.lower_bound_bytes + around.lower_bound_bytes / 16) {
+    std::vector<PlacedRequests> together = PlaceWithFamily(wanted, requests, false);
+    if (LargestOf(together) < std::max(around.peak_bytes, LargestOf(wanted.family))) {
+      return Made(wanted, std::move(together));
+    }
+  }
+  return Made(wanted, std::move(around));
+}
+
+// What has lived shorter for some time, with those that take turns with it. Null: it needs as much.
+MadePlans MakeAlone(const WantedPlan& wanted) {
+  const size_t enough = wanted.peak_to_beat - wanted.peak_to_beat / 16;
+  if (wanted.family.empty()) {
+    PlacedRequests alone = PlaceRequests(wanted.seen, {}, wanted.alignment);
+    return alone.peak_bytes < enough ? Made(wanted, std::move(alone)) : nullptr;
+  }
+  std::vector<PlacedRequests> together = PlaceWithFamily(wanted, wanted.seen, true);
+  const bool pays = together[0].peak_bytes < enough &&
+                    LargestOf(absl::MakeSpan(together).subspan(1)) <= LargestOf(wanted.family);
+  return pays ? Made(wanted, std::move(together)) : nullptr;
+}
+
+}  // namespace
+
+MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycle) {
+  switch (wanted.kind) {
+    case WantedPlan::Kind::kCycle:
+      return MakeCycle(wanted, cycle);
+    case WantedPlan::Kind::kBeginning:
+      return Made(wanted, Beginning(*wanted.whole, cycle.made.count(), wanted.alignment));
+    case WantedPlan::Kind::kAlone:
+      return MakeAlone(wanted);
+  }
+  return nullptr;
+}
+
+// The plans that begin as the cycle does, but its own, and were used since then.
+std::vector<std::shared_ptr<const CyclePlan>> PlanLearner::FamilyOf(const EndedCycle& cycle,
+                                                                    const LearnedCycle* own,
+                                                                    uint64_t since) const {
+  std::vector<std::shared_ptr<const CyclePlan>> family;
+  const int64_t first = cycle.is_recorded() ? cycle.recorder->requests().front().size
+                                            : cycle.followed->plan->requests.front().size;
+  const PlanList& plans = *plans_.list();
+  const PlanList::Range alike =
+      plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
+                   ExtendSignature(kNoRequests, static_cast<size_t>(first)));
+  if (alike.end - alike.begin > kMostFamilyMembers) return family;
+  size_t requests = cycle.made.count();
+  for (uint32_t i = alike.begin; i < alike.end; ++i) {
+    const LearnedCycle& other = plans[i];
+    if (&other == own || (since > 0 && other.used_at <= since)) continue;
+    requests += other.plan->requests.size();
+    if (requests > kMostFamilyRequests) return {};
+    family.push_back(other.plan);
+  }
+  return family;
+}
+
+const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
   if (wanted.learning != learning_) return nullptr;
   making_plan_ = false;
   // Pages that took their first and only size meanwhile cannot hold it.
-  if (plan == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
-  const bool is_new = plans_.Find(plan->signature(), plan->requests.size()) == nullptr;
-  const LearnedCycle* const added = Install(std::move(plan));
+  if (made == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
+  const CyclePlan& plan = *made->plan;
+  const LearnedCycle* const before = plans_.Find(plan.signature(), plan.requests.size());
+  const bool is_new = before == nullptr;
+  std::shared_ptr<const CyclePlan> longer;
+  if (wanted.kind == WantedPlan::Kind::kAlone && before != nullptr) longer = before->plan;
+  if (!made->others.empty()) {
+    const CyclePlan* const next = next_ != nullptr ? next_->plan.get() : nullptr;
+    const uint64_t signature = next != nullptr ? next->signature() : 0;
+    const size_t requests = next != nullptr ? next->requests.size() : 0;
+    const std::shared_ptr<const PlanList> held = plans_.list();  // and with it what next_ is
+    plans_.Replace(made->others);
+    for (const PlanSet::Replacement& other : made->others) {
+      LearnedCycle* const held = plans_.Find(other.by->signature(), other.by->requests.size());
+      if (held != nullptr) held->alone = false;
+    }
+    if (next != nullptr) next_ = plans_.Find(signature, requests);
+    plans_made_ += made->others.size();
+    Changed();
+  }
+  const LearnedCycle* const added = Install(made->plan);
   if (is_new) {
     // Of a cycle that was never seen before, as far as is known.
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
     effort_.Spent(added->plan->requests.size());
   }
-  plans_.last_used().alone = wanted.kind == WantedPlan::Kind::kAlone;
+  plans_.SetAlone(wanted.kind == WantedPlan::Kind::kAlone, cycles_, std::move(longer));
   return added;
 }
 

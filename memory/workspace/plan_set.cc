@@ -11,6 +11,8 @@ constexpr size_t kMostForgotten = 64;
 // When there is no room, a plan goes that was not used for so many cycles, times the plans there are: of
 // more kinds of cycles than there is room for, some have their plans and the others none.
 constexpr uint64_t kIdlePerPlan = 16;
+// So many sizes of plans are looked at for a gap below them.
+constexpr int kMostGaps = 64;
 
 // How many requests both begin with.
 uint32_t CommonRequests(const CyclePlan& a, const CyclePlan& b) {
@@ -46,8 +48,10 @@ bool BeginsBefore(const CyclePlan& a, const CyclePlan& b) {
 // ---- the list ---------------------------------------------------------------------------------
 
 const std::shared_ptr<const PlanList>& PlanList::None() {
-  static const std::shared_ptr<const PlanList> none = std::make_shared<PlanList>();
-  return none;
+  // Never destroyed: workspaces may end after the statics of the program.
+  static const auto* const none =
+      new std::shared_ptr<const PlanList>(std::make_shared<PlanList>());
+  return *none;
 }
 
 PlanList::Range PlanList::Like(const CyclePlan& plan, uint32_t count) const {
@@ -136,31 +140,53 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) 
   if (same != nullptr) {
     cycle->patience = std::max(cycle->patience, same->patience);
     cycle->remade = same->remade + 1;
-    cycle->refresh_after = same->refresh_after;
+    cycle->watch.refresh_after = same->watch.refresh_after;
+    cycle->alone_at = same->alone_at;
+    cycle->longer = same->longer;
     cycle->paid = same->paid;
     cycle->guessed = same->guessed;
   }
   return Put(std::move(cycle), same);
 }
 
-LearnedCycle* PlanSet::Replace(const LearnedCycle& cycle, std::shared_ptr<const CyclePlan> plan) {
-  auto by = std::make_shared<LearnedCycle>(std::move(plan));
-  by->used_at = cycle.used_at;
-  by->learned_at = cycle.learned_at;
-  by->patience = cycle.patience;
-  by->remade = cycle.remade;
-  by->refresh_after = cycle.refresh_after;
-  by->paid = cycle.paid;
-  by->guessed = cycle.guessed;
-  by->alone = cycle.alone;
-  return Put(std::move(by), &cycle);
+void PlanSet::Replace(absl::Span<const Replacement> replacements) {
+  Cycles cycles = cycles_;
+  std::vector<std::pair<LearnedCycle**, LearnedCycle*>> places;
+  places.reserve(replacements.size());
+  for (const Replacement& replacement : replacements) {
+    const auto key = by_key_.find(Key(*replacement.plan));
+    if (key == by_key_.end() || key->second->plan != replacement.plan) continue;
+    const LearnedCycle& old = *key->second;
+    auto by = std::make_shared<LearnedCycle>(replacement.by);
+    by->used_at = old.used_at;
+    by->learned_at = old.learned_at;
+    by->patience = old.patience;
+    by->watch.refresh_after = old.watch.refresh_after;
+    by->watch.repetitions = old.watch.repetitions;
+    by->remade = old.remade;
+    by->paid = old.paid;
+    by->guessed = old.guessed;
+    by->alone = old.alone;
+    by->alone_at = old.alone_at;
+    by->longer = old.longer;
+    places.push_back({&key->second, by.get()});
+    const auto at = std::find_if(cycles.begin(), cycles.end(),
+                                 [&old](const auto& cycle) { return cycle.get() == &old; });
+    *at = std::move(by);
+  }
+  if (places.empty()) return;
+  std::shared_ptr<const PlanList> list = MakeList(cycles);  // the last to throw
+  for (const auto& [place, by] : places) *place = by;
+  cycles_ = std::move(cycles);
+  list_ = std::move(list);
+  Sum();
 }
 
 // First of all, without `same` and without those there is no room for.
 LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same) {
   forgotten_.reserve(kMostForgotten);
-  const size_t bytes = BytesOf(*cycle->plan);
-  size_t kept_bytes = plan_bytes_ - (same != nullptr ? BytesOf(*same->plan) : 0);
+  const size_t bytes = BytesOf(*cycle);
+  size_t kept_bytes = plan_bytes_ - (same != nullptr ? BytesOf(*same) : 0);
   Cycles cycles;
   cycles.reserve(cycles_.size() + 1);
   cycles.push_back(std::move(cycle));
@@ -170,7 +196,7 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
   Cycles dropped;
   dropped.reserve(cycles.size());
   while (cycles.size() > 1 && (cycles.size() > most_plans_ || kept_bytes + bytes > most_bytes_)) {
-    kept_bytes -= BytesOf(*cycles.back()->plan);
+    kept_bytes -= BytesOf(*cycles.back());
     dropped.push_back(std::move(cycles.back()));
     cycles.pop_back();
   }
@@ -205,16 +231,10 @@ void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
 
 uint64_t PlanSet::CyclesUntilOutlier(uint64_t now) const noexcept {
   if (cycles_.size() < 2) return UINT64_MAX;
-  const LearnedCycle& largest = Largest();
-  if (&largest == cycles_.front().get()) return UINT64_MAX;
-  const uint64_t idle = now - largest.used_at, patience = std::min(largest.patience, MostUnused());
+  if (largest_ == cycles_.front().get()) return UINT64_MAX;
+  const uint64_t idle = now - largest_->used_at;
+  const uint64_t patience = std::min(largest_->patience, MostUnused());
   return patience > idle ? patience - idle - 1 : 0;
-}
-
-const LearnedCycle& PlanSet::Largest() const noexcept {
-  return **std::max_element(cycles_.begin(), cycles_.end(), [](const auto& a, const auto& b) {
-    return a->plan->layout.peak_bytes() < b->plan->layout.peak_bytes();
-  });
 }
 
 uint64_t PlanSet::MostUnused() const noexcept {
@@ -225,19 +245,22 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
   if (cycles_.size() < 2) return false;
   const auto peak_of = [](const auto& cycle) { return cycle->plan->layout.peak_bytes(); };
   const auto idle = [now](const auto& cycle) { return now - cycle->used_at; };
-  const LearnedCycle& largest = Largest();
   // Nothing goes while the largest is used, which is the usual case.
   const uint64_t most_unused = MostUnused();
-  if (now - largest.used_at < std::min(largest.patience, most_unused)) return false;
+  if (now - largest_->used_at < std::min(largest_->patience, most_unused)) return false;
+  // Of very many it is looked for some only now and then.
+  if (now - looked_at_ < cycles_.size() / 16) return false;
+  looked_at_ = now;
   size_t largest_used = 0;
   for (const auto& cycle : cycles_) {
     if (idle(cycle) < most_unused) largest_used = std::max(largest_used, peak_of(cycle));
   }
-  size_t keep_up_to = largest_used > 0 ? largest_used : SIZE_MAX;
+  // A little less is not worth learning it again.
+  size_t keep_up_to = SIZE_MAX;
+  if (largest_used > 0 && largest_used < peak_bytes_ - peak_bytes_ / 16) keep_up_to = largest_used;
   // From the largest down, while their patience is over: the lowest gap.
-  const size_t largest_peak = largest.plan->layout.peak_bytes();
-  size_t peak = largest_peak;
-  while (true) {
+  size_t peak = peak_bytes_;
+  for (int looks = 0; looks < kMostGaps; ++looks) {
     size_t next = 0;
     bool all_idle = true;
     for (const auto& cycle : cycles_) {
@@ -252,12 +275,24 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
     if (peak > next + next / 4) keep_up_to = std::min(keep_up_to, next);
     peak = next;
   }
-  if (keep_up_to >= largest_peak) return false;
+  if (keep_up_to >= peak_bytes_) return false;
   for (const auto& cycle : cycles_) {
     if (peak_of(cycle) > keep_up_to) Remember(*cycle);
   }
   ForgetLarger(keep_up_to);
   return true;
+}
+
+void PlanSet::SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan> longer) noexcept {
+  LearnedCycle& cycle = *cycles_.front();
+  cycle.alone = alone;
+  if (alone) {
+    cycle.alone_at = now;
+    cycle.longer = std::move(longer);
+  } else if (now - cycle.alone_at > kCyclesOfOneMind) {
+    cycle.longer = nullptr;
+  }
+  Sum();
 }
 
 bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
@@ -300,9 +335,12 @@ void PlanSet::Changed() noexcept {
 
 void PlanSet::Sum() noexcept {
   peak_bytes_ = plan_bytes_ = 0;
+  largest_ = nullptr;
+  looked_at_ = 0;
   for (const auto& cycle : cycles_) {
-    peak_bytes_ = std::max(peak_bytes_, cycle->plan->layout.peak_bytes());
-    plan_bytes_ += BytesOf(*cycle->plan);
+    const size_t peak = cycle->plan->layout.peak_bytes();
+    if (largest_ == nullptr || peak > peak_bytes_) largest_ = cycle.get(), peak_bytes_ = peak;
+    plan_bytes_ += BytesOf(*cycle);
   }
 }
 

@@ -9,7 +9,7 @@
 // others (outliers: one huge batch) are kept only while they are used: kPatience cycles without them
 // and they are forgotten. Each use doubles the patience of a plan up to kMostPatience, and what comes
 // back after it was forgotten has four times the patience, so that what is rare but regular stays. Plans
-// that are larger than all that were used in the last kMostUnused cycles (or four times as many as there
+// that are a sixteenth larger than all that were used in the last kMostUnused cycles (or four times as many as there
 // are plans) are forgotten whatever the others need.
 //
 // Threads: one at a time; list() and what it holds may be read by any, while others change the set.
@@ -29,6 +29,26 @@
 
 namespace tidepool {
 
+// The repetitions of a cycle, until it is looked at whether less would do for it.
+struct RepetitionWatch {
+  static constexpr int kFirst = 8;
+  uint64_t since = 0;  // the cycle before the first of them
+  int repetitions = 0;
+  int refresh_after = kFirst;
+  std::vector<LifetimeBuffer> seen;  // in the last cycles: each request's longest lifetime
+  int seen_cycles = 0;
+
+  // Twice as long, up to `most` or what it is already.
+  void WaitLonger(int most) noexcept {
+    refresh_after = std::max(refresh_after, std::min(most, 2 * refresh_after));
+  }
+  // It is looked at anew from here on.
+  void Restart() noexcept {
+    repetitions = seen_cycles = 0;
+    seen = {};
+  }
+};
+
 // A plan and how it was used. Counted in cycles that had ended.
 struct LearnedCycle {
   explicit LearnedCycle(std::shared_ptr<const CyclePlan> its_plan) : plan(std::move(its_plan)) {}
@@ -38,12 +58,14 @@ struct LearnedCycle {
   // Of the set and the learner alone:
   uint64_t learned_at = 0;
   uint64_t patience = 0;
-  static constexpr int kFirstRefresh = 8;
-  int refresh_after = kFirstRefresh;  // repetitions, until it is looked at whether less would do
-  uint32_t remade = 0;       // how many plans of the same requests it replaced
-  bool paid = false;         // it was worth making: cycles follow it
-  bool guessed = false;      // made when its cycle was first seen
-  bool alone = false;        // made of the lifetimes of a few cycles, whatever there were before
+  RepetitionWatch watch;
+  uint32_t remade = 0;   // how many plans of the same requests it replaced
+  bool paid = false;     // it was worth making: cycles follow it
+  bool guessed = false;  // made when its cycle was first seen
+  // Made of the lifetimes of a few cycles, whatever there were before: then, the last time, and instead of which.
+  bool alone = false;
+  uint64_t alone_at = 0;
+  std::shared_ptr<const CyclePlan> longer;
 };
 
 // In an order in which those that begin alike are neighbours. Never changed once made.
@@ -77,6 +99,8 @@ class PlanSet {
   static constexpr uint64_t kPatience = 3;  // cycles
   static constexpr uint64_t kMostPatience = 192;
   static constexpr uint64_t kMostUnused = 256;
+  // A plan with the shorter lifetimes of late is left for longer ones so soon: they vary.
+  static constexpr uint64_t kCyclesOfOneMind = 1024;
 
   // `most_plans`: at least 1, of which one is kept whatever its size.
   explicit PlanSet(size_t most_plans = SIZE_MAX, size_t most_bytes = kMostBytes)
@@ -100,12 +124,20 @@ class PlanSet {
   // Takes the place of one with the same requests; else, when there is no room, of those that were used
   // longest ago. Throws std::bad_alloc, nothing changed.
   LearnedCycle* Add(std::shared_ptr<const CyclePlan> plan, uint64_t now);
-  // Its plan is another one of the same requests, and all else as it was. Throws likewise.
-  LearnedCycle* Replace(const LearnedCycle& cycle, std::shared_ptr<const CyclePlan> plan);
+  // Plans are others of the same requests, and all else as it was. Those that are not here any more are left out.
+  // Throws likewise.
+  struct Replacement {
+    std::shared_ptr<const CyclePlan> plan;
+    std::shared_ptr<const CyclePlan> by;
+  };
+  void Replace(absl::Span<const Replacement> replacements);
   // `cycle` was the last one, and was followed to its end when `followed`.
   void Use(const LearnedCycle* cycle, uint64_t now, bool followed);
   // That Use() was last called of, or Add().
   LearnedCycle& last_used() { return *cycles_.front(); }
+  // It is made of a few cycles, or not. `longer`: the plan that it is instead of, whose lifetimes are kept for a while; null:
+  // what there was stays.
+  void SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan> longer) noexcept;
   // Forgets outliers whose patience is over. True if there were any.
   bool ForgetOutliers(uint64_t now) noexcept;
   // In how many cycles that use the last used one again ForgetOutliers() may first do something.
@@ -128,10 +160,12 @@ class PlanSet {
     return ExtendSignature(signature, num_requests);
   }
   static uint64_t Key(const CyclePlan& plan) { return Key(plan.signature(), plan.requests.size()); }
-  static size_t BytesOf(const CyclePlan& plan) { return sizeof(LearnedCycle) + plan.state_bytes(); }
+  static size_t BytesOf(const LearnedCycle& cycle) {
+    return sizeof(LearnedCycle) + cycle.plan->state_bytes() +
+           (cycle.longer != nullptr ? cycle.longer->state_bytes() : 0);
+  }
   static std::shared_ptr<const PlanList> MakeList(const Cycles& cycles);
   LearnedCycle* Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same);
-  const LearnedCycle& Largest() const noexcept;  // of at least one
   uint64_t MostUnused() const noexcept;
   void Remember(const LearnedCycle& cycle) noexcept;
   void Changed() noexcept;
@@ -144,6 +178,8 @@ class PlanSet {
   std::shared_ptr<const PlanList> list_;
   size_t peak_bytes_ = 0;
   size_t plan_bytes_ = 0;
+  const LearnedCycle* largest_ = nullptr;  // the first of those with the highest peak
+  uint64_t looked_at_ = 0;                 // for outliers, last
   std::vector<Forgotten> forgotten_;  // the latest last
 };
 

@@ -12,6 +12,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLANNING_EFFORT_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_PLANNING_EFFORT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,9 +29,8 @@ class PlanningEffort {
       seen_.reset(new (std::nothrow) uint64_t[kSeen]());
       if (seen_ == nullptr) return true;
     }
-    uint64_t& seen = seen_[signature % kSeen];
-    if (seen == signature) return true;
-    seen = signature;
+    if (WasSeen(signature)) return true;
+    Note(signature);
     ++put_off_;
     unpaid_cycles_ += unpaid_cycles_ <= kMostUnpaidCycles;
     return false;
@@ -39,7 +39,7 @@ class PlanningEffort {
   bool GivesUp() const noexcept { return unpaid_cycles_ == kMostUnpaidCycles; }
   // The cycle with these requests was seen, though it was not put off.
   void Saw(uint64_t signature) noexcept {
-    if (seen_ != nullptr) seen_[signature % kSeen] = signature;
+    if (seen_ != nullptr && !WasSeen(signature)) Note(signature);
   }
   // The same, where it is known whether it comes again.
   bool Pays(bool comes_again) noexcept {
@@ -75,10 +75,27 @@ class PlanningEffort {
   size_t state_bytes() const { return seen_ == nullptr ? 0 : kSeen * sizeof(uint64_t); }
 
  private:
+  // Some that share a place in the table do not push each other out.
+  static constexpr size_t kWays = 8;
+
+  uint64_t* PlacesOf(uint64_t signature) const {
+    return &seen_[kWays * (signature % (kSeen / kWays))];
+  }
+  bool WasSeen(uint64_t signature) const {
+    const uint64_t* const places = PlacesOf(signature);
+    return std::find(places, places + kWays, signature) != places + kWays;
+  }
+  // The one that was noted first there goes.
+  void Note(uint64_t signature) {
+    uint64_t* const places = PlacesOf(signature);
+    std::copy_backward(places, places + kWays - 1, places + kWays);
+    places[0] = signature;
+  }
+
   static constexpr uint32_t kMostUnpaid = 8;
   static constexpr size_t kMostUnpaidRequests = 1 << 14;
   static constexpr uint32_t kMostUnpaidCycles = 64;
-  static constexpr size_t kSeen = 4096;
+  static constexpr size_t kSeen = 8192;
 
   uint32_t unpaid_ = 0;
   size_t unpaid_requests_ = 0;

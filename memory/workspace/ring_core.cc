@@ -162,7 +162,7 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
 }
 
 void RingCore::MakePlan(const WantedPlan& wanted, const EndedCycle& batch) noexcept {
-  std::shared_ptr<const CyclePlan> plan;
+  MadePlans plan;
   try {
     plan = PlanLearner::MakePlan(wanted, batch);
   } catch (const std::bad_alloc&) {
@@ -174,7 +174,7 @@ void RingCore::MakePlan(const WantedPlan& wanted, const EndedCycle& batch) noexc
   std::lock_guard<std::mutex> lock(mutex_);
   before = learner_->plans().list();
   try {
-    learner_->Adopt(wanted, std::move(plan));
+    learner_->Adopt(wanted, plan);
   } catch (const std::bad_alloc&) {
     // Likewise.
   }

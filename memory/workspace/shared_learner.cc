@@ -75,7 +75,7 @@ void SharedLearner::Observe(EndedCycle cycle, uint64_t version) noexcept {
 
 // The cycle stays as it is: its thread is here.
 void SharedLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycle) noexcept {
-  std::shared_ptr<const CyclePlan> plan;
+  MadePlans plan;
   const char* why = nullptr;
   std::string error_text;
   try {
@@ -95,7 +95,7 @@ void SharedLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycle) 
   if (why != nullptr) CannotLearn(why);
   before = learner_.plans().list();
   try {
-    const LearnedCycle* const added = learner_.Adopt(wanted, std::move(plan));
+    const LearnedCycle* const added = learner_.Adopt(wanted, plan);
     if (added != nullptr && wanted.kind != WantedPlan::Kind::kBeginning) {
       search_.Cancel();
       if (!learner_.any_pinned()) search_.Begin(added->plan, alignment_, search_seconds_);

@@ -50,14 +50,14 @@ void WorkspaceCore::LearnFrom(const EndedCycle& cycle) {
   const std::optional<WantedPlan> wanted = learner_.Observe(cycle);
   counters.cycles_not_planned = learner_.effort().put_off();
   if (!wanted.has_value()) return;
-  std::shared_ptr<const CyclePlan> plan;
+  MadePlans plan;
   try {
     plan = PlanLearner::MakePlan(*wanted, cycle);
   } catch (...) {
     learner_.Adopt(*wanted, nullptr);
     throw;
   }
-  const LearnedCycle* const added = learner_.Adopt(*wanted, std::move(plan));
+  const LearnedCycle* const added = learner_.Adopt(*wanted, plan);
   if (added == nullptr || wanted->kind == WantedPlan::Kind::kBeginning) return;
   search_.Cancel();
   if (!learner_.any_pinned()) {
