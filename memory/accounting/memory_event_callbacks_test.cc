@@ -109,6 +109,20 @@ TEST_F(MemoryEventCallbacks, ALimitRaisedByACallbackServesTheRequest) {
   }
 }
 
+TEST_F(MemoryEventCallbacks, ACallbackThatRaisesALimitMayEndItself) {
+  for (const Kind when : {Kind::kReclaimBegins, Kind::kReclaimEnds}) {
+    budget_.SetOwnerLimit(owner_, Host(), 1000);
+    std::optional<MemoryEventCallback> watch;
+    watch.emplace([&](const MemoryEvent& event) {
+      if (event.kind != when) return;
+      budget_.SetOwnerLimit(owner_, Host(), kNone);
+      watch.reset();
+    });
+    EXPECT_EQ(Refused(50000), "granted");
+    Release(50000);
+  }
+}
+
 // Arrays and pages take other ways to the budgets, and devices have limits of their own.
 TEST_F(MemoryEventCallbacks, RoomThatACallbackMakesServesArraysAndPages) {
   SimulatedDevice& device = SimulatedDevice::Get();

@@ -33,7 +33,15 @@ void AppendHex(unsigned char byte, std::string* out) {
 // Different bytes give different texts: a value whose own letters are \x and digits would read as the byte
 // they stand for, if they were left as they are.
 void AppendUtf8(std::string_view value, std::string* out) {
-  while (!value.empty()) {
+  for (;;) {
+    size_t plain = 0;
+    while (plain < value.size() && static_cast<unsigned char>(value[plain]) < 0x80 &&
+           value[plain] != '\\' && value[plain] != '"' && value[plain] != '\n') {
+      ++plain;
+    }
+    out->append(value.data(), plain);
+    value.remove_prefix(plain);
+    if (value.empty()) return;
     size_t bytes = CodePointBytes({value.data(), value.size()});
     if (bytes == 0 || value.substr(0, 2) == "\\x") {
       bytes = 1;
