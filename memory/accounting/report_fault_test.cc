@@ -24,10 +24,11 @@ namespace {
 
 BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
 
-// Runs `step` with its first allocation failing, then its second, until it asks for no more; how many that
-// were. It may end by std::bad_alloc or OutOfMemoryError, and `check` looks what it has left.
+// Runs `step` without a fault, as some things are made once, then with its first allocation failing,
+// then its second, until it asks for no more; how many that were. It may end by std::bad_alloc or
+// OutOfMemoryError, and `check` looks what it has left.
 int FaultAtEachAllocation(const std::function<void()>& step, const std::function<void()>& check) {
-  for (int faults = -1; faults < 2000; ++faults) {  // without a fault at first: some things are made once
+  for (int faults = -1; faults < 2000; ++faults) {
     until_fault = faults;
     fault_happened = false;
     faults_on = faults >= 0;
@@ -120,7 +121,9 @@ TEST_F(ReportFaults, RefusalsOfABudget) {
   int refused = 0, told = 0;
   for (const bool listens : {false, true}) {
     std::optional<MemoryEventCallback> watch;
-    if (listens) watch.emplace([&](const MemoryEvent& event) { told += !event.ToString().empty(); });
+    if (listens) {
+      watch.emplace([&](const MemoryEvent& event) { told += !event.ToString().empty(); });
+    }
     for (const auto& request : requests) {
       budget.SetProcessLimit(taken + 500000);
       const auto refuses = [&] {

@@ -29,8 +29,8 @@ TEST(AppendFormat, TextsOfAnyLength) {
 }
 
 TEST(AppendNumbers, AreThoseOfPrintf) {
-  for (const double value : {0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 123456.789, 1e15, 1e17, -1e300, DBL_MAX,
-                             DBL_MIN, DBL_TRUE_MIN, HUGE_VAL}) {
+  for (const double value : {0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 123456.789, 1e15, 1e17, -1e300,
+                             DBL_MAX, DBL_MIN, DBL_TRUE_MIN, HUGE_VAL}) {
     char expected[400];
     std::string text;
     AppendFixed(&text, value, 6);

@@ -41,7 +41,7 @@ TEST(ExpositionWriter, WritesTheFormat) {
   EXPECT_EQ(read.Value("a_total", {{"x", "a\"b\\c\nd"}, {"y", "\\xff caf\xc3\xa9"}}), -3);
 }
 
-// What WritesTheFormat and labels like it are read as, back to the bytes they were written for.
+// The bytes that a label was written for.
 std::string BytesOf(const std::string& value) {
   std::string bytes;
   for (size_t i = 0; i < value.size(); ++i) {
@@ -56,8 +56,9 @@ std::string BytesOf(const std::string& value) {
 }
 
 TEST(ExpositionWriter, DifferentBytesAreDifferentLabels) {
-  std::vector<std::string> values = {"\xff", "\\xff", "\\\\xff", "\\x5cxff", "\\x5c", "\xff\xff", "\xff\\xff",
-                                     "\\xc3\xa9", "\xc3\xa9", "\xa9\xc3", "\\\xff", "x\\", "\"\xfe\"", "\\x"};
+  std::vector<std::string> values = {"\xff",     "\\xff",     "\\\\xff",   "\\x5cxff", "\\x5c",
+                                     "\xff\xff", "\xff\\xff", "\\xc3\xa9", "\xc3\xa9", "\xa9\xc3",
+                                     "\\\xff",   "x\\",       "\"\xfe\"",  "\\x"};
   // All texts of six pieces, with what could be mistaken for one another.
   const std::string pieces[] = {"\\", "x", "5", "c", "f", "\xff"};
   for (int n = 0; n < 6 * 6 * 6 * 6 * 6 * 6; ++n) {
