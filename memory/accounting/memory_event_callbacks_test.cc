@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -75,6 +76,103 @@ TEST_F(MemoryEventCallbacks, ACallbackMayThrowAndTheOthersAreToldAllTheSame) {
   EXPECT_THAT(Refused(1001), HasSubstr("the limit of owner"));
   EXPECT_EQ(told, 5);
   EXPECT_THROW(MemoryEventCallback(nullptr), Error);
+}
+
+// Whenever it is raised before the request is refused.
+TEST_F(MemoryEventCallbacks, ALimitRaisedByACallbackServesTheRequest) {
+  // Gives back, so that the level falls, and says that it did not.
+  bool gives = false;
+  const auto quiet = Reclaimer::Global().Register("quiet", [&](ReclaimDepth) -> int64_t {
+    if (std::exchange(gives, false)) Release(500);
+    return 0;
+  });
+  for (const Kind when : {Kind::kReclaimBegins, Kind::kReclaimEnds, Kind::kLevel}) {
+    SCOPED_TRACE(static_cast<int>(when));
+    budget_.SetOwnerLimit(owner_, Host(), 1000);
+    Reserve(900);
+    gives = when == Kind::kLevel;
+    std::vector<MemoryEvent> told;
+    const MemoryEventCallback watch([&](const MemoryEvent& event) {
+      told.push_back(event);
+      if (event.kind == when) budget_.SetOwnerLimit(owner_, Host(), 100000);
+    });
+    EXPECT_EQ(Refused(50000), "granted");
+    EXPECT_EQ(budget_.Of(owner_, Host()).taken_bytes, when == Kind::kLevel ? 50400 : 50900);
+    ASSERT_GE(told.size(), 2u);
+    EXPECT_EQ(told[0].kind, Kind::kReclaimBegins);
+    EXPECT_EQ(told[0].missing_bytes, 49900);
+    for (const MemoryEvent& event : told) EXPECT_NE(event.kind, Kind::kRefused);
+    if (when == Kind::kReclaimBegins) {
+      EXPECT_EQ(told.back().missing_bytes, 0);
+    }
+    Release(budget_.Of(owner_, Host()).taken_bytes);
+  }
+}
+
+TEST_F(MemoryEventCallbacks, ACallbackThatRaisesALimitMayEndItself) {
+  for (const Kind when : {Kind::kReclaimBegins, Kind::kReclaimEnds}) {
+    budget_.SetOwnerLimit(owner_, Host(), 1000);
+    std::optional<MemoryEventCallback> watch;
+    watch.emplace([&](const MemoryEvent& event) {
+      if (event.kind != when) return;
+      budget_.SetOwnerLimit(owner_, Host(), kNone);
+      watch.reset();
+    });
+    EXPECT_EQ(Refused(50000), "granted");
+    Release(50000);
+  }
+}
+
+// Arrays and pages take other ways to the budgets, and devices have limits of their own.
+TEST_F(MemoryEventCallbacks, RoomThatACallbackMakesServesArraysAndPages) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  for (const Kind when : {Kind::kReclaimBegins, Kind::kReclaimEnds}) {
+    SCOPED_TRACE(static_cast<int>(when));
+    Workspace workspace("events room", WorkspaceConfig::Training());
+    int refused = 0;
+    const MemoryEventCallback watch([&](const MemoryEvent& event) {
+      refused += event.kind == Kind::kRefused;
+      if (event.kind != when) return;
+      budget_.SetProcessLimit(kNone);
+      device.set_capacity(16 << 20);
+    });
+    budget_.SetProcessLimit(budget_.process().taken_bytes + 1000);
+    const BufferHandle array = New(100000);
+    budget_.SetProcessLimit(budget_.process().taken_bytes + 1000);
+    {
+      WorkspaceScope scope(workspace);
+      const BufferHandle spill = New(100000);
+    }
+    device.set_capacity(1 << 20);
+    {
+      Workspace there("events room there", WorkspaceConfig::Training(), SimulatedDevice::kDevice);
+      WorkspaceScope scope(there);
+      const BufferHandle remote = New(2 << 20);
+    }
+    EXPECT_EQ(refused, 0);
+    device.Reset();
+  }
+}
+
+// Whoever is told makes room again and again, but never enough; others always take what came back.
+TEST_F(MemoryEventCallbacks, ARequestIsTriedABoundedNumberOfTimes) {
+  Reclaimer reclaimer;
+  const auto gives = reclaimer.Register("gives", [](ReclaimDepth) -> int64_t { return 1; });
+  int tries = 0;
+  const auto request = [&] {
+    return reclaimer.RetryWhileReclaiming(100, [&] { return ++tries, int64_t{100}; });
+  };
+  EXPECT_EQ(request(), 16);  // of both depths, eight times
+  EXPECT_EQ(tries, 8);
+  tries = 0;
+  int told = 0;
+  const MemoryEventCallback watch([&](const MemoryEvent&) {
+    ++told;
+    reclaimer.RetryWhileReclaiming(100, [] { return int64_t{100}; });  // its own is not told of
+  });
+  EXPECT_EQ(request(), 16);
+  EXPECT_EQ(tries, 10);
+  EXPECT_EQ(told, 2);
 }
 
 // In the middle of a request: what it makes goes to the heap, and nothing is told of it.

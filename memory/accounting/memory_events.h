@@ -14,10 +14,14 @@
 //
 // Callbacks are called on the thread that makes the request, in the middle of it, and several at once where
 // several threads make requests. They may throw (nothing becomes of it), make arrays, which go to the heap
-// whatever workspace is current and are the process's whatever owner is, let go of arrays, set limits, and register and unregister callbacks. They
-// may not enter a workspace (kFailedPrecondition), nor wait for a thread that needs memory or what this
-// one holds. What happens to memory within a callback, on its thread, is not told. Events of several
-// threads may come in another order than they happened in: BudgetUsage::level is what holds.
+// whatever workspace is current and are the process's whatever owner is, let go of arrays, set limits, and
+// register and unregister callbacks. They may not enter a workspace (kFailedPrecondition), nor wait for a
+// thread that needs memory or what this one holds. What happens to memory within a callback, on its thread,
+// is not told. Events of several threads may come in another order than they happened in:
+// BudgetUsage::level is what holds.
+//
+// What callbacks make room for, by a higher limit or by arrays they let go of, serves the request: it is
+// tried again after kReclaimBegins and after kReclaimEnds. After kRefused it is too late.
 //
 // Threads: any. fork(): a child has the callbacks. Cost: nothing on the way of a request that is served
 // from what a workspace or pool has; else a load where nobody listens, a lock and the call for each
@@ -65,7 +69,8 @@ struct MemoryEvent {
   // kReclaimBegins, kReclaimEnds:
   int64_t wanted_bytes = 0;     // at the beginning
   int64_t reclaimed_bytes = 0;  // 0 at the beginning
-  int64_t missing_bytes = 0;    // still; 0 at the end: the request is served
+  // Still. At the end 0: the request is served; else it is tried once more when all were told.
+  int64_t missing_bytes = 0;
 
   // kRefused; they live as long as the call:
   std::string_view policy;   // what refused: "policy_spill kFail", "a budget"
@@ -104,6 +109,12 @@ extern std::atomic<void (*)(absl::FunctionRef<void()>)> around_memory_events;
 void TellMemoryEventSlowly(const MemoryEvent& event) noexcept;
 
 }  // namespace internal
+
+// Whether TellMemoryEvent on this thread has anybody to tell.
+inline bool MemoryEventsAreTold() noexcept {
+  return internal::memory_event_callbacks.load(std::memory_order_relaxed) > 0 &&
+         !internal::in_memory_event;
+}
 
 // Without locks of the runtime held.
 inline void TellMemoryEvent(const MemoryEvent& event) noexcept {

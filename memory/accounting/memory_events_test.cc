@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -86,6 +87,31 @@ TEST(MemoryLevels, AreReachedAndLeftFivePercentBelow) {
   EXPECT_EQ(after(kNormal, 1 << 30), kCritical);
   EXPECT_EQ(MemoryLevelAfter(kCritical, 1000, kNone), kNormal);
   EXPECT_EQ(MemoryLevelAfter(kNormal, 0, 0), kCritical);  // nothing may be taken
+}
+
+TEST(MemoryLevels, AreSharesOfAnyLimit) {
+  using enum MemoryLevel;
+  const auto first = [](MemoryLevel before, MemoryLevel level, int64_t limit, int64_t from) {
+    int64_t taken = from;
+    while (MemoryLevelAfter(before, taken, limit) < level) ++taken;
+    return taken;
+  };
+  for (int64_t limit = 1; limit < 500; ++limit) {
+    for (const auto& [before, level, percent] :
+         {std::tuple(kNormal, kHigh, 80), {kNormal, kCritical, 95}, {kHigh, kHigh, 75},
+          {kHigh, kCritical, 95}, {kCritical, kHigh, 75}, {kCritical, kCritical, 90}}) {
+      const int64_t taken = first(before, level, limit, 0);
+      EXPECT_GE(taken * 100, limit * percent) << limit;
+      EXPECT_LT((taken - 1) * 100, limit * percent) << limit;
+    }
+  }
+  // Limits whose multiples are more than a number holds.
+  constexpr int64_t kInAll = int64_t{1} << 57;  // not a multiple of 20: 12 bytes more
+  constexpr int64_t kMost = kNone - 1;          // likewise: 6 bytes more
+  EXPECT_EQ(first(kNormal, kHigh, kInAll, kInAll / 20 * 16), kInAll / 20 * 16 + 10);
+  EXPECT_EQ(first(kNormal, kCritical, kInAll, kInAll / 20 * 19), kInAll / 20 * 19 + 12);
+  EXPECT_EQ(first(kNormal, kHigh, kMost, kMost / 20 * 16), kMost / 20 * 16 + 5);
+  EXPECT_EQ(first(kCritical, kCritical, kMost, kMost / 20 * 18), kMost / 20 * 18 + 6);
 }
 
 TEST_F(MemoryEvents, LevelsAreToldOnceEachWay) {

@@ -22,13 +22,15 @@ constexpr const char* MemoryLevelName(MemoryLevel level) {
 // Of a budget that was at `before`.
 constexpr MemoryLevel MemoryLevelAfter(MemoryLevel before, int64_t taken_bytes, int64_t limit_bytes) {
   if (limit_bytes == std::numeric_limits<int64_t>::max()) return MemoryLevel::kNormal;
-  const int64_t twentieth = limit_bytes / 20;
-  const auto at_least = [&](MemoryLevel level, int twentieths_free) {
-    const int free = twentieths_free + (before >= level ? 1 : 0);
-    return taken_bytes >= limit_bytes - twentieth * free;
+  const auto at_least = [&](MemoryLevel level, int64_t twentieths) {
+    if (before >= level) --twentieths;
+    // In parts, as the whole times twenty is more than a number holds; a share of a byte takes the byte.
+    const int64_t bytes =
+        limit_bytes / 20 * twentieths + (limit_bytes % 20 * twentieths + 19) / 20;
+    return taken_bytes >= bytes;
   };
-  if (at_least(MemoryLevel::kCritical, 1)) return MemoryLevel::kCritical;
-  return at_least(MemoryLevel::kHigh, 4) ? MemoryLevel::kHigh : MemoryLevel::kNormal;
+  if (at_least(MemoryLevel::kCritical, 19)) return MemoryLevel::kCritical;
+  return at_least(MemoryLevel::kHigh, 16) ? MemoryLevel::kHigh : MemoryLevel::kNormal;
 }
 
 }  // namespace tidepool

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/append_format.h"
 #include "tidepool/memory/io/atomic_file.h"
 
 namespace tidepool {
@@ -109,8 +109,10 @@ std::string MemoryLog::ToCsv() const {
   csv += ",total,peak\n";
   for (const Entry& entry : entries()) {
     for (const Row& row : entry.rows) {
-      absl::StrAppend(&csv, Field(entry.label), ",", absl::StrFormat("%.6f", entry.seconds), ",",
-                      entry.resident_bytes, ",", DeviceName(row.device), ",", Field(row.owner));
+      absl::StrAppend(&csv, Field(entry.label), ",");
+      AppendFixed(&csv, entry.seconds, 6);
+      absl::StrAppend(&csv, ",", entry.resident_bytes, ",", DeviceName(row.device), ",",
+                      Field(row.owner));
       for (const int64_t bytes : row.bytes) absl::StrAppend(&csv, ",", bytes);
       absl::StrAppend(&csv, ",", row.total, ",");
       if (row.owner.empty()) absl::StrAppend(&csv, row.peak);

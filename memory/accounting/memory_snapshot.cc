@@ -1,12 +1,13 @@
 #include "tidepool/memory/accounting/memory_snapshot.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <map>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/append_format.h"
 #include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
@@ -75,28 +76,29 @@ int64_t MemorySnapshot::TaggedBytes(const std::string& tag, Device device) const
 }
 
 std::string MemorySnapshot::ToString() const {
-  std::string out = absl::StrFormat("%-10s %-18s %15s %15s\n", "device", "kind", "current bytes",
-                                    "peak bytes");
+  std::string out;
+  AppendFormat(&out, "%-10s %-18s %15s %15s\n", "device", "kind", "current bytes", "peak bytes");
+  const auto line = [&](const DeviceMemory& memory, const char* kind, const MemoryUsage& usage) {
+    AppendFormat(&out, "%-10s %-18s %15" PRId64 " %15" PRId64 "\n",
+                 DeviceName(memory.device).c_str(), kind, usage.current_bytes, usage.peak_bytes);
+  };
   for (const DeviceMemory& memory : devices) {
     for (int kind = 0; kind < kMemoryKinds; ++kind) {
-      const MemoryUsage& usage = memory.kinds[kind];
-      absl::StrAppendFormat(&out, "%-10s %-18s %15d %15d\n", DeviceName(memory.device),
-                            MemoryKindName(static_cast<MemoryKind>(kind)), usage.current_bytes,
-                            usage.peak_bytes);
+      line(memory, MemoryKindName(static_cast<MemoryKind>(kind)), memory.kinds[kind]);
     }
-    absl::StrAppendFormat(&out, "%-10s %-18s %15d %15d\n", DeviceName(memory.device), "total",
-                          memory.total.current_bytes, memory.total.peak_bytes);
+    line(memory, "total", memory.total);
   }
   return out + DescribeMirrorCounters(mirrors, host_fallbacks);
 }
 
 std::string MemorySnapshot::OwnersToString() const {
-  std::string out = absl::StrFormat("%-10s %-36s %15s %15s  %s\n", "device", "owner #tag",
-                                    "current bytes", "peak bytes", "of it");
+  std::string out;
+  AppendFormat(&out, "%-10s %-36s %15s %15s  %s\n", "device", "owner #tag", "current bytes",
+               "peak bytes", "of it");
   for (const OwnerMemory& memory : owners) {
-    absl::StrAppendFormat(&out, "%-10s %-36s %15d %15d  %s\n", DeviceName(memory.device),
-                          NameOf(memory.owner, memory.tag), memory.total.current_bytes,
-                          memory.total.peak_bytes, KindsOf(memory));
+    AppendFormat(&out, "%-10s %-36s %15" PRId64 " %15" PRId64 "  %s\n",
+                 DeviceName(memory.device).c_str(), NameOf(memory.owner, memory.tag).c_str(),
+                 memory.total.current_bytes, memory.total.peak_bytes, KindsOf(memory).c_str());
   }
   return out;
 }
@@ -134,15 +136,16 @@ int64_t MemoryDifference::CurrentBytes(Device device, MemoryKind kind) const {
 
 std::string MemoryDifference::ToString() const {
   if (empty()) return "nothing changed\n";
-  std::string out = absl::StrFormat("%-10s %-36s %-18s %15s %15s\n", "device", "owner #tag", "kind",
-                                    "current change", "peak change");
+  std::string out;
+  AppendFormat(&out, "%-10s %-36s %-18s %15s %15s\n", "device", "owner #tag", "kind",
+               "current change", "peak change");
   for (const Line& line : lines) {
-    absl::StrAppendFormat(&out, "%-10s %-36s %-18s %+15d %+15d\n", DeviceName(line.device),
-                          NameOf(line.owner, line.tag), MemoryKindName(line.kind),
-                          line.current_bytes, line.peak_bytes);
+    AppendFormat(&out, "%-10s %-36s %-18s %+15" PRId64 " %+15" PRId64 "\n",
+                 DeviceName(line.device).c_str(), NameOf(line.owner, line.tag).c_str(),
+                 MemoryKindName(line.kind), line.current_bytes, line.peak_bytes);
   }
-  absl::StrAppendFormat(&out, "asked of the system %d times, given back %d times, %d arrays leaked\n",
-                        system_allocations, system_releases, leaked_arrays);
+  absl::StrAppend(&out, "asked of the system ", system_allocations, " times, given back ",
+                  system_releases, " times, ", leaked_arrays, " arrays leaked\n");
   return out;
 }
 

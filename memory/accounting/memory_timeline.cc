@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/append_format.h"
 #include "tidepool/memory/io/json_writer.h"
 
 namespace tidepool {
@@ -124,7 +125,10 @@ std::string MemoryTimeline::ToChromeTrace() const {
       json.Member("name", absl::StrCat(what, " ", DeviceName(sample.device)));
       json.Member("ph", "C");
       json.Key("ts");  // in microseconds
-      json.Literal(absl::StrFormat("%d.%03d", sample.nanoseconds / 1000, sample.nanoseconds % 1000));
+      std::string microseconds;
+      AppendFormat(&microseconds, "%" PRId64 ".%03" PRId64, sample.nanoseconds / 1000,
+                   sample.nanoseconds % 1000);
+      json.Literal(microseconds);
       json.Member("pid", process);
       json.Key("args");
       json.BeginObject();

@@ -130,7 +130,11 @@ int64_t Reclaimer::RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64
   constexpr int kRounds = 8;
   if (missing <= 0 || !enabled()) return 0;
   const int64_t wanted = missing;
+  // Who is told may raise a limit or let go of arrays, which makes room that no callback of ours gave back,
+  // and may be gone then.
+  const bool told = MemoryEventsAreTold();
   Tell(MemoryEvent::Kind::kReclaimBegins, request, wanted, 0, wanted);
+  if (told) missing = retry();
   int64_t reclaimed = 0;
   for (int round = 0; missing > 0 && round < kRounds; ++round) {
     const int64_t more = RunUnderPressure(missing);
@@ -139,6 +143,7 @@ int64_t Reclaimer::RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64
     missing = retry();
   }
   Tell(MemoryEvent::Kind::kReclaimEnds, request, wanted, reclaimed, missing);
+  if (told && missing > 0) retry();
   return reclaimed;
 }
 

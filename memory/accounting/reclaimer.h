@@ -97,7 +97,7 @@ class Reclaimer {
   // For a request that was refused: gives back what is missing and tries again, as long as anything
   // comes back, eight times at most (what comes back may be of another owner or device, or taken by
   // others). `retry` returns how many bytes it still lacks; 0: it is served. Returns how many came
-  // back. Tells memory_events.h before and after.
+  // back. Tells memory_events.h before and after, and tries again after each: ten times in all.
   int64_t RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry,
                                const MemoryRequest& request = {});
 

@@ -7,23 +7,6 @@ namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 
-// Bytes of the code point that `text`, which is not empty, begins with; 0 when it begins with none.
-size_t CodePointBytes(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return 1;
-  const size_t bytes = byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : byte(0) < 0xF5 ? 4 : 0;
-  if (bytes == 0 || text.size() < bytes) return 0;
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  // The second byte rules out overlong forms, surrogates and what lies above U+10FFFF.
-  if (byte(0) == 0xE0 && byte(1) < 0xA0) return 0;
-  if (byte(0) == 0xED && byte(1) > 0x9F) return 0;
-  if (byte(0) == 0xF0 && byte(1) < 0x90) return 0;
-  if (byte(0) == 0xF4 && byte(1) > 0x8F) return 0;
-  return bytes;
-}
-
 void AppendEscaped(char c, std::string* out) {
   constexpr char kDigits[] = "0123456789abcdef";
   switch (c) {
@@ -46,6 +29,22 @@ void AppendEscaped(char c, std::string* out) {
 }
 
 }  // namespace
+
+size_t CodePointBytes(absl::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return 1;
+  const size_t bytes = byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : byte(0) < 0xF5 ? 4 : 0;
+  if (bytes == 0 || text.size() < bytes) return 0;
+  for (size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  // The second byte rules out overlong forms, surrogates and what lies above U+10FFFF.
+  if (byte(0) == 0xE0 && byte(1) < 0xA0) return 0;
+  if (byte(0) == 0xED && byte(1) > 0x9F) return 0;
+  if (byte(0) == 0xF0 && byte(1) < 0x90) return 0;
+  if (byte(0) == 0xF4 && byte(1) > 0x8F) return 0;
+  return bytes;
+}
 
 bool IsUtf8(absl::string_view text) {
   while (!text.empty()) {

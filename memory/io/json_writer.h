@@ -17,6 +17,7 @@
 #define TIDEPOOL_MEMORY_IO_JSON_WRITER_H_
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@
 #include "absl/strings/string_view.h"
 
 namespace tidepool {
+
+// Bytes of the code point that `text`, which is not empty, begins with; 0 when it begins with none.
+size_t CodePointBytes(absl::string_view text);
 
 // True when `text` is UTF-8: no overlong forms, surrogates or code points above U+10FFFF.
 bool IsUtf8(absl::string_view text);

@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "tidepool/memory/io/json_writer.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
 #include "tidepool/memory/metrics/exposition_writer.h"
 
@@ -26,7 +29,7 @@ TEST(ExpositionWriter, WritesTheFormat) {
             "# HELP a_total Back\\\\slash,\\nline, \"quote\".\n"
             "# TYPE a_total counter\n"
             "a_total 18446744073709551615\n"
-            "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\\\\xff caf\\\\xc3\\\\xa9\"} -3\n"
+            "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\\\\xff caf\xc3\xa9\"} -3\n"
             "# HELP b \n"
             "# TYPE b gauge\n"
             "b 0.10000000000000001\n"
@@ -35,7 +38,46 @@ TEST(ExpositionWriter, WritesTheFormat) {
   const Exposition read = ExpositionParser::Parse(written);
   EXPECT_EQ(read.error, "");
   EXPECT_EQ(read.families.at("a_total").help, "Back\\slash,\nline, \"quote\".");
-  EXPECT_EQ(read.Value("a_total", {{"x", "a\"b\\c\nd"}, {"y", "\\xff caf\\xc3\\xa9"}}), -3);
+  EXPECT_EQ(read.Value("a_total", {{"x", "a\"b\\c\nd"}, {"y", "\\xff caf\xc3\xa9"}}), -3);
+}
+
+// The bytes that a label was written for.
+std::string BytesOf(const std::string& value) {
+  std::string bytes;
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (value.compare(i, 2, "\\x") == 0) {
+      bytes += static_cast<char>(std::stoi(value.substr(i + 2, 2), nullptr, 16));
+      i += 3;
+    } else {
+      bytes += value[i];
+    }
+  }
+  return bytes;
+}
+
+TEST(ExpositionWriter, DifferentBytesAreDifferentLabels) {
+  std::vector<std::string> values = {"\xff",     "\\xff",     "\\\\xff",   "\\x5cxff", "\\x5c",
+                                     "\xff\xff", "\xff\\xff", "\\xc3\xa9", "\xc3\xa9", "\xa9\xc3",
+                                     "\\\xff",   "x\\",       "\"\xfe\"",  "\\x"};
+  // All texts of six pieces, with what could be mistaken for one another.
+  const std::string pieces[] = {"\\", "x", "5", "c", "f", "\xff"};
+  for (int n = 0; n < 6 * 6 * 6 * 6 * 6 * 6; ++n) {
+    std::string value;
+    for (int i = 0, rest = n; i < 6; ++i, rest /= 6) value += pieces[rest % 6];
+    values.push_back(value);
+  }
+  ExpositionWriter text;
+  text.Family("a", ExpositionWriter::Type::kGauge, "");
+  for (const std::string& value : values) text.Sample({{"x", value}}, int64_t{1});
+  const Exposition read = ExpositionParser::Parse(std::move(text).Take());
+  EXPECT_EQ(read.error, "");
+  std::set<std::string> found;
+  for (const auto& sample : read.families.at("a").samples) {
+    const std::string& value = sample.first.at("x");
+    EXPECT_TRUE(IsUtf8(value)) << value;
+    found.insert(BytesOf(value));
+  }
+  EXPECT_EQ(found, std::set<std::string>(values.begin(), values.end()));
 }
 
 TEST(ExpositionParser, RefusesWhatScrapersRefuse) {

@@ -2,9 +2,8 @@
 
 #include <cmath>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "tidepool/memory/io/append_format.h"
 #include "tidepool/memory/io/json_writer.h"
 
 namespace tidepool {
@@ -21,6 +20,36 @@ void AppendEscaped(std::string_view text, bool quoted, std::string* out) {
     } else {
       *out += c;
     }
+  }
+}
+
+void AppendHex(unsigned char byte, std::string* out) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  *out += "\\\\x";  // one backslash, when it is read
+  *out += kDigits[byte / 16];
+  *out += kDigits[byte % 16];
+}
+
+// Different bytes give different texts: a value whose own letters are \x and digits would read as the byte
+// they stand for, if they were left as they are.
+void AppendUtf8(std::string_view value, std::string* out) {
+  for (;;) {
+    size_t plain = 0;
+    while (plain < value.size() && static_cast<unsigned char>(value[plain]) < 0x80 &&
+           value[plain] != '\\' && value[plain] != '"' && value[plain] != '\n') {
+      ++plain;
+    }
+    out->append(value.data(), plain);
+    value.remove_prefix(plain);
+    if (value.empty()) return;
+    size_t bytes = CodePointBytes({value.data(), value.size()});
+    if (bytes == 0 || value.substr(0, 2) == "\\x") {
+      bytes = 1;
+      AppendHex(static_cast<unsigned char>(value[0]), out);
+    } else {
+      AppendEscaped(value.substr(0, bytes), /*quoted=*/true, out);
+    }
+    value.remove_prefix(bytes);
   }
 }
 
@@ -42,12 +71,7 @@ void ExpositionWriter::Begin(std::initializer_list<Label> labels) {
     separator = ',';
     text_.append(label.name.data(), label.name.size());
     text_ += "=\"";
-    const absl::string_view value(label.value.data(), label.value.size());
-    if (IsUtf8(value)) {
-      AppendEscaped(label.value, /*quoted=*/true, &text_);
-    } else {
-      AppendEscaped(absl::CHexEscape(value), /*quoted=*/true, &text_);
-    }
+    AppendUtf8(label.value, &text_);
     text_ += '"';
   }
   text_ += separator == ',' ? "} " : " ";
@@ -70,7 +94,8 @@ void ExpositionWriter::Sample(std::initializer_list<Label> labels, double value)
   } else if (std::isinf(value)) {
     text_ += value < 0 ? "-Inf\n" : "+Inf\n";
   } else {
-    absl::StrAppendFormat(&text_, "%.17g\n", value);
+    AppendGeneral(&text_, value, 17);
+    text_ += '\n';
   }
 }
 

@@ -7,7 +7,8 @@
 //   Send(std::move(text).Take());
 //
 // The caller writes the samples of a family one behind the other, each set of labels once. Names are
-// the caller's to get right; label values may hold any bytes: what is no UTF-8 becomes \xff and the like.
+// the caller's to get right; label values may hold any bytes, and different ones stay different: a byte that
+// is no UTF-8 becomes \xff and the like, and the backslash of a value that has such letters itself \x5c.
 //
 // Threads: one. Errors: std::bad_alloc.
 #ifndef TIDEPOOL_MEMORY_METRICS_EXPOSITION_WRITER_H_

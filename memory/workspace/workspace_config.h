@@ -38,8 +38,11 @@ class Overallocation {
 
 // Without a word of its own a workspace is good for everybody: it learns lifetimes, a plan for each kind of
 // cycle that comes again, serves what does not fit, and grows for it before the next cycle. Policies that
-// contradict each other, or would be without effect beside each other, are refused with reasons; only
-// kAlways, debug modes and the size limits take effect whatever else is said.
+// contradict each other are refused with reasons, and so is most of what would have no effect. kAlways,
+// debug modes and max_size take effect whatever else is said. These are taken though they do nothing:
+// overallocation_limit without kOverallocate; with kNone min_size, and kReallocate beyond what max_size
+// refuses (nothing grows); plan_search_seconds where no lifetimes are learned; ring_stall_limit_ms without
+// a ring.
 //
 // Sizes are in bytes; one that was negative before it was converted is refused.
 struct WorkspaceConfig {

@@ -16,7 +16,12 @@
 // repeat, plans are made of what comes a second time only, and the others are served from free ranges
 // (workspace.h, "Streams that no plan fits" in docs/design.md).
 //
-// Threads: everything may be called from any thread; a lease is its thread's. Errors: as Workspace.
+// Threads: everything may be called from any thread. A lease is one thread's at a time: while its workspace is
+// closed it may be moved to another thread and go back from there; a PooledScope stays on its thread, as a
+// WorkspaceScope does. Errors: as Workspace.
+// fork(): a child may make and use pools of its own, and those that no other thread was using at the fork. One
+// that another thread was using may be locked for ever in the child: its cycles, leases that go back, stats(),
+// Trim() and its destruction wait there. MetricsText() and the Reclaimer do not wait for it.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_POOL_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_POOL_H_
 
@@ -56,9 +61,10 @@ class WorkspaceLease;
 
 class WorkspacePool {
  public:
-  // `config`: policy_learning kTraining, policy_allocation kStrict, policy_spill kReallocate, without
-  // initial_size, min_size, a mapped file or a ring, as WorkspaceConfig::Inference() is; else kInvalidArgument
-  // with the reasons. max_size is of one cycle. Throws as Workspace does.
+  // `config`: policy_learning kTraining, policy_allocation kStrict (or kAlways, as long as one looks for a
+  // mistake: nothing is learned), policy_spill kReallocate, without initial_size, min_size, a mapped file or a
+  // ring, as WorkspaceConfig::Inference() is; else kInvalidArgument with the reasons. max_size is of one cycle.
+  // Throws as Workspace does.
   explicit WorkspacePool(std::string id, WorkspaceConfig config = WorkspaceConfig::Inference(),
                          Device device = Host());
   // Leases that are out stay valid, and their memory with them.

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/append_format.h"
 
 namespace tidepool {
 namespace {
@@ -83,8 +83,9 @@ std::string KernelRegistry::Table() const {
   for (const std::vector<Kernel>& kernels : table_) {
     for (const Kernel& kernel : kernels) devices.insert(kernel.device);
   }
-  std::string out = absl::StrFormat("%-28s %-10s %-5s %s\n", "operator", "device", "type",
-                                    "providers (first that supports the call runs)");
+  std::string out;
+  AppendFormat(&out, "%-28s %-10s %-5s %s\n", "operator", "device", "type",
+               "providers (first that supports the call runs)");
   for (int op = 0; op < kOpCodes; ++op) {
     for (DeviceType device : devices) {
       for (int dtype = 0; dtype < kDTypes; ++dtype) {
@@ -94,9 +95,9 @@ std::string KernelRegistry::Table() const {
           absl::StrAppend(&providers, providers.empty() ? "" : ", ", kernel.provider);
         }
         if (providers.empty() && !Contains(kOperators[op].types, static_cast<DType>(dtype))) continue;
-        absl::StrAppendFormat(&out, "%-28s %-10s %-5s %s\n", kOperators[op].name,
-                              DeviceTypeName(device), DTypeName(static_cast<DType>(dtype)),
-                              providers.empty() ? "- (none linked)" : providers);
+        AppendFormat(&out, "%-28s %-10s %-5s %s\n", kOperators[op].name,
+                     DeviceTypeName(device).c_str(), DTypeName(static_cast<DType>(dtype)),
+                     providers.empty() ? "- (none linked)" : providers.c_str());
       }
     }
   }

@@ -30,6 +30,37 @@ echo '#pragma once' >"$tree/a/b_c.h"
 check include_guard_test.sh 1 "a/b_c.h: the first directives must be '#ifndef TIDEPOOL_A_B_C_H_'"
 rm "$tree/a/b_c.h"
 
+mkdir -p "$tree/docs" "$tree/a/b"
+printf 'x_library(\n    name = "b",\n    srcs = ["own.h"],\n    hdrs = [\n        "x.h",\n        "y.h",\n    ],\n)\n' >"$tree/a/b/BUILD.bazel"
+printf 'x_library(\n    name = "c",\n    hdrs = ["z.h"],\n)\n' >>"$tree/a/b/BUILD.bazel"
+for row in '| `a/b/x.h`, `a/b/y.h` | `//a/b` |' '| it | `a/b/y.h` | `//a/b:b` |' '| `a/b/z.h` (Z) | `//a/b:c` |' \
+  '| `a/b/w.h` | text |'; do
+  echo "$row" >"$tree/docs/page.md"
+  check documented_targets_test.sh 0 ""
+done
+for row in '| `a/b/x.h`, `a/b/z.h` | `//a/b` |' '| `a/b/z.h` | `//a/b:b` |' '| `a/b/own.h`, `a/b/z.h` | `//a/b` |' \
+  '| `a/b/z.h` | `//a/b:d` |' '| `a/b/z.h` | `//a/c` |'; do
+  echo "$row" >"$tree/docs/page.md"
+  check documented_targets_test.sh 1 "docs/page.md:1: a/b/z.h is no header of //a/"
+done
+rm -r "$tree/docs" "$tree/a/b"
+
+mkdir -p "$tree/memory/testing" "$tree/other"
+for line in 'AppendFormat(&out, "%d", 1);' 'std::snprintf(text, sizeof text, "%d", 1);' 'absl::FormatDuration(window)' \
+  'myabsl::StrFormatter()' \
+  '// Not absl::StrFormat, which may end the program.'; do
+  echo "$line" >"$tree/memory/text.cc"
+  check no_sink_formatting_test.sh 0 ""
+done
+for line in 'out = absl::StrFormat("%d", 1);' 'absl::StrAppendFormat(&out, "%d", 1);' 'absl::PrintF("%d", 1);' \
+  'absl::SNPrintF(text, 9, "%d", 1);' '#include "absl/strings/str_format.h"'; do
+  echo "$line" >"$tree/memory/text.cc"
+  check no_sink_formatting_test.sh 1 "memory/text.cc:1:$line"
+  rm "$tree/memory/text.cc"
+  echo "$line" | tee "$tree/memory/testing/text.cc" "$tree/memory/text_test.cc" >"$tree/other/text.cc"
+  check no_sink_formatting_test.sh 0 ""
+done
+
 for line in "see /$home:target, \$x$root and docs$home" "user: ~$home" "$scheme/example.org/localhost" \
   'debian.org packages' 'kernel/registry.h' "s$root/x" "$home-made"; do
   echo "$line" >"$tree/a/text.md"
