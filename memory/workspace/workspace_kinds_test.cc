@@ -1,0 +1,98 @@
+// Kinds of cycles that attackers found to be in each other's way.
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/testing/simulated_device.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// Kinds that are alike in some sizes and differ in lifetimes; each request's size, and before which it is released.
+TEST(WorkspaceLiveness, KindsWithOtherLivesStopMissing) {
+  struct Request {
+    size_t bytes;
+    uint32_t until;
+  };
+  using Kind = std::vector<Request>;
+  std::mt19937_64 random(16);
+  std::vector<Kind> sixteen(16, Kind(30)), drawn(500, Kind(40));
+  const auto lives = [&random](Kind& kind, bool sizes) {
+    for (uint32_t i = 0; i < kind.size(); ++i) {
+      if (sizes) kind[i].bytes = i < 2 ? 1024 * (i + 1) : 64 + 64 * (random() % 500);
+      kind[i].until = static_cast<uint32_t>(i + 1 + random() % (kind.size() - i));
+    }
+  };
+  for (Kind& kind : sixteen) lives(kind, true);
+  lives(drawn[0], true);
+  for (Kind& kind : drawn) kind = drawn[0], lives(kind, false);
+  const std::vector<std::vector<Kind>> sets = {
+      {{{64, 1}, {64, 2}, {64, 3}}, {{64, 2}, {64, 3}, {64, 3}}, {{64, 3}, {64, 3}, {64, 3}}},
+      {{{1024, 3}, {28672, 3}, {18432, 3}}, {{1024, 2}, {28672, 2}, {18432, 3}}, {{1024, 2}, {28672, 3}, {18432, 3}}},
+      {{{64, 1}, {64, 2}, {64, 5}, {128, 5}, {2048, 5}}, {{64, 5}, {64, 5}, {64, 5}, {128, 5}, {2048, 5}},
+       {{64, 1}, {64, 3}, {64, 3}, {128, 4}, {2048, 5}}},
+      {{{64, 2}, {64, 2}}, {{64, 1}, {128, 3}, {256, 3}}, {{64, 2}, {256, 2}}},
+      sixteen,
+      drawn};
+  for (size_t set = 0; set < sets.size(); ++set) {
+    for (const int running : {1, 4, 0}) {  // 0: in random order
+      WorkspaceConfig config = WorkspaceConfig::Inference();
+      config.plan_search_seconds = 0;
+      Workspace workspace("w", config);
+      int number = 0;
+      const auto cycle = [&] {
+        const size_t kinds = sets[set].size();
+        const Kind& kind =
+            sets[set][running == 0 ? random() % kinds : static_cast<size_t>(number++ / running) % kinds];
+        WorkspaceScope scope(workspace);
+        std::vector<BufferHandle> arrays;
+        for (uint32_t i = 0; i < kind.size(); ++i) {
+          for (uint32_t j = 0; j < i; ++j) {
+            if (kind[j].until == i) arrays[j].Reset();
+          }
+          arrays.push_back(BufferHandle(AllocateHere(kind[i].bytes)));
+        }
+      };
+      for (int i = 0; i < 10000; ++i) cycle();
+      const WorkspaceStats before = workspace.stats();
+      for (int i = 0; i < 10000; ++i) cycle();
+      EXPECT_LE(workspace.stats().misses - before.misses, 10u) << "set " << set << " running " << running;
+      EXPECT_LE(workspace.stats().plans - before.plans, 20u) << "set " << set << " running " << running;
+    }
+  }
+}
+
+// Large requests that the plan does not have take the place that it keeps free, instead of lying outside beside it.
+TEST(WorkspaceLiveness, LargeRequestsBesideThePlanMakeTheCycleLeaveIt) {
+  for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    WorkspaceConfig config = base;
+    config.plan_search_seconds = 0;
+    Workspace workspace("w", config, Device{DeviceType::kSimulated, 0});
+    const auto cycle = [&](int count, size_t bytes, size_t second = 1000) {
+      WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> alive;
+      alive.push_back(BufferHandle(AllocateHere(1000)));
+      alive.push_back(BufferHandle(AllocateHere(second)));
+      for (int i = 0; i < count; ++i) alive.push_back(BufferHandle(AllocateHere(bytes)));
+    };
+    for (int i = 0; i < 3; ++i) cycle(8, 4 * kMiB);
+    const uint64_t before = workspace.stats().spills;
+    cycle(6, 5 * kMiB);
+    EXPECT_EQ(workspace.stats().spills, before);
+    // What is small beside the pages may lie outside: the rest of the cycle follows its plan.
+    for (int i = 0; i < 3; ++i) cycle(8, 4 * kMiB);
+    const uint64_t bytes = workspace.stats().spilled_bytes;
+    cycle(8, 4 * kMiB, 100000);
+    EXPECT_LT(workspace.stats().spilled_bytes, bytes + kMiB);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool
