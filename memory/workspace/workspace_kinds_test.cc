@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -92,6 +93,44 @@ TEST(WorkspaceLiveness, LargeRequestsBesideThePlanMakeTheCycleLeaveIt) {
     cycle(8, 4 * kMiB, 100000);
     EXPECT_LT(workspace.stats().spilled_bytes, bytes + kMiB);
   }
+}
+
+// Plans that were saved are followed from the first cycle on, whichever kind comes first.
+TEST(WorkspaceKinds, LoadedPlansServeEachKindAtOnce) {
+  std::mt19937_64 random(7);
+  struct Request {
+    size_t bytes;
+    uint32_t until;
+  };
+  std::vector<std::vector<Request>> kinds(20, std::vector<Request>(30));
+  for (auto& kind : kinds) {
+    for (uint32_t i = 0; i < kind.size(); ++i) {
+      kind[i] = {i < 3 ? 4096 : 64 + 64 * (random() % 300),
+                 static_cast<uint32_t>(i + 1 + random() % (kind.size() - i))};
+    }
+  }
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.plan_search_seconds = 0;
+  const auto run = [&](Workspace& workspace, size_t which) {
+    const auto& kind = kinds[which];
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> arrays;
+    for (uint32_t i = 0; i < kind.size(); ++i) {
+      for (uint32_t j = 0; j < i; ++j) {
+        if (kind[j].until == i) arrays[j].Reset();
+      }
+      arrays.push_back(BufferHandle(AllocateHere(kind[i].bytes)));
+    }
+  };
+  Workspace first("w", config);
+  for (int i = 0; i < 4000; ++i) run(first, random() % kinds.size());
+  const std::string path = testing::TempDir() + "kinds.plans";
+  first.SavePlans(path);
+  Workspace second("w", config);
+  ASSERT_EQ(second.LoadPlans(path).plans, kinds.size());
+  for (int i = 0; i < 200; ++i) run(second, random() % kinds.size());
+  EXPECT_EQ(second.stats().misses, 0u);
+  EXPECT_EQ(second.stats().spills, 0u);
 }
 
 }  // namespace
