@@ -44,6 +44,8 @@ class BufferRecords {
   // Makes more. Throws std::bad_alloc, nothing changed.
   void Add();
 
+  // Keeps about so many, where all are free.
+  void Trim(size_t records) noexcept;
   // Records that are not free, those in returned() included. O(free records).
   int64_t CountOut() const;
   size_t state_bytes() const { return slabs_.size() * kPerSlab * sizeof(Buffer); }

@@ -93,6 +93,12 @@ class CycleFollower {
   // All requests are made.
   void Finish(const RequestView& made) noexcept { recorder_.Finish(made); }
 
+  // Between cycles: memory that cycles of plans of so many requests do not need.
+  void Trim(size_t requests) noexcept {
+    undisturbed_ = false;
+    recorder_.Trim();
+    placed_.Trim(requests);
+  }
   size_t state_bytes() const { return recorder_.state_bytes() + placed_.state_bytes(); }
 
  private:

@@ -64,6 +64,12 @@ class CycleRecorder {
   const CyclePlan* left_plan() const { return left_; }
   uint32_t left_at() const { return left_at_; }  // after so many requests
   uint64_t signature() const { return signature_; }
+  // Between cycles: gives back what it was written into.
+  void Trim() noexcept {
+    if (active_) return;
+    std::vector<LifetimeBuffer>().swap(requests_);
+    std::vector<PinnedBuffer>().swap(pins_);
+  }
   size_t state_bytes() const { return requests_.capacity() * sizeof(LifetimeBuffer); }
 
  private:

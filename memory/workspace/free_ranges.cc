@@ -40,6 +40,13 @@ void FreeRanges::UseRecords(size_t slab) noexcept {
   next_slab_ = slab + 1;
 }
 
+void FreeRanges::Trim() noexcept {
+  if (begun_) return;
+  std::vector<Slab>().swap(slabs_);
+  next_slab_ = 0;
+  fresh_ = fresh_end_ = recycled_ = last_ = nullptr;
+}
+
 void FreeRanges::AddRecords() {
   if (next_slab_ == slabs_.size()) {
     const size_t size =

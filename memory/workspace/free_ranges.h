@@ -33,6 +33,8 @@ class FreeRanges {
 
   // [begin, end) is free; ranges that were taken before are no more. Multiples of the unit.
   void Begin(size_t begin, size_t end) noexcept;
+  // Gives the records back; nothing is begun.
+  void Trim() noexcept;
   // Nothing is free or taken.
   void End() noexcept { begun_ = false; }
   bool begun() const { return begun_; }

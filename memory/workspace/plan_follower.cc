@@ -1,13 +1,15 @@
 #include "tidepool/memory/workspace/plan_follower.h"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 namespace tidepool {
 namespace {
 
 const PlanLayout& NoLayout() {
-  static const PlanLayout none;
-  return none;
+  static const auto* const none = new PlanLayout;  // followed at exit too
+  return *none;
 }
 
 }  // namespace
@@ -21,6 +23,21 @@ void PlanFollower::Reserve(size_t requests) {
   state_.reserve(requests + 2);
   blocker_.reserve(requests);
   path_.reserve(requests);
+}
+
+void PlanFollower::Trim(size_t requests) noexcept {
+  requests = std::max(requests, size());
+  if (state_.capacity() <= 2 * requests + 64) return;
+  try {
+    PlanFollower smaller;
+    smaller.Reserve(requests);
+    std::swap(state_, smaller.state_);
+    std::swap(blocker_, smaller.blocker_);
+    std::swap(path_, smaller.path_);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  Follow(layout_, 0);
 }
 
 void PlanFollower::Follow(const PlanLayout* layout, uint32_t count) noexcept {

@@ -24,6 +24,8 @@ class PlanFollower {
 
   // Memory to follow layouts of up to `requests` requests. Throws std::bad_alloc, nothing changed.
   void Reserve(size_t requests);
+  // Between cycles: memory for no more than that, as far as what is followed needs no more.
+  void Trim(size_t requests) noexcept;
   // From here on the cycle, which has made `count` requests, follows `layout` (null: nothing), which
   // must have been reserved for and live until the next call. None of those requests lies where it
   // has them but those that Assume() names. O(requests of the layout). A layout that a cycle has left

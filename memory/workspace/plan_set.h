@@ -45,7 +45,7 @@ struct RepetitionWatch {
   // It is looked at anew from here on.
   void Restart() noexcept {
     repetitions = seen_cycles = 0;
-    seen = {};
+    std::vector<LifetimeBuffer>().swap(seen);
   }
 };
 

@@ -202,6 +202,7 @@ class WorkspaceCore final : public BufferOwner {
   void EndBlocks(bool failed) noexcept;
   void HandOver() noexcept;
   void AccountState() noexcept;
+  void TrimState() noexcept;
   bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes, and so have blocks
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -92,6 +93,41 @@ TEST(WorkspaceLiveness, LargeRequestsBesideThePlanMakeTheCycleLeaveIt) {
     const uint64_t bytes = workspace.stats().spilled_bytes;
     cycle(8, 4 * kMiB, 100000);
     EXPECT_LT(workspace.stats().spilled_bytes, bytes + kMiB);
+  }
+}
+
+// What was noted of one very long cycle goes with Trim() and Destroy(), also where a handle is left.
+TEST(WorkspaceKinds, TrimGivesBackTheBookkeepingOfALongCycle) {
+  const auto noted = [] {
+    return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace);
+  };
+  const int64_t before = noted();
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  const auto small = [&] {
+    WorkspaceScope scope(workspace);
+    for (int i = 0; i < 10; ++i) BufferHandle(AllocateHere(64));
+  };
+  for (const bool destroys : {false, true}) {
+    BufferHandle left;
+    {
+      WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> alive;
+      for (int i = 0; i < 200000; ++i) alive.push_back(BufferHandle(AllocateHere(64)));
+      left = alive[1000];
+    }
+    for (int i = 0; i < 3; ++i) small();
+    EXPECT_GT(noted(), before + 20 * static_cast<int64_t>(kMiB));
+    left.Reset();
+    for (int i = 0; i < 300; ++i) small();  // the plan of the long one is forgotten
+    if (destroys) {
+      workspace.Destroy();
+    } else {
+      workspace.Trim();
+    }
+    EXPECT_LT(noted(), before + static_cast<int64_t>(kMiB));
+    const uint64_t hits = workspace.stats().hits;
+    for (int i = 0; i < 5; ++i) small();
+    EXPECT_GE(workspace.stats().hits, hits + 40);
   }
 }
 

@@ -120,7 +120,7 @@ void WorkspaceCore::Trim() {
                          std::max<size_t>(learner_.bytes(), counters.bytes_last_cycle));
   }
   FollowLearned();
-  AccountState();
+  TrimState();
 }
 
 void WorkspaceCore::Forget() noexcept {

@@ -53,6 +53,27 @@ void WorkspaceCore::Destroy() {
   counters.bytes_last_cycle = 0;
   spills_.Trim();
   pages_.Destroy();
+  TrimState();
+}
+
+// The bookkeeping of requests, down to what the largest plan needs.
+void WorkspaceCore::TrimState() noexcept {
+  size_t requests = 0;
+  for (const auto& cycle : learner_.plans().cycles()) {
+    requests = std::max(requests, cycle->plan->requests.size());
+  }
+  slot_count_ = settled_ = 0;  // what the last cycle made is nobody's any more
+  records_.Trim(requests);
+  ranges_.Trim();
+  follower_.Trim(requests);
+  if (slots_.size() > 2 * requests + 64) {
+    try {
+      slots_.resize(requests);
+      slots_.shrink_to_fit();
+    } catch (const std::bad_alloc&) {
+      // It stays as large.
+    }
+  }
   AccountState();
 }
 
