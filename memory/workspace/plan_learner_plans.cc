@@ -96,8 +96,7 @@ std::shared_ptr<const CyclePlan> PlanLearner::MakePlan(const WantedPlan& wanted,
 
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted,
                                        std::shared_ptr<const CyclePlan> plan) {
-  if (wanted.learning != learning_) return nullptr;
-  making_plan_ = false;
+  if (!in_making_.End(wanted.learning)) return nullptr;
   // Pages that took their first and only size meanwhile cannot hold it.
   if (plan == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
   const bool is_new = plans_.Find(plan->signature(), plan->requests.size()) == nullptr;
