@@ -179,10 +179,10 @@ TEST(LeaseListExplored, EachIsLeasedByOneAndEndsOnce) {
     void (*body)(Execution&);
     int preemptions;
   } const scenarios[] = {
-      {"two serve, another closes", TwoServeWhileAnotherCloses<>, 4},
+      {"two serve, another closes", TwoServeWhileAnotherCloses<>, 3},
       {"two serve, another trims", TwoServeWhileAnotherTrims<>, 4},
-      {"one closes, one trims", OneOfThemClosesAndOneTrims, 7},
-      {"memory runs out", MemoryRunsOut, 4},
+      {"one closes, one trims", OneOfThemClosesAndOneTrims, 5},
+      {"memory runs out", MemoryRunsOut, 3},
       {"some are not usable", SomeAreNotUsableAndOneWatches, 3},
   };
   for (const auto& scenario : scenarios) {
