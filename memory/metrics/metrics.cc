@@ -20,6 +20,7 @@
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/metrics/exposition_writer.h"
+#include "tidepool/memory/workspace/pool_census.h"
 #include "tidepool/memory/workspace/ring_census.h"
 #include "tidepool/memory/workspace/workspace_census.h"
 
@@ -206,7 +207,7 @@ void WriteBudgets(const MetricsOptions& options, ExpositionWriter& text) {
        &BudgetUsage::requested_bytes);
 }
 
-// ---- workspaces and rings -------------------------------------------------------------------
+// ---- workspaces, pools, rings -------------------------------------------------------------------
 
 // All of a device under the empty id, which is no label.
 template <typename Group, typename Join>
@@ -256,6 +257,30 @@ void WriteWorkspaces(const MetricsOptions& options, ExpositionWriter& text) {
   count("tidepool_workspaces", "Workspaces there are.", &WorkspaceGroup::alive);
   count("tidepool_workspaces_open", "Workspaces in a cycle.", &WorkspaceGroup::open);
   WriteFields(groups, "workspace", internal::kWorkspaceFields, text);
+}
+
+void WritePools(const MetricsOptions& options, ExpositionWriter& text) {
+  std::vector<PoolGroup> groups = ReadPools();
+  if (!options.by_id) {
+    groups = ByDevice(groups, [](const PoolGroup& group, PoolGroup* sum) {
+      internal::AddStats(internal::kPoolFields, group.stats, false, &sum->stats);
+      sum->stats.workspaces += group.stats.workspaces;
+      sum->stats.leased += group.stats.leased;
+    });
+  }
+  text.Family("tidepool_pools", kGauge, "Pools of workspaces there are.");
+  for (const PoolGroup& group : groups) {
+    text.Sample({{"pool", group.id}, {"device", DeviceName(group.device)}}, uint64_t{group.alive});
+  }
+  text.Family("tidepool_pool_workspaces", kGauge, "Workspaces of pools by what they are now.");
+  for (const PoolGroup& group : groups) {
+    const std::string device = DeviceName(group.device);
+    const size_t idle = group.stats.workspaces - group.stats.leased;
+    text.Sample({{"pool", group.id}, {"device", device}, {"state", "idle"}}, uint64_t{idle});
+    text.Sample({{"pool", group.id}, {"device", device}, {"state", "leased"}},
+                uint64_t{group.stats.leased});
+  }
+  WriteFields(groups, "pool", internal::kPoolFields, text);
 }
 
 void WriteRings(const MetricsOptions& options, ExpositionWriter& text) {
@@ -325,6 +350,7 @@ std::string MetricsText(const MetricsOptions& options) {
   WriteLedger(options, text);
   WriteBudgets(options, text);
   WriteWorkspaces(options, text);
+  WritePools(options, text);
   WriteRings(options, text);
   WriteReclaimer(text);
   WriteProcess(text);

@@ -4,13 +4,13 @@
 //     response.set_content(MetricsText(), kMetricsContentType);
 //   });
 //
-// The ledger by device, kind and owner, workspaces and rings by id, budgets, the Reclaimer, and what the
-// operating system says of the process. Names, labels and what they mean: docs/metrics.md; they stay as
-// they are.
+// The ledger by device, kind and owner, workspaces, their pools and rings by id, budgets, the Reclaimer, and
+// what the operating system says of the process. Names, labels and what they mean: docs/metrics.md; they stay
+// as they are.
 //
 // Threads: any, beside workspaces at work, which it never waits for or keeps alive; numbers are not all of
 // one moment. Counters never fall. Cost: the ledger's lock for a snapshot, the locks under which
-// workspaces and rings are made for some 100 ns each, a file read, and the text; kept within bounds by
+// workspaces, pools and rings are made for some 100 ns each, a file read, and the text; kept within bounds by
 // MetricsOptions where there are thousands of names. Errors: std::bad_alloc.
 #ifndef TIDEPOOL_MEMORY_METRICS_METRICS_H_
 #define TIDEPOOL_MEMORY_METRICS_METRICS_H_
@@ -23,7 +23,7 @@ inline constexpr char kMetricsContentType[] = "text/plain; version=0.0.4; charse
 
 struct MetricsOptions {
   bool by_owner = true;  // what each owner holds and may hold; else devices and the process alone
-  bool by_id = true;     // workspaces and rings by id; else those of a device together
+  bool by_id = true;     // workspaces, pools and rings by id; else those of a device together
 };
 
 std::string MetricsText(const MetricsOptions& options = {});

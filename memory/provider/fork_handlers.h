@@ -15,6 +15,7 @@ enum class ForkLevel {
   kReclaimer,
   kWorkspaceCensus,
   kRingCensus,
+  kPoolCensus,
   kMirrorCounts,
   kOutsideBlocks,
   kLedger,
@@ -24,7 +25,7 @@ enum class ForkLevel {
   kSmallBlocks,
   kMemoryEvents
 };
-inline constexpr int kForkLevels = 11;
+inline constexpr int kForkLevels = 12;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks

@@ -132,8 +132,7 @@ void PlanLearner::Trim(size_t last_cycle_bytes) noexcept {
 // ---- what is kept -----------------------------------------------------------------------------
 
 void PlanLearner::Forget() noexcept {
-  ++learning_;
-  making_plan_ = false;
+  in_making_.Forget();
   next_ = nullptr;
   plans_.Clear();
   effort_.Forget();

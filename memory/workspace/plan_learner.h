@@ -29,8 +29,10 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
 #include "tidepool/memory/workspace/cycle_recorder.h"
+#include "tidepool/memory/workspace/plan_in_making.h"
 #include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/planning_effort.h"
 #include "tidepool/memory/workspace/recent_peak.h"
@@ -217,8 +219,7 @@ class PlanLearner {
   size_t initial_bytes_ = 0;
 
   uint64_t version_ = 1;
-  uint64_t learning_ = 0;     // raised by Forget()
-  bool making_plan_ = false;  // one is wanted and not adopted
+  PlanInMaking<StdSync> in_making_;
   size_t bytes_ = 0;
   uint64_t cycles_ = 0;       // observed
   uint64_t cycles_before_ = 0;  // of them, when it last forgot

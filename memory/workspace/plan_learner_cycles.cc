@@ -128,11 +128,10 @@ void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
 }
 
 std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
-  if (making_plan_) return std::nullopt;
-  making_plan_ = true;
+  if (!in_making_.Begin()) return std::nullopt;
   WantedPlan wanted;
   wanted.kind = kind;
-  wanted.learning = learning_;
+  wanted.learning = in_making_.learning();
   wanted.limit_bytes = most_bytes();
   wanted.alignment = alignment_;
   return wanted;

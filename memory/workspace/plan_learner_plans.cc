@@ -160,8 +160,7 @@ std::vector<std::shared_ptr<const CyclePlan>> PlanLearner::FamilyOf(const EndedC
 }
 
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
-  if (wanted.learning != learning_) return nullptr;
-  making_plan_ = false;
+  if (!in_making_.End(wanted.learning)) return nullptr;
   // Pages that took their first and only size meanwhile cannot hold it.
   if (made == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
   const CyclePlan& plan = *made->plan;
@@ -173,7 +172,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
     const CyclePlan* const next = next_ != nullptr ? next_->plan.get() : nullptr;
     const uint64_t signature = next != nullptr ? next->signature() : 0;
     const size_t requests = next != nullptr ? next->requests.size() : 0;
-    const std::shared_ptr<const PlanList> held = plans_.list();  // and with it what next_ is
+    const std::shared_ptr<const PlanList> list = plans_.list();  // and with it what next_ is
     plans_.Replace(made->others);
     for (const PlanSet::Replacement& other : made->others) {
       LearnedCycle* const held = plans_.Find(other.by->signature(), other.by->requests.size());

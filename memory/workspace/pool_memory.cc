@@ -88,9 +88,9 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
     range = TakeFrom(i, rounded);
   }
   if (range.range == nullptr) range = Grow(rounded);
-  ++usage_.ranges;
-  usage_.range_bytes += rounded;
-  usage_.most_range_bytes = std::max(usage_.most_range_bytes, usage_.range_bytes);
+  ++ranges_;
+  range_bytes_ += rounded;
+  if (range_bytes_ > most_range_bytes_) most_range_bytes_ = range_bytes_;
   return range;
 }
 
@@ -131,8 +131,8 @@ PoolMemory::Range PoolMemory::Grow(size_t bytes) {
 void PoolMemory::Give(const Range& range) noexcept {
   const Guard guard(*this);
   spans_[range.span]->ranges.Give(range.range);
-  --usage_.ranges;
-  usage_.range_bytes -= range.bytes;
+  ranges_ -= 1;
+  range_bytes_ -= range.bytes;
   if (++given_ % kWindow == 0 && !guard.is_inner()) EndWindow();
 }
 
@@ -199,13 +199,20 @@ size_t PoolMemory::Held() const {
   return held;
 }
 
-void PoolMemory::Report() noexcept { owned_.Set(Held()); }
+void PoolMemory::Report() noexcept {
+  reported_bytes_ = Held();
+  owned_.Set(reported_bytes_);
+}
 
 PoolMemory::Usage PoolMemory::usage() const {
   const Guard guard(*this);
-  Usage usage = usage_;
+  Usage usage = usage_in_passing();
   usage.held_bytes = Held();
   return usage;
+}
+
+PoolMemory::Usage PoolMemory::usage_in_passing() const noexcept {
+  return {reported_bytes_, range_bytes_, most_range_bytes_, ranges_};
 }
 
 // ---- blocks -------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/resource/resource_stack.h"
+#include "tidepool/memory/sync/single_writer.h"
 #include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/workspace_config.h"
@@ -64,6 +65,9 @@ class PoolMemory {
   // Gives back what is not in use. Returns bytes.
   size_t Trim() noexcept;
   Usage usage() const;
+  // Without the lock, for whoever watches: each number as it was at some moment, bytes held as of when they
+  // were last put on the ledger.
+  Usage usage_in_passing() const noexcept;
 
  private:
   struct Span {
@@ -121,7 +125,11 @@ class PoolMemory {
   Blocks blocks_{*this};
   uint64_t given_ = 0;  // ranges
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
-  Usage usage_;
+  // Changed with the lock.
+  SingleWriter<size_t> ranges_;
+  SingleWriter<size_t> range_bytes_;
+  SingleWriter<size_t> most_range_bytes_;
+  SingleWriter<size_t> reported_bytes_;
   MemoryAccount account_;
   OwnedBytes all_owned_{account_};
   OwnedBytes::Part owned_{all_owned_};

@@ -29,6 +29,7 @@
 #include "tidepool/memory/workspace/cycle_follower.h"
 #include "tidepool/memory/workspace/cycle_memory.h"
 #include "tidepool/memory/workspace/free_ranges.h"
+#include "tidepool/memory/workspace/lease_list.h"
 #include "tidepool/memory/workspace/leased_side.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/plan_follower.h"
@@ -157,6 +158,7 @@ class WorkspaceCore final : public BufferOwner {
   static WorkspaceCore* NewPooled(std::string id, WorkspaceConfig config, Device device,
                                   std::shared_ptr<PoolState> pool);
   bool is_pooled() const { return pool_ != nullptr; }
+  LeaseLinks<StdSync, Workspace>& lease_links() { return lease_links_; }
 
   // Of which device such a workspace's bytes are.
   static DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device);
@@ -307,6 +309,7 @@ class WorkspaceCore final : public BufferOwner {
 
   PoolMemory::Range range_;  // of pool_, in a cycle
   bool undecided_ = false;   // which of the learned cycles this is; no request was made
+  LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
 
   bool is_ring_slot_ = false;
   bool hands_over_ = false;

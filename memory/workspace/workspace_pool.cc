@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
+#include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/lease_list.h"
 #include "tidepool/memory/workspace/plan_file.h"
+#include "tidepool/memory/workspace/pool_census.h"
 #include "tidepool/memory/workspace/pool_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -37,20 +39,29 @@ void Validate(const std::string& id, const WorkspaceConfig& config, Device devic
                                     absl::StrJoin(reasons, "; ")));
 }
 
-// Of cores that are gone, or of all.
-void AddTo(WorkspacePoolStats& sum, const WorkspaceCore& core) {
-  const WorkspaceCounters& counters = core.counters;
-  sum.cycles += counters.cycles;
-  sum.failed_cycles += counters.failed_cycles;
-  sum.hits += core.CurrentHits();
-  sum.misses += counters.misses;
-  sum.spills += counters.spills;
-  sum.leaked_arrays += counters.leaked_arrays;
-}
+// Of the workspaces (lease_list.h).
+struct LeasedWorkspaces {
+  using Owner = std::unique_ptr<Workspace>;
+  using Numbers = WorkspacePoolStats;
+
+  static LeaseLinks<StdSync, Workspace>& Links(const Workspace& workspace) {
+    return workspace.core()->lease_links();
+  }
+  static void Count(const Workspace& workspace, WorkspacePoolStats* sum) noexcept {
+    const WorkspaceCounters& counters = workspace.core()->counters;
+    sum->cycles += counters.cycles;
+    sum->failed_cycles += counters.failed_cycles;
+    sum->hits += workspace.core()->CurrentHits();
+    sum->misses += counters.misses;
+    sum->spills += counters.spills;
+    sum->leaked_arrays += counters.leaked_arrays;
+  }
+};
 
 }  // namespace
 
-class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::Core> {
+class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspacePool::Core>,
+                                  public internal::WatchedPool {
  public:
   Core(std::string id, WorkspaceConfig config, Device device)
       : id_((Validate(id, config, device), std::move(id))),
@@ -63,70 +74,36 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
     state_ = std::make_shared<PoolState>(
         id_, config_, std::max(config_.alignment, provider.traits().alignment), provider,
         parent_.Child(absl::StrCat("workspace ", id_)));
+    internal::JoinCensus(this, id_, device_);
   }
+  ~Core() { internal::LeaveCensus(this, id_, device_); }
 
   WorkspaceLease Lease() {
-    std::unique_ptr<Workspace> workspace;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!idle_.empty()) {
-        workspace = std::move(idle_.back());
-        idle_.pop_back();
-        ++leased_;
-      }
-    }
-    if (workspace == nullptr) workspace = Make();
-    return WorkspaceLease(shared_from_this(), std::move(workspace));
+    return WorkspaceLease(shared_from_this(), workspaces_.Lease([this] {
+      const MemoryOwnerScope owner(parent_);
+      return Workspace::OfPool(id_, config_, device_, state_);
+    }));
   }
 
   void Return(std::unique_ptr<Workspace> workspace) noexcept {
-    std::lock_guard<std::mutex> lock(mutex_);
-    --leased_;
     const bool open = workspace->is_open();
     if (open) {
       std::fprintf(stderr, "tidepool: a workspace of pool [%s] goes back while it is open\n",
                    id_.c_str());
     }
-    if (!open && !closed_) {
-      idle_.push_back(std::move(workspace));  // there is room: Make() has seen to it
-    } else {
-      Forget(*workspace);
-    }
+    workspaces_.Return(std::move(workspace), /*usable=*/!open);
   }
 
-  // Those that nobody leases go, and from now on all that come back.
-  void Close() noexcept {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      closed_ = true;
-    }
-    DropIdle();
-  }
+  void Close() noexcept { workspaces_.Close(); }
 
   void Trim() noexcept {
-    DropIdle();
+    workspaces_.EndIdle();
     state_->memory.Trim();
   }
 
-  WorkspacePoolStats stats() const {
-    WorkspacePoolStats stats;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      stats = gone_;
-      stats.workspaces = all_.size();
-      stats.leased = leased_;
-      for (const WorkspaceCore* core : all_) AddTo(stats, *core);
-    }
-    const SharedLearner::Counts learned = state_->learner.counts();
-    stats.plans = learned.plans_made;
-    stats.plans_improved = learned.plans_improved;
-    stats.cycles_not_planned = learned.cycles_not_planned;
-    stats.plans_kept = learned.plans_kept;
-    const PoolMemory::Usage usage = state_->memory.usage();
-    stats.held_bytes = usage.held_bytes;
-    stats.open_bytes = usage.range_bytes;
-    stats.most_open_bytes = usage.most_range_bytes;
-    return stats;
+  WorkspacePoolStats stats() const { return StatsWith(state_->memory.usage()); }
+  WorkspacePoolStats StatsInPassing() const noexcept override {
+    return StatsWith(state_->memory.usage_in_passing());
   }
 
   const std::string& id() const { return id_; }
@@ -135,31 +112,21 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
   PoolState& state() const { return *state_; }
 
  private:
-  std::unique_ptr<Workspace> Make() {
-    const MemoryOwnerScope owner(parent_);
-    auto workspace = Workspace::OfPool(id_, config_, device_, state_);
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (all_.size() == all_.capacity()) all_.reserve(2 * all_.size() + 8);
-    idle_.reserve(all_.capacity());
-    all_.push_back(workspace->core());
-    ++leased_;
-    return workspace;
-  }
-  // Its numbers are kept.
-  void Forget(const Workspace& workspace) noexcept {
-    AddTo(gone_, *workspace.core());
-    std::erase(all_, workspace.core());
-  }
-  // Each ends without the lock.
-  void DropIdle() noexcept {
-    for (;;) {
-      std::unique_ptr<Workspace> workspace;
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (idle_.empty()) return;
-      workspace = std::move(idle_.back());
-      idle_.pop_back();
-      Forget(*workspace);
-    }
+  WorkspacePoolStats StatsWith(const PoolMemory::Usage& usage) const noexcept {
+    const auto totals = workspaces_.totals();
+    WorkspacePoolStats stats = totals.numbers;
+    stats.workspaces = totals.items;
+    stats.leased = totals.leased;
+    const SharedLearner::Counts learned = state_->learner.counts();
+    stats.plans = learned.plans_made;
+    stats.plans_improved = learned.plans_improved;
+    stats.cycles_not_planned = learned.cycles_not_planned;
+    stats.plans_kept = learned.plans_kept;
+    stats.ranges = usage.ranges;
+    stats.held_bytes = usage.held_bytes;
+    stats.open_bytes = usage.range_bytes;
+    stats.most_open_bytes = usage.most_range_bytes;
+    return stats;
   }
 
   const std::string id_;
@@ -168,12 +135,7 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
   MemoryOwner& parent_;  // whose the workspaces are, whoever leases first
   std::shared_ptr<PoolState> state_;
 
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> idle_;  // room for all that are leased too
-  std::vector<const WorkspaceCore*> all_;
-  WorkspacePoolStats gone_;  // of workspaces that are no more
-  size_t leased_ = 0;
-  bool closed_ = false;
+  LeaseList<StdSync, Workspace, LeasedWorkspaces> workspaces_;
 };
 
 WorkspacePool::WorkspacePool(std::string id, WorkspaceConfig config, Device device)

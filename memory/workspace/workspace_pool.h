@@ -52,6 +52,7 @@ struct WorkspacePoolStats {
   uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
   size_t plans_kept = 0;          // now
+  size_t ranges = 0;              // that open cycles have of the pool's memory
   size_t held_bytes = 0;          // from the system
   size_t open_bytes = 0;          // of them, in ranges of open cycles
   size_t most_open_bytes = 0;     // at once, ever

@@ -1,0 +1,154 @@
+// LeaseList: the items of a pool. Who leases takes the idle one that came back last, or makes one, so that
+// there are as many as were ever leased at a time.
+//
+// Invariant: an item in the list is idle or leased by one. One that is gone has been counted once, and ends
+// once and without the lock. From Close() on none is or becomes idle.
+//
+// A template over what synchronises, so that the code that runs is the code that is explored
+// (lease_list_exploration_test.cc).
+//
+// Threads: any; an item that is leased is its holder's. Cost: a lock and a few words; nothing is allocated
+// here, so nothing but what makes an item throws.
+#ifndef TIDEPOOL_MEMORY_WORKSPACE_LEASE_LIST_H_
+#define TIDEPOOL_MEMORY_WORKSPACE_LEASE_LIST_H_
+
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+namespace tidepool {
+
+// What an item has for its list, whose lock guards it.
+template <typename Sync, typename Item>
+struct LeaseLinks {
+  typename Sync::template Plain<Item*> next{nullptr};  // of all
+  typename Sync::template Plain<Item*> previous{nullptr};
+  typename Sync::template Plain<Item*> next_idle{nullptr};  // that came back before it
+};
+
+// Traits:
+//   Owner                   what owns an item, as std::unique_ptr<Item>
+//   Links(item)             its LeaseLinks
+//   Numbers                 a sum of what items count, trivially copyable; zero when made
+//   Count(item, &numbers)   adds what it has counted, also while its holder works; noexcept
+template <typename Sync, typename Item, typename Traits>
+class LeaseList {
+ public:
+  using Owner = typename Traits::Owner;
+  using Numbers = typename Traits::Numbers;
+  struct Totals {
+    Numbers numbers;  // of all there ever were
+    size_t items = 0;
+    size_t leased = 0;  // of them
+  };
+
+  LeaseList() = default;
+  // None is leased. Idle ones end.
+  ~LeaseList() { EndIdle(); }
+  LeaseList(const LeaseList&) = delete;
+  LeaseList& operator=(const LeaseList&) = delete;
+
+  // `make` returns a new item and is called without the lock. Throws what it throws, nothing changed.
+  template <typename Make>
+  Owner Lease(const Make& make) {
+    Owner item = TakeIdle(/*to_lease=*/true);
+    if (item != nullptr) return item;
+    item = make();
+    std::lock_guard<Mutex> lock(mutex_);
+    Add(item.get());
+    return item;
+  }
+
+  // One that is not usable is gone.
+  void Return(Owner item, bool usable) noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    leased_.set(leased_.get() - 1);
+    if (usable && !closed_.get()) {
+      Traits::Links(*item).next_idle.set(idle_.get());
+      idle_.set(item.release());
+    } else {
+      Remove(item.get());
+    }
+  }
+
+  void EndIdle() noexcept {
+    while (Owner item = TakeIdle(/*to_lease=*/false)) {
+    }
+  }
+
+  // Those that are idle end, and so does what comes back from now on.
+  void Close() noexcept {
+    {
+      std::lock_guard<Mutex> lock(mutex_);
+      closed_.set(true);
+    }
+    EndIdle();
+  }
+
+  // Of one moment, as far as holders do not go on counting.
+  Totals totals() const noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    Totals totals{gone_.get(), items_.get(), leased_.get()};
+    for (Item* item = first_.get(); item != nullptr; item = Traits::Links(*item).next.get()) {
+      Traits::Count(*item, &totals.numbers);
+    }
+    return totals;
+  }
+
+ private:
+  using Mutex = typename Sync::Mutex;
+  template <typename T>
+  using Plain = typename Sync::template Plain<T>;
+
+  // Null: none is idle. One that is not to be leased is gone.
+  Owner TakeIdle(bool to_lease) noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    Item* const item = idle_.get();
+    if (item == nullptr) return nullptr;
+    idle_.set(Traits::Links(*item).next_idle.get());
+    if (to_lease) {
+      leased_.set(leased_.get() + 1);
+    } else {
+      Remove(item);
+    }
+    return Owner(item);
+  }
+
+  // With the lock, leased.
+  void Add(Item* item) noexcept {
+    Item* const next = first_.get();
+    Traits::Links(*item).next.set(next);
+    if (next != nullptr) Traits::Links(*next).previous.set(item);
+    first_.set(item);
+    items_.set(items_.get() + 1);
+    leased_.set(leased_.get() + 1);
+  }
+  // With the lock. What it has counted stays.
+  void Remove(Item* item) noexcept {
+    Numbers gone = gone_.get();
+    Traits::Count(*item, &gone);
+    gone_.set(gone);
+    Item* const next = Traits::Links(*item).next.get();
+    Item* const previous = Traits::Links(*item).previous.get();
+    if (next != nullptr) Traits::Links(*next).previous.set(previous);
+    if (previous != nullptr) {
+      Traits::Links(*previous).next.set(next);
+    } else {
+      first_.set(next);
+    }
+    items_.set(items_.get() - 1);
+  }
+
+  mutable Mutex mutex_;
+  // Guarded by it:
+  Plain<Item*> first_{nullptr};  // of all, the newest first
+  Plain<Item*> idle_{nullptr};   // that came back last
+  Plain<size_t> items_{0};
+  Plain<size_t> leased_{0};
+  Plain<Numbers> gone_{Numbers{}};
+  Plain<bool> closed_{false};
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_WORKSPACE_LEASE_LIST_H_
