@@ -50,6 +50,7 @@ RingSlot::RingSlot(Ring& ring, int slot_number, bool is_temporary)
       ring.id, SlotConfig(ring.config, temporary), ring.device,
       absl::StrCat("ring ", ring.id, " slot ", number),
       [&ring] { return ring.growing.load(std::memory_order_relaxed) == 0; });
+  core_->detector().ShareFirst(ring.first_finding);
 }
 
 RingSlot::~RingSlot() { core_->Abandon(); }

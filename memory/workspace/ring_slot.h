@@ -17,6 +17,7 @@
 
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_sharing.h"
 #include "tidepool/memory/workspace/plan_learner.h"
@@ -37,6 +38,7 @@ class RingSlot {
     // Slots that are being given memory: what one lacks the Reclaimer may not take from its
     // neighbours.
     std::atomic<int> growing{0};
+    FirstFinding first_finding;
   };
 
   // `number` names it in messages. Throws OutOfMemoryError when its initial memory cannot be had.
