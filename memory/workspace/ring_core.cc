@@ -230,8 +230,10 @@ void RingCore::ComeBack(const void* channel) {
 
 
 void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept {
+  // Where one finds no memory the others would not either, and each would ask the Reclaimer: they try when
+  // they are opened.
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
-    slot->Follow(lesson);
+    if (!slot->Follow(lesson)) break;
   }
   RingSlot* removed = nullptr;
   {

@@ -90,12 +90,12 @@ void RingSlot::CountInto(RingStats* stats) {
   CountLeakedInto(stats);
 }
 
-void RingSlot::Follow(const Lesson& lesson) noexcept {
+bool RingSlot::Follow(const Lesson& lesson) noexcept {
   const bool follows = followed_ == lesson.version;
   const bool keeps_blocks = !may_have_blocks_ || batches_without_spill_ < kBatchesKeepingBlocks;
-  if (temporary) return;
+  if (temporary) return true;
   if (follows) core_->Expect(lesson.next);
-  if (follows && keeps_blocks) return;
+  if (follows && keeps_blocks) return true;
   try {
     const Growing growing(ring_);
     // An idle slot may be the Reclaimer's at this moment.
@@ -108,7 +108,9 @@ void RingSlot::Follow(const Lesson& lesson) noexcept {
       followed_ = lesson.version;
     }
   } catch (const std::exception&) {
+    return false;
   }
+  return true;
 }
 
 void RingSlot::GiveBackBlocks() {
