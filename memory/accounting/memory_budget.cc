@@ -290,10 +290,12 @@ BudgetUsage MemoryBudget::SetProcessLimit(int64_t bytes) {
   return SetLimit(process_, nullptr, Host(), bytes, "the process");
 }
 BudgetUsage MemoryBudget::SetDeviceLimit(Device device, int64_t bytes) {
+  CheckDevice("memory budget: device limit", device);
   MemoryOwner& root = MemoryOwner::Process();
   return SetLimit(LineOf(root, IndexOf(device)), &root, device, bytes, DeviceName(device));
 }
 BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
+  CheckDevice("memory budget: owner limit", device);
   if (owner.is_shared()) {
     ThrowFailedPrecondition(absl::StrCat(
         "memory budget: limit of [", NameOf(owner), "]: there are ", kMaxMemoryOwners,

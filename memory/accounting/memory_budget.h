@@ -29,6 +29,7 @@
 #include "tidepool/memory/accounting/memory_level.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/device_check.h"
 
 namespace tidepool {
 
@@ -59,7 +60,7 @@ class MemoryBudget {
   // The process-wide budget. Never destroyed.
   static MemoryBudget& Global();
 
-  // Bytes from 0, or kUnlimited; else kInvalidArgument is thrown. What is missing under the new
+  // Bytes from 0, or kUnlimited, of a device that there may be; else kInvalidArgument is thrown. What is missing under the new
   // limit is reclaimed as far as possible; the usage afterwards is returned, and over_bytes() of it
   // says by how much it still exceeds the limit. Of an owner that shares its node with others
   // (MemoryOwner::is_shared) kFailedPrecondition: what is limited would not be what was asked for.
@@ -103,9 +104,7 @@ class MemoryBudget {
     int64_t missing = 0;
   };
 
-  static int IndexOf(Device device) {
-    return static_cast<int>(device.type) * kMaxDevicesPerType + device.index;
-  }
+  static int IndexOf(Device device) { return DevicePlace("memory budget", device); }
   BudgetLine& LineOf(MemoryOwner& owner, int index);
   void MakeLines(MemoryOwner& owner, int index);  // before any change: may throw
   template <typename Function>

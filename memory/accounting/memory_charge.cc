@@ -3,12 +3,18 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
 namespace {
 
-void CheckBytes(int64_t bytes) {
+void Check(MemoryKind kind, Device device, int64_t bytes) {
+  CheckDevice("MemoryCharge", device);
+  if (!IsMemoryKind(kind)) {
+    ThrowInvalidArgument(absl::StrCat("MemoryCharge: found kind ", static_cast<int>(kind),
+                                      ", expected 0 to ", kMemoryKinds - 1));
+  }
   if (bytes >= 0 && bytes <= kMostCountedBytes) return;
   ThrowInvalidArgument(absl::StrCat("MemoryCharge: found ", bytes, " bytes, expected 0 to ",
                                     kMostCountedBytes));
@@ -30,12 +36,12 @@ void MemoryCharge::Take() {
 
 MemoryCharge::MemoryCharge(MemoryKind kind, int64_t bytes, Device device)
     : owner_(&MemoryOwner::Current()), bytes_(bytes), device_(device), kind_(kind) {
-  CheckBytes(bytes);
+  Check(kind, device, bytes);
   Take();
 }
 
 MemoryCharge MemoryCharge::Imported(int64_t bytes, Device device) {
-  CheckBytes(bytes);
+  Check(MemoryKind::kExternal, device, bytes);
   MemoryCharge charge(MemoryKind::kExternal, 0, device);
   charge.imported_ = true;
   charge.bytes_ = bytes;

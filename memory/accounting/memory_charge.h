@@ -25,7 +25,8 @@ class MemoryCharge {
  public:
   MemoryCharge() = default;
   // Throws OutOfMemoryError when a budget refuses; both, and copies, kInvalidArgument for bytes below 0 or
-  // above kMostCountedBytes, or that bring the device beyond kMostCountedBytesInAll.
+  // above kMostCountedBytes, or that bring the device beyond kMostCountedBytesInAll, and for a kind or device
+  // that there cannot be.
   MemoryCharge(MemoryKind kind, int64_t bytes, Device device = Host());
   // Memory that others took from the system.
   static MemoryCharge Imported(int64_t bytes, Device device = Host());

@@ -23,11 +23,13 @@ inline constexpr int64_t kMostCountedBytes = int64_t{1} << 48;
 // times. Few enough that the sum over all devices is a number.
 inline constexpr int64_t kMostCountedBytesInAll = int64_t{1} << 57;
 
+constexpr bool IsMemoryKind(MemoryKind kind) { return static_cast<int>(kind) < kMemoryKinds; }
+
 constexpr const char* MemoryKindName(MemoryKind kind) {
   constexpr const char* kNames[kMemoryKinds] = {
       "allocated",         "external",          "unreferenced",     "workspace",
       "gradient standard", "gradient external", "gradient deferred"};
-  return kNames[static_cast<int>(kind)];
+  return IsMemoryKind(kind) ? kNames[static_cast<int>(kind)] : "unknown";
 }
 
 }  // namespace tidepool

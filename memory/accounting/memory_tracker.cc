@@ -14,6 +14,14 @@ namespace {
 constexpr int kAllocatedIndex = static_cast<int>(MemoryKind::kAllocated);
 constexpr int kUnreferencedIndex = static_cast<int>(MemoryKind::kUnreferenced);
 
+int IndexOf(MemoryKind kind) {
+  if (!IsMemoryKind(kind)) [[unlikely]] {
+    ThrowInvalidArgument(absl::StrCat("ledger: found kind ", static_cast<int>(kind),
+                                      ", expected 0 to ", kMemoryKinds - 1));
+  }
+  return static_cast<int>(kind);
+}
+
 }  // namespace
 
 MemoryTracker& MemoryTracker::Global() {
@@ -27,7 +35,7 @@ MemoryTracker& MemoryTracker::Global() {
   return *tracker;
 }
 
-MemoryTracker::MemoryTracker() : devices_(kDeviceTypes * kMaxDevicesPerType) {
+MemoryTracker::MemoryTracker() : devices_(kDevicePlaces) {
   AddNodes(At(Host()), &MemoryOwner::Process());
 }
 
@@ -66,6 +74,7 @@ void MemoryTracker::AddClaimed(Device device, MemoryKind kind, int64_t bytes, Me
 
 void MemoryTracker::ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes,
                                MemoryOwner* owner) {
+  IndexOf(to);
   std::lock_guard<std::mutex> lock(mutex_);
   AddLocked(device, *kind, -bytes, owner);
   AddLocked(device, to, bytes, owner);
@@ -73,12 +82,13 @@ void MemoryTracker::ChangeKind(Device device, MemoryKind* kind, MemoryKind to, i
 }
 
 void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
+  const int kind_index = IndexOf(kind);
   DeviceLedger& at = At(device);
   AddNodes(at, owner);  // there already when bytes leave
   FoldListed(device, at);
   const bool quiet = observers_.empty();
   ForEachAbove(at, owner, [&](Counts& counts) {
-    counts.kinds[static_cast<int>(kind)].current_bytes += bytes;
+    counts.kinds[kind_index].current_bytes += bytes;
     counts.added += bytes;
     if (quiet && bytes > 0) RaiseKind(counts, kind);
   });
@@ -302,11 +312,12 @@ MemorySnapshot MemoryTracker::Snapshot() {
 }
 
 int64_t MemoryTracker::CurrentBytes(Device device, MemoryKind kind) {
+  const int kind_index = IndexOf(kind);
   std::lock_guard<std::mutex> lock(mutex_);
   DeviceLedger& at = At(device);
   if (at.by_owner.empty()) return 0;
   FoldEvery(device, at);
-  return Read(device, *at.by_owner[0]).current[static_cast<int>(kind)];
+  return Read(device, *at.by_owner[0]).current[kind_index];
 }
 
 void MemoryTracker::ResetPeaks() {

@@ -37,6 +37,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
@@ -100,6 +101,8 @@ class MemoryTracker {
   MemoryTracker(const MemoryTracker&) = delete;
   MemoryTracker& operator=(const MemoryTracker&) = delete;
 
+  // Here and below a device or kind that there cannot be is kInvalidArgument, before anything changes.
+  //
   // `bytes` may be negative, for the owner (null: the process) they were added for before; then it
   // does not throw.
   void Add(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner = nullptr);
@@ -186,7 +189,7 @@ class MemoryTracker {
     changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   DeviceLedger& At(Device device) {
-    return devices_[static_cast<int>(device.type) * kMaxDevicesPerType + device.index];
+    return devices_[DevicePlace("ledger", device)];
   }
   static void AddNodes(DeviceLedger& at, MemoryOwner* owner);
   template <typename Function>

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/device_check.h"
+#include "tidepool/memory/error.h"
+
 namespace tidepool {
 
 PeakScope::PeakScope(Device device, MemoryOwner* owner, MemoryTracker& tracker)
     : tracker_(tracker) {
+  CheckDevice("PeakScope", device);
   tracker_.Observe(this, device, owner);
 }
 
@@ -30,6 +35,14 @@ void PeakScope::Observe(const LedgerReading& reading) noexcept {
   }
   peak_.total = std::max(peak_.total, reading.total);
   peak_.in_use = std::max(peak_.in_use, reading.in_use_highest);
+}
+
+int64_t PeakScope::peak_bytes(MemoryKind kind) {
+  if (!IsMemoryKind(kind)) {
+    ThrowInvalidArgument(absl::StrCat("PeakScope: found kind ", static_cast<int>(kind),
+                                      ", expected 0 to ", kMemoryKinds - 1));
+  }
+  return peak().kinds[static_cast<int>(kind)];
 }
 
 PeakScope::Bytes PeakScope::start() const {

@@ -23,7 +23,8 @@ namespace tidepool {
 
 class PeakScope final : private LedgerObserver {
  public:
-  // Of a whole device, or of one owner and what is below it.
+  // Of a whole device, or of one owner and what is below it. Throws kInvalidArgument, as peak_bytes(kind),
+  // for a device or kind that there cannot be.
   explicit PeakScope(Device device = Host(), MemoryOwner* owner = nullptr,
                      MemoryTracker& tracker = MemoryTracker::Global());
   ~PeakScope() { End(); }
@@ -42,7 +43,7 @@ class PeakScope final : private LedgerObserver {
   Bytes peak();
 
   int64_t peak_bytes() { return peak().total; }
-  int64_t peak_bytes(MemoryKind kind) { return peak().kinds[static_cast<int>(kind)]; }
+  int64_t peak_bytes(MemoryKind kind);
   int64_t peak_in_use_bytes() { return peak().in_use; }
 
  private:

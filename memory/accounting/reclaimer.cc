@@ -70,15 +70,20 @@ Reclaimer::Registration Reclaimer::Register(std::string name, Callback callback)
 
 void Reclaimer::Unregister(uint64_t id) noexcept {
   std::lock_guard<std::recursive_mutex> lock(run_mutex_);
-  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    if ((*entry)->id != id) continue;
-    if (depth_of_runs_ > 0) {
-      (*entry)->dead = true;  // perhaps the one that is running: the run removes it
-    } else {
-      entries_.erase(entry);
-    }
-    return;
-  }
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), id,
+                       [](const auto& entry, uint64_t wanted) { return entry->id < wanted; });
+  if (found == entries_.end() || (*found)->id != id || (*found)->dead) return;
+  (*found)->dead = true;
+  ++dead_entries_;
+  if (depth_of_runs_ > 0) return;  // perhaps the one that is running: the run removes it
+  const Callback gone = std::exchange((*found)->callback, nullptr);
+  if (dead_entries_ * 2 > entries_.size()) DropDead();
+}
+
+void Reclaimer::DropDead() noexcept {
+  std::erase_if(entries_, [](const auto& entry) { return entry->dead; });
+  dead_entries_ = 0;
 }
 
 int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
@@ -96,7 +101,7 @@ int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
     }
   }
   --depth_of_runs_;
-  std::erase_if(entries_, [](const auto& entry) { return entry->dead; });
+  if (dead_entries_ > 0) DropDead();
   return reclaimed;
 }
 

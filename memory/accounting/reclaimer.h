@@ -112,6 +112,7 @@ class Reclaimer {
   };
 
   void Unregister(uint64_t id) noexcept;
+  void DropDead() noexcept;
   int64_t Run(ReclaimDepth depth, int64_t wanted) noexcept;
   int64_t RunUnderPressure(int64_t wanted);
   void Loop();
@@ -123,7 +124,10 @@ class Reclaimer {
   // Held while callbacks run, so that Unregister() waits for them; recursive, because a callback
   // may drop what is registered.
   std::recursive_mutex run_mutex_;
-  std::vector<std::unique_ptr<Entry>> entries_;  // guarded by run_mutex_
+  // By their ids, which rise; dead ones go when they are half of all, so that a ring of thousands of
+  // slots comes and goes in linear time. Guarded by run_mutex_, as what follows.
+  std::vector<std::unique_ptr<Entry>> entries_;
+  size_t dead_entries_ = 0;
   uint64_t next_id_ = 1;                         // guarded by run_mutex_
   int depth_of_runs_ = 0;                        // guarded by run_mutex_
 

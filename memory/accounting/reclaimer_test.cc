@@ -3,8 +3,10 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -105,6 +107,28 @@ TEST(Reclaimer, CallbacksMayDropThemselvesAndOthersAndAddNew) {
   EXPECT_EQ(reclaimer.RunNow(), 7 + 20);
   EXPECT_EQ(other_runs, 0);
   EXPECT_EQ(reclaimer.RunNow(), 20);
+}
+
+// What is taken off goes at once with what its callback holds, in whatever order, and is not asked again.
+TEST(Reclaimer, ManyComeAndGoInAnyOrder) {
+  Reclaimer reclaimer;
+  std::mt19937 random(3);
+  const auto held = std::make_shared<int>(0);
+  std::vector<Reclaimer::Registration> registrations;
+  for (int round = 0; round < 2000; ++round) {
+    if (registrations.empty() || random() % 5 < 3) {
+      registrations.push_back(reclaimer.Register("one", [held](ReclaimDepth) { return 1; }));
+    } else {
+      std::swap(registrations[random() % registrations.size()], registrations.back());
+      registrations.pop_back();
+    }
+    const auto alive = static_cast<int64_t>(registrations.size());
+    ASSERT_EQ(held.use_count(), alive + 1);
+    if (round % 50 == 0) ASSERT_EQ(reclaimer.RunNow(), alive);
+  }
+  registrations.clear();
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_EQ(reclaimer.RunNow(), 0);
 }
 
 TEST(Reclaimer, AWindowRunsPeriodicallyUntilItIsClosed) {

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
@@ -13,12 +14,12 @@ namespace {
 
 struct Counts {
   std::mutex mutex;
-  MirrorCounters of_device[kDeviceTypes][kMaxDevicesPerType];
+  MirrorCounters of_device[kDevicePlaces];
   std::map<const void*, MirrorCounters> of_owner;
 };
 
 std::atomic<bool> any_copies{false};
-std::atomic<uint64_t> avoided[2][kDeviceTypes][kMaxDevicesPerType] = {};  // to the host, to the device
+std::atomic<uint64_t> avoided[2][kDevicePlaces] = {};  // to the host, to the device
 std::atomic<uint64_t> host_fallbacks{0};
 
 Counts& Global() {
@@ -43,7 +44,7 @@ void CountMirrorCopy(Device device, const void* owner, bool to_device, size_t by
   any_copies.store(true, std::memory_order_relaxed);
   Counts& counts = Global();
   std::lock_guard<std::mutex> lock(counts.mutex);
-  Add(counts.of_device[static_cast<int>(device.type)][device.index], to_device, bytes);
+  Add(counts.of_device[DevicePlace("mirror counters", device)], to_device, bytes);
   try {
     Add(counts.of_owner[owner], to_device, bytes);
   } catch (const std::bad_alloc&) {
@@ -52,7 +53,7 @@ void CountMirrorCopy(Device device, const void* owner, bool to_device, size_t by
 }
 
 void CountMirrorAvoided(Device device, bool to_device) noexcept {
-  avoided[to_device ? 1 : 0][static_cast<int>(device.type)][device.index].fetch_add(
+  avoided[to_device ? 1 : 0][DevicePlace("mirror counters", device)].fetch_add(
       1, std::memory_order_relaxed);
 }
 
@@ -76,11 +77,11 @@ MirrorCounters MirrorCountersOf(const void* owner) {
 
 MirrorCounters MirrorCountersOf(Device device) {
   Counts& counts = Global();
-  const int type = static_cast<int>(device.type);
+  const int place = DevicePlace("mirror counters", device);
   std::lock_guard<std::mutex> lock(counts.mutex);
-  MirrorCounters counters = counts.of_device[type][device.index];
-  counters.avoided_to_host = avoided[0][type][device.index].load(std::memory_order_relaxed);
-  counters.avoided_to_device = avoided[1][type][device.index].load(std::memory_order_relaxed);
+  MirrorCounters counters = counts.of_device[place];
+  counters.avoided_to_host = avoided[0][place].load(std::memory_order_relaxed);
+  counters.avoided_to_device = avoided[1][place].load(std::memory_order_relaxed);
   return counters;
 }
 

@@ -268,6 +268,7 @@ int64_t Ownership::bytes() const {
 }
 
 OwnershipScope::OwnershipScope(const Ownership& owner) {
+  internal::EndLeftScopes();
   if (owner.is_null()) {
     owner_.Push({nullptr, kHandlesOwn});
     return;

@@ -166,6 +166,27 @@ TEST(OwnershipCycleTest, AWorkspaceThatIsDestroyedWhileOpenServesUntilItsScopesE
               HasSubstr("workspace [short] was destroyed"));
 }
 
+// Scopes that were destroyed on another thread end when a node is entered, before its place is looked for.
+TEST(OwnershipCycleTest, EnteringEndsScopesThatWereDestroyedOnAnotherThread) {
+  Ownership root = Ownership::NewRoot("test");
+  Workspace workspace("w", WorkspaceConfig::Training());
+  const Ownership in_it = root.NewChild("in it", workspace);
+  const Ownership anywhere = root.NewChild("anywhere"), null = Ownership::Null();
+  for (const Ownership* owner : {&in_it, &anywhere, &null}) {
+    auto left = std::make_unique<WorkspaceScope>(workspace);
+    const BufferHandle x(AllocateHere(64));
+    std::thread([&] { left.reset(); }).join();
+    EXPECT_TRUE(x->IsAlive());
+    const std::string error = MessageOf([&] { const OwnershipScope scope(*owner); });
+    if (owner == &in_it) {
+      EXPECT_THAT(error, HasSubstr("is not open on this thread"));
+    } else {
+      EXPECT_EQ(error, "");
+    }
+    EXPECT_FALSE(x->IsAlive());
+  }
+}
+
 // The cycle of a node may end without it: with its thread. What is attached later is closed as any.
 TEST(OwnershipCycleTest, WhatComesAfterTheCycleIsClosedWithTheNode) {
   Ownership root = Ownership::NewRoot("test");

@@ -42,7 +42,8 @@ void CheckPlacementProblem(absl::Span<const LifetimeBuffer> buffers, int64_t ali
 int64_t AlignedSize(int64_t size, int64_t alignment);
 
 // The largest sum of sizes, each rounded up to `alignment`, that are alive at one time; 0 for no
-// buffers. Throws like CheckPlacementProblem. O(n log n).
+// buffers. Throws like CheckPlacementProblem. O(n log n); where buffer i begins at i, as in cycles, without
+// an allocation, O(n + n * n / 4096).
 int64_t LiveLowerBound(absl::Span<const LifetimeBuffer> buffers, int64_t alignment);
 
 }  // namespace tidepool

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -28,6 +29,26 @@ TEST(AlignedSize, RoundsUp) {
   EXPECT_EQ(AlignedSize(64, 64), 64);
   EXPECT_EQ(AlignedSize(65, 64), 128);
   EXPECT_EQ(AlignedSize(7, 1), 7);
+}
+
+// The two ways to it, also where lifetimes reach over the windows of the one without memory.
+TEST(LiveLowerBound, OfNumberedBuffersIsThatOfTheSameBuffersLater) {
+  std::mt19937_64 random(7);
+  for (const int64_t count : {1, 2, 50, 1000, 4095, 4096, 4097, 9000, 12288}) {
+    for (const int64_t longest : {int64_t{1}, int64_t{40}, count}) {
+      std::vector<LifetimeBuffer> buffers;
+      for (int64_t i = 0; i < count; ++i) {
+        buffers.push_back({i, i + 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(longest)),
+                           static_cast<int64_t>(random() % 1000)});
+      }
+      std::vector<LifetimeBuffer> later = buffers;
+      for (LifetimeBuffer& buffer : later) {
+        ++buffer.lower;
+        ++buffer.upper;
+      }
+      EXPECT_EQ(LiveLowerBound(buffers, 64), LiveLowerBound(later, 64)) << count << " " << longest;
+    }
+  }
 }
 
 TEST(LiveLowerBound, IsTheLargestSumAliveAtOnce) {

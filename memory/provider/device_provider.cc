@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/host_provider.h"
 
@@ -77,6 +78,7 @@ DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
 }
 
 DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider) {
+  CheckDevice("SwapDeviceProviderForTesting", device);
   DeviceProvider* const before = FindDeviceProvider(device);
   providers[static_cast<int>(device.type)][device.index].store(provider, std::memory_order_release);
   return before;

@@ -78,11 +78,25 @@ void SetCycleFindingSink(std::function<void(const CycleFinding&)> sink) {
   FindingSink().Set(std::move(sink));
 }
 
+void FirstFinding::Keep(const std::string& text) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (taken_ || !text_.empty()) return;
+  text_ = text;
+  has_.store(true, std::memory_order_release);
+}
+
+std::string FirstFinding::Take() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  taken_ = true;
+  has_.store(false, std::memory_order_relaxed);
+  return std::exchange(text_, std::string());
+}
+
 void CycleDetector::OnLeaks(const LeakReport& report) noexcept {
   try {
     const bool taken = LeakSink().Call(report);
     if (!enabled_) return;
-    if (taken) told_ = true;
+    if (taken) first_->Tell();
     const std::string text = report.ToString();
     const bool traced = !report.arrays.empty() && !report.arrays[0].site.empty();
     if (report.count == 0) {
@@ -123,7 +137,7 @@ void CycleDetector::OnCannotLearn(uint64_t generation, const std::string& why) n
 void CycleDetector::OnNeverLeft(uint64_t generation) noexcept {
   if (!enabled_) return;
   try {
-    told_ = true;  // its destructor prints a line already
+    first_->Tell();  // its destructor prints a line already
     Find(CycleFindingKind::kNeverLeft, generation,
          absl::StrCat("workspace [", workspace_, "], generation ", generation,
                       ": destroyed while open"));
@@ -169,16 +183,11 @@ void CycleDetector::Compare(uint64_t generation, const Levels& levels) noexcept 
 void CycleDetector::Find(CycleFindingKind kind, uint64_t generation, std::string text) noexcept {
   ++findings_;
   try {
-    if (!first_taken_ && first_.empty()) first_ = text;
-    if (FindingSink().Call({kind, workspace_, generation, text})) told_ = true;
+    first_->Keep(text);
+    if (FindingSink().Call({kind, workspace_, generation, text})) first_->Tell();
   } catch (const std::exception&) {
   }
-  if (!std::exchange(told_, true)) std::fprintf(stderr, "tidepool: %s\n", text.c_str());
-}
-
-std::string CycleDetector::TakeFirst() {
-  first_taken_ = true;
-  return std::exchange(first_, std::string());
+  if (first_->Tell()) std::fprintf(stderr, "tidepool: %s\n", text.c_str());
 }
 
 }  // namespace tidepool

@@ -5,16 +5,21 @@
 //
 // Leaked arrays and blocks are always counted (WorkspaceStats::leaked_arrays, leaked_blocks); the rest needs use_cycle_detector.
 // Without a sink the first finding of a workspace is a line on stderr. A workspace in guard mode
-// throws its first finding when it is entered next.
+// throws its first finding when it is entered next. The cycle of a ring's batch ends when the batch
+// is discarded or its last lease goes; what has no sink, and what guard mode throws, is the first
+// finding of the ring, whose slots are one workspace here: opening any of them throws it.
 //
 // Threads: sinks may be set on any thread and are called on the workspace's, at the end of the cycle,
-// when it may not be entered; what they throw is dropped. Cost: some compares per cycle.
+// when it may not be entered (of a batch: on whichever thread its last lease goes), without locks of
+// the runtime held; what they throw is dropped. Cost: some compares per cycle.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_DETECTOR_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_DETECTOR_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -68,6 +73,26 @@ void SetLeakSink(std::function<void(const LeakReport&)> sink);
 // Every finding, leaks too.
 void SetCycleFindingSink(std::function<void(const CycleFinding&)> sink);
 
+// What is made of the first finding of a workspace, or of all slots of a ring.
+// Threads: any.
+class FirstFinding {
+ public:
+  // True for the first one, which is to be told on stderr when no sink takes it.
+  bool Tell() { return !told_.exchange(true, std::memory_order_relaxed); }
+  // Keeps the first one for Take().
+  void Keep(const std::string& text);
+  // It, once; empty when there is none or it was taken.
+  std::string Take();
+  bool has() const { return has_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<bool> told_{false};
+  std::atomic<bool> has_{false};
+  std::mutex mutex_;
+  bool taken_ = false;  // these two guarded by mutex_
+  std::string text_;
+};
+
 // One workspace's. Used by WorkspaceCore, on the thread that has it open.
 class CycleDetector {
  public:
@@ -108,9 +133,9 @@ class CycleDetector {
   void OnCannotLearn(uint64_t generation, const std::string& why) noexcept;
 
   uint64_t findings() const { return findings_; }  // from any thread
-  // The first finding's text, once; empty when there is none or it was taken.
-  std::string TakeFirst();
-  bool has_first() const { return !first_.empty(); }
+  FirstFinding& first() { return *first_; }
+  // Another's from here on, which lives as long: before the first cycle.
+  void ShareFirst(FirstFinding& first) { first_ = &first; }
 
  private:
   void Compare(uint64_t generation, const Levels& levels) noexcept;
@@ -124,9 +149,8 @@ class CycleDetector {
   bool growing_ = false;
   int streaks_[4] = {};
   SingleWriter<uint64_t> findings_;
-  bool told_ = false;
-  bool first_taken_ = false;
-  std::string first_;
+  FirstFinding own_first_;
+  FirstFinding* first_ = &own_first_;
 };
 
 }  // namespace tidepool

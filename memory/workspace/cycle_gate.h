@@ -83,7 +83,7 @@ class BasicCycleGate {
   }
   // Somebody waits for the maintenance to end.
   bool wanted() const { return waiting_.load(std::memory_order_relaxed) > 0; }
-  // From here on this thread is inside to report, and nobody may allocate.
+  // From here on this thread is inside to report, and nobody may allocate; nothing is leased.
   void Report(const void* token) {
     word_.store(Word(token) | kReporting, std::memory_order_relaxed);
   }

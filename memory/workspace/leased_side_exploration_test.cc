@@ -56,8 +56,9 @@ struct Core {
   void EndLease() {
     leased.End([&] {
       Drain();
-      gate.Leave();
+      gate.Report(token);
     });
+    gate.Leave();
   }
   void OpenNext() {
     Check(gate.Enter(token) == Gate::Entry::kEntered, "it was left");

@@ -30,6 +30,11 @@
 // more than ring_max_kept are kept) and none is released for ring_stall_limit_ms; opening throws at
 // once when only threads that wait for a slot could release one.
 //
+// An array that is alive when its batch is discarded or its last lease goes is leaked: counted, told to
+// the sinks (cycle_detector.h) with the batch's generation, by the thread that ends the batch, and in
+// guard mode an error: the next opening throws it, once, as a lease that goes cannot throw. What an
+// exception takes along with a slot that is open is counted only.
+//
 // Ownership: the ring owns the slots. Destroying it while slots are open or leased is allowed: their
 // memory stays valid, and is given back when the last lease goes.
 // Threads: everything may be called from any thread at any time, several producers and consumers
@@ -76,7 +81,7 @@ struct RingStats {
   uint64_t misses = 0;            // requests a plan existed for but could not be followed
   uint64_t spills = 0;            // requests served outside, learning included
   uint64_t spilled_bytes = 0;
-  uint64_t leaked_arrays = 0;     // alive when the last lease of their slot was released
+  uint64_t leaked_arrays = 0;     // alive when discarded or when the last lease went
   uint64_t plans = 0;
   size_t planned_peak_bytes = 0;      // of the last plan
   size_t live_lower_bound_bytes = 0;  // of the batch it was made from
@@ -178,7 +183,7 @@ class RingWorkspace {
 class [[nodiscard]] RingSlotScope {
  public:
   // Waits on a full ring. Throws kResourceExhausted as told above, OutOfMemoryError when initial or
-  // temporary memory cannot be had.
+  // temporary memory cannot be had, in guard mode kFailedPrecondition with the ring's first finding.
   [[nodiscard]] explicit RingSlotScope(RingWorkspace& ring);
   // As the constructor; empty when `stop` is requested before or while it waits.
   static std::optional<RingSlotScope> Open(RingWorkspace& ring, const std::stop_token& stop);

@@ -42,7 +42,7 @@ inline constexpr StatsField<RingStats> kRingFields[] = {
     {&RingStats::spills, true, "spills", "Requests served outside of the slots."},
     {&RingStats::spilled_bytes, true, "spilled_bytes", "Bytes of those requests."},
     {&RingStats::leaked_arrays, true, "leaked_arrays",
-     "Arrays alive when the last lease of their slot was released."},
+     "Arrays alive when their slot was discarded or its last lease released."},
     {&RingStats::plans, true, "plans", "Plans made."},
     {&RingStats::planned_peak_bytes, false, "planned_peak_bytes", "Bytes that the plans in use need."},
     {&RingStats::live_lower_bound_bytes, false, "live_lower_bound_bytes",

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/memory/workspace/scope_token.h"
 
 namespace tidepool {
 namespace {
@@ -64,6 +65,7 @@ RingCore::RingCore(std::string id_, WorkspaceConfig config_, Device device_)
 // ---- opening --------------------------------------------------------------------------------
 
 RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
+  internal::EndLeftScopes();  // one of them may have a slot
   std::unique_lock<std::mutex> lock(mutex_);
   while (table_.is_full()) {
     if (full == Full::kRefuse) {
@@ -228,8 +230,10 @@ void RingCore::ComeBack(const void* channel) {
 
 
 void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept {
+  // Where one finds no memory the others would not either, and each would ask the Reclaimer: they try when
+  // they are opened.
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
-    slot->Follow(lesson);
+    if (!slot->Follow(lesson)) break;
   }
   RingSlot* removed = nullptr;
   {

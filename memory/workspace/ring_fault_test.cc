@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_new.h"
 #include "tidepool/memory/testing/failing_provider.h"
@@ -265,6 +267,53 @@ TEST(RingFault, InitialPagesThatCannotBeHad) {
   EXPECT_EQ(MemoryTracker::Global().Snapshot()[Host()].total.current_bytes, before);
 }
 #endif
+
+// Where idle slots find no memory for what was learned, one of them asks for it and not each.
+TEST(RingFault, WithoutMemoryForIdleSlotsTheReclaimerIsAskedForOne) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(200);
+  config.policy_learning = LearningPolicy::kOptimized;
+  RingWorkspace ring("ring", config);
+  MemoryBudget& budget = MemoryBudget::Global();
+  constexpr int64_t kArray = 1 << 20;
+  budget.SetProcessLimit(budget.process().taken_bytes + 4 * kArray);
+  const int64_t runs = Reclaimer::Global().stats().pressure_runs;
+  for (int batch = 0; batch < 4; ++batch) {
+    RingSlotScope slot(ring);
+    BufferHandle array(AllocateHere(kArray));
+    SlotLease lease = slot.Commit();
+    array.Reset();
+  }
+  EXPECT_LE(Reclaimer::Global().stats().pressure_runs - runs, 8);
+  budget.SetProcessLimit(MemoryBudget::kUnlimited);
+  // All follow once there is memory.
+  std::vector<SlotLease> leases;
+  const uint64_t spills = ring.stats().spills;
+  for (int batch = 0; batch < 200; ++batch) {
+    RingSlotScope slot(ring);
+    BufferHandle array(AllocateHere(kArray));
+    leases.push_back(slot.Commit());
+  }
+  EXPECT_EQ(ring.stats().spills, spills);
+}
+
+// As many as there may be come and go in linear time; else this one takes minutes.
+TEST(RingFault, OfAsManySlotsAsThereMayBe) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(65536);
+  config.prefault = false;
+  const int64_t before = MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
+  {
+    RingWorkspace ring("ring", config);
+    for (int batch = 0; batch < 3; ++batch) {
+      RingSlotScope slot(ring);
+      BufferHandle array(AllocateHere(64));
+      SlotLease lease = slot.Commit();
+      array.Reset();
+    }
+    EXPECT_EQ(ring.stats().idle, 65536);
+    EXPECT_EQ(ring.stats().committed, 3u);
+  }
+  EXPECT_EQ(MemoryTracker::Global().Snapshot()[Host()].total.current_bytes, before);
+}
 
 }  // namespace
 }  // namespace tidepool

@@ -50,6 +50,7 @@ RingSlot::RingSlot(Ring& ring, int slot_number, bool is_temporary)
       ring.id, SlotConfig(ring.config, temporary), ring.device,
       absl::StrCat("ring ", ring.id, " slot ", number),
       [&ring] { return ring.growing.load(std::memory_order_relaxed) == 0; });
+  core_->detector().ShareFirst(ring.first_finding);
 }
 
 RingSlot::~RingSlot() { core_->Abandon(); }
@@ -89,12 +90,12 @@ void RingSlot::CountInto(RingStats* stats) {
   CountLeakedInto(stats);
 }
 
-void RingSlot::Follow(const Lesson& lesson) noexcept {
+bool RingSlot::Follow(const Lesson& lesson) noexcept {
   const bool follows = followed_ == lesson.version;
   const bool keeps_blocks = !may_have_blocks_ || batches_without_spill_ < kBatchesKeepingBlocks;
-  if (temporary) return;
+  if (temporary) return true;
   if (follows) core_->Expect(lesson.next);
-  if (follows && keeps_blocks) return;
+  if (follows && keeps_blocks) return true;
   try {
     const Growing growing(ring_);
     // An idle slot may be the Reclaimer's at this moment.
@@ -107,7 +108,9 @@ void RingSlot::Follow(const Lesson& lesson) noexcept {
       followed_ = lesson.version;
     }
   } catch (const std::exception&) {
+    return false;
   }
+  return true;
 }
 
 void RingSlot::GiveBackBlocks() {

@@ -17,6 +17,7 @@
 
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_sharing.h"
 #include "tidepool/memory/workspace/plan_learner.h"
@@ -37,6 +38,7 @@ class RingSlot {
     // Slots that are being given memory: what one lacks the Reclaimer may not take from its
     // neighbours.
     std::atomic<int> growing{0};
+    FirstFinding first_finding;
   };
 
   // `number` names it in messages. Throws OutOfMemoryError when its initial memory cannot be had.
@@ -71,10 +73,10 @@ class RingSlot {
   // ---- Between batches, by a thread that has taken it from the shelf.
 
   bool Follows(uint64_t version) const { return followed_ == version; }
-  // Takes pages and plan. Without the memory for it, the batch spills and the slot tries again when
-  // it is opened next. Where it follows already, it gives back blocks that batches have not needed
+  // Takes pages and plan. Without the memory for it, which false says, the batch spills and the slot
+  // tries again when it is opened next. Where it follows already, it gives back blocks that batches have not needed
   // for a while.
-  void Follow(const Lesson& lesson) noexcept;
+  bool Follow(const Lesson& lesson) noexcept;
   // So many batches have gone through the ring while it was idle.
   void StayedIdle(int batches) noexcept { batches_without_spill_ += batches; }
   // It is as the lesson says by itself.
@@ -99,6 +101,7 @@ class RingSlot {
   };
   Standing standing;
   StdSync::Plain<RingSlot*> next_on_shelf{nullptr};
+  size_t place = 0;  // in the table
 
   const int number;
   const bool temporary;  // outside the ring's own ones: it goes when it is released

@@ -40,7 +40,11 @@ void WorkspaceCore::HandOver() noexcept {
 }
 
 void WorkspaceCore::EndLease() noexcept {
-  leased_.End([this] { EndCycle(/*failed=*/false); });
+  leased_.End([this] {
+    FinishCycle(/*failed=*/false);
+    gate_.Report(CurrentThreadToken());  // from here on it is not leased
+  });
+  LeaveCycle();
 }
 
 // Takes a buffer back while the slot is leased; false when it is not.

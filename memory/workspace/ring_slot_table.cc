@@ -26,13 +26,15 @@ uint64_t NumberThisThread() {
 // ---- slots come and go ------------------------------------------------------------------------
 
 int RingSlotTable::Announce(bool temporary) {
-  slots_.reserve(slots_.size() + being_made_ + 1);  // so that Add() cannot fail
+  const size_t coming = slots_.size() + static_cast<size_t>(being_made_) + 1;
+  if (coming > slots_.capacity()) slots_.reserve(2 * coming);  // so that Add() cannot fail
   if (temporary) ++temporary_;
   return static_cast<int>(slots_.size()) + being_made_++;
 }
 
 RingSlot* RingSlotTable::Add(std::unique_ptr<RingSlot> slot) noexcept {
   --being_made_;
+  slot->place = slots_.size();
   slots_.push_back(std::move(slot));
   return slots_.back().get();
 }
@@ -43,10 +45,11 @@ void RingSlotTable::CannotAdd(bool temporary) noexcept {
 }
 
 void RingSlotTable::Remove(RingSlot* slot, RingSlot** removed) noexcept {
-  auto at = std::find_if(slots_.begin(), slots_.end(),
-                         [&](const auto& other) { return other.get() == slot; });
-  (void)at->release();
-  slots_.erase(at);
+  std::unique_ptr<RingSlot>& at = slots_[slot->place];
+  (void)at.release();
+  at = std::move(slots_.back());
+  slots_.pop_back();
+  if (slot->place < slots_.size()) at->place = slot->place;
   if (slot->temporary) --temporary_;
   slot->next_on_shelf.set(std::exchange(*removed, slot));
 }

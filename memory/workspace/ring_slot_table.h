@@ -39,7 +39,9 @@ inline uint64_t ThreadNumber() {
 class RingSlotTable {
  public:
   // `id` and `config` are the ring's and outlive the table.
-  RingSlotTable(const std::string& id, const WorkspaceConfig& config) : id_(id), config_(config) {}
+  RingSlotTable(const std::string& id, const WorkspaceConfig& config) : id_(id), config_(config) {
+    slots_.reserve(static_cast<size_t>(config.ring_slots));
+  }
 
   // ---- Slots come. One is announced, made without the lock, and added, or could not be made.
 

@@ -46,6 +46,36 @@ class Fixture {
   RingSlotTable table;
 };
 
+TEST(RingSlotTable, TemporarySlotsGoInAnyOrder) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(2);
+  config.policy_ring_full = RingFullPolicy::kSpill;
+  Fixture f(config);
+  f.Open();
+  std::vector<RingSlot*> open;
+  uint32_t turn = 1;
+  for (int round = 0; round < 300; ++round) {
+    if (round < 20 || round % 2 == 0) {
+      open.push_back(f.Make(/*temporary=*/true));
+      f.table.Open(open.back());
+    } else {
+      turn = turn * 1664525 + 1013904223;
+      std::swap(open[(turn >> 8) % open.size()], open.back());
+      RingSlot* removed = nullptr;
+      EXPECT_TRUE(f.table.TakeBack(open.back(), &removed));
+      ASSERT_EQ(removed, open.back());
+      delete removed;
+      open.pop_back();
+    }
+    ASSERT_EQ(f.table.size(), open.size() + 2);
+    for (size_t i = 0; i < f.table.size(); ++i) ASSERT_EQ(f.table[i].place, i);
+  }
+  for (RingSlot* slot : open) {
+    RingSlot* removed = nullptr;
+    f.table.TakeBack(slot, &removed);
+    delete removed;
+  }
+}
+
 TEST(RingSlotTable, TheLastOneReturnedIsTakenFirst) {
   Fixture f(WorkspaceConfig::Ring(3));
   RingSlot* first = f.Open();

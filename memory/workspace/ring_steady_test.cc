@@ -112,6 +112,30 @@ TEST(RingSteady, TakesNothingFromTheSystem) {
   RunSteady(totals, /*vary=*/false);
 }
 
+// Kinds of batches in turns, where one is served by the places of a larger one: that it needs less is
+// looked at each time.
+TEST(RingSteady, KindsInTurnsAllocateNothing) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(1);
+  config.policy_learning = LearningPolicy::kTraining;
+  for (const int requests : {1, 5000}) {
+    RingWorkspace ring("ring", config);
+    std::vector<BufferHandle> arrays(requests);
+    int64_t before = 0;
+    const int batches = requests == 1 ? 3000 : 60;
+    for (int batch = 0; batch < batches; ++batch) {
+      if (batch == batches * 2 / 3) before = allocations.load();
+      RingSlotScope slot(ring);
+      for (BufferHandle& array : arrays) {
+        array = BufferHandle(AllocateHere(batch % 2 == 0 ? 12288 : 2048));
+        array.Reset();
+      }
+      SlotLease lease = slot.Commit();
+    }
+    EXPECT_EQ(allocations.load(), before) << requests;
+    EXPECT_EQ(ring.stats().misses + ring.stats().idle, 1u) << requests;
+  }
+}
+
 // ---- nobody waits for what takes long -----------------------------------------------------------
 
 // What a thread meets in the midst of long work: it goes on when another one has released its

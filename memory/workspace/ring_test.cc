@@ -367,7 +367,8 @@ TEST(Ring, DebugModesWorkInSlots) {
       EXPECT_EQ(batch.arrays[0]->attached, mode != DebugMode::kBypassEverything);
       std::thread([&] {
         EXPECT_EQ(static_cast<int>(batch.arrays[1]->data[69999]), i + 1);
-        batch = Batch();
+        batch.arrays.clear();
+        batch.lease.Release();
       }).join();
     }
     EXPECT_EQ(ring.slot_size(), 0);

@@ -80,8 +80,10 @@ void WorkspaceCore::BeginCycle(const void* thread) {
 
 // Inside the gate. Nothing is changed by what throws.
 void WorkspaceCore::Open() {
-  if (config.debug_mode == DebugMode::kGuard && findings_.detector().has_first()) {
-    ThrowFailedPrecondition(findings_.detector().TakeFirst());
+  if (config.debug_mode == DebugMode::kGuard && findings_.detector().first().has()) {
+    // Another slot of a ring may have taken it by now.
+    const std::string first = findings_.detector().first().Take();
+    if (!first.empty()) ThrowFailedPrecondition(first);
   }
   DrainReturned();
   if (search_.ready()) AdoptBetterPlan();
@@ -120,6 +122,11 @@ void WorkspaceCore::PrepareQuickRequests() {
 }
 
 void WorkspaceCore::EndCycle(bool failed) noexcept {
+  FinishCycle(failed);
+  LeaveCycle();
+}
+
+void WorkspaceCore::FinishCycle(bool failed) noexcept {
   DrainReturned();
   Settle();
   if (has_live()) DropLive(failed);
@@ -145,11 +152,15 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
       learner_.version() != plans_reported_) {
     AccountState();
   }
+}
+
+// The last thing in a cycle, under no lock: sinks are told.
+void WorkspaceCore::LeaveCycle() noexcept {
   // The cycles of a pool's workspace are of many kinds: that one spills more than the last says nothing.
   const auto spilled =
       pool_ != nullptr ? 0 : static_cast<int64_t>(counters.cycle_spilled_bytes.get());
   if (findings_.HasNews(spilled, MemoryTracker::Global().changes())) {
-    // The last thing in a cycle. A sink that enters this workspace gets an error.
+    // A sink that enters this workspace gets an error.
     gate_.Report(CurrentThreadToken());
     findings_.Report(generation(),
                      {spilled, owned_.bytes(), current_thread_state.workspaces, 0},
@@ -176,9 +187,8 @@ void WorkspaceCore::DropLive(bool failed) noexcept {
     findings_.Outlives(*buffer);
     if (owned_cycle_ || buffer->closed != Buffer::kNotClosed) continue;  // closed by the cycle's owner, on another thread
     ++counters.leaked_arrays;
-    // What the failed cycle's exception takes along is no mistake: counted, not reported. A batch
-    // that drops its lease before its arrays is no mistake either.
-    if (!failed && !is_ring_slot_) findings_.Leaks(*buffer);
+    // What the failed cycle's exception takes along is no mistake: counted, not reported.
+    if (!failed) findings_.Leaks(*buffer);
   }
   const uint64_t leaked = counters.leaked_arrays - leaked_before;
   if (leaked > 0) MemoryTracker::Global().CountLeakedArrays(static_cast<int64_t>(leaked));

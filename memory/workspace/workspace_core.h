@@ -198,6 +198,8 @@ class WorkspaceCore final : public BufferOwner {
   void BeginCycle(const void* thread);
   void Open();
   void EndCycle(bool failed) noexcept;
+  void FinishCycle(bool failed) noexcept;
+  void LeaveCycle() noexcept;
   void PrepareQuickRequests();
   void DropLive(bool failed) noexcept;
   void DropAllUnseen() noexcept;

@@ -8,24 +8,26 @@
 namespace tidepool::nn {
 namespace {
 
-WorkspaceConfig ConfigOf(int64_t count, int prefetch) {
-  if (count < 0 || prefetch < 1) {
-    ThrowInvalidArgument(absl::StrCat("batch stream: ", count, " batches, ", prefetch,
-                                      " ahead; expected at least 0 and 1"));
+WorkspaceConfig ConfigOf(int64_t count, int prefetch, int kept) {
+  if (count < 0 || prefetch < 1 || kept < 1 || prefetch > BatchStream::kMostSlots - kept) {
+    ThrowInvalidArgument(absl::StrCat("batch stream: found count ", count, ", prefetch ", prefetch,
+                                      " and kept ", kept,
+                                      "; expected at least 0, 1 and 1, and prefetch + kept at most ",
+                                      BatchStream::kMostSlots));
   }
-  // One more is in the reader's hands. Readers that keep more get temporary slots.
-  WorkspaceConfig config = WorkspaceConfig::Ring(prefetch + 1);
+  // Readers that keep more get temporary slots.
+  WorkspaceConfig config = WorkspaceConfig::Ring(prefetch + kept);
   config.policy_ring_full = RingFullPolicy::kSpill;
   return config;
 }
 
 }  // namespace
 
-BatchStream::BatchStream(int64_t count, StoppableMake make, int prefetch)
+BatchStream::BatchStream(int64_t count, StoppableMake make, int prefetch, int kept)
     : count_(count),
       prefetch_(static_cast<size_t>(prefetch)),
       make_(std::move(make)),
-      ring_("batches", ConfigOf(count, prefetch)),
+      ring_("batches", ConfigOf(count, prefetch, kept)),
       producer_([this](const std::stop_token& stop) { Produce(stop); }) {}
 
 BatchStream::~BatchStream() {

@@ -5,8 +5,9 @@
 //
 // Each batch is made in a slot of a ring, so that from the second round on it comes from memory the
 // stream has; a batch is valid as long as it is kept, after the stream's end too. At most `prefetch`
-// batches wait to be taken, the one being made among them; batches that are kept are not counted, a
-// reader may collect them all. Leaving a loop early is fine: the end of the stream stops its thread
+// batches wait to be taken, the one being made among them. The stream has slots for these and for `kept`
+// more, which the reader is expected to keep at a time. A reader may keep more, or collect them all: each
+// batch beyond takes fresh memory from the system, every time, and gives it back when it goes. Leaving a loop early is fine: the end of the stream stops its thread
 // after the batch it is making and frees what nobody took.
 //
 // What `make` returns may come from another stream: the batch keeps its slots there as well.
@@ -46,14 +47,16 @@ class BatchStream {
   using Make = std::function<Batch(int64_t index)>;
   using StoppableMake = std::function<Batch(int64_t index, const std::stop_token& stop)>;
 
-  // Batches make(0) to make(count - 1), in that order. Throws kInvalidArgument for a negative count
-  // and a prefetch below 1.
-  BatchStream(int64_t count, StoppableMake make, int prefetch = 2);
-  BatchStream(int64_t count, Make make, int prefetch = 2)
+  static constexpr int kMostSlots = 65536;  // a ring's
+
+  // Batches make(0) to make(count - 1), in that order. Throws kInvalidArgument for a negative count, for a
+  // prefetch or kept below 1, and where these two are more than kMostSlots together.
+  BatchStream(int64_t count, StoppableMake make, int prefetch = 2, int kept = 1);
+  BatchStream(int64_t count, Make make, int prefetch = 2, int kept = 1)
       : BatchStream(
             count,
             [make = std::move(make)](int64_t index, const std::stop_token&) { return make(index); },
-            prefetch) {}
+            prefetch, kept) {}
   ~BatchStream();
 
   // Waits for the next one; none after the last.

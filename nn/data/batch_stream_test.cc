@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
 #include <deque>
 #include <initializer_list>
@@ -54,6 +55,27 @@ TEST(BatchStreamTest, DjlCase116And117AtMostSoManyWait) {
     stream.Next();
   }
   EXPECT_EQ(stream.ring_stats().temporary, 0u);
+}
+
+// What the reader keeps at a time comes from the stream's slots where it was told of; what is beyond is
+// asked of the system each time.
+TEST(BatchStreamTest, SlotsForWhatTheReaderKeeps) {
+  for (const int kept : {6, 1}) {
+    BatchStream stream(400, &Numbered, 2, kept);
+    std::deque<Batch> in_hand;
+    for (int64_t i = 0; i < 400; ++i) {
+      std::optional<Batch> batch = stream.Next();
+      ASSERT_TRUE(batch.has_value());
+      in_hand.push_back(std::move(*batch));
+      if (in_hand.size() > 5) in_hand.pop_front();
+    }
+    if (kept == 6) {
+      EXPECT_EQ(stream.ring_stats().temporary, 0u);
+    } else {
+      EXPECT_GT(stream.ring_stats().temporary, 200u);
+    }
+    for (Batch& batch : in_hand) EXPECT_TRUE(batch.features.IsAttached());
+  }
 }
 
 TEST(BatchStreamTest, PartsKeepTheSlotOfTheirBatch) {
@@ -162,6 +184,27 @@ TEST(BatchStreamTest, AnExceptionComesAfterTheBatchesBeforeIt) {
   }
   EXPECT_THROW(BatchStream(-1, &Numbered), Error);
   EXPECT_THROW(BatchStream(1, &Numbered, 0), Error);
+  struct Wrong {
+    int64_t count;
+    int prefetch, kept;
+    const char* found;
+  };
+  for (const Wrong& wrong : {Wrong{-1, 2, 1, "found count -1, prefetch 2 and kept 1"},
+                             Wrong{1, 0, 1, "prefetch 0"},
+                             Wrong{1, INT_MAX, 1, "prefetch 2147483647 and kept 1"},
+                             Wrong{1, INT_MAX, INT_MAX, "prefetch + kept at most 65536"},
+                             Wrong{1, INT_MIN, 1, "prefetch -2147483648"},
+                             Wrong{1, 65536, 1, "prefetch 65536"},
+                             Wrong{1, 1, 0, "kept 0"},
+                             Wrong{1, 1, INT_MIN, "kept -2147483648"}}) {
+    try {
+      BatchStream(wrong.count, &Numbered, wrong.prefetch, wrong.kept);
+      ADD_FAILURE() << wrong.found;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(error.message(), HasSubstr(wrong.found));
+    }
+  }
 }
 
 // A maker that waits for something that never comes: the end of the stream gets it back.

@@ -234,6 +234,10 @@ void* NewBlock(size_t bytes, size_t alignment, const char* type) {
   return block + before;
 }
 
+void DropBlock(void* memory) noexcept {
+  (reinterpret_cast<NewBlockHeader*>(memory) - 1)->deleted = true;
+}
+
 void BeginDelete(void* object, const Where& where) {
   Engine& engine = Engine::Get();
   engine.memory().wrote = true;

@@ -62,6 +62,8 @@ void Fence(std::memory_order order, const Where& where);
 
 // Memory that is followed from Sync::New to Sync::Delete. `type` as sync.h's TypeName has it.
 void* NewBlock(size_t bytes, size_t alignment, const char* type);
+// Its object could not be made.
+void DropBlock(void* memory) noexcept;
 void BeginDelete(void* object, const Where& where);
 void EndDelete();
 

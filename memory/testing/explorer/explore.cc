@@ -170,7 +170,17 @@ void Validate(const Options& options) {
   at_least("yields", options.yields, 0);
   at_least("executions", options.executions, 1);
   at_least("priority_changes", options.priority_changes, 0);
-  at_least("stack_bytes", static_cast<int64_t>(options.stack_bytes), 16 << 10);
+  constexpr size_t kLeastStack = 16 << 10, kMostStack = size_t{1} << 30;
+  if (options.stack_bytes < kLeastStack || options.stack_bytes > kMostStack) {
+    ThrowInvalidArgument(absl::StrCat("explorer::Options.stack_bytes is ", options.stack_bytes,
+                                      ", expected ", kLeastStack, " to ", kMostStack));
+  }
+  const size_t slash = options.replay.rfind('/');
+  const std::string replayed = slash == options.replay.npos ? "" : options.replay.substr(0, slash);
+  if (!replayed.empty() && !options.name.empty() && replayed != options.name) {
+    ThrowInvalidArgument(absl::StrCat("explorer::Options.replay is of exploration [", replayed,
+                                      "], expected one of [", options.name, "]"));
+  }
   if (Engine::Running() != nullptr) {
     ThrowFailedPrecondition("explorer::Explore is called by what it explores");
   }

@@ -97,7 +97,8 @@ struct Options {
   // Of each explored thread. One that needs more ends the program, with a message that names it.
   size_t stack_bytes = 256 << 10;
   // What a report gave as "replay": that one execution is run, with a trace. When empty, the
-  // environment variable TIDEPOOL_EXPLORER_REPLAY is taken if it names this exploration.
+  // environment variable TIDEPOOL_EXPLORER_REPLAY is taken if it names this exploration. One that
+  // names another one than `name` is kInvalidArgument.
   std::string replay;
 };
 

@@ -132,6 +132,27 @@ TEST(Explore, BadStringsToReplayAreErrors) {
   }
 }
 
+std::string RefusalOf(const Options& options) {
+  try {
+    ExploreMailbox(options, kRelease);
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(Explore, AnotherExplorationsStringToReplayIsRefused) {
+  EXPECT_EQ(RefusalOf({.name = "inbox", .replay = "mailbox/p0-"}),
+            "explorer::Options.replay is of exploration [mailbox], expected one of [inbox]");
+  EXPECT_EQ(RefusalOf({.name = "mailbox", .replay = "mailbox/p0-"}), "");
+  EXPECT_EQ(RefusalOf({.name = "mailbox", .replay = "p0-"}), "");
+}
+
+TEST(Explore, StacksThatCannotBeAreRefusedByTheirNumber) {
+  EXPECT_EQ(RefusalOf({.stack_bytes = SIZE_MAX}),
+            "explorer::Options.stack_bytes is 18446744073709551615, expected 16384 to 1073741824");
+}
+
 TEST(Explore, BadOptionsAreErrors) {
   EXPECT_THROW(ExploreMailbox({.preemptions = -1}, kRelease), Error);
   EXPECT_THROW(ExploreMailbox({.max_executions = 0}, kRelease), Error);

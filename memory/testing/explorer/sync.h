@@ -86,7 +86,8 @@ constexpr T Minus(T old, By by) {
 }  // namespace internal
 
 struct Sync {
-  // As std::atomic<T>, of a trivially copyable T of at most 16 bytes.
+  // As std::atomic<T>, of a trivially copyable T of at most 16 bytes. One difference: compare-exchange
+  // compares all bytes, padding too, which std::atomic leaves out since C++20. So T should have none.
   template <typename T>
   class Atomic;
 
@@ -138,7 +139,12 @@ struct Sync {
   template <typename T, typename... Arguments>
   static T* New(Arguments&&... arguments) {
     void* memory = internal::NewBlock(sizeof(T), alignof(T), internal::TypeName<T>());
-    return new (memory) T(std::forward<Arguments>(arguments)...);
+    try {
+      return new (memory) T(std::forward<Arguments>(arguments)...);
+    } catch (...) {
+      internal::DropBlock(memory);  // there is no object that could be deleted
+      throw;
+    }
   }
   template <typename T>
   static void Delete(T* object, Where where = Where::current()) {
@@ -228,6 +234,7 @@ class Sync::Atomic {
   T operator-=(Difference by) { return internal::Minus(fetch_sub(by), by); }
   T operator&=(T mask) { return static_cast<T>(fetch_and(mask) & mask); }
   T operator|=(T mask) { return static_cast<T>(fetch_or(mask) | mask); }
+  T operator^=(T mask) { return static_cast<T>(fetch_xor(mask) ^ mask); }
 
   void wait(T old, Order order = kSequential, Where where = Where::current()) const {
     cell_.Wait(internal::ToBits(old), order, where);
