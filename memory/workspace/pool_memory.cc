@@ -27,26 +27,7 @@ PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
   return options;
 }
 
-const void* ThisThread() {
-  thread_local char here;
-  return &here;
-}
-
 }  // namespace
-
-PoolMemory::Guard::Guard(const PoolMemory& memory)
-    : memory_(memory),
-      is_inner_(memory.inside_.load(std::memory_order_relaxed) == ThisThread()) {
-  if (is_inner_) return;
-  memory_.mutex_.lock();
-  memory_.inside_.store(ThisThread(), std::memory_order_relaxed);
-}
-
-PoolMemory::Guard::~Guard() {
-  if (is_inner_) return;
-  memory_.inside_.store(nullptr, std::memory_order_relaxed);
-  memory_.mutex_.unlock();
-}
 
 PoolMemory::PoolMemory(const std::string& id, const WorkspaceConfig& config, size_t alignment,
                        DeviceProvider& provider, MemoryOwner& owner)
@@ -55,7 +36,9 @@ PoolMemory::PoolMemory(const std::string& id, const WorkspaceConfig& config, siz
       provider_(provider),
       account_(provider.device(), &owner) {
   MemoryResource& pages = chunks_.Add<PagesResource>(options_, provider);
-  chunks_.Add<Pool>(pages, config.temp_block_size, alignment);
+  auto& taken = chunks_.Add<UnlockedChunks>(pages, mutex_, config.temp_block_size, alignment);
+  taken_chunks_ = static_cast<UnlockedChunks*>(&taken);
+  chunks_.Add<Pool>(taken, config.temp_block_size, alignment);
   MemoryTracker::Global().Register(&account_);
   try {
     reclaimer_ = Reclaimer::Global().Register(absl::StrCat("workspace pool ", id),
@@ -81,128 +64,168 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
                      MemoryTracker::Global().Snapshot().ToString());
   }
   const size_t rounded = (bytes + unit_ - 1) & ~(unit_ - 1);
-  const Guard guard(*this);
-  Range range;
-  for (uint32_t i = 0; i < spans_.size() && range.range == nullptr; ++i) {
-    spans_[i]->ranges.Reserve();
-    range = TakeFrom(i, rounded);
-  }
-  if (range.range == nullptr) range = Grow(rounded);
+  Lock lock(mutex_);
+  Range range = TakeFromAny(rounded);
+  if (range.range == nullptr) range = Grow(lock, rounded);
   ++usage_.ranges;
   usage_.range_bytes += rounded;
   usage_.most_range_bytes = std::max(usage_.most_range_bytes, usage_.range_bytes);
   return range;
 }
 
+PoolMemory::Range PoolMemory::TakeFromAny(size_t bytes) {
+  for (uint32_t i = 0; i < spans_.size(); ++i) {
+    spans_[i]->ranges.Reserve();
+    if (const Range range = TakeFrom(i, bytes); range.range != nullptr) return range;
+  }
+  return {};
+}
+
 PoolMemory::Range PoolMemory::TakeFrom(uint32_t i, size_t bytes) noexcept {
   Span& span = *spans_[i];
   size_t offset = 0;
-  FreeRanges::Range* const range = span.ranges.Take(bytes, &offset);
+  FreeRanges::Range* const range = span.moves ? nullptr : span.ranges.Take(bytes, &offset);
   if (range == nullptr) return {};
   span.reached = std::max(span.reached, offset + bytes);
-  return {span.pages.base() + offset, bytes, i, range};
+  return {span.base + offset, bytes, i, range};
 }
 
-PoolMemory::Range PoolMemory::Grow(size_t bytes) {
+// Others take and give ranges whenever the lock is given up, so it is looked again each time.
+PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
+  const bool may_wait = MayWaitForMemory();
   for (bool trimmed = false;;) {
     try {
-      for (uint32_t i = 0; i < spans_.size(); ++i) {
-        Span& span = *spans_[i];
-        const size_t end = span.ranges.top() + bytes;
-        const bool in_place = span.pages.base() == nullptr || span.ranges.top() == 0 ||
-                              end + kRounding <= span.pages.reserved_bytes();
-        if (!in_place) continue;
-        span.pages.Resize(end);
-        span.ranges.SetEnd(end);
-        Report();
-        return TakeFrom(i, bytes);
+      Span* grows = nullptr;
+      for (const auto& span : spans_) {
+        const size_t end = span->ranges.top() + bytes;
+        const bool has_room = span->ranges.top() == 0 || end + kRounding <= span->reserved_bytes;
+        if (!has_room || (span->resizing && !may_wait)) continue;
+        grows = span.get();
+        break;
       }
-      auto added = std::make_unique<Span>(options_, provider_, unit_);
-      added->ranges.Begin(0, 0);
-      added->ranges.Reserve();
-      spans_.push_back(std::move(added));
+      if (grows == nullptr) {
+        auto added = std::make_unique<Span>(options_, provider_, unit_);
+        added->ranges.Begin(0, 0);
+        grows = added.get();
+        spans_.push_back(std::move(added));
+      }
+      if (grows->resizing) {
+        ++waiting_;
+        resized_.wait(lock);
+        --waiting_;
+      } else {
+        const size_t end = grows->ranges.top() + bytes;
+        grows->moves = end + kRounding > grows->reserved_bytes;
+        Resize(lock, *grows, end);
+        grows->ranges.SetEnd(end);
+      }
     } catch (const OutOfMemoryError&) {
       // What is free in other places may make room.
-      if (std::exchange(trimmed, true) || TrimLocked() == 0) throw;
+      if (std::exchange(trimmed, true) || TrimAll(lock) == 0) throw;
     }
+    if (const Range range = TakeFromAny(bytes); range.range != nullptr) return range;
   }
 }
 
+// Nobody else resizes it meanwhile.
+void PoolMemory::Resize(Lock& lock, Span& span, size_t bytes) {
+  span.resizing = true;
+  const auto end = [&] {
+    lock.lock();
+    span.resizing = span.moves = false;
+    span.base = span.pages.base();
+    span.reserved_bytes = span.pages.reserved_bytes();
+    span.held_bytes = span.pages.committed_bytes();
+    Report();
+    if (waiting_ > 0) resized_.notify_all();
+  };
+  lock.unlock();
+  try {
+    span.pages.Resize(bytes);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
 void PoolMemory::Give(const Range& range) noexcept {
-  const Guard guard(*this);
+  Lock lock(mutex_);
   spans_[range.span]->ranges.Give(range.range);
   --usage_.ranges;
   usage_.range_bytes -= range.bytes;
-  if (++given_ % kWindow == 0 && !guard.is_inner()) EndWindow();
+  if (++given_ % kWindow == 0) EndWindow(lock);
 }
 
 // ---- giving back --------------------------------------------------------------------------------
 
-void PoolMemory::EndWindow() noexcept {
-  for (const auto& span : spans_) {
-    span->ranges.Merge();
-    const size_t kept =
-        std::max({span->reached, span->reached_before, span->ranges.top()});
-    if (kept + kept / 4 < span->ranges.end()) Shrink(*span, kept);
-    span->reached_before = span->reached;
-    span->reached = span->ranges.top();
+void PoolMemory::EndWindow(Lock& lock) noexcept {
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    Span& span = *spans_[i];
+    span.ranges.Merge();
+    const size_t kept = std::max({span.reached, span.reached_before, span.ranges.top()});
+    span.reached_before = span.reached;
+    span.reached = span.ranges.top();
+    if (!span.resizing && kept + kept / 4 < span.ranges.end()) Shrink(lock, span, kept);
   }
   chunks_.TrimIdle(kWindowsKept);
+  taken_chunks_->GiveBack();
   Report();
 }
 
-void PoolMemory::Shrink(Span& span, size_t end) noexcept {
+// Returns bytes.
+size_t PoolMemory::Shrink(Lock& lock, Span& span, size_t end) noexcept {
+  const size_t before = span.held_bytes;
   span.ranges.SetEnd(end);
   try {
-    span.pages.Resize(end);
+    Resize(lock, span, end);
   } catch (...) {
     // It stays a little larger.
   }
+  return before - std::min(before, span.held_bytes);
 }
 
-size_t PoolMemory::TrimLocked() noexcept {
-  const size_t before = Held();
-  for (const auto& span : spans_) {
-    span->ranges.Merge();
-    if (span->ranges.top() < span->ranges.end()) Shrink(*span, span->ranges.top());
+size_t PoolMemory::TrimAll(Lock& lock) noexcept {
+  size_t bytes = chunks_.Trim();
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    Span& span = *spans_[i];
+    if (span.resizing) continue;
+    span.ranges.Merge();
+    if (span.ranges.top() < span.ranges.end()) bytes += Shrink(lock, span, span.ranges.top());
   }
-  chunks_.Trim();
+  taken_chunks_->GiveBack();
   Report();
-  return before - std::min(before, Held());
+  return bytes;
 }
 
 size_t PoolMemory::Trim() noexcept {
-  const Guard guard(*this);
-  return guard.is_inner() ? 0 : TrimLocked();
+  Lock lock(mutex_);
+  return TrimAll(lock);
 }
 
-// Never waits: whoever has the lock may itself be waiting for the Reclaimer.
+// Waits for nothing but the lock, which nobody holds while he waits.
 int64_t PoolMemory::Reclaim(ReclaimDepth depth) noexcept {
-  if (inside_.load(std::memory_order_relaxed) == ThisThread() || !mutex_.try_lock()) {
-    return 0;
-  }
+  Lock lock(mutex_);
   const bool idle = depth == ReclaimDepth::kIdle ||
                     (depth == ReclaimDepth::kPeriodic && given_ == given_at_periodic_reclaim_);
   if (depth == ReclaimDepth::kPeriodic) given_at_periodic_reclaim_ = given_;
-  const size_t before = Held();
-  chunks_.Trim();
-  if (idle) TrimLocked();
+  if (idle) return static_cast<int64_t>(TrimAll(lock));
+  const size_t bytes = chunks_.Trim();
+  taken_chunks_->GiveBack();
   Report();
-  const size_t bytes = before - std::min(before, Held());
-  mutex_.unlock();
   return static_cast<int64_t>(bytes);
 }
 
 size_t PoolMemory::Held() const {
-  size_t held = chunks_.owned_bytes();
-  for (const auto& span : spans_) held += span->pages.committed_bytes();
+  size_t held = taken_chunks_->held_bytes();
+  for (const auto& span : spans_) held += span->held_bytes;
   return held;
 }
 
 void PoolMemory::Report() noexcept { owned_.Set(Held()); }
 
 PoolMemory::Usage PoolMemory::usage() const {
-  const Guard guard(*this);
+  Lock lock(mutex_);
   Usage usage = usage_;
   usage.held_bytes = Held();
   return usage;
@@ -211,14 +234,21 @@ PoolMemory::Usage PoolMemory::usage() const {
 // ---- blocks -------------------------------------------------------------------------------------
 
 Allocation PoolMemory::Blocks::Allocate(size_t bytes, size_t alignment) {
-  const Guard guard(memory_);
-  const Allocation block = memory_.chunks_.Allocate(bytes, alignment);
-  memory_.Report();
-  return block;
+  Lock lock(memory_.mutex_);
+  for (;;) {
+    const Allocation block = memory_.chunks_.Allocate(bytes, alignment);
+    if (memory_.taken_chunks_->WasBusy(block)) {
+      memory_.taken_chunks_->AwaitOther();
+      continue;
+    }
+    memory_.taken_chunks_->GiveBack();  // what has made room
+    memory_.Report();
+    return block;
+  }
 }
 
 void PoolMemory::Blocks::Release(void* token, size_t bytes, size_t alignment) noexcept {
-  const Guard guard(memory_);
+  Lock lock(memory_.mutex_);
   memory_.chunks_.Release(token, bytes, alignment);
 }
 

@@ -6,12 +6,17 @@
 // not reached for some thousand ranges goes back to the system; the rest is kept.
 //
 // Bytes are on the ledger as the owner's; what of them is in use is on the accounts of the workspaces.
-// Threads: any. Cost: one lock and a look into a trie of sizes; where it grows, system calls under that lock.
-// Memory is touched at first use.
+// The lock is not held while the system, a budget or the Reclaimer is asked, whose callbacks may let go of
+// arrays of this pool and of others, and read its numbers. A span that is resized meanwhile gives and takes
+// ranges as before; who needs more of it waits until that is done, but for callbacks, which take from a span
+// of their own.
+//
+// Threads: any. Cost: one lock and a look into a trie of sizes; where it grows, system calls. Memory is
+// touched at first use.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_POOL_MEMORY_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_POOL_MEMORY_H_
 
-#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +33,7 @@
 #include "tidepool/memory/resource/resource_stack.h"
 #include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/unlocked_chunks.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -66,25 +72,20 @@ class PoolMemory {
   Usage usage() const;
 
  private:
+  using Lock = std::unique_lock<std::mutex>;
   struct Span {
     Span(const PagesOptions& options, DeviceProvider& provider, size_t unit)
         : pages(options, provider), ranges(unit) {}
-    Pages pages;
+    Pages pages;  // while `resizing` that thread's, without the lock
     FreeRanges ranges;
+    bool resizing = false;
+    bool moves = false;  // nothing is in it, and nothing may be until it was resized
+    // Of the pages, as of when they were last resized.
+    std::byte* base = nullptr;
+    size_t reserved_bytes = 0;
+    size_t held_bytes = 0;
     size_t reached = 0;         // in this window
     size_t reached_before = 0;  // in the one before
-  };
-  // Whoever holds the lock may come here again: what it asks of the system may run the Reclaimer, and callbacks
-  // that release arrays (memory_events.h). Then blocks and ranges come back; nothing else is done.
-  class Guard {
-   public:
-    explicit Guard(const PoolMemory& memory);
-    ~Guard();
-    bool is_inner() const { return is_inner_; }
-
-   private:
-    const PoolMemory& memory_;
-    const bool is_inner_;
   };
   class Blocks final : public MemoryResource {
    public:
@@ -101,23 +102,28 @@ class PoolMemory {
     PoolMemory& memory_;
   };
 
-  // With the lock.
+  // With the lock; those that are given it give it up meanwhile.
+  Range TakeFromAny(size_t bytes);
   Range TakeFrom(uint32_t span, size_t bytes) noexcept;
-  Range Grow(size_t bytes);
-  void EndWindow() noexcept;
-  size_t TrimLocked() noexcept;
-  void Shrink(Span& span, size_t end) noexcept;
+  Range Grow(Lock& lock, size_t bytes);
+  void Resize(Lock& lock, Span& span, size_t bytes);
+  size_t Shrink(Lock& lock, Span& span, size_t end) noexcept;
+  void EndWindow(Lock& lock) noexcept;
+  size_t TrimAll(Lock& lock) noexcept;
   size_t Held() const;
   void Report() noexcept;
+  // Without it.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
 
   const size_t unit_;
   const PagesOptions options_;
   DeviceProvider& provider_;
   mutable std::mutex mutex_;
-  mutable std::atomic<const void*> inside_{nullptr};  // the thread that has it
+  std::condition_variable resized_;
+  int waiting_ = 0;  // for it
   std::vector<std::unique_ptr<Span>> spans_;
   ResourceStack chunks_;
+  UnlockedChunks* taken_chunks_;  // of these, below the pool
   Blocks blocks_{*this};
   uint64_t given_ = 0;  // ranges
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
