@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/pool_service.h"
@@ -176,22 +177,19 @@ TEST_P(PoolCallbacks, WhatTheReclaimerCallsMayLetGoOfArrays) {
   reclaims.join();
 }
 
-// While a thread makes the pool larger, what it calls needs memory of the pool.
+// While a thread makes the pool larger, what it calls needs memory of the pool as well, and waits for nobody.
 TEST_P(PoolCallbacks, WhatTheReclaimerCallsMayHaveCycles) {
-  ServeMuch();
-  const Limit limit(6 << 20);
-  std::atomic<bool> asked{false};
+  const Limit limit(8 << 10);
+  int calls = 0;
   const auto registered = Reclaimer::Global().Register("cache", [&](ReclaimDepth) -> int64_t {
-    if (asked.exchange(true)) return 0;
+    ++calls;
     PooledScope scope(pool_);
-    Serve(3);
+    EXPECT_THROW(New(1 << 14), OutOfMemoryError);
     return 0;
   });
   PooledScope scope(pool_);
-  std::vector<BufferHandle> other;
-  EXPECT_THROW(
-      for (int i = 0; i < 16; ++i) other.push_back(New(4 << 20)), OutOfMemoryError);
-  EXPECT_TRUE(asked);
+  EXPECT_THROW(New(1 << 14), OutOfMemoryError);
+  EXPECT_GT(calls, 0);
 }
 
 TEST_P(PoolCallbacks, CallbacksLetGoOfArraysOfPoolsAcross) {
@@ -250,17 +248,33 @@ TEST_P(PoolCallbacks, CallbacksLetGoOfArraysOfPoolsAcross) {
   }
 }
 
-// All of them find at once that there is not enough: they share what is taken.
+// Many find at once that there is not enough, while one is told of the level that the first has reached: they
+// share what is taken.
 TEST_P(PoolCallbacks, ThreadsThatGrowItAtOnceShareWhatIsTaken) {
   constexpr int kThreads = 16;
+  const BufferHandle ballast = New(64 << 20);
+  const int64_t taken = MemoryBudget::Global().Of(Host()).taken_bytes;
+  const int64_t system = MemoryTracker::Global().system_allocations();
+  std::atomic<int> begun{0};
   std::atomic<int> open{0};
+  std::atomic<int> calls{0};
+  const MemoryEventCallback watch([&](const MemoryEvent&) {
+    ++calls;
+    // Time for the others to come so far; nothing but the teeth of this test depends on it.
+    while (begun < kThreads) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  const Limit limit(taken / 4 + (4 << 10));  // 80 % of it is what is taken and 3 KiB
   RunThreads(kThreads, [&](int) {
     PooledScope scope(pool_);
+    ++begun;
     const BufferHandle array = New(1 << 14);
     ++open;
     while (open < kThreads) std::this_thread::yield();
   });
-  EXPECT_LE(pool_.stats().held_bytes, size_t{2} << 20);
+  EXPECT_EQ(calls, 1);
+  EXPECT_LE(pool_.stats().held_bytes, size_t{17} << 16) << "a chunk, or a range for each";
+  EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, GetParam() ? 1 : kThreads);
 }
 
 INSTANTIATE_TEST_SUITE_P(FromRangesAndBlocks, PoolCallbacks, ::testing::Bool(),
