@@ -46,7 +46,11 @@ void AddTo(WorkspacePoolStats& sum, const WorkspaceCore& core) {
   sum.misses += counters.misses;
   sum.spills += counters.spills;
   sum.leaked_arrays += counters.leaked_arrays;
+  sum.leaked_blocks += counters.leaked_blocks;
 }
+
+// A workspace that was not leased while so many came back gives back what it has kept for containers.
+constexpr uint64_t kReturnsKept = 256;
 
 }  // namespace
 
@@ -73,6 +77,8 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
         workspace = std::move(idle_.back());
         idle_.pop_back();
         ++leased_;
+        untouched_ = std::min(untouched_, idle_.size());
+        long_idle_ = std::min(long_idle_, idle_.size());
       }
     }
     if (workspace == nullptr) workspace = Make();
@@ -80,18 +86,10 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
   }
 
   void Return(std::unique_ptr<Workspace> workspace) noexcept {
-    std::lock_guard<std::mutex> lock(mutex_);
-    --leased_;
-    const bool open = workspace->is_open();
-    if (open) {
-      std::fprintf(stderr, "tidepool: a workspace of pool [%s] goes back while it is open\n",
-                   id_.c_str());
-    }
-    if (!open && !closed_) {
-      idle_.push_back(std::move(workspace));  // there is room: Make() has seen to it
-    } else {
-      Forget(*workspace);
-    }
+    std::unique_ptr<Workspace> long_idle = PutBack(std::move(workspace));
+    if (long_idle == nullptr) return;
+    long_idle->core()->Reclaim(ReclaimDepth::kSpare);
+    PutBackLongIdle(std::move(long_idle));
   }
 
   // Those that nobody leases go, and from now on all that come back.
@@ -115,7 +113,10 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
       stats = gone_;
       stats.workspaces = all_.size();
       stats.leased = leased_;
-      for (const WorkspaceCore* core : all_) AddTo(stats, *core);
+      for (const WorkspaceCore* core : all_) {
+        AddTo(stats, *core);
+        stats.block_bytes += core->counters.block_bytes;
+      }
     }
     const SharedLearner::Counts learned = state_->learner.counts();
     stats.plans = learned.plans_made;
@@ -123,7 +124,7 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
     stats.cycles_not_planned = learned.cycles_not_planned;
     stats.plans_kept = learned.plans_kept;
     const PoolMemory::Usage usage = state_->memory.usage();
-    stats.held_bytes = usage.held_bytes;
+    stats.held_bytes = usage.held_bytes + stats.block_bytes;
     stats.open_bytes = usage.range_bytes;
     stats.most_open_bytes = usage.most_range_bytes;
     return stats;
@@ -135,6 +136,23 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
   PoolState& state() const { return *state_; }
 
  private:
+  // Returns one that is to give memory back, most often none.
+  std::unique_ptr<Workspace> PutBack(std::unique_ptr<Workspace> workspace) noexcept {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --leased_;
+    const bool open = workspace->is_open();
+    if (open) {
+      std::fprintf(stderr, "tidepool: a workspace of pool [%s] goes back while it is open\n",
+                   id_.c_str());
+    }
+    if (!open && !closed_) {
+      idle_.push_back(std::move(workspace));  // there is room: Make() has seen to it
+    } else {
+      Forget(*workspace);
+    }
+    return TakeLongIdle();
+  }
+
   std::unique_ptr<Workspace> Make() {
     const MemoryOwnerScope owner(parent_);
     auto workspace = Workspace::OfPool(id_, config_, device_, state_);
@@ -145,9 +163,34 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
     ++leased_;
     return workspace;
   }
-  // Its numbers are kept.
+  // Whoever leases takes from the end: those that were not leased for long are at the front. With the lock.
+  std::unique_ptr<Workspace> TakeLongIdle() noexcept {
+    if (++returns_ % kReturnsKept == 0) {
+      long_idle_ = untouched_;
+      untouched_ = idle_.size();
+    }
+    while (long_idle_ > 0) {
+      const auto at = idle_.begin() + static_cast<std::ptrdiff_t>(--long_idle_);
+      if ((*at)->core()->counters.block_bytes == 0) continue;
+      std::unique_ptr<Workspace> taken = std::move(*at);
+      idle_.erase(at);
+      return taken;
+    }
+    return nullptr;
+  }
+  void PutBackLongIdle(std::unique_ptr<Workspace> workspace) noexcept {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return Forget(*workspace);
+    const size_t at = std::min(long_idle_, idle_.size());
+    idle_.insert(idle_.begin() + static_cast<std::ptrdiff_t>(at), std::move(workspace));
+  }
+  // Its numbers are kept. A cycle that is open ends as a failed one.
   void Forget(const Workspace& workspace) noexcept {
-    AddTo(gone_, *workspace.core());
+    const WorkspaceCore& core = *workspace.core();
+    const uint64_t left_open = core.generation() - core.counters.cycles;
+    AddTo(gone_, core);
+    gone_.cycles += left_open;
+    gone_.failed_cycles += left_open;
     std::erase(all_, workspace.core());
   }
   // Each ends without the lock.
@@ -158,6 +201,7 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
       if (idle_.empty()) return;
       workspace = std::move(idle_.back());
       idle_.pop_back();
+      untouched_ = long_idle_ = 0;
       Forget(*workspace);
     }
   }
@@ -173,6 +217,9 @@ class WorkspacePool::Core : public std::enable_shared_from_this<WorkspacePool::C
   std::vector<const WorkspaceCore*> all_;
   WorkspacePoolStats gone_;  // of workspaces that are no more
   size_t leased_ = 0;
+  uint64_t returns_ = 0;
+  size_t untouched_ = 0;  // so many of idle_, at its front, were there since the window began
+  size_t long_idle_ = 0;  // and so many for all of one before, and may have memory to give back
   bool closed_ = false;
 };
 

@@ -16,6 +16,10 @@
 // repeat, plans are made of what comes a second time only, and the others are served from free ranges
 // (workspace.h, "Streams that no plan fits" in docs/design.md).
 //
+// Blocks of containers (memory/pmr) are an exception: each workspace has its own, as many bytes as it ever
+// needed at once in its last 64 cycles. One that was not leased while 512 others came back has given them back
+// (256 at the earliest, then one workspace with each that comes back); so does Trim(), and the Reclaimer.
+//
 // Threads: everything may be called from any thread; a lease is its thread's. Errors: as Workspace.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_POOL_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_POOL_H_
@@ -38,16 +42,18 @@ struct WorkspacePoolStats {
   size_t workspaces = 0;          // made so far and kept
   size_t leased = 0;              // of them, now
   uint64_t cycles = 0;            // ended
-  uint64_t failed_cycles = 0;     // left by an exception
+  uint64_t failed_cycles = 0;     // left by an exception, or open when their workspace went back
   uint64_t hits = 0;              // requests served from ranges
   uint64_t misses = 0;            // requests a plan existed for but could not be followed
   uint64_t spills = 0;            // requests served from blocks
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
+  uint64_t leaked_blocks = 0;     // of containers (memory/pmr), likewise
   uint64_t plans = 0;             // made so far
   uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
   size_t plans_kept = 0;          // now
   size_t held_bytes = 0;          // from the system
+  size_t block_bytes = 0;         // of them, kept by workspaces for blocks of containers
   size_t open_bytes = 0;          // of them, in ranges of open cycles
   size_t most_open_bytes = 0;     // at once, ever
 };
@@ -124,6 +130,12 @@ class [[nodiscard]] WorkspaceLease {
 class [[nodiscard]] PooledScope {
  public:
   [[nodiscard]] explicit PooledScope(WorkspacePool& pool) : lease_(pool.Lease()), scope_(*lease_) {}
+  PooledScope(PooledScope&& other) = default;
+  PooledScope& operator=(PooledScope&& other) noexcept {
+    scope_ = std::move(other.scope_);  // first: a workspace goes back when it is closed
+    lease_ = std::move(other.lease_);
+    return *this;
+  }
   void Close() {
     scope_.Close();
     lease_.Release();
