@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/pool_memory.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,10 @@ namespace {
 constexpr uint64_t kWindow = 4096;
 // What a span may take beyond the bytes asked for: the readable tail, in pages of the largest kind.
 constexpr size_t kRounding = size_t{4} << 20;
+// Smaller holes are not made: each is a part of the system's books.
+constexpr size_t kLeastHole = size_t{1} << 20;
+// What is held beyond twice what was open at once is worth holes where it is so much.
+constexpr size_t kWorthHoles = size_t{8} << 20;
 // Blocks are for cycles that are new; those that were not used in so many windows go.
 constexpr int kWindowsKept = 2;
 
@@ -70,6 +75,7 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
   ++usage_.ranges;
   usage_.range_bytes += rounded;
   usage_.most_range_bytes = std::max(usage_.most_range_bytes, usage_.range_bytes);
+  most_open_ = std::max(most_open_, usage_.range_bytes);
   return range;
 }
 
@@ -93,13 +99,20 @@ PoolMemory::Range PoolMemory::TakeFrom(uint32_t i, size_t bytes) noexcept {
 // Others take and give ranges whenever the lock is given up, so it is looked again each time.
 PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
   const bool may_wait = MayWaitForMemory();
+  bool holes = true;
   for (bool trimmed = false;;) {
     try {
+      holes = holes && GrowInHole(lock, bytes);
+      if (holes) {
+        if (const Range range = TakeFromAny(bytes); range.range != nullptr) return range;
+        continue;
+      }
       Span* grows = nullptr;
       for (const auto& span : spans_) {
         const size_t end = span->ranges.top() + bytes;
         const bool has_room = span->ranges.top() == 0 || end + kRounding <= span->reserved_bytes;
         if (!has_room || (span->resizing && !may_wait)) continue;
+        if (!span->resizing && span->hole_end > span->ranges.top()) continue;  // could not be cut off
         grows = span.get();
         break;
       }
@@ -127,8 +140,39 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
   }
 }
 
-// Nobody else resizes it meanwhile.
+// One that is not much larger than what is needed. False: there is none, or no memory for it.
+bool PoolMemory::GrowInHole(Lock& lock, size_t bytes) {
+  Span* best = nullptr;
+  size_t at = 0;
+  for (const auto& span : spans_) {
+    for (size_t i = 0; i < span->holes.size() && !span->resizing; ++i) {
+      const size_t size = span->holes[i]->bytes();
+      if (size < bytes || size / 2 > bytes) continue;
+      if (best != nullptr && best->holes[at]->bytes() <= size) continue;
+      best = span.get();
+      at = i;
+    }
+  }
+  if (best == nullptr) return false;
+  FreeRanges::Range* const hole = std::exchange(best->holes[at], best->holes.back());
+  best->holes.pop_back();
+  try {
+    ChangePages(lock, *best, [&] { best->pages.FillHole(hole->offset(), hole->bytes()); });
+  } catch (const OutOfMemoryError&) {
+    best->holes.push_back(hole);  // there is room
+    return false;
+  }
+  best->ranges.Give(hole);
+  return true;
+}
+
 void PoolMemory::Resize(Lock& lock, Span& span, size_t bytes) {
+  ChangePages(lock, span, [&] { span.pages.Resize(bytes); });
+}
+
+// Nobody else changes its pages meanwhile.
+template <typename Change>
+void PoolMemory::ChangePages(Lock& lock, Span& span, const Change& change) {
   span.resizing = true;
   const auto end = [&] {
     lock.lock();
@@ -136,12 +180,13 @@ void PoolMemory::Resize(Lock& lock, Span& span, size_t bytes) {
     span.base = span.pages.base();
     span.reserved_bytes = span.pages.reserved_bytes();
     span.held_bytes = span.pages.committed_bytes();
+    span.hole_end = span.pages.hole_end();
     Report();
     if (waiting_ > 0) resized_.notify_all();
   };
   lock.unlock();
   try {
-    span.pages.Resize(bytes);
+    change();
   } catch (...) {
     end();
     throw;
@@ -163,14 +208,64 @@ void PoolMemory::EndWindow(Lock& lock) noexcept {
   for (size_t i = 0; i < spans_.size(); ++i) {
     Span& span = *spans_[i];
     span.ranges.Merge();
-    const size_t kept = std::max({span.reached, span.reached_before, span.ranges.top()});
+    size_t kept = std::max({span.reached, span.reached_before, span.ranges.top()});
     span.reached_before = span.reached;
     span.reached = span.ranges.top();
-    if (!span.resizing && kept + kept / 4 < span.ranges.end()) Shrink(lock, span, kept);
+    if (span.resizing) continue;
+    const bool drops = DropHolesAtTop(span);
+    if (drops) kept = span.ranges.top();
+    if (drops || kept + kept / 4 < span.ranges.end()) Shrink(lock, span, kept);
+  }
+  const size_t most_open = std::max(most_open_, most_open_before_);
+  most_open_before_ = std::exchange(most_open_, usage_.range_bytes);
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    if (HeldInSpans() > 2 * most_open + kWorthHoles) MakeHoles(lock, *spans_[i]);
   }
   chunks_.TrimIdle(kWindowsKept);
   taken_chunks_->GiveBack();
   Report();
+}
+
+// What ends at the top has no memory: the span must end there before anything is taken.
+bool PoolMemory::DropHolesAtTop(Span& span) noexcept {
+  bool any = false;
+  for (size_t i = 0; i < span.holes.size();) {
+    FreeRanges::Range* const hole = span.holes[i];
+    if (hole->offset() + hole->bytes() != span.ranges.top()) {
+      ++i;
+      continue;
+    }
+    span.holes[i] = span.holes.back();
+    span.holes.pop_back();
+    span.ranges.Give(hole);
+    any = true;
+    i = 0;
+  }
+  return any;
+}
+
+// Returns bytes.
+size_t PoolMemory::MakeHoles(Lock& lock, Span& span) noexcept {
+  const size_t before = span.held_bytes;
+  while (!span.resizing && span.ranges.largest_free() >= kLeastHole) {
+    try {
+      span.ranges.Reserve();
+      span.holes.reserve(span.holes.size() + 1);
+    } catch (const std::bad_alloc&) {
+      break;
+    }
+    size_t offset = 0;
+    FreeRanges::Range* const hole = span.ranges.Take(span.ranges.largest_free(), &offset);
+    if (hole == nullptr) break;
+    bool made = false;
+    ChangePages(lock, span, [&] { made = span.pages.MakeHole(offset, hole->bytes()); });
+    if (!made) {
+      span.ranges.Give(hole);
+      break;
+    }
+    span.holes.push_back(hole);
+  }
+  return before - std::min(before, span.held_bytes);
 }
 
 // Returns bytes.
@@ -191,7 +286,10 @@ size_t PoolMemory::TrimAll(Lock& lock) noexcept {
     Span& span = *spans_[i];
     if (span.resizing) continue;
     span.ranges.Merge();
-    if (span.ranges.top() < span.ranges.end()) bytes += Shrink(lock, span, span.ranges.top());
+    DropHolesAtTop(span);
+    const size_t top = span.ranges.top();
+    if (top < span.ranges.end() || span.hole_end > top) bytes += Shrink(lock, span, top);
+    bytes += MakeHoles(lock, span);
   }
   taken_chunks_->GiveBack();
   Report();
@@ -216,11 +314,13 @@ int64_t PoolMemory::Reclaim(ReclaimDepth depth) noexcept {
   return static_cast<int64_t>(bytes);
 }
 
-size_t PoolMemory::Held() const {
-  size_t held = taken_chunks_->held_bytes();
+size_t PoolMemory::HeldInSpans() const {
+  size_t held = 0;
   for (const auto& span : spans_) held += span->held_bytes;
   return held;
 }
+
+size_t PoolMemory::Held() const { return HeldInSpans() + taken_chunks_->held_bytes(); }
 
 void PoolMemory::Report() noexcept { owned_.Set(Held()); }
 

@@ -3,7 +3,10 @@
 // A cycle takes one range of it, as large as its plan, and gives it back at its end; so what is held is what
 // the cycles that are open at once need, not what each workspace ever needed. Ranges are cut best fit out of
 // few spans of addresses that grow at their end. What is not in a range comes from blocks(). Memory that was
-// not reached for some thousand ranges goes back to the system; the rest is kept.
+// not reached for some thousand ranges goes back to the system; the rest is kept. Trim() and the Reclaimer give
+// back all that no open cycle uses, also below ranges that are open: from 1 MiB on there are holes then, whole
+// pages as far as the device can do that. So do some thousand ranges during which less than half of what is
+// held was open at once.
 //
 // Bytes are on the ledger as the owner's; what of them is in use is on the accounts of the workspaces.
 // The lock is not held while the system, a budget or the Reclaimer is asked, whose callbacks may let go of
@@ -84,6 +87,9 @@ class PoolMemory {
     std::byte* base = nullptr;
     size_t reserved_bytes = 0;
     size_t held_bytes = 0;
+    size_t hole_end = 0;
+    // Ranges without memory: nobody has them.
+    std::vector<FreeRanges::Range*> holes;
     size_t reached = 0;         // in this window
     size_t reached_before = 0;  // in the one before
   };
@@ -106,10 +112,16 @@ class PoolMemory {
   Range TakeFromAny(size_t bytes);
   Range TakeFrom(uint32_t span, size_t bytes) noexcept;
   Range Grow(Lock& lock, size_t bytes);
+  bool GrowInHole(Lock& lock, size_t bytes);
   void Resize(Lock& lock, Span& span, size_t bytes);
+  template <typename Change>
+  void ChangePages(Lock& lock, Span& span, const Change& change);
   size_t Shrink(Lock& lock, Span& span, size_t end) noexcept;
+  size_t MakeHoles(Lock& lock, Span& span) noexcept;
+  bool DropHolesAtTop(Span& span) noexcept;
   void EndWindow(Lock& lock) noexcept;
   size_t TrimAll(Lock& lock) noexcept;
+  size_t HeldInSpans() const;
   size_t Held() const;
   void Report() noexcept;
   // Without it.
@@ -126,6 +138,8 @@ class PoolMemory {
   UnlockedChunks* taken_chunks_;  // of these, below the pool
   Blocks blocks_{*this};
   uint64_t given_ = 0;  // ranges
+  size_t most_open_ = 0;         // bytes in ranges at once, in this window
+  size_t most_open_before_ = 0;  // in the one before
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
   Usage usage_;
   MemoryAccount account_;
