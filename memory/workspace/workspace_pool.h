@@ -16,9 +16,14 @@
 // repeat, plans are made of what comes a second time only, and the others are served from free ranges
 // (workspace.h, "Streams that no plan fits" in docs/design.md).
 //
-// Blocks of containers (memory/pmr) are an exception: each workspace has its own, as many bytes as it ever
-// needed at once in its last 64 cycles. One that was not leased while 512 others came back has given them back
-// (256 at the earliest, then one workspace with each that comes back); so does Trim(), and the Reclaimer.
+// Memory that nothing has reached for some thousand cycles goes back to the system, and so does what lies below
+// ranges that stay open, where more than twice what was open at once is held (and 8 MiB). Where memory is asked
+// for, and where it goes back, no lock is held: callbacks of memory events and of the Reclaimer may let go of
+// arrays of any pool, and other threads go on.
+//
+// Blocks of containers (memory/pmr) are each workspace's own: what it needed of them at once in its last 64
+// cycles. One that was not leased while 512 others came back gives them back (while 256 did, at the earliest; one
+// workspace with each that comes back from then on); all do so at Trim() and when the Reclaimer asks.
 //
 // Threads: everything may be called from any thread; a lease is its thread's. Errors: as Workspace.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_POOL_H_
@@ -73,7 +78,7 @@ class WorkspacePool {
   WorkspacePool& operator=(const WorkspacePool&) = delete;
 
   // A closed workspace that is the caller's until the lease goes. The one that came back last, or a new one:
-  // there are as many as were ever leased at a time. Throws OutOfMemoryError and std::bad_alloc.
+  // there are as many as were ever leased at a time, or were giving blocks back meanwhile. Throws OutOfMemoryError and std::bad_alloc.
   WorkspaceLease Lease();
 
   const std::string& id() const;
@@ -81,7 +86,8 @@ class WorkspacePool {
   Device device() const;
   WorkspacePoolStats stats() const;
 
-  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay.
+  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay. Below ranges of
+  // open cycles whole pages of free ranges of 1 MiB and more go, where the device gives back parts.
   void Trim();
   // As Workspace's, of what all its workspaces have learned; cycles may be open meanwhile.
   void SavePlans(const std::string& path) const;
