@@ -12,6 +12,8 @@
 namespace tidepool {
 namespace {
 
+thread_local constinit int runs_here = 0;
+
 void Tell(MemoryEvent::Kind kind, const MemoryRequest& request, int64_t wanted, int64_t reclaimed,
           int64_t missing) noexcept {
   MemoryEvent event{kind, request};
@@ -36,6 +38,8 @@ Reclaimer& Reclaimer::Global() {
   }();
   return *reclaimer;
 }
+
+bool Reclaimer::RunsHere() noexcept { return runs_here > 0; }
 
 void Reclaimer::LockForFork() noexcept {
   window_mutex_.lock();
@@ -90,6 +94,7 @@ int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
   std::lock_guard<std::recursive_mutex> lock(run_mutex_);
   if (depth_of_runs_ > 0) return 0;  // a callback that allocates does not reclaim for itself
   ++depth_of_runs_;
+  ++runs_here;
   int64_t reclaimed = 0;
   for (size_t i = 0; i < entries_.size() && reclaimed < wanted; ++i) {
     Entry& entry = *entries_[i];  // stays where it is while others are added
@@ -100,6 +105,7 @@ int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
       // It gave back nothing that counts; the others go on.
     }
   }
+  --runs_here;
   --depth_of_runs_;
   if (dead_entries_ > 0) DropDead();
   return reclaimed;

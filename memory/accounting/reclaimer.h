@@ -74,6 +74,8 @@ class Reclaimer {
 
   // The one that budgets ask. Never destroyed; its thread ends with the program.
   static Reclaimer& Global();
+  // The calling thread is within a callback: it may not wait.
+  static bool RunsHere() noexcept;
   Reclaimer() = default;
   ~Reclaimer();
   Reclaimer(const Reclaimer&) = delete;

@@ -1,6 +1,7 @@
 #include "tidepool/memory/provider/pages.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,8 @@ void Pages::ReleaseAll() noexcept {
   if (committed_ > 0) MemoryTracker::Global().CountSystemRelease();
   base_ = nullptr;
   reserved_ = committed_ = prefaulted_ = 0;
+  holes_.clear();
+  hole_bytes_ = 0;
   charge_.ShrinkTo(0);
 }
 
@@ -44,6 +47,8 @@ void Pages::Swap(Pages& other) {
   std::swap(reserved_, other.reserved_);
   std::swap(committed_, other.committed_);
   std::swap(prefaulted_, other.prefaulted_);
+  holes_.swap(other.holes_);
+  std::swap(hole_bytes_, other.hole_bytes_);
   charge_.Swap(other.charge_);
 }
 
@@ -109,23 +114,44 @@ void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
 // Commits up to `wanted` bytes, which are reserved.
 void Pages::Extend(size_t wanted, bool large_pages) {
   // Large pages begin at a boundary of theirs; what is committed before it stays as it is.
-  const size_t added = wanted - committed_;
-  charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
+  Commit(committed_, wanted - committed_, large_pages);
+  committed_ = wanted;
+}
+
+void Pages::Commit(size_t offset, size_t bytes, bool large_pages) {
+  const size_t held = committed_bytes();
+  charge_.GrowTo(static_cast<int64_t>(held + bytes), "pages");
   const auto lacking = [&] {
-    return provider_->Commit(base_ + committed_, added, large_pages) ? 0
-                                                                     : static_cast<int64_t>(added);
+    return provider_->Commit(base_ + offset, bytes, large_pages) ? 0 : static_cast<int64_t>(bytes);
   };
   int64_t missing = lacking();
   Reclaimer::Global().RetryWhileReclaiming(
-      missing, [&] { return missing = lacking(); }, RequestOf(added));
+      missing, [&] { return missing = lacking(); }, RequestOf(bytes));
   if (missing > 0) {
-    charge_.ShrinkTo(static_cast<int64_t>(committed_));
-    ThrowRefused(RequestOf(added), provider_->name(),
-                 absl::StrCat(provider_->name(), " refused ", added, " bytes more (", committed_,
+    charge_.ShrinkTo(static_cast<int64_t>(held));
+    ThrowRefused(RequestOf(bytes), provider_->name(),
+                 absl::StrCat(provider_->name(), " refused ", bytes, " bytes more (", held,
                               " bytes are committed)"));
   }
   MemoryTracker::Global().CountSystemAllocation();
-  committed_ = wanted;
+}
+
+// What is above, from its end on and as far as it is not refused.
+void Pages::CutTo(size_t wanted) noexcept {
+  const size_t before = committed_;
+  while (committed_ > wanted) {
+    const size_t end = std::max(wanted, hole_end());
+    if (end < committed_ && !provider_->Decommit(base_ + end, committed_ - end)) break;
+    committed_ = end;
+    if (end == wanted) break;
+    committed_ = holes_.back().begin;
+    hole_bytes_ -= end - committed_;
+    holes_.pop_back();
+  }
+  if (committed_ == before) return;
+  charge_.ShrinkTo(static_cast<int64_t>(committed_bytes()));
+  prefaulted_ = std::min(prefaulted_, committed_);
+  MemoryTracker::Global().CountSystemRelease();
 }
 
 void Pages::Resize(size_t bytes, PagesMove move) {
@@ -137,19 +163,47 @@ void Pages::Resize(size_t bytes, PagesMove move) {
   const size_t unit = Unit(bytes);
   const size_t wanted = RoundUp(bytes + kReadableTailBytes, unit);
   if (wanted == committed_) return;
-  if (wanted < committed_) {
-    // What was committed in smaller units may not be a multiple of the large one: it stays.
-    if (provider_->Decommit(base_ + wanted, committed_ - wanted)) {
-      committed_ = wanted;
-      charge_.ShrinkTo(static_cast<int64_t>(wanted));
-      prefaulted_ = std::min(prefaulted_, wanted);
-      MemoryTracker::Global().CountSystemRelease();
-    }
-    return;
-  }
+  // What was committed in smaller units may not be a multiple of the large one: it stays.
+  if (wanted < committed_) return CutTo(wanted);
   if (wanted > reserved_) return Relocate(bytes, wanted, move);
   Extend(wanted, unit > provider_->traits().granularity);
   if (options_.prefault) Prefault(bytes);
+}
+
+// ---- holes ------------------------------------------------------------------------------------
+
+Pages::Hole Pages::HoleWithin(size_t offset, size_t bytes) const {
+  const size_t unit = Unit(committed_);
+  return {RoundUp(offset + kReadableTailBytes, unit),
+          std::min(offset + bytes, committed_) / unit * unit};
+}
+
+bool Pages::MakeHole(size_t offset, size_t bytes) noexcept {
+  const Hole hole = HoleWithin(offset, bytes);
+  if (hole.begin >= hole.end) return false;
+  try {
+    holes_.reserve(holes_.size() + 1);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  if (!provider_->Decommit(base_ + hole.begin, hole.end - hole.begin)) return false;
+  holes_.insert(std::find_if(holes_.begin(), holes_.end(),
+                             [&](const Hole& other) { return other.begin > hole.begin; }),
+                hole);
+  hole_bytes_ += hole.end - hole.begin;
+  charge_.ShrinkTo(static_cast<int64_t>(committed_bytes()));
+  MemoryTracker::Global().CountSystemRelease();
+  return true;
+}
+
+void Pages::FillHole(size_t offset, size_t bytes) {
+  const auto hole = std::find_if(holes_.begin(), holes_.end(),
+                                 [&](const Hole& other) { return other.begin >= offset; });
+  if (hole == holes_.end() || hole->end > offset + bytes) return;
+  const size_t hole_bytes = hole->end - hole->begin;
+  Commit(hole->begin, hole_bytes, Unit(hole_bytes) > provider_->traits().granularity);
+  hole_bytes_ -= hole_bytes;
+  holes_.erase(hole);
 }
 
 void Pages::Prefault(size_t bytes) noexcept {

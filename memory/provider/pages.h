@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_events.h"
@@ -49,6 +50,17 @@ class Pages {
   // the reserved range is too small; contents of the kept part survive only while the base stays.
   // Shrinking returns whole pages. 0 gives everything back.
   void Resize(size_t bytes, PagesMove move = PagesMove::kHoldsBoth);
+  // Holes: what lies in the middle goes back and comes again. For pages that are never prefaulted and move
+  // only with PagesMove::kHoldsBoth. Holes that are cut off by Resize() go.
+  //
+  // Of [offset, offset + bytes), which nobody uses: whole pages, after the readable tail of what lies below.
+  // False: there are none, or they were refused; nothing changed.
+  bool MakeHole(size_t offset, size_t bytes) noexcept;
+  // The same arguments. Throws as Resize(), nothing changed; bytes are of unknown contents.
+  void FillHole(size_t offset, size_t bytes);
+  // Nothing at or above is one; 0: there are none.
+  size_t hole_end() const { return holes_.empty() ? 0 : holes_.back().end; }
+
   // Touches the first `bytes` and their tail as far as that was not done before.
   void Prefault(size_t bytes) noexcept;
 
@@ -56,7 +68,8 @@ class Pages {
   std::byte* base() const { return base_; }
   // For so many bytes more, as memory_events.h tells it.
   MemoryRequest RequestOf(size_t bytes) const;
-  size_t committed_bytes() const { return committed_; }  // whole pages, readable tail included
+  // Whole pages, readable tail included, holes not.
+  size_t committed_bytes() const { return committed_ - hole_bytes_; }
   size_t reserved_bytes() const { return reserved_; }
   size_t prefaulted_bytes() const { return prefaulted_; }
   // How often growth beyond the reserved range moved the base.
@@ -67,6 +80,12 @@ class Pages {
   void Relocate(size_t bytes, size_t wanted, PagesMove move);
   void GiveFirst(Pages& larger, size_t bytes, size_t wanted);
   void Extend(size_t wanted, bool large_pages);
+  void Commit(size_t offset, size_t bytes, bool large_pages);
+  void CutTo(size_t wanted) noexcept;
+  struct Hole {
+    size_t begin, end;
+  };
+  Hole HoleWithin(size_t offset, size_t bytes) const;
   void Swap(Pages& other);
   void ReleaseAll() noexcept;
   size_t Unit(size_t bytes) const;
@@ -75,10 +94,12 @@ class Pages {
   DeviceProvider* provider_;
   std::byte* base_ = nullptr;
   size_t reserved_ = 0;
-  size_t committed_ = 0;
+  size_t committed_ = 0;  // up to here, but for holes
+  std::vector<Hole> holes_;  // ascending
+  size_t hole_bytes_ = 0;
   size_t prefaulted_ = 0;
   uint64_t relocations_ = 0;
-  BudgetCharge charge_;  // of committed_
+  BudgetCharge charge_;  // of committed_bytes()
 };
 
 }  // namespace tidepool

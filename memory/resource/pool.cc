@@ -120,20 +120,42 @@ Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
     const size_t all = (footprint - kReadableTailBytes) / alignment_ * alignment_;
     if (upstream_.FootprintBytes(all, alignment_) == footprint) *asked = all;
   }
-  if (footprint != SIZE_MAX) MakeRoom(footprint);
-  return upstream_.Allocate(*asked, alignment_);
+  if (footprint == SIZE_MAX) return upstream_.Allocate(*asked, alignment_);
+  MakeRoom(footprint);
+  // Others may come in until it is there.
+  asked_bytes_ += footprint;
+  try {
+    const Allocation chunk = upstream_.Allocate(*asked, alignment_);
+    asked_bytes_ -= footprint;
+    return chunk;
+  } catch (...) {
+    asked_bytes_ -= footprint;
+    throw;
+  }
+}
+
+// For a chunk and a block that is cut from it.
+void Pool::ReserveRecords() {
+  if (!HasNodes()) MakeNodes();
+  chunks_.reserve(chunks_.size() + 1);
+  room_.Reserve(chunks_.size() + 1);
 }
 
 Allocation Pool::AddChunk(size_t bytes, Block** whole) {
   const bool large = bytes > chunk_bytes_;
-  chunks_.reserve(chunks_.size() + 1);
-  room_.Reserve(chunks_.size() + 1);
+  ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
   Allocation taken = TakeChunk(large ? bytes : chunk_bytes_, &chunk->bytes);
   if (!taken && taken.refusal != Refusal::kImpossible && bytes < chunk_bytes_) {
     taken = TakeChunk(bytes, &chunk->bytes);  // there may be room for the request alone
   }
   if (!taken) return taken;
+  try {
+    ReserveRecords();  // others may have used them
+  } catch (...) {
+    upstream_.Release(taken.token, chunk->bytes, alignment_);
+    throw;
+  }
   chunk->token = taken.token;
   chunk->footprint = upstream_.FootprintBytes(chunk->bytes, alignment_);
   chunk->large = large;
@@ -185,9 +207,10 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
 }
 
 void Pool::MakeRoom(size_t footprint) noexcept {
-  const size_t peak = std::max({peak_used_bytes_, last_peak_used_bytes_, used_bytes_ + footprint});
+  const size_t added = asked_bytes_ + footprint;
+  const size_t peak = std::max({peak_used_bytes_, last_peak_used_bytes_, used_bytes_ + added});
   const size_t most = peak + Slack(peak) + chunk_bytes_;
-  while (owned_bytes_ + footprint > most) {
+  while (owned_bytes_ + added > most) {
     const Chunk* oldest = nullptr;
     for (const auto& chunk : chunks_) {
       if (chunk->idle() && (oldest == nullptr || chunk->used_in < oldest->used_in)) {

@@ -71,6 +71,8 @@ class FreeRanges {
   size_t end() const { return end_; }
   // Nothing is taken at or above; after Merge(), right below it something is.
   size_t top() const { return top_; }
+  // The largest free range below the top; after Merge(), of all.
+  size_t largest_free() const { return free_.Largest(); }
   // The highest address that was taken since Begin().
   size_t reached() const { return reached_; }
   size_t state_bytes() const;

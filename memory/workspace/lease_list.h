@@ -13,6 +13,7 @@
 #define TIDEPOOL_MEMORY_WORKSPACE_LEASE_LIST_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <utility>
 
@@ -24,6 +25,7 @@ struct LeaseLinks {
   typename Sync::template Plain<Item*> next{nullptr};  // of all
   typename Sync::template Plain<Item*> previous{nullptr};
   typename Sync::template Plain<Item*> next_idle{nullptr};  // that came back before it
+  typename Sync::template Plain<uint64_t> idle_since{0};    // how many had come back then
 };
 
 // Traits:
@@ -31,6 +33,7 @@ struct LeaseLinks {
 //   Links(item)             its LeaseLinks
 //   Numbers                 a sum of what items count, trivially copyable; zero when made
 //   Count(item, &numbers)   adds what it has counted, also while its holder works; noexcept
+//   CountGone(item, &numbers)  likewise of one that is gone, for ever
 template <typename Sync, typename Item, typename Traits>
 class LeaseList {
  public:
@@ -63,12 +66,57 @@ class LeaseList {
   void Return(Owner item, bool usable) noexcept {
     std::lock_guard<Mutex> lock(mutex_);
     leased_.set(leased_.get() - 1);
+    returns_.set(returns_.get() + 1);
     if (usable && !closed_.get()) {
       Traits::Links(*item).next_idle.set(idle_.get());
+      Traits::Links(*item).idle_since.set(returns_.get());
       idle_.set(item.release());
     } else {
       Remove(item.get());
     }
+  }
+
+  // Looked for once in kLooks returns: of those that were not leased while at least `returns` others came back, and that are
+  // `wanted`, the one that came back first; null: none. It is the caller's until PutBack().
+  static constexpr uint64_t kLooks = 16;
+  template <typename Wanted>
+  Owner TakeLongIdle(uint64_t returns, const Wanted& wanted) noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    if (returns_.get() % kLooks != 0) return nullptr;
+    Item* found = nullptr;
+    Item* newer_than_found = nullptr;
+    Item* newer = nullptr;
+    for (Item* item = idle_.get(); item != nullptr; item = Traits::Links(*item).next_idle.get()) {
+      if (returns_.get() - Traits::Links(*item).idle_since.get() >= returns && wanted(*item)) {
+        found = item;
+        newer_than_found = newer;
+      }
+      newer = item;
+    }
+    if (found == nullptr) return nullptr;
+    Item* const older = Traits::Links(*found).next_idle.get();
+    if (newer_than_found != nullptr) {
+      Traits::Links(*newer_than_found).next_idle.set(older);
+    } else {
+      idle_.set(older);
+    }
+    leased_.set(leased_.get() + 1);
+    return Owner(found);
+  }
+  // Behind all that are idle: it is leased last.
+  void PutBack(Owner item) noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    leased_.set(leased_.get() - 1);
+    if (closed_.get()) return Remove(item.get());
+    Traits::Links(*item).next_idle.set(nullptr);
+    Traits::Links(*item).idle_since.set(returns_.get());
+    Item* last = idle_.get();
+    if (last == nullptr) {
+      idle_.set(item.release());
+      return;
+    }
+    while (Item* const next = Traits::Links(*last).next_idle.get()) last = next;
+    Traits::Links(*last).next_idle.set(item.release());
   }
 
   void EndIdle() noexcept {
@@ -126,7 +174,7 @@ class LeaseList {
   // With the lock. What it has counted stays.
   void Remove(Item* item) noexcept {
     Numbers gone = gone_.get();
-    Traits::Count(*item, &gone);
+    Traits::CountGone(*item, &gone);
     gone_.set(gone);
     Item* const next = Traits::Links(*item).next.get();
     Item* const previous = Traits::Links(*item).previous.get();
@@ -145,6 +193,7 @@ class LeaseList {
   Plain<Item*> idle_{nullptr};   // that came back last
   Plain<size_t> items_{0};
   Plain<size_t> leased_{0};
+  Plain<uint64_t> returns_{0};
   Plain<Numbers> gone_{Numbers{}};
   Plain<bool> closed_{false};
 };

@@ -39,6 +39,7 @@ struct Traits {
     int cycles = 0;
   };
   static LeaseLinks<Sync, Item>& Links(Item& item) { return item.links; }
+  static void CountGone(const Item& item, Numbers* sum) { Count(item, sum); }
   static void Count(const Item& item, Numbers* sum) {
     sum->cycles += item.cycles.load(std::memory_order_relaxed);
   }

@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/pool_memory.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,10 @@ namespace {
 constexpr uint64_t kWindow = 4096;
 // What a span may take beyond the bytes asked for: the readable tail, in pages of the largest kind.
 constexpr size_t kRounding = size_t{4} << 20;
+// Smaller holes are not made: each is a part of the system's books.
+constexpr size_t kLeastHole = size_t{1} << 20;
+// What is held beyond twice what was open at once is worth holes where it is so much.
+constexpr size_t kWorthHoles = size_t{8} << 20;
 // Blocks are for cycles that are new; those that were not used in so many windows go.
 constexpr int kWindowsKept = 2;
 
@@ -27,26 +32,7 @@ PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
   return options;
 }
 
-const void* ThisThread() {
-  thread_local char here;
-  return &here;
-}
-
 }  // namespace
-
-PoolMemory::Guard::Guard(const PoolMemory& memory)
-    : memory_(memory),
-      is_inner_(memory.inside_.load(std::memory_order_relaxed) == ThisThread()) {
-  if (is_inner_) return;
-  memory_.mutex_.lock();
-  memory_.inside_.store(ThisThread(), std::memory_order_relaxed);
-}
-
-PoolMemory::Guard::~Guard() {
-  if (is_inner_) return;
-  memory_.inside_.store(nullptr, std::memory_order_relaxed);
-  memory_.mutex_.unlock();
-}
 
 PoolMemory::PoolMemory(const std::string& id, const WorkspaceConfig& config, size_t alignment,
                        DeviceProvider& provider, MemoryOwner& owner)
@@ -55,7 +41,9 @@ PoolMemory::PoolMemory(const std::string& id, const WorkspaceConfig& config, siz
       provider_(provider),
       account_(provider.device(), &owner) {
   MemoryResource& pages = chunks_.Add<PagesResource>(options_, provider);
-  chunks_.Add<Pool>(pages, config.temp_block_size, alignment);
+  auto& taken = chunks_.Add<UnlockedChunks>(pages, mutex_, config.temp_block_size, alignment);
+  taken_chunks_ = static_cast<UnlockedChunks*>(&taken);
+  chunks_.Add<Pool>(taken, config.temp_block_size, alignment);
   MemoryTracker::Global().Register(&account_);
   try {
     reclaimer_ = Reclaimer::Global().Register(absl::StrCat("workspace pool ", id),
@@ -81,123 +69,258 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
                      MemoryTracker::Global().Snapshot().ToString());
   }
   const size_t rounded = (bytes + unit_ - 1) & ~(unit_ - 1);
-  const Guard guard(*this);
-  Range range;
-  for (uint32_t i = 0; i < spans_.size() && range.range == nullptr; ++i) {
-    spans_[i]->ranges.Reserve();
-    range = TakeFrom(i, rounded);
-  }
-  if (range.range == nullptr) range = Grow(rounded);
+  Lock lock(mutex_);
+  Range range = TakeFromAny(rounded);
+  if (range.range == nullptr) range = Grow(lock, rounded);
   ++ranges_;
   range_bytes_ += rounded;
   if (range_bytes_ > most_range_bytes_) most_range_bytes_ = range_bytes_;
+  most_open_ = std::max<size_t>(most_open_, range_bytes_);
   return range;
+}
+
+PoolMemory::Range PoolMemory::TakeFromAny(size_t bytes) {
+  for (uint32_t i = 0; i < spans_.size(); ++i) {
+    spans_[i]->ranges.Reserve();
+    if (const Range range = TakeFrom(i, bytes); range.range != nullptr) return range;
+  }
+  return {};
 }
 
 PoolMemory::Range PoolMemory::TakeFrom(uint32_t i, size_t bytes) noexcept {
   Span& span = *spans_[i];
   size_t offset = 0;
-  FreeRanges::Range* const range = span.ranges.Take(bytes, &offset);
+  FreeRanges::Range* const range = span.moves ? nullptr : span.ranges.Take(bytes, &offset);
   if (range == nullptr) return {};
   span.reached = std::max(span.reached, offset + bytes);
-  return {span.pages.base() + offset, bytes, i, range};
+  return {span.base + offset, bytes, i, range};
 }
 
-PoolMemory::Range PoolMemory::Grow(size_t bytes) {
+// Others take and give ranges whenever the lock is given up, so it is looked again each time.
+PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
+  const bool may_wait = MayWaitForMemory();
+  bool holes = true;
   for (bool trimmed = false;;) {
     try {
-      for (uint32_t i = 0; i < spans_.size(); ++i) {
-        Span& span = *spans_[i];
-        const size_t end = span.ranges.top() + bytes;
-        const bool in_place = span.pages.base() == nullptr || span.ranges.top() == 0 ||
-                              end + kRounding <= span.pages.reserved_bytes();
-        if (!in_place) continue;
-        span.pages.Resize(end);
-        span.ranges.SetEnd(end);
-        Report();
-        return TakeFrom(i, bytes);
+      holes = holes && GrowInHole(lock, bytes);
+      if (holes) {
+        if (const Range range = TakeFromAny(bytes); range.range != nullptr) return range;
+        continue;
       }
-      auto added = std::make_unique<Span>(options_, provider_, unit_);
-      added->ranges.Begin(0, 0);
-      added->ranges.Reserve();
-      spans_.push_back(std::move(added));
+      Span* grows = nullptr;
+      for (const auto& span : spans_) {
+        const size_t end = span->ranges.top() + bytes;
+        const bool has_room = span->ranges.top() == 0 || end + kRounding <= span->reserved_bytes;
+        if (!has_room || (span->resizing && !may_wait)) continue;
+        if (!span->resizing && span->hole_end > span->ranges.top()) continue;  // could not be cut off
+        grows = span.get();
+        break;
+      }
+      if (grows == nullptr) {
+        auto added = std::make_unique<Span>(options_, provider_, unit_);
+        added->ranges.Begin(0, 0);
+        grows = added.get();
+        spans_.push_back(std::move(added));
+      }
+      if (grows->resizing) {
+        ++waiting_;
+        resized_.wait(lock);
+        --waiting_;
+      } else {
+        const size_t end = grows->ranges.top() + bytes;
+        grows->moves = end + kRounding > grows->reserved_bytes;
+        Resize(lock, *grows, end);
+        grows->ranges.SetEnd(end);
+      }
     } catch (const OutOfMemoryError&) {
       // What is free in other places may make room.
-      if (std::exchange(trimmed, true) || TrimLocked() == 0) throw;
+      if (std::exchange(trimmed, true) || TrimAll(lock) == 0) throw;
     }
+    if (const Range range = TakeFromAny(bytes); range.range != nullptr) return range;
   }
 }
 
+// One that is not much larger than what is needed. False: there is none, or no memory for it.
+bool PoolMemory::GrowInHole(Lock& lock, size_t bytes) {
+  Span* best = nullptr;
+  size_t at = 0;
+  for (const auto& span : spans_) {
+    for (size_t i = 0; i < span->holes.size() && !span->resizing; ++i) {
+      const size_t size = span->holes[i]->bytes();
+      if (size < bytes || size / 2 > bytes) continue;
+      if (best != nullptr && best->holes[at]->bytes() <= size) continue;
+      best = span.get();
+      at = i;
+    }
+  }
+  if (best == nullptr) return false;
+  FreeRanges::Range* const hole = std::exchange(best->holes[at], best->holes.back());
+  best->holes.pop_back();
+  try {
+    ChangePages(lock, *best, [&] { best->pages.FillHole(hole->offset(), hole->bytes()); });
+  } catch (const OutOfMemoryError&) {
+    best->holes.push_back(hole);  // there is room
+    return false;
+  }
+  best->ranges.Give(hole);
+  return true;
+}
+
+void PoolMemory::Resize(Lock& lock, Span& span, size_t bytes) {
+  ChangePages(lock, span, [&] { span.pages.Resize(bytes); });
+}
+
+// Nobody else changes its pages meanwhile.
+template <typename Change>
+void PoolMemory::ChangePages(Lock& lock, Span& span, const Change& change) {
+  span.resizing = true;
+  const auto end = [&] {
+    lock.lock();
+    span.resizing = span.moves = false;
+    span.base = span.pages.base();
+    span.reserved_bytes = span.pages.reserved_bytes();
+    span.held_bytes = span.pages.committed_bytes();
+    span.hole_end = span.pages.hole_end();
+    Report();
+    if (waiting_ > 0) resized_.notify_all();
+  };
+  lock.unlock();
+  try {
+    change();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
 void PoolMemory::Give(const Range& range) noexcept {
-  const Guard guard(*this);
+  Lock lock(mutex_);
   spans_[range.span]->ranges.Give(range.range);
   ranges_ -= 1;
   range_bytes_ -= range.bytes;
-  if (++given_ % kWindow == 0 && !guard.is_inner()) EndWindow();
+  if (++given_ % kWindow == 0) EndWindow(lock);
 }
 
 // ---- giving back --------------------------------------------------------------------------------
 
-void PoolMemory::EndWindow() noexcept {
-  for (const auto& span : spans_) {
-    span->ranges.Merge();
-    const size_t kept =
-        std::max({span->reached, span->reached_before, span->ranges.top()});
-    if (kept + kept / 4 < span->ranges.end()) Shrink(*span, kept);
-    span->reached_before = span->reached;
-    span->reached = span->ranges.top();
+void PoolMemory::EndWindow(Lock& lock) noexcept {
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    Span& span = *spans_[i];
+    span.ranges.Merge();
+    size_t kept = std::max({span.reached, span.reached_before, span.ranges.top()});
+    span.reached_before = span.reached;
+    span.reached = span.ranges.top();
+    if (span.resizing) continue;
+    const bool drops = DropHolesAtTop(span);
+    if (drops) kept = span.ranges.top();
+    if (drops || kept + kept / 4 < span.ranges.end()) Shrink(lock, span, kept);
+  }
+  const size_t most_open = std::max(most_open_, most_open_before_);
+  most_open_before_ = std::exchange(most_open_, range_bytes_.get());
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    if (HeldInSpans() > 2 * most_open + kWorthHoles) MakeHoles(lock, *spans_[i]);
   }
   chunks_.TrimIdle(kWindowsKept);
+  taken_chunks_->GiveBack();
   Report();
 }
 
-void PoolMemory::Shrink(Span& span, size_t end) noexcept {
+// What ends at the top has no memory: the span must end there before anything is taken.
+bool PoolMemory::DropHolesAtTop(Span& span) noexcept {
+  bool any = false;
+  for (size_t i = 0; i < span.holes.size();) {
+    FreeRanges::Range* const hole = span.holes[i];
+    if (hole->offset() + hole->bytes() != span.ranges.top()) {
+      ++i;
+      continue;
+    }
+    span.holes[i] = span.holes.back();
+    span.holes.pop_back();
+    span.ranges.Give(hole);
+    any = true;
+    i = 0;
+  }
+  return any;
+}
+
+// Returns bytes.
+size_t PoolMemory::MakeHoles(Lock& lock, Span& span) noexcept {
+  const size_t before = span.held_bytes;
+  while (!span.resizing && span.ranges.largest_free() >= kLeastHole) {
+    try {
+      span.ranges.Reserve();
+      span.holes.reserve(span.holes.size() + 1);
+    } catch (const std::bad_alloc&) {
+      break;
+    }
+    size_t offset = 0;
+    FreeRanges::Range* const hole = span.ranges.Take(span.ranges.largest_free(), &offset);
+    if (hole == nullptr) break;
+    bool made = false;
+    ChangePages(lock, span, [&] { made = span.pages.MakeHole(offset, hole->bytes()); });
+    if (!made) {
+      span.ranges.Give(hole);
+      break;
+    }
+    span.holes.push_back(hole);
+  }
+  return before - std::min(before, span.held_bytes);
+}
+
+// Returns bytes.
+size_t PoolMemory::Shrink(Lock& lock, Span& span, size_t end) noexcept {
+  const size_t before = span.held_bytes;
   span.ranges.SetEnd(end);
   try {
-    span.pages.Resize(end);
+    Resize(lock, span, end);
   } catch (...) {
     // It stays a little larger.
   }
+  return before - std::min(before, span.held_bytes);
 }
 
-size_t PoolMemory::TrimLocked() noexcept {
-  const size_t before = Held();
-  for (const auto& span : spans_) {
-    span->ranges.Merge();
-    if (span->ranges.top() < span->ranges.end()) Shrink(*span, span->ranges.top());
+size_t PoolMemory::TrimAll(Lock& lock) noexcept {
+  size_t bytes = chunks_.Trim();
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    Span& span = *spans_[i];
+    if (span.resizing) continue;
+    span.ranges.Merge();
+    DropHolesAtTop(span);
+    const size_t top = span.ranges.top();
+    if (top < span.ranges.end() || span.hole_end > top) bytes += Shrink(lock, span, top);
+    bytes += MakeHoles(lock, span);
   }
-  chunks_.Trim();
+  taken_chunks_->GiveBack();
   Report();
-  return before - std::min(before, Held());
+  return bytes;
 }
 
 size_t PoolMemory::Trim() noexcept {
-  const Guard guard(*this);
-  return guard.is_inner() ? 0 : TrimLocked();
+  Lock lock(mutex_);
+  return TrimAll(lock);
 }
 
-// Never waits: whoever has the lock may itself be waiting for the Reclaimer.
+// Waits for nothing but the lock, which nobody holds while he waits.
 int64_t PoolMemory::Reclaim(ReclaimDepth depth) noexcept {
-  if (inside_.load(std::memory_order_relaxed) == ThisThread() || !mutex_.try_lock()) {
-    return 0;
-  }
+  Lock lock(mutex_);
   const bool idle = depth == ReclaimDepth::kIdle ||
                     (depth == ReclaimDepth::kPeriodic && given_ == given_at_periodic_reclaim_);
   if (depth == ReclaimDepth::kPeriodic) given_at_periodic_reclaim_ = given_;
-  const size_t before = Held();
-  chunks_.Trim();
-  if (idle) TrimLocked();
+  if (idle) return static_cast<int64_t>(TrimAll(lock));
+  const size_t bytes = chunks_.Trim();
+  taken_chunks_->GiveBack();
   Report();
-  const size_t bytes = before - std::min(before, Held());
-  mutex_.unlock();
   return static_cast<int64_t>(bytes);
 }
 
-size_t PoolMemory::Held() const {
-  size_t held = chunks_.owned_bytes();
-  for (const auto& span : spans_) held += span->pages.committed_bytes();
+size_t PoolMemory::HeldInSpans() const {
+  size_t held = 0;
+  for (const auto& span : spans_) held += span->held_bytes;
   return held;
 }
+
+size_t PoolMemory::Held() const { return HeldInSpans() + taken_chunks_->held_bytes(); }
 
 void PoolMemory::Report() noexcept {
   reported_bytes_ = Held();
@@ -205,7 +328,7 @@ void PoolMemory::Report() noexcept {
 }
 
 PoolMemory::Usage PoolMemory::usage() const {
-  const Guard guard(*this);
+  Lock lock(mutex_);
   Usage usage = usage_in_passing();
   usage.held_bytes = Held();
   return usage;
@@ -218,14 +341,21 @@ PoolMemory::Usage PoolMemory::usage_in_passing() const noexcept {
 // ---- blocks -------------------------------------------------------------------------------------
 
 Allocation PoolMemory::Blocks::Allocate(size_t bytes, size_t alignment) {
-  const Guard guard(memory_);
-  const Allocation block = memory_.chunks_.Allocate(bytes, alignment);
-  memory_.Report();
-  return block;
+  Lock lock(memory_.mutex_);
+  for (;;) {
+    const Allocation block = memory_.chunks_.Allocate(bytes, alignment);
+    if (memory_.taken_chunks_->WasBusy(block)) {
+      memory_.taken_chunks_->AwaitOther();
+      continue;
+    }
+    memory_.taken_chunks_->GiveBack();  // what has made room
+    memory_.Report();
+    return block;
+  }
 }
 
 void PoolMemory::Blocks::Release(void* token, size_t bytes, size_t alignment) noexcept {
-  const Guard guard(memory_);
+  Lock lock(memory_.mutex_);
   memory_.chunks_.Release(token, bytes, alignment);
 }
 

@@ -3,15 +3,23 @@
 // A cycle takes one range of it, as large as its plan, and gives it back at its end; so what is held is what
 // the cycles that are open at once need, not what each workspace ever needed. Ranges are cut best fit out of
 // few spans of addresses that grow at their end. What is not in a range comes from blocks(). Memory that was
-// not reached for some thousand ranges goes back to the system; the rest is kept.
+// not reached for some thousand ranges goes back to the system; the rest is kept. Trim() and the Reclaimer give
+// back all that no open cycle uses, also below ranges that are open: from 1 MiB on there are holes then, whole
+// pages as far as the device can do that. So do some thousand ranges during which less than half of what is
+// held was open at once.
 //
 // Bytes are on the ledger as the owner's; what of them is in use is on the accounts of the workspaces.
-// Threads: any. Cost: one lock and a look into a trie of sizes; where it grows, system calls under that lock.
-// Memory is touched at first use.
+// The lock is not held while the system, a budget or the Reclaimer is asked, whose callbacks may let go of
+// arrays of this pool and of others, and read its numbers. A span that is resized meanwhile gives and takes
+// ranges as before; who needs more of it waits until that is done, but for callbacks, which take from a span
+// of their own.
+//
+// Threads: any. Cost: one lock and a look into a trie of sizes; where it grows, system calls. Memory is
+// touched at first use.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_POOL_MEMORY_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_POOL_MEMORY_H_
 
-#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +37,7 @@
 #include "tidepool/memory/sync/single_writer.h"
 #include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/unlocked_chunks.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -70,25 +79,23 @@ class PoolMemory {
   Usage usage_in_passing() const noexcept;
 
  private:
+  using Lock = std::unique_lock<std::mutex>;
   struct Span {
     Span(const PagesOptions& options, DeviceProvider& provider, size_t unit)
         : pages(options, provider), ranges(unit) {}
-    Pages pages;
+    Pages pages;  // while `resizing` that thread's, without the lock
     FreeRanges ranges;
+    bool resizing = false;
+    bool moves = false;  // nothing is in it, and nothing may be until it was resized
+    // Of the pages, as of when they were last resized.
+    std::byte* base = nullptr;
+    size_t reserved_bytes = 0;
+    size_t held_bytes = 0;
+    size_t hole_end = 0;
+    // Ranges without memory: nobody has them.
+    std::vector<FreeRanges::Range*> holes;
     size_t reached = 0;         // in this window
     size_t reached_before = 0;  // in the one before
-  };
-  // Whoever holds the lock may come here again: what it asks of the system may run the Reclaimer, and callbacks
-  // that release arrays (memory_events.h). Then blocks and ranges come back; nothing else is done.
-  class Guard {
-   public:
-    explicit Guard(const PoolMemory& memory);
-    ~Guard();
-    bool is_inner() const { return is_inner_; }
-
-   private:
-    const PoolMemory& memory_;
-    const bool is_inner_;
   };
   class Blocks final : public MemoryResource {
    public:
@@ -105,25 +112,38 @@ class PoolMemory {
     PoolMemory& memory_;
   };
 
-  // With the lock.
+  // With the lock; those that are given it give it up meanwhile.
+  Range TakeFromAny(size_t bytes);
   Range TakeFrom(uint32_t span, size_t bytes) noexcept;
-  Range Grow(size_t bytes);
-  void EndWindow() noexcept;
-  size_t TrimLocked() noexcept;
-  void Shrink(Span& span, size_t end) noexcept;
+  Range Grow(Lock& lock, size_t bytes);
+  bool GrowInHole(Lock& lock, size_t bytes);
+  void Resize(Lock& lock, Span& span, size_t bytes);
+  template <typename Change>
+  void ChangePages(Lock& lock, Span& span, const Change& change);
+  size_t Shrink(Lock& lock, Span& span, size_t end) noexcept;
+  size_t MakeHoles(Lock& lock, Span& span) noexcept;
+  bool DropHolesAtTop(Span& span) noexcept;
+  void EndWindow(Lock& lock) noexcept;
+  size_t TrimAll(Lock& lock) noexcept;
+  size_t HeldInSpans() const;
   size_t Held() const;
   void Report() noexcept;
+  // Without it.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
 
   const size_t unit_;
   const PagesOptions options_;
   DeviceProvider& provider_;
   mutable std::mutex mutex_;
-  mutable std::atomic<const void*> inside_{nullptr};  // the thread that has it
+  std::condition_variable resized_;
+  int waiting_ = 0;  // for it
   std::vector<std::unique_ptr<Span>> spans_;
   ResourceStack chunks_;
+  UnlockedChunks* taken_chunks_;  // of these, below the pool
   Blocks blocks_{*this};
   uint64_t given_ = 0;  // ranges
+  size_t most_open_ = 0;         // bytes in ranges at once, in this window
+  size_t most_open_before_ = 0;  // in the one before
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
   // Changed with the lock.
   SingleWriter<size_t> ranges_;

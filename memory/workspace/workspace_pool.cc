@@ -48,15 +48,33 @@ struct LeasedWorkspaces {
     return workspace.core()->lease_links();
   }
   static void Count(const Workspace& workspace, WorkspacePoolStats* sum) noexcept {
-    const WorkspaceCounters& counters = workspace.core()->counters;
+    AddTo(sum, *workspace.core());
+    sum->block_bytes += workspace.core()->counters.block_bytes;
+  }
+  // A cycle that is open ends as a failed one.
+  static void CountGone(const Workspace& workspace, WorkspacePoolStats* sum) noexcept {
+    const WorkspaceCore& core = *workspace.core();
+    AddTo(sum, core);
+    const uint64_t left_open = core.generation() - core.counters.cycles;
+    sum->cycles += left_open;
+    sum->failed_cycles += left_open;
+  }
+
+ private:
+  static void AddTo(WorkspacePoolStats* sum, const WorkspaceCore& core) noexcept {
+    const WorkspaceCounters& counters = core.counters;
     sum->cycles += counters.cycles;
     sum->failed_cycles += counters.failed_cycles;
-    sum->hits += workspace.core()->CurrentHits();
+    sum->hits += core.CurrentHits();
     sum->misses += counters.misses;
     sum->spills += counters.spills;
     sum->leaked_arrays += counters.leaked_arrays;
+    sum->leaked_blocks += counters.leaked_blocks;
   }
 };
+
+// A workspace that was not leased while so many came back gives back what it has kept for containers.
+constexpr uint64_t kReturnsKept = 256;
 
 }  // namespace
 
@@ -92,6 +110,12 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
                    id_.c_str());
     }
     workspaces_.Return(std::move(workspace), /*usable=*/!open);
+    auto long_idle = workspaces_.TakeLongIdle(kReturnsKept, [](const Workspace& idle) {
+      return idle.core()->counters.block_bytes > 0;
+    });
+    if (long_idle == nullptr) return;
+    long_idle->core()->Reclaim(ReclaimDepth::kSpare);
+    workspaces_.PutBack(std::move(long_idle));
   }
 
   void Close() noexcept { workspaces_.Close(); }
@@ -123,7 +147,7 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
     stats.cycles_not_planned = learned.cycles_not_planned;
     stats.plans_kept = learned.plans_kept;
     stats.ranges = usage.ranges;
-    stats.held_bytes = usage.held_bytes;
+    stats.held_bytes = usage.held_bytes + stats.block_bytes;
     stats.open_bytes = usage.range_bytes;
     stats.most_open_bytes = usage.most_range_bytes;
     return stats;

@@ -16,6 +16,15 @@
 // repeat, plans are made of what comes a second time only, and the others are served from free ranges
 // (workspace.h, "Streams that no plan fits" in docs/design.md).
 //
+// Memory that nothing has reached for some thousand cycles goes back to the system, and so does what lies below
+// ranges that stay open, where more than twice what was open at once is held (and 8 MiB). Where memory is asked
+// for, and where it goes back, no lock is held: callbacks of memory events and of the Reclaimer may let go of
+// arrays of any pool, and other threads go on.
+//
+// Blocks of containers (memory/pmr) are each workspace's own: what it needed of them at once in its last 64
+// cycles. One that was not leased while 256 others came back gives them back, one workspace with every 16th that
+// comes back; all do so at Trim() and when the Reclaimer asks.
+//
 // Threads: everything may be called from any thread. A lease is one thread's at a time: while its workspace is
 // closed it may be moved to another thread and go back from there; a PooledScope stays on its thread, as a
 // WorkspaceScope does. Errors: as Workspace.
@@ -43,17 +52,19 @@ struct WorkspacePoolStats {
   size_t workspaces = 0;          // made so far and kept
   size_t leased = 0;              // of them, now
   uint64_t cycles = 0;            // ended
-  uint64_t failed_cycles = 0;     // left by an exception
+  uint64_t failed_cycles = 0;     // left by an exception, or open when their workspace went back
   uint64_t hits = 0;              // requests served from ranges
   uint64_t misses = 0;            // requests a plan existed for but could not be followed
   uint64_t spills = 0;            // requests served from blocks
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
+  uint64_t leaked_blocks = 0;     // of containers (memory/pmr), likewise
   uint64_t plans = 0;             // made so far
   uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
   size_t plans_kept = 0;          // now
   size_t ranges = 0;              // that open cycles have of the pool's memory
   size_t held_bytes = 0;          // from the system
+  size_t block_bytes = 0;         // of them, kept by workspaces for blocks of containers
   size_t open_bytes = 0;          // of them, in ranges of open cycles
   size_t most_open_bytes = 0;     // at once, ever
 };
@@ -74,7 +85,7 @@ class WorkspacePool {
   WorkspacePool& operator=(const WorkspacePool&) = delete;
 
   // A closed workspace that is the caller's until the lease goes. The one that came back last, or a new one:
-  // there are as many as were ever leased at a time. Throws OutOfMemoryError and std::bad_alloc.
+  // there are as many as were ever leased at a time, or were giving blocks back meanwhile. Throws OutOfMemoryError and std::bad_alloc.
   WorkspaceLease Lease();
 
   const std::string& id() const;
@@ -82,7 +93,8 @@ class WorkspacePool {
   Device device() const;
   WorkspacePoolStats stats() const;
 
-  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay.
+  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay. Below ranges of
+  // open cycles whole pages of free ranges of 1 MiB and more go, where the device gives back parts.
   void Trim();
   // As Workspace's, of what all its workspaces have learned; cycles may be open meanwhile.
   void SavePlans(const std::string& path) const;
@@ -131,6 +143,12 @@ class [[nodiscard]] WorkspaceLease {
 class [[nodiscard]] PooledScope {
  public:
   [[nodiscard]] explicit PooledScope(WorkspacePool& pool) : lease_(pool.Lease()), scope_(*lease_) {}
+  PooledScope(PooledScope&& other) = default;
+  PooledScope& operator=(PooledScope&& other) noexcept {
+    scope_ = std::move(other.scope_);  // first: a workspace goes back when it is closed
+    lease_ = std::move(other.lease_);
+    return *this;
+  }
   void Close() {
     scope_.Close();
     lease_.Release();

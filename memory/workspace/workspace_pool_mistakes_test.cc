@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(WorkspacePool, AnArrayThatOutlivesItsCycleIsDetected) {
   WorkspacePool pool("requests", Quiet());
@@ -173,6 +175,43 @@ TEST(WorkspacePool, LeasesOutliveThePoolAndWhatGoesBackOpenIsNotUsedAgain) {
   EXPECT_EQ(lease->stats().misses, 0u);
   lease.Release();
   EXPECT_FALSE(lease);
+}
+
+// A scope that is destroyed elsewhere is left to its thread; the lease goes back at once.
+TEST(WorkspacePool, ACycleThatIsOpenWhenItsWorkspaceGoesBackHasFailed) {
+  WorkspacePool pool("p", Quiet());
+  for (int i = 0; i < 3; ++i) {
+    auto scope = std::make_unique<PooledScope>(pool);
+    Serve(2);
+    ::testing::internal::CaptureStderr();
+    std::thread([&] { scope = nullptr; }).join();
+    EXPECT_EQ(pool.stats().failed_cycles, 1u + i);
+    { PooledScope next(pool); Serve(2); }
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("was destroyed on another thread"));
+    EXPECT_EQ(pool.stats().cycles, 2u + 2 * i);
+    EXPECT_EQ(pool.stats().failed_cycles, 1u + i) << "once";
+  }
+  EXPECT_EQ(pool.stats().leased, 0u);
+  EXPECT_EQ(pool.stats().open_bytes, 0u);
+}
+
+TEST(WorkspacePool, AScopeThatIsAssignedEndsBeforeItsWorkspaceGoesBack) {
+  WorkspacePool pool("p", Quiet());
+  PooledScope scope(pool);
+  PooledScope moved(std::move(scope));
+  New(100);
+  ::testing::internal::CaptureStderr();
+  moved = PooledScope(pool);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("goes back while it is open")));
+  EXPECT_EQ(pool.stats().workspaces, 2u);
+  EXPECT_EQ(pool.stats().leased, 1u);
+  EXPECT_EQ(pool.stats().cycles, 1u);
+  const BufferHandle array = New(200);
+  EXPECT_EQ(pool.stats().open_bytes, moved.workspace().size());
+  EXPECT_TRUE(array->IsAlive());
+  moved.Close();
+  EXPECT_FALSE(array->IsAlive());
+  EXPECT_EQ(pool.stats().failed_cycles, 0u);
 }
 
 TEST(WorkspacePool, PlansAreSavedAndLoaded) {
