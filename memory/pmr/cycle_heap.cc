@@ -13,9 +13,8 @@
 namespace tidepool::internal {
 namespace {
 
-// Of pages at a time; large blocks are cut from a quarter of that.
-constexpr size_t kSpanBytes = size_t{1} << 20;
-constexpr size_t kLargeSpanBytes = size_t{1} << 18;
+// Of pages at a time, at first.
+constexpr size_t kSpanBytes = size_t{1} << 18;
 // Cycles without use after which memory goes back. Many, because what cycles need may vary widely.
 constexpr int kKeptCycles = 64;
 // Counted as in use from a cycle's first block on, whatever comes back.
@@ -33,9 +32,8 @@ PagesOptions OptionsFor(MemoryOwner& owner) {
 
 CycleHeap::Storage::Storage(MemoryOwner& owner)
     : pages(OptionsFor(owner), GetDeviceProvider(Host(), "blocks of workspaces")),
-      spans(pages, kSpanBytes, kBlockChunkBytes),
-      spans_of_large(spans),
-      large(spans_of_large, kLargeSpanBytes, alignof(LargeBlock)) {}
+      spans(pages, kSpanBytes, alignof(LargeBlock),
+            {.grows = true, .coarse_alignment = kBlockChunkBytes}) {}
 
 CycleHeap::CycleHeap(WorkspaceCore& core)
     : storage_(std::in_place, core.memory_owner),
@@ -106,10 +104,7 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   if (void* const block = chunks_.Take(size_class)) return block;
   if (void* const block = chunks_.TakeAvailable(size_class)) return block;
   core_->CheckBlockBytes(kBlockChunkBytes);
-  // What large blocks have left serves small ones before more is taken.
   Pool& spans = storage_->spans;
-  const size_t room = spans.chunk_count() * kSpanBytes;
-  if (spans.used_bytes() + kBlockChunkBytes > room) storage_->large.Trim();
   const Allocation chunk = AllocateOrThrow(spans, kBlockChunkBytes, kBlockChunkBytes);
   CountOwned();
   // Whoever was asked to give memory back may have released blocks.
@@ -131,7 +126,7 @@ void* CycleHeap::AllocateLarge(size_t bytes, size_t alignment) {
                      MemoryTracker::Global().Snapshot().ToString());
   }
   core_->CheckBlockBytes(all);
-  const Allocation memory = AllocateOrThrow(storage_->large, all, alignof(LargeBlock));
+  const Allocation memory = AllocateOrThrow(storage_->spans, all, alignof(LargeBlock));
   CountOwned();
   AddUsed(static_cast<int64_t>(all));
   ++large_blocks_;
@@ -178,7 +173,7 @@ void CycleHeap::PutLargeHere(LargeBlock* block) noexcept {
   } else {
     --late_large_blocks_;
   }
-  storage_->large.Release(block->token, block->bytes, alignof(LargeBlock));
+  storage_->spans.Release(block->token, block->bytes, alignof(LargeBlock));
 }
 
 // After this the heap may be gone.
@@ -232,7 +227,6 @@ void CycleHeap::Age() noexcept {
   if (storage_->spans.owned_bytes() == 0) return;
   DrainReturned();
   chunks_.Age(kKeptCycles, !std::exchange(had_blocks_, false));
-  storage_->large.TrimIdle(kKeptCycles);
   storage_->spans.TrimIdle(kKeptCycles);
   CountOwned();
 }
@@ -241,7 +235,6 @@ void CycleHeap::Trim() noexcept {
   if (thread_.load(std::memory_order_relaxed) != nullptr) return;  // in a cycle
   DrainReturned();
   chunks_.Age(0, true);
-  storage_->large.Trim();
   storage_->spans.Trim();
   CountOwned();
 }
@@ -249,7 +242,6 @@ void CycleHeap::Trim() noexcept {
 void CycleHeap::Abandon() noexcept {
   Trim();
   while (!returned_.End(chunks_.late_blocks() + late_large_blocks_)) DrainReturned();
-  storage_->large.Trim();
   storage_->spans.Trim();
   owned_->Set(0);
   owned_.reset();
