@@ -86,16 +86,14 @@ void* CycleHeap::AllocateSlowly(size_t bytes, size_t alignment) {
   DrainReturned();
   if (std::exchange(chunks_thread_, here) != here) chunks_.SetThread(here);
   thread_.store(here, std::memory_order_relaxed);
-  const int64_t kept = chunks_.count() * static_cast<int64_t>(kBlockChunkBytes);
-  void* block;
+  AddUsed(kMark + chunks_.count() * static_cast<int64_t>(kBlockChunkBytes));
   try {
-    block = AllocateInCycle(bytes, alignment);
+    return AllocateInCycle(bytes, alignment);
   } catch (...) {
     thread_.store(nullptr, std::memory_order_relaxed);
+    AddUsed(-used_);
     throw;
   }
-  AddUsed(kMark + kept);
-  return block;
 }
 
 void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
@@ -221,6 +219,14 @@ CycleMemory::Left CycleHeap::EndCycle() noexcept {
   thread_.store(nullptr, std::memory_order_relaxed);
   had_blocks_ = true;
   return left;
+}
+
+void CycleHeap::GiveUnused() noexcept {
+  if (!is_open_here()) return;
+  DrainReturned();
+  const int64_t before = chunks_.count();
+  chunks_.Age(0, false);
+  AddUsed((chunks_.count() - before) * static_cast<int64_t>(kBlockChunkBytes));
 }
 
 void CycleHeap::Age() noexcept {

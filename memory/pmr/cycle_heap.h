@@ -79,6 +79,7 @@ class CycleHeap final : public CycleMemory {
   }
 
   Left EndCycle() noexcept override;
+  void GiveUnused() noexcept override;
   void Age() noexcept override;
   void Trim() noexcept override;
   void Abandon() noexcept override;
