@@ -144,6 +144,7 @@ void CycleHeap::ReleaseElsewhere(BlockChunk* chunk, void* block) noexcept {
   CycleHeap* const heap = chunk->heap;
   if (heap == nullptr) return OutsideBlocks::Global().Release(chunk, block);
   if (heap->is_open_here()) return heap->PutHere(chunk, block);
+  PoisonBlock(block, chunk->block_bytes);  // its first bytes are the link to the next one
   heap->Give(static_cast<FreeBlock*>(block));
 }
 
@@ -151,12 +152,14 @@ void CycleHeap::ReleaseLarge(LargeBlock* block) noexcept {
   CycleHeap* const heap = block->heap;
   if (heap == nullptr) return OutsideBlocks::ReleaseLarge(block);
   if (heap->is_open_here()) return heap->PutLargeHere(block);
+  PoisonBlock(block->data(), block->asked);
   heap->Give(reinterpret_cast<FreeBlock*>(reinterpret_cast<uintptr_t>(block) | 1));
 }
 
 // Inside the gate, as all that follows but Give().
 void CycleHeap::PutHere(BlockChunk* chunk, void* block) noexcept {
   if (chunk->state == BlockChunk::kLate) {
+    PoisonBlock(block, chunk->block_bytes);
     chunks_.PutLate(chunk);
   } else if (chunk->Put(block)) {
     Told(chunk);
