@@ -104,5 +104,21 @@ TEST(BlockFootprintTest, SmallAndLargeBlocksShareWhatIsKept) {
   EXPECT_LE(workspace.stats().block_bytes, 24 * kMiB);
 }
 
+// docs/containers.md, "Memory": a span after 64 cycles, a chunk's after as many again.
+TEST(BlockFootprintTest, WhatCyclesDidNotNeedGoesBack) {
+  for (const size_t bytes : {size_t{64} << 20, size_t{100000}, size_t{10}}) {
+    Workspace workspace("ages", WorkspaceConfig::Inference());
+    {
+      WorkspaceScope scope(workspace);
+      ReleaseBytes(AllocateBytes(workspace, bytes), bytes);
+    }
+    int cycles = 0;
+    for (; cycles < 1000 && workspace.stats().block_bytes > 0; ++cycles) {
+      WorkspaceScope scope(workspace);
+    }
+    EXPECT_EQ(cycles, bytes > 4096 ? 64 : 128) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

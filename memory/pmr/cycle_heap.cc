@@ -13,7 +13,7 @@
 namespace tidepool::internal {
 namespace {
 
-// Of pages at a time, at first.
+// Of pages at a time for large blocks, at first.
 constexpr size_t kSpanBytes = size_t{1} << 18;
 // Cycles without use after which memory goes back. Many, because what cycles need may vary widely.
 constexpr int kKeptCycles = 64;

@@ -17,8 +17,8 @@ constexpr int kLoose = 2;  // uses that made room until large chunks are shared
 constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what is owned
 constexpr size_t kGrainOfChunks = 4096;  // so much more than what was asked for a chunk may have
 constexpr size_t kMostGrownBytes = size_t{1} << 26;
-// Requests of up to this share chunks that grow; those for coarse blocks are no larger.
-constexpr size_t kLeastSharedBytes = size_t{1} << 20;
+constexpr size_t kLeastSharedBytes = size_t{1} << 20;  // requests of up to this share chunks that grow
+constexpr size_t kCoarseChunkBytes = size_t{1} << 20;
 // Fewer of a size in a chunk than this, and its end would be missed.
 constexpr size_t kMany = 16;
 
@@ -126,7 +126,7 @@ void Pool::UpdateShared() noexcept {
 // Of a pool that grows, a chunk for requests of which it does not hold many is as long as those.
 size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
   if (!grows_) return std::max(bytes, chunk_bytes_);
-  if (coarse) return std::max(bytes, std::min(span_bytes_, kLeastSharedBytes));
+  if (coarse) return std::max(bytes, kCoarseChunkBytes);
   const size_t count = span_bytes_ / bytes;
   return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
@@ -245,7 +245,7 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
 
 void Pool::MakeRoom(size_t footprint) noexcept {
   const size_t peak = std::max({peak_used_bytes_, last_peak_used_bytes_, used_bytes_ + footprint});
-  const size_t most = peak + Slack(peak) + span_bytes_;
+  const size_t most = peak + Slack(peak) + shared_bytes_;
   while (owned_bytes_ + footprint > most) {
     const Chunk* oldest = nullptr;
     for (const auto& chunk : chunks_) {

@@ -74,7 +74,7 @@ namespace tidepool {
 struct PoolGrowth {
   bool grows = false;
   // More than the pool's alignment, 0: none. Requests of up to this alignment are served too; sizes of
-  // those beyond the pool's own are rounded up to it, and chunks for them are at most 1 MiB.
+  // those beyond the pool's own are rounded up to it, and chunks for them have 1 MiB.
   size_t coarse_alignment = 0;
 };
 
