@@ -14,8 +14,9 @@
 //
 // Callbacks are called on the thread that makes the request, in the middle of it, and several at once where
 // several threads make requests. They may throw (nothing becomes of it), make arrays, which go to the heap
-// whatever workspace is current and are the process's whatever owner is, let go of arrays, set limits, and
-// register and unregister callbacks. They may not enter a workspace (kFailedPrecondition), nor wait for a
+// whatever workspace is current and are the process's whatever owner is, let go of arrays, make and let go of
+// containers and raw bytes (memory/pmr; those of ResourceHere() are the process's), set limits, and register and
+// unregister callbacks. They may not enter a workspace (kFailedPrecondition), nor wait for a
 // thread that needs memory or what this one holds. What happens to memory within a callback, on its thread,
 // is not told. Events of several threads may come in another order than they happened in:
 // BudgetUsage::level is what holds.

@@ -5,8 +5,8 @@
 //   ReleaseBytes(data, 1000);                       // before the cycle ends
 //
 // Where they live, and what becomes of bytes that outlive their cycle, is as with containers
-// (workspace_resource.h). The bytes are not initialised. `alignment`: a power of two. Threads: any;
-// bytes may be released on any thread, at any time.
+// (workspace_resource.h); they are not part of plans. The bytes are not initialised. `alignment`: a
+// power of two. Threads: any; bytes may be released on any thread, at any time.
 #ifndef TIDEPOOL_MEMORY_PMR_BLOCK_BYTES_H_
 #define TIDEPOOL_MEMORY_PMR_BLOCK_BYTES_H_
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <memory_resource>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "tidepool/memory/pmr/size_classes.h"
 #include "tidepool/memory/pmr/workspace_resource.h"
 #include "tidepool/memory/workspace/cycle_detector.h"
+#include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
@@ -195,6 +197,28 @@ TEST(BlockThreadsTest, WorkspacesEndBesideReleases) {
     other.join();
   }
   EXPECT_EQ(MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kWorkspace), before);
+}
+
+// Also before the workspace's thread has taken it back. In AddressSanitizer builds.
+TEST(BlockThreadsTest, UseOfWhatAnotherThreadReleasedIsFound) {
+  if (!PoisonsBlocks()) GTEST_SKIP() << "not an AddressSanitizer build";
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  for (const bool late : {false, true}) {
+    for (const size_t bytes : {size_t{24}, size_t{1000}, size_t{5000}, size_t{300000}}) {
+      EXPECT_DEATH(
+          {
+            std::optional<WorkspaceScope> scope(std::in_place, workspace);
+            auto* const data = static_cast<volatile char*>(AllocateBytes(workspace, bytes));
+            void* const other = AllocateBytes(workspace, bytes);
+            if (late) scope.reset();
+            std::thread([&] { ReleaseBytes(const_cast<char*>(data), bytes); }).join();
+            data[bytes - 1] = 1;
+            ReleaseBytes(other, bytes);
+          },
+          "AddressSanitizer")
+          << bytes << ", " << late;
+    }
+  }
 }
 
 }  // namespace

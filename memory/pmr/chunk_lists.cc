@@ -65,7 +65,7 @@ void* ChunkLists::TakeAvailable(int size_class) noexcept {
   RemoveAvailable(chunk);
   RetireCurrent(size_class);
   chunk->state = BlockChunk::kCurrent;
-  chunk->tell_at = BlockChunk::kNever;
+  chunk->tell_at = tell_current_at();
   current_[size_class] = chunk;
   return chunk->Take();
 }
@@ -76,6 +76,7 @@ void* ChunkLists::TakeFrom(const Allocation& memory, int size_class, const void*
       .heap = heap_,
       .fresh = nullptr,
       .end = nullptr,
+      .tell_at = tell_current_at(),
       .block_bytes = kClassBytes[size_class],
       .size_class = static_cast<uint8_t>(size_class),
       .token = memory.token,
@@ -100,6 +101,34 @@ bool ChunkLists::Told(BlockChunk* chunk) noexcept {
   --count_;
   GiveBack(chunk);
   return true;
+}
+
+void* ChunkLists::TakeCounted(int size_class) noexcept {
+  BlockChunk* const chunk = current_[size_class];
+  void* const block = chunk->Take();
+  if (block != nullptr && chunk->out == 1) --empty_;
+  return block;
+}
+
+bool ChunkLists::ToldCounted(BlockChunk* chunk, int kept) noexcept {
+  if (chunk->state != BlockChunk::kCurrent) return Told(chunk);
+  if (++empty_ <= kept) return false;
+  Drop(chunk);
+  --empty_;
+  return true;
+}
+
+void ChunkLists::DropEmpty() noexcept {
+  Age(0, false);
+  empty_ = 0;
+}
+
+// Its class's current one, without blocks.
+void ChunkLists::Drop(BlockChunk* chunk) noexcept {
+  current_[chunk->size_class] = &no_chunk;
+  all_.Remove(chunk);
+  --count_;
+  GiveBack(chunk);
 }
 
 void ChunkLists::GiveBack(BlockChunk* chunk) noexcept {
@@ -142,10 +171,7 @@ void ChunkLists::Age(uint32_t cycles, bool idle) noexcept {
     next = chunk->next;
     if (idle) ++chunk->idle_cycles;
     if (chunk->out > 0 || chunk->idle_cycles < cycles) continue;
-    current_[chunk->size_class] = &no_chunk;
-    all_.Remove(chunk);
-    --count_;
-    GiveBack(chunk);
+    Drop(chunk);
   }
 }
 

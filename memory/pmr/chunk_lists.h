@@ -36,6 +36,13 @@ class ChunkLists {
   // BlockChunk::Put() said so. True when the chunk went back to the resource.
   bool Told(BlockChunk* chunk) noexcept;
 
+  // ---- outside of cycles, where nothing ends: current chunks without blocks are counted --------
+  // As Take() and Told(): only `kept` current chunks stay without blocks.
+  void* TakeCounted(int size_class) noexcept;
+  bool ToldCounted(BlockChunk* chunk, int kept) noexcept;
+  // Chunks without blocks go.
+  void DropEmpty() noexcept;
+
   // ---- cycles ---------------------------------------------------------------------------------
   struct Left {
     int64_t chunks = 0, blocks = 0, bytes = 0;
@@ -61,7 +68,10 @@ class ChunkLists {
   void AddAvailable(BlockChunk* chunk) noexcept;
   void RemoveAvailable(BlockChunk* chunk) noexcept;
   void RetireCurrent(int size_class) noexcept;
+  void Drop(BlockChunk* chunk) noexcept;
   void GiveBack(BlockChunk* chunk) noexcept;
+  // A current chunk is told of only where those without blocks are counted.
+  uint32_t tell_current_at() const { return heap_ == nullptr ? 0 : BlockChunk::kNever; }
 
   CycleHeap* const heap_;
   MemoryResource& chunks_;
@@ -71,6 +81,7 @@ class ChunkLists {
   List late_;
   int64_t count_ = 0;
   int64_t late_blocks_ = 0;
+  int empty_ = 0;  // current chunks without blocks, outside of cycles
 };
 
 }  // namespace tidepool::internal

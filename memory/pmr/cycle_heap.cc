@@ -13,9 +13,8 @@
 namespace tidepool::internal {
 namespace {
 
-// Of pages at a time; large blocks are cut from a quarter of that.
-constexpr size_t kSpanBytes = size_t{1} << 20;
-constexpr size_t kLargeSpanBytes = size_t{1} << 18;
+// Of pages at a time for large blocks, at first.
+constexpr size_t kSpanBytes = size_t{1} << 18;
 // Cycles without use after which memory goes back. Many, because what cycles need may vary widely.
 constexpr int kKeptCycles = 64;
 // Counted as in use from a cycle's first block on, whatever comes back.
@@ -33,9 +32,8 @@ PagesOptions OptionsFor(MemoryOwner& owner) {
 
 CycleHeap::Storage::Storage(MemoryOwner& owner)
     : pages(OptionsFor(owner), GetDeviceProvider(Host(), "blocks of workspaces")),
-      spans(pages, kSpanBytes, kBlockChunkBytes),
-      spans_of_large(spans),
-      large(spans_of_large, kLargeSpanBytes, alignof(LargeBlock)) {}
+      spans(pages, kSpanBytes, alignof(LargeBlock),
+            {.grows = true, .coarse_alignment = kBlockChunkBytes}) {}
 
 CycleHeap::CycleHeap(WorkspaceCore& core)
     : storage_(std::in_place, core.memory_owner),
@@ -88,16 +86,14 @@ void* CycleHeap::AllocateSlowly(size_t bytes, size_t alignment) {
   DrainReturned();
   if (std::exchange(chunks_thread_, here) != here) chunks_.SetThread(here);
   thread_.store(here, std::memory_order_relaxed);
-  const int64_t kept = chunks_.count() * static_cast<int64_t>(kBlockChunkBytes);
-  void* block;
+  AddUsed(kMark + chunks_.count() * static_cast<int64_t>(kBlockChunkBytes));
   try {
-    block = AllocateInCycle(bytes, alignment);
+    return AllocateInCycle(bytes, alignment);
   } catch (...) {
     thread_.store(nullptr, std::memory_order_relaxed);
+    AddUsed(-used_);
     throw;
   }
-  AddUsed(kMark + kept);
-  return block;
 }
 
 void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
@@ -106,10 +102,7 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   if (void* const block = chunks_.Take(size_class)) return block;
   if (void* const block = chunks_.TakeAvailable(size_class)) return block;
   core_->CheckBlockBytes(kBlockChunkBytes);
-  // What large blocks have left serves small ones before more is taken.
   Pool& spans = storage_->spans;
-  const size_t room = spans.chunk_count() * kSpanBytes;
-  if (spans.used_bytes() + kBlockChunkBytes > room) storage_->large.Trim();
   const Allocation chunk = AllocateOrThrow(spans, kBlockChunkBytes, kBlockChunkBytes);
   CountOwned();
   // Whoever was asked to give memory back may have released blocks.
@@ -131,7 +124,7 @@ void* CycleHeap::AllocateLarge(size_t bytes, size_t alignment) {
                      MemoryTracker::Global().Snapshot().ToString());
   }
   core_->CheckBlockBytes(all);
-  const Allocation memory = AllocateOrThrow(storage_->large, all, alignof(LargeBlock));
+  const Allocation memory = AllocateOrThrow(storage_->spans, all, alignof(LargeBlock));
   CountOwned();
   AddUsed(static_cast<int64_t>(all));
   ++large_blocks_;
@@ -151,6 +144,7 @@ void CycleHeap::ReleaseElsewhere(BlockChunk* chunk, void* block) noexcept {
   CycleHeap* const heap = chunk->heap;
   if (heap == nullptr) return OutsideBlocks::Global().Release(chunk, block);
   if (heap->is_open_here()) return heap->PutHere(chunk, block);
+  PoisonBlock(block, chunk->block_bytes);  // its first bytes are the link to the next one
   heap->Give(static_cast<FreeBlock*>(block));
 }
 
@@ -158,12 +152,14 @@ void CycleHeap::ReleaseLarge(LargeBlock* block) noexcept {
   CycleHeap* const heap = block->heap;
   if (heap == nullptr) return OutsideBlocks::ReleaseLarge(block);
   if (heap->is_open_here()) return heap->PutLargeHere(block);
+  PoisonBlock(block->data(), block->asked);
   heap->Give(reinterpret_cast<FreeBlock*>(reinterpret_cast<uintptr_t>(block) | 1));
 }
 
 // Inside the gate, as all that follows but Give().
 void CycleHeap::PutHere(BlockChunk* chunk, void* block) noexcept {
   if (chunk->state == BlockChunk::kLate) {
+    PoisonBlock(block, chunk->block_bytes);
     chunks_.PutLate(chunk);
   } else if (chunk->Put(block)) {
     Told(chunk);
@@ -178,7 +174,7 @@ void CycleHeap::PutLargeHere(LargeBlock* block) noexcept {
   } else {
     --late_large_blocks_;
   }
-  storage_->large.Release(block->token, block->bytes, alignof(LargeBlock));
+  storage_->spans.Release(block->token, block->bytes, alignof(LargeBlock));
 }
 
 // After this the heap may be gone.
@@ -228,11 +224,18 @@ CycleMemory::Left CycleHeap::EndCycle() noexcept {
   return left;
 }
 
+void CycleHeap::GiveUnused() noexcept {
+  if (!is_open_here()) return;
+  DrainReturned();
+  const int64_t before = chunks_.count();
+  chunks_.Age(0, false);
+  AddUsed((chunks_.count() - before) * static_cast<int64_t>(kBlockChunkBytes));
+}
+
 void CycleHeap::Age() noexcept {
   if (storage_->spans.owned_bytes() == 0) return;
   DrainReturned();
   chunks_.Age(kKeptCycles, !std::exchange(had_blocks_, false));
-  storage_->large.TrimIdle(kKeptCycles);
   storage_->spans.TrimIdle(kKeptCycles);
   CountOwned();
 }
@@ -241,7 +244,6 @@ void CycleHeap::Trim() noexcept {
   if (thread_.load(std::memory_order_relaxed) != nullptr) return;  // in a cycle
   DrainReturned();
   chunks_.Age(0, true);
-  storage_->large.Trim();
   storage_->spans.Trim();
   CountOwned();
 }
@@ -249,7 +251,6 @@ void CycleHeap::Trim() noexcept {
 void CycleHeap::Abandon() noexcept {
   Trim();
   while (!returned_.End(chunks_.late_blocks() + late_large_blocks_)) DrainReturned();
-  storage_->large.Trim();
   storage_->spans.Trim();
   owned_->Set(0);
   owned_.reset();

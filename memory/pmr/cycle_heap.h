@@ -2,8 +2,8 @@
 // they are released.
 //
 // What all of memory/pmr is made of. Blocks of up to 4096 bytes are cut from chunks of their size
-// class (chunk_lists.h), larger ones from a pool; both take their memory from one pool of pages
-// within the budgets of the workspace, on the ledger as its own (docs/containers.md).
+// class (chunk_lists.h), larger ones are blocks of a pool, which has the chunks too: of pages within
+// the budgets of the workspace, on the ledger as its own (docs/containers.md).
 //
 // A cycle's end frees everything at once, without looking at blocks: chunks without live blocks are
 // as new. What is still out is counted, told as a finding, and stays as it is until it comes back:
@@ -79,6 +79,7 @@ class CycleHeap final : public CycleMemory {
   }
 
   Left EndCycle() noexcept override;
+  void GiveUnused() noexcept override;
   void Age() noexcept override;
   void Trim() noexcept override;
   void Abandon() noexcept override;
@@ -120,27 +121,11 @@ class CycleHeap final : public CycleMemory {
   void CountOwned() noexcept;
   void DropStorage() noexcept;
 
-  // Keeps what its user gives back, until somebody else trims it.
-  class Untrimmed final : public ResourceWrapper {
-   public:
-    explicit Untrimmed(MemoryResource& upstream) : ResourceWrapper(upstream) {}
-    Allocation Allocate(size_t bytes, size_t alignment) override {
-      return upstream().Allocate(bytes, alignment);
-    }
-    void Release(void* token, size_t bytes, size_t alignment) noexcept override {
-      upstream().Release(token, bytes, alignment);
-    }
-    std::string Describe() const override { return upstream().Describe(); }
-    size_t Trim() noexcept override { return 0; }
-    size_t TrimIdle(int) noexcept override { return 0; }
-  };
   // What serves chunks and large blocks; gone with the last block.
   struct Storage {
     explicit Storage(MemoryOwner& owner);
     PagesResource pages;
-    Pool spans;  // of the pages: chunks, and what `large` cuts up
-    Untrimmed spans_of_large;
-    Pool large;
+    Pool spans;
   };
 
   std::atomic<const void*> thread_{nullptr};  // that has a cycle with blocks of this open

@@ -3,6 +3,8 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -71,6 +73,91 @@ TEST(BlockLimitsTest, MaxSizeHoldsForArraysAndBlocksTogether) {
   void* const block = resource.allocate(size_t{2} << 20);
   EXPECT_THROW(AllocateHere(size_t{3} << 20), OutOfMemoryError);
   resource.deallocate(block, size_t{2} << 20);
+}
+
+// Arrays look at blocks as blocks look at arrays, wherever the array would have had its place.
+TEST(BlockLimitsTest, ArraysAfterBlocksKeepTheLimitToo) {
+  for (const LearningPolicy learning : {LearningPolicy::kNone, LearningPolicy::kTraining}) {
+    for (const SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kReallocate}) {
+      WorkspaceConfig config;
+      config.policy_learning = learning;
+      config.policy_spill = spill;
+      config.initial_size = size_t{8} << 20;
+      if (spill == SpillPolicy::kReallocate) config.max_size = config.initial_size;
+      Workspace workspace("together", config);
+      // In later cycles what is planned comes after blocks too, and cycles without blocks have all.
+      for (int cycle = 0; cycle < 12; ++cycle) {
+        WorkspaceScope scope(workspace);
+        if (cycle % 3 == 2) {
+          BufferHandle array(AllocateHere(size_t{7} << 20));
+          continue;
+        }
+        BufferHandle first(AllocateHere(size_t{1} << 16));
+        void* const block = AllocateBytes(workspace, size_t{6} << 20);
+        if (cycle >= 6) {
+          EXPECT_THROW(AllocateHere(size_t{7} << 20), OutOfMemoryError)
+              << static_cast<int>(learning) << ", " << static_cast<int>(spill) << ", " << cycle;
+        }
+        ReleaseBytes(block, size_t{6} << 20);
+        BufferHandle second(AllocateHere(size_t{7} << 20));
+      }
+    }
+  }
+}
+
+// What other threads have released, and chunks that no block lies in, are in nobody's way.
+TEST(BlockLimitsTest, WhatAnotherThreadReleasedServesAgainBeforeARefusal) {
+  for (const SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kReallocate}) {
+    WorkspaceConfig config;
+    config.policy_spill = spill;
+    if (spill == SpillPolicy::kFail) {
+      config.initial_size = size_t{8} << 20;
+    } else {
+      config.max_size = size_t{8} << 20;
+    }
+    Workspace workspace("elsewhere", config);
+    WorkspaceScope scope(workspace);
+    auto release_elsewhere = [](const std::vector<void*>& blocks, size_t bytes) {
+      std::thread([&] {
+        for (void* const block : blocks) ReleaseBytes(block, bytes);
+      }).join();
+    };
+    constexpr size_t kLarge = size_t{7} << 20;
+    release_elsewhere({AllocateBytes(workspace, kLarge)}, kLarge);
+    release_elsewhere({AllocateBytes(workspace, kLarge)}, kLarge);
+    for (const bool elsewhere : {false, true}) {
+      std::vector<void*> small;
+      for (int i = 0; i < 7000; ++i) small.push_back(AllocateBytes(workspace, 1000));
+      if (elsewhere) {
+        release_elsewhere(small, 1000);
+      } else {
+        for (void* const block : small) ReleaseBytes(block, 1000);
+      }
+      BufferHandle array(AllocateHere(size_t{6} << 20));
+      array.Reset();
+      void* const large = AllocateBytes(workspace, kLarge);
+      EXPECT_THROW(AllocateHere(size_t{6} << 20), OutOfMemoryError);
+      release_elsewhere({large}, kLarge);
+      array = BufferHandle(AllocateHere(size_t{6} << 20));
+    }
+  }
+}
+
+// Chunks that are kept from earlier cycles do not stand in the way of a cycle's first block.
+TEST(BlockLimitsTest, KeptChunksGoBeforeAFirstBlockIsRefused) {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.max_size = size_t{1} << 20;
+  Workspace workspace("kept", config);
+  {
+    WorkspaceScope scope(workspace);
+    std::vector<std::pair<void*, size_t>> blocks;  // of 14 sizes
+    for (size_t bytes = 8; bytes <= 112; bytes += 8) {
+      blocks.emplace_back(AllocateBytes(workspace, bytes, 8), bytes);
+    }
+    for (const auto& [block, bytes] : blocks) ReleaseBytes(block, bytes, 8);
+  }
+  WorkspaceScope scope(workspace);
+  ReleaseBytes(AllocateBytes(workspace, 900000), 900000);
 }
 
 TEST(BlockLimitsTest, ABudgetOfTheWorkspaceHolds) {

@@ -1,18 +1,26 @@
 // Blocks outside of workspaces' cycles: of globals, and of whatever outlives a cycle on purpose.
 //
 // One set of chunks for the process, under a lock, on the ledger as kAllocated of the process
-// (whole chunks of 64 KiB; larger blocks one by one, from the heap). A size class that was used
-// keeps a chunk.
+// (spans of 1 MiB that chunks of 64 KiB are cut from; larger blocks one by one, from the heap).
+// Without live blocks at most kKeptChunks chunks and 2 MiB are kept, in at most kKeptChunks + 2
+// spans, and nothing after the Reclaimer. A span with a live block stays.
+//
+// The lock is not held while memory is asked of the system or given back to it: the Reclaimer's and
+// memory events' callbacks, which run then, may make and release blocks, and wait for whoever does.
 //
 // Threads: any. Cost: a lock; beyond 4096 bytes a block of the heap (memory/resource/heap.h).
 #ifndef TIDEPOOL_MEMORY_PMR_OUTSIDE_BLOCKS_H_
 #define TIDEPOOL_MEMORY_PMR_OUTSIDE_BLOCKS_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/pmr/block_chunk.h"
 #include "tidepool/memory/pmr/chunk_lists.h"
+#include "tidepool/memory/pmr/span_stash.h"
 #include "tidepool/memory/resource/charged_resource.h"
 #include "tidepool/memory/resource/page_blocks.h"
 #include "tidepool/memory/resource/pool.h"
@@ -21,6 +29,9 @@ namespace tidepool::internal {
 
 class OutsideBlocks {
  public:
+  // Chunks without live blocks that are kept for the next block of their size.
+  static constexpr int kKeptChunks = 4;
+
   // The process's. Never destroyed.
   static OutsideBlocks& Global();
 
@@ -30,33 +41,38 @@ class OutsideBlocks {
   static void ReleaseLarge(LargeBlock* block) noexcept;
 
  private:
-  // The spans, one thread at a time and each time anew: what is reclaimed when there are no more
-  // may well be blocks of these.
-  class Spans final : public ResourceWrapper {
+  // Holds the mutex; what is in the stash goes back when it has been let go.
+  class Lock {
    public:
-    Spans(MemoryResource& upstream, std::mutex& mutex) : ResourceWrapper(upstream), mutex_(mutex) {}
-    Allocation Allocate(size_t bytes, size_t alignment) override {
-      std::lock_guard<std::mutex> lock(mutex_);
-      return upstream().Allocate(bytes, alignment);
-    }
-    void Release(void* token, size_t bytes, size_t alignment) noexcept override {
-      std::lock_guard<std::mutex> lock(mutex_);
-      upstream().Release(token, bytes, alignment);
-    }
-    std::string Describe() const override { return upstream().Describe(); }
+    explicit Lock(OutsideBlocks& blocks) : Lock(blocks, (blocks.mutex_.lock(), std::adopt_lock)) {}
+    Lock(OutsideBlocks& blocks, std::adopt_lock_t) : blocks_(blocks) {}
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
 
    private:
-    std::mutex& mutex_;
+    OutsideBlocks& blocks_;
   };
 
   OutsideBlocks();
+  static void* AllocateLarge(size_t bytes, size_t alignment);
+  void* AllocateSlowly(int size_class);
+  Allocation TakeSpan(const SpanStash::Wanted& wanted, size_t* bytes);
+  void RegisterOnce();
+  int64_t Reclaim(ReclaimDepth depth) noexcept;
+  // Under the mutex. Null: there is none.
+  void* TryTake(int size_class);
 
-  std::mutex mutex_;
-  // Guarded by it:
   PageBlocks pages_;
   ChargedResource charged_;
-  Pool pool_;
+  std::mutex mutex_;
+  // Guarded by it:
+  SpanStash stash_;  // of charged_
+  Pool pool_;        // of stash_
   ChunkLists chunks_;
+
+  std::atomic<bool> registered_{false};
+  Reclaimer::Registration reclaimer_;
 };
 
 }  // namespace tidepool::internal

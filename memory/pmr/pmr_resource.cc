@@ -1,6 +1,7 @@
 #include "tidepool/memory/pmr/pmr_resource.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -11,7 +12,8 @@ namespace {
 
 constexpr size_t kHeaderBytes = 16;
 
-// In front of the bytes the caller gets: a header, and what keeps them aligned.
+// In front of the bytes the caller gets, at most: a header, and what keeps them aligned. What is
+// wrapped is asked for the header's alignment alone, which everybody serves.
 size_t FrontBytes(size_t alignment) { return std::max(alignment, kHeaderBytes); }
 
 void** TokenOf(void* block) {
@@ -32,8 +34,9 @@ void* PmrResource::do_allocate(size_t bytes, size_t alignment) {
     const size_t front = FrontBytes(alignment);
     // A sum that is too large is a request that is.
     const size_t all = bytes > SIZE_MAX - front ? SIZE_MAX : bytes + front;
-    const Allocation memory = AllocateOrThrow(upstream_, all, front);
-    std::byte* const block = memory.data + front;
+    const Allocation memory = AllocateOrThrow(upstream_, all, kHeaderBytes);
+    std::byte* block = memory.data + kHeaderBytes;
+    block += -reinterpret_cast<uintptr_t>(block) & (front - 1);
     *TokenOf(block) = memory.token;
     return block;
   });
@@ -41,7 +44,7 @@ void* PmrResource::do_allocate(size_t bytes, size_t alignment) {
 
 void PmrResource::do_deallocate(void* block, size_t bytes, size_t alignment) {
   const size_t front = FrontBytes(alignment);
-  upstream_.Release(*TokenOf(block), bytes + front, front);
+  upstream_.Release(*TokenOf(block), bytes + front, kHeaderBytes);
 }
 
 bool PmrResource::do_is_equal(const std::pmr::memory_resource& other) const noexcept {

@@ -5,8 +5,8 @@
 //   PmrResource resource(pool);
 //   std::pmr::vector<int> numbers(&resource);
 //
-// A header of 16 bytes in front of each block names it to its resource; alignments beyond 16 need
-// as many bytes as they are. Two are equal when they wrap the same resource.
+// A header of 16 bytes in front of each block names it to its resource, which is asked for an
+// alignment of 16 alone; alignments beyond that need as many bytes as they are. Two are equal when they wrap the same resource.
 //
 // Ownership: `upstream` must outlive it. Errors: OutOfMemoryBadAlloc (bad_alloc.h); what else the
 // resource throws goes through. Threads: as what it wraps.

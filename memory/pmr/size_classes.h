@@ -1,10 +1,11 @@
 // Sizes of small blocks: which class serves a request, and how large its blocks are.
 //
-// Multiples of 8 up to 128 bytes, then eight classes for each doubling up to 4096: a block is at
-// most an eighth larger than what was asked for. Blocks of a class lie one behind the other from a
-// multiple of 64 on, and a request of an alignment of 16, 32 or 64 is rounded up to a multiple of
-// it first; the classes that serve such sizes have blocks that are multiples of it too
-// (size_classes_test.cc), so alignments cost nothing but that rounding.
+// Multiples of 8 up to 128 bytes, then eight classes for each doubling up to 4096: a block has at
+// most 7 bytes (8 of a request of 0) or, beyond 128, less than an eighth more than was asked for.
+// Blocks of a class lie one behind the other from a multiple of 64 on, and a request of an alignment
+// of 16, 32 or 64 is rounded up to a multiple of it first; the classes that serve such sizes have
+// blocks that are multiples of it too (SizeClassesTest), so alignments cost nothing but that
+// rounding.
 #ifndef TIDEPOOL_MEMORY_PMR_SIZE_CLASSES_H_
 #define TIDEPOOL_MEMORY_PMR_SIZE_CLASSES_H_
 

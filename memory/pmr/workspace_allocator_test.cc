@@ -109,9 +109,9 @@ TEST_F(WorkspaceAllocatorTest, RefusesAsTheStandardSays) {
   EXPECT_THROW((void)allocator.allocate(SIZE_MAX / 8), OutOfMemoryBadAlloc);
 }
 
-TEST(PmrResourceTest, ServesBlocksOfAnyResourceAtAnyAlignmentItHas) {
+TEST(PmrResourceTest, ServesBlocksOfAnyResourceAtAnyAlignment) {
   PagesResource pages;
-  Pool pool(pages, size_t{1} << 20, 4096);
+  Pool pool(pages, size_t{1} << 20, 64);  // refuses alignments beyond that
   CountResource counted(pool);
   PmrResource resource(counted);
   RequestMaker make{std::mt19937(3)};
@@ -121,13 +121,18 @@ TEST(PmrResourceTest, ServesBlocksOfAnyResourceAtAnyAlignmentItHas) {
       const OutBlock block = oracle.Remove(make.random() % oracle.size());
       resource.deallocate(block.data, block.bytes, block.alignment);
     } else {
-      const size_t bytes = make.Bytes(), alignment = std::min<size_t>(make.Alignment(), 4096);
+      const size_t bytes = make.Bytes(), alignment = make.Alignment();
       oracle.Add(resource.allocate(bytes, alignment), bytes, alignment);
     }
   }
   while (oracle.size() > 0) {
     const OutBlock block = oracle.Remove(0);
     resource.deallocate(block.data, block.bytes, block.alignment);
+  }
+  for (size_t alignment = 1; alignment <= (size_t{1} << 22); alignment *= 2) {
+    void* const block = resource.allocate(100, alignment);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % alignment, 0u) << alignment;
+    resource.deallocate(block, 100, alignment);
   }
   EXPECT_EQ(counted.counts().live_blocks, 0);
   EXPECT_EQ(pool.used_bytes(), 0u);

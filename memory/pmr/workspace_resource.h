@@ -17,7 +17,8 @@
 //
 // Containers end before their cycle. One that outlives it is a mistake that is told (kLeakedBlocks
 // of cycle_detector.h, WorkspaceStats::leaked_blocks) but does no harm: its bytes stay as they are
-// until it releases them; in the meantime the workspace keeps whole chunks of 64 KiB for it.
+// until it releases them; in the meantime the workspace keeps whole chunks of 64 KiB for it, and the
+// span they were cut from (docs/containers.md).
 //
 // Errors: OutOfMemoryBadAlloc (bad_alloc.h), a std::bad_alloc, nothing changed: the workspace's
 // policies (kFail: what is in use of arrays and blocks together is at most the pages' size;
@@ -64,7 +65,9 @@ class WorkspaceResource final : public std::pmr::memory_resource {
 
 // Wherever the calling thread is at each request: the workspace of its innermost scope, or outside.
 // Rings' batches and workspaces of other devices count as outside. For code that does not know its
-// caller's workspace; std::pmr::set_default_resource(ResourceHere()) makes it everybody's. Never
+// caller's workspace; std::pmr::set_default_resource(ResourceHere()) makes it everybody's. It equals
+// itself wherever it serves: moving a container out of an inner cycle (by assignment, swap or splice)
+// takes that cycle's blocks along, which outlive it then; copy, or use WorkspaceResource. Never
 // destroyed.
 std::pmr::memory_resource* ResourceHere();
 

@@ -14,17 +14,34 @@ namespace {
 
 constexpr int kNodesPerSlab = 64;
 constexpr int kLoose = 2;  // uses that made room until large chunks are shared
+constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what is owned
+constexpr size_t kGrainOfChunks = 4096;  // so much more than what was asked for a chunk may have
+constexpr size_t kMostGrownBytes = size_t{1} << 26;
+constexpr size_t kLeastSharedBytes = size_t{1} << 20;  // requests of up to this share chunks that grow
+constexpr size_t kCoarseChunkBytes = size_t{1} << 20;
+// Fewer of a size in a chunk than this, and its end would be missed.
+constexpr size_t kMany = 16;
 
 }  // namespace
 
-Pool::Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment)
+Pool::Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment, PoolGrowth growth)
     : upstream_(upstream),
       chunk_bytes_((chunk_bytes + alignment - 1) & ~(alignment - 1)),
       alignment_(alignment),
-      on_host_(upstream.device() == Host()) {
+      grows_(growth.grows),
+      coarse_alignment_(growth.coarse_alignment),
+      chunk_alignment_(std::max(alignment, growth.coarse_alignment)),
+      on_host_(upstream.device() == Host()),
+      span_bytes_(chunk_bytes_),
+      shared_bytes_(grows_ ? std::max(chunk_bytes_, kLeastSharedBytes) : chunk_bytes_) {
   if (!std::has_single_bit(alignment) || alignment < 16) {
     ThrowInvalidArgument(
         absl::StrCat("Pool: alignment ", alignment, ", expected a power of two of at least 16"));
+  }
+  if (coarse_alignment_ != 0 &&
+      (!std::has_single_bit(coarse_alignment_) || coarse_alignment_ <= alignment)) {
+    ThrowInvalidArgument(absl::StrCat("Pool: coarse alignment ", coarse_alignment_,
+                                      ", expected 0 or a power of two beyond ", alignment));
   }
   if (chunk_bytes < kLeastChunkBytes || chunk_bytes > kMostBytes) {
     ThrowInvalidArgument(absl::StrCat("Pool: chunks of ", chunk_bytes, " bytes, expected ",
@@ -41,8 +58,8 @@ void Pool::Poison(const std::byte* data, size_t bytes) const {
 }
 
 size_t Pool::FootprintBytes(size_t bytes, size_t alignment) const {
-  if (bytes > kMostBytes || alignment > alignment_) return SIZE_MAX;
-  return std::max(alignment_, Rounded(bytes));
+  if (bytes > kMostBytes || alignment > chunk_alignment_) return SIZE_MAX;
+  return RoundedTo(alignment > alignment_ ? coarse_alignment_ : alignment_, bytes);
 }
 
 // ---- records --------------------------------------------------------------------------------
@@ -88,7 +105,30 @@ size_t Pool::Slack(size_t peak) const {
 
 void Pool::SetRoom(Chunk& chunk, size_t room) noexcept {
   chunk.room = room;
-  room_.Set(chunk.place, room);
+  room_[0].Set(chunk.place, Serves(chunk, false) ? room : 0);
+  if (coarse_alignment_ > 0) room_[1].Set(chunk.place, Serves(chunk, true) ? room : 0);
+}
+
+// After what is owned has changed.
+void Pool::UpdateShared() noexcept {
+  if (!grows_) return;
+  const size_t grown = std::min(owned_bytes_ / kGrowth, kMostGrownBytes) & ~(alignment_ - 1);
+  span_bytes_ = std::max(chunk_bytes_, grown);
+  shared_bytes_ = std::max(span_bytes_, kLeastSharedBytes);
+  for (const auto& chunk : chunks_) {
+    const bool large = chunk->bytes > shared_bytes_ + kGrainOfChunks;
+    if (large == chunk->large) continue;
+    chunk->large = large;
+    SetRoom(*chunk, large ? SIZE_MAX : chunk->tree.Largest());
+  }
+}
+
+// Of a pool that grows, a chunk for requests of which it does not hold many is as long as those.
+size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
+  if (!grows_) return std::max(bytes, chunk_bytes_);
+  if (coarse) return std::max(bytes, kCoarseChunkBytes);
+  const size_t count = span_bytes_ / bytes;
+  return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
 
 Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
@@ -102,9 +142,11 @@ Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
 }
 
 // In the oldest chunk that has such a block, the smallest there.
-Pool::Block* Pool::FindShared(size_t bytes) noexcept {
-  while (room_.Has(bytes)) {
-    Chunk& chunk = *chunks_[room_.First(bytes)];
+Pool::Block* Pool::FindShared(size_t bytes, bool coarse) noexcept {
+  if (grows_ && !coarse && bytes > span_bytes_ / kMany) return FindBest(bytes, coarse);
+  FirstFit& room = room_[coarse];
+  while (room.Has(bytes)) {
+    Chunk& chunk = *chunks_[room.First(bytes)];
     FitNode* const found = chunk.tree.BestFit(bytes);
     if (found != nullptr) return static_cast<Block*>(found);
     SetRoom(chunk, chunk.tree.Largest());  // had been more
@@ -112,20 +154,31 @@ Pool::Block* Pool::FindShared(size_t bytes) noexcept {
   return nullptr;
 }
 
+// The smallest of all chunks, which are few where such requests are not small.
+Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
+  FitNode* best = nullptr;
+  for (const auto& chunk : chunks_) {
+    if (chunk->room < bytes || !Serves(*chunk, coarse)) continue;
+    FitNode* const block = chunk->tree.BestFit(bytes);
+    if (block != nullptr && (best == nullptr || block->size < best->size)) best = block;
+  }
+  return static_cast<Block*>(best);
+}
+
 // All of what the chunk takes in the end is asked for, but for the tail.
 Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
   *asked = bytes;
-  const size_t footprint = upstream_.FootprintBytes(bytes, alignment_);
+  const size_t footprint = upstream_.FootprintBytes(bytes, chunk_alignment_);
   if (footprint != SIZE_MAX && footprint >= bytes + kReadableTailBytes) {
     const size_t all = (footprint - kReadableTailBytes) / alignment_ * alignment_;
-    if (upstream_.FootprintBytes(all, alignment_) == footprint) *asked = all;
+    if (upstream_.FootprintBytes(all, chunk_alignment_) == footprint) *asked = all;
   }
-  if (footprint == SIZE_MAX) return upstream_.Allocate(*asked, alignment_);
+  if (footprint == SIZE_MAX) return upstream_.Allocate(*asked, chunk_alignment_);
   MakeRoom(footprint);
   // Others may come in until it is there.
   asked_bytes_ += footprint;
   try {
-    const Allocation chunk = upstream_.Allocate(*asked, alignment_);
+    const Allocation chunk = upstream_.Allocate(*asked, chunk_alignment_);
     asked_bytes_ -= footprint;
     return chunk;
   } catch (...) {
@@ -138,27 +191,30 @@ Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
 void Pool::ReserveRecords() {
   if (!HasNodes()) MakeNodes();
   chunks_.reserve(chunks_.size() + 1);
-  room_.Reserve(chunks_.size() + 1);
+  room_[0].Reserve(chunks_.size() + 1);
+  if (coarse_alignment_ > 0) room_[1].Reserve(chunks_.size() + 1);
 }
 
-Allocation Pool::AddChunk(size_t bytes, Block** whole) {
-  const bool large = bytes > chunk_bytes_;
+Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
+  const bool large = bytes > shared_bytes_;
+  const size_t wanted = ChunkBytesFor(bytes, coarse);
   ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
-  Allocation taken = TakeChunk(large ? bytes : chunk_bytes_, &chunk->bytes);
-  if (!taken && taken.refusal != Refusal::kImpossible && bytes < chunk_bytes_) {
+  Allocation taken = TakeChunk(wanted, &chunk->bytes);
+  if (!taken && taken.refusal != Refusal::kImpossible && bytes < wanted) {
     taken = TakeChunk(bytes, &chunk->bytes);  // there may be room for the request alone
   }
   if (!taken) return taken;
   try {
     ReserveRecords();  // others may have used them
   } catch (...) {
-    upstream_.Release(taken.token, chunk->bytes, alignment_);
+    upstream_.Release(taken.token, chunk->bytes, chunk_alignment_);
     throw;
   }
   chunk->token = taken.token;
-  chunk->footprint = upstream_.FootprintBytes(chunk->bytes, alignment_);
+  chunk->footprint = upstream_.FootprintBytes(chunk->bytes, chunk_alignment_);
   chunk->large = large;
+  chunk->coarse = coarse;
   Block* const node = NewNode();
   node->data = taken.data;
   node->size = chunk->bytes;
@@ -171,6 +227,7 @@ Allocation Pool::AddChunk(size_t bytes, Block** whole) {
   chunk->room = large ? SIZE_MAX : 0;
   chunks_.push_back(std::move(chunk));
   AddFree(node);
+  UpdateShared();
   *whole = node;
   return taken;
 }
@@ -179,7 +236,7 @@ Allocation Pool::AddChunk(size_t bytes, Block** whole) {
 size_t Pool::GiveBack(Chunk& chunk) noexcept {
   if (on_host_) UnpoisonBlock(chunk.first->data, chunk.bytes);
   owned_bytes_ -= chunk.footprint;
-  upstream_.Release(chunk.token, chunk.bytes, alignment_);
+  upstream_.Release(chunk.token, chunk.bytes, chunk_alignment_);
   return chunk.footprint;
 }
 
@@ -195,21 +252,23 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
   });
   if (chunks_.size() == before) return bytes;
   for (size_t place = 0; place < before; ++place) {
-    size_t room = 0;
     if (place < chunks_.size()) {
       Chunk& chunk = *chunks_[place];
       chunk.place = place;
-      if (!chunk.large) room = chunk.room;
+      SetRoom(chunk, chunk.room);
+    } else {
+      room_[0].Set(place, 0);
+      if (coarse_alignment_ > 0) room_[1].Set(place, 0);
     }
-    room_.Set(place, room);
   }
+  UpdateShared();
   return bytes;
 }
 
 void Pool::MakeRoom(size_t footprint) noexcept {
   const size_t added = asked_bytes_ + footprint;
   const size_t peak = std::max({peak_used_bytes_, last_peak_used_bytes_, used_bytes_ + added});
-  const size_t most = peak + Slack(peak) + chunk_bytes_;
+  const size_t most = peak + Slack(peak) + shared_bytes_;
   while (owned_bytes_ + added > most) {
     const Chunk* oldest = nullptr;
     for (const auto& chunk : chunks_) {
@@ -244,16 +303,23 @@ size_t Pool::TrimIdle(int uses) noexcept {
 // ---- blocks ---------------------------------------------------------------------------------
 
 Allocation Pool::Allocate(size_t bytes, size_t alignment) {
-  if (bytes > kMostBytes || alignment - 1 >= alignment_ || (alignment & (alignment - 1)) != 0) {
+  if (bytes > kMostBytes || alignment - 1 >= chunk_alignment_ ||
+      (alignment & (alignment - 1)) != 0) {
     return Allocation::Refused(Refusal::kImpossible, this, bytes);
   }
-  bytes = std::max(alignment_, Rounded(bytes));
+  const bool coarse = alignment > alignment_;
+  bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
   if (!HasNodes()) MakeNodes();
-  Block* block = bytes > chunk_bytes_ ? FindLarge(bytes) : FindShared(bytes);
+  Block* block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
   if (block == nullptr) {
-    if (const Allocation chunk = AddChunk(bytes, &block); !chunk) return chunk;
+    if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;
   }
+  const bool begins = coarse_alignment_ > 0 && block->chunk->idle();
   TakeFree(block);
+  if (begins) {  // from here on it is for blocks of this kind
+    block->chunk->coarse = coarse;
+    SetRoom(*block->chunk, block->chunk->room);
+  }
   if (block->size > bytes) {
     Block* const rest = NewNode();
     rest->data = block->data + bytes;
@@ -296,6 +362,7 @@ void Pool::Release(void* token, size_t, size_t) noexcept {
     block = previous;
   }
   AddFree(block);
+  if (coarse_alignment_ > 0 && block->chunk->idle()) SetRoom(*block->chunk, block->chunk->room);
 }
 
 }  // namespace tidepool

@@ -43,10 +43,16 @@
 // TrimIdle(n) gives back the chunks in which no block was alive during the last n uses, also while
 // other blocks are.
 //
+// A pool that grows (PoolGrowth) takes larger chunks the more it owns: chunk_bytes at first, then a
+// sixteenth of what is owned; only requests beyond that and beyond 1 MiB have chunks of their own. A
+// chunk for requests of which few fit is a multiple of the one that made it, and such requests take
+// the best fit among all chunks: equal large blocks waste nothing but the end of the last chunk.
+//
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
 // in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The
 // alignment is the pool's own for every block; requests for more are refused as impossible
-// (align_resource.h).
+// (align_resource.h), but for PoolGrowth::coarse_alignment: such blocks have chunks of their own kind
+// until those are idle.
 //
 // Threads: one at a time (locked_resource.h). Where what it wraps gives the lock of its users up while a
 // chunk is taken, others may come in meanwhile: nothing that was seen before is used after. Cost: some tens of nanoseconds once chunks exist, the
@@ -66,6 +72,13 @@
 
 namespace tidepool {
 
+struct PoolGrowth {
+  bool grows = false;
+  // More than the pool's alignment, 0: none. Requests of up to this alignment are served too; sizes of
+  // those beyond the pool's own are rounded up to it, and chunks for them have 1 MiB.
+  size_t coarse_alignment = 0;
+};
+
 class Pool final : public MemoryResource {
  public:
   static constexpr size_t kLeastChunkBytes = 4096;
@@ -73,7 +86,7 @@ class Pool final : public MemoryResource {
   // `chunk_bytes`, rounded up to the alignment, is at least kLeastChunkBytes; smaller chunks are
   // taken where that much is refused. `alignment` (a power of two, at least 16) is that of every
   // block and the granule of sizes. Throws kInvalidArgument for others.
-  Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment);
+  Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment, PoolGrowth growth = {});
   // Gives everything back, blocks in use too.
   ~Pool() override;
 
@@ -105,7 +118,8 @@ class Pool final : public MemoryResource {
     size_t bytes;  // asked for
     size_t footprint;
     Block* first;
-    bool large;        // of one request beyond chunk_bytes
+    bool large;        // of one request beyond shared_bytes_
+    bool coarse;       // so are its live blocks
     uint64_t used_in;  // the last use that cut a block from it
     size_t place;      // in chunks_
     size_t room;       // no less than its largest free block; SIZE_MAX of a large one
@@ -115,8 +129,10 @@ class Pool final : public MemoryResource {
   };
 
   Block* FindLarge(size_t bytes) const noexcept;
-  Block* FindShared(size_t bytes) noexcept;
-  Allocation AddChunk(size_t bytes, Block** whole);
+  Block* FindShared(size_t bytes, bool coarse) noexcept;
+  Block* FindBest(size_t bytes, bool coarse) const noexcept;
+  size_t ChunkBytesFor(size_t bytes, bool coarse) const;
+  Allocation AddChunk(size_t bytes, bool coarse, Block** whole);
   Allocation TakeChunk(size_t bytes, size_t* asked);
   void ReserveRecords();
   bool MayHold(size_t bytes, const Chunk& chunk) const;
@@ -125,8 +141,15 @@ class Pool final : public MemoryResource {
   size_t GiveBack(Chunk& chunk) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
-  size_t Rounded(size_t bytes) const { return (bytes + alignment_ - 1) & ~(alignment_ - 1); }
+  static size_t RoundedTo(size_t granule, size_t bytes) {
+    return (bytes + (bytes == 0) + granule - 1) & ~(granule - 1);
+  }
+  // Whether the chunk may serve requests of that kind.
+  bool Serves(const Chunk& chunk, bool coarse) const {
+    return !chunk.large && (chunk.coarse == coarse || (coarse_alignment_ > 0 && chunk.idle()));
+  }
   void SetRoom(Chunk& chunk, size_t room) noexcept;
+  void UpdateShared() noexcept;
   void AddFree(Block* block) noexcept;
   void TakeFree(Block* block) noexcept;
   bool HasNodes() const { return recycled_ != nullptr && recycled_->next_in_chunk != nullptr; }
@@ -138,9 +161,15 @@ class Pool final : public MemoryResource {
   MemoryResource& upstream_;
   const size_t chunk_bytes_;
   const size_t alignment_;
+  const bool grows_;
+  const size_t coarse_alignment_;
+  const size_t chunk_alignment_;
   const bool on_host_;  // only its addresses have an AddressSanitizer shadow
   std::vector<std::unique_ptr<Chunk>> chunks_;  // the oldest first
-  FirstFit room_;  // by place, for small blocks: `room`, or 0 of large chunks
+  // By place, for fine and for coarse blocks: `room`, or 0 of chunks that do not serve those.
+  FirstFit room_[2];
+  size_t span_bytes_;    // of the next chunk of several requests
+  size_t shared_bytes_;  // requests beyond it have chunks of their own
   std::vector<std::unique_ptr<Block[]>> slabs_;
   Block* recycled_ = nullptr;
   size_t owned_bytes_ = 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -327,73 +327,68 @@ TEST(FirstFit, FindsTheFirstThatHasSoMuch) {
   }
 }
 
-// What it wraps may give a lock up while it takes a chunk: others come in in the middle of a request.
-class LetsOthersIn final : public ResourceWrapper {
- public:
-  explicit LetsOthersIn(MemoryResource& upstream) : ResourceWrapper(upstream) {}
-  Allocation Allocate(size_t bytes, size_t alignment) override {
-    if (others && depth_ < 3) {
-      ++depth_;
-      others();
-      --depth_;
+// Blocks of both kinds of a pool that grows lie where their alignment says, never in each other, and
+// a chunk that is idle serves either kind.
+TEST(PoolTest, CoarseAndFineBlocksOfAGrowingPoolNeverOverlap) {
+  constexpr size_t kCoarse = size_t{1} << 16;
+  AddressResource addresses;
+  Pool pool(addresses, size_t{1} << 18, 64, {.grows = true, .coarse_alignment = kCoarse});
+  std::mt19937 random(5);
+  struct Out {
+    Allocation block;
+    size_t bytes, alignment;
+  };
+  std::vector<Out> out;
+  std::map<std::byte*, size_t> ranges;
+  for (int step = 0; step < 20000; ++step) {
+    const bool fills = step / 1000 % 3 != 2;
+    if (out.empty() || random() % 10 < (fills ? 6 : 2)) {
+      const size_t alignment = random() % 2 == 0 ? kCoarse : 64;
+      const size_t bytes = random() % (random() % 20 == 0 ? 3000000 : 100000);
+      const Allocation block = pool.Allocate(bytes, alignment);
+      ASSERT_TRUE(block);
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(block.data) % alignment, 0u);
+      const auto next = ranges.lower_bound(block.data);
+      if (next != ranges.end()) {
+        ASSERT_LE(block.data + bytes, next->first) << step;
+      }
+      if (next != ranges.begin()) {
+        ASSERT_LE(std::prev(next)->first + std::prev(next)->second, block.data) << step;
+      }
+      ranges[block.data] = bytes;
+      out.push_back({block, bytes, alignment});
+    } else {
+      std::swap(out[random() % out.size()], out.back());
+      ranges.erase(out.back().block.data);
+      pool.Release(out.back().block.token, out.back().bytes, out.back().alignment);
+      out.pop_back();
     }
-    return upstream().Allocate(bytes, alignment);
+    if (step % 500 == 0) pool.TrimIdle(3);
   }
-  void Release(void* token, size_t bytes, size_t alignment) noexcept override {
-    upstream().Release(token, bytes, alignment);
-  }
-  std::string Describe() const override { return upstream().Describe(); }
-
-  std::function<void()> others;
-
- private:
-  int depth_ = 0;
-};
-
-TEST(Pool, OthersMayComeInWhileAChunkIsTaken) {
-  PagesResource pages(Untouched());
-  LetsOthersIn below(pages);
-  Pool pool(below, 8 << 10, 64);
-  struct Block {
-    Allocation allocation;
-    size_t bytes;
-    unsigned char value;
-  };
-  std::vector<Block> live;
-  std::mt19937 random(1);
-  unsigned char next = 0;
-  const auto allocate = [&](size_t bytes) {
-    const Allocation block = pool.Allocate(bytes, 64);
-    std::memset(block.data, ++next, bytes);
-    live.push_back({block, bytes, next});
-  };
-  const auto release = [&](size_t which) {
-    const Block block = std::exchange(live[which], live.back());
-    live.pop_back();
-    for (const size_t at : {size_t{0}, block.bytes / 2, block.bytes - 1}) {
-      ASSERT_EQ(static_cast<unsigned char>(block.allocation.data[at]), block.value);
-    }
-    pool.Release(block.allocation.token, block.bytes, 64);
-  };
-  const auto step = [&] {
-    const uint32_t what = random() % 64;
-    if (what == 0) pool.Trim();
-    if (what == 1) pool.TrimIdle(2);
-    if (what < 36) return allocate(1 + random() % (what < 4 ? 30000 : 700));
-    if (!live.empty()) release(random() % live.size());
-  };
-  below.others = [&] {
-    for (uint32_t i = random() % 200; i > 0; --i) step();
-  };
-  for (int i = 0; i < 10000; ++i) {
-    step();
-    while (live.size() > 2000) release(random() % live.size());
-  }
-  below.others = nullptr;
-  while (!live.empty()) release(live.size() - 1);
+  for (const Out& one : out) pool.Release(one.block.token, one.bytes, one.alignment);
   EXPECT_EQ(pool.used_bytes(), 0u);
   pool.Trim();
-  EXPECT_EQ(pool.owned_bytes(), 0u);
+  EXPECT_EQ(addresses.taken_bytes(), 0u);
+}
+
+TEST(PoolTest, AGrowingPoolTakesLargerChunksTheMoreItOwns) {
+  AddressResource addresses;
+  Pool pool(addresses, size_t{1} << 18, 64, {.grows = true});
+  std::vector<void*> blocks;
+  for (int i = 0; i < 16384; ++i) blocks.push_back(pool.Allocate(4096, 64).token);  // 64 MiB
+  EXPECT_LT(pool.chunk_count(), 70u);  // 256 of 256 KiB
+  EXPECT_LE(pool.owned_bytes(), (size_t{64} << 20) * 17 / 16 + (size_t{1} << 18));
+  for (void* const block : blocks) pool.Release(block, 4096, 64);
+}
+
+TEST(PoolTest, ACoarseAlignmentIsAPowerOfTwoBeyondThePools) {
+  AddressResource addresses;
+  for (const size_t coarse : {size_t{16}, size_t{64}, size_t{1000}}) {
+    EXPECT_THROW(Pool(addresses, 4096, 64, {.coarse_alignment = coarse}), Error) << coarse;
+  }
+  Pool pool(addresses, size_t{1} << 18, 64, {.coarse_alignment = 4096});
+  EXPECT_EQ(pool.Allocate(100, 8192).refusal, Refusal::kImpossible);
+  EXPECT_TRUE(pool.Allocate(100, 4096));
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ class CycleMemory {
   // A cycle ends, in which it had bytes in use, which it gives back. Blocks that are left stay as
   // they are until they come back.
   virtual Left EndCycle() noexcept = 0;
+  // Within a cycle, on its thread: what is kept without blocks, and what other threads have released,
+  // counts as in use no more.
+  virtual void GiveUnused() noexcept = 0;
   // Another cycle has ended, with blocks or without: what nobody has used for some goes.
   virtual void Age() noexcept = 0;
   // What is kept without blocks goes.

@@ -9,22 +9,27 @@
 namespace tidepool {
 
 // Whatever lies beside the pages counts against the same limits as what lies in them.
-void WorkspaceCore::CheckBlockBytes(size_t bytes) const {
-  const auto used = static_cast<size_t>(account_.used_bytes());
-  const bool fails =
-      config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled;
-  const bool bounded = config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0;
-  if (!fails && !bounded) return;
+void WorkspaceCore::CheckTogether(size_t bytes, const char* what) {
+  if (!limits_together_) return;
+  const bool fails = config.policy_spill == SpillPolicy::kFail;
   const size_t most = fails ? pages_.capacity() : config.max_size;
-  if (bytes <= most && used <= most - bytes) return;
+  const auto fits = [&] {
+    return bytes <= most && static_cast<size_t>(account_.used_bytes()) <= most - bytes;
+  };
+  if (fits()) return;
+  if (block_memory() != nullptr) block_memory()->GiveUnused();
+  if (fits()) return;
+  const auto used = static_cast<size_t>(account_.used_bytes());
   ThrowOutOfMemory(
-      {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "blocks"},
+      {memory_device_, &memory_owner, static_cast<int64_t>(bytes), what},
       fails ? "policy_spill kFail" : "max_size",
-      fails ? absl::StrCat("workspace [", id, "] is full: memory for blocks of ", bytes, " bytes, ",
-                           used, " of ", most, " bytes in use, policy_spill kFail")
-            : absl::StrCat("workspace [", id, "]: memory for blocks of ", bytes,
-                           " bytes: the cycle needs ", used + bytes, " bytes at once, max_size is ",
-                           most, ", policy_spill kReallocate"),
+      fails ? absl::StrCat("workspace [", id, "] is full: memory for ", what, " of ", bytes,
+                           " bytes, ", used, " of ", most, " bytes in use, ", block_bytes_,
+                           " of them by blocks, policy_spill kFail")
+            : absl::StrCat("workspace [", id, "]: memory for ", what, " of ", bytes,
+                           " bytes: the cycle needs ", used + bytes, " bytes at once, ",
+                           block_bytes_, " of them for blocks, max_size is ", most,
+                           ", policy_spill kReallocate"),
       MemoryTracker::Global().Snapshot().ToString());
 }
 

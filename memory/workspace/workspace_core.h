@@ -120,10 +120,16 @@ class WorkspaceCore final : public BufferOwner {
   // Null: none. Any thread, as AttachBlocks(): false when there is one already.
   CycleMemory* block_memory() const { return spills_.beside(); }
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
-  // On the thread that has it open. Whether so many bytes may be taken; throws by the spill policy.
-  void CheckBlockBytes(size_t bytes) const;
+  // On the thread that has it open. Whether so many bytes may be taken; throws by the spill policy,
+  // after what blocks have without using it was given back.
+  void CheckBlockBytes(size_t bytes) { CheckTogether(bytes, "blocks"); }
   // Bytes in use change. They must be more than 0 while the cycle has blocks, or had some.
-  void AddBlockBytes(int64_t bytes) noexcept { account_.AddUsed(bytes); }
+  void AddBlockBytes(int64_t bytes) noexcept {
+    account_.AddUsed(bytes);
+    if (!limits_together_) return;
+    block_bytes_ += bytes;
+    quick_slots_ = 0;  // arrays look at them from here on
+  }
   OwnedBytes& owned_bytes() { return owned_; }
 
   // ---- as the slot of a ring (ring_slot_core.cc) ----------------------------------------------
@@ -244,7 +250,8 @@ class WorkspaceCore final : public BufferOwner {
   void LeavePlan() noexcept;
   bool LeavesFor(size_t rounded) noexcept;
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
-  void CheckMaySpill(size_t bytes) const;
+  void CheckMaySpill(size_t bytes);
+  void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc
 
   // Releases (workspace_release.cc).
   void ReleaseSlowly(Buffer* buffer) noexcept;
@@ -269,6 +276,10 @@ class WorkspaceCore final : public BufferOwner {
   const size_t alignment_;
 
   const bool uses_ranges_ = serves_from_pages() && learns_lifetimes();
+  // Arrays and blocks together have a limit (workspace_blocks.cc).
+  const bool limits_together_ =
+      (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) ||
+      (config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0);
 
   // What the way of a planned request reads and writes.
   std::atomic<uint64_t> stamp_{0};  // odd while a cycle is open, even when closed: 2 * generation - 1,
@@ -296,6 +307,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t ids_end_ = 0;
   uint64_t misses_ = 0;   // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
+  int64_t block_bytes_ = 0;  // in use by blocks, where limits_together_
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle
   int frames_ = 0;

@@ -84,7 +84,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   Buffer* const buffer = records_.next_free();
   if (!ranges_.begun() || !follower_.is_ready_without_plan() || buffer == nullptr ||
       slot == slots_.size() || settled_ != slot || !ranges_.has_reserved() ||
-      !records_.returned().empty() || findings_.tracing()) {
+      !records_.returned().empty() || findings_.tracing() || block_bytes_ > 0) {
     return AllocateSlowly(bytes);
   }
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
@@ -125,6 +125,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
                                   " bytes cannot be served"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
+  if (block_bytes_ > 0) CheckTogether(rounded, "an array");
   if (undecided_) DecideByFirst(rounded);
   ReserveForRequest();
   const uint32_t slot = slot_count_;
@@ -264,7 +265,7 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
 
 // Under kReallocate a cycle may not need more than max_size: the sum of its requests, or what is
 // alive at once when lifetimes are learned.
-void WorkspaceCore::CheckMaySpill(size_t bytes) const {
+void WorkspaceCore::CheckMaySpill(size_t bytes) {
   if (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) {
     const size_t capacity = pages_.capacity();
     ThrowOutOfMemory(
@@ -275,8 +276,9 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) const {
         MemoryTracker::Global().Snapshot().ToString());
   }
   if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0) return;
-  const size_t before = learns_lifetimes() ? static_cast<size_t>(account_.used_bytes())
-                                           : counters.bytes_this_cycle.get();
+  const size_t before = learns_lifetimes()
+                            ? static_cast<size_t>(account_.used_bytes())
+                            : counters.bytes_this_cycle.get() + static_cast<size_t>(block_bytes_);
   if (bytes <= config.max_size && before <= config.max_size - bytes) return;
   ThrowOutOfMemory(
       {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",

@@ -1,0 +1,159 @@
+// The process's blocks: callbacks in the middle of a request or a release, and what is kept when
+// nobody has any.
+#include <atomic>
+#include <list>
+#include <memory_resource>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/size_classes.h"
+#include "tidepool/memory/pmr/workspace_resource.h"
+
+namespace tidepool {
+namespace {
+
+// The process may take so much more while it lives.
+class ProcessLimit {
+ public:
+  explicit ProcessLimit(int64_t more) {
+    MemoryBudget& budget = MemoryBudget::Global();
+    budget.SetProcessLimit(budget.process().taken_bytes + more);
+  }
+  ~ProcessLimit() { MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited); }
+};
+
+using Texts = std::pmr::list<std::pmr::string>;
+
+// Until memory ends.
+void FillUp(Texts& texts) {
+  try {
+    for (int i = 0; i < 100000; ++i) texts.emplace_back(100, 'y');
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+int64_t AllocatedBytes() {
+  return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated);
+}
+
+// Of each size class, more than a span of it: each has its chunk in another one at the end.
+void UseAllClasses() {
+  std::vector<void*> blocks[internal::kSizeClasses];
+  for (int i = 0; i < internal::kSizeClasses; ++i) {
+    const size_t bytes = internal::kClassBytes[i];
+    for (size_t sum = 0; sum < (size_t{1} << 20) + 70000; sum += bytes) {
+      blocks[i].push_back(AllocateBytesHere(bytes, 8));
+    }
+  }
+  for (int i = 0; i < internal::kSizeClasses; ++i) {
+    for (void* const block : blocks[i]) ReleaseBytes(block, internal::kClassBytes[i], 8);
+  }
+}
+
+TEST(OutsideBlocksTest, ACallbackMayLetGoOfThem) {
+  Texts cache(ResourceHere());
+  for (int i = 0; i < 100; ++i) cache.emplace_back(100, 'x');
+  bool let_go = false;
+  const MemoryEventCallback watch([&](const MemoryEvent& event) {
+    if (event.kind != MemoryEvent::Kind::kLevel) return;
+    cache.clear();
+    let_go = true;
+  });
+  Texts more(ResourceHere());
+  const ProcessLimit limit(int64_t{8} << 20);
+  FillUp(more);
+  EXPECT_TRUE(let_go);
+}
+
+TEST(OutsideBlocksTest, ACallbackMayMakeThem) {
+  int made = 0;
+  const MemoryEventCallback watch([&](const MemoryEvent&) {
+    const std::pmr::string text(100, 'z', ResourceHere());
+    made += text.size() == 100;
+  });
+  Texts more(ResourceHere());
+  const ProcessLimit limit(int64_t{8} << 20);
+  FillUp(more);
+  EXPECT_GT(made, 0);
+}
+
+TEST(OutsideBlocksTest, ACallbackOfAFallingLevelMayMakeThem) {
+  Texts more(ResourceHere());
+  const ProcessLimit limit(int64_t{8} << 20);
+  FillUp(more);
+  int falls = 0;
+  const MemoryEventCallback watch([&](const MemoryEvent& event) {
+    if (event.kind != MemoryEvent::Kind::kLevel || event.level >= event.previous) return;
+    ++falls;
+    const std::pmr::string text(100, 'z', ResourceHere());
+  });
+  more.clear();
+  EXPECT_GT(falls, 0);
+}
+
+// A callback that waits for a lock of the program's, which another thread holds while it makes
+// blocks.
+TEST(OutsideBlocksTest, ACallbackMayTakeALockUnderWhichOthersMakeThem) {
+  std::mutex mutex;
+  std::pmr::list<std::pmr::string> shared(ResourceHere());
+  const MemoryEventCallback watch([&](const MemoryEvent&) {
+    std::lock_guard<std::mutex> lock(mutex);
+    shared.emplace_back(100, 's');
+    shared.clear();
+  });
+  const std::pmr::list<int> keeps_a_chunk(1, 1, ResourceHere());
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) {
+      // Of a size that has chunks with room: nothing is asked for here, so no callback runs.
+      std::lock_guard<std::mutex> lock(mutex);
+      std::pmr::list<int> numbers(64, 1, ResourceHere());
+    }
+  });
+  for (int round = 0; round < 20; ++round) {
+    Texts more(ResourceHere());
+    const ProcessLimit limit(int64_t{4} << 20);
+    FillUp(more);
+  }
+  done = true;
+  other.join();
+}
+
+TEST(OutsideBlocksTest, LittleIsKeptWhenNobodyHasAnyAndNothingAfterReclaiming) {
+  Reclaimer::Global().RunNow();
+  const int64_t before = AllocatedBytes();
+  UseAllClasses();
+  EXPECT_LE(AllocatedBytes() - before, int64_t{6} << 20);
+  EXPECT_GT(AllocatedBytes() - before, 0);
+  EXPECT_GT(Reclaimer::Global().RunNow(), 0);
+  EXPECT_LE(AllocatedBytes(), before);
+  // And they serve again.
+  UseAllClasses();
+}
+
+// What is kept for the next block is enough that a single one asks for nothing.
+TEST(OutsideBlocksTest, BlocksThatComeAndGoAskTheSystemForNothing) {
+  UseAllClasses();
+  for (int i = 0; i < internal::kSizeClasses; ++i) {
+    ReleaseBytes(AllocateBytesHere(internal::kClassBytes[i], 8), internal::kClassBytes[i], 8);
+  }
+  const int64_t before = MemoryTracker::Global().system_allocations();
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < internal::kSizeClasses; ++i) {
+      ReleaseBytes(AllocateBytesHere(internal::kClassBytes[i], 8), internal::kClassBytes[i], 8);
+    }
+  }
+  EXPECT_EQ(MemoryTracker::Global().system_allocations(), before);
+}
+
+}  // namespace
+}  // namespace tidepool

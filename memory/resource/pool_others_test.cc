@@ -1,0 +1,93 @@
+// What a pool wraps may give a lock up meanwhile.
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/resource/pages_resource.h"
+#include "tidepool/memory/resource/pool.h"
+#include "tidepool/memory/resource/memory_resource.h"
+
+namespace tidepool {
+namespace {
+
+PagesOptions Untouched() {
+  PagesOptions options;
+  options.prefault = false;
+  return options;
+}
+
+// What it wraps may give a lock up while it takes a chunk: others come in in the middle of a request.
+class LetsOthersIn final : public ResourceWrapper {
+ public:
+  explicit LetsOthersIn(MemoryResource& upstream) : ResourceWrapper(upstream) {}
+  Allocation Allocate(size_t bytes, size_t alignment) override {
+    if (others && depth_ < 3) {
+      ++depth_;
+      others();
+      --depth_;
+    }
+    return upstream().Allocate(bytes, alignment);
+  }
+  void Release(void* token, size_t bytes, size_t alignment) noexcept override {
+    upstream().Release(token, bytes, alignment);
+  }
+  std::string Describe() const override { return upstream().Describe(); }
+
+  std::function<void()> others;
+
+ private:
+  int depth_ = 0;
+};
+
+TEST(Pool, OthersMayComeInWhileAChunkIsTaken) {
+  PagesResource pages(Untouched());
+  LetsOthersIn below(pages);
+  Pool pool(below, 8 << 10, 64);
+  struct Block {
+    Allocation allocation;
+    size_t bytes;
+    unsigned char value;
+  };
+  std::vector<Block> live;
+  std::mt19937 random(1);
+  unsigned char next = 0;
+  const auto allocate = [&](size_t bytes) {
+    const Allocation block = pool.Allocate(bytes, 64);
+    std::memset(block.data, ++next, bytes);
+    live.push_back({block, bytes, next});
+  };
+  const auto release = [&](size_t which) {
+    const Block block = std::exchange(live[which], live.back());
+    live.pop_back();
+    for (const size_t at : {size_t{0}, block.bytes / 2, block.bytes - 1}) {
+      ASSERT_EQ(static_cast<unsigned char>(block.allocation.data[at]), block.value);
+    }
+    pool.Release(block.allocation.token, block.bytes, 64);
+  };
+  const auto step = [&] {
+    const uint32_t what = random() % 64;
+    if (what == 0) pool.Trim();
+    if (what == 1) pool.TrimIdle(2);
+    if (what < 36) return allocate(1 + random() % (what < 4 ? 30000 : 700));
+    if (!live.empty()) release(random() % live.size());
+  };
+  below.others = [&] {
+    for (uint32_t i = random() % 200; i > 0; --i) step();
+  };
+  for (int i = 0; i < 10000; ++i) {
+    step();
+    while (live.size() > 2000) release(random() % live.size());
+  }
+  below.others = nullptr;
+  while (!live.empty()) release(live.size() - 1);
+  EXPECT_EQ(pool.used_bytes(), 0u);
+  pool.Trim();
+  EXPECT_EQ(pool.owned_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace tidepool
