@@ -107,12 +107,14 @@ TEST(MetricsOfPools, EveryField) {
   counter("misses", stats.misses);
   counter("spills", stats.spills);
   counter("leaked_arrays", stats.leaked_arrays);
+  counter("leaked_blocks", stats.leaked_blocks);
   counter("plans", stats.plans);
   counter("plans_improved", stats.plans_improved);
   counter("cycles_not_planned", stats.cycles_not_planned);
   gauge("plans_kept", stats.plans_kept);
   gauge("ranges", stats.ranges);
   gauge("held_bytes", stats.held_bytes);
+  gauge("block_bytes", stats.block_bytes);
   gauge("open_bytes", stats.open_bytes);
   gauge("most_open_bytes", stats.most_open_bytes);
   // A field that is added to WorkspacePoolStats belongs into the table, and into the list above; workspaces and
