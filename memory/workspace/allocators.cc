@@ -53,8 +53,8 @@ bool RunsOnce() { return std::getenv("TIDEPOOL_BENCHMARK_ONCE") != nullptr; }
 std::vector<Allocator> StandardResources() {
   using Pool = std::pmr::unsynchronized_pool_resource;
   using Monotonic = std::pmr::monotonic_buffer_resource;
-  return {{"pool", &AllocateWithSize<Pool>, &ReleaseWithSize<Pool>},
-          {"monotonic", &AllocateWithSize<Monotonic>, &ReleaseWithSize<Monotonic>,
+  return {{"pmr_pool", &AllocateWithSize<Pool>, &ReleaseWithSize<Pool>},
+          {"pmr_monotonic", &AllocateWithSize<Monotonic>, &ReleaseWithSize<Monotonic>,
            [] { OfThread<Monotonic>().release(); }}};
 }
 

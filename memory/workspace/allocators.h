@@ -21,7 +21,7 @@ struct Allocator {
 std::vector<Allocator> FindAllocators();
 
 // The standard library's resources, one of each for every thread, above glibc's malloc; a block is 16 bytes longer,
-// for its size. pool: std::pmr::unsynchronized_pool_resource. monotonic: std::pmr::monotonic_buffer_resource, which
+// for its size. pmr_pool: std::pmr::unsynchronized_pool_resource. pmr_monotonic: std::pmr::monotonic_buffer_resource, which
 // releases nothing before its cycle's end.
 std::vector<Allocator> StandardResources();
 

@@ -162,7 +162,7 @@ const int registered = [] {
           [draw = draw, equal] { return OfWorkspace(SpillPolicy::kExternal, draw, equal); });
       for (const Allocator& allocator : allocators) {
         // It would need gigabytes for what lives one after the other.
-        if (large && allocator.name == "monotonic") continue;
+        if (large && allocator.name == "pmr_monotonic") continue;
         if (large && RunsOnce()) continue;
         add(allocator.name + suffix,
             [allocator, draw = draw, equal] { return OfAllocator(allocator, draw, equal); });
