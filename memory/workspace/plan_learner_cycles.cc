@@ -151,10 +151,13 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
       return std::nullopt;
     }
   }
+  // The last to throw: what is wanted must be adopted or given up.
+  std::vector<std::shared_ptr<const CyclePlan>> family;
+  if (keeps_plans()) family = FamilyOf(cycle, same, 0);
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans();
-  if (keeps_plans()) wanted->family = FamilyOf(cycle, same, 0);
+  wanted->family = std::move(family);
   if (same == nullptr) return wanted;
   // With the longest lifetimes there were, so that those that vary converge; when they are shorter again and
   // again it is planned for that alone, ever more rarely where that was too soon.
@@ -256,11 +259,13 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     if (!cycle.knows_lifetimes) WantLifetimes(shape);
     return std::nullopt;
   }
+  // What did not come meanwhile need not be thought of.
+  std::vector<std::shared_ptr<const CyclePlan>> family;
+  if (keeps_plans()) family = FamilyOf(cycle, own, watch.since);
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
   if (!wanted.has_value()) return wanted;
   wanted->peak_to_beat = plan.layout.peak_bytes();
-  // What did not come meanwhile need not be thought of.
-  if (keeps_plans()) wanted->family = FamilyOf(cycle, own, watch.since);
+  wanted->family = std::move(family);
   wanted->seen = std::move(watch.seen);
   watch.Restart();
   watch.WaitLonger(kMostRepetitions);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -74,6 +75,51 @@ TEST(WorkspaceFault, EveryAllocationMayFail) {
       ++faults;
     }
     EXPECT_GT(faults, 5);
+  }
+}
+
+// Wherever memory is missing once while kinds that begin alike are learned, learning goes on: they stop missing.
+TEST(WorkspaceFault, LearningGoesOnAfterAnyFault) {
+  struct Request {
+    size_t bytes;
+    uint32_t until;  // before which request it is released
+  };
+  const std::vector<Request> kinds[] = {{{1024, 3}, {28672, 3}, {18432, 3}},
+                                        {{1024, 2}, {28672, 2}, {18432, 3}, {64, 4}},
+                                        {{1024, 2}, {28672, 3}, {18432, 3}}};
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.plan_search_seconds = 0;
+  for (int64_t n = 0;; ++n) {
+    Workspace workspace("w", config);
+    const auto turns = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        const std::vector<Request>& kind = kinds[i / 4 % 3];
+        WorkspaceScope scope(workspace);
+        Buffer* arrays[4] = {};
+        const auto release = [&arrays](size_t which) {
+          if (arrays[which] != nullptr) BufferHandle(std::exchange(arrays[which], nullptr)).Reset();
+        };
+        try {
+          for (uint32_t r = 0; r < kind.size(); ++r) {
+            for (uint32_t before = 0; before < r; ++before) {
+              if (kind[before].until == r) release(before);
+            }
+            arrays[r] = AllocateHere(kind[r].bytes);
+          }
+        } catch (const std::bad_alloc&) {
+        }
+        for (size_t r = 0; r < 4; ++r) release(r);
+      }
+    };
+    until_fault = n;
+    fault_happened = false;
+    Try([&] { turns(100); });
+    turns(600);
+    const uint64_t misses = workspace.stats().misses;
+    turns(600);
+    ASSERT_LE(workspace.stats().misses, misses + 4) << "fault " << n;
+    if (!fault_happened) break;
+    ASSERT_LT(n, 100000);
   }
 }
 
