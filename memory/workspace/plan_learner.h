@@ -129,7 +129,9 @@ class PlanLearner {
       }
       --steady_left_;
       ++steady_watch_->repetitions;
-      plans_.last_used().used_at = cycles_ + 1;
+      LearnedCycle& used = plans_.last_used();
+      used.came_at = cycles_ + 1;
+      used.used_at = cycles_ + 1;
     }
     ++cycles_;
     totals_.Add(bytes);

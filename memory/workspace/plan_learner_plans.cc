@@ -136,7 +136,7 @@ MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycl
   return nullptr;
 }
 
-// The plans that begin as the cycle does, but its own, and were used since then.
+// The plans that begin as the cycle does, but its own, and whose cycles came since then.
 std::vector<std::shared_ptr<const CyclePlan>> PlanLearner::FamilyOf(const EndedCycle& cycle,
                                                                     const LearnedCycle* own,
                                                                     uint64_t since) const {
@@ -151,7 +151,7 @@ std::vector<std::shared_ptr<const CyclePlan>> PlanLearner::FamilyOf(const EndedC
   size_t requests = cycle.made.count();
   for (uint32_t i = alike.begin; i < alike.end; ++i) {
     const LearnedCycle& other = plans[i];
-    if (&other == own || (since > 0 && other.used_at <= since)) continue;
+    if (&other == own || (since > 0 && other.came_at <= since)) continue;
     requests += other.plan->requests.size();
     if (requests > kMostFamilyRequests) return {};
     family.push_back(other.plan);

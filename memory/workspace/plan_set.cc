@@ -131,7 +131,7 @@ bool PlanSet::HasRoom(uint64_t now, bool surely) const {
 
 LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) {
   auto cycle = std::make_shared<LearnedCycle>(std::move(plan));
-  cycle->learned_at = cycle->used_at = now;
+  cycle->learned_at = cycle->came_at = cycle->used_at = now;
   cycle->patience = kPatience;
   for (const Forgotten& forgotten : forgotten_) {
     if (forgotten.signature == cycle->plan->signature()) cycle->patience = forgotten.patience;
@@ -159,10 +159,12 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
     const LearnedCycle& old = *key->second;
     auto by = std::make_shared<LearnedCycle>(replacement.by);
     by->used_at = old.used_at;
+    by->came_at = old.came_at;
     by->learned_at = old.learned_at;
     by->patience = old.patience;
-    by->watch.refresh_after = old.watch.refresh_after;
+    by->watch.since = old.watch.since;
     by->watch.repetitions = old.watch.repetitions;
+    by->watch.refresh_after = old.watch.refresh_after;
     by->remade = old.remade;
     by->paid = old.paid;
     by->guessed = old.guessed;
@@ -224,7 +226,9 @@ void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
   }
   LearnedCycle& used = *cycles_.front();
   used.used_at = now;
-  if (followed) used.patience = std::min(kMostPatience, 2 * used.patience);
+  if (!followed) return;
+  used.came_at = now;
+  used.patience = std::min(kMostPatience, 2 * used.patience);
 }
 
 // ---- forgetting -------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ struct LearnedCycle {
   const std::shared_ptr<const CyclePlan> plan;
   SingleWriter<uint64_t> used_at;
   // Of the set and the learner alone:
+  uint64_t came_at = 0;  // its own cycle did; others use it too, where it serves them
   uint64_t learned_at = 0;
   uint64_t patience = 0;
   RepetitionWatch watch;
@@ -131,7 +132,7 @@ class PlanSet {
     std::shared_ptr<const CyclePlan> by;
   };
   void Replace(absl::Span<const Replacement> replacements);
-  // `cycle` was the last one, and was followed to its end when `followed`.
+  // `cycle` was the last one, and when `followed` it was the very one, to its end.
   void Use(const LearnedCycle* cycle, uint64_t now, bool followed);
   // That Use() was last called of, or Add().
   LearnedCycle& last_used() { return *cycles_.front(); }

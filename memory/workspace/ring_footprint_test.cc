@@ -120,9 +120,9 @@ TEST(KindsInTurns, StopMissing) {
       }
     }
     EXPECT_LE(ring.stats().misses, 12u);
-    EXPECT_LE(ring.stats().plans, 24u);
+    EXPECT_LE(ring.stats().plans, 12u);
     EXPECT_LE(workspace.stats().misses, 12u);
-    EXPECT_LE(workspace.stats().plans, 24u);
+    EXPECT_LE(workspace.stats().plans, 12u);
   }
 }
 

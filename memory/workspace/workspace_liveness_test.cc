@@ -167,7 +167,7 @@ TEST(WorkspaceLiveness, ACycleThatRepeatsIsLearnedWhateverCameBefore) {
   const char* seed_text = std::getenv("TIDEPOOL_MODEL_SEED");
   const char* rounds_text = std::getenv("TIDEPOOL_MODEL_ROUNDS");
   const uint64_t seed = seed_text != nullptr ? std::stoull(seed_text) : 20261122;
-  const int rounds = rounds_text != nullptr ? std::atoi(rounds_text) : 150;
+  const int rounds = rounds_text != nullptr ? std::atoi(rounds_text) : 600;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   SimulatedDevice::Get().set_capacity(size_t{1} << 38);
   SimulatedDevice::Get().set_reserve_bytes(size_t{64} << 30);
@@ -220,7 +220,7 @@ TEST(WorkspaceLiveness, KindsOfCyclesInTurnsStopMissing) {
   const char* seed_text = std::getenv("TIDEPOOL_MODEL_SEED");
   const uint64_t seed = seed_text != nullptr ? std::stoull(seed_text) : 20261122;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 400; ++round) {
     Histories histories(seed + round);
     WorkspaceConfig config = WorkspaceConfig::Inference();
     config.plan_search_seconds = 0;
@@ -241,16 +241,13 @@ TEST(WorkspaceLiveness, KindsOfCyclesInTurnsStopMissing) {
       }
     };
     turns(40);
+    const uint64_t misses = workspace.stats().misses;
+    turns(20);
+    ASSERT_EQ(workspace.stats().misses, misses) << "TIDEPOOL_MODEL_SEED=" << seed + round;
+    if (round % 8 != 0) continue;
     // It is looked ever more rarely whether less would do for one of them.
-    const WorkspaceStats before = workspace.stats();
-    turns(1000);
-    const WorkspaceStats after = workspace.stats();
-    ASSERT_LE(after.misses - before.misses, 4 * kinds.size())
-        << "TIDEPOOL_MODEL_SEED=" << seed + round;
-    ASSERT_LE(after.plans - before.plans, 16 * kinds.size())
-        << "TIDEPOOL_MODEL_SEED=" << seed + round;
-    turns(8000);
-    ASSERT_LE(workspace.stats().misses - after.misses, 2 * kinds.size())
+    turns(9000);
+    ASSERT_LE(workspace.stats().misses - misses, 4 * kinds.size())
         << "TIDEPOOL_MODEL_SEED=" << seed + round;
   }
 }
