@@ -37,6 +37,10 @@ class BufferRecords {
     free_ = record->link.next_free;
     return record;
   }
+  // The next one is on its way to the cache: for who takes many that were not used of late.
+  void FetchNext() const {
+    if (free_ != nullptr) __builtin_prefetch(&free_->link.next_free, 1);
+  }
   void Put(Buffer* record) {
     record->link.next_free = free_;
     free_ = record;

@@ -17,59 +17,77 @@ void FreeRanges::Begin(size_t begin, size_t end) noexcept {
   begun_ = true;
   begin_ = top_ = reached_ = begin;
   end_ = std::max(begin, end);
-  last_ = nullptr;
+  last_ = cut_ = nullptr;
   free_.Clear();
   if (kept_ranges_ > 0) std::fill(std::begin(kept_), std::end(kept_), nullptr);
   kept_ranges_ = 0;
   std::fill(std::begin(kept_sizes_), std::end(kept_sizes_), 0);
-  recycled_ = nullptr;
-  if (!slabs_.empty()) UseRecords(0);
+  ranges_.Restart();
+  nodes_.Restart();
 }
 
-size_t FreeRanges::state_bytes() const {
-  size_t bytes = slabs_.capacity() * sizeof(Slab);
-  for (const Slab& slab : slabs_) bytes += slab.size * sizeof(Range);
-  return bytes;
+size_t FreeRanges::largest_free() const {
+  return std::max(free_.Largest(), cut_ != nullptr ? cut_->bytes_ : 0);
 }
+
+size_t FreeRanges::state_bytes() const { return ranges_.state_bytes() + nodes_.state_bytes(); }
 
 // ---- records ----------------------------------------------------------------------------------
 
-void FreeRanges::UseRecords(size_t slab) noexcept {
-  fresh_ = slabs_[slab].ranges.get();
-  fresh_end_ = fresh_ + slabs_[slab].size;
-  next_slab_ = slab + 1;
+template <typename T>
+T* FreeRanges::Records<T>::Next() noexcept {
+  if (recycled_ != nullptr) return std::exchange(recycled_, recycled_->next_);
+  if (fresh_ == end_) {
+    const Slab& slab = slabs_[next_slab_++];
+    fresh_ = slab.records.get();
+    end_ = fresh_ + slab.size;
+  }
+  return fresh_++;
+}
+
+template <typename T>
+void FreeRanges::Records<T>::AddSlab() {
+  const size_t size =
+      slabs_.empty() ? kFirstSlab : std::min(kLargestSlab, 2 * slabs_.back().size);
+  slabs_.push_back({std::make_unique<T[]>(size), size});
+}
+
+template <typename T>
+void FreeRanges::Records<T>::Restart() noexcept {
+  next_slab_ = 0;
+  fresh_ = end_ = recycled_ = nullptr;
+}
+
+template <typename T>
+void FreeRanges::Records<T>::Trim() noexcept {
+  std::vector<Slab>().swap(slabs_);
+  Restart();
+}
+
+template <typename T>
+size_t FreeRanges::Records<T>::state_bytes() const {
+  size_t bytes = slabs_.capacity() * sizeof(Slab);
+  for (const Slab& slab : slabs_) bytes += slab.size * sizeof(T);
+  return bytes;
 }
 
 void FreeRanges::Trim() noexcept {
   if (begun_) return;
-  std::vector<Slab>().swap(slabs_);
-  next_slab_ = 0;
-  fresh_ = fresh_end_ = recycled_ = last_ = nullptr;
+  ranges_.Trim();
+  nodes_.Trim();
+  last_ = cut_ = nullptr;
 }
 
+// Without memory for its ranges a slab of nodes is one too many.
 void FreeRanges::AddRecords() {
-  if (next_slab_ == slabs_.size()) {
-    const size_t size =
-        slabs_.empty() ? kFirstSlab : std::min(kLargestSlab, 2 * slabs_.back().size);
-    slabs_.push_back({std::make_unique<Range[]>(size), size});
-  }
-  UseRecords(next_slab_);
-}
-
-FreeRanges::Range* FreeRanges::NewRange() noexcept {
-  if (recycled_ != nullptr) return std::exchange(recycled_, recycled_->next_);
-  return fresh_++;
-}
-
-void FreeRanges::Recycle(Range* range) noexcept {
-  range->next_ = recycled_;
-  recycled_ = range;
+  nodes_.AddSlab();
+  ranges_.AddSlab();
 }
 
 // ---- taking -----------------------------------------------------------------------------------
 
 FreeRanges::Range* FreeRanges::Take(size_t bytes, size_t* offset) noexcept {
-  const size_t units = bytes / unit_;
+  const size_t units = bytes >> unit_bits_;
   Range* range = nullptr;
   if (units <= kKeptUnits && kept_[units] != nullptr) {
     range = kept_[units];
@@ -90,29 +108,50 @@ FreeRanges::Range* FreeRanges::Take(size_t bytes, size_t* offset) noexcept {
 }
 
 FreeRanges::Range* FreeRanges::TakeFree(size_t bytes) noexcept {
-  auto* const range = static_cast<Range*>(free_.BestFit(bytes));
+  const FitNode* const fit = free_.BestFit(bytes);
+  Range* const range = fit != nullptr ? static_cast<const Node*>(fit)->range : nullptr;
+  if (cut_ != nullptr && cut_->bytes_ >= bytes && (range == nullptr || cut_->bytes_ <= range->bytes_)) {
+    return Cut(bytes);
+  }
   if (range == nullptr) return nullptr;
-  free_.Remove(range);
+  TakeOut(range);
   range->state_ = State::kTaken;
-  if (range->size == bytes) return range;
+  if (range->bytes_ == bytes) return range;
   // What is left lies above. A free range is never the last one, so it has a neighbour there.
-  Range* const rest = NewRange();
-  rest->size = range->size - bytes;
+  Range* const rest = ranges_.Next();
+  rest->bytes_ = range->bytes_ - bytes;
   rest->offset_ = range->offset_ + bytes;
   rest->below_ = range;
   rest->above_ = range->above_;
   rest->above_->below_ = rest;
   range->above_ = rest;
-  range->size = bytes;
-  rest->state_ = State::kFree;
-  free_.Insert(rest);
+  range->bytes_ = bytes;
+  PutFree(rest);
+  return range;
+}
+
+FreeRanges::Range* FreeRanges::Cut(size_t bytes) noexcept {
+  if (cut_->bytes_ == bytes) {
+    cut_->state_ = State::kTaken;
+    return std::exchange(cut_, nullptr);
+  }
+  Range* const range = ranges_.Next();
+  range->bytes_ = bytes;
+  range->offset_ = cut_->offset_;
+  range->below_ = cut_->below_;
+  range->above_ = cut_;
+  range->state_ = State::kTaken;
+  if (range->below_ != nullptr) range->below_->above_ = range;
+  cut_->below_ = range;
+  cut_->offset_ += bytes;
+  cut_->bytes_ -= bytes;
   return range;
 }
 
 FreeRanges::Range* FreeRanges::TakeUnused(size_t bytes) noexcept {
   if (bytes > end_ - top_) return nullptr;
-  Range* const range = NewRange();
-  range->size = bytes;
+  Range* const range = ranges_.Next();
+  range->bytes_ = bytes;
   range->offset_ = top_;
   range->below_ = last_;
   range->above_ = nullptr;
@@ -126,8 +165,28 @@ FreeRanges::Range* FreeRanges::TakeUnused(size_t bytes) noexcept {
 
 // ---- giving back ------------------------------------------------------------------------------
 
+void FreeRanges::PutFree(Range* range) noexcept {
+  range->state_ = State::kFree;
+  if (cut_ == nullptr || cut_->bytes_ < range->bytes_) std::swap(cut_, range);
+  if (range == nullptr) return;
+  Node* const node = nodes_.Next();
+  node->size = range->bytes_;
+  node->range = range;
+  range->node_ = node;
+  free_.Insert(node);
+}
+
+void FreeRanges::TakeOut(Range* range) noexcept {
+  if (range == cut_) {
+    cut_ = nullptr;
+    return;
+  }
+  free_.Remove(range->node_);
+  nodes_.Recycle(range->node_);
+}
+
 void FreeRanges::Give(Range* range) noexcept {
-  const size_t units = range->size / unit_;
+  const size_t units = range->bytes_ >> unit_bits_;
   if (units > kKeptUnits || range == last_) return MakeFree(range);
   range->state_ = State::kKept;
   range->next_ = kept_[units];
@@ -140,12 +199,12 @@ void FreeRanges::Give(Range* range) noexcept {
 void FreeRanges::MakeFree(Range* range) noexcept {
   Range* const below = range->below_;
   if (below != nullptr && below->state_ == State::kFree) {
-    free_.Remove(below);
-    below->size += range->size;
+    TakeOut(below);
+    below->bytes_ += range->bytes_;
     below->above_ = range->above_;
     if (range->above_ != nullptr) range->above_->below_ = below;
     if (last_ == range) last_ = below;
-    Recycle(range);
+    ranges_.Recycle(range);
     range = below;
   }
   Range* const above = range->above_;
@@ -153,18 +212,17 @@ void FreeRanges::MakeFree(Range* range) noexcept {
     top_ = range->offset_;
     last_ = range->below_;
     if (last_ != nullptr) last_->above_ = nullptr;
-    Recycle(range);
+    ranges_.Recycle(range);
     return;
   }
   if (above->state_ == State::kFree) {
-    free_.Remove(above);
-    range->size += above->size;
+    TakeOut(above);
+    range->bytes_ += above->bytes_;
     range->above_ = above->above_;  // a free range is never the last one
     range->above_->below_ = range;
-    Recycle(above);
+    ranges_.Recycle(above);
   }
-  range->state_ = State::kFree;
-  free_.Insert(range);
+  PutFree(range);
 }
 
 void FreeRanges::MergeKept() noexcept {
@@ -184,8 +242,8 @@ void FreeRanges::MergeKept() noexcept {
 
 FreeRanges::Range* FreeRanges::Append(size_t offset, size_t bytes, State state,
                                       Range* below) noexcept {
-  Range* const range = NewRange();
-  range->size = bytes;
+  Range* const range = ranges_.Next();
+  range->bytes_ = bytes;
   range->offset_ = offset;
   range->state_ = state;
   range->below_ = below;
@@ -201,15 +259,15 @@ void FreeRanges::GiveBelow(absl::Span<Taken> taken) {
   try {
     for (; missing > 0; --missing) {
       Reserve();
-      Range* const range = NewRange();
+      Range* const range = ranges_.Next();
       range->next_ = reserved;
       reserved = range;
     }
   } catch (...) {
-    while (reserved != nullptr) Recycle(std::exchange(reserved, reserved->next_));
+    while (reserved != nullptr) ranges_.Recycle(std::exchange(reserved, reserved->next_));
     throw;
   }
-  while (reserved != nullptr) Recycle(std::exchange(reserved, reserved->next_));
+  while (reserved != nullptr) ranges_.Recycle(std::exchange(reserved, reserved->next_));
 
   Range* lowest = last_;
   while (lowest != nullptr && lowest->below_ != nullptr) lowest = lowest->below_;
@@ -220,7 +278,7 @@ void FreeRanges::GiveBelow(absl::Span<Taken> taken) {
   for (Taken& piece : taken) {
     if (piece.offset > at) {
       below = Append(at, piece.offset - at, State::kFree, below);
-      free_.Insert(below);
+      PutFree(below);
     }
     below = piece.range = Append(piece.offset, piece.bytes, State::kTaken, below);
     at = piece.offset + piece.bytes;
@@ -232,13 +290,13 @@ void FreeRanges::GiveBelow(absl::Span<Taken> taken) {
     return;
   }
   if (lowest->state_ == State::kFree) {
-    free_.Remove(lowest);
-    lowest->size += lowest->offset_ - at;
+    TakeOut(lowest);
+    lowest->bytes_ += lowest->offset_ - at;
     lowest->offset_ = at;
-    free_.Insert(lowest);
+    PutFree(lowest);
   } else if (at < lowest->offset_) {
     below = Append(at, lowest->offset_ - at, State::kFree, below);
-    free_.Insert(below);
+    PutFree(below);
   }
   lowest->below_ = below;
   if (below != nullptr) below->above_ = lowest;
@@ -259,16 +317,16 @@ void FreeRanges::RaiseBegin(size_t begin) noexcept {
   while (range->offset_ < begin) {
     // Free, by what the caller says.
     Range* const above = range->above_;
-    free_.Remove(range);
-    const size_t upper = range->offset_ + range->size;
+    TakeOut(range);
+    const size_t upper = range->offset_ + range->bytes_;
     if (upper > begin) {
-      range->size = upper - begin;
+      range->bytes_ = upper - begin;
       range->offset_ = begin;
-      free_.Insert(range);
+      PutFree(range);
       return;
     }
     above->below_ = nullptr;
-    Recycle(range);
+    ranges_.Recycle(range);
     range = above;
   }
 }

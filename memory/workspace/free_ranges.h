@@ -13,6 +13,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_FREE_RANGES_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_FREE_RANGES_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,7 +30,7 @@ class FreeRanges {
   class Range;
 
   // `unit`: a power of two.
-  explicit FreeRanges(size_t unit) : unit_(unit) {}
+  explicit FreeRanges(size_t unit) : unit_bits_(std::countr_zero(unit)) {}
 
   // [begin, end) is free; ranges that were taken before are no more. Multiples of the unit.
   void Begin(size_t begin, size_t end) noexcept;
@@ -50,7 +51,7 @@ class FreeRanges {
   void RaiseBegin(size_t begin) noexcept;
 
   // Whether there are records for one request.
-  bool has_reserved() const { return recycled_ != nullptr || fresh_ != fresh_end_; }
+  bool has_reserved() const { return ranges_.has_next(); }
   // Records for one request, so that Take() needs no memory. Throws std::bad_alloc.
   void Reserve() {
     if (!has_reserved()) AddRecords();
@@ -72,7 +73,7 @@ class FreeRanges {
   // Nothing is taken at or above; after Merge(), right below it something is.
   size_t top() const { return top_; }
   // The largest free range below the top; after Merge(), of all.
-  size_t largest_free() const { return free_.Largest(); }
+  size_t largest_free() const;
   // The highest address that was taken since Begin().
   size_t reached() const { return reached_; }
   size_t state_bytes() const;
@@ -80,19 +81,20 @@ class FreeRanges {
  private:
   // Ranges of up to so many units are kept by their size.
   static constexpr size_t kKeptUnits = 128;
-  enum class State : uint8_t { kTaken, kKept, kFree };
+  enum class State : uint64_t { kTaken, kKept, kFree };
+  struct Node;
 
-  Range* NewRange() noexcept;
   Range* Append(size_t offset, size_t bytes, State state, Range* below) noexcept;
-  void Recycle(Range* range) noexcept;
   void AddRecords();
-  void UseRecords(size_t slab) noexcept;
+  void PutFree(Range* range) noexcept;
+  void TakeOut(Range* range) noexcept;
   void MakeFree(Range* range) noexcept;
   void MergeKept() noexcept;
   Range* TakeFree(size_t bytes) noexcept;
+  Range* Cut(size_t bytes) noexcept;
   Range* TakeUnused(size_t bytes) noexcept;
 
-  const size_t unit_;
+  const int unit_bits_;
   bool begun_ = false;
   size_t begin_ = 0;
   size_t end_ = 0;
@@ -100,34 +102,67 @@ class FreeRanges {
   size_t reached_ = 0;
   Range* last_ = nullptr;  // the one that ends at top_
   FitTree free_;
+  Range* cut_ = nullptr;  // a large free one that is not in the tree, so that it is cut at less cost
   size_t kept_ranges_ = 0;
   Range* kept_[kKeptUnits + 1] = {};
   uint64_t kept_sizes_[kKeptUnits / 64 + 1] = {};  // bits of those that may have some
 
-  // Slabs of records, each twice as large as the one before; used again from the first at Begin().
-  struct Slab {
-    std::unique_ptr<Range[]> ranges;
-    size_t size;
+  // Those of T that are in use, or were: in slabs, each twice as large as the one before.
+  template <typename T>
+  class Records {
+   public:
+    bool has_next() const { return recycled_ != nullptr || fresh_ != end_ || next_slab_ < slabs_.size(); }
+    T* Next() noexcept;
+    void Recycle(T* record) noexcept {
+      record->next_ = recycled_;
+      recycled_ = record;
+    }
+    // Throws std::bad_alloc, nothing changed.
+    void AddSlab();
+    // None is in use any more.
+    void Restart() noexcept;
+    void Trim() noexcept;
+    size_t state_bytes() const;
+
+   private:
+    struct Slab {
+      std::unique_ptr<T[]> records;
+      size_t size;
+    };
+    std::vector<Slab> slabs_;
+    size_t next_slab_ = 0;
+    T* fresh_ = nullptr;
+    T* end_ = nullptr;
+    T* recycled_ = nullptr;
   };
-  std::vector<Slab> slabs_;
-  size_t next_slab_ = 0;
-  Range* fresh_ = nullptr;
-  Range* fresh_end_ = nullptr;
-  Range* recycled_ = nullptr;
+  // Of a free range in the tree. There are as many as there are ranges.
+  struct Node : FitNode {
+    union {
+      Range* range;
+      Node* next_;
+    };
+  };
+  Records<Range> ranges_;
+  Records<Node> nodes_;
 };
 
-class FreeRanges::Range : private FitNode {
+// In use by the thousand at once: what every request touches is here, the rest is in its node.
+class FreeRanges::Range {
  public:
   size_t offset() const { return offset_; }
-  size_t bytes() const { return size; }
+  size_t bytes() const { return bytes_; }
 
  private:
   friend class FreeRanges;
-  size_t offset_;
+  uint64_t offset_ : 62;
+  State state_ : 2;
+  size_t bytes_;
   Range* below_;
   Range* above_;
-  Range* next_;  // of kept ones of one size, and of recycled records
-  State state_;
+  union {
+    Range* next_;  // of kept ones of one size, and of records that are not in use
+    Node* node_;   // of a free one in the tree
+  };
 };
 
 }  // namespace tidepool

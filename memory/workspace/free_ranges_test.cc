@@ -120,7 +120,10 @@ TEST(FreeRanges, BeginForgetsWhatWasTaken) {
     Model model(ranges);
     for (int i = 0; i < 1000; ++i) EXPECT_TRUE(model.Take(kUnit));
     EXPECT_FALSE(model.Take(kUnit));
+    EXPECT_EQ(ranges.largest_free(), 0u) << "what was free is no more either";
     for (int i = 0; i < 500; ++i) model.Give(static_cast<size_t>(i));
+    ranges.Merge();
+    EXPECT_EQ(ranges.largest_free(), kUnit);
     if (round == 0) state = ranges.state_bytes();
     EXPECT_EQ(ranges.state_bytes(), state) << "its records are used again";
     ranges.End();

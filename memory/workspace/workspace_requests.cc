@@ -93,6 +93,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   FreeRanges::Range* const range = ranges_.Take(rounded, &offset);
   if (range == nullptr) return AllocateSlowly(bytes);
   records_.Take();
+  records_.FetchNext();
   buffer->data = pages_.base() + offset;
   pages_.Unpoison(buffer->data, rounded);
   buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
