@@ -17,6 +17,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
 #include "tidepool/memory/metrics/metrics.h"
+#include "tidepool/memory/metrics/scrape_for_test.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/pool_census.h"
@@ -25,19 +26,8 @@
 namespace tidepool {
 namespace {
 
-using Labels = ExpositionLabels;
-
-Exposition Scrape(const MetricsOptions& options = {}) {
-  Exposition read = ExpositionParser::Parse(MetricsText(options));
-  EXPECT_EQ(read.error, "");
-  return read;
-}
-
-BufferHandle Request(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
-
 void Cycle(WorkspacePool& pool, size_t bytes = 4096, int requests = 4) {
-  PooledScope scope(pool);
-  for (int i = 0; i < requests; ++i) Request(bytes);
+  CycleIn<PooledScope>(pool, bytes, requests);
 }
 
 WorkspaceConfig Quiet() {
@@ -91,32 +81,23 @@ TEST(MetricsOfPools, EveryField) {
   EXPECT_EQ(stats.workspaces, 2u);
   EXPECT_EQ(Workspaces(read, labels, "leased"), 2);
   EXPECT_EQ(Workspaces(read, labels, "idle"), 0);
-  const auto counter = [&](const char* name, uint64_t value) {
-    const std::string family = std::string("tidepool_pool_") + name + "_total";
-    EXPECT_EQ(read.families.at(family).type, "counter");
-    EXPECT_EQ(read.Value(family, labels), value) << name;
-  };
-  const auto gauge = [&](const char* name, size_t value) {
-    const std::string family = std::string("tidepool_pool_") + name;
-    EXPECT_EQ(read.families.at(family).type, "gauge");
-    EXPECT_EQ(read.Value(family, labels), value) << name;
-  };
-  counter("cycles", stats.cycles);
-  counter("failed_cycles", stats.failed_cycles);
-  counter("hits", stats.hits);
-  counter("misses", stats.misses);
-  counter("spills", stats.spills);
-  counter("leaked_arrays", stats.leaked_arrays);
-  counter("leaked_blocks", stats.leaked_blocks);
-  counter("plans", stats.plans);
-  counter("plans_improved", stats.plans_improved);
-  counter("cycles_not_planned", stats.cycles_not_planned);
-  gauge("plans_kept", stats.plans_kept);
-  gauge("ranges", stats.ranges);
-  gauge("held_bytes", stats.held_bytes);
-  gauge("block_bytes", stats.block_bytes);
-  gauge("open_bytes", stats.open_bytes);
-  gauge("most_open_bytes", stats.most_open_bytes);
+  const MetricsOf metrics(read, "tidepool_pool_", labels);
+  metrics.ExpectCounter("cycles", stats.cycles);
+  metrics.ExpectCounter("failed_cycles", stats.failed_cycles);
+  metrics.ExpectCounter("hits", stats.hits);
+  metrics.ExpectCounter("misses", stats.misses);
+  metrics.ExpectCounter("spills", stats.spills);
+  metrics.ExpectCounter("leaked_arrays", stats.leaked_arrays);
+  metrics.ExpectCounter("leaked_blocks", stats.leaked_blocks);
+  metrics.ExpectCounter("plans", stats.plans);
+  metrics.ExpectCounter("plans_improved", stats.plans_improved);
+  metrics.ExpectCounter("cycles_not_planned", stats.cycles_not_planned);
+  metrics.ExpectGauge("plans_kept", stats.plans_kept);
+  metrics.ExpectGauge("ranges", stats.ranges);
+  metrics.ExpectGauge("held_bytes", stats.held_bytes);
+  metrics.ExpectGauge("block_bytes", stats.block_bytes);
+  metrics.ExpectGauge("open_bytes", stats.open_bytes);
+  metrics.ExpectGauge("most_open_bytes", stats.most_open_bytes);
   // A field that is added to WorkspacePoolStats belongs into the table, and into the list above; workspaces and
   // leased are told by state.
   EXPECT_EQ((std::size(internal::kPoolFields) + 2) * sizeof(uint64_t), sizeof(WorkspacePoolStats));

@@ -18,6 +18,7 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
+#include "tidepool/memory/metrics/scrape_for_test.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/ring.h"
@@ -29,19 +30,8 @@ namespace tidepool {
 namespace {
 
 using ::testing::HasSubstr;
-using Labels = ExpositionLabels;
-
-Exposition Scrape(const MetricsOptions& options = {}) {
-  Exposition read = ExpositionParser::Parse(MetricsText(options));
-  EXPECT_EQ(read.error, "");
-  return read;
-}
-
-BufferHandle Request(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
-
 void Cycle(Workspace& workspace, size_t bytes = 4096, int requests = 4) {
-  WorkspaceScope scope(workspace);
-  for (int i = 0; i < requests; ++i) Request(bytes);
+  CycleIn<WorkspaceScope>(workspace, bytes, requests);
 }
 
 MemoryCharge ChargeTo(MemoryOwner& owner, int64_t bytes) {
@@ -156,42 +146,33 @@ TEST(Metrics, EveryFieldOfAWorkspace) {
   const Labels labels = {{"workspace", "metrics every"}, {"device", "host"}};
   EXPECT_EQ(read.Value("tidepool_workspaces", labels), 1);
   EXPECT_EQ(read.Value("tidepool_workspaces_open", labels), 0);
-  const auto counter = [&](const char* name, uint64_t value) {
-    const std::string family = std::string("tidepool_workspace_") + name + "_total";
-    EXPECT_EQ(read.families.at(family).type, "counter");
-    EXPECT_EQ(read.Value(family, labels), value) << name;
-  };
-  const auto gauge = [&](const char* name, size_t value) {
-    const std::string family = std::string("tidepool_workspace_") + name;
-    EXPECT_EQ(read.families.at(family).type, "gauge");
-    EXPECT_EQ(read.Value(family, labels), value) << name;
-  };
-  counter("cycles", stats.cycles);
-  counter("failed_cycles", stats.failed_cycles);
-  counter("hits", stats.hits);
-  counter("misses", stats.misses);
-  counter("spills", stats.spills);
-  counter("spilled_bytes", stats.spilled_bytes);
-  counter("leaked_arrays", stats.leaked_arrays);
-  counter("leaked_blocks", stats.leaked_blocks);
-  counter("findings", stats.findings);
-  counter("plans", stats.plans);
-  counter("plans_improved", stats.plans_improved);
-  counter("plan_switches", stats.plan_switches);
-  counter("cycles_not_planned", stats.cycles_not_planned);
-  counter("relocations", stats.relocations);
-  counter("host_fallbacks", stats.host_fallbacks);
-  counter("mirror_copies_to_host", stats.mirror_copies_to_host);
-  counter("mirror_bytes_to_host", stats.mirror_bytes_to_host);
-  counter("mirror_copies_to_device", stats.mirror_copies_to_device);
-  counter("mirror_bytes_to_device", stats.mirror_bytes_to_device);
-  gauge("plans_kept", stats.plans_kept);
-  gauge("size_bytes", stats.size_bytes);
-  gauge("planned_peak_bytes", stats.planned_peak_bytes);
-  gauge("live_lower_bound_bytes", stats.live_lower_bound_bytes);
-  gauge("requested_bytes", stats.requested_bytes);
-  gauge("planned_requests", stats.planned_requests);
-  gauge("block_bytes", static_cast<double>(stats.block_bytes));
+  const MetricsOf metrics(read, "tidepool_workspace_", labels);
+  metrics.ExpectCounter("cycles", stats.cycles);
+  metrics.ExpectCounter("failed_cycles", stats.failed_cycles);
+  metrics.ExpectCounter("hits", stats.hits);
+  metrics.ExpectCounter("misses", stats.misses);
+  metrics.ExpectCounter("spills", stats.spills);
+  metrics.ExpectCounter("spilled_bytes", stats.spilled_bytes);
+  metrics.ExpectCounter("leaked_arrays", stats.leaked_arrays);
+  metrics.ExpectCounter("leaked_blocks", stats.leaked_blocks);
+  metrics.ExpectCounter("findings", stats.findings);
+  metrics.ExpectCounter("plans", stats.plans);
+  metrics.ExpectCounter("plans_improved", stats.plans_improved);
+  metrics.ExpectCounter("plan_switches", stats.plan_switches);
+  metrics.ExpectCounter("cycles_not_planned", stats.cycles_not_planned);
+  metrics.ExpectCounter("relocations", stats.relocations);
+  metrics.ExpectCounter("host_fallbacks", stats.host_fallbacks);
+  metrics.ExpectCounter("mirror_copies_to_host", stats.mirror_copies_to_host);
+  metrics.ExpectCounter("mirror_bytes_to_host", stats.mirror_bytes_to_host);
+  metrics.ExpectCounter("mirror_copies_to_device", stats.mirror_copies_to_device);
+  metrics.ExpectCounter("mirror_bytes_to_device", stats.mirror_bytes_to_device);
+  metrics.ExpectGauge("plans_kept", stats.plans_kept);
+  metrics.ExpectGauge("size_bytes", stats.size_bytes);
+  metrics.ExpectGauge("planned_peak_bytes", stats.planned_peak_bytes);
+  metrics.ExpectGauge("live_lower_bound_bytes", stats.live_lower_bound_bytes);
+  metrics.ExpectGauge("requested_bytes", stats.requested_bytes);
+  metrics.ExpectGauge("planned_requests", stats.planned_requests);
+  metrics.ExpectGauge("block_bytes", static_cast<double>(stats.block_bytes));
   // A field that is added to WorkspaceStats belongs into the table, and into the list above.
   EXPECT_EQ(std::size(internal::kWorkspaceFields) * sizeof(uint64_t), sizeof(WorkspaceStats));
   const WorkspaceScope scope(workspace);

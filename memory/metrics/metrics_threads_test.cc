@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tidepool/memory/metrics/exposition_parser.h"
+#include "tidepool/memory/metrics/scrape_for_test.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -20,19 +21,8 @@
 namespace tidepool {
 namespace {
 
-using Labels = ExpositionLabels;
-
-Exposition Scrape(const MetricsOptions& options = {}) {
-  Exposition read = ExpositionParser::Parse(MetricsText(options));
-  EXPECT_EQ(read.error, "");
-  return read;
-}
-
-BufferHandle Request(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
-
 void Cycle(Workspace& workspace, size_t bytes = 4096, int requests = 4) {
-  WorkspaceScope scope(workspace);
-  for (int i = 0; i < requests; ++i) Request(bytes);
+  CycleIn<WorkspaceScope>(workspace, bytes, requests);
 }
 
 // Counters that a scraper sees while workspaces work, and come and go, never fall and never jump.

@@ -49,16 +49,8 @@ void SetRate(benchmark::State& state, size_t requests, int64_t faults) {
 void CycleOf(benchmark::State& state, const Allocator& allocator, const std::vector<Step>& steps,
              size_t requests) {
   std::vector<void*> blocks(requests);
-  std::vector<size_t> sizes(requests);
   auto cycle = [&] {
-    for (const Step& step : steps) {
-      if (step.bytes == 0) {
-        allocator.release(blocks[step.number]);
-      } else {
-        blocks[step.number] = allocator.allocate(step.bytes);
-        WritePages(blocks[step.number], step.bytes);
-      }
-    }
+    PlayOn(allocator, steps, blocks);
   };
   for (int i = 0; i < 3; ++i) cycle();
   const int64_t faults = PageFaults();
@@ -73,14 +65,7 @@ void CycleOfWorkspace(benchmark::State& state, const std::vector<Step>& steps, s
   std::vector<BufferHandle> blocks(requests);
   auto cycle = [&] {
     WorkspaceScope scope(workspace);
-    for (const Step& step : steps) {
-      if (step.bytes == 0) {
-        blocks[step.number].Reset();
-      } else {
-        blocks[step.number] = BufferHandle(AllocateHere(step.bytes));
-        WritePages(blocks[step.number]->data, step.bytes);
-      }
-    }
+    PlayHere(steps, blocks);
   };
   for (int i = 0; i < 3; ++i) cycle();
   const int64_t faults = PageFaults();

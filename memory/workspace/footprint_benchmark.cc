@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/allocators.h"
 #include "tidepool/memory/workspace/streams.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -99,14 +98,7 @@ Footprint InAnotherProcess(const std::function<Footprint()>& measure) {
 Footprint OfAllocator(const Allocator& allocator, Draw draw, bool equal) {
   std::vector<void*> blocks(1 << 16);
   return Measure(draw, equal, [&](const std::vector<Step>& steps) {
-    for (const Step& step : steps) {
-      if (step.bytes == 0) {
-        allocator.release(blocks[step.number]);
-      } else {
-        blocks[step.number] = allocator.allocate(step.bytes);
-        WritePages(blocks[step.number], step.bytes);
-      }
-    }
+    PlayOn(allocator, steps, blocks);
     allocator.end_cycle();
   });
 }
@@ -119,14 +111,7 @@ Footprint OfWorkspace(SpillPolicy spill, Draw draw, bool equal) {
   std::vector<BufferHandle> blocks(1 << 16);
   return Measure(draw, equal, [&](const std::vector<Step>& steps) {
     WorkspaceScope scope(workspace);
-    for (const Step& step : steps) {
-      if (step.bytes == 0) {
-        blocks[step.number].Reset();
-      } else {
-        blocks[step.number] = BufferHandle(AllocateHere(step.bytes));
-        WritePages(blocks[step.number]->data, step.bytes);
-      }
-    }
+    PlayHere(steps, blocks);
   });
 }
 

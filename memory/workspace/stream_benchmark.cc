@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/allocators.h"
 #include "tidepool/memory/workspace/streams.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -56,14 +55,7 @@ void StreamOf(benchmark::State& state, const Allocator& allocator, Draw draw) {
   std::vector<void*> blocks(1 << 16);
   size_t most_alive = 0;
   RunStream(state, draw, kWarmCycles, &most_alive, [&](const std::vector<Step>& steps) {
-    for (const Step& step : steps) {
-      if (step.bytes == 0) {
-        allocator.release(blocks[step.number]);
-      } else {
-        blocks[step.number] = allocator.allocate(step.bytes);
-        WritePages(blocks[step.number], step.bytes);
-      }
-    }
+    PlayOn(allocator, steps, blocks);
     allocator.end_cycle();
   });
 }
@@ -78,14 +70,7 @@ void StreamOfWorkspace(benchmark::State& state, Draw draw) {
   RunStream(state, draw, kWarmCycles, &most_alive, [&](const std::vector<Step>& steps) {
     WorkspaceScope scope(workspace);
     requests += RequestsOf(steps);
-    for (const Step& step : steps) {
-      if (step.bytes == 0) {
-        blocks[step.number].Reset();
-      } else {
-        blocks[step.number] = BufferHandle(AllocateHere(step.bytes));
-        WritePages(blocks[step.number]->data, step.bytes);
-      }
-    }
+    PlayHere(steps, blocks);
   });
   const WorkspaceStats stats = workspace.stats();
   state.counters["missed"] = static_cast<double>(stats.misses) / static_cast<double>(requests);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tidepool/memory/workspace/allocate.h"
+
 namespace tidepool {
 namespace {
 
@@ -101,6 +103,29 @@ std::vector<Step> LargeSizes(std::mt19937_64& random) {
     }
   }
   return script.Finish();
+}
+
+void PlayOn(const Allocator& allocator, const std::vector<Step>& steps,
+            std::vector<void*>& blocks) {
+  for (const Step& step : steps) {
+    if (step.bytes == 0) {
+      allocator.release(blocks[step.number]);
+    } else {
+      blocks[step.number] = allocator.allocate(step.bytes);
+      WritePages(blocks[step.number], step.bytes);
+    }
+  }
+}
+
+void PlayHere(const std::vector<Step>& steps, std::vector<BufferHandle>& blocks) {
+  for (const Step& step : steps) {
+    if (step.bytes == 0) {
+      blocks[step.number].Reset();
+    } else {
+      blocks[step.number] = BufferHandle(AllocateHere(step.bytes));
+      WritePages(blocks[step.number]->data, step.bytes);
+    }
+  }
 }
 
 size_t MostAlive(const std::vector<Step>& steps) {

@@ -1,4 +1,4 @@
-// Cycles of requests that are drawn at random, for benchmarks.
+// Cycles of requests that are drawn at random, and how they are played, for benchmarks.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_STREAMS_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_STREAMS_H_
 
@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <random>
 #include <vector>
+
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/workspace/allocators.h"
 
 namespace tidepool {
 
@@ -30,6 +33,10 @@ std::vector<Step> LargeTemporary(std::mt19937_64& random);
 std::vector<Step> LargeSizes(std::mt19937_64& random);
 
 inline size_t RequestsOf(const std::vector<Step>& steps) { return steps.size() / 2; }
+// Makes the requests and releases them, one byte of each page written. `blocks` has a place for each number.
+void PlayOn(const Allocator& allocator, const std::vector<Step>& steps, std::vector<void*>& blocks);
+// In the workspace that is open on this thread.
+void PlayHere(const std::vector<Step>& steps, std::vector<BufferHandle>& blocks);
 // The most bytes alive at once, each request rounded up to 64.
 size_t MostAlive(const std::vector<Step>& steps);
 
