@@ -1,6 +1,6 @@
 #include "tidepool/memory/workspace/cycle_recorder.h"
 
-#include <iterator>
+#include <algorithm>
 #include <new>
 
 namespace tidepool {
@@ -19,9 +19,12 @@ void CycleRecorder::Leave(const CyclePlan& plan, const RequestView& made) {
     if (known < before && pins_[known].buffer == slot) continue;
     pins_.push_back({slot, made.offset(slot)});
   }
-  std::inplace_merge(
-      pins_.begin(), std::next(pins_.begin(), static_cast<std::ptrdiff_t>(before)), pins_.end(),
-      [](const PinnedBuffer& a, const PinnedBuffer& b) { return a.buffer < b.buffer; });
+  // (A merge would need memory.)
+  if (before > 0) {
+    std::sort(pins_.begin(), pins_.end(), [](const PinnedBuffer& a, const PinnedBuffer& b) {
+      return a.buffer < b.buffer;
+    });
+  }
   left_last_ = &plan;
   if (active_) return;
   requests_.assign(plan.requests.begin(), plan.requests.begin() + count);

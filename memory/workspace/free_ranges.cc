@@ -255,7 +255,7 @@ FreeRanges::Range* FreeRanges::Append(size_t offset, size_t bytes, State state,
 void FreeRanges::GiveBelow(absl::Span<Taken> taken) {
   // All records first, because there may be no memory for them.
   Range* reserved = nullptr;
-  size_t missing = 2 * taken.size() + 1;
+  size_t missing = 2 * taken.size() + 2;  // and one for who has reserved it
   try {
     for (; missing > 0; --missing) {
       Reserve();

@@ -40,7 +40,7 @@ class FreeRanges {
   void End() noexcept { begun_ = false; }
   bool begun() const { return begun_; }
   // What is below the begin is given too from here on, but for `taken`: ranges that lie there, apart and in
-  // ascending order, which get their records. Throws std::bad_alloc, nothing changed.
+  // ascending order, which get their records. What was reserved is there still. Throws std::bad_alloc, nothing changed.
   struct Taken {
     size_t offset;
     size_t bytes;

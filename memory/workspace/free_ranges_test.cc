@@ -158,6 +158,23 @@ TEST(FreeRanges, NothingBelowARaisedBeginIsGiven) {
 }
 
 // What somebody else had taken below is given back like the rest.
+TEST(FreeRanges, GivingBelowLeavesWhatWasReserved) {
+  for (const size_t gap : {0, 1}) {
+    for (size_t taken = 0; taken < 300; ++taken) {
+      FreeRanges ranges(kUnit);
+      ranges.Begin(1000 * kUnit, 100000 * kUnit);
+      size_t offset = 0;
+      ranges.Reserve();
+      ranges.Take(kUnit, &offset);  // so that the others may end where a slab of records does
+      ranges.Reserve();
+      std::vector<FreeRanges::Taken> below;
+      for (size_t i = 0; i < taken; ++i) below.push_back({kUnit * (i + gap * (i + 1)), kUnit});
+      ranges.GiveBelow(absl::MakeSpan(below));
+      ASSERT_TRUE(ranges.has_reserved()) << taken << " given below, gaps " << gap;
+    }
+  }
+}
+
 TEST(FreeRanges, WhatIsBelowItsBeginIsGivenToo) {
   std::mt19937_64 random(20261122);
   for (int round = 0; round < 500; ++round) {
