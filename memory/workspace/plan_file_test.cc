@@ -85,6 +85,20 @@ TEST(PlanFile, AJobThatStartsAgainNeedNotLearn) {
   EXPECT_EQ(MemoryTracker::Global().system_allocations(), system);
 }
 
+TEST(PlanFile, AWorkspaceThatWasDestroyedIsWarmToo) {
+  const std::string path = PathOf("destroyed.plans");
+  SavedPlans(path);
+  WorkspaceConfig config = Training();
+  config.initial_size = 4096;
+  Workspace workspace("w", config);
+  Step(workspace, 3);
+  workspace.Destroy();
+  const uint64_t spills = workspace.stats().spills;
+  EXPECT_EQ(workspace.LoadPlans(path).plans, 2);
+  Step(workspace, 3);
+  EXPECT_EQ(workspace.stats().spills, spills);
+}
+
 // Buffers of requests that need nothing but the plan are numbered ahead, others as they come: then what is
 // allocated elsewhere in between has the number between theirs.
 TEST(PlanFile, LoadedPlansAreFollowedAsQuicklyAsLearnedOnes) {

@@ -107,8 +107,8 @@ class PlanLearner {
   // of that many to twice as many cycles, and pages come down to them; 0: of all, and they do not.
   PlanLearner(const WorkspaceConfig& config, size_t alignment, int window = 0);
 
-  // Plans that need far more than all others are as good as these: each cycle has what its own needs. For a
-  // pool of workspaces. Before the first cycle.
+  // Plans that need far more than all others are as good as these, unless others begin alike: each cycle has what
+  // those need that begin as it does. For a pool of workspaces. Before the first cycle.
   void KeepOutliers() noexcept { keeps_outliers_ = true; }
   // What the pages have from the start, the lower bound of what is learned.
   void SetInitialBytes(size_t bytes) noexcept;

@@ -96,7 +96,9 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   }
   // What no plan serves, nor soon will, comes out of pages that are large enough.
   reach_.Add(followed || wanted.has_value() ? 0 : cycle.reach);
-  if (!keeps_outliers_ && plans_.ForgetOutliers(cycles_)) {
+  const bool forgets = keeps_outliers_ ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
+                                       : plans_.ForgetOutliers(cycles_);
+  if (forgets) {
     if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
     Changed();
     oversized_cycles_ = INT32_MAX / 2;  // at once
@@ -123,7 +125,8 @@ void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   steady_watch_ = &watch;
   steady_ = next_;
   steady_version_ = version_;
-  const uint64_t same = keeps_outliers_ ? UINT64_MAX : plans_.CyclesUntilOutlier(cycles_);
+  const uint64_t same = keeps_outliers_ ? PlanSet::kMostUnused - 1 - cycles_ % PlanSet::kMostUnused
+                                        : plans_.CyclesUntilOutlier(cycles_);
   steady_left_ = std::min<uint64_t>(static_cast<uint64_t>(left), same);
 }
 

@@ -7,6 +7,7 @@
 namespace tidepool {
 namespace {
 
+constexpr uint64_t kPatienceInTheWay = 16;
 constexpr size_t kMostForgotten = 64;
 // When there is no room, a plan goes that was not used for so many cycles, times the plans there are: of
 // more kinds of cycles than there is room for, some have their plans and the others none.
@@ -284,6 +285,37 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
     if (peak_of(cycle) > keep_up_to) Remember(*cycle);
   }
   ForgetLarger(keep_up_to);
+  return true;
+}
+
+bool PlanSet::ForgetInTheWay(uint64_t now) noexcept {
+  const uint64_t most_unused = 4 * MostUnused();
+  const auto& list = list_->cycles_;
+  const auto first = [](const auto& cycle) { return cycle->plan->requests.front().size; };
+  const auto peak = [](const auto& cycle) { return cycle->plan->layout.peak_bytes(); };
+  const auto idle = [now](const auto& cycle) { return now - cycle->used_at; };
+  bool any = false;
+  for (size_t begin = 0, end = 0; begin < list.size(); begin = end) {
+    size_t largest_used = 0;
+    for (; end < list.size() && first(list[end]) == first(list[begin]); ++end) {
+      if (idle(list[end]) < most_unused) largest_used = std::max(largest_used, peak(list[end]));
+    }
+    if (largest_used == 0) continue;
+    for (size_t i = begin; i < end; ++i) {
+      if (peak(list[i]) <= largest_used + largest_used / 16 ||
+          idle(list[i]) < std::max(most_unused, kPatienceInTheWay * list[i]->patience)) {
+        continue;
+      }
+      const auto held = by_key_.find(Key(*list[i]->plan));
+      if (held == by_key_.end() || held->second != list[i].get()) continue;
+      Remember(*held->second);
+      held->second->goes = any = true;
+    }
+  }
+  if (!any) return false;
+  std::erase_if(by_key_, [](const auto& entry) { return entry.second->goes; });
+  std::erase_if(cycles_, [](const auto& cycle) { return cycle->goes; });
+  Changed();
   return true;
 }
 

@@ -63,6 +63,7 @@ struct LearnedCycle {
   uint32_t remade = 0;   // how many plans of the same requests it replaced
   bool paid = false;     // it was worth making: cycles follow it
   bool guessed = false;  // made when its cycle was first seen
+  bool goes = false;     // is being forgotten
   // Made of the lifetimes of a few cycles, whatever there were before: then, the last time, and instead of which.
   bool alone = false;
   uint64_t alone_at = 0;
@@ -143,6 +144,10 @@ class PlanSet {
   bool ForgetOutliers(uint64_t now) noexcept;
   // In how many cycles that use the last used one again ForgetOutliers() may first do something.
   uint64_t CyclesUntilOutlier(uint64_t now) const noexcept;
+  // Forgets those for whose sake all cycles that begin alike get larger pages, though they have not come for long
+  // (four times kMostUnused, longer for what came back): for who takes pages when the first request is known. True
+  // if there were any. O(plans).
+  bool ForgetInTheWay(uint64_t now) noexcept;
   // Forgets those that were guessed and have not paid; `saw` is called with the signature of each. True if there were
   // any.
   bool ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept;

@@ -47,6 +47,42 @@ TEST(PlanSet, TheLeastRecentlyUsedGoesWhenFull) {
   EXPECT_NE(FindOneRequest(plans, 64), nullptr);
 }
 
+// Two requests, one after the other.
+std::shared_ptr<const CyclePlan> TwoRequests(int64_t first, int64_t second) {
+  return MakeCyclePlan(PlaceRequests({{0, 1, first}, {1, 2, second}}, {}, 64), SIZE_MAX);
+}
+
+TEST(PlanSet, WhatHasNotComeForLongDoesNotMakeThePagesOfOthersLarge) {
+  PlanSet plans;
+  plans.Add(TwoRequests(64, 64000), 1);
+  plans.Add(TwoRequests(128, 128000), 1);
+  LearnedCycle* const small = plans.Add(TwoRequests(64, 640), 1);
+  const auto holds = [&](int64_t first, int64_t second) {
+    return plans.Find(TwoRequests(first, second)->signature(), 2) != nullptr;
+  };
+  constexpr uint64_t kLong = 4 * PlanSet::kMostUnused;
+  plans.Use(small, kLong, true);
+  EXPECT_FALSE(plans.ForgetInTheWay(kLong));
+  plans.Use(small, kLong + 1, true);
+  EXPECT_TRUE(plans.ForgetInTheWay(kLong + 1));
+  EXPECT_FALSE(holds(64, 64000));
+  EXPECT_TRUE(holds(128, 128000)) << "nobody begins as it does";
+  EXPECT_TRUE(holds(64, 640));
+  // What comes back has more patience each time.
+  uint64_t now = kLong + 1;
+  uint64_t stayed = 0;
+  for (int i = 0; i < 5; ++i) {
+    plans.Add(TwoRequests(64, 64000), now);
+    const uint64_t since = now;
+    do {
+      plans.Use(small, ++now, true);
+    } while (!plans.ForgetInTheWay(now) && now < since + 100 * kLong);
+    EXPECT_GE(now - since, stayed);
+    stayed = now - since;
+  }
+  EXPECT_GT(stayed, kLong);
+}
+
 TEST(PlanSet, AnOutlierIsForgottenAfterItsPatience) {
   PlanSet plans;
   plans.Add(OneRequest(6400), 10);

@@ -108,7 +108,7 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
     return result;
   }
   const size_t touched = std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle);
-  pages_.TakeAgain(touched);
+  pages_.Prepare(touched);
   // Pages first, because they may be refused.
   size_t needed = 0;
   for (const PlacedRequests& cycle : parsed.cycles) {
