@@ -18,9 +18,11 @@
 
 namespace tidepool {
 
-// What a family may have: it is planned within milliseconds.
-inline constexpr size_t kMostFamilyMembers = 256;
-inline constexpr size_t kMostFamilyRequests = size_t{1} << 15;
+// What a family may have; the largest is planned within some tenths of a second, one of kFewFamilyRequests within
+// two milliseconds.
+inline constexpr size_t kMostFamilyMembers = 512;
+inline constexpr size_t kMostFamilyRequests = size_t{1} << 17;
+inline constexpr size_t kFewFamilyRequests = size_t{1} << 11;
 
 // One plan for each member, in their order; members differ in at least one size. Of two ways (the largest member first;
 // what is common first, at the bottom) the one whose largest plan is smaller; or, with `favoured` less than their

@@ -197,6 +197,7 @@ class PlanLearner {
   std::vector<std::shared_ptr<const CyclePlan>> FamilyOf(const EndedCycle& cycle,
                                                          const LearnedCycle* own,
                                                          uint64_t since) const;
+  bool Affords(const std::vector<std::shared_ptr<const CyclePlan>>& family) noexcept;
   void WantLifetimes(const Shape& shape) noexcept;
   void ForgetGuesses() noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
@@ -228,6 +229,7 @@ class PlanLearner {
   PlanSet plans_;
   const LearnedCycle* next_ = nullptr;  // of plans_
   PlanningEffort effort_;
+  size_t served_ = 0;  // requests since a family was planned, about
   uint64_t plans_made_ = 0;
   uint64_t plans_improved_ = 0;
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "tidepool/memory/workspace/plan_family.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 
 namespace tidepool {
@@ -72,6 +73,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
     return std::nullopt;
   }
   if (cycle.made.count() == 0 || !cycle.current) return std::nullopt;
+  served_ = std::min(served_ + cycle.made.count(), 2 * kMostFamilyRequests);
   // Pages for what was learned since may have been refused.
   if (cycle.followed != nullptr && !plans_.Holds(cycle.followed)) return std::nullopt;
   const Shape shape = ShapeOf(cycle);
@@ -157,6 +159,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   // The last to throw: what is wanted must be adopted or given up.
   std::vector<std::shared_ptr<const CyclePlan>> family;
   if (keeps_plans()) family = FamilyOf(cycle, same, 0);
+  if (!Affords(family)) family.clear();  // alone, as long as that is
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans();
@@ -265,6 +268,10 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   // What did not come meanwhile need not be thought of.
   std::vector<std::shared_ptr<const CyclePlan>> family;
   if (keeps_plans()) family = FamilyOf(cycle, own, watch.since);
+  if (!Affords(family)) {
+    watch.Restart();
+    return std::nullopt;
+  }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
   if (!wanted.has_value()) return wanted;
   wanted->peak_to_beat = plan.layout.peak_bytes();

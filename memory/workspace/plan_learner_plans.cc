@@ -159,6 +159,16 @@ std::vector<std::shared_ptr<const CyclePlan>> PlanLearner::FamilyOf(const EndedC
   return family;
 }
 
+// A large family is planned for as many requests as it has, so that planning does not take longer than all else.
+bool PlanLearner::Affords(const std::vector<std::shared_ptr<const CyclePlan>>& family) noexcept {
+  size_t requests = 0;
+  for (const auto& plan : family) requests += plan->requests.size();
+  if (requests <= kFewFamilyRequests) return true;
+  if (requests > served_) return false;
+  served_ -= requests;
+  return true;
+}
+
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
   if (!in_making_.End(wanted.learning)) return nullptr;
   // Pages that took their first and only size meanwhile cannot hold it.

@@ -1,6 +1,8 @@
 // Kinds of cycles that attackers found to be in each other's way.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,13 +19,34 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Kinds that are alike in some sizes and differ in lifetimes; each request's size, and before which it is released.
+// Each request's size, and before which it is released.
+struct Request {
+  size_t bytes;
+  uint32_t until;
+};
+using Kind = std::vector<Request>;
+
+void Cycle(Workspace& workspace, const Kind& kind) {
+  WorkspaceScope scope(workspace);
+  std::vector<BufferHandle> arrays;
+  std::multimap<uint32_t, uint32_t> ends;
+  for (uint32_t i = 0; i < kind.size(); ++i) {
+    for (; !ends.empty() && ends.begin()->first <= i; ends.erase(ends.begin())) {
+      arrays[ends.begin()->second].Reset();
+    }
+    arrays.push_back(BufferHandle(AllocateHere(kind[i].bytes)));
+    ends.emplace(kind[i].until, i);
+  }
+}
+
+WorkspaceConfig Learning() {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.plan_search_seconds = 0;
+  return config;
+}
+
+// Kinds that are alike in some sizes and differ in lifetimes.
 TEST(WorkspaceLiveness, KindsWithOtherLivesStopMissing) {
-  struct Request {
-    size_t bytes;
-    uint32_t until;
-  };
-  using Kind = std::vector<Request>;
   std::mt19937_64 random(16);
   std::vector<Kind> sixteen(16, Kind(30)), drawn(500, Kind(40));
   const auto lives = [&random](Kind& kind, bool sizes) {
@@ -45,22 +68,12 @@ TEST(WorkspaceLiveness, KindsWithOtherLivesStopMissing) {
       drawn};
   for (size_t set = 0; set < sets.size(); ++set) {
     for (const int running : {1, 4, 0}) {  // 0: in random order
-      WorkspaceConfig config = WorkspaceConfig::Inference();
-      config.plan_search_seconds = 0;
-      Workspace workspace("w", config);
+      Workspace workspace("w", Learning());
       int number = 0;
       const auto cycle = [&] {
         const size_t kinds = sets[set].size();
-        const Kind& kind =
-            sets[set][running == 0 ? random() % kinds : static_cast<size_t>(number++ / running) % kinds];
-        WorkspaceScope scope(workspace);
-        std::vector<BufferHandle> arrays;
-        for (uint32_t i = 0; i < kind.size(); ++i) {
-          for (uint32_t j = 0; j < i; ++j) {
-            if (kind[j].until == i) arrays[j].Reset();
-          }
-          arrays.push_back(BufferHandle(AllocateHere(kind[i].bytes)));
-        }
+        const size_t next = running == 0 ? random() : static_cast<size_t>(number++ / running);
+        Cycle(workspace, sets[set][next % kinds]);
       };
       for (int i = 0; i < 10000; ++i) cycle();
       const WorkspaceStats before = workspace.stats();
@@ -68,6 +81,40 @@ TEST(WorkspaceLiveness, KindsWithOtherLivesStopMissing) {
       EXPECT_LE(workspace.stats().misses - before.misses, 10u) << "set " << set << " running " << running;
       EXPECT_LE(workspace.stats().plans - before.plans, 20u) << "set " << set << " running " << running;
     }
+  }
+}
+
+// Families that are too large to be planned anew whenever one of them misses.
+TEST(WorkspaceLiveness, LargeFamiliesInTurnsStopMissing) {
+  struct Family {
+    size_t kinds, common, own;
+  };
+  for (const Family& family : {Family{300, 30, 10}, {400, 4, 6}, {12, 1000, 10}}) {
+    std::mt19937_64 random(family.kinds);
+    const auto extend = [&random](Kind& kind, size_t requests) {
+      for (; requests > 0; --requests) kind.push_back({64 + 64 * (random() % 1000), 0});
+    };
+    Kind common;
+    extend(common, family.common);
+    std::vector<Kind> kinds(family.kinds, common);
+    for (Kind& kind : kinds) {
+      extend(kind, family.own);
+      for (uint32_t i = 0; i < kind.size(); ++i) {
+        const size_t most = random() % 3 == 0 ? kind.size() - i : std::min<size_t>(4, kind.size() - i);
+        kind[i].until = static_cast<uint32_t>(i + 1 + random() % most);
+      }
+    }
+    Workspace workspace("w", Learning());
+    const auto turns = [&](int count) {
+      for (; count > 0; --count) {
+        for (const Kind& kind : kinds) Cycle(workspace, kind);
+      }
+    };
+    turns(12);
+    const WorkspaceStats before = workspace.stats();
+    turns(3);
+    EXPECT_EQ(workspace.stats().misses, before.misses) << family.kinds;
+    EXPECT_EQ(workspace.stats().plans, before.plans) << family.kinds;
   }
 }
 
