@@ -47,7 +47,7 @@ struct WorkspaceStats {
   size_t plans_kept = 0;          // now; more than one under kTraining
   uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
-  uint64_t plan_switches = 0;     // cycles that turned out to be another than was expected
+  uint64_t plan_switches = 0;     // times a cycle changed its plan, because it was another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
   size_t live_lower_bound_bytes = 0;  // most bytes alive at once in the cycle the plan was made from
