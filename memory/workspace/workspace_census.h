@@ -51,7 +51,7 @@ inline constexpr StatsField<WorkspaceStats> kWorkspaceFields[] = {
     {&WorkspaceStats::plans_improved, true, "plans_improved",
      "Plans bettered by the search in the background."},
     {&WorkspaceStats::plan_switches, true, "plan_switches",
-     "Cycles that turned out to be another than was expected."},
+     "Times a cycle changed its plan, because it turned out to be another than was expected."},
     {&WorkspaceStats::cycles_not_planned, true, "cycles_not_planned",
      "Cycles that got no plan because plans did not pay."},
     {&WorkspaceStats::relocations, true, "relocations", "Growths that moved the pages."},
