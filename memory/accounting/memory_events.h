@@ -2,24 +2,22 @@
 //
 //   const MemoryEventCallback watch([&](const MemoryEvent& event) {
 //     if (event.kind == MemoryEvent::Kind::kLevel) accepts = event.level != MemoryLevel::kCritical;
-//     if (event.kind == MemoryEvent::Kind::kRefused) std::fprintf(stderr, "%s\n",
-//     event.ToString().c_str());
+//     if (event.kind == MemoryEvent::Kind::kRefused) std::puts(event.ToString().c_str());
 //   });
 //
 // What is told:
 // - kLevel: a budget (memory_budget.h) has reached another level: 80 % and 95 % of its limit.
 // - kReclaimBegins, kReclaimEnds: the Reclaimer takes memory back for a request that a budget, the
-// system or
-//   a device has refused: how much is wanted, by whom; then how much came. A pair for each request.
+//   system or a device has refused: how much is wanted, by whom; then how much came. A pair for
+//   each request.
 // - kRefused: OutOfMemoryError is about to be thrown. The runtime may do without what was refused
-// (a
-//   workspace that does not grow goes on spilling), as may whoever catches the error.
+//   (a workspace that does not grow goes on spilling), as may whoever catches the error.
 //
 // Callbacks are called on the thread that makes the request, in the middle of it, and several at
 // once where several threads make requests. They may throw (nothing becomes of it), make arrays,
 // which go to the heap whatever workspace is current and are the process's whatever owner is, let
 // go of arrays, make and let go of containers and raw bytes (memory/pmr; those of ResourceHere()
-// are the process's), set limits, and register and unregister callbacks, trim and destroy
+// are the process's), set limits, register and unregister callbacks, trim and destroy
 // workspaces and pools. They may not enter a workspace, nor trim or change one that is in the
 // middle of something (a cycle, a Trim(), a run of the Reclaimer, on any thread):
 // kFailedPrecondition. What they destroy in the middle of something ends when that is over; a

@@ -304,7 +304,10 @@ size_t PoolMemory::Trim() noexcept {
 
 // Waits for nothing but the lock, which nobody holds while he waits.
 int64_t PoolMemory::Reclaim(ReclaimDepth depth) noexcept {
+  std::shared_ptr<const void> owner;  // goes after the lock
   Lock lock(mutex_);
+  owner = owner_.lock();
+  if (has_owner_ && owner == nullptr) return 0;  // it is being destroyed, which waits for this
   const bool idle = depth == ReclaimDepth::kIdle ||
                     (depth == ReclaimDepth::kPeriodic && given_ == given_at_periodic_reclaim_);
   if (depth == ReclaimDepth::kPeriodic) given_at_periodic_reclaim_ = given_;
