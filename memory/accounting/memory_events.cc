@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -52,14 +53,6 @@ std::string NameOf(const MemoryOwner* owner) {
   return OneLine(tag.empty() ? owner->Path() : absl::StrCat(owner->Path(), " #", tag));
 }
 
-void Call(Entry& entry, const MemoryEvent& event) noexcept {
-  try {
-    entry.callback(event);
-  } catch (...) {
-    // The request goes on as it would have.
-  }
-}
-
 // Those that were there when it began; each is found anew, as they come and go meanwhile.
 void CallAll(const MemoryEvent& event) noexcept {
   Table& table = TheTable();
@@ -72,7 +65,7 @@ void CallAll(const MemoryEvent& event) noexcept {
     std::shared_ptr<Entry> entry = next->second;
     ++entry->running;
     lock.unlock();
-    Call(*entry, event);
+    internal::CallBack([&] { entry->callback(event); });
     lock.lock();
     if (entry->running > 0) --entry->running;  // 0 in a child that was forked within the call
     table.returned.notify_all();
@@ -88,20 +81,13 @@ namespace internal {
 
 std::atomic<int> memory_event_callbacks{0};
 thread_local constinit bool in_memory_event = false;
-std::atomic<void (*)(absl::FunctionRef<void()>)> around_memory_events{nullptr};
 
 void TellMemoryEventSlowly(const MemoryEvent& event) noexcept {
   if (in_memory_event) return;
   MemoryEvent told = event;
   if (told.request.owner == nullptr) told.request.owner = &MemoryOwner::Current();
   in_memory_event = true;
-  const MemoryOwnerScope nobodys(MemoryOwner::Process());  // what callbacks make is not the request's
-  const auto around = around_memory_events.load(std::memory_order_acquire);
-  if (around != nullptr) {
-    around([&] { CallAll(told); });
-  } else {
-    CallAll(told);
-  }
+  CallAll(told);
   in_memory_event = false;
 }
 
@@ -126,7 +112,7 @@ MemoryEventCallback::~MemoryEventCallback() {
   const auto node = table.entries.extract(number_);
   const Entry& entry = *node.mapped();
   internal::memory_event_callbacks.fetch_sub(1, std::memory_order_relaxed);
-  if (!internal::in_memory_event) {
+  if (!internal::InCallback()) {
     table.returned.wait(lock, [&] { return entry.running == 0; });
   }
   lock.unlock();  // before the node goes

@@ -2,31 +2,36 @@
 //
 //   const MemoryEventCallback watch([&](const MemoryEvent& event) {
 //     if (event.kind == MemoryEvent::Kind::kLevel) accepts = event.level != MemoryLevel::kCritical;
-//     if (event.kind == MemoryEvent::Kind::kRefused) std::fprintf(stderr, "%s\n", event.ToString().c_str());
+//     if (event.kind == MemoryEvent::Kind::kRefused) std::puts(event.ToString().c_str());
 //   });
 //
 // What is told:
 // - kLevel: a budget (memory_budget.h) has reached another level: 80 % and 95 % of its limit.
-// - kReclaimBegins, kReclaimEnds: the Reclaimer takes memory back for a request that a budget, the system or
-//   a device has refused: how much is wanted, by whom; then how much came. A pair for each request.
-// - kRefused: OutOfMemoryError is about to be thrown. The runtime may do without what was refused (a
-//   workspace that does not grow goes on spilling), as may whoever catches the error.
+// - kReclaimBegins, kReclaimEnds: the Reclaimer takes memory back for a request that a budget, the
+//   system or a device has refused: how much is wanted, by whom; then how much came. A pair for
+//   each request.
+// - kRefused: OutOfMemoryError is about to be thrown. The runtime may do without what was refused
+//   (a workspace that does not grow goes on spilling), as may whoever catches the error.
 //
-// Callbacks are called on the thread that makes the request, in the middle of it, and several at once where
-// several threads make requests. They may throw (nothing becomes of it), make arrays, which go to the heap
-// whatever workspace is current and are the process's whatever owner is, let go of arrays, make and let go of
-// containers and raw bytes (memory/pmr; those of ResourceHere() are the process's), set limits, and register and
-// unregister callbacks. They may not enter a workspace (kFailedPrecondition), nor wait for a
-// thread that needs memory or what this one holds. What happens to memory within a callback, on its thread,
-// is not told. Events of several threads may come in another order than they happened in:
-// BudgetUsage::level is what holds.
+// Callbacks are called on the thread that makes the request, in the middle of it, and several at
+// once where several threads make requests. They may throw (nothing becomes of it), make arrays,
+// which go to the heap whatever workspace is current and are the process's whatever owner is, let
+// go of arrays, make and let go of containers and raw bytes (memory/pmr; those of ResourceHere()
+// are the process's), set limits, register and unregister callbacks, trim and destroy
+// workspaces and pools. They may not enter a workspace, nor trim or change one that is in the
+// middle of something (a cycle, a Trim(), a run of the Reclaimer, on any thread):
+// kFailedPrecondition. What they destroy in the middle of something ends when that is over; a
+// pool's Trim() and a run of the Reclaimer leave to other threads what these are giving back. They
+// may not wait for a thread that needs memory or what this one holds. What happens to memory within
+// a callback, on its thread, is not told. Events of several threads may come in another order than
+// they happened in: BudgetUsage::level is what holds.
 //
-// What callbacks make room for, by a higher limit or by arrays they let go of, serves the request: it is
-// tried again after kReclaimBegins and after kReclaimEnds. After kRefused it is too late.
+// What callbacks make room for, by a higher limit or by arrays they let go of, serves the request:
+// it is tried again after kReclaimBegins and after kReclaimEnds. After kRefused it is too late.
 //
-// Threads: any. fork(): a child has the callbacks. Cost: nothing on the way of a request that is served
-// from what a workspace or pool has; else a load where nobody listens, a lock and the call for each
-// callback and event otherwise.
+// Threads: any. fork(): a child has the callbacks. Cost: nothing on the way of a request that is
+// served from what a workspace or pool has; else a load where nobody listens, a lock and the call
+// for each callback and event otherwise.
 //
 // Nothing is told of memory that neither a budget nor the system refuses.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_EVENTS_H_
@@ -38,7 +43,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/functional/function_ref.h"
 #include "tidepool/memory/accounting/memory_level.h"
 #include "tidepool/memory/device.h"
 
@@ -81,8 +85,8 @@ struct MemoryEvent {
   std::string ToString() const;  // one line
 };
 
-// Calls `callback` from its construction until its destruction, which waits for calls on other threads
-// to return; not where it is itself within a callback.
+// Calls `callback` from its construction until its destruction, which waits for calls on other
+// threads to return; not where it is itself within a callback, of the Reclaimer too.
 class [[nodiscard]] MemoryEventCallback {
  public:
   explicit MemoryEventCallback(std::function<void(const MemoryEvent&)> callback);
@@ -104,8 +108,6 @@ namespace internal {
 
 extern std::atomic<int> memory_event_callbacks;
 extern thread_local constinit bool in_memory_event;  // on this thread
-// Calls its argument where what the thread has open is hidden; null: nothing to hide.
-extern std::atomic<void (*)(absl::FunctionRef<void()>)> around_memory_events;
 
 void TellMemoryEventSlowly(const MemoryEvent& event) noexcept;
 

@@ -6,13 +6,15 @@
 #include <limits>
 #include <new>
 
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
 namespace {
 
-thread_local constinit int runs_here = 0;
+// Of this thread alone.
+const void* Here() { return &internal::callbacks_here; }
 
 void Tell(MemoryEvent::Kind kind, const MemoryRequest& request, int64_t wanted, int64_t reclaimed,
           int64_t missing) noexcept {
@@ -39,26 +41,26 @@ Reclaimer& Reclaimer::Global() {
   return *reclaimer;
 }
 
-bool Reclaimer::RunsHere() noexcept { return runs_here > 0; }
-
 void Reclaimer::LockForFork() noexcept {
   window_mutex_.lock();
-  run_mutex_.lock();
+  std::unique_lock<std::mutex> lock(entries_mutex_);
+  run_ended_.wait(lock, [this] { return runner_ == nullptr || runner_ == Here(); });
+  lock.release();
   mutex_.lock();
 }
 
 void Reclaimer::UnlockAfterFork() noexcept {
   mutex_.unlock();
-  run_mutex_.unlock();
+  entries_mutex_.unlock();
   window_mutex_.unlock();
 }
 
 // What these hold is of threads that are not here: they are made anew, not ended.
 void Reclaimer::ForgetThread() noexcept {
   new (&thread_) std::thread;
-  new (&run_mutex_) std::recursive_mutex;  // of a thread whose number is another one here
-  run_mutex_.lock();
-  new (&changed_) std::condition_variable;
+  for (std::condition_variable* waited : {&changed_, &call_ended_, &run_ended_}) {
+    new (waited) std::condition_variable;
+  }
   window_ = absl::ZeroDuration();
   stop_ = true;
 }
@@ -66,23 +68,28 @@ void Reclaimer::ForgetThread() noexcept {
 Reclaimer::~Reclaimer() { StopThread(); }
 
 Reclaimer::Registration Reclaimer::Register(std::string name, Callback callback) {
-  std::lock_guard<std::recursive_mutex> lock(run_mutex_);
-  const uint64_t id = next_id_++;
-  entries_.push_back(std::make_unique<Entry>(Entry{id, std::move(name), std::move(callback)}));
+  auto entry = std::make_unique<Entry>(Entry{0, std::move(name), std::move(callback)});
+  std::lock_guard<std::mutex> lock(entries_mutex_);
+  const uint64_t id = entry->id = next_id_;
+  entries_.push_back(std::move(entry));
+  ++next_id_;
   return Registration(this, id);
 }
 
 void Reclaimer::Unregister(uint64_t id) noexcept {
-  std::lock_guard<std::recursive_mutex> lock(run_mutex_);
+  Callback gone;  // goes without the lock, with what it has kept
+  std::unique_lock<std::mutex> lock(entries_mutex_);
+  call_ended_.wait(lock, [&] { return called_ != id || runner_ == Here(); });
   const auto found =
       std::lower_bound(entries_.begin(), entries_.end(), id,
                        [](const auto& entry, uint64_t wanted) { return entry->id < wanted; });
   if (found == entries_.end() || (*found)->id != id || (*found)->dead) return;
   (*found)->dead = true;
   ++dead_entries_;
-  if (depth_of_runs_ > 0) return;  // perhaps the one that is running: the run removes it
-  const Callback gone = std::exchange((*found)->callback, nullptr);
-  if (dead_entries_ * 2 > entries_.size()) DropDead();
+  if (called_ == id) return;  // its own: the run takes it out
+  gone = std::exchange((*found)->callback, nullptr);
+  if (runner_ == nullptr && dead_entries_ * 2 > entries_.size()) DropDead();
+  lock.unlock();
 }
 
 void Reclaimer::DropDead() noexcept {
@@ -91,22 +98,31 @@ void Reclaimer::DropDead() noexcept {
 }
 
 int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
-  std::lock_guard<std::recursive_mutex> lock(run_mutex_);
-  if (depth_of_runs_ > 0) return 0;  // a callback that allocates does not reclaim for itself
-  ++depth_of_runs_;
-  ++runs_here;
+  std::unique_lock<std::mutex> lock(entries_mutex_);
+  if (runner_ == Here()) return 0;  // a callback that allocates does not reclaim for itself
+  // The other thread may wait for what this one is in the middle of.
+  if (runner_ != nullptr && internal::InCallback()) return 0;
+  run_ended_.wait(lock, [this] { return runner_ == nullptr; });
+  runner_ = Here();
   int64_t reclaimed = 0;
   for (size_t i = 0; i < entries_.size() && reclaimed < wanted; ++i) {
     Entry& entry = *entries_[i];  // stays where it is while others are added
     if (entry.dead) continue;
-    try {
-      reclaimed += std::clamp<int64_t>(entry.callback(depth), 0, kMostCountedBytes);
-    } catch (...) {
-      // It gave back nothing that counts; the others go on.
-    }
+    called_ = entry.id;
+    lock.unlock();
+    int64_t bytes = 0;
+    internal::CallBack([&] { bytes = entry.callback(depth); });
+    reclaimed += std::clamp<int64_t>(bytes, 0, kMostCountedBytes);
+    lock.lock();
+    called_ = 0;
+    call_ended_.notify_all();
+    if (!entry.dead) continue;
+    lock.unlock();
+    entry.callback = nullptr;  // nobody else has it any more
+    lock.lock();
   }
-  --runs_here;
-  --depth_of_runs_;
+  runner_ = nullptr;
+  run_ended_.notify_all();
   if (dead_entries_ > 0) DropDead();
   return reclaimed;
 }

@@ -9,6 +9,13 @@
 // busy (a workspace in a cycle, a locked pool) is left alone and 0 returned. A workspace that is in
 // a cycle gives back what it can spare when the cycle ends.
 //
+// What a callback does on its thread happens outside of what it is called in the middle of: it sees
+// no scope of the thread, so what it makes goes to the heap and is the process's, as in the
+// callbacks of memory_events.h. It may let go of arrays, and enter workspaces that are not in the
+// middle of something. Those that are (in a cycle of its thread, in a Trim() or a run of anybody's)
+// it may not enter, trim or change (kFailedPrecondition). One that it destroys ends when that is
+// over.
+//
 // Threads: any. Without a window there is no thread. fork(): waits for a run that is under way, and
 // is not for callbacks; a child may use Global(), which has no window there until it gets one anew.
 // A Reclaimer of one's own may not have a window at a fork.
@@ -43,7 +50,7 @@ class Reclaimer {
   // kMostCountedBytes as that many.
   using Callback = std::function<int64_t(ReclaimDepth)>;
 
-  // Takes the callback off when it dies; waits for a run on another thread to end.
+  // Takes the callback off when it dies; waits for a call of it on another thread to end.
   class Registration {
    public:
     Registration() = default;
@@ -74,8 +81,6 @@ class Reclaimer {
 
   // The one that budgets ask. Never destroyed; its thread ends with the program.
   static Reclaimer& Global();
-  // The calling thread is within a callback: it may not wait.
-  static bool RunsHere() noexcept;
   Reclaimer() = default;
   ~Reclaimer();
   Reclaimer(const Reclaimer&) = delete;
@@ -91,10 +96,11 @@ class Reclaimer {
   void set_enabled(bool enabled);
   bool enabled() const;
 
-  // Gives back all that no array uses and returns how many bytes that was.
+  // Gives back all that no array uses and returns how many bytes that was. One thread at a time:
+  // others wait, but within a callback of the runtime, where nothing is given back then.
   int64_t RunNow();
   // Gives back until `wanted` bytes are found, the spare ones first. 0 when off, or when called
-  // from inside a callback. Tells memory_events.h before and after, for `request`.
+  // from inside a callback of this one. Tells memory_events.h before and after, for `request`.
   int64_t ReclaimUnderPressure(int64_t wanted, const MemoryRequest& request = {});
   // For a request that was refused: gives back what is missing and tries again, as long as anything
   // comes back, eight times at most (what comes back may be of another owner or device, or taken by
@@ -123,15 +129,16 @@ class Reclaimer {
   void UnlockAfterFork() noexcept;
   void ForgetThread() noexcept;  // in the child, where there is none
 
-  // Held while callbacks run, so that Unregister() waits for them; recursive, because a callback
-  // may drop what is registered.
-  std::recursive_mutex run_mutex_;
-  // By their ids, which rise; dead ones go when they are half of all, so that a ring of thousands of
-  // slots comes and goes in linear time. Guarded by run_mutex_, as what follows.
+  std::mutex entries_mutex_;  // not held while callbacks run
+  std::condition_variable call_ended_, run_ended_;
+  // Guarded by it:
+  // By their ids, which rise; dead ones go when they are half of all, so that a ring of thousands
+  // of slots comes and goes in linear time; while there is a run they stay.
   std::vector<std::unique_ptr<Entry>> entries_;
   size_t dead_entries_ = 0;
-  uint64_t next_id_ = 1;                         // guarded by run_mutex_
-  int depth_of_runs_ = 0;                        // guarded by run_mutex_
+  uint64_t next_id_ = 1;
+  const void* runner_ = nullptr;  // the thread that runs; null: none
+  uint64_t called_ = 0;           // by it, now; 0: none
 
   std::mutex window_mutex_;  // one change of the window at a time
   mutable std::mutex mutex_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/resource/pages_resource.h"
@@ -98,7 +99,7 @@ PoolMemory::Range PoolMemory::TakeFrom(uint32_t i, size_t bytes) noexcept {
 
 // Others take and give ranges whenever the lock is given up, so it is looked again each time.
 PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
-  const bool may_wait = MayWaitForMemory();
+  const bool may_wait = !internal::InCallback();
   bool holes = true;
   for (bool trimmed = false;;) {
     try {
@@ -303,7 +304,10 @@ size_t PoolMemory::Trim() noexcept {
 
 // Waits for nothing but the lock, which nobody holds while he waits.
 int64_t PoolMemory::Reclaim(ReclaimDepth depth) noexcept {
+  std::shared_ptr<const void> owner;  // goes after the lock
   Lock lock(mutex_);
+  owner = owner_.lock();
+  if (has_owner_ && owner == nullptr) return 0;  // it is being destroyed, which waits for this
   const bool idle = depth == ReclaimDepth::kIdle ||
                     (depth == ReclaimDepth::kPeriodic && given_ == given_at_periodic_reclaim_);
   if (depth == ReclaimDepth::kPeriodic) given_at_periodic_reclaim_ = given_;

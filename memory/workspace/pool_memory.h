@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -62,6 +63,13 @@ class PoolMemory {
              DeviceProvider& provider, MemoryOwner& owner);
   // Nothing of it is out.
   ~PoolMemory();
+  // `owner` owns it, and may go in a callback while the Reclaimer is at it, which keeps it for as
+  // long.
+  void SetOwner(std::weak_ptr<const void> owner) {
+    Lock lock(mutex_);
+    owner_ = std::move(owner);
+    has_owner_ = true;
+  }
   PoolMemory(const PoolMemory&) = delete;
   PoolMemory& operator=(const PoolMemory&) = delete;
 
@@ -145,6 +153,8 @@ class PoolMemory {
   size_t most_open_ = 0;         // bytes in ranges at once, in this window
   size_t most_open_before_ = 0;  // in the one before
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
+  std::weak_ptr<const void> owner_;
+  bool has_owner_ = false;
   // Changed with the lock.
   SingleWriter<size_t> ranges_;
   SingleWriter<size_t> range_bytes_;

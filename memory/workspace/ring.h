@@ -166,7 +166,9 @@ class RingWorkspace {
 
   // Learns now from the batches seen (kOverTime).
   void Initialize();
-  // Gives back what idle slots do not need for batches like the recent ones.
+  // Gives back what idle slots do not need for batches like the recent ones. In a callback of the
+  // Reclaimer or of memory events, slots that are just being reclaimed are left out, and Destroy()
+  // throws because of them.
   void Trim();
   // Gives all pages back and forgets what was learned. Throws kFailedPrecondition naming the slots
   // that are open or leased. Initial pages are taken again when a slot is opened.

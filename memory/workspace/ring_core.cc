@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/workspace/scope_token.h"
@@ -71,6 +72,10 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
     if (full == Full::kRefuse) {
       ++stats_.refused;
       return nullptr;
+    }
+    if (internal::InCallback()) {
+      ThrowFailedPrecondition(
+          absl::StrCat("ring [", id, "]: every slot is in use; a callback may not wait"));
     }
     ThrowIfOnlyWhoWaitsCouldRelease();
     if (!Wait(lock, stop)) return nullptr;
@@ -282,7 +287,11 @@ void RingCore::Trim() {
   const Lesson lesson = learner_->lesson();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
-    slot->GiveBackBlocks();
+    try {
+      slot->GiveBackBlocks();
+    } catch (const Error&) {
+      // In a callback, where it is just being reclaimed.
+    }
   }
   FollowAndPutBack(chain, lesson);
 }
@@ -298,11 +307,17 @@ void RingCore::Destroy() {
   const Lesson lesson = learner_->lesson();
   RingSlot* const chain = table_.TakeAllIdle();
   lock.unlock();
+  std::exception_ptr refused;  // in a callback, a slot that is just being reclaimed
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
-    slot->GiveBackPages();
-    slot->SetFollows(lesson.version);  // the initial pages come with the next cycle
+    try {
+      slot->GiveBackPages();
+      slot->SetFollows(lesson.version);  // the initial pages come with the next cycle
+    } catch (const Error&) {
+      refused = std::current_exception();
+    }
   }
   FollowAndPutBack(chain, lesson);
+  if (refused != nullptr) std::rethrow_exception(refused);
 }
 
 RingStats RingCore::stats() {

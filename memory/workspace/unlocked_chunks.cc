@@ -2,17 +2,14 @@
 
 #include <memory>
 
-#include "tidepool/memory/accounting/memory_events.h"
-#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/accounting/callbacks.h"
 
 namespace tidepool {
-
-bool MayWaitForMemory() noexcept { return !internal::in_memory_event && !Reclaimer::RunsHere(); }
 
 Allocation UnlockedChunks::Allocate(size_t bytes, size_t alignment) {
   const size_t footprint = FootprintBytes(bytes, alignment);
   const bool shared = footprint <= shared_bytes_;
-  const bool waits = shared && MayWaitForMemory();
+  const bool waits = shared && !internal::InCallback();
   if (waits && takes_shared_) return Allocation::Refused(Refusal::kImpossible, this, bytes);
   auto chunk = std::make_unique<Chunk>();
   Chunk* const released = std::exchange(released_, nullptr);

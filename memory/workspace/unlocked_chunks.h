@@ -19,9 +19,6 @@
 
 namespace tidepool {
 
-// The calling thread is not within a callback, so it may wait for one that is at the system.
-bool MayWaitForMemory() noexcept;
-
 class UnlockedChunks final : public ResourceWrapper {
  public:
   // Chunks that take as much as one of `shared_bytes` are for many blocks.

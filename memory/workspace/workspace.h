@@ -21,7 +21,9 @@
 // closed workspace or the thread that has it open.
 // The Reclaimer takes a closed workspace's pages at most; the next cycle takes them again, and its
 // scope throws OutOfMemoryError when they cannot be had. A thread that enters while the Reclaimer is
-// at work waits asleep, for one step of at most 256 MiB.
+// at work waits asleep, for one step of at most 256 MiB, and so does Trim() and what else needs a
+// closed workspace; within a callback of the Reclaimer or of memory events, which may be in the
+// middle of that work, they throw kFailedPrecondition instead.
 // Cost: enter and leave tens of nanoseconds; a planned request a few.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_H_
@@ -82,7 +84,8 @@ class Workspace {
   // MappedFile throws.
   explicit Workspace(std::string id, WorkspaceConfig config = {}, Device device = Host());
   // Destroying an open workspace is a mistake that is reported on stderr; memory stays valid until
-  // its scopes end.
+  // its scopes end. In a callback it may be in the middle of a Trim() or of the Reclaimer's: it
+  // ends after that.
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

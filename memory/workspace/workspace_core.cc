@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/workspace/pool_state.h"
@@ -59,7 +60,8 @@ WorkspaceCore::~WorkspaceCore() {
 }
 
 void WorkspaceCore::BeginCycle(const void* thread) {
-  switch (gate_.Enter(thread)) {
+  const bool may_wait = !internal::InCallback();
+  switch (may_wait ? gate_.Enter(thread) : gate_.TryEnter(thread)) {
     case CycleGate::Entry::kEntered:
       break;
     case CycleGate::Entry::kOpenElsewhere:
@@ -69,11 +71,16 @@ void WorkspaceCore::BeginCycle(const void* thread) {
     case CycleGate::Entry::kReportingHere:
       ThrowFailedPrecondition(absl::StrCat("workspace [", id, "] reports the findings of a cycle; "
                                            "a sink may not enter it"));
+    case CycleGate::Entry::kMaintained:
+      ThrowFailedPrecondition(
+          absl::StrCat("workspace [", id, "]: a callback may not wait until the ",
+                       "workspace was trimmed, changed or reclaimed, which it is being"));
   }
   try {
     Open();
   } catch (...) {
     gate_.Leave();
+    if (abandoned_) Abandon();  // in a callback
     throw;
   }
 }

@@ -89,11 +89,12 @@ class WorkspaceCore final : public BufferOwner {
   std::string WhyNoHostCopy() const override;
 
   // ---- between cycles: of a closed workspace --------------------------------------------------
-  // Keeps it closed meanwhile: a thread that wants to enter waits. Throws when it is open.
+  // Keeps it closed meanwhile: a thread that wants to enter waits. Throws when it is open, and in a
+  // callback that would have to wait.
   class Maintenance {
    public:
     Maintenance(WorkspaceCore& core, const char* operation);
-    ~Maintenance() { core_.gate_.EndMaintenance(); }
+    ~Maintenance() { core_.EndMaintenance(); }
     Maintenance(const Maintenance&) = delete;
     Maintenance& operator=(const Maintenance&) = delete;
 
@@ -110,7 +111,8 @@ class WorkspaceCore final : public BufferOwner {
   // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
   // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
-  // The Workspace is gone. Frees the core once no buffer and no scope needs it.
+  // The Workspace is gone. Frees the core once no buffer, no scope and no maintenance needs it,
+  // which may be further out on this thread's stack. Waits for nobody in a callback.
   void Abandon() noexcept;
 
   // ---- blocks without records, of containers (cycle_memory.h, workspace_blocks.cc) -------------
@@ -205,6 +207,8 @@ class WorkspaceCore final : public BufferOwner {
   void Open();
   void EndCycle(bool failed) noexcept;
   void FinishCycle(bool failed) noexcept;
+  void EndMaintenance() noexcept;
+  void Free() noexcept;
   void LeaveCycle() noexcept;
   void PrepareQuickRequests();
   void DropLive(bool failed) noexcept;

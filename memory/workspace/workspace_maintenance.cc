@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/workspace/plan_file.h"
@@ -16,6 +17,14 @@ namespace {
 [[noreturn]] void ThrowOpen(const std::string& id, const char* operation) {
   ThrowFailedPrecondition(
       absl::StrCat("workspace [", id, "]: ", operation, " needs a closed workspace; it is open"));
+}
+
+// The other one may be the caller's own, further out on the stack, or wait for what the caller is
+// in the middle of.
+[[noreturn]] void ThrowMaintained(const std::string& id, const char* operation) {
+  ThrowFailedPrecondition(
+      absl::StrCat("workspace [", id, "]: ", operation, " in a callback may not wait until ",
+                   "the workspace was trimmed, changed or reclaimed, which it is being"));
 }
 
 void RequirePlans(bool has_plans, const std::string& id, const char* operation) {
@@ -33,7 +42,18 @@ WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operati
                                          " is not for a workspace of a pool, which has no pages and no "
                                          "plans of its own; the pool has"));
   }
-  if (!core.gate_.Maintain()) ThrowOpen(core.id, operation);
+  if (!internal::InCallback()) {
+    if (!core.gate_.Maintain()) ThrowOpen(core.id, operation);
+    return;
+  }
+  bool open = false;
+  if (core.gate_.TryMaintain(&open)) return;
+  if (open) ThrowOpen(core.id, operation);
+  ThrowMaintained(core.id, operation);
+}
+
+void WorkspaceCore::EndMaintenance() noexcept {
+  if (!gate_.EndMaintenance()) Free();  // it was destroyed meanwhile, in a callback
 }
 
 std::string WorkspaceCore::WhyNoHostCopy() const {
@@ -78,12 +98,15 @@ void WorkspaceCore::TrimState() noexcept {
 }
 
 std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() {
+  // In a callback the thread may be in the middle of changing them.
+  const bool open_here = is_open_on(CurrentThreadToken());
+  if (open_here && internal::InCallback()) ThrowOpen(id, "PlannedRequests");
   if (is_pooled()) {
     const CyclePlan* const plan = follower_.plan();
     return plan != nullptr ? plan->requests : std::vector<LifetimeBuffer>();
   }
   std::optional<Maintenance> maintenance;
-  if (!is_open_on(CurrentThreadToken())) maintenance.emplace(*this, "PlannedRequests");
+  if (!open_here) maintenance.emplace(*this, "PlannedRequests");
   const PlanSet& plans = learner_.plans();
   return plans.empty() ? std::vector<LifetimeBuffer>() : plans.cycles().front()->plan->requests;
 }
@@ -145,7 +168,7 @@ int64_t WorkspaceCore::Reclaim(ReclaimDepth depth) noexcept {
     pages_.Reclaim([this] { return gate_.wanted(); });
   }
   const int64_t reclaimed = before - owned_.bytes();
-  gate_.EndMaintenance();
+  EndMaintenance();
   return reclaimed;
 }
 

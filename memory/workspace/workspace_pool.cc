@@ -92,15 +92,18 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
     state_ = std::make_shared<PoolState>(
         id_, config_, std::max(config_.alignment, provider.traits().alignment), provider,
         parent_.Child(absl::StrCat("workspace ", id_)));
+    state_->memory.SetOwner(state_);
     internal::JoinCensus(this, id_, device_);
   }
   ~Core() { internal::LeaveCensus(this, id_, device_); }
 
   WorkspaceLease Lease() {
-    return WorkspaceLease(shared_from_this(), workspaces_.Lease([this] {
+    std::shared_ptr<Core> self = shared_from_this();
+    std::unique_ptr<Workspace> workspace = workspaces_.Lease([this] {
       const MemoryOwnerScope owner(parent_);
       return Workspace::OfPool(id_, config_, device_, state_);
-    }));
+    });
+    return WorkspaceLease(std::move(self), std::move(workspace));
   }
 
   void Return(std::unique_ptr<Workspace> workspace) noexcept {
@@ -172,7 +175,10 @@ const std::string& WorkspacePool::id() const { return core_->id(); }
 const WorkspaceConfig& WorkspacePool::config() const { return core_->config(); }
 Device WorkspacePool::device() const { return core_->device(); }
 WorkspacePoolStats WorkspacePool::stats() const { return core_->stats(); }
-void WorkspacePool::Trim() { core_->Trim(); }
+void WorkspacePool::Trim() {
+  const std::shared_ptr<Core> core = core_;  // a callback may destroy the pool
+  core->Trim();
+}
 void WorkspacePool::FinishPlanSearch() { core_->state().learner.FinishPlanSearch(); }
 
 void WorkspacePool::SavePlans(const std::string& path) const {

@@ -93,8 +93,10 @@ class WorkspacePool {
   Device device() const;
   WorkspacePoolStats stats() const;
 
-  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay. Below ranges of
-  // open cycles whole pages of free ranges of 1 MiB and more go, where the device gives back parts.
+  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay. Below
+  // ranges of open cycles whole pages of free ranges of 1 MiB and more go, where the device gives
+  // back parts. Any callback may call it, in the middle of it too: what a Trim() or the Reclaimer
+  // is giving back at that moment is left to that.
   void Trim();
   // As Workspace's, of what all its workspaces have learned; cycles may be open meanwhile.
   void SavePlans(const std::string& path) const;

@@ -71,7 +71,7 @@ void CyclesAndMaintenance(Execution& execution) {
     }
     guarded.BeInside();
     guarded.gate.wanted();
-    guarded.gate.EndMaintenance();
+    Check(guarded.gate.EndMaintenance(), "nobody destroys it");
   });
 }
 
@@ -81,7 +81,7 @@ void MaintenanceTwice(Execution& execution) {
     execution.Thread([&] {
       Check(guarded.gate.Maintain(), "nobody has it open");
       guarded.BeInside();
-      guarded.gate.EndMaintenance();
+      Check(guarded.gate.EndMaintenance(), "nobody destroys it");
     });
   }
 }
@@ -93,7 +93,7 @@ void ThreeParties(Execution& execution) {
   execution.Thread([&] {
     if (!guarded.gate.TryMaintain()) return;
     guarded.BeInside();
-    guarded.gate.EndMaintenance();
+    Check(guarded.gate.EndMaintenance(), "nobody destroys it");
   });
   execution.Thread([&] {
     if (guarded.gate.Enter(guarded.tokens[1]) != Gate::Entry::kEntered) return;
@@ -118,8 +118,35 @@ void AReaderOfALease(Execution& execution) {
   });
 }
 
+// One of them has it in the end, alone, and sees what the other has done. Who is in a callback is
+// told.
+void DestroyedWhileMaintained(Execution& execution) {
+  struct Destroyed : Guarded {
+    Sync::Plain<int> freed{0};
+    void Free() {
+      BeInside();
+      Check(freed.get() == 0, "it is freed once");
+      freed.set(1);
+    }
+  };
+  auto& guarded = execution.Make<Destroyed>();
+  execution.Thread([&] {
+    if (!guarded.gate.TryMaintain()) return;
+    guarded.BeInside();
+    Check(guarded.gate.TryEnter(guarded.tokens[0]) != Gate::Entry::kEntered,
+          "it is maintained here");
+    if (!guarded.gate.EndMaintenance()) guarded.Free();
+  });
+  execution.Thread([&] {
+    guarded.freed.get();  // the destroyer's until it is closed
+    if (guarded.gate.CloseForGood()) guarded.Free();
+    Check(!guarded.gate.is_open(), "it stays closed");
+  });
+}
+
 TEST(CycleGateExplored, OneIsInsideAndNobodySleepsForEver) {
-  for (auto* body : {&CyclesAndCycles, &CyclesAndMaintenance, &MaintenanceTwice, &AReaderOfALease}) {
+  for (auto* body : {&CyclesAndCycles, &CyclesAndMaintenance, &MaintenanceTwice, &AReaderOfALease,
+                     &DestroyedWhileMaintained}) {
     const Result result = Explore({.name = "gate of two"}, *body);
     EXPECT_TRUE(result.passed()) << result.report();
     EXPECT_TRUE(result.exhausted) << result.report();
@@ -200,11 +227,17 @@ TEST(ReturnedRecordsExplored, EachIsTakenOrCountedAndTheOwnerFreedOnce) {
 
 TEST(WorkspaceProtocolsExplored, NoOrderIsStrongerThanItNeedsToBe) {
   const auto gate = [](Execution& execution) {
-    switch (explorer::Choose(4)) {
-      case 0: return CyclesAndCycles(execution);
-      case 1: return CyclesAndMaintenance(execution);
-      case 2: return MaintenanceTwice(execution);
-      default: return AReaderOfALease(execution);
+    switch (explorer::Choose(5)) {
+      case 0:
+        return CyclesAndCycles(execution);
+      case 1:
+        return CyclesAndMaintenance(execution);
+      case 2:
+        return MaintenanceTwice(execution);
+      case 3:
+        return AReaderOfALease(execution);
+      default:
+        return DestroyedWhileMaintained(execution);
     }
   };
   const MutationTable gates = ExploreMutations({.name = "gate", .preemptions = 2}, gate);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 #include "tidepool/memory/workspace/thread_state.h"
@@ -80,8 +80,8 @@ void WorkspaceEntry::Remove() noexcept {
 
 // Open on this thread, but not by a scope: nobody else may end that, or the workspace, meanwhile.
 WorkspaceCore* WorkspaceRef::FindOpenHere() const {
-  // A callback of memory events may be in the middle of a request there.
-  if (number_ == 0 || internal::in_memory_event) return nullptr;
+  // A callback may be in the middle of a request there.
+  if (number_ == 0 || internal::InCallback()) return nullptr;
   return LookUp(number_, [](WorkspaceCore* core, const std::string&) -> WorkspaceCore* {
     return core != nullptr && core->is_open_on(CurrentThreadToken()) ? core : nullptr;
   });

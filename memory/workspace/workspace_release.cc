@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -101,11 +102,18 @@ void WorkspaceCore::DrainReturned() noexcept {
 
 void WorkspaceCore::Abandon() noexcept {
   entry_.Remove();
-  reclaimer_.Reset();  // waits until no thread reclaims here
+  // Until no other thread reclaims here. One that does may wait for this callback.
+  if (!internal::InCallback()) reclaimer_.Reset();
   if (is_open()) {
     abandoned_ = true;  // the last scope comes back here
     return;
   }
+  if (gate_.CloseForGood()) Free();
+}
+
+// Closed for good.
+void WorkspaceCore::Free() noexcept {
+  reclaimer_.Reset();  // waits at most for a call that finds it closed
   stamp_.store(kDestroyedStamp, std::memory_order_release);
   do {
     DrainReturned();

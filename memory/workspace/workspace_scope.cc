@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
@@ -108,14 +109,24 @@ ScopeFrame* TakeFrame() {
   return frame;
 }
 
-// On a thread that is not the frame's, or no longer.
+// The thread has it open, but this is in a callback, which is called in the middle of what happens
+// there.
+bool IsHidden(const ScopeFrame* frame) noexcept {
+  if (!internal::InCallback()) return false;
+  const ScopeFrame* seen = current_thread_state.top;
+  while (seen != nullptr && seen != frame) seen = seen->previous;
+  return seen == nullptr;
+}
+
+// On a thread that is not the frame's, or no longer, or in a callback.
 [[gnu::noinline]] void LeaveToItsThread(ScopeFrame* frame) noexcept {
   internal::scopes_left.fetch_add(1, std::memory_order_relaxed);
   if (frame->claim.LeaveToStack()) {
     // Not a word of what is in the frame: its thread may be ending it by now.
-    std::fprintf(stderr,
-                 "tidepool: a scope is destroyed on a thread other than its own; it ends "
-                 "when that one next begins or ends a scope\n");
+    std::fprintf(
+        stderr,
+        "tidepool: a scope is destroyed on a thread other than its own, or in a callback; it "
+        "ends when its thread next begins or ends a scope\n");
   } else {
     internal::scopes_left.fetch_sub(1, std::memory_order_relaxed);
     delete frame;
@@ -128,8 +139,24 @@ ScopeFrame* TakeFrame() {
   Unlink(frame);
 }
 
-// A callback of memory events is called in the middle of a request: it must not make another one in the
-// same workspace. So it sees no scope; one that it leaves behind stays the innermost.
+// In a callback: not what is open on the thread in no scope that the callback has opened itself.
+void CheckMayEnter(const WorkspaceCore& core) {
+  if (internal::in_memory_event) {
+    ThrowFailedPrecondition(absl::StrCat(
+        "workspace [", core.id, "]: a callback of memory events may not enter a workspace"));
+  }
+  if (!core.is_open_on(CurrentThreadToken())) return;
+  const ScopeFrame* frame = current_thread_state.top;
+  while (frame != nullptr && frame->core != &core) frame = frame->previous;
+  if (frame != nullptr) return;
+  ThrowFailedPrecondition(
+      absl::StrCat("workspace [", core.id,
+                   "]: a callback may not enter a workspace that its thread has open, "
+                   "in the middle of whose cycle it is called"));
+}
+
+// A callback is called in the middle of a request: it must not make another one in the same
+// workspace. So it sees no scope; one that it leaves behind stays the innermost.
 void CallWithoutScopes(absl::FunctionRef<void()> call) {
   ThreadState& state = current_thread_state;
   ScopeFrame* const hidden = state.top;
@@ -142,7 +169,7 @@ void CallWithoutScopes(absl::FunctionRef<void()> call) {
 }
 
 [[maybe_unused]] const bool hides_scopes = [] {
-  internal::around_memory_events.store(&CallWithoutScopes, std::memory_order_release);
+  internal::around_callbacks.store(&CallWithoutScopes, std::memory_order_release);
   return true;
 }();
 
@@ -168,8 +195,10 @@ void EndLeftScopesHere() noexcept {
     while (frame != nullptr && !frame->claim.object_is_gone()) frame = frame->previous;
     if (frame == nullptr) return;  // another thread's
     scopes_left.fetch_sub(1, std::memory_order_relaxed);
-    std::fprintf(stderr, "tidepool: %s was destroyed on another thread; it ends on its own now\n",
-                 NameOf(*frame).c_str());
+    std::fprintf(
+        stderr,
+        "tidepool: %s was destroyed on another thread, or in a callback; it ends on its own now\n",
+        NameOf(*frame).c_str());
     Unlink(frame);
     const FrameEnd end(*frame);
     Recycle(frame);
@@ -178,9 +207,8 @@ void EndLeftScopesHere() noexcept {
 }
 
 void ScopeToken::Push(WorkspaceCore* core, WorkspaceCore* place) {
-  if (in_memory_event && core != nullptr) [[unlikely]] {
-    ThrowFailedPrecondition(absl::StrCat("workspace [", core->id,
-                                         "]: a callback of memory events may not enter a workspace"));
+  if (InCallback() && core != nullptr) [[unlikely]] {
+    CheckMayEnter(*core);
   }
   ScopeFrame* frame = TakeFrame();
   frame->begins_cycle = core != nullptr && !core->is_open_on(CurrentThreadToken());
@@ -220,6 +248,10 @@ void ScopeToken::CheckMayClose() const {
     ThrowFailedPrecondition("scope: was opened on another thread; only that one can close it");
   }
   EndLeftScopes();
+  if (IsHidden(frame_)) {
+    ThrowFailedPrecondition(absl::StrCat("scope: a callback may not close ", NameOf(*frame_),
+                                         ", in which it is called"));
+  }
   if (current_thread_state.top != frame_) {
     ThrowFailedPrecondition(absl::StrCat("scope: ", NameOf(*frame_), " is closed before ",
                                          NameOf(*current_thread_state.top),
@@ -236,7 +268,7 @@ bool ScopeToken::End() noexcept {
   ScopeFrame* const frame = std::exchange(frame_, nullptr);
   ThreadState& state = current_thread_state;
   // A thread that has ended may have had the address of this one's state.
-  if (frame->thread != &state || frame->claim.stack_is_gone()) [[unlikely]] {
+  if (frame->thread != &state || frame->claim.stack_is_gone() || IsHidden(frame)) [[unlikely]] {
     LeaveToItsThread(frame);
     return false;
   }
@@ -258,6 +290,7 @@ bool ScopeToken::End() noexcept {
 WorkspaceScope::WorkspaceScope(Workspace& workspace) {
   internal::EndLeftScopes();
   WorkspaceCore* core = workspace.core();
+  if (internal::InCallback()) CheckMayEnter(*core);
   if (core->is_open_on(CurrentThreadToken())) {
     const ScopeFrame* top = current_thread_state.top;  // null: held open without a scope
     const WorkspaceCore* inner = top != nullptr ? top->core : nullptr;
