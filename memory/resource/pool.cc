@@ -286,6 +286,10 @@ size_t Pool::Trim() noexcept {
   return GiveBackWhere([](const Chunk&) { return true; }) + upstream_.Trim();
 }
 
+size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
+  return GiveBackWhere([&](const Chunk& chunk) { return goes(chunk.token); });
+}
+
 size_t Pool::TrimIdle(int uses) noexcept {
   for (const auto& chunk : chunks_) {
     if (!chunk->idle()) chunk->used_in = use_;

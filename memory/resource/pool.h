@@ -66,6 +66,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/memory/resource/first_fit.h"
 #include "tidepool/memory/resource/fit_tree.h"
 #include "tidepool/memory/resource/memory_resource.h"
@@ -103,6 +104,8 @@ class Pool final : public MemoryResource {
 
   size_t Trim() noexcept override;
   size_t TrimIdle(int uses) noexcept override;
+  // The chunks without live blocks whose token, of what it wraps, `goes` says so of. Returns bytes.
+  size_t TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept;
 
  private:
   struct Chunk;

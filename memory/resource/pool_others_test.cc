@@ -1,4 +1,4 @@
-// What a pool wraps may give a lock up meanwhile.
+// What a pool wraps may give a lock up meanwhile, and may tell its chunks apart.
 #include <cstring>
 #include <functional>
 #include <random>
@@ -87,6 +87,28 @@ TEST(Pool, OthersMayComeInWhileAChunkIsTaken) {
   EXPECT_EQ(pool.used_bytes(), 0u);
   pool.Trim();
   EXPECT_EQ(pool.owned_bytes(), 0u);
+}
+
+TEST(Pool, GivesBackTheChunksThatItIsTold) {
+  PagesResource pages(Untouched());
+  Pool pool(pages, 8 << 10, 64);
+  const Allocation a = pool.Allocate(100000, 64);
+  const Allocation b = pool.Allocate(200000, 64);
+  std::vector<void*> seen;
+  const auto none = [&](void* token) {
+    seen.push_back(token);
+    return false;
+  };
+  EXPECT_EQ(pool.TrimIf(none), 0u);
+  EXPECT_TRUE(seen.empty()) << "in use";
+  pool.Release(a.token, 100000, 64);
+  pool.Release(b.token, 200000, 64);
+  EXPECT_EQ(pool.TrimIf(none), 0u);
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_GE(pool.TrimIf([&](void* token) { return token == seen[1]; }), 200000u);
+  EXPECT_EQ(pool.chunk_count(), 1u);
+  pool.Release(pool.Allocate(100000, 64).token, 100000, 64);
+  EXPECT_EQ(pool.chunk_count(), 1u);
 }
 
 }  // namespace

@@ -14,16 +14,24 @@
 namespace tidepool {
 namespace {
 
-// So many ranges come back before it is looked at how far spans were reached.
-constexpr uint64_t kWindow = 4096;
+// So many cycles are one use of blocks (resource/pool.h). Chunks of the system that nobody used in
+// the last 4 uses go; in up to the last 128 where they were wanted again soon (retention.h).
+constexpr uint64_t kCyclesOfBlocks = 8;
+constexpr int kLeastKeptBlocks = 4;
+constexpr int kMostKeptBlocks = 128;
+// So many are one use of ranges. What was not reached in the last use and the one before may go;
+// in up to 16 uses and 16 before where it was wanted again soon.
+constexpr uint64_t kCyclesOfRanges = 256;
+constexpr int kLeastKeptRanges = 1;
+constexpr int kMostKeptRanges = 16;
+// Half of it goes with each use, the rest at once where it is no more than this.
+constexpr size_t kLastStep = size_t{8} << 20;
 // What a span may take beyond the bytes asked for: the readable tail, in pages of the largest kind.
 constexpr size_t kRounding = size_t{4} << 20;
 // Smaller holes are not made: each is a part of the system's books.
 constexpr size_t kLeastHole = size_t{1} << 20;
 // What is held beyond twice what was open at once is worth holes where it is so much.
 constexpr size_t kWorthHoles = size_t{8} << 20;
-// Blocks are for cycles that are new; those that were not used in so many windows go.
-constexpr int kWindowsKept = 2;
 
 PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
   PagesOptions options;
@@ -40,11 +48,14 @@ PoolMemory::PoolMemory(const std::string& id, const WorkspaceConfig& config, siz
     : unit_(alignment),
       options_(OptionsOf(config, owner)),
       provider_(provider),
+      keeps_blocks_(kLeastKeptBlocks, kMostKeptBlocks),
+      keeps_ranges_(kLeastKeptRanges, kMostKeptRanges),
       account_(provider.device(), &owner) {
   MemoryResource& pages = chunks_.Add<PagesResource>(options_, provider);
   auto& taken = chunks_.Add<UnlockedChunks>(pages, mutex_, config.temp_block_size, alignment);
   taken_chunks_ = static_cast<UnlockedChunks*>(&taken);
-  chunks_.Add<Pool>(taken, config.temp_block_size, alignment);
+  MemoryResource& chunks = chunks_.Add<Chunks>(taken, *this);
+  pool_ = &chunks_.Add<Pool>(chunks, config.temp_block_size, alignment);
   MemoryTracker::Global().Register(&account_);
   try {
     reclaimer_ = Reclaimer::Global().Register(absl::StrCat("workspace pool ", id),
@@ -100,6 +111,9 @@ PoolMemory::Range PoolMemory::TakeFrom(uint32_t i, size_t bytes) noexcept {
 // Others take and give ranges whenever the lock is given up, so it is looked again each time.
 PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
   const bool may_wait = !internal::InCallback();
+  // What cycles were learned from is not held beside the ranges that serve them from then on.
+  if (const Range range = TakeFromBlocks(bytes); range.range != nullptr) return range;
+  grew_ = true;
   bool holes = true;
   for (bool trimmed = false;;) {
     try {
@@ -197,33 +211,47 @@ void PoolMemory::ChangePages(Lock& lock, Span& span, const Change& change) {
 
 void PoolMemory::Give(const Range& range) noexcept {
   Lock lock(mutex_);
-  spans_[range.span]->ranges.Give(range.range);
-  ranges_ -= 1;
-  range_bytes_ -= range.bytes;
-  if (++given_ % kWindow == 0) EndWindow(lock);
+  if (range.range != nullptr) {
+    spans_[range.span]->ranges.Give(range.range);
+    ranges_ -= 1;
+    range_bytes_ -= range.bytes;
+  }
+  ++given_;
+  const bool ends_ranges = given_ % kCyclesOfRanges == 0;  // the lock is given up
+  if (given_ % kCyclesOfBlocks == 0) EndUseOfBlocks();
+  if (ends_ranges) EndUseOfRanges(lock);
 }
 
 // ---- giving back --------------------------------------------------------------------------------
 
-void PoolMemory::EndWindow(Lock& lock) noexcept {
+// Where an eighth may go and no more, it stays: it is not worth the system's time.
+void PoolMemory::EndUseOfRanges(Lock& lock) noexcept {
+  const bool asked = std::exchange(grew_, false);
+  size_t gave_back = 0;
+  const bool counts = ++uses_counted_ >= keeps_ranges_.uses();
+  if (counts) uses_counted_ = 0;
   for (size_t i = 0; i < spans_.size(); ++i) {
     Span& span = *spans_[i];
     span.ranges.Merge();
-    size_t kept = std::max({span.reached, span.reached_before, span.ranges.top()});
-    span.reached_before = span.reached;
-    span.reached = span.ranges.top();
+    const size_t top = span.ranges.top();
+    span.kept = std::max({counts ? span.reached_before : span.kept, span.reached, top});
+    if (counts) span.reached_before = std::exchange(span.reached, top);
     if (span.resizing) continue;
     const bool drops = DropHolesAtTop(span);
-    if (drops) kept = span.ranges.top();
-    if (drops || kept + kept / 4 < span.ranges.end()) Shrink(lock, span, kept);
+    const size_t end = drops ? span.ranges.top() : span.ranges.end();
+    const size_t kept = std::min(span.kept, end);
+    const size_t more = end - kept;
+    const size_t stays = more <= kLastStep ? 0 : more / 2 & ~(unit_ - 1);
+    if (drops || more > kept / 8) gave_back += Shrink(lock, span, kept + stays);
   }
-  const size_t most_open = std::max(most_open_, most_open_before_);
-  most_open_before_ = std::exchange(most_open_, range_bytes_.get());
-  for (size_t i = 0; i < spans_.size(); ++i) {
-    if (HeldInSpans() > 2 * most_open + kWorthHoles) MakeHoles(lock, *spans_[i]);
+  if (counts) {
+    const size_t most_open = std::max(most_open_, most_open_before_);
+    most_open_before_ = std::exchange(most_open_, range_bytes_.get());
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      if (HeldInSpans() > 2 * most_open + kWorthHoles) gave_back += MakeHoles(lock, *spans_[i]);
+    }
   }
-  chunks_.TrimIdle(kWindowsKept);
-  taken_chunks_->GiveBack();
+  keeps_ranges_.EndUse(asked, gave_back > 0);
   Report();
 }
 
@@ -282,7 +310,8 @@ size_t PoolMemory::Shrink(Lock& lock, Span& span, size_t end) noexcept {
 }
 
 size_t PoolMemory::TrimAll(Lock& lock) noexcept {
-  size_t bytes = chunks_.Trim();
+  chunks_.Trim();
+  size_t bytes = taken_chunks_->GiveBack();
   for (size_t i = 0; i < spans_.size(); ++i) {
     Span& span = *spans_[i];
     if (span.resizing) continue;
@@ -292,7 +321,6 @@ size_t PoolMemory::TrimAll(Lock& lock) noexcept {
     if (top < span.ranges.end() || span.hole_end > top) bytes += Shrink(lock, span, top);
     bytes += MakeHoles(lock, span);
   }
-  taken_chunks_->GiveBack();
   Report();
   return bytes;
 }
@@ -312,8 +340,8 @@ int64_t PoolMemory::Reclaim(ReclaimDepth depth) noexcept {
                     (depth == ReclaimDepth::kPeriodic && given_ == given_at_periodic_reclaim_);
   if (depth == ReclaimDepth::kPeriodic) given_at_periodic_reclaim_ = given_;
   if (idle) return static_cast<int64_t>(TrimAll(lock));
-  const size_t bytes = chunks_.Trim();
-  taken_chunks_->GiveBack();
+  chunks_.Trim();
+  const size_t bytes = taken_chunks_->GiveBack();
   Report();
   return static_cast<int64_t>(bytes);
 }
@@ -340,27 +368,6 @@ PoolMemory::Usage PoolMemory::usage() const {
 
 PoolMemory::Usage PoolMemory::usage_in_passing() const noexcept {
   return {reported_bytes_, range_bytes_, most_range_bytes_, ranges_};
-}
-
-// ---- blocks -------------------------------------------------------------------------------------
-
-Allocation PoolMemory::Blocks::Allocate(size_t bytes, size_t alignment) {
-  Lock lock(memory_.mutex_);
-  for (;;) {
-    const Allocation block = memory_.chunks_.Allocate(bytes, alignment);
-    if (memory_.taken_chunks_->WasBusy(block)) {
-      memory_.taken_chunks_->AwaitOther();
-      continue;
-    }
-    memory_.taken_chunks_->GiveBack();  // what has made room
-    memory_.Report();
-    return block;
-  }
-}
-
-void PoolMemory::Blocks::Release(void* token, size_t bytes, size_t alignment) noexcept {
-  Lock lock(memory_.mutex_);
-  memory_.chunks_.Release(token, bytes, alignment);
 }
 
 }  // namespace tidepool

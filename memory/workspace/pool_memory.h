@@ -1,12 +1,19 @@
 // PoolMemory: what the workspaces of a pool have in common instead of pages of their own.
 //
-// A cycle takes one range of it, as large as its plan, and gives it back at its end; so what is held is what
-// the cycles that are open at once need, not what each workspace ever needed. Ranges are cut best fit out of
-// few spans of addresses that grow at their end. What is not in a range comes from blocks(). Memory that was
-// not reached for some thousand ranges goes back to the system; the rest is kept. Trim() and the Reclaimer give
-// back all that no open cycle uses, also below ranges that are open: from 1 MiB on there are holes then, whole
-// pages as far as the device can do that. So do some thousand ranges during which less than half of what is
-// held was open at once.
+// A cycle takes one range of it, as large as its plan, and gives it back at its end; so what is
+// held is what the cycles that are open at once need, not what each workspace ever needed. Ranges
+// are cut best fit out of few spans of addresses that grow at their end. What is not in a range
+// comes from blocks(), whose chunks are free ranges as far as there are any, else the system's.
+//
+// What nobody uses goes back to the system: chunks that were not used in the last 32 to 40 cycles,
+// and all that are free before a span grows; of a span what was not reached in the last 256 to 512
+// cycles, half of it with every 256th (the last 8 MiB at once), but for an eighth more than was
+// reached. Each time that the system is asked again soon after, they are kept for twice as long, up
+// to 1,024 and 4,096 to 8,192 cycles (retention.h), so that what comes again and again stays.
+// Trim() and the Reclaimer give back all that no open cycle uses, also below ranges that are open:
+// from 1 MiB on there are holes then, whole pages as far as the device can do that. So do 256 to
+// 512 cycles during which less than half of what is held, and 8 MiB less, was open at once (more
+// where it was needed again soon, as above).
 //
 // Bytes are on the ledger as the owner's; what of them is in use is on the accounts of the workspaces.
 // The lock is not held while the system, a budget or the Reclaimer is asked, whose callbacks may let go of
@@ -34,10 +41,12 @@
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/resource/memory_resource.h"
+#include "tidepool/memory/resource/pool.h"
 #include "tidepool/memory/resource/resource_stack.h"
 #include "tidepool/memory/sync/single_writer.h"
 #include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/retention.h"
 #include "tidepool/memory/workspace/unlocked_chunks.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
@@ -75,8 +84,9 @@ class PoolMemory {
 
   // `bytes`: more than 0. Throws OutOfMemoryError and std::bad_alloc, nothing changed.
   Range Take(size_t bytes);
+  // At the end of a cycle. `range` may be none, where the cycle had blocks alone.
   void Give(const Range& range) noexcept;
-  // Blocks of any size, kept as temp_block_size says.
+  // Blocks of any size, in chunks of temp_block_size: free ranges, or else the system's.
   MemoryResource& blocks() { return blocks_; }
 
   // Gives back what is not in use. Returns bytes.
@@ -102,8 +112,9 @@ class PoolMemory {
     size_t hole_end = 0;
     // Ranges without memory: nobody has them.
     std::vector<FreeRanges::Range*> holes;
-    size_t reached = 0;         // in this window
-    size_t reached_before = 0;  // in the one before
+    size_t reached = 0;         // in the uses of memory that are counted together
+    size_t reached_before = 0;  // in as many before
+    size_t kept = 0;            // as of then; more goes in steps
   };
   class Blocks final : public MemoryResource {
    public:
@@ -119,10 +130,26 @@ class PoolMemory {
    private:
     PoolMemory& memory_;
   };
+  // Free ranges, without growing for it; else chunks of what it wraps. With the lock.
+  class Chunks final : public ResourceWrapper {
+   public:
+    Chunks(MemoryResource& upstream, PoolMemory& memory)
+        : ResourceWrapper(upstream), memory_(memory) {}
+    Allocation Allocate(size_t bytes, size_t alignment) override;
+    void Release(void* token, size_t bytes, size_t alignment) noexcept override;
+    std::string Describe() const override { return upstream().Describe(); }
+    // Whether that one is a range.
+    static bool IsRange(void* token) noexcept;
+
+   private:
+    struct Chunk;
+    PoolMemory& memory_;
+  };
 
   // With the lock; those that are given it give it up meanwhile.
   Range TakeFromAny(size_t bytes);
   Range TakeFrom(uint32_t span, size_t bytes) noexcept;
+  Range TakeFromBlocks(size_t bytes);
   Range Grow(Lock& lock, size_t bytes);
   bool GrowInHole(Lock& lock, size_t bytes);
   void Resize(Lock& lock, Span& span, size_t bytes);
@@ -131,7 +158,8 @@ class PoolMemory {
   size_t Shrink(Lock& lock, Span& span, size_t end) noexcept;
   size_t MakeHoles(Lock& lock, Span& span) noexcept;
   bool DropHolesAtTop(Span& span) noexcept;
-  void EndWindow(Lock& lock) noexcept;
+  void EndUseOfBlocks() noexcept;
+  void EndUseOfRanges(Lock& lock) noexcept;
   size_t TrimAll(Lock& lock) noexcept;
   size_t HeldInSpans() const;
   size_t Held() const;
@@ -146,12 +174,18 @@ class PoolMemory {
   std::condition_variable resized_;
   int waiting_ = 0;  // for it
   std::vector<std::unique_ptr<Span>> spans_;
-  ResourceStack chunks_;
-  UnlockedChunks* taken_chunks_;  // of these, below the pool
+  ResourceStack chunks_;  // outlived by the spans
+  UnlockedChunks* taken_chunks_;  // of these, at the bottom
+  Pool* pool_;                    // at the top
   Blocks blocks_{*this};
-  uint64_t given_ = 0;  // ranges
-  size_t most_open_ = 0;         // bytes in ranges at once, in this window
-  size_t most_open_before_ = 0;  // in the one before
+  uint64_t given_ = 0;  // ranges, and ends of cycles without
+  Retention keeps_blocks_;
+  uint64_t chunks_before_ = 0;  // taken by the end of the last use
+  Retention keeps_ranges_;
+  bool grew_ = false;   // in this use
+  int uses_counted_ = 0;  // together
+  size_t most_open_ = 0;         // bytes in ranges at once, in these
+  size_t most_open_before_ = 0;  // in as many before
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
   std::weak_ptr<const void> owner_;
   bool has_owner_ = false;

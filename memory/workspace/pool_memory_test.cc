@@ -13,11 +13,14 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/host_provider.h"
+#include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/pool_service.h"
+#include "tidepool/memory/workspace/retention.h"
 
 namespace tidepool {
 namespace {
@@ -139,7 +142,97 @@ TEST(PoolMemory, WithoutMemoryForAHoleItGrowsAtItsEnd) {
   MemoryBudget::Global().SetOwnerLimit(pool.owner, Host(), MemoryBudget::kUnlimited);
 }
 
-// Ranges of all sizes in any order, trimmed at any moment, on a device that refuses now and then and ends the
+// As far as there are any, and in nobody's way once they are released.
+TEST(PoolMemory, BlocksLieInFreeRanges) {
+  Memory pool;
+  const auto asked = [] { return MemoryTracker::Global().system_allocations(); };
+  pool.memory.Give(pool.memory.Take(64 * kMiB));
+  const int64_t before = asked();
+  const size_t held = pool.held();
+  const PoolMemory::Range range = pool.memory.Take(8 * kMiB);
+  std::vector<Allocation> blocks;
+  for (const size_t bytes : {20 * kMiB, size_t{1000}, 30 * kMiB}) {
+    blocks.push_back(AllocateOrThrow(pool.memory.blocks(), bytes, 256));
+    std::memset(blocks.back().data, 3, bytes);
+  }
+  EXPECT_EQ(asked(), before);
+  EXPECT_EQ(pool.memory.usage().ranges, 1u);
+  EXPECT_EQ(pool.memory.usage().range_bytes, range.bytes);
+  // What does not fit is the system's.
+  const Allocation more = AllocateOrThrow(pool.memory.blocks(), 10 * kMiB, 256);
+  EXPECT_GE(pool.held(), held + 10 * kMiB);
+  std::memset(more.data, 4, 10 * kMiB);
+  pool.memory.blocks().Release(blocks[0].token, 20 * kMiB, 256);
+  pool.memory.blocks().Release(blocks[2].token, 30 * kMiB, 256);
+  const int64_t with_more = asked();
+  const PoolMemory::Range other = pool.memory.Take(30 * kMiB);
+  EXPECT_EQ(asked(), with_more);
+  EXPECT_GE(pool.held(), held + 10 * kMiB) << "as long as free ranges do it stays";
+  pool.memory.blocks().Release(more.token, 10 * kMiB, 256);
+  pool.memory.blocks().Release(blocks[1].token, 1000, 256);
+  // Before ranges grow chunks that nobody uses go.
+  const PoolMemory::Range third = pool.memory.Take(40 * kMiB);
+  EXPECT_LE(pool.held(), 102 * kMiB);
+  EXPECT_EQ(pool.charged(), static_cast<int64_t>(pool.held()));
+  for (const PoolMemory::Range& each : {range, other, third}) pool.memory.Give(each);
+  pool.memory.Trim();
+  EXPECT_EQ(pool.held(), 0u);
+}
+
+// By ends of cycles, with ranges or without.
+TEST(PoolMemory, ChunksThatNobodyUsesGoUnlessTheyAreWantedAgain) {
+  Memory pool;
+  const auto end_cycles = [&](int count) {
+    for (int i = 0; i < count; ++i) pool.memory.Give({});
+  };
+  const auto use = [&] {
+    const Allocation block = AllocateOrThrow(pool.memory.blocks(), 20 * kMiB, 256);
+    pool.memory.blocks().Release(block.token, 20 * kMiB, 256);
+  };
+  use();
+  end_cycles(24);
+  EXPECT_GE(pool.held(), 20 * kMiB);
+  end_cycles(24);
+  EXPECT_EQ(pool.held(), 0u);
+  const auto asked = [] { return MemoryTracker::Global().system_allocations(); };
+  for (const int period : {100, 500, 1000}) {
+    int64_t before = 0;
+    for (int i = 0; i < 20; ++i) {
+      if (i == 10) before = asked();
+      use();
+      end_cycles(period);
+    }
+    EXPECT_EQ(asked(), before) << "each " << period << " cycles";
+  }
+  end_cycles(1100);
+  EXPECT_EQ(pool.held(), 0u);
+}
+
+TEST(Retention, LongerWhereItIsAskedForAgain) {
+  Retention retention(2, 8);
+  const auto idle = [&](int uses) {
+    for (int i = 0; i < uses; ++i) retention.EndUse(false, false);
+  };
+  retention.EndUse(/*asked=*/true, /*gave_back=*/false);
+  EXPECT_EQ(retention.uses(), 2);
+  for (const int expected : {4, 8, 8}) {
+    retention.EndUse(false, true);
+    idle(2 * Retention::kJudged - 1);
+    retention.EndUse(true, false);
+    EXPECT_EQ(retention.uses(), expected);
+    retention.EndUse(true, false);
+    EXPECT_EQ(retention.uses(), expected) << "once each time";
+  }
+  idle(1000);
+  EXPECT_EQ(retention.uses(), 8) << "nothing went";
+  for (const int expected : {4, 2, 2}) {
+    retention.EndUse(false, true);
+    idle(8 * Retention::kJudged);
+    EXPECT_EQ(retention.uses(), expected);
+  }
+}
+
+// Ranges and blocks of all sizes in any order, trimmed at any moment, on a device that refuses now and then and ends the
 // test when memory is used that it has back.
 TEST(PoolMemory, RangesStayWhatTheyAreWhateverGoesBack) {
   SimulatedDevice& device = SimulatedDevice::Get();
@@ -153,6 +246,7 @@ TEST(PoolMemory, RangesStayWhatTheyAreWhateverGoesBack) {
         struct Out {
           PoolMemory::Range range;
           std::byte value;
+          void* block;  // null: it is a range
         };
         std::vector<Out> out;
         size_t open = 0;
@@ -169,6 +263,9 @@ TEST(PoolMemory, RangesStayWhatTheyAreWhateverGoesBack) {
           for (const size_t at : PlacesOf(one.range)) {
             ASSERT_EQ(bytes_of(one.range)[at], one.value);
           }
+          if (one.block != nullptr) {
+            return pool.memory.blocks().Release(one.block, one.range.bytes, 256);
+          }
           open -= one.range.bytes;
           pool.memory.Give(one.range);
         };
@@ -176,14 +273,24 @@ TEST(PoolMemory, RangesStayWhatTheyAreWhateverGoesBack) {
           const uint32_t what = random() % 32;
           if (on_device && seed % 2 == 1 && step % 50 == 0) device.faults().FailRequest(random() % 8, 2);
           if (what == 0) pool.memory.Trim();
+          if (what == 1) pool.memory.Give({});
           if (what < 16 && out.size() < 24) {
             const size_t bytes = 1 + random() % (what < 6 ? 12 * kMiB : what < 10 ? 2 * kMiB : 50000);
             try {
-              const PoolMemory::Range range = pool.memory.Take(bytes);
+              PoolMemory::Range range;
+              void* token = nullptr;
+              if (random() % 3 == 0) {
+                const Allocation block = AllocateOrThrow(pool.memory.blocks(), bytes, 256);
+                range.data = block.data;
+                range.bytes = bytes;
+                token = block.token;
+              } else {
+                range = pool.memory.Take(bytes);
+                open += range.bytes;
+              }
               const auto value = static_cast<std::byte>(random());
               fill(range, value);
-              out.push_back({range, value});
-              open += range.bytes;
+              out.push_back({range, value, token});
             } catch (const OutOfMemoryError&) {
               ASSERT_TRUE(on_device);
             }
@@ -224,6 +331,15 @@ TEST(PoolMemory, ThreadsTakeAndGiveWhileItIsTrimmed) {
     std::mt19937 random(thread);
     std::vector<PoolMemory::Range> out;
     for (int step = 0; step < 600; ++step) {
+      if (random() % 4 == 0) {
+        const size_t bytes = 1 + random() % (random() % 2 == 0 ? 8 * kMiB : 20000);
+        const Allocation block = AllocateOrThrow(pool.memory.blocks(), bytes, 256);
+        block.data[0] = block.data[bytes - 1] = static_cast<std::byte>(thread + 11);
+        std::this_thread::yield();
+        ASSERT_EQ(block.data[0], static_cast<std::byte>(thread + 11));
+        ASSERT_EQ(block.data[bytes - 1], static_cast<std::byte>(thread + 11));
+        pool.memory.blocks().Release(block.token, bytes, 256);
+      }
       if (random() % 2 == 0 && out.size() < 8) {
         out.push_back(pool.memory.Take(1 + random() % (random() % 2 == 0 ? 8 * kMiB : 20000)));
         const PoolMemory::Range& range = out.back();

@@ -67,8 +67,11 @@ void WorkspaceCore::EndPooled(bool failed) noexcept {
   }
   if (!failed) spills_.EndCycle();
   undecided_ = false;
-  if (range_.range == nullptr) return;
-  pages_.TakeBack();
+  if (range_.range != nullptr) {
+    pages_.TakeBack();
+  } else if (counters.cycle_spills == 0) {
+    return;
+  }
   pool_->memory.Give(std::exchange(range_, {}));
 }
 

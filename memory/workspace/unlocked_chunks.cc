@@ -34,6 +34,7 @@ Allocation UnlockedChunks::Allocate(size_t bytes, size_t alignment) {
   end();
   if (!taken) return taken;
   held_bytes_ += footprint;
+  ++taken_;
   *chunk = {taken.token, bytes, alignment, footprint, nullptr};
   taken.token = chunk.release();
   return taken;
@@ -54,13 +55,16 @@ size_t UnlockedChunks::Release(Chunk* chunks) noexcept {
   return bytes;
 }
 
-void UnlockedChunks::GiveBack() noexcept {
+size_t UnlockedChunks::GiveBack() noexcept {
+  size_t all = 0;
   while (Chunk* const released = std::exchange(released_, nullptr)) {
     mutex_.unlock();
     const size_t bytes = Release(released);
     mutex_.lock();
     held_bytes_ -= bytes;
+    all += bytes;
   }
+  return all;
 }
 
 void UnlockedChunks::AwaitOther() {

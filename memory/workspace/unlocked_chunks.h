@@ -11,6 +11,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -38,10 +39,12 @@ class UnlockedChunks final : public ResourceWrapper {
   bool WasBusy(const Allocation& refused) const { return !refused && refused.refused_by == this; }
   // Until that one has it, or has been refused.
   void AwaitOther();
-  // What has been released, without the lock meanwhile.
-  void GiveBack() noexcept;
+  // What has been released, without the lock meanwhile. Returns bytes.
+  size_t GiveBack() noexcept;
   // From the system, what is being given back included.
   size_t held_bytes() const { return held_bytes_; }
+  // Chunks, ever.
+  uint64_t taken() const { return taken_; }
 
  private:
   struct Chunk {
@@ -60,6 +63,7 @@ class UnlockedChunks final : public ResourceWrapper {
   std::condition_variable answered_;
   bool takes_shared_ = false;
   size_t held_bytes_ = 0;
+  uint64_t taken_ = 0;
   Chunk* released_ = nullptr;
 };
 

@@ -16,10 +16,14 @@
 // repeat, plans are made of what comes a second time only, and the others are served from free ranges
 // (workspace.h, "Streams that no plan fits" in docs/design.md).
 //
-// Memory that nothing has reached for some thousand cycles goes back to the system, and so does what lies below
-// ranges that stay open, where more than twice what was open at once is held (and 8 MiB). Where memory is asked
-// for, and where it goes back, no lock is held: callbacks of memory events and of the Reclaimer may let go of
-// arrays of any pool, and other threads go on.
+// Held is what cycles need at once: blocks lie where no range is, and those of cycles that were
+// learned go when memory is taken for their ranges, or 40 cycles after. What no cycle has reached
+// in the last 512 goes back to the system in steps, half of it with every 256th cycle, and so does
+// what lies below ranges that stay open, where more than twice what was open at once is held (and 8
+// MiB). Of memory that was soon needed again it takes up to 1,024 and 8,192 cycles, so that cycles
+// in turns do not ask the system each time. Where memory is asked for, and where it goes back, no
+// lock is held: callbacks of memory events and of the Reclaimer may let go of arrays of any pool,
+// and other threads go on.
 //
 // Blocks of containers (memory/pmr) are each workspace's own: what it needed of them at once in its last 64
 // cycles. One that was not leased while 256 others came back gives them back, one workspace with every 16th that

@@ -18,6 +18,8 @@
 namespace tidepool {
 namespace {
 
+constexpr size_t kMiB = size_t{1} << 20;
+
 TEST(WorkspacePool, WhatOneThreadHasTaughtAllKnow) {
   WorkspacePool pool("p", Quiet());
   std::thread([&] {
@@ -136,6 +138,78 @@ TEST(WorkspacePool, RangesOfManySizesFitTogether) {
   EXPECT_EQ(stats.spills, spills);
   EXPECT_LE(stats.held_bytes, stats.most_open_bytes + stats.most_open_bytes / 10 + (4 << 20));
   EXPECT_LE(MemoryTracker::Global().system_allocations() - after_half, 8) << "it settles";
+}
+
+// Held is what cycles need at once, and not the blocks besides that they were learned from.
+TEST(WorkspacePool, WhatCyclesWereLearnedFromGoesBack) {
+  WorkspacePool pool("p", Quiet());
+  const auto serve = [&](size_t first) {
+    PooledScope scope(pool);
+    BufferHandle a = New(first), b = New(first / 2);
+    a = {};
+    BufferHandle c = New(first);
+  };
+  for (int i = 0; i < 2; ++i) serve(32 * kMiB);
+  EXPECT_LE(pool.stats().held_bytes, 52 * kMiB) << "not beside the blocks";
+  // Another kind has room in what is held.
+  for (int i = 0; i < 2; ++i) serve(16 * kMiB);
+  for (int i = 0; i < 40; ++i) serve(16 * kMiB);
+  EXPECT_LE(pool.stats().held_bytes, 52 * kMiB);
+  EXPECT_EQ(pool.stats().plans, 2u);
+}
+
+// Where no cycle has a range, the blocks of one that was larger than those after it.
+TEST(WorkspacePool, BlocksGoBackWhereNothingIsLearned) {
+  WorkspaceConfig config = Quiet();
+  config.debug_mode = DebugMode::kSpillEverything;
+  WorkspacePool pool("p", config);
+  const auto serve = [&](size_t bytes) {
+    PooledScope scope(pool);
+    New(bytes);
+  };
+  serve(20 * kMiB);
+  for (int i = 0; i < 48; ++i) serve(1000);
+  EXPECT_EQ(pool.stats().ranges, 0u);
+  EXPECT_LE(pool.stats().held_bytes, 2 * kMiB);
+}
+
+// Steady cycles of few threads after a time of many.
+TEST(WorkspacePool, RangesThatAreNotOpenAtOnceAnyMoreGoBackInSteps) {
+  WorkspacePool pool("p", Quiet());
+  const auto serve = [&](int count) {
+    std::vector<std::unique_ptr<PooledScope>> open;
+    std::vector<BufferHandle> arrays;
+    for (int i = 0; i < count; ++i) {
+      open.push_back(std::make_unique<PooledScope>(pool));
+      arrays.push_back(New(8 * kMiB));
+    }
+    arrays.clear();
+    while (!open.empty()) open.pop_back();
+  };
+  for (int i = 0; i < 3; ++i) serve(16);
+  size_t held = pool.stats().held_bytes;
+  EXPECT_GE(held, 128 * kMiB);
+  int steps = 0;
+  for (int i = 0; i < 2048; ++i) {
+    serve(1);
+    const size_t now = pool.stats().held_bytes;
+    if (i < 128) {
+      EXPECT_GE(now, 128 * kMiB) << "they may come again";
+    }
+    EXPECT_GE(now, held / 2);
+    steps += now < held;
+    held = now;
+  }
+  EXPECT_LE(held, 12 * kMiB);
+  EXPECT_GE(steps, 3);
+  // Where they come again and again they stay.
+  const auto asked = [] { return MemoryTracker::Global().system_allocations(); };
+  int64_t before = 0;
+  for (int i = 0; i < 24 * 1500; ++i) {
+    if (i == 12 * 1500) before = asked();
+    serve(i % 1500 == 0 ? 16 : 1);
+  }
+  EXPECT_EQ(asked(), before);
 }
 
 // Requests that never repeat: served from a range of the pool once that is seen, with no plan each.
