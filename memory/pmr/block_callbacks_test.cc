@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -15,6 +16,8 @@
 
 namespace tidepool {
 namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
 
 // The cycle's only other request is the one that is refused.
 TEST(BlockCallbacksTest, ABlockOfACallbackStaysThoughTheRequestItWasCalledForIsRefused) {
@@ -73,6 +76,30 @@ TEST(BlockCallbacksTest, ABlockMadeWhileACycleLearnsIsTheProcesss) {
     EXPECT_EQ(workspace.stats().leaked_blocks, 0u) << had_blocks;
     ReleaseBytes(kept, 100);
   }
+}
+
+// A chunk that goes because another comes tells that a budget's level has changed.
+TEST(BlockCallbacksTest, BlocksAreServedWhileAnotherOnesChunkGoesBack) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  std::vector<void*> kept;
+  const MemoryEventCallback events([&](const MemoryEvent& event) {
+    if (event.kind != MemoryEvent::Kind::kLevel || event.request.bytes >= 0) return;
+    budget.SetProcessLimit(MemoryBudget::kUnlimited);
+    while (kept.size() < 40) kept.push_back(std::memset(AllocateBytes(workspace, 3 * kMiB), 'k', 1));
+  });
+  {
+    WorkspaceScope scope(workspace);
+    ReleaseBytes(AllocateBytes(workspace, 10 * kMiB), 10 * kMiB);
+    budget.SetProcessLimit(budget.process().taken_bytes + 1000);
+    ReleaseBytes(AllocateBytes(workspace, 20 * kMiB), 20 * kMiB);
+    ASSERT_EQ(kept.size(), 40u);
+    for (void* const block : kept) {
+      EXPECT_EQ(*static_cast<char*>(block), 'k');
+      ReleaseBytes(block, 3 * kMiB);
+    }
+  }
+  EXPECT_EQ(workspace.stats().leaked_blocks, 0u);
 }
 
 }  // namespace

@@ -50,7 +50,10 @@ Pool::Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment, PoolG
 }
 
 Pool::~Pool() {
-  for (const auto& chunk : chunks_) GiveBack(*chunk);
+  for (auto& chunk : chunks_) {
+    if (on_host_) UnpoisonBlock(chunk->first->data, chunk->bytes);
+    GiveBack(std::move(chunk));
+  }
 }
 
 void Pool::Poison(const std::byte* data, size_t bytes) const {
@@ -232,25 +235,27 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   return taken;
 }
 
-// The caller drops the chunk's entry.
-size_t Pool::GiveBack(Chunk& chunk) noexcept {
-  if (on_host_) UnpoisonBlock(chunk.first->data, chunk.bytes);
-  owned_bytes_ -= chunk.footprint;
-  upstream_.Release(chunk.token, chunk.bytes, chunk_alignment_);
-  return chunk.footprint;
+// Nothing here knows of the chunk any more, so whoever is called may come in.
+void Pool::GiveBack(std::unique_ptr<Chunk> chunk) noexcept {
+  upstream_.Release(chunk->token, chunk->bytes, chunk_alignment_);
 }
 
 template <typename Predicate>
 size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
+  std::unique_ptr<Chunk> leaving;
   size_t bytes = 0;
   const size_t before = chunks_.size();
-  std::erase_if(chunks_, [&](const std::unique_ptr<Chunk>& chunk) {
+  std::erase_if(chunks_, [&](std::unique_ptr<Chunk>& chunk) {
     if (!chunk->idle() || !goes(*chunk)) return false;
-    bytes += GiveBack(*chunk);
+    bytes += chunk->footprint;
+    if (on_host_) UnpoisonBlock(chunk->first->data, chunk->bytes);
     RecycleNode(chunk->first);
+    chunk->next_leaving = std::move(leaving);
+    leaving = std::move(chunk);
     return true;
   });
-  if (chunks_.size() == before) return bytes;
+  if (leaving == nullptr) return 0;
+  owned_bytes_ -= bytes;
   for (size_t place = 0; place < before; ++place) {
     if (place < chunks_.size()) {
       Chunk& chunk = *chunks_[place];
@@ -262,6 +267,10 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
     }
   }
   UpdateShared();
+  while (leaving != nullptr) {
+    std::unique_ptr<Chunk> next = std::move(leaving->next_leaving);
+    GiveBack(std::exchange(leaving, std::move(next)));
+  }
   return bytes;
 }
 

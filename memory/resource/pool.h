@@ -54,8 +54,9 @@
 // (align_resource.h), but for PoolGrowth::coarse_alignment: such blocks have chunks of their own kind
 // until those are idle.
 //
-// Threads: one at a time (locked_resource.h). Where what it wraps gives the lock of its users up while a
-// chunk is taken, others may come in meanwhile: nothing that was seen before is used after. Cost: some tens of nanoseconds once chunks exist, the
+// Threads: one at a time (locked_resource.h). While what it wraps takes a chunk or has one back, others
+// may come in: on this thread from callbacks, or where the lock of its users is given up meanwhile;
+// nothing that was seen before is used after. Cost: some tens of nanoseconds once chunks exist, the
 // logarithm of their number among it; beyond chunk_bytes a look at each chunk.
 #ifndef TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 #define TIDEPOOL_MEMORY_RESOURCE_POOL_H_
@@ -124,6 +125,7 @@ class Pool final : public MemoryResource {
     size_t place;      // in chunks_
     size_t room;       // no less than its largest free block; SIZE_MAX of a large one
     FitTree tree;      // its free blocks
+    std::unique_ptr<Chunk> next_leaving;
 
     bool idle() const { return first->free && first->next_in_chunk == nullptr; }
   };
@@ -138,7 +140,7 @@ class Pool final : public MemoryResource {
   bool MayHold(size_t bytes, const Chunk& chunk) const;
   size_t Slack(size_t peak) const;
   void MakeRoom(size_t footprint) noexcept;
-  size_t GiveBack(Chunk& chunk) noexcept;
+  void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {
