@@ -13,6 +13,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/bad_alloc.h"
 #include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/block_chunk.h"
 #include "tidepool/memory/pmr/block_oracle.h"
 #include "tidepool/memory/pmr/workspace_resource.h"
 #include "tidepool/memory/testing/failing_provider.h"
@@ -158,6 +159,25 @@ TEST(BlockLimitsTest, KeptChunksGoBeforeAFirstBlockIsRefused) {
   }
   WorkspaceScope scope(workspace);
   ReleaseBytes(AllocateBytes(workspace, 900000), 900000);
+}
+
+// To the last byte: that a cycle has or had blocks takes nothing.
+TEST(BlockLimitsTest, ArraysAndBlocksGetExactlyTheLimit) {
+  constexpr size_t kLimit = size_t{1} << 20;
+  for (const SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kReallocate}) {
+    WorkspaceConfig config = WorkspaceConfig::Inference();
+    config.policy_spill = spill;
+    if (spill == SpillPolicy::kFail) config.initial_size = kLimit;
+    if (spill == SpillPolicy::kReallocate) config.max_size = kLimit;
+    Workspace workspace("exactly", config);
+    WorkspaceScope scope(workspace);
+    BufferHandle array(AllocateHere(kLimit - internal::kBlockChunkBytes));
+    ReleaseBytes(AllocateBytes(workspace, 16), 16);
+    array.Reset();
+    ReleaseBytes(AllocateBytes(workspace, 5000), 5000);
+    array = BufferHandle(AllocateHere(kLimit));
+    EXPECT_THROW(AllocateBytes(workspace, 16), OutOfMemoryError);
+  }
 }
 
 TEST(BlockLimitsTest, ABudgetOfTheWorkspaceHolds) {
