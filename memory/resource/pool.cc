@@ -94,10 +94,11 @@ inline void Pool::TakeFree(Block* block) noexcept {
 
 // ---- chunks ---------------------------------------------------------------------------------
 
-// Whether such a request may keep a large chunk from going back.
+// Whether such a request may keep a large chunk from going back. A fifth: what has doubled
+// twice, however it is rounded.
 bool Pool::MayHold(size_t bytes, const Chunk& chunk) const {
   if (bytes > chunk.bytes) return false;
-  return looseness_ < kLoose ? chunk.bytes - bytes <= bytes / 10 : bytes >= chunk.bytes / 4;
+  return looseness_ < kLoose ? chunk.bytes - bytes <= bytes / 10 : bytes >= chunk.bytes / 5;
 }
 
 // Bytes owned beyond what was live.
@@ -134,14 +135,22 @@ size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
   return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
 
+// At first a pool that is loose leaves free what fits, but not closely: for something larger, as
+// when a container grows, whose old and new buffers take turns in the two largest chunks. A pool
+// that had to make room even so packs as closely as it can.
 Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
-  FitNode* best = nullptr;
+  FitNode* closest = nullptr;
+  FitNode* largest = nullptr;
   for (const auto& chunk : chunks_) {
     if (!chunk->large || !MayHold(bytes, *chunk)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
-    if (block != nullptr && (best == nullptr || block->size < best->size)) best = block;
+    if (block == nullptr) continue;
+    if (closest == nullptr || block->size < closest->size) closest = block;
+    if (largest == nullptr || block->size > largest->size) largest = block;
   }
-  return static_cast<Block*>(best);
+  const bool spreads = looseness_ == kLoose;
+  if (spreads && closest != nullptr && closest->size - bytes > bytes / 10) closest = largest;
+  return static_cast<Block*>(closest);
 }
 
 // In the oldest chunk that has such a block, the smallest there.
