@@ -2,6 +2,7 @@
 #include <memory_resource>
 #include <new>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -177,6 +178,34 @@ TEST(BlockLimitsTest, ArraysAndBlocksGetExactlyTheLimit) {
     ReleaseBytes(AllocateBytes(workspace, 5000), 5000);
     array = BufferHandle(AllocateHere(kLimit));
     EXPECT_THROW(AllocateBytes(workspace, 16), OutOfMemoryError);
+  }
+}
+
+// Also where pages have room for an array, and no block is left: what lies beside the pages counts.
+TEST(BlockLimitsTest, RandomCyclesWithBlocksKeepTheLimit) {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.max_size = 400000;
+  Workspace workspace("random", config);
+  std::mt19937 random(1);
+  for (int cycle = 0; cycle < 400; ++cycle) {
+    WorkspaceScope scope(workspace);
+    ReleaseBytes(AllocateBytes(workspace, 16), 16);
+    std::vector<BufferHandle> arrays;
+    size_t live = 0;
+    for (int step = 0; step < 60; ++step) {
+      const size_t bytes = 1 + random() % (random() % 4 == 0 ? 100000 : 5000);
+      try {
+        arrays.emplace_back(AllocateHere(bytes));
+        live += bytes;
+      } catch (const OutOfMemoryError&) {
+      }
+      ASSERT_LE(live, config.max_size) << cycle;
+      while (!arrays.empty() && random() % 3 == 0) {
+        std::swap(arrays[random() % arrays.size()], arrays.back());
+        live -= arrays.back()->bytes;
+        arrays.pop_back();
+      }
+    }
   }
 }
 

@@ -100,6 +100,7 @@ void WorkspaceCore::Open() {
   most_spilled_bytes_alive_ = spilled_bytes_alive_ = 0;
   findings_.BeginCycle();
   serves_blocks_ = true;
+  had_blocks_ = false;
   if (pool_ != nullptr) return OpenPooled();
   if (!follower_.BeginCycle(pages_.capacity()) || findings_.tracing() ||
       quick_slots_ != follower_.placed().size() || ids_end_ - next_id_ < quick_slots_) {

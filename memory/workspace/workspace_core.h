@@ -130,6 +130,7 @@ class WorkspaceCore final : public BufferOwner {
     account_.AddUsed(bytes);
     if (!limits_together_) return;
     block_bytes_ += bytes;
+    had_blocks_ = true;
     quick_slots_ = 0;  // arrays look at them from here on
   }
   OwnedBytes& owned_bytes() { return owned_; }
@@ -310,6 +311,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t misses_ = 0;   // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;     // in use by blocks, where limits_together_
+  bool had_blocks_ = false;     // in this cycle, likewise
   bool serves_blocks_ = false;  // in a cycle
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle
