@@ -56,7 +56,8 @@ struct Mix {
 // allocator that moves nothing can avoid.
 TEST(BlockFootprintTest, MixesOfLargeBlocksStayWithinAFactor) {
   for (const Mix mix : {Mix{5000, 20000, 1.15}, Mix{20000, 100000, 1.3}, Mix{100000, 100000, 1.35},
-                        Mix{260000, 1000000, 1.5}, Mix{100000, 900000, 1.5}}) {
+                        Mix{260000, 1000000, 1.5}, Mix{100000, 900000, 1.5},
+                        Mix{3000000, 3000000, 2.1}}) {
     Workspace workspace("mixed", WorkspaceConfig::Inference());
     size_t most_live = 0;
     for (uint32_t cycle = 0; cycle < 20; ++cycle) {
@@ -80,6 +81,46 @@ TEST(BlockFootprintTest, MixesOfLargeBlocksStayWithinAFactor) {
     }
     EXPECT_LE(workspace.stats().block_bytes, mix.bound * static_cast<double>(most_live))
         << mix.least;
+  }
+}
+
+struct Growth {
+  int containers;
+  double factor;  // of each next buffer, beside which the one before is still alive
+  double bound;
+};
+
+// The same in each cycle: in the end nothing is asked for any more, and little kept beyond what was
+// alive at once, old and new buffers among it.
+TEST(BlockFootprintTest, ContainersThatGrowTheSameInEachCycleSettle) {
+  for (const Growth growth :
+       {Growth{1, 2, 1.1}, Growth{1, 1.5, 1.2}, Growth{2, 2, 1.4}, Growth{3, 2, 1.6}}) {
+    for (const size_t most_bytes : {size_t{5000000}, size_t{20000000}, size_t{67000000}}) {
+      Workspace workspace("grows", WorkspaceConfig::Inference());
+      const MemoryTracker& tracker = MemoryTracker::Global();
+      size_t most_live = 0;
+      int64_t asked = 0;
+      for (int cycle = 0; cycle < 70; ++cycle) {
+        if (cycle == 6) asked = tracker.system_allocations();
+        WorkspaceScope scope(workspace);
+        std::vector<std::pair<void*, size_t>> buffers(static_cast<size_t>(growth.containers));
+        size_t live = 0;
+        for (double bytes = 1000; bytes < static_cast<double>(most_bytes); bytes *= growth.factor) {
+          for (auto& [buffer, old_bytes] : buffers) {
+            const auto new_bytes = static_cast<size_t>(bytes);
+            void* const grown = AllocateBytes(workspace, new_bytes);
+            most_live = std::max(most_live, live += new_bytes);
+            ReleaseBytes(std::exchange(buffer, grown), old_bytes);
+            live -= std::exchange(old_bytes, new_bytes);
+          }
+        }
+        for (const auto& [buffer, bytes] : buffers) ReleaseBytes(buffer, bytes);
+      }
+      EXPECT_EQ(tracker.system_allocations(), asked) << growth.containers << ", " << most_bytes;
+      EXPECT_LE(workspace.stats().block_bytes,
+                growth.bound * static_cast<double>(most_live) + most_live / 16.0 + 5.0 * kMiB)
+          << growth.containers << " by " << growth.factor << ", " << most_bytes;
+    }
   }
 }
 

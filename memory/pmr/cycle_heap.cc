@@ -17,8 +17,6 @@ namespace {
 constexpr size_t kSpanBytes = size_t{1} << 18;
 // Cycles without use after which memory goes back. Many, because what cycles need may vary widely.
 constexpr int kKeptCycles = 64;
-// Counted as in use from a cycle's first block on, whatever comes back.
-constexpr int64_t kMark = 1;
 
 PagesOptions OptionsFor(MemoryOwner& owner) {
   PagesOptions options;
@@ -81,19 +79,14 @@ void* CycleHeap::AllocateSlowly(size_t bytes, size_t alignment) {
   }
   const void* const here = CurrentThreadToken();
   WorkspaceCore* const open = serves_ ? workspace_.OpenHere() : nullptr;
-  if (open == nullptr || !open->is_open_on(here)) return AllocateOutside(bytes, alignment);
-  // The first block of the cycle.
+  if (open == nullptr || !open->serves_blocks_on(here)) return AllocateOutside(bytes, alignment);
+  // The first block of the cycle, which has begun here even if this one is refused: who was asked to
+  // give memory back may have taken others.
   DrainReturned();
   if (std::exchange(chunks_thread_, here) != here) chunks_.SetThread(here);
   thread_.store(here, std::memory_order_relaxed);
-  AddUsed(kMark + chunks_.count() * static_cast<int64_t>(kBlockChunkBytes));
-  try {
-    return AllocateInCycle(bytes, alignment);
-  } catch (...) {
-    thread_.store(nullptr, std::memory_order_relaxed);
-    AddUsed(-used_);
-    throw;
-  }
+  AddUsed(chunks_.count() * static_cast<int64_t>(kBlockChunkBytes));
+  return AllocateInCycle(bytes, alignment);
 }
 
 void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {

@@ -131,7 +131,7 @@ class CycleHeap final : public CycleMemory {
   std::atomic<const void*> thread_{nullptr};  // that has a cycle with blocks of this open
   std::optional<Storage> storage_;
   ChunkLists chunks_;
-  // Of the open cycle, in which `used_` is never 0, so that its end is noticed.
+  // Of the open cycle.
   uint64_t cycle_ = 1;
   int64_t used_ = 0;
   int64_t large_blocks_ = 0;

@@ -2,6 +2,7 @@
 #include <memory_resource>
 #include <new>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/bad_alloc.h"
 #include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/block_chunk.h"
 #include "tidepool/memory/pmr/block_oracle.h"
 #include "tidepool/memory/pmr/workspace_resource.h"
 #include "tidepool/memory/testing/failing_provider.h"
@@ -158,6 +160,53 @@ TEST(BlockLimitsTest, KeptChunksGoBeforeAFirstBlockIsRefused) {
   }
   WorkspaceScope scope(workspace);
   ReleaseBytes(AllocateBytes(workspace, 900000), 900000);
+}
+
+// To the last byte: that a cycle has or had blocks takes nothing.
+TEST(BlockLimitsTest, ArraysAndBlocksGetExactlyTheLimit) {
+  constexpr size_t kLimit = size_t{1} << 20;
+  for (const SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kReallocate}) {
+    WorkspaceConfig config = WorkspaceConfig::Inference();
+    config.policy_spill = spill;
+    if (spill == SpillPolicy::kFail) config.initial_size = kLimit;
+    if (spill == SpillPolicy::kReallocate) config.max_size = kLimit;
+    Workspace workspace("exactly", config);
+    WorkspaceScope scope(workspace);
+    BufferHandle array(AllocateHere(kLimit - internal::kBlockChunkBytes));
+    ReleaseBytes(AllocateBytes(workspace, 16), 16);
+    array.Reset();
+    ReleaseBytes(AllocateBytes(workspace, 5000), 5000);
+    array = BufferHandle(AllocateHere(kLimit));
+    EXPECT_THROW(AllocateBytes(workspace, 16), OutOfMemoryError);
+  }
+}
+
+// Also where pages have room for an array, and no block is left: what lies beside the pages counts.
+TEST(BlockLimitsTest, RandomCyclesWithBlocksKeepTheLimit) {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.max_size = 400000;
+  Workspace workspace("random", config);
+  std::mt19937 random(1);
+  for (int cycle = 0; cycle < 400; ++cycle) {
+    WorkspaceScope scope(workspace);
+    ReleaseBytes(AllocateBytes(workspace, 16), 16);
+    std::vector<BufferHandle> arrays;
+    size_t live = 0;
+    for (int step = 0; step < 60; ++step) {
+      const size_t bytes = 1 + random() % (random() % 4 == 0 ? 100000 : 5000);
+      try {
+        arrays.emplace_back(AllocateHere(bytes));
+        live += bytes;
+      } catch (const OutOfMemoryError&) {
+      }
+      ASSERT_LE(live, config.max_size) << cycle;
+      while (!arrays.empty() && random() % 3 == 0) {
+        std::swap(arrays[random() % arrays.size()], arrays.back());
+        live -= arrays.back()->bytes;
+        arrays.pop_back();
+      }
+    }
+  }
 }
 
 TEST(BlockLimitsTest, ABudgetOfTheWorkspaceHolds) {

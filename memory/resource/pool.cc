@@ -50,7 +50,10 @@ Pool::Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment, PoolG
 }
 
 Pool::~Pool() {
-  for (const auto& chunk : chunks_) GiveBack(*chunk);
+  for (auto& chunk : chunks_) {
+    if (on_host_) UnpoisonBlock(chunk->first->data, chunk->bytes);
+    GiveBack(std::move(chunk));
+  }
 }
 
 void Pool::Poison(const std::byte* data, size_t bytes) const {
@@ -91,10 +94,11 @@ inline void Pool::TakeFree(Block* block) noexcept {
 
 // ---- chunks ---------------------------------------------------------------------------------
 
-// Whether such a request may keep a large chunk from going back.
+// Whether such a request may keep a large chunk from going back. A fifth: what has doubled
+// twice, however it is rounded.
 bool Pool::MayHold(size_t bytes, const Chunk& chunk) const {
   if (bytes > chunk.bytes) return false;
-  return looseness_ < kLoose ? chunk.bytes - bytes <= bytes / 10 : bytes >= chunk.bytes / 4;
+  return looseness_ < kLoose ? chunk.bytes - bytes <= bytes / 10 : bytes >= chunk.bytes / 5;
 }
 
 // Bytes owned beyond what was live.
@@ -131,14 +135,22 @@ size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
   return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
 
+// At first a pool that is loose leaves free what fits, but not closely: for something larger, as
+// when a container grows, whose old and new buffers take turns in the two largest chunks. A pool
+// that had to make room even so packs as closely as it can.
 Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
-  FitNode* best = nullptr;
+  FitNode* closest = nullptr;
+  FitNode* largest = nullptr;
   for (const auto& chunk : chunks_) {
     if (!chunk->large || !MayHold(bytes, *chunk)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
-    if (block != nullptr && (best == nullptr || block->size < best->size)) best = block;
+    if (block == nullptr) continue;
+    if (closest == nullptr || block->size < closest->size) closest = block;
+    if (largest == nullptr || block->size > largest->size) largest = block;
   }
-  return static_cast<Block*>(best);
+  const bool spreads = looseness_ == kLoose;
+  if (spreads && closest != nullptr && closest->size - bytes > bytes / 10) closest = largest;
+  return static_cast<Block*>(closest);
 }
 
 // In the oldest chunk that has such a block, the smallest there.
@@ -232,25 +244,27 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   return taken;
 }
 
-// The caller drops the chunk's entry.
-size_t Pool::GiveBack(Chunk& chunk) noexcept {
-  if (on_host_) UnpoisonBlock(chunk.first->data, chunk.bytes);
-  owned_bytes_ -= chunk.footprint;
-  upstream_.Release(chunk.token, chunk.bytes, chunk_alignment_);
-  return chunk.footprint;
+// Nothing here knows of the chunk any more, so whoever is called may come in.
+void Pool::GiveBack(std::unique_ptr<Chunk> chunk) noexcept {
+  upstream_.Release(chunk->token, chunk->bytes, chunk_alignment_);
 }
 
 template <typename Predicate>
 size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
+  std::unique_ptr<Chunk> leaving;
   size_t bytes = 0;
   const size_t before = chunks_.size();
-  std::erase_if(chunks_, [&](const std::unique_ptr<Chunk>& chunk) {
+  std::erase_if(chunks_, [&](std::unique_ptr<Chunk>& chunk) {
     if (!chunk->idle() || !goes(*chunk)) return false;
-    bytes += GiveBack(*chunk);
+    bytes += chunk->footprint;
+    if (on_host_) UnpoisonBlock(chunk->first->data, chunk->bytes);
     RecycleNode(chunk->first);
+    chunk->next_leaving = std::move(leaving);
+    leaving = std::move(chunk);
     return true;
   });
-  if (chunks_.size() == before) return bytes;
+  if (leaving == nullptr) return 0;
+  owned_bytes_ -= bytes;
   for (size_t place = 0; place < before; ++place) {
     if (place < chunks_.size()) {
       Chunk& chunk = *chunks_[place];
@@ -262,6 +276,10 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
     }
   }
   UpdateShared();
+  while (leaving != nullptr) {
+    std::unique_ptr<Chunk> next = std::move(leaving->next_leaving);
+    GiveBack(std::exchange(leaving, std::move(next)));
+  }
   return bytes;
 }
 

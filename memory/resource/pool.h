@@ -16,15 +16,18 @@
 // A size that was released is served again from what is owned: nothing more is taken as long as a
 // free block will do.
 //
-// Large blocks take, when another chunk has been taken for one, at most 1.1 times what was live and
-// chunk_bytes: a free chunk serves requests of at least 10/11 of it, and before another is taken,
-// chunks without live blocks go, those used longest ago first, until the bound is kept. Nothing goes
-// for it at other times: when less lives later, each chunk stays as long as it serves once in
-// the n uses of TrimIdle(n), and the bound is that of the use in which a chunk was taken last. A
-// pool that did so in two uses and still owns something pays in memory from then on rather than in
-// system calls, so that a cycle that repeats settles: a large chunk is cut up by requests of at
-// least a quarter of it, and up to twice what was live is kept. So large chunks take at most four
-// times what lives in them, or that.
+// Large blocks take, when another chunk has been taken for one, at most 1.1 times what was live
+// and chunk_bytes: a free chunk serves requests of at least 10/11 of it, and before another is
+// taken, chunks without live blocks go, those used longest ago first, until the bound is kept.
+// Nothing goes for it at other times: when less lives later, each chunk stays as long as it
+// serves once in the n uses of TrimIdle(n), and the bound is that of the use in which a chunk
+// was taken last. A pool that did so in two uses and still owns something pays in memory from
+// then on rather than in system calls, so that a cycle that repeats settles: a large chunk is
+// cut up by requests of at least a fifth of it, and up to twice what was live is kept: 1.25
+// times at first, more after each use that makes room even so. So large chunks take at most five
+// times what lives in them, or that. (Of a pool that grows, cycles of a buffer that doubles, old
+// and new alive at once, settle at 1.1 times what is live; of one that grows by half at 1.2, of
+// several that double in turns at 1.2 to 1.6.)
 //
 // Small blocks that are kept gather in the chunks that were there first, whatever temporaries come
 // and go: streams of those and sizes drawn at random stay below 1.25 times what was live and three
@@ -54,9 +57,10 @@
 // (align_resource.h), but for PoolGrowth::coarse_alignment: such blocks have chunks of their own kind
 // until those are idle.
 //
-// Threads: one at a time (locked_resource.h). Where what it wraps gives the lock of its users up while a
-// chunk is taken, others may come in meanwhile: nothing that was seen before is used after. Cost: some tens of nanoseconds once chunks exist, the
-// logarithm of their number among it; beyond chunk_bytes a look at each chunk.
+// Threads: one at a time (locked_resource.h). While what it wraps takes a chunk or has one back,
+// others may come in: on this thread from callbacks, or where the lock of its users is given up
+// meanwhile; nothing that was seen before is used after. Cost: some tens of nanoseconds once
+// chunks exist, the logarithm of their number among it; beyond chunk_bytes a look at each chunk.
 #ifndef TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 #define TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 
@@ -127,6 +131,7 @@ class Pool final : public MemoryResource {
     size_t place;      // in chunks_
     size_t room;       // no less than its largest free block; SIZE_MAX of a large one
     FitTree tree;      // its free blocks
+    std::unique_ptr<Chunk> next_leaving;
 
     bool idle() const { return first->free && first->next_in_chunk == nullptr; }
   };
@@ -141,7 +146,7 @@ class Pool final : public MemoryResource {
   bool MayHold(size_t bytes, const Chunk& chunk) const;
   size_t Slack(size_t peak) const;
   void MakeRoom(size_t footprint) noexcept;
-  size_t GiveBack(Chunk& chunk) noexcept;
+  void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {

@@ -18,8 +18,8 @@ class CycleMemory {
     int64_t bytes = 0;
   };
 
-  // A cycle ends, in which it had bytes in use, which it gives back. Blocks that are left stay as
-  // they are until they come back.
+  // A cycle ends, with blocks or without; what it had in use is so no more. Blocks that are left
+  // stay as they are until they come back.
   virtual Left EndCycle() noexcept = 0;
   // Within a cycle, on its thread: what is kept without blocks, and what other threads have released,
   // counts as in use no more.

@@ -34,6 +34,8 @@ void WorkspaceCore::CheckTogether(size_t bytes, const char* what) {
 }
 
 void WorkspaceCore::EndBlocks(bool failed) noexcept {
+  // Callbacks of what follows are outside of the cycle, so that nothing is left that is not counted.
+  serves_blocks_ = false;
   CycleMemory* const blocks = block_memory();
   if (blocks == nullptr) return;
   const CycleMemory::Left left = blocks->EndCycle();

@@ -106,6 +106,8 @@ void WorkspaceCore::Open() {
   misses_ = 0;
   most_spilled_bytes_alive_ = spilled_bytes_alive_ = 0;
   findings_.BeginCycle();
+  serves_blocks_ = true;
+  had_blocks_ = false;
   if (pool_ != nullptr) return OpenPooled();
   if (!follower_.BeginCycle(pages_.capacity()) || findings_.tracing() ||
       quick_slots_ != follower_.placed().size() || ids_end_ - next_id_ < quick_slots_) {
@@ -136,6 +138,7 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 void WorkspaceCore::FinishCycle(bool failed) noexcept {
   DrainReturned();
   Settle();
+  EndBlocks(failed);
   if (has_live()) DropLive(failed);
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -180,7 +183,6 @@ void WorkspaceCore::LeaveCycle() noexcept {
 }
 
 void WorkspaceCore::DropLive(bool failed) noexcept {
-  EndBlocks(failed);
   if (owned_cycle_ && serves_from_pages() && counters.cycle_spills == 0 && !findings_.tracing() &&
       !PoisonsBlocks()) {
     return DropAllUnseen();

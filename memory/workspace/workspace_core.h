@@ -125,11 +125,14 @@ class WorkspaceCore final : public BufferOwner {
   // On the thread that has it open. Whether so many bytes may be taken; throws by the spill policy,
   // after what blocks have without using it was given back.
   void CheckBlockBytes(size_t bytes) { CheckTogether(bytes, "blocks"); }
-  // Bytes in use change. They must be more than 0 while the cycle has blocks, or had some.
+  // Whether blocks may be had in the cycle that `thread` has open: from its beginning until they are
+  // counted at its end, however much is done after that.
+  bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }
   void AddBlockBytes(int64_t bytes) noexcept {
     account_.AddUsed(bytes);
     if (!limits_together_) return;
     block_bytes_ += bytes;
+    had_blocks_ = true;
     quick_slots_ = 0;  // arrays look at them from here on
   }
   OwnedBytes& owned_bytes() { return owned_; }
@@ -217,7 +220,7 @@ class WorkspaceCore final : public BufferOwner {
   void HandOver() noexcept;
   void AccountState() noexcept;
   void TrimState() noexcept;
-  bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes, and so have blocks
+  bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
            config.policy_allocation != AllocationPolicy::kAlways;
@@ -311,7 +314,9 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t ids_end_ = 0;
   uint64_t misses_ = 0;   // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
-  int64_t block_bytes_ = 0;  // in use by blocks, where limits_together_
+  int64_t block_bytes_ = 0;     // in use by blocks, where limits_together_
+  bool had_blocks_ = false;     // in this cycle, likewise
+  bool serves_blocks_ = false;  // in a cycle
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle
   int frames_ = 0;

@@ -84,7 +84,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   Buffer* const buffer = records_.next_free();
   if (!ranges_.begun() || !follower_.is_ready_without_plan() || buffer == nullptr ||
       slot == slots_.size() || settled_ != slot || !ranges_.has_reserved() ||
-      !records_.returned().empty() || findings_.tracing() || block_bytes_ > 0) {
+      !records_.returned().empty() || findings_.tracing() || had_blocks_) {
     return AllocateSlowly(bytes);
   }
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
@@ -126,7 +126,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
                                   " bytes cannot be served"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
-  if (block_bytes_ > 0) CheckTogether(rounded, "an array");
+  if (had_blocks_) CheckTogether(rounded, "an array");
   if (undecided_) DecideByFirst(rounded);
   ReserveForRequest();
   const uint32_t slot = slot_count_;

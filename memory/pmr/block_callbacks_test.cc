@@ -1,0 +1,106 @@
+// Blocks that callbacks of the Reclaimer and of memory events make, in the middle of whatever calls
+// them.
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// The cycle's only other request is the one that is refused.
+TEST(BlockCallbacksTest, ABlockOfACallbackStaysThoughTheRequestItWasCalledForIsRefused) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  for (const bool in_event : {false, true}) {
+    for (const size_t bytes : {size_t{100}, size_t{5000}}) {
+      Workspace workspace("w", WorkspaceConfig::Inference());
+      void* kept = nullptr;
+      auto keep = [&](bool now) {
+        if (now && kept == nullptr) {
+          kept = std::memset(AllocateBytes(workspace, bytes), 'k', bytes);
+        }
+      };
+      const auto reclaimer =
+          Reclaimer::Global().Register("keeps", [&](ReclaimDepth) -> int64_t {
+            keep(!in_event);
+            return 0;
+          });
+      const MemoryEventCallback events([&](const MemoryEvent&) { keep(in_event); });
+      budget.SetProcessLimit(budget.process().taken_bytes + 3000000);
+      {
+        WorkspaceScope scope(workspace);
+        EXPECT_THROW(AllocateBytes(workspace, 4000000), OutOfMemoryError);
+      }
+      budget.SetProcessLimit(MemoryBudget::kUnlimited);
+      ASSERT_EQ(workspace.stats().leaked_blocks, 1u) << in_event << ", " << bytes;
+      workspace.Trim();
+      EXPECT_EQ(std::string(static_cast<char*>(kept), bytes), std::string(bytes, 'k'));
+      ReleaseBytes(kept, bytes);
+    }
+  }
+}
+
+// Where pages grow for what was learned, the Reclaimer may call anybody.
+TEST(BlockCallbacksTest, ABlockMadeWhileACycleLearnsIsTheProcesss) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  for (const bool had_blocks : {false, true}) {
+    Workspace workspace("w", WorkspaceConfig::Inference());
+    void* kept = nullptr;
+    bool ends = false;
+    const auto reclaimer = Reclaimer::Global().Register("keeps", [&](ReclaimDepth) -> int64_t {
+      if (ends && kept == nullptr) kept = AllocateBytes(workspace, 100);
+      return 0;
+    });
+    {
+      WorkspaceScope scope(workspace);
+      BufferHandle array(AllocateHere(8 << 20));
+      if (had_blocks) ReleaseBytes(AllocateBytes(workspace, 100), 100);
+      array.Reset();
+      ends = true;
+      budget.SetProcessLimit(budget.process().taken_bytes);
+    }
+    budget.SetProcessLimit(MemoryBudget::kUnlimited);
+    ASSERT_NE(kept, nullptr);
+    { WorkspaceScope scope(workspace); }
+    EXPECT_EQ(workspace.stats().leaked_blocks, 0u) << had_blocks;
+    ReleaseBytes(kept, 100);
+  }
+}
+
+// A chunk that goes because another comes tells that a budget's level has changed.
+TEST(BlockCallbacksTest, BlocksAreServedWhileAnotherOnesChunkGoesBack) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  Workspace workspace("w", WorkspaceConfig::Inference());
+  std::vector<void*> kept;
+  const MemoryEventCallback events([&](const MemoryEvent& event) {
+    if (event.kind != MemoryEvent::Kind::kLevel || event.request.bytes >= 0) return;
+    budget.SetProcessLimit(MemoryBudget::kUnlimited);
+    while (kept.size() < 40) kept.push_back(std::memset(AllocateBytes(workspace, 3 * kMiB), 'k', 1));
+  });
+  {
+    WorkspaceScope scope(workspace);
+    ReleaseBytes(AllocateBytes(workspace, 10 * kMiB), 10 * kMiB);
+    budget.SetProcessLimit(budget.process().taken_bytes + 1000);
+    ReleaseBytes(AllocateBytes(workspace, 20 * kMiB), 20 * kMiB);
+    ASSERT_EQ(kept.size(), 40u);
+    for (void* const block : kept) {
+      EXPECT_EQ(*static_cast<char*>(block), 'k');
+      ReleaseBytes(block, 3 * kMiB);
+    }
+  }
+  EXPECT_EQ(workspace.stats().leaked_blocks, 0u);
+}
+
+}  // namespace
+}  // namespace tidepool
