@@ -82,19 +82,20 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   WakeAllWhenStuck();  // one more may be passed by N later ones
   RingSlot* outdated = nullptr;
   const bool looks_at_idle = stats_.opened % kBatchesBetweenLooks == 0;
-  if (looks_at_idle) {
-    outdated = table_.TakeAllIdle();
-  } else if (std::exchange(idle_outdated_, false)) {
-    outdated = table_.TakeOutdated(learner_->version());
-  }
   const Lesson lesson = learner_->lesson();
+  const uint64_t newest = table_.generation();
+  if (looks_at_idle) {
+    outdated = table_.TakeAllUsed();
+  } else if (std::exchange(idle_outdated_, false)) {
+    outdated = table_.TakeOutdated(lesson);
+  }
   lock.unlock();
   slot->Follow(lesson);
   for (RingSlot* idle = looks_at_idle ? outdated : nullptr; idle != nullptr;
        idle = idle->next_on_shelf.get()) {
     idle->StayedIdle(kBatchesBetweenLooks);
   }
-  if (outdated != nullptr) FollowAndPutBack(outdated, lesson);
+  if (outdated != nullptr) FollowAndPutBack(outdated, lesson, newest);
   return slot;
 }
 
@@ -229,11 +230,16 @@ void RingCore::ComeBack(const void* channel) {
 }
 
 
-void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept {
+void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson, uint64_t newest) noexcept {
   // Where one finds no memory the others would not either, and each would ask the Reclaimer: they try when
   // they are opened.
+  bool has_memory = true;
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
-    if (!slot->Follow(lesson)) break;
+    if (!slot->Follows(lesson.version) && !slot->FollowsIdle(lesson, newest)) {
+      slot->GiveBackOldBlocks();
+    } else if (has_memory) {
+      has_memory = slot->Follow(lesson);
+    }
   }
   RingSlot* removed = nullptr;
   {
@@ -280,11 +286,12 @@ void RingCore::Trim() {
   learner_->Trim(0);
   RingSlot* const chain = table_.TakeAllIdle();
   const Lesson lesson = learner_->lesson();
+  const uint64_t newest = table_.generation();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
     slot->GiveBackBlocks();
   }
-  FollowAndPutBack(chain, lesson);
+  FollowAndPutBack(chain, lesson, newest);
 }
 
 void RingCore::Destroy() {
@@ -296,13 +303,14 @@ void RingCore::Destroy() {
   const std::shared_ptr<const PlanList> before = learner_->plans().list();
   learner_->Forget();
   const Lesson lesson = learner_->lesson();
+  const uint64_t newest = table_.generation();
   RingSlot* const chain = table_.TakeAllIdle();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
     slot->GiveBackPages();
     slot->SetFollows(lesson.version);  // the initial pages come with the next cycle
   }
-  FollowAndPutBack(chain, lesson);
+  FollowAndPutBack(chain, lesson, newest);
 }
 
 RingStats RingCore::stats() {
