@@ -26,8 +26,8 @@ LockedView::LockedView(const NDArray& array, DType dtype, Side side, bool writes
   if (side == Side::kHost) {
     RefuseWhileCapturing(who, "nothing of it has been done when the host would look");
   }
-  // Whoever closes it on another thread from here on leaves its bytes and its mirror to this one, until
-  // the view has hold of the mirror.
+  // Whoever closes it on another thread from here on leaves its bytes and its mirror to this one,
+  // until the view has hold of the mirror.
   PinScope pins;
   pins.Pin(array.buffer().get());
   pins.Publish();

@@ -202,8 +202,8 @@ TEST_F(HostViewTest, AnArrayThatIsClosedWhileItsViewIsMadeKeepsBytesAndMirrorUnt
   }
 }
 
-// Made or refused, whatever another thread closes; the device ends the test where memory is used that
-// was given back.
+// Made or refused, whatever another thread closes; the device ends the test where memory is used
+// that was given back.
 TEST_F(HostViewTest, AnArrayMayBeClosedOnAnotherThreadWhileViewsAreMade) {
   const std::function<void(NDArray&)> uses[] = {
       [](NDArray& x) { HostView<const float> view(x); },

@@ -48,8 +48,8 @@
 // ring's lock for a moment, stats() and Dump() for O(slots): nothing long ever happens under it.
 // Cost: open, commit and release take an uncontended lock each, about 0.2 microseconds in all;
 // requests cost what they cost in a Workspace, without a lock. Once learned, no system call, page
-// fault or allocation, but for slots that are opened for the first time in long, which take what was
-// learned since; threads are woken only where one waits.
+// fault or allocation, but for slots that are opened for the first time in long, which take what
+// was learned since; threads are woken only where one waits.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RING_H_
 

@@ -75,7 +75,8 @@ TEST(RingFootprint, IdleSlotsGiveBlocksBack) {
   EXPECT_LT(Held(), before + static_cast<int64_t>(kMiB));
 }
 
-// Slots that wait for a queue that never gets so deep take no pages, and so no mappings, for what is learned.
+// Slots that wait for a queue that never gets so deep take no pages, and so no mappings, for what
+// is learned.
 TEST(RingFootprint, IdleSlotsTakePagesOnceTheyAreUsed) {
   const int64_t before = Held();
   const auto slots_with = [&](int64_t bytes) { return (Held() - before + bytes - 1) / bytes; };

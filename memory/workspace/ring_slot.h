@@ -73,9 +73,10 @@ class RingSlot {
   // ---- Between batches, by a thread that has taken it from the shelf.
 
   bool Follows(uint64_t version) const { return followed_ == version; }
-  // While it is idle. Memory for what was learned goes to slots that had one of the last batches, so that
-  // a queue that is as deep again takes none; the others take it when they are opened, as of many slots
-  // most may never be. What one has beyond it goes at once. `newest`: the ring's generation.
+  // While it is idle. Memory for what was learned goes to slots that had one of the last batches,
+  // so that a queue that is as deep again takes none; the others take it when they are opened, as
+  // of many slots most may never be. What one has beyond it goes at once. `newest`: the ring's
+  // generation.
   static constexpr uint64_t kBatchesRecent = 1024;
   bool FollowsIdle(const Lesson& lesson, uint64_t newest) const {
     return (generation_ != 0 && newest - generation_ < kBatchesRecent) || size() > lesson.bytes;

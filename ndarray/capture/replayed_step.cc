@@ -85,7 +85,7 @@ bool ReplayedStep::TryLaunch() {
 void ReplayedStep::Run(absl::Span<const NDArray* const> reads, absl::Span<NDArray* const> writes,
                        absl::FunctionRef<void()> step) {
   seen_.clear();
-  PinScope pins;  // as of an operator's operands: who closes one meanwhile leaves its bytes to this call
+  PinScope pins;  // as for an operator: who closes one meanwhile leaves its bytes to this call
   for (const NDArray* array : reads) {
     if (array != nullptr) pins.Pin(array->buffer().get());
   }
