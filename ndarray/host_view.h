@@ -17,9 +17,10 @@
 // A view keeps its array's memory, but not beyond the array's Close(), its manager's or its cycle.
 // Who may do these on another thread has to know that the view is not used any more, as of any
 // plain pointer: the bytes of a host array, and the device's pointer, are given back at once. While
-// a view is made, and when it ends, they may happen at any time: the view is made or refused, and
-// ending it is safe. A HostView of an array on a device points to the host copy, which it keeps: it
-// may be read and written to its end, though nobody sees what is written after that.
+// a view is made, and when it ends, the first two may happen at any time: the view is made or
+// refused, and ending it is safe (a cycle's end waits for nobody, see pins.h). A HostView of an
+// array on a device points to the host copy, which it keeps: it may be read and written to its end,
+// though nobody sees what is written after that.
 #ifndef TIDEPOOL_NDARRAY_HOST_VIEW_H_
 #define TIDEPOOL_NDARRAY_HOST_VIEW_H_
 
