@@ -1,15 +1,14 @@
 #include "tidepool/memory/device_check.h"
 
 #include <string>
-#include <utility>
 
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
 
-void ThrowNoSuchDevice(const char* who, Device device) {
+std::string DescribeNoSuchDevice(Device device) {
   const int type = static_cast<int>(device.type);
-  std::string message = std::string(who) + ": found device " + DeviceTypeName(device.type);
+  std::string message = std::string("found device ") + DeviceTypeName(device.type);
   if (type >= kDeviceTypes) {
     message += " (type " + std::to_string(type) + "), expected types 0 to " +
                std::to_string(kDeviceTypes - 1);
@@ -19,7 +18,11 @@ void ThrowNoSuchDevice(const char* who, Device device) {
                     ? std::string(": there is one host")
                     : " to " + std::to_string(kMaxDevicesPerType - 1));
   }
-  ThrowInvalidArgument(std::move(message));
+  return message;
+}
+
+void ThrowNoSuchDevice(const char* who, Device device) {
+  ThrowInvalidArgument(std::string(who) + ": " + DescribeNoSuchDevice(device));
 }
 
 }  // namespace tidepool

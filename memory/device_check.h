@@ -3,30 +3,49 @@
 #ifndef TIDEPOOL_MEMORY_DEVICE_CHECK_H_
 #define TIDEPOOL_MEMORY_DEVICE_CHECK_H_
 
+#include <cstdint>
+#include <string>
+
 #include "tidepool/memory/device.h"
 
 namespace tidepool {
 
 inline constexpr int kDevicePlaces = kDeviceTypes * kMaxDevicesPerType;
 
-// Throws kInvalidArgument: `who` found this device, and which there may be.
+// Whether or not its backend is linked or it is there.
+constexpr bool MayBeDevice(Device device) {
+  return static_cast<int>(device.type) < kDeviceTypes &&
+         device.index < (device.type == DeviceType::kHost ? 1 : kMaxDevicesPerType);
+}
+// Of one that there cannot be: what was found, and which there may be.
+std::string DescribeNoSuchDevice(Device device);
+// Throws kInvalidArgument with that, said by `who`.
 [[noreturn]] void ThrowNoSuchDevice(const char* who, Device device);
 
-// Whether or not its backend is linked or it is there.
 inline void CheckDevice(const char* who, Device device) {
-  const int most = device.type == DeviceType::kHost ? 1 : kMaxDevicesPerType;
-  if (static_cast<int>(device.type) >= kDeviceTypes || device.index >= most) [[unlikely]] {
-    ThrowNoSuchDevice(who, device);
-  }
+  if (!MayBeDevice(device)) [[unlikely]] ThrowNoSuchDevice(who, device);
 }
 
-// Its place in a table of kDevicePlaces. Throws as ThrowNoSuchDevice where it has none.
+// Its place in a table of kDevicePlaces. Throws as CheckDevice.
 inline int DevicePlace(const char* who, Device device) {
-  if (static_cast<int>(device.type) >= kDeviceTypes || device.index >= kMaxDevicesPerType)
-    [[unlikely]] {
-    ThrowNoSuchDevice(who, device);
+  // The first of its type, as nearly always, costs two comparisons.
+  if (static_cast<int>(device.type) >= kDeviceTypes || device.index != 0) [[unlikely]] {
+    CheckDevice(who, device);
   }
   return static_cast<int>(device.type) * kMaxDevicesPerType + device.index;
+}
+
+constexpr Device DeviceAt(int place) {
+  return {static_cast<DeviceType>(place / kMaxDevicesPerType),
+          static_cast<uint8_t>(place % kMaxDevicesPerType)};
+}
+
+// function(Device) for each that there may be, in the order of their places.
+template <typename Function>
+void ForEachPossibleDevice(const Function& function) {
+  for (int place = 0; place < kDevicePlaces; ++place) {
+    if (MayBeDevice(DeviceAt(place))) function(DeviceAt(place));
+  }
 }
 
 }  // namespace tidepool

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tidepool/memory/mirroring/buffer_mirror.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/convert_elements.h"
@@ -147,6 +148,10 @@ void FillFromHost(double value, NDArray& to) {
 
 void WriteElements(NDArray& to, const std::function<void(std::byte* first)>& write) {
   if (to.NumElements() == 0) return;
+  PinScope pins;  // its owner may be closed on another thread meanwhile
+  pins.Pin(to.buffer().get());
+  pins.Publish();
+  to.CheckAlive("write_elements", "Z");
   if (to.device() == Host()) return write(to.raw_data());
   NDArray host(to.shape(), to.dtype(), Place::Scratch(Host()));
   write(host.raw_data());
@@ -196,6 +201,10 @@ void PrepareMirrors(const char* operation, absl::Span<const NDArray* const> read
 void* HostCopyData(const NDArray& array, const char* what, bool to_write) {
   if (array.NumElements() == 0) return nullptr;
   RefuseWhileCapturing(what, "nothing of it has been done when the host would look");
+  PinScope pins;  // who closes it on another thread meanwhile leaves its mirror to this one
+  pins.Pin(array.buffer().get());
+  pins.Publish();
+  array.CheckAlive(what, "X");
   const size_t begin = OffsetOf(array, array.raw_data());
   return BufferMirror::Of(*array.buffer().get())
              .OnHost(to_write ? MirrorEvent::kHostWrite : MirrorEvent::kHostRead, begin,

@@ -20,14 +20,18 @@ namespace tidepool {
 void CopyAcross(const NDArray& from, NDArray& to);
 void FillFromHost(double value, NDArray& to);
 
-// Writes a dense array's elements by `write(first)` on the host, whatever device it is on.
+// Writes a dense array's elements by `write(first)` on the host, whatever device it is on. Throws
+// kFailedPrecondition when it was closed before; one that is closed meanwhile keeps its bytes until
+// then.
 void WriteElements(NDArray& to, const std::function<void(std::byte* first)>& write);
 
-// `bytes` at `at`, which lies in the memory of a device array.
+// `bytes` at `at`, which lies in the memory of a device array that the caller has pinned
+// (memory/pins.h).
 void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, void* out);
 
 // Before a kernel of their device: what is stale there of the operands' mirrors is queued to be copied,
-// and the host's copies of the outputs become stale. Throws when a view of one is in the way.
+// and the host's copies of the outputs become stale. Throws when a view of one is in the way. The
+// caller has the operands pinned (memory/pins.h), here and below.
 void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,
                     absl::Span<NDArray* const> outputs);
 
@@ -36,7 +40,8 @@ void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,
 void PrepareMirrors(const char* operation, absl::Span<const NDArray* const> reads,
                     absl::Span<NDArray* const> writes);
 
-// Pointer to the first element in the host copy of a dense device array (NDArray::data).
+// Pointer to the first element in the host copy of a dense device array (NDArray::data). Pins it,
+// and throws when it was closed before.
 void* HostCopyData(const NDArray& array, const char* what, bool to_write);
 
 }  // namespace tidepool

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 
 namespace tidepool::internal {
@@ -25,6 +26,12 @@ LockedView::LockedView(const NDArray& array, DType dtype, Side side, bool writes
   if (side == Side::kHost) {
     RefuseWhileCapturing(who, "nothing of it has been done when the host would look");
   }
+  // Whoever closes it on another thread from here on leaves its bytes and its mirror to this one,
+  // until the view has hold of the mirror.
+  PinScope pins;
+  pins.Pin(array.buffer().get());
+  pins.Publish();
+  array.CheckAlive(who, "X");
   BufferMirror& mirror = BufferMirror::Of(*array.buffer().get());
   lock_.begin = static_cast<size_t>(array.raw_data() - array.buffer()->data);
   lock_.end = lock_.begin + static_cast<size_t>(array.NumElements()) * DTypeBytes(dtype);

@@ -12,8 +12,15 @@
 // and the host share, views are plain pointers, and the write counts when the view ends: weights that a
 // kernel has packed stay the old ones until then. The pointer of a temporary view does not compile.
 //
-// Dense arrays only. Threads: a view is one thread's; views of one array may be on many. A view keeps
-// its array's memory, but not beyond the array's Close() or cycle.
+// Dense arrays only. Threads: a view is one thread's; views of one array may be on many.
+//
+// A view keeps its array's memory, but not beyond the array's Close(), its manager's or its cycle.
+// Who may do these on another thread has to know that the view is not used any more, as of any
+// plain pointer: the bytes of a host array, and the device's pointer, are given back at once. While
+// a view is made, and when it ends, the first two may happen at any time: the view is made or
+// refused, and ending it is safe (a cycle's end waits for nobody, see pins.h). A HostView of an
+// array on a device points to the host copy, which it keeps: it may be read and written to its end,
+// though nobody sees what is written after that.
 #ifndef TIDEPOOL_NDARRAY_HOST_VIEW_H_
 #define TIDEPOOL_NDARRAY_HOST_VIEW_H_
 

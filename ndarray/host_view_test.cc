@@ -1,13 +1,20 @@
 #include "tidepool/ndarray/host_view.h"
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_charge.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -161,6 +168,77 @@ TEST_F(HostViewTest, WrongTypesAndGapsAreErrors) {
               HasSubstr("view with gaps"));
   const NDArray nothing = Ones({0}, DType::kFloat32, Place::On(kDevice));
   EXPECT_EQ(HostView<const float>(nothing).size(), 0);
+}
+
+// The Reclaimer runs while the host copy's memory is taken, and closes the array.
+TEST_F(HostViewTest, AnArrayThatIsClosedWhileItsViewIsMadeKeepsBytesAndMirrorUntilItIsMade) {
+  for (const bool by_view : {true, false}) {
+    NDArray x = Arange(0, 1024, 1, DType::kFloat32, Place::On(kDevice)), y = x;
+    std::optional<MemoryCharge> spare(std::in_place, MemoryKind::kAllocated, 1 << 20);
+    const size_t used = device_.used_bytes();
+    int closed = 0;
+    const Reclaimer::Registration client =
+        Reclaimer::Global().Register("closes", [&](ReclaimDepth) -> int64_t {
+          if (closed++ > 0) return 0;
+          y.Close();
+          EXPECT_EQ(device_.used_bytes(), used);
+          spare.reset();
+          return 1 << 20;
+        });
+    MemoryBudget::Global().SetDeviceLimit(
+        Host(), MemoryBudget::Global().Of(Host()).taken_bytes);
+    if (by_view) {
+      HostView<const float> view(x);
+      EXPECT_LT(device_.used_bytes(), used);
+      EXPECT_EQ(view[1023], 1023);  // the host copy is the view's
+    } else {
+      x.data<float>();
+    }
+    MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+    EXPECT_EQ(closed, 1);
+    EXPECT_LT(device_.used_bytes(), used);
+    EXPECT_THAT(MessageOf([&] { HostView<float> again(x); }), HasSubstr("was closed before"));
+    EXPECT_THAT(MessageOf([&] { x.data<float>(); }), HasSubstr("was closed before"));
+  }
+}
+
+// Made or refused, whatever another thread closes; the device ends the test where memory is used
+// that was given back.
+TEST_F(HostViewTest, AnArrayMayBeClosedOnAnotherThreadWhileViewsAreMade) {
+  const std::function<void(NDArray&)> uses[] = {
+      [](NDArray& x) { HostView<const float> view(x); },
+      [](NDArray& x) { HostView<float> view(x); },
+      [](NDArray& x) { DeviceView<float> view(x); },
+      [](NDArray& x) { x.data<float>(); },
+      [](NDArray& x) { x.mutable_data<float>(); },
+  };
+  for (const auto& use : uses) {
+    int made = 0, refused = 0;
+    for (int i = 0; i < 200; ++i) {
+      Ownership owner = Ownership::Process().NewChild("closes");
+      NDArray x = Full({4096}, 1, DType::kFloat32, Place::On(kDevice));
+      owner.Attach(x.buffer());
+      if (i % 2 == 0) x.mutable_data<float>();  // something to send to the device
+      std::atomic<int> at{0};
+      std::thread closer([&] {
+        ++at;
+        while (at < 2) std::this_thread::yield();
+        owner.Close();
+      });
+      ++at;
+      while (at < 2) std::this_thread::yield();
+      const std::string message = MessageOf([&] { use(x); });
+      if (message == "nothing was thrown") {
+        ++made;
+      } else {
+        EXPECT_THAT(message, HasSubstr("was closed before"));
+        ++refused;
+      }
+      closer.join();
+    }
+    EXPECT_EQ(made + refused, 200);
+    EXPECT_EQ(device_.used_bytes(), 0u);
+  }
 }
 
 // On the host kernels and views share the bytes: nothing to lock.

@@ -73,6 +73,7 @@ NDArray NDArray::CopyTo(Place place) const {
 
 NDArray NDArray::To(Device device) const {
   CheckAlive("to", "X");
+  CheckDevice("Op [to]", device);
   return !buffer_ || this->device() == device ? *this : CopyTo(Place::CurrentOn(device));
 }
 

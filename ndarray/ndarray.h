@@ -21,6 +21,7 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/workspace/workspace_ref.h"
 #include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/shape.h"
@@ -57,8 +58,10 @@ class Place {
 
   // What Current() means here and now, for use where that is something else.
   static Place Here();
-  // The same where that is on `device`, else the device's heap.
+  // The same where that is on `device`, else the device's heap. Here and above a device that there
+  // cannot be (`cuda:16`) is kInvalidArgument; whether there is one is found when memory is taken.
   Place OnDevice(Device device) const {
+    CheckDevice("place", device);
     Place place = *this;
     place.device_ = device;
     place.wants_device_ = true;

@@ -76,6 +76,7 @@ void MemoryTracker::ChangeKind(Device device, MemoryKind* kind, MemoryKind to, i
                                MemoryOwner* owner) {
   IndexOf(to);
   std::lock_guard<std::mutex> lock(mutex_);
+  if (owner == nullptr) owner = &MemoryOwner::Process();
   AddLocked(device, *kind, -bytes, owner);
   AddLocked(device, to, bytes, owner);
   *kind = to;
@@ -260,9 +261,7 @@ template <typename Function>
 void MemoryTracker::ForEachDevice(const Function& function) {
   for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
     if (devices_[index].by_owner.empty()) continue;
-    function(Device{static_cast<DeviceType>(index / kMaxDevicesPerType),
-                    static_cast<uint8_t>(index % kMaxDevicesPerType)},
-             devices_[index]);
+    function(DeviceAt(index), devices_[index]);
   }
 }
 

@@ -114,6 +114,7 @@ class MemoryTracker {
 
   // `bytes` that were added as `*kind` are `to` from here on, and `*kind` says so: one step for whoever
   // reads the ledger or changes the kind on another thread. At no moment do they count twice.
+  // `owner` as of Add.
   void ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes, MemoryOwner* owner);
 
   // One request to the system for tensor memory (pages, malloc, a driver call), or its return.

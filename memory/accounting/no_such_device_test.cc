@@ -40,6 +40,7 @@ const Nowhere kNowhere[] = {
     {{DeviceType::kCuda, 200}, "found device cuda:200, expected index 0 to 15"},
     {{DeviceType::kSimulated, 255}, "found device simulated:255, expected index 0 to 15"},
     {{static_cast<DeviceType>(7), 0}, "found device unknown (type 7), expected types 0 to 2"},
+    {{DeviceType::kHost, 1}, "found device host:1, expected index 0: there is one host"},
     {{DeviceType::kHost, 255}, "found device host:255, expected index 0: there is one host"},
 };
 const auto kNoKind = static_cast<MemoryKind>(99);
@@ -48,6 +49,9 @@ TEST(NoSuchDevice, IsRefusedByNameAtEveryEntrance) {
   MemoryTracker& ledger = MemoryTracker::Global();
   MemoryBudget& budget = MemoryBudget::Global();
   MemoryOwner& owner = MemoryOwner::Process().Child("nowhere");
+  struct Observer final : LedgerObserver {
+    void Observe(const LedgerReading&) noexcept override {}
+  } observer;
   struct Entrance {
     const char* name;  // in the message
     std::function<void(Device)> call;
@@ -75,6 +79,13 @@ TEST(NoSuchDevice, IsRefusedByNameAtEveryEntrance) {
          MemoryAccount account(device);
          ledger.Register(&account);
        }},
+      {"ledger",
+       [&](Device device) {
+         MemoryKind kind = MemoryKind::kAllocated;
+         ledger.ChangeKind(device, &kind, MemoryKind::kExternal, 0, nullptr);
+       }},
+      {"ledger", [&](Device device) { ledger.Observe(&observer, device, nullptr); }},
+      {"memory budget", [](Device device) { BudgetCharge(device).GrowTo(1, "pages"); }},
       {"mirror counters", [](Device device) { MirrorCountersOf(device); }},
   };
   const MemorySnapshot before = ledger.Snapshot();
@@ -90,18 +101,6 @@ TEST(NoSuchDevice, IsRefusedByNameAtEveryEntrance) {
   EXPECT_EQ(after[Host()].total.current_bytes, before[Host()].total.current_bytes);
   EXPECT_EQ(budget.process().taken_bytes, 0);
   EXPECT_FALSE(budget.limited());
-}
-
-// A second host would have the first one's name.
-TEST(NoSuchDevice, ThereIsOneHost) {
-  const Device second{DeviceType::kHost, 1};
-  for (const std::function<void()>& call : std::vector<std::function<void()>>{
-           [&] { MemoryCharge(MemoryKind::kAllocated, 1, second); },
-           [&] { PeakScope peak(second); },
-           [&] { MemoryBudget::Global().SetDeviceLimit(second, 1); },
-           [&] { MemoryBudget::Global().SetOwnerLimit(MemoryOwner::Process(), second, 1); }}) {
-    EXPECT_THAT(RefusalOf(call), HasSubstr("found device host:1, expected index 0"));
-  }
 }
 
 TEST(NoSuchKind, IsRefusedWithNothingCounted) {

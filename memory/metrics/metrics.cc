@@ -19,6 +19,7 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/metrics/exposition_writer.h"
 #include "tidepool/memory/workspace/pool_census.h"
 #include "tidepool/memory/workspace/ring_census.h"
@@ -151,27 +152,24 @@ std::vector<Line> BudgetLines(bool by_owner) {
   const MemoryBudget& budget = MemoryBudget::Global();
   std::vector<Line> lines = {{"process", "", "", "", budget.process()}};
   std::map<std::tuple<std::string, std::string, std::string>, BudgetUsage> owners;
-  for (int type = 0; type < kDeviceTypes; ++type) {
-    for (int index = 0; index < kMaxDevicesPerType; ++index) {
-      const Device device{static_cast<DeviceType>(type), static_cast<uint8_t>(index)};
-      const BudgetUsage all = budget.Of(device);
-      if (all.requests == 0 && all.limit_bytes == MemoryBudget::kUnlimited) continue;
-      lines.push_back({"device", DeviceName(device), "", "", all});
-      if (!by_owner) continue;
-      for (const MemoryOwner* owner : MemoryOwner::All()) {
-        if (owner->parent() == nullptr) continue;
-        const BudgetUsage usage = budget.Of(*owner, device);
-        if (usage.requests == 0 && usage.limit_bytes == MemoryBudget::kUnlimited) continue;
-        // Of nodes with one path the lowest limit, as a series may be there once.
-        BudgetUsage& sum = owners[{DeviceName(device), owner->Path(), owner->Tag()}];
-        sum.taken_bytes += usage.taken_bytes;
-        sum.limit_bytes = std::min(sum.limit_bytes, usage.limit_bytes);
-        sum.requests += usage.requests;
-        sum.requested_bytes += usage.requested_bytes;
-        sum.level = std::max(sum.level, usage.level);
-      }
+  ForEachPossibleDevice([&](Device device) {
+    const BudgetUsage all = budget.Of(device);
+    if (all.requests == 0 && all.limit_bytes == MemoryBudget::kUnlimited) return;
+    lines.push_back({"device", DeviceName(device), "", "", all});
+    if (!by_owner) return;
+    for (const MemoryOwner* owner : MemoryOwner::All()) {
+      if (owner->parent() == nullptr) continue;
+      const BudgetUsage usage = budget.Of(*owner, device);
+      if (usage.requests == 0 && usage.limit_bytes == MemoryBudget::kUnlimited) continue;
+      // Of nodes with one path the lowest limit, as a series may be there once.
+      BudgetUsage& sum = owners[{DeviceName(device), owner->Path(), owner->Tag()}];
+      sum.taken_bytes += usage.taken_bytes;
+      sum.limit_bytes = std::min(sum.limit_bytes, usage.limit_bytes);
+      sum.requests += usage.requests;
+      sum.requested_bytes += usage.requested_bytes;
+      sum.level = std::max(sum.level, usage.level);
     }
-  }
+  });
   for (auto& [key, usage] : owners) {
     lines.push_back({"owner", std::get<0>(key), std::get<1>(key), std::get<2>(key), usage});
   }

@@ -57,6 +57,11 @@ class BufferMirror {
 
   // The buffer's, made if need be. The buffer is alive and of a device whose memory the host cannot
   // read. Throws kUnimplemented without a provider of it.
+  //
+  // Where another thread may close the buffer, the caller here, in Find and in PrepareForDevice has
+  // it pinned (memory/pins.h), found it alive afterwards, and keeps the pin as long as it uses the
+  // mirror: who closes a buffer that is not pinned destroys its mirror. A MirrorLock keeps the
+  // mirror by itself.
   static BufferMirror& Of(Buffer& buffer);
   static BufferMirror* Find(const Buffer& buffer) {
     return buffer.mirror.load(std::memory_order_acquire);

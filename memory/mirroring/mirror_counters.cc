@@ -87,13 +87,10 @@ MirrorCounters MirrorCountersOf(Device device) {
 
 std::vector<DeviceMirrorCounters> MirrorCountersByDevice() {
   std::vector<DeviceMirrorCounters> all;
-  for (int type = 0; type < kDeviceTypes; ++type) {
-    for (int index = 0; index < kMaxDevicesPerType; ++index) {
-      const Device device{static_cast<DeviceType>(type), static_cast<uint8_t>(index)};
-      const MirrorCounters counters = MirrorCountersOf(device);
-      if (counters.any()) all.push_back({device, counters});
-    }
-  }
+  ForEachPossibleDevice([&](Device device) {
+    const MirrorCounters counters = MirrorCountersOf(device);
+    if (counters.any()) all.push_back({device, counters});
+  });
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -119,6 +120,7 @@ Ownership Ownership::NewChild(std::string_view name) {
   return MakeChild(name, nullptr, nullptr, false);
 }
 Ownership Ownership::NewChild(std::string_view name, Device device) {
+  CheckDevice("NewSubManager", device);
   return MakeChild(name, &device, nullptr, false);
 }
 Ownership Ownership::NewChild(std::string_view name, Workspace& place) {

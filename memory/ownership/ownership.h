@@ -92,6 +92,7 @@ class Ownership {
   // Children have their parent's device and place unless given their own: a workspace, which must be
   // open where arrays are made. Without a place arrays are made where the calling thread is.
   Ownership NewChild(std::string_view name);
+  // Of a device that there cannot be: kInvalidArgument.
   Ownership NewChild(std::string_view name, Device device);
   Ownership NewChild(std::string_view name, Workspace& place);
   // A child whose place is the workspace's next cycle: it is entered here, on this thread, and ends

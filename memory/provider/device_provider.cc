@@ -67,9 +67,9 @@ void LookForDevicesAgain() noexcept {
 
 DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
   if (DeviceProvider* provider = FindDeviceProvider(device)) return *provider;
+  CheckDevice(who.c_str(), device);
   const std::string type = DeviceTypeName(device.type);
-  const bool linked =
-      static_cast<int>(device.type) < kDeviceTypes && factories[static_cast<int>(device.type)];
+  const bool linked = factories[static_cast<int>(device.type)] != nullptr;
   if (linked) ThrowNotFound(absl::StrCat(who, ": there is no device ", DeviceName(device)));
   ThrowUnimplemented(absl::StrCat(who, ": no memory provider is linked for ", DeviceName(device),
                                   "; add the target of the ", type,

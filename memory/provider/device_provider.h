@@ -139,7 +139,8 @@ extern std::atomic<bool> devices_in_use;
 DeviceProvider* FindDeviceProvider(Device device);
 // Factories are asked again for devices that were not there: one may have come since. Any thread.
 void LookForDevicesAgain() noexcept;
-// Throws kUnimplemented or kNotFound saying what `who` lacks and what to link.
+// Throws kUnimplemented or kNotFound saying what `who` lacks and what to link; kInvalidArgument for
+// a device that there cannot be (memory/device_check.h).
 DeviceProvider& GetDeviceProvider(Device device, const std::string& who);
 
 // Puts `provider` in the place of that of `device` and returns the earlier one. For tests, while

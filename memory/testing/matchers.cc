@@ -9,6 +9,7 @@
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/peak_scope.h"
+#include "tidepool/memory/device_check.h"
 
 namespace tidepool {
 namespace {
@@ -99,17 +100,15 @@ class RequestsByOwner {
   };
   using Counts = std::map<std::pair<int, const MemoryOwner*>, Asked>;  // by device and node
 
-  static Device DeviceAt(int index) {
-    return {static_cast<DeviceType>(index / kMaxDevicesPerType),
-            static_cast<uint8_t>(index % kMaxDevicesPerType)};
-  }
   static Counts Read() {
     Counts counts;
     for (const MemoryOwner* owner : MemoryOwner::All()) {
-      for (int index = 0; index < kDeviceTypes * kMaxDevicesPerType; ++index) {
-        const BudgetUsage usage = MemoryBudget::Global().Of(*owner, DeviceAt(index));
-        if (usage.requests > 0) counts[{index, owner}] = {usage.requests, usage.requested_bytes};
-      }
+      ForEachPossibleDevice([&](Device device) {
+        const BudgetUsage usage = MemoryBudget::Global().Of(*owner, device);
+        if (usage.requests == 0) return;
+        const int place = DevicePlace("memory matcher", device);
+        counts[{place, owner}] = {usage.requests, usage.requested_bytes};
+      });
     }
     return counts;
   }

@@ -16,7 +16,12 @@
 // of a batch that is kept is not reused, and an array whose lease is gone is refused wherever arrays
 // are used, with both generations in the message. Generations number the batches of the ring.
 //
-// Slots learn together (plan_learner.h). A batch that does not fit spills and the slots grow.
+// Slots learn together (plan_learner.h). A batch that does not fit spills and the slots grow: those
+// that had one of the last 1,024 batches while they are idle, the others when they are opened next.
+// A slot that never had a batch has no pages (but for initial_size), only its records. One that has
+// pages on the host costs two memory mappings, and one more for each large request outside of them:
+// Linux allows a process vm.max_map_count of these (65,530), so that about 32,000 slots can have a
+// batch at a time. Beyond that requests are OutOfMemoryErrors, for other parts of the process too.
 // When all slots are taken, opening waits or takes a temporary slot (policy_ring_full). A slot is
 // kept when a lease of it said Keep(), when its reader came back to a RingChannel for more, or when
 // N later slots were opened: then a ring without leases would have overwritten it.
@@ -43,7 +48,8 @@
 // ring's lock for a moment, stats() and Dump() for O(slots): nothing long ever happens under it.
 // Cost: open, commit and release take an uncontended lock each, about 0.2 microseconds in all;
 // requests cost what they cost in a Workspace, without a lock. Once learned, no system call, page
-// fault or allocation; threads are woken only where one waits.
+// fault or allocation, but for slots that are opened for the first time in long, which take what
+// was learned since; threads are woken only where one waits.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_RING_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_RING_H_
 

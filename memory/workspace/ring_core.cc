@@ -87,19 +87,20 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   WakeAllWhenStuck();  // one more may be passed by N later ones
   RingSlot* outdated = nullptr;
   const bool looks_at_idle = stats_.opened % kBatchesBetweenLooks == 0;
-  if (looks_at_idle) {
-    outdated = table_.TakeAllIdle();
-  } else if (std::exchange(idle_outdated_, false)) {
-    outdated = table_.TakeOutdated(learner_->version());
-  }
   const Lesson lesson = learner_->lesson();
+  const uint64_t newest = table_.generation();
+  if (looks_at_idle) {
+    outdated = table_.TakeAllUsed();
+  } else if (std::exchange(idle_outdated_, false)) {
+    outdated = table_.TakeOutdated(lesson);
+  }
   lock.unlock();
   slot->Follow(lesson);
   for (RingSlot* idle = looks_at_idle ? outdated : nullptr; idle != nullptr;
        idle = idle->next_on_shelf.get()) {
     idle->StayedIdle(kBatchesBetweenLooks);
   }
-  if (outdated != nullptr) FollowAndPutBack(outdated, lesson);
+  if (outdated != nullptr) FollowAndPutBack(outdated, lesson, newest);
   return slot;
 }
 
@@ -234,11 +235,16 @@ void RingCore::ComeBack(const void* channel) {
 }
 
 
-void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept {
+void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson, uint64_t newest) noexcept {
   // Where one finds no memory the others would not either, and each would ask the Reclaimer: they try when
   // they are opened.
+  bool has_memory = true;
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
-    if (!slot->Follow(lesson)) break;
+    if (!slot->Follows(lesson.version) && !slot->FollowsIdle(lesson, newest)) {
+      slot->GiveBackOldBlocks();
+    } else if (has_memory) {
+      has_memory = slot->Follow(lesson);
+    }
   }
   RingSlot* removed = nullptr;
   {
@@ -285,6 +291,7 @@ void RingCore::Trim() {
   learner_->Trim(0);
   RingSlot* const chain = table_.TakeAllIdle();
   const Lesson lesson = learner_->lesson();
+  const uint64_t newest = table_.generation();
   lock.unlock();
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
     try {
@@ -293,7 +300,7 @@ void RingCore::Trim() {
       // In a callback, where it is just being reclaimed.
     }
   }
-  FollowAndPutBack(chain, lesson);
+  FollowAndPutBack(chain, lesson, newest);
 }
 
 void RingCore::Destroy() {
@@ -305,6 +312,7 @@ void RingCore::Destroy() {
   const std::shared_ptr<const PlanList> before = learner_->plans().list();
   learner_->Forget();
   const Lesson lesson = learner_->lesson();
+  const uint64_t newest = table_.generation();
   RingSlot* const chain = table_.TakeAllIdle();
   lock.unlock();
   std::exception_ptr refused;  // in a callback, a slot that is just being reclaimed
@@ -316,7 +324,7 @@ void RingCore::Destroy() {
       refused = std::current_exception();
     }
   }
-  FollowAndPutBack(chain, lesson);
+  FollowAndPutBack(chain, lesson, newest);
   if (refused != nullptr) std::rethrow_exception(refused);
 }
 

@@ -87,7 +87,8 @@ class RingCore {
   // gone then.
   RingSlot* MakeTemporary(std::unique_lock<std::mutex>& lock);
   void MakePlan(const WantedPlan& wanted, const EndedCycle& batch) noexcept;
-  void FollowAndPutBack(RingSlot* chain, const Lesson& lesson) noexcept;
+  // `newest`: the generation when the chain was taken.
+  void FollowAndPutBack(RingSlot* chain, const Lesson& lesson, uint64_t newest) noexcept;
   // Of slots that were removed; the ring may be gone after it.
   void Free(RingSlot* chain) noexcept;
   void Leave() noexcept {

@@ -273,6 +273,10 @@ TEST(RingFault, WithoutMemoryForIdleSlotsTheReclaimerIsAskedForOne) {
   WorkspaceConfig config = WorkspaceConfig::Ring(200);
   config.policy_learning = LearningPolicy::kOptimized;
   RingWorkspace ring("ring", config);
+  {
+    std::vector<SlotLease> leases;  // each has had one of the last batches
+    for (int batch = 0; batch < 200; ++batch) leases.push_back(RingSlotScope(ring).Commit());
+  }
   MemoryBudget& budget = MemoryBudget::Global();
   constexpr int64_t kArray = 1 << 20;
   budget.SetProcessLimit(budget.process().taken_bytes + 4 * kArray);

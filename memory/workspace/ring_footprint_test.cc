@@ -75,6 +75,42 @@ TEST(RingFootprint, IdleSlotsGiveBlocksBack) {
   EXPECT_LT(Held(), before + static_cast<int64_t>(kMiB));
 }
 
+// Slots that wait for a queue that never gets so deep take no pages, and so no mappings, for what
+// is learned.
+TEST(RingFootprint, IdleSlotsTakePagesOnceTheyAreUsed) {
+  const int64_t before = Held();
+  const auto slots_with = [&](int64_t bytes) { return (Held() - before + bytes - 1) / bytes; };
+  WorkspaceConfig config = WorkspaceConfig::Ring(2000);
+  config.huge_pages = false;
+  config.policy_learning = LearningPolicy::kOptimized;
+  RingWorkspace ring("r", config);
+  const auto at_once = [&](int slots) {
+    std::vector<SlotLease> leases;
+    for (int i = 0; i < slots; ++i) {
+      RingSlotScope slot(ring);
+      BufferHandle(AllocateHere(kMiB / 16)).Reset();
+      leases.push_back(slot.Commit());
+    }
+  };
+  constexpr int64_t kSmall = kMiB / 16, kLarge = 4 * kMiB;
+  for (int i = 0; i < 100; ++i) Batch(ring, 1, false);
+  EXPECT_EQ(slots_with(2 * kSmall), 1);
+  const uint64_t spills = ring.stats().spills;
+  at_once(3);
+  EXPECT_EQ(ring.stats().spills, spills);  // each took what was learned when it was opened
+  EXPECT_GE(slots_with(2 * kSmall), 2);
+  EXPECT_LE(slots_with(2 * kSmall), 3);
+  // Those of the last batches take what is learned while they are idle.
+  for (int i = 0; i < 100; ++i) Batch(ring, 64, false);
+  EXPECT_EQ(slots_with(kLarge + 2 * kSmall), 3);
+  // The others do not, but give back what is needed no more.
+  at_once(3);
+  for (int i = 0; i < 1100; ++i) Batch(ring, 1, false);
+  EXPECT_LE(slots_with(2 * kSmall), 3);
+  for (int i = 0; i < 100; ++i) Batch(ring, 64, false);
+  EXPECT_EQ(slots_with(kLarge + 4 * kSmall), 1);
+}
+
 // Kinds with the same sizes, and of these beginnings, whose arrays live shorter and longer: the places of the
 // beginning have to be right for all of them.
 TEST(KindsInTurns, StopMissing) {

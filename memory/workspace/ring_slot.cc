@@ -91,26 +91,33 @@ void RingSlot::CountInto(RingStats* stats) {
 }
 
 bool RingSlot::Follow(const Lesson& lesson) noexcept {
-  const bool follows = followed_ == lesson.version;
-  const bool keeps_blocks = !may_have_blocks_ || batches_without_spill_ < kBatchesKeepingBlocks;
   if (temporary) return true;
-  if (follows) core_->Expect(lesson.next);
-  if (follows && keeps_blocks) return true;
+  if (followed_ == lesson.version) {
+    core_->Expect(lesson.next);
+    GiveBackOldBlocks();
+    return true;
+  }
   try {
     const Growing growing(ring_);
     // An idle slot may be the Reclaimer's at this moment.
     const WorkspaceCore::Maintenance maintenance(*core_, "following the ring");
-    if (follows) {
-      core_->TrimSpills();
-      may_have_blocks_ = false;
-    } else {
-      core_->Follow(lesson);
-      followed_ = lesson.version;
-    }
+    core_->Follow(lesson);
+    followed_ = lesson.version;
   } catch (const std::exception&) {
     return false;
   }
   return true;
+}
+
+void RingSlot::GiveBackOldBlocks() noexcept {
+  if (!may_have_blocks_ || batches_without_spill_ < kBatchesKeepingBlocks) return;
+  try {
+    const WorkspaceCore::Maintenance maintenance(*core_, "following the ring");
+    core_->TrimSpills();
+    may_have_blocks_ = false;
+  } catch (const std::exception&) {
+    // At the next look.
+  }
 }
 
 void RingSlot::GiveBackBlocks() {

@@ -73,10 +73,19 @@ class RingSlot {
   // ---- Between batches, by a thread that has taken it from the shelf.
 
   bool Follows(uint64_t version) const { return followed_ == version; }
+  // While it is idle. Memory for what was learned goes to slots that had one of the last batches,
+  // so that a queue that is as deep again takes none; the others take it when they are opened, as
+  // of many slots most may never be. What one has beyond it goes at once. `newest`: the ring's
+  // generation.
+  static constexpr uint64_t kBatchesRecent = 1024;
+  bool FollowsIdle(const Lesson& lesson, uint64_t newest) const {
+    return (generation_ != 0 && newest - generation_ < kBatchesRecent) || size() > lesson.bytes;
+  }
   // Takes pages and plan. Without the memory for it, which false says, the batch spills and the slot
-  // tries again when it is opened next. Where it follows already, it gives back blocks that batches have not needed
-  // for a while.
+  // tries again when it is opened next. Where it follows already, as GiveBackOldBlocks.
   bool Follow(const Lesson& lesson) noexcept;
+  // Blocks that batches have not needed for a while.
+  void GiveBackOldBlocks() noexcept;
   // So many batches have gone through the ring while it was idle.
   void StayedIdle(int batches) noexcept { batches_without_spill_ += batches; }
   // It is as the lesson says by itself.

@@ -113,9 +113,15 @@ class RingSlotTable {
 
   // ---- The shelf as a whole.
 
-  // As a chain, those that follow another version.
-  RingSlot* TakeOutdated(uint64_t version) noexcept {
-    return shelf_.TakeWhere([version](const RingSlot& slot) { return !slot.Follows(version); });
+  // As a chain, those that follow another version and are to follow this one while they are idle.
+  RingSlot* TakeOutdated(const Lesson& lesson) noexcept {
+    return shelf_.TakeWhere([&](const RingSlot& slot) {
+      return !slot.Follows(lesson.version) && slot.FollowsIdle(lesson, generation_);
+    });
+  }
+  // Those that ever had a batch: the others have nothing.
+  RingSlot* TakeAllUsed() noexcept {
+    return shelf_.TakeWhere([](const RingSlot& slot) { return slot.generation() != 0; });
   }
   RingSlot* TakeAllIdle() noexcept {
     return shelf_.TakeWhere([](const RingSlot&) { return true; });

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -53,6 +54,7 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   auto refuse = [&](bool wrong, auto&&... text) {
     if (wrong) reasons.push_back(absl::StrCat(text...));
   };
+  if (!MayBeDevice(device)) reasons.push_back(DescribeNoSuchDevice(device));
   for (const auto& [name, size] : {std::pair<const char*, size_t>{"initial_size", initial_size},
                                    {"min_size", min_size},
                                    {"max_size", max_size},

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -84,6 +85,14 @@ bool ReplayedStep::TryLaunch() {
 void ReplayedStep::Run(absl::Span<const NDArray* const> reads, absl::Span<NDArray* const> writes,
                        absl::FunctionRef<void()> step) {
   seen_.clear();
+  PinScope pins;  // as for an operator: who closes one meanwhile leaves its bytes to this call
+  for (const NDArray* array : reads) {
+    if (array != nullptr) pins.Pin(array->buffer().get());
+  }
+  for (const NDArray* array : writes) {
+    if (array != nullptr) pins.Pin(array->buffer().get());
+  }
+  pins.Publish();
   const auto look = [this](const NDArray* array, const char* operand) {
     if (array == nullptr || !array->is_defined()) return;
     array->CheckAlive(who_, operand);

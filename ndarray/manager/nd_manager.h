@@ -57,6 +57,7 @@ class NDManager {
   // A root of its own, for tests: reports what is open below it when it ends.
   static NDManager NewRoot(std::string_view name) { return NDManager(Ownership::NewRoot(name)); }
   // Directly below the root of the process.
+  // A device that there cannot be (`cuda:16`), here and below, is kInvalidArgument.
   static NDManager NewBaseManager(Device device = Host(), std::string_view name = "base");
 
   // Owns nothing and may be used as any other: what is made in it is its handles' (Ownership::Null).

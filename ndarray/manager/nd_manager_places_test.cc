@@ -188,5 +188,32 @@ TEST_F(NdManagerPlacesTest, ArraysOfACycleMoveLikeAnyButEndWithTheCycle) {
   EXPECT_EQ(other.arrays() + model_.arrays() + other.loans(), 0);
 }
 
+// At once, and not when the first array is made there.
+TEST_F(NdManagerPlacesTest, ADeviceThatThereCannotBeIsRefusedWhereItIsNamed) {
+  for (const Device device : {Device{DeviceType::kCuda, 16}, Device{DeviceType::kHost, 1}}) {
+    for (const std::function<void()>& name : std::vector<std::function<void()>>{
+             [&] { NDManager::NewBaseManager(device, "nowhere"); },
+             [&] { root_.NewSubManager("nowhere", device); },
+             [&] { NDManager::Null().NewSubManager("nowhere", device); },
+             [&] { Ownership::Process().NewChild("nowhere", device); },
+             [&] { Empty({0}, DType::kFloat32, Place::On(device)); },
+             [&] { Place::Scratch(device); },
+             [&] { Place::CurrentOn(device); },
+             [&] { Place::Here().OnDevice(device); },
+             [&] { Ones({0}).To(device); },
+             [&] { BufferHandle(NewHeapBuffer(0, 64, MemoryKind::kAllocated, device)); },
+             [&] { WorkspaceConfig().Validate("nowhere", device); },
+             [&] { Workspace("nowhere", WorkspaceConfig(), device); }}) {
+      try {
+        name();
+        ADD_FAILURE() << DeviceName(device) << " was taken";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_THAT(error.message(), HasSubstr("found device "));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tidepool
