@@ -222,10 +222,12 @@ SlotLease Fill(RingWorkspace& ring, size_t bytes, BufferHandle* array) {
 
 TEST_F(WorkspaceReclaim, IdleSlotsOfARingGiveTheirPagesBackAndLeasedOnesKeepThem) {
   RingWorkspace ring("batches", WorkspaceConfig::Ring(3));
-  for (int i = 0; i < 6; ++i) {
-    BufferHandle array;
-    const SlotLease lease = Fill(ring, kMiB, &array);
-    array.Reset();
+  for (int i = 0; i < 6; ++i) {  // of two slots: one that never had a batch has no pages
+    BufferHandle first, second;
+    const SlotLease lease = Fill(ring, kMiB, &first);
+    const SlotLease next = Fill(ring, kMiB, &second);
+    first.Reset();
+    second.Reset();
   }
   BufferHandle kept;
   const SlotLease lease = Fill(ring, kMiB, &kept);
