@@ -255,7 +255,9 @@ class WorkspaceCore final : public BufferOwner {
   void ReserveForRequest();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
   void LeavePlan() noexcept;
-  bool LeavesFor(size_t rounded) noexcept;
+  bool LeavesFor(size_t rounded, bool* misses);
+  bool LeavesToFit(size_t rounded, bool* misses);
+  size_t LargestGap() const;
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes);
   void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc
