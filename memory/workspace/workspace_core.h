@@ -164,6 +164,8 @@ class WorkspaceCore final : public BufferOwner {
   // By who has taken the slot.
   void Expect(const LearnedCycle* next) noexcept { follower_.Expect(next); }
   void TrimSpills() noexcept { spills_.Trim(); }
+  // Between cycles: the initial size is left, and nothing is followed until Follow(). Throws as Maintenance does.
+  void GiveBackLearned();
 
   // ---- as one of a pool's (pooled_core.cc) ------------------------------------------------------
   static WorkspaceCore* NewPooled(std::string id, WorkspaceConfig config, Device device,
