@@ -113,7 +113,8 @@ TEST(RingFootprint, IdleSlotsTakePagesOnceTheyAreUsed) {
 
 // What was used for a deep queue once comes back at Trim(), down to the initial size, and is taken again when it is needed.
 TEST(RingFootprint, TrimGivesBackPagesOfSlotsThatWereNotUsedLately) {
-  for (const LearningPolicy learning : {LearningPolicy::kOptimized, LearningPolicy::kTraining}) {
+  for (const LearningPolicy learning :
+       {LearningPolicy::kFirstLoop, LearningPolicy::kOptimized, LearningPolicy::kTraining}) {
     for (const size_t initial : {size_t{0}, kMiB / 8}) {
       SCOPED_TRACE(initial);
       constexpr int64_t kSlot = kMiB;
