@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -172,6 +173,8 @@ class WorkspaceCore final : public BufferOwner {
                                   std::shared_ptr<PoolState> pool);
   bool is_pooled() const { return pool_ != nullptr; }
   LeaseLinks<StdSync, Workspace>& lease_links() { return lease_links_; }
+  // That ended and its pool has not been told of. By who has leased it, while it is closed.
+  uint64_t TakeUntoldCycles() noexcept { return std::exchange(untold_cycles_, 0); }
 
   // Of which device such a workspace's bytes are.
   static DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device);
@@ -245,6 +248,7 @@ class WorkspaceCore final : public BufferOwner {
   void OpenPooled() noexcept;
   void DecideByFirst(size_t rounded) noexcept;
   void EndPooled(bool failed) noexcept;
+  void TellKeeper() noexcept;
 
   // Requests (workspace_requests.cc).
   void Settle() noexcept {
@@ -336,6 +340,7 @@ class WorkspaceCore final : public BufferOwner {
 
   PoolMemory::Range range_;  // of pool_, in a cycle
   bool undecided_ = false;   // which of the learned cycles this is; no request was made
+  uint64_t untold_cycles_ = 0;  // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
 
   bool is_ring_slot_ = false;
