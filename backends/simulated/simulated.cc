@@ -118,7 +118,7 @@ const bool registered = [] {
   for (int op = 0; op < kOpCodes; ++op) {
     for (int dtype = 0; dtype < kDTypes; ++dtype) {
       if (!Contains(Info(static_cast<OpCode>(op)).types, static_cast<DType>(dtype))) continue;
-      KernelRegistry::Global().Add({static_cast<OpCode>(op), DeviceType::kSimulated,
+      KernelRegistry::Global().Add({static_cast<OpCode>(op), DeviceType::Named("simulated"),
                                     static_cast<DType>(dtype), "simulated", 10, &Run, nullptr,
                                     nullptr, TakesStrides(static_cast<OpCode>(op))});
     }

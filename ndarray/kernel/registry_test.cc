@@ -1,7 +1,9 @@
 #include "tidepool/ndarray/kernel/registry.h"
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -46,10 +48,68 @@ TEST(Registry, NotesAreAskedForWhenShown) {
   EXPECT_EQ(KernelRegistry::Global().Notes(), "second: asked 1\n");
 }
 
-TEST(Registry, ASecondKernelOfOneProviderEndsTheProgram) {
-  EXPECT_DEATH(KernelRegistry::Global().Add(
-                   {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, "second", 9, &Nothing}),
-               "two kernels for \\[relu\\] on host, f32 are linked by provider \"second\"");
+TEST(RegistryDeathTest, WhatCannotBeMeantEndsTheProgramAndIsNamed) {
+  const auto add = [](OpCode op, DType dtype, const char* provider, int priority,
+                      void (*run)(const KernelCall&)) {
+    KernelRegistry::Global().Add({op, DeviceType::kHost, dtype, provider, priority, run});
+  };
+  const DType f32 = DType::kFloat32;
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "second", 9, &Nothing),
+               "two kernels are linked of one provider: \\[relu\\] on host, f32 by provider "
+               "\"second\", priority 5 and .*, priority 9");
+  EXPECT_DEATH(
+      add(OpCode::kRelu, f32, "other", 30, &Nothing),
+      "two kernels are linked of one priority: .* \"first\", priority 30 and .* \"other\"");
+  EXPECT_DEATH(add(OpCode::kRelu, DType::kBool, "other", 9, &Nothing),
+               "\\[relu\\] on host, bool by provider \"other\".* not defined for such elements");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "other", 9, nullptr), "no function to run");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, nullptr, 9, &Nothing), "no provider's name");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "", 9, &Nothing), "no provider's name");
+  EXPECT_DEATH(add(static_cast<OpCode>(255), f32, "other", 9, &Nothing), "operator 255 and");
+  EXPECT_DEATH(add(OpCode::kRelu, static_cast<DType>(99), "other", 9, &Nothing), "type 99, exp");
+}
+
+TEST(Registry, FindsNothingForWhatIsNoOperatorOrElementType) {
+  KernelRegistry& registry = KernelRegistry::Global();
+  EXPECT_TRUE(registry.Find(static_cast<OpCode>(255), Host().type, DType::kFloat32).empty());
+  EXPECT_TRUE(registry.Find(OpCode::kRelu, Host().type, static_cast<DType>(99)).empty());
+  EXPECT_TRUE(registry.Find(OpCode::kRelu, DeviceType::kCuda, DType::kFloat32).empty());
+}
+
+// As from a library that is opened while the program runs.
+TEST(Registry, KernelsOfAnyDeviceTypeMayComeWhileOthersLook) {
+  const DeviceType npu = DeviceType::Named("npu");
+  const auto find = [&] {
+    return KernelRegistry::Global().Find(OpCode::kTanh, npu, DType::kFloat32);
+  };
+  EXPECT_TRUE(find().empty());
+  static constexpr const char* kProviders[] = {"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    size_t most = 0;
+    while (!done) {
+      const absl::Span<const Kernel> kernels = find();
+      EXPECT_GE(kernels.size(), most);  // none goes
+      most = kernels.size();
+      for (size_t i = 0; i < kernels.size(); ++i) {
+        EXPECT_EQ(kernels[i].run, &Nothing);
+        if (i > 0) {
+          EXPECT_GT(kernels[i - 1].priority, kernels[i].priority);
+        }
+      }
+    }
+  });
+  KernelRegistry::Global().Add({OpCode::kTanh, npu, DType::kFloat32, "p0", 50, &Nothing});
+  const absl::Span<const Kernel> early = find();
+  for (int i = 1; i < 8; ++i) {
+    KernelRegistry::Global().Add(
+        {OpCode::kTanh, npu, DType::kFloat32, kProviders[i], i * 37 % 17, &Nothing});
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(find().size(), 8u);
+  EXPECT_STREQ(early.front().provider, "p0");  // what was found stays
+  EXPECT_THAT(KernelRegistry::Global().Table(), HasSubstr("npu        f32   p0, "));
 }
 
 TEST(Registry, OperandNames) {
