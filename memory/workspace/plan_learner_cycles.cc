@@ -124,6 +124,7 @@ void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   RepetitionWatch& watch = own != nullptr ? own->watch : watch_;
   const int left = watch.refresh_after - 1 - watch.repetitions;
   if (watch.seen_cycles > 0 || left <= 0) return;
+  if (watch.repetitions == 0) watch.since = cycles_;  // the next one may be the first
   steady_watch_ = &watch;
   steady_ = next_;
   steady_version_ = version_;

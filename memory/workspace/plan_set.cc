@@ -8,7 +8,7 @@ namespace tidepool {
 namespace {
 
 constexpr uint64_t kPatienceInTheWay = 16;
-constexpr size_t kMostForgotten = 64;
+constexpr size_t kMostForgotten = 512;
 // When there is no room, a plan goes that was not used for so many cycles, times the plans there are: of
 // more kinds of cycles than there is room for, some have their plans and the others none.
 constexpr uint64_t kIdlePerPlan = 16;
@@ -135,7 +135,9 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) 
   cycle->learned_at = cycle->came_at = cycle->used_at = now;
   cycle->patience = kPatience;
   for (const Forgotten& forgotten : forgotten_) {
-    if (forgotten.signature == cycle->plan->signature()) cycle->patience = forgotten.patience;
+    if (forgotten.signature != cycle->plan->signature()) continue;
+    cycle->patience =
+        std::max(forgotten.patience, std::min(kMostCyclesAway, 2 * (now - forgotten.used_at)));
   }
   const LearnedCycle* const same = Find(cycle->plan->signature(), cycle->plan->requests.size());
   if (same != nullptr) {
@@ -187,7 +189,8 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
 
 // First of all, without `same` and without those there is no room for.
 LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same) {
-  forgotten_.reserve(kMostForgotten);
+  // All there are may be forgotten without memory.
+  forgotten_.reserve(std::min(kMostForgotten, forgotten_.size() + cycles_.size() + 1));
   const size_t bytes = BytesOf(*cycle);
   size_t kept_bytes = plan_bytes_ - (same != nullptr ? BytesOf(*same) : 0);
   Cycles cycles;
@@ -229,7 +232,7 @@ void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
   used.used_at = now;
   if (!followed) return;
   used.came_at = now;
-  used.patience = std::min(kMostPatience, 2 * used.patience);
+  used.patience = std::max(used.patience, std::min(kMostPatience, 2 * used.patience));
 }
 
 // ---- forgetting -------------------------------------------------------------------------------
@@ -238,8 +241,7 @@ uint64_t PlanSet::CyclesUntilOutlier(uint64_t now) const noexcept {
   if (cycles_.size() < 2) return UINT64_MAX;
   if (largest_ == cycles_.front().get()) return UINT64_MAX;
   const uint64_t idle = now - largest_->used_at;
-  const uint64_t patience = std::min(largest_->patience, MostUnused());
-  return patience > idle ? patience - idle - 1 : 0;
+  return largest_->patience > idle ? largest_->patience - idle - 1 : 0;
 }
 
 uint64_t PlanSet::MostUnused() const noexcept {
@@ -249,16 +251,18 @@ uint64_t PlanSet::MostUnused() const noexcept {
 bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
   if (cycles_.size() < 2) return false;
   const auto peak_of = [](const auto& cycle) { return cycle->plan->layout.peak_bytes(); };
-  const auto idle = [now](const auto& cycle) { return now - cycle->used_at; };
+  const auto idle_of = [now](const LearnedCycle& cycle) { return now - cycle.used_at; };
   // Nothing goes while the largest is used, which is the usual case.
   const uint64_t most_unused = MostUnused();
-  if (now - largest_->used_at < std::min(largest_->patience, most_unused)) return false;
+  if (idle_of(*largest_) < largest_->patience) return false;
   // Of very many it is looked for some only now and then.
   if (now - looked_at_ < cycles_.size() / 16) return false;
   looked_at_ = now;
   size_t largest_used = 0;
   for (const auto& cycle : cycles_) {
-    if (idle(cycle) < most_unused) largest_used = std::max(largest_used, peak_of(cycle));
+    if (idle_of(*cycle) < std::max(most_unused, cycle->patience)) {
+      largest_used = std::max(largest_used, peak_of(cycle));
+    }
   }
   // A little less is not worth learning it again.
   size_t keep_up_to = SIZE_MAX;
@@ -272,7 +276,7 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
       if (peak_of(cycle) < peak) {
         next = std::max(next, peak_of(cycle));
       } else if (peak_of(cycle) == peak &&
-                 (cycle == cycles_.front() || idle(cycle) < cycle->patience)) {
+                 (cycle == cycles_.front() || idle_of(*cycle) < cycle->patience)) {
         all_idle = false;
       }
     }
@@ -303,7 +307,8 @@ bool PlanSet::ForgetInTheWay(uint64_t now) noexcept {
     if (largest_used == 0) continue;
     for (size_t i = begin; i < end; ++i) {
       if (peak(list[i]) <= largest_used + largest_used / 16 ||
-          idle(list[i]) < std::max(most_unused, kPatienceInTheWay * list[i]->patience)) {
+          idle(list[i]) < std::max({most_unused, list[i]->patience,
+                                    kPatienceInTheWay * std::min(list[i]->patience, kMostPatience)})) {
         continue;
       }
       const auto held = by_key_.find(Key(*list[i]->plan));
@@ -386,7 +391,8 @@ void PlanSet::Remember(const LearnedCycle& cycle) noexcept {
   });
   if (forgotten_.size() == kMostForgotten) forgotten_.erase(forgotten_.begin());
   if (forgotten_.size() == forgotten_.capacity()) return;
-  forgotten_.push_back({cycle.plan->signature(), std::min(kMostPatience, 4 * cycle.patience)});
+  const uint64_t patience = std::max(cycle.patience, std::min(kMostPatience, 4 * cycle.patience));
+  forgotten_.push_back({cycle.plan->signature(), cycle.used_at, patience});
 }
 
 }  // namespace tidepool

@@ -8,9 +8,10 @@
 // the cycles would not take turns at being forgotten. Plans that need a quarter more pages than all
 // others (outliers: one huge batch) are kept only while they are used: kPatience cycles without them
 // and they are forgotten. Each use doubles the patience of a plan up to kMostPatience, and what comes
-// back after it was forgotten has four times the patience, so that what is rare but regular stays. Plans
-// that are a sixteenth larger than all that were used in the last kMostUnused cycles (or four times as many as there
-// are plans) are forgotten whatever the others need.
+// back after it was forgotten has four times the patience, or twice the cycles it has stayed away, up to
+// kMostCyclesAway: so what is rare but regular stays, and kinds that come in bursts do. Plans that are a
+// sixteenth larger than all that were used in the last kMostUnused cycles (or four times as many as there
+// are plans, or their patience) are forgotten whatever the others need.
 //
 // Threads: one at a time; list() and what it holds may be read by any, while others change the set.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_SET_H_
@@ -100,6 +101,7 @@ class PlanSet {
   static constexpr size_t kMostBytes = size_t{64} << 20;
   static constexpr uint64_t kPatience = 3;  // cycles
   static constexpr uint64_t kMostPatience = 192;
+  static constexpr uint64_t kMostCyclesAway = 1 << 14;
   static constexpr uint64_t kMostUnused = 256;
   // A plan with the shorter lifetimes of late is left for longer ones so soon: they vary.
   static constexpr uint64_t kCyclesOfOneMind = 1024;
@@ -157,9 +159,10 @@ class PlanSet {
 
  private:
   using Cycles = std::vector<std::shared_ptr<LearnedCycle>>;
-  // What was forgotten, and how patient to be if it comes back.
+  // What was forgotten, when it was last used, and how patient to be at least if it comes back.
   struct Forgotten {
     uint64_t signature;
+    uint64_t used_at;
     uint64_t patience;
   };
   static uint64_t Key(uint64_t signature, size_t num_requests) {

@@ -120,10 +120,29 @@ TEST(PlanSet, WhatWasUsedOrCameBackIsKeptLonger) {
   EXPECT_FALSE(plans.ForgetOutliers(6)) << "patience was doubled to 6";
   plans.Use(usual, 7, true);
   EXPECT_TRUE(plans.ForgetOutliers(7));
-  plans.Add(OneRequest(6400), 20);
-  plans.Use(usual, 43, true);
-  EXPECT_FALSE(plans.ForgetOutliers(43)) << "it came back: 4 * 6 cycles";
-  EXPECT_TRUE(plans.ForgetOutliers(44));
+  plans.Add(OneRequest(6400), 8);
+  plans.Use(usual, 31, true);
+  EXPECT_FALSE(plans.ForgetOutliers(31)) << "it came back: 4 * 6 cycles";
+  EXPECT_TRUE(plans.ForgetOutliers(32));
+}
+
+TEST(PlanSet, WhatStayedAwayForLongAndCameBackIsKeptTwiceAsLong) {
+  PlanSet plans;
+  LearnedCycle* usual = plans.Add(OneRequest(640), 0);
+  plans.Add(OneRequest(700), 0);  // a sixteenth more, not a quarter
+  plans.Use(usual, 256, true);
+  EXPECT_TRUE(plans.ForgetOutliers(256));
+  plans.Add(OneRequest(700), 1000);
+  plans.Use(&plans.last_used(), 1001, true);
+  plans.Use(usual, 3000, true);
+  EXPECT_FALSE(plans.ForgetOutliers(3000)) << "it had stayed away for 1,000 cycles";
+  EXPECT_EQ(plans.CyclesUntilOutlier(3000), 0);
+  plans.Use(usual, 3001, true);
+  EXPECT_TRUE(plans.ForgetOutliers(3001));
+  plans.Add(OneRequest(700), 100000);
+  plans.Use(usual, 100000 + PlanSet::kMostCyclesAway - 1, true);
+  EXPECT_FALSE(plans.ForgetOutliers(100000 + PlanSet::kMostCyclesAway - 1));
+  EXPECT_TRUE(plans.ForgetOutliers(100000 + PlanSet::kMostCyclesAway));
 }
 
 TEST(PlanSet, ForgetLargerAndClear) {

@@ -118,6 +118,47 @@ TEST(WorkspaceLiveness, LargeFamiliesInTurnsStopMissing) {
   }
 }
 
+// Kinds that come for some cycles and then stay away for hundreds or thousands: the largest were
+// forgotten each time, and missed when they came back.
+TEST(WorkspaceLiveness, KindsInRareBurstsStopMissing) {
+  for (const size_t kinds : {2, 12, 40, 120}) {
+    for (const bool alike : {false, true}) {
+      std::mt19937_64 random(kinds);
+      std::vector<Kind> set;
+      Kind first;
+      for (int i = 0; i < 12; ++i) first.push_back({64 + 64 * (random() % 500), 0});
+      for (size_t k = 0; k < kinds; ++k) {
+        Kind kind = first;
+        for (uint32_t i = 0; i < kind.size(); ++i) {
+          if (!alike || i > 8) kind[i].bytes = 64 + 64 * (random() % 500);
+          kind[i].until = static_cast<uint32_t>(i + 1 + random() % (kind.size() - i));
+        }
+        set.push_back(kind);
+      }
+      Workspace workspace("w", Learning());
+      size_t at = 0;
+      // A kind stays away for about 20 to 50 cycles of each other kind, at least 1,000.
+      const uint64_t burst = 20 + 1000 / kinds;
+      const auto cycles = [&](int count) {
+        for (; count > 0; --count) {
+          if (random() % burst == 0) at = random() % kinds;
+          Cycle(workspace, set[at]);
+        }
+      };
+      cycles(60000);
+      const WorkspaceStats before = workspace.stats();
+      cycles(20000);
+      EXPECT_LE(workspace.stats().misses - before.misses, 20u) << kinds << " alike " << alike;
+      EXPECT_LE(workspace.stats().plans - before.plans, 20u) << kinds << " alike " << alike;
+      // One that goes on alone has what it needs alone in the end.
+      Workspace fresh("fresh", Learning());
+      for (int i = 0; i < 10; ++i) Cycle(fresh, set[0]);
+      for (int i = 0; i < 40000; ++i) Cycle(workspace, set[0]);
+      EXPECT_LE(workspace.size(), fresh.size() * 11 / 10 + 64) << kinds << " alike " << alike;
+    }
+  }
+}
+
 // Large requests that the plan does not have take the place that it keeps free, instead of lying outside beside it.
 TEST(WorkspaceLiveness, LargeRequestsBesideThePlanMakeTheCycleLeaveIt) {
   for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
