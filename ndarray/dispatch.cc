@@ -113,6 +113,22 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
       "] may have two indices of one element; Dup() makes an array of its own"));
 }
 
+void CheckCall(OpCode op, size_t inputs, size_t outputs, AttributesRef attributes) {
+  const OperatorInfo& info = Info(op);
+  if (attributes.type() != info.attributes) [[unlikely]] {
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: found attributes ",
+                                      attributes.type().name(), ", expected ",
+                                      info.attributes.name()));
+  }
+  if (inputs != static_cast<size_t>(info.input_count) ||
+      outputs != static_cast<size_t>(info.output_count)) [[unlikely]] {
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [", info.name, "]: found ", inputs, " inputs and ", outputs, " outputs, expected ",
+        static_cast<int>(info.input_count), " (", info.inputs, ") and ",
+        static_cast<int>(info.output_count), " (", info.outputs, ")"));
+  }
+}
+
 [[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype,
                                 absl::Span<const Kernel> candidates,
                                 const std::string& why_no_fallback) {
@@ -227,7 +243,7 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs) {
 }
 
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
-              absl::Span<NDArray* const> outputs, const void* attributes) {
+              absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   // Before they are looked at: an array closed on another thread from here on keeps its bytes until
   // the kernel is done.
   PinScope pins;
@@ -237,6 +253,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   for (const NDArray* output : outputs) pins.Pin(output->buffer().get());
   pins.Publish();
   CheckOperands(op, inputs);
+  CheckCall(op, inputs.size(), outputs.size(), attributes);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
   for (int o = 0; o < output_count; ++o) {
@@ -281,7 +298,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   call.op = op;
   call.inputs = refs.inputs();
   call.outputs = refs.outputs();
-  call.attributes = attributes;
+  call.attributes = attributes.data();
   call.threads = ThreadCount();
   call.device = device;
 

@@ -125,7 +125,7 @@ bool BelongsOnHost(OpCode op, DType dtype, absl::Span<const NDArray* const> inpu
 }
 
 void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
-                    absl::Span<NDArray* const> outputs, const void* attributes) {
+                    absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   const char* const name = Info(op).name;
   RefuseWhileCapturing(name, "it runs on the host, which replays would not do again");
   Twins twins;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tidepool/ndarray/dtype.h"
+#include "tidepool/ndarray/kernel/attributes_type.h"
 
 namespace tidepool {
 
@@ -38,8 +39,11 @@ struct OperatorInfo {
   const char* name;
   const char* inputs;   // comma-separated operand names
   const char* outputs;
+  AttributesType attributes;
   uint8_t flags;
   DTypeSet types;       // that it is defined for
+  int8_t input_count;   // optional ones included
+  int8_t output_count;
 
   bool in_place() const { return (flags & operator_list::kInPlace) != 0; }
   bool updates() const { return (flags & operator_list::kUpdates) != 0; }

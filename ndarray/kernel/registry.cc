@@ -1,5 +1,7 @@
 #include "tidepool/ndarray/kernel/registry.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -12,15 +14,31 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/append_format.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_chain.h"
+#include "tidepool/ndarray/kernel/attributes_elementwise.h"
+#include "tidepool/ndarray/kernel/attributes_indexing.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/attributes_random.h"
+#include "tidepool/ndarray/kernel/attributes_reduction.h"
 
 namespace tidepool {
 namespace {
 
 using namespace operator_list;  // NOLINT: the list's words
 
+// How many names a comma-separated list has.
+constexpr int8_t Operands(const char* names) {
+  if (*names == 0) return 0;
+  int8_t count = 1;
+  for (; *names != 0; ++names) count += *names == ',';
+  return count;
+}
+
 constexpr OperatorInfo kOperators[] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags, types, ...) \
-  OperatorInfo{name, inputs, outputs, flags, types},
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, ...) \
+  OperatorInfo{name,  inputs, outputs, AttributesType::Of<attributes>(),              \
+               flags, types,  Operands(inputs), Operands(outputs)},
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
@@ -31,6 +49,14 @@ std::atomic<int> thread_count{0};
 }  // namespace
 
 const OperatorInfo& Info(OpCode op) { return kOperators[static_cast<int>(op)]; }
+
+std::string AttributesType::name() const {
+  int status = 0;
+  char* const readable = abi::__cxa_demangle(type_->name(), nullptr, nullptr, &status);
+  const std::string name = readable != nullptr ? readable : type_->name();
+  std::free(readable);
+  return name;
+}
 
 std::string OperandName(const char* operands, int position) {
   const char* begin = operands;

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes.h"
 
 namespace tidepool {
 namespace {
@@ -119,6 +120,21 @@ TEST(Registry, OperandNames) {
   EXPECT_TRUE(Info(OpCode::kAdd).in_place());
   EXPECT_TRUE(Info(OpCode::kAdamUpdate).updates());
   EXPECT_FALSE(Info(OpCode::kMatMul).in_place() || Info(OpCode::kMatMul).updates());
+}
+
+TEST(Registry, OperatorsSayWhichAttributesTheyTake) {
+  EXPECT_EQ(Info(OpCode::kMatMul).attributes, AttributesType::Of<MatMulAttributes>());
+  EXPECT_EQ(Info(OpCode::kMatMul).attributes.bytes(), sizeof(MatMulAttributes));
+  EXPECT_EQ(Info(OpCode::kMatMul).attributes.name(), "tidepool::MatMulAttributes");
+  EXPECT_EQ(Info(OpCode::kAdd).attributes, AttributesType());
+  EXPECT_EQ(Info(OpCode::kAdd).attributes.bytes(), 0u);
+  EXPECT_EQ(Info(OpCode::kMatMul).input_count, 3);
+  EXPECT_EQ(Info(OpCode::kFill).input_count, 0);
+  EXPECT_EQ(Info(OpCode::kTopK).output_count, 2);
+  const MatMulAttributes attributes;
+  EXPECT_EQ(AttributesRef(&attributes).type(), Info(OpCode::kMatMul).attributes);
+  EXPECT_EQ(AttributesRef(&attributes).data(), &attributes);
+  EXPECT_EQ(AttributesRef(static_cast<MatMulAttributes*>(nullptr)).type(), AttributesType());
 }
 
 TEST(Registry, ThreadCount) {

@@ -11,7 +11,7 @@ namespace tidepool {
 namespace {
 
 void Update(OpCode op, const NDArray& gradient, absl::Span<NDArray* const> outputs,
-            const void* attributes, const NDArray* numbers) {
+            AttributesRef attributes, const NDArray* numbers) {
   const char* const op_name = Info(op).name;
   CheckOperands(op, {&gradient, numbers});
   CheckDType(op_name, "gradient", gradient, DType::kFloat32);

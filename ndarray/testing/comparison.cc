@@ -26,7 +26,8 @@ bool Equal(double actual, double expected, Tolerance tolerance, double inner) {
 
 Tolerance ToleranceOf(OpCode op, DType dtype) {
   constexpr Tolerance kTolerances[] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags, types, comparison, relative, absolute) \
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, comparison, \
+                          relative, absolute)                                              \
   {Comparison::comparison, relative, absolute},
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR

@@ -34,12 +34,14 @@ class CaseAttributes {
   template <typename Attributes>
   CaseAttributes& operator=(const Attributes& attributes) {
     value_ = std::make_shared<Attributes>(attributes);
+    type_ = AttributesType::Of<Attributes>();
     return *this;
   }
-  const void* get() const { return value_.get(); }  // null without attributes
+  AttributesRef get() const { return {value_.get(), type_}; }  // null without attributes
 
  private:
   std::shared_ptr<const void> value_;
+  AttributesType type_;
 };
 
 struct OpCase {
@@ -52,7 +54,7 @@ struct OpCase {
 
   template <typename Attributes>
   const Attributes& attrs() const {
-    return *static_cast<const Attributes*>(attributes.get());
+    return *static_cast<const Attributes*>(attributes.get().data());
   }
   std::string ToString() const;  // operator, type, shapes
 };
