@@ -163,7 +163,7 @@ void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, voi
   RefuseWhileCapturing("read", "nothing of it has been done when the host would read");
   if (const Buffer* buffer = array.buffer().get()) {
     if (BufferMirror* mirror = BufferMirror::Find(*buffer)) {
-      if (mirror->ReadIfOnHost(OffsetOf(array, at), bytes, out)) return;
+      if (mirror->ReadIfOnHost(OffsetOf(array, at), bytes, out, "read")) return;
       Prepare(array, false);
     }
   }

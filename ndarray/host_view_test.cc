@@ -107,6 +107,36 @@ TEST_F(HostViewTest, WhileItLivesKernelsOnWhatOverlapsAreErrorsThatNameBoth) {
   EXPECT_EQ(too.data()[0], 1);
 }
 
+TEST_F(HostViewTest, WhoeverReadsElementsBesideAMutableViewIsRefused) {
+  NDArray x = Full(Shape({4, 4}), 1, DType::kFloat32, Place::On(kDevice));
+  const NDArray column = x.Slice(1, 0, 1), elsewhere = x.Slice(0, 2, 4);
+  const std::function<void()> readers[] = {
+      [&] { x.At<float>({0, 0}); },      [&] { x.ToVector<float>(); },
+      [&] { x.To(Host()); },             [&] { x.ToString(3); },
+      [&] { column.ToVector<float>(); }, [&] { x.Slice(0, 0, 1).Slice(1, 0, 1).Item<float>(); }};
+  const auto check = [&](const char* view) {
+    for (const auto& read : readers) {
+      EXPECT_THAT(MessageOf(read), HasSubstr(std::string("is in use by a mutable ") + view + " of [2, 4]"));
+    }
+    EXPECT_THAT(elsewhere.ToVector<float>(), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1));
+  };
+  const NDArray top = x.Slice(0, 0, 2);
+  x.data<float>();  // the host has it
+  {
+    HostView<float> view(top);
+    check("HostView");
+  }
+  {
+    DeviceView<float> view(top);
+    check("DeviceView");
+  }
+  {
+    HostView<const float> view(top);
+    for (const auto& read : readers) EXPECT_NO_THROW(read());
+  }
+  for (const auto& read : readers) EXPECT_NO_THROW(read());
+}
+
 TEST_F(HostViewTest, DeviceViewsGiveTheDevicesPointer) {
   NDArray x = Ones({3}, DType::kFloat32, Place::On(kDevice));
   x.mutable_data<float>()[1] = 5;

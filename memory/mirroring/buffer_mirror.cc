@@ -237,8 +237,11 @@ std::byte* BufferMirror::OnHost(MirrorEvent event, size_t begin, size_t end, con
   return host_;
 }
 
-bool BufferMirror::ReadIfOnHost(size_t begin, size_t bytes, void* out) {
+bool BufferMirror::ReadIfOnHost(size_t begin, size_t bytes, void* out, const char* who) {
   std::lock_guard<std::mutex> hold(mutex_);
+  if (locks_ != nullptr) {
+    CheckLocks(begin, begin + bytes, false, absl::StrCat("Op [", who, "] X argument"));
+  }
   if (host_ == nullptr || !freshness_.IsFreshOn(true, begin, begin + bytes)) return false;
   std::memcpy(out, host_ + begin, bytes);
   if (used_on_device_) CountMirrorAvoided(device_name_, false);

@@ -71,8 +71,9 @@ class BufferMirror {
   // is up to date unless it is overwritten. `lock` is the view's, registered until EndView.
   std::byte* OnHost(MirrorEvent event, size_t begin, size_t end, const char* who,
                     MirrorLock* lock = nullptr);
-  // The bytes, if the host copy has them; no copy from the device.
-  bool ReadIfOnHost(size_t begin, size_t bytes, void* out);
+  // The bytes, if the host copy has them; no copy from the device. Throws as OnHost where a view writes
+  // them.
+  bool ReadIfOnHost(size_t begin, size_t bytes, void* out, const char* who);
   // The host copy is as new as the device's; likewise of the device's.
   bool IsFreshOnHost(size_t begin, size_t end);
   bool IsFreshOnDevice(size_t begin, size_t end);

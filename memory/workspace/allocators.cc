@@ -69,8 +69,9 @@ std::vector<Allocator> FindAllocators() {
       {"mimalloc", "libmimalloc.so.2.0", "mi_malloc", "mi_free"},
       {"jemalloc", "libjemalloc.so.2", "malloc", "free"},
   };
-#if defined(__SANITIZE_ADDRESS__)
-  std::fprintf(stderr, "tcmalloc, mimalloc, jemalloc: not beside AddressSanitizer, which finds their leaks\n");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  std::fprintf(stderr, "tcmalloc, mimalloc, jemalloc: not beside sanitizers, which find their leaks and do not "
+                       "see how they synchronise\n");
   return found;
 #endif
   for (const Peer& peer : kPeers) {

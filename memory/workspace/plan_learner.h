@@ -194,10 +194,11 @@ class PlanLearner {
   static Shape ShapeOf(const EndedCycle& cycle);
   std::optional<WantedPlan> Want(WantedPlan::Kind kind);
   std::optional<WantedPlan> WantCycle(const EndedCycle& cycle, const Shape& shape);
-  std::vector<std::shared_ptr<const CyclePlan>> FamilyOf(const EndedCycle& cycle,
-                                                         const LearnedCycle* own,
-                                                         uint64_t since) const;
-  bool Affords(const std::vector<std::shared_ptr<const CyclePlan>>& family) noexcept;
+  using Family = std::vector<std::shared_ptr<const CyclePlan>>;
+  // Nothing: more than are planned together.
+  std::optional<Family> FamilyOf(const EndedCycle& cycle, const LearnedCycle* own,
+                                 uint64_t since) const;
+  bool Affords(const Family& family) noexcept;
   void WantLifetimes(const Shape& shape) noexcept;
   void ForgetGuesses() noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);

@@ -30,6 +30,9 @@ constexpr int kFewestRecordedCycles = 4;
 constexpr int kMostRecordedCycles = 64;
 // Lifetimes that have grown so often are taken to the end of the cycle when they grow again.
 constexpr uint32_t kRemadeBeforeToEnd = 8;
+// One of more kinds than are planned together is in others' way, and they in its: it is made anew after twice as
+// many cycles each time.
+constexpr uint32_t kMostDoublings = 30;
 
 // Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
@@ -158,13 +161,18 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     }
   }
   // The last to throw: what is wanted must be adopted or given up.
-  std::vector<std::shared_ptr<const CyclePlan>> family;
+  std::optional<Family> family = Family();
   if (keeps_plans()) family = FamilyOf(cycle, same, 0);
-  if (!Affords(family)) family.clear();  // alone, as long as that is
+  if (!family.has_value() && same != nullptr &&
+      cycles_ - same->learned_at < uint64_t{1} << std::min(same->remade, kMostDoublings)) {
+    effort_.PutOff();
+    return std::nullopt;
+  }
+  if (!family.has_value() || !Affords(*family)) family.emplace();  // alone, as long as that is
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans();
-  wanted->family = std::move(family);
+  wanted->family = *std::move(family);
   if (same == nullptr) return wanted;
   // With the longest lifetimes there were, so that those that vary converge; when they are shorter again and
   // again it is planned for that alone, ever more rarely where that was too soon.
@@ -202,7 +210,8 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
       if (!cycle.has_lifetimes()) {
         WantLifetimes(shape);
       } else if (!Allows(*exact->plan, cycle)) {
-        return WantCycle(cycle, shape);
+        std::optional<WantedPlan> wanted = WantCycle(cycle, shape);
+        if (wanted.has_value()) return wanted;
       }
     }
     Use(exact, true);
@@ -267,16 +276,17 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     return std::nullopt;
   }
   // What did not come meanwhile need not be thought of.
-  std::vector<std::shared_ptr<const CyclePlan>> family;
+  std::optional<Family> family = Family();
   if (keeps_plans()) family = FamilyOf(cycle, own, watch.since);
-  if (!Affords(family)) {
+  if (!family.has_value() || !Affords(*family)) {
     watch.Restart();
+    if (!family.has_value()) watch.WaitLonger(kMostRepetitions);
     return std::nullopt;
   }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
   if (!wanted.has_value()) return wanted;
   wanted->peak_to_beat = plan.layout.peak_bytes();
-  wanted->family = std::move(family);
+  wanted->family = *std::move(family);
   wanted->seen = std::move(watch.seen);
   watch.Restart();
   watch.WaitLonger(kMostRepetitions);

@@ -20,8 +20,8 @@ PlacedRequests Beginning(const CyclePlan& whole, uint32_t requests, size_t align
     LifetimeBuffer& request = beginning.requests[i];
     request.upper = std::min<int64_t>(request.upper, requests);
     beginning.pins.push_back({i, beginning.offsets[i]});
-    beginning.peak_bytes = std::max(
-        beginning.peak_bytes, static_cast<size_t>(beginning.offsets[i] + request.size));
+    beginning.peak_bytes =
+        std::max(beginning.peak_bytes, static_cast<size_t>(beginning.offsets[i] + request.size));
     beginning.requested_bytes += static_cast<size_t>(request.size);
   }
   beginning.lower_bound_bytes =
@@ -59,7 +59,8 @@ PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle,
 
 // `requests` and the family together.
 std::vector<PlacedRequests> PlaceWithFamily(const WantedPlan& wanted,
-                                            absl::Span<const LifetimeBuffer> requests, bool favoured) {
+                                            absl::Span<const LifetimeBuffer> requests,
+                                            bool favoured) {
   std::vector<absl::Span<const LifetimeBuffer>> members = {requests};
   for (const auto& plan : wanted.family) members.push_back(plan->requests);
   return PlaceFamily(members, wanted.alignment, favoured ? 0 : members.size());
@@ -93,8 +94,9 @@ MadePlans Made(const WantedPlan& wanted, std::vector<PlacedRequests> placed) {
   return made;
 }
 
-// A cycle that is new goes around what others have, unless that makes it much larger than it need be. One that has a
-// plan and missed all the same is in the way of others, or they in its: all of them are planned together.
+// A cycle that is new goes around what others have, unless that makes it much larger than it need
+// be. One that has a plan and missed all the same is in the way of others, or they in its: all of
+// them are planned together.
 MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle) {
   const std::vector<LifetimeBuffer> requests = LongestLifetimes(wanted, cycle);
   if (wanted.family.empty()) return Made(wanted, Place(wanted, cycle, requests));
@@ -137,30 +139,31 @@ MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycl
 }
 
 // The plans that begin as the cycle does, but its own, and whose cycles came since then.
-std::vector<std::shared_ptr<const CyclePlan>> PlanLearner::FamilyOf(const EndedCycle& cycle,
-                                                                    const LearnedCycle* own,
-                                                                    uint64_t since) const {
-  std::vector<std::shared_ptr<const CyclePlan>> family;
+std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle,
+                                                         const LearnedCycle* own,
+                                                         uint64_t since) const {
+  Family family;
   const int64_t first = cycle.is_recorded() ? cycle.recorder->requests().front().size
                                             : cycle.followed->plan->requests.front().size;
   const PlanList& plans = *plans_.list();
   const PlanList::Range alike =
       plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
                    ExtendSignature(kNoRequests, static_cast<size_t>(first)));
-  if (alike.end - alike.begin > kMostFamilyMembers) return family;
+  if (alike.end - alike.begin > kMostFamilyMembers) return std::nullopt;
   size_t requests = cycle.made.count();
   for (uint32_t i = alike.begin; i < alike.end; ++i) {
     const LearnedCycle& other = plans[i];
     if (&other == own || (since > 0 && other.came_at <= since)) continue;
     requests += other.plan->requests.size();
-    if (requests > kMostFamilyRequests) return {};
+    if (requests > kMostFamilyRequests) return std::nullopt;
     family.push_back(other.plan);
   }
   return family;
 }
 
-// A large family is planned for as many requests as it has, so that planning does not take longer than all else.
-bool PlanLearner::Affords(const std::vector<std::shared_ptr<const CyclePlan>>& family) noexcept {
+// A large family is planned for as many requests as it has, so that planning does not take longer
+// than all else.
+bool PlanLearner::Affords(const Family& family) noexcept {
   size_t requests = 0;
   for (const auto& plan : family) requests += plan->requests.size();
   if (requests <= kFewFamilyRequests) return true;

@@ -159,6 +159,34 @@ TEST(WorkspaceLiveness, KindsInRareBurstsStopMissing) {
   }
 }
 
+// More than are planned together: each would be planned anew whenever it missed, for ever.
+TEST(WorkspaceLiveness, FamiliesThatAreTooLargeStopBeingPlanned) {
+  constexpr size_t kKinds = 540;
+  std::mt19937_64 random(5);
+  Kind common;
+  for (int i = 0; i < 8; ++i) common.push_back({64 + 64 * (random() % 500), 0});
+  std::vector<Kind> kinds(kKinds, common);
+  for (Kind& kind : kinds) {
+    for (int i = 0; i < 4; ++i) kind.push_back({64 + 64 * (random() % 500), 0});
+    for (uint32_t i = 0; i < kind.size(); ++i) {
+      kind[i].until = static_cast<uint32_t>(i + 1 + random() % (kind.size() - i));
+    }
+  }
+  Workspace workspace("w", Learning());
+  const auto turns = [&](int count) {
+    for (; count > 0; --count) {
+      for (const Kind& kind : kinds) Cycle(workspace, kind);
+    }
+  };
+  turns(40);
+  const WorkspaceStats before = workspace.stats();
+  turns(10);
+  const WorkspaceStats after = workspace.stats();
+  EXPECT_LE(after.plans - before.plans, kKinds);  // not 10 for each
+  EXPECT_GT(after.cycles_not_planned, before.cycles_not_planned);
+  EXPECT_EQ(after.spills, before.spills);  // free ranges serve them
+}
+
 // Large requests that the plan does not have take the place that it keeps free, instead of lying outside beside it.
 TEST(WorkspaceLiveness, LargeRequestsBesideThePlanMakeTheCycleLeaveIt) {
   for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
