@@ -19,23 +19,20 @@
 namespace tidepool {
 namespace {
 
-constexpr int kMaxInputs = 10;
-constexpr int kMaxOutputs = 4;
-
 // The operands of one call; made as they are needed, of many there seldom are more than three.
 class Refs {
  public:
   Refs(int inputs, int outputs) : inputs_(inputs), outputs_(outputs) {
     for (int i = 0; i < inputs; ++i) new (&storage_[i]) TensorRef();
-    for (int o = 0; o < outputs; ++o) new (&storage_[kMaxInputs + o]) TensorRef();
+    for (int o = 0; o < outputs; ++o) new (&storage_[kMostInputs + o]) TensorRef();
   }
   TensorRef& input(int i) { return storage_[i].ref; }
-  TensorRef& output(int o) { return storage_[kMaxInputs + o].ref; }
+  TensorRef& output(int o) { return storage_[kMostInputs + o].ref; }
   absl::Span<const TensorRef> inputs() const {
     return absl::Span<const TensorRef>(&storage_[0].ref, inputs_);
   }
   absl::Span<const TensorRef> outputs() const {
-    return absl::Span<const TensorRef>(&storage_[kMaxInputs].ref, outputs_);
+    return absl::Span<const TensorRef>(&storage_[kMostInputs].ref, outputs_);
   }
   bool all_dense() const {
     bool dense = true;
@@ -49,7 +46,7 @@ class Refs {
     Storage() {}
     TensorRef ref;
   };
-  Storage storage_[kMaxInputs + kMaxOutputs];
+  Storage storage_[kMostInputs + kMostOutputs];
   int inputs_, outputs_;
 };
 
@@ -212,7 +209,7 @@ void Run(const Kernel& kernel, KernelCall& call) {
 // For kernels that take dense operands only: copies in, and out again. `refs` are the call's.
 void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
               absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
-  NDArray inputs_copied[kMaxInputs], outputs_copied[kMaxOutputs];
+  NDArray inputs_copied[kMostInputs], outputs_copied[kMostOutputs];
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!refs.input(i).present || refs.input(i).dense) continue;
     inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch(call.device));

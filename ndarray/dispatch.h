@@ -38,7 +38,7 @@ inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operan
 
 // `inputs` and `outputs` in the order of operator_list.inc; null for an absent optional input.
 // `attributes`: a pointer to the operator's struct (attributes.h), or null where it takes none. The kernel's data type is that of
-// the first output, or of the first input where the list says so. At most 10 inputs and 4 outputs.
+// the first output, or of the first input where the list says so. At most kMostInputs and kMostOutputs.
 // Throws kFailedPrecondition (stale operands), kInvalidArgument (attributes of another operator, fewer
 // or more operands than it has; outputs that overlap each other, or inputs in a way the operator does
 // not allow; operands on different devices), kUnimplemented

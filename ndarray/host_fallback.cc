@@ -17,7 +17,7 @@
 namespace tidepool {
 namespace {
 
-std::atomic<uint64_t> fallbacks[kOpCodes] = {};
+std::atomic<uint64_t> fallbacks[kMaxOpCodes] = {};
 
 // The host copy of a buffer as a buffer of its own, for the length of a call.
 class TwinOwner final : public BufferOwner {
@@ -161,7 +161,7 @@ uint64_t HostFallbacksOf(OpCode op) {
 
 std::string DescribeHostFallbacks() {
   std::string text;
-  for (int op = 0; op < kOpCodes; ++op) {
+  for (int op = 0; op < OperatorCount(); ++op) {
     const uint64_t count = fallbacks[op].load(std::memory_order_relaxed);
     if (count == 0) continue;
     absl::StrAppend(&text, text.empty() ? "" : ", ", Info(static_cast<OpCode>(op)).name, " ", count);

@@ -21,24 +21,17 @@
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/attributes_reduction.h"
+#include "tidepool/ndarray/kernel/own_operators.h"
 
 namespace tidepool {
 namespace {
 
 using namespace operator_list;  // NOLINT: the list's words
 
-// How many names a comma-separated list has.
-constexpr int8_t Operands(const char* names) {
-  if (*names == 0) return 0;
-  int8_t count = 1;
-  for (; *names != 0; ++names) count += *names == ',';
-  return count;
-}
-
 constexpr OperatorInfo kOperators[] = {
 #define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, ...) \
   OperatorInfo{name,  inputs, outputs, AttributesType::Of<attributes>(),              \
-               flags, types,  Operands(inputs), Operands(outputs)},
+               flags, types,  CountOperands(inputs), CountOperands(outputs)},
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
@@ -48,7 +41,10 @@ std::atomic<int> thread_count{0};
 
 }  // namespace
 
-const OperatorInfo& Info(OpCode op) { return kOperators[static_cast<int>(op)]; }
+const OperatorInfo& Info(OpCode op) {
+  if (static_cast<int>(op) < kOpCodes) [[likely]] return kOperators[static_cast<int>(op)];
+  return InfoOfAdded(op);
+}
 
 std::string AttributesType::name() const {
   int status = 0;
@@ -73,7 +69,7 @@ KernelRegistry& KernelRegistry::Global() {
 }
 
 constinit std::atomic<const KernelRegistry::Row*>
-    KernelRegistry::rows_[kMaxDeviceTypes][kOpCodes][kDTypes] = {};
+    KernelRegistry::rows_[kMaxDeviceTypes][kMaxOpCodes][kDTypes] = {};
 
 template <typename Function>
 void KernelRegistry::ForEachRow(const Function& function) {
@@ -102,10 +98,10 @@ std::string Describe(const Kernel& kernel) {
 
 void CheckKernel(const Kernel& kernel) {
   const char* const provider = kernel.provider != nullptr ? kernel.provider : "";
-  if (static_cast<int>(kernel.op) >= kOpCodes || static_cast<int>(kernel.dtype) >= kDTypes) {
+  if (static_cast<int>(kernel.op) >= OperatorCount() || static_cast<int>(kernel.dtype) >= kDTypes) {
     Refuse(absl::StrCat("a kernel by provider \"", provider, "\" is for operator ",
                         static_cast<int>(kernel.op), " and element type ",
-                        static_cast<int>(kernel.dtype), ", expected 0 to ", kOpCodes - 1,
+                        static_cast<int>(kernel.dtype), ", expected 0 to ", OperatorCount() - 1,
                         " and 0 to ", kDTypes - 1));
   }
   if (*provider == 0) {
@@ -171,7 +167,8 @@ std::string KernelRegistry::Table() const {
   std::string out;
   AppendFormat(&out, "%-28s %-10s %-5s %s\n", "operator", "device", "type",
                "providers (first that supports the call runs)");
-  for (int op = 0; op < kOpCodes; ++op) {
+  for (int op = 0; op < OperatorCount(); ++op) {
+    const OperatorInfo& info = Info(static_cast<OpCode>(op));
     for (DeviceType device : devices) {
       for (int dtype = 0; dtype < kDTypes; ++dtype) {
         std::string providers;
@@ -179,8 +176,8 @@ std::string KernelRegistry::Table() const {
              Find(static_cast<OpCode>(op), device, static_cast<DType>(dtype))) {
           absl::StrAppend(&providers, providers.empty() ? "" : ", ", kernel.provider);
         }
-        if (providers.empty() && !Contains(kOperators[op].types, static_cast<DType>(dtype))) continue;
-        AppendFormat(&out, "%-28s %-10s %-5s %s\n", kOperators[op].name,
+        if (providers.empty() && !Contains(info.types, static_cast<DType>(dtype))) continue;
+        AppendFormat(&out, "%-28s %-10s %-5s %s\n", info.name,
                      DeviceTypeName(device).c_str(), DTypeName(static_cast<DType>(dtype)),
                      providers.empty() ? "- (none linked)" : providers.c_str());
       }

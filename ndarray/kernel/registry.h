@@ -34,7 +34,7 @@ class KernelRegistry {
 
   // Highest priority first; none for what is no operator or element type. Valid for ever.
   absl::Span<const Kernel> Find(OpCode op, DeviceType device, DType dtype) const {
-    if (static_cast<int>(op) >= kOpCodes || static_cast<int>(dtype) >= kDTypes) return {};
+    if (static_cast<int>(op) >= kMaxOpCodes || static_cast<int>(dtype) >= kDTypes) return {};
     const Row* const row = RowOf(op, device, dtype).load(std::memory_order_acquire);
     return row != nullptr ? absl::Span<const Kernel>(*row) : absl::Span<const Kernel>();
   }
@@ -63,8 +63,8 @@ class KernelRegistry {
   mutable std::mutex mutex_;  // of additions
   std::vector<Note> notes_;
   // A row is replaced as a whole and never freed: somebody may be reading it. Rows of device types
-  // that have no kernels cost addresses only.
-  static std::atomic<const Row*> rows_[kMaxDeviceTypes][kOpCodes][kDTypes];
+  // and operators that there are none of cost addresses only.
+  static std::atomic<const Row*> rows_[kMaxDeviceTypes][kMaxOpCodes][kDTypes];
 };
 
 struct KernelRegistrar {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -66,13 +67,13 @@ TEST(RegistryDeathTest, WhatCannotBeMeantEndsTheProgramAndIsNamed) {
   EXPECT_DEATH(add(OpCode::kRelu, f32, "other", 9, nullptr), "no function to run");
   EXPECT_DEATH(add(OpCode::kRelu, f32, nullptr, 9, &Nothing), "no provider's name");
   EXPECT_DEATH(add(OpCode::kRelu, f32, "", 9, &Nothing), "no provider's name");
-  EXPECT_DEATH(add(static_cast<OpCode>(255), f32, "other", 9, &Nothing), "operator 255 and");
+  EXPECT_DEATH(add(static_cast<OpCode>(400), f32, "other", 9, &Nothing), "operator 400 and");
   EXPECT_DEATH(add(OpCode::kRelu, static_cast<DType>(99), "other", 9, &Nothing), "type 99, exp");
 }
 
 TEST(Registry, FindsNothingForWhatIsNoOperatorOrElementType) {
   KernelRegistry& registry = KernelRegistry::Global();
-  EXPECT_TRUE(registry.Find(static_cast<OpCode>(255), Host().type, DType::kFloat32).empty());
+  EXPECT_TRUE(registry.Find(static_cast<OpCode>(60000), Host().type, DType::kFloat32).empty());
   EXPECT_TRUE(registry.Find(OpCode::kRelu, Host().type, static_cast<DType>(99)).empty());
   EXPECT_TRUE(registry.Find(OpCode::kRelu, DeviceType::kCuda, DType::kFloat32).empty());
 }
@@ -135,6 +136,76 @@ TEST(Registry, OperatorsSayWhichAttributesTheyTake) {
   EXPECT_EQ(AttributesRef(&attributes).type(), Info(OpCode::kMatMul).attributes);
   EXPECT_EQ(AttributesRef(&attributes).data(), &attributes);
   EXPECT_EQ(AttributesRef(static_cast<MatMulAttributes*>(nullptr)).type(), AttributesType());
+}
+
+TEST(Registry, ProgramsAddOperators) {
+  struct Attributes {
+    int value;
+  };
+  const OperatorInfo mine = {.name = "mine",
+                             .inputs = "X,Y,bias?",
+                             .outputs = "Z,W",
+                             .attributes = AttributesType::Of<Attributes>(),
+                             .types = SetOf(DType::kFloat32)};
+  const int before = OperatorCount();
+  EXPECT_EQ(FindOperator("mine"), std::nullopt);
+  const OpCode op = AddOperator(mine);
+  EXPECT_EQ(AddOperator(mine), op);
+  EXPECT_EQ(OperatorCount(), before + 1);
+  EXPECT_EQ(FindOperator("mine"), op);
+  EXPECT_EQ(FindOperator("matmul"), OpCode::kMatMul);
+  EXPECT_STREQ(Info(op).name, "mine");
+  EXPECT_EQ(Info(op).input_count, 3);
+  EXPECT_EQ(Info(op).output_count, 2);
+  EXPECT_EQ(Info(op).attributes.bytes(), sizeof(Attributes));
+  KernelRegistry::Global().Add({op, DeviceType::kHost, DType::kFloat32, "first", 1, &Nothing});
+  EXPECT_EQ(KernelRegistry::Global().Find(op, Host().type, DType::kFloat32).size(), 1u);
+  EXPECT_THAT(KernelRegistry::Global().Table(),
+              HasSubstr("mine                         host       f32   first\n"));
+
+  const auto refused = [&](OperatorInfo info) {
+    return MessageOf([&] { AddOperator(info); }, absl::StatusCode::kInvalidArgument);
+  };
+  OperatorInfo other = mine;
+  other.outputs = "Z";
+  EXPECT_THAT(refused(other), HasSubstr("operator \"mine\": there is another one of that name"));
+  other.name = "matmul";
+  EXPECT_THAT(refused(other), HasSubstr("another one of that name"));
+  other.name = "Mine op";
+  EXPECT_THAT(refused(other), HasSubstr("expected lower case letters"));
+  other.name = "other";
+  other.outputs = "";
+  EXPECT_THAT(refused(other), HasSubstr("found 3 inputs and 0 outputs"));
+  other.outputs = "Z";
+  other.inputs = "A,B,C,D,E,F,G,H,I,J,K";
+  EXPECT_THAT(refused(other), HasSubstr("found 11 inputs and 1 outputs, expected at most 10"));
+  other.inputs = "";
+  other.types = 0;
+  EXPECT_THAT(refused(other), HasSubstr("found no element types"));
+  EXPECT_EQ(OperatorCount(), before + 1);
+  EXPECT_THAT(MessageOf([] { Info(static_cast<OpCode>(500)); }, absl::StatusCode::kInvalidArgument),
+              HasSubstr("found operator 500, expected 0 to "));
+}
+
+TEST(RegistryLast, ThereIsRoomForSomeHundredOperators) {
+  OperatorInfo info = {.inputs = "X", .outputs = "Z", .types = SetOf(DType::kInt8)};
+  std::vector<std::thread> threads;  // the same names from each
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([info]() mutable {
+      for (int i = OperatorCount(); i < kMaxOpCodes + 5; ++i) {
+        const std::string name = "op" + std::to_string(i);
+        info.name = name.c_str();
+        try {
+          EXPECT_STREQ(Info(AddOperator(info)).name, name.c_str());
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted) << error.message();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(OperatorCount(), kMaxOpCodes);
+  EXPECT_EQ(FindOperator("mine").has_value(), true);
 }
 
 TEST(Registry, ThreadCount) {

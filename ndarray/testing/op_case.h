@@ -44,6 +44,15 @@ class CaseAttributes {
   AttributesType type_;
 };
 
+// How close a result is to what is expected: see operator_list.inc.
+enum class Comparison { kBits, kValue, kClose };
+
+struct Tolerance {
+  Comparison comparison = Comparison::kBits;
+  double relative = 0;
+  double absolute = 0;
+};
+
 struct OpCase {
   OpCode op;
   DType dtype;  // the kernel's

@@ -244,7 +244,8 @@ bool IsListed(const OpContract& contract, OpCode op, DType dtype) {
 
 template <typename Visit>
 void ForEachKey(Visit visit) {
-  for (int op = 0; op < kOpCodes; ++op) {
+  for (int op = 0; op < OperatorCount(); ++op) {
+    if (op >= kOpCodes && FindOwnCases(static_cast<OpCode>(op)) == nullptr) continue;
     for (int dtype = 0; dtype < kDTypes; ++dtype) {
       if (Contains(Info(static_cast<OpCode>(op)).types, static_cast<DType>(dtype))) {
         visit(static_cast<OpCode>(op), static_cast<DType>(dtype));
