@@ -1,6 +1,7 @@
 #ifndef HYPOT_H_
 #define HYPOT_H_
 
+#include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
 
 // An operator of one's own: sqrt(x^2 + y^2) * scale of float arrays of one shape, without overflow.

@@ -11,6 +11,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/testing/op_contract_suite.h"
 #include "tidepool/ndarray/testing/own_operator.h"
 

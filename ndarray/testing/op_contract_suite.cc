@@ -23,6 +23,7 @@
 #include "tidepool/ndarray/testing/comparison.h"
 #include "tidepool/ndarray/testing/guarded_array.h"
 #include "tidepool/ndarray/testing/op_case.h"
+#include "tidepool/ndarray/testing/op_case_groups.h"
 
 namespace tidepool {
 namespace {
