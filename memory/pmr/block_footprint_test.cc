@@ -124,6 +124,45 @@ TEST(BlockFootprintTest, ContainersThatGrowTheSameInEachCycleSettle) {
   }
 }
 
+struct Blocks {
+  int count;
+  size_t bytes;
+};
+
+// Kinds of cycles in turns, fewer than 64 apart: in the end nothing is asked for any more, and at
+// most twice what was alive at once is kept, and a span. Each set went on asking for another reason.
+TEST(BlockFootprintTest, KindsOfCyclesInTurnsSettle) {
+  const std::vector<std::vector<Blocks>> sets = {
+      // What lives in two cycles in a row is much less than what does in all.
+      {{1, 4092754}, {33, 154320}, {12, 972570}, {379, 9079}},
+      {{5, 1127583}, {1, 3452680}, {11658, 665}, {5, 1871816}, {31, 462937}},
+      // The chunk used longest ago is the one that the next cycle needs.
+      {{1, 6601682}, {1, 7153528}, {1, 5821193}, {21, 391991}},
+      // Chunks that nobody needed for 64 cycles go, and the others are too large or too small then.
+      {{2, 1530163}, {212, 62116}, {1797, 4319}, {9, 1574094}},
+      // One of each size would be more than twice what is alive.
+      {{286, 4540}, {2, 6277567}, {7, 1095626}, {11, 1007015}, {11, 886763}, {60, 160573}},
+      // A little more than 1 MiB.
+      {{16, 966672}, {6, 1751036}, {7, 1052132}},
+  };
+  for (size_t set = 0; set < sets.size(); ++set) {
+    Workspace workspace("turns", WorkspaceConfig::Inference());
+    size_t most_live = 0;
+    int64_t asked = 0;
+    for (int cycle = 0; cycle < 700; ++cycle) {
+      if (cycle == 400) asked = MemoryTracker::Global().system_allocations();
+      const Blocks kind = sets[set][cycle % sets[set].size()];
+      WorkspaceScope scope(workspace);
+      std::vector<void*> blocks;
+      for (int i = 0; i < kind.count; ++i) blocks.push_back(AllocateBytes(workspace, kind.bytes));
+      for (void* const block : blocks) ReleaseBytes(block, kind.bytes);
+      most_live = std::max(most_live, kind.count * (kind.bytes + kHeader));
+    }
+    EXPECT_EQ(MemoryTracker::Global().system_allocations(), asked) << "set " << set;
+    EXPECT_LE(workspace.stats().block_bytes, 2 * most_live + 2 * kMiB) << "set " << set;
+  }
+}
+
 // First small blocks, then large ones, in each cycle: they have the same memory, nothing is asked
 // for in between.
 TEST(BlockFootprintTest, SmallAndLargeBlocksShareWhatIsKept) {

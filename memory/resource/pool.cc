@@ -13,8 +13,7 @@ namespace tidepool {
 namespace {
 
 constexpr int kNodesPerSlab = 64;
-constexpr int kLoose = 2;  // uses that made room until large chunks are shared
-constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what is owned
+constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what was live
 constexpr size_t kGrainOfChunks = 4096;  // so much more than what was asked for a chunk may have
 constexpr size_t kMostGrownBytes = size_t{1} << 26;
 constexpr size_t kLeastSharedBytes = size_t{1} << 20;  // requests of up to this share chunks that grow
@@ -94,17 +93,16 @@ inline void Pool::TakeFree(Block* block) noexcept {
 
 // ---- chunks ---------------------------------------------------------------------------------
 
-// Whether such a request may keep a large chunk from going back. A fifth: what has doubled
-// twice, however it is rounded.
-bool Pool::MayHold(size_t bytes, const Chunk& chunk) const {
-  if (bytes > chunk.bytes) return false;
-  return looseness_ < kLoose ? chunk.bytes - bytes <= bytes / 10 : bytes >= chunk.bytes / 5;
-}
+// Then requests that have no chunks of their own, but are not small, cut large ones too: cycles of
+// kinds that take turns have one memory, not one for each range of sizes.
+bool Pool::CutsDeeply() const { return grows_ && looseness_ == kMostLoose; }
 
-// Bytes owned beyond what was live.
-size_t Pool::Slack(size_t peak) const {
-  if (looseness_ < kLoose) return peak / 10;
-  return std::min(peak, peak / 4 << (looseness_ - kLoose));
+// Whether such a request may keep a large chunk of that size from going back. A fifth: what has
+// doubled twice, however it is rounded.
+bool Pool::MayHold(size_t bytes, size_t chunk_bytes) const {
+  if (bytes > chunk_bytes) return false;
+  if (looseness_ < kLoose) return chunk_bytes - bytes <= bytes / 10;
+  return bytes >= chunk_bytes / (CutsDeeply() ? kGrowth : 5);
 }
 
 void Pool::SetRoom(Chunk& chunk, size_t room) noexcept {
@@ -113,10 +111,12 @@ void Pool::SetRoom(Chunk& chunk, size_t room) noexcept {
   if (coarse_alignment_ > 0) room_[1].Set(chunk.place, Serves(chunk, true) ? room : 0);
 }
 
-// After what is owned has changed.
+// After what is owned has changed. What was live counts, because it is the same in each of the
+// cycles that take turns: a chunk that goes between them would change which of the others serve.
 void Pool::UpdateShared() noexcept {
   if (!grows_) return;
-  const size_t grown = std::min(owned_bytes_ / kGrowth, kMostGrownBytes) & ~(alignment_ - 1);
+  const size_t live = std::min(owned_bytes_, peak_used_bytes());
+  const size_t grown = std::min(live / kGrowth, kMostGrownBytes) & ~(alignment_ - 1);
   span_bytes_ = std::max(chunk_bytes_, grown);
   shared_bytes_ = std::max(span_bytes_, kLeastSharedBytes);
   for (const auto& chunk : chunks_) {
@@ -142,7 +142,9 @@ Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
   FitNode* closest = nullptr;
   FitNode* largest = nullptr;
   for (const auto& chunk : chunks_) {
-    if (!chunk->large || !MayHold(bytes, *chunk)) continue;
+    if (!MayHold(bytes, chunk->bytes)) continue;
+    // Not only `large` ones: the tail alone may make a chunk larger than what is shared.
+    if (!chunk->large && !Serves(*chunk, false)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
     if (block == nullptr) continue;
     if (closest == nullptr || block->size < closest->size) closest = block;
@@ -155,7 +157,10 @@ Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
 
 // In the oldest chunk that has such a block, the smallest there.
 Pool::Block* Pool::FindShared(size_t bytes, bool coarse) noexcept {
-  if (grows_ && !coarse && bytes > span_bytes_ / kMany) return FindBest(bytes, coarse);
+  if (grows_ && !coarse && bytes > span_bytes_ / kMany) {
+    Block* const best = FindBest(bytes, coarse);
+    return best == nullptr && CutsDeeply() ? FindLarge(bytes) : best;
+  }
   FirstFit& room = room_[coarse];
   while (room.Has(bytes)) {
     Chunk& chunk = *chunks_[room.First(bytes)];
@@ -186,7 +191,7 @@ Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
     if (upstream_.FootprintBytes(all, chunk_alignment_) == footprint) *asked = all;
   }
   if (footprint == SIZE_MAX) return upstream_.Allocate(*asked, chunk_alignment_);
-  MakeRoom(footprint);
+  MakeRoom(*asked, footprint);
   // Others may come in until it is there.
   asked_bytes_ += footprint;
   try {
@@ -242,84 +247,6 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   UpdateShared();
   *whole = node;
   return taken;
-}
-
-// Nothing here knows of the chunk any more, so whoever is called may come in.
-void Pool::GiveBack(std::unique_ptr<Chunk> chunk) noexcept {
-  upstream_.Release(chunk->token, chunk->bytes, chunk_alignment_);
-}
-
-template <typename Predicate>
-size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
-  std::unique_ptr<Chunk> leaving;
-  size_t bytes = 0;
-  const size_t before = chunks_.size();
-  std::erase_if(chunks_, [&](std::unique_ptr<Chunk>& chunk) {
-    if (!chunk->idle() || !goes(*chunk)) return false;
-    bytes += chunk->footprint;
-    if (on_host_) UnpoisonBlock(chunk->first->data, chunk->bytes);
-    RecycleNode(chunk->first);
-    chunk->next_leaving = std::move(leaving);
-    leaving = std::move(chunk);
-    return true;
-  });
-  if (leaving == nullptr) return 0;
-  owned_bytes_ -= bytes;
-  for (size_t place = 0; place < before; ++place) {
-    if (place < chunks_.size()) {
-      Chunk& chunk = *chunks_[place];
-      chunk.place = place;
-      SetRoom(chunk, chunk.room);
-    } else {
-      room_[0].Set(place, 0);
-      if (coarse_alignment_ > 0) room_[1].Set(place, 0);
-    }
-  }
-  UpdateShared();
-  while (leaving != nullptr) {
-    std::unique_ptr<Chunk> next = std::move(leaving->next_leaving);
-    GiveBack(std::exchange(leaving, std::move(next)));
-  }
-  return bytes;
-}
-
-void Pool::MakeRoom(size_t footprint) noexcept {
-  const size_t added = asked_bytes_ + footprint;
-  const size_t peak = std::max({peak_used_bytes_, last_peak_used_bytes_, used_bytes_ + added});
-  const size_t most = peak + Slack(peak) + shared_bytes_;
-  while (owned_bytes_ + added > most) {
-    const Chunk* oldest = nullptr;
-    for (const auto& chunk : chunks_) {
-      if (chunk->idle() && (oldest == nullptr || chunk->used_in < oldest->used_in)) {
-        oldest = chunk.get();
-      }
-    }
-    if (oldest == nullptr) return;
-    GiveBackWhere([&](const Chunk& chunk) { return &chunk == oldest; });
-    makes_room_ = true;
-  }
-}
-
-size_t Pool::Trim() noexcept {
-  return GiveBackWhere([](const Chunk&) { return true; }) + upstream_.Trim();
-}
-
-size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
-  return GiveBackWhere([&](const Chunk& chunk) { return goes(chunk.token); });
-}
-
-size_t Pool::TrimIdle(int uses) noexcept {
-  for (const auto& chunk : chunks_) {
-    if (!chunk->idle()) chunk->used_in = use_;
-  }
-  const uint64_t kept = static_cast<uint64_t>(std::max(uses, 1));
-  const size_t bytes =
-      GiveBackWhere([&](const Chunk& chunk) { return use_ - chunk.used_in >= kept; });
-  ++use_;
-  if (std::exchange(makes_room_, false)) looseness_ = std::min(looseness_ + 1, kLoose + 2);
-  if (chunks_.empty()) looseness_ = 0;
-  last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);
-  return bytes + upstream_.TrimIdle(uses);
 }
 
 // ---- blocks ---------------------------------------------------------------------------------

@@ -11,14 +11,16 @@
 // rounded up as what it wraps rounds up; small blocks never keep a large chunk from going back.
 //
 // Footprint. A use (a cycle, a request) ends with TrimIdle; "live" is the most bytes of blocks that
-// were alive at once, in this use or the one before.
+// were alive at once, in this use or the n before (at most 2 n), for which TrimIdle(n) keeps
+// chunks: kinds of uses that take turns do not take each other's chunks away.
 //
 // A size that was released is served again from what is owned: nothing more is taken as long as a
 // free block will do.
 //
 // Large blocks take, when another chunk has been taken for one, at most 1.1 times what was live
 // and chunk_bytes: a free chunk serves requests of at least 10/11 of it, and before another is
-// taken, chunks without live blocks go, those used longest ago first, until the bound is kept.
+// taken, chunks without live blocks go, first those that it can serve for, then those used longest
+// ago, until the bound is kept.
 // Nothing goes for it at other times: when less lives later, each chunk stays as long as it
 // serves once in the n uses of TrimIdle(n), and the bound is that of the use in which a chunk
 // was taken last. A pool that did so in two uses and still owns something pays in memory from
@@ -46,10 +48,14 @@
 // TrimIdle(n) gives back the chunks in which no block was alive during the last n uses, also while
 // other blocks are.
 //
-// A pool that grows (PoolGrowth) takes larger chunks the more it owns: chunk_bytes at first, then a
-// sixteenth of what is owned; only requests beyond that and beyond 1 MiB have chunks of their own. A
-// chunk for requests of which few fit is a multiple of the one that made it, and such requests take
-// the best fit among all chunks: equal large blocks waste nothing but the end of the last chunk.
+// A pool that grows (PoolGrowth) takes larger chunks the more lives: chunk_bytes at first, then a
+// sixteenth of what was live (and is owned still); only requests beyond that and beyond 1 MiB have
+// chunks of their own. A chunk for requests of which few fit is a multiple of the one that made it,
+// and such requests take the best fit among all chunks: equal large blocks waste nothing but the
+// end of the last chunk. Where twice what was live is kept, they also cut up large chunks of up to
+// 16 times their size (as larger requests do then), before another chunk is taken: so uses of
+// different kinds have one memory in turns. Those that need more than twice what was live even so
+// take and give back some chunks in each turn.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
 // in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The
@@ -64,6 +70,7 @@
 #ifndef TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 #define TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -112,6 +119,9 @@ class Pool final : public MemoryResource {
   size_t TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept;
 
  private:
+  static constexpr int kLoose = 2;  // uses that made room until large chunks are shared
+  static constexpr int kMostLoose = kLoose + 2;  // until twice what was live is kept
+
   struct Chunk;
   struct Block : FitNode {  // size: rounded up to the granule
     std::byte* data;
@@ -143,9 +153,10 @@ class Pool final : public MemoryResource {
   Allocation AddChunk(size_t bytes, bool coarse, Block** whole);
   Allocation TakeChunk(size_t bytes, size_t* asked);
   void ReserveRecords();
-  bool MayHold(size_t bytes, const Chunk& chunk) const;
+  bool MayHold(size_t bytes, size_t chunk_bytes) const;
+  bool CutsDeeply() const;
   size_t Slack(size_t peak) const;
-  void MakeRoom(size_t footprint) noexcept;
+  void MakeRoom(size_t bytes, size_t footprint) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
@@ -158,6 +169,7 @@ class Pool final : public MemoryResource {
   }
   void SetRoom(Chunk& chunk, size_t room) noexcept;
   void UpdateShared() noexcept;
+  size_t peak_used_bytes() const { return std::max(peak_used_bytes_, last_peak_used_bytes_); }
   void AddFree(Block* block) noexcept;
   void TakeFree(Block* block) noexcept;
   bool HasNodes() const { return recycled_ != nullptr && recycled_->next_in_chunk != nullptr; }
@@ -185,8 +197,9 @@ class Pool final : public MemoryResource {
   size_t used_bytes_ = 0;
   size_t block_count_ = 0;
   uint64_t use_ = 0;                 // number of calls of TrimIdle
-  size_t peak_used_bytes_ = 0;       // in this use
-  size_t last_peak_used_bytes_ = 0;  // in the one before
+  size_t peak_used_bytes_ = 0;       // in this use and the uses_of_peak_ before
+  size_t last_peak_used_bytes_ = 0;  // in as many before these as chunks are kept for
+  uint64_t uses_of_peak_ = 0;
   bool makes_room_ = false;          // chunks went in this use because another came
   int looseness_ = 0;                // uses that did so since the pool was empty
 };

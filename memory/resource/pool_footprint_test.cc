@@ -232,6 +232,31 @@ TEST(PoolFootprint, LargeChunksAreNotKeptByLessThanAFifth) {
   EXPECT_GE(watched.pool().owned_bytes(), 3 * watched.pool().used_bytes());  // they were cut up
 }
 
+// Kinds of uses that take turns within the n of TrimIdle(n): little lives in two of them in a row,
+// and what the largest one needs stays all the same. When it comes no more, the bound follows.
+TEST(PoolFootprint, KindsInTurnsSettle) {
+  AddressResource addresses;
+  Pool pool(addresses, 64 << 10, 64);
+  const std::vector<std::pair<int, size_t>> kinds = {
+      {12, kMiB}, {1, 100 << 10}, {1, 200 << 10}, {1, 7 * kMiB}};
+  auto use = [&](const std::pair<int, size_t>& kind) {
+    std::vector<void*> live;
+    for (int i = 0; i < kind.first; ++i) live.push_back(pool.Allocate(kind.second, 64).token);
+    for (void* const token : live) pool.Release(token, kind.second, 64);
+    pool.TrimIdle(8);
+  };
+  size_t requests = 0;
+  for (int turn = 0; turn < 40; ++turn) {
+    if (turn == 20) requests = addresses.requests();
+    for (const auto& kind : kinds) use(kind);
+    EXPECT_LE(pool.owned_bytes(), 2 * 12 * kMiB + kMiB);
+  }
+  EXPECT_EQ(addresses.requests(), requests);
+  for (int i = 0; i < 16; ++i) use({1, kMiB});
+  use({1, kMiB / 2});
+  EXPECT_LE(pool.owned_bytes(), 2 * kMiB + (64 << 10));
+}
+
 // A cycle that repeats asks for nothing in the end, at the cost of twice what is live in it.
 TEST(PoolFootprint, ARepeatedCycleSettles) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {

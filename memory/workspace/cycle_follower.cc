@@ -150,7 +150,9 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
       return larger != nullptr && placed_.TryPlaceWithin(0, rounded, offset);
     }
   }
-  if (missed_++ == 0) first_miss_ = slot;
+  if (missed_ == 0) first_miss_ = slot;
+  if (missed_ == 0 || last_miss_ != slot) ++missed_;  // one that is refused is not made
+  last_miss_ = slot;
   if (missed_ > kMissesBeforeNone && missed_ >= (slot - first_miss_) / kMissedShare) {
     LeaveForGood(made);
   }

@@ -82,6 +82,12 @@ class CycleFollower {
   }
   // The rest of the cycle follows no plan. The last request was off the one it followed until now.
   void LeaveForGood(const RequestView& made) noexcept;
+  // The same of one that was on it until now. Throws std::bad_alloc, nothing changed.
+  void LeaveFromHere(const RequestView& made) {
+    recorder_.Leave(*plan(), made);
+    undisturbed_ = false;
+    LeaveForGood(made);
+  }
 
   // Memory for WriteDown(), whichever plan is followed. Throws std::bad_alloc.
   void ReserveToWriteDown();
@@ -130,6 +136,7 @@ class CycleFollower {
   bool undisturbed_ = false;  // since a cycle began with a plan
   uint32_t missed_ = 0;       // requests of this cycle
   uint32_t first_miss_ = 0;
+  uint32_t last_miss_ = 0;
 };
 
 }  // namespace tidepool

@@ -25,7 +25,7 @@ struct LeaseLinks {
   typename Sync::template Plain<Item*> next{nullptr};  // of all
   typename Sync::template Plain<Item*> previous{nullptr};
   typename Sync::template Plain<Item*> next_idle{nullptr};  // that came back before it
-  typename Sync::template Plain<uint64_t> idle_since{0};    // how many had come back then
+  typename Sync::template Plain<uint64_t> idle_since{0};    // how many uses there had been
 };
 
 // Traits:
@@ -62,32 +62,40 @@ class LeaseList {
     return item;
   }
 
-  // One that is not usable is gone.
-  void Return(Owner item, bool usable) noexcept {
+  // One that is not usable is gone. `uses`: what its holder has made of it and not told by
+  // CountUses().
+  void Return(Owner item, bool usable, uint64_t uses = 1) noexcept {
     std::lock_guard<Mutex> lock(mutex_);
     leased_.set(leased_.get() - 1);
-    returns_.set(returns_.get() + 1);
+    uses_.set(uses_.get() + uses);
     if (usable && !closed_.get()) {
       Traits::Links(*item).next_idle.set(idle_.get());
-      Traits::Links(*item).idle_since.set(returns_.get());
+      Traits::Links(*item).idle_since.set(uses_.get());
       idle_.set(item.release());
     } else {
       Remove(item.get());
     }
   }
+  // Of an item that stays leased.
+  void CountUses(uint64_t uses) noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    uses_.set(uses_.get() + uses);
+  }
 
-  // Looked for once in kLooks returns: of those that were not leased while at least `returns` others came back, and that are
-  // `wanted`, the one that came back first; null: none. It is the caller's until PutBack().
+  // Looked for once in kLooks uses: of those that were not leased during at least `uses` uses of
+  // others, and that are `wanted`, the one that came back first; null: none. It is the caller's
+  // until PutBack().
   static constexpr uint64_t kLooks = 16;
   template <typename Wanted>
-  Owner TakeLongIdle(uint64_t returns, const Wanted& wanted) noexcept {
+  Owner TakeLongIdle(uint64_t uses, const Wanted& wanted) noexcept {
     std::lock_guard<Mutex> lock(mutex_);
-    if (returns_.get() % kLooks != 0) return nullptr;
+    if (uses_.get() - looked_at_.get() < kLooks) return nullptr;
+    looked_at_.set(uses_.get());
     Item* found = nullptr;
     Item* newer_than_found = nullptr;
     Item* newer = nullptr;
     for (Item* item = idle_.get(); item != nullptr; item = Traits::Links(*item).next_idle.get()) {
-      if (returns_.get() - Traits::Links(*item).idle_since.get() >= returns && wanted(*item)) {
+      if (uses_.get() - Traits::Links(*item).idle_since.get() >= uses && wanted(*item)) {
         found = item;
         newer_than_found = newer;
       }
@@ -109,7 +117,7 @@ class LeaseList {
     leased_.set(leased_.get() - 1);
     if (closed_.get()) return Remove(item.get());
     Traits::Links(*item).next_idle.set(nullptr);
-    Traits::Links(*item).idle_since.set(returns_.get());
+    Traits::Links(*item).idle_since.set(uses_.get());
     Item* last = idle_.get();
     if (last == nullptr) {
       idle_.set(item.release());
@@ -193,7 +201,8 @@ class LeaseList {
   Plain<Item*> idle_{nullptr};   // that came back last
   Plain<size_t> items_{0};
   Plain<size_t> leased_{0};
-  Plain<uint64_t> returns_{0};
+  Plain<uint64_t> uses_{0};
+  Plain<uint64_t> looked_at_{0};  // uses there had been when a long idle one was looked for
   Plain<Numbers> gone_{Numbers{}};
   Plain<bool> closed_{false};
 };

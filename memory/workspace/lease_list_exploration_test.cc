@@ -65,6 +65,16 @@ struct Pool {
     item->open.set(false);
     list.Return(std::move(item), usable);
   }
+  // As at the 16th cycle of one that stays leased.
+  void TrimLongIdle() {
+    list.CountUses(List::kLooks);
+    typename List::Owner item = list.TakeLongIdle(List::kLooks, [](const Item&) { return true; });
+    if (item == nullptr) return;
+    Check(!item->open.get(), "nobody has it while it gives back");
+    item->open.set(true);
+    item->open.set(false);
+    list.PutBack(std::move(item));
+  }
   // True when there was memory for it, or an idle item.
   bool ServeWithoutMemory() {
     try {
@@ -134,6 +144,19 @@ void OneOfThemClosesAndOneTrims(Execution& execution) {
   execution.AtEnd([&pool] { pool.CheckEnd(3, 0); });
 }
 
+// Who keeps its lease takes what is long idle, while others lease it or end it.
+void OneTakesWhatIsLongIdle(Execution& execution) {
+  auto& pool = execution.Make<Pool<>>();
+  pool.Serve();  // one is idle
+  execution.Thread([&pool] { pool.TrimLongIdle(); });
+  execution.Thread([&pool] {
+    pool.Serve();
+    pool.TrimLongIdle();
+  });
+  execution.Thread([&pool] { pool.list.Close(); });
+  execution.AtEnd([&pool] { pool.CheckEnd(2, 0); });
+}
+
 // What cannot be made throws, at either of two times; idle items are leased all the same.
 void MemoryRunsOut(Execution& execution) {
   auto& pool = execution.Make<Pool<>>();
@@ -183,6 +206,7 @@ TEST(LeaseListExplored, EachIsLeasedByOneAndEndsOnce) {
       {"two serve, another closes", TwoServeWhileAnotherCloses<>, 3},
       {"two serve, another trims", TwoServeWhileAnotherTrims<>, 4},
       {"one closes, one trims", OneOfThemClosesAndOneTrims, 5},
+      {"one takes what is long idle", OneTakesWhatIsLongIdle, 4},
       {"memory runs out", MemoryRunsOut, 3},
       {"some are not usable", SomeAreNotUsableAndOneWatches, 3},
   };

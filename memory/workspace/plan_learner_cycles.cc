@@ -30,6 +30,8 @@ constexpr int kFewestRecordedCycles = 4;
 constexpr int kMostRecordedCycles = 64;
 // Lifetimes that have grown so often are taken to the end of the cycle when they grow again.
 constexpr uint32_t kRemadeBeforeToEnd = 8;
+// What no plan of a family has room for is given up after so many.
+constexpr uint32_t kRemadeInVain = 8;
 // One of more kinds than are planned together is in others' way, and they in its: it is made anew after twice as
 // many cycles each time.
 constexpr uint32_t kMostDoublings = 30;
@@ -40,6 +42,12 @@ bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
     if (cycle.upper(slot) > plan.requests[slot].upper) return false;
   }
   return true;
+}
+
+// Whether the cycle has left its own plan, which allows its lifetimes, because that has no room for a request in the
+// pages, where the free ranges had (kFail). Another plan of these would be the same, but for others that it goes around.
+bool IsTooTight(const CyclePlan& plan, const EndedCycle& cycle) {
+  return plan.peak_bytes > plan.layout.peak_bytes() && cycle.recorder->left_plan() == &plan && Allows(plan, cycle);
 }
 
 // Whether a plan for this cycle alone could need less. A steady one is only looked at.
@@ -169,6 +177,11 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     return std::nullopt;
   }
   if (!family.has_value() || !Affords(*family)) family.emplace();  // alone, as long as that is
+  if (same != nullptr && IsTooTight(*same->plan, cycle) && (family->empty() || same->remade >= kRemadeInVain)) {
+    Use(same, false);
+    SetNext(same);
+    return std::nullopt;
+  }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans();

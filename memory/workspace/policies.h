@@ -28,7 +28,8 @@ enum class MirroringPolicy : uint8_t {
 };
 
 enum class SpillPolicy : uint8_t {
-  kFail,        // a request that does not fit throws; nothing changed
+  kFail,        // a request that does not fit throws; nothing changed. Where lifetimes are learned it fits if the
+                // pages have room beside what is alive, whatever a plan keeps that for; else behind the last one
   kReallocate,  // served outside now; the workspace grows before the next cycle, if it learns
   kExternal,    // served outside; no growth
 };

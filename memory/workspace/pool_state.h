@@ -5,6 +5,8 @@
 #define TIDEPOOL_MEMORY_WORKSPACE_POOL_STATE_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -13,6 +15,16 @@
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
+
+// Who has the workspaces, leased and idle ones.
+class PoolKeeper {
+ public:
+  // Of one that stays leased. At the end of the last of them, still inside the workspace's gate.
+  virtual void CyclesEnded(uint64_t count) noexcept = 0;
+
+ protected:
+  ~PoolKeeper() = default;
+};
 
 struct PoolState {
   PoolState(std::string its_id, const WorkspaceConfig& its_config, size_t its_alignment,
@@ -28,6 +40,7 @@ struct PoolState {
   const size_t alignment;
   PoolMemory memory;
   SharedLearner learner;
+  std::weak_ptr<PoolKeeper> keeper;  // as it was before the first workspace was made
 };
 
 }  // namespace tidepool

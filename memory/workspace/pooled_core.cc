@@ -12,6 +12,12 @@
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
+namespace {
+
+// At a time, because the pool's lock is taken for it.
+constexpr uint64_t kCyclesTold = 16;
+
+}  // namespace
 
 WorkspaceCore* WorkspaceCore::NewPooled(std::string id, WorkspaceConfig config, Device device,
                                         std::shared_ptr<PoolState> pool) {
@@ -67,12 +73,16 @@ void WorkspaceCore::EndPooled(bool failed) noexcept {
   }
   if (!failed) spills_.EndCycle();
   undecided_ = false;
-  if (range_.range != nullptr) {
-    pages_.TakeBack();
-  } else if (counters.cycle_spills == 0) {
-    return;
-  }
-  pool_->memory.Give(std::exchange(range_, {}));
+  const bool has_range = range_.range != nullptr;
+  if (has_range) pages_.TakeBack();
+  if (has_range || counters.cycle_spills > 0) pool_->memory.Give(std::exchange(range_, {}));
+  if (++untold_cycles_ >= kCyclesTold) TellKeeper();
+}
+
+// What is idle beside a lease ages by its cycles.
+void WorkspaceCore::TellKeeper() noexcept {
+  const std::shared_ptr<PoolKeeper> keeper = pool_->keeper.lock();
+  if (keeper != nullptr) keeper->CyclesEnded(TakeUntoldCycles());
 }
 
 }  // namespace tidepool

@@ -172,7 +172,8 @@ class RingWorkspace {
 
   // Learns now from the batches seen (kOverTime).
   void Initialize();
-  // Gives back what idle slots do not need for batches like the recent ones. In a callback of the
+  // Gives back what idle slots do not need for batches like the recent ones, and all but the initial size of those that
+  // had none of the last 1,024 batches: they take it again when they are opened. In a callback of the
   // Reclaimer or of memory events, slots that are just being reclaimed are left out, and Destroy()
   // throws because of them.
   void Trim();

@@ -296,6 +296,7 @@ void RingCore::Trim() {
   for (RingSlot* slot = chain; slot != nullptr; slot = slot->next_on_shelf.get()) {
     try {
       slot->GiveBackBlocks();
+      if (!slot->IsRecent(newest)) slot->GiveBackLearned();
     } catch (const Error&) {
       // In a callback, where it is just being reclaimed.
     }

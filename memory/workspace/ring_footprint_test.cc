@@ -111,6 +111,73 @@ TEST(RingFootprint, IdleSlotsTakePagesOnceTheyAreUsed) {
   EXPECT_EQ(slots_with(kLarge + 4 * kSmall), 1);
 }
 
+// What was used for a deep queue once comes back at Trim(), down to the initial size, and is taken again when it is needed.
+TEST(RingFootprint, TrimGivesBackPagesOfSlotsThatWereNotUsedLately) {
+  for (const LearningPolicy learning :
+       {LearningPolicy::kFirstLoop, LearningPolicy::kOptimized, LearningPolicy::kTraining}) {
+    for (const size_t initial : {size_t{0}, kMiB / 8}) {
+      SCOPED_TRACE(initial);
+      constexpr int64_t kSlot = kMiB;
+      const int64_t before = Held();
+      WorkspaceConfig config = Config(learning);
+      config.ring_slots = 100;
+      config.huge_pages = false;
+      config.initial_size = initial;
+      RingWorkspace ring("r", config);
+      const auto at_once = [&](int slots) {
+        std::vector<SlotLease> leases;
+        for (int i = 0; i < slots; ++i) {
+          RingSlotScope slot(ring);
+          std::vector<BufferHandle> arrays;
+          for (int j = 0; j < 16; ++j) arrays.emplace_back(AllocateHere(kMiB / 16));
+          arrays.clear();
+          leases.push_back(slot.Commit());
+        }
+      };
+      const auto idle = static_cast<int64_t>(100 * initial);
+      for (int i = 0; i < 20; ++i) at_once(3);
+      for (int i = 0; i < 10; ++i) at_once(80);
+      EXPECT_GT(Held() - before, 80 * kSlot);
+      ring.Trim();  // all of them had one of the last batches
+      EXPECT_GT(Held() - before, 80 * kSlot);
+      for (int i = 0; i < 400; ++i) at_once(3);
+      ring.Trim();
+      EXPECT_LE(Held() - before, 4 * kSlot + idle);
+      EXPECT_GE(Held() - before, 3 * kSlot);
+      for (int i = 0; i < 400; ++i) at_once(3);
+      EXPECT_LE(Held() - before, 4 * kSlot + idle);
+      const RingStats trimmed = ring.stats();
+      at_once(80);
+      EXPECT_GT(Held() - before, 80 * kSlot);
+      EXPECT_EQ(ring.stats().spills, trimmed.spills);
+      EXPECT_EQ(ring.stats().misses, trimmed.misses);
+      EXPECT_EQ(ring.stats().slot_bytes, kMiB);
+    }
+  }
+}
+
+// Also the slot that has not had a batch since.
+TEST(RingFootprint, AfterDestroySlotsFollowWhatIsLearnedBeyondTheInitialSize) {
+  WorkspaceConfig config = Config(LearningPolicy::kTraining);
+  config.initial_size = 4096;
+  RingWorkspace ring("r", config);
+  for (const bool destroyed : {false, true}) {
+    SCOPED_TRACE(destroyed);
+    if (destroyed) ring.Destroy();
+    for (int i = 0; i < 5; ++i) Batch(ring, 4, false);
+    const uint64_t spills = ring.stats().spills;
+    std::vector<SlotLease> leases;
+    for (int i = 0; i < 3; ++i) {
+      RingSlotScope slot(ring);
+      std::vector<BufferHandle> arrays;
+      for (int j = 0; j < 4; ++j) arrays.emplace_back(AllocateHere(kMiB / 16));
+      arrays.clear();
+      leases.push_back(slot.Commit());
+    }
+    EXPECT_EQ(ring.stats().spills, spills);
+  }
+}
+
 // Kinds with the same sizes, and of these beginnings, whose arrays live shorter and longer: the places of the
 // beginning have to be right for all of them.
 TEST(KindsInTurns, StopMissing) {

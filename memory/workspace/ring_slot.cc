@@ -125,6 +125,12 @@ void RingSlot::GiveBackBlocks() {
   core_->TrimSpills();
 }
 
+void RingSlot::GiveBackLearned() {
+  if (generation_ == 0 || followed_ == 0) return;
+  core_->GiveBackLearned();
+  followed_ = 0;
+}
+
 void RingSlot::GiveBackPages() { core_->Destroy(); }
 
 }  // namespace tidepool

@@ -79,7 +79,10 @@ class RingSlot {
   // generation.
   static constexpr uint64_t kBatchesRecent = 1024;
   bool FollowsIdle(const Lesson& lesson, uint64_t newest) const {
-    return (generation_ != 0 && newest - generation_ < kBatchesRecent) || size() > lesson.bytes;
+    return IsRecent(newest) || size() > lesson.bytes;
+  }
+  bool IsRecent(uint64_t newest) const {
+    return generation_ != 0 && newest - generation_ < kBatchesRecent;
   }
   // Takes pages and plan. Without the memory for it, which false says, the batch spills and the slot
   // tries again when it is opened next. Where it follows already, as GiveBackOldBlocks.
@@ -91,6 +94,8 @@ class RingSlot {
   // It is as the lesson says by itself.
   void SetFollows(uint64_t version) { followed_ = version; }
   void GiveBackBlocks();
+  // As a slot that never had a batch, until it is opened again. Throws as Maintenance does.
+  void GiveBackLearned();
   // Gives back everything; initial pages come again with the next cycle.
   void GiveBackPages();
 

@@ -29,6 +29,14 @@ WorkspaceCore* WorkspaceCore::NewRingSlot(std::string id, WorkspaceConfig config
   return core;
 }
 
+void WorkspaceCore::GiveBackLearned() {
+  const Maintenance maintenance(*this, "Trim");
+  DrainReturned();
+  follower_.Forget();
+  if (pages_.size() > pages_.initial_bytes()) pages_.Shrink(pages_.initial_bytes());
+  TrimState();
+}
+
 void WorkspaceCore::HandOver() noexcept {
   hands_over_ = false;
   DrainReturned();

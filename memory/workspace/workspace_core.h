@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -164,12 +165,16 @@ class WorkspaceCore final : public BufferOwner {
   // By who has taken the slot.
   void Expect(const LearnedCycle* next) noexcept { follower_.Expect(next); }
   void TrimSpills() noexcept { spills_.Trim(); }
+  // Between cycles: the initial size is left, and nothing is followed until Follow(). Throws as Maintenance does.
+  void GiveBackLearned();
 
   // ---- as one of a pool's (pooled_core.cc) ------------------------------------------------------
   static WorkspaceCore* NewPooled(std::string id, WorkspaceConfig config, Device device,
                                   std::shared_ptr<PoolState> pool);
   bool is_pooled() const { return pool_ != nullptr; }
   LeaseLinks<StdSync, Workspace>& lease_links() { return lease_links_; }
+  // That ended and its pool has not been told of. By who has leased it, while it is closed.
+  uint64_t TakeUntoldCycles() noexcept { return std::exchange(untold_cycles_, 0); }
 
   // Of which device such a workspace's bytes are.
   static DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device);
@@ -243,6 +248,7 @@ class WorkspaceCore final : public BufferOwner {
   void OpenPooled() noexcept;
   void DecideByFirst(size_t rounded) noexcept;
   void EndPooled(bool failed) noexcept;
+  void TellKeeper() noexcept;
 
   // Requests (workspace_requests.cc).
   void Settle() noexcept {
@@ -255,7 +261,9 @@ class WorkspaceCore final : public BufferOwner {
   void ReserveForRequest();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
   void LeavePlan() noexcept;
-  bool LeavesFor(size_t rounded) noexcept;
+  bool LeavesFor(size_t rounded, bool* misses);
+  bool LeavesToFit(size_t rounded, bool* misses);
+  size_t LargestGap() const;
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes);
   void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc
@@ -332,6 +340,7 @@ class WorkspaceCore final : public BufferOwner {
 
   PoolMemory::Range range_;  // of pool_, in a cycle
   bool undecided_ = false;   // which of the learned cycles this is; no request was made
+  uint64_t untold_cycles_ = 0;  // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
 
   bool is_ring_slot_ = false;

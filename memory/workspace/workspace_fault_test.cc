@@ -41,7 +41,7 @@ void Cycle(Workspace& workspace, int variant) {
 }
 
 TEST(WorkspaceFault, EveryAllocationMayFail) {
-  std::vector<WorkspaceConfig> configs(4);
+  std::vector<WorkspaceConfig> configs(5);
   configs[0] = WorkspaceConfig::Training();
   configs[1] = configs[2] = WorkspaceConfig::Nd4j();
   configs[1].initial_size = 10000;
@@ -49,6 +49,9 @@ TEST(WorkspaceFault, EveryAllocationMayFail) {
   configs[2].policy_allocation = AllocationPolicy::kAlways;
   configs[3] = WorkspaceConfig::Training();
   configs[3].temp_block_size = 4096;
+  configs[4] = WorkspaceConfig::Training();  // cycles leave their plan before a request is refused
+  configs[4].policy_spill = SpillPolicy::kFail;
+  configs[4].initial_size = 350000;
   MemoryTracker& tracker = MemoryTracker::Global();
   for (const WorkspaceConfig& config : configs) {
     int64_t faults = 0;

@@ -100,6 +100,7 @@ void WorkspacePages::Resize(size_t bytes) {
     }
   }
   Set(pages_.base(), bytes, capacity);
+  if (bytes >= initial_bytes_) lacks_initial_ = false;  // taking that would make them smaller
 }
 
 // The pages may be as before, or gone to make room for larger ones that were then refused.

@@ -73,13 +73,15 @@ struct LeasedWorkspaces {
   }
 };
 
-// A workspace that was not leased while so many came back gives back what it has kept for containers.
-constexpr uint64_t kReturnsKept = 256;
+// A workspace that was not leased while so many cycles of others ended gives back what it has kept
+// for containers.
+constexpr uint64_t kCyclesKept = 256;
 
 }  // namespace
 
 class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspacePool::Core>,
-                                  public internal::WatchedPool {
+                                  public internal::WatchedPool,
+                                  public PoolKeeper {
  public:
   Core(std::string id, WorkspaceConfig config, Device device)
       : id_((Validate(id, config, device), std::move(id))),
@@ -97,6 +99,9 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
   }
   ~Core() { internal::LeaveCensus(this, id_, device_); }
 
+  // Before the first lease.
+  void Keep() { state_->keeper = weak_from_this(); }
+
   WorkspaceLease Lease() {
     std::shared_ptr<Core> self = shared_from_this();
     std::unique_ptr<Workspace> workspace = workspaces_.Lease([this] {
@@ -112,13 +117,14 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
       std::fprintf(stderr, "tidepool: a workspace of pool [%s] goes back while it is open\n",
                    id_.c_str());
     }
-    workspaces_.Return(std::move(workspace), /*usable=*/!open);
-    auto long_idle = workspaces_.TakeLongIdle(kReturnsKept, [](const Workspace& idle) {
-      return idle.core()->counters.block_bytes > 0;
-    });
-    if (long_idle == nullptr) return;
-    long_idle->core()->Reclaim(ReclaimDepth::kSpare);
-    workspaces_.PutBack(std::move(long_idle));
+    const uint64_t cycles = open ? 1 : std::max<uint64_t>(workspace->core()->TakeUntoldCycles(), 1);
+    workspaces_.Return(std::move(workspace), /*usable=*/!open, cycles);
+    TrimLongIdle();
+  }
+
+  void CyclesEnded(uint64_t count) noexcept override {
+    workspaces_.CountUses(count);
+    TrimLongIdle();
   }
 
   void Close() noexcept { workspaces_.Close(); }
@@ -139,6 +145,15 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
   PoolState& state() const { return *state_; }
 
  private:
+  void TrimLongIdle() noexcept {
+    auto long_idle = workspaces_.TakeLongIdle(kCyclesKept, [](const Workspace& idle) {
+      return idle.core()->counters.block_bytes > 0;
+    });
+    if (long_idle == nullptr) return;
+    long_idle->core()->Reclaim(ReclaimDepth::kSpare);
+    workspaces_.PutBack(std::move(long_idle));
+  }
+
   WorkspacePoolStats StatsWith(const PoolMemory::Usage& usage) const noexcept {
     const auto totals = workspaces_.totals();
     WorkspacePoolStats stats = totals.numbers;
@@ -166,7 +181,9 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
 };
 
 WorkspacePool::WorkspacePool(std::string id, WorkspaceConfig config, Device device)
-    : core_(std::make_shared<Core>(std::move(id), std::move(config), device)) {}
+    : core_(std::make_shared<Core>(std::move(id), std::move(config), device)) {
+  core_->Keep();
+}
 
 WorkspacePool::~WorkspacePool() { core_->Close(); }
 

@@ -26,8 +26,9 @@
 // and other threads go on.
 //
 // Blocks of containers (memory/pmr) are each workspace's own: what it needed of them at once in its last 64
-// cycles. One that was not leased while 256 others came back gives them back, one workspace with every 16th that
-// comes back; all do so at Trim() and when the Reclaimer asks.
+// cycles. One that was not leased while 256 cycles of others ended gives them back, one workspace
+// with about every 16th cycle that ends, also where all of these are one lease's; all do so at
+// Trim() and when the Reclaimer asks.
 //
 // Threads: everything may be called from any thread. A lease is one thread's at a time: while its workspace is
 // closed it may be moved to another thread and go back from there; a PooledScope stays on its thread, as a

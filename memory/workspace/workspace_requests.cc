@@ -136,7 +136,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   std::byte* data;
   if (PlaceInPages(rounded, &offset, &misses) ||
       (token = PlaceInFreeRange(rounded, &offset)) != nullptr ||
-      (misses && LeavesFor(rounded) && (token = PlaceInFreeRange(rounded, &offset)) != nullptr)) {
+      (LeavesFor(rounded, &misses) && (token = PlaceInFreeRange(rounded, &offset)) != nullptr)) {
     data = pages_.base() + offset;
     pages_.Unpoison(data, rounded);
     counters.cursor = std::max<size_t>(counters.cursor, offset + rounded);
@@ -197,6 +197,8 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   }
   if (follower_.placed().TryPlace(slot, rounded, offset)) return true;
   if (plan->IsOutside(slot, rounded)) return false;
+  // What is refused in any case changes nothing.
+  if (config.policy_spill == SpillPolicy::kFail && rounded > pages_.capacity()) return false;
   quick_slots_ = 0;  // what is quick is of a plan that the cycle follows from its beginning
   if (follower_.PlaceOffPlan(made(), rounded, offset)) {
     if (ranges_.begun()) ranges_.RaiseBegin(follower_.planned_end());
@@ -237,10 +239,12 @@ void WorkspaceCore::LeavePlan() noexcept {
 }
 
 // Whether the cycle has left its plan now, because so much would lie outside beside pages that the plan keeps free:
-// large requests, of which a cycle need not make many.
-bool WorkspaceCore::LeavesFor(size_t rounded) noexcept {
+// large requests, of which a cycle need not make many. Under kFail any that would be refused for that.
+bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
+  if (!uses_ranges_) return false;
+  if (config.policy_spill == SpillPolicy::kFail) return LeavesToFit(rounded, misses);
   const CyclePlan* const plan = follower_.plan();
-  if (plan == nullptr || slot_count_ == 0 || !uses_ranges_) return false;
+  if (!*misses || plan == nullptr || slot_count_ == 0) return false;
   const size_t outside = spilled_bytes_alive_ + rounded;
   if (outside < kMostBesidePlan || outside < plan->layout.peak_bytes() / 8) return false;
   const size_t used = static_cast<size_t>(account_.used_bytes()) - spilled_bytes_alive_;
@@ -248,6 +252,35 @@ bool WorkspaceCore::LeavesFor(size_t rounded) noexcept {
   follower_.LeaveForGood(made());
   LeavePlan();
   return true;
+}
+
+// Under kFail, before a request is refused: whether it fits beside what is alive. What the plan keeps free is free then.
+bool WorkspaceCore::LeavesToFit(size_t rounded, bool* misses) {
+  const bool follows = follower_.plan() != nullptr;
+  if (!follows && ranges_.begun() && ranges_.begin() == 0) return false;  // all that is free was free
+  if (rounded > LargestGap()) return false;
+  if (follows) follower_.LeaveFromHere(made());
+  quick_slots_ = 0;
+  *misses |= follows;
+  LeavePlan();
+  return true;
+}
+
+// Of the pages, beside what is alive in them. Throws std::bad_alloc.
+size_t WorkspaceCore::LargestGap() const {
+  const RequestView view = made();
+  std::vector<std::pair<size_t, size_t>> alive;
+  for (uint32_t slot = 0; slot < view.count(); ++slot) {
+    if (!view.IsInPlan(slot) && !view.IsBesidePlans(slot)) continue;
+    alive.emplace_back(view.offset(slot), view.slots[slot].buffer()->request.bytes);
+  }
+  std::sort(alive.begin(), alive.end());
+  size_t end = 0, largest = 0;
+  for (const auto& [offset, bytes] : alive) {
+    largest = std::max(largest, offset - end);
+    end = offset + bytes;
+  }
+  return std::max(largest, pages_.capacity() - end);
 }
 
 // Beside what the plan has, if any. Null: there is no room; what the plan sends outside has none.
@@ -269,11 +302,15 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
 void WorkspaceCore::CheckMaySpill(size_t bytes) {
   if (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) {
     const size_t capacity = pages_.capacity();
+    // Requests one behind the other take what was released in the cycle as well.
+    const auto arrays = static_cast<size_t>(account_.used_bytes() - block_bytes_);
+    const size_t free = capacity - (uses_ranges_ ? arrays : counters.cursor.get());
     ThrowOutOfMemory(
         {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "policy_spill kFail",
-        absl::StrCat("workspace [", id, "] is full: request of ", bytes, " bytes, ",
-                     capacity - counters.cursor, " of ", capacity,
-                     " bytes free, policy_spill kFail"),
+        absl::StrCat("workspace [", id, "] is full: request of ", bytes, " bytes, ", free, " of ", capacity,
+                     " bytes free",
+                     uses_ranges_ ? absl::StrCat(", ", LargestGap(), " of them in one piece") : std::string(),
+                     ", policy_spill kFail"),
         MemoryTracker::Global().Snapshot().ToString());
   }
   if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0) return;

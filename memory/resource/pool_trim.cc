@@ -1,0 +1,104 @@
+// What goes back of a pool, and when.
+#include <algorithm>
+#include <utility>
+
+#include "tidepool/memory/provider/poison.h"
+#include "tidepool/memory/resource/pool.h"
+
+namespace tidepool {
+
+// Nothing here knows of the chunk any more, so whoever is called may come in.
+void Pool::GiveBack(std::unique_ptr<Chunk> chunk) noexcept {
+  upstream_.Release(chunk->token, chunk->bytes, chunk_alignment_);
+}
+
+template <typename Predicate>
+size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
+  std::unique_ptr<Chunk> leaving;
+  size_t bytes = 0;
+  const size_t before = chunks_.size();
+  std::erase_if(chunks_, [&](std::unique_ptr<Chunk>& chunk) {
+    if (!chunk->idle() || !goes(*chunk)) return false;
+    bytes += chunk->footprint;
+    if (on_host_) UnpoisonBlock(chunk->first->data, chunk->bytes);
+    RecycleNode(chunk->first);
+    chunk->next_leaving = std::move(leaving);
+    leaving = std::move(chunk);
+    return true;
+  });
+  if (leaving == nullptr) return 0;
+  owned_bytes_ -= bytes;
+  for (size_t place = 0; place < before; ++place) {
+    if (place < chunks_.size()) {
+      Chunk& chunk = *chunks_[place];
+      chunk.place = place;
+      SetRoom(chunk, chunk.room);
+    } else {
+      room_[0].Set(place, 0);
+      if (coarse_alignment_ > 0) room_[1].Set(place, 0);
+    }
+  }
+  UpdateShared();
+  while (leaving != nullptr) {
+    std::unique_ptr<Chunk> next = std::move(leaving->next_leaving);
+    GiveBack(std::exchange(leaving, std::move(next)));
+  }
+  return bytes;
+}
+
+// Bytes owned beyond what was live.
+size_t Pool::Slack(size_t peak) const {
+  if (looseness_ < kLoose) return peak / 10;
+  return std::min(peak, peak / 4 << (looseness_ - kLoose));
+}
+
+// First those go that the new one, of so many bytes, can serve for; else kinds of cycles that take
+// turns would each take away what the next one needs.
+void Pool::MakeRoom(size_t bytes, size_t footprint) noexcept {
+  const size_t added = asked_bytes_ + footprint;
+  const size_t peak = std::max(peak_used_bytes(), used_bytes_ + added);
+  const size_t most = peak + Slack(peak) + shared_bytes_;
+  while (owned_bytes_ + added > most) {
+    const Chunk* oldest = nullptr;
+    bool oldest_replaced = false;
+    for (const auto& chunk : chunks_) {
+      if (!chunk->idle()) continue;
+      const bool replaced = chunk->large && MayHold(chunk->bytes, bytes);
+      if (oldest == nullptr || replaced > oldest_replaced ||
+          (replaced == oldest_replaced && chunk->used_in < oldest->used_in)) {
+        oldest = chunk.get();
+        oldest_replaced = replaced;
+      }
+    }
+    if (oldest == nullptr) return;
+    GiveBackWhere([&](const Chunk& chunk) { return &chunk == oldest; });
+    makes_room_ = true;
+  }
+}
+
+size_t Pool::Trim() noexcept {
+  return GiveBackWhere([](const Chunk&) { return true; }) + upstream_.Trim();
+}
+
+size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
+  return GiveBackWhere([&](const Chunk& chunk) { return goes(chunk.token); });
+}
+
+size_t Pool::TrimIdle(int uses) noexcept {
+  for (const auto& chunk : chunks_) {
+    if (!chunk->idle()) chunk->used_in = use_;
+  }
+  const uint64_t kept = static_cast<uint64_t>(std::max(uses, 1));
+  const size_t bytes =
+      GiveBackWhere([&](const Chunk& chunk) { return use_ - chunk.used_in >= kept; });
+  ++use_;
+  if (std::exchange(makes_room_, false)) looseness_ = std::min(looseness_ + 1, kMostLoose);
+  if (chunks_.empty()) looseness_ = 0;
+  if (++uses_of_peak_ >= kept) {
+    uses_of_peak_ = 0;
+    last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);
+  }
+  return bytes + upstream_.TrimIdle(uses);
+}
+
+}  // namespace tidepool
