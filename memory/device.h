@@ -1,16 +1,54 @@
-// Where memory lives and kernels run. Devices of one type are addressed by index everywhere, also
-// where only one exists.
+// Where memory lives and kernels run. A device is a number of a type; types are known by name, and a
+// backend adds its own:
+//
+//   const Device kMine{DeviceType::Named("mine"), 0};    // "mine:0"
+//
+// Naming a type makes it known; its memory comes with a provider (provider/device_provider.h), its
+// kernels with ndarray/kernel/registry.h. The host's and CUDA's are known without their backends.
+//
+// Threads: any; static initialisers too. Cost: a word, but for the functions that take or give names.
 #ifndef TIDEPOOL_MEMORY_DEVICE_H_
 #define TIDEPOOL_MEMORY_DEVICE_H_
 
+#include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace tidepool {
 
-enum class DeviceType : uint8_t { kHost = 0, kCuda = 1, kSimulated = 2 };
-inline constexpr int kDeviceTypes = 3;
+inline constexpr int kMaxDeviceTypes = 16;
 inline constexpr int kMaxDevicesPerType = 16;
+
+class DeviceType {
+ public:
+  static const DeviceType kHost;
+  static const DeviceType kCuda;
+
+  constexpr DeviceType() = default;  // the host's
+
+  // The type of that name, made known when there is none; it stays known. At most 31 lower case
+  // letters, digits and underscores, a letter first: else kInvalidArgument. kResourceExhausted
+  // beyond kMaxDeviceTypes.
+  static DeviceType Named(std::string_view name);
+  // Makes none known.
+  static std::optional<DeviceType> Find(std::string_view name) noexcept;
+  // In the order in which they became known. kInvalidArgument from count() on.
+  static DeviceType Numbered(int number);
+  static int count() noexcept;
+
+  constexpr int number() const { return number_; }  // from 0, below kMaxDeviceTypes
+
+  friend constexpr auto operator<=>(DeviceType, DeviceType) = default;
+
+ private:
+  explicit constexpr DeviceType(uint8_t number) : number_(number) {}
+  uint8_t number_ = 0;
+};
+
+inline constexpr DeviceType DeviceType::kHost{uint8_t{0}};
+inline constexpr DeviceType DeviceType::kCuda{uint8_t{1}};
 
 struct Device {
   DeviceType type = DeviceType::kHost;
@@ -21,20 +59,13 @@ struct Device {
 
 constexpr Device Host() { return Device{}; }
 
-inline std::string DeviceTypeName(DeviceType type) {
-  switch (type) {
-    case DeviceType::kHost: return "host";
-    case DeviceType::kCuda: return "cuda";
-    case DeviceType::kSimulated: return "simulated";
-  }
-  return "unknown";
-}
-
+std::string DeviceTypeName(DeviceType type);
 // "host", "cuda:1", ...
-inline std::string DeviceName(Device device) {
-  std::string name = DeviceTypeName(device.type);
-  return device.type == DeviceType::kHost ? name : name + ":" + std::to_string(device.index);
-}
+std::string DeviceName(Device device);
+// The other way; the first one of its type without a number ("cuda"). kInvalidArgument for what is
+// no name, for types nobody has named, and from kMaxDevicesPerType on. Whether there is such a
+// device is not looked at.
+Device DeviceNamed(std::string_view text);
 
 }  // namespace tidepool
 

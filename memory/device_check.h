@@ -1,5 +1,5 @@
-// Devices that callers name, before anything is looked up by them. A Device is a number of a type; there
-// may be kMaxDevicesPerType of a type and one host.
+// Devices that callers name, before anything is looked up by them. There may be kMaxDevicesPerType of a
+// type and one host.
 #ifndef TIDEPOOL_MEMORY_DEVICE_CHECK_H_
 #define TIDEPOOL_MEMORY_DEVICE_CHECK_H_
 
@@ -10,12 +10,11 @@
 
 namespace tidepool {
 
-inline constexpr int kDevicePlaces = kDeviceTypes * kMaxDevicesPerType;
+inline constexpr int kDevicePlaces = kMaxDeviceTypes * kMaxDevicesPerType;
 
 // Whether or not its backend is linked or it is there.
 constexpr bool MayBeDevice(Device device) {
-  return static_cast<int>(device.type) < kDeviceTypes &&
-         device.index < (device.type == DeviceType::kHost ? 1 : kMaxDevicesPerType);
+  return device.index < (device.type == DeviceType::kHost ? 1 : kMaxDevicesPerType);
 }
 // Of one that there cannot be: what was found, and which there may be.
 std::string DescribeNoSuchDevice(Device device);
@@ -28,22 +27,22 @@ inline void CheckDevice(const char* who, Device device) {
 
 // Its place in a table of kDevicePlaces. Throws as CheckDevice.
 inline int DevicePlace(const char* who, Device device) {
-  // The first of its type, as nearly always, costs two comparisons.
-  if (static_cast<int>(device.type) >= kDeviceTypes || device.index != 0) [[unlikely]] {
-    CheckDevice(who, device);
-  }
-  return static_cast<int>(device.type) * kMaxDevicesPerType + device.index;
+  // The first of its type, as nearly always, costs one comparison.
+  if (device.index != 0) [[unlikely]] CheckDevice(who, device);
+  return device.type.number() * kMaxDevicesPerType + device.index;
 }
 
-constexpr Device DeviceAt(int place) {
-  return {static_cast<DeviceType>(place / kMaxDevicesPerType),
+// Of one that has been there.
+inline Device DeviceAt(int place) {
+  return {DeviceType::Numbered(place / kMaxDevicesPerType),
           static_cast<uint8_t>(place % kMaxDevicesPerType)};
 }
 
-// function(Device) for each that there may be, in the order of their places.
+// function(Device) for each that there may be of the types known, in the order of their places.
 template <typename Function>
 void ForEachPossibleDevice(const Function& function) {
-  for (int place = 0; place < kDevicePlaces; ++place) {
+  const int places = DeviceType::count() * kMaxDevicesPerType;
+  for (int place = 0; place < places; ++place) {
     if (MayBeDevice(DeviceAt(place))) function(DeviceAt(place));
   }
 }

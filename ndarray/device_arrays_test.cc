@@ -23,8 +23,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Device kDevice = SimulatedDevice::kDevice;
-constexpr Device kOther{DeviceType::kSimulated, 1};
+const Device kDevice = SimulatedDevice::kDevice;
+const Device kOther{DeviceType::Named("simulated"), 1};
 
 bool HasKernels() {
   return !KernelRegistry::Global().Find(OpCode::kAdd, kDevice.type, DType::kFloat32).empty();

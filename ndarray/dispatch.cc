@@ -19,23 +19,20 @@
 namespace tidepool {
 namespace {
 
-constexpr int kMaxInputs = 10;
-constexpr int kMaxOutputs = 4;
-
 // The operands of one call; made as they are needed, of many there seldom are more than three.
 class Refs {
  public:
   Refs(int inputs, int outputs) : inputs_(inputs), outputs_(outputs) {
     for (int i = 0; i < inputs; ++i) new (&storage_[i]) TensorRef();
-    for (int o = 0; o < outputs; ++o) new (&storage_[kMaxInputs + o]) TensorRef();
+    for (int o = 0; o < outputs; ++o) new (&storage_[kMostInputs + o]) TensorRef();
   }
   TensorRef& input(int i) { return storage_[i].ref; }
-  TensorRef& output(int o) { return storage_[kMaxInputs + o].ref; }
+  TensorRef& output(int o) { return storage_[kMostInputs + o].ref; }
   absl::Span<const TensorRef> inputs() const {
     return absl::Span<const TensorRef>(&storage_[0].ref, inputs_);
   }
   absl::Span<const TensorRef> outputs() const {
-    return absl::Span<const TensorRef>(&storage_[kMaxInputs].ref, outputs_);
+    return absl::Span<const TensorRef>(&storage_[kMostInputs].ref, outputs_);
   }
   bool all_dense() const {
     bool dense = true;
@@ -49,7 +46,7 @@ class Refs {
     Storage() {}
     TensorRef ref;
   };
-  Storage storage_[kMaxInputs + kMaxOutputs];
+  Storage storage_[kMostInputs + kMostOutputs];
   int inputs_, outputs_;
 };
 
@@ -111,6 +108,22 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
       output.shape().ToString(), " with strides [",
       absl::StrJoin(absl::MakeConstSpan(output.strides(), output.rank()), ", "),
       "] may have two indices of one element; Dup() makes an array of its own"));
+}
+
+void CheckCall(OpCode op, size_t inputs, size_t outputs, AttributesRef attributes) {
+  const OperatorInfo& info = Info(op);
+  if (attributes.type() != info.attributes) [[unlikely]] {
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: found attributes ",
+                                      attributes.type().name(), ", expected ",
+                                      info.attributes.name()));
+  }
+  if (inputs != static_cast<size_t>(info.input_count) ||
+      outputs != static_cast<size_t>(info.output_count)) [[unlikely]] {
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [", info.name, "]: found ", inputs, " inputs and ", outputs, " outputs, expected ",
+        static_cast<int>(info.input_count), " (", info.inputs, ") and ",
+        static_cast<int>(info.output_count), " (", info.outputs, ")"));
+  }
 }
 
 [[noreturn]] void ThrowNoKernel(OpCode op, Device device, DType dtype,
@@ -196,7 +209,7 @@ void Run(const Kernel& kernel, KernelCall& call) {
 // For kernels that take dense operands only: copies in, and out again. `refs` are the call's.
 void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
               absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
-  NDArray inputs_copied[kMaxInputs], outputs_copied[kMaxOutputs];
+  NDArray inputs_copied[kMostInputs], outputs_copied[kMostOutputs];
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!refs.input(i).present || refs.input(i).dense) continue;
     inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch(call.device));
@@ -227,7 +240,7 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs) {
 }
 
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
-              absl::Span<NDArray* const> outputs, const void* attributes) {
+              absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   // Before they are looked at: an array closed on another thread from here on keeps its bytes until
   // the kernel is done.
   PinScope pins;
@@ -237,6 +250,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   for (const NDArray* output : outputs) pins.Pin(output->buffer().get());
   pins.Publish();
   CheckOperands(op, inputs);
+  CheckCall(op, inputs.size(), outputs.size(), attributes);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
   for (int o = 0; o < output_count; ++o) {
@@ -281,7 +295,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   call.op = op;
   call.inputs = refs.inputs();
   call.outputs = refs.outputs();
-  call.attributes = attributes;
+  call.attributes = attributes.data();
   call.threads = ThreadCount();
   call.device = device;
 

@@ -37,15 +37,16 @@ inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operan
 }
 
 // `inputs` and `outputs` in the order of operator_list.inc; null for an absent optional input.
-// `attributes`: the operator's struct of attributes.h, or null. The kernel's data type is that of
-// the first output, or of the first input where the list says so. At most 10 inputs and 4 outputs.
-// Throws kFailedPrecondition (stale operands), kInvalidArgument (outputs that overlap each other,
-// or inputs in a way the operator does not allow; operands on different devices), kUnimplemented
+// `attributes`: a pointer to the operator's struct (attributes.h), or null where it takes none. The kernel's data type is that of
+// the first output, or of the first input where the list says so. At most kMostInputs and kMostOutputs.
+// Throws kFailedPrecondition (stale operands), kInvalidArgument (attributes of another operator, fewer
+// or more operands than it has; outputs that overlap each other, or inputs in a way the operator does
+// not allow; operands on different devices), kUnimplemented
 // (no kernel: the message lists what is linked). The kernel has not run then. A call whose outputs
 // are all empty does nothing. Views with gaps are copied for kernels that take dense operands only.
 // Fill and copy need no kernel on any device, and copy takes operands on two.
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
-              absl::Span<NDArray* const> outputs, const void* attributes = nullptr);
+              absl::Span<NDArray* const> outputs, AttributesRef attributes = {});
 
 }  // namespace tidepool
 

@@ -17,7 +17,7 @@
 namespace tidepool {
 namespace {
 
-std::atomic<uint64_t> fallbacks[kOpCodes] = {};
+std::atomic<uint64_t> fallbacks[kMaxOpCodes] = {};
 
 // The host copy of a buffer as a buffer of its own, for the length of a call.
 class TwinOwner final : public BufferOwner {
@@ -125,7 +125,7 @@ bool BelongsOnHost(OpCode op, DType dtype, absl::Span<const NDArray* const> inpu
 }
 
 void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
-                    absl::Span<NDArray* const> outputs, const void* attributes) {
+                    absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   const char* const name = Info(op).name;
   RefuseWhileCapturing(name, "it runs on the host, which replays would not do again");
   Twins twins;
@@ -161,7 +161,7 @@ uint64_t HostFallbacksOf(OpCode op) {
 
 std::string DescribeHostFallbacks() {
   std::string text;
-  for (int op = 0; op < kOpCodes; ++op) {
+  for (int op = 0; op < OperatorCount(); ++op) {
     const uint64_t count = fallbacks[op].load(std::memory_order_relaxed);
     if (count == 0) continue;
     absl::StrAppend(&text, text.empty() ? "" : ", ", Info(static_cast<OpCode>(op)).name, " ", count);

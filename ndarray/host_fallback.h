@@ -24,7 +24,7 @@ bool BelongsOnHost(OpCode op, DType dtype, absl::Span<const NDArray* const> inpu
 // Runs it there. The outputs are the host's afterwards, until the device needs them. Throws as
 // Dispatch, and what mirrors throw.
 void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
-                    absl::Span<NDArray* const> outputs, const void* attributes);
+                    absl::Span<NDArray* const> outputs, AttributesRef attributes);
 
 // Calls that were to run on a device and had to run on the host since the program began. A workspace's
 // are in its stats().

@@ -91,11 +91,12 @@ TEST(Tidepool, DevicesThatAreNotThereAreNamed) {
     EXPECT_EQ(result.out, "");
     return result.err;
   };
-  EXPECT_THAT(error_of("gpu"), HasSubstr("flag --device is \"gpu\", expected host, cuda, cuda:<index>"));
-  EXPECT_THAT(error_of("cuda:x"), HasSubstr("flag --device is \"cuda:x\""));
-  EXPECT_THAT(error_of("cuda:99"), HasSubstr("flag --device is \"cuda:99\""));
-  EXPECT_THAT(error_of("host:1"), HasSubstr("flag --device is \"host:1\""));
-  EXPECT_THAT(error_of("simulated:0"), HasSubstr("no memory provider is linked for simulated:0"));
+  EXPECT_THAT(error_of("gpu"), HasSubstr("flag --device: found device \"gpu\", expected one of the types host, cuda"));
+  EXPECT_THAT(error_of("cuda:x"), HasSubstr("flag --device: found device \"cuda:x\""));
+  EXPECT_THAT(error_of("cuda:99"), HasSubstr("flag --device: found device \"cuda:99\""));
+  EXPECT_THAT(error_of("host:1"), HasSubstr("flag --device: found device \"host:1\""));
+  EXPECT_THAT(error_of("simulated:0"), HasSubstr("expected one of the types host, cuda"));
+  EXPECT_THAT(error_of("cuda:15"), HasSubstr("flag --device: "));
 }
 
 TEST(Tidepool, TrainPrintsAccuracyAndMemory) {

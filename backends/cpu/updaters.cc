@@ -1,11 +1,11 @@
 // Parameter updates: one pass over flat arrays.
-#include <cmath>
 #include <cstdint>
 
 #include "tidepool/backends/cpu/thread_pool.h"
 #include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/update_numbers.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -14,12 +14,12 @@ constexpr int64_t kGrain = 1 << 15;
 
 void RunSgd(const KernelCall& call) {
   const auto& a = call.attrs<SgdAttributes>();
+  const float rate = NumbersOf<SgdAttributes>(call).rate;
   const float* g = call.inputs[0].as<float>();
   float* p = call.outputs[0].as<float>();
   const int64_t n = call.outputs[0].NumElements();
   ParallelFor(call.threads, n, kGrain, n, [&](int64_t begin, int64_t end) {
-    Loops().sgd(g + begin, p + begin, static_cast<float>(a.learning_rate),
-                static_cast<float>(a.l2), end - begin);
+    Loops().sgd(g + begin, p + begin, rate, static_cast<float>(a.l2), end - begin);
   });
 }
 
@@ -28,22 +28,20 @@ void RunNesterovs(const KernelCall& call) {
   const float* g = call.inputs[0].as<float>();
   float* p = call.outputs[0].as<float>();
   float* v = call.outputs[1].as<float>();
+  const float rate = NumbersOf<NesterovsAttributes>(call).rate;
   const int64_t n = call.outputs[0].NumElements();
   ParallelFor(call.threads, n, kGrain, n, [&](int64_t begin, int64_t end) {
-    Loops().nesterovs(g + begin, p + begin, v + begin, static_cast<float>(a.learning_rate),
+    Loops().nesterovs(g + begin, p + begin, v + begin, rate,
                       static_cast<float>(a.momentum), static_cast<float>(a.l2), end - begin);
   });
 }
 
 void RunAdam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
-  // m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + e), with the corrections moved out of the loop.
-  const double first = 1 - std::pow(a.beta1, static_cast<double>(a.step));
-  const double second = std::sqrt(1 - std::pow(a.beta2, static_cast<double>(a.step)));
+  const UpdateNumbers numbers = NumbersOf<AdamAttributes>(call);
   const AdamStep step{static_cast<float>(a.beta1), static_cast<float>(a.beta2),
                       static_cast<float>(1 - a.beta1), static_cast<float>(1 - a.beta2),
-                      static_cast<float>(a.learning_rate * second / first),
-                      static_cast<float>(a.epsilon * second), static_cast<float>(a.l2)};
+                      numbers.rate, numbers.epsilon, static_cast<float>(a.l2)};
   const float* g = call.inputs[0].as<float>();
   float* p = call.outputs[0].as<float>();
   float* m = call.outputs[1].as<float>();

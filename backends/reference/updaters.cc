@@ -4,6 +4,7 @@
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/strided_loop.h"
+#include "tidepool/ndarray/kernel/update_numbers.h"
 
 namespace tidepool {
 namespace {
@@ -32,20 +33,27 @@ void ForEachParameter(const KernelCall& call, Update update) {
                         });
 }
 
+// The array of numbers says another one.
+double RateOf(const KernelCall& call, double rate) {
+  return call.inputs[1].present ? NumbersOf<SgdAttributes>(call).rate : rate;
+}
+
 void Sgd(const KernelCall& call) {
   const auto& a = call.attrs<SgdAttributes>();
+  const double rate = RateOf(call, a.learning_rate);
   ForEachParameter<0>(call, [&](float** element) {
     const double parameter = *element[1];
     const double gradient = *element[0] + a.l2 * parameter;
-    *element[1] = static_cast<float>(parameter - a.learning_rate * gradient);
+    *element[1] = static_cast<float>(parameter - rate * gradient);
   });
 }
 
 void Nesterovs(const KernelCall& call) {
   const auto& a = call.attrs<NesterovsAttributes>();
+  const double rate = RateOf(call, a.learning_rate);
   ForEachParameter<1>(call, [&](float** element) {
     const double parameter = *element[1];
-    const double step = a.learning_rate * (*element[0] + a.l2 * parameter);
+    const double step = rate * (*element[0] + a.l2 * parameter);
     const double velocity = a.momentum * *element[2] - step;
     *element[2] = static_cast<float>(velocity);
     *element[1] = static_cast<float>(parameter + (a.momentum * velocity - step));
@@ -55,8 +63,12 @@ void Nesterovs(const KernelCall& call) {
 void Adam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
   const double step = static_cast<double>(a.step);
-  const double rate = a.learning_rate / (1 - std::pow(a.beta1, step));
-  const double correction = 1 - std::pow(a.beta2, step);
+  // With numbers these are of the form that the corrections were moved into.
+  const bool numbered = call.inputs[1].present;
+  const double rate =
+      RateOf(call, a.learning_rate / (1 - std::pow(a.beta1, step)));
+  const double correction = numbered ? 1 : 1 - std::pow(a.beta2, step);
+  const double epsilon = numbered ? NumbersOf<AdamAttributes>(call).epsilon : a.epsilon;
   ForEachParameter<2>(call, [&](float** element) {
     const double parameter = *element[1];
     const double gradient = *element[0] + a.l2 * parameter;
@@ -65,7 +77,7 @@ void Adam(const KernelCall& call) {
     *element[2] = static_cast<float>(first);
     *element[3] = static_cast<float>(second);
     *element[1] = static_cast<float>(parameter - rate * first /
-                                                         (std::sqrt(second / correction) + a.epsilon));
+                                                         (std::sqrt(second / correction) + epsilon));
   });
 }
 

@@ -22,7 +22,7 @@
 namespace tidepool::nn {
 namespace {
 
-constexpr Device kDevice = SimulatedDevice::kDevice;
+const Device kDevice = SimulatedDevice::kDevice;
 constexpr int64_t kBatch = 6;
 
 Model MakeModel(Device device, WorkspaceMode mode = WorkspaceMode::kEnabled) {

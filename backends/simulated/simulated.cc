@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "tidepool/backends/simulated/attributes_size.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -50,12 +49,10 @@ class QueuedCall {
     operands_.reserve(inputs_ + call.outputs.size());
     for (const TensorRef& ref : call.inputs) Add(ref, device);
     for (const TensorRef& ref : call.outputs) Add(ref, device);
-    if (call.attributes == nullptr) return;
     const auto* bytes = static_cast<const std::byte*>(call.attributes);
-    const size_t size = AttributesSize(call.op);
+    const size_t size = Info(call.op).attributes.bytes();
     attributes_.resize((size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
     std::copy_n(bytes, size, reinterpret_cast<std::byte*>(attributes_.data()));
-    keeps_attributes_ = size > 0;
   }
 
   void Run() {
@@ -65,11 +62,10 @@ class QueuedCall {
       operands_[i].dims = dims_[i].data();
       operands_[i].strides = strides_[i].data();
     }
-    if (keeps_attributes_) call_.attributes = attributes_.data();
+    call_.attributes = attributes_.data();
     kernel_.run(call_);
   }
 
-  bool may_outlive_caller() const { return call_.attributes == nullptr || keeps_attributes_; }
   const Kernel& kernel() const { return kernel_; }
   const std::vector<SimulatedQueues::Range>& ranges() const { return ranges_; }
 
@@ -99,7 +95,6 @@ class QueuedCall {
   std::vector<std::vector<int64_t>> dims_, strides_;
   std::vector<SimulatedQueues::Range> ranges_;
   std::vector<std::max_align_t> attributes_;
-  bool keeps_attributes_ = false;
 };
 
 void Run(const KernelCall& call) {
@@ -108,17 +103,15 @@ void Run(const KernelCall& call) {
   if (queued->kernel().strided != TakesStrides(call.op)) {
     ThrowInternal(std::string("simulated: kDenseOnly is wrong for ") + Info(call.op).name);
   }
-  const bool wait = !queued->may_outlive_caller();
   std::vector<SimulatedQueues::Range> ranges = queued->ranges();
   device.QueueKernel(std::move(ranges), [queued] { queued->Run(); });
-  if (wait) device.WaitFor(device.ComputePoint());
 }
 
 const bool registered = [] {
   for (int op = 0; op < kOpCodes; ++op) {
     for (int dtype = 0; dtype < kDTypes; ++dtype) {
       if (!Contains(Info(static_cast<OpCode>(op)).types, static_cast<DType>(dtype))) continue;
-      KernelRegistry::Global().Add({static_cast<OpCode>(op), DeviceType::kSimulated,
+      KernelRegistry::Global().Add({static_cast<OpCode>(op), DeviceType::Named("simulated"),
                                     static_cast<DType>(dtype), "simulated", 10, &Run, nullptr,
                                     nullptr, TakesStrides(static_cast<OpCode>(op))});
     }

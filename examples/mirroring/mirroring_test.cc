@@ -15,7 +15,7 @@
 namespace tidepool {
 namespace {
 
-constexpr Device kDevice = SimulatedDevice::kDevice;
+const Device kDevice = SimulatedDevice::kDevice;
 
 // [places]
 TEST(Mirroring, ArraysOnDevices) {

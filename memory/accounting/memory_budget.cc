@@ -15,6 +15,7 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kHoldersNamed = 3;
+constexpr const char* kWho = "memory budget";
 
 BudgetUsage UsageOf(const BudgetLine& line) {
   return {line.taken.load(std::memory_order_relaxed), line.limit.load(std::memory_order_relaxed),
@@ -79,35 +80,52 @@ MemoryBudget& MemoryBudget::Global() {
   return *budget;
 }
 
-// Nodes get their counters when they first take memory of a device, or get a limit there.
-BudgetLine& MemoryBudget::LineOf(MemoryOwner& owner, int index) {
-  std::atomic<BudgetLine*>& slot = owner.lines_[index];
-  BudgetLine* line = slot.load(std::memory_order_acquire);
-  if (line != nullptr) return *line;
-  auto* made = new BudgetLine;  // never freed, as its node
-  if (slot.compare_exchange_strong(line, made, std::memory_order_acq_rel)) return *made;
-  delete made;
-  return *line;
+BudgetLine* MemoryBudget::FindLine(const MemoryOwner& owner, Device device) noexcept {
+  const MemoryOwner::Lines* const lines =
+      owner.lines_[device.type.number()].load(std::memory_order_acquire);
+  if (lines == nullptr) return nullptr;
+  return lines->of_device[device.index].load(std::memory_order_acquire);
 }
 
-void MemoryBudget::MakeLines(MemoryOwner& owner, int index) {
-  if (owner.lines_[index].load(std::memory_order_acquire) != nullptr) return;
+namespace {
+
+// What `slot` points to, which is made when it is null and then never freed.
+template <typename T>
+T& FindOrMake(std::atomic<T*>& slot) {
+  T* found = slot.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  auto made = std::make_unique<T>();
+  if (slot.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) {
+    return *made.release();
+  }
+  return *found;
+}
+
+}  // namespace
+
+// Nodes get their counters when they first take memory of a device, or get a limit there.
+BudgetLine& MemoryBudget::LineOf(MemoryOwner& owner, Device device) {
+  return FindOrMake(FindOrMake(owner.lines_[device.type.number()]).of_device[device.index]);
+}
+
+void MemoryBudget::MakeLines(MemoryOwner& owner, Device device) {
+  if (FindLine(owner, device) != nullptr) return;
   // From the root: who has counters has them at every level.
-  if (owner.parent() != nullptr) MakeLines(*owner.parent(), index);
-  LineOf(owner, index);
+  if (owner.parent() != nullptr) MakeLines(*owner.parent(), device);
+  LineOf(owner, device);
 }
 
 template <typename Function>
-void MemoryBudget::ForEachLine(MemoryOwner& owner, int index, const Function& function) {
+void MemoryBudget::ForEachLine(MemoryOwner& owner, Device device, const Function& function) {
   for (MemoryOwner* node = &owner; node != nullptr; node = node->parent()) {
-    function(*node->lines_[index].load(std::memory_order_acquire), node);
+    function(*FindLine(*node, device), node);
   }
   function(process_, nullptr);
 }
 
-MemoryBudget::Refusal MemoryBudget::FindRefusal(MemoryOwner& owner, int index, int64_t bytes) {
+MemoryBudget::Refusal MemoryBudget::FindRefusal(MemoryOwner& owner, Device device, int64_t bytes) {
   Refusal refusal;
-  ForEachLine(owner, index, [&](const BudgetLine& line, const MemoryOwner* node) {
+  ForEachLine(owner, device, [&](const BudgetLine& line, const MemoryOwner* node) {
     BudgetUsage usage = UsageOf(line);
     if (node == nullptr) usage.limit_bytes = std::min(usage.limit_bytes, kMostCountedBytesInAll);
     if (usage.limit_bytes == kUnlimited) return;
@@ -151,29 +169,29 @@ class MemoryBudget::LevelChanges {
   int count_ = 0;
 };
 
-void MemoryBudget::FindLevelChanges(MemoryOwner& owner, int index, LevelChanges& changes) {
-  ForEachLine(owner, index,
+void MemoryBudget::FindLevelChanges(MemoryOwner& owner, Device device, LevelChanges& changes) {
+  ForEachLine(owner, device,
               [&](BudgetLine& line, const MemoryOwner* node) { changes.Update(line, node); });
 }
 
 int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes) {
   if (bytes > kMostCountedBytes) return bytes;
-  const int index = IndexOf(device);
+  CheckDevice(kWho, device);
   const auto count = [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); };
   std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
-  MakeLines(owner, index);
+  MakeLines(owner, device);
   const bool fits_in_all =
       bytes <= kMostCountedBytesInAll - process_.taken.load(std::memory_order_relaxed);
   if (!limited() && fits_in_all) {
-    ForEachLine(owner, index, count);
+    ForEachLine(owner, device, count);
     return 0;
   }
-  if (const Refusal refusal = FindRefusal(owner, index, bytes); refusal.missing > 0) {
+  if (const Refusal refusal = FindRefusal(owner, device, bytes); refusal.missing > 0) {
     return refusal.missing;
   }
-  ForEachLine(owner, index, count);
+  ForEachLine(owner, device, count);
   LevelChanges changes;
-  FindLevelChanges(owner, index, changes);
+  FindLevelChanges(owner, device, changes);
   lock.unlock();
   changes.Tell({device, &owner, bytes, "a reservation"});
   return 0;
@@ -181,13 +199,13 @@ int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t byte
 
 bool MemoryBudget::CountWithoutLimits(Device device, MemoryKind kind, MemoryOwner& owner,
                                       int64_t bytes) {
-  const int index = IndexOf(device);
+  CheckDevice(kWho, device);
   MemoryTracker& tracker = MemoryTracker::Global();
   std::lock_guard<std::mutex> lock(tracker.mutex_);
   if (limits_.load(std::memory_order_relaxed) != 0) return false;
-  MakeLines(owner, index);
+  MakeLines(owner, device);
   tracker.AddLocked(device, kind, bytes, &owner);
-  ForEachLine(owner, index, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
+  ForEachLine(owner, device, [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); });
   return true;
 }
 
@@ -196,11 +214,11 @@ void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
   MemoryTracker& tracker = MemoryTracker::Global();
   std::unique_lock<std::mutex> lock(tracker.mutex_);
   tracker.AddLocked(device, kind, -bytes, &owner);
-  ForEachLine(owner, IndexOf(device),
+  ForEachLine(owner, device,
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
   if (!limited()) return;
   LevelChanges changes;
-  FindLevelChanges(owner, IndexOf(device), changes);
+  FindLevelChanges(owner, device, changes);
   lock.unlock();
   changes.Tell({device, &owner, -bytes, "a release"});
 }
@@ -217,11 +235,11 @@ void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, con
 
 void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept {
   std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
-  ForEachLine(owner, IndexOf(device),
+  ForEachLine(owner, device,
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
   if (!limited()) return;
   LevelChanges changes;
-  FindLevelChanges(owner, IndexOf(device), changes);
+  FindLevelChanges(owner, device, changes);
   lock.unlock();
   changes.Tell({device, &owner, -bytes, "a release"});
 }
@@ -239,7 +257,7 @@ void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t byt
   Refusal refusal;
   {
     std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
-    refusal = FindRefusal(owner, IndexOf(device), bytes);
+    refusal = FindRefusal(owner, device, bytes);
   }
   const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
   std::string level = "the process";
@@ -292,7 +310,7 @@ BudgetUsage MemoryBudget::SetProcessLimit(int64_t bytes) {
 BudgetUsage MemoryBudget::SetDeviceLimit(Device device, int64_t bytes) {
   CheckDevice("memory budget: device limit", device);
   MemoryOwner& root = MemoryOwner::Process();
-  return SetLimit(LineOf(root, IndexOf(device)), &root, device, bytes, DeviceName(device));
+  return SetLimit(LineOf(root, device), &root, device, bytes, DeviceName(device));
 }
 BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
   CheckDevice("memory budget: owner limit", device);
@@ -302,14 +320,15 @@ BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64
         " owners, which is all that have limits of their own; this one is all others of [",
         NameOf(*owner.parent()), "] together"));
   }
-  MakeLines(owner, IndexOf(device));
-  return SetLimit(LineOf(owner, IndexOf(device)), &owner, device, bytes, NameOf(owner));
+  MakeLines(owner, device);
+  return SetLimit(LineOf(owner, device), &owner, device, bytes, NameOf(owner));
 }
 
 BudgetUsage MemoryBudget::process() const { return UsageOf(process_); }
 BudgetUsage MemoryBudget::Of(Device device) const { return Of(MemoryOwner::Process(), device); }
 BudgetUsage MemoryBudget::Of(const MemoryOwner& owner, Device device) const {
-  const BudgetLine* line = owner.lines_[IndexOf(device)].load(std::memory_order_acquire);
+  CheckDevice(kWho, device);
+  const BudgetLine* const line = FindLine(owner, device);
   return line != nullptr ? UsageOf(*line) : BudgetUsage();
 }
 

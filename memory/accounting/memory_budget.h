@@ -104,16 +104,16 @@ class MemoryBudget {
     int64_t missing = 0;
   };
 
-  static int IndexOf(Device device) { return DevicePlace("memory budget", device); }
-  BudgetLine& LineOf(MemoryOwner& owner, int index);
-  void MakeLines(MemoryOwner& owner, int index);  // before any change: may throw
+  static BudgetLine* FindLine(const MemoryOwner& owner, Device device) noexcept;
+  static BudgetLine& LineOf(MemoryOwner& owner, Device device);
+  static void MakeLines(MemoryOwner& owner, Device device);  // before any change: may throw
   template <typename Function>
-  void ForEachLine(MemoryOwner& owner, int index, const Function& function);
+  void ForEachLine(MemoryOwner& owner, Device device, const Function& function);
   // The level that lacks most; nothing is missing when `bytes` fit. Under the lock.
-  Refusal FindRefusal(MemoryOwner& owner, int index, int64_t bytes);
+  Refusal FindRefusal(MemoryOwner& owner, Device device, int64_t bytes);
   class LevelChanges;
   // Under the lock; told without it.
-  void FindLevelChanges(MemoryOwner& owner, int index, LevelChanges& changes);
+  void FindLevelChanges(MemoryOwner& owner, Device device, LevelChanges& changes);
   // `node` null: of the process.
   BudgetUsage SetLimit(BudgetLine& line, MemoryOwner* node, Device device, int64_t bytes,
                        const std::string& whose);

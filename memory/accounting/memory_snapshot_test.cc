@@ -107,7 +107,7 @@ TEST_F(Ledger, DifferencesNameWhatMoved) {
 
 TEST_F(Ledger, ADeviceThatIsNewIsADifferenceFromNothing) {
   const MemorySnapshot before = tracker_.Snapshot();
-  const Device device{DeviceType::kSimulated, 2};
+  const Device device{DeviceType::Named("simulated"), 2};
   tracker_.Add(device, kAllocated, 9);
   EXPECT_EQ(Difference(before, tracker_.Snapshot()).CurrentBytes(device, kAllocated), 9);
 }

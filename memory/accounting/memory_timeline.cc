@@ -44,7 +44,7 @@ MemoryTimeline::MemoryTimeline(const MemoryTimelineOptions& options, MemoryTrack
       tracker_(tracker),
       origin_(NowNanoseconds()),
       ring_(options.capacity),
-      last_(kDeviceTypes * kMaxDevicesPerType) {
+      last_(kDevicePlaces) {
   Start();
 }
 
@@ -64,8 +64,7 @@ void MemoryTimeline::Stop() {
 
 void MemoryTimeline::Observe(const LedgerReading& reading) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  LastSample& last =
-      last_[static_cast<int>(reading.device.type) * kMaxDevicesPerType + reading.device.index];
+  LastSample& last = last_[DevicePlace("memory timeline", reading.device)];
   int64_t moved = std::abs(reading.in_use_highest - last.in_use_highest);
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
     moved = std::max(moved, std::abs(reading.current[kind] - last.bytes[kind]));

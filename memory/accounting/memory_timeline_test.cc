@@ -81,7 +81,7 @@ TEST(MemoryTimeline, StoppedItRecordsNothing) {
 
 TEST(MemoryTimeline, JsonAndTraceHoldTheSamples) {
   MemoryTracker tracker;
-  const Device device{DeviceType::kSimulated, 1};
+  const Device device{DeviceType::Named("simulated"), 1};
   MemoryTimeline timeline({.capacity = 10, .granularity_bytes = 1}, tracker);
   tracker.Add(device, MemoryKind::kGradientDeferred, 42);
   const auto json = nlohmann::json::parse(timeline.ToJson());

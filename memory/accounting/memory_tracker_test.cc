@@ -164,7 +164,7 @@ TEST(MemoryTracker, ResetPeaksStartsFromNow) {
 
 TEST(MemoryTracker, DevicesAreSeparateAndNamed) {
   MemoryTracker tracker;
-  const Device second{DeviceType::kSimulated, 1};
+  const Device second{DeviceType::Named("simulated"), 1};
   tracker.Add(second, MemoryKind::kExternal, 7);
   EXPECT_EQ(tracker.Snapshot()[second][MemoryKind::kExternal].current_bytes, 7);
   EXPECT_EQ(tracker.Snapshot()[Host()].total.current_bytes, 0);

@@ -38,8 +38,7 @@ struct Nowhere {
 const Nowhere kNowhere[] = {
     {{DeviceType::kCuda, 16}, "found device cuda:16, expected index 0 to 15"},
     {{DeviceType::kCuda, 200}, "found device cuda:200, expected index 0 to 15"},
-    {{DeviceType::kSimulated, 255}, "found device simulated:255, expected index 0 to 15"},
-    {{static_cast<DeviceType>(7), 0}, "found device unknown (type 7), expected types 0 to 2"},
+    {{DeviceType::Named("simulated"), 255}, "found device simulated:255, expected index 0 to 15"},
     {{DeviceType::kHost, 1}, "found device host:1, expected index 0: there is one host"},
     {{DeviceType::kHost, 255}, "found device host:255, expected index 0: there is one host"},
 };

@@ -117,11 +117,11 @@ TEST_F(Peaks, OfOneOwnerAndOneDevice) {
   PeakScope scope(Host(), &mine, tracker_);
   Pulse(100);
   tracker_.Add(Host(), kAllocated, 20, &mine.Tagged("t"));
-  tracker_.Add(Device{DeviceType::kSimulated, 0}, kAllocated, 500, &mine);
+  tracker_.Add(Device{DeviceType::Named("simulated"), 0}, kAllocated, 500, &mine);
   EXPECT_EQ(scope.peak_bytes(), 20);
-  PeakScope device(Device{DeviceType::kSimulated, 0}, nullptr, tracker_);
+  PeakScope device(Device{DeviceType::Named("simulated"), 0}, nullptr, tracker_);
   EXPECT_EQ(device.peak_bytes(), 500);
-  tracker_.Add(Device{DeviceType::kSimulated, 0}, kAllocated, -500, &mine);
+  tracker_.Add(Device{DeviceType::Named("simulated"), 0}, kAllocated, -500, &mine);
   tracker_.Add(Host(), kAllocated, -20, &mine.Tagged("t"));
 }
 

@@ -124,7 +124,9 @@ TEST(Reclaimer, ManyComeAndGoInAnyOrder) {
     }
     const auto alive = static_cast<int64_t>(registrations.size());
     ASSERT_EQ(held.use_count(), alive + 1);
-    if (round % 50 == 0) ASSERT_EQ(reclaimer.RunNow(), alive);
+    if (round % 50 == 0) {
+      ASSERT_EQ(reclaimer.RunNow(), alive);
+    }
   }
   registrations.clear();
   EXPECT_EQ(held.use_count(), 1);

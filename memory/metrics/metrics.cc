@@ -44,7 +44,7 @@ void One(ExpositionWriter& text, std::string_view name, ExpositionWriter::Type t
 // Different nodes may have one path ("a/b", and "b" below "a"): a series may be there once.
 void JoinSamePaths(std::vector<OwnerMemory>& owners) {
   const auto key = [](const OwnerMemory& memory) {
-    return std::make_tuple(static_cast<int>(memory.device.type), memory.device.index,
+    return std::make_tuple(memory.device.type.number(), memory.device.index,
                            std::string_view(memory.owner), std::string_view(memory.tag));
   };
   std::stable_sort(owners.begin(), owners.end(),

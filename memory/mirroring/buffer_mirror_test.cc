@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Device kDevice = SimulatedDevice::kDevice;
+const Device kDevice = SimulatedDevice::kDevice;
 constexpr MirrorEvent kRead = MirrorEvent::kHostRead, kWrite = MirrorEvent::kHostWrite,
                       kOverwrite = MirrorEvent::kHostOverwrite;
 

@@ -68,7 +68,7 @@ class MirrorModel {
   }
 
  private:
-  static constexpr Device kDevice = SimulatedDevice::kDevice;
+  static inline const Device kDevice = SimulatedDevice::kDevice;
   struct Kept {
     BufferHandle handle;
     std::vector<std::byte> expected;

@@ -18,10 +18,10 @@ namespace {
 constexpr size_t kStagingBytes = size_t{1} << 20;
 
 // Zero-initialised before any registrar runs.
-constinit DeviceProviderFactory factories[kDeviceTypes] = {};
-constinit std::atomic<DeviceProvider*> providers[kDeviceTypes][kMaxDevicesPerType] = {};
+constinit std::atomic<DeviceProviderFactory> factories[kMaxDeviceTypes] = {};
+constinit std::atomic<DeviceProvider*> providers[kMaxDeviceTypes][kMaxDevicesPerType] = {};
 // The factory has said that there is no such device.
-constinit std::atomic<bool> absent[kDeviceTypes][kMaxDevicesPerType] = {};
+constinit std::atomic<bool> absent[kMaxDeviceTypes][kMaxDevicesPerType] = {};
 constinit std::mutex making;
 
 }  // namespace
@@ -29,28 +29,30 @@ constinit std::mutex making;
 constinit std::atomic<bool> devices_in_use{false};
 
 DeviceProviderRegistrar::DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory) {
-  DeviceProviderFactory& slot = factories[static_cast<int>(type)];
-  if (type == DeviceType::kHost || slot != nullptr) {
-    std::fprintf(stderr, "tidepool: a second memory provider for %s devices is linked\n",
-                 DeviceTypeName(type).c_str());
-    std::abort();
+  DeviceProviderFactory known = nullptr;
+  if (type != DeviceType::kHost && factories[type.number()].compare_exchange_strong(
+                                       known, factory, std::memory_order_acq_rel)) {
+    return;
   }
-  slot = factory;
+  std::fprintf(stderr, "tidepool: a second memory provider for %s devices is linked\n",
+               DeviceTypeName(type).c_str());
+  std::abort();
 }
 
 DeviceProvider* FindDeviceProvider(Device device) {
-  const int type = static_cast<int>(device.type);
-  if (type >= kDeviceTypes || device.index >= kMaxDevicesPerType) return nullptr;
+  const int type = device.type.number();
+  if (device.index >= kMaxDevicesPerType) return nullptr;
   std::atomic<DeviceProvider*>& known = providers[type][device.index];
   if (DeviceProvider* provider = known.load(std::memory_order_acquire)) return provider;
   if (device == Host()) return &HostProvider();
-  if (factories[type] == nullptr) return nullptr;
+  const DeviceProviderFactory factory = factories[type].load(std::memory_order_acquire);
+  if (factory == nullptr) return nullptr;
   std::atomic<bool>& is_absent = absent[type][device.index];
   if (is_absent.load(std::memory_order_relaxed)) return nullptr;
   std::lock_guard<std::mutex> lock(making);
   DeviceProvider* provider = known.load(std::memory_order_relaxed);
   if (provider == nullptr && !is_absent.load(std::memory_order_relaxed)) {
-    provider = factories[type](device.index);
+    provider = factory(device.index);
     if (provider != nullptr) devices_in_use.store(true, std::memory_order_relaxed);
     known.store(provider, std::memory_order_release);
     is_absent.store(provider == nullptr, std::memory_order_relaxed);
@@ -69,7 +71,7 @@ DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
   if (DeviceProvider* provider = FindDeviceProvider(device)) return *provider;
   CheckDevice(who.c_str(), device);
   const std::string type = DeviceTypeName(device.type);
-  const bool linked = factories[static_cast<int>(device.type)] != nullptr;
+  const bool linked = factories[device.type.number()].load(std::memory_order_acquire) != nullptr;
   if (linked) ThrowNotFound(absl::StrCat(who, ": there is no device ", DeviceName(device)));
   ThrowUnimplemented(absl::StrCat(who, ": no memory provider is linked for ", DeviceName(device),
                                   "; add the target of the ", type,
@@ -80,7 +82,7 @@ DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
 DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider) {
   CheckDevice("SwapDeviceProviderForTesting", device);
   DeviceProvider* const before = FindDeviceProvider(device);
-  providers[static_cast<int>(device.type)][device.index].store(provider, std::memory_order_release);
+  providers[device.type.number()][device.index].store(provider, std::memory_order_release);
   return before;
 }
 

@@ -3,9 +3,10 @@
 // The host's is built in. A backend plugs in that of its device by linking a target that is
 // alwayslink and holds
 //
-//   const DeviceProviderRegistrar registrar(DeviceType::kCuda, &MakeCudaProvider);
+//   const DeviceProviderRegistrar registrar(DeviceType::Named("mine"), &MakeMyProvider);
 //
-// The factory is called once per device, at its first use, never before main(). What memory/ does
+// The factory is called once per device, at its first use, never before main(). A library that is
+// opened later may hold one too; its devices are there from then on. What memory/ does
 // on top of it (growing pages, pools of blocks, workspaces, mirrors) keeps its books outside of the
 // memory, so none of it needs to touch the bytes.
 //
@@ -127,7 +128,7 @@ using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
 
 class DeviceProviderRegistrar {
  public:
-  // Before main(). A second factory of one type, or one for the host, ends the program.
+  // A second factory of one type, or one for the host, ends the program.
   DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory);
 };
 

@@ -16,16 +16,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Device kFirst{DeviceType::kSimulated, 0};
-constexpr Device kSecond{DeviceType::kSimulated, 1};
+const Device kFirst{DeviceType::Named("simulated"), 0};
+const Device kSecond{DeviceType::Named("simulated"), 1};
 
 TEST(DeviceProvider, TheHostIsBuiltInLinkedDevicesAreFound) {
   EXPECT_EQ(FindDeviceProvider(Host()), &HostProvider());
   EXPECT_EQ(FindDeviceProvider(kFirst), &SimulatedDevice::Get(0));
   EXPECT_EQ(FindDeviceProvider(kSecond), &SimulatedDevice::Get(1));
   EXPECT_EQ(FindDeviceProvider(kSecond), &SimulatedDevice::Get(1));
-  EXPECT_EQ(FindDeviceProvider({DeviceType::kSimulated, 7}), nullptr);
-  EXPECT_EQ(FindDeviceProvider({DeviceType::kSimulated, 200}), nullptr);
+  EXPECT_EQ(FindDeviceProvider({DeviceType::Named("simulated"), 7}), nullptr);
+  EXPECT_EQ(FindDeviceProvider({DeviceType::Named("simulated"), 200}), nullptr);
   EXPECT_EQ(FindDeviceProvider({DeviceType::kCuda, 0}), nullptr);
 }
 
@@ -37,14 +37,14 @@ TEST(DeviceProvider, WhatIsMissingIsNamed) {
               HasSubstr("workspace [w]: no memory provider is linked for cuda:1"));
   EXPECT_THAT(std::string(not_linked.message()), HasSubstr("add the target of the cuda backend that registers one"));
   const absl::Status no_device =
-      CatchStatus([] { GetDeviceProvider({DeviceType::kSimulated, 9}, "workspace [w]"); });
+      CatchStatus([] { GetDeviceProvider({DeviceType::Named("simulated"), 9}, "workspace [w]"); });
   EXPECT_EQ(no_device.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(no_device.message()), HasSubstr("there is no device simulated:9"));
 }
 
 TEST(DeviceProviderDeathTest, ASecondProviderOfATypeEndsTheProgram) {
   auto none = [](uint8_t) -> DeviceProvider* { return nullptr; };
-  EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::kSimulated, none), "simulated devices");
+  EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::Named("simulated"), none), "simulated devices");
   EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::kHost, none), "host devices");
 }
 

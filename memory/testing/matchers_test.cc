@@ -101,7 +101,7 @@ TEST(PeakAtMost, CountsWhatIsInUseAtOnceInWorkspacesAndOutside) {
 }
 
 TEST(PeakAtMost, OfADevice) {
-  const Device device{DeviceType::kSimulated, 0};
+  const Device device{DeviceType::Named("simulated"), 0};
   auto action = [&] { const MemoryCharge charge(MemoryKind::kGradientDeferred, 50, device); };
   EXPECT_THAT(action, PeakAtMost(0));
   EXPECT_THAT(action, PeakAtMost(50, device));

@@ -28,7 +28,7 @@ DeviceProvider* Find(uint8_t index) {
   return index < SimulatedDevice::kDevices ? &SimulatedDevice::Get(index) : nullptr;
 }
 
-const DeviceProviderRegistrar registrar(DeviceType::kSimulated, &Find);
+const DeviceProviderRegistrar registrar(DeviceType::Named("simulated"), &Find);
 
 }  // namespace
 
@@ -115,7 +115,7 @@ SimulatedDevice& SimulatedDevice::Get(int index) {
 }
 
 SimulatedDevice::SimulatedDevice(int index)
-    : device_{DeviceType::kSimulated, static_cast<uint8_t>(index)}, pinned_(new Pinned(*this)) {}
+    : device_{DeviceType::Named("simulated"), static_cast<uint8_t>(index)}, pinned_(new Pinned(*this)) {}
 
 void SimulatedDevice::set_capacity(size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);

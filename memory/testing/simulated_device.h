@@ -31,7 +31,7 @@ namespace tidepool {
 class SimulatedDevice final : public DeviceProvider {
  public:
   static constexpr int kDevices = 2;  // simulated:0 and simulated:1
-  static constexpr Device kDevice{DeviceType::kSimulated, 0};
+  static const Device kDevice;
   static constexpr size_t kGranularity = size_t{64} << 10;
   static constexpr size_t kAlignment = 256;
 
@@ -123,6 +123,8 @@ class SimulatedDevice final : public DeviceProvider {
   Pinned* pinned_;
   SimulatedQueues queues_;
 };
+
+inline const Device SimulatedDevice::kDevice{DeviceType::Named("simulated"), 0};
 
 }  // namespace tidepool
 

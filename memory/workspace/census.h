@@ -104,7 +104,7 @@ class Census {
   };
 
   static View KeyView(std::string_view id, Device device) {
-    return {id, static_cast<int>(device.type), device.index};
+    return {id, device.type.number(), device.index};
   }
 
   Entry& FindOrMake(const std::string& id, Device device) {

@@ -17,7 +17,7 @@
 namespace tidepool {
 namespace {
 
-constexpr Device kDevice = SimulatedDevice::kDevice;
+const Device kDevice = SimulatedDevice::kDevice;
 
 struct Batch {
   SlotLease lease;  // first: it goes last

@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Device kDevice = SimulatedDevice::kDevice;
+const Device kDevice = SimulatedDevice::kDevice;
 constexpr size_t kMiB = size_t{1} << 20;
 
 BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
@@ -46,7 +46,7 @@ class WorkspaceDevice : public testing::Test {
 TEST_F(WorkspaceDevice, WithoutAProviderTheErrorSaysWhatToLink) {
   EXPECT_THAT(MessageOf([] { Workspace("w", {}, Device{DeviceType::kCuda, 0}); }),
               HasSubstr("workspace [w]: no memory provider is linked for cuda:0; add"));
-  EXPECT_THAT(MessageOf([] { Workspace("w", {}, Device{DeviceType::kSimulated, 9}); }),
+  EXPECT_THAT(MessageOf([] { Workspace("w", {}, Device{DeviceType::Named("simulated"), 9}); }),
               HasSubstr("there is no device simulated:9"));
 }
 
@@ -203,8 +203,8 @@ TEST_F(WorkspaceDevice, GuardModeGuardsHostMemoryOnly) {
 }
 
 TEST_F(WorkspaceDevice, TwoDevicesAreIndependent) {
-  Workspace first("a", WorkspaceConfig::Training(), {DeviceType::kSimulated, 0});
-  Workspace second("b", WorkspaceConfig::Training(), {DeviceType::kSimulated, 1});
+  Workspace first("a", WorkspaceConfig::Training(), {DeviceType::Named("simulated"), 0});
+  Workspace second("b", WorkspaceConfig::Training(), {DeviceType::Named("simulated"), 1});
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope outer(first);
     BufferHandle a = New(1000);

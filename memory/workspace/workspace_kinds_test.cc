@@ -192,7 +192,7 @@ TEST(WorkspaceLiveness, LargeRequestsBesideThePlanMakeTheCycleLeaveIt) {
   for (const WorkspaceConfig& base : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
     WorkspaceConfig config = base;
     config.plan_search_seconds = 0;
-    Workspace workspace("w", config, Device{DeviceType::kSimulated, 0});
+    Workspace workspace("w", config, Device{DeviceType::Named("simulated"), 0});
     const auto cycle = [&](int count, size_t bytes, size_t second = 1000) {
       WorkspaceScope scope(workspace);
       std::vector<BufferHandle> alive;

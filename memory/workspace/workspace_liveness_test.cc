@@ -43,7 +43,7 @@ constexpr int64_t kSlackBytes = 8 << 20;
 
 int64_t HeldBytes() {
   const auto of = [](MemoryKind kind) {
-    return MemoryTracker::Global().CurrentBytes(Device{DeviceType::kSimulated, 0}, kind);
+    return MemoryTracker::Global().CurrentBytes(Device{DeviceType::Named("simulated"), 0}, kind);
   };
   return of(MemoryKind::kUnreferenced) + of(MemoryKind::kAllocated);
 }
@@ -180,7 +180,7 @@ TEST(WorkspaceLiveness, ACycleThatRepeatsIsLearnedWhateverCameBefore) {
         histories.Chance(70) ? WorkspaceConfig::Inference() : WorkspaceConfig::Training();
     config.prefault = false;
     config.plan_search_seconds = 0;
-    Workspace workspace("w", config, Device{DeviceType::kSimulated, 0});
+    Workspace workspace("w", config, Device{DeviceType::Named("simulated"), 0});
     const int64_t before = HeldBytes();
     const auto held = [before] {
       return HeldBytes() - before;

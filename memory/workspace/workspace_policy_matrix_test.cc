@@ -30,7 +30,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Device kDevice = SimulatedDevice::kDevice;
+const Device kDevice = SimulatedDevice::kDevice;
 
 struct Held {
   BufferHandle handle;

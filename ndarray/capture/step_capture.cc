@@ -1,5 +1,6 @@
 #include "tidepool/ndarray/capture/step_capture.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -9,25 +10,29 @@
 namespace tidepool {
 namespace {
 
-constinit StepCaptureFactory factories[kDeviceTypes] = {};
+// By device type.
+constinit std::atomic<StepCaptureFactory> factories[kMaxDeviceTypes] = {};
 thread_local constinit int captures = 0;  // under way on this thread
 
 }  // namespace
 
 StepCaptureRegistrar::StepCaptureRegistrar(DeviceType type, StepCaptureFactory factory) {
-  StepCaptureFactory& known = factories[static_cast<int>(type)];
-  if (known != nullptr) {
-    std::fprintf(stderr, "tidepool: a second factory of captured steps for %s\n",
-                 DeviceName(Device{type, 0}).c_str());
-    std::abort();
+  StepCaptureFactory known = nullptr;
+  if (factories[type.number()].compare_exchange_strong(known, factory, std::memory_order_acq_rel)) {
+    return;
   }
-  known = factory;
+  std::fprintf(stderr, "tidepool: a second factory of captured steps for %s\n",
+               DeviceName(Device{type, 0}).c_str());
+  std::abort();
 }
 
-bool CanCaptureSteps(Device device) { return factories[static_cast<int>(device.type)] != nullptr; }
+bool CanCaptureSteps(Device device) {
+  return factories[device.type.number()].load(std::memory_order_acquire) != nullptr;
+}
 
 std::unique_ptr<CapturedStep> NewCapturedStep(Device device) {
-  const StepCaptureFactory factory = factories[static_cast<int>(device.type)];
+  const StepCaptureFactory factory =
+      factories[device.type.number()].load(std::memory_order_acquire);
   return factory != nullptr ? factory(device.index) : nullptr;
 }
 

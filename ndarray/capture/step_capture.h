@@ -10,7 +10,7 @@
 // While a step is captured nothing of it is done, so nothing of it may be read by the host, and what
 // the host computes from call to call (a step number, the stream of random numbers) would be the same
 // in every replay. Operators that cannot be right then throw by RefuseWhileCapturing.
-// Threads: registration before main(); a captured step is one thread's at a time.
+// Threads: registration at any time; a captured step is one thread's at a time.
 #ifndef TIDEPOOL_NDARRAY_CAPTURE_STEP_CAPTURE_H_
 #define TIDEPOOL_NDARRAY_CAPTURE_STEP_CAPTURE_H_
 
@@ -44,7 +44,7 @@ using StepCaptureFactory = std::unique_ptr<CapturedStep> (*)(uint8_t index);
 
 class StepCaptureRegistrar {
  public:
-  // Before main(). A second factory of one type ends the program.
+  // A second factory of one type ends the program.
   StepCaptureRegistrar(DeviceType type, StepCaptureFactory factory);
 };
 

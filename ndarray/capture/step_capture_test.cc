@@ -176,8 +176,8 @@ TEST(StepCapture, WhatWouldBeWrongInReplaysIsRefused) {
 }
 
 TEST(StepCapture, DevicesWithoutItAreTold) {
-  EXPECT_FALSE(CanCaptureSteps({DeviceType::kSimulated, 0}));
-  EXPECT_EQ(NewCapturedStep({DeviceType::kSimulated, 0}), nullptr);
+  EXPECT_FALSE(CanCaptureSteps({DeviceType::Named("simulated"), 0}));
+  EXPECT_EQ(NewCapturedStep({DeviceType::Named("simulated"), 0}), nullptr);
   WorkspaceConfig config;
   config.workspace_mode = WorkspaceMode::kNone;
   Workspace off("off", config);

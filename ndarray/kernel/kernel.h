@@ -42,6 +42,8 @@ struct KernelCall {
   OpCode op;
   absl::Span<const TensorRef> inputs;   // one per declared operand, optional ones maybe absent
   absl::Span<const TensorRef> outputs;
+  // The struct that Info(op).attributes names. A plain value of Info(op).attributes.bytes() bytes:
+  // a kernel that runs after the call copies it. Null where the operator takes none.
   const void* attributes = nullptr;
   void* scratch = nullptr;  // as many bytes as scratch_bytes() asked for, 64-byte aligned
   int threads = 1;          // at most this many

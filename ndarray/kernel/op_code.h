@@ -1,16 +1,27 @@
 // The operators. operator_list.inc is the one list that dispatch, contract tests and the kernel
-// table are made from.
+// table are made from; programs add operators of their own beside it:
+//
+//   OpCode Hypot() {
+//     static const OpCode op = AddOperator({.name = "hypot", .inputs = "X,Y", .outputs = "Z",
+//                                           .types = SetOf(DType::kFloat32)});
+//     return op;
+//   }
+//
+// Kernels are registered and contracts tested for it as for one of the list, and Dispatch() runs it.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_OP_CODE_H_
 #define TIDEPOOL_NDARRAY_KERNEL_OP_CODE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "tidepool/ndarray/dtype.h"
+#include "tidepool/ndarray/kernel/attributes_type.h"
 
 namespace tidepool {
 
-enum class OpCode : uint8_t {
+enum class OpCode : uint16_t {
 #define TIDEPOOL_OPERATOR(code, ...) k##code,
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
@@ -21,6 +32,10 @@ inline constexpr int kOpCodes = 0
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
     ;
+
+inline constexpr int kMaxOpCodes = 512;
+inline constexpr int kMostInputs = 10;
+inline constexpr int kMostOutputs = 4;
 
 // What the list's columns say; operator_list.inc explains them.
 namespace operator_list {
@@ -35,11 +50,14 @@ inline constexpr DTypeSet kF32 = SetOf(DType::kFloat32), kF64 = SetOf(DType::kFl
 }  // namespace operator_list
 
 struct OperatorInfo {
-  const char* name;
-  const char* inputs;   // comma-separated operand names
-  const char* outputs;
-  uint8_t flags;
-  DTypeSet types;       // that it is defined for
+  const char* name = "";
+  const char* inputs = "";   // comma-separated operand names
+  const char* outputs = "";
+  AttributesType attributes = {};
+  uint8_t flags = 0;
+  DTypeSet types = 0;        // that it is defined for
+  int8_t input_count = 0;    // of those named, optional ones included
+  int8_t output_count = 0;
 
   bool in_place() const { return (flags & operator_list::kInPlace) != 0; }
   bool updates() const { return (flags & operator_list::kUpdates) != 0; }
@@ -47,7 +65,16 @@ struct OperatorInfo {
   bool heavy() const { return (flags & operator_list::kHeavy) != 0; }
 };
 
+// kInvalidArgument for codes that no operator has.
 const OperatorInfo& Info(OpCode op);
+
+// A new one, whose name is that of no other: lower case letters, digits and underscores. Counts of operands are
+// taken from their names, at most kMostInputs and 1 to kMostOutputs. What its pointers point to is copied. The same
+// once more is the same operator. Throws kInvalidArgument, kResourceExhausted beyond kMaxOpCodes. Operators are never
+// taken out. Any thread, static initialisers too.
+OpCode AddOperator(const OperatorInfo& info);
+int OperatorCount();  // codes from 0, those of the list first
+std::optional<OpCode> FindOperator(std::string_view name);
 // Name of the operand at `position` of a comma-separated list, without its marks.
 std::string OperandName(const char* operands, int position);
 

@@ -1,16 +1,27 @@
 #include "tidepool/ndarray/kernel/registry.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/append_format.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_chain.h"
+#include "tidepool/ndarray/kernel/attributes_elementwise.h"
+#include "tidepool/ndarray/kernel/attributes_indexing.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/attributes_random.h"
+#include "tidepool/ndarray/kernel/attributes_reduction.h"
+#include "tidepool/ndarray/kernel/own_operators.h"
 
 namespace tidepool {
 namespace {
@@ -18,8 +29,9 @@ namespace {
 using namespace operator_list;  // NOLINT: the list's words
 
 constexpr OperatorInfo kOperators[] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags, types, ...) \
-  OperatorInfo{name, inputs, outputs, flags, types},
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, ...) \
+  OperatorInfo{name,  inputs, outputs, AttributesType::Of<attributes>(),              \
+               flags, types,  CountOperands(inputs), CountOperands(outputs)},
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
@@ -29,7 +41,18 @@ std::atomic<int> thread_count{0};
 
 }  // namespace
 
-const OperatorInfo& Info(OpCode op) { return kOperators[static_cast<int>(op)]; }
+const OperatorInfo& Info(OpCode op) {
+  if (static_cast<int>(op) < kOpCodes) [[likely]] return kOperators[static_cast<int>(op)];
+  return InfoOfAdded(op);
+}
+
+std::string AttributesType::name() const {
+  int status = 0;
+  char* const readable = abi::__cxa_demangle(type_->name(), nullptr, nullptr, &status);
+  const std::string name = readable != nullptr ? readable : type_->name();
+  std::free(readable);
+  return name;
+}
 
 std::string OperandName(const char* operands, int position) {
   const char* begin = operands;
@@ -45,48 +68,107 @@ KernelRegistry& KernelRegistry::Global() {
   return *registry;
 }
 
-void KernelRegistry::Add(const Kernel& kernel) {
-  std::vector<Kernel>& kernels = table_[Index(kernel.op, kernel.device, kernel.dtype)];
-  for (const Kernel& other : kernels) {
-    if (std::strcmp(other.provider, kernel.provider) != 0) continue;
-    std::fprintf(stderr, "tidepool: two kernels for [%s] on %s, %s are linked by provider \"%s\"\n",
-                 Info(kernel.op).name, DeviceTypeName(kernel.device).c_str(),
-                 DTypeName(kernel.dtype), kernel.provider);
-    std::abort();
+constinit std::atomic<const KernelRegistry::Row*>
+    KernelRegistry::rows_[kMaxDeviceTypes][kMaxOpCodes][kDTypes] = {};
+
+template <typename Function>
+void KernelRegistry::ForEachRow(const Function& function) {
+  for (int type = 0; type < DeviceType::count(); ++type) {
+    for (const auto& of_operator : rows_[type]) {
+      for (const std::atomic<const Row*>& row : of_operator) {
+        if (const Row* kernels = row.load(std::memory_order_acquire)) function(*kernels);
+      }
+    }
   }
-  const auto position = std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& other) {
-    return other.priority < kernel.priority;
-  });
-  kernels.insert(position, kernel);
+}
+
+namespace {
+
+// "[relu] on host, f32 by provider "mine", priority 30"; of operators and types there are.
+std::string Describe(const Kernel& kernel) {
+  return absl::StrCat("[", Info(kernel.op).name, "] on ", DeviceTypeName(kernel.device), ", ",
+                      DTypeName(kernel.dtype), " by provider \"", kernel.provider, "\", priority ",
+                      kernel.priority);
+}
+
+[[noreturn]] void Refuse(const std::string& what) {
+  std::fprintf(stderr, "tidepool: %s\n", what.c_str());
+  std::abort();
+}
+
+void CheckKernel(const Kernel& kernel) {
+  const char* const provider = kernel.provider != nullptr ? kernel.provider : "";
+  if (static_cast<int>(kernel.op) >= OperatorCount() || static_cast<int>(kernel.dtype) >= kDTypes) {
+    Refuse(absl::StrCat("a kernel by provider \"", provider, "\" is for operator ",
+                        static_cast<int>(kernel.op), " and element type ",
+                        static_cast<int>(kernel.dtype), ", expected 0 to ", OperatorCount() - 1,
+                        " and 0 to ", kDTypes - 1));
+  }
+  if (*provider == 0) {
+    Refuse(absl::StrCat("a kernel for [", Info(kernel.op).name, "] has no provider's name"));
+  }
+  if (kernel.run == nullptr) {
+    Refuse(absl::StrCat("the kernel for ", Describe(kernel), " has no function to run"));
+  }
+  if (!Contains(Info(kernel.op).types, kernel.dtype)) {
+    Refuse(absl::StrCat("the kernel for ", Describe(kernel),
+                        ": the operator is not defined for such elements"));
+  }
+}
+
+}  // namespace
+
+void KernelRegistry::Add(const Kernel& kernel) {
+  CheckKernel(kernel);
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::atomic<const Row*>& row = RowOf(kernel.op, kernel.device, kernel.dtype);
+  const Row* const before = row.load(std::memory_order_relaxed);
+  auto kernels = before != nullptr ? std::make_unique<Row>(*before) : std::make_unique<Row>();
+  for (const Kernel& other : *kernels) {
+    const bool same_provider = std::strcmp(other.provider, kernel.provider) == 0;
+    if (!same_provider && other.priority != kernel.priority) continue;
+    Refuse(absl::StrCat("two kernels are linked of one ", same_provider ? "provider" : "priority",
+                        ": ", Describe(other), " and ", Describe(kernel)));
+  }
+  const auto position =
+      std::find_if(kernels->begin(), kernels->end(),
+                   [&](const Kernel& other) { return other.priority < kernel.priority; });
+  kernels->insert(position, kernel);
+  row.store(kernels.release(), std::memory_order_release);
 }
 
 std::vector<std::string> KernelRegistry::Providers() const {
   std::set<std::string> names;
-  for (const std::vector<Kernel>& kernels : table_) {
+  ForEachRow([&](const Row& kernels) {
     for (const Kernel& kernel : kernels) names.insert(kernel.provider);
-  }
+  });
   return std::vector<std::string>(names.begin(), names.end());
 }
 
 void KernelRegistry::AddNote(const char* provider, std::string (*note)()) {
+  std::lock_guard<std::mutex> lock(mutex_);
   notes_.push_back({provider, note});
 }
 
 std::string KernelRegistry::Notes() const {
+  std::vector<Note> notes;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    notes = notes_;
+  }
   std::string out;
-  for (const Note& note : notes_) absl::StrAppend(&out, note.provider, ": ", note.text(), "\n");
+  for (const Note& note : notes) absl::StrAppend(&out, note.provider, ": ", note.text(), "\n");
   return out;
 }
 
 std::string KernelRegistry::Table() const {
   std::set<DeviceType> devices;
-  for (const std::vector<Kernel>& kernels : table_) {
-    for (const Kernel& kernel : kernels) devices.insert(kernel.device);
-  }
+  ForEachRow([&](const Row& kernels) { devices.insert(kernels.front().device); });
   std::string out;
   AppendFormat(&out, "%-28s %-10s %-5s %s\n", "operator", "device", "type",
                "providers (first that supports the call runs)");
-  for (int op = 0; op < kOpCodes; ++op) {
+  for (int op = 0; op < OperatorCount(); ++op) {
+    const OperatorInfo& info = Info(static_cast<OpCode>(op));
     for (DeviceType device : devices) {
       for (int dtype = 0; dtype < kDTypes; ++dtype) {
         std::string providers;
@@ -94,8 +176,8 @@ std::string KernelRegistry::Table() const {
              Find(static_cast<OpCode>(op), device, static_cast<DType>(dtype))) {
           absl::StrAppend(&providers, providers.empty() ? "" : ", ", kernel.provider);
         }
-        if (providers.empty() && !Contains(kOperators[op].types, static_cast<DType>(dtype))) continue;
-        AppendFormat(&out, "%-28s %-10s %-5s %s\n", kOperators[op].name,
+        if (providers.empty() && !Contains(info.types, static_cast<DType>(dtype))) continue;
+        AppendFormat(&out, "%-28s %-10s %-5s %s\n", info.name,
                      DeviceTypeName(device).c_str(), DTypeName(static_cast<DType>(dtype)),
                      providers.empty() ? "- (none linked)" : providers.c_str());
       }

@@ -1,14 +1,23 @@
-// The table of linked kernels, filled by static initialisers before main().
+// The table of linked kernels, filled by static initialisers.
 //
 //   static const KernelRegistrar registrar({
 //       {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, "mine", 30, &RunRelu}});
 //
-// in a target made with tidepool_kernel_library (alwayslink): linking it is registering it.
-// Threads: registration before main() only; look-ups are lock-free.
+// in a target made with tidepool_kernel_library (alwayslink): linking it is registering it. So is
+// opening a library that holds one: calls that begin afterwards find its kernels, and those under way
+// run what they have found. Kernels are never taken out, so a library that holds some stays open.
+//
+// A registration that cannot be meant ends the program and says which and why: of an operator, a
+// type of devices or of elements that there is none of, of elements that the operator is not defined
+// for, without a function to run, and where two would stand in each other's way, as two of one provider
+// or of one priority for the same operator, device type and element type.
+// Threads: any; look-ups are lock-free.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_REGISTRY_H_
 #define TIDEPOOL_NDARRAY_KERNEL_REGISTRY_H_
 
+#include <atomic>
 #include <initializer_list>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -21,13 +30,13 @@ class KernelRegistry {
  public:
   static KernelRegistry& Global();
 
-  // A second kernel of one provider for one key ends the program, naming both.
   void Add(const Kernel& kernel);
 
-  // Highest priority first.
+  // Highest priority first; none for what is no operator or element type. Valid for ever.
   absl::Span<const Kernel> Find(OpCode op, DeviceType device, DType dtype) const {
-    const std::vector<Kernel>& kernels = table_[Index(op, device, dtype)];
-    return absl::Span<const Kernel>(kernels.data(), kernels.size());
+    if (static_cast<int>(op) >= kMaxOpCodes || static_cast<int>(dtype) >= kDTypes) return {};
+    const Row* const row = RowOf(op, device, dtype).load(std::memory_order_acquire);
+    return row != nullptr ? absl::Span<const Kernel>(*row) : absl::Span<const Kernel>();
   }
 
   // What a provider has to say of itself on this machine, in one line, asked for when shown: which
@@ -40,16 +49,22 @@ class KernelRegistry {
   std::string Table() const;
 
  private:
-  static size_t Index(OpCode op, DeviceType device, DType dtype) {
-    return (static_cast<size_t>(op) * kDeviceTypes + static_cast<size_t>(device)) * kDTypes +
-           static_cast<size_t>(dtype);
+  using Row = std::vector<Kernel>;
+  static std::atomic<const Row*>& RowOf(OpCode op, DeviceType device, DType dtype) {
+    return rows_[device.number()][static_cast<int>(op)][static_cast<int>(dtype)];
   }
+  template <typename Function>
+  static void ForEachRow(const Function& function);
+
   struct Note {
     const char* provider;
     std::string (*text)();
   };
+  mutable std::mutex mutex_;  // of additions
   std::vector<Note> notes_;
-  std::vector<Kernel> table_[kOpCodes * kDeviceTypes * kDTypes];
+  // A row is replaced as a whole and never freed: somebody may be reading it. Rows of device types
+  // and operators that there are none of cost addresses only.
+  static std::atomic<const Row*> rows_[kMaxDeviceTypes][kMaxOpCodes][kDTypes];
 };
 
 struct KernelRegistrar {

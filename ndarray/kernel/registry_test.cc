@@ -1,11 +1,15 @@
 #include "tidepool/ndarray/kernel/registry.h"
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes.h"
 
 namespace tidepool {
 namespace {
@@ -46,10 +50,68 @@ TEST(Registry, NotesAreAskedForWhenShown) {
   EXPECT_EQ(KernelRegistry::Global().Notes(), "second: asked 1\n");
 }
 
-TEST(Registry, ASecondKernelOfOneProviderEndsTheProgram) {
-  EXPECT_DEATH(KernelRegistry::Global().Add(
-                   {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, "second", 9, &Nothing}),
-               "two kernels for \\[relu\\] on host, f32 are linked by provider \"second\"");
+TEST(RegistryDeathTest, WhatCannotBeMeantEndsTheProgramAndIsNamed) {
+  const auto add = [](OpCode op, DType dtype, const char* provider, int priority,
+                      void (*run)(const KernelCall&)) {
+    KernelRegistry::Global().Add({op, DeviceType::kHost, dtype, provider, priority, run});
+  };
+  const DType f32 = DType::kFloat32;
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "second", 9, &Nothing),
+               "two kernels are linked of one provider: \\[relu\\] on host, f32 by provider "
+               "\"second\", priority 5 and .*, priority 9");
+  EXPECT_DEATH(
+      add(OpCode::kRelu, f32, "other", 30, &Nothing),
+      "two kernels are linked of one priority: .* \"first\", priority 30 and .* \"other\"");
+  EXPECT_DEATH(add(OpCode::kRelu, DType::kBool, "other", 9, &Nothing),
+               "\\[relu\\] on host, bool by provider \"other\".* not defined for such elements");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "other", 9, nullptr), "no function to run");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, nullptr, 9, &Nothing), "no provider's name");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "", 9, &Nothing), "no provider's name");
+  EXPECT_DEATH(add(static_cast<OpCode>(400), f32, "other", 9, &Nothing), "operator 400 and");
+  EXPECT_DEATH(add(OpCode::kRelu, static_cast<DType>(99), "other", 9, &Nothing), "type 99, exp");
+}
+
+TEST(Registry, FindsNothingForWhatIsNoOperatorOrElementType) {
+  KernelRegistry& registry = KernelRegistry::Global();
+  EXPECT_TRUE(registry.Find(static_cast<OpCode>(60000), Host().type, DType::kFloat32).empty());
+  EXPECT_TRUE(registry.Find(OpCode::kRelu, Host().type, static_cast<DType>(99)).empty());
+  EXPECT_TRUE(registry.Find(OpCode::kRelu, DeviceType::kCuda, DType::kFloat32).empty());
+}
+
+// As from a library that is opened while the program runs.
+TEST(Registry, KernelsOfAnyDeviceTypeMayComeWhileOthersLook) {
+  const DeviceType npu = DeviceType::Named("npu");
+  const auto find = [&] {
+    return KernelRegistry::Global().Find(OpCode::kTanh, npu, DType::kFloat32);
+  };
+  EXPECT_TRUE(find().empty());
+  static constexpr const char* kProviders[] = {"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    size_t most = 0;
+    while (!done) {
+      const absl::Span<const Kernel> kernels = find();
+      EXPECT_GE(kernels.size(), most);  // none goes
+      most = kernels.size();
+      for (size_t i = 0; i < kernels.size(); ++i) {
+        EXPECT_EQ(kernels[i].run, &Nothing);
+        if (i > 0) {
+          EXPECT_GT(kernels[i - 1].priority, kernels[i].priority);
+        }
+      }
+    }
+  });
+  KernelRegistry::Global().Add({OpCode::kTanh, npu, DType::kFloat32, "p0", 50, &Nothing});
+  const absl::Span<const Kernel> early = find();
+  for (int i = 1; i < 8; ++i) {
+    KernelRegistry::Global().Add(
+        {OpCode::kTanh, npu, DType::kFloat32, kProviders[i], i * 37 % 17, &Nothing});
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(find().size(), 8u);
+  EXPECT_STREQ(early.front().provider, "p0");  // what was found stays
+  EXPECT_THAT(KernelRegistry::Global().Table(), HasSubstr("npu        f32   p0, "));
 }
 
 TEST(Registry, OperandNames) {
@@ -59,6 +121,91 @@ TEST(Registry, OperandNames) {
   EXPECT_TRUE(Info(OpCode::kAdd).in_place());
   EXPECT_TRUE(Info(OpCode::kAdamUpdate).updates());
   EXPECT_FALSE(Info(OpCode::kMatMul).in_place() || Info(OpCode::kMatMul).updates());
+}
+
+TEST(Registry, OperatorsSayWhichAttributesTheyTake) {
+  EXPECT_EQ(Info(OpCode::kMatMul).attributes, AttributesType::Of<MatMulAttributes>());
+  EXPECT_EQ(Info(OpCode::kMatMul).attributes.bytes(), sizeof(MatMulAttributes));
+  EXPECT_EQ(Info(OpCode::kMatMul).attributes.name(), "tidepool::MatMulAttributes");
+  EXPECT_EQ(Info(OpCode::kAdd).attributes, AttributesType());
+  EXPECT_EQ(Info(OpCode::kAdd).attributes.bytes(), 0u);
+  EXPECT_EQ(Info(OpCode::kMatMul).input_count, 3);
+  EXPECT_EQ(Info(OpCode::kFill).input_count, 0);
+  EXPECT_EQ(Info(OpCode::kTopK).output_count, 2);
+  const MatMulAttributes attributes;
+  EXPECT_EQ(AttributesRef(&attributes).type(), Info(OpCode::kMatMul).attributes);
+  EXPECT_EQ(AttributesRef(&attributes).data(), &attributes);
+  EXPECT_EQ(AttributesRef(static_cast<MatMulAttributes*>(nullptr)).type(), AttributesType());
+}
+
+TEST(Registry, ProgramsAddOperators) {
+  struct Attributes {
+    int value;
+  };
+  const OperatorInfo mine = {.name = "mine",
+                             .inputs = "X,Y,bias?",
+                             .outputs = "Z,W",
+                             .attributes = AttributesType::Of<Attributes>(),
+                             .types = SetOf(DType::kFloat32)};
+  const int before = OperatorCount();
+  EXPECT_EQ(FindOperator("mine"), std::nullopt);
+  const OpCode op = AddOperator(mine);
+  EXPECT_EQ(AddOperator(mine), op);
+  EXPECT_EQ(OperatorCount(), before + 1);
+  EXPECT_EQ(FindOperator("mine"), op);
+  EXPECT_EQ(FindOperator("matmul"), OpCode::kMatMul);
+  EXPECT_STREQ(Info(op).name, "mine");
+  EXPECT_EQ(Info(op).input_count, 3);
+  EXPECT_EQ(Info(op).output_count, 2);
+  EXPECT_EQ(Info(op).attributes.bytes(), sizeof(Attributes));
+  KernelRegistry::Global().Add({op, DeviceType::kHost, DType::kFloat32, "first", 1, &Nothing});
+  EXPECT_EQ(KernelRegistry::Global().Find(op, Host().type, DType::kFloat32).size(), 1u);
+  EXPECT_THAT(KernelRegistry::Global().Table(),
+              HasSubstr("mine                         host       f32   first\n"));
+
+  const auto refused = [&](OperatorInfo info) {
+    return MessageOf([&] { AddOperator(info); }, absl::StatusCode::kInvalidArgument);
+  };
+  OperatorInfo other = mine;
+  other.outputs = "Z";
+  EXPECT_THAT(refused(other), HasSubstr("operator \"mine\": there is another one of that name"));
+  other.name = "matmul";
+  EXPECT_THAT(refused(other), HasSubstr("another one of that name"));
+  other.name = "Mine op";
+  EXPECT_THAT(refused(other), HasSubstr("expected lower case letters"));
+  other.name = "other";
+  other.outputs = "";
+  EXPECT_THAT(refused(other), HasSubstr("found 3 inputs and 0 outputs"));
+  other.outputs = "Z";
+  other.inputs = "A,B,C,D,E,F,G,H,I,J,K";
+  EXPECT_THAT(refused(other), HasSubstr("found 11 inputs and 1 outputs, expected at most 10"));
+  other.inputs = "";
+  other.types = 0;
+  EXPECT_THAT(refused(other), HasSubstr("found no element types"));
+  EXPECT_EQ(OperatorCount(), before + 1);
+  EXPECT_THAT(MessageOf([] { Info(static_cast<OpCode>(500)); }, absl::StatusCode::kInvalidArgument),
+              HasSubstr("found operator 500, expected 0 to "));
+}
+
+TEST(RegistryLast, ThereIsRoomForSomeHundredOperators) {
+  OperatorInfo info = {.inputs = "X", .outputs = "Z", .types = SetOf(DType::kInt8)};
+  std::vector<std::thread> threads;  // the same names from each
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([info]() mutable {
+      for (int i = OperatorCount(); i < kMaxOpCodes + 5; ++i) {
+        const std::string name = "op" + std::to_string(i);
+        info.name = name.c_str();
+        try {
+          EXPECT_STREQ(Info(AddOperator(info)).name, name.c_str());
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted) << error.message();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(OperatorCount(), kMaxOpCodes);
+  EXPECT_EQ(FindOperator("mine").has_value(), true);
 }
 
 TEST(Registry, ThreadCount) {

@@ -4,8 +4,10 @@
 #define TIDEPOOL_NDARRAY_KERNEL_UPDATE_NUMBERS_H_
 
 #include <cmath>
+#include <cstdint>
 
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/kernel.h"
 
 namespace tidepool {
 
@@ -29,6 +31,15 @@ inline UpdateNumbers NumbersOf(const AdamAttributes& a) {
   const double second = std::sqrt(1 - std::pow(a.beta2, static_cast<double>(a.step)));
   return {static_cast<float>(a.learning_rate * second / first),
           static_cast<float>(a.epsilon * second)};
+}
+
+// Of a call whose operands the host can read: its array's when it has one.
+template <typename Attributes>
+UpdateNumbers NumbersOf(const KernelCall& call) {
+  const TensorRef& numbers = call.inputs[1];
+  if (!numbers.present) return NumbersOf(call.attrs<Attributes>());
+  const int64_t stride = numbers.strides[0];
+  return {numbers.as<float>()[0], numbers.as<float>()[stride]};
 }
 
 }  // namespace tidepool

@@ -105,7 +105,7 @@ TEST_F(NdManagerPlacesTest, APlaceWhoseWorkspaceIsGoneSaysSo) {
               HasSubstr("place of owner [model/step/below]: workspace [gone] was destroyed"));
   EXPECT_THAT(MessageOf([&] { ManagerScope scope(below); }),
               HasSubstr("place of owner [model/step/below]: workspace [gone] was destroyed"));
-  const Device other{DeviceType::kSimulated, 0};
+  const Device other{DeviceType::Named("simulated"), 0};
   EXPECT_THAT(MessageOf([&] { Zeros({2}, DType::kFloat32, in.OnDevice(other)); }),
               HasSubstr("workspace [gone] was destroyed"));
   std::ostringstream dump;

@@ -50,7 +50,7 @@ DType RealType(DType dtype) {
   return DTypeBytes(dtype) == 1 ? DType::kFloat32 : DType::kFloat64;
 }
 
-NDArray Pointwise(OpCode op, const NDArray& x, DType natural, const void* attributes) {
+NDArray Pointwise(OpCode op, const NDArray& x, DType natural, AttributesRef attributes) {
   CheckOperands(op, {&x});
   NDArray z(x.shape(), natural, ResultPlace(op, {&x}));
   if (x.dtype() == natural) {
@@ -69,7 +69,7 @@ NDArray CastScratch(const NDArray& x, DType dtype) {
   return z;
 }
 
-void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z, const void* attributes) {
+void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z, AttributesRef attributes) {
   CheckOperands(op, {&x});
   z.CheckAlive(Info(op).name, "Z");
   const DType dtype = TypeForResult(op, {&x}, natural, z);
@@ -78,7 +78,7 @@ void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z, const
   Dispatch(op, {&x}, {&z}, attributes);
 }
 
-NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, const void* attributes) {
+NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, AttributesRef attributes) {
   CheckGradient(op, x, dz);
   NDArray dx(x.shape(), x.dtype(), ResultPlace(op, {&x, &dz}));
   Dispatch(op, {&x, &dz}, {&dx}, attributes);
@@ -86,7 +86,7 @@ NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, const void* att
 }
 
 void GradientInto(OpCode op, const NDArray& x, const NDArray& dz, NDArray& dx,
-                  const void* attributes) {
+                  AttributesRef attributes) {
   CheckGradient(op, x, dz);
   dx.CheckAlive(Info(op).name, "dX");
   CheckShape(Info(op).name, "dX", dx, x.shape());

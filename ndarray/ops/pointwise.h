@@ -23,17 +23,17 @@ DType TypeForResult(OpCode op, std::initializer_list<const NDArray*> inputs, DTy
 DType RealType(DType dtype);
 
 // Z = op(X), computed in the type `natural`, to which X is cast when it has another.
-NDArray Pointwise(OpCode op, const NDArray& x, DType natural, const void* attributes = nullptr);
+NDArray Pointwise(OpCode op, const NDArray& x, DType natural, AttributesRef attributes = {});
 void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z,
-                   const void* attributes = nullptr);
+                   AttributesRef attributes = {});
 
 // `x` itself, or a copy of type `dtype` that belongs to no manager, for the length of a call.
 NDArray CastScratch(const NDArray& x, DType dtype);
 
 // dX = op(X or Z, dZ): all of one shape and type.
-NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, const void* attributes = nullptr);
+NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, AttributesRef attributes = {});
 void GradientInto(OpCode op, const NDArray& x, const NDArray& dz, NDArray& dx,
-                  const void* attributes = nullptr);
+                  AttributesRef attributes = {});
 
 }  // namespace tidepool
 

@@ -11,7 +11,7 @@ namespace tidepool {
 namespace {
 
 void Update(OpCode op, const NDArray& gradient, absl::Span<NDArray* const> outputs,
-            const void* attributes, const NDArray* numbers) {
+            AttributesRef attributes, const NDArray* numbers) {
   const char* const op_name = Info(op).name;
   CheckOperands(op, {&gradient, numbers});
   CheckDType(op_name, "gradient", gradient, DType::kFloat32);
@@ -22,9 +22,10 @@ void Update(OpCode op, const NDArray& gradient, absl::Span<NDArray* const> outpu
     CheckShape(op_name, name.c_str(), *output, gradient.shape());
     CheckDType(op_name, name.c_str(), *output, DType::kFloat32);
   }
-  if (numbers == nullptr) return Dispatch(op, {&gradient}, outputs, attributes);
-  CheckShape(op_name, "numbers", *numbers, {kUpdateNumbers});
-  CheckDType(op_name, "numbers", *numbers, DType::kFloat32);
+  if (numbers != nullptr) {
+    CheckShape(op_name, "numbers", *numbers, {kUpdateNumbers});
+    CheckDType(op_name, "numbers", *numbers, DType::kFloat32);
+  }
   Dispatch(op, {&gradient, numbers}, outputs, attributes);
 }
 

@@ -11,7 +11,7 @@ namespace tidepool {
 // All arrays have the parameters' shape; state arrays start as zeros.
 //
 // `numbers`, if given, is an f32 array of kUpdateNumbers elements (ndarray/kernel/update_numbers.h) on
-// the parameters' device with what NumbersOf(attributes) says: kernels that know it read it there, so
+// the parameters' device with what NumbersOf(attributes) says: kernels read it there and not in the attributes, so
 // that a captured step may be replayed with other numbers. Without it AdamUpdate, whose step number
 // is different in each step, is refused while a step is captured.
 void SgdUpdate(const NDArray& gradient, NDArray& parameters, const SgdAttributes& attributes,

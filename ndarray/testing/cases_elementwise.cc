@@ -78,7 +78,7 @@ void ScaleShift(CaseValues& m, OpCase& c) {
   c.attributes = a;
 }
 
-void Comparison(CaseValues& m, OpCase& c) {
+void Comparing(CaseValues& m, OpCase& c) {
   const bool special = m.Chance(0.3);
   const Shape shape = m.AnyShape(0, 4);
   const Shape x = m.Chance(0.5) ? shape : m.Narrowed(shape);
@@ -302,7 +302,7 @@ CaseMaker FindElementwiseCases(OpCode op) {
     case OpCode::kLessEqual:
     case OpCode::kGreater:
     case OpCode::kGreaterEqual:
-      return &Comparison;
+      return &Comparing;
     case OpCode::kLogicalAnd:
     case OpCode::kLogicalOr:
     case OpCode::kLogicalXor:

@@ -169,7 +169,10 @@ void Pooling(CaseValues& m, OpCase& c) {
 
 void Update(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(0, 3);
-  c.inputs = {m.Floats(shape, m.Chance(0.2))};
+  OperandValues numbers = m.Floats({2});  // the rate and epsilon
+  numbers.reals = {m.Real(0, 0.2), m.Real(1e-8, 1e-3)};
+  numbers.present = m.Chance(0.4);
+  c.inputs = {m.Floats(shape, m.Chance(0.2)), numbers};
   c.outputs = {m.Floats(shape)};
   const double l2 = m.Chance(0.5) ? 0 : m.Real(0, 0.1);
   if (c.op == OpCode::kSgdUpdate) {

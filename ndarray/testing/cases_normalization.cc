@@ -36,7 +36,8 @@ void Normalization(CaseValues& m, OpCase& c) {
   const Shape rest(absl::Span<const int64_t>(shape.dims(), shape.rank() - 1));
   const Shape statistics = IsBatch(c.op) ? last : rest;
   const DType type = StatisticsTypeOf(c.dtype);
-  c.attributes = NormalizationAttributes{m.Real(1e-3, 0.1)};
+  const NormalizationAttributes attributes{m.Real(1e-3, 0.1)};
+  if (Info(c.op).attributes.bytes() > 0) c.attributes = attributes;
   const OperandValues scale = m.Floats(last, false, c.dtype);
   const OperandValues shift = m.Floats(last, false, c.dtype);
   switch (c.op) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tidepool/ndarray/testing/own_operator.h"
 
 namespace tidepool {
 namespace {
@@ -26,12 +27,14 @@ bool Equal(double actual, double expected, Tolerance tolerance, double inner) {
 
 Tolerance ToleranceOf(OpCode op, DType dtype) {
   constexpr Tolerance kTolerances[] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, flags, types, comparison, relative, absolute) \
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, comparison, \
+                          relative, absolute)                                              \
   {Comparison::comparison, relative, absolute},
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
   };
-  Tolerance tolerance = kTolerances[static_cast<int>(op)];
+  Tolerance tolerance = static_cast<int>(op) < kOpCodes ? kTolerances[static_cast<int>(op)]
+                                                        : ToleranceOfOwn(op);
   const double steps = dtype == DType::kFloat64    ? 0x1p-29
                        : dtype == DType::kFloat16  ? 0x1p13
                        : dtype == DType::kBFloat16 ? 0x1p16

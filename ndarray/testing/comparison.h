@@ -1,4 +1,5 @@
-// Comparison of an operator's result with what is expected, by ndarray/kernel/operator_list.inc.
+// Comparison of an operator's result with what is expected, by ndarray/kernel/operator_list.inc or by what
+// own_operator.h was told.
 #ifndef TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_
 #define TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_
 
@@ -8,13 +9,6 @@
 
 namespace tidepool {
 
-enum class Comparison { kBits, kValue, kClose };
-
-struct Tolerance {
-  Comparison comparison = Comparison::kBits;
-  double relative = 0;
-  double absolute = 0;
-};
 // Of results of type `dtype`.
 Tolerance ToleranceOf(OpCode op, DType dtype = DType::kFloat32);
 

@@ -220,7 +220,8 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
   for (NDArray& result : results) outputs.push_back(&result);
   const CrossEntropyGradAttributes entropy{Forward::kScale};
   const LossGradAttributes loss{Forward::kScale};
-  const void* attributes = c.attributes.get();
+  AttributesRef attributes;
+  if (Info(row.gradient).attributes.bytes() > 0) attributes = c.attributes.get();
   if (forward.scaled) {
     attributes = &loss;
     if (row.gradient == OpCode::kSoftmaxCrossEntropyGrad) attributes = &entropy;

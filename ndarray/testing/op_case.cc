@@ -56,7 +56,7 @@ OpCase MakeOpCase(OpCode op, DType dtype, std::mt19937_64& random) {
   CaseValues values(random);
   OpCase c{op, dtype, {}, {}, {}, 1};
   for (const auto find : {&FindElementwiseCases, &FindReductionCases, &FindIndexingCases,
-                          &FindRandomCases, &FindNnCases}) {
+                          &FindRandomCases, &FindNnCases, &FindOwnCases}) {
     const CaseMaker make = find(op);
     if (make == nullptr) continue;
     make(values, c);

@@ -34,12 +34,23 @@ class CaseAttributes {
   template <typename Attributes>
   CaseAttributes& operator=(const Attributes& attributes) {
     value_ = std::make_shared<Attributes>(attributes);
+    type_ = AttributesType::Of<Attributes>();
     return *this;
   }
-  const void* get() const { return value_.get(); }  // null without attributes
+  AttributesRef get() const { return {value_.get(), type_}; }  // null without attributes
 
  private:
   std::shared_ptr<const void> value_;
+  AttributesType type_;
+};
+
+// How close a result is to what is expected: see operator_list.inc.
+enum class Comparison { kBits, kValue, kClose };
+
+struct Tolerance {
+  Comparison comparison = Comparison::kBits;
+  double relative = 0;
+  double absolute = 0;
 };
 
 struct OpCase {
@@ -52,7 +63,7 @@ struct OpCase {
 
   template <typename Attributes>
   const Attributes& attrs() const {
-    return *static_cast<const Attributes*>(attributes.get());
+    return *static_cast<const Attributes*>(attributes.get().data());
   }
   std::string ToString() const;  // operator, type, shapes
 };

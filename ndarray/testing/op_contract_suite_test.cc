@@ -5,8 +5,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/strided_loop.h"
+#include "tidepool/ndarray/testing/own_operator.h"
 
 namespace tidepool {
 namespace {
@@ -67,21 +69,21 @@ void ReadsWhatItWrote(const KernelCall& call) {
 }
 bool Refuses(const KernelCall&) { return false; }
 
-constexpr Kernel Faulty(const char* provider, void (*run)(const KernelCall&),
+constexpr Kernel Faulty(int number, const char* provider, void (*run)(const KernelCall&),
                         bool (*supports)(const KernelCall&) = nullptr) {
-  return {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, provider, -1,
+  return {OpCode::kRelu, DeviceType::kHost, DType::kFloat32, provider, -number,
           run,           nullptr,           supports,        true};
 }
 const KernelRegistrar registrar({
-    Faulty("good", &Good),
-    Faulty("nan", &LosesNaN),
-    Faulty("ulp", &OneUlpOff),
-    Faulty("strides", &IgnoresStrides),
-    Faulty("threads", &DependsOnThreads),
-    Faulty("behind", &WritesBehind),
-    Faulty("input", &WritesInput),
-    Faulty("in_place", &ReadsWhatItWrote),
-    Faulty("refuses", &Good, &Refuses),
+    Faulty(1, "good", &Good),
+    Faulty(2, "nan", &LosesNaN),
+    Faulty(3, "ulp", &OneUlpOff),
+    Faulty(4, "strides", &IgnoresStrides),
+    Faulty(5, "threads", &DependsOnThreads),
+    Faulty(6, "behind", &WritesBehind),
+    Faulty(7, "input", &WritesInput),
+    Faulty(8, "in_place", &ReadsWhatItWrote),
+    Faulty(9, "refuses", &Good, &Refuses),
 });
 
 std::vector<std::string> Problems(const char* provider, std::vector<std::string> may_refuse = {}) {
@@ -112,6 +114,53 @@ TEST(OpContractSuite, FindsDependenceOnThreadsAndBrokenInPlaceForms) {
 TEST(OpContractSuite, RefusalsAreFailuresUnlessListed) {
   EXPECT_THAT(Problems("refuses"), Contains(HasSubstr("f32 on host supports this call")));
   EXPECT_THAT(Problems("refuses", {"relu f32"}), Contains(HasSubstr("of 300 calls")));
+}
+
+// An operator of this test's own: Z = X * scale, of which one kernel forgets the scale.
+struct OwnAttributes {
+  float scale = 1;
+};
+OpCode Own() {
+  static const OpCode op = AddOperator({.name = "own_scale",
+                                        .inputs = "X",
+                                        .outputs = "Z",
+                                        .attributes = AttributesType::Of<OwnAttributes>(),
+                                        .flags = operator_list::kInPlace,
+                                        .types = SetOf(DType::kFloat32)});
+  return op;
+}
+void OwnGood(const KernelCall& call) {
+  Map(call, [scale = call.attrs<OwnAttributes>().scale](float x) { return x * scale; });
+}
+void OwnForgets(const KernelCall& call) {
+  Map(call, [](float x) { return x; });
+}
+const KernelRegistrar own_registrar({
+    {Own(), DeviceType::kHost, DType::kFloat32, "reference", 0, &OwnGood, nullptr, nullptr, true},
+    {Own(), DeviceType::kHost, DType::kFloat32, "forgets", 1, &OwnForgets, nullptr, nullptr, true},
+    {Own(), DeviceType::kHost, DType::kFloat32, "own", 2, &OwnGood, nullptr, nullptr, true},
+});
+
+TEST(OpContractSuite, OperatorsOfOnesOwnHaveTheSameContract) {
+  EXPECT_THAT(GapProblems({.provider = "own", .only = {"own_scale f32"}}),
+              Contains(HasSubstr("unknown name \"own_scale f32\""))) << "without cases";
+  AddOpCases(
+      Own(),
+      [](CaseValues& values, OpCase& c) {
+        const Shape shape = values.AnyShape(0, 4);
+        c.inputs = {values.Floats(shape)};
+        c.outputs = {values.Floats(shape)};
+        c.attributes = OwnAttributes{static_cast<float>(values.Real(2, 3))};
+      },
+      {Comparison::kBits});
+  EXPECT_THAT(GapProblems({.provider = "own", .only = {"own_scale f32"}}), IsEmpty());
+  EXPECT_THAT(GapProblems({.provider = "own", .gaps = {"own_scale f32"}}),
+              Contains(HasSubstr("stale list: \"own\" has a kernel for own_scale f32")));
+  EXPECT_THAT(OperatorProblems({.provider = "own"}, Own(), DType::kFloat32, 200), IsEmpty());
+  EXPECT_THAT(OperatorProblems({.provider = "forgets"}, Own(), DType::kFloat32, 200),
+              Contains(HasSubstr("Z: element")));
+  EXPECT_THAT(CatchStatus([] { AddOpCases(Own(), nullptr, {}); }).message(),
+              HasSubstr("cases of operator own_scale: it has some already"));
 }
 
 TEST(OpContractSuite, GapListsAreStaleInEitherDirection) {

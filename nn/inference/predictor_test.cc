@@ -304,7 +304,7 @@ TEST(PredictorTest, ANetworkThatWasMovedFromIsRefused) {
   const Network moved = std::move(*model.network);
   EXPECT_THAT(CatchStatus([&] { predictor.Predict(1); }).message(),
               HasSubstr("the network was moved from"));
-  EXPECT_THAT(CatchStatus([&] { model.ReplicaOn({DeviceType::kSimulated, 0}); }).message(),
+  EXPECT_THAT(CatchStatus([&] { model.ReplicaOn({DeviceType::Named("simulated"), 0}); }).message(),
               HasSubstr("the network was moved from"));
 }
 

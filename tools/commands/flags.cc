@@ -28,25 +28,14 @@ WorkspaceMode ParseWorkspaceMode(const std::string& name) {
 }
 
 Device DeviceOfFlags() {
-  const std::string text = absl::GetFlag(FLAGS_device);
-  const size_t colon = text.find(':');
-  const std::string type = text.substr(0, colon);
-  Device device;
-  int index = 0;
-  bool known = type == "host" && colon == std::string::npos;
-  for (const DeviceType other : {DeviceType::kCuda, DeviceType::kSimulated}) {
-    if (type != DeviceTypeName(other)) continue;
-    known = colon == std::string::npos ||
-            (absl::SimpleAtoi(absl::string_view(text).substr(colon + 1), &index) && index >= 0 &&
-             index < kMaxDevicesPerType);
-    device = {other, static_cast<uint8_t>(index)};
+  try {
+    const Device device = DeviceNamed(absl::GetFlag(FLAGS_device));
+    GetDeviceProvider(device, "its memory");
+    return device;
+  } catch (Error& error) {
+    error.AddContext("flag --device");
+    throw;
   }
-  if (!known) {
-    ThrowInvalidArgument(absl::StrCat("flag --device is \"", text,
-                                      "\", expected host, cuda, cuda:<index> or simulated:<index>"));
-  }
-  GetDeviceProvider(device, "flag --device");
-  return device;
 }
 
 std::string Required(const char* name, const std::string& value) {

@@ -153,7 +153,7 @@ Results RunReference(const OpCase& c, const Kernel& kernel) {
   std::vector<TensorRef> in, out;
   for (auto& operand : inputs) in.push_back(operand->HostRef());
   for (auto& operand : outputs) out.push_back(operand->HostRef());
-  if (!AllEmpty(out)) kernel.run(KernelCall{c.op, in, out, c.attributes.get()});
+  if (!AllEmpty(out)) kernel.run(KernelCall{c.op, in, out, c.attributes.get().data()});
   Results results;
   for (auto& operand : outputs) results.push_back(operand->ReadHost());
   return results;
@@ -168,7 +168,7 @@ Results RunCuda(const OpCase& c, const Kernel& kernel, uint64_t layout_seed, int
   std::vector<TensorRef> in, out;
   for (auto& operand : outputs) out.push_back(operand->DeviceRef());
   for (auto& operand : inputs) in.push_back(operand != nullptr ? operand->DeviceRef() : out[0]);
-  KernelCall call{c.op, in, out, c.attributes.get()};
+  KernelCall call{c.op, in, out, c.attributes.get().data()};
   const size_t scratch_bytes = kernel.scratch_bytes != nullptr ? kernel.scratch_bytes(call) : 0;
   if (scratch_bytes > 0) {
     EXPECT_EQ(cudaMalloc(&call.scratch, scratch_bytes), cudaSuccess);

@@ -96,7 +96,8 @@ void Run(const KernelCall& call, const Step& step) {
     data[i] = call.outputs[i].as<float>();
     all |= reinterpret_cast<uintptr_t>(data[i]);
   }
-  const float* const numbers = call.inputs.size() > 1 ? call.inputs[1].as<const float>() : nullptr;
+  const float* const numbers =
+      call.inputs[1].present ? call.inputs[1].as<const float>() : nullptr;
   if (all % 16 == 0) {
     Launch(Update<4, Step>, queue.Blocks(count / 4 + 1, kThreads), kThreads, 0, queue.stream, step, count,
            gradient, data[0], data[1], data[2], numbers);

@@ -46,7 +46,7 @@ class AddressResource final : public MemoryResource {
     blocks_.erase(found);
   }
   // Not the host's, whose addresses AddressSanitizer watches.
-  Device device() const override { return {DeviceType::kSimulated, 1}; }
+  Device device() const override { return {DeviceType::Named("simulated"), 1}; }
   std::string Describe() const override { return "addresses"; }
   size_t FootprintBytes(size_t bytes, size_t) const override {
     if (bytes > kMostBytes) return SIZE_MAX;

@@ -86,8 +86,8 @@ TEST(DjlManagers, DjlCase003ANameIsNoIdentity) {
 
 TEST_P(DjlTree, DjlCase004AChildHasItsParentsDevice) {
   EXPECT_EQ(New("child").device(), top().device());
-  EXPECT_EQ(New("child").NewSubManager("grandchild", Device{DeviceType::kSimulated, 1}).device(),
-            (Device{DeviceType::kSimulated, 1}));
+  EXPECT_EQ(New("child").NewSubManager("grandchild", Device{DeviceType::Named("simulated"), 1}).device(),
+            (Device{DeviceType::Named("simulated"), 1}));
 }
 
 TEST_P(DjlTree, DjlCase005ClosingAManagerClosesItsArrays) {

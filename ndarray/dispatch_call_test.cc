@@ -1,0 +1,43 @@
+// Calls of Dispatch that name what the operator does not take.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Dispatch, AttributesAndOperandsAreThoseOfTheOperator) {
+  const NDArray x = Zeros(Shape({4})), y = Zeros(Shape({4}));
+  NDArray z = Zeros(Shape({4}));
+  const auto message = [](const std::function<void()>& call) {
+    const absl::Status status = CatchStatus(call);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  const ScaleShiftAttributes scale;
+  const MatMulAttributes product;
+  EXPECT_THAT(message([&] { Dispatch(OpCode::kScaleShift, {&x}, {&z}, &product); }),
+              HasSubstr("Op [scale_shift]: found attributes tidepool::MatMulAttributes, expected "
+                        "tidepool::ScaleShiftAttributes"));
+  EXPECT_THAT(message([&] { Dispatch(OpCode::kScaleShift, {&x}, {&z}); }),
+              HasSubstr("found attributes tidepool::NoAttributes, expected"));
+  EXPECT_THAT(message([&] { Dispatch(OpCode::kRelu, {&x}, {&z}, &scale); }),
+              HasSubstr("found attributes tidepool::ScaleShiftAttributes, expected tidepool::No"));
+  EXPECT_THAT(message([&] { Dispatch(OpCode::kAdd, {&x}, {&z}); }),
+              HasSubstr("Op [add]: found 1 inputs and 1 outputs, expected 2 (X,Y) and 1 (Z)"));
+  const std::vector<const NDArray*> many(12, &x);
+  EXPECT_THAT(message([&] { Dispatch(OpCode::kAdd, many, {&z}); }), HasSubstr("found 12 inputs"));
+  EXPECT_THAT(message([&] { Dispatch(OpCode::kAdd, {&x, &y}, {}); }), HasSubstr("and 0 outputs"));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,100 @@
+#include "tidepool/ndarray/kernel/own_operators.h"
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+struct Added {
+  std::string name, inputs, outputs;
+  OperatorInfo info;
+};
+
+// Never changed nor freed once they are there. Before any static initialiser.
+constinit std::atomic<const Added*> table[kMaxOpCodes - kOpCodes] = {};
+constinit std::atomic<int> count{kOpCodes};
+constinit std::mutex adding;
+
+bool IsName(std::string_view name) {
+  for (const char c : name) {
+    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
+  }
+  return !name.empty();
+}
+
+bool IsSame(const OperatorInfo& a, const OperatorInfo& b) {
+  return std::strcmp(a.inputs, b.inputs) == 0 && std::strcmp(a.outputs, b.outputs) == 0 &&
+         a.attributes == b.attributes && a.flags == b.flags && a.types == b.types;
+}
+
+void Check(const OperatorInfo& info) {
+  const auto refuse = [&](const std::string& what) {
+    ThrowInvalidArgument(absl::StrCat("operator \"", info.name, "\": ", what));
+  };
+  if (!IsName(info.name)) {
+    refuse("found that name, expected lower case letters, digits and underscores");
+  }
+  const int inputs = CountOperands(info.inputs), outputs = CountOperands(info.outputs);
+  if (inputs > kMostInputs || outputs < 1 || outputs > kMostOutputs) {
+    refuse(absl::StrCat("found ", inputs, " inputs and ", outputs, " outputs, expected at most ",
+                        kMostInputs, " and 1 to ", kMostOutputs));
+  }
+  if (info.types == 0) refuse("found no element types, expected those it is defined for");
+  if (info.key_is_input() && inputs == 0) {
+    refuse("kKeyIsInput names the first input, and there is none");
+  }
+}
+
+}  // namespace
+
+const OperatorInfo& InfoOfAdded(OpCode op) {
+  const int code = static_cast<int>(op);
+  if (code >= OperatorCount()) {
+    ThrowInvalidArgument(absl::StrCat("found operator ", code, ", expected 0 to ",
+                                      OperatorCount() - 1));
+  }
+  return table[code - kOpCodes].load(std::memory_order_acquire)->info;
+}
+
+int OperatorCount() { return count.load(std::memory_order_acquire); }
+
+std::optional<OpCode> FindOperator(std::string_view name) {
+  const int codes = OperatorCount();
+  for (int code = 0; code < codes; ++code) {
+    if (name == Info(static_cast<OpCode>(code)).name) return static_cast<OpCode>(code);
+  }
+  return std::nullopt;
+}
+
+OpCode AddOperator(const OperatorInfo& info) {
+  Check(info);
+  std::lock_guard<std::mutex> lock(adding);
+  if (const std::optional<OpCode> known = FindOperator(info.name)) {
+    if (static_cast<int>(*known) >= kOpCodes && IsSame(Info(*known), info)) return *known;
+    ThrowInvalidArgument(absl::StrCat("operator \"", info.name,
+                                      "\": there is another one of that name"));
+  }
+  const int code = OperatorCount();
+  if (code == kMaxOpCodes) {
+    ThrowResourceExhausted(absl::StrCat("operator \"", info.name, "\": there are ", kMaxOpCodes,
+                                        " already, which is all there may be"));
+  }
+  auto added = std::make_unique<Added>(Added{info.name, info.inputs, info.outputs, info});
+  added->info.name = added->name.c_str();
+  added->info.inputs = added->inputs.c_str();
+  added->info.outputs = added->outputs.c_str();
+  added->info.input_count = CountOperands(info.inputs);
+  added->info.output_count = CountOperands(info.outputs);
+  table[code - kOpCodes].store(added.release(), std::memory_order_release);
+  count.store(code + 1, std::memory_order_release);
+  return static_cast<OpCode>(code);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,24 @@
+// The operators that programs add to those of the list, for registry.cc.
+#ifndef TIDEPOOL_NDARRAY_KERNEL_OWN_OPERATORS_H_
+#define TIDEPOOL_NDARRAY_KERNEL_OWN_OPERATORS_H_
+
+#include <cstdint>
+
+#include "tidepool/ndarray/kernel/op_code.h"
+
+namespace tidepool {
+
+// How many names a comma-separated list has; more than 127 count as 127.
+constexpr int8_t CountOperands(const char* names) {
+  if (*names == 0) return 0;
+  int8_t count = 1;
+  for (; *names != 0; ++names) count += *names == ',' && count < INT8_MAX;
+  return count;
+}
+
+// Throws kInvalidArgument for a code that nobody has.
+const OperatorInfo& InfoOfAdded(OpCode op);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_KERNEL_OWN_OPERATORS_H_
