@@ -22,13 +22,13 @@ std::string DescribeNoSuchDevice(Device device);
 [[noreturn]] void ThrowNoSuchDevice(const char* who, Device device);
 
 inline void CheckDevice(const char* who, Device device) {
-  if (!MayBeDevice(device)) [[unlikely]] ThrowNoSuchDevice(who, device);
+  // The first of its type, as nearly always, costs one comparison.
+  if (device.index != 0 && !MayBeDevice(device)) [[unlikely]] ThrowNoSuchDevice(who, device);
 }
 
 // Its place in a table of kDevicePlaces. Throws as CheckDevice.
 inline int DevicePlace(const char* who, Device device) {
-  // The first of its type, as nearly always, costs one comparison.
-  if (device.index != 0) [[unlikely]] CheckDevice(who, device);
+  CheckDevice(who, device);
   return device.type.number() * kMaxDevicesPerType + device.index;
 }
 

@@ -112,9 +112,9 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
 
 void CheckCall(OpCode op, size_t inputs, size_t outputs, AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
-  if (attributes.type() != info.attributes) [[unlikely]] {
+  if (!attributes.Is(info.attributes)) [[unlikely]] {
     ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: found attributes ",
-                                      attributes.type().name(), ", expected ",
+                                      attributes.type_name(), ", expected ",
                                       info.attributes.name()));
   }
   if (inputs != static_cast<size_t>(info.input_count) ||

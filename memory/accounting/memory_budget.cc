@@ -81,6 +81,7 @@ MemoryBudget& MemoryBudget::Global() {
 }
 
 BudgetLine* MemoryBudget::FindLine(const MemoryOwner& owner, Device device) noexcept {
+  if (device == Host()) return owner.host_line_.load(std::memory_order_acquire);
   const MemoryOwner::Lines* const lines =
       owner.lines_[device.type.number()].load(std::memory_order_acquire);
   if (lines == nullptr) return nullptr;
@@ -105,6 +106,7 @@ T& FindOrMake(std::atomic<T*>& slot) {
 
 // Nodes get their counters when they first take memory of a device, or get a limit there.
 BudgetLine& MemoryBudget::LineOf(MemoryOwner& owner, Device device) {
+  if (device == Host()) return FindOrMake(owner.host_line_);
   return FindOrMake(FindOrMake(owner.lines_[device.type.number()]).of_device[device.index]);
 }
 

@@ -73,10 +73,11 @@ class MemoryOwner {
   const uint32_t index_;
   std::map<std::pair<bool, std::string>, std::unique_ptr<MemoryOwner>> children_;
   std::unique_ptr<MemoryOwner> others_[2];  // by is_tag
-  // The budget's, of the devices of one type. Never freed, as the nodes.
+  // The budget's: the host's, and of the devices of each type. Never freed, as the nodes.
   struct Lines {
     std::atomic<BudgetLine*> of_device[kMaxDevicesPerType] = {};
   };
+  std::atomic<BudgetLine*> host_line_{nullptr};
   std::atomic<Lines*> lines_[kMaxDeviceTypes] = {};
 };
 

@@ -82,6 +82,20 @@ void MemoryTracker::ChangeKind(Device device, MemoryKind* kind, MemoryKind to, i
   *kind = to;
 }
 
+inline void MemoryTracker::TakeInbox(DeviceLedger& at) noexcept {
+  MemoryAccount::TakeInbox(at.inbox, [&at](AccountCounters<StdSync>* counters) {
+    auto* const account = static_cast<MemoryAccount*>(counters);
+    account->quiet_folds_ = 0;
+    at.listed.push_back(account);
+  });
+}
+
+// Of each heap array, mostly with nothing to fold.
+inline void MemoryTracker::FoldListed(Device device, DeviceLedger& at) noexcept {
+  TakeInbox(at);
+  if (!at.listed.empty()) [[unlikely]] FoldSomeListed(device, at);
+}
+
 void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
   const int kind_index = IndexOf(kind);
   DeviceLedger& at = At(device);
@@ -139,14 +153,6 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
 
 // ---- folds ----------------------------------------------------------------------------------
 
-void MemoryTracker::TakeInbox(DeviceLedger& at) noexcept {
-  MemoryAccount::TakeInbox(at.inbox, [&at](AccountCounters<StdSync>* counters) {
-    auto* const account = static_cast<MemoryAccount*>(counters);
-    account->quiet_folds_ = 0;
-    at.listed.push_back(account);
-  });
-}
-
 void MemoryTracker::FoldSlow(MemoryAccount* account) {
   std::lock_guard<std::mutex> lock(mutex_);
   account->List();
@@ -168,9 +174,7 @@ void MemoryTracker::FoldEvery(Device device, DeviceLedger& at) noexcept {
   FoldAccounts(device, at, at.accounts);
 }
 
-void MemoryTracker::FoldListed(Device device, DeviceLedger& at) noexcept {
-  TakeInbox(at);
-  if (at.listed.empty()) return;
+void MemoryTracker::FoldSomeListed(Device device, DeviceLedger& at) noexcept {
   FoldAccounts(device, at, at.listed);
   std::erase_if(at.listed, [](MemoryAccount* account) {
     if (account->quiet_folds_ < kQuietFolds) return false;

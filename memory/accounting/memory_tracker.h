@@ -200,6 +200,7 @@ class MemoryTracker {
   // Raise peaks to what the accounts reached, then start their windows anew: of those that moved,
   // or all.
   void FoldListed(Device device, DeviceLedger& at) noexcept;
+  void FoldSomeListed(Device device, DeviceLedger& at) noexcept;
   void FoldEvery(Device device, DeviceLedger& at) noexcept;
   void FoldAccounts(Device device, DeviceLedger& at,
                     const std::vector<MemoryAccount*>& accounts) noexcept;

@@ -35,29 +35,32 @@ class AttributesType {
   }
 
  private:
+  friend class AttributesRef;
   constexpr AttributesType(const std::type_info* type, size_t bytes) : type_(type), bytes_(bytes) {}
 
   const std::type_info* type_ = &typeid(NoAttributes);
   size_t bytes_ = 0;
 };
 
-// The caller's attributes and which struct they are; made from a pointer to it. Null: none.
+// The caller's attributes and which struct they are; made from a pointer to it. Null: none. Two words, so that calls
+// pass it in registers.
 class AttributesRef {
  public:
   constexpr AttributesRef() = default;
   constexpr AttributesRef(std::nullptr_t) {}  // NOLINT: as a pointer
   template <typename T>
   constexpr AttributesRef(const T* attributes)  // NOLINT: as a pointer
-      : data_(attributes), type_(attributes != nullptr ? AttributesType::Of<T>() : AttributesType()) {}
+      : AttributesRef(attributes, AttributesType::Of<T>()) {}
   constexpr AttributesRef(const void* attributes, AttributesType type)
-      : data_(attributes), type_(type) {}
+      : data_(attributes), type_(attributes != nullptr ? type.type_ : &typeid(NoAttributes)) {}
 
   constexpr const void* data() const { return data_; }
-  constexpr AttributesType type() const { return type_; }
+  bool Is(AttributesType type) const { return type_ == type.type_ || *type_ == *type.type_; }
+  std::string type_name() const;
 
  private:
   const void* data_ = nullptr;
-  AttributesType type_;
+  const std::type_info* type_ = &typeid(NoAttributes);
 };
 
 }  // namespace tidepool

@@ -65,8 +65,16 @@ struct OperatorInfo {
   bool heavy() const { return (flags & operator_list::kHeavy) != 0; }
 };
 
+namespace internal {
+extern const OperatorInfo kListedOperators[kOpCodes];
+const OperatorInfo& InfoOfAdded(OpCode op);
+}  // namespace internal
+
 // kInvalidArgument for codes that no operator has.
-const OperatorInfo& Info(OpCode op);
+inline const OperatorInfo& Info(OpCode op) {
+  const int code = static_cast<int>(op);
+  return code < kOpCodes ? internal::kListedOperators[code] : internal::InfoOfAdded(op);
+}
 
 // A new one, whose name is that of no other: lower case letters, digits and underscores. Counts of operands are
 // taken from their names, at most kMostInputs and 1 to kMostOutputs. What its pointers point to is copied. The same

@@ -54,7 +54,7 @@ void Check(const OperatorInfo& info) {
 
 }  // namespace
 
-const OperatorInfo& InfoOfAdded(OpCode op) {
+const OperatorInfo& internal::InfoOfAdded(OpCode op) {
   const int code = static_cast<int>(op);
   if (code >= OperatorCount()) {
     ThrowInvalidArgument(absl::StrCat("found operator ", code, ", expected 0 to ",

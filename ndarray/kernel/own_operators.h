@@ -16,9 +16,6 @@ constexpr int8_t CountOperands(const char* names) {
   return count;
 }
 
-// Throws kInvalidArgument for a code that nobody has.
-const OperatorInfo& InfoOfAdded(OpCode op);
-
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_NDARRAY_KERNEL_OWN_OPERATORS_H_

@@ -28,7 +28,12 @@ namespace {
 
 using namespace operator_list;  // NOLINT: the list's words
 
-constexpr OperatorInfo kOperators[] = {
+thread_local const char* forced_provider = nullptr;
+std::atomic<int> thread_count{0};
+
+}  // namespace
+
+constexpr OperatorInfo internal::kListedOperators[kOpCodes] = {
 #define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, ...) \
   OperatorInfo{name,  inputs, outputs, AttributesType::Of<attributes>(),              \
                flags, types,  CountOperands(inputs), CountOperands(outputs)},
@@ -36,23 +41,20 @@ constexpr OperatorInfo kOperators[] = {
 #undef TIDEPOOL_OPERATOR
 };
 
-thread_local const char* forced_provider = nullptr;
-std::atomic<int> thread_count{0};
+namespace {
 
-}  // namespace
-
-const OperatorInfo& Info(OpCode op) {
-  if (static_cast<int>(op) < kOpCodes) [[likely]] return kOperators[static_cast<int>(op)];
-  return InfoOfAdded(op);
-}
-
-std::string AttributesType::name() const {
+std::string ReadableName(const std::type_info& type) {
   int status = 0;
-  char* const readable = abi::__cxa_demangle(type_->name(), nullptr, nullptr, &status);
-  const std::string name = readable != nullptr ? readable : type_->name();
+  char* const readable = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
+  const std::string name = readable != nullptr ? readable : type.name();
   std::free(readable);
   return name;
 }
+
+}  // namespace
+
+std::string AttributesType::name() const { return ReadableName(*type_); }
+std::string AttributesRef::type_name() const { return ReadableName(*type_); }
 
 std::string OperandName(const char* operands, int position) {
   const char* begin = operands;

@@ -133,9 +133,11 @@ TEST(Registry, OperatorsSayWhichAttributesTheyTake) {
   EXPECT_EQ(Info(OpCode::kFill).input_count, 0);
   EXPECT_EQ(Info(OpCode::kTopK).output_count, 2);
   const MatMulAttributes attributes;
-  EXPECT_EQ(AttributesRef(&attributes).type(), Info(OpCode::kMatMul).attributes);
+  EXPECT_TRUE(AttributesRef(&attributes).Is(Info(OpCode::kMatMul).attributes));
+  EXPECT_FALSE(AttributesRef(&attributes).Is(Info(OpCode::kConv2d).attributes));
+  EXPECT_EQ(AttributesRef(&attributes).type_name(), "tidepool::MatMulAttributes");
   EXPECT_EQ(AttributesRef(&attributes).data(), &attributes);
-  EXPECT_EQ(AttributesRef(static_cast<MatMulAttributes*>(nullptr)).type(), AttributesType());
+  EXPECT_TRUE(AttributesRef(static_cast<MatMulAttributes*>(nullptr)).Is(AttributesType()));
 }
 
 TEST(Registry, ProgramsAddOperators) {
