@@ -136,6 +136,9 @@ void KernelRegistry::Add(const Kernel& kernel) {
       std::find_if(kernels->begin(), kernels->end(),
                    [&](const Kernel& other) { return other.priority < kernel.priority; });
   kernels->insert(position, kernel);
+  // What is replaced is kept: somebody may be reading it.
+  static auto* const replaced = new std::vector<std::unique_ptr<const Row>>;
+  if (before != nullptr) replaced->emplace_back(before);
   row.store(kernels.release(), std::memory_order_release);
 }
 
