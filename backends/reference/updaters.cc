@@ -33,7 +33,7 @@ void ForEachParameter(const KernelCall& call, Update update) {
                         });
 }
 
-// The array of numbers says another one.
+// That of the array of numbers, where there is one: a replayed step changes it there.
 double RateOf(const KernelCall& call, double rate) {
   return call.inputs[1].present ? NumbersOf<SgdAttributes>(call).rate : rate;
 }
@@ -63,10 +63,9 @@ void Nesterovs(const KernelCall& call) {
 void Adam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
   const double step = static_cast<double>(a.step);
-  // With numbers these are of the form that the corrections were moved into.
+  // The numbers have the corrections in them (update_numbers.h), where epsilon stands beside the root of v itself.
   const bool numbered = call.inputs[1].present;
-  const double rate =
-      RateOf(call, a.learning_rate / (1 - std::pow(a.beta1, step)));
+  const double rate = RateOf(call, a.learning_rate / (1 - std::pow(a.beta1, step)));
   const double correction = numbered ? 1 : 1 - std::pow(a.beta2, step);
   const double epsilon = numbered ? NumbersOf<AdamAttributes>(call).epsilon : a.epsilon;
   ForEachParameter<2>(call, [&](float** element) {

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -150,42 +151,53 @@ void RandomCycle(std::mt19937_64& random, int requests, size_t most, Alive* aliv
   alive->Clear();
 }
 
+// body(round, place, alive) for each round and each kind of place, of `pages` bytes whose beginning `alive` knows.
+template <typename Body>
+void InPlaces(LearningPolicy learning, size_t pages, const std::vector<uint64_t>& rounds, const Body& body) {
+  for (const bool ring : {false, true}) {
+    for (const uint64_t round : rounds) {
+      SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), " ring ", ring, " round ", round));
+      const WorkspaceConfig config = Failing(learning, pages);
+      Place place = ring ? Place::Ring(config) : Place(config);
+      Alive alive(pages);
+      place.Cycle([&] {
+        alive.Add(New(1));
+        alive.Clear();
+      });
+      body(round, place, alive);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Cycles of ever different requests, of kinds in turns, and of kinds that end differently, in pages from far too small
 // to large enough.
 TEST(WorkspaceKFail, OnlyWhatIsAliveIsInTheWay) {
   constexpr size_t kPages = 64 * 1024;
+  std::vector<uint64_t> rounds(150);
+  std::iota(rounds.begin(), rounds.end(), uint64_t{0});
   int refused = 0;
   uint64_t misses = 0, plans = 0;
   for (const LearningPolicy learning : kOfLifetimes) {
-    for (const bool ring : {false, true}) {
-      for (uint64_t round = 0; round < 150; ++round) {
-        SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), " ring ", ring, " round ", round));
-        const WorkspaceConfig config = Failing(learning, kPages);
-        Place place = ring ? Place::Ring(config) : Place(config);
-        Alive alive(kPages);
+    InPlaces(learning, kPages, rounds, [&](uint64_t round, Place& place, Alive& alive) {
+      std::mt19937_64 random(round);
+      const uint64_t kinds = 1 + random() % 4;
+      for (int cycle = 0; cycle < 25 && !HasFatalFailure(); ++cycle) {
+        const uint64_t kind = random() % (kinds + 1);
+        std::mt19937_64 of_kind(1000 * round + (kind == kinds ? 100 + cycle : kind));
+        const size_t most = of_kind() % 2 == 0 ? 24000 : 4000;
         place.Cycle([&] {
-          alive.Add(New(1));
+          RandomCycle(of_kind, 20, most, &alive, &refused);
+          if (random() % 2 == 0) RandomCycle(random, 20, most, &alive, &refused);
+          alive.Add(New(kPages));  // nothing else is alive
           alive.Clear();
         });
-        std::mt19937_64 random(round);
-        const uint64_t kinds = 1 + random() % 4;
-        for (int cycle = 0; cycle < 25; ++cycle) {
-          const uint64_t kind = random() % (kinds + 1);
-          std::mt19937_64 of_kind(1000 * round + (kind == kinds ? 100 + cycle : kind));
-          const size_t most = of_kind() % 2 == 0 ? 24000 : 4000;
-          place.Cycle([&] {
-            RandomCycle(of_kind, 20, most, &alive, &refused);
-            if (random() % 2 == 0) RandomCycle(random, 20, most, &alive, &refused);
-            alive.Add(New(kPages));  // nothing else is alive
-            alive.Clear();
-          });
-          if (HasFatalFailure()) return;
-        }
-        misses += place.misses();
-        plans += place.plans();
-        EXPECT_EQ(place.spills(), 0u);
       }
-    }
+      misses += place.misses();
+      plans += place.plans();
+      EXPECT_EQ(place.spills(), 0u);
+    });
+    if (HasFatalFailure()) return;
   }
   // There was something to see.
   EXPECT_GT(refused, 1000);
@@ -259,26 +271,16 @@ TEST(WorkspaceKFail, WhatNoPlanHasRoomForIsServedAgain) {
   for (uint64_t round = 0; round < 30; ++round) rounds.push_back(round);
   for (const LearningPolicy learning : kOfLifetimes) {
     uint64_t left_each_time = 0;
-    for (const bool ring : {false, true}) {
-      for (const uint64_t round : rounds) {
-        SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), " ring ", ring, " round ", round));
-        const WorkspaceConfig config = Failing(learning, kPages);
-        Place place = ring ? Place::Ring(config) : Place(config);
-        Alive alive(kPages);
-        place.Cycle([&] {
-          alive.Add(New(1));
-          alive.Clear();
-        });
-        for (uint64_t cycle = 0; cycle < kCycles; ++cycle) {
-          std::mt19937_64 random(round);
-          int refused = 0;
-          place.Cycle([&] { RandomCycle(random, 40, 3000, &alive, &refused); });
-          if (HasFatalFailure()) return;
-        }
-        EXPECT_LE(place.plans(), kCycles / 2 + 2);
-        left_each_time += place.misses() >= kCycles - 2;
+    InPlaces(learning, kPages, rounds, [&](uint64_t round, Place& place, Alive& alive) {
+      for (uint64_t cycle = 0; cycle < kCycles && !HasFatalFailure(); ++cycle) {
+        std::mt19937_64 random(round);
+        int refused = 0;
+        place.Cycle([&] { RandomCycle(random, 40, 3000, &alive, &refused); });
       }
-    }
+      EXPECT_LE(place.plans(), kCycles / 2 + 2);
+      left_each_time += place.misses() >= kCycles - 2;
+    });
+    if (HasFatalFailure()) return;
     EXPECT_GT(left_each_time, 0u);
   }
 }

@@ -39,6 +39,24 @@ void Cycle(Workspace& workspace, const Kind& kind) {
   }
 }
 
+// Requests of 64 * (1 + n) bytes, n below `sizes`.
+void Extend(std::mt19937_64& random, size_t requests, size_t sizes, Kind* kind) {
+  for (; requests > 0; --requests) kind->push_back({64 + 64 * (random() % sizes), 0});
+}
+
+// Each to any point until the end.
+void DrawLives(std::mt19937_64& random, Kind* kind) {
+  for (uint32_t i = 0; i < kind->size(); ++i) {
+    (*kind)[i].until = static_cast<uint32_t>(i + 1 + random() % (kind->size() - i));
+  }
+}
+
+void InTurns(Workspace& workspace, const std::vector<Kind>& kinds, int turns) {
+  for (; turns > 0; --turns) {
+    for (const Kind& kind : kinds) Cycle(workspace, kind);
+  }
+}
+
 WorkspaceConfig Learning() {
   WorkspaceConfig config = WorkspaceConfig::Inference();
   config.plan_search_seconds = 0;
@@ -91,28 +109,20 @@ TEST(WorkspaceLiveness, LargeFamiliesInTurnsStopMissing) {
   };
   for (const Family& family : {Family{300, 30, 10}, {400, 4, 6}, {12, 1000, 10}}) {
     std::mt19937_64 random(family.kinds);
-    const auto extend = [&random](Kind& kind, size_t requests) {
-      for (; requests > 0; --requests) kind.push_back({64 + 64 * (random() % 1000), 0});
-    };
     Kind common;
-    extend(common, family.common);
+    Extend(random, family.common, 1000, &common);
     std::vector<Kind> kinds(family.kinds, common);
     for (Kind& kind : kinds) {
-      extend(kind, family.own);
+      Extend(random, family.own, 1000, &kind);
       for (uint32_t i = 0; i < kind.size(); ++i) {
         const size_t most = random() % 3 == 0 ? kind.size() - i : std::min<size_t>(4, kind.size() - i);
         kind[i].until = static_cast<uint32_t>(i + 1 + random() % most);
       }
     }
     Workspace workspace("w", Learning());
-    const auto turns = [&](int count) {
-      for (; count > 0; --count) {
-        for (const Kind& kind : kinds) Cycle(workspace, kind);
-      }
-    };
-    turns(12);
+    InTurns(workspace, kinds, 12);
     const WorkspaceStats before = workspace.stats();
-    turns(3);
+    InTurns(workspace, kinds, 3);
     EXPECT_EQ(workspace.stats().misses, before.misses) << family.kinds;
     EXPECT_EQ(workspace.stats().plans, before.plans) << family.kinds;
   }
@@ -126,18 +136,16 @@ TEST(WorkspaceLiveness, KindsInRareBurstsStopMissing) {
       std::mt19937_64 random(kinds);
       std::vector<Kind> set;
       Kind first;
-      for (int i = 0; i < 12; ++i) first.push_back({64 + 64 * (random() % 500), 0});
+      if (alike) Extend(random, 9, 500, &first);
       for (size_t k = 0; k < kinds; ++k) {
         Kind kind = first;
-        for (uint32_t i = 0; i < kind.size(); ++i) {
-          if (!alike || i > 8) kind[i].bytes = 64 + 64 * (random() % 500);
-          kind[i].until = static_cast<uint32_t>(i + 1 + random() % (kind.size() - i));
-        }
+        Extend(random, 12 - kind.size(), 500, &kind);
+        DrawLives(random, &kind);
         set.push_back(kind);
       }
       Workspace workspace("w", Learning());
       size_t at = 0;
-      // A kind stays away for about 20 to 50 cycles of each other kind, at least 1,000.
+      // A kind comes for so many cycles on average, and then stays away for 500 to 3,400.
       const uint64_t burst = 20 + 1000 / kinds;
       const auto cycles = [&](int count) {
         for (; count > 0; --count) {
@@ -164,23 +172,16 @@ TEST(WorkspaceLiveness, FamiliesThatAreTooLargeStopBeingPlanned) {
   constexpr size_t kKinds = 540;
   std::mt19937_64 random(5);
   Kind common;
-  for (int i = 0; i < 8; ++i) common.push_back({64 + 64 * (random() % 500), 0});
+  Extend(random, 8, 500, &common);
   std::vector<Kind> kinds(kKinds, common);
   for (Kind& kind : kinds) {
-    for (int i = 0; i < 4; ++i) kind.push_back({64 + 64 * (random() % 500), 0});
-    for (uint32_t i = 0; i < kind.size(); ++i) {
-      kind[i].until = static_cast<uint32_t>(i + 1 + random() % (kind.size() - i));
-    }
+    Extend(random, 4, 500, &kind);
+    DrawLives(random, &kind);
   }
   Workspace workspace("w", Learning());
-  const auto turns = [&](int count) {
-    for (; count > 0; --count) {
-      for (const Kind& kind : kinds) Cycle(workspace, kind);
-    }
-  };
-  turns(40);
+  InTurns(workspace, kinds, 40);
   const WorkspaceStats before = workspace.stats();
-  turns(10);
+  InTurns(workspace, kinds, 10);
   const WorkspaceStats after = workspace.stats();
   EXPECT_LE(after.plans - before.plans, kKinds);  // not 10 for each
   EXPECT_GT(after.cycles_not_planned, before.cycles_not_planned);

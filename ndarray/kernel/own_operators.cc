@@ -1,5 +1,4 @@
-#include "tidepool/ndarray/kernel/own_operators.h"
-
+// The operators that programs add to those of the list.
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -8,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/count_operands.h"
+#include "tidepool/ndarray/kernel/op_code.h"
 
 namespace tidepool {
 namespace {

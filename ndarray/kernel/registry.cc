@@ -21,7 +21,7 @@
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/attributes_reduction.h"
-#include "tidepool/ndarray/kernel/own_operators.h"
+#include "tidepool/ndarray/kernel/count_operands.h"
 
 namespace tidepool {
 namespace {

@@ -7,9 +7,8 @@
 // opening a library that holds one: calls that begin afterwards find its kernels, and those under way
 // run what they have found. Kernels are never taken out, so a library that holds some stays open.
 //
-// A registration that cannot be meant ends the program and says which and why: of an operator, a
-// type of devices or of elements that there is none of, of elements that the operator is not defined
-// for, without a function to run, and where two would stand in each other's way, as two of one provider
+// A registration that cannot be meant ends the program and says which and why: of an operator or a
+// type of elements that there is none of, of elements that the operator is not defined for, without a function to run, and where two would stand in each other's way, as two of one provider
 // or of one priority for the same operator, device type and element type.
 // Threads: any; look-ups are lock-free.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_REGISTRY_H_

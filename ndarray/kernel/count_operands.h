@@ -1,10 +1,8 @@
-// The operators that programs add to those of the list, for registry.cc.
-#ifndef TIDEPOOL_NDARRAY_KERNEL_OWN_OPERATORS_H_
-#define TIDEPOOL_NDARRAY_KERNEL_OWN_OPERATORS_H_
+// Counts of operands from their names: of the list while it is compiled, of operators that programs add when they come.
+#ifndef TIDEPOOL_NDARRAY_KERNEL_COUNT_OPERANDS_H_
+#define TIDEPOOL_NDARRAY_KERNEL_COUNT_OPERANDS_H_
 
 #include <cstdint>
-
-#include "tidepool/ndarray/kernel/op_code.h"
 
 namespace tidepool {
 
@@ -18,4 +16,4 @@ constexpr int8_t CountOperands(const char* names) {
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_NDARRAY_KERNEL_OWN_OPERATORS_H_
+#endif  // TIDEPOOL_NDARRAY_KERNEL_COUNT_OPERANDS_H_
