@@ -27,7 +27,7 @@ const Device kDevice = SimulatedDevice::kDevice;
 const Device kOther{DeviceType::Named("simulated"), 1};
 
 bool HasKernels() {
-  return !KernelRegistry::Global().Find(OpCode::kAdd, kDevice.type, DType::kFloat32).empty();
+  return !KernelRegistry::Find(OpCode::kAdd, kDevice.type, DType::kFloat32).empty();
 }
 
 std::string MessageOf(const std::function<void()>& call) {

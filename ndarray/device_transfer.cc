@@ -27,7 +27,7 @@ size_t BytesOf(const NDArray& array) {
 bool HasCopyKernel(Device device, DType dtype) {
   return device == Host() ||
          (ScopedProvider::Current() == nullptr &&
-          !KernelRegistry::Global().Find(OpCode::kCopy, device.type, dtype).empty());
+          !KernelRegistry::Find(OpCode::kCopy, device.type, dtype).empty());
 }
 
 void Copy(const NDArray& from, NDArray& to) { Dispatch(OpCode::kCopy, {&from}, {&to}); }

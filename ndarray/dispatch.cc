@@ -19,13 +19,10 @@
 namespace tidepool {
 namespace {
 
-// The operands of one call; made as they are needed, of many there seldom are more than three.
+// The operands of one call; made as they are described, of many there seldom are more than three.
 class Refs {
  public:
-  Refs(int inputs, int outputs) : inputs_(inputs), outputs_(outputs) {
-    for (int i = 0; i < inputs; ++i) new (&storage_[i]) TensorRef();
-    for (int o = 0; o < outputs; ++o) new (&storage_[kMostInputs + o]) TensorRef();
-  }
+  Refs(int inputs, int outputs) : inputs_(inputs), outputs_(outputs) {}
   TensorRef& input(int i) { return storage_[i].ref; }
   TensorRef& output(int o) { return storage_[kMostInputs + o].ref; }
   absl::Span<const TensorRef> inputs() const {
@@ -50,23 +47,31 @@ class Refs {
   int inputs_, outputs_;
 };
 
-// In place: a struct returned by value would be copied by loads wider than the stores just made, which
-// stall.
-void Describe(const NDArray& array, TensorRef& ref) {
+// Writes every field of what was no TensorRef yet, and returns the number of elements. In place: a struct
+// returned by value would be copied by loads wider than the stores just made, which stall.
+inline int64_t Describe(const NDArray& array, TensorRef& ref) {
+  const int rank = array.rank();
+  const int64_t* const dims = array.shape().dims();
+  const int64_t* const strides = array.strides();
+  int64_t count = 1;
+  bool gaps = false;
+  for (int i = rank - 1; i >= 0; --i) {
+    gaps |= dims[i] != 1 && strides[i] != count;
+    count *= dims[i];
+  }
   ref.data = array.raw_data();
   ref.dtype = array.dtype();
   ref.present = true;
-  ref.dense = array.is_dense();
-  ref.rank = array.rank();
-  ref.dims = array.shape().dims();
-  ref.strides = array.strides();
-  if (const Buffer* buffer = array.buffer().get()) {
-    if (!buffer->MayBeWrittenOutside()) {
-      ref.buffer_id = buffer->id;
-      ref.version = buffer->version.load(std::memory_order_relaxed);
-    }
-    ref.readable_tail = buffer->readable_tail;
-  }
+  ref.dense = !gaps || count == 0;
+  ref.rank = rank;
+  ref.dims = dims;
+  ref.strides = strides;
+  const Buffer* const buffer = array.buffer().get();
+  const bool keyed = buffer != nullptr && !buffer->MayBeWrittenOutside();
+  ref.buffer_id = keyed ? buffer->id : 0;
+  ref.version = keyed ? buffer->version.load(std::memory_order_relaxed) : 0;
+  ref.readable_tail = buffer == nullptr || buffer->readable_tail;
+  return count;
 }
 
 bool SameView(const NDArray& a, const NDArray& b) {
@@ -74,14 +79,15 @@ bool SameView(const NDArray& a, const NDArray& b) {
          std::equal(a.strides(), a.strides() + a.rank(), b.strides());
 }
 
-void CheckOverlap(OpCode op, const NDArray& input, int input_index, const NDArray& output,
-                  int output_index) {
+inline void CheckOverlap(const OperatorInfo& info, const NDArray& input, int input_index,
+                         const NDArray& output, int output_index) {
+  if (!MayShareMemory(input.buffer().get(), output.buffer().get())) return;
+  if (info.in_place() && SameView(input, output)) return;
   if (!ViewsOverlap(input, output)) return;
-  if (Info(op).in_place() && SameView(input, output)) return;
   ThrowInvalidArgument(absl::StrCat(
-      "Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, output_index),
-      " overlaps input ", OperandName(Info(op).inputs, input_index),
-      Info(op).in_place() ? " without being the same view" : "; the operator is not done in place"));
+      "Op [", info.name, "]: output ", OperandName(info.outputs, output_index), " overlaps input ",
+      OperandName(info.inputs, input_index),
+      info.in_place() ? " without being the same view" : "; the operator is not done in place"));
 }
 
 // Arrays without elements are nowhere. A call without anything to write reads nothing.
@@ -110,8 +116,17 @@ void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
       "] may have two indices of one element; Dup() makes an array of its own"));
 }
 
-void CheckCall(OpCode op, size_t inputs, size_t outputs, AttributesRef attributes) {
-  const OperatorInfo& info = Info(op);
+template <typename Array>
+inline void CheckAlive(const char* op, const char* names, absl::Span<Array* const> operands) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const NDArray* const operand = operands[i];
+    if (operand == nullptr || (operand->is_defined() && operand->IsInScope())) continue;
+    operand->CheckAlive(op, OperandName(names, static_cast<int>(i)).c_str());
+  }
+}
+
+inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
+                      AttributesRef attributes) {
   if (!attributes.Is(info.attributes)) [[unlikely]] {
     ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: found attributes ",
                                       attributes.type_name(), ", expected ",
@@ -177,7 +192,7 @@ const Kernel* FindKernel(const KernelCall& call, absl::Span<const Kernel> candid
 const Kernel* Choose(const KernelCall& call, DType dtype, absl::Span<const NDArray* const> inputs,
                      absl::Span<NDArray* const> outputs) {
   const absl::Span<const Kernel> candidates =
-      KernelRegistry::Global().Find(call.op, call.device.type, dtype);
+      KernelRegistry::Find(call.op, call.device.type, dtype);
   const char* forced = ScopedProvider::Current();
   const Kernel* kernel = FindKernel(call, candidates, forced);
   if (kernel == nullptr && (call.op == OpCode::kFill || call.op == OpCode::kCopy)) {
@@ -188,7 +203,7 @@ const Kernel* Choose(const KernelCall& call, DType dtype, absl::Span<const NDArr
   std::string why_not;
   if (call.device != Host()) {
     why_not = WhyNoFallback(inputs, outputs);
-    if (why_not.empty() && KernelRegistry::Global().Find(call.op, DeviceType::kHost, dtype).empty()) {
+    if (why_not.empty() && KernelRegistry::Find(call.op, DeviceType::kHost, dtype).empty()) {
       why_not = "no kernel of the host is linked for it";
     }
     if (why_not.empty()) return nullptr;
@@ -230,13 +245,7 @@ void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
 }  // namespace
 
 void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs) {
-  int index = 0;
-  for (const NDArray* input : inputs) {
-    if (input != nullptr && !(input->is_defined() && input->IsInScope())) {
-      input->CheckAlive(Info(op).name, OperandName(Info(op).inputs, index).c_str());
-    }
-    ++index;
-  }
+  CheckAlive(Info(op).name, Info(op).inputs, inputs);
 }
 
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
@@ -249,45 +258,43 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   }
   for (const NDArray* output : outputs) pins.Pin(output->buffer().get());
   pins.Publish();
-  CheckOperands(op, inputs);
-  CheckCall(op, inputs.size(), outputs.size(), attributes);
+  const OperatorInfo& info = Info(op);
+  CheckAlive(info.name, info.inputs, inputs);
+  CheckCall(info, inputs.size(), outputs.size(), attributes);
+  CheckAlive<NDArray>(info.name, info.outputs, outputs);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
-  for (int o = 0; o < output_count; ++o) {
-    if (!(outputs[o]->is_defined() && outputs[o]->IsInScope())) {
-      outputs[o]->CheckAlive(Info(op).name, OperandName(Info(op).outputs, o).c_str());
-    }
-  }
   Refs refs(input_count, output_count);
   Device device = outputs[0]->device();
   for (int o = 1; o < output_count && !outputs[0]->buffer(); ++o) {
     if (outputs[o]->buffer()) device = outputs[o]->device();
   }
   for (int i = 0; i < input_count; ++i) {
-    if (inputs[i] == nullptr) continue;
+    if (inputs[i] == nullptr) {
+      new (&refs.input(i)) TensorRef();
+      continue;
+    }
     Describe(*inputs[i], refs.input(i));
-    if (inputs[i]->device() != device && MayNotDiffer(*inputs[i], outputs)) {
+    if (inputs[i]->device() != device && MayNotDiffer(*inputs[i], outputs)) [[unlikely]] {
       if (op == OpCode::kCopy) return CopyBetweenDevices(*inputs[0], *outputs[0]);
-      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ",
-                                        OperandName(Info(op).inputs, i), " is on ",
-                                        DeviceName(inputs[i]->device()), ", the output on ",
-                                        DeviceName(device)));
+      ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(info.inputs, i),
+                                        " is on ", DeviceName(inputs[i]->device()),
+                                        ", the output on ", DeviceName(device)));
     }
   }
   bool empty = true;
   for (int o = 0; o < output_count; ++o) {
     for (int i = 0; i < input_count; ++i) {
-      if (inputs[i] != nullptr) CheckOverlap(op, *inputs[i], i, *outputs[o], o);
+      if (inputs[i] != nullptr) CheckOverlap(info, *inputs[i], i, *outputs[o], o);
     }
     for (int other = 0; other < o; ++other) {
       if (!ViewsOverlap(*outputs[other], *outputs[o])) continue;
-      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: outputs ",
-                                        OperandName(Info(op).outputs, other), " and ",
-                                        OperandName(Info(op).outputs, o), " overlap"));
+      ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: outputs ",
+                                        OperandName(info.outputs, other), " and ",
+                                        OperandName(info.outputs, o), " overlap"));
     }
-    Describe(*outputs[o], refs.output(o));
+    if (Describe(*outputs[o], refs.output(o)) != 0) empty = false;
     if (!refs.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
-    empty = empty && outputs[o]->NumElements() == 0;
   }
   if (empty) return;
 
@@ -299,7 +306,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   call.threads = ThreadCount();
   call.device = device;
 
-  const DType dtype = Info(op).key_is_input() ? refs.input(0).dtype : refs.output(0).dtype;
+  const DType dtype = info.key_is_input() ? refs.input(0).dtype : refs.output(0).dtype;
   if (device != Host() && BelongsOnHost(op, dtype, inputs, outputs)) {
     return DispatchOnHost(op, inputs, outputs, attributes);
   }

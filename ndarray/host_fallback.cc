@@ -121,7 +121,7 @@ bool BelongsOnHost(OpCode op, DType dtype, absl::Span<const NDArray* const> inpu
     any_input = true;
   }
   return any_input && WhyNotOnHost(inputs, outputs).empty() &&
-         !KernelRegistry::Global().Find(op, DeviceType::kHost, dtype).empty();
+         !KernelRegistry::Find(op, DeviceType::kHost, dtype).empty();
 }
 
 void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,

@@ -38,13 +38,6 @@ bool BoxesAreApart(const NDArray& a, const NDArray& b) {
   return apart || distance != 0;
 }
 
-// Two buffers have bytes in common only where one was imported, from the other or from where both are
-// from; then addresses tell.
-bool MayShareMemory(const Buffer* a, const Buffer* b) {
-  if (a == b) return a != nullptr;
-  return a != nullptr && b != nullptr && (a->imported || b->imported) && a->device == b->device;
-}
-
 }  // namespace
 
 std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array) {

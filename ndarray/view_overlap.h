@@ -9,6 +9,13 @@
 
 namespace tidepool {
 
+// Two buffers have bytes in common only where one was imported, from the other or from where both are
+// from; then addresses tell. Arrays without memory have none in common.
+inline bool MayShareMemory(const Buffer* a, const Buffer* b) {
+  if (a == b) return a != nullptr;
+  return a != nullptr && b != nullptr && (a->imported || b->imported) && a->device == b->device;
+}
+
 // Exact for views with the same strides (two columns, two blocks of one matrix); others count as
 // overlapping when the bytes from their first to their last element do. Views of different buffers
 // overlap where one buffer is imported and shares the other's memory. Cost: rank squared; views of two

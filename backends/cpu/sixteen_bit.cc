@@ -30,7 +30,7 @@ bool Is16Bit(const TensorRef& ref) {
 
 const Kernel& KernelOfF32(OpCode op) {
   const absl::Span<const Kernel> kernels =
-      KernelRegistry::Global().Find(op, DeviceType::kHost, DType::kFloat32);
+      KernelRegistry::Find(op, DeviceType::kHost, DType::kFloat32);
   return *std::find_if(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
     return std::strcmp(kernel.provider, kProvider) == 0;
   });

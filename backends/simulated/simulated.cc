@@ -21,7 +21,7 @@ namespace {
 const Kernel& HostKernel(const KernelCall& call) {
   const DType dtype = Info(call.op).key_is_input() ? call.inputs[0].dtype : call.outputs[0].dtype;
   for (const Kernel& kernel :
-       KernelRegistry::Global().Find(call.op, DeviceType::kHost, dtype)) {
+       KernelRegistry::Find(call.op, DeviceType::kHost, dtype)) {
     const std::string_view provider = kernel.provider;
     if (provider == "reference" || provider == "builtin") return kernel;
   }

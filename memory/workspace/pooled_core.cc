@@ -26,7 +26,7 @@ WorkspaceCore* WorkspaceCore::NewPooled(std::string id, WorkspaceConfig config, 
 
 // A cycle begins. What it is is not known, and need not be while it requests nothing.
 void WorkspaceCore::OpenPooled() noexcept {
-  quick_slots_ = 0;
+  EndQuickRequests();
   undecided_ = serves_from_pages() && learns_lifetimes();
 }
 
@@ -53,12 +53,7 @@ void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
   } catch (const OutOfMemoryError&) {
     follower_.Expect(nullptr);
   }
-  if (!follower_.BeginCycle(pages_.capacity()) || findings_.tracing() ||
-      quick_slots_ != follower_.placed().size() || ids_end_ - next_id_ < quick_slots_) {
-    PrepareQuickRequests();
-  }
-  first_id_ = next_id_;
-  next_id_ += quick_slots_;
+  BeginFollowing();
 }
 
 // A cycle has ended, nothing of it is alive.

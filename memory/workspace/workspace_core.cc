@@ -109,12 +109,17 @@ void WorkspaceCore::Open() {
   serves_blocks_ = true;
   had_blocks_ = false;
   if (pool_ != nullptr) return OpenPooled();
+  BeginFollowing();
+}
+
+void WorkspaceCore::BeginFollowing() {
   if (!follower_.BeginCycle(pages_.capacity()) || findings_.tracing() ||
       quick_slots_ != follower_.placed().size() || ids_end_ - next_id_ < quick_slots_) {
     PrepareQuickRequests();
   }
   first_id_ = next_id_;
   next_id_ += quick_slots_;
+  quick_stamp_ = quick_slots_ > 0 ? stamp_.load(std::memory_order_relaxed) : kNoQuickStamp;
 }
 
 // Requests that follow the plan need only what Allocate does; everything else is prepared here.
@@ -142,6 +147,7 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   if (has_live()) DropLive(failed);
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  quick_stamp_ = kNoQuickStamp;
   ++counters.cycles;
   if (failed) ++counters.failed_cycles;
   if (pool_ != nullptr) {

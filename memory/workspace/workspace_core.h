@@ -134,7 +134,7 @@ class WorkspaceCore final : public BufferOwner {
     if (!limits_together_) return;
     block_bytes_ += bytes;
     had_blocks_ = true;
-    quick_slots_ = 0;  // arrays look at them from here on
+    EndQuickRequests();  // arrays look at them from here on
   }
   OwnedBytes& owned_bytes() { return owned_; }
 
@@ -218,7 +218,12 @@ class WorkspaceCore final : public BufferOwner {
   void EndMaintenance() noexcept;
   void Free() noexcept;
   void LeaveCycle() noexcept;
+  void BeginFollowing();
   void PrepareQuickRequests();
+  void EndQuickRequests() {
+    quick_slots_ = 0;
+    quick_stamp_ = kNoQuickStamp;
+  }
   void DropLive(bool failed) noexcept;
   void DropAllUnseen() noexcept;
   void EndBlocks(bool failed) noexcept;
@@ -299,6 +304,9 @@ class WorkspaceCore final : public BufferOwner {
   // What the way of a planned request reads and writes.
   std::atomic<uint64_t> stamp_{0};  // odd while a cycle is open, even when closed: 2 * generation - 1,
                                     // then 2 * generation
+  // That of the open cycle while its requests may be quick, else one that no buffer has.
+  static constexpr uint64_t kNoQuickStamp = 2;
+  uint64_t quick_stamp_ = kNoQuickStamp;
   CycleGate gate_;
   BufferRecords records_;
   std::vector<RequestSlot> slots_;  // this cycle's requests by number

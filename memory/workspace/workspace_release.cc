@@ -18,8 +18,8 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
   // Only the thread that has it open can match.
   if (!gate_.is_open_on(CurrentThreadToken())) return ReleaseSlowly(buffer);
   // Only plans place requests in a cycle that has quick ones.
-  if (quick_slots_ == 0 || buffer->request.spill != nullptr ||
-      buffer->stamp.load(std::memory_order_relaxed) != stamp_.load(std::memory_order_relaxed)) {
+  if (buffer->stamp.load(std::memory_order_relaxed) != quick_stamp_ ||
+      buffer->request.spill != nullptr) {
     return ReleaseOnOwner(buffer);
   }
   slots_[buffer->request.slot] = RequestSlot::Released(slot_count_);

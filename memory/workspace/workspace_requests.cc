@@ -199,7 +199,7 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   if (plan->IsOutside(slot, rounded)) return false;
   // What is refused in any case changes nothing.
   if (config.policy_spill == SpillPolicy::kFail && rounded > pages_.capacity()) return false;
-  quick_slots_ = 0;  // what is quick is of a plan that the cycle follows from its beginning
+  EndQuickRequests();  // what is quick is of a plan that the cycle follows from its beginning
   if (follower_.PlaceOffPlan(made(), rounded, offset)) {
     if (ranges_.begun()) ranges_.RaiseBegin(follower_.planned_end());
     return true;
@@ -260,7 +260,7 @@ bool WorkspaceCore::LeavesToFit(size_t rounded, bool* misses) {
   if (!follows && ranges_.begun() && ranges_.begin() == 0) return false;  // all that is free was free
   if (rounded > LargestGap()) return false;
   if (follows) follower_.LeaveFromHere(made());
-  quick_slots_ = 0;
+  EndQuickRequests();
   *misses |= follows;
   LeavePlan();
   return true;

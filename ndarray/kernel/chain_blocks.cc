@@ -15,7 +15,7 @@ namespace {
 
 const Kernel* FindStep(OpCode op, DType dtype, const char* provider) {
   const absl::Span<const Kernel> kernels =
-      KernelRegistry::Global().Find(op, DeviceType::kHost, dtype);
+      KernelRegistry::Find(op, DeviceType::kHost, dtype);
   for (const Kernel& kernel : kernels) {
     if (std::strcmp(kernel.provider, provider) == 0) return &kernel;
   }

@@ -28,7 +28,6 @@ namespace {
 
 using namespace operator_list;  // NOLINT: the list's words
 
-thread_local const char* forced_provider = nullptr;
 std::atomic<int> thread_count{0};
 
 }  // namespace
@@ -191,11 +190,10 @@ std::string KernelRegistry::Table() const {
   return out;
 }
 
-ScopedProvider::ScopedProvider(const char* provider) : previous_(forced_provider) {
-  forced_provider = provider;
-}
-ScopedProvider::~ScopedProvider() { forced_provider = previous_; }
-const char* ScopedProvider::Current() { return forced_provider; }
+thread_local constinit const char* ScopedProvider::current_ = nullptr;
+
+ScopedProvider::ScopedProvider(const char* provider) : previous_(current_) { current_ = provider; }
+ScopedProvider::~ScopedProvider() { current_ = previous_; }
 
 void SetThreadCount(int threads) {
   if (threads < 1 || threads > 1024) {

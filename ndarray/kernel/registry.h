@@ -32,7 +32,7 @@ class KernelRegistry {
   void Add(const Kernel& kernel);
 
   // Highest priority first; none for what is no operator or element type. Valid for ever.
-  absl::Span<const Kernel> Find(OpCode op, DeviceType device, DType dtype) const {
+  static absl::Span<const Kernel> Find(OpCode op, DeviceType device, DType dtype) {
     if (static_cast<int>(op) >= kMaxOpCodes || static_cast<int>(dtype) >= kDTypes) return {};
     const Row* const row = RowOf(op, device, dtype).load(std::memory_order_acquire);
     return row != nullptr ? absl::Span<const Kernel>(*row) : absl::Span<const Kernel>();
@@ -81,9 +81,10 @@ class ScopedProvider {
   ~ScopedProvider();
   ScopedProvider(const ScopedProvider&) = delete;
 
-  static const char* Current();  // null: choose by priority
+  static const char* Current() { return current_; }  // null: choose by priority
 
  private:
+  static thread_local constinit const char* current_;
   const char* previous_;
 };
 

@@ -82,7 +82,7 @@ TEST(Registry, FindsNothingForWhatIsNoOperatorOrElementType) {
 TEST(Registry, KernelsOfAnyDeviceTypeMayComeWhileOthersLook) {
   const DeviceType npu = DeviceType::Named("npu");
   const auto find = [&] {
-    return KernelRegistry::Global().Find(OpCode::kTanh, npu, DType::kFloat32);
+    return KernelRegistry::Find(OpCode::kTanh, npu, DType::kFloat32);
   };
   EXPECT_TRUE(find().empty());
   static constexpr const char* kProviders[] = {"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
@@ -161,7 +161,7 @@ TEST(Registry, ProgramsAddOperators) {
   EXPECT_EQ(Info(op).output_count, 2);
   EXPECT_EQ(Info(op).attributes.bytes(), sizeof(Attributes));
   KernelRegistry::Global().Add({op, DeviceType::kHost, DType::kFloat32, "first", 1, &Nothing});
-  EXPECT_EQ(KernelRegistry::Global().Find(op, Host().type, DType::kFloat32).size(), 1u);
+  EXPECT_EQ(KernelRegistry::Find(op, Host().type, DType::kFloat32).size(), 1u);
   EXPECT_THAT(KernelRegistry::Global().Table(),
               HasSubstr("mine                         host       f32   first\n"));
 

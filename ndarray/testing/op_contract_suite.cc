@@ -45,7 +45,7 @@ int CaseCount(const OpContract& contract, OpCode op, DType dtype) {
 }
 
 bool Has(const std::string& provider, OpCode op, DType dtype, Device device = Host()) {
-  for (const Kernel& kernel : KernelRegistry::Global().Find(op, device.type, dtype)) {
+  for (const Kernel& kernel : KernelRegistry::Find(op, device.type, dtype)) {
     if (provider == kernel.provider) return true;
   }
   return false;

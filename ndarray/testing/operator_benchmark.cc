@@ -86,7 +86,7 @@ void RegisterAll() {
     const auto op = static_cast<OpCode>(number);
     for (int type = 0; type < kDTypes; ++type) {
       const auto dtype = static_cast<DType>(type);
-      for (const Kernel& kernel : KernelRegistry::Global().Find(op, DeviceType::kHost, dtype)) {
+      for (const Kernel& kernel : KernelRegistry::Find(op, DeviceType::kHost, dtype)) {
         const std::string name =
             absl::StrCat(Info(op).name, "/", DTypeName(dtype), "/", kernel.provider);
         benchmark::RegisterBenchmark(name.c_str(), [op, dtype, provider = kernel.provider](

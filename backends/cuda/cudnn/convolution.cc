@@ -29,7 +29,7 @@ size_t ScratchBytes(const KernelCall& call) { return Find(call)->ScratchBytes(ca
 // could do and then could not.
 void RunOwn(const KernelCall& call) {
   const DType dtype = call.outputs[0].dtype;
-  for (const Kernel& kernel : KernelRegistry::Global().Find(call.op, DeviceType::kCuda, dtype)) {
+  for (const Kernel& kernel : KernelRegistry::Find(call.op, DeviceType::kCuda, dtype)) {
     if (std::strcmp(kernel.provider, kProvider) != 0) continue;
     CudaDevice& device = *CudaDevice::Find(call.device.index);
     KernelCall own = call;

@@ -60,7 +60,7 @@ struct Operand {
 
 const Kernel* OwnKernel(OpCode op) {
   for (const Kernel& kernel :
-       KernelRegistry::Global().Find(op, DeviceType::kCuda, DType::kFloat32)) {
+       KernelRegistry::Find(op, DeviceType::kCuda, DType::kFloat32)) {
     if (std::strcmp(kernel.provider, "cuda") == 0) return &kernel;
   }
   return nullptr;

@@ -29,7 +29,7 @@ void SetOrder(uint64_t seed) {
 }
 
 const Kernel* FindKernel(OpCode op, DeviceType device, DType dtype, const char* provider) {
-  for (const Kernel& kernel : KernelRegistry::Global().Find(op, device, dtype)) {
+  for (const Kernel& kernel : KernelRegistry::Find(op, device, dtype)) {
     if (std::strcmp(kernel.provider, provider) == 0) return &kernel;
   }
   return nullptr;
