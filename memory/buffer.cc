@@ -11,6 +11,7 @@
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/block_cache.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/sync/owner_word.h"
 
@@ -26,6 +27,7 @@ class HeapOwner final : public BufferOwner {
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
+    internal::ReleaseHere(buffer);
     HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->outside.charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
@@ -59,6 +61,14 @@ void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t byte
   buffer->owner = owner;
 }
 
+// A block is there for work of the queue that it was had in.
+void NoteQueueHere(Buffer& buffer) noexcept {
+  const int queue = QueueHere(buffer.device);
+  if (queue == 0) return;
+  buffer.queues.store(static_cast<uint16_t>(1u << queue), std::memory_order_relaxed);
+  buffer.care.store(Buffer::kOnQueues, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 namespace internal {
@@ -84,6 +94,7 @@ void BeforeRelease(Buffer* buffer) noexcept {
     return buffer->care.store(0, std::memory_order_relaxed);
   }
   if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
+  if ((care & Buffer::kOnQueues) != 0 && buffer->attached) LeaveQueues(buffer);
   if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
   if ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode) hooks->drop(buffer);
   if (closed != Buffer::kNotClosed) buffer->link.node.Set(OwnerWord<StdSync>::kHandles);
@@ -110,6 +121,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
     }
     DropMirror(buffer);
     if (buffer->owner == &heap_owner) {
+      ReleaseHere(buffer);
       releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
                        buffer->outside.charged_to);
     } else {
@@ -164,6 +176,7 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
   auto* data = static_cast<std::byte*>(
       HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
+  if (device != Host()) NoteQueueHere(*buffer);
   return buffer.release();
 }
 

@@ -51,6 +51,13 @@ class BufferOwner {
   virtual std::string WorkspaceId() const { return ""; }
   // Why there is no host copy of a buffer in device memory; empty when there may be one.
   virtual std::string WhyNoHostCopy() const { return ""; }
+  // Of memory on devices of several compute queues (queue_use.h). The one in whose order it is used again.
+  virtual int HomeQueue() const { return 0; }
+  // A buffer of it is about to be used in that one. Any thread.
+  virtual void UsedInQueue(int /*queue*/) noexcept {}
+  // A buffer that was used in those (a bit each) goes: where its memory may be used again before the cycle
+  // has ended, the home continues behind them. Any thread.
+  virtual void GoesAfter(uint16_t /*queues*/) noexcept {}
 
  protected:
   ~BufferOwner() = default;
@@ -98,15 +105,18 @@ struct alignas(64) Buffer {
     kTraced = 16,
     kMirrored = 32,
     kHeld = 64,  // its bytes, for foreign code (held_bytes.h)
+    kOnQueues = 128,  // `queues` is or was not empty
   };
   std::atomic<uint8_t> care{0};
 
-  bool attached = false;  // to a workspace
+  // Written before anybody else has it.
+  bool attached : 1 = false;       // to a workspace
+  bool readable_tail : 1 = true;   // kReadableTailBytes behind it can be read
+  bool imported : 1 = false;       // its importer has the address too
   // Written once, by who moved link.node to kClosed, before the bytes go.
   enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
   std::atomic<uint8_t> closed{kNotClosed};
-  bool readable_tail = true;  // kReadableTailBytes behind it can be read
-  bool imported = false;      // its importer has the address too
+  std::atomic<uint16_t> queues{0};  // that use it; none: its owner's home (queue_use.h)
 
   // The owner's.
   struct Request {   // of a workspace
@@ -194,6 +204,11 @@ extern std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror;
 
 // The buffer's host copy, if it has one, goes.
 void DropMirror(Buffer* buffer) noexcept;
+
+// Of queue_use.cc. The buffer goes: its owner is told which queues used it.
+void LeaveQueues(Buffer* buffer) noexcept;
+// Before a block of a device's heap goes back, in the order of the calling thread's queue.
+void ReleaseHere(Buffer* buffer) noexcept;
 
 void BeforeRelease(Buffer* buffer) noexcept;
 // The last handle is gone.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/host_fallback.h"
@@ -170,8 +171,9 @@ void CopyBetweenDevices(const NDArray& from, NDArray& to) {
 // any layer needs, not the sum.
 class Scratch {
  public:
-  void* Get(size_t bytes, Device device) {
+  void* Get(size_t bytes, Device device, int queue) {
     handle_ = Place::Scratch(device).Allocate(bytes);
+    if (device != Host()) OrderUses(device, queue, {{handle_.get(), true}});
     return handle_->data;
   }
 
@@ -211,11 +213,23 @@ const Kernel* Choose(const KernelCall& call, DType dtype, absl::Span<const NDArr
   ThrowNoKernel(call.op, call.device, dtype, candidates, why_not);
 }
 
+// Of operands on a device: the call goes to that queue, behind the work in others that it needs.
+void OrderOperands(Device device, int queue, absl::Span<const NDArray* const> inputs,
+                   absl::Span<NDArray* const> outputs) {
+  QueueUse uses[kMostInputs + kMostOutputs];
+  size_t count = 0;
+  for (const NDArray* input : inputs) {
+    if (input != nullptr) uses[count++] = {input->buffer().get(), false};
+  }
+  for (const NDArray* output : outputs) uses[count++] = {output->buffer().get(), true};
+  OrderUses(device, queue, absl::MakeConstSpan(uses, count));
+}
+
 void Run(const Kernel& kernel, KernelCall& call) {
   Scratch scratch;
   if (kernel.scratch_bytes != nullptr) {
     if (const size_t bytes = kernel.scratch_bytes(call); bytes > 0) {
-      call.scratch = scratch.Get(bytes, call.device);
+      call.scratch = scratch.Get(bytes, call.device, call.queue);
     }
   }
   kernel.run(call);
@@ -305,6 +319,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   call.attributes = attributes.data();
   call.threads = ThreadCount();
   call.device = device;
+  if (device != Host()) call.queue = QueueHere(device);
 
   const DType dtype = info.key_is_input() ? refs.input(0).dtype : refs.output(0).dtype;
   if (device != Host() && BelongsOnHost(op, dtype, inputs, outputs)) {
@@ -315,7 +330,10 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
     CountHostFallback(op);
     return DispatchOnHost(op, inputs, outputs, attributes);
   }
-  if (device != Host() && kernel != nullptr) PrepareMirrors(op, inputs, outputs);
+  if (device != Host() && kernel != nullptr) {
+    OrderOperands(device, call.queue, inputs, outputs);
+    PrepareMirrors(op, inputs, outputs);
+  }
   // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
   for (NDArray* output : outputs) output->MarkWritten();
   if (kernel == nullptr) {

@@ -47,8 +47,8 @@ class QueuedCall {
   QueuedCall(const KernelCall& call, SimulatedDevice& device)
       : kernel_(HostKernel(call)), call_(call), inputs_(call.inputs.size()) {
     operands_.reserve(inputs_ + call.outputs.size());
-    for (const TensorRef& ref : call.inputs) Add(ref, device);
-    for (const TensorRef& ref : call.outputs) Add(ref, device);
+    for (const TensorRef& ref : call.inputs) Add(ref, device, false);
+    for (const TensorRef& ref : call.outputs) Add(ref, device, true);
     const auto* bytes = static_cast<const std::byte*>(call.attributes);
     const size_t size = Info(call.op).attributes.bytes();
     attributes_.resize((size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
@@ -70,7 +70,7 @@ class QueuedCall {
   const std::vector<SimulatedQueues::Range>& ranges() const { return ranges_; }
 
  private:
-  void Add(const TensorRef& ref, SimulatedDevice& device) {
+  void Add(const TensorRef& ref, SimulatedDevice& device, bool writes) {
     operands_.push_back(ref);
     dims_.emplace_back(ref.dims, ref.dims + ref.rank);
     strides_.emplace_back(ref.strides, ref.strides + ref.rank);
@@ -85,7 +85,7 @@ class QueuedCall {
     const std::byte* const begin = ref.as<std::byte>() + lowest * width;
     const int64_t bytes = (highest - lowest + 1) * width;
     operands_.back().data = device.Hidden(begin, static_cast<size_t>(bytes)) - lowest * width;
-    ranges_.push_back({begin, begin + bytes});
+    ranges_.push_back({begin, begin + bytes, writes});
   }
 
   const Kernel& kernel_;
@@ -104,7 +104,7 @@ void Run(const KernelCall& call) {
     ThrowInternal(std::string("simulated: kDenseOnly is wrong for ") + Info(call.op).name);
   }
   std::vector<SimulatedQueues::Range> ranges = queued->ranges();
-  device.QueueKernel(std::move(ranges), [queued] { queued->Run(); });
+  device.QueueKernel(std::move(ranges), [queued] { queued->Run(); }, call.queue);
 }
 
 const bool registered = [] {

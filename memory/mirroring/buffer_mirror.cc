@@ -11,6 +11,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/resource/heap.h"
 
 namespace tidepool {
@@ -25,13 +26,14 @@ DeviceProvider& HostMemoryFor(DeviceProvider& device) {
   return pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "host copy");
 }
 
-// Kernels queued from here on come after the points: on the device, or where it refuses that because the
-// host waits. Throws when it cannot be waited for either.
+// Kernels queued from here on in the thread's queue come after the points: on the device, or where it refuses
+// that because the host waits. Throws when it cannot be waited for either.
 void OrderAfter(DeviceProvider& device, const std::vector<QueuePoint>& points) {
+  const int queue = QueueHere(device.device());
   std::exception_ptr failed;
   for (QueuePoint point : points) {
     try {
-      device.ComputeAfter(point);
+      device.ComputeAfter(queue, point);
     } catch (const Error&) {
       try {
         device.WaitFor(point);
@@ -93,7 +95,8 @@ BufferMirror::BufferMirror(Buffer& buffer)
       freshness_(buffer.bytes, buffer.version.load(std::memory_order_relaxed) == 0
                                    ? Freshness::kNobody
                                    : Freshness::kDevice),
-      ready_(device_.ComputePoint()) {}
+      ready_(buffer.attached || !IsUnused(buffer) ? PointAfterUses(buffer)
+                                                  : device_.EarlierUses(data_, bytes_)) {}
 
 BufferMirror::~BufferMirror() { ReleaseHostCopy(); }
 
@@ -144,7 +147,7 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
     if (event != MirrorEvent::kHostOverwrite && used_on_device_) CountMirrorAvoided(device_name_, false);
     return;
   }
-  const QueuePoint after = device_.ComputePoint();
+  const QueuePoint after = PointAfterUses(buffer_);
   std::vector<QueuePoint> points;
   points.reserve(copies.size());
   // Whatever happens, none is under way when this is left.
@@ -172,10 +175,12 @@ void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
   if (copies.empty()) {
     if (host_ != nullptr) CountMirrorAvoided(device_name_, true);
   } else {
-    const QueuePoint after = used_on_device_ ? device_.ComputePoint() : ready_;
+    const QueuePoint after = used_on_device_ ? PointAfterUses(buffer_) : ready_;
     while (!sent_.empty() && device_.HasPassed(sent_.back())) sent_.pop_back();
     points->reserve(points->size() + copies.size());
     sent_.reserve(sent_.size() + copies.size());
+    // The thread's queue comes behind the copies, the others behind that one.
+    OrderUses(device_name_, QueueHere(device_name_), {{&buffer_, true}});
     for (const FreshnessMap::Range& range : copies) {
       const QueuePoint point = device_.QueueCopyFromHost(
           data_ + range.begin, host_ + range.begin, range.end - range.begin, after);

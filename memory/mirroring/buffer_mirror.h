@@ -113,7 +113,7 @@ class BufferMirror {
   void SendNow(MirrorEvent event, size_t begin, size_t end);
   void WaitForSent();
 
-  const Buffer& buffer_;  // its owner and id; not once the buffer is gone
+  Buffer& buffer_;  // its owner, id and queues; not once the buffer is gone
   const Device device_name_;
   DeviceProvider& device_;
   DeviceProvider& host_memory_;
@@ -126,8 +126,8 @@ class BufferMirror {
   FreshnessMap freshness_;
   std::byte* host_ = nullptr;
   MirrorLock* locks_ = nullptr;
-  QueuePoint ready_;              // earlier users of the device memory
-  bool used_on_device_ = false;   // since; then it is all that is queued
+  QueuePoint ready_;              // behind earlier users of the device memory
+  bool used_on_device_ = false;   // since; then it is all that is queued where it was used
   std::vector<QueuePoint> sent_;  // copies that may be under way
 };
 

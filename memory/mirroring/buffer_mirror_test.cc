@@ -235,7 +235,7 @@ TEST_F(BufferMirrorTest, CopiesToTheDeviceAreBatchedAndNotWaitedFor) {
     device_.QueueKernel({{buffers[i]->data, buffers[i]->data + 100}},
                         [&, i, hidden = device_.Hidden(buffers[i]->data, 100)] { seen[i] = hidden[99]; });
   }
-  device_.WaitFor(device_.ComputePoint());
+  device_.WaitFor(device_.ComputePoint(0));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(seen[i], static_cast<std::byte>(i + 1));
   // The host copy may be written again only once it has been read.
   for (int i = 0; i < 5; ++i) {

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/buffer_mirror.h"
+#include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -57,7 +58,7 @@ class MirrorModel {
       }
       Step(buffers_[random_() % kBuffers]);
     }
-    device_.WaitFor(device_.ComputePoint());
+    device_.WaitFor(device_.ComputePoint(0));
     EXPECT_EQ(wrong_, 0) << "kernels saw other bytes than were written before them";
     std::printf("%lld reads, %lld writes on the host; %lld, %lld on the device; %lld copies there, "
                 "%lld back\n",
@@ -148,6 +149,7 @@ class MirrorModel {
     std::vector<BufferMirror::DeviceUse> uses;
     uses.push_back({other.handle.get(), from, to, false, "model", "X"});
     uses.push_back({kept.handle.get(), begin, end, writes, "model", "Z"});
+    OrderUses(kDevice, 0, {{other.handle.get(), false}, {kept.handle.get(), writes}});
     BufferMirror::PrepareForDevice(uses);
     struct Seen {
       const std::byte* hidden;
@@ -165,7 +167,7 @@ class MirrorModel {
     const size_t bytes = end - begin;
     const std::byte* const a = other.handle->data;
     const std::byte* const z = kept.handle->data;
-    device_.QueueKernel({{a + from, a + to}, {z + begin, z + end}},
+    device_.QueueKernel({{a + from, a + to, false}, {z + begin, z + end, writes}},
                         [this, seen = std::move(seen), target, bytes, value, writes] {
                           for (const Seen& one : seen) {
                             for (size_t i = 0; i < one.expected.size(); ++i) {

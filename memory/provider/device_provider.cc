@@ -79,6 +79,10 @@ DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
                                   "device_provider.h) to deps"));
 }
 
+void DeviceProvider::OpenQueue(int, void*) {
+  ThrowUnimplemented(absl::StrCat("DeviceQueue: ", name(), " has one queue"));
+}
+
 DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider) {
   CheckDevice("SwapDeviceProviderForTesting", device);
   DeviceProvider* const before = FindDeviceProvider(device);

@@ -14,12 +14,15 @@
 // front, so that pages can grow without moving. Blocks are single allocations.
 // Refusals are results (null, false): callers know what to do then, or throw with the ledger.
 //
-// A device may work while the host goes on. Its kernels run in the order they are queued, on the
-// compute queue; copies with host memory may run on queues of their own beside them, and each waits
-// for what it is told to: a QueuePoint is a place in that work that has passed when all before it is
-// done. The functions without a point are ordered after every kernel and copy queued so far, and done
-// when they return. Memory that is given back (Decommit, Unreserve, Release) may still be used by what
-// is queued: the provider waits for that, not for the whole device, or gives it back in the queue's order.
+// A device may work while the host goes on. Its kernels run in the order they are queued, on one of its
+// compute queues (device_queue.h), of which number 0 is always there; copies with host memory may run on
+// queues of their own beside them, and each waits for what it is told to: a QueuePoint is a place in that
+// work that has passed when all before it is done. The functions without a point are ordered after every
+// kernel and copy queued so far, in any queue, and done when they return. Memory that is given back
+// (Decommit, Unreserve, Release) may still be used by what is queued: the provider waits for that, not for
+// the whole device. A provider of several queues may take and give back blocks in the order of one
+// instead: of QueueHere(device()), after which everything that uses the block there is queued, and which
+// the others that have used it have been waited for by.
 //
 // Threads: any, all functions. Cost: a system or driver call each; never on a planned request.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
@@ -48,6 +51,9 @@ struct MemoryTraits {
   size_t reserve_bytes = 0;     // address space a growing range should have
   bool host_readable = false;   // the host may read and write at the addresses
 };
+
+// Compute queues of one device.
+inline constexpr int kMostQueues = 16;
 
 struct QueuePoint {
   uint64_t value = 0;  // 0: has passed
@@ -106,10 +112,24 @@ class DeviceProvider {
     CopyToHost(to_host, from, bytes);
     return {};
   }
-  // Behind the kernels queued so far, by any thread.
-  virtual QueuePoint ComputePoint() { return {}; }
-  // Kernels queued from here on begin when `point` has passed; the host does not wait.
-  virtual void ComputeAfter(QueuePoint) {}
+  // One more compute queue, with a number from 1 on that none has; `native`, if not null, is the caller's own
+  // to be used for it (a cudaStream_t). Throws kUnimplemented where there is one queue only, kInternal when
+  // the device refuses. DeviceQueue calls these, one at a time for a device.
+  virtual void OpenQueue(int queue, void* native);
+  // What is queued in it is still done, and points of it stay good.
+  virtual void CloseQueue(int /*queue*/) noexcept {}
+  virtual void* NativeQueue(int /*queue*/) { return nullptr; }
+  // What is queued there is kept for replays, which come after all that their queue has to: it needs no
+  // order of its own (ndarray/capture).
+  virtual bool IsCapturing(int /*queue*/) const { return false; }
+
+  // Behind the kernels queued so far in that compute queue, by any thread.
+  virtual QueuePoint ComputePoint(int /*queue*/) { return {}; }
+  // Kernels queued there from here on begin when `point` has passed; the host does not wait.
+  virtual void ComputeAfter(int /*queue*/, QueuePoint) {}
+  // Behind what earlier owners of a block's memory may still do with it; the block is one of Allocate, not
+  // used yet. Work of the queue that it was allocated in comes after that in any case.
+  virtual QueuePoint EarlierUses(const std::byte* /*data*/, size_t /*bytes*/) { return {}; }
   virtual bool HasPassed(QueuePoint) { return true; }
   // Throws kInternal when the work before it failed.
   virtual void WaitFor(QueuePoint) {}

@@ -5,7 +5,8 @@
 // request is checked as a driver would: committing twice, copying from memory that is not committed,
 // giving back what was not had, end the test with a message. It has a capacity, counts what it is
 // asked, and refuses where its FaultPlan says so. Told to be asynchronous, its kernels and queued
-// copies are delayed and reordered as far as the rules allow (simulated_queues.h).
+// copies are delayed and reordered as far as the rules allow, and work of its queues that disturbs other
+// work ends the test (simulated_queues.h).
 //
 //   Workspace workspace("w", config, SimulatedDevice::kDevice);    // linking it registers it
 //   SimulatedDevice::Get().set_capacity(1 << 20);
@@ -14,6 +15,7 @@
 #ifndef TIDEPOOL_MEMORY_TESTING_SIMULATED_DEVICE_H_
 #define TIDEPOOL_MEMORY_TESTING_SIMULATED_DEVICE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,6 +39,7 @@ class SimulatedDevice final : public DeviceProvider {
 
   struct Counters {
     int64_t reservations = 0, commits = 0, decommits = 0, blocks = 0, releases = 0;
+    int64_t orders = 0;  // of compute queues behind points
     int64_t copies_from_host = 0, copies_to_host = 0, copies_on_device = 0, fills = 0;
     int64_t bytes_from_host = 0, bytes_to_host = 0, bytes_on_device = 0, bytes_filled = 0;
   };
@@ -59,8 +62,9 @@ class SimulatedDevice final : public DeviceProvider {
   // Where the bytes of a whole committed range are: for kernels that run "on" the device. Anything
   // else ends the test with a message.
   std::byte* Hidden(const std::byte* at, size_t bytes);
-  // A kernel, in the order of the compute queue. `ranges`: of the device, that it uses.
-  void QueueKernel(std::vector<SimulatedQueues::Range> ranges, std::function<void()> run);
+  // A kernel, in the order of that compute queue. `ranges`: of the device, that it uses.
+  void QueueKernel(std::vector<SimulatedQueues::Range> ranges, std::function<void()> run,
+                   int queue = 0);
 
   size_t used_bytes() const;    // committed and blocks
   size_t pinned_bytes() const;  // of its page-locked host memory
@@ -84,10 +88,18 @@ class SimulatedDevice final : public DeviceProvider {
                                QueuePoint after) override;
   QueuePoint QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
                              QueuePoint after) override;
-  QueuePoint ComputePoint() override { return {queues_.ComputePoint()}; }
-  void ComputeAfter(QueuePoint point) override {
-    MayFail("order of a copy");
-    queues_.ComputeAfter(point.value);
+  void OpenQueue(int queue, void* native) override;
+  void CloseQueue(int queue) noexcept override;
+  void* NativeQueue(int queue) override;
+  QueuePoint ComputePoint(int queue) override {
+    CheckQueue(queue);
+    return {queues_.ComputePoint(queue)};
+  }
+  void ComputeAfter(int queue, QueuePoint point) override {
+    CheckQueue(queue);
+    MayFail("order of a queue");
+    CountOrder();
+    queues_.ComputeAfter(queue, point.value);
   }
   bool HasPassed(QueuePoint point) override { return queues_.HasPassed(point.value); }
   void WaitFor(QueuePoint point) override { queues_.WaitFor(point.value); }
@@ -109,6 +121,8 @@ class SimulatedDevice final : public DeviceProvider {
   std::byte* NewRange(size_t bytes);
   void EndRange(std::byte* base);
   void MayFail(const char* what);
+  void CheckQueue(int queue) const;
+  void CountOrder();
 
   const Device device_;
   mutable std::mutex mutex_;
@@ -122,6 +136,8 @@ class SimulatedDevice final : public DeviceProvider {
   FaultPlan faults_;
   Pinned* pinned_;
   SimulatedQueues queues_;
+  std::atomic<uint32_t> open_{1};  // compute queues, a bit each
+  std::atomic<void*> natives_[kMostQueues] = {};
 };
 
 inline const Device SimulatedDevice::kDevice{DeviceType::Named("simulated"), 0};

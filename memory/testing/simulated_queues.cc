@@ -1,6 +1,8 @@
 #include "tidepool/memory/testing/simulated_queues.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -14,7 +16,6 @@ void SimulatedQueues::Start(uint64_t seed) {
   random_.seed(seed);
   running_ = true;
   stopping_ = false;
-  for (Queue queue : {kCompute, kCopies}) workers_.emplace_back([this, queue] { Serve(queue); });
 }
 
 void SimulatedQueues::Stop() {
@@ -25,7 +26,10 @@ void SimulatedQueues::Stop() {
     while (!pending_.empty()) changed_.wait(lock);
     stopping_ = true;
     running_ = false;
-    compute_after_.clear();
+    for (std::vector<uint64_t>& after : compute_after_) after.clear();
+    std::fill_n(last_of_, kMostQueues, 0);
+    std::fill_n(has_worker_, kMostQueues + 1, false);
+    order_.Clear();
     failure_.clear();
     changed_.notify_all();
   }
@@ -49,62 +53,80 @@ void SimulatedQueues::Want(uint64_t point) {
   if (wanted == pending_.end() || wanted->wanted) return;
   wanted->wanted = true;
   for (uint64_t after : wanted->after) Want(after);
-  if (wanted->queue == kCompute) {
+  if (wanted->queue != kCopies) {
     for (auto work = pending_.begin(); work != wanted; ++work) {
-      if (work->queue == kCompute) Want(work->point);
+      if (work->queue == wanted->queue) Want(work->point);
     }
   }
   changed_.notify_all();
 }
 
-uint64_t SimulatedQueues::Add(Queue queue, std::vector<Range> ranges, uint64_t after,
+uint64_t SimulatedQueues::Add(int queue, std::vector<Range> ranges, uint64_t after,
                               std::function<void()> run) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (!running_) {
-    lock.unlock();
-    run();
-    return 0;
+  if (running_) return AddLocked(queue, std::move(ranges), after, std::move(run));
+  lock.unlock();
+  run();
+  return 0;
+}
+
+uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, uint64_t after,
+                                    std::function<void()> run) {
+  if (!has_worker_[queue]) {
+    has_worker_[queue] = true;
+    workers_.emplace_back([this, queue] { Serve(queue); });
   }
+  const uint64_t point = ++last_point_;
   std::vector<uint64_t> before = {after};
-  if (queue == kCompute) {
-    before.insert(before.end(), compute_after_.begin(), compute_after_.end());
-    compute_after_.clear();
+  std::vector<uint64_t> ordered = {after};
+  if (queue != kCopies) {
+    std::vector<uint64_t>& points = compute_after_[queue];
+    before.insert(before.end(), points.begin(), points.end());
+    points.clear();
+    ordered = before;
+    ordered.push_back(std::exchange(last_of_[queue], point));
   }
-  pending_.push_back({++last_point_, queue, std::move(ranges), std::move(before), std::move(run),
-                      random_() % 8 == 0});
-  const uint64_t point = last_point_;
+  if (const std::string race = order_.Add(point, ordered, ranges); !race.empty()) {
+    std::fprintf(stderr, "simulated device: in queue %d%s: %s; neither comes after the other\n", queue,
+                 queue == kCopies ? " (copies)" : "", race.c_str());
+    std::abort();
+  }
+  pending_.push_back(
+      {point, queue, std::move(ranges), std::move(before), std::move(run), random_() % 8 == 0});
   if (pending_.size() > kMostPending) Want(pending_.front().point);
   changed_.notify_all();
   return point;
 }
 
-uint64_t SimulatedQueues::ComputePoint() {
-  bool after_copies;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    after_copies = !compute_after_.empty();
-  }
-  if (after_copies) return Add(kCompute, {}, 0, [] {});
+uint64_t SimulatedQueues::ComputePoint(int queue) {
   std::lock_guard<std::mutex> lock(mutex_);
-  for (auto work = pending_.rbegin(); work != pending_.rend(); ++work) {
-    if (work->queue == kCompute) return work->point;
-  }
-  return 0;
+  if (!running_) return 0;
+  // Behind the copies that its next kernel waits for, too.
+  if (!compute_after_[queue].empty()) return AddLocked(queue, {}, 0, [] {});
+  const uint64_t last = last_of_[queue];
+  return HasPassedLocked(last) ? 0 : last;
 }
 
-void SimulatedQueues::ComputeAfter(uint64_t point) {
+void SimulatedQueues::ComputeAfter(int queue, uint64_t point) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (Find(point) != pending_.end()) compute_after_.push_back(point);
+  if (running_ && point != 0) compute_after_[queue].push_back(point);
+}
+
+// What has been seen to have passed is before all that comes.
+bool SimulatedQueues::HasPassedLocked(uint64_t point) {
+  if (Find(point) != pending_.end()) return false;
+  order_.Done(point);
+  return true;
 }
 
 bool SimulatedQueues::HasPassed(uint64_t point) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return Find(point) == pending_.end();
+  return HasPassedLocked(point);
 }
 
 void SimulatedQueues::Wait(std::unique_lock<std::mutex>& lock, uint64_t point) {
   Want(point);
-  while (Find(point) != pending_.end()) changed_.wait(lock);
+  while (!HasPassedLocked(point)) changed_.wait(lock);
 }
 
 void SimulatedQueues::ThrowFailure() {
@@ -122,6 +144,10 @@ void SimulatedQueues::WaitForAll() {
   std::unique_lock<std::mutex> lock(mutex_);
   const uint64_t last = last_point_;
   while (!pending_.empty() && pending_.front().point <= last) Wait(lock, pending_.front().point);
+  // Also what was done before anybody waited for it.
+  for (uint64_t point = last - std::min(last, uint64_t{QueueOrder::kMostKept}) + 1; point <= last; ++point) {
+    order_.Done(point);
+  }
   ThrowFailure();
 }
 
@@ -134,6 +160,7 @@ void SimulatedQueues::WaitForUsersOf(Range range) {
     }
   }
   for (uint64_t point : users) Wait(lock, point);
+  order_.Release(range);
 }
 
 bool SimulatedQueues::IsUsed(Range range) {
@@ -146,20 +173,20 @@ bool SimulatedQueues::IsUsed(Range range) {
   return false;
 }
 
-// Kernels in order; of the copies that may begin, any one.
-std::list<SimulatedQueues::Work>::iterator SimulatedQueues::Next(Queue queue) {
+// Kernels of one queue in order; of the copies that may begin, any one.
+std::list<SimulatedQueues::Work>::iterator SimulatedQueues::Next(int queue) {
   std::vector<std::list<Work>::iterator> ready;
   for (auto work = pending_.begin(); work != pending_.end(); ++work) {
     if (work->queue != queue || work->begun) continue;
     const bool free = std::all_of(work->after.begin(), work->after.end(),
                                   [&](uint64_t point) { return Find(point) == pending_.end(); });
     if ((work->wanted || work->eager) && free) ready.push_back(work);
-    if (queue == kCompute) break;
+    if (queue != kCopies) break;
   }
   return ready.empty() ? pending_.end() : ready[random_() % ready.size()];
 }
 
-void SimulatedQueues::Serve(Queue queue) {
+void SimulatedQueues::Serve(int queue) {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     const auto work = Next(queue);

@@ -1,10 +1,12 @@
 // SimulatedQueues: the work a simulated device does while the host goes on, as unkind as the rules of
 // DeviceProvider allow.
 //
-// Kernels run in the order they are queued, copies in any order, each on a worker thread. Most work is
-// lazy: it begins only when somebody waits for it, or for work that must come after it. So whoever
-// forgets to wait sees old bytes, not bytes that happened to be there in time; and what runs beside
-// what depends on the seed. Off (at first), work is done when it is queued.
+// The kernels of a compute queue run in the order they are queued, copies in any order, each queue on a worker
+// thread. Most work is lazy: it begins only when somebody waits for it, or for work that must come after
+// it. So whoever forgets to wait sees old bytes, not bytes that happened to be there in time; and what runs
+// beside what depends on the seed. And work that would disturb other work which it does not come after
+// ends the test with a message, whatever happens to be done by then (queue_order.h). Off (at first), work
+// is done when it is queued.
 //
 // Threads: any.
 #ifndef TIDEPOOL_MEMORY_TESTING_SIMULATED_QUEUES_H_
@@ -21,15 +23,16 @@
 #include <thread>
 #include <vector>
 
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/testing/queue_order.h"
+
 namespace tidepool {
 
 class SimulatedQueues {
  public:
-  enum Queue { kCompute = 0, kCopies = 1 };
-  struct Range {
-    const std::byte* begin;
-    const std::byte* end;
-  };
+  // Compute queues by their numbers, from kCompute on, and one of copies.
+  static constexpr int kCompute = 0, kCopies = kMostQueues;
+  using Range = QueueOrder::Use;
 
   ~SimulatedQueues() { Stop(); }
 
@@ -40,9 +43,9 @@ class SimulatedQueues {
   bool running() const;
 
   // Returns the point behind it. `ranges`: what it uses. It begins when `after` has passed.
-  uint64_t Add(Queue queue, std::vector<Range> ranges, uint64_t after, std::function<void()> run);
-  uint64_t ComputePoint();
-  void ComputeAfter(uint64_t point);
+  uint64_t Add(int queue, std::vector<Range> ranges, uint64_t after, std::function<void()> run);
+  uint64_t ComputePoint(int queue);
+  void ComputeAfter(int queue, uint64_t point);
   bool HasPassed(uint64_t point);
   // Throw kInternal when work that ran since the last wait failed.
   void WaitFor(uint64_t point);
@@ -54,7 +57,7 @@ class SimulatedQueues {
  private:
   struct Work {
     uint64_t point;
-    Queue queue;
+    int queue;
     std::vector<Range> ranges;
     std::vector<uint64_t> after;
     std::function<void()> run;
@@ -64,10 +67,12 @@ class SimulatedQueues {
   };
   static constexpr size_t kMostPending = 200;
 
-  void Serve(Queue queue);
+  void Serve(int queue);
   // These need mutex_ held.
+  uint64_t AddLocked(int queue, std::vector<Range> ranges, uint64_t after, std::function<void()> run);
   std::list<Work>::iterator Find(uint64_t point);
-  std::list<Work>::iterator Next(Queue queue);
+  std::list<Work>::iterator Next(int queue);
+  bool HasPassedLocked(uint64_t point);
   void Want(uint64_t point);
   void Wait(std::unique_lock<std::mutex>& lock, uint64_t point);
   void ThrowFailure();
@@ -75,8 +80,11 @@ class SimulatedQueues {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Work> pending_;  // in the order they were queued
-  std::vector<uint64_t> compute_after_;
+  std::vector<uint64_t> compute_after_[kMostQueues];  // what the next kernel of each waits for
+  uint64_t last_of_[kMostQueues] = {};
+  QueueOrder order_;
   std::vector<std::thread> workers_;
+  bool has_worker_[kMostQueues + 1] = {};
   std::mt19937_64 random_;
   uint64_t last_point_ = 0;
   bool running_ = false, stopping_ = false;

@@ -17,7 +17,7 @@ TEST(SimulatedQueuesTest, SwitchedOffWorkIsDoneWhenItIsQueued) {
   int done = 0;
   EXPECT_EQ(queues.Add(SimulatedQueues::kCompute, {}, 0, [&] { ++done; }), 0);
   EXPECT_EQ(done, 1);
-  EXPECT_EQ(queues.ComputePoint(), 0);
+  EXPECT_EQ(queues.ComputePoint(0), 0);
   EXPECT_TRUE(queues.HasPassed(0));
   queues.WaitFor(0);
   queues.WaitForAll();
@@ -31,13 +31,13 @@ TEST(SimulatedQueuesTest, KernelsRunInOrderAndCopiesInAnyOrderAfterTheirPoints) 
     std::string order;  // copies and kernels do not overlap here
     const uint64_t a = queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { order += 'a'; });
     const uint64_t b = queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { order += 'b'; });
-    queues.ComputeAfter(a);
-    queues.ComputeAfter(b);
+    queues.ComputeAfter(0, a);
+    queues.ComputeAfter(0, b);
     for (char kernel : {'1', '2', '3'}) {
       queues.Add(SimulatedQueues::kCompute, {}, 0, [&order, kernel] { order += kernel; });
     }
     const uint64_t c =
-        queues.Add(SimulatedQueues::kCopies, {}, queues.ComputePoint(), [&] { order += 'c'; });
+        queues.Add(SimulatedQueues::kCopies, {}, queues.ComputePoint(0), [&] { order += 'c'; });
     queues.WaitFor(c);
     orders.insert(order);
     EXPECT_TRUE(order == "ab123c" || order == "ba123c") << order;
@@ -66,9 +66,45 @@ TEST(SimulatedQueuesTest, PointsBehindCopiesThatKernelsWaitFor) {
   SimulatedQueues queues;
   queues.Start(3);
   bool copied = false;
-  queues.ComputeAfter(queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { copied = true; }));
-  queues.WaitFor(queues.ComputePoint());
+  queues.ComputeAfter(0, queues.Add(SimulatedQueues::kCopies, {}, 0, [&] { copied = true; }));
+  queues.WaitFor(queues.ComputePoint(0));
   EXPECT_TRUE(copied);
+}
+
+TEST(SimulatedQueuesTest, QueuesHaveOrdersOfTheirOwn) {
+  SimulatedQueues queues;
+  queues.Start(4);
+  std::string order;
+  for (char kernel : {'1', '2'}) queues.Add(3, {}, 0, [&order, kernel] { order += kernel; });
+  queues.ComputeAfter(5, queues.ComputePoint(3));
+  for (char kernel : {'3', '4'}) queues.Add(5, {}, 0, [&order, kernel] { order += kernel; });
+  queues.WaitFor(queues.ComputePoint(5));
+  EXPECT_EQ(order, "1234");
+}
+
+// Whether or not it goes well by chance.
+TEST(SimulatedQueuesDeathTest, WorkThatDisturbsOtherWorkEndsTheTest) {
+  std::byte bytes[100];
+  const auto run = [&](bool ordered, bool writes) {
+    SimulatedQueues queues;
+    queues.Start(5);
+    queues.Add(1, {{bytes, bytes + 10, false}}, 0, [] {});
+    if (ordered) queues.ComputeAfter(2, queues.ComputePoint(1));
+    queues.Add(2, {}, 0, [] {});
+    queues.Add(2, {{bytes + 9, bytes + 20, writes}}, 0, [] {});
+    queues.WaitForAll();
+  };
+  run(true, true);
+  run(false, false);
+  EXPECT_DEATH(run(false, true), "in queue 2: work 3, which writes 11 bytes at .*, and work 1, which reads 10");
+  // What the host has waited for is before all that comes.
+  SimulatedQueues queues;
+  queues.Start(6);
+  queues.Add(1, {{bytes, bytes + 10}}, 0, [] {});
+  queues.WaitFor(queues.ComputePoint(1));
+  queues.Add(2, {{bytes, bytes + 10}}, 0, [] {});
+  queues.WaitForUsersOf({bytes, bytes + 10});
+  queues.Add(3, {{bytes, bytes + 10}}, 0, [] {});
 }
 
 TEST(SimulatedQueuesTest, UsersOfARange) {

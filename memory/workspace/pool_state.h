@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "tidepool/memory/workspace/cycle_queues.h"
 #include "tidepool/memory/workspace/pool_memory.h"
 #include "tidepool/memory/workspace/shared_learner.h"
 #include "tidepool/memory/workspace/workspace_config.h"
@@ -33,12 +34,14 @@ struct PoolState {
         config(its_config),
         alignment(its_alignment),
         memory(id, config, alignment, provider, owner),
+        left(provider.device()),
         learner(id, config, alignment, owner) {}
 
   const std::string id;
   const WorkspaceConfig config;
   const size_t alignment;
   PoolMemory memory;
+  LeftInQueues left;  // of `memory`
   SharedLearner learner;
   std::weak_ptr<PoolKeeper> keeper;  // as it was before the first workspace was made
 };

@@ -46,6 +46,7 @@ void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
     if (bytes > 0) {
       range_ = pool_->memory.Take(bytes);
       pages_.Lend(range_.data, range_.bytes);
+      if (memory_device_ != Host()) pool_->left.Take(range_.data, range_.bytes, queues_.home());
     }
     follower_.Expect(next);
   } catch (const std::bad_alloc&) {
@@ -70,6 +71,9 @@ void WorkspaceCore::EndPooled(bool failed) noexcept {
   undecided_ = false;
   const bool has_range = range_.range != nullptr;
   if (has_range) pages_.TakeBack();
+  if (has_range && memory_device_ != Host()) {
+    pool_->left.Leave(range_.data, range_.bytes, queues_.used());
+  }
   if (has_range || counters.cycle_spills > 0) pool_->memory.Give(std::exchange(range_, {}));
   if (++untold_cycles_ >= kCyclesTold) TellKeeper();
 }

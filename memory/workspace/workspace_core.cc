@@ -92,6 +92,7 @@ void WorkspaceCore::Open() {
     const std::string first = findings_.detector().first().Take();
     if (!first.empty()) ThrowFailedPrecondition(first);
   }
+  if (memory_device_ != Host()) queues_.Begin();
   DrainReturned();
   if (search_.ready()) AdoptBetterPlan();
   if (pages_.needs_preparing()) {
@@ -150,6 +151,7 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   quick_stamp_ = kNoQuickStamp;
   ++counters.cycles;
   if (failed) ++counters.failed_cycles;
+  if (memory_device_ != Host()) queues_.End();
   if (pool_ != nullptr) {
     EndPooled(failed);
   } else if (!failed && !is_ring_slot_) {

@@ -27,6 +27,7 @@
 #include "tidepool/memory/workspace/buffer_records.h"
 #include "tidepool/memory/workspace/cycle_findings.h"
 #include "tidepool/memory/workspace/cycle_gate.h"
+#include "tidepool/memory/workspace/cycle_queues.h"
 #include "tidepool/memory/workspace/cycle_follower.h"
 #include "tidepool/memory/workspace/cycle_memory.h"
 #include "tidepool/memory/workspace/free_ranges.h"
@@ -88,6 +89,9 @@ class WorkspaceCore final : public BufferOwner {
   }
   std::string WorkspaceId() const override { return id; }
   std::string WhyNoHostCopy() const override;
+  int HomeQueue() const override { return queues_.home(); }
+  void UsedInQueue(int queue) noexcept override { queues_.Used(queue); }
+  void GoesAfter(uint16_t queues) noexcept override;
 
   // ---- between cycles: of a closed workspace --------------------------------------------------
   // Keeps it closed meanwhile: a thread that wants to enter waits. Throws when it is open, and in a
@@ -325,6 +329,7 @@ class WorkspaceCore final : public BufferOwner {
   CycleFollower follower_;
   PlanSearch search_;
   CycleFindings findings_{id, config.use_cycle_detector};
+  CycleQueues queues_{memory_device_};
 
   uint64_t next_id_ = 0;  // of later cycles' quick requests
   uint64_t ids_end_ = 0;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/callbacks.h"
+#include "tidepool/memory/workspace/pool_state.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -66,10 +67,19 @@ void WorkspaceCore::ReleaseRange(Buffer* buffer) noexcept {
 // were not already.
 void WorkspaceCore::Close(Buffer* buffer) noexcept {
   if (is_open_on(CurrentThreadToken())) {
-    if (IsOut(buffer)) GiveBack(buffer);
+    if (!IsOut(buffer)) return;
+    if (const uint16_t queues = buffer->queues.load(std::memory_order_relaxed); queues != 0) {
+      GoesAfter(queues);
+    }
+    GiveBack(buffer);
   } else if (is_ring_slot_) {
     CloseLeased(buffer);
   }
+}
+
+// The memory of a slot that is leased is used again when the lease has ended, as that of a cycle is.
+void WorkspaceCore::GoesAfter(uint16_t queues) noexcept {
+  if (!gate_.is_leased()) ContinueQueueAfter(memory_device_, queues_.home(), queues);
 }
 
 void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
@@ -86,6 +96,9 @@ void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
     pages_.Poison(buffer->data, buffer->request.bytes);
     if (token != nullptr) ranges_.Give(static_cast<FreeRanges::Range*>(RangeOf(token)));
     return;
+  }
+  if (pool_ != nullptr && memory_device_ != Host()) {
+    pool_->left.Leave(buffer->data, buffer->request.bytes, queues_.used());
   }
   spilled_bytes_alive_ -= std::min(spilled_bytes_alive_, buffer->request.bytes);
   spills_.Release(token, buffer->bytes, buffer->request.bytes);

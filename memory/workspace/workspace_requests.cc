@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/workspace/pool_state.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -146,6 +147,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     const Allocation spill = spills_.Allocate(bytes, rounded);
     data = spill.data;
     token = spill.token;
+    if (pool_ != nullptr && memory_device_ != Host()) pool_->left.Take(data, rounded, queues_.home());
     spilled_bytes_alive_ += rounded;
     most_spilled_bytes_alive_ = std::max(most_spilled_bytes_alive_, spilled_bytes_alive_);
     ++counters.cycle_spills;

@@ -48,6 +48,7 @@ struct KernelCall {
   void* scratch = nullptr;  // as many bytes as scratch_bytes() asked for, 64-byte aligned
   int threads = 1;          // at most this many
   Device device;            // where the operands are
+  int queue = 0;            // number of the device's compute queue to work in (device_queue.h)
 
   template <typename T>
   const T& attrs() const {

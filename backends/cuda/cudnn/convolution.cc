@@ -15,7 +15,7 @@ constexpr char kCudnn[] = "cudnn";
 
 Cudnn* Find(const KernelCall& call) {
   CudaDevice* const device = CudaDevice::Find(call.device.index);
-  return device != nullptr ? Cudnn::Of(*device) : nullptr;
+  return device != nullptr ? Cudnn::Of(*device, call.queue) : nullptr;
 }
 
 bool Supports(const KernelCall& call) {

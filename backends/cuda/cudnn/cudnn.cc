@@ -45,11 +45,11 @@ int TypeOf(DType dtype) {
 
 bool IsAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kVector == 0; }
 
-// The devices' handles, and what became of them.
+// The queues' handles, and what became of them.
 struct State {
   std::mutex mutex;
-  Cudnn* made[kMaxDevicesPerType] = {};
-  bool tried[kMaxDevicesPerType] = {};
+  Cudnn* made[kMaxDevicesPerType][kMostQueues] = {};
+  bool tried[kMaxDevicesPerType][kMostQueues] = {};
   std::string problem;
 };
 State& TheState() {
@@ -59,22 +59,23 @@ State& TheState() {
 
 }  // namespace
 
-Cudnn* Cudnn::Of(CudaDevice& device) {
+Cudnn* Cudnn::Of(CudaDevice& device, int queue) {
   const CudnnLibrary* const library = CudnnLibrary::Find();
   if (library == nullptr) return nullptr;
   State& state = TheState();
   std::lock_guard<std::mutex> lock(state.mutex);
-  const int index = device.index();
-  if (state.tried[index] || device.capturing()) return state.made[index];
-  state.tried[index] = true;
+  Cudnn*& made = state.made[device.index()][queue];
+  bool& tried = state.tried[device.index()][queue];
+  if (tried || device.capturing()) return made;
+  tried = true;
   try {
-    std::unique_ptr<Cudnn> cudnn(new Cudnn(device, *library));
+    std::unique_ptr<Cudnn> cudnn(new Cudnn(device, queue, *library));
     state.problem = cudnn->CheckResults();
-    if (state.problem.empty()) state.made[index] = cudnn.release();
+    if (state.problem.empty()) made = cudnn.release();
   } catch (const Error& error) {
     state.problem = error.what();
   }
-  return state.made[index];
+  return made;
 }
 
 std::string Cudnn::Description() {
@@ -85,12 +86,22 @@ std::string Cudnn::Description() {
   return absl::StrCat("not used: ", library, ": ", state.problem);
 }
 
-Cudnn::Cudnn(CudaDevice& device, const CudnnLibrary& library) : device_(device), library_(library) {
+// A queue that was closed leaves its number to another, which begins behind it.
+int Cudnn::FollowStream() {
+  cudaStream_t const stream = device_.compute(queue_);
+  if (stream == stream_) return CudnnLibrary::kSuccess;
+  const int status = library_.SetStream(handle_, stream);
+  if (status == CudnnLibrary::kSuccess) stream_ = stream;
+  return status;
+}
+
+Cudnn::Cudnn(CudaDevice& device, int queue, const CudnnLibrary& library)
+    : device_(device), queue_(queue), library_(library) {
   device.Activate();
   size_t before = 0, after = 0, total = 0;
   const bool known = cudaMemGetInfo(&before, &total) == cudaSuccess;
   int status = library.Create(&handle_);
-  if (status == CudnnLibrary::kSuccess) status = library.SetStream(handle_, device.compute());
+  if (status == CudnnLibrary::kSuccess) status = FollowStream();
   if (status != CudnnLibrary::kSuccess) {
     if (handle_ != nullptr) library.Destroy(handle_);
     ThrowInternal(absl::StrCat("cudnnCreate: ", library.GetErrorString(status)));
@@ -218,7 +229,7 @@ bool Cudnn::Run(const KernelCall& call) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     Plan& plan = PlanOf(call);
-    if (!plan.is_usable) return false;
+    if (!plan.is_usable || FollowStream() != CudnnLibrary::kSuccess) return false;
     // The product is added to the bias: one rounding.
     if (has_bias) {
       QueueBias(queue, result.dtype, call.inputs[2].data, result.data, result.NumElements() / columns,

@@ -1,4 +1,4 @@
-// Convolutions by cuDNN on one device: its handle, and what it said to each kind of convolution.
+// Convolutions by cuDNN in one compute queue: its handle, and what it said to each kind of convolution.
 #ifndef TIDEPOOL_BACKENDS_CUDA_CUDNN_CUDNN_H_
 #define TIDEPOOL_BACKENDS_CUDA_CUDNN_CUDNN_H_
 
@@ -21,10 +21,10 @@ class Cudnn {
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
 
-  // Made at the first convolution of a device; null where cuDNN is not found, does not start or gives
+  // Made at the first convolution of a queue; null where cuDNN is not found, does not start or gives
   // other results than our kernels for a small convolution of each kind, and while a graph is
   // captured before it was made. Threads: any.
-  static Cudnn* Of(CudaDevice& device);
+  static Cudnn* Of(CudaDevice& device, int queue);
   // "version 91000", or why it is not used.
   static std::string Description();
 
@@ -46,7 +46,8 @@ class Cudnn {
     bool is_usable = false;
   };
 
-  Cudnn(CudaDevice& device, const CudnnLibrary& library);
+  Cudnn(CudaDevice& device, int queue, const CudnnLibrary& library);
+  int FollowStream();  // needs mutex_; a status of the library
   Plan& PlanOf(const KernelCall& call);  // needs mutex_
   Plan MakePlan(const KernelCall& call);
   void Release(Plan& plan);
@@ -54,6 +55,8 @@ class Cudnn {
   std::string CheckResults();
 
   CudaDevice& device_;
+  const int queue_;
+  cudaStream_t stream_ = nullptr;  // that the handle works on
   const CudnnLibrary& library_;
   MemoryCharge charge_;
   void* handle_ = nullptr;

@@ -103,6 +103,7 @@ std::string Cudnn::CheckResults() {
       call.outputs = absl::MakeConstSpan(&operands[2].ref, 1);
       call.attributes = &attributes;
       call.device = device_.device();
+      call.queue = queue_;
       if (by_cudnn && !Supports(call)) return absl::StrCat("it does not support ", Info(op).name);
       const Block scratch(device_, by_cudnn              ? ScratchBytes(call)
                                    : own->scratch_bytes ? own->scratch_bytes(call)

@@ -20,13 +20,9 @@ unsigned Queue::Blocks(int64_t threads, int threads_per_block) const {
 }
 
 Queue QueueOf(const KernelCall& call) {
-  const void* address = nullptr;
-  for (const TensorRef& output : call.outputs) {
-    if (output.data != nullptr) address = output.data;
-  }
-  CudaDevice& device = CudaDevice::OfAddress(address);
+  CudaDevice& device = *CudaDevice::Find(call.device.index);
   device.Activate();
-  return {device.compute(), device.index(), device.multiprocessors()};
+  return {device.compute(call.queue), device.index(), call.queue, device.multiprocessors()};
 }
 
 }  // namespace tidepool::cuda

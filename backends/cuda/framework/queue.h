@@ -12,13 +12,14 @@ namespace tidepool::cuda {
 struct Queue {
   cudaStream_t stream = nullptr;
   int device = 0;
+  int number = 0;  // of the device's compute queues
   int multiprocessors = 1;
 
   // Blocks that keep the device busy, for kernels that loop over `threads` pieces of work.
   unsigned Blocks(int64_t threads, int threads_per_block) const;
 };
 
-// Of the device that the outputs lie on, which becomes the thread's current one.
+// The call's, of its device, which becomes the thread's current one.
 Queue QueueOf(const KernelCall& call);
 
 }  // namespace tidepool::cuda

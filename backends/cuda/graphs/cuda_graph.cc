@@ -6,6 +6,7 @@
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 
 namespace tidepool {
@@ -22,8 +23,8 @@ CudaDevice& DeviceOrThrow(int index) {
 // Blocks given back meanwhile are kept; freed when it ends.
 class CapturingScope {
  public:
-  explicit CapturingScope(CudaDevice& device) : device_(device) { device_.set_capturing(true); }
-  ~CapturingScope() { device_.set_capturing(false); }
+  CapturingScope(CudaDevice& device, int queue) : device_(device) { device_.set_capturing(queue); }
+  ~CapturingScope() { device_.set_capturing(-1); }
 
  private:
   CudaDevice& device_;
@@ -38,13 +39,17 @@ struct GraphDeleter {
 
 }  // namespace
 
-CudaGraph::CudaGraph(int device) : device_(DeviceOrThrow(device)) {}
+CudaGraph::CudaGraph(int device)
+    : device_(DeviceOrThrow(device)), queue_(DeviceQueue::First(device_.device())) {}
 
 CudaGraph::~CudaGraph() { Forget(); }
 
 void CudaGraph::Forget() {
   if (executable_ == nullptr) return;
-  cudaStreamSynchronize(device_.compute());
+  try {
+    device_.WaitFor(launched_);
+  } catch (const Error&) {  // the device is lost
+  }
   cudaGraphExecDestroy(executable_);
   executable_ = nullptr;
 }
@@ -53,12 +58,14 @@ void CudaGraph::Capture(absl::FunctionRef<void()> step) {
   Forget();
   device_.Activate();
   // Copies under way are no part of it; what it queues comes behind them.
-  device_.JoinCopies();
+  queue_ = DeviceQueue::Here(device_.device());
+  const cudaStream_t stream = device_.compute(queue_.number());
+  JoinQueues();
   GraphDeleter captured;
   {
-    CapturingScope scope(device_);
+    CapturingScope scope(device_, queue_.number());
     const CapturingThreadScope thread;
-    Check(cudaStreamBeginCapture(device_.compute(), cudaStreamCaptureModeThreadLocal),
+    Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
     std::exception_ptr failure;
     try {
@@ -66,7 +73,7 @@ void CudaGraph::Capture(absl::FunctionRef<void()> step) {
     } catch (...) {
       failure = std::current_exception();
     }
-    const cudaError_t error = cudaStreamEndCapture(device_.compute(), &captured.graph);
+    const cudaError_t error = cudaStreamEndCapture(stream, &captured.graph);
     if (error != cudaSuccess && cudaPeekAtLastError() == error) cudaGetLastError();
     if (error == cudaErrorStreamCaptureInvalidated) {
       cudaGetLastError();
@@ -83,7 +90,7 @@ void CudaGraph::Capture(absl::FunctionRef<void()> step) {
 }
 
 void CudaGraph::Run(uint64_t key, absl::FunctionRef<void()> step) {
-  if (executable_ == nullptr || key != key_) {
+  if (executable_ == nullptr || key != key_ || queue_.number() != QueueHere(device_.device())) {
     Capture(step);
     key_ = key;
   }
@@ -93,9 +100,20 @@ void CudaGraph::Run(uint64_t key, absl::FunctionRef<void()> step) {
 void CudaGraph::Launch() {
   if (executable_ == nullptr) ThrowFailedPrecondition("CudaGraph: Launch without a capture");
   device_.Activate();
-  device_.JoinCopies();
-  Check(cudaGraphLaunch(executable_, device_.compute()), "cudaGraphLaunch");
+  JoinQueues();
+  Check(cudaGraphLaunch(executable_, device_.compute(queue_.number())), "cudaGraphLaunch");
+  launched_ = device_.ComputePoint(queue_.number());
+  for (int other = 0, open = static_cast<int>(OpenQueues(device_.device())); open >> other != 0; ++other) {
+    if ((open >> other & 1) != 0 && other != queue_.number()) device_.ComputeAfter(other, launched_);
+  }
   ++replays_;
+}
+
+// What was captured does not say what it uses, so it comes after all that is queued anywhere, and all
+// that is queued later after it.
+void CudaGraph::JoinQueues() {
+  device_.JoinCopies(queue_.number());
+  OrderQueueAfter(device_.device(), queue_.number(), OpenQueues(device_.device()));
 }
 
 }  // namespace tidepool

@@ -8,9 +8,9 @@
 //     });
 //   }
 //
-// The first call with a key runs `step` while the device's compute stream captures what it queues, and
-// then launches that; later calls with the same key launch it again and do not call `step`. Another
-// key (a new plan: addresses may have moved) captures anew. Results are those of the step run as it
+// The first call with a key runs `step` while the thread's compute queue captures what it queues, and
+// then launches that, behind all that is queued anywhere on the device; later calls with the same key launch it again and do not call `step`. Another
+// key (a new plan: addresses may have moved) and another queue capture anew. Results are those of the step run as it
 // is, to the bit: the same kernels with the same arguments.
 //
 // What a captured step must keep to:
@@ -34,6 +34,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "cuda_runtime_api.h"
+#include "tidepool/memory/provider/device_queue.h"
 
 namespace tidepool {
 
@@ -62,7 +63,11 @@ class CudaGraph {
   size_t nodes() const { return nodes_; }       // kernels, copies and fills of the captured work
 
  private:
+  void JoinQueues();
+
   cuda::CudaDevice& device_;
+  DeviceQueue queue_;  // that it was captured in
+  QueuePoint launched_;
   cudaGraphExec_t executable_ = nullptr;
   uint64_t key_ = 0;
   int64_t captures_ = 0, replays_ = 0;

@@ -43,16 +43,26 @@ void CheckCublas(cublasStatus_t status, const char* call) {
 void Cublas::set_tf32(bool tf32) { Tf32() = tf32; }
 bool Cublas::tf32() { return Tf32(); }
 
-Cublas& Cublas::Of(CudaDevice& device) {
+Cublas& Cublas::Of(CudaDevice& device, int queue) {
   static std::mutex making;
-  static Cublas* made[kMaxDevicesPerType] = {};
+  static Cublas* made[kMaxDevicesPerType][kMostQueues] = {};
   std::lock_guard<std::mutex> lock(making);
-  Cublas*& cublas = made[device.index()];
-  if (cublas == nullptr) cublas = new Cublas(device);
+  Cublas*& cublas = made[device.index()][queue];
+  if (cublas == nullptr) cublas = new Cublas(device, queue);
   return *cublas;
 }
 
-Cublas::Cublas(CudaDevice& device) {
+// A queue that was closed leaves its number to another, which begins behind it.
+void Cublas::FollowStream() {
+  cudaStream_t const stream = device_.compute(queue_);
+  if (stream == stream_) return;
+  // The stream first: setting it takes the workspace away.
+  CheckCublas(cublasSetStream(handle_, stream), "cublasSetStream");
+  CheckCublas(cublasSetWorkspace(handle_, workspace_, workspace_bytes_), "cublasSetWorkspace");
+  stream_ = stream;
+}
+
+Cublas::Cublas(CudaDevice& device, int queue) : device_(device), queue_(queue) {
   device.Activate();
   const size_t bytes = device.capability() >= 90 ? kHopperWorkspace : kWorkspace;
   charge_ = MemoryCharge(MemoryKind::kWorkspace, static_cast<int64_t>(bytes), device.device());
@@ -60,19 +70,17 @@ Cublas::Cublas(CudaDevice& device) {
   if (workspace == nullptr) {
     ThrowResourceExhausted(absl::StrCat(device.name(), " refused the workspace of cuBLAS, ", bytes, " bytes"));
   }
+  workspace_ = workspace;
+  workspace_bytes_ = bytes;
   const int64_t before = FreeBytes();
   try {
     CheckCublas(cublasCreate(&handle_), "cublasCreate");
-    // The stream first: setting it takes the workspace away.
-    CheckCublas(cublasSetStream(handle_, device.compute()), "cublasSetStream");
-    CheckCublas(cublasSetWorkspace(handle_, workspace, bytes), "cublasSetWorkspace");
+    FollowStream();
   } catch (...) {
     if (handle_ != nullptr) cublasDestroy(handle_);
     device.Release(workspace, bytes);
     throw;
   }
-  workspace_ = workspace;
-  workspace_bytes_ = bytes;
   const int64_t taken = before - FreeBytes();
   if (taken > 0) library_ = MemoryCharge::Imported(taken, device.device());
 }

@@ -1,4 +1,4 @@
-// The cuBLAS handle of a device, with a workspace of ours.
+// The cuBLAS handle of a compute queue, with a workspace of ours.
 #ifndef TIDEPOOL_BACKENDS_CUDA_MATMUL_CUBLAS_H_
 #define TIDEPOOL_BACKENDS_CUDA_MATMUL_CUBLAS_H_
 
@@ -14,18 +14,19 @@ namespace tidepool::cuda {
 // Throws kInternal, out of memory kResourceExhausted, with the status' name.
 void CheckCublas(cublasStatus_t status, const char* call);
 
-// Made at the first product of a device, on its compute stream. The workspace (32 MiB for capability
+// Made at the first product of a queue, on its stream, and kept for the queue that has the number next. The workspace (32 MiB for capability
 // 9.0 and up, else 8: what NVIDIA advises) is on the ledger of the device; with it the library
 // allocates nothing, and results are the same in every run. Handles take one thread at a time.
 class Cublas {
  public:
   // Throws OutOfMemoryError when a budget refuses the workspace, kResourceExhausted when the device does.
-  static Cublas& Of(CudaDevice& device);
+  static Cublas& Of(CudaDevice& device, int queue = 0);
 
   // Calls use(handle) while no other thread does.
   template <typename Use>
   void With(Use use) {
     std::lock_guard<std::mutex> lock(mutex_);
+    FollowStream();
     use(handle_);
   }
 
@@ -40,7 +41,12 @@ class Cublas {
   static bool tf32();
 
  private:
-  explicit Cublas(CudaDevice& device);
+  Cublas(CudaDevice& device, int queue);
+  void FollowStream();  // needs mutex_
+
+  CudaDevice& device_;
+  const int queue_;
+  cudaStream_t stream_ = nullptr;  // that the handle works on
   std::mutex mutex_;
   MemoryCharge charge_, library_;
   cublasHandle_t handle_ = nullptr;

@@ -125,14 +125,15 @@ Plan MakePlan(cublasLtHandle_t handle, const MatrixProduct& p, size_t workspace_
   return plan;
 }
 
-// One table per device; used under the lock of its handle.
-std::map<Key, Plan>& PlansOf(const CudaDevice& device) {
-  static std::map<Key, Plan>* const plans = new std::map<Key, Plan>[kMaxDevicesPerType];
-  return plans[device.index()];
+// One table per compute queue; used under the lock of its handle.
+std::map<Key, Plan>& PlansOf(const CudaDevice& device, int queue) {
+  static auto* const plans = new std::map<Key, Plan>[kMaxDevicesPerType][kMostQueues];
+  return plans[device.index()][queue];
 }
 
-bool Run(cublasLtHandle_t handle, const Cublas& cublas, CudaDevice& device, const MatrixProduct& p) {
-  std::map<Key, Plan>& plans = PlansOf(device);
+bool Run(cublasLtHandle_t handle, const Cublas& cublas, CudaDevice& device, int queue,
+         const MatrixProduct& p) {
+  std::map<Key, Plan>& plans = PlansOf(device, queue);
   const Key key = KeyOf(p);
   auto found = plans.find(key);
   if (found == plans.end()) {
@@ -147,7 +148,7 @@ bool Run(cublasLtHandle_t handle, const Cublas& cublas, CudaDevice& device, cons
   const cublasStatus_t status = cublasLtMatmul(
       handle, plan.description.get(), &alpha, p.a, plan.a.get(), p.b, plan.b.get(), &beta, p.d,
       plan.d.get(), p.d, plan.d.get(), &plan.algorithm, cublas.workspace(), cublas.workspace_bytes(),
-      device.compute());
+      device.compute(queue));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
     plan.is_usable = false;  // refused before anything was queued
     return false;
@@ -158,13 +159,13 @@ bool Run(cublasLtHandle_t handle, const Cublas& cublas, CudaDevice& device, cons
 
 }  // namespace
 
-bool QueueFusedProduct(CudaDevice& device, const MatrixProduct& product) {
+bool QueueFusedProduct(CudaDevice& device, int queue, const MatrixProduct& product) {
   if (product.bias != nullptr && !IsAligned(product.bias)) return false;
-  Cublas& cublas = Cublas::Of(device);
+  Cublas& cublas = Cublas::Of(device, queue);
   bool queued = false;
   cublas.With([&](cublasHandle_t handle) {
     // A handle of cuBLAS is one of cuBLASLt, says its manual.
-    queued = Run(reinterpret_cast<cublasLtHandle_t>(handle), cublas, device, product);
+    queued = Run(reinterpret_cast<cublasLtHandle_t>(handle), cublas, device, queue, product);
   });
   return queued;
 }

@@ -27,14 +27,14 @@ struct MatrixProduct {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
 
-// Queues it on the device's compute stream and returns true; or queues nothing and returns false,
+// Queues it in that compute queue and returns true; or queues nothing and returns false,
 // where cuBLASLt has no algorithm for it or the bias does not begin at a multiple of 16 bytes.
 //
 // cuBLASLt is asked for an algorithm once per shape, layout, type and epilogue; the answers are kept, so
 // the same call takes the same algorithm. Those that add up parts of a sum in the output are not let
 // in: results are the same bits in every run. Scratch is the workspace of cuBLAS. Throws as
 // CheckCublas. Threads: any.
-bool QueueFusedProduct(CudaDevice& device, const MatrixProduct& product);
+bool QueueFusedProduct(CudaDevice& device, int queue, const MatrixProduct& product);
 
 }  // namespace tidepool::cuda
 

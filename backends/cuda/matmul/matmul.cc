@@ -77,7 +77,7 @@ void QueueInSteps(const Queue& queue, DType dtype, const MatrixProduct& p) {
   const float one = 1, beta = p.accumulate || p.bias != nullptr ? 1 : 0;
   const double one_wide = 1, beta_wide = beta;
   const bool wide = p.compute == CUBLAS_COMPUTE_64F;
-  Cublas::Of(*CudaDevice::Find(queue.device)).With([&](cublasHandle_t handle) {
+  Cublas::Of(*CudaDevice::Find(queue.device), queue.number).With([&](cublasHandle_t handle) {
     CheckCublas(
         cublasGemmStridedBatchedEx(
             handle, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -131,7 +131,7 @@ void RunFloats(const KernelCall& call) {
     p.a = call.inputs[1].as<std::byte>() + y * width, p.a_stride = y_stride;
     p.b = call.inputs[0].as<std::byte>() + x * width, p.b_stride = x_stride;
     p.d = z.as<std::byte>() + to * width, p.d_stride = z_stride;
-    if (fuses && QueueFusedProduct(*CudaDevice::Find(queue.device), p)) return;
+    if (fuses && QueueFusedProduct(*CudaDevice::Find(queue.device), queue.number, p)) return;
     QueueInSteps(queue, z.dtype, p);
   });
 }

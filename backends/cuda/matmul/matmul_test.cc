@@ -181,7 +181,7 @@ TEST_F(MatMul, AddressesThatAreNotOfVectors) {
       p.bias = memory + 512 + bias_shift;
       p.relu = true;
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-      const bool queued = QueueFusedProduct(*device, p);
+      const bool queued = QueueFusedProduct(*device, 0, p);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 #if defined(TIDEPOOL_CUDA_EMULATED)
       EXPECT_EQ(queued, bias_shift % 4 == 0) << shift << " " << bias_shift;
@@ -218,14 +218,14 @@ TEST_F(MatMul, AFaultLeavesTheNextCallWhole) {
   Cublas::Of(*device);
   for (int call = 0; call < 2; ++call) {  // the description of one kind, then of another
     EmulatedCuda::Get().call_faults().FailRequest(call);
-    EXPECT_THROW(QueueFusedProduct(*device, p), Error) << call;
+    EXPECT_THROW(QueueFusedProduct(*device, 0, p), Error) << call;
     EmulatedCuda::Get().call_faults().Clear();
     p.m = p.k = p.n = 2;
-    EXPECT_TRUE(QueueFusedProduct(*device, p));
+    EXPECT_TRUE(QueueFusedProduct(*device, 0, p));
     p.m = p.k = p.n = 3;
     p.accumulate = true;
   }
-  EXPECT_TRUE(QueueFusedProduct(*device, p));
+  EXPECT_TRUE(QueueFusedProduct(*device, 0, p));
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_EQ(cudaFree(memory), cudaSuccess);
 }

@@ -8,6 +8,7 @@
 #include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_queue.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -79,27 +80,6 @@ CudaDevice* CudaDevice::Find(int index) {
   return device;
 }
 
-CudaDevice& CudaDevice::OfAddress(const void* address) {
-  CudaDevice* only = nullptr;
-  int known = 0;
-  for (const auto& device : made) {
-    if (CudaDevice* const found = device.load(std::memory_order_acquire)) {
-      only = found;
-      ++known;
-    }
-  }
-  if (known == 1) return *only;
-  cudaPointerAttributes attributes = {};
-  Check(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes");
-  CudaDevice* const device = attributes.type == cudaMemoryTypeDevice ? Find(attributes.device) : nullptr;
-  if (device == nullptr) {
-    ThrowInvalidArgument(absl::StrCat("CUDA: address 0x",
-                                      absl::Hex(reinterpret_cast<uintptr_t>(address)),
-                                      " is not in the memory of a device"));
-  }
-  return *device;
-}
-
 CudaDevice::CudaDevice(int index)
     : device_{DeviceType::kCuda, static_cast<uint8_t>(index)}, pinned_(device_) {
   Activate();
@@ -120,9 +100,10 @@ CudaDevice::CudaDevice(int index)
   uint64_t threshold = UINT64_MAX;
   Check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold),
         "cudaMemPoolSetAttribute");
-  for (cudaStream_t* stream : {&compute_, &from_host_, &to_host_}) {
+  for (cudaStream_t* stream : {&from_host_, &to_host_}) {
     Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
+  OpenQueue(0, nullptr);
   MemoryTracker::Global().Add(device_, MemoryKind::kUnreferenced, 0);  // so that there is an entry
   reclaimer_ = Reclaimer::Global().Register("pool of " + name(), [this](ReclaimDepth depth) -> int64_t {
     if (depth == ReclaimDepth::kSpare) return 0;
@@ -216,9 +197,7 @@ void CudaDevice::UnmapPieces(std::byte* at, size_t bytes) noexcept {
   auto it = pieces_.lower_bound(at);
   if (it == pieces_.end() || it->first >= at + bytes) return;
   // Kernels and copies queued so far may use it.
-  cudaStreamSynchronize(compute_);
-  cudaStreamSynchronize(from_host_);
-  cudaStreamSynchronize(to_host_);
+  FinishQueues();
   while (it != pieces_.end() && it->first < at + bytes) {
     FindDriverMemory()->unmap(Pointer(it->first), it->second);
     it = pieces_.erase(it);
@@ -237,48 +216,85 @@ bool CudaDevice::Decommit(std::byte* at, size_t bytes) noexcept {
 
 // ---- queues -------------------------------------------------------------------------------------
 
-void CudaDevice::ComputeAfterCopies() {
-  points_.StreamWait(compute_, {last_from_host_});
-  points_.StreamWait(compute_, {last_to_host_});
+void CudaDevice::OpenQueue(int queue, void* native) {
+  auto* stream = static_cast<cudaStream_t>(native);
+  if (native == nullptr) {
+    Activate();
+    Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  is_ours_[queue] = native == nullptr;
+  streams_[queue].store(stream, std::memory_order_release);
 }
 
-void CudaDevice::CopiesAfterCompute() {
-  const QueuePoint point = points_.Record(compute_);
-  points_.StreamWait(from_host_, point);
-  points_.StreamWait(to_host_, point);
+void CudaDevice::CloseQueue(int queue) noexcept {
+  cudaStream_t const stream = streams_[queue].exchange(nullptr, std::memory_order_acq_rel);
+  if (is_ours_[queue]) cudaStreamDestroy(stream);  // when its work is done
 }
 
-void CudaDevice::FinishCompute() {
-  Check(cudaStreamSynchronize(compute_), "cudaStreamSynchronize");
+void CudaDevice::ComputeAfterCopies(int queue) {
+  points_.StreamWait(compute(queue), {last_from_host_});
+  points_.StreamWait(compute(queue), {last_to_host_});
+}
+
+template <typename Work>
+void CudaDevice::DoNow(const char* call, const Work& work) {
+  Activate();
+  const int queue = QueueHere(device_);
+  ComputeAfterCopies(queue);
+  for (const auto& other : streams_) {
+    cudaStream_t const stream = other.load(std::memory_order_acquire);
+    if (stream == nullptr || stream == compute(queue)) continue;
+    points_.StreamWait(compute(queue), points_.Record(stream));
+  }
+  Check(work(compute(queue)), call);
+  Check(cudaStreamSynchronize(compute(queue)), "cudaStreamSynchronize");
+}
+
+void CudaDevice::FinishQueues() noexcept {
+  for (const auto& stream : streams_) {
+    if (stream != nullptr) cudaStreamSynchronize(stream);
+  }
+  cudaStreamSynchronize(from_host_);
+  cudaStreamSynchronize(to_host_);
 }
 
 void CudaDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
   if (bytes == 0) return;
-  Activate();
-  ComputeAfterCopies();
-  Check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, compute_), "cudaMemcpyAsync");
-  FinishCompute();
+  DoNow("cudaMemcpyAsync", [&](cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream);
+  });
 }
 void CudaDevice::CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) {
   if (bytes == 0) return;
-  Activate();
-  ComputeAfterCopies();
-  Check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, compute_), "cudaMemcpyAsync");
-  FinishCompute();
+  DoNow("cudaMemcpyAsync", [&](cudaStream_t stream) {
+    return cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, stream);
+  });
 }
 void CudaDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes == 0) return;
-  Activate();
-  ComputeAfterCopies();
-  Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_), "cudaMemcpyAsync");
-  FinishCompute();
+  DoNow("cudaMemcpyAsync", [&](cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+  });
 }
 void CudaDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   if (bytes == 0) return;
-  Activate();
-  ComputeAfterCopies();
-  Check(cudaMemsetAsync(to, static_cast<int>(value), bytes, compute_), "cudaMemsetAsync");
-  FinishCompute();
+  DoNow("cudaMemsetAsync", [&](cudaStream_t stream) {
+    return cudaMemsetAsync(to, static_cast<int>(value), bytes, stream);
+  });
+}
+
+void CudaDevice::NoteCopy(const void* on_device, size_t bytes, QueuePoint point) {
+  std::lock_guard<std::mutex> lock(copies_mutex_);
+  std::erase_if(copies_, [&](const Copy& copy) { return points_.HasPassed(copy.point); });
+  const auto* const begin = static_cast<const std::byte*>(on_device);
+  copies_.push_back({begin, begin + bytes, point});
+}
+
+void CudaDevice::AwaitCopiesOf(const std::byte* data, size_t bytes, int queue) {
+  std::lock_guard<std::mutex> lock(copies_mutex_);
+  for (const Copy& copy : copies_) {
+    if (copy.begin < data + bytes && data < copy.end) points_.StreamWait(compute(queue), copy.point);
+  }
 }
 
 QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to,
@@ -296,6 +312,7 @@ QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& las
     Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
   last = point.value;
+  NoteCopy(kind == cudaMemcpyHostToDevice ? to : from, bytes, point);
   return point;
 }
 
@@ -308,18 +325,20 @@ QueuePoint CudaDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from
   return QueueCopy(to_host_, last_to_host_, to_host, from, bytes, cudaMemcpyDeviceToHost, after);
 }
 
-QueuePoint CudaDevice::ComputePoint() {
-  if (capturing_) {
+QueuePoint CudaDevice::ComputePoint(int queue) {
+  if (capturing_ == queue) {
     ThrowFailedPrecondition(absl::StrCat(name(), ": a graph is being captured; what is queued now has "
                                          "no place in the device's work"));
   }
   Activate();
-  return points_.Record(compute_);
+  return points_.Record(compute(queue));
 }
-void CudaDevice::ComputeAfter(QueuePoint point) {
+void CudaDevice::ComputeAfter(int queue, QueuePoint point) {
   Activate();
-  points_.StreamWait(compute_, point);
+  points_.StreamWait(compute(queue), point);
 }
+// A block exists from where it was had in the first queue's order.
+QueuePoint CudaDevice::EarlierUses(const std::byte*, size_t) { return ComputePoint(0); }
 bool CudaDevice::HasPassed(QueuePoint point) { return points_.HasPassed(point); }
 void CudaDevice::WaitFor(QueuePoint point) { points_.Wait(point); }
 

@@ -5,15 +5,15 @@
 // pieces are that large, else of the driver's granularity (2 MiB); giving back takes whole pieces.
 // It waits for the queues first: the driver does not.
 //
-// Blocks come from the device's memory pool (cudaMallocAsync) in the order of the compute stream: a
-// block given back is used again by what is queued after, nobody waits, and nothing is unmapped in
+// Blocks come from the device's memory pool (cudaMallocAsync) in the order of the thread's compute queue: a
+// block given back is used again by what is queued there after, nobody waits, and nothing is unmapped in
 // mid-cycle. Blocks of the driver's own (cudaMalloc) would stop the device at each cudaFree; a pool of
 // ours over mapped pages would have to do by itself what this one does. What the pool keeps beside the
 // blocks in use is unreferenced memory in the ledger, as of the last block taken or given back; it is
 // given back when anything is refused, and to the Reclaimer.
 //
-// Streams: one for kernels, in their order; two for copies, one each way. None waits for the
-// default stream. Nothing here waits for the whole device.
+// Streams: one for each compute queue (device_queue.h; a queue that was adopted is the caller's stream); two
+// for copies, one each way. Ours do not wait for the default stream. Nothing here waits for the whole device.
 //
 // Errors: refusals of memory are null or false; other errors of the runtime are thrown as kInternal
 // with the function's name and the runtime's text. Threads: any.
@@ -44,25 +44,27 @@ class CudaDevice final : public DeviceProvider {
   // Of 0 and up: the runtime's words when no device can be used, or null.
   static std::string WhyAbsent();
   static int Count();
-  // Whose memory `address` is in; throws kInvalidArgument when it is nobody's.
-  static CudaDevice& OfAddress(const void* address);
 
   int index() const { return device_.index; }
   int multiprocessors() const { return multiprocessors_; }
   size_t total_bytes() const { return total_bytes_; }
   const std::string& model() const { return model_; }
   int capability() const { return capability_; }  // 90 for 9.0
-  cudaStream_t compute() const { return compute_; }
+  // Of an open compute queue.
+  cudaStream_t compute(int queue = 0) const {
+    return streams_[queue].load(std::memory_order_acquire);
+  }
   QueuePoints& points() { return points_; }
   PinnedMemory& pinned() { return pinned_; }
 
   // Makes it the calling thread's current device.
   void Activate() const;
-  // What is queued on the compute stream from here on begins when the copies queued so far have passed.
-  void JoinCopies() { ComputeAfterCopies(); }
-  // While set, blocks given back are kept: freeing them would be captured.
-  void set_capturing(bool capturing);
-  bool capturing() const { return capturing_; }
+  // What is queued in that compute queue from here on begins when the copies queued so far have passed.
+  void JoinCopies(int queue) { ComputeAfterCopies(queue); }
+  // While the work of a compute queue is captured, blocks given back are kept: freeing them would be
+  // captured. -1: none is.
+  void set_capturing(int queue);
+  bool capturing() const { return capturing_ >= 0; }
   // What the pool keeps, as the ledger has it now.
   int64_t kept_bytes() const;
 
@@ -83,8 +85,13 @@ class CudaDevice final : public DeviceProvider {
                                QueuePoint after) override;
   QueuePoint QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
                              QueuePoint after) override;
-  QueuePoint ComputePoint() override;
-  void ComputeAfter(QueuePoint point) override;
+  void OpenQueue(int queue, void* native) override;
+  void CloseQueue(int queue) noexcept override;
+  void* NativeQueue(int queue) override { return compute(queue); }
+  bool IsCapturing(int queue) const override { return capturing_ == queue; }
+  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override;
+  QueuePoint ComputePoint(int queue) override;
+  void ComputeAfter(int queue, QueuePoint point) override;
   bool HasPassed(QueuePoint point) override;
   void WaitFor(QueuePoint point) override;
   DeviceProvider* PinnedHost() override { return &pinned_; }
@@ -98,21 +105,28 @@ class CudaDevice final : public DeviceProvider {
   void UnmapPieces(std::byte* at, size_t bytes) noexcept;  // needs mutex_
   void TrimPool() noexcept;
   void CountKept() noexcept;
-  // Compute continues when the copies queued so far have passed, and the other way round.
-  void ComputeAfterCopies();
-  void CopiesAfterCompute();
-  void FinishCompute();
+  // The queue continues when the copies queued so far have passed.
+  void ComputeAfterCopies(int queue);
+  // What is done at once comes after all that is queued, in the thread's queue, and is waited for.
+  template <typename Work>
+  void DoNow(const char* call, const Work& work);
+  // All open ones, and the copies.
+  void FinishQueues() noexcept;
   QueuePoint QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to, const void* from,
                        size_t bytes, cudaMemcpyKind kind, QueuePoint after);
+  void NoteCopy(const void* on_device, size_t bytes, QueuePoint point);
+  void AwaitCopiesOf(const std::byte* data, size_t bytes, int queue);
 
   const Device device_;
   std::string model_;
   int multiprocessors_ = 1, capability_ = 0;
   size_t total_bytes_ = 0, granularity_ = 0;
-  cudaStream_t compute_ = nullptr, from_host_ = nullptr, to_host_ = nullptr;
+  std::atomic<cudaStream_t> streams_[kMostQueues] = {};  // of open compute queues
+  bool is_ours_[kMostQueues] = {};
+  cudaStream_t from_host_ = nullptr, to_host_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   std::atomic<uint64_t> last_from_host_{0}, last_to_host_{0};  // points behind the copies
-  std::atomic<bool> capturing_{false};
+  std::atomic<int> capturing_{-1};  // which compute queue
   QueuePoints points_;
   PinnedMemory pinned_;
   MemoryCharge charge_;  // what the runtime and its libraries took when they started
@@ -120,7 +134,14 @@ class CudaDevice final : public DeviceProvider {
   std::mutex mutex_;
   std::map<std::byte*, size_t> pieces_;
   std::map<std::byte*, std::byte*> shifted_;  // blocks aligned further than the pool does
-  std::vector<std::byte*> kept_;              // given back while capturing
+  std::vector<Block> kept_;                   // given back while capturing
+  struct Copy {
+    const std::byte* begin;
+    const std::byte* end;
+    QueuePoint point;
+  };
+  std::mutex copies_mutex_;
+  std::vector<Copy> copies_;  // beside the compute queues, that may be under way
 
   mutable std::mutex kept_mutex_;
   int64_t kept_counted_ = 0;         // on the ledger

@@ -56,9 +56,9 @@ TEST(CudaDeviceFaults, EveryRefusedCallThrowsWithItsName) {
     emulated.call_faults().FailRequest(n);
     try {
       device.CopyFromHost(block, host, 4096);
-      const QueuePoint up = device.QueueCopyFromHost(block, host, 4096, device.ComputePoint());
-      device.ComputeAfter(up);
-      device.WaitFor(device.QueueCopyToHost(host, block, 4096, device.ComputePoint()));
+      const QueuePoint up = device.QueueCopyFromHost(block, host, 4096, device.ComputePoint(0));
+      device.ComputeAfter(0, up);
+      device.WaitFor(device.QueueCopyToHost(host, block, 4096, device.ComputePoint(0)));
       device.Fill(block, std::byte{1}, 10);
     } catch (const Error& error) {
       ++failures;
@@ -87,7 +87,7 @@ TEST(CudaDeviceFaults, ALostDeviceIsAnErrorNotACrash) {
   EmulatedCuda::Get().set_lost(true);
   std::byte value{};
   EXPECT_THROW(device.CopyToHost(&value, block, 1), Error);
-  EXPECT_THROW(device.ComputePoint(), Error);
+  EXPECT_THROW(device.ComputePoint(0), Error);
   EXPECT_EQ(device.Allocate(16, 256), nullptr);
   EmulatedCuda::Get().set_lost(false);
   device.Release(block, 16);
@@ -113,13 +113,13 @@ TEST(CudaDeviceFaults, BlocksGivenBackWhileCapturingAreKept) {
   std::byte* const block = device.Allocate(4096, 256);
   EmulatedCuda::Get().Finish();
   const size_t used = EmulatedCuda::Get().used_bytes();
-  device.set_capturing(true);
+  device.set_capturing(0);
   EXPECT_EQ(device.Allocate(16, 256), nullptr);
-  EXPECT_THROW(device.ComputePoint(), Error);
+  EXPECT_THROW(device.ComputePoint(0), Error);
   device.Release(block, 4096);
   EmulatedCuda::Get().Finish();
   EXPECT_EQ(EmulatedCuda::Get().used_bytes(), used);
-  device.set_capturing(false);
+  device.set_capturing(-1);
   EmulatedCuda::Get().Finish();
   EXPECT_LT(EmulatedCuda::Get().used_bytes(), used);
 }

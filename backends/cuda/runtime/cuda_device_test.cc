@@ -12,6 +12,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_queue.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -126,10 +127,10 @@ TEST_F(CudaDeviceTest, QueuedCopiesComeAfterTheirPointsAndBeforeWhatWaitsForThem
   for (int round = 0; round < 20; ++round) {
     const std::vector<std::byte> values = Random(kBytes);
     std::memcpy(up, values.data(), kBytes);
-    const QueuePoint uploaded = device_->QueueCopyFromHost(block, up, kBytes, device_->ComputePoint());
-    device_->ComputeAfter(uploaded);
+    const QueuePoint uploaded = device_->QueueCopyFromHost(block, up, kBytes, device_->ComputePoint(0));
+    device_->ComputeAfter(0, uploaded);
     Check(cudaMemcpyAsync(copy, block, kBytes, cudaMemcpyDeviceToDevice, device_->compute()), "copy");
-    const QueuePoint computed = device_->ComputePoint();
+    const QueuePoint computed = device_->ComputePoint(0);
     const QueuePoint downloaded = device_->QueueCopyToHost(down, copy, kBytes, computed);
     while (!device_->HasPassed(uploaded)) std::this_thread::yield();
     device_->WaitFor(downloaded);
@@ -196,19 +197,50 @@ TEST_F(CudaDeviceTest, ThreadsShareIt) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(CudaDeviceTest, AddressesTellTheirDevice) {
+TEST_F(CudaDeviceTest, CopiesBetweenDevices) {
+  CudaDevice* const other = CudaDevice::Find(1);
+  if (other == nullptr) GTEST_SKIP() << "there is one device";
   std::byte* const block = device_->Allocate(16, 256);
-  EXPECT_EQ(&CudaDevice::OfAddress(block), device_);
-  if (CudaDevice* const other = CudaDevice::Find(1)) {
-    std::byte* const elsewhere = other->Allocate(16, 256);
-    EXPECT_EQ(&CudaDevice::OfAddress(elsewhere), other);
-    EXPECT_EQ(&CudaDevice::OfAddress(block), device_);
-    int host = 0;
-    EXPECT_THROW(CudaDevice::OfAddress(&host), Error);
-    CopyBytes(other->device(), elsewhere, device_->device(), block, 16);
-    other->Release(elsewhere, 16);
-  }
+  std::byte* const elsewhere = other->Allocate(16, 256);
+  device_->Fill(block, std::byte{7}, 16);
+  CopyBytes(other->device(), elsewhere, device_->device(), block, 16);
+  std::byte seen[16];
+  other->CopyToHost(seen, elsewhere, 16);
+  for (std::byte value : seen) EXPECT_EQ(value, std::byte{7});
+  other->Release(elsewhere, 16);
   device_->Release(block, 16);
+}
+
+TEST_F(CudaDeviceTest, QueuesAreStreamsOfOursOrTheCallers) {
+  cudaStream_t theirs = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&theirs), cudaSuccess);
+  {
+    const DeviceQueue ours = DeviceQueue::New(device_->device());
+    const DeviceQueue adopted = DeviceQueue::Adopt(device_->device(), theirs);
+    EXPECT_NE(ours.native(), nullptr);
+    EXPECT_NE(ours.native(), DeviceQueue::First(device_->device()).native());
+    EXPECT_EQ(adopted.native(), theirs);
+    EXPECT_EQ(device_->compute(adopted.number()), theirs);
+    // Work of one behind that of another, which nobody waits for here.
+    std::byte* const block = device_->Allocate(1 << 16, 256);
+    adopted.After(DeviceQueue::First(device_->device()));
+    cudaMemsetAsync(block, 1, 1 << 16, theirs);
+    ours.After(adopted);
+    cudaMemsetAsync(block, 2, 1 << 15, static_cast<cudaStream_t>(ours.native()));
+    std::byte seen[2];
+    {
+      const QueueScope scope(ours);  // what is done at once comes behind all of them
+      device_->CopyToHost(seen, block, 1);
+      device_->CopyToHost(seen + 1, block + (1 << 15), 1);
+    }
+    EXPECT_EQ(seen[0], std::byte{2});
+    EXPECT_EQ(seen[1], std::byte{1});
+    const QueueScope scope(adopted);
+    device_->Release(block, 1 << 16);
+  }
+  // The caller's is still there.
+  EXPECT_EQ(cudaStreamSynchronize(theirs), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(theirs), cudaSuccess);
 }
 
 }  // namespace

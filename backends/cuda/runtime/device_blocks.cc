@@ -1,11 +1,12 @@
 // Blocks of a device's memory pool, and what the pool keeps. Part of CudaDevice.
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/provider/device_queue.h"
 
 namespace tidepool::cuda {
 
 void CudaDevice::TrimPool() noexcept {
-  if (capturing_) return;
+  if (capturing()) return;
   cudaMemPoolTrimTo(pool_, 0);
   CountKept();
 }
@@ -36,27 +37,26 @@ int64_t CudaDevice::kept_bytes() const {
 
 std::byte* CudaDevice::Allocate(size_t bytes, size_t alignment) noexcept {
   // Within a capture it would become a part of the graph.
-  if (capturing_ || bytes > SIZE_MAX / 4) return nullptr;
+  if (capturing() || bytes > SIZE_MAX / 4) return nullptr;
   const size_t slack = alignment > kPoolAlignment ? alignment : 0;
   try {
     Activate();
     void* data = nullptr;
     const size_t whole = bytes + kReadableTailBytes + slack;
-    cudaError_t error = cudaMallocFromPoolAsync(&data, whole, pool_, compute_);
+    cudaStream_t const stream = compute(QueueHere(device_));
+    cudaError_t error = cudaMallocFromPoolAsync(&data, whole, pool_, stream);
     if (error == cudaErrorMemoryAllocation) {
-      // Blocks given back may wait in the queue.
+      // Blocks given back may wait in the queues.
       cudaGetLastError();
-      cudaStreamSynchronize(compute_);
+      FinishQueues();
       TrimPool();
-      error = cudaMallocFromPoolAsync(&data, whole, pool_, compute_);
+      error = cudaMallocFromPoolAsync(&data, whole, pool_, stream);
     }
     if (error != cudaSuccess) {
       cudaGetLastError();
       return nullptr;
     }
     CountKept();
-    // The block exists from here on in the compute stream only.
-    CopiesAfterCompute();
     auto* const block = static_cast<std::byte*>(data);
     if (slack == 0) return block;
     const uintptr_t address = reinterpret_cast<uintptr_t>(block);
@@ -69,35 +69,36 @@ std::byte* CudaDevice::Allocate(size_t bytes, size_t alignment) noexcept {
   }
 }
 
-void CudaDevice::Release(std::byte* data, size_t) noexcept {
+void CudaDevice::Release(std::byte* data, size_t bytes) noexcept {
+  const std::byte* const block = data;
   std::unique_lock<std::mutex> lock(mutex_);
+  if (capturing()) {
+    kept_.push_back({data, bytes});
+    return;
+  }
   if (const auto it = shifted_.find(data); it != shifted_.end()) {
     data = it->second;
     shifted_.erase(it);
   }
-  if (capturing_) {
-    kept_.push_back(data);
-    return;
-  }
   lock.unlock();
+  const int queue = QueueHere(device_);
   try {
     Activate();
-    // Copies may still use it.
-    ComputeAfterCopies();
+    AwaitCopiesOf(block, bytes, queue);
   } catch (...) {  // the device is lost, and the memory with it
   }
-  cudaFreeAsync(data, compute_);
+  cudaFreeAsync(data, compute(queue));
   CountKept();
 }
 
-void CudaDevice::set_capturing(bool capturing) {
-  std::vector<std::byte*> kept;
+void CudaDevice::set_capturing(int queue) {
+  std::vector<Block> kept;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    capturing_ = capturing;
-    if (!capturing) kept.swap(kept_);
+    capturing_ = queue;
+    if (queue < 0) kept.swap(kept_);
   }
-  for (std::byte* data : kept) Release(data, 0);
+  for (const Block& block : kept) Release(block.data, block.bytes);
 }
 
 }  // namespace tidepool::cuda

@@ -1,0 +1,215 @@
+#include "tidepool/memory/provider/device_queue.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/device_check.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+thread_local constinit const QueueScope* newest_scope = nullptr;
+
+}  // namespace
+
+constinit std::atomic<bool> queues_in_use{false};
+
+// Which numbers of one device are in use.
+class DeviceQueues {
+ public:
+  // Never destroyed: queues end in static destructors, too.
+  static DeviceQueues& Of(Device device) {
+    static constinit std::atomic<DeviceQueues*> all[kMaxDeviceTypes][kMaxDevicesPerType] = {};
+    std::atomic<DeviceQueues*>& known = all[device.type.number()][device.index];
+    DeviceQueues* found = known.load(std::memory_order_acquire);
+    if (found != nullptr) return *found;
+    auto made = std::make_unique<DeviceQueues>();
+    return known.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)
+               ? *made.release()
+               : *found;
+  }
+
+  DeviceQueue Open(Device device, void* native) {
+    DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const Queue& queue : queues_) {
+      if (native == nullptr || queue.native != native) continue;
+      if (std::shared_ptr<const DeviceQueue::State> known = queue.state.lock()) {
+        return DeviceQueue(std::move(known));
+      }
+    }
+    for (int number = 1; number < kMostQueues; ++number) {
+      Queue& queue = queues_[number];
+      if (queue.open) continue;
+      provider.OpenQueue(number, native);
+      std::shared_ptr<const DeviceQueue::State> state;
+      try {
+        // The number stands in buffers for what the last queue that had it did.
+        provider.ComputeAfter(number, queue.end);
+        state = std::make_shared<const DeviceQueue::State>(device, number, native);
+      } catch (...) {
+        provider.CloseQueue(number);
+        throw;
+      }
+      queue = {true, native, state, {}};
+      queues_in_use.store(true, std::memory_order_relaxed);
+      return DeviceQueue(std::move(state));
+    }
+    ThrowResourceExhausted(absl::StrCat("DeviceQueue: ", DeviceName(device), " has ", kMostQueues,
+                                        " queues in use, which is as many as there may be"));
+  }
+
+  void Close(Device device, int number) noexcept {
+    DeviceProvider& provider = *FindDeviceProvider(device);
+    std::lock_guard<std::mutex> lock(mutex_);
+    Queue& queue = queues_[number];
+    try {
+      queue.end = provider.ComputePoint(number);
+    } catch (...) {  // the device is lost, and what was queued with it
+    }
+    provider.CloseQueue(number);
+    queue.open = false;
+    queue.native = nullptr;
+  }
+
+  uint32_t Open() noexcept {
+    std::lock_guard<std::mutex> lock(mutex_);
+    uint32_t open = 1;
+    for (int number = 1; number < kMostQueues; ++number) {
+      open |= uint32_t{queues_[number].open} << number;
+    }
+    return open;
+  }
+
+  QueuePoint End(Device device, int number) {
+    DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
+    if (number == 0) return provider.ComputePoint(0);
+    std::lock_guard<std::mutex> lock(mutex_);
+    const Queue& queue = queues_[number];
+    return queue.open ? provider.ComputePoint(number) : queue.end;
+  }
+
+ private:
+  struct Queue {
+    bool open = false;
+    void* native = nullptr;
+    std::weak_ptr<const DeviceQueue::State> state;
+    QueuePoint end;  // of the last one that had the number
+  };
+  std::mutex mutex_;
+  Queue queues_[kMostQueues];
+};
+
+DeviceQueue::State::~State() {
+  if (number != 0) DeviceQueues::Of(device).Close(device, number);
+}
+
+DeviceQueue DeviceQueue::First(Device device) {
+  CheckDevice("DeviceQueue", device);
+  return DeviceQueue(std::make_shared<const State>(device, 0, nullptr));
+}
+
+DeviceQueue DeviceQueue::Here(Device device) {
+  for (const QueueScope* scope = newest_scope; scope != nullptr; scope = scope->outer_) {
+    if (scope->queue_.device() == device) return scope->queue_;
+  }
+  return First(device);
+}
+
+DeviceQueue DeviceQueue::New(Device device) {
+  CheckDevice("DeviceQueue", device);
+  return DeviceQueues::Of(device).Open(device, nullptr);
+}
+
+DeviceQueue DeviceQueue::Adopt(Device device, void* native) {
+  CheckDevice("DeviceQueue", device);
+  if (native == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("DeviceQueue: adopts a null queue of ", DeviceName(device),
+                                      ", expected one of the device's interface (cudaStream_t)"));
+  }
+  return DeviceQueues::Of(device).Open(device, native);
+}
+
+void* DeviceQueue::native() const {
+  return GetDeviceProvider(device(), "DeviceQueue").NativeQueue(number());
+}
+
+void DeviceQueue::Wait() const {
+  GetDeviceProvider(device(), "DeviceQueue").WaitFor(EndOfQueue(device(), number()));
+}
+
+void DeviceQueue::After(const DeviceQueue& other) const {
+  if (device() != other.device()) {
+    ThrowInvalidArgument(absl::StrCat("DeviceQueue: a queue of ", DeviceName(device()),
+                                      " cannot begin behind one of ", DeviceName(other.device())));
+  }
+  if (number() != other.number()) OrderQueueAfter(device(), number(), 1u << other.number());
+}
+
+QueueScope::QueueScope(DeviceQueue queue) : queue_(std::move(queue)), outer_(newest_scope) {
+  newest_scope = this;
+}
+
+// Also one that does not end in the order of blocks.
+QueueScope::~QueueScope() {
+  const QueueScope** link = &newest_scope;
+  while (*link != nullptr && *link != this) link = &const_cast<QueueScope*>(*link)->outer_;
+  if (*link == nullptr) {
+    std::fprintf(stderr, "tidepool: a QueueScope ends on another thread than it began on\n");
+    std::abort();
+  }
+  *link = outer_;
+}
+
+int QueueHereSlowly(Device device) noexcept {
+  for (const QueueScope* scope = newest_scope; scope != nullptr; scope = scope->outer_) {
+    if (scope->queue_.device() == device) return scope->queue_.number();
+  }
+  return 0;
+}
+
+QueuePoint EndOfQueue(Device device, int queue) {
+  return DeviceQueues::Of(device).End(device, queue);
+}
+
+void OrderQueueAfter(Device device, int queue, uint32_t others) {
+  DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
+  if (provider.IsCapturing(queue)) return;
+  for (int other = 0; others != 0; ++other, others >>= 1) {
+    if ((others & 1) != 0 && other != queue) {
+      provider.ComputeAfter(queue, EndOfQueue(device, other));
+    }
+  }
+}
+
+void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept {
+  try {
+    OrderQueueAfter(device, queue, others);
+  } catch (...) {
+    // The device refuses to wait: the host does, else it has lost its work.
+    for (int other = 0; other < kMostQueues; ++other) {
+      try {
+        if ((others >> other & 1) != 0) {
+          FindDeviceProvider(device)->WaitFor(EndOfQueue(device, other));
+        }
+      } catch (...) {
+      }
+    }
+  }
+}
+
+void ContinueHereAfterAll(Device device) noexcept {
+  if (device == Host() || !queues_in_use.load(std::memory_order_relaxed)) return;
+  ContinueQueueAfter(device, QueueHere(device), OpenQueues(device));
+}
+
+uint32_t OpenQueues(Device device) noexcept {
+  return queues_in_use.load(std::memory_order_relaxed) ? DeviceQueues::Of(device).Open() : 1;
+}
+
+}  // namespace tidepool

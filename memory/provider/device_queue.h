@@ -1,0 +1,116 @@
+// DeviceQueue: one of several compute queues of a device. The work in a queue runs in its order, that of
+// two queues side by side.
+//
+//   DeviceQueue side = DeviceQueue::New(DeviceNamed("cuda:0"));       // or Adopt(device, stream)
+//   {
+//     QueueScope scope(side);
+//     NDArray y = MatMul(x, w);      // runs in `side`
+//   }
+//   NDArray z = Relu(y);             // in the first queue, after what made y
+//
+// Nobody has to order queues: each buffer knows which of them have used it (memory/queue_use.h), and work
+// that comes to it in another queue begins behind a point of theirs. Nor does memory have to be held for
+// them: it is used again in the order of one queue, behind the others that it was used in.
+//
+// A device has its first queue always, number 0, which threads use that have no QueueScope of the device
+// open. The host has that one only. Programs that make no other pay nothing for these: a load where a
+// device's kernel is queued.
+//
+// Threads: any; a QueueScope is its thread's. Several threads may use one queue.
+#ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_QUEUE_H_
+#define TIDEPOOL_MEMORY_PROVIDER_DEVICE_QUEUE_H_
+
+#include <atomic>
+#include <memory>
+
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/provider/device_provider.h"
+
+namespace tidepool {
+
+class DeviceQueue {
+ public:
+  // Of any device.
+  static DeviceQueue First(Device device);
+  // The calling thread's: that of its QueueScope, else the first.
+  static DeviceQueue Here(Device device);
+  // One more, until its last handle goes; the work that is in it then is still done. Throws
+  // kUnimplemented where the device has one queue only, kResourceExhausted beyond kMostQueues, kInternal
+  // when the device refuses, and as GetDeviceProvider.
+  static DeviceQueue New(Device device);
+  // The caller's own, for work between theirs: a cudaStream_t of CUDA devices. They keep it until the last
+  // handle has gone. The same one adopted again is the same queue. Throws as New(), and kInvalidArgument for null.
+  static DeviceQueue Adopt(Device device, void* native);
+
+  Device device() const { return state_->device; }
+  int number() const { return state_->number; }  // from 0, below kMostQueues
+  // What the device's own interface calls it (cudaStream_t); null where there is none.
+  void* native() const;
+
+  // The host waits for all that is queued in it. Throws kInternal when that failed.
+  void Wait() const;
+  // What is queued in it from here on begins when all that is queued in `other` by now is done. Needed only
+  // for work that Tidepool does not know of. Of one device, else kInvalidArgument.
+  void After(const DeviceQueue& other) const;
+
+  friend bool operator==(const DeviceQueue& a, const DeviceQueue& b) {
+    return a.device() == b.device() && a.number() == b.number();
+  }
+
+ private:
+  struct State {
+    State(Device its_device, int its_number, void* its_native)
+        : device(its_device), number(its_number), native(its_native) {}
+    ~State();
+    const Device device;
+    const int number;
+    void* const native;  // an adopted one
+  };
+  friend class DeviceQueues;
+  explicit DeviceQueue(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+  std::shared_ptr<const State> state_;
+};
+
+// While it lives, what the thread does on the queue's device goes there: kernels, copies, memory, cycles of
+// workspaces that begin. Scopes of one device hide each other, those of two devices do not. One that ends on another thread
+// ends the program.
+class [[nodiscard]] QueueScope {
+ public:
+  explicit QueueScope(DeviceQueue queue);
+  ~QueueScope();
+  QueueScope(const QueueScope&) = delete;
+  QueueScope& operator=(const QueueScope&) = delete;
+
+ private:
+  friend class DeviceQueue;
+  friend int QueueHereSlowly(Device device) noexcept;
+  const DeviceQueue queue_;
+  const QueueScope* outer_;
+};
+
+// Somebody has made a second queue of some device. Never false again.
+extern std::atomic<bool> queues_in_use;
+
+int QueueHereSlowly(Device device) noexcept;
+// The number of the calling thread's queue of that device.
+inline int QueueHere(Device device) noexcept {
+  return queues_in_use.load(std::memory_order_relaxed) ? QueueHereSlowly(device) : 0;
+}
+
+// Behind what is queued there by now, also of a queue that has ended. Throws kInternal.
+QueuePoint EndOfQueue(Device device, int queue);
+// What is queued in `queue` from here on begins behind the ends of those in the set (a bit each). Throws
+// kInternal; some may be waited for then.
+void OrderQueueAfter(Device device, int queue, uint32_t others);
+// The same, whatever the device says: where it refuses, the host waits.
+void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept;
+// What is queued in the thread's queue from here on begins behind all that is queued on the device: before
+// memory is given back of which nobody knows where it was used.
+void ContinueHereAfterAll(Device device) noexcept;
+// Those of the device that are open, a bit each.
+uint32_t OpenQueues(Device device) noexcept;
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_PROVIDER_DEVICE_QUEUE_H_

@@ -1,0 +1,46 @@
+// Which compute queues of its device use a buffer, so that work in one begins behind the work in another
+// that it needs, and memory is not handed out anew under either.
+//
+// A buffer has a home: the queue in whose order its owner uses the memory again (a workspace's is the one
+// its cycle began in). Buffer::queues is the set of queues that agree on its bytes, which is those that
+// wrote them last or have read them since; empty: the home. Who reads in a queue that is not in the set, or
+// writes in any, begins behind those that are. When the bytes go, the home continues behind the set.
+//
+//   OrderUses(device, queue, {{x, false}, {z, true}});    // then queue the kernel
+//
+// Points are those of all that is queued in a queue by then, so that what is queued costs no point; a
+// first use in another queue may wait for more than it needs.
+//
+// Threads: any; of one buffer writes must not race with other uses, as ever. Cost: a load for each buffer
+// that is used where it was before; for others a lock and a few driver calls for each queue.
+#ifndef TIDEPOOL_MEMORY_QUEUE_USE_H_
+#define TIDEPOOL_MEMORY_QUEUE_USE_H_
+
+#include <initializer_list>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/provider/device_queue.h"
+
+namespace tidepool {
+
+struct QueueUse {
+  Buffer* buffer;  // null: none
+  bool writes;
+};
+
+// Before work that uses them is queued in `queue`. Throws kInternal when the device refuses; nothing is
+// noted then.
+void OrderUses(Device device, int queue, absl::Span<const QueueUse> uses);
+inline void OrderUses(Device device, int queue, std::initializer_list<QueueUse> uses) {
+  OrderUses(device, queue, absl::MakeConstSpan(uses.begin(), uses.size()));
+}
+
+// A block of the heap that no queue was told to use since it was had, in the first queue. May be false of others.
+bool IsUnused(const Buffer& buffer);
+// Behind all that was queued to use it. Throws kInternal.
+QueuePoint PointAfterUses(const Buffer& buffer);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_QUEUE_USE_H_
