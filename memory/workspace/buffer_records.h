@@ -48,6 +48,13 @@ class BufferRecords {
   // Makes more. Throws std::bad_alloc, nothing changed.
   void Add();
 
+  // Calls `visit` with each, free or not.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    for (const auto& slab : slabs_) {
+      for (int i = 0; i < kPerSlab; ++i) visit(&slab[i]);
+    }
+  }
   // Keeps about so many, where all are free.
   void Trim(size_t records) noexcept;
   // Records that are not free, those in returned() included. O(free records).

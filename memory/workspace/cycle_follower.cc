@@ -130,8 +130,10 @@ void CycleFollower::BeginAnew(size_t capacity) noexcept {
     placed_.Follow(next != nullptr ? &next->plan->layout : nullptr, 0);
   }
   const bool learns = keeps_plans() || config_.policy_learning == LearningPolicy::kOptimized;
-  recorder_.Begin(learns && next == nullptr && config_.debug_mode == DebugMode::kDisabled &&
-                  config_.policy_allocation != AllocationPolicy::kAlways);
+  const bool unplanned = learns && next == nullptr && config_.debug_mode == DebugMode::kDisabled &&
+                         config_.policy_allocation != AllocationPolicy::kAlways;
+  unrecorded_ = unplanned && !lesson_.records;
+  recorder_.Begin(unplanned && lesson_.records);
   undisturbed_ = next != nullptr && next == lesson_.next;
 }
 

@@ -2,7 +2,7 @@
 //
 // A cycle is expected to be like the one that the lesson names. When it leaves that plan it may turn out
 // to be another one that was learned: under kTraining it goes on with the plan that has made the same
-// requests so far. Who leaves all plans is recorded.
+// requests so far. Who leaves all plans is recorded, or only hashed, where the lesson says that planning waits.
 //
 // Threads: whoever is inside the workspace's gate.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_FOLLOWER_H_
@@ -68,17 +68,34 @@ class CycleFollower {
   // missed for long. True when it was placed. Throws std::bad_alloc, nothing changed.
   bool PlaceOffPlan(const RequestView& made, size_t rounded, size_t* offset);
 
-  // No plan is followed, and there is memory to write one more request down.
-  bool is_ready_without_plan() const {
-    return followed_ == nullptr && (recorder_.has_reserved() || !recorder_.active());
-  }
+  // What lessons say: whether cycles without a plan are written down.
+  bool records() const { return lesson_.records; }
+
+  // There is memory to write one more request down, where that is done.
+  bool has_reserved() const { return recorder_.has_reserved() || !recorder_.active(); }
+  // And no plan is followed.
+  bool is_ready_without_plan() const { return followed_ == nullptr && has_reserved(); }
   // Memory to write one more request down. Throws std::bad_alloc.
   void Reserve() {
     if (recorder_.active()) recorder_.Reserve();
   }
   // Request number `slot` was made.
   void Made(uint32_t slot, size_t rounded) noexcept {
-    if (recorder_.active()) Record(slot, rounded);
+    if (recorder_.active()) {
+      Record(slot, rounded);
+    } else if (unrecorded_) {
+      Hash(rounded);
+    }
+  }
+  // The same where the cycle is unrecorded.
+  void Hash(size_t rounded) noexcept { recorder_.Hash(rounded); }
+  // Nobody learns from the rest of the cycle, which follows no plan: when its requests are released need not be known.
+  bool unrecorded() const { return unrecorded_; }
+  // A cycle that has left its plan for good is unrecorded from here on, where the lesson says so.
+  void StopRecording() noexcept {
+    if (lesson_.records) return;
+    unrecorded_ = true;
+    recorder_.Stop();
   }
   // The rest of the cycle follows no plan. The last request was off the one it followed until now.
   void LeaveForGood(const RequestView& made) noexcept;
@@ -134,6 +151,7 @@ class CycleFollower {
   size_t left_end_ = 0;       // planned_end() of the plan that was followed before none
   PlanList::Range alike_;     // of what has left a plan: who has made the same requests so far
   bool undisturbed_ = false;  // since a cycle began with a plan
+  bool unrecorded_ = false;
   uint32_t missed_ = 0;       // requests of this cycle
   uint32_t first_miss_ = 0;
   uint32_t last_miss_ = 0;

@@ -1,5 +1,5 @@
 // What a cycle requests, written down where no plan tells it: from its beginning when none is followed,
-// else from the request where it leaves its plan. Lifetimes are counted in requests, which loses
+// else from the request where it leaves its plan. Or only hashed, to know whether it comes again. Lifetimes are counted in requests, which loses
 // nothing, because whatever is released between the same two requests may be treated alike; the slots of
 // the requests (request_slot.h) know them.
 //
@@ -39,6 +39,14 @@ class CycleRecorder {
     if (!has_reserved()) {
       requests_.reserve(std::max<size_t>(64, requests_.size() * 2));
     }
+  }
+  // A request of a cycle that is not written down, so that it is known when the same come again.
+  void Hash(size_t rounded) noexcept { signature_ = ExtendSignature(signature_, rounded); }
+  // Nobody learns from this cycle: what was written down goes, and the rest is only hashed.
+  void Stop() noexcept {
+    active_ = false;
+    requests_.clear();
+    pins_.clear();
   }
   // Request number `slot`, for which there is memory.
   void Add(uint32_t slot, size_t rounded) noexcept {

@@ -3,303 +3,313 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace tidepool {
 namespace {
 
-constexpr size_t kFirstSlab = 64;
-constexpr size_t kLargestSlab = 4096;
+constexpr size_t kFirstRecords = 64;
+// What is kept by its size is at most this part of what is used before that grows for small ones.
+constexpr size_t kKeptShare = 32;
+
+// Calls `visit` with the number of each bit, which is cleared.
+template <size_t n, typename Visit>
+void TakeBits(uint64_t (&words)[n], const Visit& visit) {
+  for (size_t word = 0; word < n; ++word) {
+    for (uint64_t bits = std::exchange(words[word], 0); bits != 0; bits &= bits - 1) {
+      visit(64 * word + static_cast<size_t>(std::countr_zero(bits)));
+    }
+  }
+}
 
 }  // namespace
+
+FreeRanges::Lists::Lists() {
+  std::fill(std::begin(kept), std::end(kept), kNobody);
+  std::fill(std::begin(free), std::end(free), kNobody);
+}
+
+void FreeRanges::Clear() noexcept {
+  last_ = recycled_ = kNobody;
+  fresh_ = free_ranges_ = 0;
+  kept_bytes_ = 0;
+  if (lists_ == nullptr) return;
+  TakeBits(lists_->kept_sizes, [this](size_t units) { lists_->kept[units] = kNobody; });
+  TakeBits(lists_->free_sizes, [this](size_t list) { lists_->free[list] = kNobody; });
+}
 
 void FreeRanges::Begin(size_t begin, size_t end) noexcept {
   begun_ = true;
   begin_ = top_ = reached_ = begin;
   end_ = std::max(begin, end);
-  last_ = cut_ = nullptr;
-  free_.Clear();
-  if (kept_ranges_ > 0) std::fill(std::begin(kept_), std::end(kept_), nullptr);
-  kept_ranges_ = 0;
-  std::fill(std::begin(kept_sizes_), std::end(kept_sizes_), 0);
-  ranges_.Restart();
-  nodes_.Restart();
-}
-
-size_t FreeRanges::largest_free() const {
-  return std::max(free_.Largest(), cut_ != nullptr ? cut_->bytes_ : 0);
-}
-
-size_t FreeRanges::state_bytes() const { return ranges_.state_bytes() + nodes_.state_bytes(); }
-
-// ---- records ----------------------------------------------------------------------------------
-
-template <typename T>
-T* FreeRanges::Records<T>::Next() noexcept {
-  if (recycled_ != nullptr) return std::exchange(recycled_, recycled_->next_);
-  if (fresh_ == end_) {
-    const Slab& slab = slabs_[next_slab_++];
-    fresh_ = slab.records.get();
-    end_ = fresh_ + slab.size;
-  }
-  return fresh_++;
-}
-
-template <typename T>
-void FreeRanges::Records<T>::AddSlab() {
-  const size_t size =
-      slabs_.empty() ? kFirstSlab : std::min(kLargestSlab, 2 * slabs_.back().size);
-  slabs_.push_back({std::make_unique<T[]>(size), size});
-}
-
-template <typename T>
-void FreeRanges::Records<T>::Restart() noexcept {
-  next_slab_ = 0;
-  fresh_ = end_ = recycled_ = nullptr;
-}
-
-template <typename T>
-void FreeRanges::Records<T>::Trim() noexcept {
-  std::vector<Slab>().swap(slabs_);
-  Restart();
-}
-
-template <typename T>
-size_t FreeRanges::Records<T>::state_bytes() const {
-  size_t bytes = slabs_.capacity() * sizeof(Slab);
-  for (const Slab& slab : slabs_) bytes += slab.size * sizeof(T);
-  return bytes;
+  Clear();
 }
 
 void FreeRanges::Trim() noexcept {
   if (begun_) return;
-  ranges_.Trim();
-  nodes_.Trim();
-  last_ = cut_ = nullptr;
+  Clear();
+  records_.reset();
+  capacity_ = 0;
+  lists_.reset();
 }
 
-// Without memory for its ranges a slab of nodes is one too many.
-void FreeRanges::AddRecords() {
-  nodes_.AddSlab();
-  ranges_.AddSlab();
+// ---- records ----------------------------------------------------------------------------------
+
+// So many that were never used.
+void FreeRanges::AddRecords(size_t records) {
+  if (lists_ == nullptr) lists_ = std::make_unique<Lists>();
+  if (capacity_ - fresh_ >= records) return;
+  const size_t wanted =
+      std::max({kFirstRecords, fresh_ + records, capacity_ + size_t{capacity_} / 2});
+  if (wanted >= kNobody) throw std::bad_alloc();
+  auto grown = std::make_unique_for_overwrite<Record[]>(wanted);
+  std::copy_n(records_.get(), fresh_, grown.get());
+  records_ = std::move(grown);
+  capacity_ = static_cast<uint32_t>(wanted);
+}
+
+uint32_t FreeRanges::NewRecord() noexcept {
+  if (recycled_ == kNobody) return fresh_++;
+  return std::exchange(recycled_, records_[recycled_].next);
+}
+
+void FreeRanges::Recycle(uint32_t range) noexcept {
+  records_[range].next = recycled_;
+  recycled_ = range;
+}
+
+// ---- free ones by size --------------------------------------------------------------------------
+
+// Fewer than 16 units have a list for each number.
+int FreeRanges::ListOf(size_t bytes) const {
+  const size_t units = bytes >> unit_bits_;
+  if (units < 8) return static_cast<int>(units);
+  const int power = std::bit_width(units) - 1;
+  return 8 * (power - 2) + static_cast<int>(units >> (power - 3) & 7);
+}
+
+// The first one from `list` on that has any; kLists: none.
+int FreeRanges::NextList(int list) const {
+  size_t word = static_cast<size_t>(list) / 64;
+  if (list >= kLists) return kLists;
+  uint64_t bits = lists_->free_sizes[word] >> (list % 64) << (list % 64);
+  while (bits == 0) {
+    if (++word == std::size(lists_->free_sizes)) return kLists;
+    bits = lists_->free_sizes[word];
+  }
+  return static_cast<int>(64 * word) + std::countr_zero(bits);
+}
+
+void FreeRanges::PutFree(uint32_t range) noexcept {
+  const int list = ListOf(BytesOf(range));
+  Record& record = records_[range];
+  record.state = State::kFree;
+  record.previous = kNobody;
+  record.next = std::exchange(lists_->free[list], range);
+  if (record.next != kNobody) records_[record.next].previous = range;
+  lists_->free_sizes[list / 64] |= uint64_t{1} << (list % 64);
+  ++free_ranges_;
+}
+
+void FreeRanges::TakeOut(uint32_t range) noexcept {
+  const Record& record = records_[range];
+  --free_ranges_;
+  if (record.next != kNobody) records_[record.next].previous = record.previous;
+  if (record.previous != kNobody) {
+    records_[record.previous].next = record.next;
+    return;
+  }
+  const int list = ListOf(BytesOf(range));
+  lists_->free[list] = record.next;
+  if (record.next == kNobody) lists_->free_sizes[list / 64] &= ~(uint64_t{1} << (list % 64));
+}
+
+size_t FreeRanges::largest_free() const {
+  if (free_ranges_ == 0) return 0;
+  size_t word = std::size(lists_->free_sizes) - 1;
+  while (lists_->free_sizes[word] == 0) --word;
+  const int list = static_cast<int>(64 * word) + std::bit_width(lists_->free_sizes[word]) - 1;
+  size_t largest = 0;
+  for (uint32_t at = lists_->free[list]; at != kNobody; at = records_[at].next) {
+    largest = std::max(largest, BytesOf(at));
+  }
+  return largest;
+}
+
+// About the smallest that is large enough: of the first in its list, else in the next one that has any.
+uint32_t FreeRanges::FindFree(size_t bytes) const noexcept {
+  const int own = ListOf(bytes);
+  uint32_t best = kNobody;
+  size_t best_bytes = SIZE_MAX;
+  const auto look = [&](uint32_t at, int most) {
+    for (; at != kNobody && most > 0; at = records_[at].next, --most) {
+      const size_t its = BytesOf(at);
+      if (its < bytes || its >= best_bytes) continue;
+      best = at;
+      best_bytes = its;
+      if (its == bytes) break;
+    }
+    return at;
+  };
+  const uint32_t rest = look(lists_->free[own], kMostLookedAt);
+  if (best != kNobody) return best;
+  if (const int larger = NextList(own + 1); larger < kLists) {
+    look(lists_->free[larger], kMostLookedAt);
+    return best;
+  }
+  for (uint32_t at = rest; at != kNobody && best == kNobody; at = records_[at].next) look(at, 1);
+  return best;
 }
 
 // ---- taking -----------------------------------------------------------------------------------
 
-FreeRanges::Range* FreeRanges::Take(size_t bytes, size_t* offset) noexcept {
-  const size_t units = bytes >> unit_bits_;
-  Range* range = nullptr;
-  if (units <= kKeptUnits && kept_[units] != nullptr) {
-    range = kept_[units];
-    kept_[units] = range->next_;
-    --kept_ranges_;
-    range->state_ = State::kTaken;
-  } else {
+FreeRanges::Range FreeRanges::TakeSlowly(size_t bytes, size_t* offset) noexcept {
+  uint32_t range = TakeFree(bytes);
+  const bool is_small = bytes >> unit_bits_ <= kKeptUnits;
+  if (range == kNobody && bytes > reached_ - top_ &&
+      kept_bytes_ > (is_small ? (top_ - begin_) / kKeptShare : 0)) {
+    MergeKept();
     range = TakeFree(bytes);
-    if (range == nullptr && kept_ranges_ > 0 && bytes > reached_ - top_) {
-      MergeKept();
-      range = TakeFree(bytes);
-    }
-    if (range == nullptr) range = TakeUnused(bytes);
-    if (range == nullptr) return nullptr;
   }
-  *offset = range->offset_;
-  return range;
+  if (range == kNobody) range = TakeUnused(bytes);
+  if (range == kNobody && kept_bytes_ > 0) {
+    MergeKept();
+    range = TakeFree(bytes);
+    if (range == kNobody) range = TakeUnused(bytes);
+  }
+  if (range != kNobody) *offset = records_[range].offset;
+  return Range{range};
 }
 
-FreeRanges::Range* FreeRanges::TakeFree(size_t bytes) noexcept {
-  const FitNode* const fit = free_.BestFit(bytes);
-  Range* const range = fit != nullptr ? static_cast<const Node*>(fit)->range : nullptr;
-  if (cut_ != nullptr && cut_->bytes_ >= bytes && (range == nullptr || cut_->bytes_ <= range->bytes_)) {
-    return Cut(bytes);
+// What is left lies above and keeps its record.
+uint32_t FreeRanges::TakeFree(size_t bytes) noexcept {
+  if (free_ranges_ == 0) return kNobody;
+  const uint32_t free = FindFree(bytes);
+  if (free == kNobody) return kNobody;
+  const size_t its = BytesOf(free);
+  if (its == bytes) {
+    TakeOut(free);
+    records_[free].state = State::kTaken;
+    return free;
   }
-  if (range == nullptr) return nullptr;
-  TakeOut(range);
-  range->state_ = State::kTaken;
-  if (range->bytes_ == bytes) return range;
-  // What is left lies above. A free range is never the last one, so it has a neighbour there.
-  Range* const rest = ranges_.Next();
-  rest->bytes_ = range->bytes_ - bytes;
-  rest->offset_ = range->offset_ + bytes;
-  rest->below_ = range;
-  rest->above_ = range->above_;
-  rest->above_->below_ = rest;
-  range->above_ = rest;
-  range->bytes_ = bytes;
-  PutFree(rest);
-  return range;
+  const uint32_t taken = NewRecord();
+  Record& rest = records_[free];
+  const bool moves = ListOf(its) != ListOf(its - bytes);
+  if (moves) TakeOut(free);
+  Record& record = records_[taken];
+  record.offset = rest.offset;
+  record.state = State::kTaken;
+  record.below = rest.below;
+  record.above = free;
+  if (rest.below != kNobody) records_[rest.below].above = taken;
+  rest.below = taken;
+  rest.offset += bytes;
+  if (moves) PutFree(free);
+  return taken;
 }
 
-FreeRanges::Range* FreeRanges::Cut(size_t bytes) noexcept {
-  if (cut_->bytes_ == bytes) {
-    cut_->state_ = State::kTaken;
-    return std::exchange(cut_, nullptr);
-  }
-  Range* const range = ranges_.Next();
-  range->bytes_ = bytes;
-  range->offset_ = cut_->offset_;
-  range->below_ = cut_->below_;
-  range->above_ = cut_;
-  range->state_ = State::kTaken;
-  if (range->below_ != nullptr) range->below_->above_ = range;
-  cut_->below_ = range;
-  cut_->offset_ += bytes;
-  cut_->bytes_ -= bytes;
-  return range;
-}
-
-FreeRanges::Range* FreeRanges::TakeUnused(size_t bytes) noexcept {
-  if (bytes > end_ - top_) return nullptr;
-  Range* const range = ranges_.Next();
-  range->bytes_ = bytes;
-  range->offset_ = top_;
-  range->below_ = last_;
-  range->above_ = nullptr;
-  range->state_ = State::kTaken;
-  if (last_ != nullptr) last_->above_ = range;
-  last_ = range;
+uint32_t FreeRanges::TakeUnused(size_t bytes) noexcept {
+  if (bytes > end_ - top_) return kNobody;
+  last_ = Append(top_, State::kTaken, last_);
   top_ += bytes;
   reached_ = std::max(reached_, top_);
+  return last_;
+}
+
+// It is the highest one there is by now.
+uint32_t FreeRanges::Append(size_t offset, State state, uint32_t below) noexcept {
+  const uint32_t range = NewRecord();
+  Record& record = records_[range];
+  record.offset = offset;
+  record.state = state;
+  record.below = below;
+  record.above = kNobody;
+  if (below != kNobody) records_[below].above = range;
   return range;
 }
 
 // ---- giving back ------------------------------------------------------------------------------
 
-void FreeRanges::PutFree(Range* range) noexcept {
-  range->state_ = State::kFree;
-  if (cut_ == nullptr || cut_->bytes_ < range->bytes_) std::swap(cut_, range);
-  if (range == nullptr) return;
-  Node* const node = nodes_.Next();
-  node->size = range->bytes_;
-  node->range = range;
-  range->node_ = node;
-  free_.Insert(node);
-}
-
-void FreeRanges::TakeOut(Range* range) noexcept {
-  if (range == cut_) {
-    cut_ = nullptr;
-    return;
-  }
-  free_.Remove(range->node_);
-  nodes_.Recycle(range->node_);
-}
-
-void FreeRanges::Give(Range* range) noexcept {
-  const size_t units = range->bytes_ >> unit_bits_;
-  if (units > kKeptUnits || range == last_) return MakeFree(range);
-  range->state_ = State::kKept;
-  range->next_ = kept_[units];
-  kept_[units] = range;
-  kept_sizes_[units / 64] |= uint64_t{1} << (units % 64);
-  ++kept_ranges_;
-}
-
 // Merges it with its free neighbours; what ends at the top goes below the top.
-void FreeRanges::MakeFree(Range* range) noexcept {
-  Range* const below = range->below_;
-  if (below != nullptr && below->state_ == State::kFree) {
+void FreeRanges::MakeFree(uint32_t range) noexcept {
+  const uint32_t below = records_[range].below;
+  if (below != kNobody && records_[below].state == State::kFree) {
     TakeOut(below);
-    below->bytes_ += range->bytes_;
-    below->above_ = range->above_;
-    if (range->above_ != nullptr) range->above_->below_ = below;
+    const uint32_t above = records_[range].above;
+    records_[below].above = above;
+    if (above != kNobody) records_[above].below = below;
     if (last_ == range) last_ = below;
-    ranges_.Recycle(range);
+    Recycle(range);
     range = below;
   }
-  Range* const above = range->above_;
-  if (above == nullptr) {
-    top_ = range->offset_;
-    last_ = range->below_;
-    if (last_ != nullptr) last_->above_ = nullptr;
-    ranges_.Recycle(range);
+  Record& record = records_[range];
+  const uint32_t above = record.above;
+  if (above == kNobody) {
+    top_ = record.offset;
+    last_ = record.below;
+    if (last_ != kNobody) records_[last_].above = kNobody;
+    Recycle(range);
     return;
   }
-  if (above->state_ == State::kFree) {
+  if (records_[above].state == State::kFree) {
     TakeOut(above);
-    range->bytes_ += above->bytes_;
-    range->above_ = above->above_;  // a free range is never the last one
-    range->above_->below_ = range;
-    ranges_.Recycle(above);
+    record.above = records_[above].above;  // a free range is never the last one
+    records_[record.above].below = range;
+    Recycle(above);
   }
   PutFree(range);
 }
 
 void FreeRanges::MergeKept() noexcept {
-  for (size_t word = 0; word < std::size(kept_sizes_); ++word) {
-    for (uint64_t sizes = std::exchange(kept_sizes_[word], 0); sizes != 0; sizes &= sizes - 1) {
-      Range*& first = kept_[64 * word + static_cast<size_t>(std::countr_zero(sizes))];
-      while (first != nullptr) {
-        Range* const range = first;
-        first = range->next_;
-        // One that is merged with a kept neighbour later is still that neighbour's own.
-        MakeFree(range);
-      }
+  if (kept_bytes_ == 0) return;
+  TakeBits(lists_->kept_sizes, [this](size_t units) {
+    for (uint32_t at = std::exchange(lists_->kept[units], kNobody); at != kNobody;) {
+      const uint32_t next = records_[at].next;
+      // One that is merged with a kept neighbour later is still that neighbour's own.
+      MakeFree(at);
+      at = next;
     }
-  }
-  kept_ranges_ = 0;
-}
-
-FreeRanges::Range* FreeRanges::Append(size_t offset, size_t bytes, State state,
-                                      Range* below) noexcept {
-  Range* const range = ranges_.Next();
-  range->bytes_ = bytes;
-  range->offset_ = offset;
-  range->state_ = state;
-  range->below_ = below;
-  range->above_ = nullptr;
-  if (below != nullptr) below->above_ = range;
-  return range;
+  });
+  kept_bytes_ = 0;
 }
 
 void FreeRanges::GiveBelow(absl::Span<Taken> taken) {
-  // All records first, because there may be no memory for them.
-  Range* reserved = nullptr;
-  size_t missing = 2 * taken.size() + 2;  // and one for who has reserved it
-  try {
-    for (; missing > 0; --missing) {
-      Reserve();
-      Range* const range = ranges_.Next();
-      range->next_ = reserved;
-      reserved = range;
-    }
-  } catch (...) {
-    while (reserved != nullptr) ranges_.Recycle(std::exchange(reserved, reserved->next_));
-    throw;
-  }
-  while (reserved != nullptr) ranges_.Recycle(std::exchange(reserved, reserved->next_));
-
-  Range* lowest = last_;
-  while (lowest != nullptr && lowest->below_ != nullptr) lowest = lowest->below_;
+  AddRecords(2 * taken.size() + 2);  // and one for who has reserved it
+  uint32_t lowest = last_;
+  while (lowest != kNobody && records_[lowest].below != kNobody) lowest = records_[lowest].below;
   begin_ = 0;
-  if (lowest == nullptr) reached_ = 0;
+  if (lowest == kNobody) reached_ = 0;
   size_t at = 0;
-  Range* below = nullptr;
+  uint32_t below = kNobody;
+  uint32_t gaps = kNobody;  // one behind the other, until all neighbours are there
+  const auto append_gap = [&](size_t end) {
+    if (end <= at) return;
+    below = Append(at, State::kFree, below);
+    records_[below].next = std::exchange(gaps, below);
+  };
   for (Taken& piece : taken) {
-    if (piece.offset > at) {
-      below = Append(at, piece.offset - at, State::kFree, below);
-      PutFree(below);
-    }
-    below = piece.range = Append(piece.offset, piece.bytes, State::kTaken, below);
+    append_gap(piece.offset);
+    below = Append(piece.offset, State::kTaken, below);
+    piece.range = Range{below};
     at = piece.offset + piece.bytes;
   }
   reached_ = std::max(reached_, at);
-  if (lowest == nullptr) {
+  if (lowest == kNobody) {
     last_ = below;
     top_ = at;
-    return;
+  } else {
+    if (records_[lowest].state == State::kFree) {
+      TakeOut(lowest);
+      records_[lowest].offset = at;
+      records_[lowest].next = std::exchange(gaps, lowest);
+    } else {
+      append_gap(records_[lowest].offset);
+    }
+    records_[lowest].below = below;
+    if (below != kNobody) records_[below].above = lowest;
   }
-  if (lowest->state_ == State::kFree) {
-    TakeOut(lowest);
-    lowest->bytes_ += lowest->offset_ - at;
-    lowest->offset_ = at;
-    PutFree(lowest);
-  } else if (at < lowest->offset_) {
-    below = Append(at, lowest->offset_ - at, State::kFree, below);
-    PutFree(below);
-  }
-  lowest->below_ = below;
-  if (below != nullptr) below->above_ = lowest;
+  while (gaps != kNobody) PutFree(std::exchange(gaps, records_[gaps].next));
 }
 
 void FreeRanges::RaiseBegin(size_t begin) noexcept {
@@ -312,21 +322,19 @@ void FreeRanges::RaiseBegin(size_t begin) noexcept {
     Begin(begin, end_);
     return;
   }
-  Range* range = last_;
-  while (range->below_ != nullptr) range = range->below_;
-  while (range->offset_ < begin) {
+  uint32_t range = last_;
+  while (records_[range].below != kNobody) range = records_[range].below;
+  while (records_[range].offset < begin) {
     // Free, by what the caller says.
-    Range* const above = range->above_;
+    const uint32_t above = records_[range].above;
     TakeOut(range);
-    const size_t upper = range->offset_ + range->bytes_;
-    if (upper > begin) {
-      range->bytes_ = upper - begin;
-      range->offset_ = begin;
+    if (records_[above].offset > begin) {
+      records_[range].offset = begin;
       PutFree(range);
       return;
     }
-    above->below_ = nullptr;
-    ranges_.Recycle(range);
+    records_[above].below = kNobody;
+    Recycle(range);
     range = above;
   }
 }

@@ -1,15 +1,17 @@
 // The free ranges of a workspace's pages, for requests that no plan places.
 //
-// An online allocator: each request gets the smallest free range that is large enough, neighbours are
-// merged when they are free, and what was never used comes last. Small ranges that come back are
-// kept by their exact size first and merged before the used part would grow beyond what it once was, so
-// that a stream that repeats itself costs a few instructions and one that does not stays near what is
-// alive. (Wilson et al. 1995: best fit with deferred merging.) No bound holds for hostile streams
+// An online allocator: each request gets a free range that is about the smallest that is large enough, neighbours
+// are merged when they are free, and what was never used comes last. Small ranges that come back are
+// kept by their exact size first. They are merged when the used part would grow beyond what it once was, for a large
+// request or while a 32nd of it is kept, so that a stream that repeats itself costs a few instructions and one that does not stays
+// near what is alive. (Wilson et al. 1995: best fit with deferred merging; the lists of free ranges are those of
+// Masmano et al. 2004: eight for each power of two.) No bound holds for hostile streams
 // (Robson 1974: log2 of the largest by the smallest size, times what is alive).
 //
-// All bookkeeping is outside of the memory, which may be any device's. Offsets and sizes are
-// multiples of one unit. Threads: one at a time. Cost: of a small size that was released, some
-// nanoseconds; else the depth of a trie of sizes. Begin() and End() do not depend on what was taken.
+// All bookkeeping is outside of the memory, which may be any device's: 24 bytes for each range. Offsets and sizes
+// are multiples of one unit. Threads: one at a time. Cost: of a small size that was released, some
+// nanoseconds; else a look at up to 32 ranges, and at all that an eighth above its size has where nothing larger is
+// free. Begin() and End() do not depend on what was taken.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_FREE_RANGES_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_FREE_RANGES_H_
 
@@ -17,17 +19,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/types/span.h"
-
-#include "tidepool/memory/resource/fit_tree.h"
 
 namespace tidepool {
 
 class FreeRanges {
  public:
-  class Range;
+  // The number of one that is taken, until it is given.
+  enum class Range : uint32_t { kNone = UINT32_MAX };
 
   // `unit`: a power of two.
   explicit FreeRanges(size_t unit) : unit_bits_(std::countr_zero(unit)) {}
@@ -44,21 +44,42 @@ class FreeRanges {
   struct Taken {
     size_t offset;
     size_t bytes;
-    Range* range = nullptr;
+    Range range = Range::kNone;
   };
   void GiveBelow(absl::Span<Taken> taken);
   // Nothing below `begin` is given any more, and no range that is taken lies there.
   void RaiseBegin(size_t begin) noexcept;
 
-  // Whether there are records for one request.
-  bool has_reserved() const { return ranges_.has_next(); }
-  // Records for one request, so that Take() needs no memory. Throws std::bad_alloc.
+  // Whether there is a record for one request.
+  bool has_reserved() const { return recycled_ != kNobody || fresh_ < capacity_; }
+  // A record for one request, so that Take() needs no memory. Throws std::bad_alloc, nothing changed.
   void Reserve() {
-    if (!has_reserved()) AddRecords();
+    if (!has_reserved()) AddRecords(1);
   }
-  // Null: no free range is large enough. `bytes`: a positive multiple of the unit; Reserve() came first.
-  Range* Take(size_t bytes, size_t* offset) noexcept;
-  void Give(Range* range) noexcept;
+  // kNone: no free range is large enough. `bytes`: a positive multiple of the unit; Reserve() came first.
+  Range Take(size_t bytes, size_t* offset) noexcept {
+    const size_t units = bytes >> unit_bits_;
+    if (units > kKeptUnits || lists_->kept[units] == kNobody) return TakeSlowly(bytes, offset);
+    const uint32_t taken = lists_->kept[units];
+    Record& record = records_[taken];
+    lists_->kept[units] = record.next;
+    kept_bytes_ -= bytes;
+    record.state = State::kTaken;
+    *offset = record.offset;
+    return Range{taken};
+  }
+  // `bytes`: as taken.
+  void Give(Range range, size_t bytes) noexcept {
+    const auto given = static_cast<uint32_t>(range);
+    const size_t units = bytes >> unit_bits_;
+    if (units > kKeptUnits || given == last_) return MakeFree(given);
+    Record& record = records_[given];
+    record.state = State::kKept;
+    record.next = lists_->kept[units];
+    lists_->kept[units] = given;
+    lists_->kept_sizes[units / 64] |= uint64_t{1} << (units % 64);
+    kept_bytes_ += bytes;
+  }
 
   // Ranges that are kept by their size are free as all others are.
   void Merge() noexcept { MergeKept(); }
@@ -68,31 +89,70 @@ class FreeRanges {
     reached_ = end < reached_ ? end : reached_;
   }
 
+  // Of one that is taken.
+  size_t offset(Range range) const { return records_[static_cast<uint32_t>(range)].offset; }
+  size_t bytes(Range range) const { return BytesOf(static_cast<uint32_t>(range)); }
+
   size_t begin() const { return begin_; }
   size_t end() const { return end_; }
   // Nothing is taken at or above; after Merge(), right below it something is.
   size_t top() const { return top_; }
-  // The largest free range below the top; after Merge(), of all.
+  // The largest free range below the top; after Merge(), of all. O(those of about its size).
   size_t largest_free() const;
   // The highest address that was taken since Begin().
   size_t reached() const { return reached_; }
-  size_t state_bytes() const;
+  size_t state_bytes() const {
+    return capacity_ * sizeof(Record) + (lists_ != nullptr ? sizeof(Lists) : 0);
+  }
 
  private:
+  static constexpr uint32_t kNobody = UINT32_MAX;
   // Ranges of up to so many units are kept by their size.
   static constexpr size_t kKeptUnits = 128;
-  enum class State : uint64_t { kTaken, kKept, kFree };
-  struct Node;
+  // Of a size that has eight lists for each power of two, so many are looked at for the smallest.
+  static constexpr int kMostLookedAt = 16;
+  static constexpr int kLists = 8 * 56;  // sizes of fewer than 2^58 units
 
-  Range* Append(size_t offset, size_t bytes, State state, Range* below) noexcept;
-  void AddRecords();
-  void PutFree(Range* range) noexcept;
-  void TakeOut(Range* range) noexcept;
-  void MakeFree(Range* range) noexcept;
+  enum class State : uint64_t { kTaken, kKept, kFree };
+  // In use by the thousand at once. A range ends where the one above it begins.
+  struct Record {
+    uint64_t offset : 62;
+    State state : 2;
+    uint32_t below;  // kNobody: none
+    uint32_t above;
+    uint32_t next;      // of kept ones of one size, of those in a list of free ones, of records not in use
+    uint32_t previous;  // of free ones
+  };
+  static_assert(sizeof(Record) == 24);
+  // The first of each size. Not there before something was reserved, as in workspaces that only follow plans.
+  struct Lists {
+    Lists();
+    uint32_t kept[kKeptUnits + 1];
+    uint32_t free[kLists];
+    // Bits of those that may have some, and of those that have.
+    uint64_t kept_sizes[kKeptUnits / 64 + 1] = {};
+    uint64_t free_sizes[kLists / 64] = {};
+  };
+
+  size_t BytesOf(uint32_t range) const {
+    const Record& record = records_[range];
+    return (record.above == kNobody ? top_ : records_[record.above].offset) - record.offset;
+  }
+  void Clear() noexcept;
+  void AddRecords(size_t records);
+  uint32_t NewRecord() noexcept;
+  void Recycle(uint32_t range) noexcept;
+  uint32_t Append(size_t offset, State state, uint32_t below) noexcept;
+  int ListOf(size_t bytes) const;
+  int NextList(int list) const;
+  void PutFree(uint32_t range) noexcept;
+  void TakeOut(uint32_t range) noexcept;
+  void MakeFree(uint32_t range) noexcept;
   void MergeKept() noexcept;
-  Range* TakeFree(size_t bytes) noexcept;
-  Range* Cut(size_t bytes) noexcept;
-  Range* TakeUnused(size_t bytes) noexcept;
+  Range TakeSlowly(size_t bytes, size_t* offset) noexcept;
+  uint32_t FindFree(size_t bytes) const noexcept;
+  uint32_t TakeFree(size_t bytes) noexcept;
+  uint32_t TakeUnused(size_t bytes) noexcept;
 
   const int unit_bits_;
   bool begun_ = false;
@@ -100,69 +160,14 @@ class FreeRanges {
   size_t end_ = 0;
   size_t top_ = 0;      // nothing at or above is in a range
   size_t reached_ = 0;
-  Range* last_ = nullptr;  // the one that ends at top_
-  FitTree free_;
-  Range* cut_ = nullptr;  // a large free one that is not in the tree, so that it is cut at less cost
-  size_t kept_ranges_ = 0;
-  Range* kept_[kKeptUnits + 1] = {};
-  uint64_t kept_sizes_[kKeptUnits / 64 + 1] = {};  // bits of those that may have some
-
-  // Those of T that are in use, or were: in slabs, each twice as large as the one before.
-  template <typename T>
-  class Records {
-   public:
-    bool has_next() const { return recycled_ != nullptr || fresh_ != end_ || next_slab_ < slabs_.size(); }
-    T* Next() noexcept;
-    void Recycle(T* record) noexcept {
-      record->next_ = recycled_;
-      recycled_ = record;
-    }
-    // Throws std::bad_alloc, nothing changed.
-    void AddSlab();
-    // None is in use any more.
-    void Restart() noexcept;
-    void Trim() noexcept;
-    size_t state_bytes() const;
-
-   private:
-    struct Slab {
-      std::unique_ptr<T[]> records;
-      size_t size;
-    };
-    std::vector<Slab> slabs_;
-    size_t next_slab_ = 0;
-    T* fresh_ = nullptr;
-    T* end_ = nullptr;
-    T* recycled_ = nullptr;
-  };
-  // Of a free range in the tree. There are as many as there are ranges.
-  struct Node : FitNode {
-    union {
-      Range* range;
-      Node* next_;
-    };
-  };
-  Records<Range> ranges_;
-  Records<Node> nodes_;
-};
-
-// In use by the thousand at once: what every request touches is here, the rest is in its node.
-class FreeRanges::Range {
- public:
-  size_t offset() const { return offset_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  friend class FreeRanges;
-  uint64_t offset_ : 62;
-  State state_ : 2;
-  size_t bytes_;
-  Range* below_;
-  Range* above_;
-  union {
-    Range* next_;  // of kept ones of one size, and of records that are not in use
-    Node* node_;   // of a free one in the tree
-  };
+  uint32_t last_ = kNobody;  // the one that ends at top_
+  uint32_t free_ranges_ = 0;
+  size_t kept_bytes_ = 0;
+  std::unique_ptr<Lists> lists_;
+  std::unique_ptr<Record[]> records_;  // untouched until they are used
+  uint32_t capacity_ = 0;
+  uint32_t fresh_ = 0;  // from here on they were never used
+  uint32_t recycled_ = kNobody;
 };
 
 }  // namespace tidepool

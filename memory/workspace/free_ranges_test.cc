@@ -35,18 +35,18 @@ class Model {
     ranges_.Reserve();
     size_t offset = 0;
     may_allocate = false;
-    FreeRanges::Range* const range = ranges_.Take(bytes, &offset);
+    const FreeRanges::Range range = ranges_.Take(bytes, &offset);
     may_allocate = true;
-    if (range == nullptr) return false;
-    EXPECT_EQ(range->offset(), offset);
-    EXPECT_EQ(range->bytes(), bytes);
+    if (range == FreeRanges::Range::kNone) return false;
+    EXPECT_EQ(ranges_.offset(range), offset);
+    EXPECT_EQ(ranges_.bytes(range), bytes);
     EXPECT_EQ(offset % kUnit, 0u);
     EXPECT_LE(offset + bytes, ranges_.end());
     EXPECT_LE(offset + bytes, ranges_.reached());
     const auto above = taken_.lower_bound(offset);
     EXPECT_TRUE(above == taken_.end() || above->first >= offset + bytes);
     EXPECT_TRUE(above == taken_.begin() ||
-                std::prev(above)->first + std::prev(above)->second->bytes() <= offset);
+                std::prev(above)->first + ranges_.bytes(std::prev(above)->second) <= offset);
     taken_[offset] = range;
     live_ += bytes;
     most_live_ = std::max(most_live_, live_);
@@ -54,9 +54,10 @@ class Model {
   }
   void Give(size_t number) {
     const auto at = std::next(taken_.begin(), static_cast<std::ptrdiff_t>(number));
-    live_ -= at->second->bytes();
+    const size_t bytes = ranges_.bytes(at->second);
+    live_ -= bytes;
     may_allocate = false;
-    ranges_.Give(at->second);
+    ranges_.Give(at->second, bytes);
     may_allocate = true;
     taken_.erase(at);
   }
@@ -64,8 +65,8 @@ class Model {
   void GiveBelow(std::vector<FreeRanges::Taken> pieces) {
     ranges_.GiveBelow(absl::MakeSpan(pieces));
     for (const FreeRanges::Taken& piece : pieces) {
-      EXPECT_EQ(piece.range->offset(), piece.offset);
-      EXPECT_EQ(piece.range->bytes(), piece.bytes);
+      EXPECT_EQ(ranges_.offset(piece.range), piece.offset);
+      EXPECT_EQ(ranges_.bytes(piece.range), piece.bytes);
       taken_[piece.offset] = piece.range;
       live_ += piece.bytes;
     }
@@ -80,7 +81,7 @@ class Model {
 
  private:
   FreeRanges& ranges_;
-  std::map<size_t, FreeRanges::Range*> taken_;
+  std::map<size_t, FreeRanges::Range> taken_;
   size_t live_ = 0;
   size_t most_live_ = 0;
 };
@@ -193,7 +194,7 @@ TEST(FreeRanges, WhatIsBelowItsBeginIsGivenToo) {
     std::vector<FreeRanges::Taken> pieces;
     for (size_t at = kUnit * (random() % 3); at + 3 * kUnit <= begin;) {
       const size_t bytes = kUnit * (1 + random() % 3);
-      pieces.push_back({at, bytes, nullptr});
+      pieces.push_back({at, bytes});
       at += bytes + kUnit * (random() % 3);
     }
     model.GiveBelow(pieces);
@@ -207,6 +208,51 @@ TEST(FreeRanges, WhatIsBelowItsBeginIsGivenToo) {
     model.GiveAll();
     EXPECT_TRUE(model.Take(64 * 1000)) << "all of it is one range again";
   }
+}
+
+// Of sizes that share a list, also the one that comes last in it.
+TEST(FreeRanges, OneThatIsLargeEnoughIsFoundBehindManyThatAreNot) {
+  constexpr size_t kSmaller = 1024 * kUnit, kLarger = 1100 * kUnit, kBetween = 1090 * kUnit;
+  for (const size_t smaller : {3, 40}) {
+    FreeRanges ranges(kUnit);
+    ranges.Begin(0, kLarger + smaller * kSmaller + (smaller + 1) * kUnit);
+    Model model(ranges);
+    EXPECT_TRUE(model.Take(kLarger));
+    EXPECT_TRUE(model.Take(kUnit));
+    for (size_t i = 0; i < smaller; ++i) EXPECT_TRUE(model.Take(kSmaller) && model.Take(kUnit));
+    EXPECT_FALSE(model.Take(kUnit));
+    model.Give(0);  // the first of its list then
+    for (size_t i = 0; i < smaller; ++i) model.Give(i + 1);
+    EXPECT_EQ(ranges.largest_free(), kLarger);
+    EXPECT_TRUE(model.Take(kBetween)) << smaller;
+    EXPECT_EQ(model.lowest(), 0u) << "where the larger one was";
+  }
+}
+
+// So that a stream of small ones of ever different sizes stays near what is alive.
+TEST(FreeRanges, SmallOnesAreMergedBeforeMoreThanAFewAreKept) {
+  FreeRanges ranges(kUnit);
+  ranges.Begin(0, size_t{1} << 40);
+  Model model(ranges);
+  for (int i = 0; i < 3200; ++i) EXPECT_TRUE(model.Take(kUnit));
+  const size_t reached = ranges.reached();
+  for (int i = 0; i < 102; ++i) model.Give(1000);  // neighbours, more than a 32nd
+  for (int i = 0; i < 51; ++i) EXPECT_TRUE(model.Take(2 * kUnit));
+  EXPECT_EQ(ranges.reached(), reached);
+}
+
+TEST(FreeRanges, ItsBooksTakeFewBytesForEachRange) {
+  FreeRanges ranges(kUnit);
+  EXPECT_EQ(ranges.state_bytes(), 0u) << "nothing before a request";
+  ranges.Begin(0, size_t{1} << 40);
+  Model model(ranges);
+  for (int i = 0; i < 10000; ++i) EXPECT_TRUE(model.Take(kUnit));
+  for (size_t i = 0; i < 5000; ++i) model.Give(i);
+  ranges.Merge();
+  EXPECT_LE(ranges.state_bytes(), 10000 * 24 * 3 / 2 + 4096u);
+  ranges.End();
+  ranges.Trim();
+  EXPECT_EQ(ranges.state_bytes(), 0u);
 }
 
 // Streams of several kinds: never two requests in one place, and the used part near what is alive.

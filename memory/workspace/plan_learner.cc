@@ -140,6 +140,8 @@ void PlanLearner::Forget() noexcept {
   watched_ = {};
   watch_ = {};
   lifetimes_wanted_ = 0;
+  records_until_ = 0;
+  DecideToRecord();
   totals_.Clear();
   reach_.Clear();
   cycles_before_ = cycles_;

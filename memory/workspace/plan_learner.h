@@ -5,7 +5,8 @@
 // and their lifetimes and makes a plan; kTraining keeps one for each cycle it meets. A cycle that leaves
 // its plan is recorded from there on and learned at its end. Under kOptimized two missing cycles running
 // make the plan anew; under kTraining one does, beside those that are kept. Cycles that never come again
-// are not planned (planning_effort.h); what their requests need of the pages is learned instead.
+// are not planned (planning_effort.h); what their requests need of the pages is learned instead. While planning waits
+// such cycles need not be recorded at all, until one of them comes again.
 //
 // A cycle that repeats stops missing within three repetitions, whatever came before, as long as there is
 // memory for plans and pages: nothing that was learned before may keep it from being learned. One that
@@ -60,7 +61,9 @@ struct EndedCycle {
 
   // It left its plan, or had none, or was to be recorded.
   bool is_recorded() const { return !recorder->requests().empty(); }
-  bool has_lifetimes() const { return knows_lifetimes || is_recorded(); }
+  // It had no plan, and the lesson was not to record it: the hash of its requests is all that is known.
+  bool is_unrecorded() const { return followed == nullptr && !is_recorded(); }
+  bool has_lifetimes() const { return is_recorded() || (knows_lifetimes && !is_unrecorded()); }
   // Before which request `slot` was released.
   int64_t upper(uint32_t slot) const {
     return is_recorded() ? recorder->requests()[slot].upper : made.upper(slot);
@@ -75,6 +78,8 @@ struct Lesson {
   size_t bytes = 0;                       // of the pages
   std::shared_ptr<const PlanList> plans;  // that a cycle may turn out to be
   const LearnedCycle* next = nullptr;     // of them, that it is expected to be; null: none
+  // Cycles that follow no plan are written down. Else only hashed: planning waits until something comes again.
+  bool records = true;
 };
 
 // A plan that is to be made. What it points to lives as long.
@@ -110,6 +115,9 @@ class PlanLearner {
   // Plans that need far more than all others are as good as these, unless others begin alike: each cycle has what
   // those need that begin as it does. For a pool of workspaces. Before the first cycle.
   void KeepOutliers() noexcept { keeps_outliers_ = true; }
+  // Who follows can do without writing down what nobody plans for, so lessons say when (Lesson::records). Before
+  // the first cycle.
+  void AllowUnrecorded() noexcept { allows_unrecorded_ = true; }
   // What the pages have from the start, the lower bound of what is learned.
   void SetInitialBytes(size_t bytes) noexcept;
 
@@ -157,7 +165,7 @@ class PlanLearner {
   // were not is appended to `ignored`. Returns how many. Throws std::bad_alloc; some may be there then.
   size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, std::string* ignored);
 
-  Lesson lesson() const { return {version_, bytes_, plans_.list(), next_}; }
+  Lesson lesson() const { return {version_, bytes_, plans_.list(), next_, records_}; }
   const LearnedCycle* next() const { return next_; }
   uint64_t version() const { return version_; }
   size_t bytes() const { return bytes_; }
@@ -200,6 +208,8 @@ class PlanLearner {
                                  uint64_t since) const;
   bool Affords(const Family& family) noexcept;
   void WantLifetimes(const Shape& shape) noexcept;
+  void RecordAgain() noexcept;
+  void DecideToRecord() noexcept;
   void ForgetGuesses() noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
@@ -244,6 +254,13 @@ class PlanLearner {
   static constexpr int kCyclesWritten = 64;
   Shape wanted_shape_;
   int lifetimes_wanted_ = 0;  // in so many cycles more, unless one of that shape comes before
+  // While planning waits, cycles without a plan are recorded in so many from a time on when one of them came again.
+  static constexpr uint64_t kFewestCyclesOfRecording = 64;
+  static constexpr uint64_t kMostCyclesOfRecording = 1 << 14;
+  bool allows_unrecorded_ = false;
+  bool records_ = true;
+  uint64_t records_until_ = 0;  // cycles_
+  uint64_t records_next_ = kFewestCyclesOfRecording;
   // What the last shape follows, as long as what was learned is of that version; nothing is to be decided in so
   // many cycles more of it.
   const LearnedCycle* steady_ = nullptr;

@@ -65,7 +65,7 @@ bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const EndedCycle&
 
 PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
   const uint32_t count = cycle.made.count();
-  if (cycle.is_recorded()) return {cycle.recorder->signature(), count};
+  if (cycle.followed == nullptr || cycle.is_recorded()) return {cycle.recorder->signature(), count};
   return {cycle.followed->plan->signatures[count - 1], count};
 }
 
@@ -117,8 +117,25 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
     oversized_cycles_ = INT32_MAX / 2;  // at once
   }
   FitPages();
+  DecideToRecord();
   if (followed && !wanted.has_value()) ExpectSteady(cycle);
   return wanted;
+}
+
+// While planning waits, nothing is to be known of a cycle but whether it comes again.
+void PlanLearner::DecideToRecord() noexcept {
+  if (!effort_.waits()) records_next_ = kFewestCyclesOfRecording;
+  const bool records = !allows_unrecorded_ || !effort_.waits() || cycles_ < records_until_;
+  if (records == records_) return;
+  records_ = records;
+  ++version_;
+}
+
+// One that was not recorded has come again. It is planned when it comes while cycles are recorded: at its next coming,
+// or, where many others come in between, after as many more as it takes until that lasts long enough.
+void PlanLearner::RecordAgain() noexcept {
+  records_until_ = cycles_ + records_next_;
+  records_next_ = std::min(2 * records_next_, kMostCyclesOfRecording);
 }
 
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.
@@ -163,6 +180,13 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
       if (effort_.GivesUp()) ForgetGuesses();
       return std::nullopt;
     }
+  }
+  if (cycle.is_unrecorded()) {
+    RecordAgain();
+    effort_.PutOff();
+    return std::nullopt;
+  }
+  if (same == nullptr) {
     if (!plans_.HasRoom(cycles_, comes_again_)) {
       effort_.PutOff();
       return std::nullopt;

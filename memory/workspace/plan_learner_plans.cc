@@ -202,6 +202,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
     effort_.Spent(added->plan->requests.size());
   }
   plans_.SetAlone(wanted.kind == WantedPlan::Kind::kAlone, cycles_, std::move(longer));
+  DecideToRecord();
   return added;
 }
 

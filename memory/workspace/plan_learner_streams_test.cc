@@ -115,8 +115,11 @@ TEST(PlanLearner, LargePlansThatNobodyFollowsAreFew) {
     requests[0].bytes = 64 * (2 + kind);
     return requests;
   };
-  for (size_t kind = 0; kind < 20; ++kind) player.Run(large(kind));
-  EXPECT_EQ(player->plans_made(), 2u);
+  for (size_t kind = 0; kind < 3; ++kind) player.Run(large(kind));
+  EXPECT_EQ(player->plans_made(), 1u);
+  EXPECT_EQ(player->plans().size(), 0u) << "two others came, so it is given up";
+  for (size_t kind = 3; kind < 20; ++kind) player.Run(large(kind));
+  EXPECT_EQ(player->plans_made(), 1u);
   // Kinds that come again are planned then, however many requests they have.
   for (int round = 0; round < 2; ++round) {
     for (size_t kind = 0; kind < 20; ++kind) player.Run(large(kind));
@@ -139,6 +142,66 @@ TEST(PlanLearner, PlansThatWereNeverFollowedAreGivenUp) {
     for (int i = 0; i < 3; ++i) player.Run(Shape(2));
     EXPECT_LE(player.misses(), misses + 1);
     EXPECT_EQ(player->plans_made(), made + 1);
+  }
+}
+
+// While planning waits nothing is written down until something comes again.
+TEST(PlanLearner, WhatRepeatsAfterALongWaitingIsPlannedAtItsThirdComing) {
+  Player player(WorkspaceConfig::Inference());
+  player.AllowUnrecorded();
+  size_t kind = 0;
+  while (!player->effort().waits()) {
+    EXPECT_TRUE(player->lesson().records);
+    player.Run(Shape(kind++));
+  }
+  for (size_t i = 0; i < 500; ++i) player.Run(Shape(kind++));
+  EXPECT_FALSE(player->lesson().records);
+  EXPECT_TRUE(player->plans().empty());
+  const uint64_t made = player->plans_made(), version = player->version(), put_off = player->effort().put_off();
+  player.Run(Shape(100000));
+  EXPECT_FALSE(player->lesson().records);
+  player.Run(Shape(100000));
+  EXPECT_TRUE(player->lesson().records) << "it was seen before";
+  EXPECT_NE(player->version(), version) << "so that whoever follows is told";
+  EXPECT_EQ(player->effort().put_off(), put_off + 2);
+  EXPECT_EQ(player->plans_made(), made);
+  player.Run(Shape(100000));
+  EXPECT_EQ(player->plans_made(), made + 1);
+  const uint64_t misses = player.misses();
+  for (int i = 0; i < 100; ++i) player.Run(Shape(100000));
+  EXPECT_EQ(player.misses(), misses);
+}
+
+// One that comes at times, among others that never come again: at its third coming, and at one more for each time
+// that 64 cycles can be doubled until they last from one to the next.
+TEST(PlanLearner, WhatComesRarelyAfterALongWaitingIsPlannedAfterAFewComings) {
+  for (const int period : {2, 10, 60, 100, 1000, 2000}) {
+    Player player(WorkspaceConfig::Inference());
+    player.AllowUnrecorded();
+    size_t kind = 0;
+    for (int i = 0; i < 500; ++i) player.Run(Shape(kind++));
+    const uint64_t made = player->plans_made();
+    int most = 3;
+    for (int cycles = 64; cycles <= period; cycles *= 2) ++most;
+    int comings = 0;
+    for (; comings <= most && player->plans_made() == made; ++comings) {
+      for (int i = 1; i < period; ++i) player.Run(Shape(kind++));
+      player.Run(Shape(1000000));
+    }
+    EXPECT_LE(comings, most) << period;
+    EXPECT_GE(comings, 3) << period;
+    // What was recorded meanwhile in vain is not for ever.
+    for (int i = 0; i < 20000 && player->lesson().records; ++i) player.Run(Shape(kind++));
+    EXPECT_FALSE(player->lesson().records) << period;
+  }
+}
+
+// Who cannot do without is told to record each cycle.
+TEST(PlanLearner, CyclesAreRecordedWhereThatWasNotAllowedToEnd) {
+  Player player(WorkspaceConfig::Inference());
+  for (size_t i = 0; i < 500; ++i) {
+    player.Run(Shape(i));
+    ASSERT_TRUE(player->lesson().records);
   }
 }
 

@@ -28,6 +28,9 @@ class Player {
   // Also what follows its plan is written down, which is never taken for one more of many alike.
   void RecordAll() { records_all_ = true; }
 
+  // Cycles without a plan are only hashed where the lesson says so.
+  void AllowUnrecorded() { learner_.AllowUnrecorded(); }
+
   PlanLearner& learner() { return learner_; }
   const PlanLearner* operator->() const { return &learner_; }
   uint64_t misses() const { return misses_; }
@@ -53,6 +56,7 @@ class Player {
       cycle_.misses = 1;
       ++misses_;
     }
+    if (cycle_.followed == nullptr && !lesson_.records) return MakeUnrecorded(requests);
     const bool records = !follows || records_all_;
     recorder_.Begin(records);
     for (uint32_t slot = 0; slot < count; ++slot) {
@@ -88,6 +92,17 @@ class Player {
   }
 
  private:
+  void MakeUnrecorded(const std::vector<Request>& requests) {
+    slots_.clear();
+    cycle_.made = {{}, nullptr, static_cast<uint32_t>(requests.size())};
+    recorder_.Begin(false);
+    for (const Request& request : requests) {
+      cycle_.bytes += request.bytes;
+      recorder_.Hash(request.bytes);
+    }
+    recorder_.Finish(cycle_.made);
+    cycle_.reach = cycle_.cursor = cycle_.bytes;
+  }
   static bool Follows(const LearnedCycle& learned, const std::vector<Request>& requests) {
     const CyclePlan& plan = *learned.plan;
     if (plan.requests.size() != requests.size()) return false;

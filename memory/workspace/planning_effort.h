@@ -2,11 +2,11 @@
 //
 // A plan costs microseconds for each request and gains nanoseconds for each that follows it, so it pays
 // for cycles that come again. At first each cycle that no plan serves is planned at once. When several
-// plans were made that no cycle has followed (fewer where they have many requests), a cycle is planned at its
-// second occurrence only, which a hash of its requests tells: streams that never repeat cost no planning, and one that repeats is planned
-// one repetition later. Plans that are followed win the trust back. When many cycles running were not worth
-// a plan, those that were made at first sight and never followed have no use either: they are given up, and
-// made again at the next sight of their cycles.
+// plans were made that no cycle has followed (fewer where they have many requests), planning waits: a cycle is
+// planned when it comes again only, which a hash of its requests tells. So streams that never repeat cost no planning,
+// and one that repeats is planned some repetitions later. Plans that are followed win the trust back. When many cycles
+// running were not worth a plan (two, where plans are large), those that were made at first sight and never followed
+// have no use either: they are given up, and made again at the next sight of their cycles.
 //
 // Threads: one at a time. Cost: a few instructions.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLANNING_EFFORT_H_
@@ -29,10 +29,11 @@ class PlanningEffort {
       seen_.reset(new (std::nothrow) uint64_t[kSeen]());
       if (seen_ == nullptr) return true;
     }
-    if (WasSeen(signature)) return true;
+    const bool seen = WasSeen(signature);
     Note(signature);
+    if (seen) return true;
     ++put_off_;
-    unpaid_cycles_ += unpaid_cycles_ <= kMostUnpaidCycles;
+    CountUnpaid();
     return false;
   }
   // Plans made at first sight are given up now. True once, until a plan is followed again.
@@ -69,12 +70,21 @@ class PlanningEffort {
 
   // Plans are made of what comes again only.
   bool waits() const {
-    return unpaid_ >= kMostUnpaid || (unpaid_ > 1 && unpaid_requests_ >= kMostUnpaidRequests);
+    return unpaid_ >= kMostUnpaid || are_large() || (unpaid_ > 1 && unpaid_requests_ >= 2 * kLarge);
   }
   uint64_t put_off() const { return put_off_; }  // cycles that were not planned, ever
   size_t state_bytes() const { return seen_ == nullptr ? 0 : kSeen * sizeof(uint64_t); }
 
  private:
+  // On average, those that nobody has followed.
+  bool are_large() const { return unpaid_ > 0 && unpaid_requests_ / unpaid_ >= kLarge; }
+  // A plan of many requests holds a megabyte meanwhile.
+  void CountUnpaid() noexcept {
+    const uint32_t counts = are_large() ? kMostUnpaidCycles / 2 : 1;
+    unpaid_cycles_ = unpaid_cycles_ >= kMostUnpaidCycles
+                         ? kMostUnpaidCycles + 1
+                         : std::min(kMostUnpaidCycles, unpaid_cycles_ + counts);
+  }
   // Some that share a place in the table do not push each other out.
   static constexpr size_t kWays = 8;
 
@@ -85,21 +95,22 @@ class PlanningEffort {
     const uint64_t* const places = PlacesOf(signature);
     return std::find(places, places + kWays, signature) != places + kWays;
   }
-  // The one that was noted first there goes.
+  // The one that has not come for longest goes.
   void Note(uint64_t signature) {
     uint64_t* const places = PlacesOf(signature);
-    std::copy_backward(places, places + kWays - 1, places + kWays);
+    uint64_t* const goes = std::find(places, places + kWays - 1, signature);
+    std::copy_backward(places, goes, goes + 1);
     places[0] = signature;
   }
 
   static constexpr uint32_t kMostUnpaid = 8;
-  static constexpr size_t kMostUnpaidRequests = 1 << 14;
+  static constexpr size_t kLarge = 1 << 13;  // requests
   static constexpr uint32_t kMostUnpaidCycles = 64;
   static constexpr size_t kSeen = 8192;
 
   uint32_t unpaid_ = 0;
   size_t unpaid_requests_ = 0;
-  uint32_t unpaid_cycles_ = 0;  // put off since the last plan was followed; stays at its most
+  uint32_t unpaid_cycles_ = 0;  // put off since the last plan was followed; stays beyond its most
   uint64_t put_off_ = 0;
   std::unique_ptr<uint64_t[]> seen_;
 };

@@ -39,7 +39,7 @@ Allocation PoolMemory::Chunks::Allocate(size_t bytes, size_t alignment) {
     chunk->range = memory_.TakeFromAny((bytes + kReadableTailBytes + unit - 1) & ~(unit - 1));
   }
   Allocation taken = {};
-  if (chunk->range.range != nullptr) {
+  if (chunk->range.is_taken()) {
     taken.data = chunk->range.data;
   } else {
     taken = upstream().Allocate(bytes, alignment);
@@ -52,21 +52,21 @@ Allocation PoolMemory::Chunks::Allocate(size_t bytes, size_t alignment) {
 
 void PoolMemory::Chunks::Release(void* token, size_t bytes, size_t alignment) noexcept {
   const std::unique_ptr<Chunk> chunk(static_cast<Chunk*>(token));
-  if (chunk->range.range != nullptr) {
-    memory_.spans_[chunk->range.span]->ranges.Give(chunk->range.range);
+  if (chunk->range.is_taken()) {
+    memory_.spans_[chunk->range.span]->ranges.Give(chunk->range.range, chunk->range.bytes);
   } else {
     upstream().Release(chunk->token, bytes, alignment);
   }
 }
 
 bool PoolMemory::Chunks::IsRange(void* token) noexcept {
-  return static_cast<Chunk*>(token)->range.range != nullptr;
+  return static_cast<Chunk*>(token)->range.is_taken();
 }
 
 // Before more is taken for ranges: what blocks have in ranges without using it, and then all of it.
 PoolMemory::Range PoolMemory::TakeFromBlocks(size_t bytes) {
   if (pool_->TrimIf(&Chunks::IsRange) > 0) {
-    if (const Range range = TakeFromAny(bytes); range.range != nullptr) return range;
+    if (const Range range = TakeFromAny(bytes); range.is_taken()) return range;
   }
   chunks_.Trim();
   if (taken_chunks_->GiveBack() == 0) return {};

@@ -83,7 +83,7 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
   const size_t rounded = (bytes + unit_ - 1) & ~(unit_ - 1);
   Lock lock(mutex_);
   Range range = TakeFromAny(rounded);
-  if (range.range == nullptr) range = Grow(lock, rounded);
+  if (!range.is_taken()) range = Grow(lock, rounded);
   ++ranges_;
   range_bytes_ += rounded;
   if (range_bytes_ > most_range_bytes_) most_range_bytes_ = range_bytes_;
@@ -94,7 +94,7 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
 PoolMemory::Range PoolMemory::TakeFromAny(size_t bytes) {
   for (uint32_t i = 0; i < spans_.size(); ++i) {
     spans_[i]->ranges.Reserve();
-    if (const Range range = TakeFrom(i, bytes); range.range != nullptr) return range;
+    if (const Range range = TakeFrom(i, bytes); range.is_taken()) return range;
   }
   return {};
 }
@@ -102,8 +102,9 @@ PoolMemory::Range PoolMemory::TakeFromAny(size_t bytes) {
 PoolMemory::Range PoolMemory::TakeFrom(uint32_t i, size_t bytes) noexcept {
   Span& span = *spans_[i];
   size_t offset = 0;
-  FreeRanges::Range* const range = span.moves ? nullptr : span.ranges.Take(bytes, &offset);
-  if (range == nullptr) return {};
+  if (span.moves) return {};
+  const FreeRanges::Range range = span.ranges.Take(bytes, &offset);
+  if (range == FreeRanges::Range::kNone) return {};
   span.reached = std::max(span.reached, offset + bytes);
   return {span.base + offset, bytes, i, range};
 }
@@ -112,14 +113,14 @@ PoolMemory::Range PoolMemory::TakeFrom(uint32_t i, size_t bytes) noexcept {
 PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
   const bool may_wait = !internal::InCallback();
   // What cycles were learned from is not held beside the ranges that serve them from then on.
-  if (const Range range = TakeFromBlocks(bytes); range.range != nullptr) return range;
+  if (const Range range = TakeFromBlocks(bytes); range.is_taken()) return range;
   grew_ = true;
   bool holes = true;
   for (bool trimmed = false;;) {
     try {
       holes = holes && GrowInHole(lock, bytes);
       if (holes) {
-        if (const Range range = TakeFromAny(bytes); range.range != nullptr) return range;
+        if (const Range range = TakeFromAny(bytes); range.is_taken()) return range;
         continue;
       }
       Span* grows = nullptr;
@@ -151,7 +152,7 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
       // What is free in other places may make room.
       if (std::exchange(trimmed, true) || TrimAll(lock) == 0) throw;
     }
-    if (const Range range = TakeFromAny(bytes); range.range != nullptr) return range;
+    if (const Range range = TakeFromAny(bytes); range.is_taken()) return range;
   }
 }
 
@@ -161,23 +162,24 @@ bool PoolMemory::GrowInHole(Lock& lock, size_t bytes) {
   size_t at = 0;
   for (const auto& span : spans_) {
     for (size_t i = 0; i < span->holes.size() && !span->resizing; ++i) {
-      const size_t size = span->holes[i]->bytes();
+      const size_t size = span->ranges.bytes(span->holes[i]);
       if (size < bytes || size / 2 > bytes) continue;
-      if (best != nullptr && best->holes[at]->bytes() <= size) continue;
+      if (best != nullptr && best->ranges.bytes(best->holes[at]) <= size) continue;
       best = span.get();
       at = i;
     }
   }
   if (best == nullptr) return false;
-  FreeRanges::Range* const hole = std::exchange(best->holes[at], best->holes.back());
+  const FreeRanges::Range hole = std::exchange(best->holes[at], best->holes.back());
+  const size_t offset = best->ranges.offset(hole), hole_bytes = best->ranges.bytes(hole);
   best->holes.pop_back();
   try {
-    ChangePages(lock, *best, [&] { best->pages.FillHole(hole->offset(), hole->bytes()); });
+    ChangePages(lock, *best, [&] { best->pages.FillHole(offset, hole_bytes); });
   } catch (const OutOfMemoryError&) {
     best->holes.push_back(hole);  // there is room
     return false;
   }
-  best->ranges.Give(hole);
+  best->ranges.Give(hole, hole_bytes);
   return true;
 }
 
@@ -211,8 +213,8 @@ void PoolMemory::ChangePages(Lock& lock, Span& span, const Change& change) {
 
 void PoolMemory::Give(const Range& range) noexcept {
   Lock lock(mutex_);
-  if (range.range != nullptr) {
-    spans_[range.span]->ranges.Give(range.range);
+  if (range.is_taken()) {
+    spans_[range.span]->ranges.Give(range.range, range.bytes);
     ranges_ -= 1;
     range_bytes_ -= range.bytes;
   }
@@ -259,14 +261,15 @@ void PoolMemory::EndUseOfRanges(Lock& lock) noexcept {
 bool PoolMemory::DropHolesAtTop(Span& span) noexcept {
   bool any = false;
   for (size_t i = 0; i < span.holes.size();) {
-    FreeRanges::Range* const hole = span.holes[i];
-    if (hole->offset() + hole->bytes() != span.ranges.top()) {
+    const FreeRanges::Range hole = span.holes[i];
+    const size_t hole_bytes = span.ranges.bytes(hole);
+    if (span.ranges.offset(hole) + hole_bytes != span.ranges.top()) {
       ++i;
       continue;
     }
     span.holes[i] = span.holes.back();
     span.holes.pop_back();
-    span.ranges.Give(hole);
+    span.ranges.Give(hole, hole_bytes);
     any = true;
     i = 0;
   }
@@ -284,12 +287,13 @@ size_t PoolMemory::MakeHoles(Lock& lock, Span& span) noexcept {
       break;
     }
     size_t offset = 0;
-    FreeRanges::Range* const hole = span.ranges.Take(span.ranges.largest_free(), &offset);
-    if (hole == nullptr) break;
+    const size_t hole_bytes = span.ranges.largest_free();
+    const FreeRanges::Range hole = span.ranges.Take(hole_bytes, &offset);
+    if (hole == FreeRanges::Range::kNone) break;
     bool made = false;
-    ChangePages(lock, span, [&] { made = span.pages.MakeHole(offset, hole->bytes()); });
+    ChangePages(lock, span, [&] { made = span.pages.MakeHole(offset, hole_bytes); });
     if (!made) {
-      span.ranges.Give(hole);
+      span.ranges.Give(hole, hole_bytes);
       break;
     }
     span.holes.push_back(hole);

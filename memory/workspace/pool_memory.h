@@ -58,7 +58,8 @@ class PoolMemory {
     std::byte* data = nullptr;
     size_t bytes = 0;  // rounded up to the alignment
     uint32_t span = 0;
-    FreeRanges::Range* range = nullptr;  // null: none
+    FreeRanges::Range range = FreeRanges::Range::kNone;
+    bool is_taken() const { return range != FreeRanges::Range::kNone; }
   };
   struct Usage {
     size_t held_bytes = 0;      // from the system, blocks included
@@ -111,7 +112,7 @@ class PoolMemory {
     size_t held_bytes = 0;
     size_t hole_end = 0;
     // Ranges without memory: nobody has them.
-    std::vector<FreeRanges::Range*> holes;
+    std::vector<FreeRanges::Range> holes;
     size_t reached = 0;         // in the uses of memory that are counted together
     size_t reached_before = 0;  // in as many before
     size_t kept = 0;            // as of then; more goes in steps

@@ -27,6 +27,8 @@ WorkspaceCore* WorkspaceCore::NewPooled(std::string id, WorkspaceConfig config, 
 // A cycle begins. What it is is not known, and need not be while it requests nothing.
 void WorkspaceCore::OpenPooled() noexcept {
   EndQuickRequests();
+  unrecorded_ = false;
+  slots_end_ = UINT32_MAX;
   undecided_ = serves_from_pages() && learns_lifetimes();
 }
 
@@ -36,8 +38,11 @@ void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
   try {
     if (pool_->learner.version() != followed_version_) {
       const Lesson lesson = pool_->learner.lesson();
+      const bool recorded = follower_.records();
       follower_.Take(lesson);
       followed_version_ = lesson.version;
+      // Nothing was requested yet.
+      if (recorded && !lesson.records && lesson.plans->size() == 0) TrimSlots(0);
     }
     size_t bytes = 0;
     const LearnedCycle* next = follower_.BeginningWith(rounded, &bytes);
@@ -69,7 +74,7 @@ void WorkspaceCore::EndPooled(bool failed) noexcept {
   }
   if (!failed) spills_.EndCycle();
   undecided_ = false;
-  const bool has_range = range_.range != nullptr;
+  const bool has_range = range_.is_taken();
   if (has_range) pages_.TakeBack();
   if (has_range && memory_device_ != Host()) {
     pool_->left.Leave(range_.data, range_.bytes, queues_.used());

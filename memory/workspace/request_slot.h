@@ -34,18 +34,17 @@ class RequestSlot {
 };
 
 // What serves a request that no plan places is told by one word of its buffer: null for what lies one
-// behind the other or by plan, a free range of the pages with its lowest bit set, or the token of a
+// behind the other or by plan, a free range of the pages with the lowest bit set, or the token of a
 // block outside.
 inline bool IsRange(const void* token) { return (reinterpret_cast<uintptr_t>(token) & 1) != 0; }
-inline void* RangeToken(void* range) { return static_cast<std::byte*>(range) + 1; }
-inline void* RangeOf(void* token) { return static_cast<std::byte*>(token) - 1; }
 
 // The requests a cycle has made so far.
 struct RequestView {
   absl::Span<const RequestSlot> slots;  // by request number
   const std::byte* base;                // of the pages
+  uint32_t unrecorded = 0;              // requests after those, which have none
 
-  uint32_t count() const { return static_cast<uint32_t>(slots.size()); }
+  uint32_t count() const { return static_cast<uint32_t>(slots.size()) + unrecorded; }
   // Whether request `slot` is alive in the pages: where a plan has it, or beside all plans.
   bool IsInPlan(uint32_t slot) const {
     return slots[slot].is_live() && slots[slot].buffer()->request.spill == nullptr;

@@ -19,6 +19,7 @@ SharedLearner::Learner::Learner(const std::string& id, const WorkspaceConfig& co
       learner_(config, alignment),
       reported_version_(learner_.version()) {
   learner_.KeepOutliers();
+  learner_.AllowUnrecorded();
   // From here on counting its own memory does not fail.
   MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &owner_);
 }

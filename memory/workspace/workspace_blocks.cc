@@ -33,6 +33,14 @@ void WorkspaceCore::CheckTogether(size_t bytes, const char* what) {
       MemoryTracker::Global().Snapshot().ToString());
 }
 
+// Arrays look at them from here on.
+void WorkspaceCore::NoteBlocks(int64_t bytes) noexcept {
+  block_bytes_ += bytes;
+  had_blocks_ = true;
+  EndQuickRequests();
+  unrecorded_ = false;
+}
+
 void WorkspaceCore::EndBlocks(bool failed) noexcept {
   // Callbacks of what follows are outside of the cycle, so that nothing is left that is not counted.
   serves_blocks_ = false;

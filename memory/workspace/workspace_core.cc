@@ -39,6 +39,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
       learner_(config, alignment_),
       follower_(config, counters) {
   // The workspace's own state is on the host; from here on counting it does not fail.
+  learner_.AllowUnrecorded();
   MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
   try {
@@ -126,6 +127,9 @@ void WorkspaceCore::BeginFollowing() {
 // Requests that follow the plan need only what Allocate does; everything else is prepared here.
 void WorkspaceCore::PrepareQuickRequests() {
   quick_slots_ = 0;
+  unrecorded_ = false;
+  // A trace goes by slots.
+  slots_end_ = follower_.unrecorded() && !findings_.tracing() ? 0 : UINT32_MAX;
   if (findings_.tracing() || follower_.plan() == nullptr) return;
   const uint64_t planned = std::min(follower_.placed().size(), slots_.size());
   if (ids_end_ - next_id_ < planned) {
@@ -195,32 +199,45 @@ void WorkspaceCore::DropLive(bool failed) noexcept {
       !PoisonsBlocks()) {
     return DropAllUnseen();
   }
-  const uint64_t leaked_before = counters.leaked_arrays;
-  for (uint32_t slot = 0; slot < slot_count_; ++slot) {
-    if (!slots_[slot].is_live()) continue;
-    Buffer* const buffer = slots_[slot].buffer();
-    // The record stays with its handles, which find it stale; only the memory is taken back.
-    GiveBack(buffer);
-    findings_.Outlives(*buffer);
-    if (owned_cycle_ || buffer->closed != Buffer::kNotClosed) continue;  // closed by the cycle's owner, on another thread
-    ++counters.leaked_arrays;
-    // What the failed cycle's exception takes along is no mistake: counted, not reported.
-    if (!failed) findings_.Leaks(*buffer);
+  uint64_t leaked = 0;
+  for (uint32_t slot = 0; slot < slotted(); ++slot) {
+    if (slots_[slot].is_live()) leaked += DropBuffer(slots_[slot].buffer(), failed);
   }
-  const uint64_t leaked = counters.leaked_arrays - leaked_before;
+  // All others that are alive have a token, and nothing else has one.
+  if (slot_count_ > slots_end_) {
+    records_.ForEach([&](Buffer* buffer) {
+      if (buffer->request.spill != nullptr) leaked += DropBuffer(buffer, failed);
+    });
+  }
   if (leaked > 0) MemoryTracker::Global().CountLeakedArrays(static_cast<int64_t>(leaked));
 }
 
-// Of a cycle whose owner closes what is left, none of it outside the pages: no record is looked at.
+// Returns how many leaked by it.
+uint64_t WorkspaceCore::DropBuffer(Buffer* buffer, bool failed) noexcept {
+  // The record stays with its handles, which find it stale; only the memory is taken back.
+  GiveBack(buffer);
+  findings_.Outlives(*buffer);
+  if (owned_cycle_ || buffer->closed != Buffer::kNotClosed) return 0;  // closed by the cycle's owner, on another thread
+  ++counters.leaked_arrays;
+  // What the failed cycle's exception takes along is no mistake: counted, not reported.
+  if (!failed) findings_.Leaks(*buffer);
+  return 1;
+}
+
+// Of a cycle whose owner closes what is left, none of it outside the pages: no record is looked at, but of requests
+// that no plan placed, whose tokens go.
 void WorkspaceCore::DropAllUnseen() noexcept {
   const uint32_t count = slot_count_;
+  const bool has_tokens = ranges_.begun();
   PlanFollower& placed = follower_.placed();
   RequestSlot* const slots = slots_.data();
-  for (uint32_t slot = 0; slot < count; ++slot) {
+  for (uint32_t slot = 0; slot < slotted(); ++slot) {
     if (!slots[slot].is_live()) continue;
+    if (has_tokens) slots[slot].buffer()->request.spill = nullptr;
     placed.Release(slot);
     slots[slot] = RequestSlot::Released(count);
   }
+  if (count > slots_end_) records_.ForEach([](Buffer* buffer) { buffer->request.spill = nullptr; });
   account_.SubUsed(account_.used_bytes());
 }
 

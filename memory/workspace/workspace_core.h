@@ -9,6 +9,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CORE_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_CORE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -135,10 +136,7 @@ class WorkspaceCore final : public BufferOwner {
   bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }
   void AddBlockBytes(int64_t bytes) noexcept {
     account_.AddUsed(bytes);
-    if (!limits_together_) return;
-    block_bytes_ += bytes;
-    had_blocks_ = true;
-    EndQuickRequests();  // arrays look at them from here on
+    if (limits_together_) NoteBlocks(bytes);
   }
   OwnedBytes& owned_bytes() { return owned_; }
 
@@ -229,11 +227,14 @@ class WorkspaceCore final : public BufferOwner {
     quick_stamp_ = kNoQuickStamp;
   }
   void DropLive(bool failed) noexcept;
+  uint64_t DropBuffer(Buffer* buffer, bool failed) noexcept;
   void DropAllUnseen() noexcept;
   void EndBlocks(bool failed) noexcept;
+  void NoteBlocks(int64_t bytes) noexcept;
   void HandOver() noexcept;
   void AccountState() noexcept;
   void TrimState() noexcept;
+  void TrimSlots(size_t requests) noexcept;
   bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
   bool serves_from_pages() const {
     return config.debug_mode == DebugMode::kDisabled &&
@@ -244,7 +245,11 @@ class WorkspaceCore final : public BufferOwner {
            config.policy_learning == LearningPolicy::kTraining;
   }
   bool has_plans() const { return uses_ranges_ && !passes_through(); }
-  RequestView made() const { return {{slots_.data(), slot_count_}, pages_.base()}; }
+  // Requests of this cycle that have slots.
+  uint32_t slotted() const { return std::min<uint32_t>(slot_count_, slots_end_); }
+  RequestView made() const {
+    return {{slots_.data(), slotted()}, pages_.base(), slot_count_ - slotted()};
+  }
 
   // Learning (workspace_learning.cc).
   void LearnFromCycle() noexcept;
@@ -266,13 +271,24 @@ class WorkspaceCore final : public BufferOwner {
   void SettleSlowly() noexcept;
   [[gnu::noinline]] Buffer* ListAccount(Buffer* made) noexcept;
   Buffer* AllocateInRanges(size_t bytes);
+  Buffer* AllocateUnrecorded(size_t bytes);
   Buffer* AllocateSlowly(size_t bytes);
-  void ReserveForRequest();
+  void ReserveForRequest() {
+    const bool has_slot = slot_count_ < slots_.size() || slot_count_ >= slots_end_;
+    if (has_slot && records_.next_free() != nullptr && (ranges_.has_reserved() || !uses_ranges_) &&
+        follower_.has_reserved() && !findings_.tracing()) {
+      return;
+    }
+    ReserveMore();
+  }
+  void ReserveMore();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
   void LeavePlan() noexcept;
+  void StopRecording() noexcept;
+  void ExpectUnrecorded() noexcept;
   bool LeavesFor(size_t rounded, bool* misses);
   bool LeavesToFit(size_t rounded, bool* misses);
-  size_t LargestGap() const;
+  size_t LargestGap();
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes);
   void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc
@@ -281,10 +297,21 @@ class WorkspaceCore final : public BufferOwner {
   void ReleaseSlowly(Buffer* buffer) noexcept;
   void ReleaseOnOwner(Buffer* buffer) noexcept;
   void ReleaseRange(Buffer* buffer) noexcept;
-  // Of the open cycle, and its bytes are still out.
+  bool IsAliveInRange(const Buffer* buffer) const {
+    return IsRange(buffer->request.spill) &&
+           buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
+  }
+  // Of the open cycle, and its bytes are still out. Of older cycles nothing has a token: see DropLive.
   bool IsOut(const Buffer* buffer) const {
     const uint32_t slot = buffer->request.slot;
+    if (slot >= slots_end_) return buffer->request.spill != nullptr;
     return slot < slot_count_ && slots_[slot].holds(buffer);
+  }
+  static void* TokenOf(FreeRanges::Range range) {
+    return reinterpret_cast<void*>(uintptr_t{static_cast<uint32_t>(range)} << 1 | 1);
+  }
+  static FreeRanges::Range RangeOf(const void* token) {
+    return FreeRanges::Range{static_cast<uint32_t>(reinterpret_cast<uintptr_t>(token) >> 1)};
   }
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
@@ -317,6 +344,8 @@ class WorkspaceCore final : public BufferOwner {
   SingleWriter<uint32_t> slot_count_;
   SingleWriter<uint32_t> settled_;  // the requests before this one are counted
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
+  // Requests from this one on have no slots: nobody learns from them (CycleFollower::unrecorded).
+  uint32_t slots_end_ = UINT32_MAX;
   PlanFollower::Quick quick_;  // the learner's follower, while quick_slots_ > 0
   uint64_t first_id_ = 0;      // of this cycle's quick requests
   MemoryAccount account_;
@@ -331,8 +360,9 @@ class WorkspaceCore final : public BufferOwner {
   CycleFindings findings_{id, config.use_cycle_detector};
   CycleQueues queues_{memory_device_};
 
-  uint64_t next_id_ = 0;  // of later cycles' quick requests
+  uint64_t next_id_ = 0;  // of later cycles' quick requests, and of unrecorded ones
   uint64_t ids_end_ = 0;
+  bool unrecorded_ = false;  // a request without a slot may be served from the free ranges without further ado
   uint64_t misses_ = 0;   // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;     // in use by blocks, where limits_together_
@@ -363,15 +393,6 @@ class WorkspaceCore final : public BufferOwner {
 };
 
 inline WorkspaceRef::WorkspaceRef(const WorkspaceCore& core) : number_(core.number()) {}
-
-// What is on the calling thread's stack is there until its scopes end, whoever destroys it.
-inline WorkspaceCore* WorkspaceRef::OpenHere() const {
-  for (const ScopeFrame* frame = current_thread_state.top; frame != nullptr;
-       frame = frame->previous) {
-    if (frame->core != nullptr && frame->core->number() == number_) return frame->core;
-  }
-  return FindOpenHere();
-}
 
 }  // namespace tidepool
 

@@ -183,7 +183,7 @@ TEST(WorkspaceLiveness, FamiliesThatAreTooLargeStopBeingPlanned) {
   const WorkspaceStats before = workspace.stats();
   InTurns(workspace, kinds, 10);
   const WorkspaceStats after = workspace.stats();
-  EXPECT_LE(after.plans - before.plans, kKinds);  // not 10 for each
+  EXPECT_LE(after.plans - before.plans, kKinds * 5 / 4);  // not 10 for each
   EXPECT_GT(after.cycles_not_planned, before.cycles_not_planned);
   EXPECT_EQ(after.spills, before.spills);  // free ranges serve them
 }

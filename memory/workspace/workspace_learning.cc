@@ -74,7 +74,15 @@ void WorkspaceCore::Follow(const Lesson& lesson) {
   } else if (lesson.bytes < pages_.size() && !pages_.is_mapped_file()) {
     pages_.Shrink(lesson.bytes);
   }
+  const bool recorded = follower_.records();
   follower_.Take(lesson);
+  if (recorded && !lesson.records) {
+    size_t requests = 0;
+    for (uint32_t i = 0; i < lesson.plans->size(); ++i) {
+      requests = std::max(requests, (*lesson.plans)[i].plan->requests.size());
+    }
+    TrimSlots(requests);
+  }
   if (is_ring_slot_) follower_.ReserveToWriteDown();  // so that a steady ring allocates nothing
 }
 

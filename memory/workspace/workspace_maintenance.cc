@@ -82,9 +82,15 @@ void WorkspaceCore::TrimState() noexcept {
   for (const auto& cycle : learner_.plans().cycles()) {
     requests = std::max(requests, cycle->plan->requests.size());
   }
-  slot_count_ = settled_ = 0;  // what the last cycle made is nobody's any more
   records_.Trim(requests);
   ranges_.Trim();
+  TrimSlots(requests);
+  AccountState();
+}
+
+// Memory to record more than so many requests.
+void WorkspaceCore::TrimSlots(size_t requests) noexcept {
+  slot_count_ = settled_ = 0;  // what the last cycle made is nobody's any more
   follower_.Trim(requests);
   if (slots_.size() > 2 * requests + 64) {
     try {
@@ -94,7 +100,6 @@ void WorkspaceCore::TrimState() noexcept {
       // It stays as large.
     }
   }
-  AccountState();
 }
 
 std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() {

@@ -224,6 +224,13 @@ TEST(WorkspacePool, WhatNeverRepeatsIsServedFromFreeRanges) {
   EXPECT_LE(stats.plans, 8u);
   EXPECT_GT(stats.cycles_not_planned, 1400u);
   EXPECT_GT(stats.hits, stats.spills * 20);
+  // What repeats from now on is planned at its third coming: nothing is written down of the first two.
+  for (int coming = 1; coming <= 5; ++coming) {
+    PooledScope scope(pool);
+    Serve(4);
+    EXPECT_EQ(pool.stats().plans, stats.plans + (coming > 3)) << coming;
+  }
+  EXPECT_EQ(pool.stats().plans_kept, 1u);
 }
 
 TEST(WorkspacePool, ACycleThatRequestsNothingTakesNothing) {

@@ -79,6 +79,15 @@ void WorkspaceEntry::Remove() noexcept {
 }  // namespace internal
 
 // Open on this thread, but not by a scope: nobody else may end that, or the workspace, meanwhile.
+// What is on the calling thread's stack is there until its scopes end, whoever destroys it.
+WorkspaceCore* WorkspaceRef::OpenHere() const {
+  for (const ScopeFrame* frame = current_thread_state.top; frame != nullptr;
+       frame = frame->previous) {
+    if (frame->core != nullptr && frame->core->number() == number_) return frame->core;
+  }
+  return FindOpenHere();
+}
+
 WorkspaceCore* WorkspaceRef::FindOpenHere() const {
   // A callback may be in the middle of a request there.
   if (number_ == 0 || internal::InCallback()) return nullptr;

@@ -21,6 +21,7 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
   // Only plans place requests in a cycle that has quick ones.
   if (buffer->stamp.load(std::memory_order_relaxed) != quick_stamp_ ||
       buffer->request.spill != nullptr) {
+    if (IsAliveInRange(buffer)) return ReleaseRange(buffer);
     return ReleaseOnOwner(buffer);
   }
   slots_[buffer->request.slot] = RequestSlot::Released(slot_count_);
@@ -54,13 +55,14 @@ void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
 
 // Alive, so that there is nothing of other cycles to forget.
 void WorkspaceCore::ReleaseRange(Buffer* buffer) noexcept {
-  slots_[buffer->request.slot] = RequestSlot::Released(slot_count_);
-  const auto bytes = static_cast<int64_t>(buffer->request.bytes);
-  pages_.Poison(buffer->data, buffer->request.bytes);
-  void* const range = RangeOf(std::exchange(buffer->request.spill, nullptr));
-  ranges_.Give(static_cast<FreeRanges::Range*>(range));
+  const size_t bytes = buffer->request.bytes;
+  const uint32_t slot = buffer->request.slot;
+  if (slot < slots_end_) slots_[slot] = RequestSlot::Released(slot_count_);
+  pages_.Poison(buffer->data, bytes);
+  const FreeRanges::Range range = RangeOf(std::exchange(buffer->request.spill, nullptr));
   records_.Put(buffer);
-  account_.SubUsed(bytes);
+  account_.SubUsed(static_cast<int64_t>(bytes));
+  ranges_.Give(range, bytes);
 }
 
 // On another thread, or after the cycle, the bytes are taken back when the cycle ends, if they
@@ -84,8 +86,10 @@ void WorkspaceCore::GoesAfter(uint16_t queues) noexcept {
 
 void WorkspaceCore::GiveBack(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->request.slot;
-  slots_[slot] = RequestSlot::Released(slot_count_);
-  follower_.placed().Release(slot);
+  if (slot < slots_end_) {
+    slots_[slot] = RequestSlot::Released(slot_count_);
+    follower_.placed().Release(slot);
+  }
   ReleaseBytes(buffer);
   account_.SubUsed(static_cast<int64_t>(buffer->request.bytes));
 }
@@ -94,7 +98,7 @@ void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
   void* const token = std::exchange(buffer->request.spill, nullptr);
   if (token == nullptr || IsRange(token)) {
     pages_.Poison(buffer->data, buffer->request.bytes);
-    if (token != nullptr) ranges_.Give(static_cast<FreeRanges::Range*>(RangeOf(token)));
+    if (token != nullptr) ranges_.Give(RangeOf(token), buffer->request.bytes);
     return;
   }
   if (pool_ != nullptr && memory_device_ != Host()) {

@@ -50,12 +50,16 @@ Buffer* WorkspaceCore::ListAccount(Buffer* made) noexcept {
   return made;
 }
 
-// Counts what Allocate left to be derived from the plan.
+// Counts what Allocate left to be derived from the plan, and AllocateUnrecorded from the free ranges.
 void WorkspaceCore::SettleSlowly() noexcept {
   const uint32_t made = slot_count_, settled = settled_;
-  const PlanLayout& layout = follower_.placed().layout();
-  counters.cursor = std::max<size_t>(counters.cursor, layout.top_of(settled, made));
-  counters.bytes_this_cycle += layout.bytes_of(settled, made);
+  if (settled >= slots_end_) {
+    counters.cursor = std::max<size_t>(counters.cursor, ranges_.reached());
+  } else {
+    const PlanLayout& layout = follower_.placed().layout();
+    counters.cursor = std::max<size_t>(counters.cursor, layout.top_of(settled, made));
+    counters.bytes_this_cycle += layout.bytes_of(settled, made);
+  }
   counters.hits += made - settled;
   settled_ = made;
 }
@@ -63,12 +67,13 @@ void WorkspaceCore::SettleSlowly() noexcept {
 // Another thread than the one inside may not look at its plan.
 size_t WorkspaceCore::CurrentCursor() const {
   if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) return counters.cursor;
+  if (settled_ >= slots_end_) return std::max<size_t>(counters.cursor, ranges_.reached());
   return std::max<size_t>(counters.cursor,
                           follower_.placed().layout().top_of(settled_, slot_count_));
 }
 
 size_t WorkspaceCore::CurrentBytesThisCycle() const {
-  if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) {
+  if (settled_ == slot_count_ || settled_ >= slots_end_ || !is_open_on(CurrentThreadToken())) {
     return counters.bytes_this_cycle;
   }
   return counters.bytes_this_cycle + follower_.placed().layout().bytes_of(settled_, slot_count_);
@@ -81,6 +86,7 @@ uint64_t WorkspaceCore::CurrentHits() const {
 
 // A request of a cycle that follows no plan, from the free ranges, where all is at hand for that.
 Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
+  if (unrecorded_) return AllocateUnrecorded(bytes);
   const uint32_t slot = slot_count_;
   Buffer* const buffer = records_.next_free();
   if (!ranges_.begun() || !follower_.is_ready_without_plan() || buffer == nullptr ||
@@ -91,8 +97,8 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   if (rounded == 0) return AllocateSlowly(bytes);
   size_t offset = 0;
-  FreeRanges::Range* const range = ranges_.Take(rounded, &offset);
-  if (range == nullptr) return AllocateSlowly(bytes);
+  const FreeRanges::Range range = ranges_.Take(rounded, &offset);
+  if (range == FreeRanges::Range::kNone) return AllocateSlowly(bytes);
   records_.Take();
   records_.FetchNext();
   buffer->data = pages_.base() + offset;
@@ -102,7 +108,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   buffer->id = NextBufferId();
   buffer->request.slot = slot;
   buffer->request.bytes = rounded;
-  buffer->request.spill = RangeToken(range);
+  buffer->request.spill = TokenOf(range);
   slots_[slot] = RequestSlot(buffer);
   settled_ = slot + 1;
   slot_count_ = slot + 1;
@@ -114,6 +120,52 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
     return ListAccount(buffer);
   }
   return buffer;
+}
+
+// The same of a cycle that nobody learns from: it leaves nothing behind but its buffer, its range and a hash. Settle()
+// counts it.
+Buffer* WorkspaceCore::AllocateUnrecorded(size_t bytes) {
+  Buffer* const buffer = records_.next_free();
+  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
+  if (buffer == nullptr || rounded == 0 || !ranges_.has_reserved() || next_id_ == ids_end_ ||
+      !records_.returned().empty()) {
+    return AllocateSlowly(bytes);
+  }
+  size_t offset = 0;
+  const FreeRanges::Range range = ranges_.Take(rounded, &offset);
+  if (range == FreeRanges::Range::kNone) return AllocateSlowly(bytes);
+  records_.Take();
+  records_.FetchNext();
+  buffer->data = pages_.base() + offset;
+  pages_.Unpoison(buffer->data, rounded);
+  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  buffer->bytes = bytes;
+  buffer->id = next_id_++;
+  buffer->request.slot = slot_count_;
+  buffer->request.bytes = rounded;
+  buffer->request.spill = TokenOf(range);
+  slot_count_ = slot_count_ + 1;
+  counters.bytes_this_cycle += rounded;
+  follower_.Hash(rounded);
+  if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
+    return ListAccount(buffer);
+  }
+  return buffer;
+}
+
+// The cycle follows no plan from here on.
+void WorkspaceCore::StopRecording() noexcept {
+  if (findings_.tracing()) return;
+  follower_.StopRecording();
+  if (follower_.unrecorded()) slots_end_ = slot_count_;
+}
+
+// From the next request on.
+void WorkspaceCore::ExpectUnrecorded() noexcept {
+  unrecorded_ = ranges_.begun() && !had_blocks_;
+  if (next_id_ < ids_end_) return;
+  next_id_ = NextBufferIds();
+  ids_end_ = next_id_ + kBufferIdsAtOnce;
 }
 
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
@@ -167,19 +219,22 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   buffer->request.slot = slot;
   buffer->request.bytes = rounded;
   buffer->request.spill = token;
-  slots_[slot] = RequestSlot(buffer);
+  if (slot < slots_end_) slots_[slot] = RequestSlot(buffer);
   settled_ = slot + 1;
   slot_count_ = slot + 1;
   counters.bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
   follower_.Made(slot, rounded);
   if (findings_.tracing()) findings_.Trace(slot);
+  if (slot >= slots_end_) ExpectUnrecorded();
   return buffer;
 }
 
 // Whatever a request needs beside its bytes, so that nothing fails after they are taken.
-void WorkspaceCore::ReserveForRequest() {
-  if (slot_count_ == slots_.size()) slots_.resize(std::max<size_t>(64, slots_.size() * 2));
+void WorkspaceCore::ReserveMore() {
+  if (slot_count_ < slots_end_ && slot_count_ == slots_.size()) {
+    slots_.resize(std::max<size_t>(64, slots_.size() * 2));
+  }
   follower_.Reserve();
   if (uses_ranges_) ranges_.Reserve();
   if (findings_.tracing()) findings_.Reserve(slot_count_, slots_.size());
@@ -208,7 +263,7 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   }
   // Also where it follows none from here on.
   plan = follower_.plan();
-  if (plan == nullptr && slot > 0) LeavePlan();
+  if (plan == nullptr) slot > 0 ? LeavePlan() : StopRecording();
   *misses = plan == nullptr || !plan->IsOutside(slot, rounded);
   return false;
 }
@@ -219,7 +274,7 @@ void WorkspaceCore::LeavePlan() noexcept {
   const RequestView view = made();
   try {
     std::vector<std::pair<FreeRanges::Taken, Buffer*>> placed;
-    for (uint32_t slot = 0; slot < view.count(); ++slot) {
+    for (uint32_t slot = 0; slot < view.slots.size(); ++slot) {
       if (!view.IsInPlan(slot)) continue;
       Buffer* const buffer = view.slots[slot].buffer();
       placed.push_back({{static_cast<size_t>(view.offset(slot)), buffer->request.bytes}, buffer});
@@ -232,9 +287,10 @@ void WorkspaceCore::LeavePlan() noexcept {
     for (const auto& [range, buffer] : placed) taken.push_back(range);
     ranges_.GiveBelow(absl::MakeSpan(taken));
     for (size_t i = 0; i < placed.size(); ++i) {
-      placed[i].second->request.spill = RangeToken(taken[i].range);
+      placed[i].second->request.spill = TokenOf(taken[i].range);
     }
     follower_.LeftNothing();
+    StopRecording();
   } catch (const std::bad_alloc&) {
     // The rest of the cycle is beside it.
   }
@@ -269,7 +325,11 @@ bool WorkspaceCore::LeavesToFit(size_t rounded, bool* misses) {
 }
 
 // Of the pages, beside what is alive in them. Throws std::bad_alloc.
-size_t WorkspaceCore::LargestGap() const {
+size_t WorkspaceCore::LargestGap() {
+  if (slot_count_ > slots_end_) {
+    ranges_.Merge();
+    return std::max(ranges_.largest_free(), ranges_.end() - ranges_.top());
+  }
   const RequestView view = made();
   std::vector<std::pair<size_t, size_t>> alive;
   for (uint32_t slot = 0; slot < view.count(); ++slot) {
@@ -295,8 +355,8 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
   } else if (follower_.planned_end() > ranges_.begin()) {
     ranges_.RaiseBegin(follower_.planned_end());
   }
-  FreeRanges::Range* const range = ranges_.Take(rounded, offset);
-  return range != nullptr ? RangeToken(range) : nullptr;
+  const FreeRanges::Range range = ranges_.Take(rounded, offset);
+  return range != FreeRanges::Range::kNone ? TokenOf(range) : nullptr;
 }
 
 // Under kReallocate a cycle may not need more than max_size: the sum of its requests, or what is
