@@ -115,6 +115,7 @@ class SimulatedDevice final : public DeviceProvider {
   };
 
   explicit SimulatedDevice(int index);
+  [[noreturn]] static void Die(const char* what, const void* at, size_t bytes);
   // These need mutex_ held.
   Range* Find(const std::byte* at, size_t bytes, const char* what, std::byte** base);
   std::byte* Bytes(const std::byte* at, size_t bytes, const char* what);
