@@ -317,7 +317,8 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   call.inputs = refs.inputs();
   call.outputs = refs.outputs();
   call.attributes = attributes.data();
-  call.threads = ThreadCount();
+  ThreadPool* const pool = ThreadPoolScope::Current();
+  call.threads = pool != nullptr ? Threads(*pool) : Threads(ThreadCount());
   call.device = device;
   if (device != Host()) call.queue = QueueHere(device);
 

@@ -6,7 +6,7 @@
 #include "tidepool/backends/cpu/conv2d_call.h"
 #include "tidepool/backends/cpu/depthwise.h"
 #include "tidepool/backends/cpu/gemm/conv2d.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
@@ -71,7 +71,7 @@ Groups ForwardGroups(const KernelCall& call) {
 size_t ForwardScratch(const KernelCall& call) {
   const Groups g = ForwardGroups(call);
   if (g.depthwise()) return DepthwiseForwardScratchBytes(g.problem, g.channels);
-  const size_t bytes = Conv2dForwardScratchBytes(g.problem, call.threads);
+  const size_t bytes = Conv2dForwardScratchBytes(g.problem, call.threads.count);
   return g.one() ? bytes : bytes + g.copy_bytes();
 }
 
@@ -107,7 +107,7 @@ Groups GradInputGroups(const KernelCall& call) {
 size_t GradInputScratch(const KernelCall& call) {
   const Groups g = GradInputGroups(call);
   if (g.depthwise()) return DepthwiseGradInputScratchBytes(g.problem, g.channels);
-  const size_t bytes = Conv2dGradInputScratchBytes(g.problem, call.threads);
+  const size_t bytes = Conv2dGradInputScratchBytes(g.problem, call.threads.count);
   return g.one() ? bytes : bytes + g.copy_bytes();
 }
 
@@ -141,7 +141,7 @@ Groups GradFilterGroups(const KernelCall& call) {
 size_t GradFilterScratch(const KernelCall& call) {
   const Groups g = GradFilterGroups(call);
   if (g.depthwise()) return DepthwiseGradFilterScratchBytes(g.problem, g.channels);
-  const size_t bytes = Conv2dGradFilterScratchBytes(g.problem, call.threads);
+  const size_t bytes = Conv2dGradFilterScratchBytes(g.problem, call.threads.count);
   return g.one() ? bytes : bytes + g.copy_bytes();
 }
 

@@ -5,7 +5,7 @@
 
 #include "tidepool/backends/cpu/gemm/conv2d.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -43,7 +43,7 @@ void PackFilter(const Conv2dProblem& p, int64_t channels, const float* filter, b
 
 // dy as planes [multiplier][pixels, channels].
 const float* Planes(const Conv2dProblem& p, int64_t channels, const float* dy, float* planes,
-                    int threads) {
+                    Threads threads) {
   const int64_t multiplier = p.out_channels, pixels = OutPixels(p);
   if (multiplier == 1) return dy;
   ParallelFor(threads, pixels, 64, pixels * channels * multiplier,
@@ -69,7 +69,7 @@ size_t DepthwiseForwardScratchBytes(const Conv2dProblem& p, int64_t channels) {
 
 void DepthwiseForward(const Conv2dProblem& p, int64_t channels, const float* x,
                       const float* filter, const float* bias, bool relu, float* y, void* scratch,
-                      int threads) {
+                      Threads threads) {
   const DepthwiseGeometry g = Geometry(p, channels);
   const int64_t multiplier = p.out_channels, taps = Taps(p);
   float* packed = static_cast<float*>(scratch);
@@ -103,7 +103,7 @@ size_t DepthwiseGradInputScratchBytes(const Conv2dProblem& p, int64_t channels) 
 }
 
 void DepthwiseGradInput(const Conv2dProblem& p, int64_t channels, const float* dy,
-                        const float* filter, float* dx, void* scratch, int threads) {
+                        const float* filter, float* dx, void* scratch, Threads threads) {
   const DepthwiseGeometry g = Geometry(p, channels);
   const int64_t multiplier = p.out_channels, taps = Taps(p);
   const int64_t in_image = g.in_height * g.in_width * channels;
@@ -148,7 +148,7 @@ size_t DepthwiseGradFilterScratchBytes(const Conv2dProblem& p, int64_t channels)
 }
 
 void DepthwiseGradFilter(const Conv2dProblem& p, int64_t channels, const float* x, const float* dy,
-                         float* dfilter, bool accumulate, void* scratch, int threads) {
+                         float* dfilter, bool accumulate, void* scratch, Threads threads) {
   const DepthwiseGeometry g = Geometry(p, channels);
   const int64_t multiplier = p.out_channels, taps = Taps(p);
   const int64_t filter_floats = FilterFloats(p, channels);

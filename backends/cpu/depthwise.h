@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tidepool/ndarray/kernel/threads.h"
+
 namespace tidepool::cpu {
 
 struct Conv2dProblem;
@@ -19,18 +21,18 @@ struct Conv2dProblem;
 size_t DepthwiseForwardScratchBytes(const Conv2dProblem& problem, int64_t channels);
 void DepthwiseForward(const Conv2dProblem& problem, int64_t channels, const float* x,
                       const float* filter, const float* bias, bool relu, float* y, void* scratch,
-                      int threads);
+                      Threads threads);
 
 // Scratch: the filters once; with a multiplier above 1 also dy once.
 size_t DepthwiseGradInputScratchBytes(const Conv2dProblem& problem, int64_t channels);
 void DepthwiseGradInput(const Conv2dProblem& problem, int64_t channels, const float* dy,
-                        const float* filter, float* dx, void* scratch, int threads);
+                        const float* filter, float* dx, void* scratch, Threads threads);
 
 // Scratch: the filters up to 16 times; with a multiplier above 1 also dy once.
 size_t DepthwiseGradFilterScratchBytes(const Conv2dProblem& problem, int64_t channels);
 void DepthwiseGradFilter(const Conv2dProblem& problem, int64_t channels, const float* x,
                          const float* dy, float* dfilter, bool accumulate, void* scratch,
-                         int threads);
+                         Threads threads);
 
 }  // namespace tidepool::cpu
 

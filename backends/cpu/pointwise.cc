@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "tidepool/backends/cpu/pointwise_span.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/shape.h"
 
 namespace tidepool::cpu {

@@ -8,7 +8,7 @@
 #include "tidepool/backends/cpu/gemm/gemm.h"
 #include "tidepool/backends/cpu/gemm/gemm_f64.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/strided_loop.h"
@@ -89,8 +89,8 @@ Problem ItemProblem(const KernelCall& call, const Batch& b) {
 
 // Scratch of all calls at once: of every thread with an item of its own, or of all with one.
 size_t ScratchOf(const KernelCall& call, const Batch& b, size_t (*item)(const Batch&, int threads)) {
-  if (!b.by_items(call.threads)) return item(b, call.threads);
-  return (item(b, 1) + 63) / 64 * 64 * call.threads;
+  if (!b.by_items(call.threads.count)) return item(b, call.threads.count);
+  return (item(b, 1) + 63) / 64 * 64 * call.threads.count;
 }
 
 // body(item, scratch, pool).
@@ -98,7 +98,7 @@ template <typename Body>
 void ForEachItem(const KernelCall& call, const Batch& b, size_t (*scratch)(const Batch&, int),
                  Body body) {
   const std::shared_ptr<ThreadPool> pool = PoolOf(call.threads);
-  if (pool == nullptr || !b.by_items(call.threads)) {
+  if (pool == nullptr || !b.by_items(call.threads.count)) {
     for (int64_t item = 0; item < b.items; ++item) body(item, call.scratch, pool.get());
     return;
   }
@@ -163,7 +163,7 @@ using ToFloat = void (*)(const uint16_t*, float*, int64_t);
 // A block of a matrix with `stride` between rows, made dense.
 void Widen(ToFloat convert, const uint16_t* from, int64_t stride, int64_t rows, int64_t columns,
            float* to, ThreadPool* pool) {
-  ParallelFor(pool == nullptr ? 1 : pool->threads(), rows, 16, rows * columns,
+  ParallelFor(pool == nullptr ? Threads() : Threads(*pool), rows, 16, rows * columns,
               [&](int64_t begin, int64_t end) {
                 for (int64_t i = begin; i < end; ++i) {
                   convert(from + i * stride, to + i * columns, columns);

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
@@ -69,19 +69,19 @@ struct CallOnF32 {
 
 // loop(x, z, count) in pieces.
 template <typename X, typename Z>
-void Convert(int threads, void (*loop)(const X*, Z*, int64_t), const X* x, Z* z, int64_t count) {
+void Convert(Threads threads, void (*loop)(const X*, Z*, int64_t), const X* x, Z* z, int64_t count) {
   ParallelFor(threads, count, /*grain=*/1 << 15, count, [=](int64_t begin, int64_t end) {
     loop(x + begin, z + begin, end - begin);
   });
 }
 
-void ToF32(int threads, const TensorRef& from, const TensorRef& to) {
+void ToF32(Threads threads, const TensorRef& from, const TensorRef& to) {
   const NnLoops& loops = NetworkLoops();
   Convert(threads, from.dtype == DType::kFloat16 ? loops.half_to_float : loops.brain_to_float,
           from.as<const uint16_t>(), to.as<float>(), from.NumElements());
 }
 
-void FromF32(int threads, const TensorRef& from, const TensorRef& to) {
+void FromF32(Threads threads, const TensorRef& from, const TensorRef& to) {
   const NnLoops& loops = NetworkLoops();
   Convert(threads, to.dtype == DType::kFloat16 ? loops.float_to_half : loops.float_to_brain,
           from.as<const float>(), to.as<uint16_t>(), to.NumElements());

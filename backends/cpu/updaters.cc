@@ -1,7 +1,7 @@
 // Parameter updates: one pass over flat arrays.
 #include <cstdint>
 
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"

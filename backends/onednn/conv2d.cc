@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "absl/functional/function_ref.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/onednn/choice.h"
 #include "tidepool/backends/onednn/convolution_cache.h"
 #include "tidepool/ndarray/kernel/attributes.h"
@@ -107,7 +107,7 @@ int64_t FiltersInScratch(const KernelCall& call, const Pieces& pieces) {
 }
 
 int64_t Slots(const KernelCall& call, const Pieces& pieces) {
-  return std::min<int64_t>(std::max(call.threads, 1), pieces.count);
+  return std::min<int64_t>(std::max(call.threads.count, 1), pieces.count);
 }
 
 size_t ScratchBytes(const KernelCall& call) {
@@ -119,8 +119,8 @@ size_t ScratchBytes(const KernelCall& call) {
 // Tasks of the pool must not throw: the first exception is kept and thrown here.
 void ForEachPiece(const KernelCall& call, const Pieces& pieces,
                   absl::FunctionRef<void(int64_t index, int slot)> body) {
-  const std::shared_ptr<cpu::ThreadPool> pool =
-      pieces.count > 1 ? cpu::PoolOf(call.threads) : nullptr;
+  const std::shared_ptr<ThreadPool> pool =
+      pieces.count > 1 ? PoolOf(call.threads) : nullptr;
   if (pool == nullptr) {
     for (int64_t index = 0; index < pieces.count; ++index) body(index, 0);
     return;

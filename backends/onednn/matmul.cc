@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/onednn/choice.h"
 #include "tidepool/backends/onednn/one_thread.h"
 #include "tidepool/memory/error.h"
@@ -85,7 +85,7 @@ void Run(const KernelCall& call) {
   const float* bias = call.inputs[2].as<float>();
   const int64_t x_stride = call.inputs[0].dims[1], y_stride = call.inputs[1].dims[1];
   std::atomic<int> failed{dnnl_success};
-  cpu::ParallelFor(
+  ParallelFor(
       call.threads, t.row_count * t.column_count, 1, s.m * s.n * s.k,
       [&](int64_t begin, int64_t end) {
         const OneThread one_thread;

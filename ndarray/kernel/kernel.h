@@ -9,6 +9,7 @@
 #include "tidepool/memory/device.h"
 #include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/kernel/op_code.h"
+#include "tidepool/ndarray/kernel/threads.h"
 
 namespace tidepool {
 
@@ -46,7 +47,7 @@ struct KernelCall {
   // a kernel that runs after the call copies it. Null where the operator takes none.
   const void* attributes = nullptr;
   void* scratch = nullptr;  // as many bytes as scratch_bytes() asked for, 64-byte aligned
-  int threads = 1;          // at most this many
+  Threads threads;          // that it may use
   Device device;            // where the operands are
   int queue = 0;            // number of the device's compute queue to work in (device_queue.h)
 

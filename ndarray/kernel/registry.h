@@ -88,8 +88,8 @@ class ScopedProvider {
   const char* previous_;
 };
 
-// Most threads a kernel may use; 1 to 1024, by default the number of processors. Results do not
-// depend on it.
+// Most threads a kernel may use of those that all share (threads.h); 1 to 1024, by default the number of
+// processors. Results do not depend on it.
 void SetThreadCount(int threads);
 int ThreadCount();
 

@@ -50,7 +50,7 @@ void IgnoresStrides(const KernelCall& call) {
   }
 }
 void DependsOnThreads(const KernelCall& call) {
-  Map(call, [&](float x) { return GoodRelu(x) + (call.threads == 3 ? 1.0f : 0.0f); });
+  Map(call, [&](float x) { return GoodRelu(x) + (call.threads.count == 3 ? 1.0f : 0.0f); });
 }
 void WritesBehind(const KernelCall& call) {
   Good(call);

@@ -7,7 +7,7 @@
 
 #include "tidepool/backends/cpu/conv2d_call.h"
 #include "tidepool/backends/cpu/gemm/gemm_f64.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
@@ -71,7 +71,7 @@ struct Convolution {
   }
 
   // patches [count, patch] of the pixels from `first` on.
-  void Gather(const double* x, int64_t group, int64_t first, int64_t count, int threads,
+  void Gather(const double* x, int64_t group, int64_t first, int64_t count, Threads threads,
               double* patches) const {
     ParallelFor(threads, count, 16, count * patch, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -118,7 +118,7 @@ Convolution ForwardOf(const KernelCall& call) {
 
 size_t ForwardScratch(const KernelCall& call) {
   const Convolution g = ForwardOf(call);
-  return g.patch_bytes() + GemmF64ScratchBytes(g.piece, g.group_filters, g.patch, call.threads);
+  return g.patch_bytes() + GemmF64ScratchBytes(g.piece, g.group_filters, g.patch, call.threads.count);
 }
 
 void RunForward(const KernelCall& call) {
@@ -151,7 +151,7 @@ Convolution GradInputOf(const KernelCall& call) {
 
 size_t GradInputScratch(const KernelCall& call) {
   const Convolution g = GradInputOf(call);
-  return g.patch_bytes() + GemmF64ScratchBytes(g.piece, g.patch, g.group_filters, call.threads);
+  return g.patch_bytes() + GemmF64ScratchBytes(g.piece, g.patch, g.group_filters, call.threads.count);
 }
 
 void RunGradInput(const KernelCall& call) {
@@ -183,7 +183,7 @@ Convolution GradFilterOf(const KernelCall& call) {
 
 size_t GradFilterScratch(const KernelCall& call) {
   const Convolution g = GradFilterOf(call);
-  return g.patch_bytes() + GemmF64ScratchBytes(g.group_filters, g.patch, g.piece, call.threads);
+  return g.patch_bytes() + GemmF64ScratchBytes(g.group_filters, g.patch, g.piece, call.threads.count);
 }
 
 void RunGradFilter(const KernelCall& call) {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cpu {

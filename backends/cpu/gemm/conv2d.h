@@ -24,9 +24,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-namespace tidepool::cpu {
+namespace tidepool {
+class ThreadPool;  // ndarray/kernel/threads.h
+}
 
-class ThreadPool;  // backends/cpu/thread_pool.h
+namespace tidepool::cpu {
 
 // Padding is of zeros and may be larger than the kernel.
 struct Conv2dProblem {

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cpu {
@@ -181,7 +181,7 @@ TEST_P(Conv2dTest, RandomProblemsAgreeWithTheNaiveLoops) {
 
 TEST_P(Conv2dTest, SameBitsForAnyPool) {
   std::vector<Pool> pools;
-  for (int threads : {1, 2, 3}) pools.push_back(std::make_unique<ThreadPool>(threads));
+  for (int threads : {1, 2, 3}) pools.push_back(std::make_unique<WorkerPool>(threads));
   for (int round = 0; round < 60; ++round) {
     Conv2dProblem p = RandomProblem();
     p.batch = Uniform(1, 20);

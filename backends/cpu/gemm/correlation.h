@@ -9,9 +9,11 @@
 
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 
-namespace tidepool::cpu {
+namespace tidepool {
+class ThreadPool;  // ndarray/kernel/threads.h
+}
 
-class ThreadPool;  // backends/cpu/thread_pool.h
+namespace tidepool::cpu {
 
 struct Conv2dProblem;
 

@@ -20,9 +20,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-namespace tidepool::cpu {
+namespace tidepool {
+class ThreadPool;  // ndarray/kernel/threads.h
+}
 
-class ThreadPool;  // backends/cpu/thread_pool.h
+namespace tidepool::cpu {
 
 // Strides in floats. m, n and k may be 0; k = 0 gives the bias (or 0), or leaves C when
 // accumulating. C must not overlap A, B or bias.

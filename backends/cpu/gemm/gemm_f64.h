@@ -10,9 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+namespace tidepool {
+class ThreadPool;  // ndarray/kernel/threads.h
+}
+
 namespace tidepool::cpu {
 
-class ThreadPool;
 
 // Strides in doubles. m, n and k may be 0. C must not overlap A, B or bias.
 struct GemmF64Problem {

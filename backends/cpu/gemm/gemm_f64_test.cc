@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -36,7 +36,7 @@ struct AlignedScratch {
 };
 
 TEST_F(GemmF64Test, RandomProblemsInAllForms) {
-  ThreadPool pool(3);
+  WorkerPool pool(3);
   for (int round = 0; round < 150; ++round) {
     const bool large = round % 15 == 0;
     const int64_t m = large ? Pick(100, 700) : Pick(1, 40), n = large ? Pick(100, 700) : Pick(1, 40);

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cpu {
@@ -125,7 +125,7 @@ TEST_P(GemmTest, RandomProblemsAgreeWithDoublePrecision) {
 
 TEST_P(GemmTest, SameBitsForAnyPool) {
   std::vector<Pool> pools;
-  for (int threads : {1, 2, 3}) pools.push_back(std::make_unique<ThreadPool>(threads));
+  for (int threads : {1, 2, 3}) pools.push_back(std::make_unique<WorkerPool>(threads));
   for (int round = 0; round < 60; ++round) {
     GemmProblem p;
     p.m = Uniform(40, 400), p.n = Uniform(40, 400), p.k = Uniform(100, 800);

@@ -1,6 +1,6 @@
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 

@@ -6,9 +6,12 @@
 
 #include "absl/functional/function_ref.h"
 
+namespace tidepool {
+class ThreadPool;  // ndarray/kernel/threads.h
+}
+
 namespace tidepool::cpu {
 
-class ThreadPool;
 
 // 1 for a null pool.
 int PoolThreads(ThreadPool* pool);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 TEST(ParallelTasksTest, EachTaskOnceAndSlotsNeverOverlap) {
   for (int threads : {0, 1, 2, 3}) {
     const std::unique_ptr<ThreadPool> owned =
-        threads == 0 ? nullptr : std::make_unique<ThreadPool>(threads);
+        threads == 0 ? nullptr : std::make_unique<WorkerPool>(threads);
     ThreadPool* const pool = owned.get();
     EXPECT_EQ(PoolThreads(pool), std::max(threads, 1));
     for (int64_t tasks : {0, 1, 2, 5, 1000}) {

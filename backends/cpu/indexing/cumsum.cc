@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "tidepool/backends/cpu/indexing/prefix_sums.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -61,7 +61,7 @@ void ScatterAdd(const KernelCall& call) {
   const int64_t work = split.outer * count * inner;
   // Every task reads all indices.
   const int64_t ranges =
-      work < kMinParallelWork ? 1 : std::min<int64_t>(call.threads, split.size);
+      work < kMinParallelWork ? 1 : std::min<int64_t>(call.threads.count, split.size);
   const int64_t length = (split.size + ranges - 1) / ranges;
   VisitIndexType(indices.dtype, [&](auto type) {
     const auto* index = indices.as<decltype(type)>();

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"

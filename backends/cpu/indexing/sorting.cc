@@ -6,7 +6,7 @@
 
 #include "tidepool/backends/cpu/indexing/radix_sort.h"
 #include "tidepool/backends/cpu/indexing/sort_keys.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -41,7 +41,7 @@ template <typename ItemType>
 size_t Scratch(const KernelCall& call) {
   const AxisSplit split(call.inputs[0], AxisOf(call));
   const int64_t lanes = split.outer * split.inner;
-  return LaneBytes<ItemType>(split.size) * std::min<int64_t>(call.threads, std::max<int64_t>(1, lanes));
+  return LaneBytes<ItemType>(split.size) * std::min<int64_t>(call.threads.count, std::max<int64_t>(1, lanes));
 }
 
 // run(x, items, z offset) for each lane; items: room for twice the lane.

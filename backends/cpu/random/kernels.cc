@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "tidepool/backends/cpu/random/random_loops.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -115,7 +115,7 @@ size_t ReduceScratchBytes(const ReducePlan& plan, const ReduceLoops& loops) {
 
 void ReduceOver(const ReducePlan& plan, const ReduceLoops& loops, const void* x,
                 int64_t element_bytes, const void* stats, int64_t stat_bytes, void* scratch,
-                int threads, FinishReduction finish) {
+                Threads threads, FinishReduction finish) {
   const Walk walk(plan, loops);
   const Call call{walk, static_cast<const std::byte*>(x), element_bytes,
                   static_cast<const std::byte*>(stats), stat_bytes};

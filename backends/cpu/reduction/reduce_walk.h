@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "tidepool/backends/cpu/reduction/reduce_loops.h"
 #include "tidepool/backends/cpu/reduction/reduce_plan.h"
+#include "tidepool/ndarray/kernel/threads.h"
 
 namespace tidepool::cpu {
 
@@ -23,7 +24,7 @@ size_t ReduceScratchBytes(const ReducePlan& plan, const ReduceLoops& loops);
 // on the plan alone, not on `threads`.
 void ReduceOver(const ReducePlan& plan, const ReduceLoops& loops, const void* x,
                 int64_t element_bytes, const void* stats, int64_t stat_bytes, void* scratch,
-                int threads, FinishReduction finish);
+                Threads threads, FinishReduction finish);
 
 }  // namespace tidepool::cpu
 

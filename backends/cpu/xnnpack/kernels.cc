@@ -7,7 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/backends/cpu/conv2d_call.h"
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/backends/cpu/xnnpack/operators.h"
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
@@ -23,7 +23,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // XNNPACK works on the calling thread: its pool waits for every worker to check in, which takes a
 // scheduler's quantum when a core is taken. Work that is worth several threads goes to our kernels.
 bool IsForOneThread(const KernelCall& call, int64_t work) {
-  return call.threads == 1 || work < kMinParallelWork;
+  return call.threads.count == 1 || work < kMinParallelWork;
 }
 
 // supports() is asked before the dispatcher makes operands dense; views with gaps are rare here.

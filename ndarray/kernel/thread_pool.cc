@@ -1,4 +1,4 @@
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -9,7 +9,7 @@
 #include <mutex>
 #include <system_error>
 
-namespace tidepool::cpu {
+namespace tidepool {
 namespace {
 
 // state_: 8 bits of workers inside, 1 bit "open", the rest the job's number.
@@ -51,7 +51,7 @@ __attribute__((noinline)) void TouchStack() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+WorkerPool::WorkerPool(int threads) {
   const int workers = std::min(threads - 1, kMaxWorkers);
   for (int slot = 1; slot <= workers; ++slot) {
     try {
@@ -62,14 +62,14 @@ ThreadPool::ThreadPool(int threads) {
   }
 }
 
-ThreadPool::~ThreadPool() {
+WorkerPool::~WorkerPool() {
   stop_.store(true);
   state_.fetch_add(kJob);  // a new number that cannot be joined: sleepers look again
   Wake(state_);
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::TakeTasks(int slot) {
+void WorkerPool::TakeTasks(int slot) {
   for (;;) {
     const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
     if (index >= job_.tasks) return;
@@ -77,7 +77,7 @@ void ThreadPool::TakeTasks(int slot) {
   }
 }
 
-void ThreadPool::Work(int slot) {
+void WorkerPool::Work(int slot) {
   TouchStack();
   uint32_t done = UINT32_MAX;  // number of the last job this worker was in
   int spins = 0;
@@ -106,7 +106,7 @@ void ThreadPool::Work(int slot) {
   }
 }
 
-void ThreadPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t, int)> task) {
+void WorkerPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t, int)> task) {
   const int slots = static_cast<int>(std::min<int64_t>(tasks, threads()));
   if (slots <= 1 || busy_.exchange(true, std::memory_order_acquire)) {
     for (int64_t index = 0; index < tasks; ++index) task(index, 0);
@@ -132,21 +132,24 @@ void ThreadPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t, int)> task) 
   busy_.store(false, std::memory_order_release);
 }
 
-std::shared_ptr<ThreadPool> PoolOf(int threads) {
+std::shared_ptr<ThreadPool> PoolOf(Threads wanted) {
+  const int threads = wanted.count;
   if (threads <= 1) return nullptr;
+  // Nobody's here: a pointer without a count.
+  if (wanted.pool != nullptr) return {std::shared_ptr<ThreadPool>(), wanted.pool};
   static std::mutex mutex;
   // Never destroyed: exit() need not wait for threads that own nothing.
-  static auto* const kept = new std::shared_ptr<ThreadPool>;
+  static auto* const kept = new std::shared_ptr<WorkerPool>;
   static int kept_threads = 0;
   std::lock_guard<std::mutex> lock(mutex);
   if (kept_threads != threads) {
-    *kept = std::make_shared<ThreadPool>(threads);
+    *kept = std::make_shared<WorkerPool>(threads);
     kept_threads = threads;
   }
   return *kept;
 }
 
-void ParallelFor(int threads, int64_t count, int64_t grain, int64_t work,
+void ParallelFor(Threads threads, int64_t count, int64_t grain, int64_t work,
                  absl::FunctionRef<void(int64_t, int64_t)> body) {
   const int64_t pieces = (count + grain - 1) / grain;
   auto piece = [&](int64_t index, int) {
@@ -161,4 +164,4 @@ void ParallelFor(int threads, int64_t count, int64_t grain, int64_t work,
   for (int64_t index = 0; index < pieces; ++index) piece(index, 0);
 }
 
-}  // namespace tidepool::cpu
+}  // namespace tidepool

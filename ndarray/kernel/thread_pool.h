@@ -1,4 +1,5 @@
-// The CPU backend's threads.
+// WorkerPool: threads for kernels, and loops that use them. //backends/cpu runs on it; kernels of other
+// repositories may.
 //
 // Made for machines whose cores other processes want too. A call never waits for a worker that has
 // not begun: the caller works through the tasks itself, and workers that wake in time take some.
@@ -8,8 +9,8 @@
 //
 // Threads: calls from several threads at once are right; those that find the pool busy run their
 // tasks alone, as do calls from inside a task.
-#ifndef TIDEPOOL_BACKENDS_CPU_THREAD_POOL_H_
-#define TIDEPOOL_BACKENDS_CPU_THREAD_POOL_H_
+#ifndef TIDEPOOL_NDARRAY_KERNEL_THREAD_POOL_H_
+#define TIDEPOOL_NDARRAY_KERNEL_THREAD_POOL_H_
 
 #include <atomic>
 #include <cstdint>
@@ -18,22 +19,21 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/ndarray/kernel/threads.h"
 
-namespace tidepool::cpu {
+namespace tidepool {
 
-class ThreadPool {
+class WorkerPool final : public ThreadPool {
  public:
   // `threads` includes the calling thread. Where the system refuses threads the pool has fewer.
-  explicit ThreadPool(int threads);
-  ~ThreadPool();
-  ThreadPool(const ThreadPool&) = delete;
-  ThreadPool& operator=(const ThreadPool&) = delete;
+  explicit WorkerPool(int threads);
+  ~WorkerPool() override;
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const override { return static_cast<int>(workers_.size()) + 1; }
 
-  // task(index, slot) once for each index below `tasks`; slot < min(tasks, threads()) differs
-  // between tasks that overlap in time. Returns when all have finished. Tasks must not throw.
-  void Run(int64_t tasks, absl::FunctionRef<void(int64_t index, int slot)> task);
+  void Run(int64_t tasks, absl::FunctionRef<void(int64_t index, int slot)> task) override;
 
  private:
   struct Job {
@@ -57,8 +57,9 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-// The pool for `threads` threads, kept; null for one thread. A call that uses a pool keeps it alive.
-std::shared_ptr<ThreadPool> PoolOf(int threads);
+// The pool that was handed in, which nobody owns here, or the shared one for so many threads, kept; null for one
+// thread. A call that uses a pool keeps it alive.
+std::shared_ptr<ThreadPool> PoolOf(Threads threads);
 
 // Waking a worker costs microseconds: work of fewer elementary operations than this stays on the
 // calling thread.
@@ -66,9 +67,9 @@ inline constexpr int64_t kMinParallelWork = 1 << 18;
 
 // body(begin, end) over [0, count) in pieces of `grain`. The pieces are the same for any number of
 // threads. `work`: elementary operations in all.
-void ParallelFor(int threads, int64_t count, int64_t grain, int64_t work,
+void ParallelFor(Threads threads, int64_t count, int64_t grain, int64_t work,
                  absl::FunctionRef<void(int64_t, int64_t)> body);
 
-}  // namespace tidepool::cpu
+}  // namespace tidepool
 
-#endif  // TIDEPOOL_BACKENDS_CPU_THREAD_POOL_H_
+#endif  // TIDEPOOL_NDARRAY_KERNEL_THREAD_POOL_H_

@@ -1,4 +1,4 @@
-#include "tidepool/backends/cpu/thread_pool.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,12 +7,12 @@
 
 #include "gtest/gtest.h"
 
-namespace tidepool::cpu {
+namespace tidepool {
 namespace {
 
 TEST(ThreadPool, RunsEachTaskOnceInDistinctSlots) {
   for (int threads : {1, 2, 3, 8}) {
-    ThreadPool pool(threads);
+    WorkerPool pool(threads);
     EXPECT_EQ(pool.threads(), threads);
     for (int64_t tasks : {0, 1, 2, 7, 1000}) {
       std::vector<std::atomic<int>> runs(tasks);
@@ -34,7 +34,7 @@ TEST(ThreadPool, RunsEachTaskOnceInDistinctSlots) {
 // Jobs follow each other faster than workers wake: a late worker must never touch the next job's
 // state through an old one.
 TEST(ThreadPool, ManyShortJobsInARow) {
-  ThreadPool pool(4);
+  WorkerPool pool(4);
   for (int round = 0; round < 50000; ++round) {
     int64_t tasks = 1 + round % 5;
     std::atomic<int64_t> sum{0};
@@ -44,7 +44,7 @@ TEST(ThreadPool, ManyShortJobsInARow) {
 }
 
 TEST(ThreadPool, CallsFromSeveralThreadsAndFromInsideATaskAreRight) {
-  ThreadPool pool(3);
+  WorkerPool pool(3);
   std::atomic<int64_t> sum{0};
   std::vector<std::thread> callers;
   for (int t = 0; t < 4; ++t) {
@@ -61,7 +61,7 @@ TEST(ThreadPool, CallsFromSeveralThreadsAndFromInsideATaskAreRight) {
 }
 
 TEST(ThreadPool, WorkersWakeAfterSleeping) {
-  ThreadPool pool(2);
+  WorkerPool pool(2);
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // long enough to fall asleep
     std::atomic<int> inside{0};
@@ -82,5 +82,41 @@ TEST(ParallelFor, PiecesAreTheSameForAnyThreadCount) {
   ParallelFor(2, 0, 30, 1 << 20, [&](int64_t, int64_t) { FAIL(); });
 }
 
+// A pool that a program hands in, which counts.
+class CountingPool final : public ThreadPool {
+ public:
+  int threads() const override { return 3; }
+  void Run(int64_t tasks, absl::FunctionRef<void(int64_t, int)> task) override {
+    ++runs;
+    for (int64_t index = tasks - 1; index >= 0; --index) task(index, static_cast<int>(index % 3));
+  }
+  int runs = 0;
+};
+
+TEST(ThreadPool, ProgramsHandInTheirOwn) {
+  CountingPool pool, inner;
+  EXPECT_EQ(ThreadPoolScope::Current(), nullptr);
+  {
+    const ThreadPoolScope scope(pool);
+    EXPECT_EQ(ThreadPoolScope::Current(), &pool);
+    {
+      const ThreadPoolScope nested(inner);
+      EXPECT_EQ(ThreadPoolScope::Current(), &inner);
+      std::thread([] { EXPECT_EQ(ThreadPoolScope::Current(), nullptr); }).join();
+    }
+    EXPECT_EQ(ThreadPoolScope::Current(), &pool);
+  }
+  EXPECT_EQ(ThreadPoolScope::Current(), nullptr);
+  const Threads threads(pool);
+  EXPECT_EQ(threads.count, 3);
+  EXPECT_EQ(PoolOf(threads).get(), &pool);
+  int64_t sum = 0;
+  ParallelFor(threads, 100, 7, kMinParallelWork, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  EXPECT_EQ(sum, 100);
+  EXPECT_EQ(pool.runs, 1);
+  ParallelFor(threads, 100, 7, kMinParallelWork - 1, [&](int64_t, int64_t) {});  // not worth it
+  EXPECT_EQ(pool.runs, 1);
+}
+
 }  // namespace
-}  // namespace tidepool::cpu
+}  // namespace tidepool
