@@ -36,6 +36,28 @@ class WaitAtEnd {
   DeviceCheck& check_;
 };
 
+// Work that has nothing to do with what is checked, in front of it: what comes behind it is late, if it may be.
+class Busy {
+ public:
+  explicit Busy(DeviceCheck& check) : check_(check), block_(check.device, kMiB), host_(4 * kMiB), copied_(check.device, 4 * kMiB) {}
+  void Kernels(int count = 8) {
+    const auto queue_fill = check_.contract.queue_fill;
+    for (int i = 0; queue_fill != nullptr && i < count; ++i) queue_fill(block_.data(), std::byte{1}, kMiB);
+  }
+  void Copies(int count = 4) {
+    QueuePoint last;
+    for (int i = 0; i < count; ++i) {
+      last = check_.device.QueueCopyFromHost(copied_.data(), host_.data(), host_.size(), last);
+    }
+  }
+
+ private:
+  DeviceCheck& check_;
+  TestBlock block_;
+  const Bytes host_;
+  TestBlock copied_;
+};
+
 }  // namespace
 
 void CheckCopies(DeviceCheck& check) {
@@ -142,6 +164,7 @@ void CheckPoints(DeviceCheck& check) {
         lane.seen[step].resize(bytes);
       }
     }
+    Busy busy(check);
     WaitAtEnd wait(check);
     // A lane's copies go there and back one behind the other; lanes have nothing to do with each other.
     for (int queued = 0; queued < kLanes * kSteps;) {
@@ -163,6 +186,7 @@ void CheckPoints(DeviceCheck& check) {
     }
     // The functions without a point come behind what was queued, waited for or not.
     Lane& lane = lanes[0];
+    busy.Copies();
     device.QueueCopyFromHost(lane.block->data(), lane.sent[0].data(), bytes, {});
     check.ExpectOnDevice(lane.block->data(), lane.sent[0], "CopyToHost behind a queued copy");
     const QueuePoint out = device.QueueCopyToHost(lane.seen[1].data(), lane.block->data(), bytes, {});
@@ -177,7 +201,8 @@ void CheckOrderWithKernels(DeviceCheck& check) {
   if (queue_fill == nullptr) return;
   DeviceProvider& device = check.device;
   constexpr size_t kBytes = 256 * kKiB, kHalf = kBytes / 2;
-  TestBlock a(device, kBytes), b(device, kBytes), busy(device, kMiB);
+  TestBlock a(device, kBytes), b(device, kBytes);
+  Busy busy(check);
   const auto all = [&](int value) { return Bytes(kBytes, static_cast<std::byte>(value)); };
   const auto halves = [&](const Bytes& first, int second) {
     Bytes bytes = first;
@@ -189,38 +214,39 @@ void CheckOrderWithKernels(DeviceCheck& check) {
   Bytes seen(kBytes);
   WaitAtEnd wait(check);
   for (int round = 0; round < 6; ++round) {
-    const auto keep_busy = [&] {
-      for (int i = 0; i < 8; ++i) queue_fill(busy.data(), std::byte{1}, kMiB);
-    };
-    keep_busy();
+    busy.Kernels();
     fill(a, 10 + round);
     QueuePoint point = device.QueueCopyToHost(seen.data(), a.data(), kBytes, device.ComputePoint());
     device.WaitFor(point);
     check.ExpectSame(seen, all(10 + round), "a copy to the host behind ComputePoint()");
 
-    keep_busy();
-    fill(a, 20);
-    point = device.QueueCopyFromHost(a.data(), sent.data(), kBytes, device.ComputePoint());
-    device.ComputeAfter(point);
-    queue_fill(a.data() + kHalf, std::byte{30}, kHalf);
-    check.ExpectOnDevice(a.data(), halves(sent, 30), "a kernel behind ComputeAfter()");
-    check.Expect(device.HasPassed(point), "a copy has not passed that a kernel was ordered behind which is done");
+    // The copy waits for a late kernel, a kernel for a late copy.
+    for (const bool late_copy : {false, true}) {
+      if (!late_copy) busy.Kernels();
+      fill(a, 20);
+      if (late_copy) busy.Copies();
+      point = device.QueueCopyFromHost(a.data(), sent.data(), kBytes, device.ComputePoint());
+      device.ComputeAfter(point);
+      queue_fill(a.data() + kHalf, std::byte{30}, kHalf);
+      check.ExpectOnDevice(a.data(), halves(sent, 30), "a kernel behind ComputeAfter()");
+      check.Expect(device.HasPassed(point), "a copy has not passed that a kernel was ordered behind which is done");
+    }
 
-    keep_busy();
+    busy.Kernels();
     fill(a, 40);
     fill(a, 41);
     device.CopyOnDevice(b.data(), a.data(), kBytes);
     fill(a, 42);
     check.ExpectOnDevice(b.data(), all(41), "CopyOnDevice between kernels");
-    keep_busy();
+    busy.Kernels();
     fill(a, 43);
     device.Fill(a.data() + kHalf, std::byte{44}, kHalf);
     check.ExpectOnDevice(a.data(), halves(all(43), 44), "Fill behind a kernel");
-    keep_busy();
+    busy.Kernels();
     fill(a, 45);
     Write(check, a.data(), sent);
     check.ExpectOnDevice(a.data(), sent, "CopyFromHost behind a kernel");
-    keep_busy();
+    busy.Kernels();
     fill(a, 46);
     device.WaitFor(device.ComputePoint());
     point = device.QueueCopyToHost(seen.data(), a.data(), kBytes, {});
@@ -233,7 +259,7 @@ void CheckGivingBackInFlight(DeviceCheck& check) {
   DeviceProvider& device = check.device;
   const size_t bytes = check.Granules(128 * kKiB);
   const auto queue_fill = check.contract.queue_fill;
-  TestBlock busy(device, kMiB);
+  Busy busy(check);
   const Bytes first = check.NewPattern(bytes), second = check.NewPattern(bytes);
   Bytes seen(bytes);
   WaitAtEnd wait(check);
@@ -251,9 +277,10 @@ void CheckGivingBackInFlight(DeviceCheck& check) {
         Write(check, data, first);
         QueuePoint point;
         if (use == kKernel) {
-          for (int i = 0; i < 16; ++i) queue_fill(busy.data(), std::byte{1}, kMiB);
+          busy.Kernels(16);
           queue_fill(data, std::byte{9}, bytes);
         } else {
+          busy.Copies();
           point = use == kRead ? device.QueueCopyToHost(seen.data(), data, bytes, {})
                                : device.QueueCopyFromHost(data, first.data(), bytes, {});
         }
@@ -269,14 +296,25 @@ void CheckGivingBackInFlight(DeviceCheck& check) {
         }
         if (way == kUnreserve) range = std::make_unique<TestRange>(device, bytes);
         if (way != kRelease && gone) targets[count++] = range->Commit(0, bytes);
+        // Kernels use what was given back under copies, and copies what was given back under kernels.
+        const bool by_kernels = use != kKernel && queue_fill != nullptr;
         QueuePoint points[4];
-        for (int i = 0; i < count; ++i) points[i] = device.QueueCopyFromHost(targets[i], second.data(), bytes, {});
+        for (int i = 0; i < count; ++i) {
+          if (by_kernels) {
+            queue_fill(targets[i], std::byte{7}, bytes);
+          } else {
+            points[i] = device.QueueCopyFromHost(targets[i], second.data(), bytes, {});
+          }
+        }
         for (int i = 0; i < count; ++i) device.WaitFor(points[i]);
         device.WaitFor(point);
         const std::string what = absl::StrCat("memory ", way == kRelease ? "released" : way == kDecommit ? "decommitted" : "unreserved",
                                               " under a ", use == kKernel ? "kernel" : use == kRead ? "copy to the host" : "copy from the host");
         if (use == kRead) check.ExpectSame(seen, first, absl::StrCat(what, ": what was copied"));
-        for (int i = 0; i < count; ++i) check.ExpectOnDevice(targets[i], second, absl::StrCat(what, ": what has its place"));
+        for (int i = 0; i < count; ++i) {
+          check.ExpectOnDevice(targets[i], by_kernels ? Bytes(bytes, std::byte{7}) : second,
+                               absl::StrCat(what, ": what has its place"));
+        }
       }
     }
   }
