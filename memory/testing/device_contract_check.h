@@ -1,4 +1,5 @@
-// What the checks of device_contract_suite.h share: a device, bytes to compare, and the list of what is wrong.
+// What the checks of device_contract_suite.h share: a device, bytes to compare, and the list of
+// what is wrong.
 #ifndef TIDEPOOL_MEMORY_TESTING_DEVICE_CONTRACT_CHECK_H_
 #define TIDEPOOL_MEMORY_TESTING_DEVICE_CONTRACT_CHECK_H_
 
@@ -41,6 +42,10 @@ class DeviceCheck {
   // The same of bytes on the device.
   bool ExpectOnDevice(const std::byte* at, const Bytes& expected, const std::string& what);
 
+  // To the device; done on return.
+  void Write(std::byte* at, const Bytes& bytes) {
+    device.CopyFromHost(at, bytes.data(), bytes.size());
+  }
   size_t Below(size_t limit) { return random() % limit; }
   Bytes NewPattern(size_t bytes) { return PatternOf(random(), bytes); }
   // Multiples of the granularity that hold so many bytes.
@@ -61,7 +66,8 @@ class TestBlock {
       : device_(device),
         bytes_(bytes),
         data_(device.Allocate(bytes, alignment != 0 ? alignment : device.traits().alignment)) {
-    if (data_ == nullptr) throw std::runtime_error(absl::StrCat("a block of ", bytes, " bytes was refused"));
+    if (data_ == nullptr)
+      throw std::runtime_error(absl::StrCat("a block of ", bytes, " bytes was refused"));
   }
   ~TestBlock() { Release(); }
   TestBlock(const TestBlock&) = delete;
@@ -84,7 +90,8 @@ class TestRange {
  public:
   TestRange(DeviceProvider& device, size_t bytes)
       : device_(device), bytes_(bytes), base_(device.Reserve(bytes)) {
-    if (base_ == nullptr) throw std::runtime_error(absl::StrCat("a range of ", bytes, " bytes was refused"));
+    if (base_ == nullptr)
+      throw std::runtime_error(absl::StrCat("a range of ", bytes, " bytes was refused"));
   }
   ~TestRange() { Unreserve(); }
   TestRange(const TestRange&) = delete;
@@ -122,10 +129,11 @@ void CheckGivingBack(DeviceCheck& check);
 void CheckCopies(DeviceCheck& check);
 void CheckCopiesAreDone(DeviceCheck& check);
 void CheckCopiesOfNothing(DeviceCheck& check);
+void CheckPinnedHost(DeviceCheck& check);
+
 void CheckPoints(DeviceCheck& check);
 void CheckOrderWithKernels(DeviceCheck& check);
 void CheckGivingBackInFlight(DeviceCheck& check);
-void CheckPinnedHost(DeviceCheck& check);
 void CheckThreads(DeviceCheck& check);
 
 void CheckWorkspaces(DeviceCheck& check);

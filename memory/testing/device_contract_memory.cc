@@ -29,7 +29,8 @@ void ExpectApart(DeviceCheck& check, std::vector<Extent> extents, const std::str
 
 void ExpectNoBlock(DeviceCheck& check, size_t bytes, const std::string& what) {
   std::byte* const data = check.device.Allocate(bytes, check.traits.alignment);
-  if (!check.Expect(data == nullptr, absl::StrCat(what, " was granted"))) check.device.Release(data, bytes);
+  if (!check.Expect(data == nullptr, absl::StrCat(what, " was granted")))
+    check.device.Release(data, bytes);
 }
 
 void ExpectNoRange(DeviceCheck& check, size_t bytes) {
@@ -37,10 +38,6 @@ void ExpectNoRange(DeviceCheck& check, size_t bytes) {
   if (!check.Expect(base == nullptr, absl::StrCat("a range of ", bytes, " bytes was granted"))) {
     check.device.Unreserve(base, bytes);
   }
-}
-
-void Write(DeviceCheck& check, std::byte* at, const Bytes& bytes) {
-  check.device.CopyFromHost(at, bytes.data(), bytes.size());
 }
 
 }  // namespace
@@ -54,22 +51,27 @@ void CheckDescription(DeviceCheck& check) {
   check.Expect(std::has_single_bit(traits.alignment) && traits.alignment <= kMaxAlignment,
                absl::StrCat("traits().alignment is ", traits.alignment,
                             ", expected a power of two up to ", kMaxAlignment));
-  check.Expect(std::has_single_bit(traits.granularity),
-               absl::StrCat("traits().granularity is ", traits.granularity, ", expected a power of two"));
+  check.Expect(
+      std::has_single_bit(traits.granularity),
+      absl::StrCat("traits().granularity is ", traits.granularity, ", expected a power of two"));
   check.Expect(traits.large_granularity == 0 || (std::has_single_bit(traits.large_granularity) &&
                                                  traits.large_granularity >= traits.granularity),
                absl::StrCat("traits().large_granularity is ", traits.large_granularity,
                             ", expected 0 or a power of two from the granularity on"));
-  check.Expect(traits.reserve_bytes > 0, "traits().reserve_bytes is 0: growing pages would move each time");
-  check.Expect(FindDeviceProvider(check.contract.device) == &check.device, "the provider is found once only");
+  check.Expect(traits.reserve_bytes > 0,
+               "traits().reserve_bytes is 0: growing pages would move each time");
+  check.Expect(FindDeviceProvider(check.contract.device) == &check.device,
+               "the provider is found once only");
 }
 
 void CheckRanges(DeviceCheck& check) {
-  const size_t unit = std::max({kMaxAlignment, check.traits.granularity, check.traits.large_granularity});
+  const size_t unit =
+      std::max({kMaxAlignment, check.traits.granularity, check.traits.large_granularity});
   std::vector<std::unique_ptr<TestRange>> ranges;
   std::vector<Extent> extents;
   for (size_t granules : {1, 2, 3, 7, 64, 1, 5, 16}) {
-    ranges.push_back(std::make_unique<TestRange>(check.device, granules * check.traits.granularity));
+    ranges.push_back(
+        std::make_unique<TestRange>(check.device, granules * check.traits.granularity));
     const TestRange& range = *ranges.back();
     extents.emplace_back(range.base(), range.bytes());
     check.Expect(IsAligned(range.base(), unit),
@@ -82,7 +84,8 @@ void CheckRanges(DeviceCheck& check) {
   ExpectApart(check, extents, "ranges");
   // As much as a growing range should have.
   TestRange large(check.device, check.traits.reserve_bytes);
-  check.Expect(IsAligned(large.base(), unit), absl::StrCat("the largest range is not aligned to ", unit));
+  check.Expect(IsAligned(large.base(), unit),
+               absl::StrCat("the largest range is not aligned to ", unit));
 }
 
 void CheckCommits(DeviceCheck& check) {
@@ -92,7 +95,7 @@ void CheckCommits(DeviceCheck& check) {
   Bytes expected;
   for (const size_t granules : {1, 3, 4}) {  // from the front; what is there stays
     const Bytes piece = check.NewPattern(granules * granule);
-    Write(check, range.Commit(expected.size(), piece.size()), piece);
+    check.Write(range.Commit(expected.size(), piece.size()), piece);
     expected.insert(expected.end(), piece.begin(), piece.end());
     check.device.Prefault(range.base(), expected.size());
     check.ExpectOnDevice(range.base(), expected, "after a further commit");
@@ -104,12 +107,13 @@ void CheckCommits(DeviceCheck& check) {
       const auto rest = [&](size_t from, size_t to) {
         if (from == to) return;
         check.ExpectOnDevice(range.base() + from,
-                             Bytes(expected.begin() + from, expected.begin() + to), "beside a decommit");
+                             Bytes(expected.begin() + from, expected.begin() + to),
+                             "beside a decommit");
       };
       rest(0, begin);
       rest(begin + bytes, expected.size());
       const Bytes piece = check.NewPattern(bytes);
-      Write(check, range.Commit(begin, bytes), piece);
+      check.Write(range.Commit(begin, bytes), piece);
       std::copy(piece.begin(), piece.end(), expected.begin() + begin);
     }
     check.ExpectOnDevice(range.base(), expected, "after a decommit");
@@ -117,8 +121,8 @@ void CheckCommits(DeviceCheck& check) {
   if (const size_t large = check.traits.large_granularity; large > 0) {
     TestRange pages(check.device, 2 * large);
     const Bytes piece = check.NewPattern(2 * large);
-    Write(check, pages.Commit(0, large, true), Bytes(piece.begin(), piece.begin() + large));
-    Write(check, pages.Commit(large, large, true), Bytes(piece.begin() + large, piece.end()));
+    check.Write(pages.Commit(0, large, true), Bytes(piece.begin(), piece.begin() + large));
+    check.Write(pages.Commit(large, large, true), Bytes(piece.begin() + large, piece.end()));
     check.ExpectOnDevice(pages.base(), piece, "in large pages");
   }
 }
@@ -130,19 +134,23 @@ void CheckBlocks(DeviceCheck& check) {
   };
   std::vector<Written> blocks;
   const auto add = [&](size_t bytes, size_t alignment) {
-    Written written{std::make_unique<TestBlock>(check.device, bytes, alignment), check.NewPattern(bytes)};
+    Written written{std::make_unique<TestBlock>(check.device, bytes, alignment),
+                    check.NewPattern(bytes)};
     check.Expect(IsAligned(written.block->data(), alignment),
                  absl::StrCat("a block of ", bytes, " bytes is not aligned to ", alignment));
-    Write(check, written.block->data(), written.bytes);
+    check.Write(written.block->data(), written.bytes);
     blocks.push_back(std::move(written));
   };
-  for (size_t alignment = check.traits.alignment; alignment <= kMaxAlignment; alignment *= 4) add(100, alignment);
-  for (const size_t bytes : {1, 2, 63, 64, 65, 512, 4095, 4096, 65537}) add(bytes, check.traits.alignment);
+  for (size_t alignment = check.traits.alignment; alignment <= kMaxAlignment; alignment *= 4)
+    add(100, alignment);
+  for (const size_t bytes : {1, 2, 63, 64, 65, 512, 4095, 4096, 65537})
+    add(bytes, check.traits.alignment);
   add(kMiB + 3, kMaxAlignment);
   for (int i = 0; i < 60; ++i) {
     if (blocks.size() > 10 && i % 2 == 0) {
       std::swap(blocks[check.Below(blocks.size())], blocks.back());
-      check.ExpectOnDevice(blocks.back().block->data(), blocks.back().bytes, "a block beside others");
+      check.ExpectOnDevice(blocks.back().block->data(), blocks.back().bytes,
+                           "a block beside others");
       blocks.pop_back();
     } else {
       add(1 + check.Below(i % 5 == 0 ? 100 * kKiB : 2 * kKiB), check.traits.alignment);
@@ -182,7 +190,7 @@ void CheckRefusals(DeviceCheck& check) {
   DeviceProvider& device = check.device;
   TestBlock block(device, 10000);
   const Bytes kept = check.NewPattern(10000);
-  Write(check, block.data(), kept);
+  check.Write(block.data(), kept);
   for (const size_t bytes : {SIZE_MAX, SIZE_MAX / 2 + 1}) ExpectNoRange(check, bytes);
   // The tail of the second leaves the address space.
   for (const size_t bytes : {SIZE_MAX, SIZE_MAX - 63}) {
@@ -190,14 +198,16 @@ void CheckRefusals(DeviceCheck& check) {
   }
   if (const size_t capacity = check.contract.capacity_bytes; capacity > 0) {
     ExpectNoBlock(check, capacity + 1, "a block larger than the capacity");
-    // Filled up in pieces: whatever is refused, the next smaller piece and all that was there are well.
+    // Filled up in pieces: whatever is refused, the next smaller piece and all that was there are
+    // well.
     TestRange range(device, check.Granules(2 * capacity));
     size_t committed = 0;
     Bytes first;
     size_t piece = check.Granules(std::max(capacity / 4, check.traits.granularity));
     while (committed + piece <= range.bytes()) {
       if (device.Commit(range.base() + committed, piece, false)) {
-        if (committed == 0) Write(check, range.base(), first = check.NewPattern(check.traits.granularity));
+        if (committed == 0)
+          check.Write(range.base(), first = check.NewPattern(check.traits.granularity));
         committed += piece;
       } else if (piece > check.traits.granularity) {
         piece = check.Granules(piece / 2);
@@ -205,7 +215,9 @@ void CheckRefusals(DeviceCheck& check) {
         break;
       }
     }
-    if (check.Expect(committed <= capacity, absl::StrCat(committed, " bytes were committed, more than the capacity of ", capacity)) &&
+    if (check.Expect(committed <= capacity,
+                     absl::StrCat(committed, " bytes were committed, more than the capacity of ",
+                                  capacity)) &&
         check.Expect(committed > 0, "nothing could be committed")) {
       ExpectNoBlock(check, kMiB + check.traits.granularity, "a block that there is no room for");
       check.ExpectOnDevice(range.base(), first, "after refusals");
@@ -228,7 +240,8 @@ void CheckGivingBack(DeviceCheck& check) {
   const size_t rounds = capacity > 0 ? std::min<size_t>(capacity / bytes + 2, 1000) : 20;
   for (size_t round = 0; round < rounds; ++round) {
     TestRange range(check.device, 4 * bytes);
-    range.Commit(0, bytes / 2 / check.traits.granularity * check.traits.granularity + check.traits.granularity);
+    range.Commit(0, bytes / 2 / check.traits.granularity * check.traits.granularity +
+                        check.traits.granularity);
     TestBlock block(check.device, bytes);
     check.device.Fill(block.data() + bytes - 1, std::byte{1}, 1);
   }

@@ -90,18 +90,22 @@ Bytes PatternOf(uint64_t seed, size_t bytes) {
 bool DeviceCheck::Expect(bool holds, const std::string& problem) {
   if (holds) return true;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (problems_.size() < kMostProblems) problems_.push_back(absl::StrCat(device.name(), ": ", problem));
+  if (problems_.size() < kMostProblems)
+    problems_.push_back(absl::StrCat(device.name(), ": ", problem));
   return false;
 }
 
 bool DeviceCheck::ExpectSame(const Bytes& found, const Bytes& expected, const std::string& what) {
-  const auto [at, other] = std::mismatch(found.begin(), found.end(), expected.begin(), expected.end());
+  const auto [at, other] =
+      std::mismatch(found.begin(), found.end(), expected.begin(), expected.end());
   if (at == found.end() && other == expected.end()) return true;
-  return Expect(false, absl::StrCat(what, ": byte ", at - found.begin(), " of ", expected.size(), " is ",
-                                    static_cast<int>(*at), ", expected ", static_cast<int>(*other)));
+  return Expect(false,
+                absl::StrCat(what, ": byte ", at - found.begin(), " of ", expected.size(), " is ",
+                             static_cast<int>(*at), ", expected ", static_cast<int>(*other)));
 }
 
-bool DeviceCheck::ExpectOnDevice(const std::byte* at, const Bytes& expected, const std::string& what) {
+bool DeviceCheck::ExpectOnDevice(const std::byte* at, const Bytes& expected,
+                                 const std::string& what) {
   Bytes found(expected.size());
   device.CopyToHost(found.data(), at, found.size());
   return ExpectSame(found, expected, what);
@@ -139,8 +143,9 @@ bool RegisterDeviceContract(const DeviceContract& contract) {
   std::string name = contract.name.empty() ? DeviceName(contract.device) : contract.name;
   std::replace(name.begin(), name.end(), ':', '_');
   for (const Check& check : kChecks) {
-    ::testing::RegisterTest(absl::StrCat("DeviceContract_", name).c_str(), check.name, nullptr, nullptr,
-                            __FILE__, __LINE__, [contract, name = check.name]() -> ::testing::Test* {
+    ::testing::RegisterTest(absl::StrCat("DeviceContract_", name).c_str(), check.name, nullptr,
+                            nullptr, __FILE__, __LINE__,
+                            [contract, name = check.name]() -> ::testing::Test* {
                               return new ContractTest(contract, name);
                             });
   }

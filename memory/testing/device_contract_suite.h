@@ -1,6 +1,7 @@
-// The contract of a device's memory (provider/device_provider.h), as tests: what every DeviceProvider keeps, and that
-// workspaces, rings, pools of workspaces, mirrors and budgets work on it, with every byte compared. A backend's memory
-// test is this file, linked with the suite and the backend itself:
+// The contract of a device's memory (provider/device_provider.h), as tests: what every
+// DeviceProvider keeps, and that workspaces, rings, pools of workspaces, mirrors and budgets work
+// on it, with every byte compared. A backend's memory test is this file, linked with the suite and
+// the backend itself:
 //
 //   #include "tidepool/memory/testing/device_contract_suite.h"
 //
@@ -12,10 +13,11 @@
 //   });
 //   }  // namespace tidepool
 //
-// Tests made: DeviceContract_<name>.<check> for each of DeviceContractChecks(). Checks that need what the contract does
-// not give (a capacity, a kernel) or what the device does not have (memory that the host reads, page-locked memory) pass
-// without a word. Everything is given back at the end of a check. Without such a device (a driver and no hardware) the tests are
-// skipped. Each takes some hundred copies of up to a few MiB.
+// Tests made: DeviceContract_<name>.<check> for each of DeviceContractChecks(). Checks that need
+// what the contract does not give (a capacity, a kernel) or what the device does not have (memory
+// that the host reads, page-locked memory) pass without a word. Everything is given back at the end
+// of a check. Without such a device (a driver and no hardware) the tests are skipped. Each takes
+// some hundred copies of up to a few MiB.
 #ifndef TIDEPOOL_MEMORY_TESTING_DEVICE_CONTRACT_SUITE_H_
 #define TIDEPOOL_MEMORY_TESTING_DEVICE_CONTRACT_SUITE_H_
 
@@ -31,7 +33,8 @@ namespace tidepool {
 struct DeviceContract {
   Device device = Host();
   std::string name = "";  // of the tests; empty: the device's, "mine_0"
-  // At most this much can be committed and allocated together; 0: nobody knows, and nothing is exhausted.
+  // At most this much can be committed and allocated together; 0: nobody knows, and nothing is
+  // exhausted.
   size_t capacity_bytes = 0;
   // Queues a kernel that sets bytes of the device, as the device's kernels are queued. Null: none.
   void (*queue_fill)(std::byte* to, std::byte value, size_t bytes) = nullptr;
@@ -44,7 +47,8 @@ struct DeviceContract {
 // Call from a static initialiser of the test. Always true.
 bool RegisterDeviceContract(const DeviceContract& contract);
 
-// What the tests report, one string per failure: for the test of the suite itself. Unknown checks throw kInvalidArgument.
+// What the tests report, one string per failure: for the test of the suite itself. Unknown checks
+// throw kInvalidArgument.
 std::vector<std::string> DeviceContractChecks();
 std::vector<std::string> DeviceProblems(const DeviceContract& contract, const std::string& check);
 

@@ -1,5 +1,5 @@
-// The contract of device memory on the host and on the simulated device; and that the suite finds what is wrong with
-// providers that break it.
+// The contract of device memory on the host and on the simulated device; and that the suite finds
+// what is wrong with providers that break it.
 #include "tidepool/memory/testing/device_contract_suite.h"
 
 #include <algorithm>
@@ -27,7 +27,8 @@ constexpr size_t kCapacity = size_t{64} << 20;
 void QueueFill(std::byte* to, std::byte value, size_t bytes) {
   SimulatedDevice& device = SimulatedDevice::Get();
   std::byte* const hidden = device.Hidden(to, bytes);
-  device.QueueKernel({{to, to + bytes}}, [=] { std::memset(hidden, static_cast<int>(value), bytes); });
+  device.QueueKernel({{to, to + bytes}},
+                     [=] { std::memset(hidden, static_cast<int>(value), bytes); });
 }
 
 void Begin() {
@@ -51,9 +52,10 @@ DeviceContract Simulated(const char* name, void (*before)()) {
           .after = &End};
 }
 
-const bool registered = RegisterDeviceContract({.device = Host()}) &&
-                        RegisterDeviceContract(Simulated("simulated", &Begin)) &&
-                        RegisterDeviceContract(Simulated("simulated_asynchronous", &BeginAsynchronously));
+const bool registered =
+    RegisterDeviceContract({.device = Host()}) &&
+    RegisterDeviceContract(Simulated("simulated", &Begin)) &&
+    RegisterDeviceContract(Simulated("simulated_asynchronous", &BeginAsynchronously));
 
 // A provider in the place of the simulated device's, which passes everything on.
 class Wrapper : public DeviceProvider {
@@ -70,17 +72,31 @@ class Wrapper : public DeviceProvider {
   bool Commit(std::byte* at, size_t bytes, bool large_pages) noexcept override {
     return base().Commit(at, bytes, large_pages);
   }
-  bool Decommit(std::byte* at, size_t bytes) noexcept override { return base().Decommit(at, bytes); }
-  std::byte* Allocate(size_t bytes, size_t alignment) noexcept override { return base().Allocate(bytes, alignment); }
+  bool Decommit(std::byte* at, size_t bytes) noexcept override {
+    return base().Decommit(at, bytes);
+  }
+  std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
+    return base().Allocate(bytes, alignment);
+  }
   void Release(std::byte* data, size_t bytes) noexcept override { base().Release(data, bytes); }
-  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override { base().CopyFromHost(to, from, bytes); }
-  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override { base().CopyToHost(to, from, bytes); }
-  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override { base().CopyOnDevice(to, from, bytes); }
-  void Fill(std::byte* to, std::byte value, size_t bytes) override { base().Fill(to, value, bytes); }
-  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    base().CopyFromHost(to, from, bytes);
+  }
+  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    base().CopyToHost(to, from, bytes);
+  }
+  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
+    base().CopyOnDevice(to, from, bytes);
+  }
+  void Fill(std::byte* to, std::byte value, size_t bytes) override {
+    base().Fill(to, value, bytes);
+  }
+  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes,
+                               QueuePoint after) override {
     return base().QueueCopyFromHost(to, from, bytes, after);
   }
-  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes,
+                             QueuePoint after) override {
     return base().QueueCopyToHost(to, from, bytes, after);
   }
   QueuePoint ComputePoint() override { return base().ComputePoint(); }
@@ -123,21 +139,25 @@ TEST_F(DeviceContractSuite, FindsAWaitThatDoesNotWait) {
   struct : Wrapper {
     void WaitFor(QueuePoint) override {}
   } wrapper;
-  EXPECT_THAT(Failing({"queued_copies_begin_after_their_points", "kernels_and_copies_keep_their_order"}),
-              testing::SizeIs(2));
+  EXPECT_THAT(
+      Failing({"queued_copies_begin_after_their_points", "kernels_and_copies_keep_their_order"}),
+      testing::SizeIs(2));
 }
 
 TEST_F(DeviceContractSuite, FindsCopiesThatDoNotWaitForTheirPoint) {
   struct : Wrapper {
-    QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint) override {
+    QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes,
+                                 QueuePoint) override {
       return base().QueueCopyFromHost(to, from, bytes, {});
     }
-    QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint) override {
+    QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes,
+                               QueuePoint) override {
       return base().QueueCopyToHost(to, from, bytes, {});
     }
   } wrapper;
-  EXPECT_THAT(Failing({"queued_copies_begin_after_their_points", "kernels_and_copies_keep_their_order"}),
-              testing::SizeIs(2));
+  EXPECT_THAT(
+      Failing({"queued_copies_begin_after_their_points", "kernels_and_copies_keep_their_order"}),
+      testing::SizeIs(2));
 }
 
 TEST_F(DeviceContractSuite, FindsKernelsThatDoNotWaitForACopy) {
@@ -170,19 +190,26 @@ TEST_F(DeviceContractSuite, FindsUnalignedRangesAndBlocks) {
       std::byte* const base_of = bytes > SIZE_MAX / 4 ? nullptr : base().Reserve(bytes + kShift);
       return base_of != nullptr ? base_of + kShift : nullptr;
     }
-    void Unreserve(std::byte* at, size_t bytes) noexcept override { base().Unreserve(at - kShift, bytes + kShift); }
+    void Unreserve(std::byte* at, size_t bytes) noexcept override {
+      base().Unreserve(at - kShift, bytes + kShift);
+    }
     std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
-      std::byte* const data = bytes > SIZE_MAX / 16 ? nullptr : base().Allocate(bytes + 16, alignment);
+      std::byte* const data =
+          bytes > SIZE_MAX / 16 ? nullptr : base().Allocate(bytes + 16, alignment);
       return data != nullptr ? data + 16 : nullptr;
     }
-    void Release(std::byte* data, size_t bytes) noexcept override { base().Release(data - 16, bytes + 16); }
+    void Release(std::byte* data, size_t bytes) noexcept override {
+      base().Release(data - 16, bytes + 16);
+    }
   } wrapper;
   EXPECT_THAT(Failing({"reserves_aligned_ranges", "gives_aligned_blocks"}), testing::SizeIs(2));
 }
 
 // The last byte of what is not a multiple of 8.
 TEST_F(DeviceContractSuite, FindsALostByteInEachKindOfCopy) {
-  static size_t (*const kept)(size_t) = [](size_t bytes) { return bytes > 4096 && bytes % 8 == 1 ? bytes - 1 : bytes; };
+  static size_t (*const kept)(size_t) = [](size_t bytes) {
+    return bytes > 4096 && bytes % 8 == 1 ? bytes - 1 : bytes;
+  };
   {
     struct : Wrapper {
       void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
@@ -201,17 +228,20 @@ TEST_F(DeviceContractSuite, FindsALostByteInEachKindOfCopy) {
   }
   {
     struct : Wrapper {
-      void Fill(std::byte* to, std::byte value, size_t bytes) override { base().Fill(to, value, kept(bytes)); }
+      void Fill(std::byte* to, std::byte value, size_t bytes) override {
+        base().Fill(to, value, kept(bytes));
+      }
     } wrapper;
     EXPECT_THAT(Failing({"copies_any_size_and_offset"}), testing::SizeIs(1));
   }
   struct : Wrapper {
-    QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+    QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes,
+                                 QueuePoint after) override {
       return base().QueueCopyFromHost(to, from, bytes - bytes / 1000, after);
     }
   } wrapper;
-  EXPECT_THAT(Failing({"queued_copies_begin_after_their_points", "several_threads", "workspaces", "rings",
-                       "pools_of_workspaces", "mirrors"}),
+  EXPECT_THAT(Failing({"queued_copies_begin_after_their_points", "several_threads", "workspaces",
+                       "rings", "pools_of_workspaces", "mirrors"}),
               testing::SizeIs(6));
 }
 
@@ -243,11 +273,14 @@ TEST_F(DeviceContractSuite, FindsRefusalsThatAreCounted) {
 
 TEST_F(DeviceContractSuite, FindsMemoryThatIsNotTakenBack) {
   struct : Wrapper {
-    void Release(std::byte* data, size_t bytes) noexcept override { leaked.push_back({data, bytes}); }
+    void Release(std::byte* data, size_t bytes) noexcept override {
+      leaked.push_back({data, bytes});
+    }
     std::vector<Block> leaked;
   } wrapper;
   EXPECT_THAT(Failing({"takes_everything_back"}), testing::SizeIs(1));
-  for (const DeviceProvider::Block& block : wrapper.leaked) Wrapper::base().Release(block.data, block.bytes);
+  for (const DeviceProvider::Block& block : wrapper.leaked)
+    Wrapper::base().Release(block.data, block.bytes);
 }
 
 TEST_F(DeviceContractSuite, FindsACapacityThatIsNone) {
@@ -288,8 +321,10 @@ TEST_F(DeviceContractSuite, FindsStagingThatThreadsShare) {
 TEST_F(DeviceContractSuite, FindsMemoryThatIsUsedAgainTooEarly) {
   struct : Wrapper {
     std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
-      const auto fits = std::find_if(kept.begin(), kept.end(), [&](const Block& block) { return block.bytes == bytes; });
-      if (fits == kept.end() || alignment > SimulatedDevice::kAlignment) return base().Allocate(bytes, alignment);
+      const auto fits = std::find_if(kept.begin(), kept.end(),
+                                     [&](const Block& block) { return block.bytes == bytes; });
+      if (fits == kept.end() || alignment > SimulatedDevice::kAlignment)
+        return base().Allocate(bytes, alignment);
       std::byte* const data = fits->data;
       kept.erase(fits);
       return data;
@@ -302,10 +337,12 @@ TEST_F(DeviceContractSuite, FindsMemoryThatIsUsedAgainTooEarly) {
   for (uint64_t seed = 1; seed < 6 && failing.empty(); ++seed) {
     DeviceContract contract = Simulated("", nullptr);
     contract.seed = seed;
-    for (const std::string& problem : DeviceProblems(contract, "memory_given_back_in_flight")) failing.insert(problem);
+    for (const std::string& problem : DeviceProblems(contract, "memory_given_back_in_flight"))
+      failing.insert(problem);
   }
   EXPECT_THAT(failing, testing::Contains(testing::HasSubstr("memory released under a")));
-  for (const DeviceProvider::Block& block : wrapper.kept) Wrapper::base().Release(block.data, block.bytes);
+  for (const DeviceProvider::Block& block : wrapper.kept)
+    Wrapper::base().Release(block.data, block.bytes);
 }
 
 }  // namespace

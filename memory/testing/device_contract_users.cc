@@ -1,4 +1,5 @@
-// What stands on a device's memory: workspaces, rings, pools of workspaces, mirrors, budgets. Every byte is compared.
+// What stands on a device's memory: workspaces, rings, pools of workspaces, mirrors, budgets. Every
+// byte is compared.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -41,7 +42,8 @@ struct Array {
 Array NewArray(DeviceCheck& check, size_t bytes, uint64_t pattern) {
   Array array{BufferHandle(AllocateHere(bytes)), pattern};
   const Buffer& buffer = *array.buffer.get();
-  check.Expect(buffer.device == check.contract.device, "an array of a workspace is on another device");
+  check.Expect(buffer.device == check.contract.device,
+               "an array of a workspace is on another device");
   check.Expect(reinterpret_cast<uintptr_t>(buffer.data) % check.traits.alignment == 0,
                absl::StrCat("an array of a workspace is not aligned to ", check.traits.alignment));
   const Bytes sent = PatternOf(pattern, bytes);
@@ -57,7 +59,8 @@ void ExpectWhole(DeviceCheck& check, const Array& array, const std::string& what
   check.ExpectOnDevice(array.buffer->data, PatternOf(array.pattern, array.buffer->bytes), what);
 }
 
-// The requests and releases of one kind of cycle, the same each time; the bytes are another each time.
+// The requests and releases of one kind of cycle, the same each time; the bytes are another each
+// time.
 void RunCycle(DeviceCheck& check, uint64_t kind, uint64_t cycle, const std::string& what) {
   std::mt19937_64 random(kind * 1000 + check.contract.seed);
   std::vector<Array> live;
@@ -86,7 +89,8 @@ std::jthread Thread(DeviceCheck& check, std::function<void()> work) {
 }  // namespace
 
 void CheckWorkspaces(DeviceCheck& check) {
-  for (const WorkspaceConfig& config : {WorkspaceConfig::Training(), WorkspaceConfig::Nd4j(), WorkspaceConfig()}) {
+  for (const WorkspaceConfig& config :
+       {WorkspaceConfig::Training(), WorkspaceConfig::Nd4j(), WorkspaceConfig()}) {
     Workspace workspace("device contract", Small(config), check.contract.device);
     // Larger kinds make pages grow, smaller ones come back.
     const uint64_t kinds[] = {0, 0, 0, 1, 1, 0, 2, 2, 0, 1, 0};
@@ -133,10 +137,12 @@ void CheckRings(DeviceCheck& check) {
   });
   int popped = 0;
   while (std::optional<RingChannel<std::vector<Array>>::Item> batch = channel.Pop()) {
-    for (const Array& array : batch->value) ExpectWhole(check, array, absl::StrCat("batch ", popped, " of a ring"));
+    for (const Array& array : batch->value)
+      ExpectWhole(check, array, absl::StrCat("batch ", popped, " of a ring"));
     ++popped;
   }
-  check.Expect(popped == kBatches, absl::StrCat(popped, " batches came out of a ring, expected ", kBatches));
+  check.Expect(popped == kBatches,
+               absl::StrCat(popped, " batches came out of a ring, expected ", kBatches));
 }
 
 void CheckPools(DeviceCheck& check) {
@@ -147,12 +153,14 @@ void CheckPools(DeviceCheck& check) {
       threads.push_back(Thread(check, [&, thread] {
         for (uint64_t cycle = 0; cycle < 8; ++cycle) {
           PooledScope scope(pool);
-          RunCycle(check, (cycle + thread) % 3, thread * 100 + cycle, "a cycle of a pool of workspaces");
+          RunCycle(check, (cycle + thread) % 3, thread * 100 + cycle,
+                   "a cycle of a pool of workspaces");
         }
       }));
     }
   }
-  check.Expect(pool.stats().cycles == 24, absl::StrCat(pool.stats().cycles, " cycles of a pool ended, expected 24"));
+  check.Expect(pool.stats().cycles == 24,
+               absl::StrCat(pool.stats().cycles, " cycles of a pool ended, expected 24"));
   pool.Trim();
 }
 
@@ -170,11 +178,14 @@ void CheckMirrors(DeviceCheck& check) {
       const auto before = Bytes(model.begin() + begin, model.begin() + end);
       const bool writes = check.Below(2) == 0;
       if (i % 2 == 0) {
-        std::byte* const host = mirror.OnHost(writes ? MirrorEvent::kHostWrite : MirrorEvent::kHostRead, begin, end, "device contract");
+        std::byte* const host =
+            mirror.OnHost(writes ? MirrorEvent::kHostWrite : MirrorEvent::kHostRead, begin, end,
+                          "device contract");
         check.ExpectSame(Bytes(host + begin, host + end), before, "the host copy of an array");
         if (writes) std::copy(next.begin(), next.end(), host + begin);
       } else {
-        const BufferMirror::DeviceUse use{&buffer, begin, end, writes, "device contract", writes ? "Z" : "X"};
+        const BufferMirror::DeviceUse use{&buffer,           begin, end, writes, "device contract",
+                                          writes ? "Z" : "X"};
         BufferMirror::PrepareForDevice(absl::MakeConstSpan(&use, 1));
         check.ExpectOnDevice(buffer.data + begin, before, "an array with a host copy");
         if (writes) check.device.CopyFromHost(buffer.data + begin, next.data(), next.size());
@@ -187,7 +198,9 @@ void CheckMirrors(DeviceCheck& check) {
     mirror.DropHostCopy();
     check.ExpectOnDevice(buffer.data, model, "an array after its host copy");
   };
-  run(*BufferHandle(NewHeapBuffer(kBytes, kHeapAlignment, MemoryKind::kAllocated, check.contract.device)).get());
+  run(*BufferHandle(
+           NewHeapBuffer(kBytes, kHeapAlignment, MemoryKind::kAllocated, check.contract.device))
+           .get());
   Workspace workspace("device contract", Small(WorkspaceConfig::Training()), check.contract.device);
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope scope(workspace);
@@ -224,7 +237,8 @@ void CheckBudgets(DeviceCheck& check) {
       }
     }
     const int64_t taken = budget.Of(device).taken_bytes;
-    check.Expect(taken <= before + static_cast<int64_t>(room), "more is taken than the limit of the device's memory");
+    check.Expect(taken <= before + static_cast<int64_t>(room),
+                 "more is taken than the limit of the device's memory");
     budget.SetDeviceLimit(device, MemoryBudget::kUnlimited);
     WorkspaceScope scope(workspace);
     ExpectWhole(check, NewArray(check, 2 * room, 3), "an array beyond the former limit");

@@ -1,13 +1,15 @@
-// KeptCall: a call that outlives its caller, for devices whose kernels run later. What a KernelCall points to lives as long
-// as the call; this has shapes, strides and attributes of its own. The operands' bytes are the device's: they
-// stay until what is queued has used them (provider/device_provider.h).
+// KeptCall: a call that outlives its caller, for devices whose kernels run later. What a KernelCall
+// points to lives as long as the call; this has shapes, strides and attributes of its own. The
+// operands' bytes are the device's: they stay until what is queued has used them
+// (provider/device_provider.h).
 //
 //   void RunAdd(const KernelCall& call) {
 //     auto kept = std::make_shared<KeptCall>(call);
 //     device.Queue(kept->Extents(), [kept] { AddOnDevice(kept->call()); });
 //   }
 //
-// Threads: as a value; it is made by the caller and used by whoever runs it. Cost: one allocation, and one more for attributes.
+// Threads: as a value; it is made by the caller and used by whoever runs it. Cost: one allocation,
+// and one more for attributes.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_KEPT_CALL_H_
 #define TIDEPOOL_NDARRAY_KERNEL_KEPT_CALL_H_
 
@@ -27,7 +29,8 @@ struct ByteExtent {
   std::byte* end = nullptr;
 };
 
-// From the lowest to behind the highest element of an operand; empty where it is absent or has none.
+// From the lowest to behind the highest element of an operand; empty where it is absent or has
+// none.
 inline ByteExtent ExtentOf(const TensorRef& ref) {
   if (!ref.present || ref.data == nullptr || ref.NumElements() == 0) return {};
   int64_t lowest = 0, highest = 0;
@@ -75,8 +78,8 @@ class KeptCall {
 
   const KernelCall& call() const { return call_; }
 
-  // What the kernel may use: of each operand that has elements, and of the scratch, which is as large as the kernel's
-  // scratch_bytes() has asked for.
+  // What the kernel may use: of each operand that has elements, and of the scratch, which is as
+  // large as the kernel's scratch_bytes() has asked for.
   std::vector<ByteExtent> Extents(size_t scratch_bytes = 0) const {
     std::vector<ByteExtent> extents;
     if (call_.scratch != nullptr && scratch_bytes > 0) {
@@ -84,13 +87,14 @@ class KeptCall {
       extents.push_back({scratch, scratch + scratch_bytes});
     }
     for (const TensorRef& ref : refs_) {
-      if (const ByteExtent extent = ExtentOf(ref); extent.begin != nullptr) extents.push_back(extent);
+      if (const ByteExtent extent = ExtentOf(ref); extent.begin != nullptr)
+        extents.push_back(extent);
     }
     return extents;
   }
 
-  // For devices that find the bytes elsewhere than at their addresses: `translate` gets the address of each operand that
-  // has bytes, and of the scratch. Once.
+  // For devices that find the bytes elsewhere than at their addresses: `translate` gets the address
+  // of each operand that has bytes, and of the scratch. Once.
   template <typename Function>
   void TranslateAddresses(const Function& translate) {
     for (TensorRef& ref : refs_) {

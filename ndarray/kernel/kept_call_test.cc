@@ -21,10 +21,18 @@ TEST(KeptCall, NothingOfTheCallersIsNeededAfterwards) {
     attributes->pad_left = 3;
     attributes->groups = 7;
     TensorRef refs[3];
-    refs[0] = {.data = x, .present = true, .rank = 2, .dims = dims->data(), .strides = strides->data()};
-    refs[2] = {.data = z, .present = true, .rank = 1, .dims = dims->data() + 1, .strides = strides->data()};
+    refs[0] = {
+        .data = x, .present = true, .rank = 2, .dims = dims->data(), .strides = strides->data()};
+    refs[2] = {.data = z,
+               .present = true,
+               .rank = 1,
+               .dims = dims->data() + 1,
+               .strides = strides->data()};
     const absl::Span<const TensorRef> all = refs;
-    KernelCall call{.op = OpCode::kConv2d, .inputs = all.first(2), .outputs = all.subspan(2), .attributes = attributes.get(),
+    KernelCall call{.op = OpCode::kConv2d,
+                    .inputs = all.first(2),
+                    .outputs = all.subspan(2),
+                    .attributes = attributes.get(),
                     .scratch = scratch};
     kept = std::make_unique<KeptCall>(call);
     // What the caller does with its own next.
@@ -66,7 +74,12 @@ TEST(KeptCall, CallsWithoutAttributes) {
 TEST(ExtentOf, ViewsThatGoBackwards) {
   int32_t values[12] = {};
   const int64_t dims[] = {3, 2}, strides[] = {-4, 1};
-  TensorRef ref{.data = values + 8, .dtype = DType::kInt32, .present = true, .rank = 2, .dims = dims, .strides = strides};
+  TensorRef ref{.data = values + 8,
+                .dtype = DType::kInt32,
+                .present = true,
+                .rank = 2,
+                .dims = dims,
+                .strides = strides};
   EXPECT_EQ(ExtentOf(ref).begin, reinterpret_cast<std::byte*>(values));
   EXPECT_EQ(ExtentOf(ref).end, reinterpret_cast<std::byte*>(values + 10));
   const int64_t none[] = {3, 0};

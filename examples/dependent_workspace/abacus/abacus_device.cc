@@ -27,8 +27,9 @@ size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 QueuePoint OfKernels(uint64_t ticket) { return {2 * ticket}; }
 QueuePoint OfCopies(uint64_t ticket) { return {2 * ticket + 1}; }
 
-const tidepool::DeviceProviderRegistrar registrar(
-    kAbacus, [](uint8_t index) -> DeviceProvider* { return AbacusDevice::Find(index); });
+const tidepool::DeviceProviderRegistrar registrar(kAbacus, [](uint8_t index) -> DeviceProvider* {
+  return AbacusDevice::Find(index);
+});
 
 }  // namespace
 
@@ -40,9 +41,11 @@ AbacusDevice* AbacusDevice::Find(uint8_t index) {
 AbacusDevice::AbacusDevice() : committed_(kAddressBytes / kPage) {
   // The addresses and the memory behind them; room to align.
   const size_t bytes = 2 * kAddressBytes + tidepool::kMaxAlignment;
-  void* const mapped = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapped =
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return;
-  addresses_ = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(mapped), tidepool::kMaxAlignment));
+  addresses_ = reinterpret_cast<std::byte*>(
+      RoundUp(reinterpret_cast<uintptr_t>(mapped), tidepool::kMaxAlignment));
   memory_ = addresses_ + kAddressBytes;
   free_[addresses_] = kAddressBytes;
 }
@@ -56,7 +59,8 @@ tidepool::MemoryTraits AbacusDevice::traits() const {
 std::byte* AbacusDevice::TakeAddresses(size_t bytes, size_t alignment) {
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     const auto [begin, size] = *it;
-    auto* const at = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(begin), alignment));
+    auto* const at =
+        reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(begin), alignment));
     const auto before = static_cast<size_t>(at - begin);
     if (before + bytes > size) continue;
     if (before + bytes < size) free_[at + bytes] = size - before - bytes;  // may throw: first
@@ -87,18 +91,23 @@ void AbacusDevice::GiveAddresses(std::byte* at, size_t bytes) {
 bool AbacusDevice::SetCommitted(std::byte* at, size_t bytes, bool committed) {
   const auto first = static_cast<size_t>(at - addresses_) / kPage, end = first + bytes / kPage;
   size_t changed = 0;
-  for (size_t page = first; page < end; ++page) changed += committed_[page] != committed ? kPage : 0;
+  for (size_t page = first; page < end; ++page)
+    changed += committed_[page] != committed ? kPage : 0;
   if (changed == 0) return true;
   if (committed) {
-    if (changed > kMemoryBytes - used_bytes_ || mprotect(OnCard(at), bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    if (changed > kMemoryBytes - used_bytes_ ||
+        mprotect(OnCard(at), bytes, PROT_READ | PROT_WRITE) != 0)
+      return false;
     used_bytes_ += changed;
   } else {
-    if (mmap(OnCard(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    if (mmap(OnCard(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0) == MAP_FAILED) {
       return false;
     }
     used_bytes_ -= changed;
   }
-  std::fill(committed_.begin() + static_cast<ptrdiff_t>(first), committed_.begin() + static_cast<ptrdiff_t>(end), committed);
+  std::fill(committed_.begin() + static_cast<ptrdiff_t>(first),
+            committed_.begin() + static_cast<ptrdiff_t>(end), committed);
   return true;
 }
 
@@ -178,14 +187,16 @@ void AbacusDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   RunNow([=, this] { std::fill_n(OnCard(to), bytes, value); });
 }
 
-QueuePoint AbacusDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes, QueuePoint after) {
+QueuePoint AbacusDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes,
+                                           QueuePoint after) {
   return OfCopies(copies_.Add({{to, to + bytes}}, [=, this] {
     Await(after);
     Copy(OnCard(to), from_host, bytes);
   }));
 }
 
-QueuePoint AbacusDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes, QueuePoint after) {
+QueuePoint AbacusDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
+                                         QueuePoint after) {
   auto* const begin = const_cast<std::byte*>(from);
   return OfCopies(copies_.Add({{begin, begin + bytes}}, [=, this] {
     Await(after);

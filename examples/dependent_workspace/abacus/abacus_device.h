@@ -17,9 +17,9 @@ namespace abacus {
 // In a header: static initialisers of other files, such as those that register kernels, use it.
 inline const tidepool::DeviceType kAbacus = tidepool::DeviceType::Named("abacus");
 
-// An accelerator that there is not: "abacus:0", with 256 MiB of memory that the host cannot touch, a queue for kernels and
-// one for copies beside them. Its addresses are mapped without access; the card finds their bytes a fixed
-// distance further on.
+// An accelerator that there is not: "abacus:0", with 256 MiB of memory that the host cannot touch,
+// a queue for kernels and one for copies beside them. Its addresses are mapped without access; the
+// card finds their bytes a fixed distance further on.
 class AbacusDevice final : public tidepool::DeviceProvider {
  public:
   static constexpr size_t kMemoryBytes = size_t{256} << 20;

@@ -1,5 +1,6 @@
-// A dozen kernels of the abacus, f32 all of them: those that the forward pass of LeNet spends its time in, and
-// arithmetic. What is missing runs on the host. Compute is plain loops; what matters here is where and when they run.
+// A dozen kernels of the abacus, f32 all of them: those that the forward pass of LeNet spends its
+// time in, and arithmetic. What is missing runs on the host. Compute is plain loops; what matters
+// here is where and when they run.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -29,7 +30,8 @@ using tidepool::TensorRef;
 
 size_t ConvScratch(const KernelCall& call);
 
-// The dispatcher's side: queues kRun, which finds its operands on the card. What the call points to is gone by then.
+// The dispatcher's side: queues kRun, which finds its operands on the card. What the call points to
+// is gone by then.
 template <void (*kRun)(const KernelCall&)>
 void Queue(const KernelCall& call) {
   AbacusDevice& device = *AbacusDevice::Find(call.device.index);
@@ -41,7 +43,8 @@ void Queue(const KernelCall& call) {
   });
 }
 
-// ---- elementwise: any strides, with broadcasting --------------------------------------------------
+// ---- elementwise: any strides, with broadcasting
+// --------------------------------------------------
 
 // Calls visit(inputs' elements..., output's) for each element of the output.
 template <int kInputs, typename Visit>
@@ -53,19 +56,20 @@ void ForEachElement(const KernelCall& call, Visit visit) {
     BroadcastStrides(x.rank, x.dims, x.strides, z.rank, strides[i]);
   }
   BroadcastStrides(z.rank, z.dims, z.strides, z.rank, strides[kInputs]);
-  ForEachRun<kInputs + 1>(z.rank, z.dims, strides, [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-    for (int64_t i = 0; i < count; ++i) {
-      float& out = z.as<float>()[offset[kInputs] + i * stride[kInputs]];
-      if constexpr (kInputs == 0) {
-        visit(out);
-      } else if constexpr (kInputs == 1) {
-        visit(call.inputs[0].as<float>()[offset[0] + i * stride[0]], out);
-      } else {
-        visit(call.inputs[0].as<float>()[offset[0] + i * stride[0]],
-              call.inputs[1].as<float>()[offset[1] + i * stride[1]], out);
-      }
-    }
-  });
+  ForEachRun<kInputs + 1>(z.rank, z.dims, strides,
+                          [&](const int64_t* offset, int64_t count, const int64_t* stride) {
+                            for (int64_t i = 0; i < count; ++i) {
+                              float& out = z.as<float>()[offset[kInputs] + i * stride[kInputs]];
+                              if constexpr (kInputs == 0) {
+                                visit(out);
+                              } else if constexpr (kInputs == 1) {
+                                visit(call.inputs[0].as<float>()[offset[0] + i * stride[0]], out);
+                              } else {
+                                visit(call.inputs[0].as<float>()[offset[0] + i * stride[0]],
+                                      call.inputs[1].as<float>()[offset[1] + i * stride[1]], out);
+                              }
+                            }
+                          });
 }
 
 void Add(const KernelCall& call) {
@@ -84,7 +88,8 @@ void Relu(const KernelCall& call) {
   ForEachElement<1>(call, [](float x, float& z) { z = x <= 0 ? 0 : x; });
 }
 void ReluGrad(const KernelCall& call) {
-  ForEachElement<2>(call, [](float z, float gradient, float& result) { result = z > 0 ? gradient : 0; });
+  ForEachElement<2>(call,
+                    [](float z, float gradient, float& result) { result = z > 0 ? gradient : 0; });
 }
 void Fill(const KernelCall& call) {
   const auto value = static_cast<float>(call.attrs<tidepool::FillAttributes>().value);
@@ -99,9 +104,11 @@ void Copy(const KernelCall& call) {
   int64_t strides[2][kMaxRank];
   BroadcastStrides(x.rank, x.dims, x.strides, z.rank, strides[0]);
   BroadcastStrides(z.rank, z.dims, z.strides, z.rank, strides[1]);
-  ForEachRun<2>(z.rank, z.dims, strides, [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-    convert(x.as<float>() + offset[0], stride[0], z.as<std::byte>() + offset[1] * width, stride[1], count);
-  });
+  ForEachRun<2>(z.rank, z.dims, strides,
+                [&](const int64_t* offset, int64_t count, const int64_t* stride) {
+                  convert(x.as<float>() + offset[0], stride[0],
+                          z.as<std::byte>() + offset[1] * width, stride[1], count);
+                });
 }
 
 // The step's learning rate comes in the attributes, or in an array of the device.
@@ -113,7 +120,8 @@ void SgdUpdate(const KernelCall& call) {
   });
 }
 
-// ---- dense ------------------------------------------------------------------------------------------
+// ---- dense
+// ------------------------------------------------------------------------------------------
 
 struct Matrix {
   const float* data;
@@ -121,21 +129,24 @@ struct Matrix {
 };
 
 // z[m, n] = x[m, inner] y[inner, n] (+ bias[n]) (+ z), row by row.
-void Product(const Matrix& x, const Matrix& y, const float* bias, bool add, bool relu, int64_t m, int64_t n,
-             int64_t inner, float* z, int64_t z_row) {
+void Product(const Matrix& x, const Matrix& y, const float* bias, bool add, bool relu, int64_t m,
+             int64_t n, int64_t inner, float* z, int64_t z_row) {
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       double sum = add ? z[i * z_row + j] : 0;
       const float* left = x.data + i * x.row;
       const float* right = y.data + j * y.column;
-      for (int64_t k = 0; k < inner; ++k) sum += static_cast<double>(left[k * x.column]) * right[k * y.row];
+      for (int64_t k = 0; k < inner; ++k)
+        sum += static_cast<double>(left[k * x.column]) * right[k * y.row];
       if (bias != nullptr) sum += bias[j];
       z[i * z_row + j] = relu && sum <= 0 ? 0 : static_cast<float>(sum);
     }
   }
 }
 
-const float* BiasOf(const KernelCall& call) { return call.inputs[2].present ? call.inputs[2].as<float>() : nullptr; }
+const float* BiasOf(const KernelCall& call) {
+  return call.inputs[2].present ? call.inputs[2].as<float>() : nullptr;
+}
 
 void MatMul(const KernelCall& call) {
   const auto& a = call.attrs<MatMulAttributes>();
@@ -144,24 +155,28 @@ void MatMul(const KernelCall& call) {
     const int64_t row = ref.strides[ref.rank - 2], column = ref.strides[ref.rank - 1];
     return Matrix{ref.as<float>() + offset, transposed ? column : row, transposed ? row : column};
   };
-  const int64_t m = z.dims[z.rank - 2], n = z.dims[z.rank - 1], inner = x.dims[x.rank - (a.transpose_x ? 2 : 1)];
+  const int64_t m = z.dims[z.rank - 2], n = z.dims[z.rank - 1],
+                inner = x.dims[x.rank - (a.transpose_x ? 2 : 1)];
   const int lead = z.rank - 2;
   int64_t strides[3][kMaxRank];
   BroadcastStrides(x.rank - 2, x.dims, x.strides, lead, strides[0]);
   BroadcastStrides(y.rank - 2, y.dims, y.strides, lead, strides[1]);
   BroadcastStrides(lead, z.dims, z.strides, lead, strides[2]);
-  ForEachRun<3>(lead, z.dims, strides, [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-    for (int64_t i = 0; i < count; ++i) {
-      Product(matrix(x, offset[0] + i * stride[0], a.transpose_x), matrix(y, offset[1] + i * stride[1], a.transpose_y),
-              BiasOf(call), a.accumulate, a.relu, m, n, inner, z.as<float>() + offset[2] + i * stride[2], n);
-    }
-  });
+  ForEachRun<3>(
+      lead, z.dims, strides, [&](const int64_t* offset, int64_t count, const int64_t* stride) {
+        for (int64_t i = 0; i < count; ++i) {
+          Product(matrix(x, offset[0] + i * stride[0], a.transpose_x),
+                  matrix(y, offset[1] + i * stride[1], a.transpose_y), BiasOf(call), a.accumulate,
+                  a.relu, m, n, inner, z.as<float>() + offset[2] + i * stride[2], n);
+        }
+      });
 }
 
 // One image's windows as rows; the dispatcher takes it from the current workspace of the device.
 size_t ConvScratch(const KernelCall& call) {
   const TensorRef &filter = call.inputs[1], &output = call.outputs[0];
-  return static_cast<size_t>(output.dims[1] * output.dims[2] * filter.dims[1] * filter.dims[2] * filter.dims[3]) *
+  return static_cast<size_t>(output.dims[1] * output.dims[2] * filter.dims[1] * filter.dims[2] *
+                             filter.dims[3]) *
          sizeof(float);
 }
 
@@ -170,7 +185,8 @@ void Conv2d(const KernelCall& call) {
   const TensorRef &input = call.inputs[0], &filter = call.inputs[1], &output = call.outputs[0];
   const int64_t height = input.dims[1], width = input.dims[2], channels = input.dims[3];
   const int64_t out_height = output.dims[1], out_width = output.dims[2], filters = output.dims[3];
-  const int64_t depth = filter.dims[3], inner = filter.dims[1] * filter.dims[2] * depth, per_group = filters / a.groups;
+  const int64_t depth = filter.dims[3], inner = filter.dims[1] * filter.dims[2] * depth,
+                per_group = filters / a.groups;
   auto* const rows = static_cast<float*>(call.scratch);
   for (int64_t image = 0; image < output.dims[0]; ++image) {
     const float* const pixels = input.as<float>() + image * height * width * channels;
@@ -186,7 +202,8 @@ void Conv2d(const KernelCall& call) {
               if (row < 0 || row >= height || column < 0 || column >= width) {
                 std::fill_n(next, depth, 0.0f);
               } else {
-                std::copy_n(pixels + (row * width + column) * channels + group * depth, depth, next);
+                std::copy_n(pixels + (row * width + column) * channels + group * depth, depth,
+                            next);
               }
             }
           }
@@ -194,8 +211,8 @@ void Conv2d(const KernelCall& call) {
       }
       const float* const bias = BiasOf(call);
       Product({rows, inner, 1}, {filter.as<float>() + group * per_group * inner, 1, inner},
-              bias != nullptr ? bias + group * per_group : nullptr, false, a.relu, out_height * out_width, per_group, inner,
-              result + group * per_group, filters);
+              bias != nullptr ? bias + group * per_group : nullptr, false, a.relu,
+              out_height * out_width, per_group, inner, result + group * per_group, filters);
     }
   }
 }
@@ -214,7 +231,8 @@ void MaxPool2d(const KernelCall& call) {
   for (int64_t n = 0; n < output.dims[0]; ++n) {
     for (int64_t i = 0; i < output.dims[1]; ++i) {
       for (int64_t j = 0; j < output.dims[2]; ++j) {
-        const int64_t row = i * a.stride_height - a.pad_top, column = j * a.stride_width - a.pad_left;
+        const int64_t row = i * a.stride_height - a.pad_top,
+                      column = j * a.stride_width - a.pad_left;
         const int64_t row_end = std::min(row + a.kernel_height, height);
         const int64_t column_end = std::min(column + a.kernel_width, width);
         for (int64_t c = 0; c < channels; ++c) {
@@ -234,14 +252,17 @@ void MaxPool2d(const KernelCall& call) {
   }
 }
 
-// ---- registration -------------------------------------------------------------------------------------
+// ---- registration
+// -------------------------------------------------------------------------------------
 
 tidepool::Kernel Of(OpCode op, void (*run)(const KernelCall&), bool strided) {
   return {op, kAbacus, DType::kFloat32, "abacus", 10, run, nullptr, nullptr, strided};
 }
 
 const bool registered = [] {
-  const auto add = [](const tidepool::Kernel& kernel) { tidepool::KernelRegistry::Global().Add(kernel); };
+  const auto add = [](const tidepool::Kernel& kernel) {
+    tidepool::KernelRegistry::Global().Add(kernel);
+  };
   add(Of(OpCode::kFill, &Queue<&Fill>, true));
   add(Of(OpCode::kCopy, &Queue<&Copy>, true));
   add(Of(OpCode::kAdd, &Queue<&Add>, true));
@@ -257,7 +278,8 @@ const bool registered = [] {
   convolution.scratch_bytes = &ConvScratch;
   convolution.supports = &SupportsConv2d;
   add(convolution);
-  tidepool::KernelRegistry::Global().AddNote("abacus", [] { return std::string("256 MiB, one queue of kernels"); });
+  tidepool::KernelRegistry::Global().AddNote(
+      "abacus", [] { return std::string("256 MiB, one queue of kernels"); });
   return true;
 }();
 

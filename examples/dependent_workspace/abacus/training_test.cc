@@ -1,4 +1,5 @@
-// LeNet trains on the abacus, which has a dozen of the operators: the others run on the host, and are counted.
+// LeNet trains on the abacus, which has a dozen of the operators: the others run on the host, and
+// are counted.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -46,7 +47,8 @@ struct Outcome {
 };
 
 Outcome Train(Device device, const LabelledImages& digits) {
-  nn::Model model = nn::MakeModel("lenet", {28, 28, 1}, 10, /*seed=*/1, WorkspaceMode::kEnabled, device);
+  nn::Model model =
+      nn::MakeModel("lenet", {28, 28, 1}, 10, /*seed=*/1, WorkspaceMode::kEnabled, device);
   nn::UpdaterConfig updater = nn::UpdaterConfig::Of(nn::UpdaterKind::kSgd);
   updater.learning_rate = 0.05;
   nn::Trainer trainer(model, updater);
@@ -65,7 +67,8 @@ TEST(Training, OfLeNetGivesTheLossesOfTheHostAndFallsBackForWhatTheDeviceHasNot)
   const Outcome host = Train(Host(), digits);
   EXPECT_EQ(DescribeHostFallbacks(), "");
   const Outcome there = Train(kDevice, digits);
-  std::printf("on the host instead, in %d steps: %s\n", static_cast<int>(kSteps), DescribeHostFallbacks().c_str());
+  std::printf("on the host instead, in %d steps: %s\n", static_cast<int>(kSteps),
+              DescribeHostFallbacks().c_str());
   EXPECT_LT(host.losses.back(), 0.7 * host.losses.front());
   for (int64_t step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(there.losses[step], host.losses[step], 1e-4 * host.losses[step]) << "step " << step;
@@ -74,9 +77,10 @@ TEST(Training, OfLeNetGivesTheLossesOfTheHostAndFallsBackForWhatTheDeviceHasNot)
     ASSERT_NEAR(there.parameters[i], host.parameters[i], 1e-4) << "parameter " << i;
   }
   // None of what it has; all of what LeNet needs besides, as often as a step has it.
-  for (const OpCode op : {OpCode::kFill, OpCode::kCopy, OpCode::kAdd, OpCode::kSubtract, OpCode::kMultiply,
-                          OpCode::kSquare, OpCode::kRelu, OpCode::kReluGrad, OpCode::kMatMul, OpCode::kConv2d,
-                          OpCode::kMaxPool2d, OpCode::kSgdUpdate}) {
+  for (const OpCode op :
+       {OpCode::kFill, OpCode::kCopy, OpCode::kAdd, OpCode::kSubtract, OpCode::kMultiply,
+        OpCode::kSquare, OpCode::kRelu, OpCode::kReluGrad, OpCode::kMatMul, OpCode::kConv2d,
+        OpCode::kMaxPool2d, OpCode::kSgdUpdate}) {
     EXPECT_EQ(HostFallbacksOf(op), 0u) << Info(op).name;
   }
   EXPECT_EQ(HostFallbacksOf(OpCode::kConv2dGradFilter), 2u * kSteps);
@@ -85,7 +89,8 @@ TEST(Training, OfLeNetGivesTheLossesOfTheHostAndFallsBackForWhatTheDeviceHasNot)
   EXPECT_EQ(HostFallbacksOf(OpCode::kSoftmaxCrossEntropy), 1u * kSteps);
 }
 
-// An operator, or a type, that it has not is the host's, and what follows may be the device's again.
+// An operator, or a type, that it has not is the host's, and what follows may be the device's
+// again.
 TEST(Fallback, IsCountedAndGoesBothWays) {
   const uint64_t before = HostFallbacksOf(OpCode::kTanh);
   const NDArray x = Full({3, 2}, 0.5).To(kDevice);

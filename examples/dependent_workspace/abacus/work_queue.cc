@@ -6,7 +6,9 @@
 
 namespace abacus {
 
-WorkQueue::WorkQueue() { std::thread([this] { Serve(); }).detach(); }
+WorkQueue::WorkQueue() {
+  std::thread([this] { Serve(); }).detach();
+}
 
 void WorkQueue::Serve() {
   std::unique_lock<std::mutex> lock(mutex_);

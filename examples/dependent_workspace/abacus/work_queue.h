@@ -16,8 +16,8 @@ namespace abacus {
 
 using tidepool::ByteExtent;
 
-// Work in the order it is added, on a thread of its own that never ends. Each piece has a ticket, from 1 on; it is done
-// when all before it is. Any thread.
+// Work in the order it is added, on a thread of its own that never ends. Each piece has a ticket,
+// from 1 on; it is done when all before it is. Any thread.
 class WorkQueue {
  public:
   WorkQueue();
