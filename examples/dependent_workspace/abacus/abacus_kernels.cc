@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "abacus/abacus_device.h"
 #include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/elementwise_loop.h"
 #include "tidepool/ndarray/kernel/kept_call.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/strided_loop.h"
@@ -19,6 +21,7 @@ namespace {
 using tidepool::BroadcastStrides;
 using tidepool::Conv2dAttributes;
 using tidepool::DType;
+using tidepool::ForEachElement;
 using tidepool::ForEachRun;
 using tidepool::KeptCall;
 using tidepool::KernelCall;
@@ -28,72 +31,43 @@ using tidepool::OpCode;
 using tidepool::Pool2dAttributes;
 using tidepool::TensorRef;
 
-size_t ConvScratch(const KernelCall& call);
-
 // The dispatcher's side: queues kRun, which finds its operands on the card. What the call points to
 // is gone by then.
-template <void (*kRun)(const KernelCall&)>
+template <void (*kRun)(const KernelCall&), size_t (*kScratch)(const KernelCall&) = nullptr>
 void Queue(const KernelCall& call) {
   AbacusDevice& device = *AbacusDevice::Find(call.device.index);
   auto kept = std::make_shared<KeptCall>(call);
-  const size_t scratch_bytes = call.op == OpCode::kConv2d ? ConvScratch(call) : 0;
+  const size_t scratch_bytes = kScratch != nullptr ? kScratch(call) : 0;
   device.QueueKernel(kept->Extents(scratch_bytes), [kept, &device] {
     kept->TranslateAddresses([&](void* address) { return device.OnCard(address); });
     kRun(kept->call());
   });
 }
 
-// ---- elementwise: any strides, with broadcasting
-// --------------------------------------------------
-
-// Calls visit(inputs' elements..., output's) for each element of the output.
-template <int kInputs, typename Visit>
-void ForEachElement(const KernelCall& call, Visit visit) {
-  const TensorRef& z = call.outputs[0];
-  int64_t strides[kInputs + 1][kMaxRank];
-  for (int i = 0; i < kInputs; ++i) {
-    const TensorRef& x = call.inputs[i];
-    BroadcastStrides(x.rank, x.dims, x.strides, z.rank, strides[i]);
-  }
-  BroadcastStrides(z.rank, z.dims, z.strides, z.rank, strides[kInputs]);
-  ForEachRun<kInputs + 1>(z.rank, z.dims, strides,
-                          [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-                            for (int64_t i = 0; i < count; ++i) {
-                              float& out = z.as<float>()[offset[kInputs] + i * stride[kInputs]];
-                              if constexpr (kInputs == 0) {
-                                visit(out);
-                              } else if constexpr (kInputs == 1) {
-                                visit(call.inputs[0].as<float>()[offset[0] + i * stride[0]], out);
-                              } else {
-                                visit(call.inputs[0].as<float>()[offset[0] + i * stride[0]],
-                                      call.inputs[1].as<float>()[offset[1] + i * stride[1]], out);
-                              }
-                            }
-                          });
-}
+// ---- elementwise: any strides, with broadcasting ----------------------------------------
 
 void Add(const KernelCall& call) {
-  ForEachElement<2>(call, [](float x, float y, float& z) { z = x + y; });
+  ForEachElement<float, 2>(call, [](float x, float y, float& z) { z = x + y; });
 }
 void Subtract(const KernelCall& call) {
-  ForEachElement<2>(call, [](float x, float y, float& z) { z = x - y; });
+  ForEachElement<float, 2>(call, [](float x, float y, float& z) { z = x - y; });
 }
 void Multiply(const KernelCall& call) {
-  ForEachElement<2>(call, [](float x, float y, float& z) { z = x * y; });
+  ForEachElement<float, 2>(call, [](float x, float y, float& z) { z = x * y; });
 }
 void Square(const KernelCall& call) {
-  ForEachElement<1>(call, [](float x, float& z) { z = x * x; });
+  ForEachElement<float, 1>(call, [](float x, float& z) { z = x * x; });
 }
 void Relu(const KernelCall& call) {
-  ForEachElement<1>(call, [](float x, float& z) { z = x <= 0 ? 0 : x; });
+  ForEachElement<float, 1>(call, [](float x, float& z) { z = x <= 0 ? 0 : x; });
 }
 void ReluGrad(const KernelCall& call) {
-  ForEachElement<2>(call,
-                    [](float z, float gradient, float& result) { result = z > 0 ? gradient : 0; });
+  ForEachElement<float, 2>(
+      call, [](float z, float gradient, float& result) { result = z > 0 ? gradient : 0; });
 }
 void Fill(const KernelCall& call) {
   const auto value = static_cast<float>(call.attrs<tidepool::FillAttributes>().value);
-  ForEachElement<0>(call, [=](float& z) { z = value; });
+  ForEachElement<float, 0>(call, [=](float& z) { z = value; });
 }
 
 // From f32, which is what a copy is registered for, to any type.
@@ -115,13 +89,12 @@ void Copy(const KernelCall& call) {
 void SgdUpdate(const KernelCall& call) {
   const auto& a = call.attrs<tidepool::SgdAttributes>();
   const float rate = tidepool::NumbersOf<tidepool::SgdAttributes>(call).rate;
-  ForEachElement<1>(call, [&](float gradient, float& parameter) {
+  ForEachElement<float, 1>(call, [&](float gradient, float& parameter) {
     parameter -= rate * (gradient + static_cast<float>(a.l2) * parameter);
   });
 }
 
-// ---- dense
-// ------------------------------------------------------------------------------------------
+// ---- dense --------------------------------------------------------------------------
 
 struct Matrix {
   const float* data;
@@ -252,32 +225,36 @@ void MaxPool2d(const KernelCall& call) {
   }
 }
 
-// ---- registration
-// -------------------------------------------------------------------------------------
+// ---- registration ---------------------------------------------------------------------
 
-tidepool::Kernel Of(OpCode op, void (*run)(const KernelCall&), bool strided) {
-  return {op, kAbacus, DType::kFloat32, "abacus", 10, run, nullptr, nullptr, strided};
+constexpr int kPriority = 10;
+
+tidepool::Kernel Dense(OpCode op, void (*run)(const KernelCall&)) {
+  return {op, kAbacus, DType::kFloat32, "abacus", kPriority, run};
+}
+tidepool::Kernel Strided(OpCode op, void (*run)(const KernelCall&)) {
+  return {op,  kAbacus, DType::kFloat32, "abacus",        kPriority,
+          run, nullptr, nullptr,         /*strided=*/true};
 }
 
-const bool registered = [] {
-  const auto add = [](const tidepool::Kernel& kernel) {
-    tidepool::KernelRegistry::Global().Add(kernel);
-  };
-  add(Of(OpCode::kFill, &Queue<&Fill>, true));
-  add(Of(OpCode::kCopy, &Queue<&Copy>, true));
-  add(Of(OpCode::kAdd, &Queue<&Add>, true));
-  add(Of(OpCode::kSubtract, &Queue<&Subtract>, true));
-  add(Of(OpCode::kMultiply, &Queue<&Multiply>, true));
-  add(Of(OpCode::kSquare, &Queue<&Square>, true));
-  add(Of(OpCode::kRelu, &Queue<&Relu>, true));
-  add(Of(OpCode::kReluGrad, &Queue<&ReluGrad>, true));
-  add(Of(OpCode::kSgdUpdate, &Queue<&SgdUpdate>, true));
-  add(Of(OpCode::kMatMul, &Queue<&MatMul>, false));
-  add(Of(OpCode::kMaxPool2d, &Queue<&MaxPool2d>, false));
-  tidepool::Kernel convolution = Of(OpCode::kConv2d, &Queue<&Conv2d>, false);
-  convolution.scratch_bytes = &ConvScratch;
-  convolution.supports = &SupportsConv2d;
-  add(convolution);
+const tidepool::KernelRegistrar registrar({
+    Strided(OpCode::kFill, &Queue<&Fill>),
+    Strided(OpCode::kCopy, &Queue<&Copy>),
+    Strided(OpCode::kAdd, &Queue<&Add>),
+    Strided(OpCode::kSubtract, &Queue<&Subtract>),
+    Strided(OpCode::kMultiply, &Queue<&Multiply>),
+    Strided(OpCode::kSquare, &Queue<&Square>),
+    Strided(OpCode::kRelu, &Queue<&Relu>),
+    Strided(OpCode::kReluGrad, &Queue<&ReluGrad>),
+    Strided(OpCode::kSgdUpdate, &Queue<&SgdUpdate>),
+    Dense(OpCode::kMatMul, &Queue<&MatMul>),
+    Dense(OpCode::kMaxPool2d, &Queue<&MaxPool2d>),
+    {OpCode::kConv2d, kAbacus, DType::kFloat32, "abacus", kPriority, &Queue<&Conv2d, &ConvScratch>,
+     &ConvScratch, &SupportsConv2d},
+});
+
+// Shown by `tidepool kernels`.
+const bool noted = [] {
   tidepool::KernelRegistry::Global().AddNote(
       "abacus", [] { return std::string("256 MiB, one queue of kernels"); });
   return true;
