@@ -227,14 +227,24 @@ void MaxPool2d(const KernelCall& call) {
 
 // ---- registration ---------------------------------------------------------------------
 
-constexpr int kPriority = 10;
-
 tidepool::Kernel Dense(OpCode op, void (*run)(const KernelCall&)) {
-  return {op, kAbacus, DType::kFloat32, "abacus", kPriority, run};
+  return {.op = op,
+          .device = kAbacus,
+          .dtype = DType::kFloat32,
+          .provider = "abacus",
+          .priority = 10,
+          .run = run};
 }
 tidepool::Kernel Strided(OpCode op, void (*run)(const KernelCall&)) {
-  return {op,  kAbacus, DType::kFloat32, "abacus",        kPriority,
-          run, nullptr, nullptr,         /*strided=*/true};
+  tidepool::Kernel kernel = Dense(op, run);
+  kernel.strided = true;
+  return kernel;
+}
+tidepool::Kernel Convolution() {
+  tidepool::Kernel kernel = Dense(OpCode::kConv2d, &Queue<&Conv2d, &ConvScratch>);
+  kernel.scratch_bytes = &ConvScratch;
+  kernel.supports = &SupportsConv2d;
+  return kernel;
 }
 
 const tidepool::KernelRegistrar registrar({
@@ -249,8 +259,7 @@ const tidepool::KernelRegistrar registrar({
     Strided(OpCode::kSgdUpdate, &Queue<&SgdUpdate>),
     Dense(OpCode::kMatMul, &Queue<&MatMul>),
     Dense(OpCode::kMaxPool2d, &Queue<&MaxPool2d>),
-    {OpCode::kConv2d, kAbacus, DType::kFloat32, "abacus", kPriority, &Queue<&Conv2d, &ConvScratch>,
-     &ConvScratch, &SupportsConv2d},
+    Convolution(),
 });
 
 // Shown by `tidepool kernels`.
