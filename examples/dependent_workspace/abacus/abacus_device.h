@@ -11,6 +11,7 @@
 
 #include "abacus/work_queue.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/host_provider.h"
 
 namespace abacus {
 
@@ -58,6 +59,8 @@ class AbacusDevice final : public tidepool::DeviceProvider {
   void ComputeAfter(tidepool::QueuePoint point) override;
   bool HasPassed(tidepool::QueuePoint point) override;
   void WaitFor(tidepool::QueuePoint point) override;
+  // Ordinary memory serves, and host copies of arrays are kept from step to step.
+  DeviceProvider* PinnedHost() override { return &tidepool::HostProvider(); }
 
  private:
   AbacusDevice();

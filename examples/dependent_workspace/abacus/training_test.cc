@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <random>
-#include <string>
+#include <stdexcept>
 #include <vector>
 
 #include "abacus/abacus_device.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/host_fallback.h"
 #include "tidepool/ndarray/ops/activation.h"
@@ -102,6 +103,15 @@ TEST(Fallback, IsCountedAndGoesBothWays) {
   const NDArray wide = Full({3}, 2, DType::kFloat64).To(kDevice);
   EXPECT_EQ(Multiply(wide, wide).ToVector<double>(), std::vector<double>(3, 4));
   EXPECT_EQ(HostFallbacksOf(OpCode::kMultiply), 1u);
+}
+
+TEST(Failure, OfAKernelIsToldWhereItIsWaitedForAndOnce) {
+  const NDArray x = Ones({2}).To(kDevice);
+  AbacusDevice::Find(0)->QueueKernel({}, [] { throw std::runtime_error("out of beads"); });
+  const absl::Status status = CatchStatus([&] { x.ToVector<float>(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "abacus:0: queued work failed: out of beads");
+  EXPECT_EQ(x.ToVector<float>(), std::vector<float>(2, 1));
 }
 
 }  // namespace
