@@ -91,6 +91,11 @@ void CheckPoints(DeviceCheck& check) {
       lane.last = device.QueueCopyToHost(lane.seen[step].data(), data, bytes, lane.last);
       ++queued;
     }
+    for (const Lane& lane : lanes) {
+      if (!device.HasPassed(lane.last)) continue;
+      check.ExpectSame(lane.seen[kSteps - 1], lane.sent[kSteps - 1],
+                       "a queued copy whose point has passed");
+    }
     for (Lane& lane : lanes) {
       device.WaitFor(lane.last);
       check.Expect(device.HasPassed(lane.last), "a point has been waited for and has not passed");

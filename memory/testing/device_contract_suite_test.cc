@@ -194,6 +194,41 @@ TEST_F(DeviceContractOrder, FindsCopiesThatAreStillUnderWayWhenTheyReturn) {
   EXPECT_THAT(Failing({"copies_are_done_when_they_return"}), testing::SizeIs(1));
 }
 
+TEST_F(DeviceContractOrder, FindsPointsThatHavePassedTooEarly) {
+  struct : Wrapper {
+    bool HasPassed(QueuePoint) override { return true; }
+  } wrapper;
+  EXPECT_THAT(Failing({"queued_copies_begin_after_their_points"}), testing::SizeIs(1));
+}
+
+TEST_F(DeviceContractSuite, FindsDescriptionsThatCannotBe) {
+  struct : Wrapper {
+    Device device() const override { return Host(); }
+    MemoryTraits traits() const override { return {.alignment = 48, .granularity = 1000}; }
+  } wrapper;
+  EXPECT_THAT(DeviceProblems(Simulated("", nullptr), "describes_itself"),
+              testing::IsSupersetOf({testing::HasSubstr("device() is host, expected simulated:0"),
+                                     testing::HasSubstr("alignment is 48"),
+                                     testing::HasSubstr("granularity is 1000"),
+                                     testing::HasSubstr("reserve_bytes is 0")}));
+}
+
+TEST_F(DeviceContractSuite, FindsRangesThatOverlap) {
+  struct : Wrapper {
+    static constexpr size_t Bytes() { return size_t{4} << 30; }
+    std::byte* Reserve(size_t) noexcept override {
+      if (ranges++ == 0) range = base().Reserve(Bytes());
+      return range;
+    }
+    void Unreserve(std::byte*, size_t) noexcept override {
+      if (--ranges == 0) base().Unreserve(range, Bytes());
+    }
+    std::byte* range = nullptr;
+    int ranges = 0;
+  } wrapper;
+  EXPECT_THAT(Failing({"reserves_aligned_ranges"}), testing::SizeIs(1));
+}
+
 TEST_F(DeviceContractSuite, FindsUnalignedRangesAndBlocks) {
   constexpr size_t kShift = SimulatedDevice::kGranularity;
   struct : Wrapper {
