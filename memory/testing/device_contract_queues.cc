@@ -146,12 +146,14 @@ void CheckOrderWithKernels(DeviceCheck& check) {
 
     // The copy waits for a late kernel, a kernel for a late copy.
     for (const bool late_copy : {false, true}) {
-      if (!late_copy) busy.Kernels();
+      if (!late_copy) busy.Kernels(32);
       fill(a, 20);
       if (late_copy) busy.Copies();
       point = device.QueueCopyFromHost(a.data(), sent.data(), kBytes, device.ComputePoint());
       device.ComputeAfter(point);
       queue_fill(a.data() + kHalf, std::byte{30}, kHalf);
+      device.WaitFor(
+          device.ComputePoint());  // the kernel is wanted, the copy only if it is before it
       check.ExpectOnDevice(a.data(), halves(sent, 30), "a kernel behind ComputeAfter()");
       check.Expect(device.HasPassed(point),
                    "a copy has not passed that a kernel was ordered behind which is done");
@@ -222,18 +224,20 @@ void CheckGivingBackInFlight(DeviceCheck& check) {
         }
         if (way == kUnreserve) range = std::make_unique<TestRange>(device, bytes);
         if (way != kRelease && gone) targets[count++] = range->Commit(0, bytes);
-        // Kernels use what was given back under copies, and copies what was given back under
-        // kernels.
+        // Kernels use what was given back under copies. Copies use what was given back under
+        // kernels, behind those queued so far: it may have been given back in their order.
         const bool by_kernels = use != kKernel && queue_fill != nullptr;
         QueuePoint points[4];
         for (int i = 0; i < count; ++i) {
           if (by_kernels) {
             queue_fill(targets[i], std::byte{7}, bytes);
           } else {
-            points[i] = device.QueueCopyFromHost(targets[i], second.data(), bytes, {});
+            points[i] =
+                device.QueueCopyFromHost(targets[i], second.data(), bytes, device.ComputePoint());
           }
         }
         for (int i = 0; i < count; ++i) device.WaitFor(points[i]);
+        if (by_kernels) device.WaitFor(device.ComputePoint());
         device.WaitFor(point);
         const std::string what = absl::StrCat("memory ",
                                               way == kRelease    ? "released"
@@ -264,7 +268,8 @@ void CheckThreads(DeviceCheck& check) {
       TestRange range(device, 2 * check.Granules(bytes));
       std::byte* const there = range.Commit(0, check.Granules(bytes));
       TestBlock block(device, bytes);
-      const QueuePoint point = device.QueueCopyFromHost(there, sent.data(), bytes, {});
+      const QueuePoint point =
+          device.QueueCopyFromHost(there, sent.data(), bytes, device.ComputePoint());
       device.WaitFor(point);
       device.CopyOnDevice(block.data(), there, bytes);
       device.Fill(there, std::byte{3}, bytes);

@@ -50,7 +50,8 @@ Array NewArray(DeviceCheck& check, size_t bytes, uint64_t pattern) {
   if (pattern % 2 == 0) {
     check.device.CopyFromHost(buffer.data, sent.data(), bytes);
   } else {
-    check.device.WaitFor(check.device.QueueCopyFromHost(buffer.data, sent.data(), bytes, {}));
+    check.device.WaitFor(check.device.QueueCopyFromHost(buffer.data, sent.data(), bytes,
+                                                        check.device.ComputePoint()));
   }
   return array;
 }
