@@ -36,26 +36,27 @@ class Busy {
  public:
   explicit Busy(DeviceCheck& check)
       : check_(check),
-        block_(check.device, kMiB),
-        host_(4 * kMiB),
-        copied_(check.device, 4 * kMiB) {}
-  void Kernels(int count = 8) {
+        filled_(check.device, 16 * kMiB),
+        copied_(check.device, 4 * kMiB),
+        host_(4 * kMiB) {}
+  // Few long ones: of many short ones most are done when the last is queued.
+  void Kernels(size_t bytes_each = 2 * kMiB) {
     const auto queue_fill = check_.contract.queue_fill;
-    for (int i = 0; queue_fill != nullptr && i < count; ++i)
-      queue_fill(block_.data(), std::byte{1}, kMiB);
+    if (queue_fill == nullptr) return;
+    for (int i = 0; i < 3; ++i) queue_fill(filled_.data(), std::byte{1}, bytes_each);
   }
-  void Copies(int count = 4) {
+  void LongKernels() { Kernels(filled_.bytes()); }
+  void Copies() {
     QueuePoint last;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < 4; ++i) {
       last = check_.device.QueueCopyFromHost(copied_.data(), host_.data(), host_.size(), last);
     }
   }
 
  private:
   DeviceCheck& check_;
-  TestBlock block_;
+  TestBlock filled_, copied_;
   const Bytes host_;
-  TestBlock copied_;
 };
 
 }  // namespace
@@ -146,7 +147,7 @@ void CheckOrderWithKernels(DeviceCheck& check) {
 
     // The copy waits for a late kernel, a kernel for a late copy.
     for (const bool late_copy : {false, true}) {
-      if (!late_copy) busy.Kernels(32);
+      if (!late_copy) busy.LongKernels();
       fill(a, 20);
       if (late_copy) busy.Copies();
       point = device.QueueCopyFromHost(a.data(), sent.data(), kBytes, device.ComputePoint());
@@ -205,7 +206,7 @@ void CheckGivingBackInFlight(DeviceCheck& check) {
         check.Write(data, first);
         QueuePoint point;
         if (use == kKernel) {
-          busy.Kernels(16);
+          busy.LongKernels();
           queue_fill(data, std::byte{9}, bytes);
         } else {
           busy.Copies();
