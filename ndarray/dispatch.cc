@@ -230,6 +230,7 @@ void Run(const Kernel& kernel, KernelCall& call) {
   if (kernel.scratch_bytes != nullptr) {
     if (const size_t bytes = kernel.scratch_bytes(call); bytes > 0) {
       call.scratch = scratch.Get(bytes, call.device, call.queue);
+      call.scratch_bytes = bytes;
     }
   }
   kernel.run(call);

@@ -138,6 +138,7 @@ void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed); }
 
 void SimulatedDevice::Reset() {
   queues_.Stop();
+  queues_.set_checks_order(true);
   HostCopies::Global().Trim();  // kept for mirrors to come
   std::lock_guard<std::mutex> lock(mutex_);
   if (used_ > 0 || pinned_->used_bytes() > 0) Die("reset with memory in use", nullptr, used_);

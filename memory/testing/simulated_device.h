@@ -55,8 +55,10 @@ class SimulatedDevice final : public DeviceProvider {
   void set_has_pinned_host(bool has);
   // Kernels and queued copies run later, in an order that depends on the seed. Off at first.
   void set_asynchronous(uint64_t seed);
-  // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0; not asynchronous. Nothing may be
-  // allocated.
+  // Off, work that disturbs other work ends nothing: to see wrong bytes instead. On at first.
+  void set_checks_order(bool checks) { queues_.set_checks_order(checks); }
+  // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0; not asynchronous, checking the order. Nothing
+  // may be allocated.
   void Reset();
 
   // Where the bytes of a whole committed range are: for kernels that run "on" the device. Anything

@@ -41,6 +41,8 @@ class SimulatedQueues {
   // All of it is done then.
   void Stop();
   bool running() const;
+  // Off: work that disturbs other work is done as it comes.
+  void set_checks_order(bool checks);
 
   // Returns the point behind it. `ranges`: what it uses. It begins when `after` has passed.
   uint64_t Add(int queue, std::vector<Range> ranges, uint64_t after, std::function<void()> run);
@@ -87,7 +89,7 @@ class SimulatedQueues {
   bool has_worker_[kMostQueues + 1] = {};
   std::mt19937_64 random_;
   uint64_t last_point_ = 0;
-  bool running_ = false, stopping_ = false;
+  bool running_ = false, stopping_ = false, checks_order_ = true;
   std::string failure_;
 };
 
