@@ -8,7 +8,8 @@
 
 namespace tidepool {
 
-// Whatever lies beside the pages counts against the same limits as what lies in them.
+// Whatever lies beside the pages counts against the same limits as what lies in them: blocks, and
+// arrays outside.
 void WorkspaceCore::CheckTogether(size_t bytes, const char* what) {
   if (!limits_together_) return;
   const bool fails = config.policy_spill == SpillPolicy::kFail;

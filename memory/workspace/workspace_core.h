@@ -133,8 +133,7 @@ class WorkspaceCore final : public BufferOwner {
     account_.AddUsed(bytes);
     if (!limits_together_) return;
     block_bytes_ += bytes;
-    had_blocks_ = true;
-    EndQuickRequests();  // arrays look at them from here on
+    WatchLimit();
   }
   OwnedBytes& owned_bytes() { return owned_; }
 
@@ -224,6 +223,12 @@ class WorkspaceCore final : public BufferOwner {
     quick_slots_ = 0;
     quick_stamp_ = kNoQuickStamp;
   }
+  // Something lies beside the pages, which alone are no larger than the limit: every request of this
+  // cycle looks at it from here on.
+  void WatchLimit() {
+    watches_limit_ = true;
+    EndQuickRequests();
+  }
   void DropLive(bool failed) noexcept;
   void DropAllUnseen() noexcept;
   void EndBlocks(bool failed) noexcept;
@@ -238,6 +243,10 @@ class WorkspaceCore final : public BufferOwner {
   bool learns_lifetimes() const {
     return config.policy_learning == LearningPolicy::kOptimized ||
            config.policy_learning == LearningPolicy::kTraining;
+  }
+  // Under max_size, what is alive counts, else the sum of the requests.
+  bool limits_live() const {
+    return config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0 && learns_lifetimes();
   }
   bool has_plans() const { return uses_ranges_ && !passes_through(); }
   RequestView made() const { return {{slots_.data(), slot_count_}, pages_.base()}; }
@@ -296,7 +305,7 @@ class WorkspaceCore final : public BufferOwner {
   const size_t alignment_;
 
   const bool uses_ranges_ = serves_from_pages() && learns_lifetimes();
-  // Arrays and blocks together have a limit (workspace_blocks.cc).
+  // Arrays, in the pages and outside, and blocks together have a limit (workspace_blocks.cc).
   const bool limits_together_ =
       (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) ||
       (config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0);
@@ -331,7 +340,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t misses_ = 0;   // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;     // in use by blocks, where limits_together_
-  bool had_blocks_ = false;     // in this cycle, likewise
+  bool watches_limit_ = false;  // in this cycle: all that is alive may be more than what the pages have
   bool serves_blocks_ = false;  // in a cycle
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle

@@ -84,7 +84,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   Buffer* const buffer = records_.next_free();
   if (!ranges_.begun() || !follower_.is_ready_without_plan() || buffer == nullptr ||
       slot == slots_.size() || settled_ != slot || !ranges_.has_reserved() ||
-      !records_.returned().empty() || findings_.tracing() || had_blocks_) {
+      !records_.returned().empty() || findings_.tracing() || watches_limit_) {
     return AllocateSlowly(bytes);
   }
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
@@ -126,7 +126,8 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
                                   " bytes cannot be served"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
-  if (had_blocks_) CheckTogether(rounded, "an array");
+  // What is refused in any case changes nothing.
+  if (watches_limit_ || limits_live()) CheckTogether(rounded, "an array");
   if (undecided_) DecideByFirst(rounded);
   ReserveForRequest();
   const uint32_t slot = slot_count_;
@@ -148,6 +149,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     token = spill.token;
     spilled_bytes_alive_ += rounded;
     most_spilled_bytes_alive_ = std::max(most_spilled_bytes_alive_, spilled_bytes_alive_);
+    if (limits_together_) WatchLimit();
     ++counters.cycle_spills;
     counters.cycle_spilled_bytes += rounded;
     ++counters.spills;
@@ -297,8 +299,8 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
   return range != nullptr ? RangeToken(range) : nullptr;
 }
 
-// Under kReallocate a cycle may not need more than max_size: the sum of its requests, or what is
-// alive at once when lifetimes are learned.
+// Under kReallocate a cycle may not need more than max_size: what is alive at once was looked at where
+// lifetimes are learned, else it is the sum of its requests.
 void WorkspaceCore::CheckMaySpill(size_t bytes) {
   if (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) {
     const size_t capacity = pages_.capacity();
@@ -313,17 +315,14 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) {
                      ", policy_spill kFail"),
         MemoryTracker::Global().Snapshot().ToString());
   }
-  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0) return;
-  const size_t before = learns_lifetimes()
-                            ? static_cast<size_t>(account_.used_bytes())
-                            : counters.bytes_this_cycle.get() + static_cast<size_t>(block_bytes_);
+  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0 || learns_lifetimes()) return;
+  const size_t before = counters.bytes_this_cycle + static_cast<size_t>(block_bytes_);
   if (bytes <= config.max_size && before <= config.max_size - bytes) return;
-  ThrowOutOfMemory(
-      {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",
-      absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes: the cycle needs ",
-                   before + bytes, learns_lifetimes() ? " bytes at once" : " bytes",
-                   ", max_size is ", config.max_size, ", policy_spill kReallocate"),
-      MemoryTracker::Global().Snapshot().ToString());
+  ThrowOutOfMemory({memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",
+                   absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes: the cycle needs ",
+                                before + bytes, " bytes, max_size is ", config.max_size,
+                                ", policy_spill kReallocate"),
+                   MemoryTracker::Global().Snapshot().ToString());
 }
 
 }  // namespace tidepool
