@@ -230,6 +230,12 @@ void CycleHeap::Age() noexcept {
   DrainReturned();
   chunks_.Age(kKeptCycles, !std::exchange(had_blocks_, false));
   storage_->spans.TrimIdle(kKeptCycles);
+  if (++ages_ >= kKeptCycles) {
+    ages_ = 0;
+    // Chunks without blocks stay where larger cycles had them, and each may keep a large span. They
+    // find their places anew.
+    if (storage_->spans.FitToLive()) chunks_.Age(0, false);
+  }
   CountOwned();
 }
 

@@ -140,6 +140,7 @@ class CycleHeap final : public CycleMemory {
   int64_t late_large_blocks_ = 0;
   const void* chunks_thread_ = nullptr;  // whose releases current chunks take
   bool had_blocks_ = false;              // in the cycle that has just ended
+  int ages_ = 0;                         // since it was looked whether spans are of another time
 
   WorkspaceCore* core_;  // until Abandon(); only from within its gate
   const WorkspaceRef workspace_;
