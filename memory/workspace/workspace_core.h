@@ -172,6 +172,11 @@ class WorkspaceCore final : public BufferOwner {
                                   std::shared_ptr<PoolState> pool);
   bool is_pooled() const { return pool_ != nullptr; }
   LeaseLinks<StdSync, Workspace>& lease_links() { return lease_links_; }
+  // The pool's Trim(), whoever has leased it. Waits for nobody. True: it is closed, and stays so and is there until
+  // EndTrimBlocks() has given back what it keeps. False: it is open and does so at its cycle's end, or it is
+  // maintained.
+  bool BeginTrimBlocks() noexcept;
+  void EndTrimBlocks() noexcept;
   // That ended and its pool has not been told of. By who has leased it, while it is closed.
   uint64_t TakeUntoldCycles() noexcept { return std::exchange(untold_cycles_, 0); }
 
