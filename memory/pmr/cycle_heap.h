@@ -107,6 +107,7 @@ class CycleHeap final : public CycleMemory {
   void* AllocateSlowly(size_t bytes, size_t alignment);
   void* AllocateInCycle(size_t bytes, size_t alignment);
   void* AllocateLarge(size_t bytes, size_t alignment);
+  Allocation TakeWithinLimits(size_t bytes, size_t alignment);
   static void ReleaseElsewhere(BlockChunk* chunk, void* block) noexcept;
   static void ReleaseLarge(LargeBlock* block) noexcept;
   void Told(BlockChunk* chunk) noexcept;

@@ -285,6 +285,7 @@ class WorkspaceCore final : public BufferOwner {
   size_t LargestGap() const;
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes);
+  void CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded);
   void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc
 
   // Releases (workspace_release.cc).

@@ -145,6 +145,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   } else {
     CheckMaySpill(rounded);
     const Allocation spill = spills_.Allocate(bytes, rounded);
+    CheckSpilled(spill, bytes, rounded);
     data = spill.data;
     token = spill.token;
     spilled_bytes_alive_ += rounded;
@@ -175,6 +176,17 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   follower_.Made(slot, rounded);
   if (findings_.tracing()) findings_.Trace(slot);
   return buffer;
+}
+
+// Whoever was asked for memory may have called somebody who took blocks of this cycle.
+void WorkspaceCore::CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded) {
+  if (!watches_limit_) return;
+  try {
+    CheckTogether(rounded, "an array");
+  } catch (...) {
+    spills_.Release(spill.token, bytes, rounded);
+    throw;
+  }
 }
 
 // Whatever a request needs beside its bytes, so that nothing fails after they are taken.
