@@ -215,7 +215,8 @@ TEST(BlockLimitsTest, RandomCyclesWithBlocksKeepTheLimit) {
 TEST(BlockLimitsTest, ArraysAndBlocksTogetherKeepTheLimit) {
   constexpr size_t kLimit = size_t{4} << 20;
   uint64_t spills = 0, hits = 0;
-  for (const LearningPolicy learning : {LearningPolicy::kTraining, LearningPolicy::kOptimized, LearningPolicy::kFirstLoop}) {
+  for (const LearningPolicy learning :
+       {LearningPolicy::kTraining, LearningPolicy::kOptimized, LearningPolicy::kFirstLoop}) {
     for (const bool pooled : {false, true}) {
       if (pooled && learning != LearningPolicy::kTraining) continue;
       WorkspaceConfig config;

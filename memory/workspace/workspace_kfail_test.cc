@@ -209,7 +209,8 @@ TEST(WorkspaceKFail, OnlyWhatIsAliveIsInTheWay) {
 TEST(WorkspaceKFail, AnInitialSizeIsRoundedDown) {
   constexpr LearningPolicy kAll[] = {LearningPolicy::kTraining, LearningPolicy::kOptimized, LearningPolicy::kFirstLoop,
                                      LearningPolicy::kOverTime, LearningPolicy::kNone};
-  const std::pair<size_t, size_t> sizes[] = {{1000, 64}, {1023, 64}, {1024, 64}, {1025, 64}, {5000, 4096}, {3 << 20, 2 << 20}};
+  const std::pair<size_t, size_t> sizes[] = {{1000, 64}, {1023, 64},   {1024, 64},
+                                             {1025, 64}, {5000, 4096}, {3 << 20, 2 << 20}};
   for (const LearningPolicy learning : kAll) {
     for (const auto& [bytes, alignment] : sizes) {
       SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), ": ", bytes, " of ", alignment));
