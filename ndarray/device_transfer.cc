@@ -163,8 +163,11 @@ void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, voi
   RefuseWhileCapturing("read", "nothing of it has been done when the host would read");
   if (const Buffer* buffer = array.buffer().get()) {
     if (BufferMirror* mirror = BufferMirror::Find(*buffer)) {
-      if (mirror->ReadIfOnHost(OffsetOf(array, at), bytes, out, "read")) return;
-      Prepare(array, false);
+      const size_t begin = OffsetOf(array, at);
+      if (mirror->ReadIfOnHost(begin, bytes, out, "read")) return;
+      // These bytes, whatever else of the array is in use.
+      const BufferMirror::DeviceUse use{array.buffer().get(), begin, begin + bytes, false, "read", "X"};
+      BufferMirror::PrepareForDevice({&use, 1});
     }
   }
   CopyBytes(Host(), static_cast<std::byte*>(out), array.device(), at, bytes);

@@ -107,6 +107,28 @@ TEST_F(HostViewTest, WhileItLivesKernelsOnWhatOverlapsAreErrorsThatNameBoth) {
   EXPECT_EQ(too.data()[0], 1);
 }
 
+// One element is read and looked at, whichever side has it.
+TEST_F(HostViewTest, AnElementBesideAMutableViewIsRead) {
+  for (const bool fetched : {false, true}) {
+    NDArray x = Full(Shape({64}), 1, DType::kFloat32, Place::On(kDevice));
+    if (fetched) x.data<float>();
+    HostView<float> view(x.Slice(0, 4, 8));
+    view[0] = 7;
+    const int64_t before = device_.counters().copies_from_host;
+    EXPECT_EQ(x.At<float>({0}), 1);
+    EXPECT_EQ(x.At<float>({3}), 1);
+    EXPECT_EQ(x.At<float>({8}), 1);
+    EXPECT_EQ(x.At<float>({63}), 1);
+    EXPECT_EQ(x.Slice(0, 3, 4).Item<float>(), 1);
+    EXPECT_EQ(x.Slice(0, 8, 64).At<float>({0}), 1);
+    EXPECT_EQ(device_.counters().copies_from_host, before);
+    EXPECT_THAT(MessageOf([&] { x.At<float>({4}); }),
+                HasSubstr("Op [read] X argument (bytes 16 to 20 of a buffer on simulated:0) is in use by a mutable "
+                          "HostView of [4] f32 (bytes 16 to 32)"));
+    EXPECT_THAT(MessageOf([&] { x.ToVector<float>(); }), HasSubstr("(bytes 0 to 256 of a buffer"));
+  }
+}
+
 TEST_F(HostViewTest, WhoeverReadsElementsBesideAMutableViewIsRefused) {
   NDArray x = Full(Shape({4, 4}), 1, DType::kFloat32, Place::On(kDevice));
   const NDArray column = x.Slice(1, 0, 1), elsewhere = x.Slice(0, 2, 4);

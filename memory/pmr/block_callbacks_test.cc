@@ -11,6 +11,7 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/block_chunk.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -51,11 +52,54 @@ TEST(BlockCallbacksTest, ABlockOfACallbackStaysThoughTheRequestItWasCalledForIsR
   }
 }
 
+// What a callback takes counts for the request that it was called for.
+TEST(BlockCallbacksTest, ALimitHoldsThoughACallbackTakesABlockMeanwhile) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  enum Request { kArray, kLargeBlock, kSmallBlocks };
+  for (const Request request : {kArray, kLargeBlock, kSmallBlocks}) {
+    for (const SpillPolicy spill : {SpillPolicy::kReallocate, SpillPolicy::kFail}) {
+      if (spill == SpillPolicy::kFail && request == kArray) continue;  // from the pages, and nobody is asked
+      SCOPED_TRACE(std::to_string(request) + " under " + std::to_string(static_cast<int>(spill)));
+      WorkspaceConfig config = WorkspaceConfig::Inference();
+      config.policy_spill = spill;
+      (spill == SpillPolicy::kFail ? config.initial_size : config.max_size) = 4 * kMiB;
+      Workspace workspace("limited", config);
+      WorkspaceScope scope(workspace);
+      // Callbacks in a request of an array serve blocks of a cycle that has had some.
+      if (request == kArray) ReleaseBytes(AllocateBytes(workspace, 16), 16);
+      void* taken = nullptr;
+      const auto reclaimer = Reclaimer::Global().Register("takes", [&](ReclaimDepth) -> int64_t {
+        if (taken != nullptr) return 0;
+        budget.SetProcessLimit(MemoryBudget::kUnlimited);
+        taken = AllocateBytes(workspace, 4 * kMiB - 100000);
+        return 1;
+      });
+      budget.SetProcessLimit(budget.process().taken_bytes + 1000);
+      std::vector<void*> blocks;
+      EXPECT_THROW(
+          {
+            if (request == kArray) BufferHandle(AllocateHere(kMiB));
+            if (request == kLargeBlock) blocks.push_back(AllocateBytes(workspace, kMiB));
+            while (request == kSmallBlocks) blocks.push_back(AllocateBytes(workspace, 4000));
+          },
+          OutOfMemoryError);
+      budget.SetProcessLimit(MemoryBudget::kUnlimited);
+      ASSERT_NE(taken, nullptr);
+      EXPECT_LE(blocks.size() * 4000, 100000u);
+      ReleaseBytes(taken, 4 * kMiB - 100000);
+      if (request == kArray) BufferHandle(AllocateHere(4 * kMiB - 2 * internal::kBlockChunkBytes));
+      for (void* const block : blocks) ReleaseBytes(block, 4000);
+    }
+  }
+}
+
 // Where pages grow for what was learned, the Reclaimer may call anybody.
 TEST(BlockCallbacksTest, ABlockMadeWhileACycleLearnsIsTheProcesss) {
   MemoryBudget& budget = MemoryBudget::Global();
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.min_size = 16 * kMiB;  // what lay outside goes before, and is not enough
   for (const bool had_blocks : {false, true}) {
-    Workspace workspace("w", WorkspaceConfig::Inference());
+    Workspace workspace("w", config);
     void* kept = nullptr;
     bool ends = false;
     const auto reclaimer = Reclaimer::Global().Register("keeps", [&](ReclaimDepth) -> int64_t {

@@ -200,5 +200,53 @@ TEST(BlockFootprintTest, WhatCyclesDidNotNeedGoesBack) {
   }
 }
 
+// Cycles of small blocks after larger ones: what was cut from spans of those finds other places. The last chunk of
+// each size would else keep one of them for ever, of 24 MiB or of 1 MiB each.
+TEST(BlockFootprintTest, SmallBlocksDoNotKeepTheSpansOfLargerCycles) {
+  constexpr size_t kChunk = size_t{64} << 10;
+  const auto expect_little = [](const char* what, const auto& large_cycle, size_t sizes) {
+    Workspace workspace("small after large", WorkspaceConfig::Inference());
+    for (int cycle = 0; cycle < 4; ++cycle) {
+      WorkspaceScope scope(workspace);
+      large_cycle(workspace, sizes);
+    }
+    const size_t before = workspace.stats().block_bytes;
+    int64_t settled = 0;
+    for (int cycle = 0; cycle < 400; ++cycle) {
+      if (cycle == 300) settled = MemoryTracker::Global().system_allocations();
+      WorkspaceScope scope(workspace);
+      for (size_t i = 0; i < sizes; ++i) {
+        ReleaseBytes(AllocateBytes(workspace, 16 + i * 64), 16 + i * 64);
+      }
+    }
+    EXPECT_GT(before, 16 * kMiB) << what;
+    EXPECT_LE(workspace.stats().block_bytes, 1.1 * kChunk * sizes + 2 * kMiB) << what << " " << sizes;
+    EXPECT_EQ(MemoryTracker::Global().system_allocations(), settled) << what << " " << sizes;
+  };
+  for (const size_t sizes : {1, 8, 40}) {
+    for (const size_t bytes : {size_t{100000}, kMiB, 3 * kMiB, 24 * kMiB}) {
+      expect_little("large blocks, then small ones", [&](Workspace& workspace, size_t count) {
+        std::vector<void*> blocks;
+        for (size_t i = 0; i < 20 * kMiB / bytes + 17; ++i) blocks.push_back(AllocateBytes(workspace, bytes));
+        for (void* const block : blocks) ReleaseBytes(block, bytes);
+        for (size_t i = 0; i < count; ++i) {
+          ReleaseBytes(AllocateBytes(workspace, 16 + i * 64), 16 + i * 64);
+        }
+      }, sizes);
+    }
+    // Each size's last chunk is in another span.
+    expect_little("many small blocks", [&](Workspace& workspace, size_t count) {
+      std::vector<std::pair<void*, size_t>> blocks;
+      for (size_t i = 0; i < std::max<size_t>(count, 24); ++i) {
+        const size_t size = 16 + i % count * 64;
+        for (size_t bytes = 0; bytes < 20 * kChunk; bytes += size) {
+          blocks.emplace_back(AllocateBytes(workspace, size), size);
+        }
+      }
+      for (const auto& [block, size] : blocks) ReleaseBytes(block, size);
+    }, sizes);
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

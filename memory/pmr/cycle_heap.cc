@@ -94,17 +94,28 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   if (size_class < 0) return AllocateLarge(bytes, alignment);
   if (void* const block = chunks_.Take(size_class)) return block;
   if (void* const block = chunks_.TakeAvailable(size_class)) return block;
-  core_->CheckBlockBytes(kBlockChunkBytes);
-  Pool& spans = storage_->spans;
-  const Allocation chunk = AllocateOrThrow(spans, kBlockChunkBytes, kBlockChunkBytes);
-  CountOwned();
+  const Allocation chunk = TakeWithinLimits(kBlockChunkBytes, kBlockChunkBytes);
   // Whoever was asked to give memory back may have released blocks.
   if (void* const block = chunks_.Take(size_class)) [[unlikely]] {
-    spans.Release(chunk.token, kBlockChunkBytes, kBlockChunkBytes);
+    storage_->spans.Release(chunk.token, kBlockChunkBytes, kBlockChunkBytes);
     return block;
   }
   AddUsed(kBlockChunkBytes);
   return chunks_.TakeFrom(chunk, size_class, CurrentThreadToken());
+}
+
+// Of the workspace. Whoever was asked to give memory back may have taken blocks, so it is looked twice.
+Allocation CycleHeap::TakeWithinLimits(size_t bytes, size_t alignment) {
+  core_->CheckBlockBytes(bytes);
+  const Allocation memory = AllocateOrThrow(storage_->spans, bytes, alignment);
+  CountOwned();
+  try {
+    core_->CheckBlockBytes(bytes);
+  } catch (...) {
+    storage_->spans.Release(memory.token, bytes, alignment);
+    throw;
+  }
+  return memory;
 }
 
 void* CycleHeap::AllocateLarge(size_t bytes, size_t alignment) {
@@ -116,9 +127,7 @@ void* CycleHeap::AllocateLarge(size_t bytes, size_t alignment) {
                                   " bytes at alignment ", alignment, " cannot be served"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
-  core_->CheckBlockBytes(all);
-  const Allocation memory = AllocateOrThrow(storage_->spans, all, alignof(LargeBlock));
-  CountOwned();
+  const Allocation memory = TakeWithinLimits(all, alignof(LargeBlock));
   AddUsed(static_cast<int64_t>(all));
   ++large_blocks_;
   large_bytes_ += static_cast<int64_t>(bytes);
@@ -230,6 +239,12 @@ void CycleHeap::Age() noexcept {
   DrainReturned();
   chunks_.Age(kKeptCycles, !std::exchange(had_blocks_, false));
   storage_->spans.TrimIdle(kKeptCycles);
+  if (++ages_ >= kKeptCycles) {
+    ages_ = 0;
+    // Chunks without blocks stay where larger cycles had them, and each may keep a large span. They
+    // find their places anew.
+    if (storage_->spans.FitToLive()) chunks_.Age(0, false);
+  }
   CountOwned();
 }
 

@@ -107,6 +107,7 @@ class CycleHeap final : public CycleMemory {
   void* AllocateSlowly(size_t bytes, size_t alignment);
   void* AllocateInCycle(size_t bytes, size_t alignment);
   void* AllocateLarge(size_t bytes, size_t alignment);
+  Allocation TakeWithinLimits(size_t bytes, size_t alignment);
   static void ReleaseElsewhere(BlockChunk* chunk, void* block) noexcept;
   static void ReleaseLarge(LargeBlock* block) noexcept;
   void Told(BlockChunk* chunk) noexcept;
@@ -140,6 +141,7 @@ class CycleHeap final : public CycleMemory {
   int64_t late_large_blocks_ = 0;
   const void* chunks_thread_ = nullptr;  // whose releases current chunks take
   bool had_blocks_ = false;              // in the cycle that has just ended
+  int ages_ = 0;                         // since it was looked whether spans are of another time
 
   WorkspaceCore* core_;  // until Abandon(); only from within its gate
   const WorkspaceRef workspace_;

@@ -21,6 +21,7 @@
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
@@ -207,6 +208,64 @@ TEST(BlockLimitsTest, RandomCyclesWithBlocksKeepTheLimit) {
       }
     }
   }
+}
+
+// Arrays in the pages, arrays outside and blocks, of cycles that come again and of others, in a workspace and in one
+// of a pool.
+TEST(BlockLimitsTest, ArraysAndBlocksTogetherKeepTheLimit) {
+  constexpr size_t kLimit = size_t{4} << 20;
+  uint64_t spills = 0, hits = 0;
+  for (const LearningPolicy learning :
+       {LearningPolicy::kTraining, LearningPolicy::kOptimized, LearningPolicy::kFirstLoop}) {
+    for (const bool pooled : {false, true}) {
+      if (pooled && learning != LearningPolicy::kTraining) continue;
+      WorkspaceConfig config;
+      config.policy_learning = learning;
+      config.max_size = kLimit;
+      config.plan_search_seconds = 0;
+      Workspace own("own", config);
+      config.policy_learning = LearningPolicy::kTraining;
+      WorkspacePool pool("pool", config);
+      const WorkspaceLease lease = pool.Lease();
+      Workspace& workspace = pooled ? *lease : own;
+      for (uint32_t cycle = 0; cycle < 200; ++cycle) {
+        std::mt19937 random(cycle % 7 == 6 ? 100 + cycle : cycle % 3);
+        WorkspaceScope scope(workspace);
+        std::vector<BufferHandle> arrays;
+        std::vector<std::pair<void*, size_t>> blocks;
+        size_t live = 0;
+        for (int step = 0; step < 80; ++step) {
+          const uint32_t what = random() % 10;
+          const size_t bytes = 1 + random() % (random() % 3 == 0 ? kLimit / 4 : kLimit / 128);
+          try {
+            if (what < 5) {
+              arrays.emplace_back(AllocateHere(bytes));
+              live += bytes;
+            } else if (what < 6) {
+              blocks.emplace_back(AllocateBytes(workspace, bytes / 4), bytes / 4);
+              live += bytes / 4;
+            }
+          } catch (const OutOfMemoryError&) {
+          }
+          ASSERT_LE(live, kLimit) << cycle << " of " << static_cast<int>(learning) << ", " << pooled;
+          if (what >= 6 && what < 9 && !arrays.empty()) {
+            std::swap(arrays[random() % arrays.size()], arrays.back());
+            live -= arrays.back()->bytes;
+            arrays.pop_back();
+          } else if (what == 9 && !blocks.empty()) {
+            ReleaseBytes(blocks.back().first, blocks.back().second);
+            live -= blocks.back().second;
+            blocks.pop_back();
+          }
+        }
+        for (const auto& [block, bytes] : blocks) ReleaseBytes(block, bytes);
+      }
+      spills += workspace.stats().spills;
+      hits += workspace.stats().hits;
+    }
+  }
+  EXPECT_GT(spills, 1000u);
+  EXPECT_GT(hits, 1000u);
 }
 
 TEST(BlockLimitsTest, ABudgetOfTheWorkspaceHolds) {

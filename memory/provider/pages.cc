@@ -59,6 +59,13 @@ size_t Pages::Unit(size_t bytes) const {
   return large ? traits.large_granularity : traits.granularity;
 }
 
+// Of large pages as many as hold the bytes. A tail that begins where they end has a small one.
+size_t Pages::CommittedFor(size_t bytes) const {
+  const size_t large_end = RoundUp(bytes, Unit(bytes));
+  if (bytes + kReadableTailBytes <= large_end) return large_end;
+  return RoundUp(bytes + kReadableTailBytes, provider_->traits().granularity);
+}
+
 bool Pages::Reserve(size_t bytes) {
   base_ = provider_->Reserve(bytes);
   if (base_ == nullptr) return false;
@@ -141,7 +148,14 @@ void Pages::CutTo(size_t wanted) noexcept {
   const size_t before = committed_;
   while (committed_ > wanted) {
     const size_t end = std::max(wanted, hole_end());
-    if (end < committed_ && !provider_->Decommit(base_ + end, committed_ - end)) break;
+    if (end < committed_ && !provider_->Decommit(base_ + end, committed_ - end)) {
+      // It may be in the middle of a large page, which stays as a whole.
+      const size_t whole = RoundUp(end, Unit(committed_));
+      if (whole > end && whole < committed_ && provider_->Decommit(base_ + whole, committed_ - whole)) {
+        committed_ = whole;
+      }
+      break;
+    }
     committed_ = end;
     if (end == wanted) break;
     committed_ = holes_.back().begin;
@@ -161,7 +175,7 @@ void Pages::Resize(size_t bytes, PagesMove move) {
                  absl::StrCat("a range of ", bytes, " bytes cannot exist"));
   }
   const size_t unit = Unit(bytes);
-  const size_t wanted = RoundUp(bytes + kReadableTailBytes, unit);
+  const size_t wanted = CommittedFor(bytes);
   if (wanted == committed_) return;
   // What was committed in smaller units may not be a multiple of the large one: it stays.
   if (wanted < committed_) return CutTo(wanted);

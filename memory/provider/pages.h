@@ -2,7 +2,8 @@
 //
 // A Pages object reserves a range of addresses once and commits memory at its front, so that a
 // workspace can grow between cycles without moving. Committed memory is retained until Resize() or
-// the destructor gives it back. On the host, large ranges ask for huge pages.
+// the destructor gives it back. On the host, large ranges ask for huge pages; only the readable tail
+// of one that fills these has a page of the ordinary size.
 //
 // Errors: OutOfMemoryError when a budget or the provider refuses; the object is unchanged then, but
 // for moves that give first. Every request to the provider is counted in MemoryTracker::Global().
@@ -89,6 +90,7 @@ class Pages {
   void Swap(Pages& other);
   void ReleaseAll() noexcept;
   size_t Unit(size_t bytes) const;
+  size_t CommittedFor(size_t bytes) const;
 
   PagesOptions options_;
   DeviceProvider* provider_;

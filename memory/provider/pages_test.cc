@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -11,6 +12,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
@@ -48,6 +50,46 @@ TEST(Pages, ShrinksAndGivesPagesBack) {
   EXPECT_EQ(static_cast<int>(base[10 * kMiB]), 0);  // fresh pages again
   pages.Resize(0);
   EXPECT_EQ(pages.committed_bytes(), 0);
+}
+
+// What fills large pages holds one small one more, for its tail, however it came to its size.
+TEST(Pages, ATailBehindLargePagesHasASmallOne) {
+  constexpr size_t kPage = 4096;
+  const std::pair<size_t, size_t> sizes[] = {
+      {2 * kMiB - 64, 2 * kMiB},         {2 * kMiB - 63, 2 * kMiB + kPage}, {2 * kMiB, 2 * kMiB + kPage},
+      {2 * kMiB + 1, 4 * kMiB},          {4 * kMiB - 64, 4 * kMiB},         {4 * kMiB - 63, 4 * kMiB + kPage},
+      {4 * kMiB, 4 * kMiB + kPage},      {5 * kMiB, 6 * kMiB},              {32 * kMiB, 32 * kMiB + kPage},
+  };
+  Pages grows;
+  for (const auto& [bytes, committed] : sizes) {
+    Pages pages;
+    pages.Resize(bytes);
+    EXPECT_EQ(pages.committed_bytes(), committed) << bytes;
+    EXPECT_LE(pages.prefaulted_bytes(), committed) << bytes;
+    std::memset(pages.base(), 1, bytes + kReadableTailBytes);
+    grows.Resize(bytes);
+    EXPECT_EQ(grows.committed_bytes(), committed) << bytes;
+    std::memset(grows.base(), 2, bytes + kReadableTailBytes);
+    pages.Resize(64 * kMiB);
+    pages.Resize(bytes);
+    EXPECT_EQ(pages.committed_bytes(), committed) << bytes;
+    std::memset(pages.base(), 3, bytes + kReadableTailBytes);
+  }
+}
+
+// A device may not part with a piece of a large page.
+TEST(Pages, ALargePageThatCannotBeCutStays) {
+  FailingProvider host(Host());
+  PagesOptions options;
+  options.prefault = false;
+  Pages pages(options, GetDeviceProvider(Host(), "test"));
+  pages.Resize(8 * kMiB);
+  host.faults().FailRequest(0);  // the first try
+  pages.Resize(2 * kMiB);
+  EXPECT_EQ(pages.committed_bytes(), 4 * kMiB);
+  std::memset(pages.base(), 1, 4 * kMiB);
+  pages.Resize(8 * kMiB);
+  std::memset(pages.base(), 1, 8 * kMiB + kReadableTailBytes);
 }
 
 TEST(Pages, PrefaultedPagesDoNotFaultLater) {

@@ -115,9 +115,7 @@ void Pool::SetRoom(Chunk& chunk, size_t room) noexcept {
 // cycles that take turns: a chunk that goes between them would change which of the others serve.
 void Pool::UpdateShared() noexcept {
   if (!grows_) return;
-  const size_t live = std::min(owned_bytes_, peak_used_bytes());
-  const size_t grown = std::min(live / kGrowth, kMostGrownBytes) & ~(alignment_ - 1);
-  span_bytes_ = std::max(chunk_bytes_, grown);
+  span_bytes_ = SpanBytesFor(std::min(owned_bytes_, peak_used_bytes()));
   shared_bytes_ = std::max(span_bytes_, kLeastSharedBytes);
   for (const auto& chunk : chunks_) {
     const bool large = chunk->bytes > shared_bytes_ + kGrainOfChunks;
@@ -125,6 +123,26 @@ void Pool::UpdateShared() noexcept {
     chunk->large = large;
     SetRoom(*chunk, large ? SIZE_MAX : chunk->tree.Largest());
   }
+}
+
+size_t Pool::SpanBytesFor(size_t live) const {
+  const size_t grown = std::min(live / kGrowth, kMostGrownBytes) & ~(alignment_ - 1);
+  return std::max(chunk_bytes_, grown);
+}
+
+// Twice: what was live varies a little, and a chunk that serves no more is missed.
+bool Pool::FitToLive() noexcept {
+  if (!grows_) return false;
+  const size_t peak = peak_used_bytes();
+  const size_t shared = std::max(SpanBytesFor(peak), kLeastSharedBytes);
+  const size_t coarse = coarse_alignment_ > 0 ? kCoarseChunkBytes : 0;
+  if (owned_bytes_ <= peak + Slack(peak) + shared + coarse) return false;
+  for (const auto& chunk : chunks_) {
+    if (chunk->large || chunk->bytes <= 2 * shared) continue;
+    chunk->large = true;
+    SetRoom(*chunk, SIZE_MAX);
+  }
+  return true;
 }
 
 // Of a pool that grows, a chunk for requests of which it does not hold many is as long as those.

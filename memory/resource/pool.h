@@ -115,6 +115,11 @@ class Pool final : public MemoryResource {
 
   size_t Trim() noexcept override;
   size_t TrimIdle(int uses) noexcept override;
+  // Of a pool that grows: whether more is owned than it keeps for what was live, as after a time in
+  // which more was. Then chunks more than twice as large as those of now serve small blocks no more,
+  // and who keeps such blocks between uses without need may release them, so that they gather in
+  // few chunks and the others go. A look at each chunk.
+  bool FitToLive() noexcept;
   // The chunks without live blocks whose token, of what it wraps, `goes` says so of. Returns bytes.
   size_t TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept;
 
@@ -156,6 +161,7 @@ class Pool final : public MemoryResource {
   bool MayHold(size_t bytes, size_t chunk_bytes) const;
   bool CutsDeeply() const;
   size_t Slack(size_t peak) const;
+  size_t SpanBytesFor(size_t live) const;
   void MakeRoom(size_t bytes, size_t footprint) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
   template <typename Predicate>

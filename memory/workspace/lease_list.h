@@ -26,6 +26,7 @@ struct LeaseLinks {
   typename Sync::template Plain<Item*> previous{nullptr};
   typename Sync::template Plain<Item*> next_idle{nullptr};  // that came back before it
   typename Sync::template Plain<uint64_t> idle_since{0};    // how many uses there had been
+  typename Sync::template Plain<uint64_t> visit{0};         // the last that came to it
 };
 
 // Traits:
@@ -127,6 +128,27 @@ class LeaseList {
     Traits::Links(*last).next_idle.set(item.release());
   }
 
+  // Who goes through all there are, one after the other: a number of his own.
+  uint64_t BeginVisit() noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    visits_.set(visits_.get() + 1);
+    return visits_.get();
+  }
+  // Those that he was not at yet, until `take(item)`, which is called with the lock, has said of `most` that it
+  // took them: from then on they may go, and what was taken must not. True: there are others.
+  template <typename Take>
+  bool Visit(uint64_t visit, size_t most, const Take& take) noexcept {
+    std::lock_guard<Mutex> lock(mutex_);
+    size_t taken = 0;
+    for (Item* item = first_.get(); item != nullptr; item = Traits::Links(*item).next.get()) {
+      if (Traits::Links(*item).visit.get() >= visit) continue;
+      if (taken == most) return true;
+      Traits::Links(*item).visit.set(visit);
+      taken += take(*item);
+    }
+    return false;
+  }
+
   void EndIdle() noexcept {
     while (Owner item = TakeIdle(/*to_lease=*/false)) {
     }
@@ -202,6 +224,7 @@ class LeaseList {
   Plain<size_t> items_{0};
   Plain<size_t> leased_{0};
   Plain<uint64_t> uses_{0};
+  Plain<uint64_t> visits_{0};
   Plain<uint64_t> looked_at_{0};  // uses there had been when a long idle one was looked for
   Plain<Numbers> gone_{Numbers{}};
   Plain<bool> closed_{false};

@@ -157,6 +157,33 @@ void OneTakesWhatIsLongIdle(Execution& execution) {
   execution.AtEnd([&pool] { pool.CheckEnd(2, 0); });
 }
 
+// Who goes through all of them finds each that stays once, and none that is gone.
+void OneVisitsWhileOthersComeAndGo(Execution& execution) {
+  auto& pool = execution.Make<Pool<>>();
+  pool.Serve();  // one is idle
+  execution.Thread([&pool] {
+    const uint64_t visit = pool.list.BeginVisit();
+    int found = 0;
+    while (pool.list.Visit(visit, 1, [&](Item& item) {
+      Check(item.cycles.load(std::memory_order_relaxed) <= 3, "it is there");
+      ++found;
+      return true;
+    })) {
+    }
+    Check(found <= 3, "none is found twice");
+  });
+  execution.Thread([&pool] { pool.Serve(/*usable=*/false); });
+  execution.Thread([&pool] { pool.Serve(); });
+  execution.AtEnd([&pool] {
+    pool.CheckEnd(3, 2);
+    const size_t items = pool.list.totals().items;
+    size_t found = 0;
+    const uint64_t visit = pool.list.BeginVisit();
+    Check(!pool.list.Visit(visit, 9, [&](Item&) { return ++found > 0; }), "there are no others");
+    Check(found == items, "all are found");
+  });
+}
+
 // What cannot be made throws, at either of two times; idle items are leased all the same.
 void MemoryRunsOut(Execution& execution) {
   auto& pool = execution.Make<Pool<>>();
@@ -207,6 +234,7 @@ TEST(LeaseListExplored, EachIsLeasedByOneAndEndsOnce) {
       {"two serve, another trims", TwoServeWhileAnotherTrims<>, 4},
       {"one closes, one trims", OneOfThemClosesAndOneTrims, 5},
       {"one takes what is long idle", OneTakesWhatIsLongIdle, 4},
+      {"one visits", OneVisitsWhileOthersComeAndGo, 4},
       {"memory runs out", MemoryRunsOut, 3},
       {"some are not usable", SomeAreNotUsableAndOneWatches, 3},
   };

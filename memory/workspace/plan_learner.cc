@@ -57,7 +57,10 @@ size_t PlanLearner::most_bytes() const {
 }
 
 size_t PlanLearner::SizeFor(size_t needed) const {
-  return std::max(LearnedSize(config_, needed), initial_bytes_);
+  size_t learned = LearnedSize(config_, needed);
+  // Pages are no larger than what requests can have of them.
+  if (learned == config_.max_size) learned &= ~(alignment_ - 1);
+  return std::max(learned, initial_bytes_);
 }
 
 void PlanLearner::SetBytes(size_t bytes) noexcept {

@@ -29,7 +29,8 @@ enum class MirroringPolicy : uint8_t {
 
 enum class SpillPolicy : uint8_t {
   kFail,        // a request that does not fit throws; nothing changed. Where lifetimes are learned it fits if the
-                // pages have room beside what is alive, whatever a plan keeps that for; else behind the last one
+                // pages have room beside what is alive, whatever a plan keeps that for; else behind the last one.
+                // Not in DebugMode::kSpillEverything and kGuard, which serve every request elsewhere
   kReallocate,  // served outside now; the workspace grows before the next cycle, if it learns
   kExternal,    // served outside; no growth
 };

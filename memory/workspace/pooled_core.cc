@@ -83,6 +83,18 @@ void WorkspaceCore::EndPooled(bool failed) noexcept {
   if (++untold_cycles_ >= kCyclesTold) TellKeeper();
 }
 
+bool WorkspaceCore::BeginTrimBlocks() noexcept {
+  bool open = false;
+  const bool begun = gate_.TryMaintain(&open);
+  if (open) reclaim_requested_.store(true, std::memory_order_relaxed);
+  return begun;
+}
+
+void WorkspaceCore::EndTrimBlocks() noexcept {
+  spills_.Trim();
+  EndMaintenance();
+}
+
 // What is idle beside a lease ages by its cycles.
 void WorkspaceCore::TellKeeper() noexcept {
   const std::shared_ptr<PoolKeeper> keeper = pool_->keeper.lock();

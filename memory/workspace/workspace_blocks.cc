@@ -8,7 +8,8 @@
 
 namespace tidepool {
 
-// Whatever lies beside the pages counts against the same limits as what lies in them.
+// Whatever lies beside the pages counts against the same limits as what lies in them: blocks, and
+// arrays outside.
 void WorkspaceCore::CheckTogether(size_t bytes, const char* what) {
   if (!limits_together_) return;
   const bool fails = config.policy_spill == SpillPolicy::kFail;
@@ -33,12 +34,9 @@ void WorkspaceCore::CheckTogether(size_t bytes, const char* what) {
       MemoryTracker::Global().Snapshot().ToString());
 }
 
-// Arrays look at them from here on.
 void WorkspaceCore::NoteBlocks(int64_t bytes) noexcept {
   block_bytes_ += bytes;
-  had_blocks_ = true;
-  EndQuickRequests();
-  unrecorded_ = false;
+  WatchLimit();
 }
 
 void WorkspaceCore::EndBlocks(bool failed) noexcept {

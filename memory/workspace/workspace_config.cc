@@ -93,6 +93,10 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
              policy_location == LocationPolicy::kRam &&
              debug_mode == DebugMode::kDisabled && workspace_mode != WorkspaceMode::kNone,
          "policy_spill kFail needs an initial_size: with 0 bytes every request would fail");
+  refuse(policy_spill == SpillPolicy::kFail && initial_size > 0 && initial_size < alignment &&
+             policy_location == LocationPolicy::kRam,
+         "initial_size ", initial_size, " holds no request, of which each has a multiple of alignment ",
+         alignment, ": with policy_spill kFail every one would fail");
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
          "policy_allocation kAlways serves every request outside the pages, which policy_spill "
          "kFail forbids");

@@ -46,9 +46,10 @@ class Overallocation {
 //
 // Sizes are in bytes; one that was negative before it was converted is refused.
 struct WorkspaceConfig {
-  size_t initial_size = 0;  // bytes reserved at construction; 0: learn
+  // Bytes reserved at construction; 0: learn. Under kFail all there is, rounded down to the alignment.
+  size_t initial_size = 0;
   size_t min_size = 0;      // lower bound of a learned size
-  size_t max_size = 0;      // upper bound of the pages; 0: none
+  size_t max_size = 0;      // of the pages, and under kReallocate of what a cycle needs; 0: none
   Overallocation overallocation_limit = Overallocation::Ratio(0.3);  // with kOverallocate
   AllocationPolicy policy_allocation = AllocationPolicy::kStrict;
   LearningPolicy policy_learning = LearningPolicy::kTraining;

@@ -109,7 +109,7 @@ void WorkspaceCore::Open() {
   most_spilled_bytes_alive_ = spilled_bytes_alive_ = 0;
   findings_.BeginCycle();
   serves_blocks_ = true;
-  had_blocks_ = false;
+  watches_limit_ = false;
   if (pool_ != nullptr) return OpenPooled();
   BeginFollowing();
 }

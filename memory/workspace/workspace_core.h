@@ -43,7 +43,7 @@
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
-#include "tidepool/memory/workspace/workspace_config.h"
+#include "tidepool/memory/workspace/config_rules.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
 #include "tidepool/memory/workspace/workspace_pages.h"
 #include "tidepool/memory/workspace/workspace_ref.h"
@@ -175,6 +175,11 @@ class WorkspaceCore final : public BufferOwner {
                                   std::shared_ptr<PoolState> pool);
   bool is_pooled() const { return pool_ != nullptr; }
   LeaseLinks<StdSync, Workspace>& lease_links() { return lease_links_; }
+  // The pool's Trim(), whoever has leased it. Waits for nobody. True: it is closed, and stays so and is there until
+  // EndTrimBlocks() has given back what it keeps. False: it is open and does so at its cycle's end, or it is
+  // maintained.
+  bool BeginTrimBlocks() noexcept;
+  void EndTrimBlocks() noexcept;
   // That ended and its pool has not been told of. By who has leased it, while it is closed.
   uint64_t TakeUntoldCycles() noexcept { return std::exchange(untold_cycles_, 0); }
 
@@ -222,10 +227,10 @@ class WorkspaceCore final : public BufferOwner {
   void LeaveCycle() noexcept;
   void BeginFollowing();
   void PrepareQuickRequests();
-  void EndQuickRequests() {
-    quick_slots_ = 0;
-    quick_stamp_ = kNoQuickStamp;
-  }
+  void EndQuickRequests() noexcept;
+  // Something lies beside the pages, which alone are no larger than the limit: every request of this
+  // cycle looks at it from here on.
+  void WatchLimit() noexcept;
   void DropLive(bool failed) noexcept;
   uint64_t DropBuffer(Buffer* buffer, bool failed) noexcept;
   void DropAllUnseen() noexcept;
@@ -236,14 +241,9 @@ class WorkspaceCore final : public BufferOwner {
   void TrimState() noexcept;
   void TrimSlots(size_t requests) noexcept;
   bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
-  bool serves_from_pages() const {
-    return config.debug_mode == DebugMode::kDisabled &&
-           config.policy_allocation != AllocationPolicy::kAlways;
-  }
-  bool learns_lifetimes() const {
-    return config.policy_learning == LearningPolicy::kOptimized ||
-           config.policy_learning == LearningPolicy::kTraining;
-  }
+  bool serves_from_pages() const { return ServesFromPages(config); }
+  bool learns_lifetimes() const { return LearnsLifetimes(config); }
+  bool limits_live() const { return LimitsLive(config); }
   bool has_plans() const { return uses_ranges_ && !passes_through(); }
   // Requests of this cycle that have slots.
   uint32_t slotted() const { return std::min<uint32_t>(slot_count_, slots_end_); }
@@ -291,6 +291,7 @@ class WorkspaceCore final : public BufferOwner {
   size_t LargestGap();
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes);
+  void CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded);
   void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc
 
   // Releases (workspace_release.cc).
@@ -327,7 +328,7 @@ class WorkspaceCore final : public BufferOwner {
   const size_t alignment_;
 
   const bool uses_ranges_ = serves_from_pages() && learns_lifetimes();
-  // Arrays and blocks together have a limit (workspace_blocks.cc).
+  // Arrays, in the pages and outside, and blocks together have a limit (workspace_blocks.cc).
   const bool limits_together_ =
       (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) ||
       (config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0);
@@ -366,7 +367,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t misses_ = 0;   // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;     // in use by blocks, where limits_together_
-  bool had_blocks_ = false;     // in this cycle, likewise
+  bool watches_limit_ = false;  // in this cycle: all that is alive may be more than what the pages have
   bool serves_blocks_ = false;  // in a cycle
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle

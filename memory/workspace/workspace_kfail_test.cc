@@ -205,6 +205,57 @@ TEST(WorkspaceKFail, OnlyWhatIsAliveIsInTheWay) {
   EXPECT_GT(plans, 1000u);
 }
 
+// What is offered is never more than what was asked for: requests have multiples of the alignment.
+TEST(WorkspaceKFail, AnInitialSizeIsRoundedDown) {
+  constexpr LearningPolicy kAll[] = {LearningPolicy::kTraining, LearningPolicy::kOptimized, LearningPolicy::kFirstLoop,
+                                     LearningPolicy::kOverTime, LearningPolicy::kNone};
+  const std::pair<size_t, size_t> sizes[] = {{1000, 64}, {1023, 64},   {1024, 64},
+                                             {1025, 64}, {5000, 4096}, {3 << 20, 2 << 20}};
+  for (const LearningPolicy learning : kAll) {
+    for (const auto& [bytes, alignment] : sizes) {
+      SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), ": ", bytes, " of ", alignment));
+      WorkspaceConfig config = Failing(learning, bytes);
+      config.alignment = alignment;
+      if (learning == LearningPolicy::kOverTime) config.cycles_before_initialization = 2;
+      Workspace workspace("w", config, TestDevice());
+      const size_t offered = bytes / alignment * alignment;
+      EXPECT_EQ(workspace.size(), offered);
+      EXPECT_EQ(workspace.stats().size_bytes, offered);
+      for (int cycle = 0; cycle < 4; ++cycle) {
+        const WorkspaceScope scope(workspace);
+        std::vector<BufferHandle> alive;
+        for (size_t at = 0; at < offered; at += alignment) alive.push_back(New(alignment - cycle));
+        try {
+          New(1);
+          FAIL();
+        } catch (const OutOfMemoryError& error) {
+          EXPECT_THAT(error.message(), HasSubstr(absl::StrCat("0 of ", offered, " bytes free")));
+        }
+        EXPECT_EQ(workspace.size(), offered);
+      }
+      EXPECT_EQ(workspace.stats().misses, 0u);
+    }
+  }
+  // A slot of a ring.
+  WorkspaceConfig config = Failing(LearningPolicy::kTraining, 1000);
+  Place place = Place::Ring(config);
+  for (int cycle = 0; cycle < 4; ++cycle) {
+    place.Cycle([] {
+      std::vector<BufferHandle> alive;
+      for (int i = 0; i < 15; ++i) alive.push_back(New(64));
+      EXPECT_THROW(New(1), OutOfMemoryError);
+    });
+  }
+}
+
+TEST(WorkspaceKFail, AnInitialSizeThatHoldsNothingIsRefused) {
+  WorkspaceConfig config = Failing(LearningPolicy::kTraining, 100);
+  config.alignment = 128;
+  EXPECT_THAT(config.Reasons(), testing::ElementsAre(HasSubstr("initial_size 100 holds no request")));
+  config.initial_size = 128;
+  EXPECT_THAT(config.Reasons(), testing::IsEmpty());
+}
+
 // The plan keeps all of the pages for two arrays. A cycle that is another one from its first request on is served, and
 // learned.
 TEST(WorkspaceKFail, TheFirstRequestOfAnotherCycleIsServed) {

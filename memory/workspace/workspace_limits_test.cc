@@ -257,10 +257,10 @@ TEST(WorkspaceLimits, AfterDestroyTheInitialSizeComesBackWithTheNextCycle) {
   workspace.Destroy();
   EXPECT_EQ(workspace.size(), 0);
   WorkspaceScope scope(workspace);
-  EXPECT_EQ(workspace.size(), 1000);
-  BufferHandle a = New(1000);
+  EXPECT_EQ(workspace.size(), 992);
+  BufferHandle a = New(990);
   FillBuffer(*a.get(), 1);
-  EXPECT_EQ(workspace.offset(), 1008);
+  EXPECT_EQ(workspace.offset(), 992);
 }
 
 TEST(WorkspaceLimits, DestroyForgetsTheCyclesSeenButNotTheGeneration) {

@@ -15,6 +15,8 @@ constexpr size_t kPrefaultedInitialBytes = size_t{64} << 20;
 // What the Reclaimer gives back between two looks at who waits: tens of milliseconds at most.
 constexpr size_t kReclaimStepBytes = size_t{256} << 20;
 
+size_t RoundDown(size_t n, size_t unit) { return n & ~(unit - 1); }
+
 // The workspace decides itself what of its pages to touch ahead.
 PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
   PagesOptions options;
@@ -51,6 +53,10 @@ void WorkspacePages::TakeInitial() {
       wanted = wanted <= SIZE_MAX - extra ? wanted + extra : SIZE_MAX;
     }
     if (config_.max_size > 0) wanted = std::min(wanted, config_.max_size);
+    // Requests have multiples of the alignment, and under kFail no more than was asked for.
+    if (config_.policy_spill == SpillPolicy::kFail || wanted == config_.max_size) {
+      wanted = RoundDown(wanted, alignment_);
+    }
     if (config_.policy_location == LocationPolicy::kMmap) {
       file_ = std::make_unique<MappedFile>(id_, config_.temp_file_path, wanted, config_.max_size,
                                            alignment_);
@@ -86,7 +92,8 @@ void WorkspacePages::Resize(size_t bytes) {
         absl::StrCat("workspace [", id_, "]: pages of ", bytes, " bytes cannot exist"),
         MemoryTracker::Global().Snapshot().ToString());
   }
-  const size_t capacity = (bytes + alignment_ - 1) & ~(alignment_ - 1);
+  size_t capacity = (bytes + alignment_ - 1) & ~(alignment_ - 1);
+  if (config_.max_size > 0) capacity = std::min(capacity, RoundDown(config_.max_size, alignment_));
   // The system may give these addresses to others.
   if (capacity_ > 0) Unpoison(base_, capacity_);
   if (file_ != nullptr) {
@@ -99,7 +106,7 @@ void WorkspacePages::Resize(size_t bytes) {
       throw;
     }
   }
-  Set(pages_.base(), bytes, capacity);
+  Set(pages_.base(), std::min(bytes, capacity), capacity);
   if (bytes >= initial_bytes_) lacks_initial_ = false;  // taking that would make them smaller
 }
 

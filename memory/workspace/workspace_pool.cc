@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/workspace_pool.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -131,6 +132,7 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
 
   void Trim() noexcept {
     workspaces_.EndIdle();
+    TrimLeased();
     state_->memory.Trim();
   }
 
@@ -152,6 +154,22 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
     if (long_idle == nullptr) return;
     long_idle->core()->Reclaim(ReclaimDepth::kSpare);
     workspaces_.PutBack(std::move(long_idle));
+  }
+
+  // What those that are leased have kept for containers; of open ones when their cycle ends.
+  void TrimLeased() noexcept {
+    std::array<WorkspaceCore*, 16> cores;
+    const uint64_t visit = workspaces_.BeginVisit();
+    for (bool more = true; more;) {
+      size_t begun = 0;
+      more = workspaces_.Visit(visit, cores.size(), [&](Workspace& workspace) {
+        WorkspaceCore* const core = workspace.core();
+        if (!core->BeginTrimBlocks()) return false;
+        cores[begun++] = core;  // is there until it is trimmed; the workspace may go
+        return true;
+      });
+      for (size_t i = 0; i < begun; ++i) cores[i]->EndTrimBlocks();
+    }
   }
 
   WorkspacePoolStats StatsWith(const PoolMemory::Usage& usage) const noexcept {

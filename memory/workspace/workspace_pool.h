@@ -98,7 +98,8 @@ class WorkspacePool {
   Device device() const;
   WorkspacePoolStats stats() const;
 
-  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay. Below
+  // Gives back memory that no open cycle uses, and workspaces that nobody leases. Plans stay. Leased
+  // ones stay too; what those in a cycle keep for containers goes at its end. Below
   // ranges of open cycles whole pages of free ranges of 1 MiB and more go, where the device gives
   // back parts. Any callback may call it, in the middle of it too: what a Trim() or the Reclaimer
   // is giving back at that moment is left to that.

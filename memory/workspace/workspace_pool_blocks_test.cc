@@ -104,6 +104,56 @@ TEST(WorkspacePool, CyclesOfALeaseEndAfterThePool) {
   }
 }
 
+// Also of those that are leased: at once where they are closed, at the end of the cycle where not.
+TEST(WorkspacePool, TrimGivesBackBlocksOfLeasedWorkspaces) {
+  constexpr size_t kBytes = size_t{4} << 20;
+  WorkspacePool pool("p", Quiet());
+  std::vector<WorkspaceLease> leases;
+  for (int i = 0; i < 40; ++i) leases.push_back(pool.Lease());
+  for (int round = 0; round < 2; ++round) {
+    for (const WorkspaceLease& lease : leases) {
+      WorkspaceScope scope(*lease);
+      ReleaseBytes(AllocateBytesHere(kBytes), kBytes);
+    }
+    EXPECT_GE(pool.stats().block_bytes, 40 * kBytes);
+    {
+      WorkspaceScope scope(*leases[7]);
+      void* const block = AllocateBytesHere(kBytes);
+      pool.Trim();
+      EXPECT_GE(pool.stats().block_bytes, kBytes);
+      EXPECT_LT(pool.stats().block_bytes, 2 * kBytes);
+      ReleaseBytes(block, kBytes);
+    }
+    EXPECT_EQ(pool.stats().block_bytes, 0u);
+    EXPECT_EQ(pool.stats().leased, 40u);
+  }
+}
+
+// Leases go on, end and outlive their pool meanwhile; so do workspaces that are closed for good.
+TEST(WorkspacePool, TrimComesWhileLeasesAreUsed) {
+  for (int round = 0; round < 3; ++round) {
+    auto pool = std::make_unique<WorkspacePool>("p", Quiet());
+    std::vector<WorkspaceLease> kept(6);
+    RunThreads(6, [&](int thread) {
+      std::mt19937 random(6 * round + thread);
+      for (int i = 0; i < 400; ++i) {
+        if (!kept[thread] || random() % 8 == 0) kept[thread] = pool->Lease();
+        {
+          WorkspaceScope scope(*kept[thread]);
+          const BufferHandle array = New(1000);
+          ReleaseBytes(AllocateBytesHere(100 << 10), 100 << 10);
+        }
+        if (random() % 4 == 0) pool->Trim();
+        if (random() % 8 == 0) kept[thread].Release();
+      }
+    });
+    pool->Trim();
+    EXPECT_EQ(pool->stats().block_bytes, 0u);
+    EXPECT_EQ(pool->stats().failed_cycles, 0u);
+    pool = nullptr;
+  }
+}
+
 // While they give back they are nobody's: leases, trims and the pool's end come in between.
 TEST(WorkspacePool, WorkspacesComeAndGoWhileOthersGiveBack) {
   for (int round = 0; round < 3; ++round) {

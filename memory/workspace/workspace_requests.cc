@@ -91,7 +91,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   Buffer* const buffer = records_.next_free();
   if (!ranges_.begun() || !follower_.is_ready_without_plan() || buffer == nullptr ||
       slot == slots_.size() || settled_ != slot || !ranges_.has_reserved() ||
-      !records_.returned().empty() || findings_.tracing() || had_blocks_) {
+      !records_.returned().empty() || findings_.tracing() || watches_limit_) {
     return AllocateSlowly(bytes);
   }
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
@@ -122,52 +122,6 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   return buffer;
 }
 
-// The same of a cycle that nobody learns from: it leaves nothing behind but its buffer, its range and a hash. Settle()
-// counts it.
-Buffer* WorkspaceCore::AllocateUnrecorded(size_t bytes) {
-  Buffer* const buffer = records_.next_free();
-  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
-  if (buffer == nullptr || rounded == 0 || !ranges_.has_reserved() || next_id_ == ids_end_ ||
-      !records_.returned().empty()) {
-    return AllocateSlowly(bytes);
-  }
-  size_t offset = 0;
-  const FreeRanges::Range range = ranges_.Take(rounded, &offset);
-  if (range == FreeRanges::Range::kNone) return AllocateSlowly(bytes);
-  records_.Take();
-  records_.FetchNext();
-  buffer->data = pages_.base() + offset;
-  pages_.Unpoison(buffer->data, rounded);
-  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  buffer->bytes = bytes;
-  buffer->id = next_id_++;
-  buffer->request.slot = slot_count_;
-  buffer->request.bytes = rounded;
-  buffer->request.spill = TokenOf(range);
-  slot_count_ = slot_count_ + 1;
-  counters.bytes_this_cycle += rounded;
-  follower_.Hash(rounded);
-  if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
-    return ListAccount(buffer);
-  }
-  return buffer;
-}
-
-// The cycle follows no plan from here on.
-void WorkspaceCore::StopRecording() noexcept {
-  if (findings_.tracing()) return;
-  follower_.StopRecording();
-  if (follower_.unrecorded()) slots_end_ = slot_count_;
-}
-
-// From the next request on.
-void WorkspaceCore::ExpectUnrecorded() noexcept {
-  unrecorded_ = ranges_.begun() && !had_blocks_;
-  if (next_id_ < ids_end_) return;
-  next_id_ = NextBufferIds();
-  ids_end_ = next_id_ + kBufferIdsAtOnce;
-}
-
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   Settle();
   // What other threads have released is free for this request: tenants of its place, ranges, blocks.
@@ -179,7 +133,8 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
                                   " bytes cannot be served"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
-  if (had_blocks_) CheckTogether(rounded, "an array");
+  // What is refused in any case changes nothing.
+  if (watches_limit_ || limits_live()) CheckTogether(rounded, "an array");
   if (undecided_) DecideByFirst(rounded);
   ReserveForRequest();
   const uint32_t slot = slot_count_;
@@ -197,11 +152,13 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   } else {
     CheckMaySpill(rounded);
     const Allocation spill = spills_.Allocate(bytes, rounded);
+    CheckSpilled(spill, bytes, rounded);
     data = spill.data;
     token = spill.token;
     if (pool_ != nullptr && memory_device_ != Host()) pool_->left.Take(data, rounded, queues_.home());
     spilled_bytes_alive_ += rounded;
     most_spilled_bytes_alive_ = std::max(most_spilled_bytes_alive_, spilled_bytes_alive_);
+    if (limits_together_) WatchLimit();
     ++counters.cycle_spills;
     counters.cycle_spilled_bytes += rounded;
     ++counters.spills;
@@ -228,6 +185,17 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   if (findings_.tracing()) findings_.Trace(slot);
   if (slot >= slots_end_) ExpectUnrecorded();
   return buffer;
+}
+
+// Whoever was asked for memory may have called somebody who took blocks of this cycle.
+void WorkspaceCore::CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded) {
+  if (!watches_limit_) return;
+  try {
+    CheckTogether(rounded, "an array");
+  } catch (...) {
+    spills_.Release(spill.token, bytes, rounded);
+    throw;
+  }
 }
 
 // Whatever a request needs beside its bytes, so that nothing fails after they are taken.
@@ -359,8 +327,8 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
   return range != FreeRanges::Range::kNone ? TokenOf(range) : nullptr;
 }
 
-// Under kReallocate a cycle may not need more than max_size: the sum of its requests, or what is
-// alive at once when lifetimes are learned.
+// Under kReallocate a cycle may not need more than max_size: what is alive at once was looked at where
+// lifetimes are learned, else it is the sum of its requests.
 void WorkspaceCore::CheckMaySpill(size_t bytes) {
   if (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) {
     const size_t capacity = pages_.capacity();
@@ -375,17 +343,14 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) {
                      ", policy_spill kFail"),
         MemoryTracker::Global().Snapshot().ToString());
   }
-  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0) return;
-  const size_t before = learns_lifetimes()
-                            ? static_cast<size_t>(account_.used_bytes())
-                            : counters.bytes_this_cycle.get() + static_cast<size_t>(block_bytes_);
+  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0 || learns_lifetimes()) return;
+  const size_t before = counters.bytes_this_cycle + static_cast<size_t>(block_bytes_);
   if (bytes <= config.max_size && before <= config.max_size - bytes) return;
-  ThrowOutOfMemory(
-      {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",
-      absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes: the cycle needs ",
-                   before + bytes, learns_lifetimes() ? " bytes at once" : " bytes",
-                   ", max_size is ", config.max_size, ", policy_spill kReallocate"),
-      MemoryTracker::Global().Snapshot().ToString());
+  ThrowOutOfMemory({memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",
+                   absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes: the cycle needs ",
+                                before + bytes, " bytes, max_size is ", config.max_size,
+                                ", policy_spill kReallocate"),
+                   MemoryTracker::Global().Snapshot().ToString());
 }
 
 }  // namespace tidepool

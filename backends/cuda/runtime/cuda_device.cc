@@ -172,12 +172,12 @@ bool CudaDevice::MapPiece(std::byte* at, size_t bytes) noexcept {
 }
 
 bool CudaDevice::Commit(std::byte* at, size_t bytes, bool large_pages) noexcept {
+  // Large pieces begin at their multiples. What is around them, as the tail behind the last one, is small.
   const size_t large = kPiecesPerLarge * granularity_;
-  // Large pieces begin at their multiples.
-  const bool whole = large_pages && bytes % large == 0 && reinterpret_cast<uintptr_t>(at) % large == 0;
-  const size_t unit = whole ? large : granularity_;
   std::lock_guard<std::mutex> lock(mutex_);
-  for (size_t done = 0; done < bytes; done += unit) {
+  for (size_t done = 0, unit; done < bytes; done += unit) {
+    const bool whole = large_pages && bytes - done >= large && reinterpret_cast<uintptr_t>(at + done) % large == 0;
+    unit = whole ? large : granularity_;
     bool mapped = MapPiece(at + done, unit);
     if (!mapped) {
       TrimPool();

@@ -85,6 +85,25 @@ TEST_F(CudaDeviceTest, LargePiecesAreGivenBackWhole) {
   device_->Unreserve(base, 2 * traits.large_granularity);
 }
 
+// Large pieces where they fit, and around them small ones, which are given back alone.
+TEST_F(CudaDeviceTest, WhatIsAroundLargePiecesIsSmall) {
+  const MemoryTraits traits = device_->traits();
+  const size_t large = traits.large_granularity, small = traits.granularity;
+  std::byte* const base = device_->Reserve(4 * large);
+  ASSERT_NE(base, nullptr);
+  ASSERT_TRUE(device_->Commit(base, large + small, true));
+  device_->Fill(base, std::byte{1}, large + small);
+  EXPECT_FALSE(device_->Decommit(base + small, large));
+  EXPECT_TRUE(device_->Decommit(base + large, small));
+  ASSERT_TRUE(device_->Commit(base + large, small, true));
+  ASSERT_TRUE(device_->Commit(base + large + small, 2 * large, true));  // begins and ends beside large ones
+  device_->Fill(base, std::byte{2}, 3 * large + small);
+  EXPECT_TRUE(device_->Decommit(base + large + small, small));
+  EXPECT_FALSE(device_->Decommit(base + 2 * large, small));
+  EXPECT_TRUE(device_->Decommit(base + 2 * large, large + small));
+  device_->Unreserve(base, 4 * large);
+}
+
 TEST_F(CudaDeviceTest, BlocksAreAlignedAndKeepTheirBytes) {
   std::vector<std::byte*> blocks;
   std::vector<std::vector<std::byte>> values;

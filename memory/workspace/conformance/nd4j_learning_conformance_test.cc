@@ -141,11 +141,14 @@ TEST(Nd4jLearning, Nd4jCase021_OverTimeLearnsAlsoWhenItsMomentWasEmpty) {
   EXPECT_EQ(workspace.size(), 1008);
 }
 
-// ND4J rounds the request and not the page, and throws.
-TEST(Nd4jLearning, Nd4jCase021b_ThePageIsRoundedAsRequestsAre) {
+// As ND4J: the request is rounded up, the page is not.
+TEST(Nd4jLearning, Nd4jCase021b_ThePageIsNotRoundedUp) {
   WorkspaceConfig config = Strict(LearningPolicy::kNone, SpillPolicy::kFail);
   config.initial_size = 8;
+  EXPECT_THROW(Workspace("none", config, TestDevice()), Error);  // where the first request throws in ND4J
+  config.initial_size = 24;
   Workspace workspace("w", config, TestDevice());
+  EXPECT_EQ(workspace.size(), 16);
   WorkspaceScope scope(workspace);
   BufferHandle a = D(1);
   EXPECT_EQ(workspace.offset(), 16);
@@ -241,7 +244,7 @@ TEST(Nd4jSizes, Nd4jCase031_TheMaximumBoundsTheSize) {
   config.max_size = 1000;
   Workspace workspace("w", config, TestDevice());
   Cycle(workspace, {3000});
-  EXPECT_EQ(workspace.size(), 1000);
+  EXPECT_EQ(workspace.size(), 992);  // which requests can have of it
   {
     WorkspaceScope scope(workspace);
     BufferHandle a = Bytes(900), b = Bytes(2000);

@@ -1,0 +1,70 @@
+// Requests of cycles that nobody learns from, and what ends the quick ways of a cycle's requests.
+#include <algorithm>
+
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool {
+namespace {
+
+size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
+
+}  // namespace
+
+// A request of a cycle that nobody learns from: it leaves nothing behind but its buffer, its range and a hash. Settle()
+// counts it.
+Buffer* WorkspaceCore::AllocateUnrecorded(size_t bytes) {
+  Buffer* const buffer = records_.next_free();
+  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
+  if (buffer == nullptr || rounded == 0 || !ranges_.has_reserved() || next_id_ == ids_end_ ||
+      !records_.returned().empty()) {
+    return AllocateSlowly(bytes);
+  }
+  size_t offset = 0;
+  const FreeRanges::Range range = ranges_.Take(rounded, &offset);
+  if (range == FreeRanges::Range::kNone) return AllocateSlowly(bytes);
+  records_.Take();
+  records_.FetchNext();
+  buffer->data = pages_.base() + offset;
+  pages_.Unpoison(buffer->data, rounded);
+  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  buffer->bytes = bytes;
+  buffer->id = next_id_++;
+  buffer->request.slot = slot_count_;
+  buffer->request.bytes = rounded;
+  buffer->request.spill = TokenOf(range);
+  slot_count_ = slot_count_ + 1;
+  counters.bytes_this_cycle += rounded;
+  follower_.Hash(rounded);
+  if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
+    return ListAccount(buffer);
+  }
+  return buffer;
+}
+
+// The cycle follows no plan from here on.
+void WorkspaceCore::StopRecording() noexcept {
+  if (findings_.tracing()) return;
+  follower_.StopRecording();
+  if (follower_.unrecorded()) slots_end_ = slot_count_;
+}
+
+// From the next request on.
+void WorkspaceCore::ExpectUnrecorded() noexcept {
+  unrecorded_ = ranges_.begun() && !watches_limit_;
+  if (next_id_ < ids_end_) return;
+  next_id_ = NextBufferIds();
+  ids_end_ = next_id_ + kBufferIdsAtOnce;
+}
+
+void WorkspaceCore::EndQuickRequests() noexcept {
+  quick_slots_ = 0;
+  quick_stamp_ = kNoQuickStamp;
+}
+
+void WorkspaceCore::WatchLimit() noexcept {
+  watches_limit_ = true;
+  unrecorded_ = false;
+  EndQuickRequests();
+}
+
+}  // namespace tidepool
