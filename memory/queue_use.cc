@@ -1,5 +1,6 @@
 #include "tidepool/memory/queue_use.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "tidepool/memory/error.h"
@@ -25,7 +26,14 @@ bool MustWait(uint16_t users, const QueueUse& use, int queue) {
   return use.writes ? users != Bit(queue) : (users & Bit(queue)) == 0;
 }
 
-void OrderSlowly(Device device, int queue, absl::Span<const QueueUse> uses) {
+bool AnyMustWait(absl::Span<const QueueUse> uses, int queue) {
+  return std::any_of(uses.begin(), uses.end(), [=](const QueueUse& use) {
+    return use.buffer != nullptr && MustWait(UsersOf(*use.buffer), use, queue);
+  });
+}
+
+// In a turn of its own.
+void OrderAlone(Device device, int queue, absl::Span<const QueueUse> uses) {
   uint32_t others = 0;
   for (const QueueUse& use : uses) {
     if (use.buffer == nullptr) continue;
@@ -58,20 +66,34 @@ bool IsUnused(const Buffer& buffer) {
          buffer.queues.load(std::memory_order_relaxed) == 0;
 }
 
-void OrderUses(Device device, int queue, absl::Span<const QueueUse> uses) {
-  if (queues_in_use.load(std::memory_order_relaxed)) OrderSlowly(device, queue, uses);
+OrderedUses::OrderedUses(Device device, int queue, absl::Span<const QueueUse> uses) {
+  if (queues_in_use.load(std::memory_order_relaxed)) {
+    turn_.emplace(device, /*alone=*/false);
+    if (AnyMustWait(uses, queue)) {
+      turn_->End();
+      turn_.emplace(device, /*alone=*/true);
+      OrderAlone(device, queue, uses);
+    }
+  }
   for (const QueueUse& use : uses) {
     if (use.buffer != nullptr && !use.writes) NoteReader(*use.buffer, queue);
+  }
+}
+
+void OrderUsesAlone(Device device, int queue, const QueueUse& use) {
+  if (queues_in_use.load(std::memory_order_relaxed)) {
+    OrderAlone(device, queue, absl::MakeConstSpan(&use, 1));
   }
 }
 
 QueuePoint PointAfterUses(const Buffer& buffer) {
   if (!queues_in_use.load(std::memory_order_relaxed)) return EndOfQueue(buffer.device, 0);
   const uint16_t users = UsersOf(buffer);
+  if (std::has_single_bit(users)) return EndOfQueue(buffer.device, std::countr_zero(users));
+  // The thread's, which is open; others may have ended.
   const int here = QueueHere(buffer.device);
-  const int queue = (users & Bit(here)) != 0 ? here : std::countr_zero(users);
-  OrderQueueAfter(buffer.device, queue, users & ~uint32_t{Bit(queue)});
-  return EndOfQueue(buffer.device, queue);
+  OrderQueueAfter(buffer.device, here, users & ~uint32_t{Bit(here)});
+  return EndOfQueue(buffer.device, here);
 }
 
 namespace internal {

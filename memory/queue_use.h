@@ -6,17 +6,21 @@
 // wrote them last or have read them since; empty: the home. Who reads in a queue that is not in the set, or
 // writes in any, begins behind those that are. When the bytes go, the home continues behind the set.
 //
-//   OrderUses(device, queue, {{x, false}, {z, true}});    // then queue the kernel
+//   {
+//     const OrderedUses ordered(device, queue, {{x, false}, {z, true}});
+//     QueueKernel(...);                  // its work, before `ordered` goes
+//   }
 //
 // Points are those of all that is queued in a queue by then, so that what is queued costs no point; a
 // first use in another queue may wait for more than it needs.
 //
-// Threads: any; of one buffer writes must not race with other uses, as ever. Cost: a load for each buffer
-// that is used where it was before; for others a lock and a few driver calls for each queue.
+// Threads: any, also of one buffer. Cost: nothing where there is one queue; else a shared lock of the device, and a
+// load for each buffer that is used where it was before; for others the lock alone and a few driver calls for each queue.
 #ifndef TIDEPOOL_MEMORY_QUEUE_USE_H_
 #define TIDEPOOL_MEMORY_QUEUE_USE_H_
 
 #include <initializer_list>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "tidepool/memory/buffer.h"
@@ -29,16 +33,24 @@ struct QueueUse {
   bool writes;
 };
 
-// Before work that uses them is queued in `queue`. Throws kInternal when the device refuses; nothing is
+// Work that uses them is queued in `queue` while it lives. Throws kInternal when the device refuses; nothing is
 // noted then.
-void OrderUses(Device device, int queue, absl::Span<const QueueUse> uses);
-inline void OrderUses(Device device, int queue, std::initializer_list<QueueUse> uses) {
-  OrderUses(device, queue, absl::MakeConstSpan(uses.begin(), uses.size()));
-}
+class [[nodiscard]] OrderedUses {
+ public:
+  OrderedUses(Device device, int queue, absl::Span<const QueueUse> uses);
+  OrderedUses(Device device, int queue, std::initializer_list<QueueUse> uses)
+      : OrderedUses(device, queue, absl::MakeConstSpan(uses.begin(), uses.size())) {}
+
+ private:
+  std::optional<QueueTurn> turn_;
+};
+// The same in a turn of the caller's, alone.
+void OrderUsesAlone(Device device, int queue, const QueueUse& use);
 
 // A block of the heap that no queue was told to use since it was had, in the first queue. May be false of others.
 bool IsUnused(const Buffer& buffer);
-// Behind all that was queued to use it. Throws kInternal.
+// Behind all that was queued to use it; where that is several queues the thread's continues behind them. Throws
+// kInternal.
 QueuePoint PointAfterUses(const Buffer& buffer);
 
 }  // namespace tidepool

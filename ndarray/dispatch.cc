@@ -171,11 +171,11 @@ void CopyBetweenDevices(const NDArray& from, NDArray& to) {
 // any layer needs, not the sum.
 class Scratch {
  public:
-  void* Get(size_t bytes, Device device, int queue) {
+  void* Get(size_t bytes, Device device) {
     handle_ = Place::Scratch(device).Allocate(bytes);
-    if (device != Host()) OrderUses(device, queue, {{handle_.get(), true}});
     return handle_->data;
   }
+  Buffer* buffer() const { return handle_.get(); }
 
  private:
   BufferHandle handle_;
@@ -213,26 +213,30 @@ const Kernel* Choose(const KernelCall& call, DType dtype, absl::Span<const NDArr
   ThrowNoKernel(call.op, call.device, dtype, candidates, why_not);
 }
 
-// Of operands on a device: the call goes to that queue, behind the work in others that it needs.
-void OrderOperands(Device device, int queue, absl::Span<const NDArray* const> inputs,
-                   absl::Span<NDArray* const> outputs) {
-  QueueUse uses[kMostInputs + kMostOutputs];
+// On a device: behind the work in its other queues that the call needs.
+void RunInOrder(const Kernel& kernel, const KernelCall& call, Buffer* scratch,
+                absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
+  QueueUse uses[kMostInputs + kMostOutputs + 1];
   size_t count = 0;
   for (const NDArray* input : inputs) {
     if (input != nullptr) uses[count++] = {input->buffer().get(), false};
   }
   for (const NDArray* output : outputs) uses[count++] = {output->buffer().get(), true};
-  OrderUses(device, queue, absl::MakeConstSpan(uses, count));
+  uses[count++] = {scratch, true};
+  const OrderedUses ordered(call.device, call.queue, absl::MakeConstSpan(uses, count));
+  kernel.run(call);
 }
 
-void Run(const Kernel& kernel, KernelCall& call) {
+void Run(const Kernel& kernel, KernelCall& call, absl::Span<const NDArray* const> inputs,
+         absl::Span<NDArray* const> outputs) {
   Scratch scratch;
   if (kernel.scratch_bytes != nullptr) {
     if (const size_t bytes = kernel.scratch_bytes(call); bytes > 0) {
-      call.scratch = scratch.Get(bytes, call.device, call.queue);
+      call.scratch = scratch.Get(bytes, call.device);
       call.scratch_bytes = bytes;
     }
   }
+  if (call.device != Host()) return RunInOrder(kernel, call, scratch.buffer(), inputs, outputs);
   kernel.run(call);
 }
 
@@ -250,7 +254,15 @@ void RunDense(const Kernel& kernel, KernelCall& call, Refs& refs,
     outputs_copied[o] = outputs[o]->CopyTo(Place::Scratch(call.device));
     Describe(outputs_copied[o], refs.output(o));
   }
-  Run(kernel, call);
+  const NDArray* read[kMostInputs];
+  NDArray* written[kMostOutputs];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    read[i] = inputs_copied[i].is_defined() ? &inputs_copied[i] : inputs[i];
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    written[o] = outputs_copied[o].is_defined() ? &outputs_copied[o] : outputs[o];
+  }
+  Run(kernel, call, absl::MakeConstSpan(read, inputs.size()), absl::MakeConstSpan(written, outputs.size()));
   for (size_t o = 0; o < outputs.size(); ++o) {
     const NDArray& copy = outputs_copied[o];
     if (copy.is_defined()) Dispatch(OpCode::kCopy, {&copy}, {outputs[o]});
@@ -332,10 +344,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
     CountHostFallback(op);
     return DispatchOnHost(op, inputs, outputs, attributes);
   }
-  if (device != Host() && kernel != nullptr) {
-    OrderOperands(device, call.queue, inputs, outputs);
-    PrepareMirrors(op, inputs, outputs);
-  }
+  if (device != Host() && kernel != nullptr) PrepareMirrors(op, inputs, outputs);
   // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
   for (NDArray* output : outputs) output->MarkWritten();
   if (kernel == nullptr) {
@@ -344,7 +353,7 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   }
   try {
     if (kernel->strided || refs.all_dense()) {
-      Run(*kernel, call);
+      Run(*kernel, call, inputs, outputs);
     } else {
       RunDense(*kernel, call, refs, inputs, outputs);
     }

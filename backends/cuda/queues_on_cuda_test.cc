@@ -1,11 +1,13 @@
 // Several compute queues of a device, a stream of the caller's among them: each with its own cuBLAS handle, in
 // cycles of a workspace and on the heap, with nobody having ordered them.
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "cuda_runtime_api.h"
 #include "gtest/gtest.h"
+#include "tidepool/backends/cuda/emulation/emulated_cuda.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -59,6 +61,53 @@ TEST(QueuesOnCudaTest, ProductsAndSumsInQueuesOfOursAndTheCallers) {
     }
   }
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// A stream of the caller's lives on when its queue has ended, and so does the work of one of ours that is destroyed.
+TEST(QueuesOnCudaTest, WhatAQueueDidThatHasEndedIsWaitedFor) {
+  for (int seed = 0; seed < 20; ++seed) {
+    EmulatedCuda::Get().Finish();
+    EmulatedCuda::Get().set_seed(seed);
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    NDArray x, kept;
+    {
+      const QueueScope scope(DeviceQueue::Adopt(kDevice, stream));
+      Workspace workspace("ends", WorkspaceConfig::Training(), kDevice);
+      x = Full({1000}, seed, DType::kFloat32, Place::On(kDevice));
+      WorkspaceScope cycle(workspace);
+      NDArray y = Full({300000}, seed, DType::kFloat32, Place::CurrentOn(kDevice));
+      for (int i = 0; i < 4; ++i) {
+        x += x;
+        y = Add(y, y);
+      }
+      kept = y.Detach();
+    }
+    EXPECT_EQ(x.ToVector<float>(), std::vector<float>(1000, 16.0f * seed));
+    EXPECT_EQ(Add(kept, kept).ToVector<float>(), std::vector<float>(300000, 32.0f * seed));
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+}
+
+// One whose end the device does not tell stays open until it does, and its number comes back then.
+TEST(QueuesOnCudaTest, TheDeviceRefusesAPointWhenAQueueEnds) {
+  for (int i = 1; i < 20; ++i) {
+    EmulatedCuda::Get().Finish();
+    EmulatedCuda::Get().set_seed(i);
+    NDArray x;
+    {
+      std::optional<DeviceQueue> queue = DeviceQueue::New(kDevice);
+      {
+        const QueueScope scope(*queue);
+        x = Full({1000}, i, DType::kFloat32, Place::On(kDevice));
+        for (int k = 0; k < 4; ++k) x += x;
+      }
+      EmulatedCuda::Get().call_faults().FailRequest(0, 3);
+      queue.reset();
+      EmulatedCuda::Get().call_faults().Clear();
+    }
+    EXPECT_EQ(Add(x, x).ToVector<float>(), std::vector<float>(1000, 32.0f * i));
+  }
 }
 
 }  // namespace

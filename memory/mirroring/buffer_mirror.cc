@@ -45,7 +45,8 @@ void OrderAfter(DeviceProvider& device, const std::vector<QueuePoint>& points) {
   if (failed != nullptr) std::rethrow_exception(failed);
 }
 
-// queue(&points) queues copies to the device. Those that were queued before it throws are on the way too.
+// queue(&points) queues copies to the device. Those that were queued before it throws are on the way too. In a turn
+// alone: nobody looks for the queue's end before it is behind them.
 template <typename Queue>
 void SendInOrder(DeviceProvider& device, const Queue& queue) {
   std::vector<QueuePoint> points;
@@ -180,7 +181,7 @@ void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
     points->reserve(points->size() + copies.size());
     sent_.reserve(sent_.size() + copies.size());
     // The thread's queue comes behind the copies, the others behind that one.
-    OrderUses(device_name_, QueueHere(device_name_), {{&buffer_, true}});
+    OrderUsesAlone(device_name_, QueueHere(device_name_), {&buffer_, true});
     for (const FreshnessMap::Range& range : copies) {
       const QueuePoint point = device_.QueueCopyFromHost(
           data_ + range.begin, host_ + range.begin, range.end - range.begin, after);
@@ -231,10 +232,14 @@ void BufferMirror::EndView(MirrorLock* lock) noexcept {
 
 std::byte* BufferMirror::OnHost(MirrorEvent event, size_t begin, size_t end, const char* who,
                                 MirrorLock* lock) {
+  if (IsCrowded()) {
+    const QueueTurn turn(device_name_, /*alone=*/true);
+    std::lock_guard<std::mutex> hold(mutex_);
+    SendNow(MirrorEvent::kDeviceRead, 0, bytes_);
+  }
   std::lock_guard<std::mutex> hold(mutex_);
   CheckLocks(begin, end, WritesHost(event), absl::StrCat("Op [", who, "] X argument"));
   MakeHostCopy(who);
-  if (freshness_.is_crowded()) SendNow(MirrorEvent::kDeviceRead, 0, bytes_);
   if (WritesHost(event)) WaitForSent();
   Fetch(event, begin, end);
   freshness_.Apply(event, begin, end);
@@ -275,6 +280,7 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
                        absl::StrCat("Op [", use.operation, "] ", use.operand, " argument"));
   }
   if (device == nullptr) return;
+  const QueueTurn turn(device->device(), /*alone=*/true);
   SendInOrder(*device, [&](std::vector<QueuePoint>* points) {
     for (const DeviceUse& use : uses) {
       BufferMirror* const mirror = Find(*use.buffer);
@@ -288,16 +294,20 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
 }
 
 void BufferMirror::LockOnDevice(MirrorLock* lock, const char* who) {
+  const QueueTurn turn(device_name_, /*alone=*/true);
   std::lock_guard<std::mutex> hold(mutex_);
   CheckLocks(lock->begin, lock->end, lock->writes,
              absl::StrCat("Op [", who, "] X argument"));
   SendNow(lock->writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, lock->begin,
           lock->end);
+  // What the view is for is queued in the thread's queue.
+  OrderUsesAlone(device_name_, QueueHere(device_name_), {&buffer_, lock->writes});
   used_on_device_ = true;
   AddLock(lock);
 }
 
 void BufferMirror::DropHostCopy() {
+  const QueueTurn turn(device_name_, /*alone=*/true);
   std::lock_guard<std::mutex> hold(mutex_);
   for (const MirrorLock* lock = locks_; lock != nullptr; lock = lock->next) {
     if (!lock->on_host) continue;
@@ -306,6 +316,11 @@ void BufferMirror::DropHostCopy() {
   }
   SendNow(MirrorEvent::kHostDropped, 0, bytes_);
   ReleaseHostCopy();
+}
+
+bool BufferMirror::IsCrowded() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return host_ != nullptr && locks_ == nullptr && freshness_.is_crowded();
 }
 
 bool BufferMirror::has_host_copy() {

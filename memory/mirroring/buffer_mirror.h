@@ -102,8 +102,9 @@ class BufferMirror {
   explicit BufferMirror(Buffer& buffer);
   ~BufferMirror();
   static void Drop(Buffer* buffer) noexcept;
+  bool IsCrowded();
 
-  // These need mutex_ held.
+  // These need mutex_ held, and those that send to the device a turn alone (QueueTurn), which is taken first.
   void CheckLocks(size_t begin, size_t end, bool writes, const std::string& who) const;
   void AddLock(MirrorLock* lock);
   void MakeHostCopy(const char* who);

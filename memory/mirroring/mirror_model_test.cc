@@ -149,8 +149,8 @@ class MirrorModel {
     std::vector<BufferMirror::DeviceUse> uses;
     uses.push_back({other.handle.get(), from, to, false, "model", "X"});
     uses.push_back({kept.handle.get(), begin, end, writes, "model", "Z"});
-    OrderUses(kDevice, 0, {{other.handle.get(), false}, {kept.handle.get(), writes}});
     BufferMirror::PrepareForDevice(uses);
+    const OrderedUses ordered(kDevice, 0, {{other.handle.get(), false}, {kept.handle.get(), writes}});
     struct Seen {
       const std::byte* hidden;
       std::vector<std::byte> expected;

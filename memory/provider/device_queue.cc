@@ -1,5 +1,6 @@
 #include "tidepool/memory/provider/device_queue.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -14,6 +15,7 @@ namespace tidepool {
 namespace {
 
 thread_local constinit const QueueScope* newest_scope = nullptr;
+thread_local constinit bool in_turn = false;
 
 }  // namespace
 
@@ -45,6 +47,7 @@ class DeviceQueues {
     }
     for (int number = 1; number < kMostQueues; ++number) {
       Queue& queue = queues_[number];
+      if (queue.open && !queue.has_handles) CloseLocked(provider, number);
       if (queue.open) continue;
       provider.OpenQueue(number, native);
       std::shared_ptr<const DeviceQueue::State> state;
@@ -56,7 +59,8 @@ class DeviceQueues {
         provider.CloseQueue(number);
         throw;
       }
-      queue = {true, native, state, {}};
+      queue = {true, true, native, state, {}};
+      highest_ = std::max(highest_, number);
       queues_in_use.store(true, std::memory_order_relaxed);
       return DeviceQueue(std::move(state));
     }
@@ -65,16 +69,16 @@ class DeviceQueues {
   }
 
   void Close(Device device, int number) noexcept {
-    DeviceProvider& provider = *FindDeviceProvider(device);
     std::lock_guard<std::mutex> lock(mutex_);
-    Queue& queue = queues_[number];
-    try {
-      queue.end = provider.ComputePoint(number);
-    } catch (...) {  // the device is lost, and what was queued with it
-    }
-    provider.CloseQueue(number);
-    queue.open = false;
-    queue.native = nullptr;
+    queues_[number].native = nullptr;
+    queues_[number].has_handles = false;
+    CloseLocked(*FindDeviceProvider(device), number);
+  }
+
+  std::shared_mutex& turns() { return turns_; }
+  uint32_t All() noexcept {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return (uint32_t{2} << highest_) - 1;
   }
 
   uint32_t Open() noexcept {
@@ -95,14 +99,28 @@ class DeviceQueues {
   }
 
  private:
+  // Others need its end, which it has as long as it is open where the device refuses to tell it.
+  void CloseLocked(DeviceProvider& provider, int number) noexcept {
+    try {
+      queues_[number].end = provider.ComputePoint(number);
+    } catch (...) {
+      return;
+    }
+    provider.CloseQueue(number);
+    queues_[number].open = false;
+  }
+
   struct Queue {
     bool open = false;
+    bool has_handles = false;
     void* native = nullptr;
     std::weak_ptr<const DeviceQueue::State> state;
     QueuePoint end;  // of the last one that had the number
   };
   std::mutex mutex_;
   Queue queues_[kMostQueues];
+  int highest_ = 0;  // that was ever open
+  std::shared_mutex turns_;
 };
 
 DeviceQueue::State::~State() {
@@ -205,7 +223,33 @@ void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept {
 
 void ContinueHereAfterAll(Device device) noexcept {
   if (device == Host() || !queues_in_use.load(std::memory_order_relaxed)) return;
-  ContinueQueueAfter(device, QueueHere(device), OpenQueues(device));
+  ContinueQueueAfter(device, QueueHere(device), AllQueues(device));
+}
+
+QueueTurn::QueueTurn(Device device, bool alone) : alone_(alone) {
+  if (!queues_in_use.load(std::memory_order_relaxed) || in_turn) return;
+  in_turn = true;
+  mutex_ = &DeviceQueues::Of(device).turns();
+  if (alone_) {
+    mutex_->lock();
+  } else {
+    mutex_->lock_shared();
+  }
+}
+
+void QueueTurn::End() {
+  if (mutex_ == nullptr) return;
+  if (alone_) {
+    mutex_->unlock();
+  } else {
+    mutex_->unlock_shared();
+  }
+  mutex_ = nullptr;
+  in_turn = false;
+}
+
+uint32_t AllQueues(Device device) noexcept {
+  return queues_in_use.load(std::memory_order_relaxed) ? DeviceQueues::Of(device).All() : 1;
 }
 
 uint32_t OpenQueues(Device device) noexcept {

@@ -22,6 +22,7 @@
 
 #include <atomic>
 #include <memory>
+#include <shared_mutex>
 
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -34,7 +35,8 @@ class DeviceQueue {
   static DeviceQueue First(Device device);
   // The calling thread's: that of its QueueScope, else the first.
   static DeviceQueue Here(Device device);
-  // One more, until its last handle goes; the work that is in it then is still done. Throws
+  // One more, until its last handle goes; the work that is in it then is still done, and waited for as that of others
+  // is. One whose end the device refuses to tell stays open until it does. Throws
   // kUnimplemented where the device has one queue only, kResourceExhausted beyond kMostQueues, kInternal
   // when the device refuses, and as GetDeviceProvider.
   static DeviceQueue New(Device device);
@@ -100,6 +102,23 @@ inline int QueueHere(Device device) noexcept {
 
 // Behind what is queued there by now, also of a queue that has ended. Throws kInternal.
 QueuePoint EndOfQueue(Device device, int queue);
+
+// From looking at who uses some bytes until the work that was decided on is queued: what a thread has noted of its
+// work is queued before another looks for the queue's end. Many threads may be in a turn that changes nothing of
+// what others have noted; one that does is alone on the device. Nothing where there is one queue, nor within another
+// of the same thread, as in a callback of the budget's.
+class [[nodiscard]] QueueTurn {
+ public:
+  QueueTurn(Device device, bool alone);
+  ~QueueTurn() { End(); }
+  QueueTurn(const QueueTurn&) = delete;
+  QueueTurn& operator=(const QueueTurn&) = delete;
+  void End();
+
+ private:
+  std::shared_mutex* mutex_ = nullptr;
+  bool alone_ = false;
+};
 // What is queued in `queue` from here on begins behind the ends of those in the set (a bit each). Throws
 // kInternal; some may be waited for then.
 void OrderQueueAfter(Device device, int queue, uint32_t others);
@@ -110,6 +129,8 @@ void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept;
 void ContinueHereAfterAll(Device device) noexcept;
 // Those of the device that are open, a bit each.
 uint32_t OpenQueues(Device device) noexcept;
+// Those that have ended as well, whose work may be under way.
+uint32_t AllQueues(Device device) noexcept;
 
 }  // namespace tidepool
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 
 namespace tidepool {
@@ -38,21 +39,30 @@ void QueueEnds::OrderAfter(Device device, int queue) const {
 }
 
 void CycleQueues::Begin() {
-  if (!queues_in_use.load(std::memory_order_relaxed)) return;
+  if (!queues_in_use.load(std::memory_order_relaxed)) {
+    ran_ = true;
+    return;
+  }
   const int here = QueueHere(device_);
+  std::optional<DeviceQueue> open;
+  if (here != 0) open = DeviceQueue::Here(device_);
   if (ends_.queues != 0) {
     ends_.OrderAfter(device_, here);
-  } else if (here != home()) {
+  } else if (ran_ && here != home()) {
     OrderQueueAfter(device_, here, 1u << home());
   }
+  ran_ = true;
   ends_.queues = 0;
+  open_ = std::move(open);
   used_.store(0, std::memory_order_relaxed);
   home_.store(static_cast<uint8_t>(here), std::memory_order_relaxed);
 }
 
-// The points are those of now: what the others are given to do before the next cycle begins is none of its.
+// The points are those of now: what the queues are given to do before the next cycle begins is none of its.
 void CycleQueues::End() noexcept {
-  if (used_.load(std::memory_order_relaxed) != 0) ends_.Note(device_, used());
+  if (!queues_in_use.load(std::memory_order_relaxed)) return;
+  ends_.Note(device_, used());
+  open_.reset();
 }
 
 void LeftInQueues::Leave(const std::byte* data, size_t bytes, uint16_t queues) noexcept {
@@ -93,7 +103,7 @@ void LeftInQueues::Take(const std::byte* data, size_t bytes, int queue) noexcept
       ContinueQueueAfter(device_, queue, ends.queues);
     }
   };
-  order(all_);
+  if (all_.queues != 0) order(all_);
   for (const Left& left : left_) {
     if (left.begin < data + bytes && data < left.end) order(left.ends);
   }

@@ -3,7 +3,7 @@
 // used again by the next cycle in its own home's order, behind what the cycle before has left in the others.
 //
 // Threads: Begin and End by whoever is inside the workspace's gate; Used and home by any. Cost: a load where the
-// program has no second queue; a point for each queue of a cycle that was used in several.
+// program has no second queue; a point for each queue of a cycle.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_QUEUES_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_QUEUES_H_
 
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "tidepool/memory/device.h"
@@ -50,7 +51,9 @@ class CycleQueues {
   const Device device_;
   std::atomic<uint8_t> home_{0};
   std::atomic<uint16_t> used_{0};  // beside the home
-  QueueEnds ends_;                 // of the cycle before, where that was in more than its home
+  std::optional<DeviceQueue> open_;  // keeps the home open until the cycle has ended
+  bool ran_ = false;                 // a cycle
+  QueueEnds ends_;                   // of the cycle before; of its home alone where there were no other queues yet
 };
 
 // Memory that several workspaces share and give back in different queues: what is still under way in it.

@@ -113,7 +113,7 @@ void CudaGraph::Launch() {
 // that is queued later after it.
 void CudaGraph::JoinQueues() {
   device_.JoinCopies(queue_.number());
-  OrderQueueAfter(device_.device(), queue_.number(), OpenQueues(device_.device()));
+  OrderQueueAfter(device_.device(), queue_.number(), AllQueues(device_.device()));
 }
 
 }  // namespace tidepool

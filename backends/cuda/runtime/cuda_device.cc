@@ -227,7 +227,15 @@ void CudaDevice::OpenQueue(int queue, void* native) {
 }
 
 void CudaDevice::CloseQueue(int queue) noexcept {
+  std::lock_guard<std::mutex> lock(streams_mutex_);
   cudaStream_t const stream = streams_[queue].exchange(nullptr, std::memory_order_acq_rel);
+  try {
+    std::erase_if(ended_, [this](QueuePoint point) { return points_.HasPassed(point); });
+    Activate();
+    ended_.push_back(points_.Record(stream));
+  } catch (...) {
+    cudaStreamSynchronize(stream);
+  }
   if (is_ours_[queue]) cudaStreamDestroy(stream);  // when its work is done
 }
 
@@ -241,18 +249,32 @@ void CudaDevice::DoNow(const char* call, const Work& work) {
   Activate();
   const int queue = QueueHere(device_);
   ComputeAfterCopies(queue);
-  for (const auto& other : streams_) {
-    cudaStream_t const stream = other.load(std::memory_order_acquire);
-    if (stream == nullptr || stream == compute(queue)) continue;
-    points_.StreamWait(compute(queue), points_.Record(stream));
+  {
+    std::lock_guard<std::mutex> lock(streams_mutex_);
+    for (const auto& other : streams_) {
+      cudaStream_t const stream = other.load(std::memory_order_acquire);
+      if (stream == nullptr || stream == compute(queue)) continue;
+      points_.StreamWait(compute(queue), points_.Record(stream));
+    }
+    for (const QueuePoint point : ended_) points_.StreamWait(compute(queue), point);
   }
   Check(work(compute(queue)), call);
   Check(cudaStreamSynchronize(compute(queue)), "cudaStreamSynchronize");
 }
 
 void CudaDevice::FinishQueues() noexcept {
-  for (const auto& stream : streams_) {
-    if (stream != nullptr) cudaStreamSynchronize(stream);
+  {
+    std::lock_guard<std::mutex> lock(streams_mutex_);
+    for (const auto& stream : streams_) {
+      if (stream != nullptr) cudaStreamSynchronize(stream);
+    }
+    for (const QueuePoint point : ended_) {
+      try {
+        points_.Wait(point);
+      } catch (...) {  // the device is lost
+      }
+    }
+    ended_.clear();
   }
   cudaStreamSynchronize(from_host_);
   cudaStreamSynchronize(to_host_);

@@ -123,6 +123,8 @@ class CudaDevice final : public DeviceProvider {
   size_t total_bytes_ = 0, granularity_ = 0;
   std::atomic<cudaStream_t> streams_[kMostQueues] = {};  // of open compute queues
   bool is_ours_[kMostQueues] = {};
+  std::mutex streams_mutex_;                // of opening, closing and waiting for all of them
+  std::vector<QueuePoint> ended_;           // behind the work of queues that were closed, which may be under way
   cudaStream_t from_host_ = nullptr, to_host_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   std::atomic<uint64_t> last_from_host_{0}, last_to_host_{0};  // points behind the copies
