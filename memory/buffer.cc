@@ -27,7 +27,7 @@ class HeapOwner final : public BufferOwner {
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    internal::ReleaseHere(buffer);
+    if (buffer->device != Host()) internal::ReleaseHere(buffer);
     HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->outside.charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
@@ -121,7 +121,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
     }
     DropMirror(buffer);
     if (buffer->owner == &heap_owner) {
-      ReleaseHere(buffer);
+      if (buffer->device != Host()) ReleaseHere(buffer);
       releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
                        buffer->outside.charged_to);
     } else {
