@@ -176,6 +176,32 @@ TEST_F(QueueEndsTest, TwoThreadsWriteHalvesOfOneArrayInQueuesOfTheirOwn) {
   EXPECT_EQ(y.At<float>({3999}), 18);
 }
 
+// What its queue was given to do since is not the next cycle's, which begins in another.
+TEST_F(QueueEndsTest, ACycleWaitsForTheLastOneAndNotForWhatCameAfterIt) {
+  int beside = 0;
+  for (uint64_t seed = 50; seed < 70; ++seed) {
+    SimulatedDevice& device = SimulatedDevice::Get();
+    device.Reset();
+    device.set_asynchronous(seed);
+    const DeviceQueue a = DeviceQueue::New(kDevice), b = DeviceQueue::New(kDevice);
+    Workspace workspace("turns", WorkspaceConfig::Training(), kDevice);
+    const auto cycle = [&](const DeviceQueue& queue) {
+      const QueueScope in_queue(queue);
+      WorkspaceScope scope(workspace);
+      NDArray x = Full({1000}, 3, DType::kFloat32, Place::CurrentOn(kDevice));
+      x += x;
+    };
+    cycle(a);
+    std::atomic<bool> done{false};
+    device.QueueKernel({}, [&] { done = true; }, a.number());
+    cycle(b);
+    b.Wait();
+    beside += !done;
+    a.Wait();
+  }
+  EXPECT_GT(beside, 5);
+}
+
 TEST_F(QueueEndsTest, AWorkspacesFirstCycleWaitsForNothing) {
   const DeviceQueue side = DeviceQueue::New(kDevice);
   Workspace workspace("fresh", WorkspaceConfig::Training(), kDevice);

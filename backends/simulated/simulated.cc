@@ -12,6 +12,7 @@
 
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/simulated_device.h"
+#include "tidepool/ndarray/kernel/kept_call.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool {
@@ -41,70 +42,25 @@ bool TakesStrides(OpCode op) {
   return std::find(std::begin(kDenseOnly), std::end(kDenseOnly), op) == std::end(kDenseOnly);
 }
 
-// A call that outlives its caller.
-class QueuedCall {
- public:
-  QueuedCall(const KernelCall& call, SimulatedDevice& device)
-      : kernel_(HostKernel(call)), call_(call), inputs_(call.inputs.size()) {
-    operands_.reserve(inputs_ + call.outputs.size());
-    for (const TensorRef& ref : call.inputs) Add(ref, device, false);
-    for (const TensorRef& ref : call.outputs) Add(ref, device, true);
-    const auto* bytes = static_cast<const std::byte*>(call.attributes);
-    const size_t size = Info(call.op).attributes.bytes();
-    attributes_.resize((size + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
-    std::copy_n(bytes, size, reinterpret_cast<std::byte*>(attributes_.data()));
-  }
-
-  void Run() {
-    call_.inputs = absl::MakeConstSpan(operands_).first(inputs_);
-    call_.outputs = absl::MakeConstSpan(operands_).subspan(inputs_);
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      operands_[i].dims = dims_[i].data();
-      operands_[i].strides = strides_[i].data();
-    }
-    call_.attributes = attributes_.data();
-    kernel_.run(call_);
-  }
-
-  const Kernel& kernel() const { return kernel_; }
-  const std::vector<SimulatedQueues::Range>& ranges() const { return ranges_; }
-
- private:
-  void Add(const TensorRef& ref, SimulatedDevice& device, bool writes) {
-    operands_.push_back(ref);
-    dims_.emplace_back(ref.dims, ref.dims + ref.rank);
-    strides_.emplace_back(ref.strides, ref.strides + ref.rank);
-    if (!ref.present || ref.data == nullptr || ref.NumElements() == 0) return;
-    // The kernel may use the bytes from the lowest to the highest element.
-    int64_t lowest = 0, highest = 0;
-    for (int i = 0; i < ref.rank; ++i) {
-      const int64_t reach = (ref.dims[i] - 1) * ref.strides[i];
-      (reach < 0 ? lowest : highest) += reach;
-    }
-    const auto width = static_cast<int64_t>(DTypeBytes(ref.dtype));
-    const std::byte* const begin = ref.as<std::byte>() + lowest * width;
-    const int64_t bytes = (highest - lowest + 1) * width;
-    operands_.back().data = device.Hidden(begin, static_cast<size_t>(bytes)) - lowest * width;
-    ranges_.push_back({begin, begin + bytes, writes});
-  }
-
-  const Kernel& kernel_;
-  KernelCall call_;
-  size_t inputs_;
-  std::vector<TensorRef> operands_;
-  std::vector<std::vector<int64_t>> dims_, strides_;
-  std::vector<SimulatedQueues::Range> ranges_;
-  std::vector<std::max_align_t> attributes_;
-};
-
 void Run(const KernelCall& call) {
   SimulatedDevice& device = SimulatedDevice::Get(call.device.index);
-  auto queued = std::make_shared<QueuedCall>(call, device);
-  if (queued->kernel().strided != TakesStrides(call.op)) {
+  const Kernel& kernel = HostKernel(call);
+  if (kernel.strided != TakesStrides(call.op)) {
     ThrowInternal(std::string("simulated: kDenseOnly is wrong for ") + Info(call.op).name);
   }
-  std::vector<SimulatedQueues::Range> ranges = queued->ranges();
-  device.QueueKernel(std::move(ranges), [queued] { queued->Run(); }, call.queue);
+  // The kernel may use the bytes from the lowest to the highest element, which must all be there.
+  std::vector<SimulatedQueues::Range> ranges;
+  for (const bool writes : {false, true}) {
+    for (const TensorRef& ref : writes ? call.outputs : call.inputs) {
+      const ByteExtent extent = ExtentOf(ref);
+      if (extent.begin == nullptr) continue;
+      device.Hidden(extent.begin, static_cast<size_t>(extent.end - extent.begin));
+      ranges.push_back({extent.begin, extent.end, writes});
+    }
+  }
+  auto kept = std::make_shared<KeptCall>(call);
+  kept->TranslateAddresses([&](void* address) { return device.Hidden(static_cast<std::byte*>(address), 1); });
+  device.QueueKernel(std::move(ranges), [kept, &kernel] { kernel.run(kept->call()); }, call.queue);
 }
 
 const bool registered = [] {

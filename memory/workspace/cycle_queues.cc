@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-
 namespace tidepool {
 namespace {
 
@@ -35,6 +34,19 @@ void QueueEnds::OrderAfter(Device device, int queue) const {
     } else {
       provider.ComputeAfter(queue, points[other]);
     }
+  }
+}
+
+bool QueueEnds::HavePassed(Device device) const noexcept {
+  try {
+    for (int queue = 0; queue < kMostQueues; ++queue) {
+      if ((queues >> queue & 1) == 0) continue;
+      if (points[queue].value == kUnknown) return false;
+      if (!FindDeviceProvider(device)->HasPassed(points[queue])) return false;
+    }
+    return true;
+  } catch (...) {
+    return false;
   }
 }
 
@@ -72,20 +84,9 @@ void LeftInQueues::Leave(const std::byte* data, size_t bytes, uint16_t queues) n
   left.ends.Note(device_, queues);
   // Whoever leaves a range has come behind what was in it.
   std::erase_if(left_, [&](const Left& old) {
-    if (old.begin >= left.begin && old.end <= left.end) return true;
-    DeviceProvider& provider = *FindDeviceProvider(device_);
-    for (int queue = 0; queue < kMostQueues; ++queue) {
-      if ((old.ends.queues >> queue & 1) == 0) continue;
-      try {
-        if (old.ends.points[queue].value == kUnknown || !provider.HasPassed(old.ends.points[queue])) {
-          return false;
-        }
-      } catch (...) {
-        return false;
-      }
-    }
-    return true;
+    return (old.begin >= left.begin && old.end <= left.end) || old.ends.HavePassed(device_);
   });
+  if (all_.HavePassed(device_)) all_.queues = 0;
   try {
     left_.push_back(left);
   } catch (const std::bad_alloc&) {

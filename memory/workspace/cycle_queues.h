@@ -28,6 +28,8 @@ struct QueueEnds {
   void Note(Device device, uint16_t its_queues) noexcept;
   // What is queued in `queue` from here on begins behind them. Throws kInternal.
   void OrderAfter(Device device, int queue) const;
+  // False where that cannot be told.
+  bool HavePassed(Device device) const noexcept;
 };
 
 class CycleQueues {

@@ -93,13 +93,13 @@ void WorkspaceCore::Open() {
     const std::string first = findings_.detector().first().Take();
     if (!first.empty()) ThrowFailedPrecondition(first);
   }
-  if (memory_device_ != Host()) queues_.Begin();
   DrainReturned();
   if (search_.ready()) AdoptBetterPlan();
   if (pages_.needs_preparing()) {
     pages_.Prepare(std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle));
     learner_.SetInitialBytes(pages_.initial_bytes());
   }
+  if (memory_device_ != Host()) queues_.Begin();
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   counters.cursor = 0;
   counters.bytes_this_cycle = 0;

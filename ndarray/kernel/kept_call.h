@@ -98,7 +98,7 @@ class KeptCall {
   template <typename Function>
   void TranslateAddresses(const Function& translate) {
     for (TensorRef& ref : refs_) {
-      if (ref.data != nullptr) ref.data = translate(ref.data);
+      if (ExtentOf(ref).begin != nullptr) ref.data = translate(ref.data);
     }
     if (call_.scratch != nullptr) call_.scratch = translate(call_.scratch);
   }

@@ -65,6 +65,20 @@ TEST(KeptCall, NothingOfTheCallersIsNeededAfterwards) {
   EXPECT_EQ(kept->call().outputs[0].data, z);
 }
 
+// It may begin where the memory ends.
+TEST(KeptCall, AnOperandWithoutElementsIsNotTranslated) {
+  float x[1] = {};
+  const int64_t dims[] = {0}, strides[] = {1};
+  const TensorRef empty{.data = x, .present = true, .rank = 1, .dims = dims, .strides = strides};
+  KeptCall kept(KernelCall{.op = OpCode::kAdd, .inputs = absl::MakeConstSpan(&empty, 1)});
+  int translated = 0;
+  kept.TranslateAddresses([&](void* data) {
+    ++translated;
+    return data;
+  });
+  EXPECT_EQ(translated, 0);
+}
+
 TEST(KeptCall, CallsWithoutAttributes) {
   const KeptCall kept(KernelCall{.op = OpCode::kAdd});
   EXPECT_EQ(kept.call().attributes, nullptr);

@@ -100,6 +100,7 @@ void CudaGraph::Run(uint64_t key, absl::FunctionRef<void()> step) {
 void CudaGraph::Launch() {
   if (executable_ == nullptr) ThrowFailedPrecondition("CudaGraph: Launch without a capture");
   device_.Activate();
+  const QueueTurn turn(device_.device(), /*alone=*/true);
   JoinQueues();
   Check(cudaGraphLaunch(executable_, device_.compute(queue_.number())), "cudaGraphLaunch");
   launched_ = device_.ComputePoint(queue_.number());

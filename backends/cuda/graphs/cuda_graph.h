@@ -9,9 +9,10 @@
 //   }
 //
 // The first call with a key runs `step` while the thread's compute queue captures what it queues, and
-// then launches that, behind all that is queued anywhere on the device; later calls with the same key launch it again and do not call `step`. Another
-// key (a new plan: addresses may have moved) and another queue capture anew. Results are those of the step run as it
-// is, to the bit: the same kernels with the same arguments.
+// then launches that, behind all that is queued anywhere on the device; later calls with the same key
+// launch it again and do not call `step`. Another key (a new plan: addresses may have moved) and another
+// queue capture anew. Results are those of the step run as it is, to the bit: the same kernels with the
+// same arguments.
 //
 // What a captured step must keep to:
 //   - its workspace has learned: blocks of the heap are refused while capturing, ranges may not grow;
