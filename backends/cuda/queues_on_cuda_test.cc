@@ -63,50 +63,73 @@ TEST(QueuesOnCudaTest, ProductsAndSumsInQueuesOfOursAndTheCallers) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-// A stream of the caller's lives on when its queue has ended, and so does the work of one of ours that is destroyed.
-TEST(QueuesOnCudaTest, WhatAQueueDidThatHasEndedIsWaitedFor) {
-  for (int seed = 0; seed < 20; ++seed) {
+// A stream of the caller's, which lives on when its queue has ended: so does the work of one of ours on a device,
+// while the emulation does what is left when it is destroyed.
+class Stream {
+ public:
+  explicit Stream(int seed) {
     EmulatedCuda::Get().Finish();
     EmulatedCuda::Get().set_seed(seed);
-    cudaStream_t stream = nullptr;
-    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    NDArray x, kept;
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  ~Stream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  DeviceQueue Adopt() const { return DeviceQueue::Adopt(kDevice, stream_); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// Sixteen times `value`, after a while.
+NDArray Sum(int value, Place place) {
+  NDArray x = Full({100000}, value, DType::kFloat32, place);
+  for (int i = 0; i < 4; ++i) x = Add(x, x);
+  return x;
+}
+
+TEST(QueuesOnCudaTest, TheHostWaitsForQueuesThatHaveEnded) {
+  for (int seed = 0; seed < 20; ++seed) {
+    const Stream stream(seed);
+    NDArray x;
     {
-      const QueueScope scope(DeviceQueue::Adopt(kDevice, stream));
-      Workspace workspace("ends", WorkspaceConfig::Training(), kDevice);
-      x = Full({1000}, seed, DType::kFloat32, Place::On(kDevice));
-      WorkspaceScope cycle(workspace);
-      NDArray y = Full({300000}, seed, DType::kFloat32, Place::CurrentOn(kDevice));
-      for (int i = 0; i < 4; ++i) {
-        x += x;
-        y = Add(y, y);
-      }
-      kept = y.Detach();
+      const QueueScope scope(stream.Adopt());
+      x = Sum(seed, Place::On(kDevice));
     }
-    EXPECT_EQ(x.ToVector<float>(), std::vector<float>(1000, 16.0f * seed));
-    EXPECT_EQ(Add(kept, kept).ToVector<float>(), std::vector<float>(300000, 32.0f * seed));
-    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    EXPECT_EQ(x.ToVector<float>(), std::vector<float>(100000, 16.0f * seed));
+  }
+}
+
+TEST(QueuesOnCudaTest, MemoryWaitsForQueuesThatHaveEnded) {
+  for (int seed = 0; seed < 20; ++seed) {
+    const Stream stream(seed);
+    NDArray kept;
+    {
+      Workspace workspace("ends", WorkspaceConfig::Training(), kDevice);
+      const QueueScope scope(stream.Adopt());
+      for (int cycle = 0; cycle < 3; ++cycle) {
+        WorkspaceScope open(workspace);
+        kept = Sum(seed, Place::CurrentOn(kDevice)).Detach();
+      }
+    }  // the workspace goes after the queue
+    EXPECT_EQ(Add(kept, kept).ToVector<float>(), std::vector<float>(100000, 32.0f * seed));
   }
 }
 
 // One whose end the device does not tell stays open until it does, and its number comes back then.
 TEST(QueuesOnCudaTest, TheDeviceRefusesAPointWhenAQueueEnds) {
-  for (int i = 1; i < 20; ++i) {
-    EmulatedCuda::Get().Finish();
-    EmulatedCuda::Get().set_seed(i);
+  for (int seed = 1; seed < 20; ++seed) {
+    const Stream stream(seed);
     NDArray x;
     {
-      std::optional<DeviceQueue> queue = DeviceQueue::New(kDevice);
+      std::optional<DeviceQueue> queue = stream.Adopt();
       {
         const QueueScope scope(*queue);
-        x = Full({1000}, i, DType::kFloat32, Place::On(kDevice));
-        for (int k = 0; k < 4; ++k) x += x;
+        x = Sum(seed, Place::On(kDevice));
       }
       EmulatedCuda::Get().call_faults().FailRequest(0, 3);
       queue.reset();
       EmulatedCuda::Get().call_faults().Clear();
     }
-    EXPECT_EQ(Add(x, x).ToVector<float>(), std::vector<float>(1000, 32.0f * i));
+    EXPECT_EQ(Add(x, x).ToVector<float>(), std::vector<float>(100000, 32.0f * seed));
   }
 }
 
