@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
@@ -127,6 +128,23 @@ TEST_F(DeviceQueueTest, WorkOfAQueueThatHasEndedIsStillDoneAndWaitedFor) {
   device_.QueueKernel({}, [&] { seen = done; }, number);
   next.Wait();
   EXPECT_EQ(seen, 20);
+}
+
+// It stays open until the device tells, so that what it did is waited for, and gives its number back then.
+TEST_F(DeviceQueueTest, TheDeviceRefusesToTellAQueuesEnd) {
+  device_.set_asynchronous(8);
+  FailingProvider device(kDevice);
+  std::atomic<bool> done{false};
+  std::optional<DeviceQueue> queue = DeviceQueue::New(kDevice);
+  const int number = queue->number();
+  device_.QueueKernel({}, [&] { done = true; }, number);
+  device.faults().FailRequest(0);
+  queue.reset();
+  EXPECT_EQ(device.faults().failed(), 1);
+  device.faults().Clear();
+  device.WaitFor(EndOfQueue(kDevice, number));
+  EXPECT_TRUE(done);
+  EXPECT_EQ(DeviceQueue::New(kDevice).number(), number);
 }
 
 TEST_F(DeviceQueueTest, QueuesRunBesideEachOtherUnlessTheyAreTold) {

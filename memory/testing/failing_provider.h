@@ -3,8 +3,9 @@
 //   FailingProvider host(Host());               // until its end in the host provider's place
 //   host.faults().FailRequest(5);
 //
-// Counted as requests: reserving addresses, committing, decommitting, single blocks, copies and
-// fills. Memory requests are refused as by an exhausted device, copies and fills throw kInternal.
+// Counted as requests: reserving addresses, committing, decommitting, single blocks, copies, fills, and
+// queues, their points and orders. Memory requests are refused as by an exhausted device, the others throw
+// kInternal.
 // Giving back never fails. Threads: any; make and end it while nobody else uses the device.
 #ifndef TIDEPOOL_MEMORY_TESTING_FAILING_PROVIDER_H_
 #define TIDEPOOL_MEMORY_TESTING_FAILING_PROVIDER_H_
@@ -64,6 +65,22 @@ class FailingProvider final : public DeviceProvider {
     MayFail("fill");
     base_->Fill(to, value, bytes);
   }
+  void OpenQueue(int queue, void* native) override {
+    MayFail("making of a queue");
+    base_->OpenQueue(queue, native);
+  }
+  void CloseQueue(int queue) noexcept override { base_->CloseQueue(queue); }
+  void* NativeQueue(int queue) override { return base_->NativeQueue(queue); }
+  QueuePoint ComputePoint(int queue) override {
+    MayFail("point of a queue");
+    return base_->ComputePoint(queue);
+  }
+  void ComputeAfter(int queue, QueuePoint point) override {
+    MayFail("order of a queue");
+    base_->ComputeAfter(queue, point);
+  }
+  bool HasPassed(QueuePoint point) override { return base_->HasPassed(point); }
+  void WaitFor(QueuePoint point) override { base_->WaitFor(point); }
   DeviceProvider* PinnedHost() override { return base_->PinnedHost(); }
 
  private:
