@@ -30,7 +30,7 @@ void Raise(std::atomic<int64_t>& counter, int64_t by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
 
-void Count(BudgetLine& line, int64_t bytes) {
+inline void Count(BudgetLine& line, int64_t bytes) {
   Raise(line.taken, bytes);
   Raise(line.requests, 1);
   // Blocks that nobody touches cost next to nothing: hours of them are more than a number holds.
@@ -212,6 +212,14 @@ bool MemoryBudget::CountWithoutLimits(Device device, MemoryKind kind, MemoryOwne
   return true;
 }
 
+[[gnu::noinline]] void MemoryBudget::TellOfRelease(std::unique_lock<std::mutex> lock, Device device,
+                                                  MemoryOwner& owner, int64_t bytes) noexcept {
+  LevelChanges changes;
+  FindLevelChanges(owner, device, changes);
+  lock.unlock();
+  changes.Tell({device, &owner, -bytes, "a release"});
+}
+
 void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
                            int64_t bytes) noexcept {
   MemoryTracker& tracker = MemoryTracker::Global();
@@ -219,11 +227,7 @@ void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
   tracker.AddLocked(device, kind, -bytes, &owner);
   ForEachLine(owner, device,
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
-  if (!limited()) return;
-  LevelChanges changes;
-  FindLevelChanges(owner, device, changes);
-  lock.unlock();
-  changes.Tell({device, &owner, -bytes, "a release"});
+  if (limited()) TellOfRelease(std::move(lock), device, owner, bytes);
 }
 
 void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
@@ -240,11 +244,7 @@ void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noe
   std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
   ForEachLine(owner, device,
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
-  if (!limited()) return;
-  LevelChanges changes;
-  FindLevelChanges(owner, device, changes);
-  lock.unlock();
-  changes.Tell({device, &owner, -bytes, "a release"});
+  if (limited()) TellOfRelease(std::move(lock), device, owner, bytes);
 }
 
 void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t bytes,

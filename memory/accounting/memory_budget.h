@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -114,6 +115,9 @@ class MemoryBudget {
   class LevelChanges;
   // Under the lock; told without it.
   void FindLevelChanges(MemoryOwner& owner, Device device, LevelChanges& changes);
+  // The lock is let go of before callbacks are told.
+  void TellOfRelease(std::unique_lock<std::mutex> lock, Device device, MemoryOwner& owner,
+                     int64_t bytes) noexcept;
   // `node` null: of the process.
   BudgetUsage SetLimit(BudgetLine& line, MemoryOwner* node, Device device, int64_t bytes,
                        const std::string& whose);

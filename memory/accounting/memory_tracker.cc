@@ -14,11 +14,13 @@ namespace {
 constexpr int kAllocatedIndex = static_cast<int>(MemoryKind::kAllocated);
 constexpr int kUnreferencedIndex = static_cast<int>(MemoryKind::kUnreferenced);
 
-int IndexOf(MemoryKind kind) {
-  if (!IsMemoryKind(kind)) [[unlikely]] {
-    ThrowInvalidArgument(absl::StrCat("ledger: found kind ", static_cast<int>(kind),
-                                      ", expected 0 to ", kMemoryKinds - 1));
-  }
+[[noreturn, gnu::noinline]] void ThrowNoSuchKind(MemoryKind kind) {
+  ThrowInvalidArgument(absl::StrCat("ledger: found kind ", static_cast<int>(kind),
+                                    ", expected 0 to ", kMemoryKinds - 1));
+}
+
+inline int IndexOf(MemoryKind kind) {
+  if (!IsMemoryKind(kind)) [[unlikely]] ThrowNoSuchKind(kind);
   return static_cast<int>(kind);
 }
 
@@ -41,9 +43,14 @@ MemoryTracker::MemoryTracker() : devices_(kDevicePlaces) {
 
 // ---- changes --------------------------------------------------------------------------------
 
-void MemoryTracker::AddNodes(DeviceLedger& at, MemoryOwner* owner) {
-  if (owner->index() < at.by_owner.size() && at.by_owner[owner->index()] != nullptr) return;
-  // From the root: who has an entry has one at every level, also after a failure.
+inline void MemoryTracker::AddNodes(DeviceLedger& at, MemoryOwner* owner) {
+  if (owner->index() >= at.by_owner.size() || at.by_owner[owner->index()] == nullptr) [[unlikely]] {
+    AddMissingNodes(at, owner);
+  }
+}
+
+[[gnu::noinline]] void MemoryTracker::AddMissingNodes(DeviceLedger& at, MemoryOwner* owner) {
+  // From the root: an owner with an entry has one at every level, also after a failure.
   if (owner->parent() != nullptr) AddNodes(at, owner->parent());
   if (owner->index() >= at.by_owner.size()) at.by_owner.resize(owner->index() + 1);
   std::unique_ptr<Counts>& counts = at.by_owner[owner->index()];

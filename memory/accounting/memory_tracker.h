@@ -193,6 +193,7 @@ class MemoryTracker {
     return devices_[DevicePlace("ledger", device)];
   }
   static void AddNodes(DeviceLedger& at, MemoryOwner* owner);
+  static void AddMissingNodes(DeviceLedger& at, MemoryOwner* owner);
   template <typename Function>
   static void ForEachAbove(DeviceLedger& at, const MemoryOwner* owner, const Function& function) {
     for (; owner != nullptr; owner = owner->parent()) function(*at.by_owner[owner->index()]);

@@ -145,6 +145,10 @@ class PlanLearner {
     totals_.Add(bytes);
     return true;
   }
+  bool ObserveSteady(const EndedCycle& cycle) noexcept {
+    return cycle.current && cycle.followed != nullptr && !cycle.is_recorded() &&
+           ObserveSteady(cycle.followed, cycle.made.count(), cycle.misses, cycle.bytes);
+  }
   // Of the next cycles that do not know their lifetimes these are to be recorded, though they follow their plan.
   bool wants_lifetimes() const { return lifetimes_wanted_ > 0; }
   // Null: none that is better than what there is. Throws std::bad_alloc and what planning does.

@@ -70,10 +70,7 @@ PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
 }
 
 std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
-  if (cycle.current && cycle.followed != nullptr && !cycle.is_recorded() &&
-      ObserveSteady(cycle.followed, cycle.made.count(), cycle.misses, cycle.bytes)) {
-    return std::nullopt;
-  }
+  if (ObserveSteady(cycle)) return std::nullopt;
   steady_ = nullptr;
   if (lifetimes_wanted_ > 0) --lifetimes_wanted_;
   ++cycles_;

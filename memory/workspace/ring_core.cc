@@ -87,6 +87,12 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   WakeAllWhenStuck();  // one more may be passed by N later ones
   RingSlot* outdated = nullptr;
   const bool looks_at_idle = stats_.opened % kBatchesBetweenLooks == 0;
+  if (!looks_at_idle && !idle_outdated_ && slot->Follows(learner_->version())) {
+    const LearnedCycle* const next = learner_->next();
+    lock.unlock();
+    slot->Expect(next);
+    return slot;
+  }
   const Lesson lesson = learner_->lesson();
   const uint64_t newest = table_.generation();
   if (looks_at_idle) {
@@ -155,8 +161,9 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
     ++stats_.committed;
     slot->CountInto(&stats_);
     const uint64_t version = learner_->version();
-    before = learner_->plans().list();
     batch.current = slot->Follows(version) && !slot->temporary;
+    if (learner_->ObserveSteady(batch)) return;
+    before = learner_->plans().list();
     try {
       wanted = learner_->Observe(batch);
     } catch (const std::bad_alloc&) {

@@ -90,11 +90,16 @@ void RingSlot::CountInto(RingStats* stats) {
   CountLeakedInto(stats);
 }
 
+void RingSlot::Expect(const LearnedCycle* next) noexcept {
+  if (temporary) return;
+  core_->Expect(next);
+  GiveBackOldBlocks();
+}
+
 bool RingSlot::Follow(const Lesson& lesson) noexcept {
   if (temporary) return true;
   if (followed_ == lesson.version) {
-    core_->Expect(lesson.next);
-    GiveBackOldBlocks();
+    Expect(lesson.next);
     return true;
   }
   try {

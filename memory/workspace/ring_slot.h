@@ -85,8 +85,10 @@ class RingSlot {
     return generation_ != 0 && newest - generation_ < kBatchesRecent;
   }
   // Takes pages and plan. Without the memory for it, which false says, the batch spills and the slot
-  // tries again when it is opened next. Where it follows already, as GiveBackOldBlocks.
+  // tries again when it is opened next. Where it follows already, as Expect.
   bool Follow(const Lesson& lesson) noexcept;
+  // The next batch is expected to be `next`, of the lesson it follows. Gives back blocks as GiveBackOldBlocks does.
+  void Expect(const LearnedCycle* next) noexcept;
   // Blocks that batches have not needed for a while.
   void GiveBackOldBlocks() noexcept;
   // So many batches have gone through the ring while it was idle.

@@ -20,7 +20,7 @@ struct ScopeFrame {
   WorkspaceCore* place = nullptr;  // where allocations go; null: heap
   const BufferOwner* needs_no_pins = nullptr;  // `core`, if its memory is the host's (pins.h)
   const void* thread = nullptr;    // whose stack it is on
-  int exceptions = 0;              // in flight when the scope began
+  unsigned exceptions = 0;         // in flight when the scope began
   bool begins_cycle = false;       // of `core`; else it was open on this thread before
   // Told when the thread ends the scope in place of its object, if not null.
   void (*ended_by_thread)(void* context) = nullptr;
@@ -31,6 +31,7 @@ struct ScopeFrame {
 struct ThreadState {
   ScopeFrame* top = nullptr;
   ScopeFrame* free = nullptr;  // as many as were ever open at a time
+  const unsigned* exceptions = nullptr;  // how many are in flight; from the first frame on
   int64_t workspaces = 0;      // in this thread's registry
   bool ended = false;          // the thread's stack is gone: nothing is kept from here on
 };

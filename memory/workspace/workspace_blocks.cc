@@ -39,12 +39,8 @@ void WorkspaceCore::NoteBlocks(int64_t bytes) noexcept {
   WatchLimit();
 }
 
-void WorkspaceCore::EndBlocks(bool failed) noexcept {
-  // Callbacks of what follows are outside of the cycle, so that nothing is left that is not counted.
-  serves_blocks_ = false;
-  CycleMemory* const blocks = block_memory();
-  if (blocks == nullptr) return;
-  const CycleMemory::Left left = blocks->EndCycle();
+void WorkspaceCore::EndBlocks(CycleMemory& blocks, bool failed) noexcept {
+  const CycleMemory::Left left = blocks.EndCycle();
   if (left.blocks == 0) return;
   counters.leaked_blocks += static_cast<uint64_t>(left.blocks);
   // As of arrays: what the failed cycle's exception takes along is no mistake.

@@ -61,10 +61,22 @@ WorkspaceCore::~WorkspaceCore() {
 }
 
 void WorkspaceCore::BeginCycle(const void* thread) {
+  if (gate_.TryEnter(thread) != CycleGate::Entry::kEntered) EnterSlowly(thread);
+  try {
+    Open();
+  } catch (...) {
+    gate_.Leave();
+    if (abandoned_) Abandon();  // in a callback
+    throw;
+  }
+}
+
+// It was not closed a moment ago: waits until it was maintained, or throws.
+[[gnu::cold]] void WorkspaceCore::EnterSlowly(const void* thread) {
   const bool may_wait = !internal::InCallback();
   switch (may_wait ? gate_.Enter(thread) : gate_.TryEnter(thread)) {
     case CycleGate::Entry::kEntered:
-      break;
+      return;
     case CycleGate::Entry::kOpenElsewhere:
       ThrowFailedPrecondition(absl::StrCat("workspace [", id,
                                            "] is open on another thread; a workspace serves one "
@@ -77,22 +89,17 @@ void WorkspaceCore::BeginCycle(const void* thread) {
           absl::StrCat("workspace [", id, "]: a callback may not wait until the ",
                        "workspace was trimmed, changed or reclaimed, which it is being"));
   }
-  try {
-    Open();
-  } catch (...) {
-    gate_.Leave();
-    if (abandoned_) Abandon();  // in a callback
-    throw;
-  }
+}
+
+// The guard has found something in an earlier cycle. Another slot of a ring may have told of it by now.
+[[gnu::cold]] void WorkspaceCore::RefuseAfterFinding() {
+  const std::string first = findings_.detector().first().Take();
+  if (!first.empty()) ThrowFailedPrecondition(first);
 }
 
 // Inside the gate. Nothing is changed by what throws.
 void WorkspaceCore::Open() {
-  if (config.debug_mode == DebugMode::kGuard && findings_.detector().first().has()) {
-    // Another slot of a ring may have taken it by now.
-    const std::string first = findings_.detector().first().Take();
-    if (!first.empty()) ThrowFailedPrecondition(first);
-  }
+  if (config.debug_mode == DebugMode::kGuard && findings_.detector().first().has()) RefuseAfterFinding();
   DrainReturned();
   if (search_.ready()) AdoptBetterPlan();
   if (pages_.needs_preparing()) {
@@ -148,7 +155,9 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 void WorkspaceCore::FinishCycle(bool failed) noexcept {
   DrainReturned();
   Settle();
-  EndBlocks(failed);
+  // Callbacks of what follows are outside of the cycle, so that nothing is left that is not counted.
+  serves_blocks_ = false;
+  if (block_memory() != nullptr) EndBlocks(*block_memory(), failed);
   if (has_live()) DropLive(failed);
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);

@@ -57,13 +57,14 @@ class WorkspaceCore final : public BufferOwner {
   static WorkspaceCore* New(std::string id, WorkspaceConfig config, Device device) {
     return new WorkspaceCore(std::move(id), std::move(config), device);
   }
-
   // ---- cycles -------------------------------------------------------------------------------
-  // A scope of `thread` begins: the first one begins a cycle, the last one to leave ends it. Enter
-  // throws when the workspace is open on another thread. `failed`: an exception is passing.
-  void EnterFrame(const void* thread) {
-    if (!gate_.is_open_on(thread)) BeginCycle(thread);
+  // A scope of `thread` begins: the first one begins a cycle, and this is true; the last one to leave ends it.
+  // Enter throws when the workspace is open on another thread. `failed`: an exception is passing.
+  bool EnterFrame(const void* thread) {
+    const bool begins = !gate_.is_open_on(thread);
+    if (begins) BeginCycle(thread);
     ++frames_;
+    return begins;
   }
   void LeaveFrame(bool failed) noexcept {
     if (--frames_ > 0) return;
@@ -80,14 +81,11 @@ class WorkspaceCore final : public BufferOwner {
   // ---- requests -----------------------------------------------------------------------------
   // On the thread that has the workspace open. Throws by the spill policy; then nothing changed.
   Buffer* Allocate(size_t bytes);
-  // From any thread.
-  void Release(Buffer* buffer) noexcept override;
+  void Release(Buffer* buffer) noexcept override;  // any thread, as the next
   void Close(Buffer* buffer) noexcept override;
   bool IsOpenHere() const override { return is_open_on(CurrentThreadToken()); }
   std::string DescribeStale(uint64_t stamp) const override;
-  std::string DescribeOrigin(const Buffer& buffer) const override {
-    return findings_.DescribeOrigin(buffer);
-  }
+  std::string DescribeOrigin(const Buffer& buffer) const override { return findings_.DescribeOrigin(buffer); }
   std::string WorkspaceId() const override { return id; }
   std::string WhyNoHostCopy() const override;
   int HomeQueue() const override { return queues_.home(); }
@@ -114,8 +112,8 @@ class WorkspaceCore final : public BufferOwner {
   std::vector<LifetimeBuffer> PlannedRequests();
   void SavePlans(const std::string& path);
   PlansLoaded LoadPlans(const std::string& path);
-  // The Reclaimer's callback, on any thread: gives back what `depth` allows when the workspace is
-  // closed; when it is open it does so itself at the end of its cycle. Returns bytes.
+  // The Reclaimer's, on any thread: gives back what `depth` allows when it is closed; when it is open it does so
+  // itself at the end of its cycle. Returns bytes.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
   // The Workspace is gone. Frees the core once no buffer, no scope and no maintenance needs it,
   // which may be further out on this thread's stack. Waits for nobody in a callback.
@@ -148,9 +146,7 @@ class WorkspaceCore final : public BufferOwner {
   static WorkspaceCore* NewRingSlot(std::string id, WorkspaceConfig config, Device device,
                                     const std::string& name, std::function<bool()> may_reclaim);
   // Generations are the ring's: before the cycle is entered.
-  void SetGeneration(uint64_t generation) noexcept {
-    stamp_.store(2 * generation - 2, std::memory_order_relaxed);
-  }
+  void SetGeneration(uint64_t generation) noexcept { stamp_.store(2 * generation - 2, std::memory_order_relaxed); }
   // The end of the outermost scope hands the cycle over instead of ending it.
   // `writes_down`: with its lifetimes until then recorded.
   void HandOverAtEnd(bool hands_over, bool writes_down = false) noexcept {
@@ -188,9 +184,7 @@ class WorkspaceCore final : public BufferOwner {
 
   // ---- what it is -----------------------------------------------------------------------------
   // Switched off: its scopes allocate from the heap.
-  bool passes_through() const {
-    return config.passes_through();
-  }
+  bool passes_through() const { return config.passes_through(); }
   // Where the bytes are: the host's under MirroringPolicy::kHostOnly, whatever `device` is.
   Device memory_device() const { return memory_device_; }
   size_t alignment() const { return alignment_; }  // the configuration's or what the device needs
@@ -219,7 +213,9 @@ class WorkspaceCore final : public BufferOwner {
 
   // Cycles (workspace_core.cc).
   void BeginCycle(const void* thread);
+  void EnterSlowly(const void* thread);
   void Open();
+  void RefuseAfterFinding();
   void EndCycle(bool failed) noexcept;
   void FinishCycle(bool failed) noexcept;
   void EndMaintenance() noexcept;
@@ -234,7 +230,7 @@ class WorkspaceCore final : public BufferOwner {
   void DropLive(bool failed) noexcept;
   uint64_t DropBuffer(Buffer* buffer, bool failed) noexcept;
   void DropAllUnseen() noexcept;
-  void EndBlocks(bool failed) noexcept;
+  void EndBlocks(CycleMemory& blocks, bool failed) noexcept;
   void NoteBlocks(int64_t bytes) noexcept;
   void HandOver() noexcept;
   void AccountState() noexcept;
@@ -316,7 +312,10 @@ class WorkspaceCore final : public BufferOwner {
   }
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
-  void DrainReturned() noexcept;
+  void DrainReturned() noexcept {
+    if (!records_.returned().empty()) DrainReturnedSlowly();
+  }
+  void DrainReturnedSlowly() noexcept;
   bool ReleaseLeased(Buffer* buffer) noexcept;
   void CloseLeased(Buffer* buffer) noexcept;
   std::string DescribeStaleSlot(uint64_t now, uint64_t made) const;

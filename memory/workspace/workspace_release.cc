@@ -108,7 +108,7 @@ void WorkspaceCore::ReleaseBytes(Buffer* buffer) noexcept {
   spills_.Release(token, buffer->bytes, buffer->request.bytes);
 }
 
-void WorkspaceCore::DrainReturned() noexcept {
+void WorkspaceCore::DrainReturnedSlowly() noexcept {
   Buffer* buffer = records_.returned().TakeAll();
   while (buffer != nullptr) {
     Buffer* const next = BufferRecords::Links::Next(buffer);

@@ -125,7 +125,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   Settle();
   // What other threads have released is free for this request: tenants of its place, ranges, blocks.
-  if (!records_.returned().empty()) DrainReturned();
+  DrainReturned();
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   if (rounded == 0) {
     ThrowOutOfMemory({memory_device_, &memory_owner, INT64_MAX, "an array"}, "the size of memory",
