@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -45,6 +46,40 @@ TEST(WorkspaceScope, NestedWorkspacesRestoreTheirParent) {
   }
   EXPECT_EQ(CurrentPlace(), nullptr);
   EXPECT_EQ(outer.offset(), 0);
+}
+
+// Runs a cycle when it is destroyed, as a destructor that cleans up may.
+class RunsACycle {
+ public:
+  RunsACycle(Workspace& workspace, bool fails) : workspace_(workspace), fails_(fails) {}
+  ~RunsACycle() {
+    try {
+      WorkspaceScope scope(workspace_);
+      New(100);
+      if (fails_) throw std::runtime_error("in the destructor's cycle");
+    } catch (const std::runtime_error&) {
+    }
+  }
+
+ private:
+  Workspace& workspace_;
+  const bool fails_;
+};
+
+TEST(WorkspaceScope, WhileAnExceptionIsInFlightOnlyACycleThatThrowsAnotherHasFailed) {
+  for (const bool fails : {false, true}) {
+    Workspace workspace("w", WorkspaceConfig::Training());
+    std::thread([&] {  // whose first scope this is
+      try {
+        const RunsACycle runs(workspace, fails);
+        throw std::runtime_error("outside");
+      } catch (const std::runtime_error&) {
+      }
+    }).join();
+    EXPECT_EQ(workspace.stats().cycles, 1);
+    EXPECT_EQ(workspace.stats().failed_cycles, fails ? 1 : 0);
+    EXPECT_EQ(workspace.stats().plans, fails ? 0 : 1);
+  }
 }
 
 TEST(WorkspaceScope, EnteringAnOpenWorkspaceAgainNestsAlsoFromFurtherIn) {
