@@ -5,7 +5,8 @@
 // Footprint/ALLOCATOR/STREAM/equal: one cycle of a stream again and again; different: each drawn anew. One byte of
 // each page of each request is written. Each runs in a process of its own; learning: the most that its resident memory grew by in the
 // first 3 cycles, by the most bytes alive at once in one of them; after: the same of 10 more. bound_MiB: the most alive
-// at once. external: a workspace that takes what does not fit from outside for good (SpillPolicy::kExternal).
+// at once. external: a workspace that takes what does not fit from outside for good (SpillPolicy::kExternal); raw: bytes
+// of a workspace that have no records (memory/pmr/block_bytes.h).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,17 @@ Footprint OfWorkspace(SpillPolicy spill, Draw draw, bool equal) {
   });
 }
 
+Footprint OfRaw(Draw draw, bool equal) {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.plan_search_seconds = 0;
+  Workspace workspace("w", config);
+  std::vector<RawBlock> blocks(1 << 16);
+  return Measure(draw, equal, [&](const std::vector<Step>& steps) {
+    WorkspaceScope scope(workspace);
+    PlayRawHere(steps, blocks);
+  });
+}
+
 void Report(benchmark::State& state, const std::function<Footprint()>& measure) {
   Footprint found;
   for (auto _ : state) found = InAnotherProcess(measure);
@@ -145,6 +157,7 @@ const int registered = [] {
           [draw = draw, equal] { return OfWorkspace(SpillPolicy::kReallocate, draw, equal); });
       add("external" + suffix,
           [draw = draw, equal] { return OfWorkspace(SpillPolicy::kExternal, draw, equal); });
+      add("raw" + suffix, [draw = draw, equal] { return OfRaw(draw, equal); });
       for (const Allocator& allocator : allocators) {
         // It would need gigabytes for what lives one after the other.
         if (large && allocator.name == "pmr_monotonic") continue;

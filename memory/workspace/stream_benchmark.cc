@@ -5,7 +5,8 @@
 // StreamOf/ALLOCATOR/STREAM: documents of a parser, sequences of 200 lengths, batches of 1 to 32, each drawn
 // anew outside of the time, one byte of each page written. Counters: ns_per_request (one allocate and one
 // release), and for the workspace the share of requests that missed, plans made, and pages / the
-// most bytes that were alive at once. Allocators: allocators.h.
+// most bytes that were alive at once. raw: bytes of a workspace without records (memory/pmr/block_bytes.h). Other
+// allocators: allocators.h.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -79,6 +80,19 @@ void StreamOfWorkspace(benchmark::State& state, Draw draw) {
       static_cast<double>(workspace.size()) / static_cast<double>(most_alive);
 }
 
+// Raw bytes of a workspace's cycles.
+void StreamOfRaw(benchmark::State& state, Draw draw) {
+  WorkspaceConfig config = WorkspaceConfig::Inference();
+  config.plan_search_seconds = 0;
+  Workspace workspace("w", config);
+  std::vector<RawBlock> blocks(1 << 16);
+  size_t most_alive = 0;
+  RunStream(state, draw, kWarmCycles, &most_alive, [&](const std::vector<Step>& steps) {
+    WorkspaceScope scope(workspace);
+    PlayRawHere(steps, blocks);
+  });
+}
+
 const int registered = [] {
   std::vector<Allocator> allocators = FindAllocators();
   for (Allocator& resource : StandardResources()) allocators.push_back(std::move(resource));
@@ -88,6 +102,10 @@ const int registered = [] {
     benchmark::RegisterBenchmark(
         (std::string("StreamOf/workspace/") + name).c_str(),
         [draw = draw](benchmark::State& state) { StreamOfWorkspace(state, draw); })
+        ->UseManualTime();
+    benchmark::RegisterBenchmark(
+        (std::string("StreamOf/raw/") + name).c_str(),
+        [draw = draw](benchmark::State& state) { StreamOfRaw(state, draw); })
         ->UseManualTime();
     for (const Allocator& allocator : allocators) {
       benchmark::RegisterBenchmark(

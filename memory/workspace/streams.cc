@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/workspace/allocate.h"
 
 namespace tidepool {
@@ -124,6 +125,18 @@ void PlayHere(const std::vector<Step>& steps, std::vector<BufferHandle>& blocks)
     } else {
       blocks[step.number] = BufferHandle(AllocateHere(step.bytes));
       WritePages(blocks[step.number]->data, step.bytes);
+    }
+  }
+}
+
+void PlayRawHere(const std::vector<Step>& steps, std::vector<RawBlock>& blocks) {
+  for (const Step& step : steps) {
+    RawBlock& block = blocks[step.number];
+    if (step.bytes == 0) {
+      ReleaseBytes(block.data, block.bytes);
+    } else {
+      block = {AllocateBytesHere(step.bytes), step.bytes};
+      WritePages(block.data, step.bytes);
     }
   }
 }

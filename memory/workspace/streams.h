@@ -37,6 +37,12 @@ inline size_t RequestsOf(const std::vector<Step>& steps) { return steps.size() /
 void PlayOn(const Allocator& allocator, const std::vector<Step>& steps, std::vector<void*>& blocks);
 // In the workspace that is open on this thread.
 void PlayHere(const std::vector<Step>& steps, std::vector<BufferHandle>& blocks);
+// The same as raw bytes (memory/pmr/block_bytes.h), which have no records and no plans.
+struct RawBlock {
+  void* data;
+  size_t bytes;
+};
+void PlayRawHere(const std::vector<Step>& steps, std::vector<RawBlock>& blocks);
 // The most bytes alive at once, each request rounded up to 64.
 size_t MostAlive(const std::vector<Step>& steps);
 
