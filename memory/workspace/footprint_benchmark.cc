@@ -5,8 +5,9 @@
 // Footprint/ALLOCATOR/STREAM/equal: one cycle of a stream again and again; different: each drawn anew. One byte of
 // each page of each request is written. Each runs in a process of its own; learning: the most that its resident memory grew by in the
 // first 3 cycles, by the most bytes alive at once in one of them; after: the same of 10 more. bound_MiB: the most alive
-// at once. external: a workspace that takes what does not fit from outside for good (SpillPolicy::kExternal); raw: bytes
-// of a workspace that have no records (memory/pmr/block_bytes.h).
+// at once. external: a workspace that takes what does not fit from outside for good (SpillPolicy::kExternal);
+// heap: the same buffers, with their records, outside of workspaces; raw: bytes of a workspace that have no records
+// (memory/pmr/block_bytes.h).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,6 +117,11 @@ Footprint OfWorkspace(SpillPolicy spill, Draw draw, bool equal) {
   });
 }
 
+Footprint OfHeap(Draw draw, bool equal) {
+  std::vector<BufferHandle> blocks(1 << 16);
+  return Measure(draw, equal, [&](const std::vector<Step>& steps) { PlayHere(steps, blocks); });
+}
+
 Footprint OfRaw(Draw draw, bool equal) {
   WorkspaceConfig config = WorkspaceConfig::Inference();
   config.plan_search_seconds = 0;
@@ -157,6 +163,7 @@ const int registered = [] {
           [draw = draw, equal] { return OfWorkspace(SpillPolicy::kReallocate, draw, equal); });
       add("external" + suffix,
           [draw = draw, equal] { return OfWorkspace(SpillPolicy::kExternal, draw, equal); });
+      add("heap" + suffix, [draw = draw, equal] { return OfHeap(draw, equal); });
       add("raw" + suffix, [draw = draw, equal] { return OfRaw(draw, equal); });
       for (const Allocator& allocator : allocators) {
         // It would need gigabytes for what lives one after the other.

@@ -5,7 +5,7 @@
 // StreamOf/ALLOCATOR/STREAM: documents of a parser, sequences of 200 lengths, batches of 1 to 32, each drawn
 // anew outside of the time, one byte of each page written. Counters: ns_per_request (one allocate and one
 // release), and for the workspace the share of requests that missed, plans made, and pages / the
-// most bytes that were alive at once. raw: bytes of a workspace without records (memory/pmr/block_bytes.h). Other
+// most bytes that were alive at once. heap: the same buffers outside of workspaces; raw: bytes of a workspace without records (memory/pmr/block_bytes.h). Other
 // allocators: allocators.h.
 #include <algorithm>
 #include <chrono>
@@ -80,6 +80,14 @@ void StreamOfWorkspace(benchmark::State& state, Draw draw) {
       static_cast<double>(workspace.size()) / static_cast<double>(most_alive);
 }
 
+// Arrays on the heap.
+void StreamOfHeap(benchmark::State& state, Draw draw) {
+  std::vector<BufferHandle> blocks(1 << 16);
+  size_t most_alive = 0;
+  RunStream(state, draw, kWarmCycles, &most_alive,
+            [&](const std::vector<Step>& steps) { PlayHere(steps, blocks); });
+}
+
 // Raw bytes of a workspace's cycles.
 void StreamOfRaw(benchmark::State& state, Draw draw) {
   WorkspaceConfig config = WorkspaceConfig::Inference();
@@ -102,6 +110,10 @@ const int registered = [] {
     benchmark::RegisterBenchmark(
         (std::string("StreamOf/workspace/") + name).c_str(),
         [draw = draw](benchmark::State& state) { StreamOfWorkspace(state, draw); })
+        ->UseManualTime();
+    benchmark::RegisterBenchmark(
+        (std::string("StreamOf/heap/") + name).c_str(),
+        [draw = draw](benchmark::State& state) { StreamOfHeap(state, draw); })
         ->UseManualTime();
     benchmark::RegisterBenchmark(
         (std::string("StreamOf/raw/") + name).c_str(),
