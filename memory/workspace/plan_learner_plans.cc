@@ -153,7 +153,9 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
   size_t requests = cycle.made.count();
   for (uint32_t i = alike.begin; i < alike.end; ++i) {
     const LearnedCycle& other = plans[i];
-    if (&other == own || (since > 0 && other.came_at <= since)) continue;
+    if (&other == own) continue;
+    // What did not come since then need not be thought of, unless it has come back from as far.
+    if (since > 0 && other.came_at <= since && cycles_ - other.came_at > std::min(2 * other.away, own == nullptr ? 0 : PlanSet::kMostCyclesAway)) continue;
     requests += other.plan->requests.size();
     if (requests > kMostFamilyRequests) return std::nullopt;
     family.push_back(other.plan);
@@ -162,12 +164,12 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
 }
 
 // A large family is planned for as many requests as it has, so that planning does not take longer
-// than all else.
-bool PlanLearner::Affords(const Family& family) noexcept {
+// than all else. What only saves pages leaves enough for what ends misses.
+bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
   size_t requests = 0;
   for (const auto& plan : family) requests += plan->requests.size();
   if (requests <= kFewFamilyRequests) return true;
-  if (requests > served_) return false;
+  if ((mends ? requests : 2 * requests) > served_) return false;
   served_ -= requests;
   return true;
 }
@@ -180,7 +182,10 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
   const LearnedCycle* const before = plans_.Find(plan.signature(), plan.requests.size());
   const bool is_new = before == nullptr;
   std::shared_ptr<const CyclePlan> longer;
-  if (wanted.kind == WantedPlan::Kind::kAlone && before != nullptr) longer = before->plan;
+  if (wanted.kind == WantedPlan::Kind::kAlone && before != nullptr &&
+      (before->longer == nullptr || !before->comes_in_turns())) {
+    longer = before->plan;
+  }
   if (!made->others.empty()) {
     const CyclePlan* const next = next_ != nullptr ? next_->plan.get() : nullptr;
     const uint64_t signature = next != nullptr ? next->signature() : 0;
