@@ -213,8 +213,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   wanted->pins = keeps_plans();
   wanted->family = *std::move(family);
   if (same == nullptr) return wanted;
-  // With the longest lifetimes there were, so that those that vary converge; when they are shorter again and
-  // again it is planned for that alone, ever more rarely where that was too soon.
+  // With the longest lifetimes there were, so that those that vary converge.
   wanted->same = same->plan;
   wanted->to_end = same->remade >= kRemadeBeforeToEnd;
   if (Allows(*same->plan, cycle)) {
@@ -225,10 +224,12 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     if (other != nullptr && other->alone) other->watch.WaitLonger(kMostRepetitionsOfVaried);
     return wanted;
   }
+  // It had been planned for shorter lifetimes alone. Where that was soon, or again and again, they vary: then it has
+  // the longest there ever were, and is planned for shorter ones ever more rarely.
   const std::shared_ptr<const CyclePlan> longer = std::move(same->longer);
   if (longer != nullptr) ++same->regrets;
   if (!same->comes_in_turns() && (same->alone_at == 0 || cycles_ - same->alone_at > kCyclesOfOneMind)) {
-    same->watch.refresh_after = RepetitionWatch::kFirst;  // of a new mind
+    same->watch.refresh_after = RepetitionWatch::kFirst;
   } else if (longer != nullptr) {
     wanted->longer = longer;
     same->watch.WaitLonger(kMostRepetitionsOfVaried);
@@ -313,8 +314,8 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   }
   const int looks = std::clamp(watch.refresh_after / 2, kFewestRecordedCycles, kMostRecordedCycles);
   if (++watch.seen_cycles < looks) {
-    // Where they came back they may do so in bursts: those of as many repetitions as it was waited for are looked
-    // at, here and there.
+    // Where longer ones came back there may be kinds in bursts, which cycles that follow one another do not show: so
+    // these are looked for, here and there, for as long as it was waited.
     if (own != nullptr && own->regrets > 0) {
       const uint64_t mixed = ExtendSignature(cycles_, static_cast<size_t>(watch.repetitions));
       watch.not_before = watch.repetitions + 1 + static_cast<int>(mixed % (2 * watch.refresh_after / looks));

@@ -138,7 +138,9 @@ MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycl
   return nullptr;
 }
 
-// The plans that begin as the cycle does, but its own, and whose cycles came since then.
+// The plans that begin as the cycle does, but its own, and whose cycles came since then or will come back: they are
+// away for no more than twice as long as they were before. Who has no plan of its own yet gets one without these, so
+// that the one that serves it can be forgotten.
 std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle,
                                                          const LearnedCycle* own,
                                                          uint64_t since) const {
@@ -154,8 +156,9 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
   for (uint32_t i = alike.begin; i < alike.end; ++i) {
     const LearnedCycle& other = plans[i];
     if (&other == own) continue;
-    // What did not come since then need not be thought of, unless it has come back from as far.
-    if (since > 0 && other.came_at <= since && cycles_ - other.came_at > std::min(2 * other.away, own == nullptr ? 0 : PlanSet::kMostCyclesAway)) continue;
+    const uint64_t may_stay_away =
+        own != nullptr ? std::min(2 * other.away, PlanSet::kMostCyclesAway) : 0;
+    if (since > 0 && other.came_at <= since && cycles_ - other.came_at > may_stay_away) continue;
     requests += other.plan->requests.size();
     if (requests > kMostFamilyRequests) return std::nullopt;
     family.push_back(other.plan);

@@ -37,9 +37,9 @@ struct RepetitionWatch {
   uint64_t since = 0;  // the cycle before the first of them
   int repetitions = 0;
   int refresh_after = kFirst;
-  std::vector<LifetimeBuffer> seen;  // in the last cycles: each request's longest lifetime
+  std::vector<LifetimeBuffer> seen;  // in those that were looked at: each request's longest lifetime
   int seen_cycles = 0;
-  int not_before = 0;  // so many repetitions it is looked at once more
+  int not_before = 0;  // repetitions until the next of them
 
   int next_look() const { return std::max(refresh_after, not_before); }
   // Twice as long, up to `most` or what it is already.
@@ -61,17 +61,17 @@ struct CycleHistory {
   uint64_t patience = 0;
   RepetitionWatch watch;
   uint32_t remade = 0;   // how many plans of the same requests it replaced
+  uint32_t regrets = 0;  // how often it was planned for shorter lifetimes and longer ones came back
   bool paid = false;     // it was worth making: cycles follow it
   bool guessed = false;  // made when its cycle was first seen
   bool goes = false;     // is being forgotten
   // Made of the lifetimes of a few cycles, whatever there were before: then, the last time.
   bool alone = false;
   uint64_t alone_at = 0;
-  // Instead of which that was, as long as the lifetimes are the shorter ones; and how often longer ones came back.
+  // Instead of which that was, as long as the plan has the shorter ones.
   std::shared_ptr<const CyclePlan> longer;
-  uint32_t regrets = 0;
 
-  // Its lifetimes do: what it was of late says nothing of what it will be.
+  // Other lifetimes of the same requests do, so what they were of late is not what they will be.
   bool comes_in_turns() const { return regrets >= kFewRegrets; }
   static constexpr uint32_t kFewRegrets = 3;
 };
