@@ -202,7 +202,8 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     effort_.PutOff();
     return std::nullopt;
   }
-  if (!family.has_value() || !Affords(*family, same != nullptr)) family.emplace();  // alone, as long as that is
+  if (!family.has_value() || !Affords(*family, same != nullptr))
+    family.emplace();  // alone, as long as that is
   if (same != nullptr && IsTooTight(*same->plan, cycle) && (family->empty() || same->remade >= kRemadeInVain)) {
     Use(same, false);
     SetNext(same);
@@ -224,11 +225,13 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     if (other != nullptr && other->alone) other->watch.WaitLonger(kMostRepetitionsOfVaried);
     return wanted;
   }
-  // It had been planned for shorter lifetimes alone. Where that was soon, or again and again, they vary: then it has
-  // the longest there ever were, and is planned for shorter ones ever more rarely.
+  // It had been planned for shorter lifetimes alone. Where that was soon, or again and again, they
+  // vary: then it has the longest there ever were, and is planned for shorter ones ever more
+  // rarely.
   const std::shared_ptr<const CyclePlan> longer = std::move(same->longer);
   if (longer != nullptr) ++same->regrets;
-  if (!same->comes_in_turns() && (same->alone_at == 0 || cycles_ - same->alone_at > kCyclesOfOneMind)) {
+  if (!same->comes_in_turns() &&
+      (same->alone_at == 0 || cycles_ - same->alone_at > kCyclesOfOneMind)) {
     same->watch.refresh_after = RepetitionWatch::kFirst;
   } else if (longer != nullptr) {
     wanted->longer = longer;
@@ -314,11 +317,12 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   }
   const int looks = std::clamp(watch.refresh_after / 2, kFewestRecordedCycles, kMostRecordedCycles);
   if (++watch.seen_cycles < looks) {
-    // Where longer ones came back there may be kinds in bursts, which cycles that follow one another do not show: so
-    // these are looked for, here and there, for as long as it was waited.
+    // Where longer ones came back there may be kinds in bursts, which cycles that follow one
+    // another do not show: so these are looked for, here and there, for as long as it was waited.
     if (own != nullptr && own->regrets > 0) {
       const uint64_t mixed = ExtendSignature(cycles_, static_cast<size_t>(watch.repetitions));
-      watch.not_before = watch.repetitions + 1 + static_cast<int>(mixed % (2 * watch.refresh_after / looks));
+      watch.not_before =
+          watch.repetitions + 1 + static_cast<int>(mixed % (2 * watch.refresh_after / looks));
     }
     if (!cycle.knows_lifetimes) WantLifetimes(shape);
     return std::nullopt;

@@ -138,9 +138,9 @@ MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycl
   return nullptr;
 }
 
-// The plans that begin as the cycle does, but its own, and whose cycles came since then or will come back: they are
-// away for no more than twice as long as they were before. Who has no plan of its own yet gets one without these, so
-// that the one that serves it can be forgotten.
+// The plans that begin as the cycle does, but its own, and whose cycles came since then or will
+// come back: they are away for no more than twice as long as they were before. Who has no plan of
+// its own yet gets one without these, so that the one that serves it can be forgotten.
 std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle,
                                                          const LearnedCycle* own,
                                                          uint64_t since) const {

@@ -37,7 +37,8 @@ struct RepetitionWatch {
   uint64_t since = 0;  // the cycle before the first of them
   int repetitions = 0;
   int refresh_after = kFirst;
-  std::vector<LifetimeBuffer> seen;  // in those that were looked at: each request's longest lifetime
+  std::vector<LifetimeBuffer>
+      seen;  // in those that were looked at: each request's longest lifetime
   int seen_cycles = 0;
   int not_before = 0;  // repetitions until the next of them
 
@@ -53,7 +54,8 @@ struct RepetitionWatch {
   }
 };
 
-// What is known of a cycle that is planned, for the set and the learner alone. Counted in cycles that had ended.
+// What is known of a cycle that is planned, for the set and the learner alone. Counted in cycles
+// that had ended.
 struct CycleHistory {
   uint64_t came_at = 0;  // its own cycle did; others use it too, where it serves them
   uint64_t away = 0;     // the longest that it stayed away and came back
@@ -150,7 +152,8 @@ class PlanSet {
   void Use(const LearnedCycle* cycle, uint64_t now, bool followed);
   // That Use() was last called of, or Add().
   LearnedCycle& last_used() { return *cycles_.front(); }
-  // It is made of a few cycles, or not. `longer`: the plan that it is instead of; null: what there was stays.
+  // It is made of a few cycles, or not. `longer`: the plan that it is instead of; null: what there
+  // was stays.
   void SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan> longer) noexcept;
   // Forgets outliers whose patience is over. True if there were any.
   bool ForgetOutliers(uint64_t now) noexcept;

@@ -167,8 +167,9 @@ TEST(WorkspaceLiveness, KindsInRareBurstsStopMissing) {
   }
 }
 
-// The same sizes in the same order, and other lives: nobody can tell which it is until something is released. What
-// one of them is planned for while it comes alone is not enough for the next, so in the end it is planned for all.
+// The same sizes in the same order, and other lives: nobody can tell which it is until something is
+// released. What one of them is planned for while it comes alone is not enough for the next, so in
+// the end it is planned for all.
 TEST(WorkspaceLiveness, KindsOfTheSameSizesInBurstsStopMissing) {
   for (const size_t kinds : {2, 5, 12}) {
     for (const int burst : {100, 600, 5000}) {
@@ -190,21 +191,25 @@ TEST(WorkspaceLiveness, KindsOfTheSameSizesInBurstsStopMissing) {
         const WorkspaceStats before = workspace.stats();
         bursts(40);
         const WorkspaceStats after = workspace.stats();
-        EXPECT_LE(after.misses - before.misses, 4u) << kinds << " kinds, burst " << burst << " in turns " << in_turns;
-        EXPECT_LE(after.plans - before.plans, 4u) << kinds << " kinds, burst " << burst << " in turns " << in_turns;
+        EXPECT_LE(after.misses - before.misses, 4u)
+            << kinds << " kinds, burst " << burst << " in turns " << in_turns;
+        EXPECT_LE(after.plans - before.plans, 4u)
+            << kinds << " kinds, burst " << burst << " in turns " << in_turns;
         if (burst > 100) continue;
         // One that goes on alone has what it needs alone in the end.
         Workspace fresh("fresh", Learning());
         for (int i = 0; i < 10; ++i) Cycle(fresh, set[0]);
         for (int i = 0; i < 20000; ++i) Cycle(workspace, set[0]);
-        EXPECT_LE(workspace.size(), fresh.size() * 11 / 10 + 64) << kinds << " in turns " << in_turns;
+        EXPECT_LE(workspace.size(), fresh.size() * 11 / 10 + 64)
+            << kinds << " in turns " << in_turns;
       }
     }
   }
 }
 
-// Hundreds of kinds with one beginning, none of them for long: what one is planned for by itself was in the way of all
-// others, and planning it took what would have been spent on ending their misses.
+// Hundreds of kinds with one beginning, none of them for long: what one is planned for by itself
+// was in the way of all others, and planning it took what would have been spent on ending their
+// misses.
 TEST(WorkspaceLiveness, ManyKindsOfOneBeginningInShortBurstsSettleSoon) {
   constexpr size_t kKinds = 300;
   for (const size_t common : {3, 30}) {
@@ -215,7 +220,8 @@ TEST(WorkspaceLiveness, ManyKindsOfOneBeginningInShortBurstsSettleSoon) {
       std::vector<Kind> set(kKinds, first);
       const auto draw = [&random](size_t begin, Kind* kind) {
         for (size_t i = begin; i < kind->size(); ++i) {
-          const size_t most = random() % 3 == 0 ? kind->size() - i : std::min<size_t>(4, kind->size() - i);
+          const size_t most =
+              random() % 3 == 0 ? kind->size() - i : std::min<size_t>(4, kind->size() - i);
           (*kind)[i].until = static_cast<uint32_t>(i + 1 + random() % most);
         }
       };
