@@ -210,7 +210,7 @@ class PlanLearner {
   // Nothing: more than are planned together.
   std::optional<Family> FamilyOf(const EndedCycle& cycle, const LearnedCycle* own,
                                  uint64_t since) const;
-  bool Affords(const Family& family) noexcept;
+  bool Affords(const Family& family, bool mends) noexcept;
   void WantLifetimes(const Shape& shape) noexcept;
   void RecordAgain() noexcept;
   void DecideToRecord() noexcept;

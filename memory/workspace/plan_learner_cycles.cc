@@ -24,6 +24,8 @@ constexpr int kMissingCyclesBeforeLearning = 2;
 // where that was wrong, further on to so many.
 constexpr int kMostRepetitions = 4096;
 constexpr int kMostRepetitionsOfVaried = 1 << 20;
+// A plan with the shorter lifetimes of late is left for longer ones so soon: they vary.
+constexpr uint64_t kCyclesOfOneMind = 1024;
 // By at least so many cycles, and half of those it was waited for up to so many: lifetimes that vary from one to
 // the next are taken at their longest.
 constexpr int kFewestRecordedCycles = 4;
@@ -147,8 +149,8 @@ void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   // Until it is looked at anew.
   LearnedCycle* const own = plans_.Find(last_shape_.signature, last_shape_.requests);
   RepetitionWatch& watch = own != nullptr ? own->watch : watch_;
-  const int left = watch.refresh_after - 1 - watch.repetitions;
-  if (watch.seen_cycles > 0 || left <= 0) return;
+  const int left = watch.next_look() - 1 - watch.repetitions;
+  if (left <= 0) return;
   if (watch.repetitions == 0) watch.since = cycles_;  // the next one may be the first
   steady_watch_ = &watch;
   steady_ = next_;
@@ -197,7 +199,8 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     effort_.PutOff();
     return std::nullopt;
   }
-  if (!family.has_value() || !Affords(*family)) family.emplace();  // alone, as long as that is
+  if (!family.has_value() || !Affords(*family, same != nullptr))
+    family.emplace();  // alone, as long as that is
   if (same != nullptr && IsTooTight(*same->plan, cycle) && (family->empty() || same->remade >= kRemadeInVain)) {
     Use(same, false);
     SetNext(same);
@@ -208,22 +211,27 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   wanted->pins = keeps_plans();
   wanted->family = *std::move(family);
   if (same == nullptr) return wanted;
-  // With the longest lifetimes there were, so that those that vary converge; when they are shorter again and
-  // again it is planned for that alone, ever more rarely where that was too soon.
+  // With the longest lifetimes there were, so that those that vary converge.
   wanted->same = same->plan;
   wanted->to_end = same->remade >= kRemadeBeforeToEnd;
-  const bool varies =
-      same->alone_at > 0 && cycles_ - same->alone_at <= PlanSet::kCyclesOfOneMind;
-  if (varies) wanted->longer = same->longer;
   if (Allows(*same->plan, cycle)) {
     // It is the other one's places that were in its way.
     const CyclePlan* const left = cycle.recorder->left_plan();
     LearnedCycle* const other =
         left != nullptr ? plans_.Find(left->signature(), left->requests.size()) : nullptr;
     if (other != nullptr && other->alone) other->watch.WaitLonger(kMostRepetitionsOfVaried);
-  } else if (!varies) {
+    return wanted;
+  }
+  // It had been planned for shorter lifetimes alone. Where that was soon, or again and again, they
+  // vary: then it has the longest there ever were, and is planned for shorter ones ever more
+  // rarely.
+  const std::shared_ptr<const CyclePlan> longer = std::move(same->longer);
+  if (longer != nullptr) ++same->regrets;
+  if (!same->comes_in_turns() &&
+      (same->alone_at == 0 || cycles_ - same->alone_at > kCyclesOfOneMind)) {
     same->watch.refresh_after = RepetitionWatch::kFirst;
-  } else if (same->alone) {
+  } else if (longer != nullptr) {
+    wanted->longer = longer;
     same->watch.WaitLonger(kMostRepetitionsOfVaried);
   }
   return wanted;
@@ -285,8 +293,8 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     return std::nullopt;
   }
   if (watch.repetitions == 0) watch.since = cycles_ - 1;
-  watch.repetitions = std::min(watch.repetitions + 1, watch.refresh_after);
-  if (watch.repetitions < watch.refresh_after) return std::nullopt;
+  watch.repetitions = std::min(watch.repetitions + 1, watch.next_look());
+  if (watch.repetitions < watch.next_look()) return std::nullopt;
   if (!cycle.has_lifetimes()) {
     WantLifetimes(shape);
     return std::nullopt;
@@ -304,15 +312,22 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
       watch.seen[slot].upper = std::max(watch.seen[slot].upper, cycle.upper(slot));
     }
   }
-  if (++watch.seen_cycles <
-      std::clamp(watch.refresh_after / 2, kFewestRecordedCycles, kMostRecordedCycles)) {
+  const int looks = std::clamp(watch.refresh_after / 2, kFewestRecordedCycles, kMostRecordedCycles);
+  if (++watch.seen_cycles < looks) {
+    // Where longer ones came back there may be kinds in bursts, which cycles that follow one
+    // another do not show: so these are looked for, here and there, for as long as it was waited.
+    if (own != nullptr && own->regrets > 0) {
+      const uint64_t mixed = ExtendSignature(cycles_, static_cast<size_t>(watch.repetitions));
+      watch.not_before =
+          watch.repetitions + 1 + static_cast<int>(mixed % (2 * watch.refresh_after / looks));
+    }
     if (!cycle.knows_lifetimes) WantLifetimes(shape);
     return std::nullopt;
   }
   // What did not come meanwhile need not be thought of.
   std::optional<Family> family = Family();
   if (keeps_plans()) family = FamilyOf(cycle, own, watch.since);
-  if (!family.has_value() || !Affords(*family)) {
+  if (!family.has_value() || !Affords(*family, /*mends=*/false)) {
     watch.Restart();
     if (!family.has_value()) watch.WaitLonger(kMostRepetitions);
     return std::nullopt;

@@ -138,7 +138,9 @@ MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycl
   return nullptr;
 }
 
-// The plans that begin as the cycle does, but its own, and whose cycles came since then.
+// The plans that begin as the cycle does, but its own, and whose cycles came since then or will
+// come back: they are away for no more than twice as long as they were before. Who has no plan of
+// its own yet gets one without these, so that the one that serves it can be forgotten.
 std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle,
                                                          const LearnedCycle* own,
                                                          uint64_t since) const {
@@ -153,7 +155,10 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
   size_t requests = cycle.made.count();
   for (uint32_t i = alike.begin; i < alike.end; ++i) {
     const LearnedCycle& other = plans[i];
-    if (&other == own || (since > 0 && other.came_at <= since)) continue;
+    if (&other == own) continue;
+    const uint64_t may_stay_away =
+        own != nullptr ? std::min(2 * other.away, PlanSet::kMostCyclesAway) : 0;
+    if (since > 0 && other.came_at <= since && cycles_ - other.came_at > may_stay_away) continue;
     requests += other.plan->requests.size();
     if (requests > kMostFamilyRequests) return std::nullopt;
     family.push_back(other.plan);
@@ -162,12 +167,12 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
 }
 
 // A large family is planned for as many requests as it has, so that planning does not take longer
-// than all else.
-bool PlanLearner::Affords(const Family& family) noexcept {
+// than all else. What only saves pages leaves enough for what ends misses.
+bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
   size_t requests = 0;
   for (const auto& plan : family) requests += plan->requests.size();
   if (requests <= kFewFamilyRequests) return true;
-  if (requests > served_) return false;
+  if ((mends ? requests : 2 * requests) > served_) return false;
   served_ -= requests;
   return true;
 }
@@ -180,7 +185,10 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
   const LearnedCycle* const before = plans_.Find(plan.signature(), plan.requests.size());
   const bool is_new = before == nullptr;
   std::shared_ptr<const CyclePlan> longer;
-  if (wanted.kind == WantedPlan::Kind::kAlone && before != nullptr) longer = before->plan;
+  if (wanted.kind == WantedPlan::Kind::kAlone && before != nullptr &&
+      (before->longer == nullptr || !before->comes_in_turns())) {
+    longer = before->plan;
+  }
   if (!made->others.empty()) {
     const CyclePlan* const next = next_ != nullptr ? next_->plan.get() : nullptr;
     const uint64_t signature = next != nullptr ? next->signature() : 0;

@@ -143,9 +143,11 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) 
   if (same != nullptr) {
     cycle->patience = std::max(cycle->patience, same->patience);
     cycle->remade = same->remade + 1;
+    cycle->away = std::max(same->away, now - same->came_at);
     cycle->watch.refresh_after = same->watch.refresh_after;
     cycle->alone_at = same->alone_at;
     cycle->longer = same->longer;
+    cycle->regrets = same->regrets;
     cycle->paid = same->paid;
     cycle->guessed = same->guessed;
   }
@@ -161,19 +163,8 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
     if (key == by_key_.end() || key->second->plan != replacement.plan) continue;
     const LearnedCycle& old = *key->second;
     auto by = std::make_shared<LearnedCycle>(replacement.by);
+    static_cast<CycleHistory&>(*by) = old;
     by->used_at = old.used_at;
-    by->came_at = old.came_at;
-    by->learned_at = old.learned_at;
-    by->patience = old.patience;
-    by->watch.since = old.watch.since;
-    by->watch.repetitions = old.watch.repetitions;
-    by->watch.refresh_after = old.watch.refresh_after;
-    by->remade = old.remade;
-    by->paid = old.paid;
-    by->guessed = old.guessed;
-    by->alone = old.alone;
-    by->alone_at = old.alone_at;
-    by->longer = old.longer;
     places.push_back({&key->second, by.get()});
     const auto at = std::find_if(cycles.begin(), cycles.end(),
                                  [&old](const auto& cycle) { return cycle.get() == &old; });
@@ -231,6 +222,7 @@ void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
   LearnedCycle& used = *cycles_.front();
   used.used_at = now;
   if (!followed) return;
+  used.away = std::max(used.away, now - used.came_at);
   used.came_at = now;
   used.patience = std::max(used.patience, std::min(kMostPatience, 2 * used.patience));
 }
@@ -329,9 +321,7 @@ void PlanSet::SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan
   cycle.alone = alone;
   if (alone) {
     cycle.alone_at = now;
-    cycle.longer = std::move(longer);
-  } else if (now - cycle.alone_at > kCyclesOfOneMind) {
-    cycle.longer = nullptr;
+    if (longer != nullptr) cycle.longer = std::move(longer);
   }
   Sum();
 }

@@ -17,6 +17,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_SET_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_PLAN_SET_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,39 +37,53 @@ struct RepetitionWatch {
   uint64_t since = 0;  // the cycle before the first of them
   int repetitions = 0;
   int refresh_after = kFirst;
-  std::vector<LifetimeBuffer> seen;  // in the last cycles: each request's longest lifetime
+  std::vector<LifetimeBuffer>
+      seen;  // in those that were looked at: each request's longest lifetime
   int seen_cycles = 0;
+  int not_before = 0;  // repetitions until the next of them
 
+  int next_look() const { return std::max(refresh_after, not_before); }
   // Twice as long, up to `most` or what it is already.
   void WaitLonger(int most) noexcept {
     refresh_after = std::max(refresh_after, std::min(most, 2 * refresh_after));
   }
   // It is looked at anew from here on.
   void Restart() noexcept {
-    repetitions = seen_cycles = 0;
+    repetitions = seen_cycles = not_before = 0;
     std::vector<LifetimeBuffer>().swap(seen);
   }
 };
 
-// A plan and how it was used. Counted in cycles that had ended.
-struct LearnedCycle {
-  explicit LearnedCycle(std::shared_ptr<const CyclePlan> its_plan) : plan(std::move(its_plan)) {}
-
-  const std::shared_ptr<const CyclePlan> plan;
-  SingleWriter<uint64_t> used_at;
-  // Of the set and the learner alone:
+// What is known of a cycle that is planned, for the set and the learner alone. Counted in cycles
+// that had ended.
+struct CycleHistory {
   uint64_t came_at = 0;  // its own cycle did; others use it too, where it serves them
+  uint64_t away = 0;     // the longest that it stayed away and came back
   uint64_t learned_at = 0;
   uint64_t patience = 0;
   RepetitionWatch watch;
   uint32_t remade = 0;   // how many plans of the same requests it replaced
+  uint32_t regrets = 0;  // how often it was planned for shorter lifetimes and longer ones came back
   bool paid = false;     // it was worth making: cycles follow it
   bool guessed = false;  // made when its cycle was first seen
   bool goes = false;     // is being forgotten
-  // Made of the lifetimes of a few cycles, whatever there were before: then, the last time, and instead of which.
+  // Made of the lifetimes of a few cycles, whatever there were before: then, the last time.
   bool alone = false;
   uint64_t alone_at = 0;
+  // Instead of which that was, as long as the plan has the shorter ones.
   std::shared_ptr<const CyclePlan> longer;
+
+  // Other lifetimes of the same requests do, so what they were of late is not what they will be.
+  bool comes_in_turns() const { return regrets >= kFewRegrets; }
+  static constexpr uint32_t kFewRegrets = 3;
+};
+
+// A plan and how it was used.
+struct LearnedCycle : CycleHistory {
+  explicit LearnedCycle(std::shared_ptr<const CyclePlan> its_plan) : plan(std::move(its_plan)) {}
+
+  const std::shared_ptr<const CyclePlan> plan;
+  SingleWriter<uint64_t> used_at;  // by any cycle
 };
 
 // In an order in which those that begin alike are neighbours. Never changed once made.
@@ -103,8 +118,6 @@ class PlanSet {
   static constexpr uint64_t kMostPatience = 192;
   static constexpr uint64_t kMostCyclesAway = 1 << 14;
   static constexpr uint64_t kMostUnused = 256;
-  // A plan with the shorter lifetimes of late is left for longer ones so soon: they vary.
-  static constexpr uint64_t kCyclesOfOneMind = 1024;
 
   // `most_plans`: at least 1, of which one is kept whatever its size.
   explicit PlanSet(size_t most_plans = SIZE_MAX, size_t most_bytes = kMostBytes)
@@ -139,8 +152,8 @@ class PlanSet {
   void Use(const LearnedCycle* cycle, uint64_t now, bool followed);
   // That Use() was last called of, or Add().
   LearnedCycle& last_used() { return *cycles_.front(); }
-  // It is made of a few cycles, or not. `longer`: the plan that it is instead of, whose lifetimes are kept for a while; null:
-  // what there was stays.
+  // It is made of a few cycles, or not. `longer`: the plan that it is instead of; null: what there
+  // was stays.
   void SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan> longer) noexcept;
   // Forgets outliers whose patience is over. True if there were any.
   bool ForgetOutliers(uint64_t now) noexcept;

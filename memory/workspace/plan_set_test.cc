@@ -145,6 +145,34 @@ TEST(PlanSet, WhatStayedAwayForLongAndCameBackIsKeptTwiceAsLong) {
   EXPECT_TRUE(plans.ForgetOutliers(100000 + PlanSet::kMostCyclesAway));
 }
 
+TEST(PlanSet, WhatIsKnownOfACycleOutlivesItsPlan) {
+  PlanSet plans;
+  const LearnedCycle* one = plans.Add(OneRequest(640), 10);
+  plans.Use(one, 30, true);
+  plans.Use(one, 35, false);  // it served another
+  plans.Use(one, 40, true);
+  EXPECT_EQ(one->away, 20);
+  plans.last_used().regrets = 2;
+  plans.last_used().watch.repetitions = 5;
+  // Another plan of its own, after it had stayed away for longer.
+  LearnedCycle* const anew = plans.Add(OneRequest(640), 100);
+  EXPECT_EQ(anew->away, 60);
+  EXPECT_EQ(anew->regrets, 2);
+  EXPECT_EQ(anew->remade, 1);
+  EXPECT_EQ(anew->watch.repetitions, 0) << "it has to be looked at anew";
+  // Other places for the sake of others.
+  anew->watch.repetitions = 7;
+  anew->watch.seen_cycles = 3;
+  const PlanSet::Replacement other{anew->plan, OneRequest(640)};
+  plans.Replace({&other, 1});
+  const LearnedCycle& moved = plans.last_used();
+  EXPECT_EQ(moved.plan, other.by);
+  EXPECT_EQ(moved.away, 60);
+  EXPECT_EQ(moved.used_at, 100);
+  EXPECT_EQ(moved.watch.repetitions, 7);
+  EXPECT_EQ(moved.watch.seen_cycles, 3);
+}
+
 TEST(PlanSet, ForgetLargerAndClear) {
   PlanSet plans;
   for (int64_t bytes : {64, 128, 256}) plans.Add(OneRequest(bytes), 0);
