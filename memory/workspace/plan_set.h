@@ -37,8 +37,7 @@ struct RepetitionWatch {
   uint64_t since = 0;  // the cycle before the first of them
   int repetitions = 0;
   int refresh_after = kFirst;
-  std::vector<LifetimeBuffer>
-      seen;  // in those that were looked at: each request's longest lifetime
+  std::vector<LifetimeBuffer> seen;  // in those that were looked at: each request's longest lifetime
   int seen_cycles = 0;
   int not_before = 0;  // repetitions until the next of them
 
