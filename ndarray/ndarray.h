@@ -24,6 +24,7 @@
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/workspace/workspace_ref.h"
 #include "tidepool/ndarray/dtype.h"
+#include "tidepool/ndarray/scalar.h"
 #include "tidepool/ndarray/shape.h"
 
 namespace tidepool {
@@ -229,12 +230,10 @@ class NDArray {
   NDArray& operator-=(const NDArray& other);
   NDArray& operator*=(const NDArray& other);
   NDArray& operator/=(const NDArray& other);
-  // With numbers, integer arrays: a result that is not whole is truncated; / takes whole numbers only.
-  // Float arrays: x /= value multiplies by 1 / value.
-  NDArray& operator+=(double value);
-  NDArray& operator-=(double value);
-  NDArray& operator*=(double value);
-  NDArray& operator/=(double value);
+  NDArray& operator+=(const Scalar& value);
+  NDArray& operator-=(const Scalar& value);
+  NDArray& operator*=(const Scalar& value);
+  NDArray& operator/=(const Scalar& value);
 
   // As NumPy's array2string(x, separator=', '); of more than `limit` elements the edges only.
   std::string ToString(int64_t limit = 1000) const;

@@ -8,12 +8,18 @@ in texts.json for operators that give text.
 """
 
 import json
+import operator
 import os
 import sys
 
 import numpy as np
 
 DTYPES = ["f4", "i8", "f8", "f2", "i1", "u1", "i4", "b1"]
+SCALAR_OPS = ("add_scalar", "subtract_scalar", "multiply_scalar", "divide_scalar", "scalar_subtract", "scalar_divide")
+COMPARISONS = ("less_scalar", "less_equal_scalar", "greater_scalar", "greater_equal_scalar", "equal_scalar",
+               "not_equal_scalar")
+SCALARS = ("0", "1", "-1", "3", "7", "-128", "255", "300", "2**31", "-2**53-1", "2**63-1", "-2**63", "0.0", "-0.0", "0.5",
+           "2.5", "-3.0", "1/3", "4096.0", "-0.125", "1e300", "2.0**63", "-1e19", "nan", "inf")
 NAMES = {"f4": "f32", "i8": "i64", "f8": "f64", "f2": "f16", "i1": "i8", "u1": "u8", "i4": "i32", "b1": "bool"}
 
 
@@ -119,6 +125,18 @@ def make(folder, seed):
                     continue
                 one, two = broadcasting_pair(rng)
                 add(op, [values(rng, a, one, True), values(rng, b, two, True)])
+    for a in DTYPES:
+        for op in SCALAR_OPS + COMPARISONS:
+            for text in SCALARS:
+                scalar = eval(text, {"nan": np.nan, "inf": np.inf})
+                if op not in COMPARISONS and (a == "b1" or not is_defined(op, a, scalar)):
+                    continue
+                x = values(rng, a, shape_of(rng, 0, 3), True)
+                if a == "i8" and x.size:  # the type
+                    x.reshape(-1)[rng.integers(0, x.size)] = rng.choice([2**53 + 1, 2**63 - 1, -2**63])
+                if op.startswith("scalar_divide") and np.dtype(a).kind in "iu":
+                    x = np.where(x == 0, np.asarray(5, a), x)
+                add(op, [x], scalar=text, bits=True)
     for op in ("sqrt", "exp", "log", "tanh", "sin", "floor", "negative", "absolute"):
         for a in ("f4", "f8", "f2"):
             for _ in range(4):
@@ -159,9 +177,41 @@ def make(folder, seed):
         json.dump(cases, f)
 
 
+def is_defined(op, dtype, scalar):
+    """Arithmetic of integer arrays takes whole numbers; quotients what the type holds, and not by zero."""
+    if np.dtype(dtype).kind == "f":
+        return True
+    if isinstance(scalar, float):
+        return False
+    info = np.iinfo(dtype)
+    return "divide" not in op or (info.min <= scalar <= info.max and not (op == "divide_scalar" and scalar == 0))
+
+
+def with_scalar(op, x, scalar):
+    name, first = op.replace("_scalar", "").replace("scalar_", ""), op.startswith("scalar_")
+    if op in COMPARISONS and x.dtype.kind != "f":  # Python compares whole numbers and floats by their values
+        compare = getattr(operator, {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+                                     "equal": "eq", "not_equal": "ne"}[name])
+        answers = [compare(int(e), scalar) for e in x.reshape(-1)]
+        return np.asarray(answers, "b1").reshape(x.shape)
+    if x.dtype.kind == "f":
+        element = np.asarray(scalar).astype(x.dtype)
+    else:
+        bits = 8 * x.dtype.itemsize
+        element = np.asarray(scalar % 2**bits, "u%d" % x.dtype.itemsize).view(x.dtype)
+        if name == "divide":  # towards zero
+            one, two = (np.asarray(v).astype(object) for v in ((element, x) if first else (x, element)))
+            quotient = np.frompyfunc(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), 2, 1)
+            wrapped = np.frompyfunc(lambda q: q % 2**bits, 1, 1)(quotient(one, two))
+            return np.asarray(wrapped).astype("u%d" % x.dtype.itemsize).view(x.dtype)
+    return getattr(np, name)(element, x) if first else getattr(np, name)(x, element)
+
+
 def expected(case, inputs):
     with np.errstate(all="ignore"):
         op = case["op"]
+        if "scalar" in case:
+            return with_scalar(op, inputs[0], eval(case["scalar"], {"nan": np.nan, "inf": np.inf}))
         if op in ("sum", "prod", "mean", "max", "min", "any", "all", "var"):
             axes = tuple(case["axes"]) or None
             x = inputs[0]
@@ -198,6 +248,11 @@ def same(case, got, want):
         return "shape %s, expected %s" % (got.shape, want.shape)
     if got.dtype.kind != "f":
         return "" if np.array_equal(got, want) else "%s, expected %s" % (got, want)
+    if case.get("bits"):
+        whole = "u%d" % got.dtype.itemsize
+        ok = (np.ascontiguousarray(got).view(whole) == np.ascontiguousarray(want).view(whole)) | (
+            np.isnan(got) & np.isnan(want))
+        return "" if np.all(ok) else "%s, expected %s" % (got, want)
     relative = case.get("relative", 0)
     with np.errstate(all="ignore"):
         ok = np.isclose(got.astype("f8"), want.astype("f8"), rtol=relative,
