@@ -185,7 +185,7 @@ std::vector<PublicCall> EveryOperator() {
       {"divide", {{"X", m}}, [](A a) { a[0] /= 2; }},
       {"scale_shift", {{"X", m}}, [](A a) { ScaleShift(a[0], 2, 1); }},
       {"scale_shift", {{"X", m}, {"Z", m}}, [](A a) { ScaleShiftInto(a[0], 2, 1, a[1]); }},
-      {"scale_shift", {{"X", m}}, [](A a) { a[0] *= 2; }},
+      {"multiply", {{"X", m}}, [](A a) { a[0] *= 2; }},
       {"relu", {{"X", m}}, [](A a) { Relu(a[0]); }},
       {"relu", {{"X", m}, {"Z", m}}, [](A a) { ReluInto(a[0], a[1]); }},
       {"relu_grad", {{"Z", m}, {"dZ", m}, {"dX", m}}, [](A a) { ReluGradInto(a[0], a[1], a[2]); }},
