@@ -135,14 +135,18 @@ NDArray Cast(const NDArray& x, DType dtype) {
   return z;
 }
 
-NDArray& NDArray::operator+=(const NDArray& other) { return AddInto(*this, other, *this), *this; }
+NDArray& NDArray::operator+=(const NDArray& other) {
+  return AddInto(*this, Apart(other, *this), *this), *this;
+}
 NDArray& NDArray::operator-=(const NDArray& other) {
-  return SubtractInto(*this, other, *this), *this;
+  return SubtractInto(*this, Apart(other, *this), *this), *this;
 }
 NDArray& NDArray::operator*=(const NDArray& other) {
-  return MultiplyInto(*this, other, *this), *this;
+  return MultiplyInto(*this, Apart(other, *this), *this), *this;
 }
-NDArray& NDArray::operator/=(const NDArray& other) { return DivideInto(*this, other, *this), *this; }
+NDArray& NDArray::operator/=(const NDArray& other) {
+  return DivideInto(*this, Apart(other, *this), *this), *this;
+}
 NDArray& NDArray::operator+=(const Scalar& value) { return AddInto(*this, value, *this), *this; }
 NDArray& NDArray::operator-=(const Scalar& value) { return SubtractInto(*this, value, *this), *this; }
 NDArray& NDArray::operator*=(const Scalar& value) { return MultiplyInto(*this, value, *this), *this; }

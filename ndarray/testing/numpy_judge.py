@@ -137,6 +137,19 @@ def make(folder, seed):
                 if op.startswith("scalar_divide") and np.dtype(a).kind in "iu":
                     x = np.where(x == 0, np.asarray(5, a), x)
                 add(op, [x], scalar=text, bits=True)
+    for _ in range(1500):
+        shape = shape_of(rng, 1, 4)
+        x = values(rng, rng.choice(DTYPES), shape)
+        subscripts = draw_subscripts(rng, shape)
+        arrays_of = [np.asarray(s["a"]) for s in subscripts if isinstance(s, dict) and "a" in s]
+        selected = x[as_index(subscripts, arrays_of)]
+        for s in subscripts:
+            if isinstance(s, dict):
+                s.pop("a", None)
+        add("index", [x] + arrays_of, subscripts=subscripts)
+        dims = [1 if rng.random() < 0.3 else n for n in np.shape(selected)]
+        dims = dims[rng.integers(0, len(dims) + 1):] if rng.random() < 0.4 else dims
+        add("set_index", [x, values(rng, rng.choice(DTYPES[-4:]), dims)] + arrays_of, subscripts=subscripts)
     for op in ("sqrt", "exp", "log", "tanh", "sin", "floor", "negative", "absolute"):
         for a in ("f4", "f8", "f2"):
             for _ in range(4):
@@ -177,6 +190,44 @@ def make(folder, seed):
         json.dump(cases, f)
 
 
+def draw_subscripts(rng, shape):
+    """A list of numbers, ranges [begin, end, step], None (a new axis), "..." and {"a": indices or mask}."""
+    axes = len(shape)
+    split = int(rng.integers(0, axes + 1))  # where "..." stands, if anywhere
+    skipped = int(rng.integers(0, axes - split + 1))
+    plan = list(range(split)) + ["..."] + list(range(split + skipped, axes)) if rng.random() < 0.4 else list(
+        range(int(rng.integers(0, axes + 1))))
+    subscripts, axis_arrays, common = [], rng.random() < 0.5, shape_of(rng, 0, 2)
+    i = 0
+    while i < len(plan):
+        if rng.random() < 0.15 and len(shape) + len(subscripts) < 7:
+            subscripts.append(None)
+        axis = plan[i]
+        i += 1
+        if axis == "...":
+            subscripts.append("...")
+            continue
+        size, choice = shape[axis], rng.random()
+        if axis_arrays and choice < 0.5 and size > 0:
+            dims = tuple(1 if rng.random() < 0.3 else n for n in common)
+            subscripts.append({"a": rng.integers(-size, size, dims).astype(rng.choice(["i8", "i4", "i1"]))})
+        elif choice < 0.25 and size > 0:
+            subscripts.append(int(rng.integers(-size, size)))
+        else:
+            ends = [None if rng.random() < 0.3 else int(rng.integers(-size - 2, size + 3)) for _ in range(2)]
+            subscripts.append(ends + [int(rng.choice([1, 1, 2, 3, -1, -2, 9]))])
+    if not any(isinstance(s, dict) for s in subscripts) and "..." not in subscripts and rng.random() < 0.3:
+        rank = int(rng.integers(1, axes + 1))  # a mask for the first axes
+        subscripts = [{"a": rng.random(shape[:rank]) < 0.5}]
+    return subscripts
+
+
+def as_index(subscripts, arrays):
+    arrays = list(arrays)
+    return tuple(Ellipsis if s == "..." else slice(*s) if isinstance(s, list) else
+                 arrays.pop(0) if isinstance(s, dict) else s for s in subscripts)
+
+
 def is_defined(op, dtype, scalar):
     """Arithmetic of integer arrays takes whole numbers; quotients what the type holds, and not by zero."""
     if np.dtype(dtype).kind == "f":
@@ -210,6 +261,12 @@ def with_scalar(op, x, scalar):
 def expected(case, inputs):
     with np.errstate(all="ignore"):
         op = case["op"]
+        if op == "index":
+            return inputs[0][as_index(case["subscripts"], inputs[1:])]
+        if op == "set_index":
+            x = inputs[0].copy()
+            x[as_index(case["subscripts"], inputs[2:])] = inputs[1]
+            return x
         if "scalar" in case:
             return with_scalar(op, inputs[0], eval(case["scalar"], {"nan": np.nan, "inf": np.inf}))
         if op in ("sum", "prod", "mean", "max", "min", "any", "all", "var"):

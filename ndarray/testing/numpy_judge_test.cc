@@ -65,11 +65,47 @@ Evaluate WithScalar(NDArray (*function)(const NDArray&, const Scalar&)) {
   return [function](const Json& c, const auto& in) { return function(in[0], ScalarOf(c["scalar"])); };
 }
 
+// As numpy_judge.py draws them; arrays from in[next] on.
+std::vector<Subscript> SubscriptsOf(const Json& list, const std::vector<NDArray>& in, size_t next) {
+  const auto end = [](const Json& e) { return e.is_null() ? std::optional<int64_t>() : e.get<int64_t>(); };
+  std::vector<Subscript> subscripts;
+  for (const Json& s : list) {
+    if (s.is_null()) {
+      subscripts.emplace_back(NewAxis());
+    } else if (s.is_string()) {
+      subscripts.emplace_back(Ellipsis());
+    } else if (s.is_array()) {
+      subscripts.emplace_back(Range(end(s[0]), end(s[1]), s[2].get<int64_t>()));
+    } else if (s.is_object()) {
+      subscripts.emplace_back(in[next++]);
+    } else {
+      subscripts.emplace_back(s.get<int64_t>());
+    }
+  }
+  return subscripts;
+}
+NDArray Indexed(const Json& c, const std::vector<NDArray>& in) {
+  const std::vector<Subscript> subscripts = SubscriptsOf(c["subscripts"], in, 1);
+  return in.size() > 1 ? Selection(in[0], subscripts).Get() : in[0].Subscripted(subscripts);
+}
+NDArray SetIndexed(const Json& c, const std::vector<NDArray>& in) {
+  const NDArray x = in[0].Dup();
+  const std::vector<Subscript> subscripts = SubscriptsOf(c["subscripts"], in, 2);
+  if (in.size() > 2) {
+    Selection(x, subscripts) = in[1];
+  } else {
+    x.Subscripted(subscripts) = in[1];
+  }
+  return x;
+}
+
 const std::map<std::string, Evaluate>& Operators() {
   static const auto* const operators = new std::map<std::string, Evaluate>{
       {"add", OfTwo(&Add)},
       {"subtract", OfTwo(&Subtract)},
       {"multiply", OfTwo(&Multiply)},
+      {"index", &Indexed},
+      {"set_index", &SetIndexed},
       {"add_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return x + s; })},
       {"subtract_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return x - s; })},
       {"multiply_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return s * x; })},
