@@ -57,10 +57,28 @@ NDArray Zeros(const Shape& shape, DType dtype, Place place) { return Full(shape,
 
 NDArray Ones(const Shape& shape, DType dtype, Place place) { return Full(shape, 1, dtype, place); }
 
-NDArray Full(const Shape& shape, double value, DType dtype, Place place) {
+NDArray Full(const Shape& shape, const Scalar& value, DType dtype, Place place) {
   NDArray z(shape, dtype, place);
-  const FillAttributes attributes{value};
+  FillInto(value, z);
+  return z;
+}
+
+void FillInto(const Scalar& value, NDArray& z) {
+  z.CheckAlive("fill", "Z");
+  if (z.dtype() == DType::kInt64 && !value.FitsDouble()) {
+    // Kernels are told a double.
+    const NDArray one = FromScalar(value, z.dtype(), Place::Scratch(z.device())).BroadcastTo(z.shape());
+    return Dispatch(OpCode::kCopy, {&one}, {&z});
+  }
+  const FillAttributes attributes{value.To<double>()};
   Dispatch(OpCode::kFill, {}, {&z}, &attributes);
+}
+
+NDArray FromScalar(const Scalar& value, DType dtype, Place place) {
+  NDArray z({}, dtype, place);
+  WriteElements(z, [&](std::byte* element) {
+    VisitDType(dtype, [&](auto t) { *reinterpret_cast<decltype(t)*>(element) = value.To<decltype(t)>(); });
+  });
   return z;
 }
 

@@ -8,14 +8,19 @@
 
 #include "absl/types/span.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/scalar.h"
 
 namespace tidepool {
 
 NDArray Empty(const Shape& shape, DType dtype = DType::kFloat32, Place place = Place::Current());
 NDArray Zeros(const Shape& shape, DType dtype = DType::kFloat32, Place place = Place::Current());
 NDArray Ones(const Shape& shape, DType dtype = DType::kFloat32, Place place = Place::Current());
-NDArray Full(const Shape& shape, double value, DType dtype = DType::kFloat32,
+// `value` as an element of that type, exactly where it is an integer (scalar.h).
+NDArray Full(const Shape& shape, const Scalar& value, DType dtype = DType::kFloat32,
              Place place = Place::Current());
+void FillInto(const Scalar& value, NDArray& z);
+// The same of rank 0, made on the host and copied to the place's device.
+NDArray FromScalar(const Scalar& value, DType dtype, Place place = Place::Current());
 // begin, begin + step, ... below end (above, for a negative step). Element i is begin + i * step in
 // double, converted once; of i64, with whole begin and step, in i64. Throws kInvalidArgument for a
 // step of 0 and ends that are not finite.

@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/io/safetensors_arrays.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool {
@@ -47,6 +48,30 @@ class DeviceArraysTest : public testing::Test {
     SimulatedDevice::Get(1).Reset();
   }
 };
+
+TEST_F(DeviceArraysTest, NumbersAndSubscripts) {
+  if (!HasKernels()) GTEST_SKIP() << "arithmetic needs kernels";
+  for (const bool asynchronous : {false, true}) {
+    if (asynchronous) SimulatedDevice::Get().set_asynchronous(7);
+    const auto same = [](const std::function<void(NDArray&)>& change) {
+      for (const DType dtype : {DType::kFloat32, DType::kInt64}) {
+        NDArray here = Arange(0, 12, 1, dtype).Reshape({3, 4}), there = here.To(kDevice);
+        change(here);
+        change(there);
+        EXPECT_EQ(there.device(), kDevice);
+        EXPECT_EQ(there.ToString(), here.ToString());
+      }
+    };
+    same([](NDArray& x) { x = (INT64_MAX - x) / 3 + 2 * x; });
+    same([](NDArray& x) { x = Where(x > 5.5, x, -1); });
+    same([](NDArray& x) { FillInto(INT64_MAX, x); });
+    same([](NDArray& x) { x(1, Range(1, {}, 2)) = 40; });
+    same([](NDArray& x) { x(All(), Range(1, {})) = x(All(), Range(0, -1)); });
+    same([](NDArray& x) { x(x > 6) -= 6; });
+    same([](NDArray& x) { x(FromValues(absl::MakeConstSpan(std::vector<int64_t>{2, 0}), {2})) = x(Range(0, 2)); });
+    SimulatedDevice::Get().Reset();
+  }
+}
 
 TEST_F(DeviceArraysTest, CreationOfEveryKindAndType) {
   const Place place = Place::On(kDevice);

@@ -137,7 +137,7 @@ TEST(Dispatch, OverlapIsRefusedUnlessItIsTheSameView) {
   NDArray front = x.Slice(0, 0, 4), shifted = x.Slice(0, 1, 5), back = x.Slice(0, 4, 8);
   EXPECT_EQ(MessageOf([&] { AddInto(front, back, shifted); }, absl::StatusCode::kInvalidArgument),
             "Op [add]: output Z overlaps input X without being the same view");
-  EXPECT_EQ(MessageOf([&] { back += shifted; }, absl::StatusCode::kInvalidArgument),
+  EXPECT_EQ(MessageOf([&] { AddInto(back, shifted, back); }, absl::StatusCode::kInvalidArgument),
             "Op [add]: output Z overlaps input Y without being the same view");
   EXPECT_EQ(MessageOf([&] { CopyInto(front, front); }, absl::StatusCode::kInvalidArgument),
             "Op [copy]: output Z overlaps input X; the operator is not done in place");
@@ -185,7 +185,7 @@ std::vector<PublicCall> EveryOperator() {
       {"divide", {{"X", m}}, [](A a) { a[0] /= 2; }},
       {"scale_shift", {{"X", m}}, [](A a) { ScaleShift(a[0], 2, 1); }},
       {"scale_shift", {{"X", m}, {"Z", m}}, [](A a) { ScaleShiftInto(a[0], 2, 1, a[1]); }},
-      {"scale_shift", {{"X", m}}, [](A a) { a[0] *= 2; }},
+      {"multiply", {{"X", m}}, [](A a) { a[0] *= 2; }},
       {"relu", {{"X", m}}, [](A a) { Relu(a[0]); }},
       {"relu", {{"X", m}, {"Z", m}}, [](A a) { ReluInto(a[0], a[1]); }},
       {"relu_grad", {{"Z", m}, {"dZ", m}, {"dX", m}}, [](A a) { ReluGradInto(a[0], a[1], a[2]); }},

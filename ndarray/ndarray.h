@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,9 @@
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/workspace/workspace_ref.h"
 #include "tidepool/ndarray/dtype.h"
+#include "tidepool/ndarray/scalar.h"
 #include "tidepool/ndarray/shape.h"
+#include "tidepool/ndarray/subscript.h"
 
 namespace tidepool {
 
@@ -102,10 +105,14 @@ class NDArray {
   // no memory, in scope and not closed; Close() and MarkWritten() do nothing.
   NDArray() = default;
   NDArray(const NDArray&) = default;
-  NDArray& operator=(const NDArray&) = default;
+  NDArray& operator=(const NDArray&) & = default;
   // What was moved from is undefined, as a default-made one.
   NDArray(NDArray&& other) noexcept;
-  NDArray& operator=(NDArray&& other) noexcept;
+  NDArray& operator=(NDArray&& other) & noexcept;
+  // A variable becomes another array; what a call returns is written to: `x(0, All()) = y`, `x.Transpose() = y`.
+  // Values broadcast to this shape, are converted to this type, and may overlap it. Throws as CopyInto.
+  void operator=(const NDArray& values) &&;
+  void operator=(const Scalar& value) &&;
   ~NDArray() = default;
   // Contents are whatever the memory held.
   NDArray(const Shape& shape, DType dtype, Place place = Place::Current());
@@ -196,6 +203,19 @@ class NDArray {
   NDArray Squeeze(int axis) const;
   NDArray ExpandDims(int axis) const;  // with an axis of size 1 there; -1: as the last
   NDArray Diagonal() const;            // of rank 2
+  // By subscripts (subscript.h): a view; with masks or index arrays among them a Selection.
+  template <typename... S>
+    requires(sizeof...(S) > 0)
+  auto operator()(const S&... subscripts) const {
+    const Subscript list[] = {Subscript(subscripts)...};
+    if constexpr ((std::is_same_v<S, NDArray> || ...)) {
+      return Selection(*this, list);
+    } else {
+      return Subscripted(list);
+    }
+  }
+  // The same by a list made at run time; with masks and index arrays it is Selection(x, list).
+  NDArray Subscripted(absl::Span<const Subscript> subscripts) const;
 
   // ---- movers: values and type kept, views become dense ----
   NDArray Dup() const;  // a copy in the current place, whose as an operator's result
@@ -225,16 +245,15 @@ class NDArray {
   bool is_closed() const { return buffer_ && buffer_->closed; }
 
   // ---- arithmetic, in place and out of place (ops/elementwise.h) ----
+  // `other` may overlap this in any way: x += x.Transpose().
   NDArray& operator+=(const NDArray& other);
   NDArray& operator-=(const NDArray& other);
   NDArray& operator*=(const NDArray& other);
   NDArray& operator/=(const NDArray& other);
-  // With numbers, integer arrays: a result that is not whole is truncated; / takes whole numbers only.
-  // Float arrays: x /= value multiplies by 1 / value.
-  NDArray& operator+=(double value);
-  NDArray& operator-=(double value);
-  NDArray& operator*=(double value);
-  NDArray& operator/=(double value);
+  NDArray& operator+=(const Scalar& value);
+  NDArray& operator-=(const Scalar& value);
+  NDArray& operator*=(const Scalar& value);
+  NDArray& operator/=(const Scalar& value);
 
   // As NumPy's array2string(x, separator=', '); of more than `limit` elements the edges only.
   std::string ToString(int64_t limit = 1000) const;
@@ -249,6 +268,8 @@ class NDArray {
 
  private:
   bool ViewAs(const Shape& shape, NDArray* view) const;
+  friend class Selection;
+  NDArray ByNumbersAndRanges(absl::Span<const Subscript> subscripts) const;
   [[noreturn]] void ThrowDead(const char* op, const char* operand) const;
   [[noreturn]] void ThrowNoAxis(int axis) const;
   void* CheckedData(DType dtype, const char* what, bool to_write) const;
@@ -273,7 +294,7 @@ inline NDArray::NDArray(NDArray&& other) noexcept
   std::copy_n(other.strides_, kMaxRank, strides_);
 }
 
-inline NDArray& NDArray::operator=(NDArray&& other) noexcept {
+inline NDArray& NDArray::operator=(NDArray&& other) & noexcept {
   if (this == &other) return *this;
   buffer_ = std::move(other.buffer_);
   data_ = std::exchange(other.data_, nullptr);

@@ -43,7 +43,7 @@ void ExpectUndefined(NDArray& x) {
   EXPECT_EQ(MessageOf([&] { x.Dup(); }), "Op [dup] X argument is an undefined array");
   EXPECT_EQ(MessageOf([&] { x.mutable_data<float>(); }),
             "Op [mutable_data] X argument is an undefined array");
-  EXPECT_EQ(MessageOf([&] { x += 1; }), "Op [scale_shift] X argument is an undefined array");
+  EXPECT_EQ(MessageOf([&] { x += 1; }), "Op [add] X argument is an undefined array");
   EXPECT_EQ(MessageOf([&] { Ones({4}) + x; }), "Op [add] Y argument is an undefined array");
   EXPECT_EQ(MessageOf([&] { x.Reshape({2, 2}); }), "Op [reshape] X argument is an undefined array");
   EXPECT_EQ(MessageOf([&] { (void)x.dim(0); }), "dim: axis 0 of an undefined array");
@@ -69,7 +69,7 @@ TEST(NDArrayHandles, WhatWasMovedFromIsUndefined) {
   // Its memory is another array's by now, which it must not reach.
   assigned = NDArray();
   NDArray next = Full({4}, 7);
-  EXPECT_EQ(MessageOf([&] { x *= 2; }), "Op [scale_shift] X argument is an undefined array");
+  EXPECT_EQ(MessageOf([&] { x *= 2; }), "Op [multiply] X argument is an undefined array");
   EXPECT_EQ(next.At<float>({0}), 7);
   x = std::move(next);
   EXPECT_EQ(x.At<float>({3}), 7);

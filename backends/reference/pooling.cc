@@ -62,10 +62,10 @@ void ForEachElement(const TensorRef& ref, Visit visit) {
 }
 
 // The windows, of `count`, that contain a position: those from first on, below end.
-struct Range {
+struct Windows {
   int64_t first, end;
 };
-Range WindowsOf(int64_t position, int64_t kernel, int64_t stride, int64_t pad, int64_t count) {
+Windows WindowsOf(int64_t position, int64_t kernel, int64_t stride, int64_t pad, int64_t count) {
   const int64_t shifted = position + pad;
   const int64_t first = shifted < kernel ? 0 : (shifted - kernel) / stride + 1;
   return {first, std::min(count, shifted / stride + 1)};
@@ -75,8 +75,8 @@ Range WindowsOf(int64_t position, int64_t kernel, int64_t stride, int64_t pad, i
 template <typename Visit>
 void ForEachWindowOf(const TensorRef& input, const TensorRef& output, const Pool2dAttributes& a,
                      int64_t row, int64_t column, Visit visit) {
-  const Range rows = WindowsOf(row, a.kernel_height, a.stride_height, a.pad_top, output.dims[1]);
-  const Range columns =
+  const Windows rows = WindowsOf(row, a.kernel_height, a.stride_height, a.pad_top, output.dims[1]);
+  const Windows columns =
       WindowsOf(column, a.kernel_width, a.stride_width, a.pad_left, output.dims[2]);
   for (int64_t i = rows.first; i < rows.end; ++i) {
     for (int64_t j = columns.first; j < columns.end; ++j) visit(i, j, Window(input, a, i, j));

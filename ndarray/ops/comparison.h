@@ -13,6 +13,7 @@
 #define TIDEPOOL_NDARRAY_OPS_COMPARISON_H_
 
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/scalar.h"
 
 namespace tidepool {
 
@@ -28,6 +29,28 @@ void LessInto(const NDArray& x, const NDArray& y, NDArray& z);
 void LessEqualInto(const NDArray& x, const NDArray& y, NDArray& z);
 void GreaterInto(const NDArray& x, const NDArray& y, NDArray& z);
 void GreaterEqualInto(const NDArray& x, const NDArray& y, NDArray& z);
+
+// With a number: float arrays compare with it as an element of their type, as Python's numbers do in NumPy 2;
+// integer and bool arrays with its very value, whether their type holds it or not (bool: as 0 and 1).
+NDArray Equal(const NDArray& x, const Scalar& y);
+NDArray NotEqual(const NDArray& x, const Scalar& y);
+NDArray Less(const NDArray& x, const Scalar& y);
+NDArray LessEqual(const NDArray& x, const Scalar& y);
+NDArray Greater(const NDArray& x, const Scalar& y);
+NDArray GreaterEqual(const NDArray& x, const Scalar& y);
+
+// Element by element: an array is no condition of an `if`.
+#define TIDEPOOL_COMPARE(op, Name, Turned)                                                       \
+  inline NDArray operator op(const NDArray& x, const NDArray& y) { return Name(x, y); }          \
+  inline NDArray operator op(const NDArray& x, const Scalar& y) { return Name(x, y); }           \
+  inline NDArray operator op(const Scalar& x, const NDArray& y) { return Turned(y, x); }
+TIDEPOOL_COMPARE(==, Equal, Equal)
+TIDEPOOL_COMPARE(!=, NotEqual, NotEqual)
+TIDEPOOL_COMPARE(<, Less, Greater)
+TIDEPOOL_COMPARE(<=, LessEqual, GreaterEqual)
+TIDEPOOL_COMPARE(>, Greater, Less)
+TIDEPOOL_COMPARE(>=, GreaterEqual, LessEqual)
+#undef TIDEPOOL_COMPARE
 
 NDArray LogicalAnd(const NDArray& x, const NDArray& y);
 NDArray LogicalOr(const NDArray& x, const NDArray& y);
@@ -46,6 +69,10 @@ void IsFiniteInto(const NDArray& x, NDArray& z);
 
 // condition ? x : y; `condition` is bool, all three broadcast.
 NDArray Where(const NDArray& condition, const NDArray& x, const NDArray& y);
+// With a number, of the other's type, which holds it (else kInvalidArgument); of two numbers, `dtype`'s.
+NDArray Where(const NDArray& condition, const NDArray& x, const Scalar& y);
+NDArray Where(const NDArray& condition, const Scalar& x, const NDArray& y);
+NDArray Where(const NDArray& condition, const Scalar& x, const Scalar& y, DType dtype = DType::kFloat32);
 // The result's type is as elementwise.h says.
 void WhereInto(const NDArray& condition, const NDArray& x, const NDArray& y, NDArray& z);
 

@@ -135,39 +135,21 @@ NDArray Cast(const NDArray& x, DType dtype) {
   return z;
 }
 
-void FillInto(double value, NDArray& z) {
-  z.CheckAlive("fill", "Z");
-  const FillAttributes attributes{value};
-  Dispatch(OpCode::kFill, {}, {&z}, &attributes);
+NDArray& NDArray::operator+=(const NDArray& other) {
+  return AddInto(*this, Apart(other, *this), *this), *this;
 }
-
-NDArray& NDArray::operator+=(const NDArray& other) { return AddInto(*this, other, *this), *this; }
 NDArray& NDArray::operator-=(const NDArray& other) {
-  return SubtractInto(*this, other, *this), *this;
+  return SubtractInto(*this, Apart(other, *this), *this), *this;
 }
 NDArray& NDArray::operator*=(const NDArray& other) {
-  return MultiplyInto(*this, other, *this), *this;
+  return MultiplyInto(*this, Apart(other, *this), *this), *this;
 }
-NDArray& NDArray::operator/=(const NDArray& other) { return DivideInto(*this, other, *this), *this; }
-NDArray& NDArray::operator+=(double value) { return ScaleShiftInto(*this, 1, value, *this), *this; }
-NDArray& NDArray::operator-=(double value) { return ScaleShiftInto(*this, 1, -value, *this), *this; }
-NDArray& NDArray::operator*=(double value) { return ScaleShiftInto(*this, value, 0, *this), *this; }
-NDArray& NDArray::operator/=(double value) {
-  CheckAlive("divide", "X");
-  CheckNumber(OpCode::kDivide, dtype_);
-  if (IsFloating(dtype_)) return ScaleShiftInto(*this, 1 / value, 0, *this), *this;
-  // 1 / value is not exact: 49 * (1.0 / 49) truncates to 0.
-  const bool held = value == std::trunc(value) && std::abs(value) < 0x1p63 &&
-                    VisitDType(dtype_, [&](auto t) {
-                      return ConvertElement<double>(ConvertElement<decltype(t)>(value)) == value;
-                    });
-  if (!held) {
-    ThrowInvalidArgument(absl::StrCat("Op [divide]: an ", DTypeName(dtype_),
-                                      " array is divided in place by ", value,
-                                      ", expected a whole number that ", DTypeName(dtype_),
-                                      " holds"));
-  }
-  return DivideInto(*this, Full({}, value, dtype_, Place::On(device())), *this), *this;
+NDArray& NDArray::operator/=(const NDArray& other) {
+  return DivideInto(*this, Apart(other, *this), *this), *this;
 }
+NDArray& NDArray::operator+=(const Scalar& value) { return AddInto(*this, value, *this), *this; }
+NDArray& NDArray::operator-=(const Scalar& value) { return SubtractInto(*this, value, *this), *this; }
+NDArray& NDArray::operator*=(const Scalar& value) { return MultiplyInto(*this, value, *this), *this; }
+NDArray& NDArray::operator/=(const Scalar& value) { return DivideInto(*this, value, *this), *this; }
 
 }  // namespace tidepool

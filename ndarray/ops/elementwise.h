@@ -14,7 +14,9 @@
 #ifndef TIDEPOOL_NDARRAY_OPS_ELEMENTWISE_H_
 #define TIDEPOOL_NDARRAY_OPS_ELEMENTWISE_H_
 
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/scalar.h"
 
 namespace tidepool {
 
@@ -38,6 +40,28 @@ void MinimumInto(const NDArray& x, const NDArray& y, NDArray& z);
 void PowerInto(const NDArray& x, const NDArray& y, NDArray& z);
 void RemainderInto(const NDArray& x, const NDArray& y, NDArray& z);
 
+// With a number, which becomes an element of the array's type first (scalar.h). Of integer arrays:
+// sums, differences and products with whole numbers are exact modulo 2^bits, with others computed in double and
+// truncated; everything else takes only numbers that the type holds, else kInvalidArgument. Of float arrays the
+// result is that of the array form, to the bit. Cost: as the array form, without an operand; quotients by numbers
+// that are no power of two, and what no double holds, take an element of scratch.
+NDArray Add(const NDArray& x, const Scalar& y);
+NDArray Subtract(const NDArray& x, const Scalar& y);
+NDArray Subtract(const Scalar& x, const NDArray& y);
+NDArray Multiply(const NDArray& x, const Scalar& y);
+NDArray Divide(const NDArray& x, const Scalar& y);
+NDArray Divide(const Scalar& x, const NDArray& y);
+void AddInto(const NDArray& x, const Scalar& y, NDArray& z);
+void SubtractInto(const NDArray& x, const Scalar& y, NDArray& z);
+void MultiplyInto(const NDArray& x, const Scalar& y, NDArray& z);
+void DivideInto(const NDArray& x, const Scalar& y, NDArray& z);
+NDArray Maximum(const NDArray& x, const Scalar& y);
+NDArray Minimum(const NDArray& x, const Scalar& y);
+NDArray Power(const NDArray& x, const Scalar& y);
+NDArray Power(const Scalar& x, const NDArray& y);
+NDArray Remainder(const NDArray& x, const Scalar& y);
+NDArray Remainder(const Scalar& x, const NDArray& y);
+
 // scale * x + shift. Of integers: exact modulo 2^bits when both are whole numbers; otherwise
 // computed in double and truncated.
 NDArray ScaleShift(const NDArray& x, double scale, double shift);
@@ -47,14 +71,19 @@ void ScaleShiftInto(const NDArray& x, double scale, double shift, NDArray& z);
 void CopyInto(const NDArray& x, NDArray& z);
 // `x` itself when it has the type; else a dense copy in the current place.
 NDArray Cast(const NDArray& x, DType dtype);
-void FillInto(double value, NDArray& z);
 
 inline NDArray operator+(const NDArray& x, const NDArray& y) { return Add(x, y); }
 inline NDArray operator-(const NDArray& x, const NDArray& y) { return Subtract(x, y); }
 inline NDArray operator*(const NDArray& x, const NDArray& y) { return Multiply(x, y); }
 inline NDArray operator/(const NDArray& x, const NDArray& y) { return Divide(x, y); }
-inline NDArray operator*(const NDArray& x, double scale) { return ScaleShift(x, scale, 0); }
-inline NDArray operator+(const NDArray& x, double shift) { return ScaleShift(x, 1, shift); }
+inline NDArray operator+(const NDArray& x, const Scalar& y) { return Add(x, y); }
+inline NDArray operator-(const NDArray& x, const Scalar& y) { return Subtract(x, y); }
+inline NDArray operator*(const NDArray& x, const Scalar& y) { return Multiply(x, y); }
+inline NDArray operator/(const NDArray& x, const Scalar& y) { return Divide(x, y); }
+inline NDArray operator+(const Scalar& x, const NDArray& y) { return Add(y, x); }
+inline NDArray operator-(const Scalar& x, const NDArray& y) { return Subtract(x, y); }
+inline NDArray operator*(const Scalar& x, const NDArray& y) { return Multiply(y, x); }
+inline NDArray operator/(const Scalar& x, const NDArray& y) { return Divide(x, y); }
 
 }  // namespace tidepool
 

@@ -107,7 +107,7 @@ TEST(Bool, ArithmeticIsRefusedLogicIsNot) {
             "Op [add]: operands are bool, expected numbers; Cast them to a number type, or use "
             "LogicalAnd, LogicalOr, LogicalXor or LogicalNot");
   EXPECT_THAT(Refusal([&] { Negate(x); }), HasSubstr("Op [negate]: operands are bool"));
-  EXPECT_THAT(Refusal([&] { x * 2.0; }), HasSubstr("Op [scale_shift]: operands are bool"));
+  EXPECT_THAT(Refusal([&] { x * 2.0; }), HasSubstr("Op [multiply]: operands are bool"));
   EXPECT_THAT(Refusal([&] { Clip(x, 0, 1); }), HasSubstr("Op [clip]: operands are bool"));
   EXPECT_EQ(Refusal([&] { LogicalAnd(x, Of(kF32, {1, 0})); }),
             "Op [logical_and]: Y is f32, expected bool; compare it with something, or Cast it");
@@ -130,8 +130,7 @@ TEST(Integers, ZeroDivisorsAndNegativePowersAreRefused) {
             "Cast to a float type");
   NDArray small = Of(kI8, {100, 50});
   EXPECT_EQ(Refusal([&] { small /= 300; }),
-            "Op [divide]: an i8 array is divided in place by 300, expected a whole number that i8 "
-            "holds");
+            "Op [divide]: Y is 300, expected a whole number that i8 holds");
   small /= 7;
   EXPECT_THAT(Values(small), ElementsAre(14, 7));
 }

@@ -87,8 +87,7 @@ TEST(Elementwise, IntegersByNumbers) {
   x *= 3;
   EXPECT_THAT(Ints(x), ElementsAre(9, 3, ((int64_t{1} << 62) / 49 + 2) * 3));
   EXPECT_EQ(Refusal([&] { x /= 2.5; }),
-            "Op [divide]: an i64 array is divided in place by 2.5, expected a whole number that "
-            "i64 holds");
+            "Op [divide]: Y is 2.5, expected a whole number that i64 holds");
   EXPECT_EQ(Refusal([&] { x /= 0; }),
             "Op [divide]: Y of shape [] has a zero; integer division by zero is not defined");
 }

@@ -30,6 +30,10 @@ void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z,
 // `x` itself, or a copy of type `dtype` that belongs to no manager, for the length of a call.
 NDArray CastScratch(const NDArray& x, DType dtype);
 
+// `values` itself where it is the very same view as `from` or has no element in common with it; else a copy for
+// the length of a call.
+NDArray Apart(const NDArray& values, const NDArray& from);
+
 // dX = op(X or Z, dZ): all of one shape and type.
 NDArray Gradient(OpCode op, const NDArray& x, const NDArray& dz, AttributesRef attributes = {});
 void GradientInto(OpCode op, const NDArray& x, const NDArray& dz, NDArray& dx,

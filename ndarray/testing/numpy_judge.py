@@ -8,12 +8,18 @@ in texts.json for operators that give text.
 """
 
 import json
+import operator
 import os
 import sys
 
 import numpy as np
 
 DTYPES = ["f4", "i8", "f8", "f2", "i1", "u1", "i4", "b1"]
+SCALAR_OPS = ("add_scalar", "subtract_scalar", "multiply_scalar", "divide_scalar", "scalar_subtract", "scalar_divide")
+COMPARISONS = ("less_scalar", "less_equal_scalar", "greater_scalar", "greater_equal_scalar", "equal_scalar",
+               "not_equal_scalar")
+SCALARS = ("0", "1", "-1", "3", "7", "-128", "255", "300", "2**31", "-2**53-1", "2**63-1", "-2**63", "0.0", "-0.0", "0.5",
+           "2.5", "-3.0", "1/3", "4096.0", "-0.125", "1e300", "2.0**63", "-1e19", "nan", "inf")
 NAMES = {"f4": "f32", "i8": "i64", "f8": "f64", "f2": "f16", "i1": "i8", "u1": "u8", "i4": "i32", "b1": "bool"}
 
 
@@ -119,6 +125,31 @@ def make(folder, seed):
                     continue
                 one, two = broadcasting_pair(rng)
                 add(op, [values(rng, a, one, True), values(rng, b, two, True)])
+    for a in DTYPES:
+        for op in SCALAR_OPS + COMPARISONS:
+            for text in SCALARS:
+                scalar = eval(text, {"nan": np.nan, "inf": np.inf})
+                if op not in COMPARISONS and (a == "b1" or not is_defined(op, a, scalar)):
+                    continue
+                x = values(rng, a, shape_of(rng, 0, 3), True)
+                if a == "i8" and x.size:  # the type
+                    x.reshape(-1)[rng.integers(0, x.size)] = rng.choice([2**53 + 1, 2**63 - 1, -2**63])
+                if op.startswith("scalar_divide") and np.dtype(a).kind in "iu":
+                    x = np.where(x == 0, np.asarray(5, a), x)
+                add(op, [x], scalar=text, bits=True)
+    for _ in range(1500):
+        shape = shape_of(rng, 1, 4)
+        x = values(rng, rng.choice(DTYPES), shape)
+        subscripts = draw_subscripts(rng, shape)
+        arrays_of = [np.asarray(s["a"]) for s in subscripts if isinstance(s, dict) and "a" in s]
+        selected = x[as_index(subscripts, arrays_of)]
+        for s in subscripts:
+            if isinstance(s, dict):
+                s.pop("a", None)
+        add("index", [x] + arrays_of, subscripts=subscripts)
+        dims = [1 if rng.random() < 0.3 else n for n in np.shape(selected)]
+        dims = dims[rng.integers(0, len(dims) + 1):] if rng.random() < 0.4 else dims
+        add("set_index", [x, values(rng, rng.choice(DTYPES[-4:]), dims)] + arrays_of, subscripts=subscripts)
     for op in ("sqrt", "exp", "log", "tanh", "sin", "floor", "negative", "absolute"):
         for a in ("f4", "f8", "f2"):
             for _ in range(4):
@@ -159,9 +190,85 @@ def make(folder, seed):
         json.dump(cases, f)
 
 
+def draw_subscripts(rng, shape):
+    """A list of numbers, ranges [begin, end, step], None (a new axis), "..." and {"a": indices or mask}."""
+    axes = len(shape)
+    split = int(rng.integers(0, axes + 1))  # where "..." stands, if anywhere
+    skipped = int(rng.integers(0, axes - split + 1))
+    plan = list(range(split)) + ["..."] + list(range(split + skipped, axes)) if rng.random() < 0.4 else list(
+        range(int(rng.integers(0, axes + 1))))
+    subscripts, axis_arrays, common = [], rng.random() < 0.5, shape_of(rng, 0, 2)
+    i = 0
+    while i < len(plan):
+        if rng.random() < 0.15 and len(shape) + len(subscripts) < 7:
+            subscripts.append(None)
+        axis = plan[i]
+        i += 1
+        if axis == "...":
+            subscripts.append("...")
+            continue
+        size, choice = shape[axis], rng.random()
+        if axis_arrays and choice < 0.5 and size > 0:
+            dims = tuple(1 if rng.random() < 0.3 else n for n in common)
+            subscripts.append({"a": rng.integers(-size, size, dims).astype(rng.choice(["i8", "i4", "i1"]))})
+        elif choice < 0.25 and size > 0:
+            subscripts.append(int(rng.integers(-size, size)))
+        else:
+            ends = [None if rng.random() < 0.3 else int(rng.integers(-size - 2, size + 3)) for _ in range(2)]
+            subscripts.append(ends + [int(rng.choice([1, 1, 2, 3, -1, -2, 9]))])
+    if not any(isinstance(s, dict) for s in subscripts) and "..." not in subscripts and rng.random() < 0.3:
+        rank = int(rng.integers(1, axes + 1))  # a mask for the first axes
+        subscripts = [{"a": rng.random(shape[:rank]) < 0.5}]
+    return subscripts
+
+
+def as_index(subscripts, arrays):
+    arrays = list(arrays)
+    return tuple(Ellipsis if s == "..." else slice(*s) if isinstance(s, list) else
+                 arrays.pop(0) if isinstance(s, dict) else s for s in subscripts)
+
+
+def is_defined(op, dtype, scalar):
+    """Arithmetic of integer arrays takes whole numbers; quotients what the type holds, and not by zero."""
+    if np.dtype(dtype).kind == "f":
+        return True
+    if isinstance(scalar, float):
+        return False
+    info = np.iinfo(dtype)
+    return "divide" not in op or (info.min <= scalar <= info.max and not (op == "divide_scalar" and scalar == 0))
+
+
+def with_scalar(op, x, scalar):
+    name, first = op.replace("_scalar", "").replace("scalar_", ""), op.startswith("scalar_")
+    if op in COMPARISONS and x.dtype.kind != "f":  # Python compares whole numbers and floats by their values
+        compare = getattr(operator, {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+                                     "equal": "eq", "not_equal": "ne"}[name])
+        answers = [compare(int(e), scalar) for e in x.reshape(-1)]
+        return np.asarray(answers, "b1").reshape(x.shape)
+    if x.dtype.kind == "f":
+        element = np.asarray(scalar).astype(x.dtype)
+    else:
+        bits = 8 * x.dtype.itemsize
+        element = np.asarray(scalar % 2**bits, "u%d" % x.dtype.itemsize).view(x.dtype)
+        if name == "divide":  # towards zero
+            one, two = (np.asarray(v).astype(object) for v in ((element, x) if first else (x, element)))
+            quotient = np.frompyfunc(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), 2, 1)
+            wrapped = np.frompyfunc(lambda q: q % 2**bits, 1, 1)(quotient(one, two))
+            return np.asarray(wrapped).astype("u%d" % x.dtype.itemsize).view(x.dtype)
+    return getattr(np, name)(element, x) if first else getattr(np, name)(x, element)
+
+
 def expected(case, inputs):
     with np.errstate(all="ignore"):
         op = case["op"]
+        if op == "index":
+            return inputs[0][as_index(case["subscripts"], inputs[1:])]
+        if op == "set_index":
+            x = inputs[0].copy()
+            x[as_index(case["subscripts"], inputs[2:])] = inputs[1]
+            return x
+        if "scalar" in case:
+            return with_scalar(op, inputs[0], eval(case["scalar"], {"nan": np.nan, "inf": np.inf}))
         if op in ("sum", "prod", "mean", "max", "min", "any", "all", "var"):
             axes = tuple(case["axes"]) or None
             x = inputs[0]
@@ -198,6 +305,11 @@ def same(case, got, want):
         return "shape %s, expected %s" % (got.shape, want.shape)
     if got.dtype.kind != "f":
         return "" if np.array_equal(got, want) else "%s, expected %s" % (got, want)
+    if case.get("bits"):
+        whole = "u%d" % got.dtype.itemsize
+        ok = (np.ascontiguousarray(got).view(whole) == np.ascontiguousarray(want).view(whole)) | (
+            np.isnan(got) & np.isnan(want))
+        return "" if np.all(ok) else "%s, expected %s" % (got, want)
     relative = case.get("relative", 0)
     with np.errstate(all="ignore"):
         ok = np.isclose(got.astype("f8"), want.astype("f8"), rtol=relative,
