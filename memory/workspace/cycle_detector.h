@@ -42,7 +42,8 @@ struct LeakReport {
   // Blocks of containers and raw bytes (memory/pmr), as large as they were served.
   int64_t blocks = 0;
   int64_t block_bytes = 0;
-  std::vector<LeakedArray> arrays;  // the first kMostArrays of them
+  // The first kMostArrays of them; some, in no order, where requests were not written down because planning waits.
+  std::vector<LeakedArray> arrays;
 
   static constexpr int kMostArrays = 8;
   std::string ToString() const;  // the first line says all but the arrays

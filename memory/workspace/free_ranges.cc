@@ -165,6 +165,7 @@ uint32_t FreeRanges::FindFree(size_t bytes) const noexcept {
 // ---- taking -----------------------------------------------------------------------------------
 
 FreeRanges::Range FreeRanges::TakeSlowly(size_t bytes, size_t* offset) noexcept {
+  if (bytes > end_ - begin_) return Range::kNone;  // there are lists for what there may be
   uint32_t range = TakeFree(bytes);
   const bool is_small = bytes >> unit_bits_ <= kKeptUnits;
   if (range == kNobody && bytes > reached_ - top_ &&

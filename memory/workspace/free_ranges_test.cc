@@ -103,6 +103,27 @@ TEST(FreeRanges, TakesUpToItsEndAndTheSameAgain) {
   EXPECT_EQ(ranges.reached(), 4096u);
 }
 
+// There is a list for each size that there may be, and none for these.
+TEST(FreeRanges, SizesBeyondAllAddressesAreRefused) {
+  for (const size_t unit : {16, 64}) {
+    FreeRanges ranges(unit);
+    ranges.Begin(0, 1 << 20);
+    ranges.Reserve();
+    size_t offset = 0;
+    const FreeRanges::Range large = ranges.Take(4096 * unit, &offset);
+    ranges.Reserve();
+    ranges.Take(unit, &offset);
+    ranges.Give(large, 4096 * unit);  // in a list of free ones
+    for (size_t bytes = size_t{1} << 21; bytes != 0; bytes <<= 1) {
+      ranges.Reserve();
+      EXPECT_EQ(ranges.Take(bytes, &offset), FreeRanges::Range::kNone) << bytes;
+      EXPECT_EQ(ranges.Take(bytes - unit, &offset), FreeRanges::Range::kNone) << bytes;
+    }
+    EXPECT_EQ(ranges.Take(SIZE_MAX - unit + 1, &offset), FreeRanges::Range::kNone);
+    EXPECT_NE(ranges.Take(4096 * unit, &offset), FreeRanges::Range::kNone);
+  }
+}
+
 TEST(FreeRanges, WhatComesBackIsMergedBeforeMoreIsUsed) {
   FreeRanges ranges(kUnit);
   ranges.Begin(0, size_t{1} << 20);

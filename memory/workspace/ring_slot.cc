@@ -51,6 +51,7 @@ RingSlot::RingSlot(Ring& ring, int slot_number, bool is_temporary)
       absl::StrCat("ring ", ring.id, " slot ", number),
       [&ring] { return ring.growing.load(std::memory_order_relaxed) == 0; });
   core_->detector().ShareFirst(ring.first_finding);
+  if (LimitsLive(ring.config)) core_->LimitLive();  // a temporary one learns nothing, but is limited as others are
 }
 
 RingSlot::~RingSlot() { core_->Abandon(); }

@@ -153,6 +153,7 @@ class WorkspaceCore final : public BufferOwner {
     hands_over_ = hands_over;
     writes_down_ = writes_down;
   }
+  void LimitLive() noexcept { limits_live_ = true; }
   // What was handed over; stays until the last lease is gone.
   EndedCycle Ended() const;
   // The last lease is gone.
@@ -239,7 +240,6 @@ class WorkspaceCore final : public BufferOwner {
   bool has_live() const { return account_.used_bytes() > 0; }  // every buffer has bytes
   bool serves_from_pages() const { return ServesFromPages(config); }
   bool learns_lifetimes() const { return LearnsLifetimes(config); }
-  bool limits_live() const { return LimitsLive(config); }
   bool has_plans() const { return uses_ranges_ && !passes_through(); }
   // Requests of this cycle that have slots.
   uint32_t slotted() const { return std::min<uint32_t>(slot_count_, slots_end_); }
@@ -386,6 +386,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t untold_cycles_ = 0;  // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
 
+  bool limits_live_ = LimitsLive(config);  // a temporary slot's: its ring's
   bool is_ring_slot_ = false;
   bool hands_over_ = false;
   bool writes_down_ = false;

@@ -127,7 +127,14 @@ void WorkspaceCore::Trim() {
         std::min<size_t>(counters.peak_cycle_bytes,
                          std::max<size_t>(learner_.bytes(), counters.bytes_last_cycle));
   }
-  FollowLearned();
+  try {
+    FollowLearned();
+  } catch (const OutOfMemoryError&) {
+    // What was learned wants larger pages: that is tried again after the next cycle. Without memory something has
+    // been given back all the same.
+  } catch (const std::bad_alloc&) {
+    // Likewise.
+  }
   TrimState();
 }
 

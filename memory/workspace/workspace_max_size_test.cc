@@ -180,6 +180,30 @@ TEST(WorkspaceMaxSize, TheLimitIsNotRoundedUp) {
   }
 }
 
+// A slot that is there because the ring is full learns nothing, and serves the batches that the ring's own serve.
+TEST(WorkspaceMaxSize, ATemporarySlotServesWhatTheOthersServe) {
+  for (const LearningPolicy learning : kOfLifetimes) {
+    WorkspaceConfig config = WorkspaceConfig::Ring(1);
+    config.policy_learning = learning;
+    config.policy_ring_full = RingFullPolicy::kSpill;
+    config.max_size = 1000;
+    RingWorkspace ring("r", config, TestDevice());
+    for (const bool temporary : {false, true}) {
+      SlotLease held;
+      if (temporary) {
+        RingSlotScope scope(ring);
+        held = scope.Commit();
+      }
+      RingSlotScope scope(ring);
+      for (int i = 0; i < 10; ++i) EXPECT_EQ(New(600)->bytes, 600u) << temporary;
+      std::vector<BufferHandle> alive = {New(600)};
+      EXPECT_NE(Refusal(600, &alive), "") << temporary;
+      scope.Discard();
+    }
+    EXPECT_EQ(ring.stats().temporary, 1u);
+  }
+}
+
 // A cycle of random requests and releases. The model is the sum of what is alive, or of what was requested where
 // that is learned: what needs more is refused, and nothing else.
 struct Seen {

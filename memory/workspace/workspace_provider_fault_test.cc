@@ -143,6 +143,24 @@ TEST_P(ProviderFault, EveryRequestMayBeRefused) {
 }
 
 // A failed cycle at most delays the plan: once memory is there, cycles are planned and steady.
+// A program calls it because memory is short: the pages that were learned and could not be had are for later.
+TEST_P(ProviderFault, TrimAsksForNoMemory) {
+  Workspace workspace("w", WorkspaceConfig::Training(), GetParam());
+  {
+    WorkspaceScope scope(workspace);
+    const BufferHandle kept(AllocateHere(100000)), more(AllocateHere(200000));
+    failing_.faults().FailRequest(0, 1000000);
+  }
+  EXPECT_EQ(workspace.size(), 0u);
+  EXPECT_NO_THROW(workspace.Trim());
+  failing_.faults().Clear();
+  for (int i = 0; i < 2; ++i) {
+    WorkspaceScope scope(workspace);
+    const BufferHandle kept(AllocateHere(100000)), more(AllocateHere(200000));
+  }
+  EXPECT_GE(workspace.size(), 300000u);
+}
+
 TEST_P(ProviderFault, PlansAreMadeOnceMemoryIsThere) {
   for (int64_t n = 0; n < 40; ++n) {
     Workspace workspace("w", WorkspaceConfig::Training(), GetParam());

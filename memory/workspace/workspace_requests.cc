@@ -134,7 +134,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
                      MemoryTracker::Global().Snapshot().ToString());
   }
   // What is refused in any case changes nothing.
-  if (watches_limit_ || limits_live()) CheckTogether(rounded, "an array");
+  if (watches_limit_ || limits_live_) CheckTogether(rounded, "an array");
   if (undecided_) DecideByFirst(rounded);
   ReserveForRequest();
   const uint32_t slot = slot_count_;
@@ -343,7 +343,7 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) {
                      ", policy_spill kFail"),
         MemoryTracker::Global().Snapshot().ToString());
   }
-  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0 || learns_lifetimes()) return;
+  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0 || limits_live_) return;
   const size_t before = counters.bytes_this_cycle + static_cast<size_t>(block_bytes_);
   if (bytes <= config.max_size && before <= config.max_size - bytes) return;
   ThrowOutOfMemory({memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",

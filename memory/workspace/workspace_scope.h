@@ -9,7 +9,9 @@
 // anywhere. Destroyed on another thread, which is a mistake and reported, it ends when its own
 // thread next begins or ends a scope, or ends itself; until then that thread allocates as before.
 // What is open when a thread ends is ended and reported; the objects left are empty then. A cycle
-// that ends in these ways counts as failed, and what still lives in it is gone. Close() of a scope
+// that ends in these ways counts as failed, and what still lives in it is gone. Else a cycle has failed when more
+// exceptions are in flight at its end than were at its beginning: a scope that a destructor opens during unwinding and
+// that is kept for longer than that is taken to have ended well. Close() of a scope
 // of another thread throws.
 //
 // Cost: tens of nanoseconds; no allocation but where a thread has more scopes open at a time than
