@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cuda {
@@ -36,6 +37,7 @@ int64_t FreeBytes() {
 void CheckCublas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string message = absl::StrCat(call, ": ", cublasGetStatusName(status));
+  ThrowIfCurrentIsLost(call);
   if (status == CUBLAS_STATUS_ALLOC_FAILED) ThrowResourceExhausted(message);
   ThrowInternal(message);
 }
