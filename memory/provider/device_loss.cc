@@ -69,7 +69,8 @@ void ThrowLost(Device device, std::string_view who) {
                               loss.operators,
                               "; what its memory holds is gone, and nothing is done on it any more "
                               "in this process")
-               : absl::StrCat(std::string(who), ": ", DeviceName(device), " was lost before: ", loss.cause));
+               : absl::StrCat(std::string(who), ": ", DeviceName(device), " was lost before: ", loss.cause,
+                              "; ", loss.operators));
 }
 
 void NoteOperation(Device device, int queue, const char* name) noexcept {

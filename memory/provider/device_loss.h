@@ -37,7 +37,7 @@ class DeviceLostError : public Error {
       : Error(absl::StatusCode::kInternal, std::move(message)), device_(device), is_first_(is_first) {}
 
   Device device() const { return device_; }
-  // Of one device's losses one error is the first, which tells all that is known; later ones the cause.
+  // Of one device's loss one error is the first; later ones say that it was lost before. All tell the cause.
   bool is_first() const { return is_first_; }
 
  private:
