@@ -10,10 +10,6 @@ namespace {
 constexpr int64_t kNoOrder = -1;
 constexpr int64_t kLegacyDefault = 1, kThreadsDefault = 2;  // of CUDA
 
-DeviceQueue Adopt(Device device, int64_t number) {
-  return DeviceQueue::Adopt(device, reinterpret_cast<void*>(static_cast<intptr_t>(number)));
-}
-
 }  // namespace
 
 DLPackStream::DLPackStream(const char* who, const DLPackDevice& entry, Device device,
@@ -25,7 +21,7 @@ DLPackStream::DLPackStream(const char* who, const DLPackDevice& entry, Device de
     host_waits_ = true;
     return;
   }
-  const int64_t stream = number.value_or(kLegacyDefault);
+  int64_t stream = number.value_or(kLegacyDefault);
   if (entry.streams == DLPackStreams::kNone || stream <= 0) {
     ThrowInvalidArgument(absl::StrCat(
         who, ": found stream ", stream, " of ", DeviceName(device), ", expected ",
@@ -33,16 +29,16 @@ DLPackStream::DLPackStream(const char* who, const DLPackDevice& entry, Device de
         : is_cuda ? "1 (the legacy default stream), 2 (the thread's), a cudaStream_t or -1; 0 may be either"
                   : "the address of a queue of its interface, or -1"));
   }
-  is_threads_ = is_cuda && stream == kThreadsDefault;
-  queue_ = Adopt(device, is_threads_ ? kLegacyDefault : stream);
+  // Another one on each thread, so its handle says nothing later on. What is queued in the legacy default stream comes
+  // behind what was queued before in those of all threads, and what is queued there later behind that.
+  if (is_cuda && stream == kThreadsDefault) stream = kLegacyDefault;
+  queue_ = DeviceQueue::Adopt(device, reinterpret_cast<void*>(static_cast<intptr_t>(stream)));
 }
 
 void DLPackStream::GiveAway(Buffer* buffer, bool writes) const {
   if (host_waits_) GetDeviceProvider(device_, "to_dlpack").WaitFor(PointAfterUses(*buffer));
-  if (!queue_.has_value()) return;
-  const OrderedUses ordered(device_, queue_->number(), {{buffer, writes}});
-  if (is_threads_) {
-    OrderQueueAfter(device_, Adopt(device_, kThreadsDefault).number(), 1u << queue_->number());
+  if (queue_.has_value()) {
+    const OrderedUses ordered(device_, queue_->number(), {{buffer, writes}});
   }
 }
 
@@ -63,9 +59,6 @@ void DLPackStream::TakeOver(ImportedMemory* memory) const {
   if (!queue_.has_value()) return;
   memory->made_in = queue_->number();
   if (queue_->is_adopted()) memory->home = queue_->number();
-  if (is_threads_) {
-    OrderQueueAfter(device_, queue_->number(), 1u << Adopt(device_, kThreadsDefault).number());
-  }
 }
 
 }  // namespace tidepool::internal

@@ -23,15 +23,11 @@ class DLPackStream {
   void TakeBack(Buffer* buffer, bool writes) const noexcept;
   // Before a buffer is made of what comes in: its queues.
   void TakeOver(ImportedMemory* memory) const;
-  bool has_queue() const { return queue_.has_value(); }
 
  private:
   const Device device_;
-  bool host_waits_ = false;            // there is no stream to order
-  std::optional<DeviceQueue> queue_;   // whose end is behind the stream's work
-  // The calling thread's default stream of CUDA, which means another one on each thread: it is put in order in the
-  // call alone. The legacy default stream, which waits for those of all threads, stands for it.
-  bool is_threads_ = false;
+  bool host_waits_ = false;           // there is no stream to order
+  std::optional<DeviceQueue> queue_;  // in whose order the stream's work is
 };
 
 }  // namespace tidepool::internal
