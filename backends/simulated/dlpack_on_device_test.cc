@@ -304,14 +304,19 @@ TEST_F(DLPackOnDeviceTest, WorkspacesAndRingSlotsGiveAwayCopies) {
 }
 
 TEST_F(DLPackOnDeviceTest, WhatIsTakenOverComesBehindItsProducerAndGoesBackBehindUs) {
+  int not_waited = 0;
   for (const bool closed : {false, true}) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       TheDevice().set_asynchronous(seed);
       Stream producer;
+      QueuePoint ours;
       const int64_t before = MemoryTracker::Global().CurrentBytes(kDevice, MemoryKind::kExternal);
       Foreign* known = nullptr;
       // The producer uses its memory again at once.
-      auto foreign = std::make_unique<Foreign>([&] { producer.Add(known->data, 100); });
+      auto foreign = std::make_unique<Foreign>([&] {
+        not_waited += !TheDevice().HasPassed(ours);
+        producer.Add(known->data, 100);
+      });
       known = foreign.get();
       const DeviceQueue theirs = producer.queue();
       TheDevice().Fill(reinterpret_cast<std::byte*>(foreign->data), std::byte{0}, kElements * sizeof(float));
@@ -325,6 +330,7 @@ TEST_F(DLPackOnDeviceTest, WhatIsTakenOverComesBehindItsProducerAndGoesBackBehin
                   kElements * static_cast<int64_t>(sizeof(float)));
         if (seed % 2 == 0) y += 1;
         sum = Add(y, y);
+        ours = TheDevice().ComputePoint(QueueHere(kDevice));
       }
       EXPECT_EQ(foreign->deleted, 0);
       if (closed) y.Close();
@@ -337,6 +343,7 @@ TEST_F(DLPackOnDeviceTest, WhatIsTakenOverComesBehindItsProducerAndGoesBackBehin
       TheDevice().Reset();
     }
   }
+  EXPECT_GT(not_waited, 10);  // the host goes on
 }
 
 // Nobody else could order the producer: what is queued has been done when the deleter is called.
@@ -381,6 +388,7 @@ TEST_F(DLPackOnDeviceTest, HostCopiesAreAsOfEachAccessWhileOthersMayWrite) {
     stream.queue().Wait();
     EXPECT_EQ(x.data<float>()[1], 51);
     EXPECT_EQ(x.At<float>({0}), 2);
+    EXPECT_EQ(x.data<float>()[0], 2);  // fresh on both sides
     stream.Add(DataOf(tensor), 1);
     tensor->deleter(tensor);
     EXPECT_EQ(x.data<float>()[1], 52);
