@@ -114,8 +114,16 @@ TEST_F(DeviceLossTest, NothingIsTakenForLackOfMemoryOrDoneOnTheHost) {
     Workspace workspace("empty", WorkspaceConfig::Training(), kDevice);
     WorkspacePool pool("pool", WorkspaceConfig::Inference(), kDevice);
     RingWorkspace ring("ring", WorkspaceConfig::Ring(2), kDevice);
+    for (int cycle = 0; cycle < 8; ++cycle) {
+      PooledScope scope(pool);
+      const NDArray y = Filled(1, Place::CurrentOn(kDevice)), z = Filled(1, Place::CurrentOn(kDevice));
+    }
+    pool.Trim();  // it knows what it needs, and has it not
+    std::vector<DeviceQueue> queues;
+    for (int number = 1; number < kMostQueues; ++number) queues.push_back(DeviceQueue::New(kDevice));
     PoisonBySquare(x);
     EXPECT_TRUE(ThrownBy([&] { x.ToVector<float>(); }).is_first);
+    queues.clear();  // their ends cannot be told
 
     int reclaims = 0;
     const Reclaimer::Registration watch =
@@ -131,6 +139,11 @@ TEST_F(DeviceLossTest, NothingIsTakenForLackOfMemoryOrDoneOnTheHost) {
     ExpectFailsFast("a view", [&] { HostView<const float> view(x); });
     ExpectFailsFast("a queue", [&] { DeviceQueue::New(kDevice); });
     ExpectFailsFast("a tensor", [&] { ToDLPackVersioned(x); });
+    ExpectFailsFast("pages", [] {
+      WorkspaceConfig config = WorkspaceConfig::Training();
+      config.initial_size = 1 << 20;
+      const Workspace large("large", config, kDevice);
+    });
     const auto in_cycle = [&](Workspace& of) {
       return [&] {
         WorkspaceScope scope(of);

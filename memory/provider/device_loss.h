@@ -63,7 +63,7 @@ inline void CheckNotLost(Device device, std::string_view who) {
   if (IsLost(device)) [[unlikely]] ThrowLost(device, who);
 }
 
-// `name`, which lives as long as the program, is about to be queued in that compute queue.
+// `name`, which lives as long as the program, is about to be queued in that compute queue. Null: it is a new one.
 void NoteOperation(Device device, int queue, const char* name) noexcept;
 // What was noted last there; null: nothing yet.
 const char* LastOperation(Device device, int queue) noexcept;

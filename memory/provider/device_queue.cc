@@ -64,6 +64,7 @@ class DeviceQueues {
         throw;
       }
       queue = {true, true, native, state, {}};
+      NoteOperation(device, number, nullptr);
       highest_ = std::max(highest_, number);
       queues_in_use.store(true, std::memory_order_relaxed);
       return DeviceQueue(std::move(state));

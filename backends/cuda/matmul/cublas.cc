@@ -70,6 +70,7 @@ Cublas::Cublas(CudaDevice& device, int queue) : device_(device), queue_(queue) {
   charge_ = MemoryCharge(MemoryKind::kWorkspace, static_cast<int64_t>(bytes), device.device());
   std::byte* const workspace = device.Allocate(bytes, 256);
   if (workspace == nullptr) {
+    device.ThrowIfLost("cuBLAS");
     ThrowResourceExhausted(absl::StrCat(device.name(), " refused the workspace of cuBLAS, ", bytes, " bytes"));
   }
   workspace_ = workspace;
