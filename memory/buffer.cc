@@ -1,7 +1,9 @@
 #include "tidepool/memory/buffer.h"
 
+#include <array>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -34,20 +36,33 @@ class HeapOwner final : public BufferOwner {
 };
 
 class ImportOwner final : public BufferOwner {
+ public:
+  constexpr explicit ImportOwner(int home) : home_(home) {}
+
+ private:
+  int HomeQueue() const override { return home_ == ImportedMemory::kNone ? 0 : home_; }
   void Release(Buffer* buffer) noexcept override {
     if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kNotClosed) Close(buffer);
     delete buffer;
   }
   void Close(Buffer* buffer) noexcept override {
-    MemoryTracker::Global().Add(Host(), buffer->kind, -static_cast<int64_t>(buffer->bytes),
+    if (buffer->device != Host()) internal::ReleaseHome(buffer, home_);
+    MemoryTracker::Global().Add(buffer->device, buffer->kind, -static_cast<int64_t>(buffer->bytes),
                                 buffer->outside.charged_to);
     if (buffer->outside.release_imported != nullptr) buffer->outside.release_imported(buffer->outside.import_context);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
+
+  const int home_;
 };
 
 constinit HeapOwner heap_owner;
-constinit ImportOwner import_owner;
+// By their homes, none first.
+template <size_t... kHome>
+constexpr auto ImportOwners(std::index_sequence<kHome...>) {
+  return std::array<ImportOwner, sizeof...(kHome)>{ImportOwner(static_cast<int>(kHome) - 1)...};
+}
+constinit auto import_owners = ImportOwners(std::make_index_sequence<kMostQueues + 1>());
 
 void Initialise(Buffer* buffer, BufferOwner* owner, std::byte* data, size_t bytes, MemoryKind kind,
                 Device device) {
@@ -182,6 +197,12 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
 
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind) {
+  return NewImportedBuffer({data, bytes, release, context, kind});
+}
+
+Buffer* NewImportedBuffer(const ImportedMemory& memory) {
+  void* const data = memory.data;
+  const size_t bytes = memory.bytes;
   if (data == nullptr && bytes > 0) {
     ThrowInvalidArgument(
         absl::StrCat("NewImportedBuffer: ", bytes, " bytes at a null pointer, expected their address"));
@@ -193,13 +214,20 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
                                       ", within the address space"));
   }
   std::unique_ptr<Buffer> buffer(new Buffer);
-  Initialise(buffer.get(), &import_owner, static_cast<std::byte*>(data), bytes, kind, Host());
-  buffer->outside = {&MemoryOwner::Current(), release, context};
+  Initialise(buffer.get(), &import_owners[memory.home + 1], static_cast<std::byte*>(data), bytes,
+             memory.kind, memory.device);
+  buffer->outside = {&MemoryOwner::Current(), memory.release, memory.context};
   buffer->imported = true;
+  buffer->read_only = memory.read_only;
   const uintptr_t end = begin + bytes;
   constexpr uintptr_t kLeastPage = 4096;
   buffer->readable_tail = (end - 1) / kLeastPage == (end - 1 + kReadableTailBytes) / kLeastPage;
-  MemoryTracker::Global().AddClaimed(Host(), kind, static_cast<int64_t>(bytes),
+  if (memory.device != Host()) {
+    const int queue = memory.made_in == ImportedMemory::kNone ? QueueHere(memory.device) : memory.made_in;
+    buffer->queues.store(static_cast<uint16_t>(1u << queue), std::memory_order_relaxed);
+    buffer->care.store(Buffer::kOnQueues, std::memory_order_relaxed);
+  }
+  MemoryTracker::Global().AddClaimed(memory.device, memory.kind, static_cast<int64_t>(bytes),
                                      buffer->outside.charged_to);
   return buffer.release();
 }

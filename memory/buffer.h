@@ -113,6 +113,7 @@ struct alignas(64) Buffer {
   bool attached : 1 = false;       // to a workspace
   bool readable_tail : 1 = true;   // kReadableTailBytes behind it can be read
   bool imported : 1 = false;       // its importer has the address too
+  bool read_only : 1 = false;      // imported to be read: operators that would write to it are refused
   // Written once, by who moved link.node to kClosed, before the bytes go.
   enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
   std::atomic<uint8_t> closed{kNotClosed};
@@ -173,6 +174,23 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
 // when those are on the page its last byte is on.
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind = MemoryKind::kExternal);
+// The same of any device. On one of several queues our uses come behind what is queued by then in the queue that the
+// bytes are made in, which is the thread's unless another is named. Where they have a home, work that is queued there
+// after `release` comes behind our uses; that queue is open until `release` has run.
+struct ImportedMemory {
+  static constexpr int kNone = -1;
+
+  void* data;  // on `device`
+  size_t bytes;
+  void (*release)(void* context);  // may be null
+  void* context;
+  MemoryKind kind = MemoryKind::kExternal;
+  Device device = Host();
+  int made_in = kNone;  // the thread's
+  int home = kNone;     // the host waits for our uses before `release`
+  bool read_only = false;
+};
+Buffer* NewImportedBuffer(const ImportedMemory& memory);
 // What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported
 // buffers; one of a workspace, and a kind that there is not, throw kInvalidArgument. With a handle of it.
 // Other threads may close it or change its kind meanwhile: the last kind it had before its bytes went is
@@ -209,6 +227,8 @@ void DropMirror(Buffer* buffer) noexcept;
 void LeaveQueues(Buffer* buffer) noexcept;
 // Before a block of a device's heap goes back, in the order of the calling thread's queue.
 void ReleaseHere(Buffer* buffer) noexcept;
+// Before imported memory of a device goes back to its home (ImportedMemory).
+void ReleaseHome(Buffer* buffer, int home) noexcept;
 
 void BeforeRelease(Buffer* buffer) noexcept;
 // The last handle is gone.

@@ -111,6 +111,22 @@ void ReleaseHere(Buffer* buffer) noexcept {
   ContinueQueueAfter(buffer->device, QueueHere(buffer->device), users);
 }
 
+void ReleaseHome(Buffer* buffer, int home) noexcept {
+  const uint16_t users = UsersOf(*buffer);
+  buffer->queues.store(0, std::memory_order_relaxed);
+  if (home != ImportedMemory::kNone) {
+    return ContinueQueueAfter(buffer->device, home, users & ~uint32_t{Bit(home)});
+  }
+  for (int queue = 0; queue < kMostQueues; ++queue) {
+    try {
+      if ((users >> queue & 1) != 0) {
+        FindDeviceProvider(buffer->device)->WaitFor(EndOfQueue(buffer->device, queue));
+      }
+    } catch (...) {  // the device has failed: there is nothing to wait for
+    }
+  }
+}
+
 }  // namespace internal
 
 }  // namespace tidepool

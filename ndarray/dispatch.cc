@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/device_transfer.h"
@@ -163,6 +164,7 @@ inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
 
 void CopyBetweenDevices(const NDArray& from, NDArray& to) {
   CheckNoRepeats(OpCode::kCopy, to, 0);
+  to.CheckWritable("copy");
   to.MarkWritten();
   CopyAcross(from, to);
 }
@@ -224,6 +226,7 @@ void RunInOrder(const Kernel& kernel, const KernelCall& call, Buffer* scratch,
   for (const NDArray* output : outputs) uses[count++] = {output->buffer().get(), true};
   uses[count++] = {scratch, true};
   const OrderedUses ordered(call.device, call.queue, absl::MakeConstSpan(uses, count));
+  NoteOperation(call.device, call.queue, Info(call.op).name);
   kernel.run(call);
 }
 
@@ -321,6 +324,8 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
                                         OperandName(info.outputs, o), " overlap"));
     }
     if (Describe(*outputs[o], refs.output(o)) != 0) empty = false;
+    // Of what others may write to, as nearly never, some is theirs alone to write.
+    if (refs.output(o).buffer_id == 0) outputs[o]->CheckWritable(info.name);
     if (!refs.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
   }
   if (empty) return;
@@ -333,7 +338,10 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
   ThreadPool* const pool = ThreadPoolScope::Current();
   call.threads = pool != nullptr ? Threads(*pool) : Threads(ThreadCount());
   call.device = device;
-  if (device != Host()) call.queue = QueueHere(device);
+  if (device != Host()) {
+    if (IsLost(device)) [[unlikely]] ThrowLost(device, absl::StrCat("Op [", info.name, "]"));
+    call.queue = QueueHere(device);
+  }
 
   const DType dtype = info.key_is_input() ? refs.input(0).dtype : refs.output(0).dtype;
   if (device != Host() && BelongsOnHost(op, dtype, inputs, outputs)) {

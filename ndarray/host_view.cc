@@ -12,6 +12,7 @@ LockedView::LockedView(const NDArray& array, DType dtype, Side side, bool writes
     : array_(array), writes_(writes) {
   const char* const who = side == Side::kHost ? "host_view" : "device_view";
   array.CheckAlive(who, "X");
+  if (writes) array.CheckWritable(who);
   if (dtype != array.dtype()) {
     ThrowInvalidArgument(absl::StrCat("Op [", who, "]: the array is ", DTypeName(array.dtype()),
                                       ", asked for as ", DTypeName(dtype)));

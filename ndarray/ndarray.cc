@@ -247,6 +247,12 @@ void NDArray::ThrowNoAxis(int axis) const {
       rank() == 0 ? ", which has none" : absl::StrCat(", expected 0 to ", rank() - 1)));
 }
 
+void NDArray::ThrowReadOnly(const char* op) const {
+  ThrowFailedPrecondition(absl::StrCat("Op [", op, "]: the array of shape ", shape_.ToString(), " ",
+                                       DTypeName(dtype_),
+                                       " was imported to be read only; Dup() makes one of its own"));
+}
+
 void* NDArray::CheckedData(DType dtype, const char* what, bool to_write) const {
   CheckAlive(what, "X");
   if (dtype != dtype_) {
@@ -257,6 +263,7 @@ void* NDArray::CheckedData(DType dtype, const char* what, bool to_write) const {
     ThrowFailedPrecondition(absl::StrCat("Op [", what, "]: the array of shape ", shape_.ToString(),
                                          " is a view with gaps; Dup() makes it dense"));
   }
+  if (to_write) CheckWritable(what);
   if (device() != Host()) return HostCopyData(*this, what, to_write);
   return data_;
 }

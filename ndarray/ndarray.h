@@ -263,6 +263,10 @@ class NDArray {
   void CheckAlive(const char* op, const char* operand) const {
     if (!defined_ || (buffer_ && !buffer_->IsAlive())) ThrowDead(op, operand);
   }
+  // Throws kFailedPrecondition for an array that was imported to be read only.
+  void CheckWritable(const char* op) const {
+    if (buffer_ && buffer_->read_only) [[unlikely]] ThrowReadOnly(op);
+  }
   std::byte* raw_data() const { return data_; }
   const BufferHandle& buffer() const { return buffer_; }
 
@@ -272,6 +276,7 @@ class NDArray {
   NDArray ByNumbersAndRanges(absl::Span<const Subscript> subscripts) const;
   [[noreturn]] void ThrowDead(const char* op, const char* operand) const;
   [[noreturn]] void ThrowNoAxis(int axis) const;
+  [[noreturn]] void ThrowReadOnly(const char* op) const;
   void* CheckedData(DType dtype, const char* what, bool to_write) const;
   void ReadElement(DType dtype, absl::Span<const int64_t> index, void* out) const;
   void ReadOnlyElement(DType dtype, void* out) const;

@@ -93,7 +93,8 @@ BufferMirror::BufferMirror(Buffer& buffer)
       charged_to_(buffer.attached ? &MemoryOwner::Current() : buffer.outside.charged_to),
       data_(buffer.data),
       bytes_(buffer.bytes),
-      freshness_(buffer.bytes, buffer.version.load(std::memory_order_relaxed) == 0
+      freshness_(buffer.bytes, buffer.version.load(std::memory_order_relaxed) == 0 &&
+                                       !buffer.MayBeWrittenOutside()
                                    ? Freshness::kNobody
                                    : Freshness::kDevice),
       ready_(buffer.attached || !IsUnused(buffer) ? PointAfterUses(buffer)
@@ -136,6 +137,15 @@ void BufferMirror::MakeHostCopy(const char* who) {
   host_ = keeps_host_copy_ ? HostCopies::Global().Take(host_memory_, bytes_, *charged_to_)
                            : static_cast<std::byte*>(HeapAllocate(
                                  bytes_, 64, MemoryKind::kAllocated, host_memory_, charged_to_));
+}
+
+void BufferMirror::LookOutside() {
+  if (buffer_.MayBeWrittenOutside()) freshness_.MakeDeviceNewer();
+}
+
+void BufferMirror::NoteWrittenOutside() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  freshness_.MakeDeviceNewer();
 }
 
 // ---- copies ---------------------------------------------------------------------------------
@@ -239,6 +249,7 @@ std::byte* BufferMirror::OnHost(MirrorEvent event, size_t begin, size_t end, con
   }
   std::lock_guard<std::mutex> hold(mutex_);
   CheckLocks(begin, end, WritesHost(event), absl::StrCat("Op [", who, "] X argument"));
+  LookOutside();
   MakeHostCopy(who);
   if (WritesHost(event)) WaitForSent();
   Fetch(event, begin, end);
@@ -252,6 +263,7 @@ bool BufferMirror::ReadIfOnHost(size_t begin, size_t bytes, void* out, const cha
   if (locks_ != nullptr) {
     CheckLocks(begin, begin + bytes, false, absl::StrCat("Op [", who, "] X argument"));
   }
+  LookOutside();
   if (host_ == nullptr || !freshness_.IsFreshOn(true, begin, begin + bytes)) return false;
   std::memcpy(out, host_ + begin, bytes);
   if (used_on_device_) CountMirrorAvoided(device_name_, false);
@@ -260,6 +272,7 @@ bool BufferMirror::ReadIfOnHost(size_t begin, size_t bytes, void* out, const cha
 
 bool BufferMirror::IsFreshOnHost(size_t begin, size_t end) {
   std::lock_guard<std::mutex> hold(mutex_);
+  LookOutside();
   return freshness_.IsFreshOn(true, begin, end);
 }
 

@@ -12,7 +12,8 @@
 // Copies to the device are queued beside kernels and begin when the work that was queued when the
 // mirror was made, or last used on the device, has passed. Copies to the host are waited for.
 // A buffer's version (Buffer::version) is raised by whoever writes; a version of 0 says that nobody
-// has, and such bytes are never copied.
+// has, and such bytes are never copied. While a buffer may be written to outside
+// (Buffer::MayBeWrittenOutside) the host copy is as of each access: what the device has is fetched anew.
 //
 // Errors: kFailedPrecondition where the workspace keeps device memory only (MirroringPolicy::kDisabled)
 // and where a view is in the way (MirrorLock); OutOfMemoryError without memory for the host copy;
@@ -89,6 +90,8 @@ class BufferMirror {
   // Gives the host copy's memory back, after bringing the device copy up to date. Not while there is
   // a host view.
   void DropHostCopy();
+  // Somebody else may have written on the device.
+  void NoteWrittenOutside();
   bool has_host_copy();
   std::vector<FreshnessMap::Range> ranges();
 
@@ -108,6 +111,7 @@ class BufferMirror {
   void CheckLocks(size_t begin, size_t end, bool writes, const std::string& who) const;
   void AddLock(MirrorLock* lock);
   void MakeHostCopy(const char* who);
+  void LookOutside();
   void ReleaseHostCopy() noexcept;
   void Fetch(MirrorEvent event, size_t begin, size_t end);
   void Send(MirrorEvent event, size_t begin, size_t end, std::vector<QueuePoint>* points);

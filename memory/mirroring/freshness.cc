@@ -58,6 +58,15 @@ void FreshnessMap::Apply(MirrorEvent event, size_t begin, size_t end) {
   }
 }
 
+void FreshnessMap::MakeDeviceNewer() {
+  next_.clear();
+  for (const Range& range : ranges_) {
+    Append(next_, range.begin, range.end,
+           range.state == Freshness::kHost ? Freshness::kHost : Freshness::kDevice);
+  }
+  ranges_.swap(next_);
+}
+
 // The shortest range that may, with a neighbour.
 bool FreshnessMap::JoinSome() {
   size_t shortest = ranges_.size();

@@ -86,6 +86,8 @@ class FreshnessMap {
   std::vector<Range> CopiesFor(MirrorEvent event, size_t begin, size_t end) const;
   // They have been, and it happens. Throws std::bad_alloc at most, and is as before then.
   void Apply(MirrorEvent event, size_t begin, size_t end);
+  // The device's bytes may have changed unseen: only what the host wrote since is newer. Throws as Apply.
+  void MakeDeviceNewer();
 
  private:
   bool JoinSome();

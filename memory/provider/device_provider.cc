@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/host_provider.h"
 
 namespace tidepool {
@@ -79,6 +80,8 @@ DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
                                   "device_provider.h) to deps"));
 }
 
+void DeviceProvider::ThrowIfLost(const std::string& who) { CheckNotLost(device(), who); }
+
 void DeviceProvider::OpenQueue(int, void*) {
   ThrowUnimplemented(absl::StrCat("DeviceQueue: ", name(), " has one queue"));
 }
@@ -93,6 +96,8 @@ DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* prov
 void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::byte* from,
                size_t bytes) {
   if (bytes == 0) return;
+  CheckNotLost(to_device, "copy");
+  CheckNotLost(from_device, "copy");
   if (to_device == from_device) {
     return GetDeviceProvider(to_device, "CopyBytes").CopyOnDevice(to, from, bytes);
   }

@@ -12,7 +12,8 @@
 //
 // Two ways to have memory. Address ranges are reserved once and committed piece by piece from the
 // front, so that pages can grow without moving. Blocks are single allocations.
-// Refusals are results (null, false): callers know what to do then, or throw with the ledger.
+// Refusals are results (null, false): callers know what to do then, or throw with the ledger. After one
+// they ask ThrowIfLost, so that a device that does nothing any more is not taken for one without memory.
 //
 // A device may work while the host goes on. Its kernels run in the order they are queued, on one of its
 // compute queues (device_queue.h), of which number 0 is always there; copies with host memory may run on
@@ -133,6 +134,10 @@ class DeviceProvider {
   virtual bool HasPassed(QueuePoint) { return true; }
   // Throws kInternal when the work before it failed.
   virtual void WaitFor(QueuePoint) {}
+
+  // After a refusal: throws DeviceLostError when the reason is that the device is lost (device_loss.h), which a
+  // provider finds out here and tells LoseDevice. As it is, of what has been told.
+  virtual void ThrowIfLost(const std::string& who);
 
   // Host memory this device copies from and to fastest (page-locked); null: it has none of its own
   // and ordinary host memory serves.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 
 namespace tidepool {
 namespace {
@@ -38,9 +39,12 @@ class DeviceQueues {
 
   DeviceQueue Open(Device device, void* native) {
     DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
+    CheckNotLost(device, "DeviceQueue");
+    if (native != nullptr && native == provider.NativeQueue(0)) return DeviceQueue::First(device);
     std::lock_guard<std::mutex> lock(mutex_);
-    for (const Queue& queue : queues_) {
-      if (native == nullptr || queue.native != native) continue;
+    for (int number = 1; native != nullptr && number < kMostQueues; ++number) {
+      const Queue& queue = queues_[number];
+      if (!queue.open || provider.NativeQueue(number) != native) continue;
       if (std::shared_ptr<const DeviceQueue::State> known = queue.state.lock()) {
         return DeviceQueue(std::move(known));
       }
@@ -60,6 +64,7 @@ class DeviceQueues {
         throw;
       }
       queue = {true, true, native, state, {}};
+      NoteOperation(device, number, nullptr);
       highest_ = std::max(highest_, number);
       queues_in_use.store(true, std::memory_order_relaxed);
       return DeviceQueue(std::move(state));

@@ -41,11 +41,13 @@ class DeviceQueue {
   // when the device refuses, and as GetDeviceProvider.
   static DeviceQueue New(Device device);
   // The caller's own, for work between theirs: a cudaStream_t of CUDA devices. They keep it until the last
-  // handle has gone. The same one adopted again is the same queue. Throws as New(), and kInvalidArgument for null.
+  // handle has gone. The same one adopted again is the same queue, and native() of one of ours is ours. Throws as
+  // New(), and kInvalidArgument for null.
   static DeviceQueue Adopt(Device device, void* native);
 
   Device device() const { return state_->device; }
   int number() const { return state_->number; }  // from 0, below kMostQueues
+  bool is_adopted() const { return state_->native != nullptr; }
   // What the device's own interface calls it (cudaStream_t); null where there is none.
   void* native() const;
 

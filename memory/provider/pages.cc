@@ -80,6 +80,7 @@ void Pages::Relocate(size_t bytes, size_t wanted, PagesMove move) {
   const size_t preferred = options_.reserve_bytes ? options_.reserve_bytes : traits.reserve_bytes;
   if (!larger.Reserve(RoundUp(std::max(preferred, wanted), unit)) &&
       !larger.Reserve(RoundUp(wanted, unit))) {
+    provider_->ThrowIfLost("pages");
     ThrowRefused(
         RequestOf(wanted), provider_->name(),
         absl::StrCat(provider_->name(), " refused an address range of ", wanted, " bytes"));
@@ -100,6 +101,7 @@ void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
   charge_.GrowTo(static_cast<int64_t>(wanted), "pages");
   if (!provider_->Decommit(base_, before)) {
     charge_.ShrinkTo(static_cast<int64_t>(before));
+    provider_->ThrowIfLost("pages");
     ThrowRefused(RequestOf(wanted), provider_->name(),
                  absl::StrCat(provider_->name(), " refused to take ", before, " bytes back"));
   }
@@ -108,10 +110,10 @@ void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
   larger.charge_.Swap(charge_);
   try {
     larger.Resize(bytes);
-  } catch (const OutOfMemoryError&) {
+  } catch (const Error&) {
     try {
       Extend(before, Unit(before - kReadableTailBytes) > provider_->traits().granularity);
-    } catch (const OutOfMemoryError&) {
+    } catch (const Error&) {
       ReleaseAll();
     }
     throw;
@@ -132,6 +134,14 @@ void Pages::Commit(size_t offset, size_t bytes, bool large_pages) {
     return provider_->Commit(base_ + offset, bytes, large_pages) ? 0 : static_cast<int64_t>(bytes);
   };
   int64_t missing = lacking();
+  if (missing > 0) {
+    try {
+      provider_->ThrowIfLost("pages");
+    } catch (...) {
+      charge_.ShrinkTo(static_cast<int64_t>(held));
+      throw;
+    }
+  }
   Reclaimer::Global().RetryWhileReclaiming(
       missing, [&] { return missing = lacking(); }, RequestOf(bytes));
   if (missing > 0) {

@@ -12,6 +12,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
@@ -169,6 +170,18 @@ TEST(Pages, GrowAndShrinkOnADevice) {
     EXPECT_EQ(device.used_bytes(), pages.committed_bytes());
   }
   EXPECT_EQ(device.used_bytes(), 0);
+}
+
+// A device that is lost has not run out of memory.
+TEST(Pages, ALostDeviceIsToldWhereItRefusesToGrow) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  Pages pages({}, device);
+  pages.Resize(100);
+  LoseDevice(device.device(), "test");
+  EXPECT_THROW(pages.Resize(kMiB), DeviceLostError);
+  EXPECT_EQ(pages.committed_bytes(), SimulatedDevice::kGranularity);
+  ForgetLossForTesting(device.device());
 }
 
 // Where the bytes may go, a move never holds more than the larger of the two: neither of the

@@ -35,6 +35,7 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvid
   std::byte* const data =
       provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
   if (data == nullptr) [[unlikely]] {
+    provider.ThrowIfLost("heap");
     return AllocateByResource(bytes, alignment, kind, provider, owner, /*refused_once=*/true);
   }
   bool counted;

@@ -27,10 +27,14 @@ Allocation PageBlocks::Allocate(size_t bytes, size_t alignment) {
   MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   const size_t reserved = ReservedBytes(footprint);
   std::byte* const base = provider_.Reserve(reserved);
-  if (base == nullptr) return Allocation::Refused(Refusal::kExhausted, this, footprint);
+  if (base == nullptr) {
+    provider_.ThrowIfLost("pages");
+    return Allocation::Refused(Refusal::kExhausted, this, footprint);
+  }
   const size_t large = provider_.traits().large_granularity;
   if (!provider_.Commit(base, footprint, options_.large_pages && large > 0 && footprint >= large)) {
     provider_.Unreserve(base, reserved);
+    provider_.ThrowIfLost("pages");
     return Allocation::Refused(Refusal::kExhausted, this, footprint);
   }
   ledger.CountSystemAllocation();

@@ -28,7 +28,10 @@ class ProviderBlocks final : public MemoryResource {
     MemoryTracker& ledger = MemoryTracker::Global();
     std::byte* const data =
         provider_.Allocate(bytes, std::max(alignment, provider_.traits().alignment));
-    if (data == nullptr) return Allocation::Refused(Refusal::kExhausted, this, bytes);
+    if (data == nullptr) {
+      provider_.ThrowIfLost("heap");
+      return Allocation::Refused(Refusal::kExhausted, this, bytes);
+    }
     ledger.CountSystemAllocation();
     return {data, data};
   }

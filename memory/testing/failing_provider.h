@@ -81,6 +81,7 @@ class FailingProvider final : public DeviceProvider {
   }
   bool HasPassed(QueuePoint point) override { return base_->HasPassed(point); }
   void WaitFor(QueuePoint point) override { base_->WaitFor(point); }
+  void ThrowIfLost(const std::string& who) override { base_->ThrowIfLost(who); }
   DeviceProvider* PinnedHost() override { return base_->PinnedHost(); }
 
  private:

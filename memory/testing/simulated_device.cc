@@ -148,6 +148,8 @@ void SimulatedDevice::Reset() {
   has_pinned_host_ = false;
   counters_ = Counters();
   faults_.Clear();
+  poison_.Clear();
+  ForgetLossForTesting(device_);
 }
 
 size_t SimulatedDevice::used_bytes() const {
@@ -231,7 +233,7 @@ std::byte* SimulatedDevice::Hidden(const std::byte* at, size_t bytes) {
 }
 
 std::byte* SimulatedDevice::Reserve(size_t bytes) noexcept {
-  if (faults_.Next()) return nullptr;
+  if (faults_.Next() || IsLost(device_)) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
   ++counters_.reservations;
   return NewRange(bytes);
@@ -249,7 +251,7 @@ void SimulatedDevice::Unreserve(std::byte* base, size_t bytes) noexcept {
 }
 
 bool SimulatedDevice::Commit(std::byte* at, size_t bytes, bool) noexcept {
-  if (faults_.Next()) return false;
+  if (faults_.Next() || IsLost(device_)) return false;
   std::lock_guard<std::mutex> lock(mutex_);
   std::byte* base;
   Range* const range = Find(at, bytes, "commit", &base);
@@ -283,7 +285,7 @@ bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
 }
 
 std::byte* SimulatedDevice::Allocate(size_t bytes, size_t alignment) noexcept {
-  if (faults_.Next() || bytes > SIZE_MAX / 8) return nullptr;
+  if (faults_.Next() || IsLost(device_) || bytes > SIZE_MAX / 8) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
   if (alignment < alignment_ || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
   ++counters_.blocks;
@@ -314,13 +316,20 @@ void SimulatedDevice::Release(std::byte* data, size_t bytes) noexcept {
 // ---- bytes ----------------------------------------------------------------------------------
 
 void SimulatedDevice::MayFail(const char* what) {
+  if (IsLost(device_)) ThrowLost(device_, std::string("simulated device: ") + what);
   if (faults_.Next()) ThrowInternal(name() + ": the " + what + " failed, as the test wanted");
+}
+
+// Of what was queued, some may have poisoned it.
+void SimulatedDevice::AwaitAll() {
+  queues_.WaitForAll();
+  CheckNotLost(device_, "simulated device: wait");
 }
 
 void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
   MayFail("copy from the host");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  AwaitAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy from the host"), from_host, bytes);
   ++counters_.copies_from_host;
@@ -330,7 +339,7 @@ void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, si
 void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) {
   MayFail("copy to the host");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  AwaitAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(to_host, Bytes(from, bytes, "copy to the host"), bytes);
   ++counters_.copies_to_host;
@@ -340,7 +349,7 @@ void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size
 void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
   MayFail("copy");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  AwaitAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy to"), Bytes(from, bytes, "copy from"), bytes);
   ++counters_.copies_on_device;
@@ -350,7 +359,7 @@ void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t 
 void SimulatedDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   MayFail("fill");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  AwaitAll();
   std::lock_guard<std::mutex> lock(mutex_);
   std::memset(Bytes(to, bytes, "fill"), static_cast<int>(value), bytes);
   ++counters_.fills;

@@ -6,7 +6,8 @@
 // giving back what was not had, end the test with a message. It has a capacity, counts what it is
 // asked, and refuses where its FaultPlan says so. Told to be asynchronous, its kernels and queued
 // copies are delayed and reordered as far as the rules allow, and work of its queues that disturbs other
-// work ends the test (simulated_queues.h).
+// work ends the test (simulated_queues.h). A kernel can be told to poison it: the device is lost then
+// (memory/provider/device_loss.h), does nothing that is queued and refuses everything, as CUDA's after a wrong address.
 //
 //   Workspace workspace("w", config, SimulatedDevice::kDevice);    // linking it registers it
 //   SimulatedDevice::Get().set_capacity(1 << 20);
@@ -24,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/testing/fault_plan.h"
 #include "tidepool/memory/testing/simulated_queues.h"
@@ -72,6 +74,8 @@ class SimulatedDevice final : public DeviceProvider {
   size_t pinned_bytes() const;  // of its page-locked host memory
   Counters counters() const;
   FaultPlan& faults() { return faults_; }
+  // Of kernels, when they run: those that fail poison the device, until Reset().
+  FaultPlan& poison() { return poison_; }
 
   std::string name() const override;
   Device device() const override { return device_; }
@@ -95,6 +99,7 @@ class SimulatedDevice final : public DeviceProvider {
   void* NativeQueue(int queue) override;
   QueuePoint ComputePoint(int queue) override {
     CheckQueue(queue);
+    CheckNotLost(device_, "simulated device: point of a queue");
     return {queues_.ComputePoint(queue)};
   }
   void ComputeAfter(int queue, QueuePoint point) override {
@@ -103,8 +108,14 @@ class SimulatedDevice final : public DeviceProvider {
     CountOrder();
     queues_.ComputeAfter(queue, point.value);
   }
-  bool HasPassed(QueuePoint point) override { return queues_.HasPassed(point.value); }
-  void WaitFor(QueuePoint point) override { queues_.WaitFor(point.value); }
+  bool HasPassed(QueuePoint point) override {
+    CheckNotLost(device_, "simulated device: look at a point");
+    return queues_.HasPassed(point.value);
+  }
+  void WaitFor(QueuePoint point) override {
+    queues_.WaitFor(point.value);
+    CheckNotLost(device_, "simulated device: wait");
+  }
   DeviceProvider* PinnedHost() override;
 
  private:
@@ -124,6 +135,7 @@ class SimulatedDevice final : public DeviceProvider {
   std::byte* NewRange(size_t bytes);
   void EndRange(std::byte* base);
   void MayFail(const char* what);
+  void AwaitAll();
   void CheckQueue(int queue) const;
   void CountOrder();
 
@@ -136,7 +148,7 @@ class SimulatedDevice final : public DeviceProvider {
   bool has_pinned_host_ = false;
   size_t used_ = 0;
   Counters counters_;
-  FaultPlan faults_;
+  FaultPlan faults_, poison_;
   Pinned* pinned_;
   SimulatedQueues queues_;
   std::atomic<uint32_t> open_{1};  // compute queues, a bit each

@@ -18,7 +18,9 @@ QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* fr
   }
   return {queues_.Add(SimulatedQueues::kCopies,
                       {{to, to + bytes, true}, {from_host, from_host + bytes, false}}, after.value,
-                      [=] { std::memcpy(hidden, from_host, bytes); })};
+                      [=, this] {
+                        if (!IsLost(device_)) std::memcpy(hidden, from_host, bytes);
+                      })};
 }
 
 QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
@@ -33,13 +35,21 @@ QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte*
   }
   return {queues_.Add(SimulatedQueues::kCopies,
                       {{from, from + bytes, false}, {to_host, to_host + bytes, true}}, after.value,
-                      [=] { std::memcpy(to_host, hidden, bytes); })};
+                      [=, this] {
+                        if (!IsLost(device_)) std::memcpy(to_host, hidden, bytes);
+                      })};
 }
 
 void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
                                   std::function<void()> run, int queue) {
   CheckQueue(queue);
-  queues_.Add(queue, std::move(ranges), 0, std::move(run));
+  CheckNotLost(device_, "simulated device: kernel");
+  const char* const operation = LastOperation(device_, queue);
+  queues_.Add(queue, std::move(ranges), 0, [this, operation, run = std::move(run)] {
+    if (IsLost(device_)) return;
+    if (!poison_.Next()) return run();
+    LoseDevice(device_, "a kernel used a wrong address, as the test wanted", operation);
+  });
 }
 
 void SimulatedDevice::OpenQueue(int queue, void* native) {

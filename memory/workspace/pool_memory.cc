@@ -178,6 +178,9 @@ bool PoolMemory::GrowInHole(Lock& lock, size_t bytes) {
   } catch (const OutOfMemoryError&) {
     best->holes.push_back(hole);  // there is room
     return false;
+  } catch (...) {
+    best->holes.push_back(hole);
+    throw;
   }
   best->ranges.Give(hole, hole_bytes);
   return true;

@@ -56,7 +56,7 @@ void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
     follower_.Expect(next);
   } catch (const std::bad_alloc&) {
     follower_.Expect(nullptr);
-  } catch (const OutOfMemoryError&) {
+  } catch (const Error&) {  // out of memory; or the device is lost, as the request itself finds
     follower_.Expect(nullptr);
   }
   BeginFollowing();

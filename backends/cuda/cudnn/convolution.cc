@@ -38,6 +38,7 @@ void RunOwn(const KernelCall& call) {
     const MemoryCharge charge(MemoryKind::kWorkspace, static_cast<int64_t>(bytes), device.device());
     std::byte* const scratch = device.Allocate(bytes, 256);
     if (scratch == nullptr) {
+      device.ThrowIfLost("cuDNN");
       ThrowResourceExhausted(absl::StrCat(device.name(), " refused ", bytes, " bytes of scratch for ",
                                           Info(call.op).name));
     }

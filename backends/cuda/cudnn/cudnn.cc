@@ -7,6 +7,7 @@
 #include "tidepool/backends/cuda/framework/queue.h"
 #include "tidepool/backends/cuda/matmul/cublas.h"
 #include "tidepool/backends/cuda/matmul/product_kernels.h"
+#include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -260,6 +261,7 @@ bool Cudnn::Run(const KernelCall& call) {
       return false;
     }
     if (status != CudnnLibrary::kSuccess) {
+      ThrowIfCurrentIsLost("cuDNN");
       ThrowInternal(absl::StrCat("Op [", Info(call.op).name, "]: cuDNN: ",
                                  library_.GetErrorString(status)));
     }

@@ -26,6 +26,7 @@ class Block {
         charge_(MemoryKind::kWorkspace, static_cast<int64_t>(bytes_), device.device()),
         data_(device.Allocate(bytes_, 256)) {
     if (data_ == nullptr) {
+      device.ThrowIfLost("cuDNN");
       ThrowResourceExhausted(absl::StrCat(device.name(), " refused ", bytes_, " bytes to check cuDNN"));
     }
   }

@@ -60,11 +60,13 @@ class EmulatedCuda {
   FaultPlan& allocation_faults() { return allocation_faults_; }
   // Of work: launches, copies, fills, events, products.
   FaultPlan& call_faults() { return call_faults_; }
+  // Of kernels when they run, which use a wrong address then: the devices are lost (set_lost) until the test ends that.
+  FaultPlan& kernel_faults() { return kernel_faults_; }
   // Runs all that is queued.
   void Finish();
 
  private:
-  FaultPlan allocation_faults_, call_faults_;
+  FaultPlan allocation_faults_, call_faults_, kernel_faults_;
 };
 
 }  // namespace tidepool

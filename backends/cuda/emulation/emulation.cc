@@ -83,7 +83,13 @@ CUstream_st* Emulation::NewStream(unsigned flags) {
 }
 
 CUstream_st* Emulation::Stream(cudaStream_t stream) {
-  if (stream == nullptr) {
+  if (stream == cudaStreamPerThread) {
+    thread_local CUstream_st* of_thread[16] = {};
+    CUstream_st*& own = of_thread[current_device];
+    if (own == nullptr) own = NewStream(cudaStreamDefault);
+    return own;
+  }
+  if (stream == nullptr || stream == cudaStreamLegacy) {
     CUstream_st*& own = defaults_[current_device];
     if (own == nullptr) own = NewStream(cudaStreamDefault);
     return own;
@@ -144,6 +150,7 @@ void Emulation::Record(CUstream_st* stream, CUevent_st* event) {
     event->mark->nodes = stream->last;
     return;
   }
+  SyncWithDefault(stream);
   stream->queue.push_back({nullptr, event->mark, nullptr});
   ++queued_;
 }
@@ -254,6 +261,10 @@ cudaError_t QueueKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t
     ++number;
   }
   emulation.Add(queue, [=, &emulation, body = std::move(body)]() mutable {
+    if (emulation.lost || EmulatedCuda::Get().kernel_faults().Next()) {
+      emulation.lost = true;
+      return;
+    }
     BlockRunner::Get().Run({{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes},
                            emulation.Random(), [](void* work) { (*static_cast<Work*>(work))(); },
                            &body);

@@ -24,6 +24,11 @@ cudaError_t MayWork(Emulation& emulation) {
   return EmulatedCuda::Get().call_faults().Next() ? cudaErrorUnknown : cudaSuccess;
 }
 
+// What was waited for has run: it may have been lost by that.
+cudaError_t Ran(const Emulation& emulation) {
+  return emulation.lost ? Fail(cudaErrorIllegalAddress) : cudaSuccess;
+}
+
 }  // namespace
 
 cudaError_t cudaGetLastError() {
@@ -102,7 +107,7 @@ cudaError_t cudaDeviceSynchronize() {
   if (emulation.UnsafeWhileCapturing()) return Fail(cudaErrorStreamCaptureUnsupported);
   ++emulation.counters.device_synchronizations;
   emulation.RunAll();
-  return cudaSuccess;
+  return Ran(emulation);
 }
 
 // ---- streams ------------------------------------------------------------------------------------
@@ -136,7 +141,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   }
   ++emulation.counters.synchronizations;
   emulation.RunUntil([&] { return queue->queue.empty(); }, "cudaStreamSynchronize");
-  return cudaSuccess;
+  return Ran(emulation);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Emulation& emulation = Emulation::Get();
@@ -145,6 +150,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (emulation.lost) return Fail(cudaErrorIllegalAddress);
   if (queue->capture != nullptr) return Fail(cudaErrorStreamCaptureUnsupported);
   emulation.RunSome();
+  if (emulation.lost) return Ran(emulation);
   return queue->queue.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -186,6 +192,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->mark == nullptr || event->mark->passed) return cudaSuccess;
   if (event->mark->capture != nullptr) return Fail(cudaErrorStreamCaptureUnsupported);
   emulation.RunSome();
+  if (emulation.lost) return Ran(emulation);
   return event->mark->passed ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -200,7 +207,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ++emulation.counters.synchronizations;
   const auto mark = event->mark;
   emulation.RunUntil([&] { return mark->passed; }, "cudaEventSynchronize");
-  return cudaSuccess;
+  return Ran(emulation);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   Lock lock(Emulation::Get().mutex);

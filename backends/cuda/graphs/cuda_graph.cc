@@ -6,6 +6,7 @@
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 
@@ -102,6 +103,7 @@ void CudaGraph::Launch() {
   device_.Activate();
   const QueueTurn turn(device_.device(), /*alone=*/true);
   JoinQueues();
+  NoteOperation(device_.device(), queue_.number(), "a captured step");
   Check(cudaGraphLaunch(executable_, device_.compute(queue_.number())), "cudaGraphLaunch");
   launched_ = device_.ComputePoint(queue_.number());
   for (int other = 0, open = static_cast<int>(OpenQueues(device_.device())); open >> other != 0; ++other) {

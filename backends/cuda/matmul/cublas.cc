@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::cuda {
@@ -36,6 +37,7 @@ int64_t FreeBytes() {
 void CheckCublas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string message = absl::StrCat(call, ": ", cublasGetStatusName(status));
+  ThrowIfCurrentIsLost(call);
   if (status == CUBLAS_STATUS_ALLOC_FAILED) ThrowResourceExhausted(message);
   ThrowInternal(message);
 }
@@ -68,6 +70,7 @@ Cublas::Cublas(CudaDevice& device, int queue) : device_(device), queue_(queue) {
   charge_ = MemoryCharge(MemoryKind::kWorkspace, static_cast<int64_t>(bytes), device.device());
   std::byte* const workspace = device.Allocate(bytes, 256);
   if (workspace == nullptr) {
+    device.ThrowIfLost("cuBLAS");
     ThrowResourceExhausted(absl::StrCat(device.name(), " refused the workspace of cuBLAS, ", bytes, " bytes"));
   }
   workspace_ = workspace;

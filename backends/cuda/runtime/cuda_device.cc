@@ -263,6 +263,10 @@ void CudaDevice::DoNow(const char* call, const Work& work) {
 }
 
 void CudaDevice::FinishQueues() noexcept {
+  try {
+    Activate();  // a queue may be a default stream, which is the current device's
+  } catch (...) {
+  }
   {
     std::lock_guard<std::mutex> lock(streams_mutex_);
     for (const auto& stream : streams_) {

@@ -16,7 +16,7 @@
 // for copies, one each way. Ours do not wait for the default stream. Nothing here waits for the whole device.
 //
 // Errors: refusals of memory are null or false; other errors of the runtime are thrown as kInternal
-// with the function's name and the runtime's text. Threads: any.
+// with the function's name and the runtime's text; sticky ones are the device's loss (device_loss.h). Threads: any.
 #ifndef TIDEPOOL_BACKENDS_CUDA_RUNTIME_CUDA_DEVICE_H_
 #define TIDEPOOL_BACKENDS_CUDA_RUNTIME_CUDA_DEVICE_H_
 
@@ -94,6 +94,7 @@ class CudaDevice final : public DeviceProvider {
   void ComputeAfter(int queue, QueuePoint point) override;
   bool HasPassed(QueuePoint point) override;
   void WaitFor(QueuePoint point) override;
+  void ThrowIfLost(const std::string& who) override;
   DeviceProvider* PinnedHost() override { return &pinned_; }
 
  private:

@@ -11,9 +11,17 @@ namespace tidepool::cuda {
 // "cudaMemcpyAsync: cudaErrorInvalidValue: invalid argument".
 std::string Describe(cudaError_t error, const char* call);
 
-// Throws kInternal, for cudaErrorMemoryAllocation kResourceExhausted, with Describe() as message. The
-// error is taken from the runtime: cudaGetLastError does not report it again.
+// Every call that uses the device fails from then on: a kernel used a wrong address, was stopped or trapped, or memory
+// failed beyond correction.
+bool IsSticky(cudaError_t error);
+
+// Throws kInternal, for cudaErrorMemoryAllocation kResourceExhausted, with Describe() as message; where it is
+// sticky the calling thread's current device is lost, and DeviceLostError says so (memory/provider/device_loss.h).
+// The error is taken from the runtime: cudaGetLastError does not report it again.
 [[noreturn]] void ThrowError(cudaError_t error, const char* call);
+
+// After a library has failed without saying why: throws DeviceLostError where the current device is lost.
+void ThrowIfCurrentIsLost(const char* call);
 
 inline void Check(cudaError_t error, const char* call) {
   if (error != cudaSuccess) ThrowError(error, call);

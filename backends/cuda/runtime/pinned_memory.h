@@ -39,6 +39,7 @@ class PinnedMemory final : public DeviceProvider {
   void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override;
   void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override;
   void Fill(std::byte* to, std::byte value, size_t bytes) override;
+  void ThrowIfLost(const std::string& who) override;
 
   size_t kept_bytes() const;  // free blocks in the pool
   // Gives them back; returns how many bytes. 0 while another thread is at the pool.

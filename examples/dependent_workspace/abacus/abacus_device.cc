@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/io/dlpack_devices.h"
 
 namespace abacus {
 
@@ -30,6 +31,8 @@ QueuePoint OfCopies(uint64_t ticket) { return {2 * ticket + 1}; }
 const tidepool::DeviceProviderRegistrar registrar(kAbacus, [](uint8_t index) -> DeviceProvider* {
   return AbacusDevice::Find(index);
 });
+// kDLExtDev, the number for devices that DLPack has no name for.
+const tidepool::DLPackDeviceRegistrar dlpack(12, kAbacus, tidepool::DLPackStreams::kNone);
 
 }  // namespace
 

@@ -104,6 +104,8 @@ enum cudaDataType_t {
 using cudaDataType = cudaDataType_t;
 
 constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
+#define cudaStreamLegacy ((cudaStream_t)0x1)
+#define cudaStreamPerThread ((cudaStream_t)0x2)
 constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
 constexpr unsigned cudaEventRecordDefault = 0, cudaEventWaitDefault = 0;

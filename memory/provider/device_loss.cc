@@ -1,0 +1,89 @@
+#include "tidepool/memory/provider/device_loss.h"
+
+#include <memory>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/provider/device_provider.h"
+
+namespace tidepool {
+
+namespace internal {
+
+struct DeviceLoss {
+  std::string cause, operators;
+  std::atomic<bool> told{false};
+};
+
+constinit std::atomic<DeviceLoss*> device_losses[kDevicePlaces] = {};
+
+}  // namespace internal
+
+namespace {
+
+using internal::device_losses;
+using internal::DeviceLoss;
+
+constinit std::atomic<const char*> last_operations[kDevicePlaces][kMostQueues] = {};
+
+int PlaceOf(Device device) { return device.type.number() * kMaxDevicesPerType + device.index; }
+
+std::string DescribeOperators(Device device, const char* operation) {
+  if (operation != nullptr) return absl::StrCat("the operator that failed is [", operation, "]");
+  std::string queued;
+  for (int queue = 0; queue < kMostQueues; ++queue) {
+    const char* const name = LastOperation(device, queue);
+    if (name == nullptr) continue;
+    absl::StrAppend(&queued, queued.empty() ? "" : ", ", "[", name, "] in queue ", queue);
+  }
+  if (queued.empty()) return "no operator had been queued";
+  return absl::StrCat("it was one of the operators queued last, or one before them: ", queued);
+}
+
+}  // namespace
+
+bool LoseDevice(Device device, std::string_view cause, const char* operation) noexcept {
+  std::atomic<DeviceLoss*>& known = device_losses[PlaceOf(device)];
+  if (known.load(std::memory_order_acquire) != nullptr) return false;
+  static DeviceLoss unknown;  // without memory to write the cause down
+  DeviceLoss* loss = &unknown;
+  try {
+    auto made = std::make_unique<DeviceLoss>();
+    made->cause = cause;
+    made->operators = DescribeOperators(device, operation);
+    loss = made.release();
+  } catch (const std::bad_alloc&) {
+  }
+  DeviceLoss* none = nullptr;
+  if (known.compare_exchange_strong(none, loss, std::memory_order_acq_rel)) return true;
+  if (loss != &unknown) delete loss;
+  return false;
+}
+
+void ThrowLost(Device device, std::string_view who) {
+  DeviceLoss& loss = *device_losses[PlaceOf(device)].load(std::memory_order_acquire);
+  const bool is_first = !loss.told.exchange(true, std::memory_order_relaxed);
+  throw DeviceLostError(
+      device, is_first,
+      is_first ? absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause, "; ",
+                              loss.operators,
+                              "; what its memory holds is gone, and nothing is done on it any more "
+                              "in this process")
+               : absl::StrCat(std::string(who), ": ", DeviceName(device), " was lost before: ", loss.cause,
+                              "; ", loss.operators));
+}
+
+void NoteOperation(Device device, int queue, const char* name) noexcept {
+  last_operations[PlaceOf(device)][queue].store(name, std::memory_order_relaxed);
+}
+
+const char* LastOperation(Device device, int queue) noexcept {
+  return last_operations[PlaceOf(device)][queue].load(std::memory_order_relaxed);
+}
+
+void ForgetLossForTesting(Device device) noexcept {
+  // Not destroyed: somebody may be telling of it.
+  device_losses[PlaceOf(device)].store(nullptr, std::memory_order_release);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,76 @@
+// A device that is lost: after some errors (a kernel that used a wrong address, an uncorrectable error
+// of its memory, a kernel that was stopped) a device refuses everything for as long as the process lives. CUDA
+// calls them sticky. That is told as what it is, and never taken for lack of memory: nothing is
+// reclaimed, spilled, tried again or done on the host in its place.
+//
+// Whoever sees such an error first says so, with its cause, and throws:
+//
+//   LoseDevice(device, "cudaEventQuery: cudaErrorIllegalAddress: an illegal ...");
+//   ThrowLost(device, "cudaEventQuery");
+//
+// From then on operators on the device, copies from and to it, and refusals of its memory throw
+// DeviceLostError with that cause, before anything is tried. Arrays there can still be released, closed and
+// destroyed, quietly; what the host has of their bytes (mirrors that are fresh on the host) can be read.
+//
+// Which operator it was: a device tells late, at whichever call comes next. Where its provider knows the
+// operator it is named; else those that were queued last in each compute queue, one of which, or one
+// before them, it was.
+//
+// Threads: any. Cost: one load to ask.
+#ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_LOSS_H_
+#define TIDEPOOL_MEMORY_PROVIDER_DEVICE_LOSS_H_
+
+#include <atomic>
+#include <string>
+#include <string_view>
+
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/device_check.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+
+// Code kInternal, as of other failures of devices.
+class DeviceLostError : public Error {
+ public:
+  DeviceLostError(Device device, bool is_first, std::string message)
+      : Error(absl::StatusCode::kInternal, std::move(message)), device_(device), is_first_(is_first) {}
+
+  Device device() const { return device_; }
+  // Of one device's loss one error is the first; later ones say that it was lost before. All tell the cause.
+  bool is_first() const { return is_first_; }
+
+ private:
+  Device device_;
+  bool is_first_;
+};
+
+namespace internal {
+struct DeviceLoss;
+extern std::atomic<DeviceLoss*> device_losses[kDevicePlaces];
+}  // namespace internal
+
+inline bool IsLost(Device device) {
+  const int place = device.type.number() * kMaxDevicesPerType + device.index;
+  return internal::device_losses[place].load(std::memory_order_acquire) != nullptr;
+}
+// `cause` is what the device says; `operation`, if not null, the operator whose work failed. The first
+// loss of a device is the one that is known; true when this is it.
+bool LoseDevice(Device device, std::string_view cause, const char* operation = nullptr) noexcept;
+// `who` was about to use it, or found out. Of a device that is lost.
+[[noreturn]] void ThrowLost(Device device, std::string_view who);
+inline void CheckNotLost(Device device, std::string_view who) {
+  if (IsLost(device)) [[unlikely]] ThrowLost(device, who);
+}
+
+// `name`, which lives as long as the program, is about to be queued in that compute queue. Null: it is a new one.
+void NoteOperation(Device device, int queue, const char* name) noexcept;
+// What was noted last there; null: nothing yet.
+const char* LastOperation(Device device, int queue) noexcept;
+
+// As if it had never happened, for tests of devices that can be mended. While nothing else uses the device.
+void ForgetLossForTesting(Device device) noexcept;
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_PROVIDER_DEVICE_LOSS_H_
