@@ -137,6 +137,8 @@ void SimulatedDevice::set_has_pinned_host(bool has) {
 void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed); }
 
 void SimulatedDevice::Reset() {
+  reclaimer_ = Reclaimer::Registration();
+  kept_.reset();
   queues_.Stop();
   queues_.set_checks_order(true);
   HostCopies::Global().Trim();  // kept for mirrors to come
@@ -280,35 +282,6 @@ bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
   for (size_t i = begin / kGranule; i < (begin + bytes) / kGranule; ++i) range->committed[i] = false;
   used_ -= bytes;
   return true;
-}
-
-std::byte* SimulatedDevice::Allocate(size_t bytes, size_t alignment) noexcept {
-  if (faults_.Next() || bytes > SIZE_MAX / 8) return nullptr;
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (alignment < alignment_ || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
-  ++counters_.blocks;
-  const size_t whole = (bytes + kReadableTailBytes + kGranule - 1) / kGranule * kGranule;
-  if (whole > capacity_ - std::min(capacity_, used_)) return nullptr;
-  std::byte* const base = NewRange(whole);
-  if (base == nullptr) return nullptr;
-  Range& range = ranges_[base];
-  if (!HostProvider().Commit(range.hidden, whole, false)) {
-    EndRange(base);
-    return nullptr;
-  }
-  range.committed.assign(range.committed.size(), true);
-  range.block_bytes = bytes;
-  used_ += whole;
-  return base;
-}
-
-void SimulatedDevice::Release(std::byte* data, size_t bytes) noexcept {
-  queues_.WaitForUsersOf({data, data + bytes});
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = ranges_.find(data);
-  if (it == ranges_.end() || it->second.block_bytes != bytes) Die("release", data, bytes);
-  ++counters_.releases;
-  EndRange(data);
 }
 
 // ---- bytes ----------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* fr
     ++counters_.copies_from_host;
     counters_.bytes_from_host += static_cast<int64_t>(bytes);
   }
-  return {queues_.Add(SimulatedQueues::kCopies,
-                      {{to, to + bytes, true}, {from_host, from_host + bytes, false}}, after.value,
-                      [=] { std::memcpy(hidden, from_host, bytes); })};
+  const QueuePoint point = {queues_.Add(
+      SimulatedQueues::kCopies, {{to, to + bytes, true}, {from_host, from_host + bytes, false}},
+      after.value, [=] { std::memcpy(hidden, from_host, bytes); })};
+  if (kept_ != nullptr) kept_->NoteCopy(to, point);
+  return point;
 }
 
 QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
@@ -31,9 +33,11 @@ QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte*
     ++counters_.copies_to_host;
     counters_.bytes_to_host += static_cast<int64_t>(bytes);
   }
-  return {queues_.Add(SimulatedQueues::kCopies,
-                      {{from, from + bytes, false}, {to_host, to_host + bytes, true}}, after.value,
-                      [=] { std::memcpy(to_host, hidden, bytes); })};
+  const QueuePoint point = {queues_.Add(
+      SimulatedQueues::kCopies, {{from, from + bytes, false}, {to_host, to_host + bytes, true}},
+      after.value, [=] { std::memcpy(to_host, hidden, bytes); })};
+  if (kept_ != nullptr) kept_->NoteCopy(from, point);
+  return point;
 }
 
 void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,

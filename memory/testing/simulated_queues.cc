@@ -178,6 +178,14 @@ bool SimulatedQueues::IsUsed(Range range) {
   return false;
 }
 
+bool SimulatedQueues::Release(Range range) {
+  if (IsUsed(range)) return false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (checks_order_ && order_.IsUsed(range)) return false;
+  order_.Release(range);
+  return true;
+}
+
 // Kernels of one queue in order; of the copies that may begin, any one.
 std::list<SimulatedQueues::Work>::iterator SimulatedQueues::Next(int queue) {
   std::vector<std::list<Work>::iterator> ready;

@@ -55,6 +55,8 @@ class SimulatedQueues {
   // For whatever uses a byte of the range.
   void WaitForUsersOf(Range range);
   bool IsUsed(Range range);
+  // The range is given back without waiting. False where work uses it of which nobody has seen that it is done.
+  bool Release(Range range);
 
  private:
   struct Work {

@@ -14,6 +14,9 @@ namespace tidepool::cuda {
 namespace {
 
 constexpr size_t kPiecesPerLarge = 8;  // 16 MiB of 2 MiB
+// Of blocks that were released: a share of the device's memory, or this where it is little.
+constexpr size_t kLeastKeptBlocks = size_t{64} << 20;
+constexpr size_t kKeptBlocksShare = 16;
 
 std::mutex making;
 std::atomic<CudaDevice*> made[kMaxDevicesPerType] = {};
@@ -100,16 +103,18 @@ CudaDevice::CudaDevice(int index)
   uint64_t threshold = UINT64_MAX;
   Check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold),
         "cudaMemPoolSetAttribute");
-  for (cudaStream_t* stream : {&from_host_, &to_host_}) {
+  for (cudaStream_t* stream : {&from_host_, &to_host_, &of_blocks_}) {
     Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
   OpenQueue(0, nullptr);
+  blocks_ = std::make_unique<KeptBlocks>(*this, *this, kPoolAlignment,
+                                         std::max(kLeastKeptBlocks, total_bytes_ / kKeptBlocksShare));
   MemoryTracker::Global().Add(device_, MemoryKind::kUnreferenced, 0);  // so that there is an entry
   reclaimer_ = Reclaimer::Global().Register("pool of " + name(), [this](ReclaimDepth depth) -> int64_t {
     if (depth == ReclaimDepth::kSpare) return 0;
     CountKept();
     const int64_t before = kept_bytes();
-    TrimPool();
+    TrimPool(/*wait=*/false);
     return before - kept_bytes();
   });
   const size_t free_after = FreeBytes();
@@ -180,7 +185,7 @@ bool CudaDevice::Commit(std::byte* at, size_t bytes, bool large_pages) noexcept 
     unit = whole ? large : granularity_;
     bool mapped = MapPiece(at + done, unit);
     if (!mapped) {
-      TrimPool();
+      TrimPool(/*wait=*/true);
       mapped = MapPiece(at + done, unit);
     }
     if (mapped) {
@@ -305,20 +310,6 @@ void CudaDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   });
 }
 
-void CudaDevice::NoteCopy(const void* on_device, size_t bytes, QueuePoint point) {
-  std::lock_guard<std::mutex> lock(copies_mutex_);
-  std::erase_if(copies_, [&](const Copy& copy) { return points_.HasPassed(copy.point); });
-  const auto* const begin = static_cast<const std::byte*>(on_device);
-  copies_.push_back({begin, begin + bytes, point});
-}
-
-void CudaDevice::AwaitCopiesOf(const std::byte* data, size_t bytes, int queue) {
-  std::lock_guard<std::mutex> lock(copies_mutex_);
-  for (const Copy& copy : copies_) {
-    if (copy.begin < data + bytes && data < copy.end) points_.StreamWait(compute(queue), copy.point);
-  }
-}
-
 QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to,
                                  const void* from, size_t bytes, cudaMemcpyKind kind,
                                  QueuePoint after) {
@@ -334,7 +325,7 @@ QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& las
     Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
   last = point.value;
-  NoteCopy(kind == cudaMemcpyHostToDevice ? to : from, bytes, point);
+  blocks_->NoteCopy(static_cast<const std::byte*>(kind == cudaMemcpyHostToDevice ? to : from), point);
   return point;
 }
 
@@ -359,8 +350,6 @@ void CudaDevice::ComputeAfter(int queue, QueuePoint point) {
   Activate();
   points_.StreamWait(compute(queue), point);
 }
-// A block exists from where it was had in the first queue's order.
-QueuePoint CudaDevice::EarlierUses(const std::byte*, size_t) { return ComputePoint(0); }
 bool CudaDevice::HasPassed(QueuePoint point) { return points_.HasPassed(point); }
 void CudaDevice::WaitFor(QueuePoint point) { points_.Wait(point); }
 
