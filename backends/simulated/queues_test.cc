@@ -2,6 +2,7 @@
 // on the host, and work that would disturb other work ends the test, with nobody having ordered a queue.
 // TIDEPOOL_MODEL_SEED and TIDEPOOL_MODEL_OPERATIONS set another run.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/ring.h"
@@ -248,8 +250,8 @@ TEST_F(QueuesTest, FirstCopiesIntoHeapArraysAreNotBehindTheirQueue) {
       std::atomic<bool> begun = false;
       device.QueueKernel({}, [&] { begun = true; }, QueueHere(kDevice));
       NDArray x(Shape({1000}), DType::kFloat32, Place::On(kDevice));
-      x.overwrite_data<float>()[999] = 3;
-      x.DropHostCopy();  // which waits for the copy
+      x.mutable_data<float>()[999] = 3;
+      BufferMirror::Find(*x.buffer().get())->DropHostCopy();  // which waits for the copy
       waited += begun;
       EXPECT_EQ(Add(x, x).At<float>({999}), 6);
     }
