@@ -92,6 +92,7 @@ TEST_F(KeptBlocksTest, AReleaseLetsACopyBegin) {
     }
     device_.NoteUsers(block, 1u << side.number());
     device_.Release(block, kBytes);
+    QueueLongKernel(side.number(), &begun);
     const QueueScope scope(side);
     EXPECT_EQ(Take(), block);
     device_.WaitFor(device_.QueueCopyFromHost(block, host.data(), kBytes, device_.EarlierUses(block, kBytes)));

@@ -23,6 +23,12 @@ DeviceProvider* Find(uint8_t index) {
   return index < SimulatedDevice::kDevices ? &SimulatedDevice::Get(index) : nullptr;
 }
 
+// Never destroyed, as devices are not.
+SimulatedQueues& QueuesOfAll() {
+  static auto* const queues = new SimulatedQueues();
+  return *queues;
+}
+
 const DeviceProviderRegistrar registrar(DeviceType::Named("simulated"), &Find);
 
 }  // namespace
@@ -115,7 +121,9 @@ SimulatedDevice& SimulatedDevice::Get(int index) {
 }
 
 SimulatedDevice::SimulatedDevice(int index)
-    : device_{DeviceType::Named("simulated"), static_cast<uint8_t>(index)}, pinned_(new Pinned(*this)) {}
+    : device_{DeviceType::Named("simulated"), static_cast<uint8_t>(index)},
+      pinned_(new Pinned(*this)),
+      queues_(QueuesOfAll()) {}
 
 void SimulatedDevice::set_capacity(size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -134,12 +142,12 @@ void SimulatedDevice::set_has_pinned_host(bool has) {
   has_pinned_host_ = has;
 }
 
-void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed); }
+void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed, device_.index); }
 
 void SimulatedDevice::Reset() {
   reclaimer_ = Reclaimer::Registration();
   kept_.reset();
-  queues_.Stop();
+  queues_.Stop(device_.index);
   queues_.set_checks_order(true);
   HostCopies::Global().Trim();  // kept for mirrors to come
   std::lock_guard<std::mutex> lock(mutex_);
@@ -293,7 +301,7 @@ void SimulatedDevice::MayFail(const char* what) {
 void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
   MayFail("copy from the host");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  queues_.WaitForAll(device_.index);
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy from the host"), from_host, bytes);
   ++counters_.copies_from_host;
@@ -303,7 +311,7 @@ void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, si
 void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) {
   MayFail("copy to the host");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  queues_.WaitForAll(device_.index);
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(to_host, Bytes(from, bytes, "copy to the host"), bytes);
   ++counters_.copies_to_host;
@@ -313,7 +321,7 @@ void SimulatedDevice::CopyToHost(std::byte* to_host, const std::byte* from, size
 void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) {
   MayFail("copy");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  queues_.WaitForAll(device_.index);
   std::lock_guard<std::mutex> lock(mutex_);
   std::memcpy(Bytes(to, bytes, "copy to"), Bytes(from, bytes, "copy from"), bytes);
   ++counters_.copies_on_device;
@@ -323,7 +331,7 @@ void SimulatedDevice::CopyOnDevice(std::byte* to, const std::byte* from, size_t 
 void SimulatedDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   MayFail("fill");
   if (bytes == 0) return;
-  queues_.WaitForAll();
+  queues_.WaitForAll(device_.index);
   std::lock_guard<std::mutex> lock(mutex_);
   std::memset(Bytes(to, bytes, "fill"), static_cast<int>(value), bytes);
   ++counters_.fills;

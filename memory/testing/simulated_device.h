@@ -44,6 +44,7 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
     int64_t reservations = 0, commits = 0, decommits = 0, blocks = 0, releases = 0;
     int64_t orders = 0;  // of compute queues behind points
     int64_t copies_from_host = 0, copies_to_host = 0, copies_on_device = 0, fills = 0;
+    int64_t copies_to_peers = 0;
     int64_t bytes_from_host = 0, bytes_to_host = 0, bytes_on_device = 0, bytes_filled = 0;
   };
 
@@ -56,6 +57,12 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   void set_alignment(size_t alignment);
   // Without: mirrors and kHostOnly use ordinary host memory. Off at first.
   void set_has_pinned_host(bool has);
+  // Whether memory is copied to the other simulated devices directly (memory/device_copy.h). Off at first; of all of
+  // them, before the first copy between two.
+  static void set_has_peers(bool has);
+  // What memory/device_copy.h asks for: a copy of this device's to another one, and its queue.
+  QueuePoint QueueCopyToPeer(SimulatedDevice& there, int queue_there, std::byte* to, const std::byte* from,
+                             size_t bytes, QueuePoint after, QueuePoint after_there);
   // Blocks are kept when they are released, behind the points of what uses them (kept_blocks.h), so many bytes. Off at
   // first. No block is in use.
   void set_keeps_blocks(size_t most_bytes);
@@ -105,13 +112,13 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   void* NativeQueue(int queue) override;
   QueuePoint ComputePoint(int queue) override {
     CheckQueue(queue);
-    return {queues_.ComputePoint(queue)};
+    return {queues_.ComputePoint(At(queue))};
   }
   void ComputeAfter(int queue, QueuePoint point) override {
     CheckQueue(queue);
     MayFail("order of a queue");
     CountOrder();
-    queues_.ComputeAfter(queue, point.value);
+    queues_.ComputeAfter(At(queue), point.value);
   }
   bool HasPassed(QueuePoint point) override { return queues_.HasPassed(point.value); }
   void WaitFor(QueuePoint point) override { queues_.WaitFor(point.value); }
@@ -140,6 +147,7 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   void EndRange(std::byte* base);
   void MayFail(const char* what);
   void CheckQueue(int queue) const;
+  int At(int queue) const { return device_.index * SimulatedQueues::kOfOneDevice + queue; }
   void CountOrder();
 
   const Device device_;
@@ -153,7 +161,7 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   Counters counters_;
   FaultPlan faults_;
   Pinned* pinned_;
-  SimulatedQueues queues_;
+  SimulatedQueues& queues_;  // of all devices
   std::atomic<uint32_t> open_{1};  // compute queues, a bit each
   std::atomic<void*> natives_[kMostQueues] = {};
   std::unique_ptr<KeptBlocks> kept_;

@@ -77,7 +77,7 @@ void SimulatedDevice::GiveBlock(std::byte* data, size_t bytes) noexcept {
 
 void SimulatedDevice::FinishAll() noexcept {
   try {
-    queues_.WaitForAll();
+    queues_.WaitForAll(device_.index);
   } catch (const Error&) {
     // What has failed is done.
   }

@@ -1,10 +1,52 @@
 // The compute queues and queued copies of a simulated device.
+#include <atomic>
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
+namespace {
+
+std::atomic<bool> has_peers{false};
+
+class Peers final : public PeerCopies {
+ public:
+  std::string WhyNot(Device, Device) override {
+    return has_peers ? "" : "simulated devices were told to have no peers";
+  }
+  QueuePoint Queue(const PeerCopy& copy) override {
+    return SimulatedDevice::Get(copy.from_device.index)
+        .QueueCopyToPeer(SimulatedDevice::Get(copy.to_device.index), copy.to_queue, copy.to, copy.from,
+                         copy.bytes, copy.after, copy.after_there);
+  }
+};
+const PeerCopiesRegistrar peers(SimulatedDevice::kDevice.type, new Peers);
+
+}  // namespace
+
+void SimulatedDevice::set_has_peers(bool has) { has_peers = has; }
+
+QueuePoint SimulatedDevice::QueueCopyToPeer(SimulatedDevice& there, int queue_there, std::byte* to,
+                                            const std::byte* from, size_t bytes, QueuePoint after,
+                                            QueuePoint after_there) {
+  MayFail("copy to a peer");
+  const std::byte* const hidden_from = Hidden(from, bytes);
+  std::byte* const hidden_to = there.Hidden(to, bytes);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++counters_.copies_to_peers;
+  }
+  const QueuePoint point = {queues_.Add(At(SimulatedQueues::kCopies),
+                                        {{from, from + bytes, false}, {to, to + bytes, true}},
+                                        std::vector<uint64_t>{after.value, after_there.value},
+                                        [=] { std::memcpy(hidden_to, hidden_from, bytes); })};
+  there.queues_.ComputeAfter(there.At(queue_there), point.value);
+  if (kept_ != nullptr) kept_->NoteCopy(from, point);
+  return point;
+}
 
 QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_host,
                                               size_t bytes, QueuePoint after) {
@@ -17,7 +59,7 @@ QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* fr
     counters_.bytes_from_host += static_cast<int64_t>(bytes);
   }
   const QueuePoint point = {queues_.Add(
-      SimulatedQueues::kCopies, {{to, to + bytes, true}, {from_host, from_host + bytes, false}},
+      At(SimulatedQueues::kCopies), {{to, to + bytes, true}, {from_host, from_host + bytes, false}},
       after.value, [=] { std::memcpy(hidden, from_host, bytes); })};
   if (kept_ != nullptr) kept_->NoteCopy(to, point);
   return point;
@@ -34,7 +76,7 @@ QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte*
     counters_.bytes_to_host += static_cast<int64_t>(bytes);
   }
   const QueuePoint point = {queues_.Add(
-      SimulatedQueues::kCopies, {{from, from + bytes, false}, {to_host, to_host + bytes, true}},
+      At(SimulatedQueues::kCopies), {{from, from + bytes, false}, {to_host, to_host + bytes, true}},
       after.value, [=] { std::memcpy(to_host, hidden, bytes); })};
   if (kept_ != nullptr) kept_->NoteCopy(from, point);
   return point;
@@ -43,7 +85,7 @@ QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte*
 void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
                                   std::function<void()> run, int queue) {
   CheckQueue(queue);
-  queues_.Add(queue, std::move(ranges), 0, std::move(run));
+  queues_.Add(At(queue), std::move(ranges), 0, std::move(run));
 }
 
 void SimulatedDevice::OpenQueue(int queue, void* native) {
