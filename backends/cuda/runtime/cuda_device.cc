@@ -1,6 +1,7 @@
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 
 #include <algorithm>
+#include <bit>
 #include <shared_mutex>
 
 #include "absl/strings/str_cat.h"
@@ -103,7 +104,7 @@ CudaDevice::CudaDevice(int index)
   uint64_t threshold = UINT64_MAX;
   Check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold),
         "cudaMemPoolSetAttribute");
-  for (cudaStream_t* stream : {&from_host_, &to_host_, &of_blocks_}) {
+  for (cudaStream_t* stream : {&from_host_, &to_host_, &to_peers_, &of_blocks_}) {
     Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
   OpenQueue(0, nullptr);
@@ -168,10 +169,11 @@ bool CudaDevice::MapPiece(std::byte* at, size_t bytes) noexcept {
   const bool mapped = driver.map(Pointer(at), bytes, 0, handle, 0) == CUDA_SUCCESS;
   driver.release(handle);  // lives on as long as it is mapped
   if (!mapped) return false;
-  CUmemAccessDesc access = {};
-  access.location = properties.location;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (driver.set_access(Pointer(at), bytes, &access, 1) == CUDA_SUCCESS) return true;
+  bool accessible = LetAccess(at, bytes, device_.index);
+  for (uint32_t peers = peers_; accessible && peers != 0; peers &= peers - 1) {
+    accessible = LetAccess(at, bytes, std::countr_zero(peers));
+  }
+  if (accessible) return true;
   driver.unmap(Pointer(at), bytes);
   return false;
 }
@@ -247,6 +249,7 @@ void CudaDevice::CloseQueue(int queue) noexcept {
 void CudaDevice::ComputeAfterCopies(int queue) {
   points_.StreamWait(compute(queue), {last_from_host_});
   points_.StreamWait(compute(queue), {last_to_host_});
+  points_.StreamWait(compute(queue), {last_to_peers_});
 }
 
 template <typename Work>
@@ -283,6 +286,7 @@ void CudaDevice::FinishQueues() noexcept {
   }
   cudaStreamSynchronize(from_host_);
   cudaStreamSynchronize(to_host_);
+  cudaStreamSynchronize(to_peers_);
 }
 
 void CudaDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {

@@ -14,8 +14,8 @@
 // ledger, that of the pool as of the last block it gave or took; it is given back when anything is
 // refused, and to the Reclaimer.
 //
-// Streams: one for each compute queue (device_queue.h; a queue that was adopted is the caller's stream); two
-// for copies, one each way; one for blocks. Ours do not wait for the default stream. Nothing here waits for the whole device.
+// Streams: one for each compute queue (device_queue.h; a queue that was adopted is the caller's stream); three
+// for copies, one each way and one to other devices; one for blocks. Ours do not wait for the default stream. Nothing here waits for the whole device.
 //
 // Errors: refusals of memory are null or false; other errors of the runtime are thrown as kInternal
 // with the function's name and the runtime's text. Threads: any.
@@ -69,6 +69,12 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   // captured. -1: none is.
   void set_capturing(int queue);
   bool capturing() const { return capturing_ >= 0; }
+  // Why memory is not copied to `there` directly; empty: it is, and this device may access all of its memory from here
+  // on. Any thread.
+  std::string WhyNoPeer(CudaDevice& there);
+  // What memory/device_copy.h asks for.
+  QueuePoint QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to, const std::byte* from,
+                             size_t bytes, QueuePoint after, QueuePoint after_there);
   KeptBlocks& blocks() { return *blocks_; }
   // What is kept of blocks, and by the pool, as the ledger has it now.
   int64_t kept_bytes() const;
@@ -115,6 +121,9 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
 
   explicit CudaDevice(int index);
   static CudaDevice* Make(int index);
+  // The memory of a piece, and of those to come, and of the pool. Empty, or what refused it.
+  bool LetAccess(std::byte* at, size_t bytes, int device) const noexcept;
+  std::string LetPeer(int device);
   bool MapPiece(std::byte* at, size_t bytes) noexcept;
   void UnmapPieces(std::byte* at, size_t bytes) noexcept;  // needs mutex_
   // What is kept of blocks first; `wait`: for what uses them. Not while capturing.
@@ -138,9 +147,9 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   bool is_ours_[kMostQueues] = {};
   std::mutex streams_mutex_;                // of opening, closing and waiting for all of them
   std::vector<QueuePoint> ended_;           // behind the work of queues that were closed, which may be under way
-  cudaStream_t from_host_ = nullptr, to_host_ = nullptr, of_blocks_ = nullptr;
+  cudaStream_t from_host_ = nullptr, to_host_ = nullptr, to_peers_ = nullptr, of_blocks_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
-  std::atomic<uint64_t> last_from_host_{0}, last_to_host_{0};  // points behind the copies
+  std::atomic<uint64_t> last_from_host_{0}, last_to_host_{0}, last_to_peers_{0};  // points behind the copies
   std::atomic<bool> blocks_on_their_way_{false};  // to the pool
   std::atomic<int> capturing_{-1};  // which compute queue
   QueuePoints points_;
@@ -149,6 +158,7 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
 
   std::mutex mutex_;
   std::map<std::byte*, size_t> pieces_;
+  uint32_t peers_ = 0;  // devices that may access all memory, a bit each
   std::vector<Block> of_capture_;  // given back while capturing
 
   mutable std::mutex kept_mutex_;
