@@ -81,7 +81,6 @@ void NoteQueueHere(Buffer& buffer) noexcept {
   const int queue = QueueHere(buffer.device);
   if (queue == 0) return;
   buffer.queues.store(static_cast<uint16_t>(1u << queue), std::memory_order_relaxed);
-  buffer.care.store(Buffer::kOnQueues, std::memory_order_relaxed);
 }
 
 }  // namespace

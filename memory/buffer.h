@@ -105,7 +105,7 @@ struct alignas(64) Buffer {
     kTraced = 16,
     kMirrored = 32,
     kHeld = 64,  // its bytes, for foreign code (held_bytes.h)
-    kOnQueues = 128,  // `queues` is or was not empty
+    kOnQueues = 128,  // `queues` is or was not empty, and more than a heap block's first
   };
   std::atomic<uint8_t> care{0};
 

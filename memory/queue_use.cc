@@ -63,7 +63,7 @@ void OrderAlone(Device device, int queue, absl::Span<const QueueUse> uses) {
 
 bool IsUnused(const Buffer& buffer) {
   return buffer.version.load(std::memory_order_relaxed) == 0 &&
-         buffer.queues.load(std::memory_order_relaxed) == 0;
+         (buffer.care.load(std::memory_order_relaxed) & Buffer::kOnQueues) == 0;
 }
 
 OrderedUses::OrderedUses(Device device, int queue, absl::Span<const QueueUse> uses) {
@@ -108,6 +108,7 @@ void ReleaseHere(Buffer* buffer) noexcept {
   if (!queues_in_use.load(std::memory_order_relaxed) || buffer->device == Host()) return;
   const uint16_t users = UsersOf(*buffer);
   buffer->queues.store(0, std::memory_order_relaxed);
+  if (FindDeviceProvider(buffer->device)->NoteUsers(buffer->data, users)) return;
   ContinueQueueAfter(buffer->device, QueueHere(buffer->device), users);
 }
 

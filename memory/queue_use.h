@@ -47,7 +47,7 @@ class [[nodiscard]] OrderedUses {
 // The same in a turn of the caller's, alone.
 void OrderUsesAlone(Device device, int queue, const QueueUse& use);
 
-// A block of the heap that no queue was told to use since it was had, in the first queue. May be false of others.
+// A block of the heap that no queue was told to use since it was had.
 bool IsUnused(const Buffer& buffer);
 // Behind all that was queued to use it; where that is several queues the thread's continues behind them. Throws
 // kInternal.

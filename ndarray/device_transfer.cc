@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -60,6 +61,12 @@ void CopyDense(const NDArray& from, NDArray& to) {
   }
   if (from.device() == Host()) {
     RefuseWhileCapturing("copy", "replays would not copy what the host has then; copy it before");
+  }
+  if (from.device() != Host() && from.device() != to.device()) {
+    RefuseWhileCapturing("copy", "replays would not copy between devices; copy it before");
+    Prepare(from, false);
+    Prepare(to, true);
+    return CopyBetweenDevices(*to.buffer().get(), to.raw_data(), *from.buffer().get(), from.raw_data(), BytesOf(to));
   }
   Prepare(from, false);
   Prepare(to, true);

@@ -2,6 +2,7 @@
 // on the host, and work that would disturb other work ends the test, with nobody having ordered a queue.
 // TIDEPOOL_MODEL_SEED and TIDEPOOL_MODEL_OPERATIONS set another run.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/ring.h"
@@ -50,6 +52,7 @@ class Model {
  public:
   explicit Model(uint64_t seed) : random_(seed) {
     SimulatedDevice::Get().set_has_pinned_host(seed % 2 == 0);
+    if (seed % 3 != 0) SimulatedDevice::Get().set_keeps_blocks(size_t{1} << 20);
     SimulatedDevice::Get().set_asynchronous(seed);
   }
 
@@ -228,6 +231,32 @@ TEST_F(QueuesTest, PoolsOfWorkspacesAcrossQueues) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// Arrays of the heap that the host fills, one after the other, while the compute queue is busy: each is on the device
+// before the queue gets to what uses it.
+TEST_F(QueuesTest, FirstCopiesIntoHeapArraysAreNotBehindTheirQueue) {
+  constexpr int kSeeds = 24;
+  SimulatedDevice& device = SimulatedDevice::Get();
+  for (const int number : {0, 1}) {
+    int waited = 0;
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      device.Reset();
+      device.set_keeps_blocks(size_t{1} << 24);
+      device.set_asynchronous(seed);
+      const DeviceQueue side = DeviceQueue::New(kDevice);
+      std::optional<QueueScope> scope;
+      if (number != 0) scope.emplace(side);
+      std::atomic<bool> begun = false;
+      device.QueueKernel({}, [&] { begun = true; }, QueueHere(kDevice));
+      NDArray x(Shape({1000}), DType::kFloat32, Place::On(kDevice));
+      x.mutable_data<float>()[999] = 3;
+      BufferMirror::Find(*x.buffer().get())->DropHostCopy();  // which waits for the copy
+      waited += begun;
+      EXPECT_EQ(Add(x, x).At<float>({999}), 6);
+    }
+    EXPECT_LT(waited, kSeeds * 3 / 4) << "queue " << number;
+  }
 }
 
 // Weights that two queues read: once each has come behind what wrote them, neither waits for the other.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
@@ -109,7 +110,14 @@ void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::b
   }
   DeviceProvider& target = GetDeviceProvider(to_device, "CopyBytes");
   DeviceProvider& source = GetDeviceProvider(from_device, "CopyBytes");
-  const std::unique_ptr<std::byte[]> staging(new std::byte[std::min(bytes, kStagingBytes)]);
+  // Page-locked, where one of them has such memory and grants it.
+  const size_t most = std::min(bytes, kStagingBytes);
+  DeviceProvider* const pinned = source.PinnedHost() != nullptr ? source.PinnedHost() : target.PinnedHost();
+  DeviceProvider& memory = pinned != nullptr ? *pinned : HostProvider();
+  const auto release = [&](std::byte* data) { memory.Release(data, most); };
+  const std::unique_ptr<std::byte[], decltype(release)> staging(
+      memory.Allocate(most, std::max<size_t>(64, memory.traits().alignment)), release);
+  if (staging == nullptr) throw std::bad_alloc();
   for (size_t done = 0; done < bytes; done += kStagingBytes) {
     const size_t piece = std::min(bytes - done, kStagingBytes);
     source.CopyToHost(staging.get(), from + done, piece);

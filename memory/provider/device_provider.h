@@ -23,7 +23,8 @@
 // (Decommit, Unreserve, Release) may still be used by what is queued: the provider waits for that, not for
 // the whole device. A provider of several queues may take and give back blocks in the order of one
 // instead: of QueueHere(device()), after which everything that uses the block there is queued, and which
-// the others that have used it have been waited for by.
+// the others that have used it have been waited for by, unless it takes note of those (NoteUsers). One that
+// keeps blocks with their points is kept_blocks.h.
 //
 // Threads: any, all functions. Cost: a system or driver call each; never on a planned request.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
@@ -138,6 +139,10 @@ class DeviceProvider {
   // After a refusal: throws DeviceLostError when the reason is that the device is lost (device_loss.h), which a
   // provider finds out here and tells LoseDevice. As it is, of what has been told.
   virtual void ThrowIfLost(const std::string& who);
+
+  // Before Release of a block which those compute queues have used (a bit each), and no other. False: the provider
+  // takes blocks back in the order of the thread's queue alone, which the caller orders behind them.
+  virtual bool NoteUsers(const std::byte* /*data*/, uint32_t /*queues*/) noexcept { return false; }
 
   // Host memory this device copies from and to fastest (page-locked); null: it has none of its own
   // and ordinary host memory serves.

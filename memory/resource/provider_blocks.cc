@@ -6,8 +6,11 @@
 namespace tidepool {
 
 void ProviderBlocks::Release(void* token, size_t bytes, size_t) noexcept {
-  ContinueHereAfterAll(provider_.device());
-  provider_.Release(static_cast<std::byte*>(token), bytes);
+  // Nobody knows which queues have used it.
+  auto* const data = static_cast<std::byte*>(token);
+  const Device device = provider_.device();
+  if (device != Host() && !provider_.NoteUsers(data, AllQueues(device))) ContinueHereAfterAll(device);
+  provider_.Release(data, bytes);
   MemoryTracker::Global().CountSystemRelease();
 }
 

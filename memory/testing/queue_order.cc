@@ -59,6 +59,14 @@ std::string QueueOrder::Add(uint64_t number, const std::vector<uint64_t>& after,
   return disturbed;
 }
 
+bool QueueOrder::IsUsed(const Use& range) const {
+  return std::any_of(works_.begin(), works_.end(), [&](const Work& work) {
+    return std::any_of(work.uses.begin(), work.uses.end(), [&](const Use& use) {
+      return use.begin < range.end && range.begin < use.end;
+    });
+  });
+}
+
 void QueueOrder::Release(const Use& range) {
   for (Work& work : works_) {
     std::erase_if(work.uses, [&](const Use& use) {

@@ -30,6 +30,8 @@ class QueueOrder {
   std::string Add(uint64_t number, const std::vector<uint64_t>& after, const std::vector<Use>& uses);
   // The host has waited for it: all that is queued from here on comes after it, and what it came after.
   void Done(uint64_t number);
+  // Work uses bytes of it, of which nobody has seen that it is done.
+  bool IsUsed(const Use& range) const;
   // The bytes have been given back behind all that used them.
   void Release(const Use& range);
   void Clear() { *this = QueueOrder(); }

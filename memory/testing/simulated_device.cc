@@ -23,6 +23,12 @@ DeviceProvider* Find(uint8_t index) {
   return index < SimulatedDevice::kDevices ? &SimulatedDevice::Get(index) : nullptr;
 }
 
+// Never destroyed, as devices are not.
+SimulatedQueues& QueuesOfAll() {
+  static auto* const queues = new SimulatedQueues();
+  return *queues;
+}
+
 const DeviceProviderRegistrar registrar(DeviceType::Named("simulated"), &Find);
 
 }  // namespace
@@ -115,7 +121,9 @@ SimulatedDevice& SimulatedDevice::Get(int index) {
 }
 
 SimulatedDevice::SimulatedDevice(int index)
-    : device_{DeviceType::Named("simulated"), static_cast<uint8_t>(index)}, pinned_(new Pinned(*this)) {}
+    : device_{DeviceType::Named("simulated"), static_cast<uint8_t>(index)},
+      pinned_(new Pinned(*this)),
+      queues_(QueuesOfAll()) {}
 
 void SimulatedDevice::set_capacity(size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -134,10 +142,12 @@ void SimulatedDevice::set_has_pinned_host(bool has) {
   has_pinned_host_ = has;
 }
 
-void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed); }
+void SimulatedDevice::set_asynchronous(uint64_t seed) { queues_.Start(seed, device_.index); }
 
 void SimulatedDevice::Reset() {
-  queues_.Stop();
+  reclaimer_ = Reclaimer::Registration();
+  kept_.reset();
+  queues_.Stop(device_.index);
   queues_.set_checks_order(true);
   HostCopies::Global().Trim();  // kept for mirrors to come
   std::lock_guard<std::mutex> lock(mutex_);
@@ -284,35 +294,6 @@ bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
   return true;
 }
 
-std::byte* SimulatedDevice::Allocate(size_t bytes, size_t alignment) noexcept {
-  if (faults_.Next() || IsLost(device_) || bytes > SIZE_MAX / 8) return nullptr;
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (alignment < alignment_ || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
-  ++counters_.blocks;
-  const size_t whole = (bytes + kReadableTailBytes + kGranule - 1) / kGranule * kGranule;
-  if (whole > capacity_ - std::min(capacity_, used_)) return nullptr;
-  std::byte* const base = NewRange(whole);
-  if (base == nullptr) return nullptr;
-  Range& range = ranges_[base];
-  if (!HostProvider().Commit(range.hidden, whole, false)) {
-    EndRange(base);
-    return nullptr;
-  }
-  range.committed.assign(range.committed.size(), true);
-  range.block_bytes = bytes;
-  used_ += whole;
-  return base;
-}
-
-void SimulatedDevice::Release(std::byte* data, size_t bytes) noexcept {
-  queues_.WaitForUsersOf({data, data + bytes});
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = ranges_.find(data);
-  if (it == ranges_.end() || it->second.block_bytes != bytes) Die("release", data, bytes);
-  ++counters_.releases;
-  EndRange(data);
-}
-
 // ---- bytes ----------------------------------------------------------------------------------
 
 void SimulatedDevice::MayFail(const char* what) {
@@ -322,7 +303,7 @@ void SimulatedDevice::MayFail(const char* what) {
 
 // Of what was queued, some may have poisoned it.
 void SimulatedDevice::AwaitAll() {
-  queues_.WaitForAll();
+  queues_.WaitForAll(device_.index);
   CheckNotLost(device_, "simulated device: wait");
 }
 

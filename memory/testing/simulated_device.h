@@ -21,18 +21,21 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/kept_blocks.h"
 #include "tidepool/memory/testing/fault_plan.h"
 #include "tidepool/memory/testing/simulated_queues.h"
 
 namespace tidepool {
 
-class SimulatedDevice final : public DeviceProvider {
+class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
  public:
   static constexpr int kDevices = 2;  // simulated:0 and simulated:1
   static const Device kDevice;
@@ -43,6 +46,7 @@ class SimulatedDevice final : public DeviceProvider {
     int64_t reservations = 0, commits = 0, decommits = 0, blocks = 0, releases = 0;
     int64_t orders = 0;  // of compute queues behind points
     int64_t copies_from_host = 0, copies_to_host = 0, copies_on_device = 0, fills = 0;
+    int64_t copies_to_peers = 0;
     int64_t bytes_from_host = 0, bytes_to_host = 0, bytes_on_device = 0, bytes_filled = 0;
   };
 
@@ -55,12 +59,22 @@ class SimulatedDevice final : public DeviceProvider {
   void set_alignment(size_t alignment);
   // Without: mirrors and kHostOnly use ordinary host memory. Off at first.
   void set_has_pinned_host(bool has);
+  // Whether memory is copied to the other simulated devices directly (memory/device_copy.h). Off at first; of all of
+  // them, before the first copy between two.
+  static void set_has_peers(bool has);
+  // What memory/device_copy.h asks for: a copy of this device's to another one, and its queue.
+  QueuePoint QueueCopyToPeer(SimulatedDevice& there, int queue_there, std::byte* to, const std::byte* from,
+                             size_t bytes, QueuePoint after, QueuePoint after_there);
+  // Blocks are kept when they are released, behind the points of what uses them (kept_blocks.h), so many bytes. Off at
+  // first. No block is in use.
+  void set_keeps_blocks(size_t most_bytes);
+  KeptBlocks* kept_blocks() { return kept_.get(); }
   // Kernels and queued copies run later, in an order that depends on the seed. Off at first.
   void set_asynchronous(uint64_t seed);
   // Off, work that disturbs other work ends nothing: to see wrong bytes instead. On at first.
   void set_checks_order(bool checks) { queues_.set_checks_order(checks); }
-  // Defaults again: 1 GiB, 4 GiB, 256, none; no faults, counters 0; not asynchronous, checking the order. Nothing
-  // may be allocated.
+  // Defaults again: 1 GiB, 4 GiB, 256, none; blocks are not kept; no faults, counters 0; not asynchronous, checking
+  // the order. Nothing may be allocated.
   void Reset();
 
   // Where the bytes of a whole committed range are: for kernels that run "on" the device. Anything
@@ -86,6 +100,9 @@ class SimulatedDevice final : public DeviceProvider {
   bool Decommit(std::byte* at, size_t bytes) noexcept override;
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override;
   void Release(std::byte* data, size_t bytes) noexcept override;
+  void ReleaseMany(const Block* blocks, int count) noexcept override;
+  bool NoteUsers(const std::byte* data, uint32_t queues) noexcept override;
+  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override;
   void CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) override;
   void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) override;
   void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override;
@@ -100,13 +117,13 @@ class SimulatedDevice final : public DeviceProvider {
   QueuePoint ComputePoint(int queue) override {
     CheckQueue(queue);
     CheckNotLost(device_, "simulated device: point of a queue");
-    return {queues_.ComputePoint(queue)};
+    return {queues_.ComputePoint(At(queue))};
   }
   void ComputeAfter(int queue, QueuePoint point) override {
     CheckQueue(queue);
     MayFail("order of a queue");
     CountOrder();
-    queues_.ComputeAfter(queue, point.value);
+    queues_.ComputeAfter(At(queue), point.value);
   }
   bool HasPassed(QueuePoint point) override {
     CheckNotLost(device_, "simulated device: look at a point");
@@ -128,6 +145,11 @@ class SimulatedDevice final : public DeviceProvider {
   };
 
   explicit SimulatedDevice(int index);
+  std::byte* TakeBlock(size_t bytes, QueuePoint* from) noexcept override;
+  void GiveBlock(std::byte* data, size_t bytes) noexcept override;
+  void FinishAll() noexcept override;
+  std::byte* NewBlock(size_t bytes, size_t alignment) noexcept;
+  void EndBlock(std::byte* data, size_t bytes) noexcept;
   [[noreturn]] static void Die(const char* what, const void* at, size_t bytes);
   // These need mutex_ held.
   Range* Find(const std::byte* at, size_t bytes, const char* what, std::byte** base);
@@ -137,6 +159,7 @@ class SimulatedDevice final : public DeviceProvider {
   void MayFail(const char* what);
   void AwaitAll();
   void CheckQueue(int queue) const;
+  int At(int queue) const { return device_.index * SimulatedQueues::kOfOneDevice + queue; }
   void CountOrder();
 
   const Device device_;
@@ -150,9 +173,11 @@ class SimulatedDevice final : public DeviceProvider {
   Counters counters_;
   FaultPlan faults_, poison_;
   Pinned* pinned_;
-  SimulatedQueues queues_;
+  SimulatedQueues& queues_;  // of all devices
   std::atomic<uint32_t> open_{1};  // compute queues, a bit each
   std::atomic<void*> natives_[kMostQueues] = {};
+  std::unique_ptr<KeptBlocks> kept_;
+  Reclaimer::Registration reclaimer_;  // of kept_
 };
 
 inline const Device SimulatedDevice::kDevice{DeviceType::Named("simulated"), 0};

@@ -1,10 +1,52 @@
 // The compute queues and queued copies of a simulated device.
+#include <atomic>
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
+namespace {
+
+std::atomic<bool> has_peers{false};
+
+class Peers final : public PeerCopies {
+ public:
+  std::string WhyNot(Device, Device) override {
+    return has_peers ? "" : "simulated devices were told to have no peers";
+  }
+  QueuePoint Queue(const PeerCopy& copy) override {
+    return SimulatedDevice::Get(copy.from_device.index)
+        .QueueCopyToPeer(SimulatedDevice::Get(copy.to_device.index), copy.to_queue, copy.to, copy.from,
+                         copy.bytes, copy.after, copy.after_there);
+  }
+};
+const PeerCopiesRegistrar peers(SimulatedDevice::kDevice.type, new Peers);
+
+}  // namespace
+
+void SimulatedDevice::set_has_peers(bool has) { has_peers = has; }
+
+QueuePoint SimulatedDevice::QueueCopyToPeer(SimulatedDevice& there, int queue_there, std::byte* to,
+                                            const std::byte* from, size_t bytes, QueuePoint after,
+                                            QueuePoint after_there) {
+  MayFail("copy to a peer");
+  const std::byte* const hidden_from = Hidden(from, bytes);
+  std::byte* const hidden_to = there.Hidden(to, bytes);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++counters_.copies_to_peers;
+  }
+  const QueuePoint point = {queues_.Add(At(SimulatedQueues::kCopies),
+                                        {{from, from + bytes, false}, {to, to + bytes, true}},
+                                        std::vector<uint64_t>{after.value, after_there.value},
+                                        [=] { std::memcpy(hidden_to, hidden_from, bytes); })};
+  there.queues_.ComputeAfter(there.At(queue_there), point.value);
+  if (kept_ != nullptr) kept_->NoteCopy(from, point);
+  return point;
+}
 
 QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_host,
                                               size_t bytes, QueuePoint after) {
@@ -16,11 +58,13 @@ QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* fr
     ++counters_.copies_from_host;
     counters_.bytes_from_host += static_cast<int64_t>(bytes);
   }
-  return {queues_.Add(SimulatedQueues::kCopies,
-                      {{to, to + bytes, true}, {from_host, from_host + bytes, false}}, after.value,
-                      [=, this] {
-                        if (!IsLost(device_)) std::memcpy(hidden, from_host, bytes);
-                      })};
+  const QueuePoint point = {queues_.Add(
+      At(SimulatedQueues::kCopies), {{to, to + bytes, true}, {from_host, from_host + bytes, false}},
+      after.value, [=, this] {
+        if (!IsLost(device_)) std::memcpy(hidden, from_host, bytes);
+      })};
+  if (kept_ != nullptr) kept_->NoteCopy(to, point);
+  return point;
 }
 
 QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
@@ -33,11 +77,13 @@ QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte*
     ++counters_.copies_to_host;
     counters_.bytes_to_host += static_cast<int64_t>(bytes);
   }
-  return {queues_.Add(SimulatedQueues::kCopies,
-                      {{from, from + bytes, false}, {to_host, to_host + bytes, true}}, after.value,
-                      [=, this] {
-                        if (!IsLost(device_)) std::memcpy(to_host, hidden, bytes);
-                      })};
+  const QueuePoint point = {queues_.Add(
+      At(SimulatedQueues::kCopies), {{from, from + bytes, false}, {to_host, to_host + bytes, true}},
+      after.value, [=, this] {
+        if (!IsLost(device_)) std::memcpy(to_host, hidden, bytes);
+      })};
+  if (kept_ != nullptr) kept_->NoteCopy(from, point);
+  return point;
 }
 
 void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
@@ -45,7 +91,7 @@ void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
   CheckQueue(queue);
   CheckNotLost(device_, "simulated device: kernel");
   const char* const operation = LastOperation(device_, queue);
-  queues_.Add(queue, std::move(ranges), 0, [this, operation, run = std::move(run)] {
+  queues_.Add(At(queue), std::move(ranges), 0, [this, operation, run = std::move(run)] {
     if (IsLost(device_)) return;
     if (!poison_.Next()) return run();
     LoseDevice(device_, "a kernel used a wrong address, as the test wanted", operation);

@@ -10,36 +10,43 @@
 
 namespace tidepool {
 
-void SimulatedQueues::Start(uint64_t seed) {
-  Stop();
+void SimulatedQueues::Start(uint64_t seed, int device) {
+  Stop(device);
   std::lock_guard<std::mutex> lock(mutex_);
   random_.seed(seed);
-  running_ = true;
-  stopping_ = false;
+  running_[device] = true;
+  stopping_[device] = false;
 }
 
-void SimulatedQueues::Stop() {
+void SimulatedQueues::Stop(int device) {
+  const int first = device * kOfOneDevice;
+  const auto is_of_it = [=](const Work& work) { return work.queue / kOfOneDevice == device; };
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (!running_) return;
-    for (const Work& work : pending_) Want(work.point);
-    while (!pending_.empty()) changed_.wait(lock);
-    stopping_ = true;
-    running_ = false;
-    for (std::vector<uint64_t>& after : compute_after_) after.clear();
-    std::fill_n(last_of_, kMostQueues, 0);
-    std::fill_n(has_worker_, kMostQueues + 1, false);
-    order_.Clear();
-    failure_.clear();
+    if (!running_[device]) return;
+    for (const Work& work : pending_) {
+      if (is_of_it(work)) Want(work.point);
+    }
+    while (std::any_of(pending_.begin(), pending_.end(), is_of_it)) changed_.wait(lock);
+    stopping_[device] = true;
+    running_[device] = false;
+    for (int queue = first; queue < first + kOfOneDevice; ++queue) {
+      compute_after_[queue].clear();
+      last_of_[queue] = 0;
+      has_worker_[queue] = false;
+    }
+    DoneAll(device);
+    if (std::none_of(running_, running_ + kDevices, [](bool running) { return running; })) order_.Clear();
+    failure_[device].clear();
     changed_.notify_all();
   }
-  for (std::thread& worker : workers_) worker.join();
-  workers_.clear();
+  for (std::thread& worker : workers_[device]) worker.join();
+  workers_[device].clear();
 }
 
-bool SimulatedQueues::running() const {
+bool SimulatedQueues::running(int device) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return running_;
+  return running_[device];
 }
 
 void SimulatedQueues::set_checks_order(bool checks) {
@@ -58,7 +65,7 @@ void SimulatedQueues::Want(uint64_t point) {
   if (wanted == pending_.end() || wanted->wanted) return;
   wanted->wanted = true;
   for (uint64_t after : wanted->after) Want(after);
-  if (wanted->queue != kCopies) {
+  if (!IsOfCopies(wanted->queue)) {
     for (auto work = pending_.begin(); work != wanted; ++work) {
       if (work->queue == wanted->queue) Want(work->point);
     }
@@ -66,25 +73,30 @@ void SimulatedQueues::Want(uint64_t point) {
   changed_.notify_all();
 }
 
-uint64_t SimulatedQueues::Add(int queue, std::vector<Range> ranges, uint64_t after,
+uint64_t SimulatedQueues::Add(int queue, std::vector<Range> ranges, std::vector<uint64_t> after,
                               std::function<void()> run) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (running_) return AddLocked(queue, std::move(ranges), after, std::move(run));
+  if (running_[queue / kOfOneDevice]) {
+    return AddLocked(queue, std::move(ranges), std::move(after), std::move(run));
+  }
+  for (const uint64_t point : after) Wait(lock, point);  // another device's
   lock.unlock();
   run();
   return 0;
 }
 
-uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, uint64_t after,
+uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, std::vector<uint64_t> after,
                                     std::function<void()> run) {
+  const int device = queue / kOfOneDevice;
   if (!has_worker_[queue]) {
     has_worker_[queue] = true;
-    workers_.emplace_back([this, queue] { Serve(queue); });
+    workers_[device].emplace_back([this, queue] { Serve(queue); });
   }
   const uint64_t point = ++last_point_;
-  std::vector<uint64_t> before = {after};
-  std::vector<uint64_t> ordered = {after};
-  if (queue != kCopies) {
+  device_of_[point % QueueOrder::kMostKept] = device;
+  std::vector<uint64_t> before = std::move(after);
+  std::vector<uint64_t> ordered = before;
+  if (!IsOfCopies(queue)) {
     std::vector<uint64_t>& points = compute_after_[queue];
     before.insert(before.end(), points.begin(), points.end());
     points.clear();
@@ -92,8 +104,8 @@ uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, uint64
     ordered.push_back(std::exchange(last_of_[queue], point));
   }
   if (const std::string race = order_.Add(point, ordered, ranges); checks_order_ && !race.empty()) {
-    std::fprintf(stderr, "simulated device: in queue %d%s: %s; neither comes after the other\n", queue,
-                 queue == kCopies ? " (copies)" : "", race.c_str());
+    std::fprintf(stderr, "simulated device %d: in queue %d%s: %s; neither comes after the other\n", device,
+                 queue % kOfOneDevice, IsOfCopies(queue) ? " (copies)" : "", race.c_str());
     std::abort();
   }
   pending_.push_back(
@@ -105,16 +117,18 @@ uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, uint64
 
 uint64_t SimulatedQueues::ComputePoint(int queue) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!running_) return 0;
+  if (!running_[queue / kOfOneDevice]) return 0;
   // Behind the copies that its next kernel waits for, too.
-  if (!compute_after_[queue].empty()) return AddLocked(queue, {}, 0, [] {});
+  if (!compute_after_[queue].empty()) return AddLocked(queue, {}, {}, [] {});
   const uint64_t last = last_of_[queue];
   return HasPassedLocked(last) ? 0 : last;
 }
 
 void SimulatedQueues::ComputeAfter(int queue, uint64_t point) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (running_ && point != 0) compute_after_[queue].push_back(point);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (point == 0) return;
+  if (!running_[queue / kOfOneDevice]) return Wait(lock, point);  // another device's
+  compute_after_[queue].push_back(point);
 }
 
 // What has been seen to have passed is before all that comes.
@@ -134,26 +148,38 @@ void SimulatedQueues::Wait(std::unique_lock<std::mutex>& lock, uint64_t point) {
   while (!HasPassedLocked(point)) changed_.wait(lock);
 }
 
-void SimulatedQueues::ThrowFailure() {
-  if (failure_.empty()) return;
-  ThrowInternal("simulated device: queued work failed: " + std::exchange(failure_, ""));
+void SimulatedQueues::ThrowFailure(int device) {
+  if (failure_[device].empty()) return;
+  ThrowInternal("simulated device: queued work failed: " + std::exchange(failure_[device], ""));
 }
 
 void SimulatedQueues::WaitFor(uint64_t point) {
   std::unique_lock<std::mutex> lock(mutex_);
   Wait(lock, point);
-  ThrowFailure();
+  ThrowFailure(device_of_[point % QueueOrder::kMostKept]);
 }
 
-void SimulatedQueues::WaitForAll() {
-  std::unique_lock<std::mutex> lock(mutex_);
+void SimulatedQueues::DoneAll(int device) {
   const uint64_t last = last_point_;
-  while (!pending_.empty() && pending_.front().point <= last) Wait(lock, pending_.front().point);
-  // Also what was done before anybody waited for it.
   for (uint64_t point = last - std::min(last, uint64_t{QueueOrder::kMostKept}) + 1; point <= last; ++point) {
-    order_.Done(point);
+    if (device_of_[point % QueueOrder::kMostKept] == device && Find(point) == pending_.end()) order_.Done(point);
   }
-  ThrowFailure();
+}
+
+void SimulatedQueues::WaitForAll(int device) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  std::vector<uint64_t> points;
+  for (const Work& work : pending_) {
+    if (work.queue / kOfOneDevice == device) points.push_back(work.point);
+  }
+  // And that of other devices which its next kernels come behind.
+  for (int queue = device * kOfOneDevice; queue < (device + 1) * kOfOneDevice; ++queue) {
+    points.insert(points.end(), compute_after_[queue].begin(), compute_after_[queue].end());
+  }
+  for (const uint64_t point : points) Wait(lock, point);
+  // Also what was done before anybody waited for it.
+  DoneAll(device);
+  ThrowFailure(device);
 }
 
 void SimulatedQueues::WaitForUsersOf(Range range) {
@@ -178,6 +204,14 @@ bool SimulatedQueues::IsUsed(Range range) {
   return false;
 }
 
+bool SimulatedQueues::Release(Range range) {
+  if (IsUsed(range)) return false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (checks_order_ && order_.IsUsed(range)) return false;
+  order_.Release(range);
+  return true;
+}
+
 // Kernels of one queue in order; of the copies that may begin, any one.
 std::list<SimulatedQueues::Work>::iterator SimulatedQueues::Next(int queue) {
   std::vector<std::list<Work>::iterator> ready;
@@ -186,7 +220,7 @@ std::list<SimulatedQueues::Work>::iterator SimulatedQueues::Next(int queue) {
     const bool free = std::all_of(work->after.begin(), work->after.end(),
                                   [&](uint64_t point) { return Find(point) == pending_.end(); });
     if ((work->wanted || work->eager) && free) ready.push_back(work);
-    if (queue != kCopies) break;
+    if (!IsOfCopies(queue)) break;
   }
   return ready.empty() ? pending_.end() : ready[random_() % ready.size()];
 }
@@ -196,7 +230,7 @@ void SimulatedQueues::Serve(int queue) {
   for (;;) {
     const auto work = Next(queue);
     if (work == pending_.end()) {
-      if (stopping_) return;
+      if (stopping_[queue / kOfOneDevice]) return;
       changed_.wait(lock);
       continue;
     }
@@ -212,7 +246,7 @@ void SimulatedQueues::Serve(int queue) {
     }
     work->run = nullptr;  // what it holds may wait for this mutex
     lock.lock();
-    if (!failure.empty()) failure_ = std::move(failure);
+    if (!failure.empty()) failure_[queue / kOfOneDevice] = std::move(failure);
     pending_.erase(work);
     changed_.notify_all();
   }

@@ -94,10 +94,11 @@ bool DeviceMemory::Map(char* at, size_t bytes, uint64_t handle) {
   return true;
 }
 
-bool DeviceMemory::SetAccess(char* at, size_t bytes) {
+bool DeviceMemory::SetAccess(char* at, size_t bytes, int device) {
   for (auto it = pieces_.lower_bound(at); bytes > 0; ++it) {
     if (it == pieces_.end() || it->first != at || it->second.bytes > bytes) return false;
-    if (!it->second.accessible) {
+    it->second.peers |= 1u << device;
+    if (!it->second.accessible && handles_.at(it->second.handle).device == device) {
       it->second.accessible = true;
       ProtectOrDie(at, it->second.bytes, PROT_READ | PROT_WRITE);
       std::memset(at, 0xff, it->second.bytes);
@@ -143,7 +144,7 @@ char* DeviceMemory::Allocate(int device, size_t bytes, bool of_pool) {
     return nullptr;
   }
   Map(base, whole, handle);
-  SetAccess(base, whole);
+  SetAccess(base, whole, device);
   ReleaseHandle(handle);
   char* const data = base + whole - rounded;
   ranges_[base].block = data;
@@ -216,6 +217,16 @@ bool DeviceMemory::IsDevice(const void* at, size_t bytes, int* device) const {
     ++it;
     if (it == pieces_.end() || it->first != piece_end) return false;
   }
+}
+
+bool DeviceMemory::IsReachable(const void* at, size_t bytes, int device) const {
+  char* const place = static_cast<char*>(const_cast<void*>(at));
+  for (auto it = std::prev(pieces_.upper_bound(place)); it != pieces_.end() && it->first < place + bytes; ++it) {
+    const auto range = std::prev(ranges_.upper_bound(it->first));
+    const uint32_t pool = range->second.pool >= 0 ? pool_peers_[range->second.pool] : 0;
+    if (((it->second.peers | pool) >> device & 1) == 0) return false;
+  }
+  return true;
 }
 
 bool DeviceMemory::TouchesDevice(const void* at, size_t bytes) const {

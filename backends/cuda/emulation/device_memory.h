@@ -21,7 +21,8 @@ class DeviceMemory {
   uint64_t Create(int device, size_t bytes);  // 0: above the capacity
   bool ReleaseHandle(uint64_t handle);
   bool Map(char* at, size_t bytes, uint64_t handle);
-  bool SetAccess(char* at, size_t bytes);
+  bool SetAccess(char* at, size_t bytes, int device);
+  void SetPoolAccess(int pool, int device) { pool_peers_[pool] |= 1u << device; }
   bool Unmap(char* at, size_t bytes);
 
   // Single blocks; their end lies as near to a page without access as 256-byte alignment lets it.
@@ -36,6 +37,8 @@ class DeviceMemory {
 
   // Whether all bytes can be reached by kernels; with them the device.
   bool IsDevice(const void* at, size_t bytes, int* device = nullptr) const;
+  // Whether that device can reach memory for which IsDevice is true.
+  bool IsReachable(const void* at, size_t bytes, int device) const;
   bool TouchesDevice(const void* at, size_t bytes) const;  // any address reserved
   bool IsPinned(const void* at, size_t bytes) const;
 
@@ -67,6 +70,7 @@ class DeviceMemory {
     size_t bytes;
     uint64_t handle;
     bool accessible = false;
+    uint32_t peers = 0;  // that may access it, a bit each
   };
   struct Handle {
     int device;
@@ -86,6 +90,7 @@ class DeviceMemory {
   int open_ = 0;
   size_t used_[kMaxDevices] = {}, capacity_[kMaxDevices];
   size_t pool_used_[kMaxDevices] = {}, pool_kept_[kMaxDevices] = {};
+  uint32_t pool_peers_[kMaxDevices] = {};
   size_t pinned_ = 0;
 };
 

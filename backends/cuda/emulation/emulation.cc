@@ -300,6 +300,10 @@ void EmulatedCuda::set_lost(bool lost) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().lost = lost;
 }
+void EmulatedCuda::set_peers(bool peers) {
+  std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
+  Emulation::Get().peers = peers;
+}
 void EmulatedCuda::set_fused_products(bool known) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().fused_products = known;

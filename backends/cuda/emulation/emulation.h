@@ -76,6 +76,7 @@ class Emulation {
   int devices = EmulatedCuda::kDevices;
   bool lost = false;
   bool fused_products = true;
+  bool peers = true;
   EmulatedCuda::Counters counters;
   DeviceMemory memory;
 

@@ -132,6 +132,23 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes) {
   return cudaSuccess;
 }
 
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* access, size_t count) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  if (!emulation.peers) return Fail(cudaErrorInvalidDevice);
+  for (size_t i = 0; i < count; ++i) emulation.memory.SetPoolAccess(DeviceOf(pool), access[i].location.id);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (device >= emulation.devices || peer >= emulation.devices) return Fail(cudaErrorInvalidDevice);
+  *can = device != peer && emulation.peers ? 1 : 0;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
                                     cudaStream_t stream) {
   Emulation& emulation = Emulation::Get();
@@ -226,6 +243,35 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (!to_device && !capturing && !emulation.memory.IsPinned(to, bytes)) {
     emulation.RunUntil([&] { return queue->queue.empty(); }, "cudaMemcpyAsync");
   }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  if (EmulatedCuda::Get().call_faults().Next()) return Fail(cudaErrorUnknown);
+  CUstream_st* const queue = emulation.Stream(stream);
+  const auto check = [=, &emulation] {
+    int at[2] = {-1, -1};
+    if (!emulation.memory.IsDevice(to, bytes, &at[0]) || !emulation.memory.IsDevice(from, bytes, &at[1]) ||
+        at[0] != to_device || at[1] != from_device) {
+      Die("cudaMemcpyPeerAsync(%p, %d, %p, %d, %zu): not memory of these devices", to, to_device, from,
+          from_device, bytes);
+    }
+    if (!emulation.memory.IsReachable(to, bytes, queue->device) ||
+        !emulation.memory.IsReachable(from, bytes, queue->device)) {
+      Die("cudaMemcpyPeerAsync(%p, %d, %p, %d, %zu): device %d has no access", to, to_device, from, from_device,
+          bytes, queue->device);
+    }
+  };
+  check();
+  emulation.Add(queue, [=, &emulation] {
+    check();
+    std::memcpy(to, from, bytes);
+    ++emulation.counters.peer_copies;
+  });
   return cudaSuccess;
 }
 
@@ -331,7 +377,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   if (count != 1 || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
-      !emulation.memory.SetAccess(Chars(address), bytes)) {
+      !emulation.memory.SetAccess(Chars(address), bytes, access->location.id)) {
     Die("cuMemSetAccess(%llx, %zu): not whole mappings", address, bytes);
   }
   return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 
 #include <algorithm>
+#include <bit>
 #include <shared_mutex>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,9 @@ namespace tidepool::cuda {
 namespace {
 
 constexpr size_t kPiecesPerLarge = 8;  // 16 MiB of 2 MiB
+// Of blocks that were released: a share of the device's memory, or this where it is little.
+constexpr size_t kLeastKeptBlocks = size_t{64} << 20;
+constexpr size_t kKeptBlocksShare = 16;
 
 std::mutex making;
 std::atomic<CudaDevice*> made[kMaxDevicesPerType] = {};
@@ -100,16 +104,18 @@ CudaDevice::CudaDevice(int index)
   uint64_t threshold = UINT64_MAX;
   Check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold),
         "cudaMemPoolSetAttribute");
-  for (cudaStream_t* stream : {&from_host_, &to_host_}) {
+  for (cudaStream_t* stream : {&from_host_, &to_host_, &to_peers_, &of_blocks_}) {
     Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
   OpenQueue(0, nullptr);
+  blocks_ = std::make_unique<KeptBlocks>(*this, *this, kPoolAlignment,
+                                         std::max(kLeastKeptBlocks, total_bytes_ / kKeptBlocksShare));
   MemoryTracker::Global().Add(device_, MemoryKind::kUnreferenced, 0);  // so that there is an entry
   reclaimer_ = Reclaimer::Global().Register("pool of " + name(), [this](ReclaimDepth depth) -> int64_t {
     if (depth == ReclaimDepth::kSpare) return 0;
     CountKept();
     const int64_t before = kept_bytes();
-    TrimPool();
+    TrimPool(/*wait=*/false);
     return before - kept_bytes();
   });
   const size_t free_after = FreeBytes();
@@ -163,10 +169,11 @@ bool CudaDevice::MapPiece(std::byte* at, size_t bytes) noexcept {
   const bool mapped = driver.map(Pointer(at), bytes, 0, handle, 0) == CUDA_SUCCESS;
   driver.release(handle);  // lives on as long as it is mapped
   if (!mapped) return false;
-  CUmemAccessDesc access = {};
-  access.location = properties.location;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (driver.set_access(Pointer(at), bytes, &access, 1) == CUDA_SUCCESS) return true;
+  bool accessible = LetAccess(at, bytes, device_.index);
+  for (uint32_t peers = peers_; accessible && peers != 0; peers &= peers - 1) {
+    accessible = LetAccess(at, bytes, std::countr_zero(peers));
+  }
+  if (accessible) return true;
   driver.unmap(Pointer(at), bytes);
   return false;
 }
@@ -180,7 +187,7 @@ bool CudaDevice::Commit(std::byte* at, size_t bytes, bool large_pages) noexcept 
     unit = whole ? large : granularity_;
     bool mapped = MapPiece(at + done, unit);
     if (!mapped) {
-      TrimPool();
+      TrimPool(/*wait=*/true);
       mapped = MapPiece(at + done, unit);
     }
     if (mapped) {
@@ -242,6 +249,7 @@ void CudaDevice::CloseQueue(int queue) noexcept {
 void CudaDevice::ComputeAfterCopies(int queue) {
   points_.StreamWait(compute(queue), {last_from_host_});
   points_.StreamWait(compute(queue), {last_to_host_});
+  points_.StreamWait(compute(queue), {last_to_peers_});
 }
 
 template <typename Work>
@@ -282,6 +290,7 @@ void CudaDevice::FinishQueues() noexcept {
   }
   cudaStreamSynchronize(from_host_);
   cudaStreamSynchronize(to_host_);
+  cudaStreamSynchronize(to_peers_);
 }
 
 void CudaDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {
@@ -309,20 +318,6 @@ void CudaDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   });
 }
 
-void CudaDevice::NoteCopy(const void* on_device, size_t bytes, QueuePoint point) {
-  std::lock_guard<std::mutex> lock(copies_mutex_);
-  std::erase_if(copies_, [&](const Copy& copy) { return points_.HasPassed(copy.point); });
-  const auto* const begin = static_cast<const std::byte*>(on_device);
-  copies_.push_back({begin, begin + bytes, point});
-}
-
-void CudaDevice::AwaitCopiesOf(const std::byte* data, size_t bytes, int queue) {
-  std::lock_guard<std::mutex> lock(copies_mutex_);
-  for (const Copy& copy : copies_) {
-    if (copy.begin < data + bytes && data < copy.end) points_.StreamWait(compute(queue), copy.point);
-  }
-}
-
 QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to,
                                  const void* from, size_t bytes, cudaMemcpyKind kind,
                                  QueuePoint after) {
@@ -338,7 +333,7 @@ QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& las
     Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
   last = point.value;
-  NoteCopy(kind == cudaMemcpyHostToDevice ? to : from, bytes, point);
+  blocks_->NoteCopy(static_cast<const std::byte*>(kind == cudaMemcpyHostToDevice ? to : from), point);
   return point;
 }
 
@@ -363,8 +358,6 @@ void CudaDevice::ComputeAfter(int queue, QueuePoint point) {
   Activate();
   points_.StreamWait(compute(queue), point);
 }
-// A block exists from where it was had in the first queue's order.
-QueuePoint CudaDevice::EarlierUses(const std::byte*, size_t) { return ComputePoint(0); }
 bool CudaDevice::HasPassed(QueuePoint point) { return points_.HasPassed(point); }
 void CudaDevice::WaitFor(QueuePoint point) { points_.Wait(point); }
 

@@ -5,15 +5,17 @@
 // pieces are that large, else of the driver's granularity (2 MiB); giving back takes whole pieces.
 // It waits for the queues first: the driver does not.
 //
-// Blocks come from the device's memory pool (cudaMallocAsync) in the order of the thread's compute queue: a
-// block given back is used again by what is queued there after, nobody waits, and nothing is unmapped in
-// mid-cycle. Blocks of the driver's own (cudaMalloc) would stop the device at each cudaFree; a pool of
-// ours over mapped pages would have to do by itself what this one does. What the pool keeps beside the
-// blocks in use is unreferenced memory in the ledger, as of the last block taken or given back; it is
-// given back when anything is refused, and to the Reclaimer.
+// Blocks come from the device's memory pool (cudaMallocAsync) in the order of a stream of their own, in which
+// nothing is ever waited for: so a new block is there at once, for compute queues and copies alike. One that is
+// released is kept with the points behind what uses it (memory/provider/kept_blocks.h), nobody waits, and it
+// goes back to the pool when they have passed. Blocks of the driver's own (cudaMalloc) would stop the device
+// at each cudaFree; blocks in the order of a compute queue would have the first copy into each wait for all
+// that is queued there. What is kept, and what the pool keeps beside its blocks, is unreferenced memory in the
+// ledger, that of the pool as of the last block it gave or took; it is given back when anything is
+// refused, and to the Reclaimer.
 //
-// Streams: one for each compute queue (device_queue.h; a queue that was adopted is the caller's stream); two
-// for copies, one each way. Ours do not wait for the default stream. Nothing here waits for the whole device.
+// Streams: one for each compute queue (device_queue.h; a queue that was adopted is the caller's stream); three
+// for copies, one each way and one to other devices; one for blocks. Ours do not wait for the default stream. Nothing here waits for the whole device.
 //
 // Errors: refusals of memory are null or false; other errors of the runtime are thrown as kInternal
 // with the function's name and the runtime's text; sticky ones are the device's loss (device_loss.h). Threads: any.
@@ -24,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -34,10 +37,11 @@
 #include "tidepool/memory/accounting/memory_charge.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/kept_blocks.h"
 
 namespace tidepool::cuda {
 
-class CudaDevice final : public DeviceProvider {
+class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
  public:
   // Null when there is no such device; WhyAbsent() says why. Made at the first call, never destroyed.
   static CudaDevice* Find(int index);
@@ -65,7 +69,14 @@ class CudaDevice final : public DeviceProvider {
   // captured. -1: none is.
   void set_capturing(int queue);
   bool capturing() const { return capturing_ >= 0; }
-  // What the pool keeps, as the ledger has it now.
+  // Why memory is not copied to `there` directly; empty: it is, and this device may access all of its memory from here
+  // on. Any thread.
+  std::string WhyNoPeer(CudaDevice& there);
+  // What memory/device_copy.h asks for.
+  QueuePoint QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to, const std::byte* from,
+                             size_t bytes, QueuePoint after, QueuePoint after_there);
+  KeptBlocks& blocks() { return *blocks_; }
+  // What is kept of blocks, and by the pool, as the ledger has it now.
   int64_t kept_bytes() const;
 
   std::string name() const override { return DeviceName(device_); }
@@ -77,6 +88,11 @@ class CudaDevice final : public DeviceProvider {
   bool Decommit(std::byte* at, size_t bytes) noexcept override;
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override;
   void Release(std::byte* data, size_t bytes) noexcept override;
+  void ReleaseMany(const Block* blocks, int count) noexcept override;
+  bool NoteUsers(const std::byte* data, uint32_t queues) noexcept override {
+    blocks_->NoteUsers(data, queues);
+    return true;
+  }
   void CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) override;
   void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) override;
   void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override;
@@ -89,7 +105,7 @@ class CudaDevice final : public DeviceProvider {
   void CloseQueue(int queue) noexcept override;
   void* NativeQueue(int queue) override { return compute(queue); }
   bool IsCapturing(int queue) const override { return capturing_ == queue; }
-  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override;
+  QueuePoint EarlierUses(const std::byte* data, size_t) override { return blocks_->EarlierUses(data); }
   QueuePoint ComputePoint(int queue) override;
   void ComputeAfter(int queue, QueuePoint point) override;
   bool HasPassed(QueuePoint point) override;
@@ -97,14 +113,22 @@ class CudaDevice final : public DeviceProvider {
   void ThrowIfLost(const std::string& who) override;
   DeviceProvider* PinnedHost() override { return &pinned_; }
 
+  std::byte* TakeBlock(size_t bytes, QueuePoint* from) noexcept override;
+  void GiveBlock(std::byte* data, size_t bytes) noexcept override;
+  void FinishAll() noexcept override { FinishQueues(); }
+
  private:
   static constexpr size_t kPoolAlignment = 256;
 
   explicit CudaDevice(int index);
   static CudaDevice* Make(int index);
+  // The memory of a piece, and of those to come, and of the pool. Empty, or what refused it.
+  bool LetAccess(std::byte* at, size_t bytes, int device) const noexcept;
+  std::string LetPeer(int device);
   bool MapPiece(std::byte* at, size_t bytes) noexcept;
   void UnmapPieces(std::byte* at, size_t bytes) noexcept;  // needs mutex_
-  void TrimPool() noexcept;
+  // What is kept of blocks first; `wait`: for what uses them. Not while capturing.
+  void TrimPool(bool wait) noexcept;
   void CountKept() noexcept;
   // The queue continues when the copies queued so far have passed.
   void ComputeAfterCopies(int queue);
@@ -115,8 +139,6 @@ class CudaDevice final : public DeviceProvider {
   void FinishQueues() noexcept;
   QueuePoint QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to, const void* from,
                        size_t bytes, cudaMemcpyKind kind, QueuePoint after);
-  void NoteCopy(const void* on_device, size_t bytes, QueuePoint point);
-  void AwaitCopiesOf(const std::byte* data, size_t bytes, int queue);
 
   const Device device_;
   std::string model_;
@@ -126,9 +148,10 @@ class CudaDevice final : public DeviceProvider {
   bool is_ours_[kMostQueues] = {};
   std::mutex streams_mutex_;                // of opening, closing and waiting for all of them
   std::vector<QueuePoint> ended_;           // behind the work of queues that were closed, which may be under way
-  cudaStream_t from_host_ = nullptr, to_host_ = nullptr;
+  cudaStream_t from_host_ = nullptr, to_host_ = nullptr, to_peers_ = nullptr, of_blocks_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
-  std::atomic<uint64_t> last_from_host_{0}, last_to_host_{0};  // points behind the copies
+  std::atomic<uint64_t> last_from_host_{0}, last_to_host_{0}, last_to_peers_{0};  // points behind the copies
+  std::atomic<bool> blocks_on_their_way_{false};  // to the pool
   std::atomic<int> capturing_{-1};  // which compute queue
   QueuePoints points_;
   PinnedMemory pinned_;
@@ -136,18 +159,12 @@ class CudaDevice final : public DeviceProvider {
 
   std::mutex mutex_;
   std::map<std::byte*, size_t> pieces_;
-  std::map<std::byte*, std::byte*> shifted_;  // blocks aligned further than the pool does
-  std::vector<Block> kept_;                   // given back while capturing
-  struct Copy {
-    const std::byte* begin;
-    const std::byte* end;
-    QueuePoint point;
-  };
-  std::mutex copies_mutex_;
-  std::vector<Copy> copies_;  // beside the compute queues, that may be under way
+  uint32_t peers_ = 0;  // devices that may access all memory, a bit each
+  std::vector<Block> of_capture_;  // given back while capturing
 
   mutable std::mutex kept_mutex_;
-  int64_t kept_counted_ = 0;         // on the ledger
+  int64_t kept_counted_ = 0;         // by the pool, on the ledger
+  std::unique_ptr<KeptBlocks> blocks_;
   Reclaimer::Registration reclaimer_;  // last: its callback uses all of the above
 };
 

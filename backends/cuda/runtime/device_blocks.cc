@@ -1,18 +1,26 @@
 // Blocks of a device's memory pool, and what the pool keeps. Part of CudaDevice.
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
-#include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/error.h"
 
 namespace tidepool::cuda {
 
-void CudaDevice::TrimPool() noexcept {
+void CudaDevice::TrimPool(bool wait) noexcept {
   if (capturing()) return;
+  if (wait) {
+    blocks_->Trim();
+  } else {
+    blocks_->TrimUnused();
+  }
+  // Nothing in that stream waits for work.
+  blocks_on_their_way_ = false;
+  cudaStreamSynchronize(of_blocks_);
   cudaMemPoolTrimTo(pool_, 0);
   CountKept();
 }
 
-// Blocks given back count as in use until their turn in the stream has come, so what is kept is on the
-// ledger late rather than twice.
+// Blocks given back count as in use until their turn in the stream has come, so without waiting for that what is
+// kept is on the ledger late rather than twice.
 void CudaDevice::CountKept() noexcept {
   uint64_t reserved = 0, used = 0;
   // The other way round a block taken in between would count as kept.
@@ -31,74 +39,80 @@ void CudaDevice::CountKept() noexcept {
 }
 
 int64_t CudaDevice::kept_bytes() const {
+  const auto of_blocks = static_cast<int64_t>(blocks_->stats().counted_bytes);
   std::lock_guard<std::mutex> lock(kept_mutex_);
-  return kept_counted_;
+  return kept_counted_ + of_blocks;
 }
 
 std::byte* CudaDevice::Allocate(size_t bytes, size_t alignment) noexcept {
-  // Within a capture it would become a part of the graph.
-  if (capturing() || bytes > SIZE_MAX / 4) return nullptr;
-  const size_t slack = alignment > kPoolAlignment ? alignment : 0;
+  // Within a capture it would become a part of the graph, which may run when it is somebody else's.
+  return capturing() ? nullptr : blocks_->Allocate(bytes, alignment);
+}
+
+std::byte* CudaDevice::TakeBlock(size_t bytes, QueuePoint* from) noexcept {
   try {
     Activate();
+    // What was given back counts as in use until its turn has come.
+    if (blocks_on_their_way_.exchange(false)) cudaStreamSynchronize(of_blocks_);
     void* data = nullptr;
-    const size_t whole = bytes + kReadableTailBytes + slack;
-    cudaStream_t const stream = compute(QueueHere(device_));
-    cudaError_t error = cudaMallocFromPoolAsync(&data, whole, pool_, stream);
+    cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, of_blocks_);
     if (error == cudaErrorMemoryAllocation) {
-      // Blocks given back may wait in the queues.
+      // What was given back is there when its turn in the stream has come.
       cudaGetLastError();
-      FinishQueues();
-      TrimPool();
-      error = cudaMallocFromPoolAsync(&data, whole, pool_, stream);
+      cudaStreamSynchronize(of_blocks_);
+      cudaMemPoolTrimTo(pool_, 0);
+      error = cudaMallocFromPoolAsync(&data, bytes, pool_, of_blocks_);
     }
     if (error != cudaSuccess) {
       cudaGetLastError();
       return nullptr;
     }
+    try {
+      *from = points_.Record(of_blocks_);
+    } catch (const Error&) {
+      // Without a point it must be there.
+      cudaStreamSynchronize(of_blocks_);
+    }
     CountKept();
-    auto* const block = static_cast<std::byte*>(data);
-    if (slack == 0) return block;
-    const uintptr_t address = reinterpret_cast<uintptr_t>(block);
-    std::byte* const aligned = block + ((address + alignment - 1) / alignment * alignment - address);
-    std::lock_guard<std::mutex> lock(mutex_);
-    shifted_[aligned] = block;
-    return aligned;
+    return static_cast<std::byte*>(data);
   } catch (...) {
     return nullptr;
   }
 }
 
-void CudaDevice::Release(std::byte* data, size_t bytes) noexcept {
-  const std::byte* const block = data;
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (capturing()) {
-    kept_.push_back({data, bytes});
-    return;
-  }
-  if (const auto it = shifted_.find(data); it != shifted_.end()) {
-    data = it->second;
-    shifted_.erase(it);
-  }
-  lock.unlock();
-  const int queue = QueueHere(device_);
+void CudaDevice::GiveBlock(std::byte* data, size_t) noexcept {
   try {
     Activate();
-    AwaitCopiesOf(block, bytes, queue);
   } catch (...) {  // the device is lost, and the memory with it
   }
-  cudaFreeAsync(data, compute(queue));
-  CountKept();
+  cudaFreeAsync(data, of_blocks_);
+  blocks_on_their_way_ = true;
+}
+
+void CudaDevice::Release(std::byte* data, size_t bytes) noexcept {
+  const Block block{data, bytes};
+  ReleaseMany(&block, 1);
+}
+
+void CudaDevice::ReleaseMany(const Block* blocks, int count) noexcept {
+  if (capturing()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (capturing()) {
+      of_capture_.insert(of_capture_.end(), blocks, blocks + count);
+      return;
+    }
+  }
+  blocks_->ReleaseMany(blocks, count);
 }
 
 void CudaDevice::set_capturing(int queue) {
-  std::vector<Block> kept;
+  std::vector<Block> released;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     capturing_ = queue;
-    if (queue < 0) kept.swap(kept_);
+    if (queue < 0) released.swap(of_capture_);
   }
-  for (const Block& block : kept) Release(block.data, block.bytes);
+  blocks_->ReleaseMany(released.data(), static_cast<int>(released.size()));
 }
 
 }  // namespace tidepool::cuda

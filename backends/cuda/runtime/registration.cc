@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
+#include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
@@ -23,7 +24,20 @@ std::string Note() {
   return text.empty() ? "not used: " + CudaDevice::WhyAbsent() : text;
 }
 
+class Peers final : public PeerCopies {
+ public:
+  std::string WhyNot(Device from, Device to) override {
+    return CudaDevice::Find(from.index)->WhyNoPeer(*CudaDevice::Find(to.index));
+  }
+  QueuePoint Queue(const PeerCopy& copy) override {
+    return CudaDevice::Find(copy.from_device.index)
+        ->QueueCopyToPeer(*CudaDevice::Find(copy.to_device.index), copy.to_queue, copy.to, copy.from, copy.bytes,
+                          copy.after, copy.after_there);
+  }
+};
+
 const DeviceProviderRegistrar registrar(DeviceType::kCuda, &MakeProvider);
+const PeerCopiesRegistrar peers(DeviceType::kCuda, new Peers);
 const bool noted = [] {
   KernelRegistry::Global().AddNote("cuda", &Note);
   return true;

@@ -166,6 +166,18 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes);
+enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
+};
+enum cudaMemAccessFlags { cudaMemAccessFlagsProtReadWrite = 3 };
+struct cudaMemAccessDesc {
+  cudaMemLocation location;
+  cudaMemAccessFlags flags;
+};
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* access, size_t count);
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 // A block given back is gone when its turn in the stream comes. Its bytes stay the pool's, for blocks of
 // any size, until the pool is trimmed: nobody else may have them.
 cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
@@ -175,6 +187,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);
+// Ends the program where the stream's device has no access to the other one's memory.
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                cudaStream_t stream = nullptr);
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr);
 
 template <typename T>
