@@ -80,7 +80,7 @@ TEST_F(DeviceLossOnCudaTest, AKernelPoisonsTheDevice) {
     const uint64_t fallbacks = MemoryTracker::Global().Snapshot().host_fallbacks;
     const auto fails = [&](const char* what, const std::function<void()>& call) {
       EXPECT_THAT(MessageOf(call), StartsWith("then: ")) << what;
-      EXPECT_THAT(MessageOf(call), HasSubstr("cuda:0 was lost before: cuda")) << what;
+      EXPECT_THAT(MessageOf(call), HasSubstr("cuda:0 is lost: cuda")) << what;
     };
     fails("an operator", [&] { z += x; });
     fails("an operator of cuBLAS", [&] { MatMulInto(x, x, z); });
@@ -115,7 +115,7 @@ TEST_F(DeviceLossOnCudaTest, ARefusalOfMemoryIsLookedAt) {
   Workspace workspace("pages", WorkspaceConfig::Training(), kDevice);
   EmulatedCuda::Get().set_lost(true);
   EXPECT_THAT(MessageOf([] { NDArray(Shape{100}, DType::kFloat32, Place::On(kDevice)); }),
-              StartsWith("first: heap: cuda:0 is lost: cudaStreamQuery: cudaErrorIllegalAddress"));
+              testing::AllOf(StartsWith("first: heap: cuda:0 is lost: cuda"), HasSubstr("cudaErrorIllegalAddress")));
   ForgetLossForTesting(kDevice);
   EXPECT_THAT(MessageOf([&] {
                 WorkspaceScope scope(workspace);

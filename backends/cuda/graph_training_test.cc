@@ -223,7 +223,7 @@ TEST_F(GraphTraining, AFaultInACaptureIsDoneAsItIs) {
   const Outcome eager = Train(plan, false);
   FaultPlan& faults = EmulatedCuda::Get().call_faults();
   int failed_captures = 0, recovered = 0;
-  for (int64_t n = 0; n < 60; n += 3) {
+  for (int64_t n = 0; n < 70; ++n) {
     SCOPED_TRACE(testing::Message() << "call " << n);
     bool armed = true;
     plan.before = [&, n](int i, Model&, Trainer&) {

@@ -60,17 +60,17 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation) no
   return false;
 }
 
+bool DeviceLostError::is_first() const {
+  DeviceLoss* const loss = device_losses[PlaceOf(device_)].load(std::memory_order_acquire);
+  return loss != nullptr && !loss->told.exchange(true, std::memory_order_relaxed);
+}
+
 void ThrowLost(Device device, std::string_view who) {
-  DeviceLoss& loss = *device_losses[PlaceOf(device)].load(std::memory_order_acquire);
-  const bool is_first = !loss.told.exchange(true, std::memory_order_relaxed);
-  throw DeviceLostError(
-      device, is_first,
-      is_first ? absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause, "; ",
-                              loss.operators,
-                              "; what its memory holds is gone, and nothing is done on it any more "
-                              "in this process")
-               : absl::StrCat(std::string(who), ": ", DeviceName(device), " was lost before: ", loss.cause,
-                              "; ", loss.operators));
+  const DeviceLoss& loss = *device_losses[PlaceOf(device)].load(std::memory_order_acquire);
+  throw DeviceLostError(device, absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause, "; ",
+                                             loss.operators,
+                                             "; what its memory holds is gone, and nothing is done on it any more "
+                                             "in this process"));
 }
 
 void NoteOperation(Device device, int queue, const char* name) noexcept {

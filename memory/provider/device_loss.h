@@ -33,16 +33,16 @@ namespace tidepool {
 // Code kInternal, as of other failures of devices.
 class DeviceLostError : public Error {
  public:
-  DeviceLostError(Device device, bool is_first, std::string message)
-      : Error(absl::StatusCode::kInternal, std::move(message)), device_(device), is_first_(is_first) {}
+  DeviceLostError(Device device, std::string message)
+      : Error(absl::StatusCode::kInternal, std::move(message)), device_(device) {}
 
   Device device() const { return device_; }
-  // Of one device's loss one error is the first; later ones say that it was lost before. All tell the cause.
-  bool is_first() const { return is_first_; }
+  // Whether this is asked for the first time of the device's loss, of whichever error: a program that tells of it where this
+  // is true tells once. (Errors on the way of releases and the like end where they are.)
+  bool is_first() const;
 
  private:
   Device device_;
-  bool is_first_;
 };
 
 namespace internal {

@@ -105,11 +105,17 @@ void CudaGraph::Launch() {
   JoinQueues();
   NoteOperation(device_.device(), queue_.number(), "a captured step");
   Check(cudaGraphLaunch(executable_, device_.compute(queue_.number())), "cudaGraphLaunch");
-  launched_ = device_.ComputePoint(queue_.number());
-  for (int other = 0, open = static_cast<int>(OpenQueues(device_.device())); open >> other != 0; ++other) {
-    if ((open >> other & 1) != 0 && other != queue_.number()) device_.ComputeAfter(other, launched_);
-  }
   ++replays_;
+  // The step runs. An error from here on would have it done again, so what cannot be ordered behind it is waited for.
+  try {
+    launched_ = device_.ComputePoint(queue_.number());
+    for (int other = 0, open = static_cast<int>(OpenQueues(device_.device())); open >> other != 0; ++other) {
+      if ((open >> other & 1) != 0 && other != queue_.number()) device_.ComputeAfter(other, launched_);
+    }
+  } catch (const Error&) {
+    launched_ = {};
+    Check(cudaStreamSynchronize(device_.compute(queue_.number())), "cudaStreamSynchronize");
+  }
 }
 
 // What was captured does not say what it uses, so it comes after all that is queued anywhere, and all

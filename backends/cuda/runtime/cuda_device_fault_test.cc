@@ -6,6 +6,7 @@
 #include "tidepool/backends/cuda/emulation/emulated_cuda.h"
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool::cuda {
@@ -93,6 +94,7 @@ TEST(CudaDeviceFaults, ALostDeviceIsAnErrorNotACrash) {
   EXPECT_THROW(device.ComputePoint(0), Error);
   EXPECT_EQ(device.Allocate(16, 256), nullptr);
   EmulatedCuda::Get().set_lost(false);
+  ForgetLossForTesting(device.device());
   device.Release(block, 16);
 }
 
