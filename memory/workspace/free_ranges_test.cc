@@ -108,12 +108,14 @@ TEST(FreeRanges, SizesBeyondAllAddressesAreRefused) {
   for (const size_t unit : {16, 64}) {
     FreeRanges ranges(unit);
     ranges.Begin(0, 1 << 20);
-    ranges.Reserve();
     size_t offset = 0;
-    const FreeRanges::Range large = ranges.Take(4096 * unit, &offset);
-    ranges.Reserve();
-    ranges.Take(unit, &offset);
-    ranges.Give(large, 4096 * unit);  // in a list of free ones
+    for (const size_t units : {144, 200, 300, 500, 700, 1000, 1500, 4096}) {  // in lists of free ones, apart
+      ranges.Reserve();
+      const FreeRanges::Range large = ranges.Take(units * unit, &offset);
+      ranges.Reserve();
+      ranges.Take(unit, &offset);
+      ranges.Give(large, units * unit);
+    }
     for (size_t bytes = size_t{1} << 21; bytes != 0; bytes <<= 1) {
       ranges.Reserve();
       EXPECT_EQ(ranges.Take(bytes, &offset), FreeRanges::Range::kNone) << bytes;
