@@ -165,6 +165,7 @@ inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
 void CopyBetweenDevices(const NDArray& from, NDArray& to) {
   CheckNoRepeats(OpCode::kCopy, to, 0);
   to.CheckWritable("copy");
+  CheckNotLost(to.device(), "Op [copy]");  // before the host's copy of it counts as older
   to.MarkWritten();
   CopyAcross(from, to);
 }

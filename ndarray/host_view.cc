@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 
 namespace tidepool::internal {
@@ -13,6 +14,7 @@ LockedView::LockedView(const NDArray& array, DType dtype, Side side, bool writes
   const char* const who = side == Side::kHost ? "host_view" : "device_view";
   array.CheckAlive(who, "X");
   if (writes) array.CheckWritable(who);
+  if (side == Side::kDevice) CheckNotLost(array.device(), "Op [device_view]");
   if (dtype != array.dtype()) {
     ThrowInvalidArgument(absl::StrCat("Op [", who, "]: the array is ", DTypeName(array.dtype()),
                                       ", asked for as ", DTypeName(dtype)));

@@ -30,7 +30,7 @@ class Scalar {
       whole_ = value;
     } else if constexpr (std::is_integral_v<T>) {
       kind_ = Kind::kInteger;
-      if (!std::in_range<int64_t>(value)) ThrowTooLarge(static_cast<uint64_t>(value));
+      if (!std::in_range<int64_t>(+value)) ThrowTooLarge(static_cast<uint64_t>(value));
       whole_ = static_cast<int64_t>(value);
     } else {
       kind_ = Kind::kReal;

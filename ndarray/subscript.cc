@@ -10,7 +10,7 @@
 namespace tidepool {
 namespace {
 
-// How many axes it stands for.
+// How many axes of the array it stands for.
 int AxesOf(const Subscript& subscript) {
   switch (subscript.kind) {
     case Subscript::Kind::kNewAxis:
@@ -59,6 +59,14 @@ void CheckNumbers(const Shape& shape, absl::Span<const Subscript> complete) {
 }
 
 }  // namespace
+
+bool Subscript::is_mask_of_rank_0() const {
+  return kind == Kind::kArray && array->dtype() == DType::kBool && array->rank() == 0;
+}
+
+void Subscript::ThrowTooLarge(uint64_t index) {
+  ThrowInvalidArgument(absl::StrCat("Op [index]: ", index, ", expected at most ", INT64_MAX));
+}
 
 std::vector<Subscript> CompleteSubscripts(const Shape& shape, absl::Span<const Subscript> subscripts) {
   int named = 0, ellipses = 0;
@@ -115,6 +123,7 @@ NDArray NDArray::ByNumbersAndRanges(absl::Span<const Subscript> subscripts) cons
         view = view.ExpandDims(axis++);
         break;
       default:  // An ellipsis for no axis; an array: the axes it stands for stay, for Selection.
+        if (subscript.is_mask_of_rank_0()) view = view.ExpandDims(axis++);
         axis += AxesOf(subscript);
         break;
     }

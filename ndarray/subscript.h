@@ -8,7 +8,7 @@
 //
 // Rules and shapes are NumPy's. Numbers count from the end when they are negative, and must be there. Ranges
 // are cut off at the ends. Axes that are not named come as a whole. Index arrays (i32, i64, i8, u8; of any shape) and
-// masks (bool, of the shape of the axes they stand for) broadcast with one another; their axes come where the
+// masks (bool, of the shape of the axes they stand for; of rank 0 for a new axis, of one element or none) broadcast with one another; their axes come where the
 // first of them stands, or first where something stands between them (numbers beside arrays count as arrays).
 //
 // Errors: kInvalidArgument naming the subscript, what was found and what is expected.
@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -50,9 +51,10 @@ class Subscript {
  public:
   enum class Kind : uint8_t { kIndex, kRange, kNewAxis, kEllipsis, kArray };
 
+  // Throws kInvalidArgument for an unsigned number above 2^63 - 1: it is no index from the end.
   template <std::integral T>
     requires(!std::is_same_v<T, bool>)
-  Subscript(T index) : kind(Kind::kIndex), range(static_cast<int64_t>(index)) {}  // NOLINT
+  Subscript(T index) : kind(Kind::kIndex), range(Checked(index)) {}               // NOLINT
   Subscript(Range r) : kind(Kind::kRange), range(r) {}                           // NOLINT
   Subscript(WholeAxis) : kind(Kind::kRange) {}                                   // NOLINT
   Subscript(NewAxis) : kind(Kind::kNewAxis) {}                                   // NOLINT
@@ -60,7 +62,15 @@ class Subscript {
   Subscript(const NDArray& indices) : kind(Kind::kArray), array(&indices) {}     // NOLINT
   Subscript(const Selection&) = delete;  // which would not live as long: make it an NDArray first
 
+  template <std::integral T>
+  static int64_t Checked(T index) {
+    if (!std::in_range<int64_t>(+index)) ThrowTooLarge(static_cast<uint64_t>(index));
+    return static_cast<int64_t>(index);
+  }
+  [[noreturn]] static void ThrowTooLarge(uint64_t index);
+
   int64_t index() const { return *range.begin; }
+  bool is_mask_of_rank_0() const;
 
   const Kind kind;
   const Range range;  // of kIndex: begins there
@@ -99,6 +109,8 @@ class [[nodiscard]] Selection {
   void operator/=(const Scalar& value);
 
  private:
+  NDArray Select(bool of_call) const;
+
   struct State;
   State* const state_;
 };

@@ -99,6 +99,33 @@ TEST_F(DeviceLossTest, ToldOnceWithItsOperatorThenByItsCause) {
   }
 }
 
+// What is refused has not made the host's copy older.
+TEST_F(DeviceLossTest, RefusedWorkLeavesTheHostsCopyReadable) {
+  TheDevice().set_asynchronous(3);
+  {
+    NDArray x = Filled(2), fresh = Filled(5);
+    const NDArray host = Ones({1000}), other = Filled(1, Place::On(kOther));
+    EXPECT_EQ(fresh.data<float>()[0], 5);  // on both sides
+    EXPECT_TRUE(ThrownBy([&] {
+                  PoisonBySquare(x);
+                  x.ToVector<float>();
+                }).is_first);
+    const std::pair<const char*, std::function<void()>> calls[] = {
+        {"copy from the host", [&] { CopyInto(host, fresh); }},
+        {"copy from another device", [&] { CopyInto(other, fresh); }},
+        {"export", [&] { ToDLPackVersioned(fresh); }},
+        {"view", [&] { const DeviceView<float> view(fresh); }},
+        {"operator", [&] { fresh += fresh; }},
+    };
+    for (const auto& [what, call] : calls) {
+      ExpectFailsFast(what, call);
+      EXPECT_EQ(fresh.data<float>()[0], 5) << what;
+      EXPECT_EQ(fresh.At<float>({3}), 5) << what;
+    }
+  }
+  TheDevice().Reset();
+}
+
 TEST_F(DeviceLossTest, NothingIsTakenForLackOfMemoryOrDoneOnTheHost) {
   TheDevice().set_asynchronous(3);
   TheDevice().set_has_pinned_host(true);

@@ -158,6 +158,8 @@ NDArray ToBeExported(const NDArray& array, const DLPackExport& how) {
 
 template <typename Tensor>
 Tensor* Export(const NDArray& array, const DLPackExport& how) {
+  // Before its bytes count as written by others, which the host's copy would be older than.
+  if (array.device() != Host()) CheckNotLost(array.device(), "Op [to_dlpack]");
   const NDArray shared = ToBeExported(array, how);
   const Device device = shared.device();
   const DLPackDevice* const entry = FindDLPackDevice(device.type);
@@ -176,7 +178,6 @@ Tensor* Export(const NDArray& array, const DLPackExport& how) {
   shared.CheckAlive("to_dlpack", "X");  // may have been closed before its bytes were held
   if (device != Host()) {
     RefuseWhileCapturing("to_dlpack", "replays would not order it behind what they do");
-    CheckNotLost(device, "Op [to_dlpack]");
   }
   // Taken back only once it has been given away.
   internal::DLPackStream stream("to_dlpack", *entry, device, how.stream);
@@ -219,6 +220,9 @@ Layout LayoutOf(const DLTensor& tensor) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) {
     ThrowInvalidArgument(absl::StrCat("from_dlpack: found rank ", tensor.ndim, " without sizes"));
   }
+  if (tensor.ndim > kMaxRank) {
+    ThrowInvalidArgument(absl::StrCat("from_dlpack: found rank ", tensor.ndim, ", expected at most ", kMaxRank));
+  }
   Layout layout{dtype, Shape(absl::Span<const int64_t>(tensor.shape, tensor.ndim)), {}, nullptr, 0, 0};
   const Shape& shape = layout.shape;
   shape.SetDenseStrides(layout.strides);
@@ -236,6 +240,10 @@ Layout LayoutOf(const DLTensor& tensor) {
         "from_dlpack: found shape ", shape.ToString(), " with strides [",
         absl::StrJoin(absl::Span<const int64_t>(layout.strides, shape.rank()), ", "), "]",
         tensor.data == nullptr ? " and no data" : ", which no memory holds"));
+  }
+  if (tensor.byte_offset > static_cast<uint64_t>(kMostCountedBytes)) {
+    ThrowInvalidArgument(absl::StrCat("from_dlpack: found byte_offset ", tensor.byte_offset, ", expected at most ",
+                                      kMostCountedBytes));
   }
   std::byte* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   if (reinterpret_cast<uintptr_t>(first) % width != 0) {

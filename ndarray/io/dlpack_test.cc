@@ -331,6 +331,8 @@ TEST(DLPack, Errors) {
   EXPECT_THAT(refused([](DLTensor& t) { t.dtype.bits = 128; }), HasSubstr("128 bits"));
   EXPECT_THAT(refused([](DLTensor& t) { t.dtype.lanes = 4; }), HasSubstr("4 lanes"));
   EXPECT_THAT(refused([](DLTensor& t) { t.ndim = -1; }), HasSubstr("rank -1"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.ndim = INT32_MAX; }), HasSubstr("rank 2147483647, expected at most 8"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = UINT64_MAX - 3; }), HasSubstr("byte_offset"));
   EXPECT_THAT(refused([](DLTensor& t) { t.data = nullptr; }), HasSubstr("no data"));
   EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = 2; }), HasSubstr("aligned"));
   int64_t far[1] = {int64_t{1} << 60};

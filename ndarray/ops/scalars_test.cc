@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ TEST(Scalar, KeepsIntegersOf64Bits) {
   EXPECT_EQ(Scalar(uint8_t{200}).To<int8_t>(), -56);
   EXPECT_EQ(Scalar(Float16(1.5f)).To<double>(), 1.5);
   EXPECT_EQ(Scalar(2.75).To<int32_t>(), 2);
+  EXPECT_EQ(Scalar('a').To<int32_t>(), 97);
+  EXPECT_EQ(Scalar(U'a').To<int32_t>(), 97);
   EXPECT_THAT(Refusal([] { Scalar(uint64_t{1} << 63); }),
               AllOf(HasSubstr("9223372036854775808"), HasSubstr("expected at most 9223372036854775807")));
 }
@@ -107,6 +110,21 @@ TEST(Scalar, QuotientsAreRoundedOnce) {
   EXPECT_TRUE(std::isinf((Ones({}) / 0).Item<float>()));
   EXPECT_TRUE(std::signbit((Full({}, -0.0) / 2).Item<float>()));
   EXPECT_TRUE(std::signbit((Full({}, -0.0) * 2).Item<float>()));
+}
+
+// A product in long double would be rounded twice.
+TEST(Scalar, ProductsAndSumsOfDoublesAreRoundedOnce) {
+  std::mt19937_64 random(5);
+  std::vector<double> values(20000);
+  for (double& value : values) value = std::ldexp(static_cast<double>(random()), -static_cast<int>(random() % 80));
+  const NDArray x = FromValues(absl::MakeConstSpan(values), {20000});
+  for (const double number : {15983722062757.0, 1.0 / 3, 4.6709515262362542}) {
+    const std::vector<double> products = (x * number).ToVector<double>(), sums = (x + number).ToVector<double>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(products[i], values[i] * number);
+      ASSERT_EQ(sums[i], values[i] + number);
+    }
+  }
 }
 
 TEST(Scalar, TakesTheArraysTypeOrIsRefused) {

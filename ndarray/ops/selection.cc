@@ -132,7 +132,7 @@ Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscript
                                             from, " and later of shape ", array.shape().ToString(),
                                             "; expected the same sizes"));
         }
-        AddPlaces(given, &indices);
+        AddPlaces(given.rank() > 0 ? given : given.Reshape({1}), &indices);
       } else if (IsInteger(given.dtype())) {
         indices.push_back(given);
       } else {
@@ -140,7 +140,7 @@ Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscript
                                           ", expected integers, or bool for a mask"));
       }
       const int count = given.dtype() == DType::kBool ? given.rank() : 1;
-      for (int i = 0; i < count; ++i) axes.push_back(axis++);
+      for (int i = 0; i < std::max(count, 1); ++i) axes.push_back(axis++);
       from += count;
     }
     if (groups > 1) state_->begin = 0;
@@ -179,14 +179,29 @@ Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscript
 
 Selection::~Selection() { delete state_; }
 
-NDArray Selection::Get() const {
+NDArray Selection::Get() const { return Select(/*of_call=*/false); }
+
+// In scratch for the length of a call it is nobody's, whosever the array is.
+NDArray Selection::Select(bool of_call) const {
   const State& state = *state_;
   const int64_t joined =
       std::accumulate(state.joined.begin(), state.joined.end(), int64_t{1}, std::multiplies<int64_t>());
   std::vector<int64_t> dims = {joined};
   for (const int64_t size : state.rest()) dims.push_back(size);
-  const NDArray flat = state.moved.ReshapeOrCopy(Shape(dims));
-  return Gather(flat, state.places.To(flat.device()), 0).Transpose(state.Order());
+  const Device device = state.moved.device();
+  NDArray flat;
+  if (!of_call) {
+    flat = state.moved.ReshapeOrCopy(Shape(dims));
+    return Gather(flat, state.places.To(device), 0).Transpose(state.Order());
+  }
+  flat = NDArray(Shape(dims), state.moved.dtype(), Place::Scratch(device));
+  NDArray whole = flat.Reshape(state.moved.shape());
+  CopyInto(state.moved, whole);
+  std::vector<int64_t> selected(state.places.shape().span().begin(), state.places.shape().span().end());
+  selected.insert(selected.end(), state.rest().begin(), state.rest().end());
+  NDArray z(Shape(selected), flat.dtype(), Place::Scratch(device));
+  GatherInto(flat, state.places.To(device), 0, z);
+  return z.Transpose(state.Order());
 }
 
 Selection::operator NDArray() const { return Get(); }
@@ -238,14 +253,46 @@ void Selection::operator=(const Scalar& value) {
   *this = FromScalar(value, state_->moved.dtype(), Place::Scratch(state_->moved.device()));
 }
 void Selection::operator=(const Selection& values) { *this = values.Get(); }
-void Selection::operator+=(const NDArray& values) { *this = Get() + values; }
-void Selection::operator-=(const NDArray& values) { *this = Get() - values; }
-void Selection::operator*=(const NDArray& values) { *this = Get() * values; }
-void Selection::operator/=(const NDArray& values) { *this = Get() / values; }
-void Selection::operator+=(const Scalar& value) { *this = Get() + value; }
-void Selection::operator-=(const Scalar& value) { *this = Get() - value; }
-void Selection::operator*=(const Scalar& value) { *this = Get() * value; }
-void Selection::operator/=(const Scalar& value) { *this = Get() / value; }
+void Selection::operator+=(const NDArray& values) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine += values;
+  *this = mine;
+}
+void Selection::operator-=(const NDArray& values) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine -= values;
+  *this = mine;
+}
+void Selection::operator*=(const NDArray& values) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine *= values;
+  *this = mine;
+}
+void Selection::operator/=(const NDArray& values) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine /= values;
+  *this = mine;
+}
+void Selection::operator+=(const Scalar& value) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine += value;
+  *this = mine;
+}
+void Selection::operator-=(const Scalar& value) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine -= value;
+  *this = mine;
+}
+void Selection::operator*=(const Scalar& value) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine *= value;
+  *this = mine;
+}
+void Selection::operator/=(const Scalar& value) {
+  NDArray mine = Select(/*of_call=*/true);
+  mine /= value;
+  *this = mine;
+}
 
 // ---- writes to views ------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
@@ -101,6 +102,38 @@ TEST(Selections, ReadAndWrite) {
   EXPECT_THAT(Floats(x(0)), ElementsAre(13, 1, 10));
 }
 
+// It stands for a new axis, of one element or none.
+TEST(Selections, AMaskOfRankZeroSelectsAllOrNothing) {
+  const NDArray yes = Full({}, true, DType::kBool), no = Full({}, false, DType::kBool);
+  NDArray x = Numbers({2, 3});
+  EXPECT_EQ(NDArray(x(yes)).shape(), (Shape{1, 2, 3}));
+  EXPECT_EQ(NDArray(x(no)).shape(), (Shape{0, 2, 3}));
+  EXPECT_EQ(NDArray(x(no, 0)).shape(), (Shape{0, 3}));
+  EXPECT_EQ(NDArray(x(1, yes)).shape(), (Shape{1, 3}));
+  x(no) = 9;
+  x(no) += 9;
+  EXPECT_THAT(Floats(x), ElementsAre(0, 1, 2, 3, 4, 5));
+  x(yes) += 1;
+  EXPECT_THAT(Floats(x), ElementsAre(1, 2, 3, 4, 5, 6));
+  NDArray loss = Full({}, 15);
+  loss(loss > 1e6) = 0;
+  EXPECT_EQ(loss.Item<float>(), 15);
+  loss(loss > 1) = 0;
+  EXPECT_EQ(loss.Item<float>(), 0);
+}
+
+// Nothing stays there.
+TEST(Selections, AreWrittenToInACappedManager) {
+  NDManager manager = NDManager::NewRoot("m");
+  NDArray x = Zeros({3}, DType::kFloat32, manager);
+  manager.Cap();
+  x(Indices({0, 2})) += 1;
+  x(Indices({0})) -= Ones({1});
+  x(Indices({2})) *= 4;
+  x(Indices({1})) = 7;
+  EXPECT_THAT(Floats(x), ElementsAre(0, 7, 4));
+}
+
 TEST(Selections, WriteToViewsOfWhatTheySelectFrom) {
   NDArray x = Numbers({2, 2, 2});
   x.Transpose()(Indices({0}), 1) = -1;
@@ -113,6 +146,7 @@ TEST(Subscripts, ErrorsSayWhatIsExpected) {
   EXPECT_EQ(Refusal([&] { x(0, -4); }), "Op [index]: -4 in axis 1 of shape [2, 3], expected -3 to 2");
   EXPECT_EQ(Refusal([&] { x(0, 0, 0); }),
             "Op [index]: subscripts stand for 3 axes, expected at most 2, those of shape [2, 3]");
+  EXPECT_THAT(Refusal([&] { x(size_t{0} - 1); }), HasSubstr("18446744073709551615, expected at most"));
   EXPECT_THAT(Refusal([&] { x(Ellipsis(), Ellipsis()); }), HasSubstr("found 2 ellipses, expected at most 1"));
   EXPECT_THAT(Refusal([&] { x(Range(0, 2, 0)); }), HasSubstr("a range of axis 0 of shape [2, 3] has step 0"));
   EXPECT_EQ(Refusal([&] { (void)x(Indices({0, 2})); }),
