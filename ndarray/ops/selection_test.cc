@@ -124,7 +124,7 @@ TEST(Selections, AMaskOfRankZeroSelectsAllOrNothing) {
 
 // Nothing stays there.
 TEST(Selections, AreWrittenToInACappedManager) {
-  NDManager manager = NDManager::NewRoot("m");
+  NDManager root = NDManager::NewRoot("root"), manager = root.NewSubManager("m");
   NDArray x = Zeros({3}, DType::kFloat32, manager);
   manager.Cap();
   x(Indices({0, 2})) += 1;
