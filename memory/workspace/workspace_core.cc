@@ -240,7 +240,8 @@ void WorkspaceCore::DropAllUnseen() noexcept {
   const bool has_tokens = ranges_.begun();
   PlanFollower& placed = follower_.placed();
   RequestSlot* const slots = slots_.data();
-  for (uint32_t slot = 0; slot < slotted(); ++slot) {
+  const uint32_t end = slotted();
+  for (uint32_t slot = 0; slot < end; ++slot) {
     if (!slots[slot].is_live()) continue;
     if (has_tokens) slots[slot].buffer()->request.spill = nullptr;
     placed.Release(slot);
