@@ -17,6 +17,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -109,10 +110,12 @@ class [[nodiscard]] Selection {
   void operator/=(const Scalar& value);
 
  private:
-  NDArray Select(bool of_call) const;
+  NDArray Flat() const;
+  template <typename Function>
+  void Change(const Function& function);
 
   struct State;
-  State* const state_;
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace tidepool

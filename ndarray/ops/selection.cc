@@ -3,7 +3,7 @@
 // A selection moves the axes that arrays stand for to the front, joins them to one and names each selected place of
 // it by a number: reading is Gather by these, writing a choice between the old elements and gathered new ones.
 #include <algorithm>
-#include <numeric>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -21,10 +21,15 @@
 namespace tidepool {
 namespace {
 
+// `array`, or a copy on `device` for the length of a call: nobody's, whatever manager is entered.
+NDArray ScratchOn(Device device, const NDArray& array) {
+  return array.device() == device ? array : array.CopyTo(Place::Scratch(device));
+}
+
 // A dense i64 copy of an index array on the host.
 NDArray IndicesOnHost(const NDArray& indices, const Shape& shape) {
   NDArray dense(shape, DType::kInt64, Place::Scratch(Host()));
-  CopyInto(indices.To(Host()).BroadcastTo(shape), dense);
+  CopyInto(ScratchOn(Host(), indices).BroadcastTo(shape), dense);
   return dense;
 }
 
@@ -48,8 +53,8 @@ void AddPlaces(const NDArray& mask, std::vector<NDArray>* places) {
   }
 }
 
-NDArray SameView(const NDArray& values, const Shape& shape, const char* op) {
-  // As NumPy, more axes than there are, of one element each, go.
+// What is assigned to elements of that shape, as a view of it. As NumPy, axes of one element beyond its rank go.
+NDArray BroadcastValues(const NDArray& values, const Shape& shape, const char* op) {
   NDArray view = values;
   while (view.rank() > shape.rank() && view.shape()[0] == 1) view = view.Squeeze(0);
   if (BroadcastShapes(op, view.shape(), shape) != shape) {
@@ -57,6 +62,34 @@ NDArray SameView(const NDArray& values, const Shape& shape, const char* op) {
                                       ", expected one that broadcasts to ", shape.ToString()));
   }
   return view.BroadcastTo(shape);
+}
+
+// Of one subscript that is an array, which stands for the axes of `shape` from `first` on: an index array for each.
+// Returns for how many.
+int AddIndices(const NDArray& given, const Shape& shape, int first, std::vector<NDArray>* indices) {
+  given.CheckAlive("index", "indices");
+  if (IsInteger(given.dtype())) {
+    indices->push_back(given);
+    return 1;
+  }
+  if (given.dtype() != DType::kBool) {
+    ThrowInvalidArgument(absl::StrCat("Op [index]: indices are ", DTypeName(given.dtype()),
+                                      ", expected integers, or bool for a mask"));
+  }
+  for (int i = 0; i < given.rank(); ++i) {
+    if (given.shape()[i] == shape[first + i]) continue;
+    ThrowInvalidArgument(absl::StrCat("Op [index]: a mask of shape ", given.shape().ToString(), " stands for axis ",
+                                      first, " and later of shape ", shape.ToString(), "; expected the same sizes"));
+  }
+  AddPlaces(given.rank() > 0 ? given : given.Reshape({1}), indices);
+  return given.rank();
+}
+
+// [size, rest..]
+Shape FlatOf(int64_t size, absl::Span<const int64_t> rest) {
+  std::vector<int64_t> dims = {size};
+  dims.insert(dims.end(), rest.begin(), rest.end());
+  return Shape(dims);
 }
 
 bool IsSameView(const NDArray& a, const NDArray& b) {
@@ -102,106 +135,89 @@ struct Selection::State {
   }
 };
 
-Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscripts) : state_(new State) {
-  try {
-    const NDArray view = array.ByNumbersAndRanges(subscripts);
-    const std::vector<Subscript> complete = CompleteSubscripts(array.shape(), subscripts);
-    // Axes of arrays in the view, and their indices.
-    std::vector<int> axes, order;
-    std::vector<NDArray> indices;
-    int axis = 0, from = 0, groups = 0;
-    bool in_group = false;
-    for (const Subscript& subscript : complete) {
-      const bool is_array = subscript.kind == Subscript::Kind::kArray;
-      if (is_array || subscript.kind == Subscript::Kind::kIndex) {
-        if (!in_group && ++groups == 1) state_->begin = axis;
-        in_group = true;
-      } else {
-        in_group = false;
-      }
-      if (subscript.kind == Subscript::Kind::kIndex) ++from;
-      if (subscript.kind == Subscript::Kind::kNewAxis) ++axis;
-      if (subscript.kind == Subscript::Kind::kRange) ++axis, ++from;
-      if (!is_array) continue;
-      const NDArray& given = *subscript.array;
-      given.CheckAlive("index", "indices");
-      if (given.dtype() == DType::kBool) {
-        for (int i = 0; i < given.rank(); ++i) {
-          if (given.shape()[i] == array.shape()[from + i]) continue;
-          ThrowInvalidArgument(absl::StrCat("Op [index]: a mask of shape ", given.shape().ToString(), " stands for axis ",
-                                            from, " and later of shape ", array.shape().ToString(),
-                                            "; expected the same sizes"));
-        }
-        AddPlaces(given.rank() > 0 ? given : given.Reshape({1}), &indices);
-      } else if (IsInteger(given.dtype())) {
-        indices.push_back(given);
-      } else {
-        ThrowInvalidArgument(absl::StrCat("Op [index]: indices are ", DTypeName(given.dtype()),
-                                          ", expected integers, or bool for a mask"));
-      }
-      const int count = given.dtype() == DType::kBool ? given.rank() : 1;
-      for (int i = 0; i < std::max(count, 1); ++i) axes.push_back(axis++);
-      from += count;
+Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscripts) : state_(std::make_unique<State>()) {
+  const NDArray view = array.ByNumbersAndRanges(subscripts);
+  const std::vector<Subscript> complete = CompleteSubscripts(array.shape(), subscripts);
+  // Axes of arrays in the view, and their indices.
+  std::vector<int> axes, order;
+  std::vector<NDArray> indices;
+  int axis = 0, from = 0, groups = 0;
+  bool in_group = false;
+  for (const Subscript& subscript : complete) {
+    const bool is_array = subscript.kind == Subscript::Kind::kArray;
+    if (is_array || subscript.kind == Subscript::Kind::kIndex) {
+      if (!in_group && ++groups == 1) state_->begin = axis;
+      in_group = true;
+    } else {
+      in_group = false;
     }
-    if (groups > 1) state_->begin = 0;
-    order = axes;
-    for (int i = 0; i < view.rank(); ++i) {
-      if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
-    }
-    state_->moved = view.Transpose(order);
-    state_->array_axes = static_cast<int>(axes.size());
-    for (const int i : axes) state_->joined.push_back(view.shape()[i]);
+    if (subscript.kind == Subscript::Kind::kIndex) ++from;
+    if (subscript.kind == Subscript::Kind::kNewAxis) ++axis;
+    if (subscript.kind == Subscript::Kind::kRange) ++axis, ++from;
+    if (!is_array) continue;
+    const int count = AddIndices(*subscript.array, array.shape(), from, &indices);
+    for (int i = 0; i < std::max(count, 1); ++i) axes.push_back(axis++);
+    from += count;
+  }
+  if (groups > 1) state_->begin = 0;
+  order = axes;
+  for (int i = 0; i < view.rank(); ++i) {
+    if (std::find(axes.begin(), axes.end(), i) == axes.end()) order.push_back(i);
+  }
+  state_->moved = view.Transpose(order);
+  state_->array_axes = static_cast<int>(axes.size());
+  for (const int i : axes) state_->joined.push_back(view.shape()[i]);
 
-    Shape shape;
-    for (const NDArray& one : indices) shape = BroadcastShapes("index", shape, one.shape());
-    state_->places = Zeros(shape, DType::kInt64, Place::Scratch(Host()));
-    const int64_t count = shape.NumElements();
-    if (count == 0) return;
-    int64_t* const places = state_->places.mutable_data<int64_t>();
-    for (size_t k = 0; k < indices.size(); ++k) {
-      const int64_t size = state_->joined[k];
-      const NDArray dense = IndicesOnHost(indices[k], shape);
-      const int64_t* const values = dense.data<int64_t>();
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t at = values[i] < 0 ? values[i] + size : values[i];
-        if (at < 0 || at >= size) {
-          ThrowInvalidArgument(absl::StrCat("Op [index]: index ", values[i], " at position ", i,
-                                            " of an index array, expected ", -size, " to ", size - 1));
-        }
-        places[i] = places[i] * size + at;
+  Shape shape;
+  for (const NDArray& one : indices) shape = BroadcastShapes("index", shape, one.shape());
+  state_->places = Zeros(shape, DType::kInt64, Place::Scratch(Host()));
+  const int64_t count = shape.NumElements();
+  if (count == 0) return;
+  int64_t* const places = state_->places.mutable_data<int64_t>();
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const int64_t size = state_->joined[k];
+    const NDArray dense = IndicesOnHost(indices[k], shape);
+    const int64_t* const values = dense.data<int64_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = values[i] < 0 ? values[i] + size : values[i];
+      if (at < 0 || at >= size) {
+        ThrowInvalidArgument(absl::StrCat("Op [index]: index ", values[i], " at position ", i,
+                                          " of an index array, expected ", -size, " to ", size - 1));
       }
+      places[i] = places[i] * size + at;
     }
-  } catch (...) {
-    delete state_;
-    throw;
   }
 }
 
-Selection::~Selection() { delete state_; }
+Selection::~Selection() = default;
 
-NDArray Selection::Get() const { return Select(/*of_call=*/false); }
+NDArray Selection::Get() const {
+  return Gather(Flat(), ScratchOn(state_->moved.device(), state_->places), 0).Transpose(state_->Order());
+}
 
-// In scratch for the length of a call it is nobody's, whosever the array is.
-NDArray Selection::Select(bool of_call) const {
-  const State& state = *state_;
-  const int64_t joined =
-      std::accumulate(state.joined.begin(), state.joined.end(), int64_t{1}, std::multiplies<int64_t>());
-  std::vector<int64_t> dims = {joined};
-  for (const int64_t size : state.rest()) dims.push_back(size);
-  const Device device = state.moved.device();
+// With the joined axes as one: a view where strides can walk it.
+NDArray Selection::Flat() const {
+  const NDArray& moved = state_->moved;
+  const Shape shape = FlatOf(Shape(state_->joined).NumElements(), state_->rest());
   NDArray flat;
-  if (!of_call) {
-    flat = state.moved.ReshapeOrCopy(Shape(dims));
-    return Gather(flat, state.places.To(device), 0).Transpose(state.Order());
-  }
-  flat = NDArray(Shape(dims), state.moved.dtype(), Place::Scratch(device));
-  NDArray whole = flat.Reshape(state.moved.shape());
-  CopyInto(state.moved, whole);
-  std::vector<int64_t> selected(state.places.shape().span().begin(), state.places.shape().span().end());
-  selected.insert(selected.end(), state.rest().begin(), state.rest().end());
-  NDArray z(Shape(selected), flat.dtype(), Place::Scratch(device));
-  GatherInto(flat, state.places.To(device), 0, z);
-  return z.Transpose(state.Order());
+  if (moved.ViewAs(shape, &flat)) return flat;
+  flat = NDArray(shape, moved.dtype(), Place::Scratch(moved.device()));
+  flat.Reshape(moved.shape()) = moved;
+  return flat;
+}
+
+// The selection in scratch: nobody's, whosever the array is, so that nothing of it stays or is refused.
+template <typename Function>
+void Selection::Change(const Function& function) {
+  const State& state = *state_;
+  const Device device = state.moved.device();
+  std::vector<int64_t> dims(state.places.shape().span().begin(), state.places.shape().span().end());
+  dims.insert(dims.end(), state.rest().begin(), state.rest().end());
+  NDArray selected(Shape(dims), state.moved.dtype(), Place::Scratch(device));
+  GatherInto(Flat(), ScratchOn(device, state.places), 0, selected);
+  NDArray changed = selected.Transpose(state.Order());
+  function(changed);
+  *this = changed;
 }
 
 Selection::operator NDArray() const { return Get(); }
@@ -217,7 +233,7 @@ void Selection::operator=(const NDArray& values) {
     dims.push_back(order[i] < own ? state.places.shape()[order[i]] : state.rest()[order[i] - own]);
     back[order[i]] = static_cast<int64_t>(i);
   }
-  const NDArray fitting = SameView(values, Shape(dims), "index");
+  const NDArray fitting = BroadcastValues(values, Shape(dims), "index");
   const int64_t count = state.places.NumElements();
   if (count == 0 || state.moved.NumElements() == 0) return;
   NDArray moved = state.moved;
@@ -241,11 +257,14 @@ void Selection::operator=(const NDArray& values) {
     spread.push_back(1);
     whole.push_back(one);
   }
-  NDArray list(Shape(listed), moved.dtype(), Place::Scratch(moved.device()));
-  NDArray as_values = list.Reshape(apart.Transpose(axes).shape());
-  CopyInto(apart.Transpose(axes), as_values);
-  const NDArray gathered = Gather(list, source.To(moved.device()), 0).Reshape(Shape(whole));
-  WhereInto(chosen.To(moved.device()).Reshape(Shape(spread)), gathered, moved, moved);
+  const Device device = moved.device();
+  NDArray list(Shape(listed), moved.dtype(), Place::Scratch(device));
+  const NDArray in_order = apart.Transpose(axes);
+  list.Reshape(in_order.shape()) = in_order;
+  NDArray gathered(Shape(whole), moved.dtype(), Place::Scratch(device));
+  NDArray rows = gathered.Reshape(FlatOf(size, state.rest()));
+  GatherInto(list, ScratchOn(device, source), 0, rows);
+  WhereInto(ScratchOn(device, chosen).Reshape(Shape(spread)), gathered, moved, moved);
 }
 
 void Selection::operator=(const Scalar& value) {
@@ -254,44 +273,28 @@ void Selection::operator=(const Scalar& value) {
 }
 void Selection::operator=(const Selection& values) { *this = values.Get(); }
 void Selection::operator+=(const NDArray& values) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine += values;
-  *this = mine;
+  Change([&](NDArray& selected) { selected += values; });
 }
 void Selection::operator-=(const NDArray& values) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine -= values;
-  *this = mine;
+  Change([&](NDArray& selected) { selected -= values; });
 }
 void Selection::operator*=(const NDArray& values) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine *= values;
-  *this = mine;
+  Change([&](NDArray& selected) { selected *= values; });
 }
 void Selection::operator/=(const NDArray& values) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine /= values;
-  *this = mine;
+  Change([&](NDArray& selected) { selected /= values; });
 }
 void Selection::operator+=(const Scalar& value) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine += value;
-  *this = mine;
+  Change([&](NDArray& selected) { selected += value; });
 }
 void Selection::operator-=(const Scalar& value) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine -= value;
-  *this = mine;
+  Change([&](NDArray& selected) { selected -= value; });
 }
 void Selection::operator*=(const Scalar& value) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine *= value;
-  *this = mine;
+  Change([&](NDArray& selected) { selected *= value; });
 }
 void Selection::operator/=(const Scalar& value) {
-  NDArray mine = Select(/*of_call=*/true);
-  mine /= value;
-  *this = mine;
+  Change([&](NDArray& selected) { selected /= value; });
 }
 
 // ---- writes to views ------------------------------------------------------------------------------
@@ -299,7 +302,7 @@ void Selection::operator/=(const Scalar& value) {
 void NDArray::operator=(const NDArray& values) && {
   CheckAlive("assign", "Z");
   values.CheckAlive("assign", "X");
-  const NDArray fitting = SameView(values, shape_, "assign");
+  const NDArray fitting = BroadcastValues(values, shape_, "assign");
   if (NumElements() > 0 && !IsSameView(fitting, *this)) CopyInto(Apart(fitting, *this), *this);
 }
 
