@@ -8,10 +8,10 @@ namespace tidepool {
 namespace {
 
 std::vector<std::string> Gaps() {
-  // Fill is the array layer's own; integer products, setting one element and one exchange after the
-  // other (permutations) run on the reference.
-  return {"fill *",    "matmul i32",           "matmul i64",
-          "one_hot *", "random_permutation *", "batch_norm_running *"};
+  // Fill is the array layer's own; integer products, setting one element, one exchange after the other
+  // (permutations), updates that may meet, products of what came before and searching run on the reference.
+  return {"fill *",    "matmul i32",           "matmul i64",  "one_hot *",       "random_permutation *",
+          "scatter *", "batch_norm_running *", "cumprod *", "search_sorted *"};
 }
 
 }  // namespace

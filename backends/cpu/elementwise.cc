@@ -55,12 +55,10 @@ PointwiseOperand OutputOf(DType dtype) {
           Is16Bit(dtype) ? Converter(DType::kFloat32, dtype) : nullptr};
 }
 
-using ReadAttributes = void (*)(const KernelCall&, LoopParameters*);
+}  // namespace
 
-// Registers an operator whose inputs have the kernel's type, for all types of the list. `loops`: by
-// LoopType. `to_bool`: the result is bool; else it has the kernel's type too.
-void RegisterAll(OpCode op, const PointwiseLoop* loops, int inputs, int work,
-                 ReadAttributes read_attributes = nullptr, bool to_bool = false) {
+void RegisterPointwise(OpCode op, const PointwiseLoop* loops, int inputs, int work,
+                       ReadPointwiseAttributes read_attributes, bool to_bool) {
   for (int i = 0; i < kDTypes; ++i) {
     const DType dtype = static_cast<DType>(i);
     if (!Contains(Info(op).types, dtype)) continue;
@@ -75,6 +73,8 @@ void RegisterAll(OpCode op, const PointwiseLoop* loops, int inputs, int work,
     Register(op, dtype, pointwise);
   }
 }
+
+namespace {
 
 void ReadClip(const KernelCall& call, LoopParameters* p) {
   const auto& a = call.attrs<ClipAttributes>();
@@ -147,7 +147,7 @@ void RegisterCopy() {
 bool RegisterAll() {
   const ArithmeticLoops& a = *ThisMachine().arithmetic;
   const FunctionLoops& f = *ThisMachine().functions;
-#define TIDEPOOL_REGISTER(loops, Name, ...) RegisterAll(OpCode::k##Name, loops.Name, __VA_ARGS__)
+#define TIDEPOOL_REGISTER(loops, Name, ...) RegisterPointwise(OpCode::k##Name, loops.Name, __VA_ARGS__)
   TIDEPOOL_REGISTER(a, Add, 2, 1);
   TIDEPOOL_REGISTER(a, Subtract, 2, 1);
   TIDEPOOL_REGISTER(a, Multiply, 2, 1);

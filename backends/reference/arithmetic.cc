@@ -123,6 +123,71 @@ struct RemainderKernel {
   }
 };
 
+// As C's fmod and %.
+struct FModKernel {
+  template <typename T>
+  static void Run(const KernelCall& call) {
+    Binary<T>(call, [](T x, T y) {
+      if constexpr (kIsFloat<T>) {
+        return Narrow<T>(std::fmod(Wide<T>(x), Wide<T>(y)));
+      } else {
+        if (std::is_signed_v<T> && y == T(-1)) return T(0);
+        return static_cast<T>(x % y);
+      }
+    });
+  }
+};
+
+// As NumPy's floor_divide: the quotient of what is left when the remainder is taken away, so that it is whole.
+struct FloorDivideKernel {
+  template <typename T>
+  static void Run(const KernelCall& call) {
+    Binary<T>(call, [](T x, T y) {
+      if constexpr (kIsFloat<T>) {
+        const Wide<T> value = x, divisor = y;
+        if (divisor == 0) return Narrow<T>(value / divisor);
+        Wide<T> rest = std::fmod(value, divisor);
+        Wide<T> quotient = (value - rest) / divisor;
+        if (rest != 0 && (rest < 0) != (divisor < 0)) quotient -= 1;
+        if (quotient == 0) return Narrow<T>(std::copysign(Wide<T>(0), value / divisor));
+        return Narrow<T>(std::round(quotient));
+      } else {
+        if (std::is_signed_v<T> && y == T(-1)) return static_cast<T>(uint64_t{0} - uint64_t(x));
+        const T quotient = static_cast<T>(x / y);
+        return x % y != 0 && (x < 0) != (y < 0) ? static_cast<T>(quotient - 1) : quotient;
+      }
+    });
+  }
+};
+
+template <auto kFunction>
+struct FunctionOfTwoKernel {
+  template <typename T>
+  static void Run(const KernelCall& call) {
+    Binary<T>(call, [](T x, T y) { return Narrow<T>(kFunction(Wide<T>(x), Wide<T>(y))); });
+  }
+};
+
+template <auto kFunction>
+struct BitwiseKernel {
+  template <typename T>
+  static void Run(const KernelCall& call) {
+    Binary<T>(call, [](T x, T y) { return static_cast<T>(kFunction(x, y)); });
+  }
+};
+
+// Whether bits can be shifted by y and some of them stay.
+template <typename T>
+bool IsInWidth(T y) {
+  return static_cast<uint64_t>(y) < 8 * sizeof(T);
+}
+constexpr auto kShiftLeft = [](auto x, auto y) {
+  return IsInWidth(y) ? static_cast<decltype(x)>(static_cast<uint64_t>(x) << y) : decltype(x)(0);
+};
+constexpr auto kShiftRight = [](auto x, auto y) {
+  return IsInWidth(y) ? static_cast<decltype(x)>(x >> y) : decltype(x)(x < 0 ? -1 : 0);
+};
+
 bool IsInt64(double value) {
   return value >= -0x1p63 && value < 0x1p63 && value == std::trunc(value);
 }
@@ -163,6 +228,22 @@ const bool registered[] = {
     RegisterReference<ExtremumKernel<false>>(OpCode::kMinimum, NumberTypes()),
     RegisterReference<PowerKernel>(OpCode::kPower, NumberTypes()),
     RegisterReference<RemainderKernel>(OpCode::kRemainder, NumberTypes()),
+    RegisterReference<FModKernel>(OpCode::kFMod, NumberTypes()),
+    RegisterReference<FloorDivideKernel>(OpCode::kFloorDivide, NumberTypes()),
+    RegisterReference<FunctionOfTwoKernel<[](auto x, auto y) { return std::atan2(x, y); }>>(
+        OpCode::kAtan2, FloatTypes()),
+    RegisterReference<FunctionOfTwoKernel<[](auto x, auto y) { return std::hypot(x, y); }>>(
+        OpCode::kHypot, FloatTypes()),
+    RegisterReference<FunctionOfTwoKernel<[](auto x, auto y) { return std::copysign(x, y); }>>(
+        OpCode::kCopySign, FloatTypes()),
+    RegisterReference<BitwiseKernel<[](auto x, auto y) { return x & y; }>>(OpCode::kBitwiseAnd,
+                                                                         IntegerTypes()),
+    RegisterReference<BitwiseKernel<[](auto x, auto y) { return x | y; }>>(OpCode::kBitwiseOr,
+                                                                         IntegerTypes()),
+    RegisterReference<BitwiseKernel<[](auto x, auto y) { return x ^ y; }>>(OpCode::kBitwiseXor,
+                                                                         IntegerTypes()),
+    RegisterReference<BitwiseKernel<kShiftLeft>>(OpCode::kShiftLeft, IntegerTypes()),
+    RegisterReference<BitwiseKernel<kShiftRight>>(OpCode::kShiftRight, IntegerTypes()),
     RegisterReference<ScaleShiftKernel>(OpCode::kScaleShift, NumberTypes()),
 };
 

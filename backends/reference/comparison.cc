@@ -44,6 +44,13 @@ struct IsFiniteKernel {
   }
 };
 
+struct IsInfKernel {
+  template <typename T>
+  static void Run(const KernelCall& call) {
+    ForEachElement<bool, T>(call, [](T x) { return std::isinf(static_cast<double>(x)); });
+  }
+};
+
 struct WhereKernel {
   template <typename T>
   static void Run(const KernelCall& call) {
@@ -64,6 +71,7 @@ const bool registered[] = {
     RegisterReference<LogicalNotKernel>(OpCode::kLogicalNot, TypeList<bool>()),
     RegisterReference<IsNanKernel>(OpCode::kIsNan, FloatTypes()),
     RegisterReference<IsFiniteKernel>(OpCode::kIsFinite, FloatTypes()),
+    RegisterReference<IsInfKernel>(OpCode::kIsInf, FloatTypes()),
     RegisterReference<WhereKernel>(OpCode::kWhere, AllTypes()),
 };
 

@@ -1,4 +1,4 @@
-// Elements by index, reversed, in triangles, added up along an axis: plain loops over dense operands.
+// Elements by index, reversed, in triangles, added up or multiplied along an axis: plain loops over dense operands.
 // Moves go by the width of elements.
 #include <algorithm>
 #include <type_traits>
@@ -50,6 +50,42 @@ void ScatterAdd(const KernelCall& call) {
                  });
 }
 
+// Rounded after each step.
+template <typename T, typename Reduce>
+void ScatterBy(const KernelCall& call, Reduce reduce) {
+  const T* updates = call.inputs[0].as<T>();
+  const int64_t* places = call.inputs[1].as<int64_t>();
+  T* z = call.outputs[0].as<T>();
+  const int64_t count = call.inputs[1].NumElements();
+  for (int64_t i = 0; i < count; ++i) z[places[i]] = reduce(z[places[i]], updates[i]);
+}
+
+template <typename T>
+void Scatter(const KernelCall& call) {
+  // 16-bit floats are numbers to compute with as float; integers wrap.
+  using Number = std::conditional_t<kIs16BitFloat<T>, float, std::conditional_t<kIsFloat<T>, T, uint64_t>>;
+  switch (call.attrs<ScatterAttributes>().reduction) {
+    case ScatterReduction::kNone:
+      return ScatterBy<T>(call, [](T, T update) { return update; });
+    case ScatterReduction::kAdd:
+      return ScatterBy<T>(call, [](T old, T update) {
+        return static_cast<T>(static_cast<Number>(old) + static_cast<Number>(update));
+      });
+    case ScatterReduction::kMultiply:
+      return ScatterBy<T>(call, [](T old, T update) {
+        return static_cast<T>(static_cast<Number>(old) * static_cast<Number>(update));
+      });
+    case ScatterReduction::kMin:
+      return ScatterBy<T>(call, [](T old, T update) {
+        return old != old || old < update ? old : update;
+      });
+    case ScatterReduction::kMax:
+      return ScatterBy<T>(call, [](T old, T update) {
+        return old != old || update < old ? old : update;
+      });
+  }
+}
+
 template <typename Bits>
 void OneHot(const KernelCall& call) {
   const auto& a = call.attrs<OneHotAttributes>();
@@ -96,26 +132,33 @@ void Triangle(const KernelCall& call) {
   }
 }
 
-template <typename T>
-void CumSum(const KernelCall& call) {
+// Sums, or products.
+template <typename T, bool kProducts>
+void Cumulate(const KernelCall& call) {
   using Z = std::conditional_t<kIsFloat<T>, T, int64_t>;
-  using Sum = std::conditional_t<kIsFloat<T>, Wide<T>, uint64_t>;
+  using Total = std::conditional_t<kIsFloat<T>, Wide<T>, uint64_t>;
   const auto& a = call.attrs<CumSumAttributes>();
   const AxisSplit split(call.inputs[0], a.axis);
   for (int64_t o = 0; o < split.outer; ++o) {
     for (int64_t k = 0; k < split.inner; ++k) {
-      Sum sum = 0;
+      Total total = kProducts ? 1 : 0;
       for (int64_t i = 0; i < split.size; ++i) {
         const int64_t place = a.reverse ? split.size - 1 - i : i;
         const int64_t at = (o * split.size + place) * split.inner + k;
-        const Sum before = sum;
+        const Total before = total;
         const T x = call.inputs[0].as<T>()[at];  // before it is written over
+        Total term;
         if constexpr (kIsFloat<T>) {
-          sum += static_cast<Sum>(x);
+          term = static_cast<Total>(x);
         } else {
-          sum += static_cast<Sum>(static_cast<int64_t>(x));
+          term = static_cast<Total>(static_cast<int64_t>(x));
         }
-        call.outputs[0].as<Z>()[at] = static_cast<Z>(a.exclusive ? before : sum);
+        if constexpr (kProducts) {
+          total *= term;
+        } else {
+          total += term;
+        }
+        call.outputs[0].as<Z>()[at] = static_cast<Z>(a.exclusive ? before : total);
       }
     }
   }
@@ -134,7 +177,11 @@ const bool registered = [] {
       Add(OpCode::kFlip, dtype, &Flip<decltype(bits)>);
       Add(OpCode::kTriangle, dtype, &Triangle<decltype(bits)>);
     });
-    VisitDType(dtype, [&](auto t) { Add(OpCode::kCumSum, dtype, &CumSum<decltype(t)>); });
+    VisitDType(dtype, [&](auto t) {
+      Add(OpCode::kCumSum, dtype, &Cumulate<decltype(t), false>);
+      Add(OpCode::kCumProd, dtype, &Cumulate<decltype(t), true>);
+      Add(OpCode::kScatter, dtype, &Scatter<decltype(t)>);
+    });
   }
   Add(OpCode::kScatterAdd, DType::kFloat32, &ScatterAdd<float>);
   Add(OpCode::kScatterAdd, DType::kFloat64, &ScatterAdd<double>);

@@ -1,4 +1,4 @@
-// Sorting, places in sorted order and the k largest, by std::stable_sort of one lane after another.
+// Sorting, places in sorted order, the k largest and searching, by std::stable_sort of one lane after another.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -82,6 +82,22 @@ void TopK(const KernelCall& call) {
                  });
 }
 
+// As std::lower_bound and std::upper_bound with the order of Sort().
+template <typename T>
+void SearchSorted(const KernelCall& call) {
+  const bool right = call.attrs<SearchSortedAttributes>().right;
+  const TensorRef& sorted = call.inputs[0];
+  const T* begin = sorted.as<T>();
+  const T* end = begin + sorted.NumElements();
+  const int64_t count = call.inputs[1].NumElements();
+  for (int64_t i = 0; i < count; ++i) {
+    const T value = call.inputs[1].as<T>()[i];
+    const T* at = right ? std::upper_bound(begin, end, value, &IsLess<T>)
+                        : std::lower_bound(begin, end, value, &IsLess<T>);
+    call.outputs[0].as<int64_t>()[i] = at - begin;
+  }
+}
+
 const bool registered = [] {
   for (int i = 0; i < kDTypes; ++i) {
     const DType dtype = static_cast<DType>(i);
@@ -93,6 +109,7 @@ const bool registered = [] {
       add(OpCode::kSort, &Sort<T>);
       add(OpCode::kArgSort, &ArgSort<T>);
       add(OpCode::kTopK, &TopK<T>);
+      add(OpCode::kSearchSorted, &SearchSorted<T>);
     });
   }
   return true;

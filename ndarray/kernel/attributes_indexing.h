@@ -11,6 +11,13 @@ struct AxisAttributes {
   int axis = 0;
 };
 
+// What becomes of an element and what is placed on it.
+enum class ScatterReduction : uint8_t { kNone, kAdd, kMultiply, kMin, kMax };  // kNone: written over
+
+struct ScatterAttributes {
+  ScatterReduction reduction = ScatterReduction::kNone;
+};
+
 // Converted to Z's type.
 struct OneHotAttributes {
   double on = 1;
@@ -33,10 +40,15 @@ struct SortAttributes {
   bool descending = false;
 };
 
+// Of cumprod as well.
 struct CumSumAttributes {
   int axis = 0;
   bool reverse = false;    // sums of what comes after instead of before
   bool exclusive = false;  // without the element itself
+};
+
+struct SearchSortedAttributes {
+  bool right = false;  // behind equal elements instead of before them
 };
 
 }  // namespace tidepool

@@ -125,6 +125,8 @@ void LogicalNotInto(const NDArray& x, NDArray& z) {
 
 NDArray IsNan(const NDArray& x) { return Classify(OpCode::kIsNan, x, false); }
 void IsNanInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsNan, x, false, z); }
+NDArray IsInf(const NDArray& x) { return Classify(OpCode::kIsInf, x, false); }
+void IsInfInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsInf, x, false, z); }
 NDArray IsFinite(const NDArray& x) { return Classify(OpCode::kIsFinite, x, true); }
 void IsFiniteInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsFinite, x, true, z); }
 

@@ -61,10 +61,12 @@ void LogicalOrInto(const NDArray& x, const NDArray& y, NDArray& z);
 void LogicalXorInto(const NDArray& x, const NDArray& y, NDArray& z);
 void LogicalNotInto(const NDArray& x, NDArray& z);
 
-// Of any type: integers are never NaN and always finite.
+// Of any type: integers are never NaN or infinite and always finite.
 NDArray IsNan(const NDArray& x);
+NDArray IsInf(const NDArray& x);
 NDArray IsFinite(const NDArray& x);
 void IsNanInto(const NDArray& x, NDArray& z);
+void IsInfInto(const NDArray& x, NDArray& z);
 void IsFiniteInto(const NDArray& x, NDArray& z);
 
 // condition ? x : y; `condition` is bool, all three broadcast.

@@ -51,20 +51,28 @@ void CheckIntegerOperand(OpCode op, const NDArray& y) {
 }
 
 bool IsChecked(OpCode op) {
-  return op == OpCode::kDivide || op == OpCode::kRemainder || op == OpCode::kPower;
+  return op == OpCode::kDivide || op == OpCode::kRemainder || op == OpCode::kPower || op == OpCode::kFMod ||
+         op == OpCode::kFloorDivide;
+}
+
+bool IsOfReals(OpCode op) {
+  return op == OpCode::kAtan2 || op == OpCode::kHypot || op == OpCode::kCopySign;
 }
 
 DType CheckedType(OpCode op, const NDArray& x, const NDArray& y) {
   CheckOperands(op, {&x, &y});
   const DType dtype = x.dtype() == y.dtype() ? x.dtype() : PromoteTypes(x.dtype(), y.dtype());
+  if (IsOfReals(op)) return RealType(dtype);
   if (dtype == DType::kBool) CheckNumber(op, dtype);
   return dtype;
 }
 
+}  // namespace
+
 NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
   const DType dtype = CheckedType(op, x, y);
   const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
-  if (x.dtype() != y.dtype()) {
+  if (x.dtype() != dtype || y.dtype() != dtype) {
     const NDArray of_x = CastScratch(x, dtype), of_y = CastScratch(y, dtype);
     if (IsChecked(op)) CheckIntegerOperand(op, of_y);
     NDArray z(shape, dtype, ResultPlace(op, {&x, &y}));
@@ -89,8 +97,6 @@ void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   Dispatch(op, {&x, &y}, {&z});
 }
 
-}  // namespace
-
 #define TIDEPOOL_BINARY(Name)                                                             \
   NDArray Name(const NDArray& x, const NDArray& y) { return Binary(OpCode::k##Name, x, y); } \
   void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                       \
@@ -104,6 +110,11 @@ TIDEPOOL_BINARY(Maximum)
 TIDEPOOL_BINARY(Minimum)
 TIDEPOOL_BINARY(Power)
 TIDEPOOL_BINARY(Remainder)
+TIDEPOOL_BINARY(FMod)
+TIDEPOOL_BINARY(FloorDivide)
+TIDEPOOL_BINARY(Atan2)
+TIDEPOOL_BINARY(Hypot)
+TIDEPOOL_BINARY(CopySign)
 #undef TIDEPOOL_BINARY
 
 NDArray ScaleShift(const NDArray& x, double scale, double shift) {

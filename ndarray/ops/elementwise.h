@@ -10,7 +10,7 @@
 // kFailedPrecondition for stale operands. Integer division by zero and negative powers of integers
 // are kInvalidArgument; floats follow IEEE 754, integers wrap around.
 //
-// See also unary.h, activation.h and comparison.h.
+// See also unary.h, activation.h, comparison.h and bitwise.h.
 #ifndef TIDEPOOL_NDARRAY_OPS_ELEMENTWISE_H_
 #define TIDEPOOL_NDARRAY_OPS_ELEMENTWISE_H_
 
@@ -35,10 +35,24 @@ NDArray Minimum(const NDArray& x, const NDArray& y);
 NDArray Power(const NDArray& x, const NDArray& y);
 // x - floor(x / y) * y: of the sign of y, as NumPy's mod.
 NDArray Remainder(const NDArray& x, const NDArray& y);
+// C's fmod, and % of integers: of the sign of x.
+NDArray FMod(const NDArray& x, const NDArray& y);
+// The whole quotient that Remainder belongs to, rounded down: of integers too, where Divide truncates.
+NDArray FloorDivide(const NDArray& x, const NDArray& y);
 void MaximumInto(const NDArray& x, const NDArray& y, NDArray& z);
 void MinimumInto(const NDArray& x, const NDArray& y, NDArray& z);
 void PowerInto(const NDArray& x, const NDArray& y, NDArray& z);
 void RemainderInto(const NDArray& x, const NDArray& y, NDArray& z);
+void FModInto(const NDArray& x, const NDArray& y, NDArray& z);
+void FloorDivideInto(const NDArray& x, const NDArray& y, NDArray& z);
+
+// Functions of two real numbers: integers and bool become floats as unary.h says.
+NDArray Atan2(const NDArray& y, const NDArray& x);  // the angle of the point (x, y), from -pi to pi
+NDArray Hypot(const NDArray& x, const NDArray& y);  // sqrt(x^2 + y^2) without overflow
+NDArray CopySign(const NDArray& x, const NDArray& y);  // |x| with the sign of y, of -0 too
+void Atan2Into(const NDArray& y, const NDArray& x, NDArray& z);
+void HypotInto(const NDArray& x, const NDArray& y, NDArray& z);
+void CopySignInto(const NDArray& x, const NDArray& y, NDArray& z);
 
 // With a number, which becomes an element of the array's type first (scalar.h). Of integer arrays:
 // sums, differences and products with whole numbers are exact modulo 2^bits, with others computed in double and
@@ -61,6 +75,10 @@ NDArray Power(const NDArray& x, const Scalar& y);
 NDArray Power(const Scalar& x, const NDArray& y);
 NDArray Remainder(const NDArray& x, const Scalar& y);
 NDArray Remainder(const Scalar& x, const NDArray& y);
+NDArray FMod(const NDArray& x, const Scalar& y);
+NDArray FMod(const Scalar& x, const NDArray& y);
+NDArray FloorDivide(const NDArray& x, const Scalar& y);
+NDArray FloorDivide(const Scalar& x, const NDArray& y);
 
 // scale * x + shift. Of integers: exact modulo 2^bits when both are whole numbers; otherwise
 // computed in double and truncated.

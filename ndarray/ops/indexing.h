@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/ops/axes.h"
 
@@ -21,6 +22,29 @@ namespace tidepool {
 // of indices. x may be empty where indices is.
 NDArray Gather(const NDArray& x, const NDArray& indices, int axis = 0);
 void GatherInto(const NDArray& x, const NDArray& indices, int axis, NDArray& z);
+
+// One element for each index (NumPy's take_along_axis, PyTorch's gather): z[.., i, ..] =
+// x[.., indices[.., i, ..], ..], where the index stands on `axis` and the others are the result's own. x and indices
+// have one rank of at least 1; the result has indices' size along `axis`, and along the other axes, where both
+// broadcast, their common one. Mind the order of arguments: Gather(x, indices, axis) takes whole slices. The
+// gradient with respect to x is Scatter(zeros, axis, indices, dz, ScatterReduction::kAdd). Scratch: 8 bytes an
+// element of the result (none for x of rank 1), made on the host; views of x are read where they are.
+NDArray Gather(const NDArray& x, int axis, const NDArray& indices);
+void GatherInto(const NDArray& x, int axis, const NDArray& indices, NDArray& z);
+
+// target with each element z[.., indices[.., i, ..], ..] along `axis` changed by updates[.., i, ..] (NumPy's
+// put_along_axis, PyTorch's scatter and scatter_reduce with include_self): written over (kNone), added, multiplied, or
+// the smaller or larger of both, NaN where either is. target and indices have one rank of at least 1 and broadcast
+// but along `axis`; updates, of target's type, broadcast to them. Equal indices follow one another in row-major
+// order for any number of threads, so that of kNone the last one stays. bool is not added or multiplied; 16-bit
+// floats are rounded after each step, integers wrap.
+// Gradients of kAdd: dz with respect to target, Gather(dz, axis, indices) with respect to updates. Cost: a copy of
+// target, which ScatterInto saves; scratch of 8 bytes an update, made on the host. f32, f64, i32 and i64 are added by
+// scatter_add's kernels, everything else has the reference's alone: one thread, and on the host.
+NDArray Scatter(const NDArray& target, int axis, const NDArray& indices, const NDArray& updates,
+                ScatterReduction reduction = ScatterReduction::kNone);
+void ScatterInto(int axis, const NDArray& indices, const NDArray& updates, ScatterReduction reduction,
+                 NDArray& target);
 
 // z[.., indices[i], ..] += updates[.., i, ..] along `axis` of z, where i runs over the shape of
 // indices. Equal indices are added one after the other, in row-major order, for any number of

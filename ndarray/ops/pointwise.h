@@ -1,4 +1,4 @@
-// What elementwise operators share: which type they compute in, and calls with one input.
+// What elementwise operators share: which type they compute in, and calls.
 #ifndef TIDEPOOL_NDARRAY_OPS_POINTWISE_H_
 #define TIDEPOOL_NDARRAY_OPS_POINTWISE_H_
 
@@ -26,6 +26,10 @@ DType RealType(DType dtype);
 NDArray Pointwise(OpCode op, const NDArray& x, DType natural, AttributesRef attributes = {});
 void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z,
                    AttributesRef attributes = {});
+
+// Z = op(X, Y) of numbers, broadcast, with the types that elementwise.h says.
+NDArray Binary(OpCode op, const NDArray& x, const NDArray& y);
+void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z);
 
 // `x` itself, or a copy of type `dtype` that belongs to no manager, for the length of a call.
 NDArray CastScratch(const NDArray& x, DType dtype);

@@ -35,19 +35,33 @@ void ClipInto(const NDArray& x, double low, double high, NDArray& z);
 
 NDArray Sqrt(const NDArray& x);
 NDArray Rsqrt(const NDArray& x);  // 1 / sqrt(x)
+NDArray Cbrt(const NDArray& x);
 NDArray Reciprocal(const NDArray& x);
 NDArray Exp(const NDArray& x);
+NDArray Exp2(const NDArray& x);
 NDArray Expm1(const NDArray& x);
 NDArray Log(const NDArray& x);
+NDArray Log2(const NDArray& x);
+NDArray Log10(const NDArray& x);
 NDArray Log1p(const NDArray& x);
 NDArray Sin(const NDArray& x);
 NDArray Cos(const NDArray& x);
+NDArray Tan(const NDArray& x);  // angles are in radians
+NDArray Asin(const NDArray& x);
+NDArray Acos(const NDArray& x);
+NDArray Atan(const NDArray& x);
+NDArray Sinh(const NDArray& x);
+NDArray Cosh(const NDArray& x);
 NDArray Tanh(const NDArray& x);
+NDArray Asinh(const NDArray& x);
+NDArray Acosh(const NDArray& x);
+NDArray Atanh(const NDArray& x);
 NDArray Sigmoid(const NDArray& x);  // 1 / (1 + exp(-x))
 NDArray Erf(const NDArray& x);
 NDArray Floor(const NDArray& x);
 NDArray Ceil(const NDArray& x);
 NDArray Round(const NDArray& x);     // halves to even
+NDArray Trunc(const NDArray& x);     // towards 0
 NDArray Softplus(const NDArray& x);  // log(1 + exp(x)), without overflow
 void SqrtInto(const NDArray& x, NDArray& z);
 void RsqrtInto(const NDArray& x, NDArray& z);
@@ -65,6 +79,20 @@ void FloorInto(const NDArray& x, NDArray& z);
 void CeilInto(const NDArray& x, NDArray& z);
 void RoundInto(const NDArray& x, NDArray& z);
 void SoftplusInto(const NDArray& x, NDArray& z);
+void TanInto(const NDArray& x, NDArray& z);
+void AsinInto(const NDArray& x, NDArray& z);
+void AcosInto(const NDArray& x, NDArray& z);
+void AtanInto(const NDArray& x, NDArray& z);
+void SinhInto(const NDArray& x, NDArray& z);
+void CoshInto(const NDArray& x, NDArray& z);
+void AsinhInto(const NDArray& x, NDArray& z);
+void AcoshInto(const NDArray& x, NDArray& z);
+void AtanhInto(const NDArray& x, NDArray& z);
+void Log2Into(const NDArray& x, NDArray& z);
+void Log10Into(const NDArray& x, NDArray& z);
+void Exp2Into(const NDArray& x, NDArray& z);
+void CbrtInto(const NDArray& x, NDArray& z);
+void TruncInto(const NDArray& x, NDArray& z);
 
 inline NDArray operator-(const NDArray& x) { return Negate(x); }
 

@@ -50,7 +50,13 @@ void Arithmetic(CaseValues& m, OpCase& c) {
       for (int64_t& value : c.inputs[1].ints) value = m.Int(0, 12);
       break;
     case OpCode::kRemainder:
+    case OpCode::kFMod:
+    case OpCode::kFloorDivide:
       SpreadOut(m, &c.inputs[0]);
+      break;
+    case OpCode::kShiftLeft:
+    case OpCode::kShiftRight:
+      for (int64_t& value : c.inputs[1].ints) value = m.Int(-2, 70);
       break;
     case OpCode::kMaximum:
     case OpCode::kMinimum:
@@ -59,12 +65,14 @@ void Arithmetic(CaseValues& m, OpCase& c) {
     default:
       break;
   }
-  if (c.op == OpCode::kDivide || c.op == OpCode::kRemainder) {
+  if (c.op == OpCode::kDivide || c.op == OpCode::kRemainder || c.op == OpCode::kFMod ||
+      c.op == OpCode::kFloorDivide) {
     for (int64_t& value : c.inputs[1].ints) {
       if (InType(c.dtype, value) == 0) value = -1;  // refused by ops/
     }
   }
-  if (c.op == OpCode::kDivide || c.op == OpCode::kPower || c.op == OpCode::kRemainder) {
+  if (c.op == OpCode::kDivide || c.op == OpCode::kPower || c.op == OpCode::kRemainder ||
+      c.op == OpCode::kAtan2 || c.op == OpCode::kHypot) {
     AllowDenormals(c);
   }
 }
@@ -119,9 +127,19 @@ void Function(CaseValues& m, OpCase& c) {
     case OpCode::kRsqrt:
     case OpCode::kLog:
     case OpCode::kLog1p:
+    case OpCode::kLog2:
+    case OpCode::kLog10:
+    case OpCode::kAcosh:
       if (m.Chance(0.1)) break;  // NaN
-      for (double& value : c.inputs[0].reals) value = std::abs(value);
+      for (double& value : c.inputs[0].reals) value = std::abs(value) + (c.op == OpCode::kAcosh ? 1 : 0);
       break;
+    case OpCode::kAsin:
+    case OpCode::kAcos:
+    case OpCode::kAtanh:
+      if (m.Chance(0.1)) break;  // NaN
+      for (double& value : c.inputs[0].reals) value = std::remainder(value, 2);
+      break;
+    case OpCode::kTrunc:
     case OpCode::kRound:
       for (double& value : c.inputs[0].reals) {
         if (std::isfinite(value) && m.Chance(0.5)) value = std::round(value * 2) / 2;
@@ -293,6 +311,16 @@ CaseMaker FindElementwiseCases(OpCode op) {
     case OpCode::kMinimum:
     case OpCode::kPower:
     case OpCode::kRemainder:
+    case OpCode::kFMod:
+    case OpCode::kFloorDivide:
+    case OpCode::kAtan2:
+    case OpCode::kHypot:
+    case OpCode::kCopySign:
+    case OpCode::kBitwiseAnd:
+    case OpCode::kBitwiseOr:
+    case OpCode::kBitwiseXor:
+    case OpCode::kShiftLeft:
+    case OpCode::kShiftRight:
       return &Arithmetic;
     case OpCode::kScaleShift:
       return &ScaleShift;
@@ -310,6 +338,7 @@ CaseMaker FindElementwiseCases(OpCode op) {
       return &Logical;
     case OpCode::kIsNan:
     case OpCode::kIsFinite:
+    case OpCode::kIsInf:
       return &Classify;
     case OpCode::kWhere:
       return &Where;

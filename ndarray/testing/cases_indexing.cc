@@ -101,7 +101,8 @@ void Ordering(CaseValues& m, OpCase& c) {
   c.outputs = {m.Result(type, ShapeOf(dims))};
 }
 
-void CumulativeSum(CaseValues& m, OpCase& c) {
+// Products stay far from overflow and underflow.
+void Cumulative(CaseValues& m, OpCase& c) {
   CumSumAttributes a;
   const std::vector<int64_t> dims = DimsWithAxis(m, 1, 0, &a.axis);
   a.reverse = m.Chance(0.4);
@@ -110,6 +111,40 @@ void CumulativeSum(CaseValues& m, OpCase& c) {
   c.inputs = {m.Numbers(c.dtype, ShapeOf(dims), m.Chance(0.3))};
   c.outputs = {m.Result(IsFloating(c.dtype) ? c.dtype : DType::kInt64, ShapeOf(dims))};
   c.inner = static_cast<double>(std::max<int64_t>(1, dims[a.axis]));
+  if (c.op != OpCode::kCumProd) return;
+  for (double& value : c.inputs[0].reals) value = 1 + value * 0.5 / c.inner;
+}
+
+void Scatter(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(1, 3);
+  std::vector<int64_t> dims = Dims(shape);
+  for (int64_t& size : dims) size = std::max<int64_t>(1, size);
+  const Shape places = m.AnyShape(0, 3);
+  const bool any = c.dtype == DType::kBool || m.Chance(0.3);
+  const ScatterReduction choice[] = {ScatterReduction::kNone, ScatterReduction::kMin, ScatterReduction::kMax,
+                                     ScatterReduction::kAdd, ScatterReduction::kMultiply};
+  c.attributes = ScatterAttributes{choice[m.Int(0, any ? 2 : 4)]};
+  c.inputs = {m.Numbers(c.dtype, places, m.Chance(0.2)),
+              m.Ints(places, 0, ShapeOf(dims).NumElements() - 1, DType::kInt64)};
+  c.outputs = {m.Numbers(c.dtype, ShapeOf(dims), false)};
+  c.inner = 1 + static_cast<double>(places.NumElements());
+}
+
+void SearchSorted(CaseValues& m, OpCase& c) {
+  const Shape values = m.AnyShape(0, 3);
+  c.attributes = SearchSortedAttributes{m.Chance(0.5)};
+  c.inputs = {m.Numbers(c.dtype, Shape{m.Size(257)}, m.Chance(0.3)), m.Numbers(c.dtype, values, m.Chance(0.3))};
+  for (OperandValues& input : c.inputs) {
+    if (m.Chance(0.5)) m.MakeTies(&input);
+  }
+  std::sort(c.inputs[0].reals.begin(), c.inputs[0].reals.end(),
+            [](double a, double b) { return a < b || (a == a && b != b); });
+  // Integers beyond the type wrap later, so that they would not be in order.
+  VisitDType(c.dtype, [&](auto t) {
+    for (int64_t& value : c.inputs[0].ints) value = ConvertElement<int64_t>(ConvertElement<decltype(t)>(value));
+  });
+  std::sort(c.inputs[0].ints.begin(), c.inputs[0].ints.end());
+  c.outputs = {m.Result(DType::kInt64, values)};
 }
 
 }  // namespace
@@ -129,7 +164,12 @@ CaseMaker FindIndexingCases(OpCode op) {
     case OpCode::kTopK:
       return &Ordering;
     case OpCode::kCumSum:
-      return &CumulativeSum;
+    case OpCode::kCumProd:
+      return &Cumulative;
+    case OpCode::kScatter:
+      return &Scatter;
+    case OpCode::kSearchSorted:
+      return &SearchSorted;
     default:
       return nullptr;
   }

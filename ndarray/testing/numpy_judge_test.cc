@@ -3,14 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tidepool/ndarray/io/npy_file.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/ops/comparison.h"
@@ -18,11 +16,10 @@
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/sorting.h"
 #include "tidepool/ndarray/ops/unary.h"
+#include "tidepool/ndarray/testing/numpy_judge.h"
 
 namespace tidepool {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr char kScript[] = "ndarray/testing/numpy_judge.py";
 
@@ -34,8 +31,6 @@ DType TypeNamed(const std::string& name) {
 }
 
 int Shell(const std::string& command) { return std::system(command.c_str()); }
-
-using Evaluate = std::function<NDArray(const Json& c, const std::vector<NDArray>& in)>;
 
 Evaluate OfOne(NDArray (*function)(const NDArray&)) {
   return [function](const Json&, const auto& in) { return function(in[0]); };
@@ -173,13 +168,15 @@ TEST(NumpyJudge, GeneratedCases) {
     const std::string op = c["op"], key = absl::StrCat(i);
     std::vector<NDArray> in;
     for (const Json& name : c["inputs"]) in.push_back(arrays.at(name));
+    if (c.contains("views")) LayOut(c["views"], &in);
     if (op == "print") {
       texts[key] = in[0].ToString();
     } else if (op == "promote") {
       texts[key] = DTypeName(PromoteTypes(TypeNamed(c["types"][0]), TypeNamed(c["types"][1])));
     } else {
       try {
-        results[key] = Operators().at(op)(c, in);
+        const auto found = Operators().find(op);
+        results[key] = (found != Operators().end() ? found->second : MoreJudgedOperators().at(op))(c, in);
       } catch (const std::exception& error) {
         FAIL() << "case " << i << " " << c.dump() << ": " << error.what();
       }

@@ -1,4 +1,5 @@
 #include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/bitwise.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/elementwise_chain.h"
@@ -49,6 +50,17 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
   Append(calls, "minimum", &Minimum, &MinimumInto);
   Append(calls, "power", &Power, &PowerInto);
   Append(calls, "remainder", &Remainder, &RemainderInto);
+  Append(calls, "fmod", &FMod, &FModInto);
+  Append(calls, "floor_divide", &FloorDivide, &FloorDivideInto);
+  Append(calls, "atan2", &Atan2, &Atan2Into);
+  Append(calls, "hypot", &Hypot, &HypotInto);
+  Append(calls, "copysign", &CopySign, &CopySignInto);
+  const DType i32 = DType::kInt32;
+  Append(calls, "bitwise_and", &BitwiseAnd, &BitwiseAndInto, i32, i32);
+  Append(calls, "bitwise_or", &BitwiseOr, &BitwiseOrInto, i32, i32);
+  Append(calls, "bitwise_xor", &BitwiseXor, &BitwiseXorInto, i32, i32);
+  Append(calls, "shift_left", &ShiftLeft, &ShiftLeftInto, i32, i32);
+  Append(calls, "shift_right", &ShiftRight, &ShiftRightInto, i32, i32);
   Append(calls, "equal", &Equal, &EqualInto, f32, boolean);
   Append(calls, "not_equal", &NotEqual, &NotEqualInto, f32, boolean);
   Append(calls, "less", &Less, &LessInto, f32, boolean);
@@ -60,6 +72,7 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
   Append(calls, "logical_xor", &LogicalXor, &LogicalXorInto, boolean, boolean);
   Append(calls, "logical_not", &LogicalNot, &LogicalNotInto, boolean, boolean);
   Append(calls, "is_nan", &IsNan, &IsNanInto, f32, boolean);
+  Append(calls, "is_inf", &IsInf, &IsInfInto, f32, boolean);
   Append(calls, "is_finite", &IsFinite, &IsFiniteInto, f32, boolean);
   calls->push_back({"where",
                     {{"condition", m, boolean}, {"X", m}, {"Y", m}},
@@ -87,6 +100,20 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
   Append(calls, "floor", &Floor, &FloorInto);
   Append(calls, "ceil", &Ceil, &CeilInto);
   Append(calls, "round", &Round, &RoundInto);
+  Append(calls, "tan", &Tan, &TanInto);
+  Append(calls, "asin", &Asin, &AsinInto);
+  Append(calls, "acos", &Acos, &AcosInto);
+  Append(calls, "atan", &Atan, &AtanInto);
+  Append(calls, "sinh", &Sinh, &SinhInto);
+  Append(calls, "cosh", &Cosh, &CoshInto);
+  Append(calls, "asinh", &Asinh, &AsinhInto);
+  Append(calls, "acosh", &Acosh, &AcoshInto);
+  Append(calls, "atanh", &Atanh, &AtanhInto);
+  Append(calls, "log2", &Log2, &Log2Into);
+  Append(calls, "log10", &Log10, &Log10Into);
+  Append(calls, "exp2", &Exp2, &Exp2Into);
+  Append(calls, "cbrt", &Cbrt, &CbrtInto);
+  Append(calls, "trunc", &Trunc, &TruncInto);
   Append(calls, "softplus", &Softplus, &SoftplusInto);
   Append(calls, "swish", &Swish, &SwishInto);
   calls->push_back({"clip", {{"X", m}}, [](A a) { Clip(a[0], 0, 1); }});

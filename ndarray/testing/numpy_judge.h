@@ -1,0 +1,27 @@
+// What numpy_judge_test.cc and numpy_judge_operators.cc share.
+#ifndef TIDEPOOL_NDARRAY_TESTING_NUMPY_JUDGE_H_
+#define TIDEPOOL_NDARRAY_TESTING_NUMPY_JUDGE_H_
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+using Json = nlohmann::json;
+// A case of numpy_judge.py with its operands.
+using Evaluate = std::function<NDArray(const Json& c, const std::vector<NDArray>& in)>;
+
+// The operators of numpy_judge_operators.py.
+const std::map<std::string, Evaluate>& MoreJudgedOperators();
+
+// Makes operands views with the same values: 0 as they are, 1 columns first, 2 every second element, 3 backwards.
+void LayOut(const Json& views, std::vector<NDArray>* in);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_TESTING_NUMPY_JUDGE_H_
