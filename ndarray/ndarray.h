@@ -202,7 +202,8 @@ class NDArray {
   NDArray Squeeze() const;  // without the axes of size 1
   NDArray Squeeze(int axis) const;
   NDArray ExpandDims(int axis) const;  // with an axis of size 1 there; -1: as the last
-  NDArray Diagonal() const;            // of rank 2
+  // Elements whose indices along axis2 and axis1 differ by `offset`; as a new last axis, those two go.
+  NDArray Diagonal(int64_t offset = 0, int axis1 = 0, int axis2 = 1) const;
   // By subscripts (subscript.h): a view; with masks or index arrays among them a Selection.
   template <typename... S>
     requires(sizeof...(S) > 0)

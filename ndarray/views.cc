@@ -231,15 +231,34 @@ NDArray NDArray::ExpandDims(int axis) const {
   return view;
 }
 
-NDArray NDArray::Diagonal() const {
+NDArray NDArray::Diagonal(int64_t offset, int axis1, int axis2) const {
   CheckAlive("diagonal", "X");
-  if (rank() != 2) {
+  if (rank() < 2) {
     ThrowInvalidArgument(absl::StrCat("Op [diagonal]: X has shape ", shape_.ToString(),
-                                      ", expected rank 2"));
+                                      ", expected at least rank 2"));
   }
+  axis1 = NormalizeAxis("diagonal", axis1, rank());
+  axis2 = NormalizeAxis("diagonal", axis2, rank());
+  if (axis1 == axis2) {
+    ThrowInvalidArgument(absl::StrCat("Op [diagonal]: both axes are ", axis1, ", expected two"));
+  }
+  // Beyond the array there is nothing, however far.
+  const int64_t below = std::clamp<int64_t>(offset, -shape_[axis1], 0);
+  const int64_t above = std::clamp<int64_t>(offset, 0, shape_[axis2]);
   NDArray view = *this;
-  view.shape_ = Shape{std::min(shape_[0], shape_[1])};
-  view.strides_[0] = strides_[0] + strides_[1];
+  int64_t dims[kMaxRank];
+  int kept = 0;
+  for (int i = 0; i < rank(); ++i) {
+    if (i == axis1 || i == axis2) continue;
+    dims[kept] = shape_[i];
+    view.strides_[kept++] = strides_[i];
+  }
+  dims[kept] = std::min(shape_[axis1] + below, shape_[axis2] - above);
+  view.strides_[kept++] = strides_[axis1] + strides_[axis2];
+  view.shape_ = Shape(absl::Span<const int64_t>(dims, kept));
+  if (view.data_ != nullptr && dims[kept - 1] > 0) {
+    view.data_ += (above * strides_[axis2] - below * strides_[axis1]) * static_cast<int64_t>(DTypeBytes(dtype_));
+  }
   return view;
 }
 

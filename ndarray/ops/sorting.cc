@@ -78,19 +78,22 @@ void TopKInto(const NDArray& x, int axis, NDArray& values, NDArray& places) {
   Dispatch(OpCode::kTopK, {&x}, {&values, &places}, &attributes);
 }
 
-NDArray CumSum(const NDArray& x, int axis, bool reverse, bool exclusive) {
-  const CumSumAttributes attributes{CheckAxis(OpCode::kCumSum, x, axis), reverse, exclusive};
-  NDArray z(x.shape(), SumType(x.dtype()), ResultPlace(OpCode::kCumSum, {&x}));
-  Dispatch(OpCode::kCumSum, {&x}, {&z}, &attributes);
-  return z;
-}
-
-void CumSumInto(const NDArray& x, int axis, bool reverse, bool exclusive, NDArray& z) {
-  const CumSumAttributes attributes{CheckAxis(OpCode::kCumSum, x, axis), reverse, exclusive};
-  z.CheckAlive("cumsum", "Z");
-  CheckDType("cumsum", "Z", z, SumType(x.dtype()));
-  CheckShape("cumsum", "Z", z, x.shape());
-  Dispatch(OpCode::kCumSum, {&x}, {&z}, &attributes);
-}
+#define TIDEPOOL_CUMULATIVE(Name, name)                                                        \
+  NDArray Name(const NDArray& x, int axis, bool reverse, bool exclusive) {                     \
+    const CumSumAttributes attributes{CheckAxis(OpCode::k##Name, x, axis), reverse, exclusive}; \
+    NDArray z(x.shape(), SumType(x.dtype()), ResultPlace(OpCode::k##Name, {&x}));              \
+    Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                        \
+    return z;                                                                                  \
+  }                                                                                            \
+  void Name##Into(const NDArray& x, int axis, bool reverse, bool exclusive, NDArray& z) {      \
+    const CumSumAttributes attributes{CheckAxis(OpCode::k##Name, x, axis), reverse, exclusive}; \
+    z.CheckAlive(name, "Z");                                                                   \
+    CheckDType(name, "Z", z, SumType(x.dtype()));                                              \
+    CheckShape(name, "Z", z, x.shape());                                                       \
+    Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                        \
+  }
+TIDEPOOL_CUMULATIVE(CumSum, "cumsum")
+TIDEPOOL_CUMULATIVE(CumProd, "cumprod")
+#undef TIDEPOOL_CUMULATIVE
 
 }  // namespace tidepool

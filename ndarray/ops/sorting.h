@@ -1,4 +1,4 @@
-// Order along an axis: sorting, places in sorted order, the k largest; cumulative sums.
+// Order along an axis: sorting, places in sorted order, the k largest; cumulative sums and products.
 //
 // NaN counts as larger than everything else, as in NumPy: last when ascending, first when descending
 // and among the largest. -0 equals 0. Sorting is stable both ways: equals keep their order. Any type;
@@ -35,7 +35,10 @@ void TopKInto(const NDArray& x, int axis, NDArray& values, NDArray& places);
 // keep their type and are added in double; integers and bool give i64, modulo 2^64. The gradient
 // with respect to x is the same sum of dz with `reverse` the other way round.
 NDArray CumSum(const NDArray& x, int axis = -1, bool reverse = false, bool exclusive = false);
+// Of products, in the same types; `exclusive` begins with 1.
+NDArray CumProd(const NDArray& x, int axis = -1, bool reverse = false, bool exclusive = false);
 // z may be the very same view as x where it has its type.
+void CumProdInto(const NDArray& x, int axis, bool reverse, bool exclusive, NDArray& z);
 void CumSumInto(const NDArray& x, int axis, bool reverse, bool exclusive, NDArray& z);
 
 }  // namespace tidepool

@@ -1,8 +1,12 @@
 #include "tidepool/ndarray/testing/public_calls.h"
 
+#include "tidepool/ndarray/ops/einsum.h"
 #include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/joining.h"
+#include "tidepool/ndarray/ops/rearranging.h"
+#include "tidepool/ndarray/ops/searching.h"
 #include "tidepool/ndarray/ops/sorting.h"
+#include "tidepool/ndarray/ops/statistics.h"
 
 namespace tidepool {
 
@@ -50,6 +54,36 @@ void AppendIndexingCalls(std::vector<PublicCall>* calls) {
        [](A a) { TopKInto(a[0], 0, a[1], a[2]); }},
       {"cumsum", x, [](A a) { CumSum(a[0]); }},
       {"cumsum", into, [](A a) { CumSumInto(a[0], 0, false, false, a[1]); }},
+      {"cumprod", x, [](A a) { CumProd(a[0]); }},
+      {"cumprod", into, [](A a) { CumProdInto(a[0], 0, false, false, a[1]); }},
+      {"search_sorted", {{"sorted", {3}}, {"values", m}}, [](A a) { SearchSorted(a[0], a[1]); }},
+      {"nonzero", x, [](A a) { NonZero(a[0]); }},
+      {"argwhere", x, [](A a) { ArgWhere(a[0]); }},
+      {"unique", x, [](A a) { Unique(a[0]); }},
+      {"unique_all", x, [](A a) { UniqueAll(a[0]); }},
+      {"bincount", {{"X", {3}, i64}, {"weights", {3}}}, [](A a) { BinCount(a[0], a[1]); }},
+      {"bincount", {{"X", {3}, i64}}, [](A a) { BinCount(a[0]); }},
+      {"histogram", x, [](A a) { Histogram(a[0]); }},
+      {"histogram", {{"X", m}, {"edges", {3}}}, [](A a) { Histogram(a[0], a[1]); }},
+      {"roll", x, [](A a) { Roll(a[0], 1, 0); }},
+      {"diff", x, [](A a) { Diff(a[0]); }},
+      {"trace", x, [](A a) { Trace(a[0]); }},
+      {"diagonal_matrix", {{"v", {3}}}, [](A a) { DiagonalMatrix(a[0]); }},
+      {"repeat", x, [](A a) { RepeatEach(a[0], {1, 2}); }},
+      {"meshgrid", {{"coordinates 0", {2}}, {"coordinates 1", {3}}}, [](A a) { Meshgrid(a); }},
+      {"std", x, [](A a) { Std(a[0]); }},
+      {"quantile", x, [](A a) { Quantile(a[0], 0.3); }},
+      {"median", x, [](A a) { Median(a[0]); }},
+      {"nan_sum", x, [](A a) { NanSum(a[0]); }},
+      {"nan_mean", x, [](A a) { NanMean(a[0]); }},
+      {"nan_max", x, [](A a) { NanMax(a[0]); }},
+      {"nan_min", x, [](A a) { NanMin(a[0]); }},
+      {"einsum", {{"operand 0", m}, {"operand 1", m}}, [](A a) { Einsum("ij,jk", a); }},
+      {"tensordot", {{"X", m}, {"Y", m}}, [](A a) { TensorDot(a[0], a[1], 1); }},
+      {"outer", {{"X", m}, {"Y", m}}, [](A a) { Outer(a[0], a[1]); }},
+      {"inner", {{"X", m}, {"Y", m}}, [](A a) { Inner(a[0], a[1]); }},
+      {"dot", {{"X", m}, {"Y", m}}, [](A a) { Dot(a[0], a[1]); }},
+      {"kron", {{"X", m}, {"Y", m}}, [](A a) { Kron(a[0], a[1]); }},
   };
   calls->insert(calls->end(), more.begin(), more.end());
 }
