@@ -38,8 +38,10 @@ class Contraction {
   NDArray Run(const Place& place) {
     NDArray z(ShapeOf(output_), dtype_, place);
     if (z.NumElements() == 0) return z;
-    // Products have no i8 and u8; modulo 2^32 is enough for both.
-    const DType type = DTypeBytes(dtype_) == 1 ? DType::kInt32 : dtype_;
+    // Products have no i8 and u8; modulo 2^32 is enough for both. Products of products have more digits than 16 bits.
+    const DType type = DTypeBytes(dtype_) == 1                         ? DType::kInt32
+                       : DTypeBytes(dtype_) == 2 && terms_.size() > 2 ? DType::kFloat32
+                                                                      : dtype_;
     for (size_t i = 0; i < terms_.size(); ++i) {
       terms_[i].array = CastScratch(terms_[i].array, type);
       Simplify(&terms_[i], NeededBeside(i, i));

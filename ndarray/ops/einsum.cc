@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/ops/einsum.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -182,28 +183,22 @@ NDArray Kron(const NDArray& x, const NDArray& y) {
   if (dtype == DType::kBool) Refuse("kron", "operands are bool, expected numbers; Cast them");
   const int rank = std::max(x.rank(), y.rank());
   std::vector<int64_t> dims, blocks;  // of the result, and with an axis of x beside each of y
-  NDArray of_x = CastScratch(x, dtype), of_y = CastScratch(y, dtype);
+  std::vector<bool> is_of_x;          // of these; axes of 1 need no place among them
   for (int i = 0; i < rank; ++i) {
     const int64_t a = i < rank - x.rank() ? 1 : x.dim(i - rank + x.rank());
     const int64_t b = i < rank - y.rank() ? 1 : y.dim(i - rank + y.rank());
-    dims.push_back(a * b);
+    dims.push_back(b != 0 && a > INT64_MAX / b ? INT64_MAX : a * b);  // which Shape refuses
+    if (a != 1) blocks.push_back(a), is_of_x.push_back(true);
+    if (b != 1) blocks.push_back(b), is_of_x.push_back(false);
   }
-  // Axes of 1 need no place among the blocks.
-  of_x = of_x.Squeeze(), of_y = of_y.Squeeze();
-  for (int i = 0, at_x = 0, at_y = 0; i < rank; ++i) {
-    const int64_t a = i < rank - x.rank() ? 1 : x.dim(i - rank + x.rank());
-    const int64_t b = i < rank - y.rank() ? 1 : y.dim(i - rank + y.rank());
-    for (const bool is_x : {true, false}) {
-      if ((is_x ? a : b) == 1) continue;
-      blocks.push_back(is_x ? a : b);
-      if (blocks.size() > kMaxRank) {
-        Refuse("kron", absl::StrCat("X has shape ", x.shape().ToString(), ", Y has shape ", y.shape().ToString(),
-                                    "; expected at most ", kMaxRank, " axes that are not 1 together"));
-      }
-      NDArray& other = is_x ? of_y : of_x;
-      other = other.ExpandDims(is_x ? at_y : at_x);
-      ++at_x, ++at_y;
-    }
+  if (blocks.size() > kMaxRank) {
+    Refuse("kron", absl::StrCat("X has shape ", x.shape().ToString(), ", Y has shape ", y.shape().ToString(),
+                                "; expected at most ", kMaxRank, " axes that are not 1 together"));
+  }
+  NDArray of_x = CastScratch(x, dtype).Squeeze(), of_y = CastScratch(y, dtype).Squeeze();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    NDArray& other = is_of_x[i] ? of_y : of_x;
+    other = other.ExpandDims(static_cast<int>(i));
   }
   const NDArray pair[] = {x, y};
   NDArray z(Shape(dims), dtype, ResultPlace("kron", absl::Span<const NDArray>(pair)));

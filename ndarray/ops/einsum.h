@@ -6,8 +6,8 @@
 //   Einsum("...ij,j", {a, v})            the leading axes stay; without -> they come first
 //
 // Types: numbers, promoted to one type as in elementwise.h, which is the result's; bool is refused. Products are those
-// of MatMul where axes are summed over: f32 and f64 are added in that type, integers wrap around. 16-bit floats are
-// rounded after each pair of operands.
+// of MatMul where axes are summed over: f32 and f64 are added in that type, integers wrap around. More than two operands
+// of 16-bit floats are multiplied in f32 and rounded in the end.
 //
 // Results are made in the current place and share nothing with the operands, as those of other operators. Scratch: the
 // results of all pairs but the last, operands whose axes lie as no matrix does, and the result once more where its axes
