@@ -45,6 +45,20 @@ for row in '| `a/b/x.h`, `a/b/z.h` | `//a/b` |' '| `a/b/z.h` | `//a/b:b` |' '| `
 done
 rm -r "$tree/docs" "$tree/a/b"
 
+mkdir -p "$tree/docs" "$tree/ndarray/ops"
+printf '| NumPy | PyTorch | here | difference |\n|---|---|---|---|\n| `a` | - | `One`, `NDArray::Two` | also `Four` |\n' >"$tree/docs/arrays.md"
+echo '  NDArray Two() const;' >"$tree/ndarray/ndarray.h"
+printf 'NDArray One(const NDArray& x);\nvoid OneInto(const NDArray& x, NDArray& z);\n// NDArray Three(NDArray x);\n' >"$tree/ndarray/ops/a.h"
+echo 'void Check(const NDArray& x);' >"$tree/ndarray/ops/checks.h"
+echo 'inline std::vector<NDArray> Four(int n) { return {}; }' >"$tree/ndarray/creation.h"
+check documented_operators_test.sh 0 ""
+echo 'NDArray Three(const NDArray& x);' >"$tree/ndarray/ops/b.h"
+check documented_operators_test.sh 1 "docs/arrays.md: Three is not in the table of names"
+rm "$tree/ndarray/ops/a.h"
+echo 'NDArray Four(const NDArray& x);' >"$tree/ndarray/ops/b.h"
+check documented_operators_test.sh 1 "docs/arrays.md: One of the table of names is in no header"
+rm -r "$tree/docs" "$tree/ndarray"
+
 mkdir -p "$tree/memory/testing" "$tree/other"
 for line in 'AppendFormat(&out, "%d", 1);' 'std::snprintf(text, sizeof text, "%d", 1);' 'absl::FormatDuration(window)' \
   'myabsl::StrFormatter()' \
