@@ -36,7 +36,8 @@ constexpr OpCode kDenseOnly[] = {
     OpCode::kFlip,          OpCode::kTriangle,         OpCode::kCumSum,
     OpCode::kRandomUniform, OpCode::kRandomNormal,     OpCode::kRandomBernoulli,
     OpCode::kDropout,       OpCode::kRandomIntegers,   OpCode::kRandomPermutation,
-    OpCode::kSort,          OpCode::kArgSort,          OpCode::kTopK};
+    OpCode::kSort,          OpCode::kArgSort,          OpCode::kTopK,
+    OpCode::kScatter,       OpCode::kCumProd,          OpCode::kSearchSorted};
 
 bool TakesStrides(OpCode op) {
   return std::find(std::begin(kDenseOnly), std::end(kDenseOnly), op) == std::end(kDenseOnly);

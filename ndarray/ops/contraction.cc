@@ -17,10 +17,6 @@ namespace {
   ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", what));
 }
 
-NDArray Scratch(const Shape& shape, DType dtype, const NDArray& like) {
-  return NDArray(shape, dtype, Place::Scratch(like.device()));
-}
-
 class Contraction {
  public:
   Contraction(const char* op, std::vector<Term> terms, Labels output)
@@ -32,6 +28,10 @@ class Contraction {
     dtype_ = types[0];
     for (const DType type : types) dtype_ = dtype_ == type ? dtype_ : PromoteTypes(dtype_, type);
     if (dtype_ == DType::kBool) Refuse(op_, "operands are bool, expected numbers; Cast them, or use LogicalAnd and Any");
+    // Those without elements are nowhere.
+    for (const Term& term : terms_) {
+      if (term.array.device() != Host()) device_ = term.array.device();
+    }
     FindSizes();
   }
 
@@ -49,7 +49,7 @@ class Contraction {
     while (terms_.size() > 1) {
       const auto [i, j] = NextPair();
       const Labels needed = NeededBeside(i, j);
-      NDArray* target = terms_.size() == 2 && type == dtype_ ? &z : nullptr;
+      NDArray* target = terms_.size() == 2 && type == dtype_ && z.device() == device_ ? &z : nullptr;
       terms_[i] = Product(terms_[i], terms_[j], needed, target);
       terms_.erase(terms_.begin() + static_cast<int64_t>(j));
       if (terms_[0].array.raw_data() == z.raw_data()) return z;
@@ -132,9 +132,11 @@ class Contraction {
     if (!summed.empty()) *term = {SumOf(term->array, summed, ShapeOf(kept)), kept};
   }
 
-  static NDArray SumOf(const NDArray& x, const std::vector<int>& axes, const Shape& shape) {
+  NDArray Scratch(const Shape& shape, DType dtype) const { return NDArray(shape, dtype, Place::Scratch(device_)); }
+
+  NDArray SumOf(const NDArray& x, const std::vector<int>& axes, const Shape& shape) const {
     const DType type = x.dtype();
-    NDArray sum = Scratch(shape, IsFloating(type) ? type : DType::kInt64, x);
+    NDArray sum = Scratch(shape, IsFloating(type) ? type : DType::kInt64);
     SumInto(x, axes, sum);
     return CastScratch(sum, type);
   }
@@ -199,12 +201,12 @@ class Contraction {
     const bool is_last = target != nullptr;
     if (inner.empty()) {
       const Labels labels = is_last ? output_ : batch + rows + columns;
-      NDArray z = is_last ? *target : Scratch(ShapeOf(labels), a.array.dtype(), a.array);
+      NDArray z = is_last ? *target : Scratch(ShapeOf(labels), a.array.dtype());
       MultiplyInto(Aligned(a, labels), Aligned(b, labels), z);
       return {z, labels};
     }
     if (rows.empty() && columns.empty() && !batch.empty()) {  // many products of one element
-      NDArray products = Scratch(ShapeOf(batch + inner), a.array.dtype(), a.array);
+      NDArray products = Scratch(ShapeOf(batch + inner), a.array.dtype());
       MultiplyInto(Aligned(a, batch + inner), Aligned(b, batch + inner), products);
       std::vector<int> axes;
       for (size_t i = 0; i < inner.size(); ++i) axes.push_back(static_cast<int>(batch.size() + i));
@@ -218,7 +220,7 @@ class Contraction {
     const NDArray x = Matrix(left, batch, rows, inner, &attributes.transpose_x);
     const NDArray y = Matrix(right, batch, inner, columns, &attributes.transpose_y);
     const Labels labels = batch + rows + columns;
-    NDArray z = is_last && labels == output_ ? *target : Scratch(ShapeOf(labels), a.array.dtype(), a.array);
+    NDArray z = is_last && labels == output_ ? *target : Scratch(ShapeOf(labels), a.array.dtype());
     const int64_t m = ShapeOf(rows).NumElements(), n = ShapeOf(columns).NumElements();
     NDArray matrix = batch.empty() ? z.Reshape({m, n}) : z.Reshape({ShapeOf(batch).NumElements(), m, n});
     MatMulInto(x, y, matrix, attributes);
@@ -229,6 +231,7 @@ class Contraction {
   std::vector<Term> terms_;
   const Labels output_;
   DType dtype_;
+  Device device_ = Host();
   int64_t sizes_[128];
 };
 

@@ -265,6 +265,7 @@ HistogramResult Histogram(const NDArray& x, const NDArray& edges) {
     }
   }
   const Place place = ResultPlace("histogram", {&x, &edges});
+  if (x.NumElements() == 0) return {Zeros({count - 1}, DType::kInt64, place), edges};
   const DType dtype = PromoteTypes(x.dtype(), edges.dtype());
   const NDArray values = CastScratch(Flat(x), dtype), bounds = CastScratch(edges, dtype);
   NDArray places = ScratchLike(x, values.shape(), DType::kInt64);

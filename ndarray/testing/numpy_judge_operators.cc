@@ -1,6 +1,8 @@
 #include <vector>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/bitwise.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/einsum.h"
@@ -12,6 +14,7 @@
 #include "tidepool/ndarray/ops/sorting.h"
 #include "tidepool/ndarray/ops/statistics.h"
 #include "tidepool/ndarray/ops/unary.h"
+#include "tidepool/ndarray/testing/linked_device.h"
 #include "tidepool/ndarray/testing/numpy_judge.h"
 
 namespace tidepool {
@@ -26,6 +29,12 @@ Evaluate OfTwo(NDArray (*function)(const NDArray&, const NDArray&)) {
   return [function](const Json&, In in) { return function(in[0], in[1]); };
 }
 
+Device JudgedDevice() {
+  const DeviceType simulated = DeviceType::Named("simulated");
+  const bool linked = !KernelRegistry::Find(OpCode::kAdd, simulated, DType::kFloat32).empty();
+  return linked ? Device{simulated, 0} : LinkedDevice();
+}
+
 NDArray LaidOut(const NDArray& x, int view) {
   if (view == 0 || x.rank() == 0) return x;
   if (view == 1) return x.Transpose().Dup().Transpose();
@@ -34,9 +43,9 @@ NDArray LaidOut(const NDArray& x, int view) {
   NDArray wide;
   if (view == 2) {
     dims.back() *= 2;
-    wide = NDArray(Shape(dims), x.dtype()).Slice(-1, 0, 2 * size, 2);
+    wide = NDArray(Shape(dims), x.dtype(), Place::CurrentOn(x.device())).Slice(-1, 0, 2 * size, 2);
   } else {
-    wide = NDArray(Shape(dims), x.dtype());
+    wide = NDArray(Shape(dims), x.dtype(), Place::CurrentOn(x.device()));
     if (size > 0) wide = wide.Slice(-1, size - 1, -1, -1);
   }
   CopyInto(x, wide);
@@ -82,7 +91,7 @@ NDArray QuantileCase(const Json& c, In in) {
 }  // namespace
 
 void LayOut(const Json& views, std::vector<NDArray>* in) {
-  for (size_t i = 0; i < in->size(); ++i) (*in)[i] = LaidOut((*in)[i], views[i]);
+  for (size_t i = 0; i < in->size(); ++i) (*in)[i] = LaidOut((*in)[i].To(JudgedDevice()), views[i]);
 }
 
 const std::map<std::string, Evaluate>& MoreJudgedOperators() {
