@@ -183,7 +183,8 @@ void ScatterElements(int axis, const NDArray& indices, const NDArray& updates, S
   Window window = WindowOf(target);
   const NDArray places = Places(target, axis, indices, shape, window);
   const NDArray apart = Apart(updates, window.elements).BroadcastTo(shape);
-  if (reduction == ScatterReduction::kAdd && Contains(Info(OpCode::kScatterAdd).types, target.dtype())) {
+  // Devices have kernels for these; on the host each element by itself is faster one after the other.
+  if (target.device() != Host() && reduction == ScatterReduction::kAdd && Contains(Info(OpCode::kScatterAdd).types, target.dtype())) {
     const AxisAttributes flat{0};
     return Dispatch(OpCode::kScatterAdd, {&apart, &places}, {&window.elements}, &flat);
   }

@@ -39,8 +39,8 @@ void GatherInto(const NDArray& x, int axis, const NDArray& indices, NDArray& z);
 // order for any number of threads, so that of kNone the last one stays. bool is not added or multiplied; 16-bit
 // floats are rounded after each step, integers wrap.
 // Gradients of kAdd: dz with respect to target, Gather(dz, axis, indices) with respect to updates. Cost: a copy of
-// target, which ScatterInto saves; scratch of 8 bytes an update, made on the host. f32, f64, i32 and i64 are added by
-// scatter_add's kernels, everything else has the reference's alone: one thread, and on the host.
+// target, which ScatterInto saves; scratch of 8 bytes an update, made on the host. One thread, on the
+// host; devices add f32, f64, i32 and i64 by scatter_add's kernels.
 NDArray Scatter(const NDArray& target, int axis, const NDArray& indices, const NDArray& updates,
                 ScatterReduction reduction = ScatterReduction::kNone);
 void ScatterInto(int axis, const NDArray& indices, const NDArray& updates, ScatterReduction reduction,

@@ -55,15 +55,24 @@ NDArray NotZero(const char* op, const NDArray& x) {
 // Calls visit(number, indices of the axes) for each element of the mask that is true.
 template <typename Visit>
 void ForEachTrue(const NDArray& mask, Visit visit) {
+  constexpr int64_t kBlock = 64;
   const int rank = mask.rank();
   const bool* const truths = TruthsOf(mask);
   const int64_t size = mask.NumElements(), row = mask.dim(rank - 1);
   int64_t index[kMaxRank] = {}, number = 0;
   for (int64_t begin = 0; begin < size; begin += row) {
-    for (int64_t i = 0; i < row; ++i) {
-      if (!truths[begin + i]) continue;
-      index[rank - 1] = i;
-      visit(number++, index);
+    // First which of a few are true, without a branch that would be guessed wrong.
+    for (int64_t block = 0; block < row; block += kBlock) {
+      int64_t found[kBlock];
+      int count = 0;
+      for (int64_t i = block; i < std::min(block + kBlock, row); ++i) {
+        found[count] = i;
+        count += static_cast<int>(truths[begin + i]);
+      }
+      for (int i = 0; i < count; ++i) {
+        index[rank - 1] = found[i];
+        visit(number++, index);
+      }
     }
     for (int axis = rank - 2; axis >= 0 && ++index[axis] == mask.dim(axis); --axis) index[axis] = 0;
   }
@@ -106,7 +115,8 @@ NDArray Beginnings(const NDArray& sorted) {
   int64_t count = 1;
   to[0] = 0;
   for (int64_t i = 0; i + 1 < size; ++i) {
-    if (truths[i]) to[count++] = i + 1;
+    to[count] = i + 1;
+    count += static_cast<int64_t>(truths[i]);
   }
   return places.Slice(0, 0, count);
 }
