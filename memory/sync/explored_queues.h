@@ -72,7 +72,7 @@ inline bool Makes(Mistake which) { return mistake == which; }
 
 inline constexpr int kQueues = 4;  // of the model
 using Works = uint64_t;            // a bit each
-enum Part : uint32_t { kNoPart = 0, kLeft = 1, kRight = 2, kWhole = 3 };
+enum Part : uint32_t { kLeft = 1, kRight = 2, kMiddle = 4, kWhole = 7 };
 
 // Every call is one step, in one order for all threads, as a driver's lock makes it.
 class Device {
@@ -233,7 +233,9 @@ class Host {
   Host(World<Policy>& world, int its_queue) : queue(its_queue), world_(world) {}
 
   // As a kernel does (OrderedUses).
-  void Call(Uses uses) {
+  void Call(Uses uses) { CallThatSends(uses, nullptr, 0); }
+  // Which copies from the host while it is being queued.
+  void CallThatSends(Uses uses, Item* sent, uint32_t sent_part) {
     Turn turn({this}, /*alone=*/false);
     if (HasOthers(turn)) {
       if (Makes(Mistake::kDecidesBeforeTurn)) {
@@ -248,6 +250,7 @@ class Host {
       use.buffer->care.looks = false;
     }
     if (Makes(Mistake::kTurnEndsBeforeWork)) turn.End();
+    if (sent != nullptr) Upload(*sent, sent_part);
     std::vector<Device::Access> accesses;
     for (const Use& use : uses) accesses.push_back({use.buffer->memory, use.part, use.writes});
     world_.device.Run(queue, accesses);

@@ -140,7 +140,6 @@ void SharedMutexCell::Free(Engine& engine, bool shared) {
   } else {
     alone_ = -1;
     unlocked_ = released;  // after all that shared it before
-    for (const Snapshot*& old : unshared_) old = nullptr;
   }
   if (sharers_ == 0) engine.MutexFreed(this);
 }

@@ -48,7 +48,7 @@ class SharedMutexCell {
   uint32_t sharers_ = 0;  // who share it, a bit each, ...
   uint32_t mutated_ = 0;  // ... and of these, who do by a mutation
   const Snapshot* unlocked_ = nullptr;
-  const Snapshot* unshared_[kMaxSlots] = {};  // by whom, since it was unlocked
+  const Snapshot* unshared_[kMaxSlots] = {};  // by whom
   AccessClocks accesses_;
 };
 

@@ -65,41 +65,27 @@ TEST(SharedMutex, WhoSharesItIsNot) {
   EXPECT_EQ(Threads({WriteShared, WriteAlone}).failure, FailureKind::kNone);
 }
 
-// T1 writes, then notes it under the lock; T2 reads what the note is of if it sees the note under its own.
-FailureKind HandOver(Body note, Body look) {
-  return Explore({},
-                 [&](Execution& execution) {
-                   State& state = execution.Make<State>();
-                   execution.Thread([&state, note] {
-                     state.plain.set(1);
-                     note(state);
-                   });
-                   execution.Thread([&state, look] { look(state); });
-                 })
+// T1 writes, has the lock, and tells without order that it had; T2, told, has the lock and reads. So T2's lock is the
+// later one, and what it sees of T1 is what the lock makes it see.
+template <bool kFirstAlone, bool kSecondAlone>
+FailureKind HandOver() {
+  return Threads({[](State& s) {
+                    s.plain.set(1);
+                    (kFirstAlone ? Alone : Shared)(s, [](State&) {});
+                    s.flag.store(1, kRelaxed);
+                  },
+                  [](State& s) {
+                    if (s.flag.load(kRelaxed) == 0) return;
+                    (kSecondAlone ? Alone : Shared)(s, [](State& s) { s.plain.get(); });
+                  }})
       .failure;
 }
 
 TEST(SharedMutex, EachUnlockIsSeenByThoseWhoDoNotShare) {
-  const Body note_alone = [](State& s) {
-    Alone(s, [](State& s) { s.flag.store(1, kRelaxed); });
-  };
-  const Body note_shared = [](State& s) {
-    Shared(s, [](State& s) { s.flag.store(1, kRelaxed); });
-  };
-  const Body look_alone = [](State& s) {
-    Alone(s, [](State& s) {
-      if (s.flag.load(kRelaxed) == 1) s.plain.get();
-    });
-  };
-  const Body look_shared = [](State& s) {
-    Shared(s, [](State& s) {
-      if (s.flag.load(kRelaxed) == 1) s.plain.get();
-    });
-  };
-  EXPECT_EQ(HandOver(note_alone, look_alone), FailureKind::kNone);
-  EXPECT_EQ(HandOver(note_alone, look_shared), FailureKind::kNone);
-  EXPECT_EQ(HandOver(note_shared, look_alone), FailureKind::kNone);
-  EXPECT_EQ(HandOver(note_shared, look_shared), FailureKind::kDataRace);
+  EXPECT_EQ((HandOver<true, true>()), FailureKind::kNone);
+  EXPECT_EQ((HandOver<true, false>()), FailureKind::kNone);
+  EXPECT_EQ((HandOver<false, true>()), FailureKind::kNone);
+  EXPECT_EQ((HandOver<false, false>()), FailureKind::kDataRace);
 }
 
 // One who has it alone in between orders those before with those after: flag 1, 2, 3 in turns.
