@@ -278,9 +278,11 @@ class Host {
 
   // The bytes go back to the heap in the thread's order, and are somebody else's (ReleaseHere).
   void Release(Item& item) {
-    const QueueSet users = Users::Of(item);
-    Users::Take(item);
-    ContinueAfter(queue, users);
+    if (world_.several.load(kRelaxed)) {
+      const QueueSet users = Users::Of(item);
+      Users::Take(item);
+      ContinueAfter(queue, users);
+    }
     world_.device.Run(queue, {{item.memory, kWhole, true}});
   }
   // To a workspace, in the order of its home (LeaveQueues); the record is the next array's, with other memory.

@@ -334,6 +334,22 @@ inline void TheSecondQueueComesAndGoes(Execution& execution) {
   });
 }
 
+// Whoever is last gives the memory back, and one of them may not know yet that there are several queues.
+inline void TheSecondQueueComesBeforeTheLastHandle(Execution& execution) {
+  auto& s = execution.Make<Three<>>(0);
+  s.world.device.whole_items = false;
+  s.x.handles.store(2, kRelaxed);
+  execution.Thread([&s] {
+    s.first.Write(s.x, kLeft);
+    s.first.DropAndRelease(s.x);
+  });
+  execution.Thread([&s] {
+    s.second.queue = s.world.Open();
+    s.second.Write(s.x, kRight);
+    s.second.DropAndRelease(s.x);
+  });
+}
+
 // ---- what must not be ----
 
 // A turn that is alone begins within one that is not, as if a kernel called an operator: it keeps nobody out.

@@ -7,10 +7,11 @@
 // A program with one queue takes no turns: it looks at one flag, and once more when the work is queued. A turn that
 // began before the program had a second queue and ends after that has kept nobody out, so the host waits for its
 // work then, once in the life of a thread: whoever looked for the end of the first queue too early finds the work
-// done. Either the other's look comes after the work in the order of the device's calls, or this thread sees the flag.
+// done. Either the other's look comes after the work in the order of the device's calls, which a lock of the provider
+// or of its driver makes, or this thread sees the flag.
 //
-// Within another turn of the same thread, as in a callback of the budget's, it is nothing. One that is alone must
-// not begin within one that is not.
+// Within another turn of the same thread, as in a callback of the budget's, it is nothing. So one that is alone must
+// not begin within one that is not, nor one of a device within one of another: they keep nobody out.
 //
 // Orders: the flag is relaxed: whoever has a second queue knows of it. The rest is the lock's.
 #ifndef TIDEPOOL_MEMORY_SYNC_QUEUE_TURN_H_

@@ -96,6 +96,7 @@ constexpr Scenario kScenarios[] = {
     {"the_second_queue_comes", TheSecondQueueComes},
     {"the_second_queue_comes_while_the_host_sends", TheSecondQueueComesWhileTheHostSends},
     {"the_second_queue_comes_and_goes", TheSecondQueueComesAndGoes},
+    {"the_second_queue_comes_before_the_last_handle", TheSecondQueueComesBeforeTheLastHandle},
     {"any_two_calls_of_two", AnyTwoCallsOfTwo},
     {"any_call_of_three", AnyCallOfThree},
     {"any_call_while_the_second_queue_comes", AnyCallWhileTheSecondQueueComes},
