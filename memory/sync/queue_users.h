@@ -56,7 +56,7 @@ struct QueueUsers {
   }
   // Of who did not have to wait. Of what nobody has written its readers alone can tell that it was used.
   static void NoteFirstReader(Item& item) {
-    if (item.attached || !IsUnused(item)) return;
+    if (!IsUnused(item) || item.attached) return;
     item.care.fetch_or(Item::kOnQueues, std::memory_order_relaxed);
   }
 
