@@ -11,6 +11,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/resource/heap.h"
 
@@ -175,6 +176,7 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
                                              range.end - range.begin, after));
   }
   for (QueuePoint point : points) device_.WaitFor(point);
+  CheckSources(device_name_, "host copy");
   for (const FreshnessMap::Range& range : copies) {
     CountMirrorCopy(device_name_, buffer_.owner, false, range.end - range.begin);
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/sync/queue_numbers.h"
 
@@ -107,6 +108,7 @@ void* DeviceQueue::native() const {
 
 void DeviceQueue::Wait() const {
   GetDeviceProvider(device(), "DeviceQueue").WaitFor(EndOfQueue(device(), number()));
+  CheckSources(device(), "DeviceQueue");
 }
 
 void DeviceQueue::After(const DeviceQueue& other) const {
