@@ -102,13 +102,13 @@ void CopyToPeer(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source
       copy.after_there = BeforeWriting(GetDeviceProvider(there, "copy between devices"), target);
       done = peers.Queue(copy);
       DependOn(there, here, done);
-      OrderUsesAlone(there, copy.to_queue, {&target, true});
+      OrderUsesAlone(turn, there, copy.to_queue, {&target, true});
     }
     // Whoever writes the source's bytes next, or gets its memory, comes behind the copy.
     const QueueTurn turn(here, /*alone=*/true);
     const int queue = QueueHere(here);
     device.ComputeAfter(queue, done);
-    OrderUsesAlone(here, queue, {&source, false});
+    OrderUsesAlone(turn, here, queue, {&source, false});
   } catch (...) {
     WaitQuietly(device, done);
     throw;
