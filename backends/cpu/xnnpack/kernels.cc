@@ -84,7 +84,7 @@ void InPieces(Threads threads, int64_t count, int64_t grain, int64_t work,
 
 // With packed weights that outgrow the cache it is slower than our kernels: it does not divide the inner dimension.
 constexpr int64_t kMostWeights = int64_t{1} << 20;
-// With as wide vectors as ours it is ahead where there are few rows only, which it keeps in registers.
+// It is ahead where there are few rows only, which it keeps in registers; ours do so too with AVX-512.
 constexpr int64_t kMostRows = 64;
 // Of fewer rows the product is as fast as its weights are read, by whichever kernel.
 constexpr int64_t kFewestRows = 4;
@@ -96,7 +96,7 @@ bool SupportsMatMul(const KernelCall& call) {
   const TensorRef& z = call.outputs[0];
   if (!a.y_is_constant || z.rank != 2 || a.transpose_x || a.accumulate || z.NumElements() == 0) return false;
   const int64_t weights = call.inputs[1].NumElements();
-  return z.dims[0] >= kFewestRows && (z.dims[0] <= kMostRows || XnnpackIsWider()) && weights > 0 && weights <= kMostWeights && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) && WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
+  return z.dims[0] >= kFewestRows && ((z.dims[0] <= kMostRows && !OursHaveLongTiles()) || XnnpackIsWider()) && weights > 0 && weights <= kMostWeights && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) && WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }
 
 // Columns [begin, begin + width) of the product.
@@ -142,6 +142,8 @@ void RunMatMul(const KernelCall& call) {
 
 // Output channels of a piece. Those of groups lie apart in each pixel, whose lines are fetched by each piece.
 constexpr int64_t kChannels = 32, kGroupedChannels = 64;
+// Of so few, ours is the time that packing takes.
+constexpr int64_t kFewPixels = 64;
 
 bool SupportsConv2d(const KernelCall& call) {
   const auto& a = call.attrs<Conv2dAttributes>();
@@ -152,8 +154,10 @@ bool SupportsConv2d(const KernelCall& call) {
   // Two pieces at least, where ours would be several.
   const bool is_divided = a.groups >= 2 * kGroupedChannels ||
                           call.outputs[0].NumElements() * call.inputs[1].dims[1] * call.inputs[1].dims[2] < kMinParallelWork;
+  const int64_t filters = std::max<int64_t>(1, call.inputs[1].dims[0]);
+  const bool is_small = call.outputs[0].NumElements() / filters <= kFewPixels;
   return a.filter_is_constant && call.inputs[1].NumElements() > 0 &&
-         (is_depthwise ? is_divided : group_channels >= 4 && XnnpackIsWider()) &&
+         (is_depthwise ? is_divided : group_channels >= 4 && (is_small || XnnpackIsWider())) &&
          call.outputs[0].NumElements() > 0 && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
          WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }

@@ -211,9 +211,10 @@ void CheckXnnpack(xnn_status status, const char* what) {
 
 bool XnnpackIsUsable() { return TheRuntime().usable; }
 bool XnnpackIsWider() {
-  static const bool is_wider = XnnpackIsUsable() && (cpuinfo_has_x86_avx512f() || !cpuinfo_has_x86_avx2());
+  static const bool is_wider = XnnpackIsUsable() && !cpuinfo_has_x86_avx2();
   return is_wider;
 }
+bool OursHaveLongTiles() { return XnnpackIsUsable() && cpuinfo_has_x86_avx512f(); }
 std::string XnnpackDescription() { return TheRuntime().description; }
 
 bool MultipliesExactly(absl::FunctionRef<xnn_status(const float*, const float*, const float*,

@@ -23,9 +23,10 @@ namespace tidepool::cpu {
 // True when XNNPACK runs here; the first call sets it up. Any thread.
 bool XnnpackIsUsable();
 
-// Whether its kernels are wider than ours on this processor: AVX-512, where ours are of AVX2, or SSE where ours are
-// plain loops.
+// Whether its kernels are wider than ours on this processor: SSE, or those of other architectures, where ours are plain loops.
 bool XnnpackIsWider();
+// Whether ours are of AVX-512, whose tiles of 12 rows leave it nothing to gain with few rows.
+bool OursHaveLongTiles();
 
 // One line: the interface, what became of the kernel choice, why XNNPACK does not run if it does
 // not. Sets XNNPACK up.
