@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/queue_use.h"
@@ -88,6 +89,7 @@ void CopyToPeer(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source
                 size_t bytes) {
   const Device here = source.device, there = target.device;
   DeviceProvider& device = GetDeviceProvider(here, "copy between devices");
+  PrepareToDepend(there, here);
   PeerCopy copy{here, there, from, to, bytes, {}, {}, QueueHere(there)};
   {
     const QueueTurn turn(here, /*alone=*/true);
@@ -99,13 +101,14 @@ void CopyToPeer(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source
       const QueueTurn turn(there, /*alone=*/true);
       copy.after_there = BeforeWriting(GetDeviceProvider(there, "copy between devices"), target);
       done = peers.Queue(copy);
-      OrderUsesAlone(there, copy.to_queue, {&target, true});
+      DependOn(there, here, done);
+      OrderUsesAlone(turn, there, copy.to_queue, {&target, true});
     }
     // Whoever writes the source's bytes next, or gets its memory, comes behind the copy.
     const QueueTurn turn(here, /*alone=*/true);
     const int queue = QueueHere(here);
     device.ComputeAfter(queue, done);
-    OrderUsesAlone(here, queue, {&source, false});
+    OrderUsesAlone(turn, here, queue, {&source, false});
   } catch (...) {
     WaitQuietly(device, done);
     throw;
@@ -176,6 +179,7 @@ int64_t CopyStaged(Buffer& target, std::byte* to, Buffer& source, const std::byt
     std::byte* const at = staging.Next();
     const QueuePoint fetched = here.QueueCopyToHost(at, from + done, piece, after);
     here.WaitFor(fetched);
+    CheckSources(source.device, "copy between devices");
     staging.Sent(there.QueueCopyFromHost(to + done, at, piece, after_there));
   }
   staging.Finish();

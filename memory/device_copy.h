@@ -57,7 +57,7 @@ class PeerCopies {
  public:
   // Why not from the one to the other; empty: it can, and memory of theirs may be accessed from here on.
   virtual std::string WhyNot(Device from, Device to) = 0;
-  // Returns the point of from_device behind it. Throws kInternal; nothing is queued then.
+  // Returns the point of from_device behind it; what is queued later between the two passes later. Throws kInternal; nothing is queued then.
   virtual QueuePoint Queue(const PeerCopy& copy) = 0;
 
  protected:

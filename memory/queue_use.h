@@ -14,13 +14,12 @@
 // Points are those of all that is queued in a queue by then, so that what is queued costs no point; a
 // first use in another queue may wait for more than it needs.
 //
-// Threads: any, also of one buffer. Cost: nothing where there is one queue; else a shared lock of the device, and a
+// Threads: any, also of one buffer. Cost: two loads where there is one queue; else a shared lock of the device, and a
 // load for each buffer that is used where it was before; for others the lock alone and a few driver calls for each queue.
 #ifndef TIDEPOOL_MEMORY_QUEUE_USE_H_
 #define TIDEPOOL_MEMORY_QUEUE_USE_H_
 
 #include <initializer_list>
-#include <optional>
 
 #include "absl/types/span.h"
 #include "tidepool/memory/buffer.h"
@@ -42,10 +41,10 @@ class [[nodiscard]] OrderedUses {
       : OrderedUses(device, queue, absl::MakeConstSpan(uses.begin(), uses.size())) {}
 
  private:
-  std::optional<QueueTurn> turn_;
+  QueueTurn turn_;
 };
-// The same in a turn of the caller's, alone.
-void OrderUsesAlone(Device device, int queue, const QueueUse& use);
+// The same in a turn of the caller's, alone, of the same device.
+void OrderUsesAlone(const QueueTurn& turn, Device device, int queue, const QueueUse& use);
 
 // A block of the heap that no queue was told to use since it was had.
 bool IsUnused(const Buffer& buffer);

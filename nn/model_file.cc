@@ -11,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/ndarray/io/safetensors_arrays.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/layers/layer.h"
 #include "tidepool/nn/models.h"
@@ -180,9 +180,7 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {
   }
   for (const NamedParameter& parameter : model.network->named_parameters()) {
     NDArray value = parameter.value;
-    const absl::Span<const std::byte> bytes = reader.data(reader.Find(parameter.name));
-    CopyBytes(device, value.raw_data(), Host(), bytes.data(), bytes.size());
-    value.MarkWritten();
+    ReadSafetensor(reader, reader.Find(parameter.name), value);
   }
   return model;
 }

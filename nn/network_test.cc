@@ -14,6 +14,7 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/io/dlpack.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
@@ -323,6 +324,30 @@ TEST(Network, MessagesTellNetworksApart) {
   }
   EXPECT_EQ(Network({4}, MlpLayers(2), 0, WorkspaceMode::kEnabled, Host(), "digits").name(),
             "digits");
+}
+
+// With and without a library's kernel for constant weights, small and large.
+TEST(Network, NotANumberStaysUnderAReLUThatIsDoneWithTheProduct) {
+  for (const bool constant : {false, true}) {
+    for (const int64_t size : {3, 40, 200}) {
+      NDArray x = Ones({size, size}), image = Ones({1, 12, 12, 8});
+      x.mutable_data<float>()[size + 1] = NAN;
+      image.mutable_data<float>()[(5 * 12 + 5) * 8 + 3] = NAN;
+      const NDArray z = MatMul(x, Full({size, size}, -1), {.relu = true, .y_is_constant = constant});
+      EXPECT_EQ(IsNan(z).Slice(0, 1, 2).ToVector<bool>(), std::vector<bool>(static_cast<size_t>(size), true));
+      EXPECT_EQ(z.At<float>({0, 0}), 0);
+      Conv2dAttributes a;
+      a.relu = true;
+      a.filter_is_constant = constant;
+      const NDArray y = Conv2d(image, Full({size, 3, 3, 8}, -1), nullptr, a);
+      for (int64_t row = 0; row < 10; ++row) {
+        for (int64_t column = 0; column < 10; ++column) {
+          const bool sees = row >= 3 && row <= 5 && column >= 3 && column <= 5;
+          EXPECT_EQ(std::isnan(y.At<float>({0, row, column, size - 1})), sees) << row << " " << column;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -54,6 +54,21 @@ size_t FileReader::Read(absl::Span<std::byte> buffer) {
   return done;
 }
 
+void FileReader::ReadExactlyAt(uint64_t at, absl::Span<std::byte> buffer, const char* what) const {
+  size_t done = 0;
+  while (done < buffer.size()) {
+    const size_t chunk = std::min<size_t>(buffer.size() - done, size_t{1} << 30);
+    const ssize_t got = pread(descriptor_, buffer.data() + done, chunk, static_cast<off_t>(at + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) ThrowErrno(errno, absl::StrCat("read ", name_, " at byte ", at + done));
+    if (got == 0) {
+      ThrowDataLoss(absl::StrCat(name_, ": byte ", at, ": ", what, ": found ", done,
+                                 " bytes before the end of the file, expected ", buffer.size()));
+    }
+    done += static_cast<size_t>(got);
+  }
+}
+
 void FileReader::ReadExactly(absl::Span<std::byte> buffer, const char* what) {
   const uint64_t start = offset_;
   const size_t got = Read(buffer);

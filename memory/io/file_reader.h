@@ -3,7 +3,7 @@
 //   FileReader file("weights.bin");
 //   file.ReadExactly(buffer, "header");   // throws kDataLoss when the file ends too early
 //
-// Threads: one thread per reader. Cost: one system call per read, no buffering.
+// Threads: one thread per reader where nothing else is said. Cost: one system call per read, no buffering.
 #ifndef TIDEPOOL_MEMORY_IO_FILE_READER_H_
 #define TIDEPOOL_MEMORY_IO_FILE_READER_H_
 
@@ -48,6 +48,8 @@ class FileReader {
   size_t Read(absl::Span<std::byte> buffer);
   // Reads buffer.size() bytes or throws kDataLoss that names `what`, the offset and both lengths.
   void ReadExactly(absl::Span<std::byte> buffer, const char* what);
+  // The same from byte `at`, of files; offset() stays. Several threads may.
+  void ReadExactlyAt(uint64_t at, absl::Span<std::byte> buffer, const char* what) const;
 
  private:
   std::string name_;

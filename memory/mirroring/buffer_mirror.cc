@@ -11,6 +11,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/resource/heap.h"
 
@@ -175,12 +176,13 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
                                              range.end - range.begin, after));
   }
   for (QueuePoint point : points) device_.WaitFor(point);
+  CheckSources(device_name_, "host copy");
   for (const FreshnessMap::Range& range : copies) {
     CountMirrorCopy(device_name_, buffer_.owner, false, range.end - range.begin);
   }
 }
 
-void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
+void BufferMirror::Send(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end,
                         std::vector<QueuePoint>* points) {
   const std::vector<FreshnessMap::Range> copies = freshness_.CopiesFor(event, begin, end);
   if (copies.empty()) {
@@ -191,7 +193,7 @@ void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
     points->reserve(points->size() + copies.size());
     sent_.reserve(sent_.size() + copies.size());
     // The thread's queue comes behind the copies, the others behind that one.
-    OrderUsesAlone(device_name_, QueueHere(device_name_), {&buffer_, true});
+    OrderUsesAlone(turn, device_name_, QueueHere(device_name_), {&buffer_, true});
     for (const FreshnessMap::Range& range : copies) {
       const QueuePoint point = device_.QueueCopyFromHost(
           data_ + range.begin, host_ + range.begin, range.end - range.begin, after);
@@ -203,8 +205,8 @@ void BufferMirror::Send(MirrorEvent event, size_t begin, size_t end,
   freshness_.Apply(event, begin, end);
 }
 
-void BufferMirror::SendNow(MirrorEvent event, size_t begin, size_t end) {
-  SendInOrder(device_, [&](std::vector<QueuePoint>* points) { Send(event, begin, end, points); });
+void BufferMirror::SendNow(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end) {
+  SendInOrder(device_, [&](std::vector<QueuePoint>* points) { Send(turn, event, begin, end, points); });
 }
 
 // ---- accesses -------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ std::byte* BufferMirror::OnHost(MirrorEvent event, size_t begin, size_t end, con
   if (IsCrowded()) {
     const QueueTurn turn(device_name_, /*alone=*/true);
     std::lock_guard<std::mutex> hold(mutex_);
-    SendNow(MirrorEvent::kDeviceRead, 0, bytes_);
+    SendNow(turn, MirrorEvent::kDeviceRead, 0, bytes_);
   }
   std::lock_guard<std::mutex> hold(mutex_);
   CheckLocks(begin, end, WritesHost(event), absl::StrCat("Op [", who, "] X argument"));
@@ -299,7 +301,7 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
       BufferMirror* const mirror = Find(*use.buffer);
       if (mirror == nullptr) continue;
       std::lock_guard<std::mutex> hold(mirror->mutex_);
-      mirror->Send(use.writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, use.begin,
+      mirror->Send(turn, use.writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, use.begin,
                    use.end, points);
       mirror->used_on_device_ = true;
     }
@@ -311,10 +313,10 @@ void BufferMirror::LockOnDevice(MirrorLock* lock, const char* who) {
   std::lock_guard<std::mutex> hold(mutex_);
   CheckLocks(lock->begin, lock->end, lock->writes,
              absl::StrCat("Op [", who, "] X argument"));
-  SendNow(lock->writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, lock->begin,
+  SendNow(turn, lock->writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, lock->begin,
           lock->end);
   // What the view is for is queued in the thread's queue.
-  OrderUsesAlone(device_name_, QueueHere(device_name_), {&buffer_, lock->writes});
+  OrderUsesAlone(turn, device_name_, QueueHere(device_name_), {&buffer_, lock->writes});
   used_on_device_ = true;
   AddLock(lock);
 }
@@ -327,7 +329,7 @@ void BufferMirror::DropHostCopy() {
     ThrowFailedPrecondition(absl::StrCat("DropHostCopy: the host copy is in use by a ",
                                          lock->what, ", which must end first"));
   }
-  SendNow(MirrorEvent::kHostDropped, 0, bytes_);
+  SendNow(turn, MirrorEvent::kHostDropped, 0, bytes_);
   ReleaseHostCopy();
 }
 

@@ -36,6 +36,8 @@
 
 namespace tidepool {
 
+class QueueTurn;
+
 // A view that is alive: while it is, nothing else may touch its range in a way that one of the two
 // would not see. Lives in the view.
 struct MirrorLock {
@@ -107,15 +109,15 @@ class BufferMirror {
   static void Drop(Buffer* buffer) noexcept;
   bool IsCrowded();
 
-  // These need mutex_ held, and those that send to the device a turn alone (QueueTurn), which is taken first.
+  // These need mutex_ held, and those that send to the device a turn alone, which is taken first.
   void CheckLocks(size_t begin, size_t end, bool writes, const std::string& who) const;
   void AddLock(MirrorLock* lock);
   void MakeHostCopy(const char* who);
   void LookOutside();
   void ReleaseHostCopy() noexcept;
   void Fetch(MirrorEvent event, size_t begin, size_t end);
-  void Send(MirrorEvent event, size_t begin, size_t end, std::vector<QueuePoint>* points);
-  void SendNow(MirrorEvent event, size_t begin, size_t end);
+  void Send(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end, std::vector<QueuePoint>* points);
+  void SendNow(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end);
   void WaitForSent();
 
   Buffer& buffer_;  // its owner, id and queues; not once the buffer is gone

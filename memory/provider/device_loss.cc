@@ -4,6 +4,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool {
@@ -13,6 +14,7 @@ namespace internal {
 struct DeviceLoss {
   std::string cause, operators;
   std::atomic<bool> told{false};
+  DeviceLoss* forgotten_before = nullptr;
 };
 
 constinit std::atomic<DeviceLoss*> device_losses[kDevicePlaces] = {};
@@ -55,7 +57,10 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation) no
   } catch (const std::bad_alloc&) {
   }
   DeviceLoss* none = nullptr;
-  if (known.compare_exchange_strong(none, loss, std::memory_order_acq_rel)) return true;
+  if (known.compare_exchange_strong(none, loss, std::memory_order_acq_rel)) {
+    internal::LoseDependents(device);
+    return true;
+  }
   if (loss != &unknown) delete loss;
   return false;
 }
@@ -63,6 +68,10 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation) no
 bool DeviceLostError::is_first() const {
   DeviceLoss* const loss = device_losses[PlaceOf(device_)].load(std::memory_order_acquire);
   return loss != nullptr && !loss->told.exchange(true, std::memory_order_relaxed);
+}
+
+const std::string& CauseOfLoss(Device device) {
+  return device_losses[PlaceOf(device)].load(std::memory_order_acquire)->cause;
 }
 
 void ThrowLost(Device device, std::string_view who) {
@@ -83,7 +92,12 @@ const char* LastOperation(Device device, int queue) noexcept {
 
 void ForgetLossForTesting(Device device) noexcept {
   // Not destroyed: somebody may be telling of it.
-  device_losses[PlaceOf(device)].store(nullptr, std::memory_order_release);
+  static constinit std::atomic<DeviceLoss*> forgotten{nullptr};
+  DeviceLoss* const loss = device_losses[PlaceOf(device)].exchange(nullptr, std::memory_order_acq_rel);
+  if (loss != nullptr && loss->forgotten_before == nullptr) {
+    loss->forgotten_before = forgotten.exchange(loss, std::memory_order_relaxed);
+  }
+  internal::ForgetDependencesForTesting(device);
 }
 
 }  // namespace tidepool

@@ -10,7 +10,8 @@
 //
 // From then on operators on the device, copies from and to it, and refusals of its memory throw
 // DeviceLostError with that cause, before anything is tried. Arrays there can still be released, closed and
-// destroyed, quietly; what the host has of their bytes (mirrors that are fresh on the host) can be read.
+// destroyed, quietly; what the host has of their bytes (mirrors that are fresh on the host) can be read. A device that was
+// copying from it is lost as well, unless the copy had been seen to end (device_dependence.h).
 //
 // Which operator it was: a device tells late, at whichever call comes next. Where its provider knows the
 // operator it is named; else those that were queued last in each compute queue, one of which, or one
@@ -57,6 +58,8 @@ inline bool IsLost(Device device) {
 // `cause` is what the device says; `operation`, if not null, the operator whose work failed. The first
 // loss of a device is the one that is known; true when this is it.
 bool LoseDevice(Device device, std::string_view cause, const char* operation = nullptr) noexcept;
+// What LoseDevice was told; of a device that is lost.
+const std::string& CauseOfLoss(Device device);
 // `who` was about to use it, or found out. Of a device that is lost.
 [[noreturn]] void ThrowLost(Device device, std::string_view who);
 inline void CheckNotLost(Device device, std::string_view who) {

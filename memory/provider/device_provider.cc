@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/host_provider.h"
 
@@ -103,7 +104,8 @@ void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::b
     return GetDeviceProvider(to_device, "CopyBytes").CopyOnDevice(to, from, bytes);
   }
   if (to_device == Host()) {
-    return GetDeviceProvider(from_device, "CopyBytes").CopyToHost(to, from, bytes);
+    GetDeviceProvider(from_device, "CopyBytes").CopyToHost(to, from, bytes);
+    return CheckSources(from_device, "copy");
   }
   if (from_device == Host()) {
     return GetDeviceProvider(to_device, "CopyBytes").CopyFromHost(to, from, bytes);
@@ -121,6 +123,7 @@ void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::b
   for (size_t done = 0; done < bytes; done += kStagingBytes) {
     const size_t piece = std::min(bytes - done, kStagingBytes);
     source.CopyToHost(staging.get(), from + done, piece);
+    CheckSources(from_device, "copy");
     target.CopyFromHost(to + done, staging.get(), piece);
   }
 }

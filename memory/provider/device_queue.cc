@@ -1,16 +1,15 @@
 #include "tidepool/memory/provider/device_queue.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
+#include "tidepool/memory/sync/queue_numbers.h"
 
 namespace tidepool {
 namespace {
@@ -41,90 +40,35 @@ class DeviceQueues {
     DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
     CheckNotLost(device, "DeviceQueue");
     if (native != nullptr && native == provider.NativeQueue(0)) return DeviceQueue::First(device);
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (int number = 1; native != nullptr && number < kMostQueues; ++number) {
-      const Queue& queue = queues_[number];
-      if (!queue.open || provider.NativeQueue(number) != native) continue;
-      if (std::shared_ptr<const DeviceQueue::State> known = queue.state.lock()) {
-        return DeviceQueue(std::move(known));
-      }
-    }
-    for (int number = 1; number < kMostQueues; ++number) {
-      Queue& queue = queues_[number];
-      if (queue.open && !queue.has_handles) CloseLocked(provider, number);
-      if (queue.open) continue;
-      provider.OpenQueue(number, native);
-      std::shared_ptr<const DeviceQueue::State> state;
-      try {
-        // The number stands in buffers for what the last queue that had it did.
-        provider.ComputeAfter(number, queue.end);
-        state = std::make_shared<const DeviceQueue::State>(device, number, native);
-      } catch (...) {
-        provider.CloseQueue(number);
-        throw;
-      }
-      queue = {true, true, native, state, {}};
-      NoteOperation(device, number, nullptr);
-      highest_ = std::max(highest_, number);
-      queues_in_use.store(true, std::memory_order_relaxed);
-      return DeviceQueue(std::move(state));
-    }
+    using State = std::shared_ptr<const DeviceQueue::State>;
+    State state = numbers_.Open(
+        provider, native,
+        [&](int number, const Handles& handles) {
+          return native != nullptr && provider.NativeQueue(number) == native ? handles.lock() : State();
+        },
+        [&](int number, Handles& handles) {
+          NoteOperation(device, number, nullptr);
+          auto made = std::make_shared<const DeviceQueue::State>(device, number, native);
+          handles = made;
+          return State(std::move(made));
+        });
+    if (state != nullptr) return DeviceQueue(std::move(state));
     ThrowResourceExhausted(absl::StrCat("DeviceQueue: ", DeviceName(device), " has ", kMostQueues,
                                         " queues in use, which is as many as there may be"));
   }
 
-  void Close(Device device, int number) noexcept {
-    std::lock_guard<std::mutex> lock(mutex_);
-    queues_[number].native = nullptr;
-    queues_[number].has_handles = false;
-    CloseLocked(*FindDeviceProvider(device), number);
-  }
-
-  std::shared_mutex& turns() { return turns_; }
-  uint32_t All() noexcept {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return (uint32_t{2} << highest_) - 1;
-  }
-
-  uint32_t Open() noexcept {
-    std::lock_guard<std::mutex> lock(mutex_);
-    uint32_t open = 1;
-    for (int number = 1; number < kMostQueues; ++number) {
-      open |= uint32_t{queues_[number].open} << number;
-    }
-    return open;
-  }
-
+  void Close(Device device, int number) noexcept { numbers_.Close(*FindDeviceProvider(device), number); }
   QueuePoint End(Device device, int number) {
-    DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
-    if (number == 0) return provider.ComputePoint(0);
-    std::lock_guard<std::mutex> lock(mutex_);
-    const Queue& queue = queues_[number];
-    return queue.open ? provider.ComputePoint(number) : queue.end;
+    return numbers_.End(GetDeviceProvider(device, "DeviceQueue"), number);
   }
+  uint32_t All() noexcept { return numbers_.All(); }
+  uint32_t Open() noexcept { return numbers_.Open(); }
+  std::shared_mutex& turns() { return turns_; }
 
  private:
-  // Others need its end, which it has as long as it is open where the device refuses to tell it.
-  void CloseLocked(DeviceProvider& provider, int number) noexcept {
-    try {
-      queues_[number].end = provider.ComputePoint(number);
-    } catch (...) {
-      return;
-    }
-    provider.CloseQueue(number);
-    queues_[number].open = false;
-  }
+  using Handles = std::weak_ptr<const DeviceQueue::State>;
 
-  struct Queue {
-    bool open = false;
-    bool has_handles = false;
-    void* native = nullptr;
-    std::weak_ptr<const DeviceQueue::State> state;
-    QueuePoint end;  // of the last one that had the number
-  };
-  std::mutex mutex_;
-  Queue queues_[kMostQueues];
-  int highest_ = 0;  // that was ever open
+  QueueNumbers<StdSync, QueuePoint, Handles, kMostQueues> numbers_{queues_in_use};
   std::shared_mutex turns_;
 };
 
@@ -164,6 +108,7 @@ void* DeviceQueue::native() const {
 
 void DeviceQueue::Wait() const {
   GetDeviceProvider(device(), "DeviceQueue").WaitFor(EndOfQueue(device(), number()));
+  CheckSources(device(), "DeviceQueue");
 }
 
 void DeviceQueue::After(const DeviceQueue& other) const {
@@ -231,27 +176,19 @@ void ContinueHereAfterAll(Device device) noexcept {
   ContinueQueueAfter(device, QueueHere(device), AllQueues(device));
 }
 
-QueueTurn::QueueTurn(Device device, bool alone) : alone_(alone) {
-  if (!queues_in_use.load(std::memory_order_relaxed) || in_turn) return;
-  in_turn = true;
-  mutex_ = &DeviceQueues::Of(device).turns();
-  if (alone_) {
-    mutex_->lock();
-  } else {
-    mutex_->lock_shared();
+bool& DeviceTurns::in_turn() noexcept { return tidepool::in_turn; }
+
+std::shared_mutex& DeviceTurns::mutex() const { return DeviceQueues::Of(device).turns(); }
+
+void DeviceTurns::WaitForFirst() const noexcept {
+  try {
+    DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
+    if (!provider.IsCapturing(0)) provider.WaitFor(EndOfQueue(device, 0));
+  } catch (...) {  // the device has failed: there is nothing to wait for
   }
 }
 
-void QueueTurn::End() {
-  if (mutex_ == nullptr) return;
-  if (alone_) {
-    mutex_->unlock();
-  } else {
-    mutex_->unlock_shared();
-  }
-  mutex_ = nullptr;
-  in_turn = false;
-}
+template class BasicQueueTurn<StdSync, DeviceTurns>;
 
 uint32_t AllQueues(Device device) noexcept {
   return queues_in_use.load(std::memory_order_relaxed) ? DeviceQueues::Of(device).All() : 1;

@@ -13,8 +13,9 @@
 // them: it is used again in the order of one queue, behind the others that it was used in.
 //
 // A device has its first queue always, number 0, which threads use that have no QueueScope of the device
-// open. The host has that one only. Programs that make no other pay nothing for these: a load where a
-// device's kernel is queued.
+// open. The host has that one only. Programs that make no other pay nothing for these: two loads where a
+// device's kernel is queued. Where one makes its second queue while threads queue work, these wait once for what
+// they have queued.
 //
 // Threads: any; a QueueScope is its thread's. Several threads may use one queue.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_QUEUE_H_
@@ -23,9 +24,12 @@
 #include <atomic>
 #include <memory>
 #include <shared_mutex>
+#include <utility>
 
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/sync/queue_turn.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
@@ -105,21 +109,20 @@ inline int QueueHere(Device device) noexcept {
 // Behind what is queued there by now, also of a queue that has ended. Throws kInternal.
 QueuePoint EndOfQueue(Device device, int queue);
 
-// From looking at who uses some bytes until the work that was decided on is queued: what a thread has noted of its
-// work is queued before another looks for the queue's end. Many threads may be in a turn that changes nothing of
-// what others have noted; one that does is alone on the device. Nothing where there is one queue, nor within another
-// of the same thread, as in a callback of the budget's.
-class [[nodiscard]] QueueTurn {
+// The calling thread's turns on a device, for BasicQueueTurn.
+struct DeviceTurns {
+  Device device;
+  static const std::atomic<bool>& several() noexcept { return queues_in_use; }
+  static bool& in_turn() noexcept;
+  std::shared_mutex& mutex() const;
+  void WaitForFirst() const noexcept;
+};
+extern template class BasicQueueTurn<StdSync, DeviceTurns>;
+// From looking at who uses some bytes until the work that was decided on is queued (memory/sync/queue_turn.h). Cost:
+// two loads where the program has no second queue, else a shared mutex of the device.
+class [[nodiscard]] QueueTurn : public BasicQueueTurn<StdSync, DeviceTurns> {
  public:
-  QueueTurn(Device device, bool alone);
-  ~QueueTurn() { End(); }
-  QueueTurn(const QueueTurn&) = delete;
-  QueueTurn& operator=(const QueueTurn&) = delete;
-  void End();
-
- private:
-  std::shared_mutex* mutex_ = nullptr;
-  bool alone_ = false;
+  QueueTurn(Device device, bool alone) : BasicQueueTurn({device}, alone) {}
 };
 // What is queued in `queue` from here on begins behind the ends of those in the set (a bit each). Throws
 // kInternal; some may be waited for then.

@@ -1,6 +1,8 @@
 #include "tidepool/memory/provider/device_queue.h"
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -9,7 +11,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
@@ -165,6 +169,84 @@ TEST_F(DeviceQueueTest, QueuesRunBesideEachOtherUnlessTheyAreTold) {
     EXPECT_TRUE(before_first);
   }
   EXPECT_GT(beside, 5);
+}
+
+// ---- the second queue of the process ----
+
+// In a process that has one queue. Ends it: where work conflicts that is in no order, by the device.
+class TheFirstSecondQueue {
+ public:
+  TheFirstSecondQueue() {
+    device_.set_asynchronous(1);
+    Require(!queues_in_use, "there is one queue");
+  }
+  void Write(int queue, size_t begin, size_t end) { Queue(queue, begin, end, true); }
+  void Read(int queue) { Queue(queue, 0, kBytes, false); }
+  Buffer* buffer() { return x_.get(); }
+  static void Require(bool holds, const char* what) {
+    if (holds) return;
+    std::fprintf(stderr, "found otherwise: %s\n", what);
+    std::_Exit(2);
+  }
+  void End() {
+    for (int queue = 0; queue < 2; ++queue) device_.WaitFor(EndOfQueue(kDevice, queue));
+    std::_Exit(0);
+  }
+
+  static constexpr size_t kBytes = 256;
+
+ private:
+  void Queue(int queue, size_t begin, size_t end, bool writes) {
+    device_.QueueKernel({{x_->data + begin, x_->data + end, writes}}, [] {}, queue);
+  }
+
+  SimulatedDevice& device_ = SimulatedDevice::Get();
+  BufferHandle x_{NewHeapBuffer(kBytes, 64, MemoryKind::kAllocated, kDevice)};
+};
+
+// Another thread makes it and writes the other half of an array there: its queue comes behind the end that the first
+// one had. Whoever reads both halves there later comes behind the call all the same.
+void TheSecondQueueComesDuringACall() {
+  TheFirstSecondQueue process;
+  std::optional<DeviceQueue> side;
+  {
+    const OrderedUses call(kDevice, 0, {{process.buffer(), true}});
+    std::thread([&] {
+      side = DeviceQueue::New(kDevice);
+      const OrderedUses beside(kDevice, side->number(), {{process.buffer(), true}});
+      process.Write(side->number(), 128, 256);
+    }).join();
+    process.Write(0, 0, 128);
+  }
+  const OrderedUses both(kDevice, side->number(), {{process.buffer(), false}});
+  process.Read(side->number());
+  process.End();
+}
+
+// One that began before notes nothing, since it keeps nobody out: what the other has noted stays.
+void TheSecondQueueComesDuringATurnAlone() {
+  TheFirstSecondQueue process;
+  std::optional<DeviceQueue> side;
+  {
+    const QueueTurn turn(kDevice, /*alone=*/true);
+    std::thread([&] {
+      side = DeviceQueue::New(kDevice);
+      const OrderedUses beside(kDevice, side->number(), {{process.buffer(), true}});
+      process.Write(side->number(), 128, 256);
+    }).join();
+    OrderUsesAlone(turn, kDevice, 0, {process.buffer(), true});
+    process.Write(0, 0, 128);
+  }
+  process.Require(process.buffer()->queues == 1u << side->number(), "the side queue wrote it last");
+  const OrderedUses both(kDevice, 0, {{process.buffer(), false}});
+  process.Read(0);
+  process.End();
+}
+
+TEST(TheFirstSecondQueueDeathTest, ComesWhileWorkIsBeingQueued) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(TheSecondQueueComesDuringACall(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(TheSecondQueueComesDuringATurnAlone(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 //                 always with the memory order spelled out
 //   Fence(order)  as std::atomic_thread_fence
 //   Mutex         lock, try_lock, unlock
+//   SharedMutex   the same, and lock_shared, try_lock_shared, unlock_shared
 //   Plain<T>      a variable that some rule of the protocol keeps from being raced for; get, set. What get
 //                 returns is a reference in production: it is read at once and not kept
 //   New, Delete   new and delete of what one thread makes and another may free
@@ -21,6 +22,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <utility>
 
@@ -39,6 +41,7 @@ struct StdSync {
   }
 
   using Mutex = std::mutex;
+  using SharedMutex = std::shared_mutex;
 
   template <typename T>
   class Plain {

@@ -115,8 +115,8 @@ class SimulatedDevice::Pinned final : public DeviceProvider {
 };
 
 SimulatedDevice& SimulatedDevice::Get(int index) {
-  static SimulatedDevice* const devices[kDevices] = {new SimulatedDevice(0),
-                                                     new SimulatedDevice(1)};
+  static SimulatedDevice* const devices[kDevices] = {new SimulatedDevice(0), new SimulatedDevice(1),
+                                                     new SimulatedDevice(2)};
   return *devices[index];
 }
 
@@ -159,6 +159,8 @@ void SimulatedDevice::Reset() {
   counters_ = Counters();
   faults_.Clear();
   poison_.Clear();
+  poisoned_ = tells_late_ = false;
+  poisoned_by_ = nullptr;
   ForgetLossForTesting(device_);
 }
 
@@ -243,7 +245,7 @@ std::byte* SimulatedDevice::Hidden(const std::byte* at, size_t bytes) {
 }
 
 std::byte* SimulatedDevice::Reserve(size_t bytes) noexcept {
-  if (faults_.Next() || IsLost(device_)) return nullptr;
+  if (faults_.Next() || !Works()) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
   ++counters_.reservations;
   return NewRange(bytes);
@@ -261,7 +263,7 @@ void SimulatedDevice::Unreserve(std::byte* base, size_t bytes) noexcept {
 }
 
 bool SimulatedDevice::Commit(std::byte* at, size_t bytes, bool) noexcept {
-  if (faults_.Next() || IsLost(device_)) return false;
+  if (faults_.Next() || !Works()) return false;
   std::lock_guard<std::mutex> lock(mutex_);
   std::byte* base;
   Range* const range = Find(at, bytes, "commit", &base);
@@ -297,14 +299,24 @@ bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
 // ---- bytes ----------------------------------------------------------------------------------
 
 void SimulatedDevice::MayFail(const char* what) {
-  if (IsLost(device_)) ThrowLost(device_, std::string("simulated device: ") + what);
+  CheckWorks(what);
   if (faults_.Next()) ThrowInternal(name() + ": the " + what + " failed, as the test wanted");
+}
+
+void SimulatedDevice::CheckWorks(const char* what) {
+  if (poisoned_) LoseDevice(device_, "a kernel used a wrong address, as the test wanted", poisoned_by_);
+  if (IsLost(device_)) ThrowLost(device_, std::string("simulated device: ") + what);
+}
+
+void SimulatedDevice::ThrowIfLost(const std::string& who) {
+  if (poisoned_) LoseDevice(device_, "a kernel used a wrong address, as the test wanted", poisoned_by_);
+  DeviceProvider::ThrowIfLost(who);
 }
 
 // Of what was queued, some may have poisoned it.
 void SimulatedDevice::AwaitAll() {
   queues_.WaitForAll(device_.index);
-  CheckNotLost(device_, "simulated device: wait");
+  CheckWorks("wait");
 }
 
 void SimulatedDevice::CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) {

@@ -37,7 +37,7 @@ namespace tidepool {
 
 class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
  public:
-  static constexpr int kDevices = 2;  // simulated:0 and simulated:1
+  static constexpr int kDevices = SimulatedQueues::kDevices;  // simulated:0 to simulated:2
   static const Device kDevice;
   static constexpr size_t kGranularity = size_t{64} << 10;
   static constexpr size_t kAlignment = 256;
@@ -90,6 +90,8 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   FaultPlan& faults() { return faults_; }
   // Of kernels, when they run: those that fail poison the device, until Reset().
   FaultPlan& poison() { return poison_; }
+  // Whether that is told by the next call of the device, as CUDA does, and not when the kernel runs. Off at first.
+  void set_tells_late(bool late) { tells_late_ = late; }
 
   std::string name() const override;
   Device device() const override { return device_; }
@@ -116,7 +118,7 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   void* NativeQueue(int queue) override;
   QueuePoint ComputePoint(int queue) override {
     CheckQueue(queue);
-    CheckNotLost(device_, "simulated device: point of a queue");
+    CheckWorks("point of a queue");
     return {queues_.ComputePoint(At(queue))};
   }
   void ComputeAfter(int queue, QueuePoint point) override {
@@ -126,14 +128,16 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
     queues_.ComputeAfter(At(queue), point.value);
   }
   bool HasPassed(QueuePoint point) override {
-    CheckNotLost(device_, "simulated device: look at a point");
-    return queues_.HasPassed(point.value);
+    const bool has_passed = queues_.HasPassed(point.value);
+    CheckWorks("look at a point");
+    return has_passed;
   }
   void WaitFor(QueuePoint point) override {
     queues_.WaitFor(point.value);
-    CheckNotLost(device_, "simulated device: wait");
+    CheckWorks("wait");
   }
   DeviceProvider* PinnedHost() override;
+  void ThrowIfLost(const std::string& who) override;
 
  private:
   class Pinned;
@@ -158,6 +162,9 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   void EndRange(std::byte* base);
   void MayFail(const char* what);
   void AwaitAll();
+  bool Works() const { return !poisoned_ && !IsLost(device_); }
+  // Throws DeviceLostError, and tells of what was not told yet.
+  void CheckWorks(const char* what);
   void CheckQueue(int queue) const;
   int At(int queue) const { return device_.index * SimulatedQueues::kOfOneDevice + queue; }
   void CountOrder();
@@ -172,6 +179,8 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   size_t used_ = 0;
   Counters counters_;
   FaultPlan faults_, poison_;
+  std::atomic<bool> poisoned_{false}, tells_late_{false};
+  std::atomic<const char*> poisoned_by_{nullptr};
   Pinned* pinned_;
   SimulatedQueues& queues_;  // of all devices
   std::atomic<uint32_t> open_{1};  // compute queues, a bit each

@@ -14,7 +14,7 @@ void SimulatedDevice::set_keeps_blocks(size_t most_bytes) {
 }
 
 std::byte* SimulatedDevice::NewBlock(size_t bytes, size_t alignment) noexcept {
-  if (faults_.Next() || IsLost(device_) || bytes > SIZE_MAX / 8) return nullptr;
+  if (faults_.Next() || !Works() || bytes > SIZE_MAX / 8) return nullptr;
   std::lock_guard<std::mutex> lock(mutex_);
   if (alignment < alignment_ || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
   ++counters_.blocks;

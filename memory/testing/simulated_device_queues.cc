@@ -42,7 +42,10 @@ QueuePoint SimulatedDevice::QueueCopyToPeer(SimulatedDevice& there, int queue_th
   const QueuePoint point = {queues_.Add(At(SimulatedQueues::kCopies),
                                         {{from, from + bytes, false}, {to, to + bytes, true}},
                                         std::vector<uint64_t>{after.value, after_there.value},
-                                        [=] { std::memcpy(hidden_to, hidden_from, bytes); })};
+                                        [=, this, &there] {
+                                          if (!Works() || !there.Works()) return;
+                                          std::memcpy(hidden_to, hidden_from, bytes);
+                                        })};
   there.queues_.ComputeAfter(there.At(queue_there), point.value);
   if (kept_ != nullptr) kept_->NoteCopy(from, point);
   return point;
@@ -61,7 +64,7 @@ QueuePoint SimulatedDevice::QueueCopyFromHost(std::byte* to, const std::byte* fr
   const QueuePoint point = {queues_.Add(
       At(SimulatedQueues::kCopies), {{to, to + bytes, true}, {from_host, from_host + bytes, false}},
       after.value, [=, this] {
-        if (!IsLost(device_)) std::memcpy(hidden, from_host, bytes);
+        if (Works()) std::memcpy(hidden, from_host, bytes);
       })};
   if (kept_ != nullptr) kept_->NoteCopy(to, point);
   return point;
@@ -80,7 +83,7 @@ QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte*
   const QueuePoint point = {queues_.Add(
       At(SimulatedQueues::kCopies), {{from, from + bytes, false}, {to_host, to_host + bytes, true}},
       after.value, [=, this] {
-        if (!IsLost(device_)) std::memcpy(to_host, hidden, bytes);
+        if (Works()) std::memcpy(to_host, hidden, bytes);
       })};
   if (kept_ != nullptr) kept_->NoteCopy(from, point);
   return point;
@@ -89,12 +92,14 @@ QueuePoint SimulatedDevice::QueueCopyToHost(std::byte* to_host, const std::byte*
 void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
                                   std::function<void()> run, int queue) {
   CheckQueue(queue);
-  CheckNotLost(device_, "simulated device: kernel");
+  CheckWorks("kernel");
   const char* const operation = LastOperation(device_, queue);
   queues_.Add(At(queue), std::move(ranges), 0, [this, operation, run = std::move(run)] {
-    if (IsLost(device_)) return;
+    if (!Works()) return;
     if (!poison_.Next()) return run();
-    LoseDevice(device_, "a kernel used a wrong address, as the test wanted", operation);
+    poisoned_by_ = operation;
+    poisoned_ = true;
+    if (!tells_late_) LoseDevice(device_, "a kernel used a wrong address, as the test wanted", operation);
   });
 }
 

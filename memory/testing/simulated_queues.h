@@ -33,7 +33,7 @@ class SimulatedQueues {
   // Of a device: compute queues by their numbers, from kCompute on, and one of copies. Those of device `d` are
   // so many further on.
   static constexpr int kCompute = 0, kCopies = kMostQueues, kOfOneDevice = kMostQueues + 1;
-  static constexpr int kDevices = 2;
+  static constexpr int kDevices = 3;
   using Range = QueueOrder::Use;
 
   ~SimulatedQueues() {

@@ -256,6 +256,29 @@ Layout LayoutOf(const DLTensor& tensor) {
   return layout;
 }
 
+// Kernels take bools for 0 or 1. Each byte is looked at once, however often the strides come by.
+void CheckBools(const Layout& layout) {
+  int64_t at[kMaxRank] = {};
+  int64_t element = layout.first;
+  for (;;) {
+    const auto value = std::to_integer<int>(layout.lowest[element]);
+    if (value > 1) {
+      ThrowInvalidArgument(absl::StrCat("from_dlpack: found a bool of ", value, " at [",
+                                        absl::StrJoin(absl::Span<const int64_t>(at, layout.shape.rank()), ", "),
+                                        "], expected 0 or 1"));
+    }
+    int axis = layout.shape.rank() - 1;
+    for (; axis >= 0; --axis) {
+      if (layout.strides[axis] == 0) continue;
+      element += layout.strides[axis];
+      if (++at[axis] < layout.shape[axis]) break;
+      element -= layout.strides[axis] * layout.shape[axis];
+      at[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
 template <typename Tensor>
 NDArray Import(Tensor* managed, std::optional<int64_t> number) {
   if (managed == nullptr) ThrowInvalidArgument("from_dlpack: found no tensor");
@@ -268,6 +291,7 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
     Release<Tensor>(managed);
     return NDArray(layout.shape, layout.dtype);
   }
+  if (layout.dtype == DType::kBool && device == Host()) CheckBools(layout);
   ImportedMemory memory{.data = layout.lowest,
                         .bytes = layout.bytes,
                         .release = &Release<Tensor>,

@@ -36,7 +36,7 @@
 // Errors: kFailedPrecondition for an array of a workspace, a stale or a closed one, one that is to be read only in a
 // tensor without a version, while a step is captured; kUnimplemented for other types, lanes, major versions, device types
 // that are not in the table and devices that no provider is linked for, kNotFound for a device that is not there;
-// kInvalidArgument for shapes beyond rank 8, bad strides, and streams that there cannot be;
+// kInvalidArgument for shapes beyond rank 8, bad strides, bools other than 0 and 1 on the host, and streams that there cannot be;
 // kResourceExhausted for more streams at a time than a device has queues; kInternal when the device refuses;
 // those of the manager when that is capped, closed or beyond its budget. FromDLPack that throws has
 // not taken the tensor over.

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/queue_use.h"
 
 namespace tidepool::internal {
@@ -36,7 +37,10 @@ DLPackStream::DLPackStream(const char* who, const DLPackDevice& entry, Device de
 }
 
 void DLPackStream::GiveAway(Buffer* buffer, bool writes) const {
-  if (host_waits_) GetDeviceProvider(device_, "to_dlpack").WaitFor(PointAfterUses(*buffer));
+  if (host_waits_) {
+    GetDeviceProvider(device_, "to_dlpack").WaitFor(PointAfterUses(*buffer));
+    CheckSources(device_, "to_dlpack");
+  }
   if (queue_.has_value()) {
     const OrderedUses ordered(device_, queue_->number(), {{buffer, writes}});
   }

@@ -335,6 +335,20 @@ TEST(DLPack, Errors) {
   EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = UINT64_MAX - 3; }), HasSubstr("byte_offset"));
   EXPECT_THAT(refused([](DLTensor& t) { t.data = nullptr; }), HasSubstr("no data"));
   EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = 2; }), HasSubstr("aligned"));
+  // Bytes of bools, on the way through a view of rows apart; what lies between them may be anything.
+  const auto bools = [](DLTensor& t, uint8_t second, uint8_t gap) {
+    t.dtype = {6, 8, 1};  // kDLBool
+    static int64_t shape[3], strides[3];
+    shape[0] = 2, shape[1] = 1000000, shape[2] = 2;
+    strides[0] = -3, strides[1] = 0, strides[2] = 1;
+    t.ndim = 3, t.shape = shape, t.strides = strides, t.byte_offset = 3;
+    const uint8_t bytes[] = {0, 1, gap, 1, second};
+    std::memcpy(t.data, bytes, 5);
+  };
+  EXPECT_THAT(refused([&](DLTensor& t) { bools(t, 2, 7); }), HasSubstr("found a bool of 2 at [0, 0, 1], expected 0 or 1"));
+  Foreign good({1, 2}, {2});
+  bools(good.tensor.dl_tensor, 0, 7);
+  EXPECT_EQ(FromDLPack(&good.tensor).Slice(1, 0, 1).ToVector<bool>(), (std::vector<bool>{true, false, false, true}));
   int64_t far[1] = {int64_t{1} << 60};
   EXPECT_THAT(refused([&](DLTensor& t) { t.strides = far; }), HasSubstr("no memory holds"));
   EXPECT_EQ(ErrorOf([] { FromDLPack(static_cast<DLManagedTensor*>(nullptr)); }).code(), absl::StatusCode::kInvalidArgument);

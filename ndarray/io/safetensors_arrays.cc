@@ -1,5 +1,6 @@
 #include "tidepool/ndarray/io/safetensors_arrays.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -24,7 +25,31 @@ DType TypeOf(const std::string& path, const SafetensorInfo& info) {
                                   ", expected F32, F64, F16, BF16, I8, U8, I32, I64 or BOOL"));
 }
 
+constexpr uint64_t kPiece = uint64_t{4} << 20;  // on the way to a device
+
 }  // namespace
+
+void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info, NDArray& array) {
+  const uint64_t bytes = info.bytes();
+  if (bytes == 0) return;
+  const bool is_bool = array.dtype() == DType::kBool;
+  const auto read = [&](uint64_t begin, absl::Span<std::byte> to) {
+    reader.Read(info, begin, to);
+    // A bool of another value than 0 and 1 is not one.
+    if (is_bool) std::transform(to.begin(), to.end(), to.begin(), [](std::byte b) { return std::byte(b != std::byte{0}); });
+  };
+  if (array.device() == Host()) {
+    read(0, absl::MakeSpan(array.raw_data(), bytes));
+  } else {
+    const NDArray piece({static_cast<int64_t>(std::min(bytes, kPiece))}, DType::kUInt8, Place::Heap());
+    for (uint64_t begin = 0; begin < bytes; begin += kPiece) {
+      const absl::Span<std::byte> some = absl::MakeSpan(piece.raw_data(), std::min(bytes - begin, kPiece));
+      read(begin, some);
+      CopyBytes(array.device(), array.raw_data() + begin, Host(), some.data(), some.size());
+    }
+  }
+  array.MarkWritten();
+}
 
 std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path, Place place) {
   const SafetensorsReader reader = SafetensorsReader::Open(path);
@@ -32,11 +57,7 @@ std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path, Pl
   std::map<std::string, NDArray> arrays;
   for (const SafetensorInfo& info : reader.tensors()) {
     NDArray array(Shape(absl::Span<const int64_t>(info.shape)), TypeOf(path, info), place);
-    const absl::Span<const std::byte> data = reader.data(info);
-    if (!data.empty()) {
-      CopyBytes(array.device(), array.raw_data(), Host(), data.data(), data.size());
-      array.MarkWritten();
-    }
+    ReadSafetensor(reader, info, array);
     arrays.emplace(info.name, std::move(array));
   }
   return arrays;

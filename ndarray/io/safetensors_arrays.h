@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool {
@@ -19,6 +20,10 @@ std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path,
                                                      Place place = Place::Current());
 void WriteSafetensorsArrays(const std::string& path, const std::map<std::string, NDArray>& arrays,
                             const std::map<std::string, std::string>& metadata = {});
+// The elements of one tensor into a dense array of its type and as many, on whichever device, straight from the file where
+// that is the host. Bools other than 0 and 1 are read as 1. Errors: as SafetensorsReader::Read; part of the array may have been
+// written then.
+void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info, NDArray& array);
 
 }  // namespace tidepool
 

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
@@ -33,6 +34,23 @@ TEST(SafetensorsArrays, EveryTypeGoesThereAndBackAndViewsBecomeDense) {
     EXPECT_EQ(back.at(name).ToString(), array.ToString()) << name;
   }
   EXPECT_EQ(SafetensorsReader::Open(Path("a.safetensors")).metadata().at("made"), "here");
+}
+
+TEST(SafetensorsArrays, BoolsAreZeroOrOne) {
+  const std::byte bytes[] = {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{255}};
+  WriteSafetensors(Path("bool.safetensors"), {}, {{{"b", "BOOL", {4}, absl::MakeConstSpan(bytes)}}});
+  const NDArray b = ReadSafetensorsArrays(Path("bool.safetensors")).at("b");
+  EXPECT_EQ(std::memcmp(b.raw_data(), "\0\1\1\1", 4), 0);
+}
+
+TEST(SafetensorsArrays, NothingIsHeldTwiceWhileTheyAreRead) {
+  constexpr int64_t kBytes = int64_t{8} << 20;
+  WriteSafetensorsArrays(Path("large.safetensors"), {{"x", Arange(0, kBytes / 8, 1, DType::kFloat64)}});
+  PeakScope peak;
+  const int64_t before = peak.start().in_use;
+  const auto arrays = ReadSafetensorsArrays(Path("large.safetensors"));
+  EXPECT_EQ(arrays.at("x").At<double>({kBytes / 8 - 1}), static_cast<double>(kBytes / 8 - 1));
+  EXPECT_LT(peak.peak_in_use_bytes() - before, kBytes + kBytes / 8);
 }
 
 TEST(SafetensorsArrays, OtherTypesAreNamed) {

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_charge.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/io/safetensors_format.h"
@@ -28,16 +30,33 @@ void RequireLength(uint64_t file_bytes, const std::string& name) {
 
 }  // namespace
 
-void SafetensorsReader::Free::operator()(std::byte* bytes) const {
-  ::operator delete(bytes, kDataAlignment);
-}
+// Where the bytes are: in a file, in memory, or both.
+struct SafetensorsReader::Data {
+  struct Free {
+    void operator()(std::byte* bytes) const { ::operator delete(bytes, kDataAlignment); }
+  };
+
+  std::byte* Hold(uint64_t size) {
+    MemoryCharge room(MemoryKind::kAllocated, static_cast<int64_t>(size));
+    bytes.reset(static_cast<std::byte*>(::operator new(size, kDataAlignment)));
+    charge = std::move(room);
+    return bytes.get();
+  }
+
+  std::unique_ptr<FileReader> file;
+  uint64_t begin = 0;  // of the data in the file
+  std::once_flag is_held;
+  MemoryCharge charge;  // of bytes
+  std::unique_ptr<std::byte, Free> bytes;
+};
+
+void SafetensorsReader::Free::operator()(Data* data) const { delete data; }
 
 SafetensorsReader::SafetensorsReader(std::string name, SafetensorsHeader header)
     : name_(std::move(name)),
       header_(std::move(header)),
       by_name_(header_.tensors.size()),
-      charge_(MemoryKind::kAllocated, static_cast<int64_t>(header_.data_bytes)),
-      data_(static_cast<std::byte*>(::operator new(header_.data_bytes, kDataAlignment))) {
+      data_(new Data()) {
   std::iota(by_name_.begin(), by_name_.end(), size_t{0});
   std::sort(by_name_.begin(), by_name_.end(), [this](size_t a, size_t b) {
     return header_.tensors[a].name < header_.tensors[b].name;
@@ -45,7 +64,8 @@ SafetensorsReader::SafetensorsReader(std::string name, SafetensorsHeader header)
 }
 
 SafetensorsReader SafetensorsReader::Open(const std::string& path) {
-  FileReader file(path);
+  auto opened = std::make_unique<FileReader>(path);
+  FileReader& file = *opened;
   RequireLength(file.size(), file.name());
   unsigned char prefix[kSafetensorsLengthBytes];
   file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(prefix), sizeof(prefix)),
@@ -57,7 +77,8 @@ SafetensorsReader SafetensorsReader::Open(const std::string& path) {
   SafetensorsReader reader(
       file.name(),
       ParseSafetensorsHeader(json, file.size() - kSafetensorsLengthBytes - length, file.name()));
-  file.ReadExactly(absl::MakeSpan(reader.data_.get(), reader.data_bytes()), "data");
+  reader.data_->begin = kSafetensorsLengthBytes + length;
+  reader.data_->file = std::move(opened);
   return reader;
 }
 
@@ -72,7 +93,10 @@ SafetensorsReader SafetensorsReader::Parse(absl::Span<const std::byte> bytes,
       name, ParseSafetensorsHeader(
                 absl::string_view(reinterpret_cast<const char*>(json.data()), json.size()),
                 data.size(), name));
-  if (!data.empty()) std::memcpy(reader.data_.get(), data.data(), data.size());
+  std::call_once(reader.data_->is_held, [&] {
+    std::byte* const held = reader.data_->Hold(data.size());
+    if (!data.empty()) std::memcpy(held, data.data(), data.size());
+  });
   return reader;
 }
 
@@ -98,13 +122,35 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
   ThrowNotFound(std::move(message));
 }
 
-absl::Span<const std::byte> SafetensorsReader::data(const SafetensorInfo& info) const {
+void SafetensorsReader::Check(const SafetensorInfo& info) const {
   if (info.begin > info.end || info.end > header_.data_bytes) {
     ThrowInvalidArgument(absl::StrCat(
         name_, ": tensor \"", OneLine(info.name), "\": data_offsets: found [", info.begin, ",",
         info.end, "], expected one of this file's, within ", header_.data_bytes, " bytes"));
   }
-  return absl::MakeConstSpan(data_.get() + info.begin, info.bytes());
+}
+
+void SafetensorsReader::Read(const SafetensorInfo& info, uint64_t begin, absl::Span<std::byte> to) const {
+  Check(info);
+  if (begin > info.bytes() || to.size() > info.bytes() - begin) {
+    ThrowInvalidArgument(absl::StrCat(name_, ": tensor \"", OneLine(info.name), "\": found ", to.size(),
+                                      " bytes to read from byte ", begin, " on, expected those of ", info.bytes()));
+  }
+  if (to.empty()) return;
+  if (data_->file == nullptr) {
+    std::memcpy(to.data(), data_->bytes.get() + info.begin + begin, to.size());
+  } else {
+    data_->file->ReadExactlyAt(data_->begin + info.begin + begin, to, "data");
+  }
+}
+
+absl::Span<const std::byte> SafetensorsReader::data(const SafetensorInfo& info) const {
+  Check(info);
+  std::call_once(data_->is_held, [this] {
+    std::byte* const held = data_->Hold(header_.data_bytes);
+    data_->file->ReadExactlyAt(data_->begin, absl::MakeSpan(held, header_.data_bytes), "data");
+  });
+  return absl::MakeConstSpan(data_->bytes.get() + info.begin, info.bytes());
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path,

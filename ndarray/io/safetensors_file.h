@@ -6,7 +6,7 @@
 //
 //   SafetensorsReader reader = SafetensorsReader::Open("model.safetensors");
 //   const SafetensorInfo& w = reader.Find("w");
-//   absl::Span<const std::byte> bytes = reader.data(w);
+//   reader.Read(w, 0, bytes_of_my_array);
 //
 // Bytes are little-endian and row-major; nothing is converted. The format and what is refused:
 // safetensors_format.h.
@@ -22,23 +22,16 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "tidepool/memory/accounting/memory_charge.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/ndarray/io/safetensors_info.h"
 
 namespace tidepool {
 
-// A whole file in memory, which the reader owns; spans of it are valid as long as the reader
-// (moving the reader keeps them valid). Const calls from several threads are safe.
-//
-// The data starts at a multiple of 64 bytes, so each tensor of a file written by this library or
-// the reference is aligned to its element. Files of other writers may hold unaligned tensors: check
-// the pointer or copy.
+// A file whose header has been read and checked, open as long as the reader lives. Const calls from several threads are safe.
 class SafetensorsReader {
  public:
-  // Reads and checks `path`. Nothing is allocated for the data before the header has been checked
-  // against the file's size. Throws kNotFound, kPermissionDenied, ... from errno;
-  // kFailedPrecondition for a folder; kInvalidArgument for a pipe or device; kDataLoss for a broken
+  // Reads the header of `path` and checks it against the file's size. Throws kNotFound, kPermissionDenied, ... from
+  // errno; kFailedPrecondition for a folder; kInvalidArgument for a pipe or device; kDataLoss for a broken
   // file, naming tensor and field or byte, found and expected.
   static SafetensorsReader Open(const std::string& path);
   // The same of a file's bytes (copied); `name` stands for the file in messages.
@@ -55,21 +48,27 @@ class SafetensorsReader {
   // Throws kNotFound that names the file, the tensor and the first few there are.
   const SafetensorInfo& Find(absl::string_view name) const;
 
-  // The bytes of one of tensors().
+  // Bytes of one of tensors(), from byte `begin` of it on, straight from the file to where they are wanted. Throws
+  // kInvalidArgument beyond the tensor's end, kDataLoss where the file has become shorter, and from errno.
+  void Read(const SafetensorInfo& info, uint64_t begin, absl::Span<std::byte> to) const;
+  // The bytes of one of tensors() in memory of the reader's, valid as long as it (also when it is moved): the first call
+  // reads those of all. They start at a multiple of 64 bytes, so that each tensor of a file written by this library or
+  // the reference is aligned to its element; those of other writers may not be. Throws as Read, and std::bad_alloc.
   absl::Span<const std::byte> data(const SafetensorInfo& info) const;
 
  private:
+  struct Data;
   struct Free {
-    void operator()(std::byte* bytes) const;
+    void operator()(Data* data) const;
   };
 
   SafetensorsReader(std::string name, SafetensorsHeader header);
+  void Check(const SafetensorInfo& info) const;
 
   std::string name_;
   SafetensorsHeader header_;
   std::vector<size_t> by_name_;  // indices of tensors, sorted by name
-  MemoryCharge charge_;          // of data_
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<Data, Free> data_;
 };
 
 // A tensor to write; `data` is not copied and must hold shape x dtype bytes.

@@ -168,6 +168,38 @@ TEST(SafetensorsReader, BrokenFiles) {
                       {"header length", "at most 100000000", "is this a safetensors file?"}));
 }
 
+TEST(SafetensorsReader, ReadsPartsOfTensorsToWhereTheyAreWanted) {
+  const std::string path = WriteTestFile("parts.safetensors", Golden());
+  const SafetensorsReader opened = SafetensorsReader::Open(path);
+  const SafetensorsReader parsed = SafetensorsReader::Parse(Bytes(Golden()), path);
+  for (const SafetensorsReader* reader : {&opened, &parsed}) {
+    for (const SafetensorInfo& info : parsed.tensors()) {
+      const absl::Span<const std::byte> whole = parsed.data(info);
+      for (uint64_t begin = 0; begin <= info.bytes(); ++begin) {
+        std::vector<std::byte> part(info.bytes() - begin);
+        reader->Read(info, begin, absl::MakeSpan(part));
+        EXPECT_EQ(part, std::vector<std::byte>(whole.begin() + static_cast<ptrdiff_t>(begin), whole.end()));
+        part.push_back({});
+        EXPECT_THAT(ErrorOf([&] { reader->Read(info, begin, absl::MakeSpan(part)); }),
+                    IsError(StatusCode::kInvalidArgument, {path, info.name, "bytes to read from byte"}));
+      }
+      std::byte none[1];
+      EXPECT_THAT(ErrorOf([&] { reader->Read(info, UINT64_MAX, absl::MakeSpan(none)); }),
+                  IsError(StatusCode::kInvalidArgument, {"from byte 18446744073709551615"}));
+    }
+  }
+}
+
+TEST(SafetensorsReader, AFileThatBecomesShorterIsAnError) {
+  const std::string path = WriteTestFile("shorter.safetensors", Golden());
+  const SafetensorsReader reader = SafetensorsReader::Open(path);
+  std::filesystem::resize_file(path, Golden().size() - 1);
+  EXPECT_THAT(ErrorOf([&] { reader.data(reader.tensors().front()); }),
+              IsError(StatusCode::kDataLoss, {path, "byte 344: data: found 42 bytes", "expected 43"}));
+  WriteTestFile("shorter.safetensors", Golden());
+  EXPECT_EQ(reader.data(reader.tensors().front()).size(), reader.tensors().front().bytes());  // asked again
+}
+
 TEST(SafetensorsReader, NotAFile) {
   EXPECT_THAT(ErrorOf([] { SafetensorsReader::Open(testing::TempDir() + "/none"); }),
               IsError(StatusCode::kNotFound, {"/none", "No such file"}));

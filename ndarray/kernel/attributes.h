@@ -18,7 +18,7 @@ struct ScaleShiftAttributes {
   double shift = 0;
 };
 
-// Z[.., m, n] = op(X) op(Y) (+ bias[n]) (then max(0, .), of which NaN may give NaN or 0). X and Y
+// Z[.., m, n] = op(X) op(Y) (+ bias[n]) (then max(0, .), NaN for NaN; of cuBLASLt's epilogue 0). X and Y
 // have rank 2 or more; leading axes broadcast. Integers wrap around.
 struct MatMulAttributes {
   bool transpose_x = false;

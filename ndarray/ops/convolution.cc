@@ -20,14 +20,11 @@ Shape Conv2dOutputShape(const Shape& input, const Shape& filter, const Conv2dAtt
         a.groups == 1 ? "" : absl::StrCat(" of each of ", a.groups, " groups, and ", filter[0],
                                           " filters to divide among them")));
   }
-  if (std::min({a.pad_top, a.pad_bottom, a.pad_left, a.pad_right}) < 0) {
-    ThrowInvalidArgument("Op [conv2d]: a padding is negative");
-  }
   return {input[0],
           WindowCount("conv2d", "height", input[1], filter[1], a.stride_height, a.dilation_height,
-                     a.pad_top + a.pad_bottom),
+                      SumOfPadding("conv2d", a.pad_top, a.pad_bottom)),
           WindowCount("conv2d", "width", input[2], filter[2], a.stride_width, a.dilation_width,
-                     a.pad_left + a.pad_right),
+                      SumOfPadding("conv2d", a.pad_left, a.pad_right)),
           filter[0]};
 }
 

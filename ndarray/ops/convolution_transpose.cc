@@ -24,7 +24,8 @@ int64_t OutputSize(const char* axis, int64_t in, int64_t kernel, int64_t stride,
     ThrowInvalidArgument(absl::StrCat("Op [", kName, "]: ", axis, ": output padding ",
                                       output_padding, ", expected 0 to ", stride - 1));
   }
-  const int64_t size = (in - 1) * stride - pads + dilation * (kernel - 1) + 1 + output_padding;
+  const int64_t covered = CoveredByWindow(kName, axis, in, kernel, stride, dilation, pads);
+  const int64_t size = (in - 1) * stride - pads + covered + output_padding;
   if (size < 1) {
     ThrowInvalidArgument(absl::StrCat("Op [", kName, "]: ", axis, ": padding ", pads,
                                       " leaves nothing of the output"));
@@ -51,9 +52,9 @@ Shape Conv2dTransposeOutputShape(const Shape& input, const Shape& filter,
   }
   return {input[0],
           OutputSize("height", input[1], filter[1], a.stride_height, a.dilation_height,
-                     a.pad_top + a.pad_bottom, padding.height),
+                     SumOfPadding(kName, a.pad_top, a.pad_bottom), padding.height),
           OutputSize("width", input[2], filter[2], a.stride_width, a.dilation_width,
-                     a.pad_left + a.pad_right, padding.width),
+                     SumOfPadding(kName, a.pad_left, a.pad_right), padding.width),
           filter[3] * a.groups};
 }
 

@@ -1,5 +1,8 @@
 #include "tidepool/ndarray/ops/nn_checks.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/checks.h"
@@ -29,6 +32,22 @@ void CheckLike(const char* op, const char* operand, const NDArray& array, const 
   CheckDType(op, operand, array, like.dtype());
 }
 
+int64_t CoveredByWindow(const char* op, const char* axis, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
+                        int64_t pads) {
+  if (std::max({in, kernel, stride, dilation, pads}) > kMostOfAWindow) {
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", axis, ": input ", in, ", kernel ", kernel, ", stride ", stride,
+                                      ", dilation ", dilation, ", padding ", pads, "; expected at most ",
+                                      kMostOfAWindow, " each"));
+  }
+  return dilation * (kernel - 1) + 1;
+}
+
+int64_t SumOfPadding(const char* op, int64_t before, int64_t after) {
+  if (std::min(before, after) < 0) ThrowInvalidArgument(absl::StrCat("Op [", op, "]: a padding is negative"));
+  // Their sum may be more than there are numbers for.
+  return std::max(before, after) > kMostOfAWindow ? INT64_MAX : before + after;
+}
+
 int64_t WindowCount(const char* op, const char* axis, int64_t in, int64_t kernel, int64_t stride,
                     int64_t dilation, int64_t pads) {
   if (kernel < 1 || stride < 1 || dilation < 1 || pads < 0) {
@@ -36,7 +55,7 @@ int64_t WindowCount(const char* op, const char* axis, int64_t in, int64_t kernel
                                       stride, ", dilation ", dilation, ", padding ", pads,
                                       "; expected at least 1, 1, 1 and 0"));
   }
-  const int64_t covered = dilation * (kernel - 1) + 1;
+  const int64_t covered = CoveredByWindow(op, axis, in, kernel, stride, dilation, pads);
   if (in + pads < covered) {
     ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", axis, ": the kernel covers ", covered,
                                       " of an input of ", in, " with ", pads, " padding"));

@@ -12,6 +12,7 @@
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/convolution_transpose.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/softmax.h"
@@ -184,6 +185,23 @@ TEST(ConvolutionOp, Refusals) {
   a.pad_top = -1, a.pad_bottom = 1;
   EXPECT_EQ(Refusal([&] { Conv2d(image, filter, nullptr, a); }),
             "Op [conv2d]: a padding is negative");
+  // Sums and products of these would overflow.
+  for (int64_t Conv2dAttributes::*member :
+       {&Conv2dAttributes::pad_top, &Conv2dAttributes::pad_left, &Conv2dAttributes::stride_height,
+        &Conv2dAttributes::dilation_height, &Conv2dAttributes::dilation_width}) {
+    for (const int64_t huge : {INT64_MAX, INT64_MAX / 2, int64_t{1} << 31}) {
+      a = {};
+      a.*member = a.pad_bottom = a.pad_right = huge;
+      EXPECT_THAT(Refusal([&] { Conv2d(image, filter, nullptr, a); }), testing::HasSubstr("at most 2147483647"));
+      EXPECT_THAT(Refusal([&] { Conv2dTranspose(Ones({1, 4, 4, 3}), filter, nullptr, a); }),
+                  testing::HasSubstr("at most 2147483647"));
+      a.pad_bottom = a.pad_right = 0;
+      EXPECT_THAT(Refusal([&] { Conv2d(image, filter, nullptr, a); }), testing::HasSubstr("at most 2147483647"));
+    }
+  }
+  Pool2dAttributes pool;
+  pool.kernel_height = INT64_MAX, pool.pad_top = pool.pad_bottom = INT64_MAX - 1;
+  EXPECT_THAT(Refusal([&] { MaxPool2d(image, pool); }), testing::HasSubstr("expected at most 2147483647 each"));
   EXPECT_EQ(Refusal([&] {
               MaxPool2d(Ones({1, 1, 4, 2}), {});
             }),

@@ -17,7 +17,7 @@ int64_t OutputSize(const char* op, const char* axis, int64_t in, int64_t kernel,
     ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", axis, ": padding ", before, " and ", after,
                                       " of a kernel of ", kernel, ", expected 0 to ", kernel - 1));
   }
-  const int64_t count = WindowCount(op, axis, in, kernel, stride, 1, before + after);
+  const int64_t count = WindowCount(op, axis, in, kernel, stride, 1, SumOfPadding(op, before, after));
   if (in < 1) {
     ThrowInvalidArgument(
         absl::StrCat("Op [", op, "]: ", axis, ": an input of ", in, ", expected at least 1"));

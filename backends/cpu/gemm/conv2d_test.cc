@@ -277,9 +277,8 @@ TEST_P(Conv2dTest, ImpossibleProblemsAreRefused) {
 }
 
 std::vector<const TileKernels*> Implementations() {
-  std::vector<const TileKernels*> all = {&PortableTileKernels()};
-  if (&SelectedTileKernels() != all[0]) all.push_back(&SelectedTileKernels());
-  return all;
+  const TileKernelsOfProcessor all = AllTileKernels();
+  return {all.begin(), all.end()};
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Conv2dTest, testing::ValuesIn(Implementations()),

@@ -33,7 +33,7 @@ struct Plan {
 };
 
 struct SlotScratch {
-  float* panel;   // block_depth x 24
+  float* panel;   // block_depth x kMaxPanelWidth
   float* a;       // strips of 8 rows x block_depth
   float* output;  // block_rows x block_columns, transposed products only
 };

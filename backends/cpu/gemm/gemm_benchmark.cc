@@ -174,7 +174,7 @@ void BM_Xnnpack(benchmark::State& state, Shape shape, bool packs_each_call) {
   xnn_operator_t op = nullptr;
   const auto create = [&] {
     xnn_delete_operator(op);
-    return CreateFullyConnected(k, n, layer.w.data(), layer.bias.data(), -INFINITY, /*flags=*/0,
+    return CreateFullyConnected(k, n, n, layer.w.data(), layer.bias.data(), -INFINITY, /*flags=*/0,
                                 &op) == xnn_status_success;
   };
   bool ok = create();

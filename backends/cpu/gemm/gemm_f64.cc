@@ -7,7 +7,8 @@
 namespace tidepool::cpu {
 namespace {
 
-// Inner positions of a block: a panel of 12 columns and one of 4 rows share the first-level cache.
+// Inner positions of a block: a panel of 12 columns and one of 4 rows share the first-level cache (24 and 8: most of it is in
+// the second).
 constexpr int64_t kDepth = 256;
 // Rows packed at once, for the second-level cache.
 constexpr int64_t kBlockRows = 120;
@@ -17,11 +18,13 @@ constexpr int64_t kTaskRows = 480, kTaskColumns = 480;
 // products. Sizes depend on the problem alone.
 constexpr int64_t kTaskProducts = 1 << 22, kEnoughTasks = 8;
 constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
-constexpr int64_t kMostTile = 64;
+// Multiples of those of every tile.
+constexpr int64_t kMostTileRows = 8, kMostTileColumns = 24;
 
 const TileF64& Tile() {
 #if defined(__x86_64__)
-  static const TileF64& tile = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+  static const TileF64& tile = __builtin_cpu_supports("avx512f") ? kAvx512TileF64
+                               : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
                                    ? kAvx2TileF64
                                    : kPortableTileF64;
   return tile;
@@ -54,6 +57,10 @@ void Pack(const double* from, int64_t vector_stride, int64_t depth_stride, int64
       }
     } else if (valid == width && width == 4) {
       PackPanel<4>(panel, vector_stride, depth_stride, depth, to);
+    } else if (valid == width && width == 8) {
+      PackPanel<8>(panel, vector_stride, depth_stride, depth, to);
+    } else if (valid == width && width == 24) {
+      PackPanel<24>(panel, vector_stride, depth_stride, depth, to);
     } else if (valid == width && width == 12) {
       PackPanel<12>(panel, vector_stride, depth_stride, depth, to);
     } else {
@@ -99,10 +106,10 @@ struct Scratch {
 
 int64_t DepthOf(int64_t k) { return std::min(k, kDepth); }
 int64_t RowFloats(int64_t m, int64_t k) {
-  return RoundUp(RoundUp(std::min(m, kBlockRows), 4) * DepthOf(k), 8);
+  return RoundUp(RoundUp(std::min(m, kBlockRows), kMostTileRows) * DepthOf(k), 8);
 }
 int64_t ColumnFloats(int64_t n, int64_t k) {
-  return RoundUp(RoundUp(std::min(n, kTaskColumns), 12) * DepthOf(k), 8);
+  return RoundUp(RoundUp(std::min(n, kTaskColumns), kMostTileColumns) * DepthOf(k), 8);
 }
 
 struct TaskSize {
@@ -120,7 +127,7 @@ void RunTask(const TileF64& tile, const GemmF64Problem& p, const TaskSize& size,
              int64_t column, const Scratch& scratch) {
   const int64_t rows_end = std::min(p.m, row + size.rows);
   const int64_t columns = std::min(size.columns, p.n - column);
-  double sums[kMostTile];
+  double sums[kMostTileRows * kMostTileColumns];
   int64_t k0 = 0;
   do {  // once without inner positions, for the bias
     const int64_t depth = std::min(kDepth, p.k - k0);

@@ -42,7 +42,7 @@ struct TileF64 {
   void (*multiply)(const double* a, const double* b, int64_t depth, double* tile);
 };
 extern const TileF64 kPortableTileF64;
-extern const TileF64 kAvx2TileF64;  // x86-64 only
+extern const TileF64 kAvx2TileF64, kAvx512TileF64;  // x86-64 only
 
 }  // namespace tidepool::cpu
 

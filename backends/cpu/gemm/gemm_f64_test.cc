@@ -95,11 +95,12 @@ TEST_F(GemmF64Test, InfinitiesStayInTheirRowsAndColumns) {
   }
 }
 
-TEST_F(GemmF64Test, BothTilesMultiply) {
+TEST_F(GemmF64Test, EachTileMultiplies) {
   std::vector<const TileF64*> tiles = {&kPortableTileF64};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     tiles.push_back(&kAvx2TileF64);
+    if (__builtin_cpu_supports("avx512f")) tiles.push_back(&kAvx512TileF64);
   }
 #endif
   for (const TileF64* tile : tiles) {

@@ -215,10 +215,39 @@ TEST_P(GemmTest, ImpossibleProblemsAreRefusedBeforeWriting) {
   for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], 7.0f);
 }
 
+// The same order of multiply-adds, whatever the width of the registers.
+TEST(GemmBits, VectorKernelsAgreeToTheBit) {
+  std::mt19937_64 random(kSeed);
+  const auto draw = [&](std::vector<float>& values) {
+    for (float& value : values) value = static_cast<float>(random() % 20001) / 10000 - 1;
+  };
+  for (int round = 0; round < 60; ++round) {
+    const int64_t m = 2 + static_cast<int64_t>(random() % 70), n = 2 + static_cast<int64_t>(random() % 150);
+    const int64_t k = 1 + static_cast<int64_t>(random() % 900);
+    std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)), bias(static_cast<size_t>(n));
+    for (std::vector<float>* values : {&a, &b, &bias}) draw(*values);
+    const bool a_turned = random() % 2 == 0, b_turned = random() % 2 == 0;
+    std::vector<std::byte> scratch(GemmScratchBytes(m, n, k, 1) + 64);
+    void* const aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    std::vector<float> first;
+    for (const TileKernels* kernels : AllTileKernels()) {
+      if (kernels == &PortableTileKernels()) continue;
+      ForceTileKernelsForTesting(kernels);
+      std::vector<float> c(static_cast<size_t>(m * n));
+      Gemm({.m = m, .n = n, .k = k, .a = a.data(), .a_row_stride = a_turned ? 1 : k, .a_col_stride = a_turned ? m : 1,
+            .b = b.data(), .b_row_stride = b_turned ? 1 : n, .b_col_stride = b_turned ? k : 1, .c = c.data(), .ldc = n,
+            .bias = bias.data(), .relu = round % 3 == 0},
+           aligned, nullptr);
+      ForceTileKernelsForTesting(nullptr);
+      if (first.empty()) first = c;
+      ASSERT_EQ(c, first) << kernels->name << ": " << m << "x" << k << "x" << n;
+    }
+  }
+}
+
 std::vector<const TileKernels*> Implementations() {
-  std::vector<const TileKernels*> all = {&PortableTileKernels()};
-  if (&SelectedTileKernels() != all[0]) all.push_back(&SelectedTileKernels());
-  return all;
+  const TileKernelsOfProcessor all = AllTileKernels();
+  return {all.begin(), all.end()};
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, GemmTest, testing::ValuesIn(Implementations()),

@@ -4,27 +4,20 @@
 
 namespace tidepool::cpu {
 
-namespace {
-
-// Vectors of all panels but the last.
-int64_t UsualVectors(const TileKernels& kernels) { return std::min(2, kernels.max_vectors); }
-
-}  // namespace
-
 int64_t NextPanelWidth(const TileKernels& kernels, int64_t remaining) {
   const int64_t vectors = CeilDiv(remaining, kVectorFloats);
-  return (vectors <= kernels.max_vectors ? vectors : UsualVectors(kernels)) * kVectorFloats;
+  return (vectors <= kernels.max_vectors ? vectors : kernels.usual_vectors) * kVectorFloats;
 }
 
 int64_t PanelCount(const TileKernels& kernels, int64_t columns) {
-  const int64_t vectors = CeilDiv(columns, kVectorFloats), usual = UsualVectors(kernels);
+  const int64_t vectors = CeilDiv(columns, kVectorFloats), usual = kernels.usual_vectors;
   if (vectors <= kernels.max_vectors) return columns > 0 ? 1 : 0;
   return CeilDiv(vectors - kernels.max_vectors, usual) + 1;
 }
 
 int64_t PanelColumn(const TileKernels& kernels, int64_t columns, int64_t panel) {
   if (panel >= PanelCount(kernels, columns)) return columns;
-  return panel * UsualVectors(kernels) * kVectorFloats;
+  return panel * kernels.usual_vectors * kVectorFloats;
 }
 
 void SetPanelEdge(TileArgs* args, int64_t columns, int64_t width, const float* bias,

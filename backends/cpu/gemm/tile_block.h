@@ -29,8 +29,8 @@ constexpr int64_t EvenPiece(int64_t total, int64_t limit, int64_t multiple) {
   return pieces <= 1 ? total : RoundUp(CeilDiv(total, pieces), multiple);
 }
 
-// Floats across the next panel when `remaining` columns are left: 8, 16 or 24. Panels are as wide
-// as the remaining columns rounded up to 8, or 16.
+// Floats across the next panel when `remaining` columns are left: those rounded up to 8 where one panel has them all, else
+// the usual 8, 16 or 32.
 int64_t NextPanelWidth(const TileKernels& kernels, int64_t remaining);
 
 // How many panels cover `columns`, and the first column of one (of the one after the last: columns).

@@ -5,5 +5,6 @@
 #define TIDEPOOL_TILE kAvx2TileF64
 #define TIDEPOOL_TILE_LANES 4
 #define TIDEPOOL_TILE_VECTORS 3
+#define TIDEPOOL_TILE_ROWS 4
 #include "tidepool/backends/cpu/gemm/tile_f64.inc"
 #endif

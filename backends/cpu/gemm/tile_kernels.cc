@@ -5,19 +5,24 @@ namespace {
 
 const TileKernels* g_forced_kernels = nullptr;
 
-const TileKernels& BestTileKernels() {
-#if defined(__x86_64__) || defined(__i386__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    if (const TileKernels* kernels = Avx2TileKernels()) return *kernels;
-  }
-#endif
-  return PortableTileKernels();
-}
-
 }  // namespace
 
+TileKernelsOfProcessor AllTileKernels() {
+  TileKernelsOfProcessor all = {{&PortableTileKernels()}, 1};
+#if defined(__x86_64__) || defined(__i386__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && Avx2TileKernels() != nullptr) {
+    all.kernels[all.count++] = Avx2TileKernels();
+    if (__builtin_cpu_supports("avx512f")) all.kernels[all.count++] = Avx512TileKernels();
+  }
+#endif
+  return all;
+}
+
 const TileKernels& SelectedTileKernels() {
-  static const TileKernels& best = BestTileKernels();
+  static const TileKernels& best = [&]() -> const TileKernels& {
+    const TileKernelsOfProcessor all = AllTileKernels();
+    return *all.kernels[all.count - 1];
+  }();
   return g_forced_kernels != nullptr ? *g_forced_kernels : best;
 }
 

@@ -11,7 +11,7 @@
 // Each output element is one chain of multiply-adds in the order of the inner dimension whatever
 // the tile's shape; so results do not depend on how an output is cut into tiles.
 //
-// Two implementations: AVX2 + FMA (the tiles in assembly, because gcc 12 keeps one of the twelve
+// Three implementations: AVX-512, AVX2 + FMA (the tiles in assembly, because gcc 12 keeps one of the twelve
 // accumulators on the stack), and portable C++. The choice is made once, from cpuid.
 // Threads: the functions are pure; ForceTileKernelsForTesting is for tests that run alone.
 #ifndef TIDEPOOL_BACKENDS_CPU_GEMM_TILE_KERNELS_H_
@@ -22,8 +22,8 @@
 namespace tidepool::cpu {
 
 constexpr int kVectorFloats = 8;
-constexpr int kMaxTileRows = 8;
-constexpr int kMaxTileVectors = 3;
+constexpr int kMaxTileRows = 12;
+constexpr int kMaxTileVectors = 4;
 
 enum TileFlags : int64_t { kTileAccumulate = 1, kTileRelu = 2 };
 
@@ -49,12 +49,13 @@ using TileFunction = void (*)(const TileArgs* args);
 struct TileKernels {
   const char* name;
   int max_vectors;                         // panels are at most this wide
+  int usual_vectors;                       // of all panels but the last
   int max_rows[kMaxTileVectors + 1];       // by vectors; [0] unused
   // tile[vectors][rows]; null above max_rows.
   TileFunction tile[kMaxTileVectors + 1][kMaxTileRows + 1];
 
   // destination[i * width + j] = source[i * row_stride + j * column_stride] for i < depth,
-  // j < columns; zero for columns <= j < width. Strides in floats; width 8, 16 or 24. Also packs
+  // j < columns; zero for columns <= j < width. Strides in floats; width 8, 16, 24 or 32. Also packs
   // rows of A, transposed.
   void (*pack_panel)(const float* source, int64_t row_stride, int64_t column_stride, int64_t depth,
                      int64_t columns, int64_t width, float* destination);
@@ -74,12 +75,23 @@ struct TileKernels {
 const TileKernels& PortableTileKernels();
 // Null when not built for this architecture. The caller checks that the processor has AVX2 and FMA.
 const TileKernels* Avx2TileKernels();
+// The same, of AVX-512F as well.
+const TileKernels* Avx512TileKernels();
 
 // The best table for this processor.
 const TileKernels& SelectedTileKernels();
 
 // Makes SelectedTileKernels() answer `kernels` until called with null. Not thread-safe.
 void ForceTileKernelsForTesting(const TileKernels* kernels);
+
+// All that run on this processor.
+struct TileKernelsOfProcessor {
+  const TileKernels* kernels[3];
+  int count;
+  const TileKernels* const* begin() const { return kernels; }
+  const TileKernels* const* end() const { return kernels + count; }
+};
+TileKernelsOfProcessor AllTileKernels();
 
 // -1 for the first `tail` of 8 words, then 0.
 const int32_t* TailMask(int64_t tail);

@@ -87,6 +87,7 @@ void PackRows(const float* source, int64_t row_stride, int64_t depth, int64_t co
     _mm256_store_ps(destination, _mm256_maskload_ps(source, masks[0]));
     if (vectors > 1) _mm256_store_ps(destination + 8, _mm256_maskload_ps(source + 8, masks[1]));
     if (vectors > 2) _mm256_store_ps(destination + 16, _mm256_maskload_ps(source + 16, masks[2]));
+    if (vectors > 3) _mm256_store_ps(destination + 24, _mm256_maskload_ps(source + 24, masks[3]));
   }
 }
 
@@ -250,7 +251,8 @@ const TileKernels* Avx2TileKernels() {
   static constexpr TileKernels kKernels = {
       "avx2",
       /*max_vectors=*/3,
-      /*max_rows=*/{0, 8, 6, 4},
+      /*usual_vectors=*/2,
+      /*max_rows=*/{0, 8, 6, 4, 0},
       {{},
        {nullptr, tidepool_tile_avx2_1x1, tidepool_tile_avx2_2x1, tidepool_tile_avx2_3x1,
         tidepool_tile_avx2_4x1, tidepool_tile_avx2_5x1, tidepool_tile_avx2_6x1,

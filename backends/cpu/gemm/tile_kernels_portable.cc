@@ -90,7 +90,8 @@ const TileKernels& PortableTileKernels() {
   static constexpr TileKernels kKernels = {
       "portable",
       /*max_vectors=*/1,
-      /*max_rows=*/{0, 4, 0, 0},
+      /*usual_vectors=*/1,
+      /*max_rows=*/{0, 4, 0, 0, 0},
       {{}, {nullptr, Tile<1>, Tile<2>, Tile<3>, Tile<4>}, {}, {}},
       PackPanel,
       StoreTransposed,

@@ -88,7 +88,7 @@ TEST_P(TileKernelsTest, TilesAgreeWithDoublePrecision) {
 }
 
 TEST_P(TileKernelsTest, PackPanelCopiesAndPads) {
-  for (int64_t width : {8, 16, 24}) {
+  for (int64_t width : {8, 16, 24, 32}) {
     for (int64_t columns = 1; columns <= width; ++columns) {
       for (int64_t depth : {0, 1, 7, 8, 9, 20}) {
         for (int layout = 0; layout < 3; ++layout) {
@@ -168,9 +168,8 @@ TEST_P(TileKernelsTest, MatrixVectorKernels) {
 }
 
 std::vector<const TileKernels*> Implementations() {
-  std::vector<const TileKernels*> all = {&PortableTileKernels()};
-  if (&SelectedTileKernels() != all[0]) all.push_back(&SelectedTileKernels());
-  return all;
+  const TileKernelsOfProcessor all = AllTileKernels();
+  return {all.begin(), all.end()};
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, TileKernelsTest, testing::ValuesIn(Implementations()),

@@ -118,13 +118,22 @@ TEST(ReduceLoops, ExponentialsBesideTheLibrary) {
   EXPECT_EQ(PortableReduceLoops(ReduceKind::kExpSum, ElementKind::kI32), nullptr);
 }
 
-// Bias gradients keep their bits: eight rows side by side, blocks of sixty-four of those, in float.
-TEST(ReduceLoops, FloatColumnsAreAddedInTheirOldOrder) {
+// Bias gradients keep their bits: eight rows side by side, blocks of sixty-four of those, eight blocks in float, sums of those
+// in double.
+TEST(ReduceLoops, FloatColumnsAreAddedInTheirOrder) {
   for (const FindLoops find : Tables()) {
     for (const auto& [rows, n] :
-         {std::tuple<int, int>{7, 20}, {8, 3}, {64, 128}, {1100, 10}, {1543, 200}, {36864, 20}}) {
+         {std::tuple<int, int>{7, 20}, {8, 3}, {64, 128}, {1100, 10}, {1543, 200}, {4100, 20}, {36864, 20}}) {
       const Matrix<float> x(rows, n, 0, 23);
       std::vector<float> total(8 * n), block(8 * n);
+      std::vector<double> sum(n);
+      const auto add = [&] {
+        for (int half = 4; half >= 1; half /= 2) {
+          for (int c = 0; c < half * n; ++c) total[c] += total[half * n + c];
+        }
+        for (int c = 0; c < n; ++c) sum[c] += total[c];
+        std::fill(total.begin(), total.end(), 0.0f);
+      };
       int row = 0;
       while (row + 8 <= rows) {
         const int passes = std::min(64, (rows - row) / 8);
@@ -134,17 +143,35 @@ TEST(ReduceLoops, FloatColumnsAreAddedInTheirOldOrder) {
           total[c] += block[c];
         }
         row += passes * 8;
+        if (row % 4096 == 0 && row + 8 <= rows) add();
       }
       for (; row < rows; ++row) {
         for (int c = 0; c < n; ++c) total[c] += x.values[row * n + c];
       }
-      for (int half = 4; half >= 1; half /= 2) {
-        for (int c = 0; c < half * n; ++c) total[c] += total[half * n + c];
-      }
+      add();
       std::vector<DoubleSum> sums(n);
       find(ReduceKind::kSum, ElementKind::kF32)
           ->columns(x.values.data(), rows, n, n, 0, nullptr, sums.data());
-      for (int c = 0; c < n; ++c) ASSERT_EQ(static_cast<float>(sums[c].high), total[c]) << rows;
+      for (int c = 0; c < n; ++c) ASSERT_EQ(sums[c].high, sum[c]) << rows;
+    }
+  }
+}
+
+// Float alone has no more than 24 bits for 2^18 rows.
+TEST(ReduceLoops, SumsOfManyRowsAreExactToTheFloat) {
+  constexpr int64_t kRows = 1 << 18, kColumns = 3;
+  const Matrix<float> x(kRows, kColumns, 0, 5);
+  for (const FindLoops find : Tables()) {
+    std::vector<DoubleSum> sums(kColumns);
+    find(ReduceKind::kSum, ElementKind::kF32)
+        ->columns(x.values.data(), kRows, kColumns, kColumns, 0, nullptr, sums.data());
+    for (int64_t c = 0; c < kColumns; ++c) {
+      double exact = 0, absolute = 0;
+      for (int64_t r = 0; r < kRows; ++r) {
+        exact += x.values[r * kColumns + c];
+        absolute += std::abs(x.values[r * kColumns + c]);
+      }
+      EXPECT_NEAR(sums[c].high, exact, 1e-8 * absolute) << c;
     }
   }
 }

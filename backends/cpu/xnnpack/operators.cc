@@ -26,13 +26,13 @@ static_assert(Reshapes<xnn_operator_t> != SetsUpAtOnce<xnn_operator_t>,
               "XNNPACK's interface is neither that of 2022 nor that of 2024");
 
 template <typename Op>
-xnn_status FullyConnected(size_t k, size_t n, const float* weights, const float* bias, float lowest,
+xnn_status FullyConnected(size_t k, size_t n, size_t stride, const float* weights, const float* bias, float lowest,
                           uint32_t flags, Op* op) {
   if constexpr (Reshapes<Op>) {
-    return xnn_create_fully_connected_nc_f32(k, n, k, n, weights, bias, lowest, kInfinity, flags,
+    return xnn_create_fully_connected_nc_f32(k, n, k, stride, weights, bias, lowest, kInfinity, flags,
                                              /*code_cache=*/nullptr, /*weights_cache=*/nullptr, op);
   } else {
-    return xnn_create_fully_connected_nc_f32(k, n, k, n, weights, bias, lowest, kInfinity, flags,
+    return xnn_create_fully_connected_nc_f32(k, n, k, stride, weights, bias, lowest, kInfinity, flags,
                                              op);
   }
 }
@@ -48,13 +48,13 @@ xnn_status SetUpFullyConnected(Op op, size_t rows, const float* x, float* z) {
 }
 
 template <typename Op>
-xnn_status Convolution(const Conv2dProblem& p, int64_t groups, const float* filter,
+xnn_status Convolution(const Conv2dProblem& p, const ConvolutionPart& part, const float* filter,
                        const float* bias, float lowest, Op* op) {
   const auto create = [&](auto... caches_and_op) {
     return xnn_create_convolution2d_nhwc_f32(
         p.pad_top, p.pad_right, p.pad_bottom, p.pad_left, p.kernel_height, p.kernel_width,
-        p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, groups,
-        p.in_channels / groups, p.out_channels / groups, p.in_channels, p.out_channels, filter,
+        p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, part.groups,
+        part.in, part.out, p.in_channels, p.out_channels, filter,
         bias, lowest, kInfinity, /*flags=*/0, caches_and_op...);
   };
   if constexpr (Reshapes<Op>) {
@@ -120,19 +120,19 @@ xnn_status RunIf(xnn_status is_set_up, xnn_operator_t op) {
 
 const char* XnnpackInterface() { return Reshapes<xnn_operator_t> ? "2024" : "2022"; }
 
-xnn_status CreateFullyConnected(size_t inputs, size_t outputs, const float* weights,
+xnn_status CreateFullyConnected(size_t inputs, size_t outputs, size_t stride, const float* weights,
                                 const float* bias, float lowest, uint32_t flags,
                                 xnn_operator_t* op) {
-  return FullyConnected(inputs, outputs, weights, bias, lowest, flags, op);
+  return FullyConnected(inputs, outputs, stride, weights, bias, lowest, flags, op);
 }
 
 xnn_status RunFullyConnected(xnn_operator_t op, size_t rows, const float* x, float* z) {
   return RunIf(SetUpFullyConnected(op, rows, x, z), op);
 }
 
-xnn_status CreateConvolution(const Conv2dProblem& p, int64_t groups, const float* filter,
+xnn_status CreateConvolution(const Conv2dProblem& p, const ConvolutionPart& part, const float* filter,
                              const float* bias, float lowest, xnn_operator_t* op) {
-  return Convolution(p, groups, filter, bias, lowest, op);
+  return Convolution(p, part, filter, bias, lowest, op);
 }
 
 bool ConvolutionsTakeWorkspace() { return Reshapes<xnn_operator_t>; }

@@ -18,20 +18,24 @@ namespace tidepool::cpu {
 const char* XnnpackInterface();
 
 // z[rows, outputs] = max(lowest, x[rows, inputs] * weights + bias). weights: [outputs, inputs]
-// unless `flags` say otherwise; bias: [outputs] or null.
-xnn_status CreateFullyConnected(size_t inputs, size_t outputs, const float* weights,
+// unless `flags` say otherwise; bias: [outputs] or null. Rows of z are `stride` apart.
+xnn_status CreateFullyConnected(size_t inputs, size_t outputs, size_t stride, const float* weights,
                                 const float* bias, float lowest, uint32_t flags,
                                 xnn_operator_t* op);
 xnn_status RunFullyConnected(xnn_operator_t op, size_t rows, const float* x, float* z);
 
-// As Conv2dForward in groups; filter [out, height, width, in / groups], bias [out] or null. Results
+// Some of the channels of a convolution: groups of `in` to `out` channels each, whose pixels lie among all of the problem's.
+struct ConvolutionPart {
+  int64_t groups, in, out;
+};
+// As Conv2dForward; filter [groups * out, height, width, in], bias [groups * out] or null. Results
 // below `lowest` become it. Of `p`, batch and input sizes are those of the call.
-xnn_status CreateConvolution(const Conv2dProblem& p, int64_t groups, const float* filter,
+xnn_status CreateConvolution(const Conv2dProblem& p, const ConvolutionPart& part, const float* filter,
                              const float* bias, float lowest, xnn_operator_t* op);
 // Bytes a run works in, besides what the operator keeps; none with the 2022 interface.
 bool ConvolutionsTakeWorkspace();
 xnn_status ConvolutionWorkspace(xnn_operator_t op, const Conv2dProblem& p, size_t* bytes);
-// `workspace`: as many bytes as ConvolutionWorkspace says, aligned to 64; null for none.
+// x and z: the first channel of the part in the first pixel. `workspace`: as many bytes as ConvolutionWorkspace says, aligned to 64; null for none.
 xnn_status RunConvolution(xnn_operator_t op, const Conv2dProblem& p, const float* x, float* z,
                           void* workspace);
 

@@ -39,7 +39,7 @@ class Operators : public testing::Test {
 TEST_F(Operators, FullyConnectedKeepsItsWeightsForAnyNumberOfRows) {
   constexpr int kInputs = 33, kOutputs = 19;
   const auto weights = Values(kInputs * kOutputs, 1), bias = Values(kOutputs, 2);
-  ASSERT_EQ(CreateFullyConnected(kInputs, kOutputs, weights.data(), bias.data(), /*lowest=*/0,
+  ASSERT_EQ(CreateFullyConnected(kInputs, kOutputs, kOutputs, weights.data(), bias.data(), /*lowest=*/0,
                                  XNN_FLAG_TRANSPOSE_WEIGHTS, &op_),
             xnn_status_success);
   for (const int rows : {7, 1, 40}) {
@@ -62,7 +62,7 @@ void CheckConvolution(xnn_operator_t* op, Conv2dProblem p, int64_t groups) {
   const int64_t in = p.in_channels / groups, out = p.out_channels / groups;
   const auto filter = Values(p.out_channels * p.kernel_height * p.kernel_width * in, 3);
   const auto bias = Values(p.out_channels, 4);
-  ASSERT_EQ(CreateConvolution(p, groups, filter.data(), bias.data(), -kInfinity, op),
+  ASSERT_EQ(CreateConvolution(p, {groups, in, out}, filter.data(), bias.data(), -kInfinity, op),
             xnn_status_success);
   for (const int64_t batch : {2, 1, 3}) {
     p.batch = batch;
@@ -150,8 +150,8 @@ TEST_F(Operators, AWrongCallIsAStatus) {
   Conv2dProblem p{.batch = 1, .in_height = 4, .in_width = 4, .in_channels = 4, .out_channels = 4,
                   .kernel_height = 0, .kernel_width = 3};
   const auto filter = Values(64, 5);
-  EXPECT_EQ(CreateConvolution(p, 1, filter.data(), nullptr, 0, &op_), xnn_status_invalid_parameter);
-  EXPECT_EQ(CreateFullyConnected(0, 4, filter.data(), nullptr, 0, 0, &op_),
+  EXPECT_EQ(CreateConvolution(p, {1, 4, 4}, filter.data(), nullptr, 0, &op_), xnn_status_invalid_parameter);
+  EXPECT_EQ(CreateFullyConnected(0, 4, 4, filter.data(), nullptr, 0, 0, &op_),
             xnn_status_invalid_parameter);
 }
 

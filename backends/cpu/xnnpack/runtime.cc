@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -22,22 +23,10 @@
 namespace tidepool::cpu {
 namespace {
 
-// Networks with more layers than this pack some weights again in each pass.
-constexpr size_t kMaxOperators = 256;
 constexpr size_t kAlignment = 64;
 
-// Set while this thread holds the locks below and may ask for memory: the Reclaimer, asked in turn,
-// must leave them alone.
+// See TakingXnnpackMemory.
 thread_local constinit bool is_taking_memory = false;
-
-class TakingMemory {
- public:
-  TakingMemory() : before_(std::exchange(is_taking_memory, true)) {}
-  ~TakingMemory() { is_taking_memory = before_; }
-
- private:
-  const bool before_;
-};
 
 MemoryOwner& Owner() { return MemoryOwner::Process().Child("xnnpack"); }
 
@@ -61,7 +50,7 @@ class Allocator {
 
   void* Allocate(size_t bytes) {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
-    const TakingMemory taking;
+    const TakingXnnpackMemory taking;
     Header header{bytes + kAlignment};
     Allocation block;
     try {
@@ -148,7 +137,7 @@ bool ProductIsRight() {
   return MultipliesExactly([](const float* x, const float* weights, const float* bias, float* z) {
     xnn_operator_t op = nullptr;
     xnn_status status = CreateFullyConnected(
-        21, 37, weights, bias, -std::numeric_limits<float>::infinity(), /*flags=*/0, &op);
+        21, 37, 37, weights, bias, -std::numeric_limits<float>::infinity(), /*flags=*/0, &op);
     if (status == xnn_status_success) status = RunFullyConnected(op, 6, x, z);
     if (op != nullptr) xnn_delete_operator(op);
     return status;
@@ -193,7 +182,23 @@ const Runtime& TheRuntime() {
   return *runtime;
 }
 
-void Check(xnn_status status, const char* what) {
+}  // namespace
+
+TakingXnnpackMemory::TakingXnnpackMemory() : before_(std::exchange(is_taking_memory, true)) {}
+TakingXnnpackMemory::~TakingXnnpackMemory() { is_taking_memory = before_; }
+bool IsTakingXnnpackMemory() { return is_taking_memory; }
+
+int64_t ReclaimXnnpackMemory(absl::FunctionRef<void()> drop) {
+  Allocator& allocator = Allocator::Global();
+  std::unique_lock<std::recursive_mutex> allocating(allocator.mutex(), std::try_to_lock);
+  if (!allocating.owns_lock()) return 0;
+  const int64_t before = allocator.owned_bytes();
+  drop();
+  allocator.Trim();
+  return before - allocator.owned_bytes();
+}
+
+void CheckXnnpack(xnn_status status, const char* what) {
   if (status == xnn_status_success) return;
   const std::string message =
       absl::StrCat("Op [", what, "]: XNNPACK returned status ", static_cast<int>(status));
@@ -204,21 +209,12 @@ void Check(xnn_status status, const char* what) {
   ThrowInternal(message);
 }
 
-bool SameKey(const XnnpackOperators::Key& a, const XnnpackOperators::Key& b) {
-  return std::memcmp(&a, &b, sizeof(a)) == 0;  // no padding: all members are 8 bytes wide
-}
-
-// The same operator made from weights that have been written since.
-bool Superseded(XnnpackOperators::Key old, const XnnpackOperators::Key& key) {
-  if (key.filter_id == 0) return false;
-  old.filter_version = key.filter_version;
-  old.bias_version = key.bias_version;
-  return SameKey(old, key);
-}
-
-}  // namespace
-
 bool XnnpackIsUsable() { return TheRuntime().usable; }
+bool XnnpackIsWider() {
+  static const bool is_wider = XnnpackIsUsable() && !cpuinfo_has_x86_avx2();
+  return is_wider;
+}
+bool OursHaveLongTiles() { return XnnpackIsUsable() && cpuinfo_has_x86_avx512f(); }
 std::string XnnpackDescription() { return TheRuntime().description; }
 
 bool MultipliesExactly(absl::FunctionRef<xnn_status(const float*, const float*, const float*,
@@ -241,96 +237,6 @@ bool MultipliesExactly(absl::FunctionRef<xnn_status(const float*, const float*, 
     }
   }
   return true;
-}
-
-XnnpackOperators::Entry::~Entry() {
-  if (op != nullptr) xnn_delete_operator(op);
-}
-
-XnnpackOperators& XnnpackOperators::Global() {
-  static XnnpackOperators* const operators = [] {
-    auto* made = new XnnpackOperators;
-    static const Reclaimer::Registration registration = Reclaimer::Global().Register(
-        "xnnpack", [made](ReclaimDepth depth) { return made->Reclaim(depth); });
-    return made;
-  }();
-  return *operators;
-}
-
-int64_t XnnpackOperators::Reclaim(ReclaimDepth depth) {
-  if (is_taking_memory) return 0;
-  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return 0;
-  Allocator& allocator = Allocator::Global();
-  std::unique_lock<std::recursive_mutex> allocating(allocator.mutex(), std::try_to_lock);
-  if (!allocating.owns_lock()) return 0;
-  const int64_t before = allocator.owned_bytes();
-  if (depth == ReclaimDepth::kIdle) {
-    std::erase_if(entries_, [](const auto& entry) { return entry.use_count() == 1; });
-  }
-  allocator.Trim();
-  return before - allocator.owned_bytes();
-}
-
-std::shared_ptr<XnnpackOperators::Entry> XnnpackOperators::FindOrCreate(
-    const Key& key, const char* what, absl::FunctionRef<xnn_status(xnn_operator_t*)> create) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const TakingMemory taking;
-  ++clock_;
-  for (const std::shared_ptr<Entry>& entry : entries_) {
-    if (!SameKey(entry->key, key)) continue;
-    entry->last_use = clock_;
-    return entry;
-  }
-  // Old weights go before the new are packed, so that both are never held.
-  std::erase_if(entries_, [&](const auto& entry) { return Superseded(entry->key, key); });
-  if (entries_.size() >= kMaxOperators) {
-    entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](auto& a, auto& b) {
-      return a->last_use < b->last_use;
-    }));
-  }
-  auto entry = std::make_shared<Entry>();
-  entry->key = key;
-  entry->last_use = clock_;
-  Check(create(&entry->op), what);
-  entries_.push_back(entry);
-  return entry;
-}
-
-void XnnpackOperators::With(const Key& key, const char* what,
-                            absl::FunctionRef<xnn_status(xnn_operator_t*)> create,
-                            absl::FunctionRef<xnn_status(xnn_operator_t)> use) {
-  const std::shared_ptr<Entry> entry = FindOrCreate(key, what, create);
-  std::lock_guard<std::mutex> running(entry->running);
-  Check(use(entry->op), what);
-}
-
-bool XnnpackOperators::Remember(const std::array<uint64_t, 7>& weights,
-                                absl::FunctionRef<bool()> find) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [known, answer] : answers_) {
-    if (known == weights) return answer;
-  }
-  const bool answer = find();
-  if (answers_.size() < kMaxOperators) {
-    answers_.emplace_back(weights, answer);
-  } else {
-    answers_[next_answer_++ % kMaxOperators] = {weights, answer};  // the oldest goes
-  }
-  return answer;
-}
-
-void XnnpackOperators::Clear() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    entries_.clear();
-  }
-  Allocator::Global().Trim();
-}
-
-size_t XnnpackOperators::size() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return entries_.size();
 }
 
 }  // namespace tidepool::cpu

@@ -13,21 +13,20 @@
 
 #include <xnnpack.h>
 
-#include <array>
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "tidepool/memory/accounting/reclaimer.h"
 
 namespace tidepool::cpu {
 
 // True when XNNPACK runs here; the first call sets it up. Any thread.
 bool XnnpackIsUsable();
+
+// Whether its kernels are wider than ours on this processor: SSE, or those of other architectures, where ours are plain loops.
+bool XnnpackIsWider();
+// Whether ours are of AVX-512, whose tiles of 12 rows leave it nothing to gain with few rows.
+bool OursHaveLongTiles();
 
 // One line: the interface, what became of the kernel choice, why XNNPACK does not run if it does
 // not. Sets XNNPACK up.
@@ -38,52 +37,24 @@ std::string XnnpackDescription();
 bool MultipliesExactly(absl::FunctionRef<xnn_status(const float* x, const float* weights,
                                                     const float* bias, float* z)> product);
 
-// Operators kept between calls, with their packed weights, by everything they depend on.
-class XnnpackOperators {
+// Throws kInternal or OutOfMemoryError naming `what` and XNNPACK's status.
+void CheckXnnpack(xnn_status status, const char* what);
+
+// While it lives this thread makes operators and may ask for memory: the Reclaimer, asked in turn, leaves them alone.
+class TakingXnnpackMemory {
  public:
-  static XnnpackOperators& Global();
-
-  // What an operator was made from. Weights are known by the id and version of their buffers and
-  // where in it they start, so a write to them makes a new operator and drops the old one.
-  struct Key {
-    uint64_t kind = 0;  // 1 fully connected, 2 convolution, 3 max pooling, 4 softmax
-    uint64_t filter_id = 0, filter_data = 0, bias_id = 0, bias_data = 0;
-    uint64_t filter_version = 0, bias_version = 0;
-    int64_t sizes[16] = {};
-  };
-
-  // Runs `use` with the operator of `key`, made by `create` if it is not there; one call at a time
-  // per operator. Throws kInternal or OutOfMemoryError naming `what` and XNNPACK's status.
-  void With(const Key& key, const char* what,
-            absl::FunctionRef<xnn_status(xnn_operator_t*)> create,
-            absl::FunctionRef<xnn_status(xnn_operator_t)> use);
-
-  // The answer of `find` for weights that are known by buffer and version, kept until they change.
-  bool Remember(const std::array<uint64_t, 7>& weights, absl::FunctionRef<bool()> find);
-
-  // Drops all operators and gives unused memory back.
-  void Clear();
-  // The Reclaimer's callback: spare memory; at kIdle also operators that are not running.
-  int64_t Reclaim(ReclaimDepth depth);
-  size_t size() const;
+  TakingXnnpackMemory();
+  ~TakingXnnpackMemory();
+  TakingXnnpackMemory(const TakingXnnpackMemory&) = delete;
+  TakingXnnpackMemory& operator=(const TakingXnnpackMemory&) = delete;
 
  private:
-  struct Entry {
-    ~Entry();
-    Key key;
-    xnn_operator_t op = nullptr;
-    std::mutex running;
-    uint64_t last_use = 0;
-  };
-  std::shared_ptr<Entry> FindOrCreate(const Key& key, const char* what,
-                                      absl::FunctionRef<xnn_status(xnn_operator_t*)> create);
-
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Entry>> entries_;
-  std::vector<std::pair<std::array<uint64_t, 7>, bool>> answers_;
-  size_t next_answer_ = 0;
-  uint64_t clock_ = 0;
+  const bool before_;
 };
+bool IsTakingXnnpackMemory();
+// Calls `drop`, which deletes operators, and gives back what nobody uses then: bytes. Nothing, and 0, while another thread
+// allocates.
+int64_t ReclaimXnnpackMemory(absl::FunctionRef<void()> drop);
 
 }  // namespace tidepool::cpu
 

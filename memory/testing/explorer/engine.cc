@@ -50,7 +50,7 @@ void Engine::Reset() {
   variables_ = 0;
   unfinished_ = blocked_ = sleeping_ = 0;
   at_yield_ = yielded_ = parked_ = 0;
-  anyone_yielded_ = inspecting_ = step_taken_ = pruned_ = false;
+  anyone_yielded_ = anyone_shares_ = inspecting_ = step_taken_ = pruned_ = false;
   preemptions_ = spurious_failures_ = 0;
   if (steps_ > longest_) longest_ = steps_;
   steps_ = 0;
@@ -194,6 +194,7 @@ void Engine::AnnounceInThread(const Step& step) {
   CheckInvariants();
   slots_[slot_].next = step;
   if (step.held) blocked_ |= 1u << slot_;
+  anyone_shares_ |= step.shared;
   SwitchToNext();
 }
 
@@ -209,10 +210,11 @@ void Engine::MutexFreed(const void* mutex) {
   }
 }
 
-void Engine::MutexHeld(const void* mutex) {
+void Engine::MutexHeld(const void* mutex, bool shared) {
   for (int i = 1; i <= thread_count_; ++i) {
     const Step& next = slots_[i].next;
-    if (i != slot_ && next.locks && next.object == mutex) blocked_ |= 1u << i;
+    if (i == slot_ || !next.locks || next.object != mutex || (shared && next.shared)) continue;
+    blocked_ |= 1u << i;
   }
 }
 

@@ -40,7 +40,8 @@ struct Step {
   bool sequential = false;  // seq_cst
   bool fence = false;
   bool everything = false;  // order matters against any other step
-  bool locks = false;       // needs the Mutex `object`, ...
+  bool locks = false;       // needs the Mutex or SharedMutex `object`, ...
+  bool shared = false;      // ... together with others, ...
   bool held = false;        // ... which another thread holds
 };
 
@@ -105,9 +106,10 @@ class Engine {
   // The calling thread cannot go on: others run until Unblock names it.
   void Block();
   void Unblock(int slot) { blocked_ &= ~(1u << slot); }
-  // As above, for all threads that wait to lock `mutex`; Held is the opposite.
+  // As above, for all threads that wait to lock `mutex`; Held is the opposite, but for those that would
+  // share a mutex that is `shared`.
   void MutexFreed(const void* mutex);
-  void MutexHeld(const void* mutex);
+  void MutexHeld(const void* mutex, bool shared = false);
   void Yield();
   // `count` > 0; choices with one way are none.
   uint32_t Choose(uint32_t count) { return count == 1 ? 0 : choices_.Choose(count); }
@@ -222,6 +224,8 @@ class Engine {
   // The slot that takes the next step, -1 when all have ended or the execution failed.
   int Next();
   uint32_t Enabled();
+  // Whether all that can go on would share mutexes that others wait to have alone, as `behind` then says.
+  bool WaitBehindWriters(uint32_t* behind) const;
   int Pick(const int* options, uint32_t count);
   void ChangePriorities();
   void TakeTurn(int number);
@@ -271,6 +275,7 @@ class Engine {
   // wait as well.
   uint32_t at_yield_ = 0, yielded_ = 0, parked_ = 0;
   bool anyone_yielded_ = false;
+  bool anyone_shares_ = false;  // a SharedMutex, or is about to
   bool inspecting_ = false;
   bool step_taken_ = false;  // since the invariants were checked
   bool pruned_ = false;

@@ -28,6 +28,10 @@ MutationTable::Row RowOf(const std::vector<Site>& sites, const Site& site,
   row.where = ToText(site.where);
   if (NeedsColumn(sites, site)) absl::StrAppend(&row.where, ":", site.where.column());
   row.operation = absl::StrCat(site.operation, site.kind == SiteKind::kFailure ? " failing" : "");
+  if (site.kind == SiteKind::kLock) {
+    row.to = absl::StrCat(site.operation, "_shared");
+    return row;
+  }
   if (site.kind != SiteKind::kNotify) row.from = std::string(ToText(site.order));
   if (!mutation.drop) row.to = std::string(ToText(mutation.order));
   return row;

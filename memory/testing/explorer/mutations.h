@@ -6,7 +6,7 @@
 //
 // Each place where the code under test has an operation is mutated alone, without touching the
 // code: its memory order is weakened by one step (seq_cst, acq_rel, then acquire and release each,
-// relaxed), each fence and each notification is left out. What no execution notices is needless, so
+// relaxed), each fence and each notification is left out, each lock of a SharedMutex is shared. What no execution notices is needless, so
 // that the code may be weakened, or shows that the test does not look at what it is for.
 //
 // Cost: an exploration per mutation, up to the first failure; whole ones for undetected mutations.
@@ -26,8 +26,8 @@ struct MutationTable {
     // "stack.h:31", with the column where a line has several operations that read the same.
     std::string where;
     std::string operation;  // "store", "compare_exchange_weak failing", "fence", ...
-    std::string from;       // the order that is written there; empty of a notification
-    std::string to;         // the order that it was given; empty where it was left out
+    std::string from;       // the order that is written there; empty of a notification and of a lock
+    std::string to;         // the order that it was given, "lock_shared"; empty where it was left out
     // "stack.h:31 store release -> relaxed", or "... left out".
     std::string text() const;
     // Of the exploration of the mutated code, with the trace of what noticed it. Its string to

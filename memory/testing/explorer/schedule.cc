@@ -100,8 +100,32 @@ uint32_t Engine::Enabled() {
   return enabled;
 }
 
+// A shared mutex may let nobody share it from when a thread waits to have it alone. What that does beside
+// keeping threads waiting, which others' being slow does as well, is that nobody may be left to go on.
+bool Engine::WaitBehindWriters(uint32_t* behind) const {
+  *behind = unfinished_ & ~blocked_;
+  for (int i = 1; i <= thread_count_; ++i) {
+    if ((*behind >> i & 1) == 0) continue;
+    const Step& next = slots_[i].next;
+    bool waits = false;
+    for (int j = 1; j <= thread_count_ && next.locks && next.shared; ++j) {
+      const Step& other = slots_[j].next;
+      waits |= (blocked_ >> j & 1) != 0 && other.locks && !other.shared && other.object == next.object;
+    }
+    if (!waits) return false;
+  }
+  return *behind != 0;
+}
+
 int Engine::Next() {
   const uint32_t enabled = Enabled();
+  if (uint32_t behind = 0; anyone_shares_ && WaitBehindWriters(&behind)) {
+    SetFailure(FailureKind::kDeadlock,
+               absl::StrCat(Describe(unfinished_), " wait for ever: ", Describe(behind),
+                            " would share a mutex that another thread waits to have alone, which may let that go "
+                            "first"));
+    return -1;
+  }
   if (enabled == 0) {
     if (unfinished_ != 0) {
       SetFailure(

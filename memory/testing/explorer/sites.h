@@ -13,7 +13,7 @@
 
 namespace tidepool::explorer {
 
-enum class SiteKind : uint8_t { kLoad, kStore, kUpdate, kFailure, kFence, kNotify };
+enum class SiteKind : uint8_t { kLoad, kStore, kUpdate, kFailure, kFence, kNotify, kLock };
 
 absl::string_view ToText(std::memory_order order);
 
@@ -50,7 +50,8 @@ class Sites {
     return Find(kind, operation, order, where) == mutation_.site && mutation_.drop;
   }
 
-  // The ways to weaken a site by one step; for fences and notifications also leaving them out.
+  // The ways to weaken a site by one step; for fences and notifications also leaving them out. Of a lock of
+  // a SharedMutex, "left out" is that it is shared.
   static std::vector<Mutation> MutationsOf(const Site& site, int number);
 
  private:

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "tidepool/memory/testing/explorer/cells.h"
+#include "tidepool/memory/testing/explorer/shared_mutex_cell.h"
 #include "tidepool/memory/testing/explorer/where.h"
 
 namespace tidepool::explorer {
@@ -105,6 +106,21 @@ struct Sync {
 
    private:
     internal::MutexCell cell_;
+  };
+
+  // As std::shared_mutex.
+  class SharedMutex {
+   public:
+    SharedMutex(Where where = Where::current()) : cell_(where) {}
+    void lock(Where where = Where::current()) { cell_.Lock(where); }
+    bool try_lock(Where where = Where::current()) { return cell_.TryLock(where); }
+    void unlock(Where where = Where::current()) { cell_.Unlock(where); }
+    void lock_shared(Where where = Where::current()) { cell_.LockShared(where); }
+    bool try_lock_shared(Where where = Where::current()) { return cell_.TryLockShared(where); }
+    void unlock_shared(Where where = Where::current()) { cell_.UnlockShared(where); }
+
+   private:
+    internal::SharedMutexCell cell_;
   };
 
   // A variable whose accesses are checked for data races.

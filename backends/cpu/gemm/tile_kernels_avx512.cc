@@ -1,0 +1,106 @@
+// Tiles for AVX-512. The only file compiled with -mavx512f: it must not emit an inline function that other files emit
+// too (the linker might keep this copy for all processors), so it uses no standard library templates.
+//
+// 32 registers hold tiles of 12 rows of 32 floats: 24 sums, two vectors of B, the rest for elements of A, each of which
+// is loaded once for two multiply-adds. gcc 12 keeps all of them in registers (the pointers to the rows of A it
+// does not: those loads are beside the multiply-adds). Each element is summed in the order of the tiles of AVX2, so the bits
+// are theirs. Packing and products of single rows are as fast as memory with AVX2's.
+#include "tidepool/backends/cpu/gemm/tile_kernels.h"
+
+#if defined(__x86_64__) && defined(__ELF__)
+
+#include <immintrin.h>
+
+namespace tidepool::cpu {
+namespace {
+
+constexpr __mmask16 FirstOf(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
+
+// `kVectors` of 8 floats: whole registers, and half a one.
+template <int kRows, int kVectors>
+void Tile(const TileArgs* args) {
+  constexpr int kRegisters = (kVectors + 1) / 2, kLast = kRegisters - 1;
+  constexpr __mmask16 kReadable = FirstOf(kVectors % 2 == 0 ? 16 : 8);  // of the last
+  __m512 sums[kRows][kRegisters];
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kRegisters; ++v) sums[r][v] = _mm512_setzero_ps();
+  }
+  const char* rows[kRows];
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) rows[r] = reinterpret_cast<const char*>(args->a_rows[r]);
+  const char* b = reinterpret_cast<const char*>(args->b);
+  const int64_t a_step = args->a_step, b_step = args->b_step, length = args->segment_length;
+  for (const int64_t* segment = args->segments_begin; segment != args->segments_end; ++segment) {
+    int64_t offset = *segment;
+    for (int64_t i = 0; i < length; ++i, offset += a_step, b += b_step) {
+      __m512 columns[kRegisters];
+#pragma GCC unroll 2
+      for (int v = 0; v < kLast; ++v) columns[v] = _mm512_loadu_ps(b + 64 * v);
+      columns[kLast] = _mm512_maskz_loadu_ps(kReadable, b + 64 * kLast);
+#pragma GCC unroll 12
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 element = _mm512_set1_ps(*reinterpret_cast<const float*>(rows[r] + offset));
+#pragma GCC unroll 2
+        for (int v = 0; v < kRegisters; ++v) sums[r][v] = _mm512_fmadd_ps(element, columns[v], sums[r][v]);
+      }
+    }
+  }
+  const __mmask16 valid = FirstOf(8 * (kVectors - 1) + args->tail - 16 * kLast);  // of the last
+  const int64_t flags = args->flags;
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+    float* const c = reinterpret_cast<float*>(reinterpret_cast<char*>(args->c_rows[r]) + args->c_offset);
+#pragma GCC unroll 2
+    for (int v = 0; v < kRegisters; ++v) {
+      const __mmask16 mask = v == kLast ? valid : FirstOf(16);
+      __m512 sum = sums[r][v];
+      if (flags & kTileAccumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c + 16 * v), sum);
+      if (args->bias != nullptr) {
+        sum = _mm512_add_ps(_mm512_maskz_loadu_ps(v == kLast ? kReadable : FirstOf(16), args->bias + 16 * v), sum);
+      }
+      // The second operand is the result when either is NaN.
+      if (flags & kTileRelu) sum = _mm512_max_ps(_mm512_setzero_ps(), sum);
+      _mm512_mask_storeu_ps(c + 16 * v, mask, sum);
+    }
+  }
+}
+
+template <int kVectors>
+void SetTiles(TileKernels* kernels) {
+  TileFunction* const tile = kernels->tile[kVectors];
+  tile[1] = &Tile<1, kVectors>, tile[2] = &Tile<2, kVectors>, tile[3] = &Tile<3, kVectors>;
+  tile[4] = &Tile<4, kVectors>, tile[5] = &Tile<5, kVectors>, tile[6] = &Tile<6, kVectors>;
+  tile[7] = &Tile<7, kVectors>, tile[8] = &Tile<8, kVectors>, tile[9] = &Tile<9, kVectors>;
+  tile[10] = &Tile<10, kVectors>, tile[11] = &Tile<11, kVectors>, tile[12] = &Tile<12, kVectors>;
+  kernels->max_rows[kVectors] = 12;
+}
+
+TileKernels Make(const TileKernels& avx2) {
+  TileKernels kernels = avx2;
+  kernels.name = "avx512";
+  kernels.max_vectors = kernels.usual_vectors = 4;
+  SetTiles<1>(&kernels);
+  SetTiles<2>(&kernels);
+  SetTiles<3>(&kernels);
+  SetTiles<4>(&kernels);
+  return kernels;
+}
+
+}  // namespace
+
+const TileKernels* Avx512TileKernels() {
+  static const TileKernels kernels = Make(*Avx2TileKernels());
+  return &kernels;
+}
+
+}  // namespace tidepool::cpu
+
+#else
+
+namespace tidepool::cpu {
+const TileKernels* Avx512TileKernels() { return nullptr; }
+}  // namespace tidepool::cpu
+
+#endif  // defined(__x86_64__) && defined(__ELF__)

@@ -1,0 +1,49 @@
+// Whose bytes a device waits for: what is copied from one device to another without the host is only as good as the
+// device that it comes from. Where that is lost before the copy has ended, the target keeps what was there, work of
+// its own device that was queued behind the copy goes on with it, and that device's interface tells nobody. So what
+// is copied that way is noted here, and until the copy has been seen to end while its source worked, the loss of
+// the source is the loss of the target's device as well (device_loss.h), with the cause of the first.
+//
+//   PrepareToDepend(target, source);               // before anything is queued
+//   DependOn(target, source, QueueCopy(...));
+//   ...
+//   device.WaitFor(point);                    // the host waited for work of the target
+//   CheckSources(target, "copy to the host"); // and may look at what it left
+//
+// A device tells late that it is lost. So whoever has waited for the target asks its sources, and theirs: one that still
+// works has not failed before.
+//
+// Threads: any. Cost: a load where no copy is under way, else a lock and a question to each source.
+#ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_DEPENDENCE_H_
+#define TIDEPOOL_MEMORY_PROVIDER_DEVICE_DEPENDENCE_H_
+
+#include <atomic>
+
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/provider/device_provider.h"
+
+namespace tidepool {
+
+// Makes what DependOn notes things in. Throws std::bad_alloc.
+void PrepareToDepend(Device target, Device source);
+// The target has bytes from here on that come behind `point` of the source. Of the same two a later point passes later.
+void DependOn(Device target, Device source, QueuePoint point) noexcept;
+
+namespace internal {
+extern std::atomic<int> dependences_under_way;
+void CheckSourcesSlowly(Device target, const char* who);
+// `source` has just been lost.
+void LoseDependents(Device source) noexcept;
+void ForgetDependencesForTesting(Device device) noexcept;
+}  // namespace internal
+
+// Behind a wait for work of `target`: throws DeviceLostError of it when what it was copied from has been lost meanwhile.
+inline void CheckSources(Device target, const char* who) {
+  if (internal::dependences_under_way.load(std::memory_order_acquire) != 0) {
+    internal::CheckSourcesSlowly(target, who);
+  }
+}
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_PROVIDER_DEVICE_DEPENDENCE_H_
