@@ -111,7 +111,7 @@ struct NnLoops {
 
 const NnLoops& NetworkLoops();
 extern const NnLoops kPortableNnLoops;
-extern const NnLoops kAvx2NnLoops;  // x86-64 only
+extern const NnLoops kAvx2NnLoops, kAvx512NnLoops;  // x86-64 only
 
 }  // namespace tidepool::cpu
 

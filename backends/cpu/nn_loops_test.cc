@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/ndarray/float16.h"
 
 namespace tidepool::cpu {
@@ -17,7 +18,9 @@ class NnLoopsTest : public ::testing::TestWithParam<const NnLoops*> {
  protected:
   static bool Runs() {
 #if defined(__x86_64__)
-    return GetParam() == &kPortableNnLoops || &NetworkLoops() == &kAvx2NnLoops;
+    const InstructionSet best = BestInstructionSet();
+    return GetParam() == &kPortableNnLoops || (GetParam() == &kAvx2NnLoops && best >= InstructionSet::kAvx2) ||
+           best >= InstructionSet::kAvx512;
 #else
     return true;
 #endif
@@ -160,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(All, NnLoopsTest,
                          ::testing::Values(&kPortableNnLoops
 #if defined(__x86_64__)
                                            ,
-                                           &kAvx2NnLoops
+                                           &kAvx2NnLoops, &kAvx512NnLoops
 #endif
                                            ));
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/pointwise_loops.h"
 
 namespace tidepool::cpu {
@@ -37,7 +38,10 @@ double UnitOf(double value) {
 
 std::vector<const PointwiseLoops*> Tables() {
   std::vector<const PointwiseLoops*> tables = {&kPortablePointwise};
-  if (&ThisMachine() != &kPortablePointwise) tables.push_back(&ThisMachine());
+#if defined(__x86_64__)
+  if (BestInstructionSet() >= InstructionSet::kAvx2) tables.push_back(&kAvx2Pointwise);
+  if (BestInstructionSet() >= InstructionSet::kAvx512) tables.push_back(&kAvx512Pointwise);
+#endif
   return tables;
 }
 

@@ -1,5 +1,5 @@
-// Loops over contiguous elements for every elementwise operator, compiled once for AVX2, FMA and
-// F16C and once for any processor. ThisMachine() gives the tables for this one.
+// Loops over contiguous elements for every elementwise operator, compiled for each set of
+// instruction_set.h. ThisMachine() gives the tables for this one.
 //
 // Rows of a table are operators in the order of the lists below; columns are types (LoopType).
 #ifndef TIDEPOOL_BACKENDS_CPU_POINTWISE_LOOPS_H_
@@ -74,7 +74,7 @@ struct PointwiseLoops {
 };
 
 extern const PointwiseLoops kPortablePointwise;
-extern const PointwiseLoops kAvx2Pointwise;  // x86-64 only
+extern const PointwiseLoops kAvx2Pointwise, kAvx512Pointwise;  // x86-64 only
 const PointwiseLoops& ThisMachine();
 
 }  // namespace tidepool::cpu

@@ -1,5 +1,7 @@
 #include "tidepool/backends/cpu/pointwise_span.h"
 
+#include "tidepool/backends/cpu/instruction_set.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -82,15 +84,10 @@ bool IsPlain(const PointwiseOp& op, const PointwiseSpan& span) {
 
 const PointwiseLoops& ThisMachine() {
 #if defined(__x86_64__)
-  static const PointwiseLoops& loops =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("f16c")
-          ? kAvx2Pointwise
-          : kPortablePointwise;
-  return loops;
-#else
-  return kPortablePointwise;
+  if (BestInstructionSet() >= InstructionSet::kAvx512) return kAvx512Pointwise;
+  if (BestInstructionSet() >= InstructionSet::kAvx2) return kAvx2Pointwise;
 #endif
+  return kPortablePointwise;
 }
 
 void RunPointwiseSpan(const PointwiseOp& op, const LoopParameters& parameters, const PointwiseSpan& span,

@@ -1,15 +1,14 @@
 #include "tidepool/backends/cpu/vector_loops.h"
 
+#include "tidepool/backends/cpu/instruction_set.h"
+
 namespace tidepool::cpu {
 
 const VectorLoops& Loops() {
 #if defined(__x86_64__)
-  static const VectorLoops& loops =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? kAvx2Loops : kPortableLoops;
-  return loops;
-#else
-  return kPortableLoops;
+  if (BestInstructionSet() >= InstructionSet::kAvx2) return kAvx2Loops;
 #endif
+  return kPortableLoops;
 }
 
 }  // namespace tidepool::cpu

@@ -20,6 +20,8 @@
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/host_view.h"
+#include "tidepool/ndarray/io/safetensors_arrays.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool {
@@ -191,6 +193,36 @@ TEST_P(DeviceCopiesTest, EveryRefusalIsAnErrorAndTheNextCopyIsRight) {
     }
   }
   EXPECT_GE(refused, 4);
+}
+
+// Tensors of files, into arrays that have a copy on the host, and into parts of them.
+TEST_P(DeviceCopiesTest, TensorsAreReadAsAnyOtherWrite) {
+  std::vector<float> values(3'000'000);  // some pieces
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+  const std::string path = testing::TempDir() + "/device.safetensors";
+  WriteSafetensorsArrays(path, {{"x", FromValues(absl::MakeConstSpan(values), {3'000'000})}});
+  const SafetensorsReader reader = SafetensorsReader::Open(path);
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    Restart(seed, peers());
+    NDArray x = On(0, 5, 3'000'000), larger = On(0, 9, 3'000'002);
+    if (seed % 2 == 0) x.mutable_data<float>()[7] = 8;  // newer on the host
+    EXPECT_EQ(x.data<float>()[8], 5);
+    larger.data<float>();
+    ReadSafetensor(reader, reader.Find("x"), x);
+    NDArray part = larger.Slice(0, 1, 3'000'001);
+    ReadSafetensor(reader, reader.Find("x"), part);
+    EXPECT_EQ(x.data<float>()[2'999'999], 999);
+    EXPECT_EQ(Add(x, x).At<float>({2'999'998}), 2 * 998);
+    EXPECT_EQ(x.ToVector<float>(), values);
+    EXPECT_EQ(larger.At<float>({0}), 9);
+    EXPECT_EQ(larger.data<float>()[1001], 0);
+    EXPECT_EQ(larger.At<float>({3'000'000}), 999);
+    EXPECT_EQ(larger.At<float>({3'000'001}), 9);
+    {
+      const HostView<float> view(x);
+      EXPECT_THROW(ReadSafetensor(reader, reader.Find("x"), x), Error);
+    }
+  }
 }
 
 // ---- the model ------------------------------------------------------------------------------------

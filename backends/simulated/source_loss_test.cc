@@ -1,4 +1,5 @@
 // A device that is lost while others copy from it: what they did not get is not read as if they had.
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -147,6 +148,45 @@ TEST_F(LossOfASourceTest, EveryWayToWaitForTheTargetTells) {
       }
     }
   }
+}
+
+// The device that fails comes last in a ring of copies, however the looking goes round it.
+TEST_F(LossOfASourceTest, ARingOfCopiesHidesNothing) {
+  const Device devices[] = {kDevice, kOther, kThird};
+  int told = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto place = [&](int i) { return devices[(i + turn) % 3]; };
+    for (int look = 0; look < 3; ++look) {
+      for (uint64_t seed = 1; seed <= 10; ++seed) {
+        Restart(seed);
+        {
+          const NDArray x = Filled(2, place(1)), unrelated = Filled(3, place(2));
+          NDArray a = Filled(7, place(0)), c = Filled(7, place(2)), d = Filled(7, place(1));
+          for (int i = 0; i < 3; ++i) DeviceQueue::Here(devices[i]).Wait();
+          SimulatedDevice::Get(place(1).index).poison().FailRequest(0);
+          try {
+            const NDArray bad = Square(x);
+            CopyInto(bad, a);
+            CopyInto(a, c);
+            CopyInto(unrelated, d);
+          } catch (const DeviceLostError&) {
+            // It ran at once.
+          }
+          // Whoever is looked at first, nobody sees what was not copied.
+          for (int i = 0; i < 3; ++i) {
+            try {
+              const NDArray& of = *std::array<const NDArray*, 3>{&a, &c, &d}[static_cast<size_t>((i + look) % 3)];
+              const float seen = of.At<float>({5});
+              EXPECT_TRUE(&of == &d ? seen == 3 : seen == 4) << seen << ", turn " << turn << ", look " << look;
+            } catch (const DeviceLostError&) {
+              ++told;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(told, 100);
 }
 
 TEST_F(LossOfASourceTest, TheTargetIsLostWithItAndSaysWhy) {

@@ -28,7 +28,9 @@ struct Dependence {
 std::mutex mutex;
 constinit Dependence* first = nullptr;  // never destroyed: arrays are copied in static destructors, too
 
-using Places = std::bitset<kDevicePlaces>;
+// Copies under way between so many pairs of devices are looked at together.
+constexpr int kMostAsked = 256;
+
 size_t PlaceOf(Device device) {
   return static_cast<size_t>(device.type.number() * kMaxDevicesPerType + device.index);
 }
@@ -63,29 +65,43 @@ void End(const Dependence& ended) {
   if (dependence.point.value == ended.point.value) SetLocked(dependence, {});
 }
 
-// A source is asked for its own sources first: what those left is part of what it gave.
-void AskSources(Device target, Places& asked) {
-  if (asked[PlaceOf(target)]) return;
-  asked.set(PlaceOf(target));
-  Places seen;
-  Dependence each;
-  while (FindUnderWay([&](const Dependence& of) { return of.target == target && !seen[PlaceOf(of.source)]; }, &each)) {
-    seen.set(PlaceOf(each.source));
-    AskSources(each.source, asked);
-    bool passed = false;
+// All that is under way to the target, and to its sources, and theirs, is asked for: a device that is found to be lost is lost
+// with its dependents. Nothing is ended before all have answered, as any of them may be what another gave.
+void AskSources(Device target) {
+  std::bitset<kDevicePlaces> reached;
+  reached.set(PlaceOf(target));
+  Dependence passed[kMostAsked];
+  int count = 0;
+  const auto is_new = [&](const Dependence& of) {
+    if (!reached[PlaceOf(of.target)]) return false;
+    for (int i = 0; i < count; ++i) {
+      if (passed[i].target == of.target && passed[i].source == of.source) return false;
+    }
+    return true;
+  };
+  for (Dependence each; count < kMostAsked && FindUnderWay(is_new, &each); ++count) {
+    reached.set(PlaceOf(each.source));
+    bool has_passed = false;
     try {
-      passed = FindDeviceProvider(each.source)->HasPassed(each.point);
+      has_passed = FindDeviceProvider(each.source)->HasPassed(each.point);
     } catch (const Error&) {
       // It is lost, and its dependents with it, or did not answer this time.
     }
-    // The points of a device that is lost may pass as well.
-    if (passed && !IsLost(each.source)) End(each);
+    passed[count] = each;
+    if (!has_passed) passed[count].point = {};
+  }
+  if (count == kMostAsked) return;  // there may be more: nothing is ended
+  // The points of a device that is lost may pass as well.
+  for (int i = 0; i < count; ++i) {
+    if (passed[i].point.value != 0 && !IsLost(passed[i].source)) End(passed[i]);
   }
 }
 
 }  // namespace
 
 void PrepareToDepend(Device target, Device source) {
+  CheckDevice("copy between devices", target);
+  CheckDevice("copy between devices", source);
   std::lock_guard<std::mutex> lock(mutex);
   if (FindLocked(target, source) == nullptr) first = new Dependence{target, source, {}, first};
 }
@@ -102,8 +118,7 @@ void DependOn(Device target, Device source, QueuePoint point) noexcept {
 namespace internal {
 
 void CheckSourcesSlowly(Device target, const char* who) {
-  Places asked;
-  AskSources(target, asked);
+  if (target.index < kMaxDevicesPerType) AskSources(target);
   CheckNotLost(target, who);
 }
 

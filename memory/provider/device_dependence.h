@@ -24,7 +24,7 @@
 
 namespace tidepool {
 
-// Makes what DependOn notes things in. Throws std::bad_alloc.
+// Makes what DependOn notes things in. Throws std::bad_alloc, and as CheckDevice.
 void PrepareToDepend(Device target, Device source);
 // The target has bytes from here on that come behind `point` of the source. Of the same two a later point passes later.
 void DependOn(Device target, Device source, QueuePoint point) noexcept;

@@ -7,7 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
-#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 
 namespace tidepool {
@@ -30,7 +31,18 @@ constexpr uint64_t kPiece = uint64_t{4} << 20;  // on the way to a device
 }  // namespace
 
 void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info, NDArray& array) {
+  const auto refuse = [&](const std::string& found, const std::string& expected) {
+    ThrowInvalidArgument(absl::StrCat("read_safetensor: tensor \"", OneLine(info.name), "\": found ", found, ", expected ",
+                                      expected));
+  };
+  array.CheckAlive("read_safetensor", "array");
   const uint64_t bytes = info.bytes();
+  const auto width = static_cast<uint64_t>(DTypeBytes(array.dtype()));
+  if (NameOf(array.dtype()) != info.dtype) refuse(absl::StrCat("an array of ", NameOf(array.dtype())), info.dtype);
+  if (static_cast<uint64_t>(array.NumElements()) * width != bytes) {
+    refuse(absl::StrCat("an array of ", array.NumElements(), " elements"), absl::StrCat(bytes / width));
+  }
+  if (!array.is_dense()) refuse("an array whose elements lie apart", "a dense one");
   if (bytes == 0) return;
   const bool is_bool = array.dtype() == DType::kBool;
   const auto read = [&](uint64_t begin, absl::Span<std::byte> to) {
@@ -39,16 +51,22 @@ void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info,
     if (is_bool) std::transform(to.begin(), to.end(), to.begin(), [](std::byte b) { return std::byte(b != std::byte{0}); });
   };
   if (array.device() == Host()) {
-    read(0, absl::MakeSpan(array.raw_data(), bytes));
-  } else {
-    const NDArray piece({static_cast<int64_t>(std::min(bytes, kPiece))}, DType::kUInt8, Place::Heap());
-    for (uint64_t begin = 0; begin < bytes; begin += kPiece) {
-      const absl::Span<std::byte> some = absl::MakeSpan(piece.raw_data(), std::min(bytes - begin, kPiece));
-      read(begin, some);
-      CopyBytes(array.device(), array.raw_data() + begin, Host(), some.data(), some.size());
-    }
+    const internal::LockedView view(array, array.dtype(), internal::LockedView::Side::kHost, /*writes=*/true,
+                                    ViewContents::kOverwritten);
+    return read(0, absl::MakeSpan(static_cast<std::byte*>(view.data()), bytes));
   }
-  array.MarkWritten();
+  // As any other write to the array, which may have a copy on the host, or be looked at.
+  const auto in_piece = static_cast<int64_t>(std::min(bytes, kPiece) / width);
+  const NDArray all = array.Reshape({array.NumElements()});
+  NDArray piece({in_piece}, array.dtype(), Place::Heap());
+  for (int64_t begin = 0; begin < all.NumElements(); begin += in_piece) {
+    const int64_t count = std::min(in_piece, all.NumElements() - begin);
+    read(static_cast<uint64_t>(begin) * width, absl::MakeSpan(piece.raw_data(), static_cast<uint64_t>(count) * width));
+    piece.MarkWritten();
+    const NDArray from = piece.Slice(0, 0, count);
+    NDArray to = all.Slice(0, begin, begin + count);
+    Dispatch(OpCode::kCopy, {&from}, {&to});
+  }
 }
 
 std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path, Place place) {

@@ -22,7 +22,7 @@ void WriteSafetensorsArrays(const std::string& path, const std::map<std::string,
                             const std::map<std::string, std::string>& metadata = {});
 // The elements of one tensor into a dense array of its type and as many, on whichever device, straight from the file where
 // that is the host. Bools other than 0 and 1 are read as 1. Errors: as SafetensorsReader::Read; part of the array may have been
-// written then.
+// written then. kInvalidArgument for another array, kFailedPrecondition as for other writes to it.
 void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info, NDArray& array);
 
 }  // namespace tidepool

@@ -43,6 +43,33 @@ TEST(SafetensorsArrays, BoolsAreZeroOrOne) {
   EXPECT_EQ(std::memcmp(b.raw_data(), "\0\1\1\1", 4), 0);
 }
 
+TEST(SafetensorsArrays, ArraysThatCannotTakeATensorAreNotTouched) {
+  WriteSafetensorsArrays(Path("x.safetensors"), {{"x", Arange(0, 6, 1, DType::kFloat32).Reshape({2, 3})}});
+  const SafetensorsReader reader = SafetensorsReader::Open(Path("x.safetensors"));
+  const SafetensorInfo& info = reader.Find("x");
+  const auto refusal = [&](NDArray array) -> std::string {
+    const std::string before = array.is_defined() && !array.is_closed() ? array.ToString() : "";
+    try {
+      ReadSafetensor(reader, info, array);
+    } catch (const Error& error) {
+      if (!before.empty()) EXPECT_EQ(array.ToString(), before);
+      return std::string(error.message());
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_THAT(refusal(NDArray()), HasSubstr("read_safetensor"));
+  EXPECT_THAT(refusal(Zeros({5})), HasSubstr("tensor \"x\": found an array of 5 elements, expected 6"));
+  EXPECT_THAT(refusal(Zeros({2, 4}).Slice(1, 0, 2)), HasSubstr("found an array of 4 elements"));
+  EXPECT_THAT(refusal(Zeros({6}, DType::kInt32)), HasSubstr("found an array of I32, expected F32"));
+  EXPECT_THAT(refusal(Zeros({3, 2}).Transpose()), HasSubstr("elements lie apart, expected a dense one"));
+  NDArray closed = Zeros({6});
+  closed.Close();
+  EXPECT_THAT(refusal(closed), HasSubstr("closed"));
+  NDArray good = Zeros({3, 2});
+  ReadSafetensor(reader, info, good);
+  EXPECT_EQ(good.ToVector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
 TEST(SafetensorsArrays, NothingIsHeldTwiceWhileTheyAreRead) {
   constexpr int64_t kBytes = int64_t{8} << 20;
   WriteSafetensorsArrays(Path("large.safetensors"), {{"x", Arange(0, kBytes / 8, 1, DType::kFloat64)}});

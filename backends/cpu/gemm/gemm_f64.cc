@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 
 namespace tidepool::cpu {
@@ -23,14 +24,10 @@ constexpr int64_t kMostTileRows = 8, kMostTileColumns = 24;
 
 const TileF64& Tile() {
 #if defined(__x86_64__)
-  static const TileF64& tile = __builtin_cpu_supports("avx512f") ? kAvx512TileF64
-                               : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-                                   ? kAvx2TileF64
-                                   : kPortableTileF64;
-  return tile;
-#else
-  return kPortableTileF64;
+  if (BestInstructionSet() >= InstructionSet::kAvx512) return kAvx512TileF64;
+  if (BestInstructionSet() >= InstructionSet::kAvx2) return kAvx2TileF64;
 #endif
+  return kPortableTileF64;
 }
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }

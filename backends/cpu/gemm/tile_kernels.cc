@@ -1,5 +1,7 @@
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 
+#include "tidepool/backends/cpu/instruction_set.h"
+
 namespace tidepool::cpu {
 namespace {
 
@@ -9,12 +11,10 @@ const TileKernels* g_forced_kernels = nullptr;
 
 TileKernelsOfProcessor AllTileKernels() {
   TileKernelsOfProcessor all = {{&PortableTileKernels()}, 1};
-#if defined(__x86_64__) || defined(__i386__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && Avx2TileKernels() != nullptr) {
-    all.kernels[all.count++] = Avx2TileKernels();
-    if (__builtin_cpu_supports("avx512f")) all.kernels[all.count++] = Avx512TileKernels();
+  const TileKernels* const of_sets[] = {Avx2TileKernels(), Avx512TileKernels()};
+  for (int set = 0; set < 2; ++set) {
+    if (of_sets[set] != nullptr && static_cast<int>(BestInstructionSet()) > set) all.kernels[all.count++] = of_sets[set];
   }
-#endif
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/indexing/prefix_sums.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
@@ -36,8 +37,7 @@ void SumLane(const T* x, Result<T>* z, int64_t n, int64_t step) {
   int64_t i = 0;
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    static const bool has_avx2 = __builtin_cpu_supports("avx2");
-    if ((step == 1 || step == -1) && has_avx2) {
+    if ((step == 1 || step == -1) && BestInstructionSet() >= InstructionSet::kAvx2) {
       i = Avx2PrefixSums(x, z, n, /*reverse=*/step < 0, kExclusive, &sum);
       x += i * step;
       z += i * step;

@@ -1,16 +1,14 @@
 #include "tidepool/backends/cpu/random/random_loops.h"
 
+#include "tidepool/backends/cpu/instruction_set.h"
+
 namespace tidepool::cpu {
 
 const RandomLoops& FindRandomLoops() {
 #if defined(__x86_64__)
-  static const RandomLoops& loops =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? kAvx2RandomLoops
-                                                                      : kPortableRandomLoops;
-  return loops;
-#else
-  return kPortableRandomLoops;
+  if (BestInstructionSet() >= InstructionSet::kAvx2) return kAvx2RandomLoops;
 #endif
+  return kPortableRandomLoops;
 }
 
 }  // namespace tidepool::cpu

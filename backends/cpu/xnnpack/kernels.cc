@@ -96,7 +96,7 @@ bool SupportsMatMul(const KernelCall& call) {
   const TensorRef& z = call.outputs[0];
   if (!a.y_is_constant || z.rank != 2 || a.transpose_x || a.accumulate || z.NumElements() == 0) return false;
   const int64_t weights = call.inputs[1].NumElements();
-  return z.dims[0] >= kFewestRows && ((z.dims[0] <= kMostRows && !OursHaveLongTiles()) || XnnpackIsWider()) && weights > 0 && weights <= kMostWeights && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) && WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
+  return z.dims[0] >= kFewestRows && ((z.dims[0] <= kMostRows && !OursAreWidest()) || XnnpackIsWider()) && weights > 0 && weights <= kMostWeights && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) && WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }
 
 // Columns [begin, begin + width) of the product.
@@ -157,7 +157,7 @@ bool SupportsConv2d(const KernelCall& call) {
   const int64_t filters = std::max<int64_t>(1, call.inputs[1].dims[0]);
   const bool is_small = call.outputs[0].NumElements() / filters <= kFewPixels;
   return a.filter_is_constant && call.inputs[1].NumElements() > 0 &&
-         (is_depthwise ? is_divided : group_channels >= 4 && (is_small || XnnpackIsWider())) &&
+         (is_depthwise ? is_divided && !OursAreWidest() : group_channels >= 4 && (is_small || XnnpackIsWider())) &&
          call.outputs[0].NumElements() > 0 && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
          WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }
@@ -239,7 +239,7 @@ constexpr int64_t kShortestRow = 64, kFewestSoftmaxRows = 8;
 bool SupportsSoftmax(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   return call.attrs<SoftmaxAttributes>().axis == x.rank - 1 && x.dims[x.rank - 1] >= kShortestRow &&
-         x.NumElements() / x.dims[x.rank - 1] >= kFewestSoftmaxRows && XnnpackIsUsable() && IsDense(call) && IsFinite(x);
+         x.NumElements() / x.dims[x.rank - 1] >= kFewestSoftmaxRows && !OursAreWidest() && XnnpackIsUsable() && IsDense(call) && IsFinite(x);
 }
 
 void RunSoftmax(const KernelCall& call) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/xnnpack/operators.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_events.h"
@@ -211,10 +212,10 @@ void CheckXnnpack(xnn_status status, const char* what) {
 
 bool XnnpackIsUsable() { return TheRuntime().usable; }
 bool XnnpackIsWider() {
-  static const bool is_wider = XnnpackIsUsable() && !cpuinfo_has_x86_avx2();
+  static const bool is_wider = XnnpackIsUsable() && BestInstructionSet() == InstructionSet::kPortable;
   return is_wider;
 }
-bool OursHaveLongTiles() { return XnnpackIsUsable() && cpuinfo_has_x86_avx512f(); }
+bool OursAreWidest() { return BestInstructionSet() >= InstructionSet::kAvx512; }
 std::string XnnpackDescription() { return TheRuntime().description; }
 
 bool MultipliesExactly(absl::FunctionRef<xnn_status(const float*, const float*, const float*,

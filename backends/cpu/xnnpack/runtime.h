@@ -25,8 +25,8 @@ bool XnnpackIsUsable();
 
 // Whether its kernels are wider than ours on this processor: SSE, or those of other architectures, where ours are plain loops.
 bool XnnpackIsWider();
-// Whether ours are of AVX-512, whose tiles of 12 rows leave it nothing to gain with few rows.
-bool OursHaveLongTiles();
+// Whether ours are of AVX-512: as wide as any of its, with more rows in registers.
+bool OursAreWidest();
 
 // One line: the interface, what became of the kernel choice, why XNNPACK does not run if it does
 // not. Sets XNNPACK up.

@@ -1,0 +1,57 @@
+#include "tidepool/backends/cpu/instruction_set.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace tidepool::cpu {
+namespace {
+
+constexpr const char* kVariable = "TIDEPOOL_CPU_INSTRUCTIONS";
+constexpr InstructionSet kAll[] = {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512};
+
+InstructionSet OfProcessor() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+    return InstructionSet::kPortable;
+  }
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return has_avx512 ? InstructionSet::kAvx512 : InstructionSet::kAvx2;
+#else
+  return InstructionSet::kPortable;
+#endif
+}
+
+InstructionSet Decide() {
+  const InstructionSet most = OfProcessor();
+  const char* const wanted = std::getenv(kVariable);
+  if (wanted == nullptr || *wanted == '\0') return most;
+  for (const InstructionSet set : kAll) {
+    if (set <= most && std::strcmp(wanted, InstructionSetName(set)) == 0) return set;
+  }
+  std::fprintf(stderr, "tidepool: %s: found \"%s\", expected portable, avx2 or avx512, of which this processor has up to %s\n",
+               kVariable, wanted, InstructionSetName(most));
+  std::abort();
+}
+
+}  // namespace
+
+const char* InstructionSetName(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::kPortable:
+      return "portable";
+    case InstructionSet::kAvx2:
+      return "avx2";
+    case InstructionSet::kAvx512:
+      return "avx512";
+  }
+  return "unknown";
+}
+
+InstructionSet BestInstructionSet() {
+  static const InstructionSet best = Decide();
+  return best;
+}
+
+}  // namespace tidepool::cpu

@@ -1,0 +1,24 @@
+// Which instructions this backend's loops may use on the processor at hand. Each kind of loops is compiled for some of these
+// sets, in a source of its own flags, and looks here once which of its tables to use.
+#ifndef TIDEPOOL_BACKENDS_CPU_INSTRUCTION_SET_H_
+#define TIDEPOOL_BACKENDS_CPU_INSTRUCTION_SET_H_
+
+#include <cstdint>
+
+namespace tidepool::cpu {
+
+// Each has what those before it have.
+enum class InstructionSet : uint8_t {
+  kPortable,
+  kAvx2,    // with FMA and F16C, as processors since 2013 (Intel) and 2015 (AMD)
+  kAvx512,  // F, BW, DQ and VL
+};
+const char* InstructionSetName(InstructionSet set);  // "portable", "avx2", "avx512"
+
+// The most that the processor has, or as little as TIDEPOOL_CPU_INSTRUCTIONS in the environment names. Another word there, or more
+// than the processor has, ends the program. Asked once; any thread.
+InstructionSet BestInstructionSet();
+
+}  // namespace tidepool::cpu
+
+#endif  // TIDEPOOL_BACKENDS_CPU_INSTRUCTION_SET_H_
