@@ -27,6 +27,30 @@ constinit std::atomic<DeviceProvider*> providers[kMaxDeviceTypes][kMaxDevicesPer
 constinit std::atomic<bool> absent[kMaxDeviceTypes][kMaxDevicesPerType] = {};
 constinit std::mutex making;
 
+// A device whose factory this thread runs, with `making` held. Factories look other devices up.
+class MakingScope {
+ public:
+  explicit MakingScope(Device device) : device_(device), outer_(innermost) { innermost = this; }
+  ~MakingScope() { innermost = outer_; }
+  MakingScope(const MakingScope&) = delete;
+  MakingScope& operator=(const MakingScope&) = delete;
+
+  static std::unique_lock<std::mutex> Lock() {
+    return innermost != nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(making);
+  }
+  static bool IsUnderWay(Device device) {
+    const MakingScope* scope = innermost;
+    while (scope != nullptr && scope->device_ != device) scope = scope->outer_;
+    return scope != nullptr;
+  }
+
+ private:
+  static constinit thread_local const MakingScope* innermost;
+  const Device device_;
+  const MakingScope* const outer_;
+};
+constinit thread_local const MakingScope* MakingScope::innermost = nullptr;
+
 }  // namespace
 
 constinit std::atomic<bool> devices_in_use{false};
@@ -52,19 +76,19 @@ DeviceProvider* FindDeviceProvider(Device device) {
   if (factory == nullptr) return nullptr;
   std::atomic<bool>& is_absent = absent[type][device.index];
   if (is_absent.load(std::memory_order_relaxed)) return nullptr;
-  std::lock_guard<std::mutex> lock(making);
-  DeviceProvider* provider = known.load(std::memory_order_relaxed);
-  if (provider == nullptr && !is_absent.load(std::memory_order_relaxed)) {
-    provider = factory(device.index);
-    if (provider != nullptr) devices_in_use.store(true, std::memory_order_relaxed);
-    known.store(provider, std::memory_order_release);
-    is_absent.store(provider == nullptr, std::memory_order_relaxed);
-  }
+  const std::unique_lock<std::mutex> lock = MakingScope::Lock();
+  if (DeviceProvider* provider = known.load(std::memory_order_relaxed)) return provider;
+  if (is_absent.load(std::memory_order_relaxed) || MakingScope::IsUnderWay(device)) return nullptr;
+  const MakingScope scope(device);
+  DeviceProvider* const provider = factory(device.index);
+  if (provider != nullptr) devices_in_use.store(true, std::memory_order_relaxed);
+  known.store(provider, std::memory_order_release);
+  is_absent.store(provider == nullptr, std::memory_order_relaxed);
   return provider;
 }
 
 void LookForDevicesAgain() noexcept {
-  std::lock_guard<std::mutex> lock(making);
+  const std::unique_lock<std::mutex> lock = MakingScope::Lock();
   for (auto& of_type : absent) {
     for (std::atomic<bool>& is_absent : of_type) is_absent.store(false, std::memory_order_relaxed);
   }

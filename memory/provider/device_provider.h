@@ -153,7 +153,9 @@ class DeviceProvider {
 };
 
 // Null: there is no such device, and it is not asked again before LookForDevicesAgain(). Called once
-// per device; the result is never destroyed.
+// per device, but again at the next use after it threw; the result is never destroyed. One factory runs at a
+// time. It may look other devices up, of any type, in its own thread (to share a context with them): these are
+// made in it. For the device that it makes, and for one whose factory looked that one up, it gets null.
 using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
 
 class DeviceProviderRegistrar {

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -14,6 +16,7 @@
 namespace tidepool {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const Device kFirst{DeviceType::Named("simulated"), 0};
@@ -94,6 +97,43 @@ TEST(DeviceProvider, TheHostServesRangesAndBlocks) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 4096, 0);
   host.Fill(block, std::byte{1}, 100 + kReadableTailBytes);
   host.Release(block, 100);
+}
+
+const DeviceType kLooking = DeviceType::Named("looking");
+std::vector<DeviceProvider*> looked_up;
+
+// They share what they share, as devices of one driver do.
+TEST(DeviceProvider, AFactoryFindsOtherDevices) {
+  const DeviceProviderRegistrar registrar(kLooking, [](uint8_t index) -> DeviceProvider* {
+    if (index > 2) return nullptr;
+    const auto look = [](Device device) { looked_up.push_back(FindDeviceProvider(device)); };
+    if (index == 2) throw std::runtime_error("the driver is out");
+    if (index == 1) {
+      look({kLooking, 1});  // which is being made, by this one
+      look({kLooking, 0});  // by the one that looked this one up
+      look({kLooking, 3});
+      LookForDevicesAgain();
+      EXPECT_THROW(look({kLooking, 2}), std::runtime_error);
+      look(kSecond);
+    } else {
+      look({kLooking, 1});
+      look({kLooking, 1});
+    }
+    return &SimulatedDevice::Get(index);
+  });
+  DeviceProvider* const first = &SimulatedDevice::Get(0);
+  DeviceProvider* const second = &SimulatedDevice::Get(1);
+  EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
+  EXPECT_THAT(looked_up, ElementsAre(nullptr, nullptr, nullptr, second, second, second));
+  EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
+  EXPECT_EQ(FindDeviceProvider({kLooking, 1}), second);
+  // Other threads find them too: nothing stays locked, whatever a factory threw.
+  EXPECT_THROW(FindDeviceProvider({kLooking, 2}), std::runtime_error);
+  std::thread([&] {
+    EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
+    EXPECT_EQ(FindDeviceProvider({kLooking, 3}), nullptr);
+    EXPECT_EQ(looked_up.size(), 6u);
+  }).join();
 }
 
 int factory_calls = 0;
