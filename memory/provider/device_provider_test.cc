@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/host_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
@@ -134,6 +136,46 @@ TEST(DeviceProvider, AFactoryFindsOtherDevices) {
     EXPECT_EQ(FindDeviceProvider({kLooking, 3}), nullptr);
     EXPECT_EQ(looked_up.size(), 6u);
   }).join();
+}
+
+TEST(DeviceLoss, OfDevicesThatThereCannotBeIsNone) {
+  // What a number too large would meet in tables by device.
+  const Device next{DeviceType::Numbered(kFirst.type.number() + 1), 0};
+  NoteOperation(next, 0, "next");
+  for (const int index : {16, 17, 255}) {
+    const Device none{kFirst.type, static_cast<uint8_t>(index)};
+    EXPECT_FALSE(LoseDevice(none, "test"));
+    EXPECT_FALSE(IsLost(none));
+    EXPECT_NO_THROW(CheckNotLost(none, "test"));
+    NoteOperation(none, 0, "none");
+    EXPECT_EQ(LastOperation(none, 0), nullptr);
+    EXPECT_FALSE(DeviceLostError(none, "test").is_first());
+    ForgetLossForTesting(none);
+    const auto expect_refused = [&](const std::function<void()>& call) {
+      const absl::Status refused = CatchStatus(call);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("found device simulated:" + std::to_string(index)));
+    };
+    expect_refused([&] { ThrowLost(none, "test"); });
+    expect_refused([&] { CauseOfLoss(none); });
+  }
+  EXPECT_FALSE(IsLost(next));
+  EXPECT_STREQ(LastOperation(next, 0), "next");
+  NoteOperation(next, kMostQueues, "beside");
+  NoteOperation(next, -1, "beside");
+  EXPECT_EQ(LastOperation(next, kMostQueues), nullptr);
+  EXPECT_EQ(LastOperation(next, -1), nullptr);
+  EXPECT_EQ(LastOperation({next.type, 1}, 0), nullptr);
+  // Two hosts there are not.
+  EXPECT_FALSE(LoseDevice({DeviceType::kHost, 1}, "test"));
+  EXPECT_FALSE(IsLost({DeviceType::kHost, 1}));
+  // Nor is anything lost of the last one that there may be.
+  const Device last{kFirst.type, kMaxDevicesPerType - 1};
+  EXPECT_TRUE(LoseDevice(last, "test"));
+  EXPECT_TRUE(IsLost(last));
+  EXPECT_FALSE(IsLost(next));
+  ForgetLossForTesting(last);
+  EXPECT_FALSE(IsLost(last));
 }
 
 int factory_calls = 0;
