@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
@@ -51,6 +54,31 @@ class MakingScope {
 };
 constinit thread_local const MakingScope* MakingScope::innermost = nullptr;
 
+// Sizes that are rounded up to others do not leave the address space.
+constexpr size_t kMostTraitBytes = SIZE_MAX / 4;
+
+// Whoever divides by them or rounds up to them relies on it.
+void CheckTraits(Device device, const MemoryTraits& traits) {
+  const auto refuse = [&](const char* field, size_t found, const std::string& expected) {
+    ThrowInvalidArgument(absl::StrCat("traits of the memory provider of ", DeviceName(device), ": found ", field, " ",
+                                      found, ", expected ", expected));
+  };
+  if (!std::has_single_bit(traits.alignment) || traits.alignment > kMaxAlignment) {
+    refuse("alignment", traits.alignment, absl::StrCat("a power of two up to ", kMaxAlignment));
+  }
+  if (!std::has_single_bit(traits.granularity) || traits.granularity > kMostTraitBytes) {
+    refuse("granularity", traits.granularity, absl::StrCat("a power of two up to ", kMostTraitBytes));
+  }
+  const size_t large = traits.large_granularity;
+  if (large != 0 && (!std::has_single_bit(large) || large < traits.granularity || large > kMostTraitBytes)) {
+    refuse("large_granularity", large,
+           absl::StrCat("0 or a power of two from ", traits.granularity, " to ", kMostTraitBytes));
+  }
+  if (traits.reserve_bytes > kMostTraitBytes) {
+    refuse("reserve_bytes", traits.reserve_bytes, absl::StrCat("at most ", kMostTraitBytes));
+  }
+}
+
 }  // namespace
 
 constinit std::atomic<bool> devices_in_use{false};
@@ -81,7 +109,10 @@ DeviceProvider* FindDeviceProvider(Device device) {
   if (is_absent.load(std::memory_order_relaxed) || MakingScope::IsUnderWay(device)) return nullptr;
   const MakingScope scope(device);
   DeviceProvider* const provider = factory(device.index);
-  if (provider != nullptr) devices_in_use.store(true, std::memory_order_relaxed);
+  if (provider != nullptr) {
+    CheckTraits(device, provider->traits());
+    devices_in_use.store(true, std::memory_order_relaxed);
+  }
   known.store(provider, std::memory_order_release);
   is_absent.store(provider == nullptr, std::memory_order_relaxed);
   return provider;

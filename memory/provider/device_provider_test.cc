@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -99,6 +100,63 @@ TEST(DeviceProvider, TheHostServesRangesAndBlocks) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 4096, 0);
   host.Fill(block, std::byte{1}, 100 + kReadableTailBytes);
   host.Release(block, 100);
+}
+
+// The simulated device's memory by other traits.
+class WithTraits final : public DeviceProvider {
+ public:
+  explicit WithTraits(MemoryTraits traits) : traits_(traits) {}
+  std::string name() const override { return "odd:0"; }
+  Device device() const override { return {DeviceType::Named("odd"), 0}; }
+  MemoryTraits traits() const override { return traits_; }
+  std::byte* Reserve(size_t) noexcept override { return nullptr; }
+  void Unreserve(std::byte*, size_t) noexcept override {}
+  bool Commit(std::byte*, size_t, bool) noexcept override { return false; }
+  bool Decommit(std::byte*, size_t) noexcept override { return false; }
+  std::byte* Allocate(size_t, size_t) noexcept override { return nullptr; }
+  void Release(std::byte*, size_t) noexcept override {}
+  void CopyFromHost(std::byte*, const std::byte*, size_t) override {}
+  void CopyToHost(std::byte*, const std::byte*, size_t) override {}
+  void CopyOnDevice(std::byte*, const std::byte*, size_t) override {}
+  void Fill(std::byte*, std::byte, size_t) override {}
+
+ private:
+  const MemoryTraits traits_;
+};
+
+MemoryTraits odd_traits;
+
+TEST(DeviceProvider, TraitsThatCannotBeAreRefused) {
+  const DeviceProviderRegistrar registrar(DeviceType::Named("odd"), [](uint8_t) -> DeviceProvider* {
+    static std::vector<std::unique_ptr<WithTraits>> made;
+    return made.emplace_back(std::make_unique<WithTraits>(odd_traits)).get();
+  });
+  const Device odd{DeviceType::Named("odd"), 0};
+  const MemoryTraits good = {.alignment = 64, .granularity = 4096, .large_granularity = 8192, .reserve_bytes = 1 << 20};
+  const auto refused = [&](size_t MemoryTraits::*field, size_t value) {
+    odd_traits = good;
+    odd_traits.*field = value;
+    const absl::Status status = CatchStatus([&] { FindDeviceProvider(odd); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << value;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused(&MemoryTraits::alignment, 0),
+              HasSubstr("traits of the memory provider of odd:0: found alignment 0, expected a power of two up to 2097152"));
+  EXPECT_THAT(refused(&MemoryTraits::alignment, 3), HasSubstr("found alignment 3"));
+  EXPECT_THAT(refused(&MemoryTraits::alignment, 4 << 20), HasSubstr("found alignment 4194304"));
+  EXPECT_THAT(refused(&MemoryTraits::granularity, 0),
+              HasSubstr("provider of odd:0: found granularity 0, expected a power of two up to "));
+  EXPECT_THAT(refused(&MemoryTraits::granularity, 1000), HasSubstr("found granularity 1000"));
+  EXPECT_THAT(refused(&MemoryTraits::granularity, SIZE_MAX / 2 + 1), HasSubstr("found granularity"));
+  EXPECT_THAT(refused(&MemoryTraits::large_granularity, 5000),
+              HasSubstr("found large_granularity 5000, expected 0 or a power of two from 4096 to "));
+  EXPECT_THAT(refused(&MemoryTraits::large_granularity, 2048), HasSubstr("found large_granularity 2048"));
+  EXPECT_THAT(refused(&MemoryTraits::reserve_bytes, SIZE_MAX),
+              HasSubstr("found reserve_bytes 18446744073709551615, expected at most 4611686018427387903"));
+  // It was not taken; one that can be is.
+  odd_traits = good;
+  ASSERT_NE(FindDeviceProvider(odd), nullptr);
+  EXPECT_EQ(FindDeviceProvider(odd)->traits().granularity, 4096u);
 }
 
 const DeviceType kLooking = DeviceType::Named("looking");
