@@ -28,7 +28,19 @@ using internal::DeviceLoss;
 
 constinit std::atomic<const char*> last_operations[kDevicePlaces][kMostQueues] = {};
 
+// Of a device that there may be.
 int PlaceOf(Device device) { return device.type.number() * kMaxDevicesPerType + device.index; }
+
+// Null: it is not lost.
+DeviceLoss* LossOf(Device device) {
+  return MayBeDevice(device) ? device_losses[PlaceOf(device)].load(std::memory_order_acquire) : nullptr;
+}
+
+// Null: there is no such queue.
+std::atomic<const char*>* LastOperationOf(Device device, int queue) {
+  const bool there_may_be = MayBeDevice(device) && queue >= 0 && queue < kMostQueues;
+  return there_may_be ? &last_operations[PlaceOf(device)][queue] : nullptr;
+}
 
 std::string DescribeOperators(Device device, const char* operation) {
   if (operation != nullptr) return absl::StrCat("the operator that failed is [", operation, "]");
@@ -45,6 +57,7 @@ std::string DescribeOperators(Device device, const char* operation) {
 }  // namespace
 
 bool LoseDevice(Device device, std::string_view cause, const char* operation) noexcept {
+  if (!MayBeDevice(device)) return false;
   std::atomic<DeviceLoss*>& known = device_losses[PlaceOf(device)];
   if (known.load(std::memory_order_acquire) != nullptr) return false;
   static DeviceLoss unknown;  // without memory to write the cause down
@@ -66,16 +79,18 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation) no
 }
 
 bool DeviceLostError::is_first() const {
-  DeviceLoss* const loss = device_losses[PlaceOf(device_)].load(std::memory_order_acquire);
+  DeviceLoss* const loss = LossOf(device_);
   return loss != nullptr && !loss->told.exchange(true, std::memory_order_relaxed);
 }
 
 const std::string& CauseOfLoss(Device device) {
-  return device_losses[PlaceOf(device)].load(std::memory_order_acquire)->cause;
+  CheckDevice("CauseOfLoss", device);
+  return LossOf(device)->cause;
 }
 
 void ThrowLost(Device device, std::string_view who) {
-  const DeviceLoss& loss = *device_losses[PlaceOf(device)].load(std::memory_order_acquire);
+  CheckDevice(std::string(who).c_str(), device);
+  const DeviceLoss& loss = *LossOf(device);
   throw DeviceLostError(device, absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause, "; ",
                                              loss.operators,
                                              "; what its memory holds is gone, and nothing is done on it any more "
@@ -83,14 +98,18 @@ void ThrowLost(Device device, std::string_view who) {
 }
 
 void NoteOperation(Device device, int queue, const char* name) noexcept {
-  last_operations[PlaceOf(device)][queue].store(name, std::memory_order_relaxed);
+  if (std::atomic<const char*>* const last = LastOperationOf(device, queue)) {
+    last->store(name, std::memory_order_relaxed);
+  }
 }
 
 const char* LastOperation(Device device, int queue) noexcept {
-  return last_operations[PlaceOf(device)][queue].load(std::memory_order_relaxed);
+  const std::atomic<const char*>* const last = LastOperationOf(device, queue);
+  return last != nullptr ? last->load(std::memory_order_relaxed) : nullptr;
 }
 
 void ForgetLossForTesting(Device device) noexcept {
+  if (!MayBeDevice(device)) return;
   // Not destroyed: somebody may be telling of it.
   static constinit std::atomic<DeviceLoss*> forgotten{nullptr};
   DeviceLoss* const loss = device_losses[PlaceOf(device)].exchange(nullptr, std::memory_order_acq_rel);

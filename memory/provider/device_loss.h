@@ -17,6 +17,9 @@
 // operator it is named; else those that were queued last in each compute queue, one of which, or one
 // before them, it was.
 //
+// A device that there cannot be (memory/device_check.h) is never lost: LoseDevice and NoteOperation do nothing,
+// CauseOfLoss and ThrowLost throw kInvalidArgument.
+//
 // Threads: any. Cost: one load to ask.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_LOSS_H_
 #define TIDEPOOL_MEMORY_PROVIDER_DEVICE_LOSS_H_
@@ -52,6 +55,7 @@ extern std::atomic<DeviceLoss*> device_losses[kDevicePlaces];
 }  // namespace internal
 
 inline bool IsLost(Device device) {
+  if (device.index >= kMaxDevicesPerType) [[unlikely]] return false;
   const int place = device.type.number() * kMaxDevicesPerType + device.index;
   return internal::device_losses[place].load(std::memory_order_acquire) != nullptr;
 }
@@ -68,7 +72,7 @@ inline void CheckNotLost(Device device, std::string_view who) {
 
 // `name`, which lives as long as the program, is about to be queued in that compute queue. Null: it is a new one.
 void NoteOperation(Device device, int queue, const char* name) noexcept;
-// What was noted last there; null: nothing yet.
+// What was noted last there; null: nothing yet, or there is no such queue.
 const char* LastOperation(Device device, int queue) noexcept;
 
 // As if it had never happened, for tests of devices that can be mended. While nothing else uses the device.

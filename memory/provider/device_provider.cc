@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
@@ -26,6 +29,55 @@ constinit std::atomic<DeviceProvider*> providers[kMaxDeviceTypes][kMaxDevicesPer
 // The factory has said that there is no such device.
 constinit std::atomic<bool> absent[kMaxDeviceTypes][kMaxDevicesPerType] = {};
 constinit std::mutex making;
+
+// A device whose factory this thread runs, with `making` held. Factories look other devices up.
+class MakingScope {
+ public:
+  explicit MakingScope(Device device) : device_(device), outer_(innermost) { innermost = this; }
+  ~MakingScope() { innermost = outer_; }
+  MakingScope(const MakingScope&) = delete;
+  MakingScope& operator=(const MakingScope&) = delete;
+
+  static std::unique_lock<std::mutex> Lock() {
+    return innermost != nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(making);
+  }
+  static bool IsUnderWay(Device device) {
+    const MakingScope* scope = innermost;
+    while (scope != nullptr && scope->device_ != device) scope = scope->outer_;
+    return scope != nullptr;
+  }
+
+ private:
+  static constinit thread_local const MakingScope* innermost;
+  const Device device_;
+  const MakingScope* const outer_;
+};
+constinit thread_local const MakingScope* MakingScope::innermost = nullptr;
+
+// Sizes that are rounded up to others do not leave the address space.
+constexpr size_t kMostTraitBytes = SIZE_MAX / 4;
+
+// Whoever divides by them or rounds up to them relies on it.
+void CheckTraits(Device device, const MemoryTraits& traits) {
+  const auto refuse = [&](const char* field, size_t found, const std::string& expected) {
+    ThrowInvalidArgument(absl::StrCat("traits of the memory provider of ", DeviceName(device), ": found ", field, " ",
+                                      found, ", expected ", expected));
+  };
+  if (!std::has_single_bit(traits.alignment) || traits.alignment > kMaxAlignment) {
+    refuse("alignment", traits.alignment, absl::StrCat("a power of two up to ", kMaxAlignment));
+  }
+  if (!std::has_single_bit(traits.granularity) || traits.granularity > kMostTraitBytes) {
+    refuse("granularity", traits.granularity, absl::StrCat("a power of two up to ", kMostTraitBytes));
+  }
+  const size_t large = traits.large_granularity;
+  if (large != 0 && (!std::has_single_bit(large) || large < traits.granularity || large > kMostTraitBytes)) {
+    refuse("large_granularity", large,
+           absl::StrCat("0 or a power of two from ", traits.granularity, " to ", kMostTraitBytes));
+  }
+  if (traits.reserve_bytes > kMostTraitBytes) {
+    refuse("reserve_bytes", traits.reserve_bytes, absl::StrCat("at most ", kMostTraitBytes));
+  }
+}
 
 }  // namespace
 
@@ -52,19 +104,22 @@ DeviceProvider* FindDeviceProvider(Device device) {
   if (factory == nullptr) return nullptr;
   std::atomic<bool>& is_absent = absent[type][device.index];
   if (is_absent.load(std::memory_order_relaxed)) return nullptr;
-  std::lock_guard<std::mutex> lock(making);
-  DeviceProvider* provider = known.load(std::memory_order_relaxed);
-  if (provider == nullptr && !is_absent.load(std::memory_order_relaxed)) {
-    provider = factory(device.index);
-    if (provider != nullptr) devices_in_use.store(true, std::memory_order_relaxed);
-    known.store(provider, std::memory_order_release);
-    is_absent.store(provider == nullptr, std::memory_order_relaxed);
+  const std::unique_lock<std::mutex> lock = MakingScope::Lock();
+  if (DeviceProvider* provider = known.load(std::memory_order_relaxed)) return provider;
+  if (is_absent.load(std::memory_order_relaxed) || MakingScope::IsUnderWay(device)) return nullptr;
+  const MakingScope scope(device);
+  DeviceProvider* const provider = factory(device.index);
+  if (provider != nullptr) {
+    CheckTraits(device, provider->traits());
+    devices_in_use.store(true, std::memory_order_relaxed);
   }
+  known.store(provider, std::memory_order_release);
+  is_absent.store(provider == nullptr, std::memory_order_relaxed);
   return provider;
 }
 
 void LookForDevicesAgain() noexcept {
-  std::lock_guard<std::mutex> lock(making);
+  const std::unique_lock<std::mutex> lock = MakingScope::Lock();
   for (auto& of_type : absent) {
     for (std::atomic<bool>& is_absent : of_type) is_absent.store(false, std::memory_order_relaxed);
   }

@@ -46,10 +46,11 @@ inline constexpr size_t kReadableTailBytes = 64;
 // Ranges begin at a multiple of it, so no array may ask for more.
 inline constexpr size_t kMaxAlignment = size_t{2} << 20;
 
+// Checked when a provider is made: one whose traits cannot be is refused with kInvalidArgument.
 struct MemoryTraits {
-  size_t alignment = 16;        // what the device needs at least of every array; a power of two
+  size_t alignment = 16;        // what the device needs at least of every array; a power of two up to kMaxAlignment
   size_t granularity = 4096;    // commits are multiples of it; a power of two
-  size_t large_granularity = 0; // of commits that may use large pages; 0: no such pages
+  size_t large_granularity = 0; // of commits that may use large pages: a power of two; 0: no such pages
   size_t reserve_bytes = 0;     // address space a growing range should have
   bool host_readable = false;   // the host may read and write at the addresses
 };
@@ -153,7 +154,9 @@ class DeviceProvider {
 };
 
 // Null: there is no such device, and it is not asked again before LookForDevicesAgain(). Called once
-// per device; the result is never destroyed.
+// per device, but again at the next use after it threw; the result is never destroyed. One factory runs at a
+// time. It may look other devices up, of any type, in its own thread (to share a context with them): these are
+// made in it. For the device that it makes, and for one whose factory looked that one up, it gets null.
 using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
 
 class DeviceProviderRegistrar {

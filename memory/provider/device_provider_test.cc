@@ -2,18 +2,24 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/host_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const Device kFirst{DeviceType::Named("simulated"), 0};
@@ -94,6 +100,140 @@ TEST(DeviceProvider, TheHostServesRangesAndBlocks) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 4096, 0);
   host.Fill(block, std::byte{1}, 100 + kReadableTailBytes);
   host.Release(block, 100);
+}
+
+// The simulated device's memory by other traits.
+class WithTraits final : public DeviceProvider {
+ public:
+  explicit WithTraits(MemoryTraits traits) : traits_(traits) {}
+  std::string name() const override { return "odd:0"; }
+  Device device() const override { return {DeviceType::Named("odd"), 0}; }
+  MemoryTraits traits() const override { return traits_; }
+  std::byte* Reserve(size_t) noexcept override { return nullptr; }
+  void Unreserve(std::byte*, size_t) noexcept override {}
+  bool Commit(std::byte*, size_t, bool) noexcept override { return false; }
+  bool Decommit(std::byte*, size_t) noexcept override { return false; }
+  std::byte* Allocate(size_t, size_t) noexcept override { return nullptr; }
+  void Release(std::byte*, size_t) noexcept override {}
+  void CopyFromHost(std::byte*, const std::byte*, size_t) override {}
+  void CopyToHost(std::byte*, const std::byte*, size_t) override {}
+  void CopyOnDevice(std::byte*, const std::byte*, size_t) override {}
+  void Fill(std::byte*, std::byte, size_t) override {}
+
+ private:
+  const MemoryTraits traits_;
+};
+
+MemoryTraits odd_traits;
+
+TEST(DeviceProvider, TraitsThatCannotBeAreRefused) {
+  const DeviceProviderRegistrar registrar(DeviceType::Named("odd"), [](uint8_t) -> DeviceProvider* {
+    static std::vector<std::unique_ptr<WithTraits>> made;
+    return made.emplace_back(std::make_unique<WithTraits>(odd_traits)).get();
+  });
+  const Device odd{DeviceType::Named("odd"), 0};
+  const MemoryTraits good = {.alignment = 64, .granularity = 4096, .large_granularity = 8192, .reserve_bytes = 1 << 20};
+  const auto refused = [&](size_t MemoryTraits::*field, size_t value) {
+    odd_traits = good;
+    odd_traits.*field = value;
+    const absl::Status status = CatchStatus([&] { FindDeviceProvider(odd); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << value;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused(&MemoryTraits::alignment, 0),
+              HasSubstr("traits of the memory provider of odd:0: found alignment 0, expected a power of two up to 2097152"));
+  EXPECT_THAT(refused(&MemoryTraits::alignment, 3), HasSubstr("found alignment 3"));
+  EXPECT_THAT(refused(&MemoryTraits::alignment, 4 << 20), HasSubstr("found alignment 4194304"));
+  EXPECT_THAT(refused(&MemoryTraits::granularity, 0),
+              HasSubstr("provider of odd:0: found granularity 0, expected a power of two up to "));
+  EXPECT_THAT(refused(&MemoryTraits::granularity, 1000), HasSubstr("found granularity 1000"));
+  EXPECT_THAT(refused(&MemoryTraits::granularity, SIZE_MAX / 2 + 1), HasSubstr("found granularity"));
+  EXPECT_THAT(refused(&MemoryTraits::large_granularity, 5000),
+              HasSubstr("found large_granularity 5000, expected 0 or a power of two from 4096 to "));
+  EXPECT_THAT(refused(&MemoryTraits::large_granularity, 2048), HasSubstr("found large_granularity 2048"));
+  EXPECT_THAT(refused(&MemoryTraits::reserve_bytes, SIZE_MAX),
+              HasSubstr("found reserve_bytes 18446744073709551615, expected at most 4611686018427387903"));
+  // It was not taken; one that can be is.
+  odd_traits = good;
+  ASSERT_NE(FindDeviceProvider(odd), nullptr);
+  EXPECT_EQ(FindDeviceProvider(odd)->traits().granularity, 4096u);
+}
+
+const DeviceType kLooking = DeviceType::Named("looking");
+std::vector<DeviceProvider*> looked_up;
+
+// They share what they share, as devices of one driver do.
+TEST(DeviceProvider, AFactoryFindsOtherDevices) {
+  const DeviceProviderRegistrar registrar(kLooking, [](uint8_t index) -> DeviceProvider* {
+    if (index > 2) return nullptr;
+    const auto look = [](Device device) { looked_up.push_back(FindDeviceProvider(device)); };
+    if (index == 2) throw std::runtime_error("the driver is out");
+    if (index == 1) {
+      look({kLooking, 1});  // which is being made, by this one
+      look({kLooking, 0});  // by the one that looked this one up
+      look({kLooking, 3});
+      LookForDevicesAgain();
+      EXPECT_THROW(look({kLooking, 2}), std::runtime_error);
+      look(kSecond);
+    } else {
+      look({kLooking, 1});
+      look({kLooking, 1});
+    }
+    return &SimulatedDevice::Get(index);
+  });
+  DeviceProvider* const first = &SimulatedDevice::Get(0);
+  DeviceProvider* const second = &SimulatedDevice::Get(1);
+  EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
+  EXPECT_THAT(looked_up, ElementsAre(nullptr, nullptr, nullptr, second, second, second));
+  EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
+  EXPECT_EQ(FindDeviceProvider({kLooking, 1}), second);
+  // Other threads find them too: nothing stays locked, whatever a factory threw.
+  EXPECT_THROW(FindDeviceProvider({kLooking, 2}), std::runtime_error);
+  std::thread([&] {
+    EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
+    EXPECT_EQ(FindDeviceProvider({kLooking, 3}), nullptr);
+    EXPECT_EQ(looked_up.size(), 6u);
+  }).join();
+}
+
+TEST(DeviceLoss, OfDevicesThatThereCannotBeIsNone) {
+  // What a number too large would meet in tables by device.
+  const Device next{DeviceType::Numbered(kFirst.type.number() + 1), 0};
+  NoteOperation(next, 0, "next");
+  for (const int index : {16, 17, 255}) {
+    const Device none{kFirst.type, static_cast<uint8_t>(index)};
+    EXPECT_FALSE(LoseDevice(none, "test"));
+    EXPECT_FALSE(IsLost(none));
+    EXPECT_NO_THROW(CheckNotLost(none, "test"));
+    NoteOperation(none, 0, "none");
+    EXPECT_EQ(LastOperation(none, 0), nullptr);
+    EXPECT_FALSE(DeviceLostError(none, "test").is_first());
+    ForgetLossForTesting(none);
+    const auto expect_refused = [&](const std::function<void()>& call) {
+      const absl::Status refused = CatchStatus(call);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("found device simulated:" + std::to_string(index)));
+    };
+    expect_refused([&] { ThrowLost(none, "test"); });
+    expect_refused([&] { CauseOfLoss(none); });
+  }
+  EXPECT_FALSE(IsLost(next));
+  EXPECT_STREQ(LastOperation(next, 0), "next");
+  NoteOperation(next, kMostQueues, "beside");
+  NoteOperation(next, -1, "beside");
+  EXPECT_EQ(LastOperation(next, kMostQueues), nullptr);
+  EXPECT_EQ(LastOperation(next, -1), nullptr);
+  EXPECT_EQ(LastOperation({next.type, 1}, 0), nullptr);
+  // Two hosts there are not.
+  EXPECT_FALSE(LoseDevice({DeviceType::kHost, 1}, "test"));
+  EXPECT_FALSE(IsLost({DeviceType::kHost, 1}));
+  // Nor is anything lost of the last one that there may be.
+  const Device last{kFirst.type, kMaxDevicesPerType - 1};
+  EXPECT_TRUE(LoseDevice(last, "test"));
+  EXPECT_TRUE(IsLost(last));
+  EXPECT_FALSE(IsLost(next));
+  ForgetLossForTesting(last);
+  EXPECT_FALSE(IsLost(last));
 }
 
 int factory_calls = 0;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -117,6 +118,54 @@ class TestRange {
   std::byte* base_;
 };
 
+// What a device of the contract has queued is done at its end, whatever happens before: its host
+// memory is the check's.
+class WaitAtEnd {
+ public:
+  explicit WaitAtEnd(DeviceCheck& check) : check_(check) {}
+  ~WaitAtEnd() {
+    std::byte byte{};
+    try {
+      TestBlock block(check_.device, 1);
+      check_.device.CopyFromHost(block.data(), &byte, 1);  // behind all that is queued
+    } catch (const std::exception& error) {
+      check_.Expect(false, absl::StrCat("waiting for the device: ", error.what()));
+    }
+  }
+
+ private:
+  DeviceCheck& check_;
+};
+
+// Work that has nothing to do with what is checked, in front of it: what comes behind it is late,
+// if it may be.
+class Busy {
+ public:
+  explicit Busy(DeviceCheck& check)
+      : check_(check),
+        filled_(check.device, size_t{16} << 20),
+        copied_(check.device, size_t{4} << 20),
+        host_(size_t{4} << 20) {}
+  // Few long ones: of many short ones most are done when the last is queued.
+  void Kernels(size_t bytes_each = size_t{2} << 20) {
+    const auto queue_fill = check_.contract.queue_fill;
+    if (queue_fill == nullptr) return;
+    for (int i = 0; i < 3; ++i) queue_fill(filled_.data(), std::byte{1}, bytes_each);
+  }
+  void LongKernels() { Kernels(filled_.bytes()); }
+  void Copies(int count = 4) {
+    QueuePoint last;
+    for (int i = 0; i < count; ++i) {
+      last = check_.device.QueueCopyFromHost(copied_.data(), host_.data(), host_.size(), last);
+    }
+  }
+
+ private:
+  DeviceCheck& check_;
+  TestBlock filled_, copied_;
+  const Bytes host_;
+};
+
 // The checks, by file.
 void CheckDescription(DeviceCheck& check);
 void CheckRanges(DeviceCheck& check);
@@ -135,6 +184,8 @@ void CheckPoints(DeviceCheck& check);
 void CheckOrderWithKernels(DeviceCheck& check);
 void CheckGivingBackInFlight(DeviceCheck& check);
 void CheckThreads(DeviceCheck& check);
+
+void CheckOrderBehindAll(DeviceCheck& check);
 
 void CheckWorkspaces(DeviceCheck& check);
 void CheckRings(DeviceCheck& check);

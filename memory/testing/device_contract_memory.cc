@@ -40,6 +40,47 @@ void ExpectNoRange(DeviceCheck& check, size_t bytes) {
   }
 }
 
+// So often that in all more is taken than there is, where the capacity is known; else a few times.
+size_t RoundsOf(const DeviceCheck& check, size_t bytes) {
+  const size_t capacity = check.contract.capacity_bytes;
+  return capacity > 0 ? std::min<size_t>(capacity / bytes + 4, 1000) : 20;
+}
+
+void CheckReleasesOfMany(DeviceCheck& check, size_t bytes) {
+  constexpr size_t kBlocks = 3;
+  for (size_t round = 0; round < RoundsOf(check, bytes); ++round) {
+    std::vector<DeviceProvider::Block> many;
+    while (many.size() < kBlocks) {
+      std::byte* const data = check.device.Allocate(bytes, check.traits.alignment);
+      if (data == nullptr) break;
+      many.push_back({data, bytes});
+    }
+    check.device.ReleaseMany(many.data(), static_cast<int>(many.size()));
+    if (!check.Expect(many.size() == kBlocks,
+                      absl::StrCat("a block of ", bytes, " bytes was refused after ", round,
+                                   " times ReleaseMany of ", kBlocks))) {
+      return;
+    }
+  }
+}
+
+// What was decommitted serves others, whose addresses are elsewhere.
+void CheckDecommits(DeviceCheck& check, size_t bytes) {
+  std::vector<std::unique_ptr<TestRange>> ranges;
+  for (size_t round = 0; round < RoundsOf(check, bytes); ++round) {
+    ranges.push_back(std::make_unique<TestRange>(check.device, 2 * bytes));
+    std::byte* const base = ranges.back()->base();
+    if (!check.Expect(check.device.Commit(base, 2 * bytes, false),
+                      absl::StrCat("a commit of ", 2 * bytes, " bytes was refused after ", round,
+                                   " times as much was decommitted in other ranges"))) {
+      return;
+    }
+    if (!check.device.Decommit(base + bytes, bytes) || !check.device.Decommit(base, bytes)) {
+      ranges.pop_back();  // refused: then it goes with its range
+    }
+  }
+}
+
 }  // namespace
 
 void CheckDescription(DeviceCheck& check) {
@@ -237,8 +278,7 @@ void CheckGivingBack(DeviceCheck& check) {
   // With a capacity, more in all than there is: what was not taken back would be missing.
   const size_t capacity = check.contract.capacity_bytes;
   const size_t bytes = check.Granules(capacity > 0 ? std::min(capacity / 3, 64 * kMiB) : kMiB);
-  const size_t rounds = capacity > 0 ? std::min<size_t>(capacity / bytes + 2, 1000) : 20;
-  for (size_t round = 0; round < rounds; ++round) {
+  for (size_t round = 0; round < RoundsOf(check, bytes); ++round) {
     TestRange range(check.device, 4 * bytes);
     range.Commit(0, bytes / 2 / check.traits.granularity * check.traits.granularity +
                         check.traits.granularity);
@@ -250,6 +290,14 @@ void CheckGivingBack(DeviceCheck& check) {
   for (size_t round = 0; round < std::min<size_t>(capacity / granule + 10, 10000); ++round) {
     TestBlock block(check.device, granule);
   }
+  // Of large ones one in ten that is forgotten.
+  const size_t piece =
+      check.Granules(capacity > 0 ? std::clamp(capacity / 16, granule, 64 * kMiB) : kMiB);
+  for (size_t round = 0; round < std::min<size_t>(25 * capacity / piece + 10, 1000); ++round) {
+    TestBlock block(check.device, piece);
+  }
+  CheckReleasesOfMany(check, piece);
+  CheckDecommits(check, piece);
 }
 
 }  // namespace tidepool

@@ -11,54 +11,6 @@ namespace {
 
 constexpr size_t kKiB = size_t{1} << 10, kMiB = size_t{1} << 20;
 
-// What a device of the contract has queued is done at its end, whatever happens before: its host
-// memory is the check's.
-class WaitAtEnd {
- public:
-  explicit WaitAtEnd(DeviceCheck& check) : check_(check) {}
-  ~WaitAtEnd() {
-    std::byte byte{};
-    try {
-      TestBlock block(check_.device, 1);
-      check_.device.CopyFromHost(block.data(), &byte, 1);  // behind all that is queued
-    } catch (const std::exception& error) {
-      check_.Expect(false, absl::StrCat("waiting for the device: ", error.what()));
-    }
-  }
-
- private:
-  DeviceCheck& check_;
-};
-
-// Work that has nothing to do with what is checked, in front of it: what comes behind it is late,
-// if it may be.
-class Busy {
- public:
-  explicit Busy(DeviceCheck& check)
-      : check_(check),
-        filled_(check.device, 16 * kMiB),
-        copied_(check.device, 4 * kMiB),
-        host_(4 * kMiB) {}
-  // Few long ones: of many short ones most are done when the last is queued.
-  void Kernels(size_t bytes_each = 2 * kMiB) {
-    const auto queue_fill = check_.contract.queue_fill;
-    if (queue_fill == nullptr) return;
-    for (int i = 0; i < 3; ++i) queue_fill(filled_.data(), std::byte{1}, bytes_each);
-  }
-  void LongKernels() { Kernels(filled_.bytes()); }
-  void Copies() {
-    QueuePoint last;
-    for (int i = 0; i < 4; ++i) {
-      last = check_.device.QueueCopyFromHost(copied_.data(), host_.data(), host_.size(), last);
-    }
-  }
-
- private:
-  DeviceCheck& check_;
-  TestBlock filled_, copied_;
-  const Bytes host_;
-};
-
 }  // namespace
 
 void CheckPoints(DeviceCheck& check) {

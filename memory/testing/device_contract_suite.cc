@@ -33,6 +33,7 @@ constexpr Check kChecks[] = {
     {"copies_of_nothing", &CheckCopiesOfNothing},
     {"queued_copies_begin_after_their_points", &CheckPoints},
     {"kernels_and_copies_keep_their_order", &CheckOrderWithKernels},
+    {"copies_and_fills_come_behind_all_work", &CheckOrderBehindAll},
     {"memory_given_back_in_flight", &CheckGivingBackInFlight},
     {"pinned_host_memory", &CheckPinnedHost},
     {"several_threads", &CheckThreads},

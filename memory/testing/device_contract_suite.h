@@ -17,7 +17,7 @@
 // does not give (a capacity, a kernel) and what the device does not have (memory that the host
 // reads, page-locked memory) is not tried, nor is a device that fails. Everything is given back at
 // the end of a check. Where there is no such device (a driver and no hardware) the tests are
-// skipped. Each check makes some hundred copies of up to 4 MiB, in 64 MiB of the device; where its
+// skipped. Each check makes at most some thousand copies of up to 4 MiB, in 64 MiB of the device; where its
 // capacity is known all of that is taken for a moment.
 #ifndef TIDEPOOL_MEMORY_TESTING_DEVICE_CONTRACT_SUITE_H_
 #define TIDEPOOL_MEMORY_TESTING_DEVICE_CONTRACT_SUITE_H_

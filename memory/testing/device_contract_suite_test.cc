@@ -3,7 +3,6 @@
 #include "tidepool/memory/testing/device_contract_suite.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -17,127 +16,23 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/testing/device_contract_faults.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
 namespace {
 
-constexpr size_t kCapacity = size_t{64} << 20;
-
-void QueueFill(std::byte* to, std::byte value, size_t bytes) {
-  SimulatedDevice& device = SimulatedDevice::Get();
-  std::byte* const hidden = device.Hidden(to, bytes);
-  device.QueueKernel({{to, to + bytes}},
-                     [=] { std::memset(hidden, static_cast<int>(value), bytes); });
-}
-
-void Begin() {
-  SimulatedDevice::Get().Reset();
-  SimulatedDevice::Get().set_capacity(kCapacity);
-}
 void BeginAsynchronously() {
   static uint64_t seed = 0;
   Begin();
   SimulatedDevice::Get().set_has_pinned_host(seed % 2 == 0);
   SimulatedDevice::Get().set_asynchronous(++seed);
 }
-void End() { SimulatedDevice::Get().Reset(); }  // which finds what is left
-
-DeviceContract Simulated(const char* name, void (*before)()) {
-  return {.device = SimulatedDevice::kDevice,
-          .name = name,
-          .capacity_bytes = kCapacity,
-          .queue_fill = &QueueFill,
-          .before = before,
-          .after = &End};
-}
 
 const bool registered =
     RegisterDeviceContract({.device = Host()}) &&
     RegisterDeviceContract(Simulated("simulated", &Begin)) &&
     RegisterDeviceContract(Simulated("simulated_asynchronous", &BeginAsynchronously));
-
-// A provider in the place of the simulated device's, which passes everything on.
-class Wrapper : public DeviceProvider {
- public:
-  Wrapper() { SwapDeviceProviderForTesting(SimulatedDevice::kDevice, this); }
-  ~Wrapper() { SwapDeviceProviderForTesting(SimulatedDevice::kDevice, &base()); }
-
-  static SimulatedDevice& base() { return SimulatedDevice::Get(); }
-  std::string name() const override { return base().name(); }
-  Device device() const override { return base().device(); }
-  MemoryTraits traits() const override { return base().traits(); }
-  std::byte* Reserve(size_t bytes) noexcept override { return base().Reserve(bytes); }
-  void Unreserve(std::byte* at, size_t bytes) noexcept override { base().Unreserve(at, bytes); }
-  bool Commit(std::byte* at, size_t bytes, bool large_pages) noexcept override {
-    return base().Commit(at, bytes, large_pages);
-  }
-  bool Decommit(std::byte* at, size_t bytes) noexcept override {
-    return base().Decommit(at, bytes);
-  }
-  std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
-    return base().Allocate(bytes, alignment);
-  }
-  void Release(std::byte* data, size_t bytes) noexcept override { base().Release(data, bytes); }
-  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
-    base().CopyFromHost(to, from, bytes);
-  }
-  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
-    base().CopyToHost(to, from, bytes);
-  }
-  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
-    base().CopyOnDevice(to, from, bytes);
-  }
-  void Fill(std::byte* to, std::byte value, size_t bytes) override {
-    base().Fill(to, value, bytes);
-  }
-  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes,
-                               QueuePoint after) override {
-    return base().QueueCopyFromHost(to, from, bytes, after);
-  }
-  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes,
-                             QueuePoint after) override {
-    return base().QueueCopyToHost(to, from, bytes, after);
-  }
-  QueuePoint ComputePoint(int queue) override { return base().ComputePoint(queue); }
-  void ComputeAfter(int queue, QueuePoint point) override { base().ComputeAfter(queue, point); }
-  bool HasPassed(QueuePoint point) override { return base().HasPassed(point); }
-  void WaitFor(QueuePoint point) override { base().WaitFor(point); }
-  DeviceProvider* PinnedHost() override { return base().PinnedHost(); }
-};
-
-// The names of the checks that find something.
-std::set<std::string> Failing(const std::vector<std::string>& checks) {
-  std::set<std::string> failing;
-  for (const std::string& check : checks) {
-    for (const std::string& problem : DeviceProblems(Simulated("", nullptr), check)) {
-      if (failing.insert(check).second) std::printf("%s: %s\n", check.c_str(), problem.c_str());
-    }
-  }
-  return failing;
-}
-
-class DeviceContractSuite : public testing::Test {
- protected:
-  void SetUp() override {
-    Begin();
-    Wrapper::base().set_asynchronous(1);
-  }
-  void TearDown() override { End(); }
-};
-
-// Of providers that race with themselves.
-class DeviceContractOrder : public DeviceContractSuite {
- protected:
-  void SetUp() override {
-    DeviceContractSuite::SetUp();
-    // The suite is to find it, from what it sees.
-    SimulatedDevice::Get().set_checks_order(false);
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "the provider races, as the test wants";
-#endif
-  }
-};
 
 TEST_F(DeviceContractSuite, FindsNothingWrongWithAWrapperThatPassesEverythingOn) {
   Wrapper wrapper;

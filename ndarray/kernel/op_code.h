@@ -77,7 +77,8 @@ inline const OperatorInfo& Info(OpCode op) {
 }
 
 // A new one, whose name is that of no other: lower case letters, digits and underscores. Counts of operands are
-// taken from their names, at most kMostInputs and 1 to kMostOutputs. What its pointers point to is copied. The same
+// taken from their names, at most kMostInputs and 1 to kMostOutputs, no two of one list alike, with the marks that
+// operator_list.inc explains. What its pointers point to is copied. The same
 // once more is the same operator. Throws kInvalidArgument, kResourceExhausted beyond kMaxOpCodes. Operators are never
 // taken out. Any thread, static initialisers too.
 OpCode AddOperator(const OperatorInfo& info);

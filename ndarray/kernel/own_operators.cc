@@ -3,9 +3,15 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/count_operands.h"
 #include "tidepool/ndarray/kernel/op_code.h"
@@ -23,11 +29,46 @@ constinit std::atomic<const Added*> table[kMaxOpCodes - kOpCodes] = {};
 constinit std::atomic<int> count{kOpCodes};
 constinit std::mutex adding;
 
+constexpr DTypeSet kKnownTypes = (1 << kDTypes) - 1;
+constexpr uint8_t kKnownFlags = operator_list::kInPlace | operator_list::kUpdates |
+                                operator_list::kKeyIsInput | operator_list::kHeavy;
+
 bool IsName(std::string_view name) {
   for (const char c : name) {
     if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
   }
   return !name.empty();
+}
+
+bool IsOperandName(absl::string_view name) {
+  for (const char c : name) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_') return false;
+  }
+  return !name.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(name[0]));
+}
+
+bool IsTypeName(absl::string_view name) {
+  for (int type = 0; type < kDTypes; ++type) {
+    if (name == DTypeName(static_cast<DType>(type))) return true;
+  }
+  return false;
+}
+
+// What is wrong with a comma-separated list of operands, as operator_list.inc explains them; empty: nothing.
+std::string ProblemOf(const char* operands) {
+  if (*operands == 0) return "";
+  std::set<absl::string_view> names;
+  for (const absl::string_view operand : absl::StrSplit(operands, ',')) {
+    const absl::string_view name = operand.substr(0, operand.find_first_of(":?"));
+    absl::string_view marks = operand.substr(name.size());
+    if (!absl::ConsumePrefix(&marks, "?")) absl::ConsumeSuffix(&marks, "?");
+    if (!IsOperandName(name) || (!marks.empty() && !(absl::ConsumePrefix(&marks, ":") && IsTypeName(marks)))) {
+      return absl::StrCat("found operand \"", operand, "\", expected a letter or underscore, letters, digits and "
+                          "underscores, and perhaps ? and the name of a type as :i64");
+    }
+    if (!names.insert(name).second) return absl::StrCat("found operand \"", name, "\" twice, expected once");
+  }
+  return "";
 }
 
 bool IsSame(const OperatorInfo& a, const OperatorInfo& b) {
@@ -37,8 +78,11 @@ bool IsSame(const OperatorInfo& a, const OperatorInfo& b) {
 
 void Check(const OperatorInfo& info) {
   const auto refuse = [&](const std::string& what) {
-    ThrowInvalidArgument(absl::StrCat("operator \"", info.name, "\": ", what));
+    ThrowInvalidArgument(absl::StrCat("operator \"", info.name != nullptr ? info.name : "", "\": ", what));
   };
+  if (info.name == nullptr) refuse("found null as its name, expected one");
+  if (info.inputs == nullptr) refuse("found null as its inputs, expected names, or \"\" for none");
+  if (info.outputs == nullptr) refuse("found null as its outputs, expected names");
   if (!IsName(info.name)) {
     refuse("found that name, expected lower case letters, digits and underscores");
   }
@@ -46,6 +90,17 @@ void Check(const OperatorInfo& info) {
   if (inputs > kMostInputs || outputs < 1 || outputs > kMostOutputs) {
     refuse(absl::StrCat("found ", inputs, " inputs and ", outputs, " outputs, expected at most ",
                         kMostInputs, " and 1 to ", kMostOutputs));
+  }
+  for (const char* const operands : {info.inputs, info.outputs}) {
+    const std::string problem = ProblemOf(operands);
+    if (!problem.empty()) refuse(absl::StrCat(problem, " (in \"", operands, "\")"));
+  }
+  if ((info.flags & ~kKnownFlags) != 0) {
+    refuse(absl::StrCat("found flags ", info.flags, ", expected at most ", kKnownFlags,
+                        ": kInPlace, kUpdates, kKeyIsInput and kHeavy"));
+  }
+  if ((info.types & ~kKnownTypes) != 0) {
+    refuse(absl::StrCat("found types ", info.types, ", expected bits of the ", kDTypes, " there are"));
   }
   if (info.types == 0) refuse("found no element types, expected those it is defined for");
   if (info.key_is_input() && inputs == 0) {

@@ -184,6 +184,34 @@ TEST(Registry, ProgramsAddOperators) {
   other.inputs = "";
   other.types = 0;
   EXPECT_THAT(refused(other), HasSubstr("found no element types"));
+  other = mine;
+  other.name = "other";
+  other.types = 1 << kDTypes | 1;
+  EXPECT_THAT(refused(other), HasSubstr("found types 513, expected bits of the 9 there are"));
+  other.types = 1;
+  other.flags = 16;
+  EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found flags 16, expected at most 15"));
+  other.flags = 0;
+  for (const char* const operands : {",", "X,,Y", "X,", " ", "X, Y", "1X", "X?Y", "?", ":i64", "X:", "X:i63", "X??",
+                                     "X:i64:f32", "X\n"}) {
+    other.inputs = operands;
+    other.outputs = "Z";
+    EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found operand \"")) << operands;
+    other.inputs = "X";
+    other.outputs = operands;
+    EXPECT_THAT(refused(other), HasSubstr(std::string("(in \"") + operands + "\")")) << operands;
+  }
+  other.inputs = "X,Y,X?";
+  other.outputs = "Z";
+  EXPECT_THAT(refused(other), HasSubstr("found operand \"X\" twice, expected once (in \"X,Y,X?\")"));
+  other.inputs = nullptr;
+  EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found null as its inputs"));
+  other.inputs = "X";
+  other.outputs = nullptr;
+  EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found null as its outputs"));
+  other.outputs = "X";
+  other.name = nullptr;
+  EXPECT_THAT(refused(other), HasSubstr("operator \"\": found null as its name"));
   EXPECT_EQ(OperatorCount(), before + 1);
   EXPECT_THAT(MessageOf([] { Info(static_cast<OpCode>(500)); }, absl::StatusCode::kInvalidArgument),
               HasSubstr("found operator 500, expected 0 to "));
