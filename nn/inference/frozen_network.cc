@@ -20,6 +20,7 @@
 #include "tidepool/ndarray/kernel/threads.h"
 #include "tidepool/ndarray/view_overlap.h"
 #include "tidepool/nn/inference/freeze.h"
+#include "tidepool/nn/inference/quantise.h"
 
 namespace tidepool::nn {
 namespace {
@@ -240,7 +241,17 @@ FrozenNetwork::FrozenNetwork(const Network& network, const FrozenOptions& option
   CheckOptions(options);
   FrozenEngine& engine = EngineForFreezing();
   const MemoryOwnerScope owner("frozen network");
-  runtimes_ = std::make_unique<Runtimes>(GraphOf(network, options, engine), engine, options.threads);
+  FrozenGraph graph = GraphOf(network, options, engine);
+  if (options.type == FrozenType::kInt8) graph = Quantised(std::move(graph), Calibrate(network, options), options.float_layers);
+  Begin(std::move(graph), engine, options);
+}
+FrozenNetwork::FrozenNetwork(FrozenGraph graph, const FrozenOptions& options) {
+  CheckOptions(options);
+  const MemoryOwnerScope owner("frozen network");
+  Begin(std::move(graph), EngineForFreezing(), options);
+}
+void FrozenNetwork::Begin(FrozenGraph graph, FrozenEngine& engine, const FrozenOptions& options) {
+  runtimes_ = std::make_unique<Runtimes>(std::move(graph), engine, options.threads);
   for (const int64_t batch : options.batches) runtimes_->Prepare(batch, 1);
 }
 FrozenNetwork::~FrozenNetwork() = default;

@@ -16,6 +16,9 @@
 // go. Freeze again for new ones. Weights and inputs must be finite (kInvalidArgument names the first that is not), because the
 // engine's clamps turn NaN into numbers. For the same reason results that overflow within the network are unspecified.
 //
+// In 8 bits (kInt8, static ranges from samples): a quarter of the weights' bytes; what it costs in accuracy says
+// ReportQuantisation (quantisation_report.h).
+//
 // What the engine or freezing does not know (layers of one's own, pooling of 1x1, kFloat16) is kUnimplemented naming the layer and the
 // reason; nothing is computed by other means instead. Results are within rounding of Network::Forward's, not the same
 // bits; they depend on `batches` and the size of the batch, and not on threads.
@@ -35,6 +38,10 @@
 #include "tidepool/nn/inference/frozen_options.h"
 #include "tidepool/nn/network.h"
 
+namespace tidepool {
+class FrozenEngine;
+}  // namespace tidepool
+
 namespace tidepool::nn {
 
 class FrozenNetwork {
@@ -51,6 +58,8 @@ class FrozenNetwork {
   // Copies the weights and makes a runtime of each size in `options.batches`. Throws kUnimplemented (see above, and where
   // no engine is linked or it does not run here), kInvalidArgument for options and weights, OutOfMemoryError.
   explicit FrozenNetwork(const Network& network, const FrozenOptions& options = {});
+  // A graph as it is; of the options, batches and threads alone are looked at.
+  explicit FrozenNetwork(FrozenGraph graph, const FrozenOptions& options = {});
   ~FrozenNetwork();
   FrozenNetwork(FrozenNetwork&& other) noexcept;
   FrozenNetwork& operator=(FrozenNetwork&& other) noexcept;
@@ -76,6 +85,7 @@ class FrozenNetwork {
 
  private:
   class Runtimes;
+  void Begin(FrozenGraph graph, FrozenEngine& engine, const FrozenOptions& options);
   std::unique_ptr<Runtimes> runtimes_;
 };
 
