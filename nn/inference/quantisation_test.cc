@@ -53,16 +53,18 @@ class QuantisationTest : public testing::Test {
 };
 
 // Convolutions of each kind, a pooling, two dense layers.
-Network Mixed() {
+Network Mixed(bool is_strided = false) {
   Layers layers;
   Conv2dAttributes padded;
   padded.pad_top = padded.pad_bottom = padded.pad_left = padded.pad_right = 1;
   layers.push_back(std::make_unique<Conv2D>(8, 3, 3, Activation::kRelu, padded));
   Conv2dAttributes depthwise = padded;
   depthwise.groups = 8;
+  if (is_strided) depthwise.stride_height = 2, depthwise.pad_left = 3, depthwise.dilation_width = 2;
   layers.push_back(std::make_unique<Conv2D>(8, 3, 3, Activation::kIdentity, depthwise));
   Conv2dAttributes grouped;
   grouped.groups = 2;
+  if (is_strided) grouped.stride_width = 3, grouped.pad_bottom = 2, grouped.dilation_height = 2;
   layers.push_back(std::make_unique<Conv2D>(10, 2, 2, Activation::kRelu, grouped));
   layers.push_back(std::make_unique<MaxPool2D>());
   layers.push_back(std::make_unique<Dense>(20, Activation::kRelu));
@@ -126,8 +128,9 @@ std::vector<double> Reference(const FrozenGraph& graph, const float* x) {
             int64_t sum = is_pool ? -128 : op.quantised_bias[static_cast<size_t>(filter)];
             for (int64_t ky = 0; ky < kernel_height; ++ky) {
               for (int64_t kx = 0; kx < kernel_width; ++kx) {
-                const int64_t row = y * (is_pool ? 2 : 1) + ky - (is_pool ? 0 : op.convolution.pad_top);
-                const int64_t column = xx * (is_pool ? 2 : 1) + kx - (is_pool ? 0 : op.convolution.pad_left);
+                const Conv2dAttributes& a = op.convolution;
+                const int64_t row = is_pool ? 2 * y + ky : y * a.stride_height + ky * a.dilation_height - a.pad_top;
+                const int64_t column = is_pool ? 2 * xx + kx : xx * a.stride_width + kx * a.dilation_width - a.pad_left;
                 if (row < 0 || column < 0 || row >= height || column >= width) continue;
                 for (int64_t c = 0; c < each; ++c) {
                   const int64_t value = at[static_cast<size_t>((row * width + column) * channels + first + c)];
@@ -156,8 +159,7 @@ std::vector<double> Reference(const FrozenGraph& graph, const float* x) {
   return result;
 }
 
-TEST_F(QuantisationTest, ItComputesWhatWholeNumbersDo) {
-  const Network network = Mixed();
+void ExpectWholeNumbers(const Network& network) {
   const FrozenNetwork frozen(network, Int8(Samples(200, network.input_shape(), 1)));
   for (const FrozenOp& op : frozen.graph().ops) {
     EXPECT_TRUE(op.is_quantised()) << op.name;
@@ -180,6 +182,11 @@ TEST_F(QuantisationTest, ItComputesWhatWholeNumbersDo) {
     }
   }
   EXPECT_LE(different, 7);
+}
+
+TEST_F(QuantisationTest, ItComputesWhatWholeNumbersDo) {
+  ExpectWholeNumbers(Mixed());
+  ExpectWholeNumbers(Mixed(/*is_strided=*/true));
 }
 
 TEST_F(QuantisationTest, ItIsNearF32WithEachMethodAndBitsDoNotDependOnThreads) {
