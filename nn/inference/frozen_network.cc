@@ -50,6 +50,28 @@ void CheckOptions(const FrozenOptions& options) {
   }
 }
 
+// What the engine relies on.
+void CheckGraph(const FrozenGraph& graph) {
+  if (graph.ops.empty()) ThrowInvalidArgument("frozen network: the graph has no operators");
+  Shape at = graph.input_shape;
+  for (const FrozenOp& op : graph.ops) {
+    if (!(op.input_shape == at)) {
+      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " takes ", op.input_shape.ToString(), ", expected ",
+                                        at.ToString()));
+    }
+    at = op.output_shape;
+    const bool has_weights = op.kind == FrozenOp::Kind::kDense || op.kind == FrozenOp::Kind::kConv2d;
+    if (!has_weights) continue;
+    const size_t weights = op.is_quantised() ? op.quantised_weight.size() : op.weight.size();
+    const size_t biases = op.is_quantised() ? op.quantised_bias.size() : op.bias.size();
+    if (op.weight_shape.rank() == 0 || static_cast<int64_t>(weights) != op.weight_shape.NumElements() ||
+        static_cast<int64_t>(biases) != op.weight_shape[0]) {
+      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " has ", weights, " weights and ", biases,
+                                        " biases, expected those of ", op.weight_shape.ToString()));
+    }
+  }
+}
+
 }  // namespace
 
 // Runtimes by size, leased to one piece of a call each.
@@ -247,6 +269,7 @@ FrozenNetwork::FrozenNetwork(const Network& network, const FrozenOptions& option
 }
 FrozenNetwork::FrozenNetwork(FrozenGraph graph, const FrozenOptions& options) {
   CheckOptions(options);
+  CheckGraph(graph);
   const MemoryOwnerScope owner("frozen network");
   Begin(std::move(graph), EngineForFreezing(), options);
 }

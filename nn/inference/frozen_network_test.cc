@@ -259,6 +259,21 @@ TEST_F(FrozenNetworkTest, InputsAndWeightsThatDoNotFitAreRefused) {
   EXPECT_EQ(frozen.Run(x).dim(0), 3);
 }
 
+TEST_F(FrozenNetworkTest, GraphsThatDoNotFitTogetherAreRefused) {
+  const Network network = LeNet();
+  const FrozenNetwork frozen(network);
+  const auto refused = [&](const std::function<void(FrozenGraph&)>& change) {
+    FrozenGraph graph = frozen.graph();
+    change(graph);
+    return ErrorOf([&] { FrozenNetwork{graph}; }, absl::StatusCode::kInvalidArgument);
+  };
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops.clear(); }), HasSubstr("no operators"));
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops.erase(graph.ops.begin() + 1); }),
+              AllOf(HasSubstr("layer 2"), HasSubstr("takes [12, 12, 20], expected [24, 24, 20]")));
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[4].bias.pop_back(); }), HasSubstr("499 biases"));
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[0].output.scale = 1; }), HasSubstr("0 weights and 0 biases"));
+}
+
 TEST_F(FrozenNetworkTest, WhatIsWrittenLaterChangesNothingAndTheNetworkMayGo) {
   auto network = std::make_unique<Network>(LeNet());
   const NDArray x = RandomBatch(4, network->input_shape(), 1);
