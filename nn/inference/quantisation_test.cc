@@ -260,6 +260,17 @@ TEST_F(QuantisationTest, LayersOfZerosAndOfLargeNumbersHaveAScale) {
   }
 }
 
+TEST_F(QuantisationTest, LargeWeightsThatSamplesDoNotShowAreFrozenAllTheSame) {
+  // The product of scales over the output's would be beyond what XNNPACK takes.
+  Layers layers;
+  layers.push_back(std::make_unique<Dense>(1));
+  Network network({2}, std::move(layers));
+  NDArray weight = network.named_parameters()[0].value;
+  CopyInto(FromValues(absl::Span<const float>({1e6f, 0.0f}), {1, 2}), weight);
+  const FrozenNetwork frozen(network, Int8(FromValues(absl::Span<const float>({0.0f, 1.0f, 0.0f, 0.5f}), {2, 2})));
+  EXPECT_EQ(frozen.Run(FromValues(absl::Span<const float>({0.0f, 1.0f}), {1, 2})).Item<float>(), 0);
+}
+
 TEST_F(QuantisationTest, BadOptionsAreRefused) {
   Network network = Mixed();
   const NDArray samples = Samples(10, network.input_shape(), 1);
