@@ -149,14 +149,21 @@ NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) 
   return Forward(std::move(features), parameters.flat.device(), parameters.views);
 }
 
-NDArray Network::Forward(NDArray features, Device device,
-                         const std::vector<NDArray>& parameters) const {
+NDArray Network::ForwardByLayers(NDArray features,
+                                 absl::FunctionRef<void(int, const NDArray&)> see) const {
+  CheckWhole("forward");
+  return Forward(std::move(features), parameters_.device(), parameter_views_, see);
+}
+
+NDArray Network::Forward(NDArray features, Device device, const std::vector<NDArray>& parameters,
+                         absl::FunctionRef<void(int, const NDArray&)> see) const {
   CheckFeatures(features);
   const HandlesOwnScope handles;
   features = features.To(device);
   LayerCache unused;
   for (size_t i = 0; i < layers_.size(); ++i) {
     features = layers_[i]->Forward(ContextOf(static_cast<int>(i), parameters), features, unused);
+    see(static_cast<int>(i), features);
   }
   return features;
 }

@@ -61,6 +61,7 @@ class Network {
   const std::string& name() const { return name_.text(); }
   const Shape& input_shape() const { return input_shape_; }
   const Shape& output_shape() const { return output_shape_; }
+  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
   WorkspaceMode workspace_mode() const { return mode_; }
   Device device() const { return device_; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
@@ -107,6 +108,9 @@ class Network {
   NDArray Forward(NDArray features, const NetworkParameters& parameters) const;
   // `flat`, a copy of parameters() wherever it is, as Forward takes it.
   NetworkParameters ParametersIn(const NDArray& flat) const;
+  // As Forward; `see` gets each layer's number and output, which is gone once the layers behind it need it no more.
+  NDArray ForwardByLayers(NDArray features,
+                          absl::FunctionRef<void(int layer, const NDArray& output)> see) const;
   // The output for `features`, in the caller's workspace if one is open, else on the device's heap.
   NDArray Output(const NDArray& features);
 
@@ -121,7 +125,8 @@ class Network {
   }
   [[noreturn]] static void ThrowMovedFrom(const char* operation);
   LayerContext ContextOf(int layer, const std::vector<NDArray>& parameters) const;
-  NDArray Forward(NDArray features, Device device, const std::vector<NDArray>& parameters) const;
+  NDArray Forward(NDArray features, Device device, const std::vector<NDArray>& parameters,
+                  absl::FunctionRef<void(int, const NDArray&)> see = [](int, const NDArray&) {}) const;
 
   UniqueName name_;
   Shape input_shape_, output_shape_;

@@ -79,4 +79,11 @@ NDArray Conv2D::Backward(const LayerContext& context, NDArray output_gradient, L
   return Conv2dGradInput(output_gradient, context.parameters[0], input_shape, attributes_);
 }
 
+bool Conv2D::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kConv2d;
+  op.relu = activation_ == Activation::kRelu;
+  op.convolution = attributes_;
+  return true;
+}
+
 }  // namespace tidepool::nn

@@ -25,6 +25,7 @@ class Conv2D final : public Layer {
                   LayerCache& cache) const override;
   NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
                    bool needs_input_gradient) const override;
+  bool ToFrozen(FrozenOp& op) const override;
   bool EndsWithRelu() const override { return activation_ == Activation::kRelu; }
   void LeaveReluGradientToNext() override { relu_gradient_elsewhere_ = true; }
 

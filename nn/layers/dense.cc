@@ -71,4 +71,10 @@ NDArray Dense::Backward(const LayerContext& context, NDArray output_gradient, La
   return MatMul(output_gradient, context.parameters[0]).Reshape(input_shape);
 }
 
+bool Dense::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kDense;
+  op.relu = activation_ == Activation::kRelu;
+  return true;
+}
+
 }  // namespace tidepool::nn

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool::nn {
@@ -57,6 +58,10 @@ class Layer {
   // array when it is not needed. `output_gradient` may be written over.
   virtual NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
                            bool needs_input_gradient) const = 0;
+
+  // What the layer is to an inference engine (nn/inference/frozen_network.h): sets kind, relu and attributes of `op`, whose
+  // weight and bias are its Parameters() in that order. False: it is nothing that engines know.
+  virtual bool ToFrozen(FrozenOp& /*op*/) const { return false; }
 
   // A layer that ends with a ReLU can leave its gradient to a following layer that can apply it in
   // a pass it makes anyway.

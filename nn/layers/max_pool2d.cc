@@ -46,4 +46,10 @@ NDArray MaxPool2D::Backward(const LayerContext&, NDArray output_gradient, LayerC
   return gradient;
 }
 
+bool MaxPool2D::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kMaxPool2d;
+  op.pooling = attributes_;
+  return true;
+}
+
 }  // namespace tidepool::nn

@@ -20,6 +20,7 @@ class MaxPool2D final : public Layer {
                   LayerCache& cache) const override;
   NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
                    bool needs_input_gradient) const override;
+  bool ToFrozen(FrozenOp& op) const override;
   bool CanApplyReluGradient() const override { return true; }
   void ApplyReluGradientOfPrevious() override { attributes_.relu_grad = true; }
 

@@ -3,6 +3,7 @@
 #include <cpuinfo.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -28,6 +29,8 @@ constexpr size_t kAlignment = 64;
 
 // See TakingXnnpackMemory.
 thread_local constinit bool is_taking_memory = false;
+thread_local constinit XnnpackReserve* reserve = nullptr;
+std::atomic<int64_t> requests_until_refused{-1};
 
 MemoryOwner& Owner() { return MemoryOwner::Process().Child("xnnpack"); }
 
@@ -55,10 +58,17 @@ class Allocator {
     Header header{bytes + kAlignment};
     Allocation block;
     try {
-      block = pool_.Allocate(header.bytes, kAlignment);
+      if (MayTake()) block = pool_.Allocate(header.bytes, kAlignment);
     } catch (const std::bad_alloc&) {
     }
-    if (!block) return nullptr;  // XNNPACK reports xnn_status_out_of_memory
+    if (!block) {
+      // Without a reserve XNNPACK reports xnn_status_out_of_memory.
+      auto* const data = static_cast<std::byte*>(XnnpackReserve::Take(header.bytes));
+      if (data == nullptr) return nullptr;
+      header.token = &reserve;
+      std::memcpy(data, &header, sizeof(header));
+      return data + kAlignment;
+    }
     Report();
     header.token = block.token;
     std::memcpy(block.data, &header, sizeof(header));
@@ -69,6 +79,7 @@ class Allocator {
     if (data == nullptr) return;
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     const Header header = HeaderOf(data);
+    if (header.token == &reserve) return;
     pool_.Release(header.token, header.bytes, kAlignment);
     Report();
   }
@@ -98,10 +109,16 @@ class Allocator {
     return header;
   }
 
+  static bool MayTake() {
+    if (requests_until_refused < 0) return true;
+    return requests_until_refused > 0 && requests_until_refused-- > 0;
+  }
+
   void Report() {
     const int64_t used = static_cast<int64_t>(pool_.used_bytes());
     const int64_t unused = static_cast<int64_t>(pool_.owned_bytes()) - used;
     MemoryTracker& tracker = MemoryTracker::Global();
+    XnnpackReserve::Count(used - used_);
     if (used != used_) tracker.Add(Host(), MemoryKind::kExternal, used - used_, &Owner());
     if (unused != unused_) {
       tracker.Add(Host(), MemoryKind::kUnreferenced, unused - unused_, &Owner());
@@ -188,6 +205,29 @@ const Runtime& TheRuntime() {
 TakingXnnpackMemory::TakingXnnpackMemory() : before_(std::exchange(is_taking_memory, true)) {}
 TakingXnnpackMemory::~TakingXnnpackMemory() { is_taking_memory = before_; }
 bool IsTakingXnnpackMemory() { return is_taking_memory; }
+
+XnnpackReserve::XnnpackReserve(size_t bytes)
+    : block_(new std::byte[bytes + kAlignment]), left_(bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(block_.get());
+  next_ = block_.get() + (kAlignment - begin % kAlignment) % kAlignment;
+  reserve = this;
+}
+XnnpackReserve::~XnnpackReserve() { reserve = nullptr; }
+
+void* XnnpackReserve::Take(size_t bytes) {
+  if (reserve == nullptr) return nullptr;
+  reserve->was_needed_ = true;
+  const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (whole > reserve->left_) return nullptr;
+  reserve->left_ -= whole;
+  return std::exchange(reserve->next_, reserve->next_ + whole);
+}
+
+void XnnpackReserve::Count(int64_t bytes) {
+  if (reserve != nullptr) reserve->taken_bytes_ += bytes;
+}
+
+void RefuseXnnpackMemoryForTesting(int64_t requests) { requests_until_refused = requests; }
 
 int64_t ReclaimXnnpackMemory(absl::FunctionRef<void()> drop) {
   Allocator& allocator = Allocator::Global();

@@ -13,7 +13,9 @@
 
 #include <xnnpack.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -52,9 +54,38 @@ class TakingXnnpackMemory {
   const bool before_;
 };
 bool IsTakingXnnpackMemory();
+
+// While it lives, memory that XNNPACK takes on this thread is counted, and small blocks that cannot be had come from a
+// reserve: its planner of subgraphs (2022) writes to what it asked for without looking whether it got it. What was made then
+// is not to be kept. One at a time a thread; blocks of the reserve must be released before it ends.
+class XnnpackReserve {
+ public:
+  explicit XnnpackReserve(size_t bytes);  // throws std::bad_alloc
+  ~XnnpackReserve();
+  XnnpackReserve(const XnnpackReserve&) = delete;
+  XnnpackReserve& operator=(const XnnpackReserve&) = delete;
+
+  bool was_needed() const { return was_needed_; }
+  int64_t taken_bytes() const { return taken_bytes_; }  // and not given back
+
+  // For the allocator: null when there is no reserve, or not as much.
+  static void* Take(size_t bytes);
+  static void Count(int64_t bytes);
+
+ private:
+  std::unique_ptr<std::byte[]> block_;
+  size_t left_ = 0;
+  std::byte* next_ = nullptr;
+  int64_t taken_bytes_ = 0;
+  bool was_needed_ = false;
+};
+
 // Calls `drop`, which deletes operators, and gives back what nobody uses then: bytes. Nothing, and 0, while another thread
 // allocates.
 int64_t ReclaimXnnpackMemory(absl::FunctionRef<void()> drop);
+
+// From now on the first `requests` of XNNPACK for memory are served as ever and all later ones refused; -1: none is.
+void RefuseXnnpackMemoryForTesting(int64_t requests);
 
 }  // namespace tidepool::cpu
 

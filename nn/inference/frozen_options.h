@@ -1,0 +1,48 @@
+// What a network is frozen to. See frozen_network.h.
+#ifndef TIDEPOOL_NN_INFERENCE_FROZEN_OPTIONS_H_
+#define TIDEPOOL_NN_INFERENCE_FROZEN_OPTIONS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool::nn {
+
+enum class FrozenType : uint8_t {
+  kFloat32,
+  // Weights and activations in 8 bits, sums in 32; inputs and outputs are f32 all the same. Weights of convolutions have a
+  // scale for each filter, those of dense layers one (XNNPACK's 2022 interface has no other). Activations have the ranges that
+  // `calibration` shows.
+  kInt8,
+  kFloat16,  // refused: XNNPACK's 2022 interface emulates it on x86, slower than f32
+};
+
+// How the range of an array's values is chosen from those that samples show. What lies outside becomes its ends.
+enum class CalibrationMethod : uint8_t {
+  kMeanSquaredError,  // with the least error of the samples' values
+  kPercentile,        // which `percentile` percent of them lie in
+  kExtremes,          // all of them
+};
+
+struct FrozenOptions {
+  FrozenType type = FrozenType::kFloat32;
+  // Sizes of batches to make runtimes for, 1 or more each.
+  std::vector<int64_t> batches = {1};
+  // Append a softmax along the classes, in f32.
+  bool softmax = false;
+  // Pieces of a batch that run at once, 1 to 1024.
+  int threads = 1;
+
+  // ---- of kInt8 alone ----
+  // [samples] + the network's input_shape: some hundred examples like those to come. Read while freezing only.
+  NDArray calibration = {};
+  CalibrationMethod method = CalibrationMethod::kMeanSquaredError;
+  double percentile = 99.99;  // above 50, at most 100
+  // Layers that stay f32, by number: those that cost too much accuracy (ReportQuantisation names them).
+  std::vector<int> float_layers = {};
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_INFERENCE_FROZEN_OPTIONS_H_

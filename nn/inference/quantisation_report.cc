@@ -1,0 +1,116 @@
+#include "tidepool/nn/inference/quantisation_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/append_format.h"
+#include "tidepool/nn/inference/freeze.h"
+#include "tidepool/nn/inference/quantise.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr int64_t kBatch = 32;
+
+double RelativeError(const std::vector<float>& found, const std::vector<float>& expected) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double difference = static_cast<double>(found[i]) - expected[i];
+    error += difference * difference;
+    size += static_cast<double>(expected[i]) * expected[i];
+  }
+  return size > 0 ? std::sqrt(error / size) : std::sqrt(error);
+}
+
+std::vector<int64_t> LargestOfRows(const std::vector<float>& values, int64_t columns) {
+  std::vector<int64_t> result;
+  for (auto row = values.begin(); row != values.end(); row += columns) {
+    result.push_back(std::max_element(row, row + columns) - row);
+  }
+  return result;
+}
+
+double PartEqual(const std::vector<int64_t>& a, absl::Span<const int64_t> b) {
+  int64_t equal = 0;
+  for (size_t i = 0; i < a.size(); ++i) equal += a[i] == b[i];
+  return static_cast<double>(equal) / static_cast<double>(a.size());
+}
+
+int64_t ConstantBytes(const FrozenGraph& graph) {
+  int64_t bytes = 0;
+  for (const FrozenOp& op : graph.ops) bytes += op.constant_bytes();
+  return bytes;
+}
+
+}  // namespace
+
+QuantisationReport ReportQuantisation(const Network& network, const FrozenOptions& options, const NDArray& samples,
+                                      absl::Span<const int64_t> labels) {
+  if (options.type != FrozenType::kInt8) ThrowInvalidArgument("quantisation report: type is not int8");
+  if (network.output_shape().rank() != 1) {
+    ThrowInvalidArgument(absl::StrCat("quantisation report: the network's output is ", network.output_shape().ToString(),
+                                      ", expected one axis"));
+  }
+  network.CheckFeatures(samples);
+  if (!labels.empty() && static_cast<int64_t>(labels.size()) != samples.dim(0)) {
+    ThrowInvalidArgument(absl::StrCat("quantisation report: ", labels.size(), " labels, expected none or ", samples.dim(0)));
+  }
+  const FrozenGraph whole = GraphOf(network, options, EngineForFreezing());
+  const std::vector<Quantisation> values = Calibrate(network, options);
+  const auto run = [&](const FrozenGraph& graph) {
+    return FrozenNetwork(graph, {.batches = {std::min(kBatch, samples.dim(0))}}).Run(samples).ToVector<float>();
+  };
+  const FrozenGraph quantised = Quantised(whole, values, options.float_layers);
+  const std::vector<float> expected = run(whole), found = run(quantised);
+
+  QuantisationReport report;
+  report.samples = samples.dim(0);
+  report.float_weight_bytes = ConstantBytes(whole);
+  report.weight_bytes = ConstantBytes(quantised);
+  report.error = RelativeError(found, expected);
+  const int64_t classes = network.output_shape()[0];
+  const std::vector<int64_t> expected_classes = LargestOfRows(expected, classes), classes_found = LargestOfRows(found, classes);
+  report.agreement = PartEqual(classes_found, expected_classes);
+  if (!labels.empty()) {
+    report.float_accuracy = PartEqual(expected_classes, labels);
+    report.accuracy = PartEqual(classes_found, labels);
+  }
+  const auto layers = static_cast<int>(network.layers().size());
+  for (int i = 0; i < layers; ++i) {
+    const FrozenOp& op = quantised.ops[static_cast<size_t>(i)];
+    std::vector<int> others;
+    for (int other = 0; other < layers; ++other) {
+      if (other != i) others.push_back(other);
+    }
+    const FrozenGraph alone = Quantised(whole, values, others);
+    report.layers.push_back(
+        {op.name, op.is_quantised(), alone.ops[static_cast<size_t>(i)].output, RelativeError(run(alone), expected)});
+    if (report.layers.back().error_alone > report.layers[static_cast<size_t>(report.worst_layer)].error_alone) {
+      report.worst_layer = i;
+    }
+  }
+  return report;
+}
+
+std::string QuantisationReport::ToString() const {
+  std::string text;
+  const auto number = [](int64_t value) { return static_cast<long long>(value); };
+  AppendFormat(&text, "8 bits beside f32 on %lld samples: relative error %.4f, %.2f %% agree", number(samples), error,
+               100 * agreement);
+  if (accuracy.has_value()) {
+    AppendFormat(&text, ", accuracy %.2f %% (f32 %.2f %%)", 100 * *accuracy, 100 * *float_accuracy);
+  }
+  AppendFormat(&text, "; weights %lld bytes (f32 %lld)\n", number(weight_bytes), number(float_weight_bytes));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = layers[i];
+    AppendFormat(&text, "  %s: alone %.4f, output in steps of %.3g%s%s\n", layer.name.c_str(), layer.error_alone,
+                 layer.output.scale, layer.is_quantised ? "" : ", stays f32",
+                 static_cast<int>(i) == worst_layer ? " (worst)" : "");
+  }
+  return text;
+}
+
+}  // namespace tidepool::nn
