@@ -19,7 +19,7 @@ expect "matmul abacus f32 abacus"
 expect "matmul abacus f64 - \(none linked\)"
 expect "sum abacus f32 - \(none linked\)"
 expect "clip host f32 quick_clip, .*"
-expect "hypot host f32 reference"
+expect "scaled_length host f32 reference"
 
 # number N: big-endian, of four bytes, as IDX files have them.
 number() {

@@ -1,5 +1,5 @@
 // An operator that Tidepool does not have, with the contract that Tidepool's own have.
-#include "hypot.h"
+#include "scaled_length.h"
 
 #include <cmath>
 #include <vector>
@@ -20,46 +20,46 @@ using namespace tidepool;
 namespace {
 
 const bool cases = AddOpCases(
-    HypotOp(),
+    ScaledLengthOp(),
     [](CaseValues& values, OpCase& c) {
       const Shape shape = values.AnyShape(0, 4);
       c.inputs = {values.Floats(shape, false, c.dtype), values.Floats(shape, false, c.dtype)};
       c.outputs = {values.Floats(shape, false, c.dtype)};
-      c.attributes = HypotAttributes{values.Real(1, 2)};
+      c.attributes = ScaledLengthAttributes{values.Real(1, 2)};
     },
     {Comparison::kClose, 2.5e-7, 0});
-const bool contract = RegisterOpContract({.provider = "hypot_again", .only = {"hypot f32"}});
+const bool contract = RegisterOpContract({.provider = "scaled_length_again", .only = {"scaled_length f32"}});
 
 // A second provider of it, here of other arithmetic.
 void RunAgain(const KernelCall& call) {
   for (int64_t i = 0; i < call.outputs[0].NumElements(); ++i) {
     const double x = call.inputs[0].as<float>()[i], y = call.inputs[1].as<float>()[i];
     call.outputs[0].as<float>()[i] =
-        static_cast<float>(std::sqrt(x * x + y * y) * call.attrs<HypotAttributes>().scale);
+        static_cast<float>(std::sqrt(x * x + y * y) * call.attrs<ScaledLengthAttributes>().scale);
   }
 }
 const KernelRegistrar registrar({
-    {HypotOp(), DeviceType::kHost, DType::kFloat32, "hypot_again", 10, &RunAgain},
+    {ScaledLengthOp(), DeviceType::kHost, DType::kFloat32, "scaled_length_again", 10, &RunAgain},
 });
 
-TEST(Hypot, RunsInAWorkspaceOnViewsOfAnyStrides) {
-  Workspace workspace("hypot", WorkspaceConfig::Training());
+TEST(ScaledLength, RunsInAWorkspaceOnViewsOfAnyStrides) {
+  Workspace workspace("scaled_length", WorkspaceConfig::Training());
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope scope(workspace);
     const NDArray x = Full({2, 3}, 3), y = Full({3, 2}, 4);
-    EXPECT_EQ(Hypot(x.Transpose(), y, 2).ToVector<float>(), std::vector<float>(6, 10));
-    EXPECT_EQ(Hypot(Full({2}, 3, DType::kFloat64), Full({2}, 4, DType::kFloat64)).ToVector<double>(),
+    EXPECT_EQ(ScaledLength(x.Transpose(), y, 2).ToVector<float>(), std::vector<float>(6, 10));
+    EXPECT_EQ(ScaledLength(Full({2}, 3, DType::kFloat64), Full({2}, 4, DType::kFloat64)).ToVector<double>(),
               std::vector<double>(2, 5));
   }
   EXPECT_EQ(workspace.stats().misses, 0u);
 }
 
-TEST(Hypot, AttributesOfAnotherOperatorAreRefused) {
+TEST(ScaledLength, AttributesOfAnotherOperatorAreRefused) {
   const NDArray x = Ones({2});
   NDArray z = Ones({2});
   const MatMulAttributes wrong;
-  EXPECT_EQ(CatchStatus([&] { Dispatch(HypotOp(), {&x, &x}, {&z}, &wrong); }).message(),
-            "Op [hypot]: found attributes tidepool::MatMulAttributes, expected HypotAttributes");
+  EXPECT_EQ(CatchStatus([&] { Dispatch(ScaledLengthOp(), {&x, &x}, {&z}, &wrong); }).message(),
+            "Op [scaled_length]: found attributes tidepool::MatMulAttributes, expected ScaledLengthAttributes");
 }
 
 }  // namespace

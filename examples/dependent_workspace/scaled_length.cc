@@ -1,4 +1,4 @@
-#include "hypot.h"
+#include "scaled_length.h"
 
 #include <cmath>
 
@@ -14,13 +14,13 @@ using tidepool::OpCode;
 
 namespace {
 
-// Dispatch has made the operands dense and checked that the attributes are HypotAttributes.
+// Dispatch has made the operands dense and checked that the attributes are ScaledLengthAttributes.
 template <typename T>
 void Run(const KernelCall& call) {
   const T* const x = call.inputs[0].as<T>();
   const T* const y = call.inputs[1].as<T>();
   T* const z = call.outputs[0].as<T>();
-  const double scale = call.attrs<HypotAttributes>().scale;
+  const double scale = call.attrs<ScaledLengthAttributes>().scale;
   for (int64_t i = 0; i < call.outputs[0].NumElements(); ++i) {
     z[i] = static_cast<T>(std::hypot(static_cast<double>(x[i]), static_cast<double>(y[i])) * scale);
   }
@@ -28,30 +28,30 @@ void Run(const KernelCall& call) {
 
 // What every other provider is compared with, and what runs where no other one is linked.
 const tidepool::KernelRegistrar registrar({
-    {HypotOp(), DeviceType::kHost, DType::kFloat32, "reference", 0, &Run<float>},
-    {HypotOp(), DeviceType::kHost, DType::kFloat64, "reference", 0, &Run<double>},
+    {ScaledLengthOp(), DeviceType::kHost, DType::kFloat32, "reference", 0, &Run<float>},
+    {ScaledLengthOp(), DeviceType::kHost, DType::kFloat64, "reference", 0, &Run<double>},
 });
 
 }  // namespace
 
-OpCode HypotOp() {
+OpCode ScaledLengthOp() {
   static const OpCode op = tidepool::AddOperator(
-      {.name = "hypot",
+      {.name = "scaled_length",
        .inputs = "X,Y",
        .outputs = "Z",
-       .attributes = tidepool::AttributesType::Of<HypotAttributes>(),
+       .attributes = tidepool::AttributesType::Of<ScaledLengthAttributes>(),
        .flags = tidepool::operator_list::kInPlace,
        .types = static_cast<tidepool::DTypeSet>(SetOf(DType::kFloat32) | SetOf(DType::kFloat64))});
   return op;
 }
 
-NDArray Hypot(const NDArray& x, const NDArray& y, double scale) {
-  tidepool::CheckOperands(HypotOp(), {&x, &y});
+NDArray ScaledLength(const NDArray& x, const NDArray& y, double scale) {
+  tidepool::CheckOperands(ScaledLengthOp(), {&x, &y});
   if (!(x.shape() == y.shape()) || x.dtype() != y.dtype()) {
-    tidepool::ThrowInvalidArgument("Op [hypot]: X and Y differ in shape or type");
+    tidepool::ThrowInvalidArgument("Op [scaled_length]: X and Y differ in shape or type");
   }
-  NDArray z(x.shape(), x.dtype(), tidepool::ResultPlace(HypotOp(), {&x, &y}));
-  const HypotAttributes attributes{scale};
-  Dispatch(HypotOp(), {&x, &y}, {&z}, &attributes);
+  NDArray z(x.shape(), x.dtype(), tidepool::ResultPlace(ScaledLengthOp(), {&x, &y}));
+  const ScaledLengthAttributes attributes{scale};
+  Dispatch(ScaledLengthOp(), {&x, &y}, {&z}, &attributes);
   return z;
 }
