@@ -1,4 +1,5 @@
-// Registers every elementwise operator: its loop, what its operands are, what an element costs.
+// Registers every elementwise operator: its loop and what its operands are. What an element costs its row says.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -55,10 +56,12 @@ PointwiseOperand OutputOf(DType dtype) {
           Is16Bit(dtype) ? Converter(DType::kFloat32, dtype) : nullptr};
 }
 
-}  // namespace
+using ReadPointwiseAttributes = void (*)(const KernelCall&, LoopParameters*);
 
-void RegisterPointwise(OpCode op, const PointwiseLoop* loops, int inputs, int work,
-                       ReadPointwiseAttributes read_attributes, bool to_bool) {
+// For all types of the row; inputs have the kernel's, and the result, unless it is bool. `loops`: by LoopType.
+void RegisterPointwise(OpCode op, const PointwiseLoop* loops, ReadPointwiseAttributes read_attributes = nullptr,
+                       bool to_bool = false) {
+  const int inputs = Info(op).input_count;
   for (int i = 0; i < kDTypes; ++i) {
     const DType dtype = static_cast<DType>(i);
     if (!Contains(Info(op).types, dtype)) continue;
@@ -68,13 +71,11 @@ void RegisterPointwise(OpCode op, const PointwiseLoop* loops, int inputs, int wo
     for (int input = 0; input < inputs; ++input) pointwise.in[input] = InputOf(dtype);
     pointwise.out = OutputOf(to_bool ? DType::kBool : dtype);
     pointwise.read_attributes = read_attributes;
-    pointwise.work = work;
+    pointwise.work = std::max(1, static_cast<int>(Info(op).cost.each_output));
     pointwise.converts = Is16Bit(dtype);
     Register(op, dtype, pointwise);
   }
 }
-
-namespace {
 
 void ReadClip(const KernelCall& call, LoopParameters* p) {
   const auto& a = call.attrs<ClipAttributes>();
@@ -109,9 +110,9 @@ void ReadGelu(const KernelCall& call, LoopParameters* p) {
   p->tanh_form = call.attrs<GeluAttributes>().tanh_form;
 }
 
-void RegisterLogic(OpCode op, PointwiseLoop loop, int inputs) {
+void RegisterLogic(OpCode op, PointwiseLoop loop) {
   const PointwiseOperand boolean = {1, nullptr};
-  Register(op, DType::kBool, {loop, inputs, {boolean, boolean}, boolean});
+  Register(op, DType::kBool, {loop, Info(op).input_count, {boolean, boolean}, boolean});
 }
 
 void RegisterWhere(const ArithmeticLoops& loops) {
@@ -147,60 +148,34 @@ void RegisterCopy() {
 bool RegisterAll() {
   const ArithmeticLoops& a = *ThisMachine().arithmetic;
   const FunctionLoops& f = *ThisMachine().functions;
-#define TIDEPOOL_REGISTER(loops, Name, ...) RegisterPointwise(OpCode::k##Name, loops.Name, __VA_ARGS__)
-  TIDEPOOL_REGISTER(a, Add, 2, 1);
-  TIDEPOOL_REGISTER(a, Subtract, 2, 1);
-  TIDEPOOL_REGISTER(a, Multiply, 2, 1);
-  TIDEPOOL_REGISTER(a, Divide, 2, 2);
-  TIDEPOOL_REGISTER(a, Maximum, 2, 1);
-  TIDEPOOL_REGISTER(a, Minimum, 2, 1);
-  TIDEPOOL_REGISTER(a, Power, 2, 16);
-  TIDEPOOL_REGISTER(a, Remainder, 2, 8);
-  TIDEPOOL_REGISTER(a, ScaleShift, 1, 1, &ReadScaleShift);
-  TIDEPOOL_REGISTER(a, Negate, 1, 1);
-  TIDEPOOL_REGISTER(a, Abs, 1, 1);
-  TIDEPOOL_REGISTER(a, Sign, 1, 1);
-  TIDEPOOL_REGISTER(a, Square, 1, 1);
-  TIDEPOOL_REGISTER(a, Clip, 1, 1, &ReadClip);
-#define TIDEPOOL_REGISTER_COMPARISON(Name) TIDEPOOL_REGISTER(a, Name, 2, 1, nullptr, true);
-  TIDEPOOL_CPU_COMPARISONS(TIDEPOOL_REGISTER_COMPARISON)
-#undef TIDEPOOL_REGISTER_COMPARISON
-#define TIDEPOOL_REGISTER_LOGIC(Name) \
-  RegisterLogic(OpCode::k##Name, a.Name, OpCode::k##Name == OpCode::kLogicalNot ? 1 : 2);
-  TIDEPOOL_CPU_LOGIC(TIDEPOOL_REGISTER_LOGIC)
-#undef TIDEPOOL_REGISTER_LOGIC
-  TIDEPOOL_REGISTER(f, IsNan, 1, 1, nullptr, true);
-  TIDEPOOL_REGISTER(f, IsFinite, 1, 1, nullptr, true);
-  TIDEPOOL_REGISTER(f, Sqrt, 1, 2);
-  TIDEPOOL_REGISTER(f, Rsqrt, 1, 3);
-  TIDEPOOL_REGISTER(f, Reciprocal, 1, 2);
-  TIDEPOOL_REGISTER(f, Exp, 1, 5);
-  TIDEPOOL_REGISTER(f, Expm1, 1, 10);
-  TIDEPOOL_REGISTER(f, Log, 1, 5);
-  TIDEPOOL_REGISTER(f, Log1p, 1, 6);
-  TIDEPOOL_REGISTER(f, Sin, 1, 12);
-  TIDEPOOL_REGISTER(f, Cos, 1, 12);
-  TIDEPOOL_REGISTER(f, Tanh, 1, 10);
-  TIDEPOOL_REGISTER(f, Sigmoid, 1, 8);
-  TIDEPOOL_REGISTER(f, Erf, 1, 10);
-  TIDEPOOL_REGISTER(f, Floor, 1, 1);
-  TIDEPOOL_REGISTER(f, Ceil, 1, 1);
-  TIDEPOOL_REGISTER(f, Round, 1, 1);
-  TIDEPOOL_REGISTER(f, Softplus, 1, 16);
-  TIDEPOOL_REGISTER(f, Relu, 1, 1);
-  TIDEPOOL_REGISTER(f, LeakyRelu, 1, 1, &ReadAlpha);
-  TIDEPOOL_REGISTER(f, Elu, 1, 10, &ReadAlpha);
-  TIDEPOOL_REGISTER(f, Gelu, 1, 16, &ReadGelu);
-  TIDEPOOL_REGISTER(f, Swish, 1, 8);
-  TIDEPOOL_REGISTER(f, ReluGrad, 2, 1);
-  TIDEPOOL_REGISTER(f, SigmoidGrad, 2, 1);
-  TIDEPOOL_REGISTER(f, TanhGrad, 2, 1);
-  TIDEPOOL_REGISTER(f, LeakyReluGrad, 2, 1, &ReadAlpha);
-  TIDEPOOL_REGISTER(f, EluGrad, 2, 6, &ReadAlpha);
-  TIDEPOOL_REGISTER(f, GeluGrad, 2, 16, &ReadGelu);
-  TIDEPOOL_REGISTER(f, SwishGrad, 2, 10);
-  TIDEPOOL_REGISTER(f, SoftplusGrad, 2, 8);
-#undef TIDEPOOL_REGISTER
+#define TIDEPOOL_OPERATOR(Name, ...) RegisterPointwise(OpCode::k##Name, a.Name);
+#include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+#include "tidepool/ndarray/kernel/operators/bits.inc"
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) RegisterPointwise(OpCode::k##Name, a.Name, nullptr, /*to_bool=*/true);
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) RegisterLogic(OpCode::k##Name, a.Name);
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) RegisterPointwise(OpCode::k##Name, f.Name, nullptr, /*to_bool=*/true);
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) RegisterPointwise(OpCode::k##Name, f.Name);
+#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+#undef TIDEPOOL_OPERATOR
+  RegisterLogic(OpCode::kLogicalNot, a.LogicalNot);
+  RegisterPointwise(OpCode::kScaleShift, a.ScaleShift, &ReadScaleShift);
+  RegisterPointwise(OpCode::kClip, a.Clip, &ReadClip);
+  RegisterPointwise(OpCode::kLeakyRelu, f.LeakyRelu, &ReadAlpha);
+  RegisterPointwise(OpCode::kElu, f.Elu, &ReadAlpha);
+  RegisterPointwise(OpCode::kGelu, f.Gelu, &ReadGelu);
+  RegisterPointwise(OpCode::kLeakyReluGrad, f.LeakyReluGrad, &ReadAlpha);
+  RegisterPointwise(OpCode::kEluGrad, f.EluGrad, &ReadAlpha);
+  RegisterPointwise(OpCode::kGeluGrad, f.GeluGrad, &ReadGelu);
   RegisterWhere(a);
   RegisterCopy();
   return true;

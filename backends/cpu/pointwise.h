@@ -35,13 +35,6 @@ struct PointwiseOp {
 // Inputs broadcast to the result.
 void RunPointwise(const KernelCall& call, const PointwiseOp& op);
 
-using ReadPointwiseAttributes = void (*)(const KernelCall&, LoopParameters*);
-// Registers an operator whose inputs have the kernel's type, for all types of the list. `loops`: by
-// LoopType. `work`: of an element, compared with an addition. `to_bool`: the result is bool; else it has the
-// kernel's type too.
-void RegisterPointwise(OpCode op, const PointwiseLoop* loops, int inputs, int work,
-                       ReadPointwiseAttributes read_attributes = nullptr, bool to_bool = false);
-
 }  // namespace tidepool::cpu
 
 #endif  // TIDEPOOL_BACKENDS_CPU_POINTWISE_H_

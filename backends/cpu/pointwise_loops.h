@@ -27,36 +27,31 @@ enum LoopType { kLoopF32, kLoopF64, kLoopI8, kLoopU8, kLoopI32, kLoopI64 };
 inline constexpr int kLoopTypes = 6;
 inline constexpr int kFloatLoopTypes = 2;
 
-// The operators a table has, of the names in operator_list.inc.
-#define TIDEPOOL_CPU_NUMBER_OPERATORS(X)                                                   \
-  X(Add) X(Subtract) X(Multiply) X(Divide) X(Maximum) X(Minimum) X(Power) X(Remainder)    \
-  X(ScaleShift) X(Negate) X(Abs) X(Sign) X(Square) X(Clip)
-#define TIDEPOOL_CPU_COMPARISONS(X) \
-  X(Equal) X(NotEqual) X(Less) X(LessEqual) X(Greater) X(GreaterEqual)
-#define TIDEPOOL_CPU_LOGIC(X) X(LogicalAnd) X(LogicalOr) X(LogicalXor) X(LogicalNot)
-#define TIDEPOOL_CPU_CLASSIFIERS(X) X(IsNan) X(IsFinite)
-#define TIDEPOOL_CPU_FUNCTIONS(X)                                                          \
-  X(Sqrt) X(Rsqrt) X(Reciprocal) X(Exp) X(Expm1) X(Log) X(Log1p) X(Sin) X(Cos) X(Tanh)    \
-  X(Sigmoid) X(Erf) X(Floor) X(Ceil) X(Round) X(Softplus) X(Relu) X(LeakyRelu) X(Elu)     \
-  X(Gelu) X(Swish) X(ReluGrad) X(SigmoidGrad) X(TanhGrad) X(LeakyReluGrad) X(EluGrad)     \
-  X(GeluGrad) X(SwishGrad) X(SoftplusGrad)
-
+// A table has the operators of the families of operator_list.inc, by their codes.
 struct ArithmeticLoops {
-#define TIDEPOOL_ROW(Name) PointwiseLoop Name[kLoopTypes];
-  TIDEPOOL_CPU_NUMBER_OPERATORS(TIDEPOOL_ROW)
-  TIDEPOOL_CPU_COMPARISONS(TIDEPOOL_ROW)
-#undef TIDEPOOL_ROW
-#define TIDEPOOL_ROW(Name) PointwiseLoop Name;
-  TIDEPOOL_CPU_LOGIC(TIDEPOOL_ROW)
-#undef TIDEPOOL_ROW
+#define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name[kLoopTypes];
+#include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+#include "tidepool/ndarray/kernel/operators/bits.inc"
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name;
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+#undef TIDEPOOL_OPERATOR
+  PointwiseLoop LogicalNot;
+  PointwiseLoop ScaleShift[kLoopTypes], Clip[kLoopTypes];
   PointwiseLoop Where[4];  // of 1, 2, 4, 8 bytes
 };
 
 struct FunctionLoops {
-#define TIDEPOOL_ROW(Name) PointwiseLoop Name[kFloatLoopTypes];
-  TIDEPOOL_CPU_CLASSIFIERS(TIDEPOOL_ROW)
-  TIDEPOOL_CPU_FUNCTIONS(TIDEPOOL_ROW)
-#undef TIDEPOOL_ROW
+#define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name[kFloatLoopTypes];
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+#undef TIDEPOOL_OPERATOR
+  PointwiseLoop LeakyRelu[kFloatLoopTypes], Elu[kFloatLoopTypes], Gelu[kFloatLoopTypes];
+  PointwiseLoop LeakyReluGrad[kFloatLoopTypes], EluGrad[kFloatLoopTypes], GeluGrad[kFloatLoopTypes];
 };
 
 inline constexpr int kConvertTypes = 9;  // in the order of DType

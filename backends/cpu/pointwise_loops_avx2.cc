@@ -3,6 +3,7 @@
 
 #if defined(__x86_64__)
 #include "tidepool/backends/cpu/float_functions.inc"
+#include "tidepool/backends/cpu/element_words.inc"
 #include "tidepool/backends/cpu/arithmetic_loops.inc"
 #include "tidepool/backends/cpu/function_loops.inc"
 #include "tidepool/backends/cpu/conversion_loops.inc"

@@ -1,9 +1,10 @@
 // The operators. operator_list.inc is the one list that dispatch, contract tests and the kernel
 // table are made from; programs add operators of their own beside it:
 //
-//   OpCode Hypot() {
-//     static const OpCode op = AddOperator({.name = "hypot", .inputs = "X,Y", .outputs = "Z",
-//                                           .types = SetOf(DType::kFloat32)});
+//   OpCode MyHypot() {
+//     static const OpCode op = AddOperator({.name = "my_hypot", .inputs = "X,Y", .outputs = "Z",
+//                                           .types = SetOf(DType::kFloat32),
+//                                           .gradient = "my_hypot_grad", .cost = operator_list::Each(12)});
 //     return op;
 //   }
 //
@@ -47,6 +48,44 @@ inline constexpr DTypeSet kF32 = SetOf(DType::kFloat32), kF64 = SetOf(DType::kFl
                           kBoolean = SetOf(DType::kBool), kFloats = kF32 | kF64 | kF16 | kBF16,
                           kIntegers = kI8 | kU8 | kI32 | kI64, kNumbers = kFloats | kIntegers,
                           kAllTypes = kNumbers | kBoolean;
+inline constexpr char kNoGradient[] = "none", kComposed[] = "composed", kUnwritten[] = "unwritten";
+}  // namespace operator_list
+
+// What the shapes of an operator's outputs are, as those of its inputs have it.
+enum class ShapeRule : uint8_t {
+  kOwnShape,   // the operator's function in ndarray/ops knows
+  kLikeFirst,  // all those of the first input
+  kBroadcast,  // all those to which the inputs broadcast
+  kReduced,    // that of the first input without the axes of ReduceAttributes
+};
+namespace operator_list {
+using enum ShapeRule;
+}  // namespace operator_list
+
+struct KernelCall;
+
+// What a call costs on any machine: operations as additions and products count, of other functions about as many
+// as take as long; and the bytes that are read and written at least once.
+struct OperatorCost {
+  double operations = 0;
+  double bytes = 0;
+};
+
+// How to tell; operator_cost.h does it.
+struct CostRule {
+  float each_output = 0;  // operations for each element of the first output
+  float each_input = 0;   // and of the first input
+  // What the numbers above cannot say: changes a cost whose bytes are those of all operands.
+  void (*adjust)(const KernelCall& call, OperatorCost& cost) = nullptr;
+
+  constexpr CostRule() = default;
+  constexpr CostRule(float of_output, float of_input) : each_output(of_output), each_input(of_input) {}
+  constexpr CostRule(void (*function)(const KernelCall&, OperatorCost&)) : adjust(function) {}  // NOLINT: a row's column
+  bool operator==(const CostRule&) const = default;
+};
+namespace operator_list {
+constexpr CostRule Each(float operations) { return {operations, 0}; }
+constexpr CostRule EachIn(float operations) { return {0, operations}; }
 }  // namespace operator_list
 
 struct OperatorInfo {
@@ -56,6 +95,9 @@ struct OperatorInfo {
   AttributesType attributes = {};
   uint8_t flags = 0;
   DTypeSet types = 0;        // that it is defined for
+  ShapeRule shape = ShapeRule::kOwnShape;
+  const char* gradient = operator_list::kUnwritten;  // operators that compute it, or why there are none
+  CostRule cost;
   int8_t input_count = 0;    // of those named, optional ones included
   int8_t output_count = 0;
 
@@ -63,6 +105,8 @@ struct OperatorInfo {
   bool updates() const { return (flags & operator_list::kUpdates) != 0; }
   bool key_is_input() const { return (flags & operator_list::kKeyIsInput) != 0; }
   bool heavy() const { return (flags & operator_list::kHeavy) != 0; }
+  // Whether `gradient` is names of operators.
+  bool has_gradient_operators() const;
 };
 
 namespace internal {

@@ -20,7 +20,7 @@ namespace tidepool {
 namespace {
 
 struct Added {
-  std::string name, inputs, outputs;
+  std::string name, inputs, outputs, gradient;
   OperatorInfo info;
 };
 
@@ -73,7 +73,8 @@ std::string ProblemOf(const char* operands) {
 
 bool IsSame(const OperatorInfo& a, const OperatorInfo& b) {
   return std::strcmp(a.inputs, b.inputs) == 0 && std::strcmp(a.outputs, b.outputs) == 0 &&
-         a.attributes == b.attributes && a.flags == b.flags && a.types == b.types;
+         a.attributes == b.attributes && a.flags == b.flags && a.types == b.types && a.shape == b.shape &&
+         std::strcmp(a.gradient, b.gradient) == 0 && a.cost == b.cost;
 }
 
 void Check(const OperatorInfo& info) {
@@ -83,6 +84,7 @@ void Check(const OperatorInfo& info) {
   if (info.name == nullptr) refuse("found null as its name, expected one");
   if (info.inputs == nullptr) refuse("found null as its inputs, expected names, or \"\" for none");
   if (info.outputs == nullptr) refuse("found null as its outputs, expected names");
+  if (info.gradient == nullptr) refuse("found null as its gradient, expected operators' names, or kUnwritten");
   if (!IsName(info.name)) {
     refuse("found that name, expected lower case letters, digits and underscores");
   }
@@ -103,6 +105,23 @@ void Check(const OperatorInfo& info) {
     refuse(absl::StrCat("found types ", info.types, ", expected bits of the ", kDTypes, " there are"));
   }
   if (info.types == 0) refuse("found no element types, expected those it is defined for");
+  if (info.has_gradient_operators()) {
+    for (const absl::string_view name : absl::StrSplit(info.gradient, ',')) {
+      if (IsName(std::string_view(name.data(), name.size()))) continue;
+      refuse(absl::StrCat("found gradient \"", info.gradient, "\", expected names of operators, comma-separated, or "
+                          "kNoGradient, kComposed or kUnwritten"));
+    }
+  }
+  if (static_cast<int>(info.shape) > static_cast<int>(ShapeRule::kReduced)) {
+    refuse(absl::StrCat("found shape rule ", static_cast<int>(info.shape), ", expected one of ShapeRule"));
+  }
+  if ((info.shape == ShapeRule::kLikeFirst || info.shape == ShapeRule::kReduced || info.cost.each_input != 0) &&
+      inputs == 0) {
+    refuse("its shape or cost is of the first input, and there is none");
+  }
+  if (info.cost.each_output < 0 || info.cost.each_input < 0) {
+    refuse("found a negative cost, expected 0 or more operations");
+  }
   if (info.key_is_input() && inputs == 0) {
     refuse("kKeyIsInput names the first input, and there is none");
   }
@@ -142,10 +161,11 @@ OpCode AddOperator(const OperatorInfo& info) {
     ThrowResourceExhausted(absl::StrCat("operator \"", info.name, "\": there are ", kMaxOpCodes,
                                         " already, which is all there may be"));
   }
-  auto added = std::make_unique<Added>(Added{info.name, info.inputs, info.outputs, info});
+  auto added = std::make_unique<Added>(Added{info.name, info.inputs, info.outputs, info.gradient, info});
   added->info.name = added->name.c_str();
   added->info.inputs = added->inputs.c_str();
   added->info.outputs = added->outputs.c_str();
+  added->info.gradient = added->gradient.c_str();
   added->info.input_count = CountOperands(info.inputs);
   added->info.output_count = CountOperands(info.outputs);
   table[code - kOpCodes].store(added.release(), std::memory_order_release);

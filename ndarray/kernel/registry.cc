@@ -22,6 +22,7 @@
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/attributes_reduction.h"
 #include "tidepool/ndarray/kernel/count_operands.h"
+#include "tidepool/ndarray/kernel/operator_cost.h"
 
 namespace tidepool {
 namespace {
@@ -33,9 +34,10 @@ std::atomic<int> thread_count{0};
 }  // namespace
 
 constexpr OperatorInfo internal::kListedOperators[kOpCodes] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, ...) \
-  OperatorInfo{name,  inputs, outputs, AttributesType::Of<attributes>(),              \
-               flags, types,  CountOperands(inputs), CountOperands(outputs)},
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, shape, gradient, cost) \
+  OperatorInfo{name,  inputs, outputs, AttributesType::Of<attributes>(),                                \
+               flags, types,  shape,   gradient,                                                        \
+               cost,  CountOperands(inputs), CountOperands(outputs)},
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
@@ -51,6 +53,13 @@ std::string ReadableName(const std::type_info& type) {
 }
 
 }  // namespace
+
+bool OperatorInfo::has_gradient_operators() const {
+  for (const char* const reason : {kNoGradient, kComposed, kUnwritten}) {
+    if (std::strcmp(gradient, reason) == 0) return false;
+  }
+  return true;
+}
 
 std::string AttributesType::name() const { return ReadableName(*type_); }
 std::string AttributesRef::type_name() const { return ReadableName(*type_); }

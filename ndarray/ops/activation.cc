@@ -17,14 +17,7 @@ AlphaAttributes AttributesOf(double alpha) { return {alpha}; }
 
 }  // namespace
 
-// Functions and gradients without and with a parameter.
-#define TIDEPOOL_ACTIVATION(Name)                                                                \
-  NDArray Name(const NDArray& x) {                                                               \
-    return Pointwise(OpCode::k##Name, x, RealTypeOf(OpCode::k##Name, x));                        \
-  }                                                                                              \
-  void Name##Into(const NDArray& x, NDArray& z) {                                                \
-    PointwiseInto(OpCode::k##Name, x, RealTypeOf(OpCode::k##Name, x), z);                        \
-  }
+// Gradients without a parameter; functions and gradients with one. Functions without one: unary.cc.
 #define TIDEPOOL_ACTIVATION_OF(Name, Parameter)                                                  \
   NDArray Name(const NDArray& x, Parameter parameter) {                                          \
     const auto attributes = AttributesOf(parameter);                                             \
@@ -34,7 +27,7 @@ AlphaAttributes AttributesOf(double alpha) { return {alpha}; }
     const auto attributes = AttributesOf(parameter);                                             \
     PointwiseInto(OpCode::k##Name, x, RealTypeOf(OpCode::k##Name, x), z, &attributes);           \
   }
-#define TIDEPOOL_GRADIENT(Name)                                                                  \
+#define TIDEPOOL_OPERATOR(Name, ...)                                                                \
   NDArray Name(const NDArray& x, const NDArray& dz) { return Gradient(OpCode::k##Name, x, dz); } \
   void Name##Into(const NDArray& x, const NDArray& dz, NDArray& dx) {                            \
     GradientInto(OpCode::k##Name, x, dz, dx);                                                    \
@@ -48,22 +41,15 @@ AlphaAttributes AttributesOf(double alpha) { return {alpha}; }
     const auto attributes = AttributesOf(parameter);                                             \
     GradientInto(OpCode::k##Name, x, dz, dx, &attributes);                                       \
   }
-TIDEPOOL_ACTIVATION(Relu)
-TIDEPOOL_ACTIVATION(Swish)
+#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
 TIDEPOOL_ACTIVATION_OF(LeakyRelu, double)
 TIDEPOOL_ACTIVATION_OF(Elu, double)
 TIDEPOOL_ACTIVATION_OF(Gelu, GeluForm)
-TIDEPOOL_GRADIENT(ReluGrad)
-TIDEPOOL_GRADIENT(SigmoidGrad)
-TIDEPOOL_GRADIENT(TanhGrad)
-TIDEPOOL_GRADIENT(SwishGrad)
-TIDEPOOL_GRADIENT(SoftplusGrad)
 TIDEPOOL_GRADIENT_OF(LeakyReluGrad, double)
 TIDEPOOL_GRADIENT_OF(EluGrad, double)
 TIDEPOOL_GRADIENT_OF(GeluGrad, GeluForm)
-#undef TIDEPOOL_ACTIVATION
 #undef TIDEPOOL_ACTIVATION_OF
-#undef TIDEPOOL_GRADIENT
+#undef TIDEPOOL_OPERATOR
 #undef TIDEPOOL_GRADIENT_OF
 
 }  // namespace tidepool

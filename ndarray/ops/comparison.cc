@@ -60,21 +60,23 @@ void LogicalInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   CompareInto(op, x, y, z);
 }
 
-// Is NaN, is finite: what they say of all integers is `of_integers`.
-NDArray Classify(OpCode op, const NDArray& x, bool of_integers) {
+// Of kinds of numbers, integers are only finite.
+bool OfIntegers(OpCode op) { return op == OpCode::kIsFinite; }
+
+NDArray Classify(OpCode op, const NDArray& x) {
   CheckOperands(op, {&x});
   NDArray z(x.shape(), kBool, ResultPlace(op, {&x}));
-  if (!IsFloating(x.dtype())) return FillInto(of_integers, z), z;
+  if (!IsFloating(x.dtype())) return FillInto(OfIntegers(op), z), z;
   Dispatch(op, {&x}, {&z});
   return z;
 }
 
-void ClassifyInto(OpCode op, const NDArray& x, bool of_integers, NDArray& z) {
+void ClassifyInto(OpCode op, const NDArray& x, NDArray& z) {
   CheckOperands(op, {&x});
   z.CheckAlive(Info(op).name, "Z");
   CheckDType(Info(op).name, "Z", z, kBool);
   CheckShape(Info(op).name, "Z", z, x.shape());
-  if (!IsFloating(x.dtype())) return FillInto(of_integers, z);
+  if (!IsFloating(x.dtype())) return FillInto(OfIntegers(op), z);
   Dispatch(op, {&x}, {&z});
 }
 
@@ -100,15 +102,12 @@ Shape CheckWhere(const NDArray& condition, const NDArray& x, const NDArray& y) {
   void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                             \
     Function##Into(OpCode::k##Name, x, y, z);                                                   \
   }
-TIDEPOOL_BINARY(Equal, Compare)
-TIDEPOOL_BINARY(NotEqual, Compare)
-TIDEPOOL_BINARY(Less, Compare)
-TIDEPOOL_BINARY(LessEqual, Compare)
-TIDEPOOL_BINARY(Greater, Compare)
-TIDEPOOL_BINARY(GreaterEqual, Compare)
-TIDEPOOL_BINARY(LogicalAnd, Logical)
-TIDEPOOL_BINARY(LogicalOr, Logical)
-TIDEPOOL_BINARY(LogicalXor, Logical)
+#define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_BINARY(Name, Compare)
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_BINARY(Name, Logical)
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+#undef TIDEPOOL_OPERATOR
 #undef TIDEPOOL_BINARY
 
 NDArray LogicalNot(const NDArray& x) {
@@ -123,12 +122,11 @@ void LogicalNotInto(const NDArray& x, NDArray& z) {
   PointwiseInto(OpCode::kLogicalNot, x, kBool, z);
 }
 
-NDArray IsNan(const NDArray& x) { return Classify(OpCode::kIsNan, x, false); }
-void IsNanInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsNan, x, false, z); }
-NDArray IsInf(const NDArray& x) { return Classify(OpCode::kIsInf, x, false); }
-void IsInfInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsInf, x, false, z); }
-NDArray IsFinite(const NDArray& x) { return Classify(OpCode::kIsFinite, x, true); }
-void IsFiniteInto(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::kIsFinite, x, true, z); }
+#define TIDEPOOL_OPERATOR(Name, ...)                                         \
+  NDArray Name(const NDArray& x) { return Classify(OpCode::k##Name, x); }    \
+  void Name##Into(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::k##Name, x, z); }
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+#undef TIDEPOOL_OPERATOR
 
 NDArray Where(const NDArray& condition, const NDArray& x, const NDArray& y) {
   const Shape shape = CheckWhere(condition, x, y);

@@ -55,9 +55,8 @@ bool IsChecked(OpCode op) {
          op == OpCode::kFloorDivide;
 }
 
-bool IsOfReals(OpCode op) {
-  return op == OpCode::kAtan2 || op == OpCode::kHypot || op == OpCode::kCopySign;
-}
+// Of operators/real_arithmetic.inc.
+bool IsOfReals(OpCode op) { return Info(op).types == operator_list::kFloats; }
 
 DType CheckedType(OpCode op, const NDArray& x, const NDArray& y) {
   CheckOperands(op, {&x, &y});
@@ -102,19 +101,10 @@ void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                       \
     BinaryInto(OpCode::k##Name, x, y, z);                                                 \
   }
-TIDEPOOL_BINARY(Add)
-TIDEPOOL_BINARY(Subtract)
-TIDEPOOL_BINARY(Multiply)
-TIDEPOOL_BINARY(Divide)
-TIDEPOOL_BINARY(Maximum)
-TIDEPOOL_BINARY(Minimum)
-TIDEPOOL_BINARY(Power)
-TIDEPOOL_BINARY(Remainder)
-TIDEPOOL_BINARY(FMod)
-TIDEPOOL_BINARY(FloorDivide)
-TIDEPOOL_BINARY(Atan2)
-TIDEPOOL_BINARY(Hypot)
-TIDEPOOL_BINARY(CopySign)
+#define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_BINARY(Name)
+#include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+#undef TIDEPOOL_OPERATOR
 #undef TIDEPOOL_BINARY
 
 NDArray ScaleShift(const NDArray& x, double scale, double shift) {

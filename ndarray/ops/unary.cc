@@ -6,6 +6,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/pointwise.h"
 
 namespace tidepool {
@@ -42,40 +43,12 @@ void CheckBounds(DType dtype, double low, double high) {
   void Name##Into(const NDArray& x, NDArray& z) {                                             \
     PointwiseInto(OpCode::k##Name, x, Type(OpCode::k##Name, x), z);                           \
   }
-TIDEPOOL_UNARY(Negate, NumberType)
-TIDEPOOL_UNARY(Abs, NumberType)
-TIDEPOOL_UNARY(Sign, NumberType)
-TIDEPOOL_UNARY(Square, NumberType)
-TIDEPOOL_UNARY(Sqrt, RealTypeOf)
-TIDEPOOL_UNARY(Rsqrt, RealTypeOf)
-TIDEPOOL_UNARY(Reciprocal, RealTypeOf)
-TIDEPOOL_UNARY(Exp, RealTypeOf)
-TIDEPOOL_UNARY(Expm1, RealTypeOf)
-TIDEPOOL_UNARY(Log, RealTypeOf)
-TIDEPOOL_UNARY(Log1p, RealTypeOf)
-TIDEPOOL_UNARY(Sin, RealTypeOf)
-TIDEPOOL_UNARY(Cos, RealTypeOf)
-TIDEPOOL_UNARY(Tanh, RealTypeOf)
-TIDEPOOL_UNARY(Sigmoid, RealTypeOf)
-TIDEPOOL_UNARY(Erf, RealTypeOf)
-TIDEPOOL_UNARY(Floor, RealTypeOf)
-TIDEPOOL_UNARY(Ceil, RealTypeOf)
-TIDEPOOL_UNARY(Round, RealTypeOf)
-TIDEPOOL_UNARY(Tan, RealTypeOf)
-TIDEPOOL_UNARY(Asin, RealTypeOf)
-TIDEPOOL_UNARY(Acos, RealTypeOf)
-TIDEPOOL_UNARY(Atan, RealTypeOf)
-TIDEPOOL_UNARY(Sinh, RealTypeOf)
-TIDEPOOL_UNARY(Cosh, RealTypeOf)
-TIDEPOOL_UNARY(Asinh, RealTypeOf)
-TIDEPOOL_UNARY(Acosh, RealTypeOf)
-TIDEPOOL_UNARY(Atanh, RealTypeOf)
-TIDEPOOL_UNARY(Log2, RealTypeOf)
-TIDEPOOL_UNARY(Log10, RealTypeOf)
-TIDEPOOL_UNARY(Exp2, RealTypeOf)
-TIDEPOOL_UNARY(Cbrt, RealTypeOf)
-TIDEPOOL_UNARY(Trunc, RealTypeOf)
-TIDEPOOL_UNARY(Softplus, RealTypeOf)
+#define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_UNARY(Name, NumberType)
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_UNARY(Name, RealTypeOf)
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+#undef TIDEPOOL_OPERATOR
 #undef TIDEPOOL_UNARY
 
 NDArray Clip(const NDArray& x, double low, double high) {

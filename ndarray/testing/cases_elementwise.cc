@@ -71,10 +71,7 @@ void Arithmetic(CaseValues& m, OpCase& c) {
       if (InType(c.dtype, value) == 0) value = -1;  // refused by ops/
     }
   }
-  if (c.op == OpCode::kDivide || c.op == OpCode::kPower || c.op == OpCode::kRemainder ||
-      c.op == OpCode::kAtan2 || c.op == OpCode::kHypot) {
-    AllowDenormals(c);
-  }
+  AllowDenormals(c);  // where the tolerance has an absolute part
 }
 
 void ScaleShift(CaseValues& m, OpCase& c) {
@@ -298,64 +295,45 @@ void Logical(CaseValues& m, OpCase& c) {
 
 }  // namespace
 
+// Families of the list, by the files of their rows.
 CaseMaker FindElementwiseCases(OpCode op) {
   switch (op) {
+#define TIDEPOOL_OPERATOR(Name, ...) case OpCode::k##Name:
+#include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+#include "tidepool/ndarray/kernel/operators/bits.inc"
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+    return &Arithmetic;
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+    return &Comparing;
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+    case OpCode::kLogicalNot:
+      return &Logical;
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+    return &Classify;
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+    case OpCode::kClip:
+    case OpCode::kLeakyRelu:
+    case OpCode::kElu:
+    case OpCode::kGelu:
+      return &Function;
+#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
+    case OpCode::kLeakyReluGrad:
+    case OpCode::kEluGrad:
+    case OpCode::kGeluGrad:
+      return &GradientOf;
+#undef TIDEPOOL_OPERATOR
     case OpCode::kFill:
     case OpCode::kCopy:
       return &CopyOrFill;
-    case OpCode::kAdd:
-    case OpCode::kSubtract:
-    case OpCode::kMultiply:
-    case OpCode::kDivide:
-    case OpCode::kMaximum:
-    case OpCode::kMinimum:
-    case OpCode::kPower:
-    case OpCode::kRemainder:
-    case OpCode::kFMod:
-    case OpCode::kFloorDivide:
-    case OpCode::kAtan2:
-    case OpCode::kHypot:
-    case OpCode::kCopySign:
-    case OpCode::kBitwiseAnd:
-    case OpCode::kBitwiseOr:
-    case OpCode::kBitwiseXor:
-    case OpCode::kShiftLeft:
-    case OpCode::kShiftRight:
-      return &Arithmetic;
     case OpCode::kScaleShift:
       return &ScaleShift;
-    case OpCode::kEqual:
-    case OpCode::kNotEqual:
-    case OpCode::kLess:
-    case OpCode::kLessEqual:
-    case OpCode::kGreater:
-    case OpCode::kGreaterEqual:
-      return &Comparing;
-    case OpCode::kLogicalAnd:
-    case OpCode::kLogicalOr:
-    case OpCode::kLogicalXor:
-    case OpCode::kLogicalNot:
-      return &Logical;
-    case OpCode::kIsNan:
-    case OpCode::kIsFinite:
-    case OpCode::kIsInf:
-      return &Classify;
     case OpCode::kWhere:
       return &Where;
     case OpCode::kElementwiseChain:
       return &Chain;
-    case OpCode::kReluGrad:
-    case OpCode::kSigmoidGrad:
-    case OpCode::kTanhGrad:
-    case OpCode::kLeakyReluGrad:
-    case OpCode::kEluGrad:
-    case OpCode::kGeluGrad:
-    case OpCode::kSwishGrad:
-    case OpCode::kSoftplusGrad:
-      return &GradientOf;
     default:
-      // Functions of one array lie side by side in the list.
-      return op >= OpCode::kNegate && op <= OpCode::kSwish ? &Function : nullptr;
+      return nullptr;
   }
 }
 

@@ -23,17 +23,49 @@ bool Equal(double actual, double expected, Tolerance tolerance, double inner) {
          tolerance.relative * std::abs(expected) + tolerance.absolute * inner;
 }
 
+struct Tolerances {
+  Tolerance of[kOpCodes] = {};
+  bool known[kOpCodes] = {};
+
+  constexpr void Set(OpCode op, Tolerance tolerance) {
+    of[static_cast<int>(op)] = tolerance;
+    known[static_cast<int>(op)] = true;
+  }
+  constexpr bool complete() const {
+    for (const bool one : known) {
+      if (!one) return false;
+    }
+    return true;
+  }
+};
+
+constexpr Tolerances MakeTolerances() {
+  Tolerances all;
+#define TIDEPOOL_OPERATOR(Name, ...) all.Set(OpCode::k##Name, {Comparison::kBits, 0, 0});
+#include "tidepool/ndarray/kernel/operators/bits.inc"
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, ...) all.Set(OpCode::k##Name, {Comparison::kClose, 5e-7, 1e-44});
+#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_TOLERANCE(Name, comparison, relative, absolute) \
+  all.Set(OpCode::k##Name, {Comparison::comparison, relative, absolute});
+#include "tidepool/ndarray/testing/tolerances.inc"
+#undef TIDEPOOL_TOLERANCE
+  return all;
+}
+
+constexpr Tolerances kTolerances = MakeTolerances();
+static_assert(kTolerances.complete(), "an operator has no line in tolerances.inc");
+
 }  // namespace
 
 Tolerance ToleranceOf(OpCode op, DType dtype) {
-  constexpr Tolerance kTolerances[] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, comparison, \
-                          relative, absolute)                                              \
-  {Comparison::comparison, relative, absolute},
-#include "tidepool/ndarray/kernel/operator_list.inc"
-#undef TIDEPOOL_OPERATOR
-  };
-  Tolerance tolerance = static_cast<int>(op) < kOpCodes ? kTolerances[static_cast<int>(op)]
+  Tolerance tolerance = static_cast<int>(op) < kOpCodes ? kTolerances.of[static_cast<int>(op)]
                                                         : ToleranceOfOwn(op);
   const double steps = dtype == DType::kFloat64    ? 0x1p-29
                        : dtype == DType::kFloat16  ? 0x1p13

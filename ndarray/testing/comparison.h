@@ -1,4 +1,4 @@
-// Comparison of an operator's result with what is expected, by ndarray/kernel/operator_list.inc or by what
+// Comparison of an operator's result with what is expected, by tolerances.inc or by what
 // own_operator.h was told.
 #ifndef TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_
 #define TIDEPOOL_NDARRAY_TESTING_COMPARISON_H_

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <random>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/gradient_rules.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/testing/guarded_array.h"
 #include "tidepool/ndarray/testing/linked_device.h"
@@ -27,39 +27,22 @@
 namespace tidepool {
 namespace {
 
-// Operands: x0 is the first input of the forward operator, z0 its first output, d0 the loss's gradient
-// with respect to that: the loss is the sum of z * d over those outputs. A row without any d is of a
-// loss operator, whose gradient takes a scale: the loss is scale * the sum of z0.
+// One operator and one that computes gradients of it. The loss is the sum of the outputs times the gradients with respect
+// to them that this takes, or, where it takes none (losses), its scale times the sum of the first output.
 struct Row {
-  OpCode gradient, forward;
-  const char* inputs;
-  const char* with_respect_to;  // by output
+  OpCode forward;
+  GradientRule rule;
 };
 
-constexpr Row kRows[] = {
-    {OpCode::kReluGrad, OpCode::kRelu, "z0 d0", "x0"},
-    {OpCode::kSigmoidGrad, OpCode::kSigmoid, "z0 d0", "x0"},
-    {OpCode::kTanhGrad, OpCode::kTanh, "z0 d0", "x0"},
-    {OpCode::kLeakyReluGrad, OpCode::kLeakyRelu, "x0 d0", "x0"},
-    {OpCode::kEluGrad, OpCode::kElu, "x0 d0", "x0"},
-    {OpCode::kGeluGrad, OpCode::kGelu, "x0 d0", "x0"},
-    {OpCode::kSwishGrad, OpCode::kSwish, "x0 d0", "x0"},
-    {OpCode::kSoftplusGrad, OpCode::kSoftplus, "x0 d0", "x0"},
-    {OpCode::kConv2dGradInput, OpCode::kConv2d, "d0 x1", "x0"},
-    {OpCode::kConv2dGradFilter, OpCode::kConv2d, "x0 d0", "x1"},
-    {OpCode::kMaxPool2dGrad, OpCode::kMaxPool2d, "x0 z0 d0", "x0"},
-    {OpCode::kAveragePool2dGrad, OpCode::kAveragePool2d, "d0", "x0"},
-    {OpCode::kSoftmaxGrad, OpCode::kSoftmax, "z0 d0", "x0"},
-    {OpCode::kLogSoftmaxGrad, OpCode::kLogSoftmax, "z0 d0", "x0"},
-    {OpCode::kSoftmaxCrossEntropyGrad, OpCode::kSoftmaxCrossEntropy, "z1 x1", "x0"},
-    {OpCode::kDenseCrossEntropyGrad, OpCode::kDenseCrossEntropy, "z1 x1", "x0"},
-    {OpCode::kSquaredErrorGrad, OpCode::kSquaredError, "x0 x1", "x0"},
-    {OpCode::kBinaryCrossEntropyGrad, OpCode::kBinaryCrossEntropy, "x0 x1", "x0"},
-    {OpCode::kBatchNormGrad, OpCode::kBatchNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
-    {OpCode::kLayerNormGrad, OpCode::kLayerNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
-    {OpCode::kLstmCellGrad, OpCode::kLstmCell, "z2 x1 z1 d0 d1", "x0 x1"},
-    {OpCode::kGruCellGrad, OpCode::kGruCell, "z1 x1 x2 d0", "x0 x1 x2"},
-};
+std::vector<Row> Rows() {
+  std::vector<Row> rows;
+  for (int op = 0; op < kOpCodes; ++op) {
+    for (const GradientRule& rule : GradientRulesOf(static_cast<OpCode>(op))) {
+      rows.push_back({static_cast<OpCode>(op), rule});
+    }
+  }
+  return rows;
+}
 
 // Any of the device, where it is not the host.
 const char* Provider() { return LinkedDevice() == Host() ? "reference" : nullptr; }
@@ -68,16 +51,7 @@ constexpr double kStep = 1e-5;
 constexpr int64_t kMostElements = 5000;  // of an operand: each difference runs the operator twice
 constexpr int kElementsOfACase = 6;
 
-struct Operand {
-  char from;  // x, z, d
-  size_t index;
-};
-std::vector<Operand> Parse(const char* text) {
-  std::istringstream words(text);
-  std::vector<Operand> operands;
-  for (std::string word; words >> word;) operands.push_back({word[0], size_t(word[1] - '0')});
-  return operands;
-}
+using From = GradientOperand::From;
 
 int CaseCount() {
   const char* text = std::getenv("TIDEPOOL_CONTRACT_CASES");
@@ -129,11 +103,9 @@ class Forward {
       }
       weighs_.push_back(false);
     }
-    scaled = true;
-    for (const Operand& operand : Parse(row.inputs)) {
-      if (operand.from != 'd') continue;
-      scaled = false;
-      weighs_[operand.index] = true;
+    scaled = row.rule.of_sum;
+    for (const GradientOperand& operand : row.rule.inputs) {
+      if (operand.from == From::kOutputGradient) weighs_[static_cast<size_t>(operand.index)] = true;
     }
     if (!scaled) return;
     weighs_[0] = true;
@@ -204,37 +176,39 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
   forward.Loss();
   std::vector<NDArray> operands;
   std::vector<const NDArray*> inputs;
-  for (const Operand& operand : Parse(row.inputs)) {
-    const std::vector<NDArray>& from = operand.from == 'x'   ? forward.x
-                                       : operand.from == 'z' ? forward.z
-                                                             : forward.d;
-    operands.push_back(from[operand.index].To(LinkedDevice()));
+  for (const GradientOperand& operand : row.rule.inputs) {
+    const std::vector<NDArray>& from = operand.from == From::kInput    ? forward.x
+                                       : operand.from == From::kOutput ? forward.z
+                                                                       : forward.d;
+    operands.push_back(from[static_cast<size_t>(operand.index)].To(LinkedDevice()));
   }
   for (const NDArray& operand : operands) inputs.push_back(&operand);
   std::vector<NDArray> results;
   std::vector<NDArray*> outputs;
-  const std::vector<Operand> wanted = Parse(row.with_respect_to);
-  for (const Operand& operand : wanted) {
-    results.push_back(NDArray(forward.x[operand.index].shape(), DType::kFloat64, Place::On(LinkedDevice())));
+  const std::vector<int>& wanted = row.rule.with_respect_to;
+  for (const int input : wanted) {
+    results.push_back(
+        NDArray(forward.x[static_cast<size_t>(input)].shape(), DType::kFloat64, Place::On(LinkedDevice())));
   }
   for (NDArray& result : results) outputs.push_back(&result);
+  const OpCode gradient = row.rule.gradient;
   const CrossEntropyGradAttributes entropy{Forward::kScale};
   const LossGradAttributes loss{Forward::kScale};
   AttributesRef attributes;
-  if (Info(row.gradient).attributes.bytes() > 0) attributes = c.attributes.get();
+  if (Info(gradient).attributes.bytes() > 0) attributes = c.attributes.get();
   if (forward.scaled) {
     attributes = &loss;
-    if (row.gradient == OpCode::kSoftmaxCrossEntropyGrad) attributes = &entropy;
+    if (Info(gradient).attributes == AttributesType::Of<CrossEntropyGradAttributes>()) attributes = &entropy;
   }
   {
     const ScopedProvider provider(Provider());
-    Dispatch(row.gradient, inputs, absl::MakeConstSpan(outputs), attributes);
+    Dispatch(gradient, inputs, absl::MakeConstSpan(outputs), attributes);
   }
   for (NDArray& result : results) result = result.To(Host());
   for (size_t o = 0; o < wanted.size(); ++o) {
-    CheckElements(forward, forward.x[wanted[o].index], results[o], random,
+    CheckElements(forward, forward.x[static_cast<size_t>(wanted[o])], results[o], random,
                   c.ToString() + ", with respect to " + Info(c.op).name + "'s " +
-                      OperandName(Info(c.op).inputs, static_cast<int>(wanted[o].index)),
+                      OperandName(Info(c.op).inputs, wanted[o]),
                   tally);
   }
 }
@@ -262,20 +236,20 @@ TEST_P(GradientList, AgreesWithCentralDifferences) {
   EXPECT_LT(tally.kinks, tally.compared);
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, GradientList, testing::ValuesIn(kRows),
+INSTANTIATE_TEST_SUITE_P(Operators, GradientList, testing::ValuesIn(Rows()),
                          [](const testing::TestParamInfo<Row>& info) {
-                           return std::string(Info(info.param.gradient).name);
+                           return std::string(Info(info.param.rule.gradient).name);
                          });
 
-// A gradient operator that is added to the list is added here, or this fails.
-TEST(GradientListTest, HasEveryGradientOperatorOnce) {
-  std::multiset<std::string> listed, here;
+// Rows are what knows of gradients: a gradient operator that no row names would not be checked.
+TEST(GradientListTest, EveryGradientOperatorIsARowsGradient) {
+  std::multiset<std::string> listed, named;
   for (int op = 0; op < kOpCodes; ++op) {
     const char* name = Info(static_cast<OpCode>(op)).name;
     if (std::strstr(name, "_grad") != nullptr) listed.insert(name);
   }
-  for (const Row& row : kRows) here.insert(Info(row.gradient).name);
-  EXPECT_EQ(here, listed);
+  for (const Row& row : Rows()) named.insert(Info(row.rule.gradient).name);
+  EXPECT_EQ(named, listed);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class CaseAttributes {
   AttributesType type_;
 };
 
-// How close a result is to what is expected: see operator_list.inc.
+// How close a result is to what is expected: see tolerances.inc.
 enum class Comparison { kBits, kValue, kClose };
 
 struct Tolerance {

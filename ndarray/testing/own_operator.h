@@ -21,7 +21,7 @@
 
 namespace tidepool {
 
-// `tolerance`: of f32 results, as in operator_list.inc. Always true. Throws kInvalidArgument for operators of the list and
+// `tolerance`: of f32 results, as in tolerances.inc. Always true. Throws kInvalidArgument for operators of the list and
 // for those that have cases already. Before the tests begin.
 bool AddOpCases(OpCode op, CaseMaker make, Tolerance tolerance);
 // Throws kInvalidArgument without cases.

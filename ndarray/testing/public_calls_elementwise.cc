@@ -1,3 +1,7 @@
+#include <deque>
+#include <string>
+
+#include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/bitwise.h"
 #include "tidepool/ndarray/ops/comparison.h"
@@ -29,11 +33,14 @@ void Append(std::vector<PublicCall>* calls, const char* op, Binary function, Bin
   calls->push_back(
       {op, {{"X", m, x}, {"Y", m, x}, {"Z", m, z}}, [=](A a) { into(a[0], a[1], a[2]); }});
 }
-void AppendGradient(std::vector<PublicCall>* calls, const char* op, const char* first,
-                    Binary function, BinaryInto into) {
-  calls->push_back({op, {{first, m}, {"dZ", m}}, [=](A a) { function(a[0], a[1]); }});
-  calls->push_back(
-      {op, {{first, m}, {"dZ", m}, {"dX", m}}, [=](A a) { into(a[0], a[1], a[2]); }});
+// Operands by the names of the row.
+void AppendOfTwo(std::vector<PublicCall>* calls, OpCode op, Binary function, BinaryInto into) {
+  static auto* const names = new std::deque<std::string>;
+  const auto name = [](const char* operands, int i) { return names->emplace_back(OperandName(operands, i)).c_str(); };
+  const OperatorInfo& info = Info(op);
+  const Operand x{name(info.inputs, 0), m}, y{name(info.inputs, 1), m}, z{name(info.outputs, 0), m};
+  calls->push_back({info.name, {x, y}, [=](A a) { function(a[0], a[1]); }});
+  calls->push_back({info.name, {x, y, z}, [=](A a) { into(a[0], a[1], a[2]); }});
 }
 
 }  // namespace
@@ -46,34 +53,29 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
   calls->push_back({"elementwise_chain", {{"X", m}, {"Z", m}}, [](A a) {
                       ElementwiseChain().Relu().ApplyInto(a[0], nullptr, nullptr, a[1]);
                     }});
-  Append(calls, "maximum", &Maximum, &MaximumInto);
-  Append(calls, "minimum", &Minimum, &MinimumInto);
-  Append(calls, "power", &Power, &PowerInto);
-  Append(calls, "remainder", &Remainder, &RemainderInto);
-  Append(calls, "fmod", &FMod, &FModInto);
-  Append(calls, "floor_divide", &FloorDivide, &FloorDivideInto);
-  Append(calls, "atan2", &Atan2, &Atan2Into);
-  Append(calls, "hypot", &Hypot, &HypotInto);
-  Append(calls, "copysign", &CopySign, &CopySignInto);
+  // The families of the list: functions of the same names.
   const DType i32 = DType::kInt32;
-  Append(calls, "bitwise_and", &BitwiseAnd, &BitwiseAndInto, i32, i32);
-  Append(calls, "bitwise_or", &BitwiseOr, &BitwiseOrInto, i32, i32);
-  Append(calls, "bitwise_xor", &BitwiseXor, &BitwiseXorInto, i32, i32);
-  Append(calls, "shift_left", &ShiftLeft, &ShiftLeftInto, i32, i32);
-  Append(calls, "shift_right", &ShiftRight, &ShiftRightInto, i32, i32);
-  Append(calls, "equal", &Equal, &EqualInto, f32, boolean);
-  Append(calls, "not_equal", &NotEqual, &NotEqualInto, f32, boolean);
-  Append(calls, "less", &Less, &LessInto, f32, boolean);
-  Append(calls, "less_equal", &LessEqual, &LessEqualInto, f32, boolean);
-  Append(calls, "greater", &Greater, &GreaterInto, f32, boolean);
-  Append(calls, "greater_equal", &GreaterEqual, &GreaterEqualInto, f32, boolean);
-  Append(calls, "logical_and", &LogicalAnd, &LogicalAndInto, boolean, boolean);
-  Append(calls, "logical_or", &LogicalOr, &LogicalOrInto, boolean, boolean);
-  Append(calls, "logical_xor", &LogicalXor, &LogicalXorInto, boolean, boolean);
+#define TIDEPOOL_OPERATOR(Name, name, ...) Append(calls, name, &Name, &Name##Into);
+#include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, name, inputs, ...) \
+  AppendOfTwo(calls, OpCode::k##Name, &Name, &Name##Into);
+#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, name, ...) Append(calls, name, &Name, &Name##Into, i32, i32);
+#include "tidepool/ndarray/kernel/operators/bits.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, name, ...) Append(calls, name, &Name, &Name##Into, f32, boolean);
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, name, ...) Append(calls, name, &Name, &Name##Into, boolean, boolean);
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+#undef TIDEPOOL_OPERATOR
   Append(calls, "logical_not", &LogicalNot, &LogicalNotInto, boolean, boolean);
-  Append(calls, "is_nan", &IsNan, &IsNanInto, f32, boolean);
-  Append(calls, "is_inf", &IsInf, &IsInfInto, f32, boolean);
-  Append(calls, "is_finite", &IsFinite, &IsFiniteInto, f32, boolean);
   calls->push_back({"where",
                     {{"condition", m, boolean}, {"X", m}, {"Y", m}},
                     [](A a) { Where(a[0], a[1], a[2]); }});
@@ -81,41 +83,6 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
                     {{"condition", m, boolean}, {"X", m}, {"Y", m}, {"Z", m}},
                     [](A a) { WhereInto(a[0], a[1], a[2], a[3]); }});
 
-  Append(calls, "negate", &Negate, &NegateInto);
-  Append(calls, "abs", &Abs, &AbsInto);
-  Append(calls, "sign", &Sign, &SignInto);
-  Append(calls, "square", &Square, &SquareInto);
-  Append(calls, "sqrt", &Sqrt, &SqrtInto);
-  Append(calls, "rsqrt", &Rsqrt, &RsqrtInto);
-  Append(calls, "reciprocal", &Reciprocal, &ReciprocalInto);
-  Append(calls, "exp", &Exp, &ExpInto);
-  Append(calls, "expm1", &Expm1, &Expm1Into);
-  Append(calls, "log", &Log, &LogInto);
-  Append(calls, "log1p", &Log1p, &Log1pInto);
-  Append(calls, "sin", &Sin, &SinInto);
-  Append(calls, "cos", &Cos, &CosInto);
-  Append(calls, "tanh", &Tanh, &TanhInto);
-  Append(calls, "sigmoid", &Sigmoid, &SigmoidInto);
-  Append(calls, "erf", &Erf, &ErfInto);
-  Append(calls, "floor", &Floor, &FloorInto);
-  Append(calls, "ceil", &Ceil, &CeilInto);
-  Append(calls, "round", &Round, &RoundInto);
-  Append(calls, "tan", &Tan, &TanInto);
-  Append(calls, "asin", &Asin, &AsinInto);
-  Append(calls, "acos", &Acos, &AcosInto);
-  Append(calls, "atan", &Atan, &AtanInto);
-  Append(calls, "sinh", &Sinh, &SinhInto);
-  Append(calls, "cosh", &Cosh, &CoshInto);
-  Append(calls, "asinh", &Asinh, &AsinhInto);
-  Append(calls, "acosh", &Acosh, &AcoshInto);
-  Append(calls, "atanh", &Atanh, &AtanhInto);
-  Append(calls, "log2", &Log2, &Log2Into);
-  Append(calls, "log10", &Log10, &Log10Into);
-  Append(calls, "exp2", &Exp2, &Exp2Into);
-  Append(calls, "cbrt", &Cbrt, &CbrtInto);
-  Append(calls, "trunc", &Trunc, &TruncInto);
-  Append(calls, "softplus", &Softplus, &SoftplusInto);
-  Append(calls, "swish", &Swish, &SwishInto);
   calls->push_back({"clip", {{"X", m}}, [](A a) { Clip(a[0], 0, 1); }});
   calls->push_back({"clip", {{"X", m}, {"Z", m}}, [](A a) { ClipInto(a[0], 0, 1, a[1]); }});
   calls->push_back({"leaky_relu", {{"X", m}}, [](A a) { LeakyRelu(a[0]); }});
@@ -127,10 +94,6 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
   calls->push_back(
       {"gelu", {{"X", m}, {"Z", m}}, [](A a) { GeluInto(a[0], GeluForm::kTanh, a[1]); }});
 
-  AppendGradient(calls, "sigmoid_grad", "Z", &SigmoidGrad, &SigmoidGradInto);
-  AppendGradient(calls, "tanh_grad", "Z", &TanhGrad, &TanhGradInto);
-  AppendGradient(calls, "swish_grad", "X", &SwishGrad, &SwishGradInto);
-  AppendGradient(calls, "softplus_grad", "X", &SoftplusGrad, &SoftplusGradInto);
   calls->push_back({"leaky_relu_grad",
                     {{"X", m}, {"dZ", m}, {"dX", m}},
                     [](A a) { LeakyReluGradInto(a[0], a[1], 0.1, a[2]); }});

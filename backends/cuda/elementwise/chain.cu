@@ -1,7 +1,6 @@
 // Chains of elementwise operators: one kernel goes through the steps of the program it is given, with
 // the functions of the operators themselves, for each element it has loaded.
-#include "tidepool/backends/cuda/elementwise/activation_functions.h"
-#include "tidepool/backends/cuda/elementwise/basic_functions.h"
+#include "tidepool/backends/cuda/elementwise/parameters.h"
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/backends/cuda/framework/math.h"
 #include "tidepool/ndarray/kernel/attributes_chain.h"
@@ -40,26 +39,26 @@ class ChainFunction {
   }
   static __device__ __forceinline__ Number Do(const ChainStep& step, Number v, Number w) {
     switch (step.op) {
-      case OpCode::kAdd: return AddFunction()(v, w);
-      case OpCode::kSubtract: return SubtractFunction()(v, w);
-      case OpCode::kMultiply: return MultiplyFunction()(v, w);
-      case OpCode::kDivide: return DivideFunction()(v, w);
-      case OpCode::kMaximum: return ExtremumFunction<true>()(v, w);
-      case OpCode::kMinimum: return ExtremumFunction<false>()(v, w);
-      case OpCode::kNegate: return NegateFunction()(v);
-      case OpCode::kAbs: return AbsFunction()(v);
-      case OpCode::kSquare: return SquareFunction()(v);
-      case OpCode::kSqrt: return Sqrt(v);
-      case OpCode::kExp: return Exp(v);
-      case OpCode::kTanh: return Tanh(v);
-      case OpCode::kSigmoid: return Sigmoid(v);
+      case OpCode::kAdd: return AddFormula()(v, w);
+      case OpCode::kSubtract: return SubtractFormula()(v, w);
+      case OpCode::kMultiply: return MultiplyFormula()(v, w);
+      case OpCode::kDivide: return DivideFormula()(v, w);
+      case OpCode::kMaximum: return MaximumFormula()(v, w);
+      case OpCode::kMinimum: return MinimumFormula()(v, w);
+      case OpCode::kNegate: return NegateFormula()(v);
+      case OpCode::kAbs: return AbsFormula()(v);
+      case OpCode::kSquare: return SquareFormula()(v);
+      case OpCode::kSqrt: return SqrtFormula()(v);
+      case OpCode::kExp: return ExpFormula()(v);
+      case OpCode::kTanh: return TanhFormula()(v);
+      case OpCode::kSigmoid: return SigmoidFormula()(v);
       case OpCode::kScaleShift: return ScaleAndShift(v, step.a, step.b);
       case OpCode::kClip: return Clipped(v, static_cast<Number>(step.a), static_cast<Number>(step.b));
-      case OpCode::kRelu: return ReluFunction()(v);
+      case OpCode::kRelu: return ReluFormula()(v);
       case OpCode::kLeakyRelu: return LeakyReluFunction(step.a)(v);
       case OpCode::kElu: return EluFunction(step.a)(v);
       case OpCode::kGelu: return GeluFunction(step.a != 0)(v);
-      default: return v * Sigmoid(v);  // swish
+      default: return SwishFormula()(v);
     }
   }
 

@@ -2,41 +2,13 @@
 #include <cstdint>
 
 #include "tidepool/backends/cuda/elementwise/register.h"
+#include "tidepool/backends/cuda/framework/math.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 
 namespace tidepool::cuda {
 namespace {
 
-#define TIDEPOOL_RELATION(Name, relation)                                  \
-  struct Name {                                                            \
-    template <typename T>                                                  \
-    __device__ bool operator()(T x, T y) const {                           \
-      return x relation y;                                                 \
-    }                                                                      \
-  };
-TIDEPOOL_RELATION(EqualFunction, ==)
-TIDEPOOL_RELATION(NotEqualFunction, !=)
-TIDEPOOL_RELATION(LessFunction, <)
-TIDEPOOL_RELATION(LessEqualFunction, <=)
-TIDEPOOL_RELATION(AndFunction, &&)
-TIDEPOOL_RELATION(OrFunction, ||)
-#undef TIDEPOOL_RELATION
-
-struct NotFunction {
-  __device__ bool operator()(bool x) const { return !x; }
-};
-struct IsNanFunction {
-  template <typename T>
-  __device__ bool operator()(T x) const {
-    return x != x;
-  }
-};
-struct IsFiniteFunction {
-  template <typename T>
-  __device__ bool operator()(T x) const {
-    return x - x == T(0);
-  }
-};
+using namespace operator_list;  // NOLINT: the rows' words
 
 // Moves elements as they are.
 struct WhereFunction {
@@ -44,6 +16,12 @@ struct WhereFunction {
   __device__ T operator()(bool condition, T x, T y) const {
     return condition ? x : y;
   }
+};
+
+// A relation for the types of its row; those below take fewer kernels.
+template <typename Formula, DTypeSet kTypes>
+struct Relation {
+  static bool Add(OpCode op) { return AddRelation<Formula, kTypes>(op); }
 };
 
 // x > y is y < x: the kernels of the other.
@@ -54,31 +32,39 @@ void RunSwapped(const KernelCall& call) {
   other.inputs = swapped;
   RunPointwise<bool, T, T>(other, Function());
 }
-
-template <typename Function>
-bool AddSwapped(OpCode op) {
-  ForEachType(AllTypes(), [op](auto t) {
-    using T = decltype(t);
-    AddKernel(op, DTypeOf<T>::value, &RunSwapped<Function, T>, true);
-  });
-  return true;
-}
+template <typename Formula, DTypeSet kTypes>
+struct SwappedRelation {
+  static bool Add(OpCode op) {
+    ForEachTypeOf<kTypes>([op](auto t) {
+      using T = decltype(t);
+      AddKernel(op, DTypeOf<T>::value, &RunSwapped<Formula, T>, true);
+    });
+    return true;
+  }
+};
+template <DTypeSet kTypes>
+struct Relation<GreaterFormula, kTypes> : SwappedRelation<LessFormula, kTypes> {};
+template <DTypeSet kTypes>
+struct Relation<GreaterEqualFormula, kTypes> : SwappedRelation<LessEqualFormula, kTypes> {};
 
 // Integers and bool are equal when their bits are: one kernel for each width.
-template <typename Function>
-bool AddEquality(OpCode op) {
-  ForEachType(FloatTypes(), [op](auto t) {
-    using T = decltype(t);
-    AddKernel(op, DTypeOf<T>::value, &RunFunction<Function, bool, T, T>, true);
-  });
-  for (DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64, DType::kBool}) {
-    VisitBits(dtype, [&](auto bits) {
-      using T = decltype(bits);
-      if constexpr (sizeof(T) != 2) AddKernel(op, dtype, &RunFunction<Function, bool, T, T>, true);
-    });
+template <typename Formula>
+struct Equality {
+  static bool Add(OpCode op) {
+    AddRelation<Formula, kFloats>(op);
+    for (DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64, DType::kBool}) {
+      VisitBits(dtype, [&](auto bits) {
+        using T = decltype(bits);
+        if constexpr (sizeof(T) != 2) AddKernel(op, dtype, &RunFunction<Formula, bool, T, T>, true);
+      });
+    }
+    return true;
   }
-  return true;
-}
+};
+template <DTypeSet kTypes>
+struct Relation<EqualFormula, kTypes> : Equality<EqualFormula> {};
+template <DTypeSet kTypes>
+struct Relation<NotEqualFormula, kTypes> : Equality<NotEqualFormula> {};
 
 bool AddWhere() {
   for (int i = 0; i < kDTypes; ++i) {
@@ -91,21 +77,19 @@ bool AddWhere() {
   return true;
 }
 
-const bool registered[] = {
-    AddEquality<EqualFunction>(OpCode::kEqual),
-    AddEquality<NotEqualFunction>(OpCode::kNotEqual),
-    AddComparison<LessFunction>(OpCode::kLess, AllTypes()),
-    AddComparison<LessEqualFunction>(OpCode::kLessEqual, AllTypes()),
-    AddSwapped<LessFunction>(OpCode::kGreater),
-    AddSwapped<LessEqualFunction>(OpCode::kGreaterEqual),
-    AddBinary<AndFunction>(OpCode::kLogicalAnd, TypeList<bool>()),
-    AddBinary<OrFunction>(OpCode::kLogicalOr, TypeList<bool>()),
-    AddBinary<NotEqualFunction>(OpCode::kLogicalXor, TypeList<bool>()),
-    AddUnary<NotFunction>(OpCode::kLogicalNot, TypeList<bool>()),
-    AddPredicate<IsNanFunction>(OpCode::kIsNan, FloatTypes()),
-    AddPredicate<IsFiniteFunction>(OpCode::kIsFinite, FloatTypes()),
-    AddWhere(),
-};
+const bool registered = [] {
+#define TIDEPOOL_OPERATOR(Name, name, inputs, outputs, attributes, flags, types, ...) \
+  Relation<Name##Formula, types>::Add(OpCode::k##Name);
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, name, inputs, outputs, attributes, flags, types, ...) \
+  AddPredicate<Name##Formula, types>(OpCode::k##Name);
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+#undef TIDEPOOL_OPERATOR
+  AddFunction<LogicalNotFormula, kBoolean>(OpCode::kLogicalNot);
+  return AddWhere();
+}();
 
 }  // namespace
 }  // namespace tidepool::cuda

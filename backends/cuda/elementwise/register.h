@@ -22,34 +22,42 @@ void RunFunction(const KernelCall& call) {
   RunPointwise<Z, X...>(call, MakeFunction<Function>(call));
 }
 
-template <typename Function, typename Types>
-bool AddUnary(OpCode op, Types types) {
-  ForEachType(types, [op](auto t) {
+// Visits T() for each type of a row.
+template <DTypeSet kTypes, typename Visit>
+void ForEachTypeOf(Visit visit) {
+  ForEachType(AllTypes(), [&](auto t) {
+    if constexpr (Contains(kTypes, DTypeOf<decltype(t)>::value)) visit(t);
+  });
+}
+
+template <typename Function, DTypeSet kTypes>
+bool AddFunction(OpCode op) {
+  ForEachTypeOf<kTypes>([op](auto t) {
     using T = decltype(t);
     AddKernel(op, DTypeOf<T>::value, &RunFunction<Function, T, T>, true);
   });
   return true;
 }
-template <typename Function, typename Types>
-bool AddBinary(OpCode op, Types types) {
-  ForEachType(types, [op](auto t) {
+template <typename Function, DTypeSet kTypes>
+bool AddFunctionOfTwo(OpCode op) {
+  ForEachTypeOf<kTypes>([op](auto t) {
     using T = decltype(t);
     AddKernel(op, DTypeOf<T>::value, &RunFunction<Function, T, T, T>, true);
   });
   return true;
 }
 // Their outputs are bool.
-template <typename Function, typename Types>
-bool AddPredicate(OpCode op, Types types) {
-  ForEachType(types, [op](auto t) {
+template <typename Function, DTypeSet kTypes>
+bool AddPredicate(OpCode op) {
+  ForEachTypeOf<kTypes>([op](auto t) {
     using T = decltype(t);
     AddKernel(op, DTypeOf<T>::value, &RunFunction<Function, bool, T>, true);
   });
   return true;
 }
-template <typename Function, typename Types>
-bool AddComparison(OpCode op, Types types) {
-  ForEachType(types, [op](auto t) {
+template <typename Function, DTypeSet kTypes>
+bool AddRelation(OpCode op) {
+  ForEachTypeOf<kTypes>([op](auto t) {
     using T = decltype(t);
     AddKernel(op, DTypeOf<T>::value, &RunFunction<Function, bool, T, T>, true);
   });
