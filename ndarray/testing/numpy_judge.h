@@ -19,6 +19,9 @@ using Evaluate = std::function<NDArray(const Json& c, const std::vector<NDArray>
 // The operators of numpy_judge_operators.py.
 const std::map<std::string, Evaluate>& MoreJudgedOperators();
 
+// Rows of the operator list by the file they stand in, each [code, name]: those that functions of arrays are made of.
+Json JudgedFamilies();
+
 // Makes operands views with the same values: 0 as they are, 1 columns first, 2 every second element, 3 backwards. On
 // simulated:0 or CUDA where a program links the kernels of one.
 void LayOut(const Json& views, std::vector<NDArray>* in);

@@ -1,6 +1,7 @@
 """NumPy as a judge of Tidepool's arrays.
 
-    numpy_judge.py make FOLDER SEED    writes cases.json, cases.npz and files for ReadNpy
+    numpy_judge.py make FOLDER SEED    writes cases.json, cases.npz and files for ReadNpy,
+                                       given families.json: rows of the operator list that are alike
     numpy_judge.py check FOLDER        compares what numpy_judge_test wrote with NumPy; 0 when all agree
 
 A case is {"op": name, "inputs": [keys of cases.npz], ...}. Its result is "<number>" in results.npz, or
@@ -114,19 +115,6 @@ def make(folder, seed):
     for _ in range(400):
         with np.errstate(all="ignore"):
             add("cast", [values(rng, rng.choice(DTYPES), shape_of(rng))], type=NAMES[rng.choice(DTYPES)])
-    for op in ("add", "subtract", "multiply"):
-        for a in DTYPES[:-1]:
-            for b in DTYPES[:-1]:
-                for _ in range(3):
-                    one, two = broadcasting_pair(rng)
-                    add(op, [values(rng, a, one, True), values(rng, b, two, True)])
-    for op in ("equal", "less", "less_equal", "maximum", "minimum"):
-        for a in DTYPES:
-            for b in DTYPES:
-                if op[0] == "m" and "b1" in (a, b):
-                    continue
-                one, two = broadcasting_pair(rng)
-                add(op, [values(rng, a, one, True), values(rng, b, two, True)])
     for a in DTYPES:
         for op in SCALAR_OPS + COMPARISONS:
             for text in SCALARS:
@@ -152,11 +140,6 @@ def make(folder, seed):
         dims = [1 if rng.random() < 0.3 else n for n in np.shape(selected)]
         dims = dims[rng.integers(0, len(dims) + 1):] if rng.random() < 0.4 else dims
         add("set_index", [x, values(rng, rng.choice(DTYPES[-4:]), dims)] + arrays_of, subscripts=subscripts)
-    for op in ("sqrt", "exp", "log", "tanh", "sin", "floor", "negative", "absolute"):
-        for a in ("f4", "f8", "f2"):
-            for _ in range(4):
-                x = np.clip(values(rng, a, shape_of(rng), True), -9, 9)
-                add(op, [x], relative={"f4": 1e-6, "f8": 1e-14, "f2": 2e-3}[a], absolute={"f2": 1e-7}.get(a, 0))
     for op in ("sum", "prod", "mean", "max", "min", "any", "all", "var"):
         for a in DTYPES:
             for _ in range(6):
@@ -181,7 +164,8 @@ def make(folder, seed):
                     x = (x.astype("i8") % 3).astype(a) if a not in ("b1", "f4", "f8", "f2") else x
                 add(op, [x], axis=int(rng.integers(0, len(shape))),
                     relative={"f2": 1e-2, "f4": 1e-5}.get(a, 1e-12), absolute={"f2": 1e-1, "f4": 1e-4}.get(a, 0))
-    numpy_judge_operators.make(rng, add, sys.modules[__name__], DTYPES)
+    with open(os.path.join(folder, "families.json")) as f:
+        numpy_judge_operators.make(rng, add, sys.modules[__name__], DTYPES, json.load(f))
     for number, order in enumerate(("C", "F")):
         for dtype in DTYPES:
             x = np.asarray(values(rng, dtype, shape_of(rng, 1, 4), True), order=order)
@@ -296,9 +280,6 @@ def expected(case, inputs):
             return inputs[0].astype(target)
         if op == "read_npy":
             return inputs[0]
-        if len(inputs) == 2:  # NumPy 1 looks at the values of rank 0 arrays; 2 and we do not
-            common = np.promote_types(*(x.dtype for x in inputs))
-            inputs = [x.astype(common) for x in inputs]
         return getattr(np, op)(*inputs)
 
 

@@ -3,6 +3,7 @@
 #include "tidepool/memory/device.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/bitwise.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/einsum.h"
@@ -94,34 +95,61 @@ void LayOut(const Json& views, std::vector<NDArray>* in) {
   for (size_t i = 0; i < in->size(); ++i) (*in)[i] = LaidOut((*in)[i].To(JudgedDevice()), views[i]);
 }
 
+Json JudgedFamilies() {
+  Json families;
+#define TIDEPOOL_OPERATOR(Name, name, ...) family.push_back({#Name, name});
+  {
+    Json& family = families["arithmetic"];
+#include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+  }
+  {
+    Json& family = families["bits"];
+#include "tidepool/ndarray/kernel/operators/bits.inc"
+  }
+  {
+    Json& family = families["classifiers"];
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+  }
+  {
+    Json& family = families["comparisons"];
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+  }
+  {
+    Json& family = families["functions"];
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+  }
+  {
+    Json& family = families["logic"];
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+  }
+  {
+    Json& family = families["number_functions"];
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+  }
+  {
+    Json& family = families["real_arithmetic"];
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+  }
+#undef TIDEPOOL_OPERATOR
+  return families;
+}
+
 const std::map<std::string, Evaluate>& MoreJudgedOperators() {
   static const auto* const operators = new std::map<std::string, Evaluate>{
-      {"tan", OfOne(&Tan)},
-      {"asin", OfOne(&Asin)},
-      {"acos", OfOne(&Acos)},
-      {"atan", OfOne(&Atan)},
-      {"sinh", OfOne(&Sinh)},
-      {"cosh", OfOne(&Cosh)},
-      {"asinh", OfOne(&Asinh)},
-      {"acosh", OfOne(&Acosh)},
-      {"atanh", OfOne(&Atanh)},
-      {"log2", OfOne(&Log2)},
-      {"log10", OfOne(&Log10)},
-      {"exp2", OfOne(&Exp2)},
-      {"cbrt", OfOne(&Cbrt)},
-      {"trunc", OfOne(&Trunc)},
-      {"is_inf", OfOne(&IsInf)},
-      {"atan2", OfTwo(&Atan2)},
-      {"hypot", OfTwo(&Hypot)},
-      {"copysign", OfTwo(&CopySign)},
-      {"fmod", OfTwo(&FMod)},
-      {"floor_divide", OfTwo(&FloorDivide)},
-      {"bitwise_and", OfTwo(&BitwiseAnd)},
-      {"bitwise_or", OfTwo(&BitwiseOr)},
-      {"bitwise_xor", OfTwo(&BitwiseXor)},
+// By their rows.
+#define TIDEPOOL_OPERATOR(Name, name, ...) {name, OfOne(&Name)},
+#include "tidepool/ndarray/kernel/operators/classifiers.inc"
+#include "tidepool/ndarray/kernel/operators/functions.inc"
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+#undef TIDEPOOL_OPERATOR
+#define TIDEPOOL_OPERATOR(Name, name, ...) {name, OfTwo(&Name)},
+#include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+#include "tidepool/ndarray/kernel/operators/bits.inc"
+#include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#include "tidepool/ndarray/kernel/operators/logic.inc"
+#include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+#undef TIDEPOOL_OPERATOR
       {"bitwise_not", OfOne(&BitwiseNot)},
-      {"shift_left", OfTwo(&ShiftLeft)},
-      {"shift_right", OfTwo(&ShiftRight)},
       {"gather_elements",
        [](const Json& c, In in) { return Gather(in[0], c["axis"].get<int>(), in[1]); }},
       {"scatter", &ScatterCase},
