@@ -6,9 +6,9 @@
 #include "tidepool/backends/cpu/conv2d_call.h"
 #include "tidepool/backends/cpu/depthwise.h"
 #include "tidepool/backends/cpu/gemm/conv2d.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/ndarray/kernel/attributes.h"
-#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -170,15 +170,10 @@ void RunGradFilter(const KernelCall& call) {
   });
 }
 
-constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&),
-                     size_t (*scratch_bytes)(const KernelCall&)) {
-  return {op, DeviceType::kHost, DType::kFloat32, "cpu", 10, run, scratch_bytes};
-}
-
-const KernelRegistrar registrar({
-    Cpu(OpCode::kConv2d, &RunForward, &ForwardScratch),
-    Cpu(OpCode::kConv2dGradInput, &RunGradInput, &GradInputScratch),
-    Cpu(OpCode::kConv2dGradFilter, &RunGradFilter, &GradFilterScratch),
+const NetworkKernels registrar({
+    {OpCode::kConv2d, &RunForward, &ForwardScratch},
+    {OpCode::kConv2dGradInput, &RunGradInput, &GradInputScratch},
+    {OpCode::kConv2dGradFilter, &RunGradFilter, &GradFilterScratch},
 });
 
 }  // namespace

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
-#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -266,17 +266,12 @@ void RunLayerNormGrad(const KernelCall& call) {
   }
 }
 
-constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&),
-                     size_t (*scratch_bytes)(const KernelCall&) = nullptr) {
-  return {op, DeviceType::kHost, DType::kFloat32, "cpu", 10, run, scratch_bytes};
-}
-
-const KernelRegistrar registrar({
-    Cpu(OpCode::kBatchNorm, &RunBatchNorm, &ColumnScratchBytes),
-    Cpu(OpCode::kBatchNormInference, &RunBatchNormInference, &ColumnScratchBytes),
-    Cpu(OpCode::kBatchNormGrad, &RunBatchNormGrad, &ColumnScratchBytes),
-    Cpu(OpCode::kLayerNorm, &RunLayerNorm),
-    Cpu(OpCode::kLayerNormGrad, &RunLayerNormGrad, &LayerNormGradScratch),
+const NetworkKernels registrar({
+    {OpCode::kBatchNorm, &RunBatchNorm, &ColumnScratchBytes},
+    {OpCode::kBatchNormInference, &RunBatchNormInference, &ColumnScratchBytes},
+    {OpCode::kBatchNormGrad, &RunBatchNormGrad, &ColumnScratchBytes},
+    {OpCode::kLayerNorm, &RunLayerNorm},
+    {OpCode::kLayerNormGrad, &RunLayerNormGrad, &LayerNormGradScratch},
 });
 
 }  // namespace

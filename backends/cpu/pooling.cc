@@ -1,10 +1,10 @@
 // Pooling of NHWC images and its gradients, an image a task.
 #include <cstdint>
 
+#include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
-#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -69,14 +69,11 @@ void RunAveragePoolGrad(const KernelCall& call) {
   });
 }
 
-constexpr DeviceType kHost = DeviceType::kHost;
-constexpr DType kF32 = DType::kFloat32;
-
-const KernelRegistrar registrar({
-    {OpCode::kMaxPool2d, kHost, kF32, "cpu", 10, &RunMaxPool},
-    {OpCode::kMaxPool2dGrad, kHost, kF32, "cpu", 10, &RunMaxPoolGrad},
-    {OpCode::kAveragePool2d, kHost, kF32, "cpu", 10, &RunAveragePool},
-    {OpCode::kAveragePool2dGrad, kHost, kF32, "cpu", 10, &RunAveragePoolGrad},
+const NetworkKernels registrar({
+    {OpCode::kMaxPool2d, &RunMaxPool},
+    {OpCode::kMaxPool2dGrad, &RunMaxPoolGrad},
+    {OpCode::kAveragePool2d, &RunAveragePool},
+    {OpCode::kAveragePool2dGrad, &RunAveragePoolGrad},
 });
 
 }  // namespace

@@ -1,9 +1,9 @@
 // The elementwise part of LSTM and GRU cells, rows of a batch as tasks.
 #include <cstdint>
 
+#include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
-#include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -57,15 +57,11 @@ void RunGruGrad(const KernelCall& call) {
   });
 }
 
-constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&)) {
-  return {op, DeviceType::kHost, DType::kFloat32, "cpu", 10, run};
-}
-
-const KernelRegistrar registrar({
-    Cpu(OpCode::kLstmCell, &RunLstm),
-    Cpu(OpCode::kLstmCellGrad, &RunLstmGrad),
-    Cpu(OpCode::kGruCell, &RunGru),
-    Cpu(OpCode::kGruCellGrad, &RunGruGrad),
+const NetworkKernels registrar({
+    {OpCode::kLstmCell, &RunLstm},
+    {OpCode::kLstmCellGrad, &RunLstmGrad},
+    {OpCode::kGruCell, &RunGru},
+    {OpCode::kGruCellGrad, &RunGruGrad},
 });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
@@ -16,7 +17,6 @@ namespace tidepool::cpu {
 namespace {
 
 constexpr const char* kProvider = "cpu";
-constexpr int kMostInputs = 10, kMostOutputs = 4;
 constexpr size_t kAlignment = 64;
 
 // By numbers: to ask for the size of scratch there is none yet.
@@ -112,24 +112,17 @@ void Run(const KernelCall& call) {
   }
 }
 
-const bool registered = [] {
-  for (const OpCode op :
-       {OpCode::kConv2d, OpCode::kConv2dGradInput, OpCode::kConv2dGradFilter, OpCode::kMaxPool2d,
-        OpCode::kMaxPool2dGrad, OpCode::kAveragePool2d, OpCode::kAveragePool2dGrad,
-        OpCode::kSoftmax, OpCode::kLogSoftmax, OpCode::kSoftmaxGrad, OpCode::kLogSoftmaxGrad,
-        OpCode::kSoftmaxCrossEntropy, OpCode::kSoftmaxCrossEntropyGrad, OpCode::kDenseCrossEntropy,
-        OpCode::kDenseCrossEntropyGrad, OpCode::kSquaredError, OpCode::kSquaredErrorGrad,
-        OpCode::kBinaryCrossEntropy, OpCode::kBinaryCrossEntropyGrad, OpCode::kBatchNorm,
-        OpCode::kBatchNormInference, OpCode::kBatchNormGrad, OpCode::kLayerNorm,
-        OpCode::kLayerNormGrad, OpCode::kLstmCell, OpCode::kLstmCellGrad, OpCode::kGruCell,
-        OpCode::kGruCellGrad}) {
+}  // namespace
+
+NetworkKernels::NetworkKernels(std::initializer_list<NetworkKernel> kernels) {
+  KernelRegistry& registry = KernelRegistry::Global();
+  for (const NetworkKernel& kernel : kernels) {
+    registry.Add({kernel.op, DeviceType::kHost, DType::kFloat32, kProvider, 10, kernel.run, kernel.scratch_bytes});
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-      KernelRegistry::Global().Add(
-          {op, DeviceType::kHost, dtype, kProvider, 10, &Run, &ScratchBytes});
+      if (!Contains(Info(kernel.op).types, dtype)) continue;
+      registry.Add({kernel.op, DeviceType::kHost, dtype, kProvider, 10, &Run, &ScratchBytes});
     }
   }
-  return true;
-}();
+}
 
-}  // namespace
 }  // namespace tidepool::cpu

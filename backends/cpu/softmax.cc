@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
-#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -154,25 +154,21 @@ void RunLossGrad(const KernelCall& call) {
   });
 }
 
-constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&)) {
-  return {op, DeviceType::kHost, DType::kFloat32, "cpu", 10, run};
-}
-
-const KernelRegistrar registrar({
-    Cpu(OpCode::kSoftmax, &RunForward<&NnLoops::softmax>),
-    Cpu(OpCode::kLogSoftmax, &RunForward<&NnLoops::log_softmax>),
-    Cpu(OpCode::kSoftmaxGrad, &RunGrad<&NnLoops::softmax_grad>),
-    Cpu(OpCode::kLogSoftmaxGrad, &RunGrad<&NnLoops::log_softmax_grad>),
-    Cpu(OpCode::kSoftmaxCrossEntropy, &RunSoftmaxCrossEntropy),
-    Cpu(OpCode::kSoftmaxCrossEntropyGrad, &RunSoftmaxCrossEntropyGrad),
-    Cpu(OpCode::kDenseCrossEntropy, &RunDenseCrossEntropy),
-    Cpu(OpCode::kDenseCrossEntropyGrad,
-        &RunLossGrad<&NnLoops::dense_cross_entropy_grad, 1, false>),
-    Cpu(OpCode::kSquaredError, &RunMeanLoss<&NnLoops::squared_error>),
-    Cpu(OpCode::kSquaredErrorGrad, &RunLossGrad<&NnLoops::squared_error_grad, 2, true>),
-    Cpu(OpCode::kBinaryCrossEntropy, &RunMeanLoss<&NnLoops::binary_cross_entropy>),
-    Cpu(OpCode::kBinaryCrossEntropyGrad,
-        &RunLossGrad<&NnLoops::binary_cross_entropy_grad, 1, true>),
+const NetworkKernels registrar({
+    {OpCode::kSoftmax, &RunForward<&NnLoops::softmax>},
+    {OpCode::kLogSoftmax, &RunForward<&NnLoops::log_softmax>},
+    {OpCode::kSoftmaxGrad, &RunGrad<&NnLoops::softmax_grad>},
+    {OpCode::kLogSoftmaxGrad, &RunGrad<&NnLoops::log_softmax_grad>},
+    {OpCode::kSoftmaxCrossEntropy, &RunSoftmaxCrossEntropy},
+    {OpCode::kSoftmaxCrossEntropyGrad, &RunSoftmaxCrossEntropyGrad},
+    {OpCode::kDenseCrossEntropy, &RunDenseCrossEntropy},
+    {OpCode::kDenseCrossEntropyGrad,
+        &RunLossGrad<&NnLoops::dense_cross_entropy_grad, 1, false>},
+    {OpCode::kSquaredError, &RunMeanLoss<&NnLoops::squared_error>},
+    {OpCode::kSquaredErrorGrad, &RunLossGrad<&NnLoops::squared_error_grad, 2, true>},
+    {OpCode::kBinaryCrossEntropy, &RunMeanLoss<&NnLoops::binary_cross_entropy>},
+    {OpCode::kBinaryCrossEntropyGrad,
+        &RunLossGrad<&NnLoops::binary_cross_entropy_grad, 1, true>},
 });
 
 }  // namespace

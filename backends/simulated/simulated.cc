@@ -1,9 +1,7 @@
 // Every operator on simulated devices: the reference's kernels, on the bytes behind the addresses,
 // queued as the device's kernels are.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,25 +28,9 @@ const Kernel& HostKernel(const KernelCall& call) {
                 DTypeName(dtype));
 }
 
-// What the reference has for dense operands only.
-constexpr OpCode kDenseOnly[] = {
-    OpCode::kGather,        OpCode::kScatterAdd,       OpCode::kOneHot,
-    OpCode::kFlip,          OpCode::kTriangle,         OpCode::kCumSum,
-    OpCode::kRandomUniform, OpCode::kRandomNormal,     OpCode::kRandomBernoulli,
-    OpCode::kDropout,       OpCode::kRandomIntegers,   OpCode::kRandomPermutation,
-    OpCode::kSort,          OpCode::kArgSort,          OpCode::kTopK,
-    OpCode::kScatter,       OpCode::kCumProd,          OpCode::kSearchSorted};
-
-bool TakesStrides(OpCode op) {
-  return std::find(std::begin(kDenseOnly), std::end(kDenseOnly), op) == std::end(kDenseOnly);
-}
-
 void Run(const KernelCall& call) {
   SimulatedDevice& device = SimulatedDevice::Get(call.device.index);
   const Kernel& kernel = HostKernel(call);
-  if (kernel.strided != TakesStrides(call.op)) {
-    ThrowInternal(std::string("simulated: kDenseOnly is wrong for ") + Info(call.op).name);
-  }
   // The kernel may use the bytes from the lowest to the highest element, which must all be there.
   std::vector<SimulatedQueues::Range> ranges;
   for (const bool writes : {false, true}) {
@@ -64,15 +46,18 @@ void Run(const KernelCall& call) {
   device.QueueKernel(std::move(ranges), [kept, &kernel] { kernel.run(kept->call()); }, call.queue);
 }
 
+// One for each kernel of the reference, and for those of operators that programs add.
+void Follow(const Kernel& kernel) {
+  const std::string_view provider = kernel.provider;
+  if (kernel.device != DeviceType::kHost || (provider != "reference" && provider != "builtin")) return;
+  const DeviceType simulated = DeviceType::Named("simulated");
+  if (!KernelRegistry::Find(kernel.op, simulated, kernel.dtype).empty()) return;
+  KernelRegistry::Global().Add(
+      {kernel.op, simulated, kernel.dtype, "simulated", 10, &Run, nullptr, nullptr, kernel.strided});
+}
+
 const bool registered = [] {
-  for (int op = 0; op < kOpCodes; ++op) {
-    for (int dtype = 0; dtype < kDTypes; ++dtype) {
-      if (!Contains(Info(static_cast<OpCode>(op)).types, static_cast<DType>(dtype))) continue;
-      KernelRegistry::Global().Add({static_cast<OpCode>(op), DeviceType::Named("simulated"),
-                                    static_cast<DType>(dtype), "simulated", 10, &Run, nullptr,
-                                    nullptr, TakesStrides(static_cast<OpCode>(op))});
-    }
-  }
+  KernelRegistry::Global().Follow(&Follow);
   return true;
 }();
 

@@ -130,7 +130,26 @@ void CheckKernel(const Kernel& kernel) {
 
 void KernelRegistry::Add(const Kernel& kernel) {
   CheckKernel(kernel);
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<void (*)(const Kernel&)> followers;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Insert(kernel);
+    followers = followers_;
+  }
+  for (const auto follower : followers) follower(kernel);
+}
+
+void KernelRegistry::Follow(void (*added)(const Kernel& kernel)) {
+  std::vector<Kernel> known;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ForEachRow([&](const Row& kernels) { known.insert(known.end(), kernels.begin(), kernels.end()); });
+    followers_.push_back(added);
+  }
+  for (const Kernel& kernel : known) added(kernel);
+}
+
+void KernelRegistry::Insert(const Kernel& kernel) {
   std::atomic<const Row*>& row = RowOf(kernel.op, kernel.device, kernel.dtype);
   const Row* const before = row.load(std::memory_order_relaxed);
   auto kernels = before != nullptr ? std::make_unique<Row>(*before) : std::make_unique<Row>();

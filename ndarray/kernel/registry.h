@@ -38,6 +38,10 @@ class KernelRegistry {
     return row != nullptr ? absl::Span<const Kernel>(*row) : absl::Span<const Kernel>();
   }
 
+  // Calls `added` for every kernel there is, and for each that comes from then on once it can be found: for providers
+  // that run another one's kernels elsewhere. It may add kernels.
+  void Follow(void (*added)(const Kernel& kernel));
+
   // What a provider has to say of itself on this machine, in one line, asked for when shown: which
   // library it found, why it does not run.
   void AddNote(const char* provider, std::string (*note)());
@@ -54,12 +58,14 @@ class KernelRegistry {
   }
   template <typename Function>
   static void ForEachRow(const Function& function);
+  void Insert(const Kernel& kernel);  // mutex_ is held
 
   struct Note {
     const char* provider;
     std::string (*text)();
   };
   mutable std::mutex mutex_;  // of additions
+  std::vector<void (*)(const Kernel&)> followers_;
   std::vector<Note> notes_;
   // A row is replaced as a whole and never freed: somebody may be reading it. Rows of device types
   // and operators that there are none of cost addresses only.

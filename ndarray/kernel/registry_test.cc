@@ -43,6 +43,21 @@ TEST(Registry, TableListsProvidersInTheOrderTheyAreTried) {
   EXPECT_THAT(KernelRegistry::Global().Providers(), ElementsAre("first", "second", "third"));
 }
 
+// What there is, what comes later, and what a follower adds itself: each once.
+TEST(Registry, FollowersSeeEveryKernelOnce) {
+  static std::vector<std::string> seen;
+  KernelRegistry& registry = KernelRegistry::Global();
+  registry.Follow([](const Kernel& kernel) {
+    seen.push_back(std::string(Info(kernel.op).name) + " " + kernel.provider);
+    if (kernel.op != OpCode::kAbs || std::string(kernel.provider) != "followed") return;
+    KernelRegistry::Global().Add({OpCode::kNegate, DeviceType::kHost, DType::kFloat32, "follower", 1, &Nothing});
+  });
+  EXPECT_THAT(seen, testing::UnorderedElementsAre("relu first", "relu second", "relu third"));
+  seen.clear();
+  registry.Add({OpCode::kAbs, DeviceType::kHost, DType::kFloat32, "followed", 1, &Nothing});
+  EXPECT_THAT(seen, ElementsAre("abs followed", "negate follower"));
+}
+
 TEST(Registry, NotesAreAskedForWhenShown) {
   static int asked = 0;
   KernelRegistry::Global().AddNote("second", [] { return "asked " + std::to_string(++asked); });

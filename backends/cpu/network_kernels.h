@@ -1,0 +1,25 @@
+// Registration of operators of networks for f32 and, through it, for the 16-bit floats that their rows name.
+#ifndef TIDEPOOL_BACKENDS_CPU_NETWORK_KERNELS_H_
+#define TIDEPOOL_BACKENDS_CPU_NETWORK_KERNELS_H_
+
+#include <cstddef>
+#include <initializer_list>
+
+#include "tidepool/ndarray/kernel/kernel.h"
+
+namespace tidepool::cpu {
+
+struct NetworkKernel {
+  OpCode op;
+  void (*run)(const KernelCall&);
+  size_t (*scratch_bytes)(const KernelCall&) = nullptr;
+};
+
+// As KernelRegistrar, of dense f32 operands. On f16 and bf16 they are converted in the call's scratch (sixteen_bit.cc).
+struct NetworkKernels {
+  NetworkKernels(std::initializer_list<NetworkKernel> kernels);
+};
+
+}  // namespace tidepool::cpu
+
+#endif  // TIDEPOOL_BACKENDS_CPU_NETWORK_KERNELS_H_
