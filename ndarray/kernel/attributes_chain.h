@@ -11,8 +11,7 @@ namespace tidepool {
 inline constexpr int kMaxChainSteps = 8;
 
 // v = op(v), v = op(v, operand) or, reversed, v = op(operand, v); each rounded to the arrays' type. The
-// operators: add, subtract, multiply, divide, maximum, minimum; negate, abs, square, sqrt, exp, tanh,
-// sigmoid, scale_shift, clip, relu, leaky_relu, elu, gelu, swish.
+// operators: operators/chain_steps.inc, and scale_shift, clip, leaky_relu, elu, gelu.
 struct ChainStep {
   OpCode op = OpCode::kAdd;
   uint8_t operand = 0;  // 1: Y, 2: W; 0: of operators that have none

@@ -30,31 +30,26 @@ enum ChainOperand : uint8_t { kChainY = 1, kChainW = 2 };
 
 class ElementwiseChain {
  public:
-  // v op operand ...
-  ElementwiseChain& Add(ChainOperand operand) { return Take({OpCode::kAdd, operand}); }
-  ElementwiseChain& Subtract(ChainOperand operand) { return Take({OpCode::kSubtract, operand}); }
-  ElementwiseChain& Multiply(ChainOperand operand) { return Take({OpCode::kMultiply, operand}); }
-  ElementwiseChain& Divide(ChainOperand operand) { return Take({OpCode::kDivide, operand}); }
-  ElementwiseChain& Maximum(ChainOperand operand) { return Take({OpCode::kMaximum, operand}); }
-  ElementwiseChain& Minimum(ChainOperand operand) { return Take({OpCode::kMinimum, operand}); }
+  // v op operand (Add, Subtract, Multiply, Divide, Maximum, Minimum), and f(v) (Negate, Abs, Square, Sqrt, Exp, Tanh,
+  // Sigmoid, Relu, Swish) ...
+#define TIDEPOOL_CHAIN_FUNCTION_OF_TWO(Name) \
+  ElementwiseChain& Name(ChainOperand operand) { return Take({OpCode::k##Name, operand}); }
+#define TIDEPOOL_CHAIN_FUNCTION(Name) \
+  ElementwiseChain& Name() { return Take({OpCode::k##Name}); }
+#include "tidepool/ndarray/kernel/operators/chain_steps.inc"
+#undef TIDEPOOL_CHAIN_FUNCTION_OF_TWO
+#undef TIDEPOOL_CHAIN_FUNCTION
   // ... and operand op v.
   ElementwiseChain& SubtractFrom(ChainOperand operand) {
     return Take({OpCode::kSubtract, operand, true});
   }
   ElementwiseChain& DivideInto(ChainOperand operand) { return Take({OpCode::kDivide, operand, true}); }
 
-  ElementwiseChain& Negate() { return Take({OpCode::kNegate}); }
-  ElementwiseChain& Abs() { return Take({OpCode::kAbs}); }
-  ElementwiseChain& Square() { return Take({OpCode::kSquare}); }
-  ElementwiseChain& Sqrt() { return Take({OpCode::kSqrt}); }
-  ElementwiseChain& Exp() { return Take({OpCode::kExp}); }
-  ElementwiseChain& Tanh() { return Take({OpCode::kTanh}); }
-  ElementwiseChain& Sigmoid() { return Take({OpCode::kSigmoid}); }
+  // ... and functions that take numbers.
   ElementwiseChain& ScaleShift(double scale, double shift) {
     return Take({OpCode::kScaleShift, 0, false, scale, shift});
   }
   ElementwiseChain& Clip(double low, double high);
-  ElementwiseChain& Relu() { return Take({OpCode::kRelu}); }
   ElementwiseChain& LeakyRelu(double alpha = 0.01) {
     return Take({OpCode::kLeakyRelu, 0, false, alpha});
   }
@@ -62,7 +57,6 @@ class ElementwiseChain {
   ElementwiseChain& Gelu(GeluForm form = GeluForm::kErf) {
     return Take({OpCode::kGelu, 0, false, form == GeluForm::kTanh ? 1.0 : 0.0});
   }
-  ElementwiseChain& Swish() { return Take({OpCode::kSwish}); }
 
   // The result is in the current place.
   NDArray Apply(const NDArray& x, const NDArray* y = nullptr, const NDArray* w = nullptr) const;

@@ -229,19 +229,27 @@ void Chain(CaseValues& m, OpCase& c) {
     // Each operand at least once.
     int operand = a.count < operands ? a.count + 1 : static_cast<int>(m.Int(0, operands));
     if (operand > 0) {
-      static constexpr OpCode kBinary[] = {OpCode::kAdd, OpCode::kSubtract, OpCode::kMultiply,
-                                           OpCode::kMaximum, OpCode::kMinimum};
-      const OpCode op = kBinary[m.Int(0, 4)];
+      static constexpr OpCode kBinary[] = {
+#define TIDEPOOL_CHAIN_FUNCTION_OF_TWO(Name) OpCode::k##Name,
+#define TIDEPOOL_CHAIN_FUNCTION(Name)
+#include "tidepool/ndarray/kernel/operators/chain_steps.inc"
+#undef TIDEPOOL_CHAIN_FUNCTION_OF_TWO
+#undef TIDEPOOL_CHAIN_FUNCTION
+      };
+      const OpCode op = kBinary[m.Int(0, std::size(kBinary) - 1)];
+      if (op == OpCode::kDivide) continue;  // by what may be next to 0
       if (op == OpCode::kAdd || op == OpCode::kSubtract) size += 1;
       error += size;
       take(op, operand);
       continue;
     }
-    static constexpr OpCode kUnary[] = {OpCode::kNegate, OpCode::kAbs,   OpCode::kRelu,
-                                        OpCode::kTanh,   OpCode::kClip,  OpCode::kSigmoid,
-                                        OpCode::kGelu,   OpCode::kSwish, OpCode::kScaleShift,
-                                        OpCode::kSquare, OpCode::kExp,   OpCode::kLeakyRelu,
-                                        OpCode::kElu};
+    static constexpr OpCode kUnary[] = {
+#define TIDEPOOL_CHAIN_FUNCTION_OF_TWO(Name)
+#define TIDEPOOL_CHAIN_FUNCTION(Name) OpCode::k##Name,
+#include "tidepool/ndarray/kernel/operators/chain_steps.inc"
+#undef TIDEPOOL_CHAIN_FUNCTION_OF_TWO
+#undef TIDEPOOL_CHAIN_FUNCTION
+        OpCode::kScaleShift, OpCode::kClip, OpCode::kLeakyRelu, OpCode::kElu, OpCode::kGelu};
     const OpCode op = size > 16 ? OpCode::kTanh : kUnary[m.Int(0, std::size(kUnary) - 1)];
     switch (op) {
       case OpCode::kTanh:
@@ -260,6 +268,8 @@ void Chain(CaseValues& m, OpCase& c) {
         error = 2 * size * error + size * size, size *= size;
         take(op);
         break;
+      case OpCode::kSqrt:  // steep at 0
+        continue;
       case OpCode::kExp:
         if (size > 2) continue;
         size = std::exp(size), error = size * (error + 4);

@@ -39,26 +39,20 @@ class ChainFunction {
   }
   static __device__ __forceinline__ Number Do(const ChainStep& step, Number v, Number w) {
     switch (step.op) {
-      case OpCode::kAdd: return AddFormula()(v, w);
-      case OpCode::kSubtract: return SubtractFormula()(v, w);
-      case OpCode::kMultiply: return MultiplyFormula()(v, w);
-      case OpCode::kDivide: return DivideFormula()(v, w);
-      case OpCode::kMaximum: return MaximumFormula()(v, w);
-      case OpCode::kMinimum: return MinimumFormula()(v, w);
-      case OpCode::kNegate: return NegateFormula()(v);
-      case OpCode::kAbs: return AbsFormula()(v);
-      case OpCode::kSquare: return SquareFormula()(v);
-      case OpCode::kSqrt: return SqrtFormula()(v);
-      case OpCode::kExp: return ExpFormula()(v);
-      case OpCode::kTanh: return TanhFormula()(v);
-      case OpCode::kSigmoid: return SigmoidFormula()(v);
+#define TIDEPOOL_CHAIN_FUNCTION_OF_TWO(Name) \
+  case OpCode::k##Name:                      \
+    return Name##Formula()(v, w);
+#define TIDEPOOL_CHAIN_FUNCTION(Name) \
+  case OpCode::k##Name:               \
+    return Name##Formula()(v);
+#include "tidepool/ndarray/kernel/operators/chain_steps.inc"
+#undef TIDEPOOL_CHAIN_FUNCTION_OF_TWO
+#undef TIDEPOOL_CHAIN_FUNCTION
       case OpCode::kScaleShift: return ScaleAndShift(v, step.a, step.b);
       case OpCode::kClip: return Clipped(v, static_cast<Number>(step.a), static_cast<Number>(step.b));
-      case OpCode::kRelu: return ReluFormula()(v);
       case OpCode::kLeakyRelu: return LeakyReluFunction(step.a)(v);
       case OpCode::kElu: return EluFunction(step.a)(v);
-      case OpCode::kGelu: return GeluFunction(step.a != 0)(v);
-      default: return SwishFormula()(v);
+      default: return GeluFunction(step.a != 0)(v);
     }
   }
 
