@@ -48,6 +48,11 @@ inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operan
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
               absl::Span<NDArray* const> outputs, AttributesRef attributes = {});
 
+// What that call costs on any machine, by the operator's row (kernel/op_code.h): for profilers, and to tell how near to what
+// a machine can do a call is. Nothing runs. Throws as Dispatch for dead operands and wrong numbers of them.
+OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+                    AttributesRef attributes = {});
+
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_NDARRAY_DISPATCH_H_

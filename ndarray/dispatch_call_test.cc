@@ -39,5 +39,18 @@ TEST(Dispatch, AttributesAndOperandsAreThoseOfTheOperator) {
   EXPECT_THAT(message([&] { Dispatch(OpCode::kAdd, {&x, &y}, {}); }), HasSubstr("and 0 outputs"));
 }
 
+TEST(Dispatch, CostsAreThoseOfTheRow) {
+  const NDArray x = Zeros({2, 3}), row = Zeros({3});
+  NDArray z = Zeros({2, 3}), wide = Zeros({2, 2});
+  EXPECT_EQ(CostOf(OpCode::kAdd, {&x, &row}, {&z}).operations, 6);
+  EXPECT_EQ(CostOf(OpCode::kAdd, {&x, &row}, {&z}).bytes, 4 * (6 + 3 + 6));
+  // What repeats elements reads them once.
+  const NDArray repeated = row.BroadcastTo({2, 3});
+  EXPECT_EQ(CostOf(OpCode::kAdd, {&x, &repeated}, {&z}).bytes, 4 * (6 + 3 + 6));
+  const MatMulAttributes attributes{.transpose_y = true};
+  EXPECT_EQ(CostOf(OpCode::kMatMul, {&x, &x, nullptr}, {&wide}, &attributes).operations, 2 * 2 * 2 * 3);
+  EXPECT_EQ(CatchStatus([&] { CostOf(OpCode::kAdd, {&x}, {&z}); }).code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -4,8 +4,8 @@
 //   operator_benchmark --benchmark_filter='^softmax/f32/'
 //
 // What runs is the largest of some random cases of the contract suite, dense operands, one thread: for
-// comparing providers and versions with each other. The label is its shapes; bytes_per_second are those
-// of all operands. Benchmarks of single operators at sizes of networks: backends/cpu.
+// comparing providers and versions with each other. The label is its shapes; operations and bytes a second are those of
+// the operator's row. Benchmarks of single operators at sizes of networks: backends/cpu.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,7 +77,12 @@ void RunOperator(benchmark::State& state, OpCode op, DType dtype, const char* pr
     benchmark::ClobberMemory();
   }
   state.SetLabel(c.ToString());
-  state.SetBytesProcessed(state.iterations() * BytesOf(c));
+  const OperatorCost cost = CostOf(op, inputs, absl::MakeConstSpan(outputs), c.attributes.get());
+  const auto rate = [&](double of_call) {
+    return benchmark::Counter(of_call * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  };
+  state.counters["operations"] = rate(cost.operations);
+  state.counters["bytes"] = rate(cost.bytes);
 }
 
 // Registers when the providers have.

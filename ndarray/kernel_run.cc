@@ -1,0 +1,93 @@
+#include "tidepool/ndarray/kernel_run.h"
+
+#include "tidepool/memory/provider/device_loss.h"
+#include "tidepool/memory/queue_use.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/ndarray/dispatch.h"
+
+namespace tidepool {
+namespace {
+
+// Scratch lives as long as the call, in the current workspace: that of a network is the largest
+// any layer needs, not the sum.
+class Scratch {
+ public:
+  void* Get(size_t bytes, Device device) {
+    handle_ = Place::Scratch(device).Allocate(bytes);
+    return handle_->data;
+  }
+  Buffer* buffer() const { return handle_.get(); }
+
+ private:
+  BufferHandle handle_;
+};
+
+// On a device: behind the work in its other queues that the call needs.
+void RunInOrder(const Kernel& kernel, const KernelCall& call, Buffer* scratch,
+                absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
+  QueueUse uses[kMostInputs + kMostOutputs + 1];
+  size_t count = 0;
+  for (const NDArray* input : inputs) {
+    if (input != nullptr) uses[count++] = {input->buffer().get(), false};
+  }
+  for (const NDArray* output : outputs) uses[count++] = {output->buffer().get(), true};
+  uses[count++] = {scratch, true};
+  const OrderedUses ordered(call.device, call.queue, absl::MakeConstSpan(uses, count));
+  NoteOperation(call.device, call.queue, Info(call.op).name);
+  kernel.run(call);
+}
+
+void Run(const Kernel& kernel, KernelCall& call, absl::Span<const NDArray* const> inputs,
+         absl::Span<NDArray* const> outputs) {
+  Scratch scratch;
+  if (kernel.scratch_bytes != nullptr) {
+    if (const size_t bytes = kernel.scratch_bytes(call); bytes > 0) {
+      call.scratch = scratch.Get(bytes, call.device);
+      call.scratch_bytes = bytes;
+    }
+  }
+  if (call.device != Host()) return RunInOrder(kernel, call, scratch.buffer(), inputs, outputs);
+  kernel.run(call);
+}
+
+// For kernels that take dense operands only: copies in, and out again. `operands` are the call's.
+void RunDense(const Kernel& kernel, KernelCall& call, CallOperands& operands,
+              absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
+  NDArray inputs_copied[kMostInputs], outputs_copied[kMostOutputs];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!operands.input(i).present || operands.input(i).dense) continue;
+    inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch(call.device));
+    Describe(inputs_copied[i], operands.input(i));
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (operands.output(o).dense) continue;
+    outputs_copied[o] = outputs[o]->CopyTo(Place::Scratch(call.device));
+    Describe(outputs_copied[o], operands.output(o));
+  }
+  const NDArray* read[kMostInputs];
+  NDArray* written[kMostOutputs];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    read[i] = inputs_copied[i].is_defined() ? &inputs_copied[i] : inputs[i];
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    written[o] = outputs_copied[o].is_defined() ? &outputs_copied[o] : outputs[o];
+  }
+  Run(kernel, call, absl::MakeConstSpan(read, inputs.size()), absl::MakeConstSpan(written, outputs.size()));
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const NDArray& copy = outputs_copied[o];
+    if (copy.is_defined()) Dispatch(OpCode::kCopy, {&copy}, {outputs[o]});
+  }
+}
+
+}  // namespace
+
+void internal::RunWithNeeds(const Kernel& kernel, KernelCall& call, CallOperands& operands,
+                            absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
+  if (kernel.strided || operands.all_dense()) {
+    Run(kernel, call, inputs, outputs);
+  } else {
+    RunDense(kernel, call, operands, inputs, outputs);
+  }
+}
+
+}  // namespace tidepool

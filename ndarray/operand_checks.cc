@@ -1,0 +1,77 @@
+#include "tidepool/ndarray/operand_checks.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+bool SameView(const NDArray& a, const NDArray& b) {
+  return a.raw_data() == b.raw_data() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         std::equal(a.strides(), a.strides() + a.rank(), b.strides());
+}
+
+}  // namespace
+
+namespace internal {
+
+void ThrowWrongAttributes(const OperatorInfo& info, AttributesRef attributes) {
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: found attributes ",
+                                    attributes.type_name(), ", expected ",
+                                    info.attributes.name()));
+}
+
+void ThrowWrongCounts(const OperatorInfo& info, size_t inputs, size_t outputs) {
+  ThrowInvalidArgument(absl::StrCat(
+      "Op [", info.name, "]: found ", inputs, " inputs and ", outputs, " outputs, expected ",
+      static_cast<int>(info.input_count), " (", info.inputs, ") and ",
+      static_cast<int>(info.output_count), " (", info.outputs, ")"));
+}
+
+void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index, const NDArray& output,
+                       int output_index) {
+  if (info.in_place() && SameView(input, output)) return;
+  if (!ViewsOverlap(input, output)) return;
+  ThrowInvalidArgument(absl::StrCat(
+      "Op [", info.name, "]: output ", OperandName(info.outputs, output_index), " overlaps input ",
+      OperandName(info.inputs, input_index),
+      info.in_place() ? " without being the same view" : "; the operator is not done in place"));
+}
+
+}  // namespace internal
+
+void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other, int other_index) {
+  if (!ViewsOverlap(one, other)) return;
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: outputs ",
+                                    OperandName(info.outputs, one_index), " and ",
+                                    OperandName(info.outputs, other_index), " overlap"));
+}
+
+bool MustBeOnOneDevice(const NDArray& input, absl::Span<NDArray* const> outputs) {
+  if (input.NumElements() == 0) return false;
+  for (const NDArray* output : outputs) {
+    if (output->NumElements() > 0) return true;
+  }
+  return false;
+}
+
+void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
+  for (int i = 0; i < output.rank(); ++i) {
+    if (output.strides()[i] != 0 || output.dim(i) <= 1) continue;
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: output ",
+                                      OperandName(Info(op).outputs, index), " of shape ",
+                                      output.shape().ToString(), " repeats its elements along axis ",
+                                      i, " (BroadcastTo); Dup() makes an array of its own"));
+  }
+  if (!MayRepeat(output)) return;
+  ThrowInvalidArgument(absl::StrCat(
+      "Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, index), " of shape ",
+      output.shape().ToString(), " with strides [",
+      absl::StrJoin(absl::MakeConstSpan(output.strides(), output.rank()), ", "),
+      "] may have two indices of one element; Dup() makes an array of its own"));
+}
+
+}  // namespace tidepool
