@@ -24,7 +24,9 @@ NDArray LeakyRelu(const NDArray& x, double alpha = 0.01);      // x > 0 ? x : al
 NDArray Elu(const NDArray& x, double alpha = 1);               // x > 0 ? x : alpha * (exp(x) - 1)
 NDArray Gelu(const NDArray& x, GeluForm form = GeluForm::kErf);
 NDArray Swish(const NDArray& x);                               // x * sigmoid(x)
+NDArray Mish(const NDArray& x);                                // x * tanh(log(1 + exp(x)))
 void ReluInto(const NDArray& x, NDArray& z);
+void MishInto(const NDArray& x, NDArray& z);
 void LeakyReluInto(const NDArray& x, double alpha, NDArray& z);
 void EluInto(const NDArray& x, double alpha, NDArray& z);
 void GeluInto(const NDArray& x, GeluForm form, NDArray& z);
@@ -42,11 +44,13 @@ NDArray LeakyReluGrad(const NDArray& x, const NDArray& dz, double alpha = 0.01);
 NDArray EluGrad(const NDArray& x, const NDArray& dz, double alpha = 1);
 NDArray GeluGrad(const NDArray& x, const NDArray& dz, GeluForm form = GeluForm::kErf);
 NDArray SwishGrad(const NDArray& x, const NDArray& dz);
+NDArray MishGrad(const NDArray& x, const NDArray& dz);
 NDArray SoftplusGrad(const NDArray& x, const NDArray& dz);  // dz * sigmoid(x)
 void LeakyReluGradInto(const NDArray& x, const NDArray& dz, double alpha, NDArray& dx);
 void EluGradInto(const NDArray& x, const NDArray& dz, double alpha, NDArray& dx);
 void GeluGradInto(const NDArray& x, const NDArray& dz, GeluForm form, NDArray& dx);
 void SwishGradInto(const NDArray& x, const NDArray& dz, NDArray& dx);
+void MishGradInto(const NDArray& x, const NDArray& dz, NDArray& dx);
 void SoftplusGradInto(const NDArray& x, const NDArray& dz, NDArray& dx);
 
 }  // namespace tidepool
