@@ -129,6 +129,8 @@ constexpr Composed kComposedGradients[] = {
        return {each * c.x(1), -each * c.x(0)};
      }},
     {OpCode::kHypot, [](Call c) -> Results { return {c.dz * c.x(0) / c.z(), c.dz * c.x(1) / c.z()}; }},
+    {OpCode::kLogAddExp,
+     [](Call c) -> Results { return {c.dz * Exp(c.x(0) - c.z()), c.dz * Exp(c.x(1) - c.z())}; }},
     {OpCode::kWhere,
      [](Call c) -> Results { return {NDArray(), Where0(c.x(0), c.dz), Where0(LogicalNot(c.x(0)), c.dz)}; }},
     {OpCode::kScaleShift, [](Call c) -> Results { return {c.dz * c.attrs<ScaleShiftAttributes>().scale}; }},

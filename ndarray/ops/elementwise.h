@@ -51,10 +51,12 @@ NDArray Atan2(const NDArray& y, const NDArray& x);  // the angle of the point (x
 NDArray Hypot(const NDArray& x, const NDArray& y);  // sqrt(x^2 + y^2) without overflow
 NDArray CopySign(const NDArray& x, const NDArray& y);  // |x| with the sign of y, of -0 too
 NDArray Heaviside(const NDArray& x, const NDArray& y);  // 0 below 0, 1 above, y at 0; NaN of NaN
+NDArray LogAddExp(const NDArray& x, const NDArray& y);  // log(exp(x) + exp(y)) without overflow
 void Atan2Into(const NDArray& y, const NDArray& x, NDArray& z);
 void HypotInto(const NDArray& x, const NDArray& y, NDArray& z);
 void CopySignInto(const NDArray& x, const NDArray& y, NDArray& z);
 void HeavisideInto(const NDArray& x, const NDArray& y, NDArray& z);
+void LogAddExpInto(const NDArray& x, const NDArray& y, NDArray& z);
 
 // With a number, which becomes an element of the array's type first (scalar.h). Of integer arrays:
 // sums, differences and products with whole numbers are exact modulo 2^bits, with others computed in double and
