@@ -41,7 +41,9 @@ OpCode ScaledLengthOp() {
        .outputs = "Z",
        .attributes = tidepool::AttributesType::Of<ScaledLengthAttributes>(),
        .flags = tidepool::operator_list::kInPlace,
-       .types = static_cast<tidepool::DTypeSet>(SetOf(DType::kFloat32) | SetOf(DType::kFloat64))});
+       .types = static_cast<tidepool::DTypeSet>(SetOf(DType::kFloat32) | SetOf(DType::kFloat64)),
+       .shape = tidepool::ShapeRule::kLikeFirst,
+       .cost = tidepool::operator_list::Each(13)});
   return op;
 }
 
