@@ -1,5 +1,8 @@
 // Arithmetic of two operands, every second operator of operators/arithmetic.inc from TIDEPOOL_PART on. Included by one
 // source for each part.
+#ifndef TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_ARITHMETIC_PART_H_
+#define TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_ARITHMETIC_PART_H_
+
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/backends/cuda/framework/math.h"
 
@@ -29,3 +32,5 @@ const bool registered = [] {
 
 }  // namespace
 }  // namespace tidepool::cuda
+
+#endif  // TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_ARITHMETIC_PART_H_

@@ -1,5 +1,8 @@
 // Functions of one operand, every third operator of operators/functions.inc from TIDEPOOL_PART on. Included by one source
 // for each part.
+#ifndef TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_FUNCTIONS_PART_H_
+#define TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_FUNCTIONS_PART_H_
+
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/backends/cuda/framework/math.h"
 
@@ -29,3 +32,5 @@ const bool registered = [] {
 
 }  // namespace
 }  // namespace tidepool::cuda
+
+#endif  // TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_FUNCTIONS_PART_H_
