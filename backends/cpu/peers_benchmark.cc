@@ -8,6 +8,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/attention.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/dropout.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -93,6 +94,19 @@ void AddNetworks() {
   Add("global_average", [=] { GlobalAveragePool2d(deep); });
 }
 
+void AddAttention() {
+  const NDArray q = Values({2, 8, 512, 64});
+  AttentionAttributes causal;
+  causal.causal = true;
+  const Attended whole = Attention(q, q, q), part = Attention(q, q, q, causal);
+  Add("attention", [=] { Attention(q, q, q); });
+  Add("attention_causal", [=] { Attention(q, q, q, causal); });
+  Add("attention_grad", [=] { AttentionGrad(q, q, q, whole, q); });
+  Add("attention_causal_grad", [=] { AttentionGrad(q, q, q, part, q, causal); });
+  const NDArray one = Values({4, 32, 1, 128}), cache = Values({4, 8, 1024, 128});
+  Add("attention_one_query", [=] { Attention(one, cache, cache); });
+}
+
 void AddProducts() {
   const NDArray x = Values({512, 512}), y = Values({512, 512});
   Add("matmul", [=] { MatMul(x, y); });
@@ -121,6 +135,7 @@ int main(int argc, char** argv) {
   tidepool::AddReductions();
   tidepool::AddNetworks();
   tidepool::AddProducts();
+  tidepool::AddAttention();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -11,7 +11,7 @@ namespace tidepool {
 // These run on the host, on copies.
 const bool registered = RegisterOpContract({
     .provider = "cuda",
-    .gaps = {"acos *",  "acosh *",    "asin *",     "asinh *",       "atan *",    "atan2 *",     "atanh *",
+    .gaps = {"attention *", "attention_grad *", "acos *",  "acosh *",    "asin *",     "asinh *",       "atan *",    "atan2 *",     "atanh *",
              "cbrt *",  "copysign *", "cosh *",     "exp2 *",        "fmod *",    "hypot *",     "is_inf *",
              "log10 *", "log2 *",     "sinh *",     "tan *",         "trunc *",   "bitwise_and *",
              "bitwise_or *",          "bitwise_xor *",               "shift_left *", "shift_right *",

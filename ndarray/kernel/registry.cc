@@ -15,6 +15,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/append_format.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_attention.h"
 #include "tidepool/ndarray/kernel/attributes_chain.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"

@@ -218,7 +218,8 @@ CaseMaker FindNnCases(OpCode op) {
     default:
       break;
   }
-  for (const auto find : {&FindLossCases, &FindNormalizationCases, &FindRecurrentCases}) {
+  for (const auto find : {&FindLossCases, &FindNormalizationCases, &FindRecurrentCases,
+                          &FindAttentionCases}) {
     if (const CaseMaker make = find(op)) return make;
   }
   return nullptr;

@@ -57,6 +57,7 @@ constexpr Row kRows[] = {
     {OpCode::kBinaryCrossEntropyGrad, OpCode::kBinaryCrossEntropy, "x0 x1", "x0"},
     {OpCode::kBatchNormGrad, OpCode::kBatchNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
     {OpCode::kLayerNormGrad, OpCode::kLayerNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
+    {OpCode::kAttentionGrad, OpCode::kAttention, "x0 x1 x2 x3 z0 z1 d0", "x0 x1 x2"},
     {OpCode::kLstmCellGrad, OpCode::kLstmCell, "z2 x1 z1 d0 d1", "x0 x1"},
     {OpCode::kGruCellGrad, OpCode::kGruCell, "z1 x1 x2 d0", "x0 x1 x2"},
 };
@@ -210,7 +211,12 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
                                                              : forward.d;
     operands.push_back(from[operand.index].To(LinkedDevice()));
   }
-  for (const NDArray& operand : operands) inputs.push_back(&operand);
+  size_t position = 0;
+  for (const Operand& operand : Parse(row.inputs)) {
+    const bool absent = operand.from == 'x' && !c.inputs[operand.index].present;
+    inputs.push_back(absent ? nullptr : &operands[position]);
+    ++position;
+  }
   std::vector<NDArray> results;
   std::vector<NDArray*> outputs;
   const std::vector<Operand> wanted = Parse(row.with_respect_to);

@@ -91,6 +91,17 @@ def operators():
     yield "max_pool", lambda: F.max_pool2d(pooled, 2)
     yield "global_average", lambda: F.adaptive_avg_pool2d(deep, 1)
 
+    q = values(2, 8, 512, 64)
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    back = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    whole, part = flash(q, q, q), flash(q, q, q, 0.0, True)
+    yield "attention", lambda: F.scaled_dot_product_attention(q, q, q)
+    yield "attention_causal", lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    yield "attention_grad", lambda: back(q, q, q, q, whole[0], whole[1], 0.0, False)
+    yield "attention_causal_grad", lambda: back(q, q, q, q, part[0], part[1], 0.0, True)
+    one_query, cache = values(4, 32, 1, 128), values(4, 8, 1024, 128)
+    yield "attention_one_query", lambda: F.scaled_dot_product_attention(one_query, cache, cache, enable_gqa=True)
+
     a, b = values(512, 512), values(512, 512)
     yield "matmul", lambda: a @ b
     q, k = values(64, 64, 32), values(64, 64, 32)
