@@ -121,7 +121,8 @@ const bool registered = [] {
         OpCode::kDenseCrossEntropyGrad, OpCode::kSquaredError, OpCode::kSquaredErrorGrad,
         OpCode::kBinaryCrossEntropy, OpCode::kBinaryCrossEntropyGrad, OpCode::kBatchNorm,
         OpCode::kBatchNormInference, OpCode::kBatchNormGrad, OpCode::kLayerNorm,
-        OpCode::kLayerNormGrad, OpCode::kAttention, OpCode::kAttentionGrad, OpCode::kLstmCell, OpCode::kLstmCellGrad, OpCode::kGruCell,
+        OpCode::kLayerNormGrad, OpCode::kRmsNorm, OpCode::kRmsNormGrad, OpCode::kGroupNorm,
+        OpCode::kGroupNormGrad, OpCode::kAttention, OpCode::kAttentionGrad, OpCode::kLstmCell, OpCode::kLstmCellGrad, OpCode::kGruCell,
         OpCode::kGruCellGrad}) {
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
       KernelRegistry::Global().Add(

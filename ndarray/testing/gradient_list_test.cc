@@ -57,6 +57,8 @@ constexpr Row kRows[] = {
     {OpCode::kBinaryCrossEntropyGrad, OpCode::kBinaryCrossEntropy, "x0 x1", "x0"},
     {OpCode::kBatchNormGrad, OpCode::kBatchNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
     {OpCode::kLayerNormGrad, OpCode::kLayerNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
+    {OpCode::kRmsNormGrad, OpCode::kRmsNorm, "x0 x1 z1 d0", "x0 x1"},
+    {OpCode::kGroupNormGrad, OpCode::kGroupNorm, "x0 x1 z1 z2 d0", "x0 x1 x2"},
     {OpCode::kAttentionGrad, OpCode::kAttention, "x0 x1 x2 x3 z0 z1 d0", "x0 x1 x2"},
     {OpCode::kLstmCellGrad, OpCode::kLstmCell, "z2 x1 z1 d0 d1", "x0 x1"},
     {OpCode::kGruCellGrad, OpCode::kGruCell, "z1 x1 x2 d0", "x0 x1 x2"},
