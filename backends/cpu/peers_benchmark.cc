@@ -87,7 +87,15 @@ void AddNetworks() {
   Add("cross_entropy", [=] { SoftmaxCrossEntropy(logits, labels); });
   const NDArray tokens = Values({1024, 768}), one = Ones({768}), zero = Zeros({768});
   Add("layer_norm", [=] { LayerNorm(tokens, one, zero); });
+  const Normalized layer = LayerNorm(tokens, one, zero);
+  Add("layer_norm_grad", [=] { LayerNormGrad(tokens, one, layer.mean, layer.inverse_deviation, tokens); });
+  Add("rms_norm", [=] { RmsNorm(tokens, one); });
   const NDArray image = Values({32, 28, 28, 64}), one64 = Ones({64}), zero64 = Zeros({64});
+  GroupNormAttributes groups;
+  groups.groups = 8;
+  const Normalized group = GroupNorm(image, one64, zero64, groups);
+  Add("group_norm", [=] { GroupNorm(image, one64, zero64, groups); });
+  Add("group_norm_grad", [=] { GroupNormGrad(image, one64, group.mean, group.inverse_deviation, image); });
   Add("batch_norm", [=] { BatchNorm(image, one64, zero64); });
   const NDArray pooled = Values({128, 24, 24, 20}), deep = Values({32, 7, 7, 512});
   Add("max_pool", [=] { MaxPool2d(pooled, Pool2dAttributes()); });

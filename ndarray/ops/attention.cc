@@ -62,49 +62,97 @@ NDArray MaskOf(OpCode op, const NDArray& mask, const NDArray& query, const NDArr
   return added;
 }
 
-}  // namespace
+void CheckGiven(OpCode op, const char* operand, const NDArray& array, const Shape& shape, DType dtype) {
+  array.CheckAlive(Info(op).name, operand);
+  CheckShape(Info(op).name, operand, array, shape);
+  CheckDType(Info(op).name, operand, array, dtype);
+}
 
-Attended Attention(const NDArray& query, const NDArray& key, const NDArray& value,
-                   const AttentionAttributes& attributes, const NDArray* mask) {
+Shape OutputShape(const NDArray& query, const NDArray& value) {
+  return {query.dim(0), query.dim(1), query.dim(2), value.dim(3)};
+}
+
+Shape RowsShape(const NDArray& query) { return {query.dim(0), query.dim(1), query.dim(2)}; }
+
+// Where outputs are given, they are checked; else they are made.
+void Run(const NDArray& query, const NDArray& key, const NDArray& value, Attended& result, bool given,
+         const AttentionAttributes& attributes, const NDArray* mask) {
   constexpr OpCode kOp = OpCode::kAttention;
   CheckOperands(kOp, {&query, &key, &value, mask});
   Check(kOp, query, key, value, attributes);
+  const DType dtype = query.dtype(), statistics = StatisticsType(dtype);
   NDArray added;
   if (mask != nullptr) added = MaskOf(kOp, *mask, query, key);
-  const Place place = ResultPlace(kOp, {&query, &key, &value, mask});
-  Attended result{
-      NDArray({query.dim(0), query.dim(1), query.dim(2), value.dim(3)}, query.dtype(), place),
-      NDArray({query.dim(0), query.dim(1), query.dim(2)}, StatisticsType(query.dtype()), place)};
+  if (given) {
+    CheckGiven(kOp, "Z", result.output, OutputShape(query, value), dtype);
+    CheckGiven(kOp, "log_sum_exp", result.log_sum_exp, RowsShape(query), statistics);
+  } else {
+    const Place place = ResultPlace(kOp, {&query, &key, &value, mask});
+    result = {NDArray(OutputShape(query, value), dtype, place), NDArray(RowsShape(query), statistics, place)};
+  }
   Dispatch(kOp, {&query, &key, &value, mask != nullptr ? &added : nullptr},
            {&result.output, &result.log_sum_exp}, &attributes);
-  return result;
 }
 
-AttentionGradients AttentionGrad(const NDArray& query, const NDArray& key, const NDArray& value,
-                                 const Attended& attended, const NDArray& output_gradient,
-                                 const AttentionAttributes& attributes, const NDArray* mask) {
+void RunGrad(const NDArray& query, const NDArray& key, const NDArray& value, const Attended& attended,
+             const NDArray& output_gradient, AttentionGradients& result, bool given,
+             const AttentionAttributes& attributes, const NDArray* mask) {
   constexpr OpCode kOp = OpCode::kAttentionGrad;
   const NDArray &output = attended.output, &log_sum_exp = attended.log_sum_exp;
   CheckOperands(kOp, {&query, &key, &value, mask, &output, &log_sum_exp, &output_gradient});
   Check(kOp, query, key, value, attributes);
   const char* name = Info(kOp).name;
-  CheckShape(name, "Z", output, {query.dim(0), query.dim(1), query.dim(2), value.dim(3)});
-  CheckDType(name, "Z", output, query.dtype());
-  CheckShape(name, "log_sum_exp", log_sum_exp, {query.dim(0), query.dim(1), query.dim(2)});
-  CheckDType(name, "log_sum_exp", log_sum_exp, StatisticsType(query.dtype()));
+  const DType dtype = query.dtype();
+  CheckShape(name, "Z", output, OutputShape(query, value));
+  CheckDType(name, "Z", output, dtype);
+  CheckShape(name, "log_sum_exp", log_sum_exp, RowsShape(query));
+  CheckDType(name, "log_sum_exp", log_sum_exp, StatisticsType(dtype));
   CheckLike(name, "dZ", output_gradient, output);
   NDArray added;
   if (mask != nullptr) added = MaskOf(kOp, *mask, query, key);
-  const Place place = ResultPlace(
-      kOp, {&query, &key, &value, mask, &output, &log_sum_exp, &output_gradient});
-  AttentionGradients result{NDArray(query.shape(), query.dtype(), place),
-                            NDArray(key.shape(), query.dtype(), place),
-                            NDArray(value.shape(), query.dtype(), place)};
+  if (given) {
+    CheckGiven(kOp, "dquery", result.query, query.shape(), dtype);
+    CheckGiven(kOp, "dkey", result.key, key.shape(), dtype);
+    CheckGiven(kOp, "dvalue", result.value, value.shape(), dtype);
+  } else {
+    const Place place =
+        ResultPlace(kOp, {&query, &key, &value, mask, &output, &log_sum_exp, &output_gradient});
+    result = {NDArray(query.shape(), dtype, place), NDArray(key.shape(), dtype, place),
+              NDArray(value.shape(), dtype, place)};
+  }
   Dispatch(kOp,
            {&query, &key, &value, mask != nullptr ? &added : nullptr, &output, &log_sum_exp,
             &output_gradient},
            {&result.query, &result.key, &result.value}, &attributes);
+}
+
+}  // namespace
+
+Attended Attention(const NDArray& query, const NDArray& key, const NDArray& value,
+                   const AttentionAttributes& attributes, const NDArray* mask) {
+  Attended result;
+  Run(query, key, value, result, /*given=*/false, attributes, mask);
   return result;
+}
+
+void AttentionInto(const NDArray& query, const NDArray& key, const NDArray& value, Attended& result,
+                   const AttentionAttributes& attributes, const NDArray* mask) {
+  Run(query, key, value, result, /*given=*/true, attributes, mask);
+}
+
+AttentionGradients AttentionGrad(const NDArray& query, const NDArray& key, const NDArray& value,
+                                 const Attended& attended, const NDArray& output_gradient,
+                                 const AttentionAttributes& attributes, const NDArray* mask) {
+  AttentionGradients result;
+  RunGrad(query, key, value, attended, output_gradient, result, /*given=*/false, attributes, mask);
+  return result;
+}
+
+void AttentionGradInto(const NDArray& query, const NDArray& key, const NDArray& value,
+                       const Attended& attended, const NDArray& output_gradient,
+                       AttentionGradients& result, const AttentionAttributes& attributes,
+                       const NDArray* mask) {
+  RunGrad(query, key, value, attended, output_gradient, result, /*given=*/true, attributes, mask);
 }
 
 }  // namespace tidepool

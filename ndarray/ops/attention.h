@@ -34,11 +34,18 @@ struct AttentionGradients {
 
 Attended Attention(const NDArray& query, const NDArray& key, const NDArray& value,
                    const AttentionAttributes& attributes = {}, const NDArray* mask = nullptr);
+// Into arrays of those shapes and any strides, so that [batch, length, heads, width] can be written by a view.
+void AttentionInto(const NDArray& query, const NDArray& key, const NDArray& value, Attended& result,
+                   const AttentionAttributes& attributes = {}, const NDArray* mask = nullptr);
 // From what Attention returned for the same operands. The scores are computed again.
 AttentionGradients AttentionGrad(const NDArray& query, const NDArray& key, const NDArray& value,
                                  const Attended& attended, const NDArray& output_gradient,
                                  const AttentionAttributes& attributes = {},
                                  const NDArray* mask = nullptr);
+void AttentionGradInto(const NDArray& query, const NDArray& key, const NDArray& value,
+                       const Attended& attended, const NDArray& output_gradient,
+                       AttentionGradients& result, const AttentionAttributes& attributes = {},
+                       const NDArray* mask = nullptr);
 
 }  // namespace tidepool
 

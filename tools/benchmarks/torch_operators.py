@@ -82,9 +82,17 @@ def operators():
     yield "cross_entropy", lambda: F.cross_entropy(logits, labels, reduction="none")
     tokens, one, zero = values(1024, 768), torch.ones(768), torch.zeros(768)
     yield "layer_norm", lambda: F.layer_norm(tokens, (768,), one, zero)
+    layer = torch.native_layer_norm(tokens, (768,), one, zero, 1e-5)
+    yield "layer_norm_grad", lambda: torch.ops.aten.native_layer_norm_backward(
+        tokens, tokens, (768,), layer[1], layer[2], one, zero, [True, True, True])
+    yield "rms_norm", lambda: F.rms_norm(tokens, (768,), one)
     last = torch.channels_last
     image = values(32, 64, 28, 28).to(memory_format=last)
     one64, zero64 = torch.ones(64), torch.zeros(64)
+    group = torch.native_group_norm(image, one64, zero64, 32, 64, 784, 8, 1e-5)
+    yield "group_norm", lambda: F.group_norm(image, 8, one64, zero64)
+    yield "group_norm_grad", lambda: torch.ops.aten.native_group_norm_backward(
+        image, image, group[1], group[2], one64, 32, 64, 784, 8, [True, True, True])
     yield "batch_norm", lambda: F.batch_norm(image, None, None, one64, zero64, training=True)
     pooled = values(128, 20, 24, 24).to(memory_format=last)
     deep = values(32, 512, 7, 7).to(memory_format=last)
