@@ -10,6 +10,7 @@
 #include "tidepool/backends/cpu/nn_loops.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cpu {
@@ -101,7 +102,10 @@ void Run(const KernelCall& call) {
       ToF32(call.threads, call.inputs[i], f32.inputs[i]);
     }
   }
-  if (call.op == OpCode::kConv2dGradFilter && call.attrs<Conv2dAttributes>().accumulate) {
+  const bool accumulates =
+      (call.op == OpCode::kConv2dGradFilter && call.attrs<Conv2dAttributes>().accumulate) ||
+      (call.op == OpCode::kConv3dGradFilter && call.attrs<Conv3dAttributes>().accumulate);
+  if (accumulates) {
     ToF32(call.threads, call.outputs[0], f32.outputs[0]);
   }
   f32.kernel.run(f32.call);
@@ -122,7 +126,8 @@ const bool registered = [] {
         OpCode::kBinaryCrossEntropy, OpCode::kBinaryCrossEntropyGrad, OpCode::kBatchNorm,
         OpCode::kBatchNormInference, OpCode::kBatchNormGrad, OpCode::kLayerNorm,
         OpCode::kLayerNormGrad, OpCode::kRmsNorm, OpCode::kRmsNormGrad, OpCode::kGroupNorm,
-        OpCode::kGroupNormGrad, OpCode::kAttention, OpCode::kAttentionGrad, OpCode::kLstmCell, OpCode::kLstmCellGrad, OpCode::kGruCell,
+        OpCode::kGroupNormGrad, OpCode::kResize2d, OpCode::kResize2dGrad, OpCode::kConv3d,
+        OpCode::kConv3dGradInput, OpCode::kConv3dGradFilter, OpCode::kAttention, OpCode::kAttentionGrad, OpCode::kLstmCell, OpCode::kLstmCellGrad, OpCode::kGruCell,
         OpCode::kGruCellGrad}) {
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
       KernelRegistry::Global().Add(

@@ -11,7 +11,8 @@ namespace tidepool {
 // These run on the host, on copies.
 const bool registered = RegisterOpContract({
     .provider = "cuda",
-    .gaps = {"attention *", "attention_grad *", "sgd_update f64", "nesterovs_update f64", "adam_update f64", "rms_norm *", "rms_norm_grad *", "group_norm *", "group_norm_grad *",
+    .gaps = {"attention *", "conv3d *", "conv3d_grad_input *", "conv3d_grad_filter *", "resize2d *", "resize2d_grad *",
+              "attention_grad *", "sgd_update f64", "nesterovs_update f64", "adam_update f64", "rms_norm *", "rms_norm_grad *", "group_norm *", "group_norm_grad *",
              "acos *",  "acosh *",    "asin *",     "asinh *",       "atan *",    "atan2 *",     "atanh *",
              "cbrt *",  "copysign *", "cosh *",     "exp2 *",        "fmod *",    "hypot *",     "is_inf *",
              "log10 *", "log2 *",     "sinh *",     "tan *",         "trunc *",   "bitwise_and *",

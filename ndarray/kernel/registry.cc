@@ -18,6 +18,7 @@
 #include "tidepool/ndarray/kernel/attributes_attention.h"
 #include "tidepool/ndarray/kernel/attributes_chain.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"

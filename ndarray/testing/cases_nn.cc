@@ -221,7 +221,7 @@ CaseMaker FindNnCases(OpCode op) {
       break;
   }
   for (const auto find : {&FindLossCases, &FindNormalizationCases, &FindRecurrentCases,
-                          &FindAttentionCases}) {
+                          &FindAttentionCases, &FindImageCases}) {
     if (const CaseMaker make = find(op)) return make;
   }
   return nullptr;

@@ -18,6 +18,7 @@
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/testing/guarded_array.h"
@@ -47,6 +48,9 @@ constexpr Row kRows[] = {
     {OpCode::kSoftplusGrad, OpCode::kSoftplus, "x0 d0", "x0"},
     {OpCode::kConv2dGradInput, OpCode::kConv2d, "d0 x1", "x0"},
     {OpCode::kConv2dGradFilter, OpCode::kConv2d, "x0 d0", "x1"},
+    {OpCode::kConv3dGradInput, OpCode::kConv3d, "d0 x1", "x0"},
+    {OpCode::kConv3dGradFilter, OpCode::kConv3d, "x0 d0", "x1"},
+    {OpCode::kResize2dGrad, OpCode::kResize2d, "d0", "x0"},
     {OpCode::kMaxPool2dGrad, OpCode::kMaxPool2d, "x0 z0 d0", "x0"},
     {OpCode::kAveragePool2dGrad, OpCode::kAveragePool2d, "d0", "x0"},
     {OpCode::kSoftmaxGrad, OpCode::kSoftmax, "z0 d0", "x0"},
@@ -95,6 +99,10 @@ void MakePlain(OpCase& c) {
   }
   if (c.op == OpCode::kConv2d) {
     Conv2dAttributes a = c.attrs<Conv2dAttributes>();
+    a.relu = a.accumulate = false;
+    c.attributes = a;
+  } else if (c.op == OpCode::kConv3d) {
+    Conv3dAttributes a = c.attrs<Conv3dAttributes>();
     a.relu = a.accumulate = false;
     c.attributes = a;
   } else if (c.op == OpCode::kMaxPool2d || c.op == OpCode::kAveragePool2d) {

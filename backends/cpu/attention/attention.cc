@@ -43,7 +43,7 @@ void RunBlock(const KernelCall& call, const Geometry& g, const RowBlock& block,
               const Slot<Type>& slot) {
   using T = typename Type::T;
   constexpr T kNothing = -std::numeric_limits<T>::infinity();
-  const AttentionLoops<T>& loops = Type::Loops();
+  const AttentionLoops<T>& loops = LoopsOf(Type());
   const Heads<T> query(call.inputs[0]), key(call.inputs[1]), value(call.inputs[2]),
       z(call.outputs[0]);
   const Mask<T> mask(call.inputs[3]);

@@ -9,8 +9,7 @@
 #include <limits>
 
 #include "tidepool/backends/cpu/attention/attention_loops.h"
-#include "tidepool/backends/cpu/gemm/gemm.h"
-#include "tidepool/backends/cpu/gemm/gemm_f64.h"
+#include "tidepool/backends/cpu/gemm/typed_product.h"
 #include "tidepool/ndarray/kernel/attributes_attention.h"
 #include "tidepool/ndarray/kernel/kernel.h"
 
@@ -19,31 +18,8 @@ namespace tidepool::cpu {
 constexpr int64_t kRows = 96;
 constexpr int64_t kKeys = 256;
 
-struct OfF32 {
-  using T = float;
-  using Problem = GemmProblem;
-  static size_t ScratchBytes(int64_t m, int64_t n, int64_t k) { return GemmScratchBytes(m, n, k, 1); }
-  static void Multiply(const Problem& problem, void* scratch) { Gemm(problem, scratch, nullptr); }
-  static const AttentionLoops<T>& Loops() { return AttentionLoopsF32(); }
-};
-struct OfF64 {
-  using T = double;
-  using Problem = GemmF64Problem;
-  static size_t ScratchBytes(int64_t m, int64_t n, int64_t k) {
-    return GemmF64ScratchBytes(m, n, k, 1);
-  }
-  static void Multiply(const Problem& problem, void* scratch) { GemmF64(problem, scratch, nullptr); }
-  static const AttentionLoops<T>& Loops() { return kAttentionLoopsF64; }
-};
-
-// A matrix anywhere in memory.
-template <typename T>
-struct Matrix {
-  T* data;
-  int64_t row_stride, column_stride;
-
-  Matrix Transposed() const { return {data, column_stride, row_stride}; }
-};
+inline const AttentionLoops<float>& LoopsOf(OfF32) { return AttentionLoopsF32(); }
+inline const AttentionLoops<double>& LoopsOf(OfF64) { return kAttentionLoopsF64; }
 
 // An operand [batch, heads, rows, columns].
 template <typename T>
@@ -150,35 +126,6 @@ class Mask {
   bool present_;
   const T* data_ = nullptr;
   int64_t strides_[4] = {};
-};
-
-// C [m, n], rows ldc apart, (+)= A [m, k] B [k, n].
-template <typename Type, typename T = typename Type::T>
-void Product(int64_t m, int64_t n, int64_t k, const Matrix<T>& a, const Matrix<T>& b, T* c,
-             int64_t ldc, bool accumulate, void* scratch) {
-  typename Type::Problem p = {};
-  p.m = m, p.n = n, p.k = k;
-  p.a = a.data, p.a_row_stride = a.row_stride, p.a_col_stride = a.column_stride;
-  p.b = b.data, p.b_row_stride = b.row_stride, p.b_col_stride = b.column_stride;
-  p.c = c, p.ldc = ldc, p.accumulate = accumulate;
-  Type::Multiply(p, scratch);
-}
-
-// Hands out parts of a piece of scratch; with a null piece it counts only.
-class Parts {
- public:
-  explicit Parts(void* memory) : memory_(static_cast<char*>(memory)) {}
-  template <typename T>
-  T* Take(int64_t count) {
-    char* const at = memory_ == nullptr ? nullptr : memory_ + bytes_;
-    bytes_ += (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return reinterpret_cast<T*>(at);
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  char* memory_;
-  size_t bytes_ = 0;
 };
 
 }  // namespace tidepool::cpu

@@ -80,7 +80,7 @@ void Store(const T* from, int64_t rows, int64_t columns, const Matrix<T>& to) {
 template <typename Type, typename T = typename Type::T>
 void RunKeys(const KernelCall& call, const Geometry& g, int64_t batch, int64_t key_head,
              int64_t first, T* dquery, const Slot<Type>& slot) {
-  const AttentionLoops<T>& loops = Type::Loops();
+  const AttentionLoops<T>& loops = LoopsOf(Type());
   const Heads<T> query(call.inputs[0]), key(call.inputs[1]), value(call.inputs[2]),
       dz(call.inputs[6]), dkey(call.outputs[1]), dvalue(call.outputs[2]);
   const Mask<T> mask(call.inputs[3]);
@@ -137,7 +137,7 @@ void Run(const KernelCall& call) {
   using T = typename Type::T;
   const Geometry g(call);
   const Shares s(g);
-  const AttentionLoops<T>& loops = Type::Loops();
+  const AttentionLoops<T>& loops = LoopsOf(Type());
   const std::shared_ptr<ThreadPool> pool = g.Work() < kMinParallelWork ? nullptr : PoolOf(call.threads);
   Parts parts(call.scratch);
   T* const dqueries = parts.Take<T>(s.shares * QueryElements(g));
