@@ -6,7 +6,12 @@
 #include "tidepool/ndarray/linalg/matrix_functions.h"
 #include "tidepool/ndarray/linalg/solving.h"
 #include "tidepool/ndarray/ops/attention.h"
+#include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/convolution1d.h"
+#include "tidepool/ndarray/ops/convolution3d.h"
+#include "tidepool/ndarray/ops/convolution_transpose.h"
 #include "tidepool/ndarray/ops/normalization.h"
+#include "tidepool/ndarray/ops/resize.h"
 #include "tidepool/ndarray/ops/updaters.h"
 #include "tidepool/ndarray/testing/numpy_judge.h"
 
@@ -40,6 +45,40 @@ NDArray Grouped(const Json& c, In in) {
   return GroupNorm(in[0], in[1], in[2], attributes).output;
 }
 
+NDArray Resized(const Json& c, In in) {
+  static const std::map<std::string, ResizeMode> modes = {
+      {"nearest", ResizeMode::kNearest}, {"linear", ResizeMode::kLinear}, {"cubic", ResizeMode::kCubic}};
+  return Resize2d(in[0], c["size"][0], c["size"][1], {modes.at(c["mode"]), c["align"]});
+}
+
+// Of one, two or three dimensions; the transposed one has no bias.
+NDArray Convolve(const Json& c, In in) {
+  const bool transposed = in.size() < 3;
+  const NDArray* const bias = transposed ? nullptr : &in[2];
+  const auto number = [&](const char* what, int axis) { return c[what][axis].get<int64_t>(); };
+  const int64_t groups = c["groups"];
+  if (c["rank"] == 1) {
+    Conv1dAttributes a;
+    a.stride = number("stride", 0), a.dilation = number("dilation", 0), a.groups = groups;
+    a.pad_before = a.pad_behind = number("pad", 0);
+    return transposed ? Conv1dTranspose(in[0], in[1], bias, a) : Conv1d(in[0], in[1], bias, a);
+  }
+  if (c["rank"] == 2) {
+    Conv2dAttributes a;
+    a.stride_height = number("stride", 0), a.stride_width = number("stride", 1), a.groups = groups;
+    a.dilation_height = number("dilation", 0), a.dilation_width = number("dilation", 1);
+    a.pad_top = a.pad_bottom = number("pad", 0), a.pad_left = a.pad_right = number("pad", 1);
+    return transposed ? Conv2dTranspose(in[0], in[1], bias, a) : Conv2d(in[0], in[1], bias, a);
+  }
+  Conv3dAttributes a;
+  a.groups = groups;
+  for (int i = 0; i < 3; ++i) {
+    a.stride[i] = number("stride", i), a.dilation[i] = number("dilation", i);
+    a.pad_before[i] = a.pad_behind[i] = number("pad", i);
+  }
+  return transposed ? Conv3dTranspose(in[0], in[1], bias, a) : Conv3d(in[0], in[1], bias, a);
+}
+
 }  // namespace
 
 const std::map<std::string, Evaluate>& JudgedNetworkOperators() {
@@ -67,6 +106,9 @@ const std::map<std::string, Evaluate>& JudgedNetworkOperators() {
       {"group_norm", &Grouped},
       {"layer_norm", [](const Json&, In in) { return LayerNorm(in[0], in[1], in[2]).output; }},
       {"adam_update", &Update},
+      {"resize", &Resized},
+      {"convolution", &Convolve},
+      {"convolution_transpose", &Convolve},
   };
   return operators;
 }

@@ -1,6 +1,14 @@
-"""Cases of linear algebra, attention, normalisation, updates and resizing, and what NumPy says of them."""
+"""Cases of linear algebra, attention, normalisation, convolutions, updates and resizing, and what NumPy says of them: by
+its own functions, or by their definitions in double. Where PyTorch can be imported it judges those that it has.
+"""
 
 import numpy as np
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    torch = None
 
 CLOSE = {"f2": (2e-2, 2e-2), "f4": (2e-5, 2e-5), "f8": (1e-12, 1e-12)}
 FLOATS = ("f4", "f8", "f2")
@@ -72,6 +80,95 @@ def make_networks(m, dtype):
               step=int(m.rng.integers(1, 9)), **close(dtype, 5))
 
 
+    make_images(m, dtype)
+
+
+def make_images(m, dtype):
+    n = [int(v) for v in m.rng.integers(1, 7, 4)]
+    image = about_one(m, dtype, (int(m.rng.integers(0, 3)), n[0], n[1], int(m.rng.integers(1, 4))))
+    for mode in ("nearest", "linear", "cubic"):
+        m.add("resize", [image], size=n[2:], mode=mode, align=mode != "nearest" and bool(m.chance(0.5)), **close(dtype))
+    for rank in (1, 2, 3):
+        groups, batch = int(m.rng.choice([1, 1, 2])), int(m.rng.integers(1, 3))
+        kernel = [int(v) for v in m.rng.integers(1, 4, rank)]
+        about = dict(stride=[int(v) for v in m.rng.integers(1, 4, rank)], pad=[int(v) for v in m.rng.integers(0, 3, rank)],
+                     dilation=[int(v) for v in m.rng.integers(1, 3, rank)], groups=groups, rank=rank)
+        size = [d * (k - 1) + 1 + int(m.rng.integers(0, 4)) for d, k in zip(about["dilation"], kernel)]
+        channels, filters = (groups * int(v) for v in m.rng.integers(1, 4, 2))
+        weights = about_one(m, dtype, [filters] + kernel + [channels // groups])
+        x, bias = about_one(m, dtype, [batch] + size + [channels]), about_one(m, dtype, [filters])
+        m.add("convolution", [x, weights, bias], **about, **close(dtype, 3))
+        about["pad"] = [min(p, d * (k - 1) // 2) for p, d, k in zip(about["pad"], about["dilation"], kernel)]
+        x = about_one(m, dtype, [batch] + size + [filters])
+        m.add("convolution_transpose", [x, weights], **about, **close(dtype, 3))
+
+
+def products(case, size, weights):
+    """(output place, tap, input place) of a convolution of that size, padding left out."""
+    rank, kernel = case["rank"], weights.shape[1:-1]
+    axis = list(zip(size, kernel, case["stride"], case["pad"], case["dilation"]))
+    out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axis]
+    for o in np.ndindex(*out):
+        for k in np.ndindex(*kernel):
+            i = tuple(o[j] * axis[j][2] + k[j] * axis[j][4] - axis[j][3] for j in range(rank))
+            if all(0 <= i[j] < size[j] for j in range(rank)):
+                yield o, k, i
+
+
+def convolution(case, a):
+    x, w, bias = (y.astype("f8") for y in a)
+    size, groups = x.shape[1:-1], case["groups"]
+    out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(
+        size, w.shape[1:-1], case["stride"], case["pad"], case["dilation"])]
+    z = np.zeros([x.shape[0]] + out + [w.shape[0]]) + bias
+    parts, filters = np.split(x, groups, -1), np.split(w, groups, 0)
+    for o, k, i in products(case, size, w):
+        z[(slice(None),) + o] += np.concatenate(
+            [part[(slice(None),) + i] @ f[(slice(None),) + k].T for part, f in zip(parts, filters)], -1)
+    return z
+
+
+def convolution_transpose(case, a):
+    x, w = (y.astype("f8") for y in a)
+    size = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in zip(
+        x.shape[1:-1], w.shape[1:-1], case["stride"], case["pad"], case["dilation"])]
+    groups = case["groups"]
+    z = np.zeros([x.shape[0]] + size + [w.shape[-1] * groups])
+    parts, filters = np.split(x, groups, -1), np.split(w, groups, 0)
+    for o, k, i in products(case, size, w):
+        z[(slice(None),) + i] += np.concatenate(
+            [part[(slice(None),) + o] @ f[(slice(None),) + k] for part, f in zip(parts, filters)], -1)
+    return z
+
+
+def taps(n, out, mode, align):
+    """The matrix [out, n] of one axis."""
+    o = np.arange(out)
+    matrix = np.zeros((out, n))
+    if mode == "nearest":
+        matrix[o, o * n // out] = 1
+        return matrix
+    at = o * ((n - 1) / max(1, out - 1)) if align else (o + 0.5) * n / out - 0.5
+    if mode == "linear":
+        at = np.maximum(at, 0)
+    first = np.floor(at).astype(int)
+    for tap in range(-1, 3):
+        d = np.abs(at - (first + tap))
+        if mode == "linear":
+            weight = np.maximum(0, 1 - d)
+        else:
+            weight = np.where(d <= 1, 1.25 * d**3 - 2.25 * d**2 + 1, np.where(
+                d < 2, -0.75 * d**3 + 3.75 * d**2 - 6 * d + 3, 0))
+        np.add.at(matrix, (o, np.clip(first + tap, 0, n - 1)), weight)
+    return matrix
+
+
+def resize(case, a):
+    x, (height, width) = a[0].astype("f8"), case["size"]
+    down, along = (taps(n, out, case["mode"], case["align"]) for n, out in zip(x.shape[1:3], (height, width)))
+    return np.einsum("ih,jw,bhwc->bijc", down, along, x)
+
+
 def attention(case, a):
     q, k, v = (x.astype("f8") for x in a[:3])
     group = q.shape[1] // k.shape[1]
@@ -120,6 +217,9 @@ WIDE = {
     "group_norm": group_norm,
     "layer_norm": lambda c, a: normalized(a[0].astype("f8"), -1) * a[1].astype("f8") + a[2].astype("f8"),
     "adam_update": adam,
+    "convolution": convolution,
+    "convolution_transpose": convolution_transpose,
+    "resize": resize,
 }
 LINALG = {
     "inverse": lambda c, a: np.linalg.inv(a[0]),
@@ -142,11 +242,53 @@ LINALG = {
 }
 
 
+
+
+def channels_first(x):
+    return torch.tensor(np.ascontiguousarray(np.moveaxis(x.astype("f8"), -1, 1)))
+
+
+def by_torch(case, a):
+    """None for operators that it has not."""
+    op = case["op"]
+    wide = [torch.tensor(np.ascontiguousarray(x.astype("f8"))) for x in a]
+    if op == "attention":
+        return F.scaled_dot_product_attention(*wide[:3], attn_mask=wide[3] if len(wide) > 3 else None,
+                                              is_causal=case["causal"], enable_gqa=True)
+    if op == "rms_norm":
+        return F.rms_norm(wide[0], wide[1].shape, wide[1], 1e-5)
+    if op == "layer_norm":
+        return F.layer_norm(wide[0], wide[1].shape, wide[1], wide[2])
+    if op == "adam_update":
+        p = torch.nn.Parameter(wide[0])
+        p.grad = wide[1]
+        optimizer = torch.optim.AdamW([p], weight_decay=case["decay"])
+        optimizer.state[p] = dict(step=torch.tensor(case["step"] - 1.0), exp_avg=wide[2], exp_avg_sq=wide[3])
+        optimizer.step()
+        return p.detach()
+    if op == "group_norm":
+        if a[0][0].size == case["groups"]:
+            return None  # refused for one element a group
+        return torch.movedim(F.group_norm(channels_first(a[0]), case["groups"], wide[1], wide[2]), 1, -1)
+    if op == "resize":
+        mode = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}[case["mode"]]
+        align = {} if mode == "nearest" else dict(align_corners=case["align"])
+        return None if 0 in a[0].shape else torch.movedim(
+            F.interpolate(channels_first(a[0]), case["size"], mode=mode, **align), 1, -1)
+    if op.startswith("convolution"):
+        function = getattr(F, "conv%s%dd" % ("_transpose" if op.endswith("e") else "", case["rank"]))
+        return torch.movedim(function(channels_first(a[0]), channels_first(a[1]), *wide[2:], stride=case["stride"],
+                                      padding=case["pad"], dilation=case["dilation"], groups=case["groups"]), 1, -1)
+    return None
+
+
 def expected(case, inputs):
     """None for operators that are not made here."""
     op = case["op"]
     if op in WIDE:
-        return WIDE[op](case, inputs).astype(inputs[0].dtype)
+        told = by_torch(case, inputs) if torch is not None else None
+        wanted = WIDE[op](case, inputs) if told is None else told.numpy()
+        return wanted.astype(inputs[0].dtype)
     if op in LINALG:
         result = np.asarray(LINALG[op](case, inputs))
         return result if op == "matrix_rank" else result.astype(inputs[0].dtype)

@@ -1,10 +1,13 @@
 #include "tidepool/ndarray/ops/attention.h"
+#include "tidepool/ndarray/ops/convolution1d.h"
+#include "tidepool/ndarray/ops/convolution3d.h"
 #include "tidepool/ndarray/ops/convolution_transpose.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/ndarray/ops/pooling.h"
 #include "tidepool/ndarray/ops/recurrent.h"
+#include "tidepool/ndarray/ops/resize.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/testing/public_calls.h"
 
@@ -58,6 +61,32 @@ std::vector<PublicCall> Images() {
       {"conv2d_transpose",
        {{"input", image}, {"filter", image}, {"bias", {1}}},
        [](A a) { Conv2dTranspose(a[0], a[1], &a[2], {}); }},
+  };
+}
+
+std::vector<PublicCall> Volumes() {
+  const Shape volume{1, 2, 2, 2, 1}, one{1, 1, 1, 1, 1}, image{1, 2, 2, 1}, line{1, 2, 1}, point{1, 1, 1};
+  return {
+      {"conv3d", {{"input", volume}, {"filter", volume}, {"bias", {1}}}, [](A a) { Conv3d(a[0], a[1], &a[2]); }},
+      {"conv3d_grad_input",
+       {{"output_gradient", one}, {"filter", volume}},
+       [=](A a) { Conv3dGradInput(a[0], a[1], volume); }},
+      {"conv3d_grad_filter",
+       {{"input", volume}, {"output_gradient", one}, {"filter_gradient", volume}},
+       [](A a) { Conv3dGradFilterInto(a[0], a[1], a[2]); }},
+      {"conv3d_transpose",
+       {{"input", one}, {"filter", volume}, {"bias", {1}}},
+       [](A a) { Conv3dTranspose(a[0], a[1], &a[2]); }},
+      {"conv1d_grad_input",
+       {{"output_gradient", point}, {"filter", line}},
+       [=](A a) { Conv1dGradInput(a[0], a[1], line); }},
+      {"conv1d", {{"input", line}, {"filter", line}}, [](A a) { Conv1d(a[0], a[1]); }},
+      {"conv1d_grad_filter",
+       {{"input", line}, {"output_gradient", point}, {"filter_gradient", line}},
+       [](A a) { Conv1dGradFilterInto(a[0], a[1], a[2]); }},
+      {"conv1d_transpose", {{"input", point}, {"filter", line}}, [](A a) { Conv1dTranspose(a[0], a[1]); }},
+      {"resize2d", {{"input", image}}, [](A a) { Resize2d(a[0], 3, 3); }},
+      {"resize2d_grad", {{"output_gradient", image}}, [](A a) { Resize2dGrad(a[0], 3, 3); }},
   };
 }
 
@@ -157,7 +186,7 @@ std::vector<PublicCall> Cells() {
 }  // namespace
 
 void AppendNnCalls(std::vector<PublicCall>* calls) {
-  for (const auto& more : {Losses(), Images(), Normalizations(), Attentions(), Cells()}) {
+  for (const auto& more : {Losses(), Images(), Volumes(), Normalizations(), Attentions(), Cells()}) {
     calls->insert(calls->end(), more.begin(), more.end());
   }
 }
