@@ -88,6 +88,8 @@ Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64
       CopyInto(RandomUniform(spec.shape, -spec.uniform_bound, spec.uniform_bound, seed, i,
                              Place::Heap()),
                view);
+    } else if (spec.initial != 0) {
+      CopyInto(Full(spec.shape, spec.initial, DType::kFloat32, Place::Heap()), view);
     }
     parameter_offsets_.push_back(planned[i].offset);
     parameter_views_.push_back(view);

@@ -122,6 +122,13 @@ def tidepool_deps():
         probe_headers = ["png.h"],
         debian_package = "libpng-dev",
     )
+    _once(
+        system_repository,
+        "eigen",
+        libraries = {":eigen": []},
+        probe_headers = ["eigen3/Eigen/Core"],
+        debian_package = "libeigen3-dev",
+    )
     _once(cuda_configure, "local_config_cuda")
     _once(libtorch_configure, "libtorch")
     _once(onednn_configure, "onednn")

@@ -13,9 +13,10 @@ struct NetworkKernel {
   OpCode op;
   void (*run)(const KernelCall&);
   size_t (*scratch_bytes)(const KernelCall&) = nullptr;
+  bool strided = false;  // takes any strides of f32; 16-bit operands are dense
 };
 
-// As KernelRegistrar, of dense f32 operands. On f16 and bf16 they are converted in the call's scratch (sixteen_bit.cc).
+// As KernelRegistrar, of f32 operands. On f16 and bf16 they are converted in the call's scratch (sixteen_bit.cc).
 struct NetworkKernels {
   NetworkKernels(std::initializer_list<NetworkKernel> kernels);
 };

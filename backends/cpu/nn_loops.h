@@ -77,6 +77,11 @@ struct NnLoops {
   void (*row_norm_grad)(const float* x, const float* dz, const float* scale, float mean,
                         float inverse_deviation, float* dx, float* dscale, float* dshift,
                         int64_t n);
+  // The same without a mean: by the root of the mean square.
+  void (*row_rms_grad)(const float* x, const float* dz, const float* scale, float inverse_rms,
+                       float* dx, float* dscale, int64_t n);
+  double (*row_squares)(const float* x, int64_t n);  // their sum
+  void (*row_scale)(const float* x, float factor, const float* scale, float* z, int64_t n);
 
   // ---- depthwise convolution: filters [kernel height, kernel width, channels] ----
   // One row of outputs; y_pixel and y_channel floats lie between those of y. bias may be null.

@@ -7,92 +7,15 @@
 
 #include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
+#include "tidepool/backends/cpu/normalization_columns.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
 
-constexpr int64_t kMostPieces = 32;
-constexpr int64_t kLeastPiece = 1 << 14;  // elements
-
-// An array of [rows, channels] as rows of `wide` floats: of few channels several rows are one, so
-// that loops are long.
-struct Columns {
-  int64_t count, channels, copies, wide, piece, pieces;
-
-  explicit Columns(const TensorRef& x) {
-    count = x.NumElements();
-    channels = x.dims[x.rank - 1];
-    copies = channels < 32 ? 32 : 1;
-    wide = copies * channels;
-    const int64_t rows = (count + wide - 1) / wide;
-    const int64_t rows_of_piece =
-        std::max((kLeastPiece + wide - 1) / wide, (rows + kMostPieces - 1) / kMostPieces);
-    piece = rows_of_piece * wide;
-    pieces = (count + piece - 1) / piece;
-  }
-  double rows() const { return static_cast<double>(count) / static_cast<double>(channels); }
-};
-
-// Scratch: two sums per column and piece, then up to four floats per column.
-struct ColumnScratch {
-  double* sums;
-  float* tiles[4];
-
-  ColumnScratch(const Columns& c, void* scratch) {
-    sums = static_cast<double*>(scratch);
-    float* rest = reinterpret_cast<float*>(sums + 2 * c.wide * c.pieces);
-    for (float*& tile : tiles) tile = rest, rest += c.wide;
-  }
-  static size_t Bytes(const Columns& c) {
-    return static_cast<size_t>(2 * c.wide * c.pieces) * sizeof(double) +
-           static_cast<size_t>(4 * c.wide) * sizeof(float);
-  }
-};
-
 size_t ColumnScratchBytes(const KernelCall& call) {
   return ColumnScratch::Bytes(Columns(call.inputs[0]));
-}
-
-// body(begin, count) for each piece of the array.
-template <typename Body>
-void ForEachPiece(const KernelCall& call, const Columns& c, Body body) {
-  ParallelFor(call.threads, c.pieces, 1, 4 * c.count, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      body(i, i * c.piece, std::min(c.piece, c.count - i * c.piece));
-    }
-  });
-}
-
-// Runs loop(begin, count, sums, sums + wide) for each piece and calls take(channel, first sum,
-// second sum).
-template <typename Loop, typename Take>
-void SumColumns(const KernelCall& call, const Columns& c, const ColumnScratch& scratch, Loop loop,
-                Take take) {
-  std::fill_n(scratch.sums, 2 * c.wide * c.pieces, 0.0);
-  ForEachPiece(call, c, [&](int64_t index, int64_t begin, int64_t count) {
-    double* sums = scratch.sums + 2 * c.wide * index;
-    loop(begin, count, sums, sums + c.wide);
-  });
-  for (int64_t channel = 0; channel < c.channels; ++channel) {
-    double first = 0, second = 0;
-    for (int64_t piece = 0; piece < c.pieces; ++piece) {
-      const double* sums = scratch.sums + 2 * c.wide * piece;
-      for (int64_t copy = 0; copy < c.copies; ++copy) {
-        first += sums[copy * c.channels + channel];
-        second += sums[c.wide + copy * c.channels + channel];
-      }
-    }
-    take(channel, first, second);
-  }
-}
-
-// The first channels of a tile, repeated over its width.
-void Spread(const Columns& c, float* tile) {
-  for (int64_t copy = 1; copy < c.copies; ++copy) {
-    std::copy_n(tile, c.channels, tile + copy * c.channels);
-  }
 }
 
 void RunBatchNorm(const KernelCall& call) {

@@ -8,6 +8,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/attention.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/dropout.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -86,11 +87,32 @@ void AddNetworks() {
   Add("cross_entropy", [=] { SoftmaxCrossEntropy(logits, labels); });
   const NDArray tokens = Values({1024, 768}), one = Ones({768}), zero = Zeros({768});
   Add("layer_norm", [=] { LayerNorm(tokens, one, zero); });
+  const Normalized layer = LayerNorm(tokens, one, zero);
+  Add("layer_norm_grad", [=] { LayerNormGrad(tokens, one, layer.mean, layer.inverse_deviation, tokens); });
+  Add("rms_norm", [=] { RmsNorm(tokens, one); });
   const NDArray image = Values({32, 28, 28, 64}), one64 = Ones({64}), zero64 = Zeros({64});
+  GroupNormAttributes groups;
+  groups.groups = 8;
+  const Normalized group = GroupNorm(image, one64, zero64, groups);
+  Add("group_norm", [=] { GroupNorm(image, one64, zero64, groups); });
+  Add("group_norm_grad", [=] { GroupNormGrad(image, one64, group.mean, group.inverse_deviation, image); });
   Add("batch_norm", [=] { BatchNorm(image, one64, zero64); });
   const NDArray pooled = Values({128, 24, 24, 20}), deep = Values({32, 7, 7, 512});
   Add("max_pool", [=] { MaxPool2d(pooled, Pool2dAttributes()); });
   Add("global_average", [=] { GlobalAveragePool2d(deep); });
+}
+
+void AddAttention() {
+  const NDArray q = Values({2, 8, 512, 64});
+  AttentionAttributes causal;
+  causal.causal = true;
+  const Attended whole = Attention(q, q, q), part = Attention(q, q, q, causal);
+  Add("attention", [=] { Attention(q, q, q); });
+  Add("attention_causal", [=] { Attention(q, q, q, causal); });
+  Add("attention_grad", [=] { AttentionGrad(q, q, q, whole, q); });
+  Add("attention_causal_grad", [=] { AttentionGrad(q, q, q, part, q, causal); });
+  const NDArray one = Values({4, 32, 1, 128}), cache = Values({4, 8, 1024, 128});
+  Add("attention_one_query", [=] { Attention(one, cache, cache); });
 }
 
 void AddProducts() {
@@ -121,6 +143,7 @@ int main(int argc, char** argv) {
   tidepool::AddReductions();
   tidepool::AddNetworks();
   tidepool::AddProducts();
+  tidepool::AddAttention();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -11,6 +11,7 @@
 #include "tidepool/backends/cpu/nn_loops.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cpu {
@@ -101,7 +102,10 @@ void Run(const KernelCall& call) {
       ToF32(call.threads, call.inputs[i], f32.inputs[i]);
     }
   }
-  if (call.op == OpCode::kConv2dGradFilter && call.attrs<Conv2dAttributes>().accumulate) {
+  const bool accumulates =
+      (call.op == OpCode::kConv2dGradFilter && call.attrs<Conv2dAttributes>().accumulate) ||
+      (call.op == OpCode::kConv3dGradFilter && call.attrs<Conv3dAttributes>().accumulate);
+  if (accumulates) {
     ToF32(call.threads, call.outputs[0], f32.outputs[0]);
   }
   f32.kernel.run(f32.call);
@@ -117,7 +121,8 @@ void Run(const KernelCall& call) {
 NetworkKernels::NetworkKernels(std::initializer_list<NetworkKernel> kernels) {
   KernelRegistry& registry = KernelRegistry::Global();
   for (const NetworkKernel& kernel : kernels) {
-    registry.Add({kernel.op, DeviceType::kHost, DType::kFloat32, kProvider, 10, kernel.run, kernel.scratch_bytes});
+    registry.Add({kernel.op, DeviceType::kHost, DType::kFloat32, kProvider, 10, kernel.run, kernel.scratch_bytes,
+                  nullptr, kernel.strided});
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
       if (!Contains(Info(kernel.op).types, dtype)) continue;
       registry.Add({kernel.op, DeviceType::kHost, dtype, kProvider, 10, &Run, &ScratchBytes});

@@ -14,7 +14,7 @@ constexpr int64_t kGrain = 1 << 15;
 
 void RunSgd(const KernelCall& call) {
   const auto& a = call.attrs<SgdAttributes>();
-  const float rate = NumbersOf<SgdAttributes>(call).rate;
+  const auto rate = static_cast<float>(NumbersOf<SgdAttributes>(call).rate);
   const float* g = call.inputs[0].as<float>();
   float* p = call.outputs[0].as<float>();
   const int64_t n = call.outputs[0].NumElements();
@@ -28,7 +28,7 @@ void RunNesterovs(const KernelCall& call) {
   const float* g = call.inputs[0].as<float>();
   float* p = call.outputs[0].as<float>();
   float* v = call.outputs[1].as<float>();
-  const float rate = NumbersOf<NesterovsAttributes>(call).rate;
+  const auto rate = static_cast<float>(NumbersOf<NesterovsAttributes>(call).rate);
   const int64_t n = call.outputs[0].NumElements();
   ParallelFor(call.threads, n, kGrain, n, [&](int64_t begin, int64_t end) {
     Loops().nesterovs(g + begin, p + begin, v + begin, rate,
@@ -41,7 +41,8 @@ void RunAdam(const KernelCall& call) {
   const UpdateNumbers numbers = NumbersOf<AdamAttributes>(call);
   const AdamStep step{static_cast<float>(a.beta1), static_cast<float>(a.beta2),
                       static_cast<float>(1 - a.beta1), static_cast<float>(1 - a.beta2),
-                      numbers.rate, numbers.epsilon, static_cast<float>(a.l2)};
+                      static_cast<float>(numbers.rate), static_cast<float>(numbers.epsilon),
+                      static_cast<float>(numbers.keep), static_cast<float>(a.l2)};
   const float* g = call.inputs[0].as<float>();
   float* p = call.outputs[0].as<float>();
   float* m = call.outputs[1].as<float>();

@@ -9,7 +9,7 @@ namespace tidepool::cpu {
 
 // rest1 and rest2 are 1 - beta: in float the difference would lose four digits of them.
 struct AdamStep {
-  float beta1, beta2, rest1, rest2, step_size, epsilon, l2;
+  float beta1, beta2, rest1, rest2, step_size, epsilon, keep, l2;
 };
 
 struct VectorLoops {

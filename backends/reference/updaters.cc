@@ -1,6 +1,7 @@
-// Parameter updates by the formulas of attributes.h, in double; state is rounded when stored.
+// Parameter updates by the formulas of attributes.h, in the wide type; state is rounded when stored.
 #include <cmath>
 
+#include "tidepool/backends/reference/float_kernels.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/strided_loop.h"
@@ -10,21 +11,21 @@ namespace tidepool {
 namespace {
 
 // Calls update(gradient, parameter, states...) for each element; kStates state arrays.
-template <int kStates, typename Update>
+template <typename T, int kStates, typename Update>
 void ForEachParameter(const KernelCall& call, Update update) {
   const TensorRef& gradient = call.inputs[0];
   constexpr int kOperands = 2 + kStates;
   int64_t strides[kOperands][kMaxRank];
-  float* data[kOperands];
+  T* data[kOperands];
   for (int n = 0; n < kOperands; ++n) {
     const TensorRef& ref = n == 0 ? gradient : call.outputs[n - 1];
     BroadcastStrides(ref.rank, ref.dims, ref.strides, ref.rank, strides[n]);
-    data[n] = ref.as<float>();
+    data[n] = ref.as<T>();
   }
   ForEachRun<kOperands>(gradient.rank, gradient.dims, strides,
                         [&](const int64_t* offset, int64_t count, const int64_t* stride) {
                           for (int64_t i = 0; i < count; ++i) {
-                            float* element[kOperands];
+                            T* element[kOperands];
                             for (int n = 0; n < kOperands; ++n) {
                               element[n] = data[n] + offset[n] + i * stride[n];
                             }
@@ -34,60 +35,68 @@ void ForEachParameter(const KernelCall& call, Update update) {
 }
 
 // That of the array of numbers, where there is one: a replayed step changes it there.
-double RateOf(const KernelCall& call, double rate) {
-  return call.inputs[1].present ? NumbersOf<SgdAttributes>(call).rate : rate;
+template <typename T>
+Wide<T> RateOf(const KernelCall& call, Wide<T> rate) {
+  return call.inputs[1].present ? NumbersOf<SgdAttributes, T>(call).rate : rate;
 }
 
+template <typename T>
 void Sgd(const KernelCall& call) {
+  using W = Wide<T>;
   const auto& a = call.attrs<SgdAttributes>();
-  const double rate = RateOf(call, a.learning_rate);
-  ForEachParameter<0>(call, [&](float** element) {
-    const double parameter = *element[1];
-    const double gradient = *element[0] + a.l2 * parameter;
-    *element[1] = static_cast<float>(parameter - rate * gradient);
+  const W rate = RateOf<T>(call, a.learning_rate);
+  ForEachParameter<T, 0>(call, [&](T** element) {
+    const W parameter = *element[1];
+    const W gradient = *element[0] + static_cast<W>(a.l2) * parameter;
+    *element[1] = static_cast<T>(parameter - rate * gradient);
   });
 }
 
+template <typename T>
 void Nesterovs(const KernelCall& call) {
+  using W = Wide<T>;
   const auto& a = call.attrs<NesterovsAttributes>();
-  const double rate = RateOf(call, a.learning_rate);
-  ForEachParameter<1>(call, [&](float** element) {
-    const double parameter = *element[1];
-    const double step = rate * (*element[0] + a.l2 * parameter);
-    const double velocity = a.momentum * *element[2] - step;
-    *element[2] = static_cast<float>(velocity);
-    *element[1] = static_cast<float>(parameter + (a.momentum * velocity - step));
+  const W rate = RateOf<T>(call, a.learning_rate), momentum = a.momentum;
+  ForEachParameter<T, 1>(call, [&](T** element) {
+    const W parameter = *element[1];
+    const W step = rate * (*element[0] + static_cast<W>(a.l2) * parameter);
+    const W velocity = momentum * *element[2] - step;
+    *element[2] = static_cast<T>(velocity);
+    *element[1] = static_cast<T>(parameter + (momentum * velocity - step));
   });
 }
 
+template <typename T>
 void Adam(const KernelCall& call) {
+  using W = Wide<T>;
   const auto& a = call.attrs<AdamAttributes>();
-  const double step = static_cast<double>(a.step);
+  const W step = static_cast<W>(a.step), beta1 = a.beta1, beta2 = a.beta2;
   // The numbers have the corrections in them (update_numbers.h), where epsilon stands beside the root of v itself.
   const bool numbered = call.inputs[1].present;
-  const double rate = RateOf(call, a.learning_rate / (1 - std::pow(a.beta1, step)));
-  const double correction = numbered ? 1 : 1 - std::pow(a.beta2, step);
-  const double epsilon = numbered ? NumbersOf<AdamAttributes>(call).epsilon : a.epsilon;
-  ForEachParameter<2>(call, [&](float** element) {
-    const double parameter = *element[1];
-    const double gradient = *element[0] + a.l2 * parameter;
-    const double first = a.beta1 * *element[2] + (1 - a.beta1) * gradient;
-    const double second = a.beta2 * *element[3] + (1 - a.beta2) * gradient * gradient;
-    *element[2] = static_cast<float>(first);
-    *element[3] = static_cast<float>(second);
-    *element[1] = static_cast<float>(parameter - rate * first /
-                                                         (std::sqrt(second / correction) + epsilon));
+  const W rate = RateOf<T>(call, a.learning_rate / (1 - std::pow(beta1, step)));
+  const W correction = numbered ? 1 : 1 - std::pow(beta2, step);
+  const W epsilon = numbered ? NumbersOf<AdamAttributes, T>(call).epsilon : a.epsilon;
+  const W keep = numbered ? static_cast<W>(NumbersOf<AdamAttributes, T>(call).keep)
+                          : 1 - static_cast<W>(a.learning_rate) * static_cast<W>(a.weight_decay);
+  ForEachParameter<T, 2>(call, [&](T** element) {
+    const W parameter = *element[1];
+    const W gradient = *element[0] + static_cast<W>(a.l2) * parameter;
+    const W first = beta1 * *element[2] + (1 - beta1) * gradient;
+    const W second = beta2 * *element[3] + (1 - beta2) * gradient * gradient;
+    *element[2] = static_cast<T>(first);
+    *element[3] = static_cast<T>(second);
+    *element[1] =
+        static_cast<T>(keep * parameter - rate * first / (std::sqrt(second / correction) + epsilon));
   });
-}
-
-constexpr Kernel Strided(OpCode op, void (*run)(const KernelCall&)) {
-  return {op, DeviceType::kHost, DType::kFloat32, "reference", 0, run, nullptr, nullptr, true};
 }
 
 const KernelRegistrar registrar({
-    Strided(OpCode::kSgdUpdate, &Sgd),
-    Strided(OpCode::kNesterovsUpdate, &Nesterovs),
-    Strided(OpCode::kAdamUpdate, &Adam),
+    ReferenceKernel(OpCode::kSgdUpdate, DType::kFloat32, &Sgd<float>),
+    ReferenceKernel(OpCode::kSgdUpdate, DType::kFloat64, &Sgd<double>),
+    ReferenceKernel(OpCode::kNesterovsUpdate, DType::kFloat32, &Nesterovs<float>),
+    ReferenceKernel(OpCode::kNesterovsUpdate, DType::kFloat64, &Nesterovs<double>),
+    ReferenceKernel(OpCode::kAdamUpdate, DType::kFloat32, &Adam<float>),
+    ReferenceKernel(OpCode::kAdamUpdate, DType::kFloat64, &Adam<double>),
 });
 
 }  // namespace

@@ -83,6 +83,9 @@ struct AdamAttributes {
   double epsilon = 1e-8;
   double l2 = 0;
   int64_t step = 1;  // of this update, from 1
+  // Loshchilov and Hutter 2019 (AdamW): the parameters shrink by learning_rate * weight_decay of themselves first,
+  // beside the gradient and not through it.
+  double weight_decay = 0;
 };
 
 // Element i is a pure function of (seed, stream, i): the same for any device and thread count.

@@ -21,6 +21,12 @@ struct NormalizationAttributes {
   double epsilon = 1e-5;
 };
 
+// Of groups of neighbouring channels of each item of the batch.
+struct GroupNormAttributes {
+  double epsilon = 1e-5;
+  int64_t groups = 1;
+};
+
 // running = (1 - momentum) * running + momentum * batch, where the variance of a batch of `count`
 // elements is that of the population it stands for: divided by count - 1.
 struct RunningAverageAttributes {

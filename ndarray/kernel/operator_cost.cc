@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_attention.h"
 #include "tidepool/ndarray/kernel/attributes_chain.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 
 namespace tidepool {
@@ -46,16 +48,45 @@ void CostOfProduct(const KernelCall& call, OperatorCost& cost) {
   if (a.accumulate) cost.bytes += BytesOf(call.outputs[0]);
 }
 
+namespace {
+
 // Of each of the three there is a filter and the larger of two images is passed over once.
-void CostOfConv2d(const KernelCall& call, OperatorCost& cost) {
-  const auto& a = call.attrs<Conv2dAttributes>();
-  const TensorRef& filter = call.op == OpCode::kConv2dGradFilter ? call.outputs[0] : call.inputs[1];
-  const TensorRef& output = call.op == OpCode::kConv2d           ? call.outputs[0]
-                            : call.op == OpCode::kConv2dGradInput ? call.inputs[0]
-                                                                  : call.inputs[1];
+void CostOfConvolution(const KernelCall& call, OpCode forward, OpCode grad_input, bool accumulates, OperatorCost& cost) {
+  const bool of_filter = call.op != forward && call.op != grad_input;
+  const TensorRef& filter = of_filter ? call.outputs[0] : call.inputs[1];
+  const TensorRef& output = call.op == forward      ? call.outputs[0]
+                            : call.op == grad_input ? call.inputs[0]
+                                                    : call.inputs[1];
   const double taps = ElementsOf(filter) / std::max<double>(1, static_cast<double>(filter.dims[0]));
   cost.operations = 2 * taps * ElementsOf(output);
-  if (a.accumulate) cost.bytes += BytesOf(call.outputs[0]);
+  if (accumulates) cost.bytes += BytesOf(call.outputs[0]);
+}
+
+}  // namespace
+
+void CostOfConv2d(const KernelCall& call, OperatorCost& cost) {
+  CostOfConvolution(call, OpCode::kConv2d, OpCode::kConv2dGradInput, call.attrs<Conv2dAttributes>().accumulate, cost);
+}
+
+void CostOfConv3d(const KernelCall& call, OperatorCost& cost) {
+  CostOfConvolution(call, OpCode::kConv3d, OpCode::kConv3dGradInput, call.attrs<Conv3dAttributes>().accumulate, cost);
+}
+
+// Two products for each query and key forwards, five backwards, where scores are computed once more; what a causal mask
+// hides is not computed.
+void CostOfAttention(const KernelCall& call, OperatorCost& cost) {
+  const TensorRef &query = call.inputs[0], &key = call.inputs[1], &value = call.inputs[2];
+  const int64_t queries = query.dims[2], keys = key.dims[2];
+  const auto& a = call.attrs<AttentionAttributes>();
+  double seen = static_cast<double>(queries) * static_cast<double>(keys);
+  if (a.causal) {
+    seen = 0;
+    for (int64_t i = 0; i < queries; ++i) seen += static_cast<double>(a.Visible(i, keys));
+  }
+  const double pairs = static_cast<double>(query.dims[0] * query.dims[1]) * seen;
+  const double of_keys = static_cast<double>(query.dims[3]), of_values = static_cast<double>(value.dims[3]);
+  cost.operations = call.op == OpCode::kAttention ? pairs * (2 * of_keys + 2 * of_values + 10)
+                                                  : pairs * (6 * of_keys + 4 * of_values + 16);
 }
 
 void CostOfPool2d(const KernelCall& call, OperatorCost& cost) {

@@ -13,6 +13,8 @@ OperatorCost CostOf(const KernelCall& call);
 // Columns of rows.
 void CostOfProduct(const KernelCall& call, OperatorCost& cost);
 void CostOfConv2d(const KernelCall& call, OperatorCost& cost);  // and its gradients
+void CostOfConv3d(const KernelCall& call, OperatorCost& cost);  // likewise
+void CostOfAttention(const KernelCall& call, OperatorCost& cost);  // likewise
 void CostOfPool2d(const KernelCall& call, OperatorCost& cost);
 void CostOfChain(const KernelCall& call, OperatorCost& cost);
 void CostOfGather(const KernelCall& call, OperatorCost& cost);

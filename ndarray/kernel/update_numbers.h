@@ -11,35 +11,36 @@
 
 namespace tidepool {
 
-// The array is f32 of this many elements, in the order of the members.
-inline constexpr int kUpdateNumbers = 2;
+// The array has the parameters' type and this many elements, in the order of the members.
+inline constexpr int kUpdateNumbers = 3;
 
 struct UpdateNumbers {
-  float rate = 0;     // the learning rate; Adam's with the bias corrections
-  float epsilon = 0;  // Adam's, corrected likewise
+  double rate = 0;     // the learning rate; Adam's with the bias corrections
+  double epsilon = 0;  // Adam's, corrected likewise
+  double keep = 1;     // Adam's: what weight decay leaves of the parameters
 };
 
 inline UpdateNumbers NumbersOf(const SgdAttributes& a) {
-  return {static_cast<float>(a.learning_rate), 0};
+  return {a.learning_rate};
 }
 inline UpdateNumbers NumbersOf(const NesterovsAttributes& a) {
-  return {static_cast<float>(a.learning_rate), 0};
+  return {a.learning_rate};
 }
 // m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + e), with the corrections moved out of the loop.
 inline UpdateNumbers NumbersOf(const AdamAttributes& a) {
   const double first = 1 - std::pow(a.beta1, static_cast<double>(a.step));
   const double second = std::sqrt(1 - std::pow(a.beta2, static_cast<double>(a.step)));
-  return {static_cast<float>(a.learning_rate * second / first),
-          static_cast<float>(a.epsilon * second)};
+  return {a.learning_rate * second / first, a.epsilon * second, 1 - a.learning_rate * a.weight_decay};
 }
 
 // Of a call whose operands the host can read: its array's when it has one.
-template <typename Attributes>
+template <typename Attributes, typename T = float>
 UpdateNumbers NumbersOf(const KernelCall& call) {
   const TensorRef& numbers = call.inputs[1];
   if (!numbers.present) return NumbersOf(call.attrs<Attributes>());
   const int64_t stride = numbers.strides[0];
-  return {numbers.as<float>()[0], numbers.as<float>()[stride]};
+  const T* const at = numbers.as<T>();
+  return {at[0], at[stride], at[2 * stride]};
 }
 
 }  // namespace tidepool

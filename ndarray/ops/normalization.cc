@@ -40,14 +40,24 @@ void CheckEpsilon(const char* op, double epsilon) {
       absl::StrCat("Op [", op, "]: epsilon is ", epsilon, ", expected at least 0"));
 }
 
+// [batch, groups].
+Shape GroupsShape(const char* op, const NDArray& x, int64_t groups) {
+  CheckLeastRank(op, "X", x, 2);
+  const int64_t channels = x.dim(x.rank() - 1);
+  if (groups >= 1 && channels % groups == 0) return {x.dim(0), groups};
+  ThrowInvalidArgument(absl::StrCat("Op [", op, "]: X has shape ", x.shape().ToString(), " and groups are ", groups,
+                                    ", expected at least 1 and channels that are a multiple of them"));
+}
+
+template <typename Attributes, typename StatisticsOf>
 Normalized Forward(OpCode op, const NDArray& x, const NDArray& scale, const NDArray& shift,
-                   const NormalizationAttributes& attributes) {
+                   const Attributes& attributes, StatisticsOf statistics_of) {
   CheckOperands(op, {&x, &scale, &shift});
   const char* name = Info(op).name;
   CheckInput(name, x, scale);
   CheckShift(name, x, shift);
   CheckEpsilon(name, attributes.epsilon);
-  const Shape statistics = StatisticsShape(op, x);
+  const Shape statistics = statistics_of(name);
   const Place place = ResultPlace(op, {&x, &scale, &shift});
   Normalized result{NDArray(x.shape(), x.dtype(), place),
                     NDArray(statistics, StatisticsType(x.dtype()), place),
@@ -57,13 +67,19 @@ Normalized Forward(OpCode op, const NDArray& x, const NDArray& scale, const NDAr
   return result;
 }
 
+Normalized Forward(OpCode op, const NDArray& x, const NDArray& scale, const NDArray& shift,
+                   const NormalizationAttributes& attributes) {
+  return Forward(op, x, scale, shift, attributes, [&](const char*) { return StatisticsShape(op, x); });
+}
+
 NormalizationGradients Backward(OpCode op, const NDArray& x, const NDArray& scale,
                                 const NDArray& mean, const NDArray& inverse_deviation,
                                 const NDArray& output_gradient) {
   CheckOperands(op, {&x, &scale, &mean, &inverse_deviation, &output_gradient});
   const char* name = Info(op).name;
   CheckInput(name, x, scale);
-  const Shape statistics = StatisticsShape(op, x);
+  if (op == OpCode::kGroupNormGrad) CheckRank(name, "mean", mean, 2);
+  const Shape statistics = op == OpCode::kGroupNormGrad ? GroupsShape(name, x, mean.dim(1)) : StatisticsShape(op, x);
   CheckStatistics(name, "mean", mean, x, statistics);
   CheckStatistics(name, "inverse_deviation", inverse_deviation, x, statistics);
   CheckLike(name, "dZ", output_gradient, x);
@@ -137,6 +153,44 @@ NormalizationGradients LayerNormGrad(const NDArray& x, const NDArray& scale, con
                                      const NDArray& inverse_deviation,
                                      const NDArray& output_gradient) {
   return Backward(OpCode::kLayerNormGrad, x, scale, mean, inverse_deviation, output_gradient);
+}
+
+RmsNormalized RmsNorm(const NDArray& x, const NDArray& scale,
+                      const NormalizationAttributes& attributes) {
+  constexpr OpCode kOp = OpCode::kRmsNorm;
+  CheckOperands(kOp, {&x, &scale});
+  CheckInput("rms_norm", x, scale);
+  CheckEpsilon("rms_norm", attributes.epsilon);
+  const Place place = ResultPlace(kOp, {&x, &scale});
+  RmsNormalized result{NDArray(x.shape(), x.dtype(), place),
+                       NDArray(StatisticsShape(kOp, x), StatisticsType(x.dtype()), place)};
+  Dispatch(kOp, {&x, &scale}, {&result.output, &result.inverse_rms}, &attributes);
+  return result;
+}
+
+RmsNormGradients RmsNormGrad(const NDArray& x, const NDArray& scale, const NDArray& inverse_rms,
+                             const NDArray& output_gradient) {
+  constexpr OpCode kOp = OpCode::kRmsNormGrad;
+  CheckOperands(kOp, {&x, &scale, &inverse_rms, &output_gradient});
+  CheckInput("rms_norm_grad", x, scale);
+  CheckStatistics("rms_norm_grad", "inverse_rms", inverse_rms, x, StatisticsShape(kOp, x));
+  CheckLike("rms_norm_grad", "dZ", output_gradient, x);
+  const Place place = ResultPlace(kOp, {&x, &scale, &inverse_rms, &output_gradient});
+  RmsNormGradients result{NDArray(x.shape(), x.dtype(), place), NDArray(LastAxis(x), x.dtype(), place)};
+  Dispatch(kOp, {&x, &scale, &inverse_rms, &output_gradient}, {&result.input, &result.scale});
+  return result;
+}
+
+Normalized GroupNorm(const NDArray& x, const NDArray& scale, const NDArray& shift,
+                     const GroupNormAttributes& attributes) {
+  return Forward(OpCode::kGroupNorm, x, scale, shift, attributes,
+                 [&](const char* op) { return GroupsShape(op, x, attributes.groups); });
+}
+
+NormalizationGradients GroupNormGrad(const NDArray& x, const NDArray& scale, const NDArray& mean,
+                                     const NDArray& inverse_deviation,
+                                     const NDArray& output_gradient) {
+  return Backward(OpCode::kGroupNormGrad, x, scale, mean, inverse_deviation, output_gradient);
 }
 
 }  // namespace tidepool

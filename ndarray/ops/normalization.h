@@ -1,5 +1,5 @@
-// Batch normalisation (Ioffe and Szegedy 2015) and layer normalisation (Ba, Kiros and Hinton 2016)
-// with gradients: z = (x - mean) / sqrt(variance + epsilon) * scale + shift.
+// Batch normalisation (Ioffe and Szegedy 2015), layer normalisation (Ba, Kiros and Hinton 2016), that of groups and
+// that by the root of the mean square, with gradients: z = (x - mean) / sqrt(variance + epsilon) * scale + shift.
 //
 // Of a batch: statistics of each element of the last axis ("channel") over all other axes, so images
 // are [batch, height, width, channels]. Of a layer: of the last axis, for each element of the
@@ -56,6 +56,29 @@ NDArray BatchNormInference(const NDArray& x, const NDArray& scale, const NDArray
 Normalized LayerNorm(const NDArray& x, const NDArray& scale, const NDArray& shift,
                      const NormalizationAttributes& attributes = {});
 NormalizationGradients LayerNormGrad(const NDArray& x, const NDArray& scale, const NDArray& mean,
+                                     const NDArray& inverse_deviation,
+                                     const NDArray& output_gradient);
+
+// Zhang and Sennrich 2019: z = x / sqrt(mean of x * x over the last axis + epsilon) * scale.
+struct RmsNormalized {
+  NDArray output;       // as x
+  NDArray inverse_rms;  // x's shape without the last axis
+};
+struct RmsNormGradients {
+  NDArray input;  // as x
+  NDArray scale;  // [size of the last axis]
+};
+RmsNormalized RmsNorm(const NDArray& x, const NDArray& scale,
+                      const NormalizationAttributes& attributes = {});
+RmsNormGradients RmsNormGrad(const NDArray& x, const NDArray& scale, const NDArray& inverse_rms,
+                             const NDArray& output_gradient);
+
+// Wu and He 2018: x [batch, ..., channels], whose channels are a multiple of the groups; statistics are those of the
+// neighbouring channels of a group in one item, mean and inverse_deviation [batch, groups]. As many groups as channels:
+// instance normalisation.
+Normalized GroupNorm(const NDArray& x, const NDArray& scale, const NDArray& shift,
+                     const GroupNormAttributes& attributes);
+NormalizationGradients GroupNormGrad(const NDArray& x, const NDArray& scale, const NDArray& mean,
                                      const NDArray& inverse_deviation,
                                      const NDArray& output_gradient);
 

@@ -14,17 +14,17 @@ void Update(OpCode op, const NDArray& gradient, absl::Span<NDArray* const> outpu
             AttributesRef attributes, const NDArray* numbers) {
   const char* const op_name = Info(op).name;
   CheckOperands(op, {&gradient, numbers});
-  CheckDType(op_name, "gradient", gradient, DType::kFloat32);
+  if (gradient.dtype() != DType::kFloat64) CheckDType(op_name, "gradient", gradient, DType::kFloat32);
   int index = 0;
   for (const NDArray* output : outputs) {
     const std::string name = OperandName(Info(op).outputs, index++);
     output->CheckAlive(op_name, name.c_str());
     CheckShape(op_name, name.c_str(), *output, gradient.shape());
-    CheckDType(op_name, name.c_str(), *output, DType::kFloat32);
+    CheckDType(op_name, name.c_str(), *output, gradient.dtype());
   }
   if (numbers != nullptr) {
     CheckShape(op_name, "numbers", *numbers, {kUpdateNumbers});
-    CheckDType(op_name, "numbers", *numbers, DType::kFloat32);
+    CheckDType(op_name, "numbers", *numbers, gradient.dtype());
   }
   Dispatch(op, {&gradient, numbers}, outputs, attributes);
 }

@@ -1,4 +1,4 @@
-// Updates of parameters from their gradient, in place, one pass over flat f32 arrays. The formulas
+// Updates of parameters from their gradient, in place, one pass over flat arrays of f32 or f64. The formulas
 // stand with the attributes in ndarray/kernel/attributes.h.
 #ifndef TIDEPOOL_NDARRAY_OPS_UPDATERS_H_
 #define TIDEPOOL_NDARRAY_OPS_UPDATERS_H_
@@ -10,7 +10,7 @@ namespace tidepool {
 
 // All arrays have the parameters' shape; state arrays start as zeros.
 //
-// `numbers`, if given, is an f32 array of kUpdateNumbers elements (ndarray/kernel/update_numbers.h) on
+// `numbers`, if given, is an array of the parameters' type and kUpdateNumbers elements (ndarray/kernel/update_numbers.h) on
 // the parameters' device with what NumbersOf(attributes) says: kernels read it there and not in the attributes, so
 // that a captured step may be replayed with other numbers. Without it AdamUpdate, whose step number
 // is different in each step, is refused while a step is captured.

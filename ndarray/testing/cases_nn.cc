@@ -169,25 +169,27 @@ void Pooling(CaseValues& m, OpCase& c) {
 
 void Update(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(0, 3);
-  OperandValues numbers = m.Floats({2});  // the rate and epsilon
-  numbers.reals = {m.Real(0, 0.2), m.Real(1e-8, 1e-3)};
+  OperandValues numbers = m.Floats({3}, false, c.dtype);  // the rate, epsilon and what is kept
+  numbers.reals = {m.Real(0, 0.2), m.Real(1e-8, 1e-3), m.Real(0.9, 1)};
   numbers.present = m.Chance(0.4);
-  c.inputs = {m.Floats(shape, m.Chance(0.2)), numbers};
-  c.outputs = {m.Floats(shape)};
+  const auto floats = [&] { return m.Floats(shape, false, c.dtype); };
+  c.inputs = {m.Floats(shape, m.Chance(0.2), c.dtype), numbers};
+  c.outputs = {floats()};
   const double l2 = m.Chance(0.5) ? 0 : m.Real(0, 0.1);
   if (c.op == OpCode::kSgdUpdate) {
     c.attributes = SgdAttributes{m.Real(0, 0.5), l2};
   } else if (c.op == OpCode::kNesterovsUpdate) {
     c.attributes = NesterovsAttributes{m.Real(0, 0.5), m.Real(0, 1), l2};
-    c.outputs.push_back(m.Floats(shape));
+    c.outputs.push_back(floats());
   } else {
     AdamAttributes a;
     a.learning_rate = m.Real(0, 0.1);
     a.l2 = l2;
     a.step = m.Int(1, 1000);
+    if (m.Chance(0.5)) a.weight_decay = m.Real(0, 1);
     c.attributes = a;
-    c.outputs.push_back(m.Floats(shape));
-    c.outputs.push_back(m.Floats(shape));
+    c.outputs.push_back(floats());
+    c.outputs.push_back(floats());
     for (double& value : c.outputs[2].reals) value = std::abs(value);
     if (m.Chance(0.3)) {  // the first step
       std::fill(c.outputs[1].reals.begin(), c.outputs[1].reals.end(), 0.0f);
@@ -218,7 +220,8 @@ CaseMaker FindNnCases(OpCode op) {
     default:
       break;
   }
-  for (const auto find : {&FindLossCases, &FindNormalizationCases, &FindRecurrentCases}) {
+  for (const auto find : {&FindLossCases, &FindNormalizationCases, &FindRecurrentCases,
+                          &FindAttentionCases, &FindImageCases}) {
     if (const CaseMaker make = find(op)) return make;
   }
   return nullptr;

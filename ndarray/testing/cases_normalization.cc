@@ -28,7 +28,49 @@ OperandValues Positive(CaseValues& m, DType dtype, const Shape& shape) {
   return values;
 }
 
-bool IsBatch(OpCode op) { return op != OpCode::kLayerNorm && op != OpCode::kLayerNormGrad; }
+bool IsBatch(OpCode op) {
+  return op == OpCode::kBatchNorm || op == OpCode::kBatchNormInference || op == OpCode::kBatchNormGrad;
+}
+
+// The gradient takes an inverse deviation of any size.
+void OfRows(CaseValues& m, OpCase& c) {
+  const bool groups = c.op == OpCode::kGroupNorm || c.op == OpCode::kGroupNormGrad;
+  const bool forward = c.op == OpCode::kGroupNorm || c.op == OpCode::kRmsNorm;
+  Shape shape = m.AnyShape(groups ? 2 : 1, 4);
+  const int last = shape.rank() - 1;
+  GroupNormAttributes a{m.Real(1e-3, 0.1), 1};
+  if (groups) {
+    int64_t dims[kMaxRank];
+    std::copy_n(shape.dims(), shape.rank(), dims);
+    if (m.Chance(0.5) && dims[last] > 1) dims[last] -= dims[last] % 2;
+    shape = Shape(absl::Span<const int64_t>(dims, shape.rank()));
+    const int64_t choices[] = {1, 2, std::max<int64_t>(1, dims[last])};
+    do a.groups = choices[m.Int(0, 2)];
+    while (dims[last] % a.groups != 0);
+  }
+  const Shape channels{shape[last]};
+  const Shape statistics =
+      groups ? Shape{shape[0], a.groups} : Shape(absl::Span<const int64_t>(shape.dims(), last));
+  const DType type = StatisticsTypeOf(c.dtype);
+  const OperandValues scale = m.Floats(channels, false, c.dtype);
+  if (forward) {
+    c.inputs = {Input(m, c.dtype, shape), scale};
+    c.outputs = {m.Result(c.dtype, shape)};
+    if (groups) c.inputs.push_back(m.Floats(channels, false, c.dtype));
+    for (int i = 0; i < (groups ? 2 : 1); ++i) c.outputs.push_back(m.Result(type, statistics));
+    c.inner = 10;
+    if (groups) c.attributes = a;
+    else c.attributes = NormalizationAttributes{a.epsilon};
+    return;
+  }
+  c.inputs = {m.Floats(shape, false, c.dtype), scale};
+  if (groups) c.inputs.push_back(m.Floats(statistics, false, type));
+  c.inputs.push_back(Positive(m, type, statistics));
+  c.inputs.push_back(m.Floats(shape, false, c.dtype));
+  c.outputs = {m.Result(c.dtype, shape)};
+  for (int i = 0; i < (groups ? 2 : 1); ++i) c.outputs.push_back(m.Result(c.dtype, channels));
+  c.inner = static_cast<double>(std::max<int64_t>(8, shape.NumElements() / std::max<int64_t>(1, channels[0])));
+}
 
 void Normalization(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(1, 4);
@@ -82,6 +124,11 @@ CaseMaker FindNormalizationCases(OpCode op) {
     case OpCode::kLayerNorm:
     case OpCode::kLayerNormGrad:
       return &Normalization;
+    case OpCode::kRmsNorm:
+    case OpCode::kRmsNormGrad:
+    case OpCode::kGroupNorm:
+    case OpCode::kGroupNormGrad:
+      return &OfRows;
     case OpCode::kBatchNormRunning:
       return &RunningAverages;
     default:

@@ -17,6 +17,7 @@
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/gradient_rules.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -66,6 +67,10 @@ void MakePlain(OpCase& c) {
   }
   if (c.op == OpCode::kConv2d) {
     Conv2dAttributes a = c.attrs<Conv2dAttributes>();
+    a.relu = a.accumulate = false;
+    c.attributes = a;
+  } else if (c.op == OpCode::kConv3d) {
+    Conv3dAttributes a = c.attrs<Conv3dAttributes>();
     a.relu = a.accumulate = false;
     c.attributes = a;
   } else if (c.op == OpCode::kMaxPool2d || c.op == OpCode::kAveragePool2d) {
@@ -182,7 +187,11 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
                                                                        : forward.d;
     operands.push_back(from[static_cast<size_t>(operand.index)].To(LinkedDevice()));
   }
-  for (const NDArray& operand : operands) inputs.push_back(&operand);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const GradientOperand& operand = row.rule.inputs[i];
+    const bool absent = operand.from == From::kInput && !c.inputs[static_cast<size_t>(operand.index)].present;
+    inputs.push_back(absent ? nullptr : &operands[i]);
+  }
   std::vector<NDArray> results;
   std::vector<NDArray*> outputs;
   const std::vector<int>& wanted = row.rule.with_respect_to;

@@ -16,6 +16,8 @@ using Json = nlohmann::json;
 // A case of numpy_judge.py with its operands.
 using Evaluate = std::function<NDArray(const Json& c, const std::vector<NDArray>& in)>;
 
+// The operators of numpy_judge_networks.py.
+const std::map<std::string, Evaluate>& JudgedNetworkOperators();
 // The operators of numpy_judge_operators.py.
 const std::map<std::string, Evaluate>& MoreJudgedOperators();
 

@@ -15,6 +15,7 @@ import sys
 
 import numpy as np
 
+import numpy_judge_networks
 import numpy_judge_operators
 
 DTYPES = ["f4", "i8", "f8", "f2", "i1", "u1", "i4", "b1"]
@@ -166,6 +167,7 @@ def make(folder, seed):
                     relative={"f2": 1e-2, "f4": 1e-5}.get(a, 1e-12), absolute={"f2": 1e-1, "f4": 1e-4}.get(a, 0))
     with open(os.path.join(folder, "families.json")) as f:
         numpy_judge_operators.make(rng, add, sys.modules[__name__], DTYPES, json.load(f))
+    numpy_judge_networks.make(numpy_judge_operators.Maker(rng, add, sys.modules[__name__]))
     for number, order in enumerate(("C", "F")):
         for dtype in DTYPES:
             x = np.asarray(values(rng, dtype, shape_of(rng, 1, 4), True), order=order)
@@ -248,6 +250,9 @@ def with_scalar(op, x, scalar):
 def expected(case, inputs):
     with np.errstate(all="ignore"):
         op = case["op"]
+        more = numpy_judge_networks.expected(case, inputs)
+        if more is not None:
+            return more
         more = numpy_judge_operators.expected(case, inputs)
         if more is not None:
             return more

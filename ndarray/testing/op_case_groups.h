@@ -20,6 +20,8 @@ CaseMaker FindNnCases(OpCode op);  // of the parts below as well
 CaseMaker FindLossCases(OpCode op);
 CaseMaker FindNormalizationCases(OpCode op);
 CaseMaker FindRecurrentCases(OpCode op);
+CaseMaker FindAttentionCases(OpCode op);
+CaseMaker FindImageCases(OpCode op);
 CaseMaker FindOwnCases(OpCode op);  // of those that were added (own_operator.h)
 
 }  // namespace tidepool

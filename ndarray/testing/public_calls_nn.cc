@@ -1,9 +1,13 @@
+#include "tidepool/ndarray/ops/attention.h"
+#include "tidepool/ndarray/ops/convolution1d.h"
+#include "tidepool/ndarray/ops/convolution3d.h"
 #include "tidepool/ndarray/ops/convolution_transpose.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/ndarray/ops/pooling.h"
 #include "tidepool/ndarray/ops/recurrent.h"
+#include "tidepool/ndarray/ops/resize.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/testing/public_calls.h"
 
@@ -60,6 +64,32 @@ std::vector<PublicCall> Images() {
   };
 }
 
+std::vector<PublicCall> Volumes() {
+  const Shape volume{1, 2, 2, 2, 1}, one{1, 1, 1, 1, 1}, image{1, 2, 2, 1}, line{1, 2, 1}, point{1, 1, 1};
+  return {
+      {"conv3d", {{"input", volume}, {"filter", volume}, {"bias", {1}}}, [](A a) { Conv3d(a[0], a[1], &a[2]); }},
+      {"conv3d_grad_input",
+       {{"output_gradient", one}, {"filter", volume}},
+       [=](A a) { Conv3dGradInput(a[0], a[1], volume); }},
+      {"conv3d_grad_filter",
+       {{"input", volume}, {"output_gradient", one}, {"filter_gradient", volume}},
+       [](A a) { Conv3dGradFilterInto(a[0], a[1], a[2]); }},
+      {"conv3d_transpose",
+       {{"input", one}, {"filter", volume}, {"bias", {1}}},
+       [](A a) { Conv3dTranspose(a[0], a[1], &a[2]); }},
+      {"conv1d_grad_input",
+       {{"output_gradient", point}, {"filter", line}},
+       [=](A a) { Conv1dGradInput(a[0], a[1], line); }},
+      {"conv1d", {{"input", line}, {"filter", line}}, [](A a) { Conv1d(a[0], a[1]); }},
+      {"conv1d_grad_filter",
+       {{"input", line}, {"output_gradient", point}, {"filter_gradient", line}},
+       [](A a) { Conv1dGradFilterInto(a[0], a[1], a[2]); }},
+      {"conv1d_transpose", {{"input", point}, {"filter", line}}, [](A a) { Conv1dTranspose(a[0], a[1]); }},
+      {"resize2d", {{"input", image}}, [](A a) { Resize2d(a[0], 3, 3); }},
+      {"resize2d_grad", {{"output_gradient", image}}, [](A a) { Resize2dGrad(a[0], 3, 3); }},
+  };
+}
+
 std::vector<PublicCall> Normalizations() {
   const Shape m{2, 2}, v{2};
   const std::vector<Operand> forward = {{"X", m}, {"scale", v}, {"shift", v}};
@@ -76,6 +106,41 @@ std::vector<PublicCall> Normalizations() {
        [](A a) { UpdateRunningAverages(a[0], a[1], {}, a[2], a[3]); }},
       {"layer_norm", forward, [](A a) { LayerNorm(a[0], a[1], a[2]); }},
       {"layer_norm_grad", backward, [](A a) { LayerNormGrad(a[0], a[1], a[2], a[3], a[4]); }},
+      {"rms_norm", {{"X", m}, {"scale", v}}, [](A a) { RmsNorm(a[0], a[1]); }},
+      {"rms_norm_grad",
+       {{"X", m}, {"scale", v}, {"inverse_rms", v}, {"dZ", m}},
+       [](A a) { RmsNormGrad(a[0], a[1], a[2], a[3]); }},
+      {"group_norm", forward, [](A a) { GroupNorm(a[0], a[1], a[2], {}); }},
+      {"group_norm_grad",
+       {{"X", m}, {"scale", v}, {"mean", m}, {"inverse_deviation", m}, {"dZ", m}},
+       [](A a) { GroupNormGrad(a[0], a[1], a[2], a[3], a[4]); }},
+  };
+}
+
+std::vector<PublicCall> Attentions() {
+  const Shape heads{1, 1, 2, 2}, rows{1, 1, 2};
+  const std::vector<Operand> operands = {{"query", heads}, {"key", heads}, {"value", heads}, {"mask", heads}};
+  std::vector<Operand> backward = operands, into = operands;
+  for (const char* more : {"Z", "dZ"}) backward.push_back({more, heads});
+  backward.push_back({"log_sum_exp", rows});
+  into.push_back({"Z", heads});
+  into.push_back({"log_sum_exp", rows});
+  std::vector<Operand> backward_into = backward;
+  for (const char* more : {"dquery", "dkey", "dvalue"}) backward_into.push_back({more, heads});
+  return {
+      {"attention", operands, [](A a) { Attention(a[0], a[1], a[2], {}, &a[3]); }},
+      {"attention", into,
+       [](A a) {
+         Attended result{a[4], a[5]};
+         AttentionInto(a[0], a[1], a[2], result, {}, &a[3]);
+       }},
+      {"attention_grad", backward,
+       [](A a) { AttentionGrad(a[0], a[1], a[2], {a[4], a[6]}, a[5], {}, &a[3]); }},
+      {"attention_grad", backward_into,
+       [](A a) {
+         AttentionGradients result{a[7], a[8], a[9]};
+         AttentionGradInto(a[0], a[1], a[2], {a[4], a[6]}, a[5], result, {}, &a[3]);
+       }},
   };
 }
 
@@ -121,7 +186,7 @@ std::vector<PublicCall> Cells() {
 }  // namespace
 
 void AppendNnCalls(std::vector<PublicCall>* calls) {
-  for (const auto& more : {Losses(), Images(), Normalizations(), Cells()}) {
+  for (const auto& more : {Losses(), Images(), Volumes(), Normalizations(), Attentions(), Cells()}) {
     calls->insert(calls->end(), more.begin(), more.end());
   }
 }

@@ -23,13 +23,15 @@ enum class Activation : uint8_t { kIdentity, kRelu };
 struct ParameterSpec {
   std::string name;          // "weight", "bias", ...
   Shape shape;
-  double uniform_bound = 0;  // initial values are uniform in [-bound, bound]; 0: zeros
+  double uniform_bound = 0;  // initial values are uniform in [-bound, bound]; 0: all are `initial`
+  double initial = 0;
 };
 
 // What one layer keeps from forward to backward in one pass.
 struct LayerCache {
   NDArray input;
   NDArray output;
+  NDArray kept[3];  // what else the layer needs
   void Clear() { *this = LayerCache(); }
 };
 

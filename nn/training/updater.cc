@@ -19,6 +19,7 @@ UpdaterConfig UpdaterConfig::Of(UpdaterKind kind) {
   config.kind = kind;
   if (kind == UpdaterKind::kSgd) config.learning_rate = 0.1;
   if (kind == UpdaterKind::kNesterovs) config.learning_rate = 0.02;
+  if (kind == UpdaterKind::kAdamW) config.weight_decay = 0.01;
   return config;
 }
 
@@ -26,12 +27,13 @@ UpdaterKind ParseUpdater(const std::string& name) {
   if (name == "sgd") return UpdaterKind::kSgd;
   if (name == "nesterovs") return UpdaterKind::kNesterovs;
   if (name == "adam") return UpdaterKind::kAdam;
+  if (name == "adamw") return UpdaterKind::kAdamW;
   ThrowInvalidArgument(
-      absl::StrCat("updater is \"", name, "\", expected sgd, nesterovs or adam"));
+      absl::StrCat("updater is \"", name, "\", expected sgd, nesterovs, adam or adamw"));
 }
 
-Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device)
-    : config_(config), device_(device) {
+Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device, DType dtype)
+    : config_(config), device_(device), dtype_(dtype) {
   auto in_unit = [](double x) { return x >= 0 && x < 1; };
   if (!(config.learning_rate > 0) || !in_unit(config.momentum) || !in_unit(config.beta1) ||
       !in_unit(config.beta2) || !(config.epsilon > 0) || !(config.l2 >= 0) || config.decay_steps < 0) {
@@ -41,10 +43,18 @@ Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device)
         config.l2, ", decay_steps ", config.decay_steps, "; expected rate > 0, momentum and betas in "
         "[0, 1), epsilon > 0, l2 and decay_steps >= 0"));
   }
+  const bool decays = config.kind == UpdaterKind::kAdamW;
+  if (!(config.weight_decay >= 0) || (config.weight_decay != 0 && !decays)) {
+    ThrowInvalidArgument(absl::StrCat("updater: weight_decay ", config.weight_decay,
+                                      "; expected at least 0, and 0 of other kinds than adamw"));
+  }
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
+    ThrowInvalidArgument(absl::StrCat("updater: parameters of ", DTypeName(dtype), ", expected f32 or f64"));
+  }
   const MemoryOwnerScope owner("updater");
   const Place place = Place::On(device);
-  if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, DType::kFloat32, place);
-  if (config.kind == UpdaterKind::kAdam) second_ = Zeros(shape, DType::kFloat32, place);
+  if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, dtype, place);
+  if (config.kind == UpdaterKind::kAdam || decays) second_ = Zeros(shape, dtype, place);
 }
 
 double Updater::learning_rate() const {
@@ -62,6 +72,7 @@ void Updater::Queue(const NDArray& gradients, NDArray& parameters, const NDArray
     case UpdaterKind::kNesterovs:
       return NesterovsUpdate(gradients, parameters, first_, Nesterovs(), numbers);
     case UpdaterKind::kAdam:
+    case UpdaterKind::kAdamW:
       return AdamUpdate(gradients, parameters, first_, second_, Adam(), numbers);
   }
 }
@@ -75,14 +86,19 @@ void Updater::SetNumbers() {
   if (!numbers_.is_defined()) {
     const MemoryOwnerScope owner("updater");
     const HandlesOwnScope handles;
-    numbers_ = Empty({kUpdateNumbers}, DType::kFloat32, Place::On(device_));
+    numbers_ = Empty({kUpdateNumbers}, dtype_, Place::On(device_));
   }
   const UpdateNumbers next = config_.kind == UpdaterKind::kSgd         ? NumbersOf(Sgd())
                              : config_.kind == UpdaterKind::kNesterovs ? NumbersOf(Nesterovs())
                                                                        : NumbersOf(Adam());
-  HostView<float> view(numbers_, ViewContents::kOverwritten);
-  view[0] = next.rate;
-  view[1] = next.epsilon;
+  const auto write = [&](auto zero) {
+    using T = decltype(zero);
+    HostView<T> view(numbers_, ViewContents::kOverwritten);
+    view[0] = static_cast<T>(next.rate);
+    view[1] = static_cast<T>(next.epsilon);
+    view[2] = static_cast<T>(next.keep);
+  };
+  dtype_ == DType::kFloat64 ? write(0.0) : write(0.0f);
 }
 
 void Updater::ApplyNumbers(const NDArray& gradients, NDArray& parameters) {

@@ -82,14 +82,33 @@ def operators():
     yield "cross_entropy", lambda: F.cross_entropy(logits, labels, reduction="none")
     tokens, one, zero = values(1024, 768), torch.ones(768), torch.zeros(768)
     yield "layer_norm", lambda: F.layer_norm(tokens, (768,), one, zero)
+    layer = torch.native_layer_norm(tokens, (768,), one, zero, 1e-5)
+    yield "layer_norm_grad", lambda: torch.ops.aten.native_layer_norm_backward(
+        tokens, tokens, (768,), layer[1], layer[2], one, zero, [True, True, True])
+    yield "rms_norm", lambda: F.rms_norm(tokens, (768,), one)
     last = torch.channels_last
     image = values(32, 64, 28, 28).to(memory_format=last)
     one64, zero64 = torch.ones(64), torch.zeros(64)
+    group = torch.native_group_norm(image, one64, zero64, 32, 64, 784, 8, 1e-5)
+    yield "group_norm", lambda: F.group_norm(image, 8, one64, zero64)
+    yield "group_norm_grad", lambda: torch.ops.aten.native_group_norm_backward(
+        image, image, group[1], group[2], one64, 32, 64, 784, 8, [True, True, True])
     yield "batch_norm", lambda: F.batch_norm(image, None, None, one64, zero64, training=True)
     pooled = values(128, 20, 24, 24).to(memory_format=last)
     deep = values(32, 512, 7, 7).to(memory_format=last)
     yield "max_pool", lambda: F.max_pool2d(pooled, 2)
     yield "global_average", lambda: F.adaptive_avg_pool2d(deep, 1)
+
+    q = values(2, 8, 512, 64)
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    back = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    whole, part = flash(q, q, q), flash(q, q, q, 0.0, True)
+    yield "attention", lambda: F.scaled_dot_product_attention(q, q, q)
+    yield "attention_causal", lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    yield "attention_grad", lambda: back(q, q, q, q, whole[0], whole[1], 0.0, False)
+    yield "attention_causal_grad", lambda: back(q, q, q, q, part[0], part[1], 0.0, True)
+    one_query, cache = values(4, 32, 1, 128), values(4, 8, 1024, 128)
+    yield "attention_one_query", lambda: F.scaled_dot_product_attention(one_query, cache, cache, enable_gqa=True)
 
     a, b = values(512, 512), values(512, 512)
     yield "matmul", lambda: a @ b

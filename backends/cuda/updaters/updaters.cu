@@ -35,16 +35,17 @@ struct NesterovsStep {
 };
 struct AdamStep {
   static constexpr int kStates = 2;
-  float beta1, beta2, rest1, rest2, size, epsilon, l2;
+  float beta1, beta2, rest1, rest2, size, epsilon, keep, l2;
   __device__ void Take(const float* numbers) {
     size = numbers[0];
     epsilon = numbers[1];
+    keep = numbers[2];
   }
   __device__ void operator()(float g, float& p, float* state) const {
     const float gradient = g + l2 * p;
     state[0] = beta1 * state[0] + rest1 * gradient;
     state[1] = beta2 * state[1] + rest2 * gradient * gradient;
-    p -= size * state[0] / (sqrtf(state[1]) + epsilon);
+    p = keep * p - size * state[0] / (sqrtf(state[1]) + epsilon);
   }
 };
 
@@ -123,7 +124,8 @@ void RunAdam(const KernelCall& call) {
   const UpdateNumbers numbers = NumbersOf(a);
   Run(call, AdamStep{static_cast<float>(a.beta1), static_cast<float>(a.beta2),
                      static_cast<float>(1 - a.beta1), static_cast<float>(1 - a.beta2),
-                     numbers.rate, numbers.epsilon, static_cast<float>(a.l2)});
+                     static_cast<float>(numbers.rate), static_cast<float>(numbers.epsilon),
+                     static_cast<float>(numbers.keep), static_cast<float>(a.l2)});
 }
 
 const bool registered = [] {
