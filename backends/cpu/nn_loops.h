@@ -20,6 +20,17 @@ struct DepthwiseGeometry {
   int64_t stride_height, stride_width, pad_top, pad_left, dilation_height, dilation_width;
 };
 
+// Of recurrent cells: one row of n units; gates side by side, dnext_cell may be null.
+template <typename T>
+struct CellLoops {
+  void (*lstm_row)(const T* gates, const T* cell, T* output, T* next_cell, T* activations, int64_t n);
+  void (*lstm_grad_row)(const T* activations, const T* cell, const T* next_cell, const T* doutput, const T* dnext_cell,
+                        T* dgates, T* dcell, int64_t n);
+  void (*gru_row)(const T* input_gates, const T* hidden_gates, const T* hidden, T* next_hidden, T* activations, int64_t n);
+  void (*gru_grad_row)(const T* activations, const T* hidden_gates, const T* hidden, const T* dnext, T* dinput_gates,
+                       T* dhidden_gates, T* dhidden, int64_t n);
+};
+
 struct NnLoops {
   // ---- pooling: one image a call. NaN wins in the maximum ----
   void (*max_pool)(const PoolGeometry& geometry, const float* x, float* y);
@@ -95,17 +106,8 @@ struct NnLoops {
   void (*depthwise_grad_filter_row)(const DepthwiseGeometry& geometry, const float* x,
                                     const float* dy, int64_t out_row, float* dfilter);
 
-  // ---- recurrent cells: one row of n units; gates side by side, dnext_cell may be null ----
-  void (*lstm_row)(const float* gates, const float* cell, float* output, float* next_cell,
-                   float* activations, int64_t n);
-  void (*lstm_grad_row)(const float* activations, const float* cell, const float* next_cell,
-                        const float* doutput, const float* dnext_cell, float* dgates,
-                        float* dcell, int64_t n);
-  void (*gru_row)(const float* input_gates, const float* hidden_gates, const float* hidden,
-                  float* next_hidden, float* activations, int64_t n);
-  void (*gru_grad_row)(const float* activations, const float* hidden_gates, const float* hidden,
-                       const float* dnext, float* dinput_gates, float* dhidden_gates,
-                       float* dhidden, int64_t n);
+  CellLoops<float> cells;
+  CellLoops<double> cells_f64;
 
   // ---- 16-bit floats as their bits, Float16 and BFloat16 ----
   void (*half_to_float)(const uint16_t* x, float* z, int64_t n);

@@ -1,8 +1,10 @@
 // The elementwise part of LSTM and GRU cells, rows of a batch as tasks.
 #include <cstdint>
+#include <type_traits>
 
 #include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
+#include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
@@ -10,6 +12,15 @@ namespace {
 
 constexpr int64_t kWork = 80;  // elementary operations an element: five exponentials
 constexpr int64_t kGrain = 8;
+
+template <typename T>
+const CellLoops<T>& Cells() {
+  if constexpr (std::is_same_v<T, float>) {
+    return NetworkLoops().cells;
+  } else {
+    return NetworkLoops().cells_f64;
+  }
+}
 
 // body(row, hidden units) for each row of [batch, hidden].
 template <typename Body>
@@ -20,48 +31,68 @@ void ForEachRow(const KernelCall& call, const TensorRef& state, Body body) {
   });
 }
 
-const float* In(const KernelCall& call, int i) { return call.inputs[i].as<float>(); }
-float* Out(const KernelCall& call, int o) { return call.outputs[o].as<float>(); }
+// `offset` elements behind the first; null where the operand is absent.
+template <typename T>
+const T* In(const KernelCall& call, int i, int64_t offset) {
+  return call.inputs[i].present ? call.inputs[i].as<T>() + offset : nullptr;
+}
+template <typename T>
+T* Out(const KernelCall& call, int o, int64_t offset) {
+  return call.outputs[o].as<T>() + offset;
+}
 
+template <typename T>
 void RunLstm(const KernelCall& call) {
   ForEachRow(call, call.inputs[1], [&](int64_t row, int64_t n) {
-    NetworkLoops().lstm_row(In(call, 0) + 4 * row * n, In(call, 1) + row * n,
-                            Out(call, 0) + row * n, Out(call, 1) + row * n,
-                            Out(call, 2) + 4 * row * n, n);
+    const int64_t state = row * n, gates = 4 * state;
+    Cells<T>().lstm_row(In<T>(call, 0, gates), In<T>(call, 1, state), Out<T>(call, 0, state), Out<T>(call, 1, state),
+                        Out<T>(call, 2, gates), n);
   });
 }
 
+template <typename T>
 void RunLstmGrad(const KernelCall& call) {
   ForEachRow(call, call.inputs[1], [&](int64_t row, int64_t n) {
-    NetworkLoops().lstm_grad_row(
-        In(call, 0) + 4 * row * n, In(call, 1) + row * n, In(call, 2) + row * n,
-        In(call, 3) + row * n, call.inputs[4].present ? In(call, 4) + row * n : nullptr,
-        Out(call, 0) + 4 * row * n, Out(call, 1) + row * n, n);
+    const int64_t state = row * n, gates = 4 * state;
+    Cells<T>().lstm_grad_row(In<T>(call, 0, gates), In<T>(call, 1, state), In<T>(call, 2, state), In<T>(call, 3, state),
+                             In<T>(call, 4, state), Out<T>(call, 0, gates), Out<T>(call, 1, state), n);
   });
 }
 
+template <typename T>
 void RunGru(const KernelCall& call) {
   ForEachRow(call, call.inputs[2], [&](int64_t row, int64_t n) {
-    NetworkLoops().gru_row(In(call, 0) + 3 * row * n, In(call, 1) + 3 * row * n,
-                           In(call, 2) + row * n, Out(call, 0) + row * n,
-                           Out(call, 1) + 3 * row * n, n);
+    const int64_t state = row * n, gates = 3 * state;
+    Cells<T>().gru_row(In<T>(call, 0, gates), In<T>(call, 1, gates), In<T>(call, 2, state), Out<T>(call, 0, state),
+                       Out<T>(call, 1, gates), n);
   });
 }
 
+template <typename T>
 void RunGruGrad(const KernelCall& call) {
   ForEachRow(call, call.inputs[2], [&](int64_t row, int64_t n) {
-    NetworkLoops().gru_grad_row(In(call, 0) + 3 * row * n, In(call, 1) + 3 * row * n,
-                                In(call, 2) + row * n, In(call, 3) + row * n,
-                                Out(call, 0) + 3 * row * n, Out(call, 1) + 3 * row * n,
-                                Out(call, 2) + row * n, n);
+    const int64_t state = row * n, gates = 3 * state;
+    Cells<T>().gru_grad_row(In<T>(call, 0, gates), In<T>(call, 1, gates), In<T>(call, 2, state), In<T>(call, 3, state),
+                            Out<T>(call, 0, gates), Out<T>(call, 1, gates), Out<T>(call, 2, state), n);
   });
 }
 
 const NetworkKernels registrar({
-    {OpCode::kLstmCell, &RunLstm},
-    {OpCode::kLstmCellGrad, &RunLstmGrad},
-    {OpCode::kGruCell, &RunGru},
-    {OpCode::kGruCellGrad, &RunGruGrad},
+    {OpCode::kLstmCell, &RunLstm<float>},
+    {OpCode::kLstmCellGrad, &RunLstmGrad<float>},
+    {OpCode::kGruCell, &RunGru<float>},
+    {OpCode::kGruCellGrad, &RunGruGrad<float>},
+});
+
+constexpr Kernel OfF64(OpCode op, void (*run)(const KernelCall&)) {
+  return {op, DeviceType::kHost, DType::kFloat64, "cpu", 10, run};
+}
+
+const KernelRegistrar registrar_f64({
+    OfF64(OpCode::kLstmCell, &RunLstm<double>),
+    OfF64(OpCode::kLstmCellGrad, &RunLstmGrad<double>),
+    OfF64(OpCode::kGruCell, &RunGru<double>),
+    OfF64(OpCode::kGruCellGrad, &RunGruGrad<double>),
 });
 
 }  // namespace

@@ -66,6 +66,7 @@ T Fma(T a, T b, T c) {
 #define TIDEPOOL_FORMULA inline
 #define TIDEPOOL_REAL(x) T(x##L)
 #include "tidepool/ndarray/kernel/element_formulas.inc"
+#include "tidepool/ndarray/kernel/cell_formulas.inc"
 #undef TIDEPOOL_FORMULA
 #undef TIDEPOOL_REAL
 

@@ -65,6 +65,7 @@ using Truth = bool;
 #define TIDEPOOL_FORMULA __device__ __forceinline__
 #define TIDEPOOL_REAL(x) static_cast<T>(x)
 #include "tidepool/ndarray/kernel/element_formulas.inc"
+#include "tidepool/ndarray/kernel/cell_formulas.inc"
 #undef TIDEPOOL_FORMULA
 #undef TIDEPOOL_REAL
 

@@ -26,15 +26,15 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 4);
-    const W i = Sigmoid(Wide(gates[u.gate(0)])), f = Sigmoid(Wide(gates[u.gate(1)]));
-    const W g = Tanh(Wide(gates[u.gate(2)])), o = Sigmoid(Wide(gates[u.gate(3)]));
-    const W next = f * Wide(cell[u.state]) + i * g;
-    output[u.state] = Narrow<T>(o * Tanh(next));
+    const LstmGates<W> a = LstmGatesOf<W>(Wide(gates[u.gate(0)]), Wide(gates[u.gate(1)]), Wide(gates[u.gate(2)]),
+                                          Wide(gates[u.gate(3)]));
+    const W next = LstmNextCell<W>(a, Wide(cell[u.state]));
+    output[u.state] = Narrow<T>(LstmOutput<W>(a, next));
     next_cell[u.state] = Narrow<T>(next);
-    activations[u.gate(0)] = Narrow<T>(i);
-    activations[u.gate(1)] = Narrow<T>(f);
-    activations[u.gate(2)] = Narrow<T>(g);
-    activations[u.gate(3)] = Narrow<T>(o);
+    activations[u.gate(0)] = Narrow<T>(a.i);
+    activations[u.gate(1)] = Narrow<T>(a.f);
+    activations[u.gate(2)] = Narrow<T>(a.g);
+    activations[u.gate(3)] = Narrow<T>(a.o);
   }
 }
 
@@ -46,16 +46,16 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 4);
-    const W i = Wide(activations[u.gate(0)]), f = Wide(activations[u.gate(1)]);
-    const W g = Wide(activations[u.gate(2)]), o = Wide(activations[u.gate(3)]);
-    const W t = Tanh(Wide(next_cell[u.state])), slope = Wide(doutput[u.state]);
-    W d = slope * o * (1 - t * t);
-    if (dnext_cell != nullptr) d += Wide(dnext_cell[u.state]);
-    dgates[u.gate(0)] = Narrow<T>(d * g * i * (1 - i));
-    dgates[u.gate(1)] = Narrow<T>(d * Wide(cell[u.state]) * f * (1 - f));
-    dgates[u.gate(2)] = Narrow<T>(d * i * (1 - g * g));
-    dgates[u.gate(3)] = Narrow<T>(slope * t * o * (1 - o));
-    dcell[u.state] = Narrow<T>(d * f);
+    const LstmGates<W> a = {Wide(activations[u.gate(0)]), Wide(activations[u.gate(1)]), Wide(activations[u.gate(2)]),
+                            Wide(activations[u.gate(3)])};
+    const W from_next = dnext_cell != nullptr ? Wide(dnext_cell[u.state]) : W(0);
+    const LstmSlopes<W> d =
+        LstmSlopesOf<W>(a, Wide(cell[u.state]), Wide(next_cell[u.state]), Wide(doutput[u.state]), from_next);
+    dgates[u.gate(0)] = Narrow<T>(d.i);
+    dgates[u.gate(1)] = Narrow<T>(d.f);
+    dgates[u.gate(2)] = Narrow<T>(d.g);
+    dgates[u.gate(3)] = Narrow<T>(d.o);
+    dcell[u.state] = Narrow<T>(d.cell);
   }
 }
 
@@ -66,13 +66,12 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 3);
-    const W r = Sigmoid(Wide(x[u.gate(0)]) + Wide(h[u.gate(0)]));
-    const W z = Sigmoid(Wide(x[u.gate(1)]) + Wide(h[u.gate(1)]));
-    const W n = Tanh(Wide(x[u.gate(2)]) + r * Wide(h[u.gate(2)]));
-    next_state[u.state] = Narrow<T>((1 - z) * n + z * Wide(state[u.state]));
-    activations[u.gate(0)] = Narrow<T>(r);
-    activations[u.gate(1)] = Narrow<T>(z);
-    activations[u.gate(2)] = Narrow<T>(n);
+    const GruGates<W> a = GruGatesOf<W>(Wide(x[u.gate(0)]), Wide(x[u.gate(1)]), Wide(x[u.gate(2)]), Wide(h[u.gate(0)]),
+                                        Wide(h[u.gate(1)]), Wide(h[u.gate(2)]));
+    next_state[u.state] = Narrow<T>(GruNextHidden<W>(a, Wide(state[u.state])));
+    activations[u.gate(0)] = Narrow<T>(a.r);
+    activations[u.gate(1)] = Narrow<T>(a.z);
+    activations[u.gate(2)] = Narrow<T>(a.n);
   }
 }
 
@@ -83,16 +82,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 3);
-    const W r = Wide(activations[u.gate(0)]), z = Wide(activations[u.gate(1)]);
-    const W n = Wide(activations[u.gate(2)]), d = Wide(slopes[u.state]);
-    const W dn = d * (1 - z) * (1 - n * n);
-    const W dz = d * (Wide(state[u.state]) - n) * z * (1 - z);
-    const W dr = dn * Wide(h[u.gate(2)]) * r * (1 - r);
-    dx[u.gate(0)] = dh[u.gate(0)] = Narrow<T>(dr);
-    dx[u.gate(1)] = dh[u.gate(1)] = Narrow<T>(dz);
-    dx[u.gate(2)] = Narrow<T>(dn);
-    dh[u.gate(2)] = Narrow<T>(dn * r);
-    dstate[u.state] = Narrow<T>(d * z);
+    const GruGates<W> a = {Wide(activations[u.gate(0)]), Wide(activations[u.gate(1)]), Wide(activations[u.gate(2)])};
+    const GruSlopes<W> d = GruSlopesOf<W>(a, Wide(h[u.gate(2)]), Wide(state[u.state]), Wide(slopes[u.state]));
+    dx[u.gate(0)] = dh[u.gate(0)] = Narrow<T>(d.r);
+    dx[u.gate(1)] = dh[u.gate(1)] = Narrow<T>(d.z);
+    dx[u.gate(2)] = Narrow<T>(d.n);
+    dh[u.gate(2)] = Narrow<T>(d.hidden_n);
+    dstate[u.state] = Narrow<T>(d.hidden);
   }
 }
 
