@@ -276,6 +276,7 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   }
   const bool coarse = alignment > alignment_;
   bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
+  if (bytes >= kHugeBytes) [[unlikely]] huge_ = (huge_ ^ bytes) * 0x9e3779b97f4a7c15u | 1;
   if (!HasNodes()) MakeNodes();
   Block* block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
   if (block == nullptr) {
