@@ -80,6 +80,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/resource/first_fit.h"
 #include "tidepool/memory/resource/fit_tree.h"
 #include "tidepool/memory/resource/memory_resource.h"
@@ -183,6 +184,7 @@ class Pool final : public MemoryResource {
   void TakeFree(Block* block) noexcept;
   bool HasNodes() const { return recycled_ != nullptr && recycled_->next_in_chunk != nullptr; }
   void MakeNodes();
+  void DropNodes() noexcept;
   Block* NewNode() noexcept;
   void RecycleNode(Block* node) noexcept;
   void Poison(const std::byte* data, size_t bytes) const;
@@ -199,7 +201,8 @@ class Pool final : public MemoryResource {
   FirstFit room_[2];
   size_t span_bytes_;    // of the next chunk of several requests
   size_t shared_bytes_;  // requests beyond it have chunks of their own
-  std::vector<std::unique_ptr<Block[]>> slabs_;
+  std::vector<MappedVector<Block>> slabs_;  // of nodes
+  size_t nodes_ = 0;
   Block* recycled_ = nullptr;
   size_t owned_bytes_ = 0;
   size_t asked_bytes_ = 0;  // footprints of chunks that are being taken

@@ -28,6 +28,7 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
   });
   if (leaving == nullptr) return 0;
   owned_bytes_ -= bytes;
+  if (chunks_.empty()) DropNodes();
   for (size_t place = 0; place < before; ++place) {
     if (place < chunks_.size()) {
       Chunk& chunk = *chunks_[place];

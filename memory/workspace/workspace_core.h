@@ -339,7 +339,7 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t quick_stamp_ = kNoQuickStamp;
   CycleGate gate_;
   BufferRecords records_;
-  std::vector<RequestSlot> slots_;  // this cycle's requests by number
+  MappedVector<RequestSlot> slots_;  // this cycle's requests by number
   SingleWriter<uint32_t> slot_count_;
   SingleWriter<uint32_t> settled_;  // the requests before this one are counted
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
