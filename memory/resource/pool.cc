@@ -204,7 +204,9 @@ Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
   for (const auto& chunk : chunks_) {
     if (chunk->room < bytes || !Serves(*chunk, coarse)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
-    if (block != nullptr && (best == nullptr || block->size < best->size)) best = block;
+    if (block == nullptr || (best != nullptr && block->size >= best->size)) continue;
+    best = block;
+    if (block->size == bytes) break;
   }
   return static_cast<Block*>(best);
 }
