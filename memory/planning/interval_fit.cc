@@ -1,4 +1,5 @@
 #include "tidepool/memory/planning/interval_fit.h"
+#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +10,7 @@ namespace {
 
 // How many pairs of items are alive together.
 int64_t CountConflicts(const SectionedProblem& problem) {
-  std::vector<int64_t> begun(problem.live.size() + 1), ended(problem.live.size() + 1);
+  MappedVector<int64_t> begun(problem.live.size() + 1), ended(problem.live.size() + 1);
   for (const SectionItem& item : problem.items) {
     ++begun[item.first];
     ++ended[item.last];

@@ -27,7 +27,7 @@ TEST(IntervalFitTest, GivesTheOffsetsOfFitList) {
         MakeSections(RandomProblem(random, count, horizon, longest, 100), 1);
     IntervalFit by_time(problem);
     for (int order = 0; order < 3; ++order) {  // the second and the third after Clear
-      std::vector<SectionItem> items = problem.items;
+      MappedVector<SectionItem> items = problem.items;
       std::shuffle(items.begin(), items.end(), random);
       FitList by_offset;
       by_time.Clear();
@@ -51,7 +51,7 @@ TEST(IntervalFitTest, WorkGrowsWithTheConflictsOnly) {
         MakeSections(RandomProblem(random, count, 4 * count, 100, 1000), 1);
     EXPECT_TRUE(IntervalFit::IsFasterFor(problem));
     IntervalFit by_time(problem);
-    std::vector<SectionItem> items = problem.items;
+    MappedVector<SectionItem> items = problem.items;
     std::shuffle(items.begin(), items.end(), random);
     for (const SectionItem& item : items) {
       by_time.Insert(item, by_time.FindOffset(item, FitList::Fit::kFirst));

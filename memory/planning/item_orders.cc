@@ -1,4 +1,5 @@
 #include "tidepool/memory/planning/item_orders.h"
+#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +12,7 @@ namespace {
 // The largest element of any range of a list, in O(log n) after O(n).
 class RangeMaximum {
  public:
-  explicit RangeMaximum(const std::vector<int64_t>& values)
+  explicit RangeMaximum(const MappedVector<int64_t>& values)
       : leaves_(std::bit_ceil(values.size() + 1)), tree_(2 * leaves_, 0) {
     std::copy(values.begin(), values.end(), tree_.begin() + leaves_);
     for (size_t i = leaves_ - 1; i > 0; --i) tree_[i] = std::max(tree_[2 * i], tree_[2 * i + 1]);
@@ -29,7 +30,7 @@ class RangeMaximum {
 
  private:
   size_t leaves_;
-  std::vector<int64_t> tree_;
+  MappedVector<int64_t> tree_;
 };
 
 // In [0, 1), the same with every standard library.
@@ -40,7 +41,7 @@ double Uniform(std::mt19937_64& random) { return static_cast<double>(random() >>
 ItemFeatures::ItemFeatures(absl::Span<const LifetimeBuffer> buffers,
                            const SectionedProblem& problem) {
   const RangeMaximum largest_live(problem.live);
-  for (std::vector<double>* feature : {&size, &width, &area, &crowd, &early, &late}) {
+  for (MappedVector<double>* feature : {&size, &width, &area, &crowd, &early, &late}) {
     feature->reserve(problem.items.size());
   }
   for (const SectionItem& item : problem.items) {
@@ -54,12 +55,12 @@ ItemFeatures::ItemFeatures(absl::Span<const LifetimeBuffer> buffers,
   }
 }
 
-void SortItems(std::initializer_list<const std::vector<double>*> features,
-               std::vector<int32_t>& order) {
+void SortItems(std::initializer_list<const MappedVector<double>*> features,
+               MappedVector<int32_t>& order) {
   order.resize((*features.begin())->size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    for (const std::vector<double>* feature : features) {
+    for (const MappedVector<double>* feature : features) {
       if ((*feature)[a] != (*feature)[b]) return (*feature)[a] > (*feature)[b];
     }
     return a < b;
@@ -67,9 +68,9 @@ void SortItems(std::initializer_list<const std::vector<double>*> features,
 }
 
 void SortItemsAtRandom(const ItemFeatures& features, std::mt19937_64& random,
-                       std::vector<int32_t>& order) {
+                       MappedVector<int32_t>& order) {
   const double balance = Uniform(random);
-  std::vector<double> key(features.size.size());
+  MappedVector<double> key(features.size.size());
   for (size_t i = 0; i < key.size(); ++i) {
     key[i] = balance * std::log(features.size[i]) + (1 - balance) * std::log(features.width[i]) +
              0.5 * Uniform(random);

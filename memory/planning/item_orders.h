@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <initializer_list>
 #include <random>
-#include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/planning/sections.h"
 
@@ -17,23 +17,23 @@ namespace tidepool {
 struct ItemFeatures {
   ItemFeatures(absl::Span<const LifetimeBuffer> buffers, const SectionedProblem& problem);
 
-  std::vector<double> size;
-  std::vector<double> width;  // ticks alive
-  std::vector<double> area;   // size * width
-  std::vector<double> crowd;  // the largest sum of sizes alive at a time of its life
-  std::vector<double> early;  // larger for an earlier start
-  std::vector<double> late;   // larger for a later end
+  MappedVector<double> size;
+  MappedVector<double> width;  // ticks alive
+  MappedVector<double> area;   // size * width
+  MappedVector<double> crowd;  // the largest sum of sizes alive at a time of its life
+  MappedVector<double> early;  // larger for an earlier start
+  MappedVector<double> late;   // larger for a later end
 };
 
 // Writes the items in descending order of the first feature, at ties of the next, at last of their
 // number.
-void SortItems(std::initializer_list<const std::vector<double>*> features,
-               std::vector<int32_t>& order);
+void SortItems(std::initializer_list<const MappedVector<double>*> features,
+               MappedVector<int32_t>& order);
 
 // In descending order of a random product of powers of size and width, with noise of up to a half
 // of each.
 void SortItemsAtRandom(const ItemFeatures& features, std::mt19937_64& random,
-                       std::vector<int32_t>& order);
+                       MappedVector<int32_t>& order);
 
 }  // namespace tidepool
 

@@ -1,4 +1,5 @@
 #include "tidepool/memory/planning/online_planner.h"
+#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <iterator>
@@ -87,16 +88,16 @@ struct Reserved {
 
 // Of items that have their place. Ranges that meet are one, as they may hold one another's bytes at
 // other times.
-std::vector<Reserved> Reservations(const std::vector<SectionItem>& items,
+MappedVector<Reserved> Reservations(const MappedVector<SectionItem>& items,
                                    absl::Span<const int64_t> given) {
-  std::vector<Reserved> all;
+  MappedVector<Reserved> all;
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] == kNoOffset) continue;
     all.push_back({given[i], given[i] + items[i].size, items[i].last});
   }
   std::sort(all.begin(), all.end(),
             [](const Reserved& a, const Reserved& b) { return a.offset < b.offset; });
-  std::vector<Reserved> apart;
+  MappedVector<Reserved> apart;
   for (const Reserved& next : all) {
     if (apart.empty() || next.offset >= apart.back().end) {
       apart.push_back(next);
@@ -108,10 +109,10 @@ std::vector<Reserved> Reservations(const std::vector<SectionItem>& items,
   return apart;
 }
 
-ItemOffsets PlanInOrder(const std::vector<SectionItem>& items, int32_t num_sections,
+ItemOffsets PlanInOrder(const MappedVector<SectionItem>& items, int32_t num_sections,
                         absl::Span<const int64_t> given) {
   // By their first section, the largest first; and by their last.
-  std::vector<int32_t> begins(items.size()), ends(items.size());
+  MappedVector<int32_t> begins(items.size()), ends(items.size());
   std::iota(begins.begin(), begins.end(), 0);
   ends = begins;
   std::sort(begins.begin(), begins.end(), [&](int32_t a, int32_t b) {
@@ -123,9 +124,9 @@ ItemOffsets PlanInOrder(const std::vector<SectionItem>& items, int32_t num_secti
   });
   const auto is_given = [&](int32_t i) { return !given.empty() && given[i] != kNoOffset; };
 
-  ItemOffsets plan{std::vector<int64_t>(items.size()), 0};
+  ItemOffsets plan{MappedVector<int64_t>(items.size()), 0};
   Gaps gaps;
-  std::vector<Reserved> reserved = Reservations(items, given);
+  MappedVector<Reserved> reserved = Reservations(items, given);
   for (const Reserved& range : reserved) gaps.TakeAt(range.offset, range.end - range.offset);
   std::sort(reserved.begin(), reserved.end(),
             [](const Reserved& a, const Reserved& b) { return a.last < b.last; });
@@ -154,7 +155,7 @@ ItemOffsets PlanOnline(const SectionedProblem& problem, absl::Span<const int64_t
   const auto num_sections = static_cast<int32_t>(problem.live.size());
   ItemOffsets plan = PlanInOrder(problem.items, num_sections, given);
   if (!given.empty() || plan.peak == problem.lower_bound) return plan;
-  std::vector<SectionItem> reversed = problem.items;
+  MappedVector<SectionItem> reversed = problem.items;
   for (SectionItem& item : reversed) {
     item.first = num_sections - std::exchange(item.last, num_sections - item.first);
   }

@@ -8,15 +8,15 @@
 #define TIDEPOOL_MEMORY_PLANNING_ONLINE_PLANNER_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/sections.h"
 
 namespace tidepool {
 
 struct ItemOffsets {
-  std::vector<int64_t> offsets;  // of problem.items, in units
+  MappedVector<int64_t> offsets;  // of problem.items, in units
   int64_t peak = 0;
 };
 

@@ -84,7 +84,7 @@ TEST(OnlinePlannerTest, WhatIsGivenStays) {
     const std::vector<LifetimeBuffer> buffers =
         RandomProblem(random, 1 + static_cast<int>(random() % 100), 100, 40, 100);
     const SectionedProblem problem = MakeSections(buffers, 1);
-    std::vector<int64_t> given = PlanOnline(problem).offsets;
+    MappedVector<int64_t> given = PlanOnline(problem).offsets;
     const auto up = static_cast<int64_t>(random() % 300);
     for (int64_t& offset : given) offset = random() % 3 == 0 ? offset + up : kNoOffset;
     const ItemOffsets plan = PlanOnline(problem, given);

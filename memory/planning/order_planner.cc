@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/online_planner.h"
 
 namespace tidepool {
@@ -36,7 +37,7 @@ void OrderPlanner::PlanGreedily() {
 void OrderPlanner::TryOrders(int64_t work) {
   work_limit_ = Work() + work;
   const ItemFeatures& f = features_;
-  const auto try_order = [&](std::initializer_list<const std::vector<double>*> features,
+  const auto try_order = [&](std::initializer_list<const MappedVector<double>*> features,
                              FitList::Fit fit) {
     SortItems(features, order_);
     return Place(fit);

@@ -7,8 +7,8 @@
 #include <limits>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/fit_list.h"
 #include "tidepool/memory/planning/interval_fit.h"
 #include "tidepool/memory/planning/item_orders.h"
@@ -43,7 +43,7 @@ class OrderPlanner {
 
   // Of the best plan so far, in units.
   int64_t peak() const { return best_peak_; }
-  const std::vector<int64_t>& offsets() const { return best_offsets_; }
+  const MappedVector<int64_t>& offsets() const { return best_offsets_; }
 
  private:
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
@@ -54,20 +54,20 @@ class OrderPlanner {
   bool Place(FitList::Fit fit);
 
   const SectionedProblem& problem_;
-  const std::vector<SectionItem>& items_;
+  const MappedVector<SectionItem>& items_;
   const ItemFeatures& features_;
   std::function<bool()> give_up_;
   FitList placed_;
   std::optional<IntervalFit> by_time_;  // instead, where it is faster
   int64_t work_limit_ = 0;           // looked at after each plan
   int64_t hard_limit_ = kUnlimited;  // a plan is given up here, except when there is none
-  std::vector<int32_t> order_;
-  std::vector<int64_t> offsets_;
+  MappedVector<int32_t> order_;
+  MappedVector<int64_t> offsets_;
   size_t spoiler_ = 0;  // in order_: the item that reached the peak of the last plan
   bool repairing_ = false;
   int64_t best_peak_ = kUnlimited;
-  std::vector<int64_t> best_offsets_;
-  std::vector<int32_t> best_order_;
+  MappedVector<int64_t> best_offsets_;
+  MappedVector<int32_t> best_order_;
   FitList::Fit best_fit_ = FitList::Fit::kFirst;
 };
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/fit_list.h"
 #include "tidepool/memory/planning/greedy_planner.h"
 #include "tidepool/memory/planning/interval_fit.h"
@@ -25,10 +26,10 @@ namespace {
 constexpr int64_t kOffsetLimit = int64_t{1} << 62;
 
 // By item in units of the alignment; kNoOffset for those without a place.
-std::vector<int64_t> PinnedOffsets(const SectionedProblem& problem,
+MappedVector<int64_t> PinnedOffsets(const SectionedProblem& problem,
                                    absl::Span<const PinnedBuffer> pinned, size_t num_buffers,
                                    int64_t alignment) {
-  std::vector<int64_t> by_buffer(num_buffers, kNoOffset);
+  MappedVector<int64_t> by_buffer(num_buffers, kNoOffset);
   for (const PinnedBuffer& pin : pinned) {
     if (pin.buffer >= num_buffers || pin.offset < 0 || pin.offset >= kOffsetLimit ||
         pin.offset % alignment != 0) {
@@ -43,7 +44,7 @@ std::vector<int64_t> PinnedOffsets(const SectionedProblem& problem,
     }
     by_buffer[pin.buffer] = pin.offset / alignment;
   }
-  std::vector<int64_t> by_item;
+  MappedVector<int64_t> by_item;
   by_item.reserve(problem.items.size());
   for (const SectionItem& item : problem.items) by_item.push_back(by_buffer[item.buffer]);
   return by_item;
@@ -51,10 +52,10 @@ std::vector<int64_t> PinnedOffsets(const SectionedProblem& problem,
 
 // In the order of their begins, each against those that are alive then, by offset: as long as they are
 // apart, only the nearest can overlap it.
-void CheckPinsAreApart(const std::vector<SectionItem>& items, const std::vector<int64_t>& given,
+void CheckPinsAreApart(const MappedVector<SectionItem>& items, const MappedVector<int64_t>& given,
                        absl::Span<const int32_t> fixed) {
-  std::vector<int32_t> begins(fixed.begin(), fixed.end());
-  std::vector<int32_t> ends = begins;
+  MappedVector<int32_t> begins(fixed.begin(), fixed.end());
+  MappedVector<int32_t> ends = begins;
   std::sort(begins.begin(), begins.end(), [&](int32_t a, int32_t b) {
     return std::pair(items[a].first, a) < std::pair(items[b].first, b);
   });
@@ -85,11 +86,11 @@ void CheckPinsAreApart(const std::vector<SectionItem>& items, const std::vector<
 template <typename Placed>
 class Around {
  public:
-  Around(const std::vector<SectionItem>& items, const std::vector<int64_t>& given, Placed placed)
+  Around(const MappedVector<SectionItem>& items, const MappedVector<int64_t>& given, Placed placed)
       : items_(items), given_(given), placed_(std::move(placed)) {}
 
   // False when the work of all plans so far is more than `limit`.
-  bool Plan(const std::vector<int32_t>& order, int64_t limit, ItemOffsets* plan) {
+  bool Plan(const MappedVector<int32_t>& order, int64_t limit, ItemOffsets* plan) {
     placed_.Clear();
     plan->offsets.resize(items_.size());
     plan->peak = 0;
@@ -105,15 +106,15 @@ class Around {
   }
 
  private:
-  const std::vector<SectionItem>& items_;
-  const std::vector<int64_t>& given_;
+  const MappedVector<SectionItem>& items_;
+  const MappedVector<int64_t>& given_;
   Placed placed_;
 };
 
 // By size, by size times lifetime, and latest first, which stacks nested lifetimes; what is given
 // before all others.
-void SortForAttempt(int attempt, const std::vector<SectionItem>& items,
-                    std::vector<int32_t>::iterator begin, std::vector<int32_t>::iterator end) {
+void SortForAttempt(int attempt, const MappedVector<SectionItem>& items,
+                    MappedVector<int32_t>::iterator begin, MappedVector<int32_t>::iterator end) {
   std::sort(begin, end, [&](int32_t a, int32_t b) {
     auto key = [&](int32_t i) {
       const double size = static_cast<double>(items[i].size);
@@ -175,10 +176,10 @@ Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
                      absl::Span<const PinnedBuffer> pinned, int64_t alignment) {
   if (pinned.empty()) return PlanGreedy(buffers, alignment);
   const SectionedProblem problem = MakeSections(buffers, alignment);
-  const std::vector<SectionItem>& items = problem.items;
-  const std::vector<int64_t> given =
+  const MappedVector<SectionItem>& items = problem.items;
+  const MappedVector<int64_t> given =
       PinnedOffsets(problem, pinned, buffers.size(), alignment);
-  std::vector<int32_t> order(items.size());
+  MappedVector<int32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
   const auto fixed_end =
       std::partition(order.begin(), order.end(), [&](int32_t i) { return given[i] != kNoOffset; });

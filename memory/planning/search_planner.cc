@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/item_orders.h"
 #include "tidepool/memory/planning/order_planner.h"
 #include "tidepool/memory/planning/sections.h"
@@ -193,7 +194,7 @@ class SearchPlanner::Search {
   OrderPlanner local_search_;
   std::optional<TreeSearch> tree_search_;
   std::mt19937_64 random_{1};
-  std::vector<int32_t> order_;
+  MappedVector<int32_t> order_;
   std::vector<int32_t> rank_;
   int64_t next_order_ = kNumFixedOrders;  // beyond the fixed ones: random
   int64_t lower_;                         // proven
@@ -201,7 +202,7 @@ class SearchPlanner::Search {
   int64_t failed_ = 0;                    // not reached in this round
   int64_t nodes_ = 0;
   int64_t best_peak_ = kUnlimited;
-  std::vector<int64_t> best_offsets_;
+  MappedVector<int64_t> best_offsets_;
 };
 
 SearchPlanner::SearchPlanner(absl::Span<const LifetimeBuffer> buffers, SearchOptions options) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/mapped_vector.h"
 
 namespace tidepool {
 namespace {
@@ -26,7 +27,7 @@ SectionedProblem MakeSections(absl::Span<const LifetimeBuffer> buffers, int64_t 
   }
   SectionedProblem problem;
   problem.items.reserve(buffers.size());
-  std::vector<Event> events;
+  MappedVector<Event> events;
   events.reserve(2 * buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
     const int64_t units = AlignedSize(buffers[i].size, alignment) / alignment;

@@ -6,9 +6,9 @@
 #define TIDEPOOL_MEMORY_PLANNING_SECTIONS_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/placement_problem.h"
 
 namespace tidepool {
@@ -23,8 +23,8 @@ struct SectionItem {
 };
 
 struct SectionedProblem {
-  std::vector<SectionItem> items;  // in the caller's order
-  std::vector<int64_t> live;       // by section: the sum of sizes alive, in units
+  MappedVector<SectionItem> items;  // in the caller's order
+  MappedVector<int64_t> live;       // by section: the sum of sizes alive, in units
   int64_t lower_bound = 0;         // the largest of `live`
 
   // Too many to compare each with each.

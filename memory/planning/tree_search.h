@@ -30,6 +30,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/sections.h"
 
 namespace tidepool {
@@ -60,7 +61,7 @@ class TreeSearch {
              absl::FunctionRef<bool()> stop);
 
   // By item, in units; after kFits only.
-  const std::vector<int64_t>& offsets() const { return offset_; }
+  const MappedVector<int64_t>& offsets() const { return offset_; }
   // Of the last Run.
   int64_t nodes() const { return nodes_; }
 
@@ -112,7 +113,7 @@ class TreeSearch {
   void RecordRefuted(uint64_t hash);
 
   const SectionedProblem& problem_;
-  const std::vector<SectionItem>& items_;
+  const MappedVector<SectionItem>& items_;
   const int32_t num_sections_;
   std::vector<int32_t> starts_first_;  // by section: where in starts_ the items begin that ...
   std::vector<int32_t> starts_;        // ... have it as their first
@@ -124,7 +125,7 @@ class TreeSearch {
   std::vector<int32_t> list_count_;  // items to be placed
   std::vector<int64_t> floor_;
   std::vector<int64_t> ceiling_;
-  std::vector<int64_t> remaining_;  // sum of the sizes to be placed
+  MappedVector<int64_t> remaining_;  // sum of the sizes to be placed
   std::vector<int32_t> crossing_;   // items to be placed that are alive here and in the one before
   std::vector<uint64_t> set_key_;   // the items to be placed that start here, hashed
   std::vector<char> is_dirty_;
@@ -132,7 +133,7 @@ class TreeSearch {
   std::vector<int32_t> rank_;
   std::vector<int64_t> lowest_;  // no lower offset is possible
   std::vector<char> is_placed_;
-  std::vector<int64_t> offset_;
+  MappedVector<int64_t> offset_;
 
   std::vector<int32_t> dirty_;       // sections to propagate
   std::vector<Change> changes_;      // undone from the back

@@ -51,14 +51,16 @@ class Pages {
   // the reserved range is too small; contents of the kept part survive only while the base stays.
   // Shrinking returns whole pages. 0 gives everything back.
   void Resize(size_t bytes, PagesMove move = PagesMove::kHoldsBoth);
-  // Holes: what lies in the middle goes back and comes again. For pages that are never prefaulted and move
-  // only with PagesMove::kHoldsBoth. Holes that are cut off by Resize() go.
+  // Holes: what lies in the middle goes back and comes again, untouched even if it had been prefaulted. While
+  // there are some, pages move only with PagesMove::kHoldsBoth. Holes that are cut off by Resize() go.
   //
   // Of [offset, offset + bytes), which nobody uses: whole pages, after the readable tail of what lies below.
   // False: there are none, or they were refused; nothing changed.
   bool MakeHole(size_t offset, size_t bytes) noexcept;
   // The same arguments. Throws as Resize(), nothing changed; bytes are of unknown contents.
   void FillHole(size_t offset, size_t bytes);
+  // The lowest one, filled. Throws likewise; there must be one.
+  void FillFirstHole() { FillHole(holes_.front().begin, holes_.front().end - holes_.front().begin); }
   // Nothing at or above is one; 0: there are none.
   size_t hole_end() const { return holes_.empty() ? 0 : holes_.back().end; }
 

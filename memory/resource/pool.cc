@@ -12,7 +12,7 @@
 namespace tidepool {
 namespace {
 
-constexpr int kNodesPerSlab = 64;
+constexpr size_t kFewestNodes = 64, kMostNodes = 1024;  // that are made at once
 constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what was live
 constexpr size_t kGrainOfChunks = 4096;  // so much more than what was asked for a chunk may have
 constexpr size_t kMostGrownBytes = size_t{1} << 26;
@@ -68,8 +68,17 @@ size_t Pool::FootprintBytes(size_t bytes, size_t alignment) const {
 
 // Before anything is changed: a chunk and a split take a node each.
 void Pool::MakeNodes() {
-  slabs_.push_back(std::make_unique<Block[]>(kNodesPerSlab));
-  for (int i = 0; i < kNodesPerSlab; ++i) RecycleNode(&slabs_.back()[i]);
+  const size_t count = std::clamp(nodes_ / 2, kFewestNodes, kMostNodes);
+  slabs_.emplace_back(count);
+  nodes_ += count;
+  for (size_t i = 0; i < count; ++i) RecycleNode(&slabs_.back()[i]);
+}
+
+// All of them: there are no chunks. Those of the time when there were most would stay for ever.
+void Pool::DropNodes() noexcept {
+  recycled_ = nullptr;
+  decltype(slabs_)().swap(slabs_);
+  nodes_ = 0;
 }
 
 Pool::Block* Pool::NewNode() noexcept {
@@ -195,7 +204,9 @@ Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
   for (const auto& chunk : chunks_) {
     if (chunk->room < bytes || !Serves(*chunk, coarse)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
-    if (block != nullptr && (best == nullptr || block->size < best->size)) best = block;
+    if (block == nullptr || (best != nullptr && block->size >= best->size)) continue;
+    best = block;
+    if (block->size == bytes) break;
   }
   return static_cast<Block*>(best);
 }
@@ -276,6 +287,7 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   }
   const bool coarse = alignment > alignment_;
   bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
+  if (bytes >= kHugeBytes) [[unlikely]] huge_ = (huge_ ^ bytes) * 0x9e3779b97f4a7c15u | 1;
   if (!HasNodes()) MakeNodes();
   Block* block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
   if (block == nullptr) {

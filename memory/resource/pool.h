@@ -29,7 +29,8 @@
 // times at first, more after each use that makes room even so. So large chunks take at most five
 // times what lives in them, or that. (Of a pool that grows, cycles of a buffer that doubles, old
 // and new alive at once, settle at 1.1 times what is live; of one that grows by half at 1.2, of
-// several that double in turns at 1.2 to 1.6.)
+// several that double in turns at 1.2 to 1.6.) Not where requests of 32 MiB or more are other ones in each use, and
+// in none of the last 32 the same: what they find by chance is not worth that memory, and 1.1 times is kept.
 //
 // Small blocks that are kept gather in the chunks that were there first, whatever temporaries come
 // and go: streams of those and sizes drawn at random stay below 1.25 times what was live and three
@@ -71,6 +72,7 @@
 #define TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -78,6 +80,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/resource/first_fit.h"
 #include "tidepool/memory/resource/fit_tree.h"
 #include "tidepool/memory/resource/memory_resource.h"
@@ -164,6 +167,7 @@ class Pool final : public MemoryResource {
   size_t SpanBytesFor(size_t live) const;
   void MakeRoom(size_t bytes, size_t footprint) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
+  void JudgeHuge() noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {
@@ -180,6 +184,7 @@ class Pool final : public MemoryResource {
   void TakeFree(Block* block) noexcept;
   bool HasNodes() const { return recycled_ != nullptr && recycled_->next_in_chunk != nullptr; }
   void MakeNodes();
+  void DropNodes() noexcept;
   Block* NewNode() noexcept;
   void RecycleNode(Block* node) noexcept;
   void Poison(const std::byte* data, size_t bytes) const;
@@ -196,7 +201,8 @@ class Pool final : public MemoryResource {
   FirstFit room_[2];
   size_t span_bytes_;    // of the next chunk of several requests
   size_t shared_bytes_;  // requests beyond it have chunks of their own
-  std::vector<std::unique_ptr<Block[]>> slabs_;
+  std::vector<MappedVector<Block>> slabs_;  // of nodes
+  size_t nodes_ = 0;
   Block* recycled_ = nullptr;
   size_t owned_bytes_ = 0;
   size_t asked_bytes_ = 0;  // footprints of chunks that are being taken
@@ -208,6 +214,14 @@ class Pool final : public MemoryResource {
   uint64_t uses_of_peak_ = 0;
   bool makes_room_ = false;          // chunks went in this use because another came
   int looseness_ = 0;                // uses that did so since the pool was empty
+  // The huge requests of uses, in order, as hashes: of this one, and of the last ones that had some.
+  static constexpr size_t kHugeBytes = size_t{1} << 25;
+  static constexpr size_t kKindsKnown = 32;
+  static constexpr int kStrange = 2;
+  uint64_t huge_ = 0;  // 0: none
+  std::array<uint64_t, kKindsKnown> kinds_ = {};
+  size_t next_kind_ = 0;
+  int strange_uses_ = 0;  // running, of no kind that is known
 };
 
 }  // namespace tidepool

@@ -213,7 +213,7 @@ TEST(PoolFootprint, RobsonsStream) {
 TEST(PoolFootprint, LargeChunksAreNotKeptByLessThanAFifth) {
   Watched watched(kMiB);
   for (size_t use = 0; use < 4; ++use) {  // makes room in each
-    for (size_t bytes = 2 * kMiB; bytes < 64 * kMiB; bytes *= 2) {
+    for (size_t bytes = 2 * kMiB; bytes < 32 * kMiB; bytes *= 2) {
       watched.Release(watched.Allocate(bytes + use * 8192));
     }
     watched.pool().TrimIdle(8);
@@ -289,6 +289,61 @@ TEST(PoolFootprint, ARepeatedCycleSettles) {
     }
     EXPECT_EQ(addresses.requests(), requests) << "seed " << seed;
   }
+}
+
+// Uses of requests up to 300 MiB, as many of each power of two, some of `kinds` or each another one.
+struct HugeUses {
+  explicit HugeUses(uint32_t seed) : random(seed) {}
+  void Play(Pool& pool, uint32_t kind) {
+    std::mt19937_64 draw(kind);
+    std::vector<std::pair<void*, size_t>> live;
+    size_t live_bytes = 0;
+    const auto release = [&](size_t i) {
+      std::swap(live[i], live.back());
+      pool.Release(live.back().first, live.back().second, 64);
+      live_bytes -= live.back().second;
+      live.pop_back();
+    };
+    for (int i = 0; i < 40; ++i) {
+      const size_t of = size_t{64} << (draw() % 23);
+      const size_t bytes = of + draw() % (of / 6 + 1);
+      live.emplace_back(pool.Allocate(bytes, 64).token, bytes);
+      peak = std::max(peak, live_bytes += bytes);
+      owned = std::max(owned, pool.owned_bytes());
+      while (live.size() > 12 || (!live.empty() && draw() % 3 == 0)) release(draw() % live.size());
+    }
+    while (!live.empty()) release(live.size() - 1);
+    pool.TrimIdle(64);
+  }
+  std::mt19937 random;
+  size_t peak = 0, owned = 0;
+};
+
+// What is never asked for again finds a chunk by chance only, so that twice what was live would be held for nothing.
+TEST(PoolFootprint, HugeRequestsThatNeverComeAgainKeepLittle) {
+  for (const bool grows : {false, true}) {
+    AddressResource addresses;
+    Pool pool(addresses, kMiB, 64, {.grows = grows});
+    HugeUses uses(1);
+    for (int use = 0; use < 200; ++use) {
+      uses.Play(pool, uses.random());
+      const size_t shared = grows ? std::max(kMiB, std::min(uses.peak / 16, 64 * kMiB)) : kMiB;
+      ASSERT_LE(uses.owned, uses.peak + uses.peak / 10 + 2 * shared) << "use " << use << ", grows " << grows;
+    }
+  }
+}
+
+// Up to 32 kinds in turns, in any order, are known, and their chunks stay.
+TEST(PoolFootprint, HugeRequestsOfManyKindsSettle) {
+  AddressResource addresses;
+  Pool pool(addresses, kMiB, 64, {.grows = true});
+  HugeUses uses(2);
+  size_t requests = 0;
+  for (int use = 0; use < 600; ++use) {
+    if (use == 400) requests = addresses.requests();
+    uses.Play(pool, uses.random() % 20);
+  }
+  EXPECT_EQ(addresses.requests(), requests);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
   });
   if (leaving == nullptr) return 0;
   owned_bytes_ -= bytes;
+  if (chunks_.empty()) DropNodes();
   for (size_t place = 0; place < before; ++place) {
     if (place < chunks_.size()) {
       Chunk& chunk = *chunks_[place];
@@ -84,6 +85,24 @@ size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
   return GiveBackWhere([&](const Chunk& chunk) { return goes(chunk.token); });
 }
 
+// Whether a use is of a kind that comes again, by its huge requests. Those of 32 kinds in turns are known when they
+// come the second time.
+void Pool::JudgeHuge() noexcept {
+  if (huge_ == 0) return;
+  if (std::find(kinds_.begin(), kinds_.end(), huge_) != kinds_.end()) {
+    strange_uses_ = 0;
+  } else {
+    kinds_[next_kind_] = huge_;
+    next_kind_ = (next_kind_ + 1) % kKindsKnown;
+    strange_uses_ = std::min(strange_uses_ + 1, kStrange);
+  }
+  huge_ = 0;
+  if (strange_uses_ < kStrange) return;
+  looseness_ = 0;
+  MakeRoom(0, 0);
+  makes_room_ = false;
+}
+
 size_t Pool::TrimIdle(int uses) noexcept {
   for (const auto& chunk : chunks_) {
     if (!chunk->idle()) chunk->used_in = use_;
@@ -94,6 +113,7 @@ size_t Pool::TrimIdle(int uses) noexcept {
   ++use_;
   if (std::exchange(makes_room_, false)) looseness_ = std::min(looseness_ + 1, kMostLoose);
   if (chunks_.empty()) looseness_ = 0;
+  JudgeHuge();
   if (++uses_of_peak_ >= kept) {
     uses_of_peak_ = 0;
     last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);

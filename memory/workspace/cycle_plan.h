@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/pinned_planner.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/workspace/plan_layout.h"
@@ -27,7 +28,7 @@ inline uint64_t ExtendSignature(uint64_t signature, size_t bytes) {
 // The requests of a cycle with a place for each.
 struct PlacedRequests {
   // Sizes and lifetimes, counted in requests: alive from request `lower` to before `upper`.
-  std::vector<LifetimeBuffer> requests;
+  MappedVector<LifetimeBuffer> requests;
   std::vector<int64_t> offsets;
   std::vector<PinnedBuffer> pins;  // what had to keep its place for the sake of other plans
   size_t peak_bytes = 0;           // what lies outside the pages included
@@ -45,7 +46,7 @@ PlacedRequests PlaceRequests(absl::Span<const LifetimeBuffer> requests,
 
 struct CyclePlan : PlacedRequests {
   PlanLayout layout;
-  std::vector<uint64_t> signatures;  // of requests [0, i]
+  MappedVector<uint64_t> signatures;  // of requests [0, i]
 
   uint64_t signature() const { return signatures.empty() ? kNoRequests : signatures.back(); }
   // The plan itself sends this request outside of the pages.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
 #include "tidepool/memory/workspace/request_slot.h"
 
@@ -65,7 +66,7 @@ class CycleRecorder {
   }
 
   // Of a finished cycle; empty when it was not recorded.
-  const std::vector<LifetimeBuffer>& requests() const { return requests_; }
+  const MappedVector<LifetimeBuffer>& requests() const { return requests_; }
   // What was alive where the cycle left the plans that it followed one after the other, and the first
   // of these, for comparison only; null when it was recorded from its beginning.
   const std::vector<PinnedBuffer>& pins() const { return pins_; }
@@ -75,14 +76,14 @@ class CycleRecorder {
   // Between cycles: gives back what it was written into.
   void Trim() noexcept {
     if (active_) return;
-    std::vector<LifetimeBuffer>().swap(requests_);
+    MappedVector<LifetimeBuffer>().swap(requests_);
     std::vector<PinnedBuffer>().swap(pins_);
   }
   size_t state_bytes() const { return requests_.capacity() * sizeof(LifetimeBuffer); }
 
  private:
   bool active_ = false;
-  std::vector<LifetimeBuffer> requests_;
+  MappedVector<LifetimeBuffer> requests_;
   std::vector<PinnedBuffer> pins_;
   const CyclePlan* left_ = nullptr;
   uint32_t left_at_ = 0;

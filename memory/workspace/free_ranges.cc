@@ -63,7 +63,7 @@ void FreeRanges::AddRecords(size_t records) {
   const size_t wanted =
       std::max({kFirstRecords, fresh_ + records, capacity_ + size_t{capacity_} / 2});
   if (wanted >= kNobody) throw std::bad_alloc();
-  auto grown = std::make_unique_for_overwrite<Record[]>(wanted);
+  MappedArray<Record> grown = MakeMappedArray<Record>(wanted);
   std::copy_n(records_.get(), fresh_, grown.get());
   records_ = std::move(grown);
   capacity_ = static_cast<uint32_t>(wanted);

@@ -21,6 +21,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 
 namespace tidepool {
 
@@ -164,7 +165,7 @@ class FreeRanges {
   uint32_t free_ranges_ = 0;
   size_t kept_bytes_ = 0;
   std::unique_ptr<Lists> lists_;
-  std::unique_ptr<Record[]> records_;  // untouched until they are used
+  MappedArray<Record> records_;  // untouched until they are used
   uint32_t capacity_ = 0;
   uint32_t fresh_ = 0;  // from here on they were never used
   uint32_t recycled_ = kNobody;

@@ -1,4 +1,5 @@
 #include "tidepool/memory/workspace/plan_family.h"
+#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -114,7 +115,7 @@ class Family {
     const size_t common = *std::min_element(common_.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
                                             common_.begin() + static_cast<std::ptrdiff_t>(end));
     if (common > offsets.size()) {
-      std::vector<LifetimeBuffer> trunk(joined_[begin].begin(),
+      MappedVector<LifetimeBuffer> trunk(joined_[begin].begin(),
                                         joined_[begin].begin() + static_cast<std::ptrdiff_t>(common));
       for (LifetimeBuffer& request : trunk) {
         request.upper = std::min(request.upper, static_cast<int64_t>(common));
@@ -132,7 +133,7 @@ class Family {
   const size_t alignment_;
   std::vector<size_t> order_;   // members by their sizes, as words in a dictionary
   std::vector<size_t> common_;  // in that order: with the one before
-  std::vector<std::vector<LifetimeBuffer>> joined_;
+  std::vector<MappedVector<LifetimeBuffer>> joined_;
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "tidepool/memory/workspace/plan_layout.h"
+#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <utility>
-#include <vector>
 
 namespace tidepool {
 namespace {
@@ -20,7 +20,7 @@ PlanLayout::PlanLayout(absl::Span<const LifetimeBuffer> requests, absl::Span<con
   // Requests are painted over the address range in order; what a request paints over are its
   // tenants. Key: where a painted piece begins; it reaches to the next key.
   std::map<size_t, uint32_t> painted{{0, kNobody}};
-  std::vector<uint32_t> tenant_of(requests.size(), kNobody);  // whose it was last noted to be
+  MappedVector<uint32_t> tenant_of(requests.size(), kNobody);  // whose it was last noted to be
   for (uint32_t i = 0; i < requests.size(); ++i) {
     size_t bytes = static_cast<size_t>(requests[i].size);
     const size_t begin = static_cast<size_t>(offsets[i]);

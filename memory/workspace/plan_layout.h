@@ -8,9 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/planning/placement_problem.h"
 
 namespace tidepool {
@@ -53,13 +53,13 @@ class PlanLayout {
   size_t state_bytes() const;
 
  private:
-  std::vector<Slot> slots_;
+  MappedVector<Slot> slots_;
   struct Reached {
     size_t bytes;
     size_t top;
   };
-  std::vector<Reached> reached_{{0, 0}};  // by number of requests made
-  std::vector<uint32_t> tenants_;         // per slot: the last earlier requests in its range
+  MappedVector<Reached> reached_{{0, 0}};  // by number of requests made
+  MappedVector<uint32_t> tenants_;         // per slot: the last earlier requests in its range
   size_t peak_ = 0;
 };
 

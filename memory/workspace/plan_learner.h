@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
 #include "tidepool/memory/workspace/cycle_recorder.h"
@@ -69,7 +70,7 @@ struct EndedCycle {
     return is_recorded() ? recorder->requests()[slot].upper : made.upper(slot);
   }
   // What it requested: as recorded, or as the plan has it, which it followed to its end.
-  std::vector<LifetimeBuffer> Lifetimes() const;
+  MappedVector<LifetimeBuffer> Lifetimes() const;
 };
 
 // What is followed from the next cycle on.
@@ -95,7 +96,7 @@ struct WantedPlan {
   std::shared_ptr<const CyclePlan> longer;  // likewise
   std::vector<std::shared_ptr<const CyclePlan>> family;  // of others that begin alike; empty: none, or too many
   std::shared_ptr<const CyclePlan> whole;   // kBeginning: of which it is one
-  std::vector<LifetimeBuffer> seen;         // kAlone: the longest lifetimes
+  MappedVector<LifetimeBuffer> seen;         // kAlone: the longest lifetimes
   size_t peak_to_beat = 0;                  // kAlone
 };
 

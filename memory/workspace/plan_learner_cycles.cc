@@ -3,15 +3,16 @@
 #include <optional>
 #include <utility>
 
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/workspace/plan_family.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 
 namespace tidepool {
 
-std::vector<LifetimeBuffer> EndedCycle::Lifetimes() const {
+MappedVector<LifetimeBuffer> EndedCycle::Lifetimes() const {
   if (is_recorded()) return recorder->requests();
   const auto planned = followed->plan->requests.begin();
-  std::vector<LifetimeBuffer> requests(planned, planned + made.count());
+  MappedVector<LifetimeBuffer> requests(planned, planned + made.count());
   for (uint32_t slot = 0; slot < requests.size(); ++slot) requests[slot].upper = made.upper(slot);
   return requests;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/workspace/plan_family.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 
@@ -30,8 +31,8 @@ PlacedRequests Beginning(const CyclePlan& whole, uint32_t requests, size_t align
 }
 
 // Those of the cycle, and longer ones that were known before.
-std::vector<LifetimeBuffer> LongestLifetimes(const WantedPlan& wanted, const EndedCycle& cycle) {
-  std::vector<LifetimeBuffer> requests = cycle.Lifetimes();
+MappedVector<LifetimeBuffer> LongestLifetimes(const WantedPlan& wanted, const EndedCycle& cycle) {
+  MappedVector<LifetimeBuffer> requests = cycle.Lifetimes();
   const auto last = static_cast<int64_t>(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
     int64_t& upper = requests[i].upper;
@@ -98,7 +99,7 @@ MadePlans Made(const WantedPlan& wanted, std::vector<PlacedRequests> placed) {
 // be. One that has a plan and missed all the same is in the way of others, or they in its: all of
 // them are planned together.
 MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle) {
-  const std::vector<LifetimeBuffer> requests = LongestLifetimes(wanted, cycle);
+  const MappedVector<LifetimeBuffer> requests = LongestLifetimes(wanted, cycle);
   if (wanted.family.empty()) return Made(wanted, Place(wanted, cycle, requests));
   if (wanted.same != nullptr) return Made(wanted, PlaceWithFamily(wanted, requests, false));
   PlacedRequests around = Place(wanted, cycle, requests);

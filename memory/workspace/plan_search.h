@@ -27,8 +27,8 @@ class PlanSearch {
     options.budget = absl::Seconds(seconds);
     options.peak_to_beat = static_cast<int64_t>(plan->peak_bytes);
     try {
-      ticket_ = BackgroundPlanner::Shared().Submit(plan->requests, static_cast<int64_t>(alignment),
-                                                   options);
+      ticket_ = BackgroundPlanner::Shared().Submit({plan->requests.begin(), plan->requests.end()},
+                                                   static_cast<int64_t>(alignment), options);
       plan_ = std::move(plan);
     } catch (const std::exception&) {
       ticket_ = nullptr;

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/sync/single_writer.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
 
@@ -37,7 +38,7 @@ struct RepetitionWatch {
   uint64_t since = 0;  // the cycle before the first of them
   int repetitions = 0;
   int refresh_after = kFirst;
-  std::vector<LifetimeBuffer> seen;  // in those that were looked at: each request's longest lifetime
+  MappedVector<LifetimeBuffer> seen;  // in those that were looked at: each request's longest lifetime
   int seen_cycles = 0;
   int not_before = 0;  // repetitions until the next of them
 
@@ -49,7 +50,7 @@ struct RepetitionWatch {
   // It is looked at anew from here on.
   void Restart() noexcept {
     repetitions = seen_cycles = not_before = 0;
-    std::vector<LifetimeBuffer>().swap(seen);
+    MappedVector<LifetimeBuffer>().swap(seen);
   }
 };
 

@@ -113,7 +113,7 @@ void WorkspaceCore::Open() {
   slot_count_ = 0;
   settled_ = 0;
   misses_ = 0;
-  most_spilled_bytes_alive_ = spilled_bytes_alive_ = 0;
+  most_spilled_bytes_alive_ = spilled_bytes_alive_ = most_alive_at_spills_ = 0;
   findings_.BeginCycle();
   serves_blocks_ = true;
   watches_limit_ = false;
@@ -165,6 +165,10 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   ++counters.cycles;
   if (failed) ++counters.failed_cycles;
   if (memory_device_ != Host()) queues_.End();
+  if (pages_.has_holes()) {
+    spills_.Trim();
+    pages_.FillHoles();
+  }
   if (pool_ != nullptr) {
     EndPooled(failed);
   } else if (!failed && !is_ring_slot_) {

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,8 +57,8 @@ class WorkspaceCore final : public BufferOwner {
     return new WorkspaceCore(std::move(id), std::move(config), device);
   }
   // ---- cycles -------------------------------------------------------------------------------
-  // A scope of `thread` begins: the first one begins a cycle, and this is true; the last one to leave ends it.
-  // Enter throws when the workspace is open on another thread. `failed`: an exception is passing.
+  // A scope of `thread` begins: the first one begins a cycle (true), the last one to leave ends it. Throws when the
+  // workspace is open on another thread. `failed`: an exception is passing.
   bool EnterFrame(const void* thread) {
     const bool begins = !gate_.is_open_on(thread);
     if (begins) BeginCycle(thread);
@@ -72,8 +71,7 @@ class WorkspaceCore final : public BufferOwner {
     EndCycle(failed);
     if (abandoned_) Abandon();
   }
-  // This cycle is a node's of the tree of owners: what is alive at its end is closed by that node,
-  // not leaked.
+  // This cycle is a node's of the tree of owners, which closes what is alive at its end: it is not leaked.
   void OwnCycle() { owned_cycle_ = true; }
   bool is_open() const { return gate_.is_open(); }
   bool is_open_on(const void* thread) const { return gate_.is_open_on(thread); }
@@ -284,6 +282,8 @@ class WorkspaceCore final : public BufferOwner {
   void ExpectUnrecorded() noexcept;
   bool LeavesFor(size_t rounded, bool* misses);
   bool LeavesToFit(size_t rounded, bool* misses);
+  size_t HeldTooMuch(size_t rounded) const;
+  void MakeHolesFor(size_t rounded) noexcept;
   size_t LargestGap();
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   void CheckMaySpill(size_t bytes);
@@ -333,14 +333,13 @@ class WorkspaceCore final : public BufferOwner {
       (config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0);
 
   // What the way of a planned request reads and writes.
-  std::atomic<uint64_t> stamp_{0};  // odd while a cycle is open, even when closed: 2 * generation - 1,
-                                    // then 2 * generation
+  std::atomic<uint64_t> stamp_{0};  // 2 * generation - 1 while a cycle is open, then 2 * generation
   // That of the open cycle while its requests may be quick, else one that no buffer has.
   static constexpr uint64_t kNoQuickStamp = 2;
   uint64_t quick_stamp_ = kNoQuickStamp;
   CycleGate gate_;
   BufferRecords records_;
-  std::vector<RequestSlot> slots_;  // this cycle's requests by number
+  MappedVector<RequestSlot> slots_;  // this cycle's requests by number
   SingleWriter<uint32_t> slot_count_;
   SingleWriter<uint32_t> settled_;  // the requests before this one are counted
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
@@ -370,6 +369,7 @@ class WorkspaceCore final : public BufferOwner {
   bool serves_blocks_ = false;  // in a cycle
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle
+  size_t most_alive_at_spills_ = 0;      // likewise, then
   int frames_ = 0;
   bool abandoned_ = false;
   bool owned_cycle_ = false;

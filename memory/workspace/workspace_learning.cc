@@ -21,6 +21,10 @@ EndedCycle WorkspaceCore::Ended() const {
   size_t top = follower_.planned_end();
   if (ranges_.begun()) top = std::max(top, ranges_.reached());
   ended.reach = top + most_spilled_bytes_alive_;
+  // Still larger pages would only have larger gaps.
+  if (most_spilled_bytes_alive_ > 0) {
+    ended.reach = std::min(ended.reach, std::max(top, WithGaps(most_alive_at_spills_)));
+  }
   return ended;
 }
 

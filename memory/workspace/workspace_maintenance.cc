@@ -34,6 +34,11 @@ void RequirePlans(bool has_plans, const std::string& id, const char* operation) 
       " needs plans: policy_learning kOptimized or kTraining, with debug_mode and workspace_mode on"));
 }
 
+std::vector<LifetimeBuffer> RequestsOf(const CyclePlan* plan) {
+  if (plan == nullptr) return {};
+  return {plan->requests.begin(), plan->requests.end()};
+}
+
 }  // namespace
 
 WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operation) : core_(core) {
@@ -107,13 +112,12 @@ std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() {
   const bool open_here = is_open_on(CurrentThreadToken());
   if (open_here && internal::InCallback()) ThrowOpen(id, "PlannedRequests");
   if (is_pooled()) {
-    const CyclePlan* const plan = follower_.plan();
-    return plan != nullptr ? plan->requests : std::vector<LifetimeBuffer>();
+    return RequestsOf(follower_.plan());
   }
   std::optional<Maintenance> maintenance;
   if (!open_here) maintenance.emplace(*this, "PlannedRequests");
   const PlanSet& plans = learner_.plans();
-  return plans.empty() ? std::vector<LifetimeBuffer>() : plans.cycles().front()->plan->requests;
+  return RequestsOf(plans.empty() ? nullptr : plans.cycles().front()->plan.get());
 }
 
 void WorkspaceCore::SavePlans(const std::string& path) {

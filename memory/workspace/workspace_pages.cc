@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/workspace_pages.h"
 
 #include <algorithm>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_events.h"
@@ -15,6 +16,10 @@ constexpr size_t kPrefaultedInitialBytes = size_t{64} << 20;
 // What the Reclaimer gives back between two looks at who waits: tens of milliseconds at most.
 constexpr size_t kReclaimStepBytes = size_t{256} << 20;
 
+// A smaller hole costs more than it gives.
+constexpr size_t kLeastHole = size_t{4} << 20;
+
+size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 size_t RoundDown(size_t n, size_t unit) { return n & ~(unit - 1); }
 
 // The workspace decides itself what of its pages to touch ahead.
@@ -143,6 +148,51 @@ void WorkspacePages::Destroy() {
 void WorkspacePages::Prefault(size_t bytes) noexcept {
   if (config_.prefault && file_ == nullptr && bytes > 0 && capacity_ > 0) {
     pages_.Prefault(std::min(bytes, capacity_));
+  }
+}
+
+// Of one range as much as is wanted. What is above all that is in use is one more.
+void WorkspacePages::MakeHoles(FreeRanges& ranges, size_t bytes) noexcept {
+  if (file_ != nullptr) return;
+  ranges.Merge();
+  const size_t before = pages_.committed_bytes();
+  for (;;) {
+    const size_t given = before - pages_.committed_bytes();
+    if (given >= bytes) break;
+    const size_t wanted = std::max(RoundUp(bytes - given, alignment_), kLeastHole);
+    const size_t above = ranges.end() - ranges.top(), largest = ranges.largest_free();
+    if (std::max(above, largest) < kLeastHole) break;
+    if (largest < wanted && above > largest) {
+      const size_t begin = ranges.end() - std::min(above, wanted);
+      if (!pages_.MakeHole(begin, ranges.end() - begin)) break;
+      ranges.SetEnd(begin);
+      continue;
+    }
+    try {
+      ranges.Reserve();
+    } catch (const std::bad_alloc&) {
+      break;
+    }
+    size_t offset = 0;
+    const size_t hole = std::min(largest, wanted);
+    const FreeRanges::Range range = ranges.Take(hole, &offset);
+    if (range == FreeRanges::Range::kNone) break;
+    if (!pages_.MakeHole(offset, hole)) {
+      ranges.Give(range, hole);
+      break;
+    }
+  }
+  ReportOwned();
+}
+
+void WorkspacePages::FillHoles() noexcept {
+  try {
+    while (has_holes()) pages_.FillFirstHole();
+    ReportOwned();
+  } catch (const Error&) {
+    Reclaim([] { return false; });
+  } catch (const std::bad_alloc&) {
+    Reclaim([] { return false; });
   }
 }
 

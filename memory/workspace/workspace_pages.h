@@ -9,6 +9,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_PAGES_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_PAGES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,11 +19,17 @@
 #include "tidepool/memory/provider/mapped_file.h"
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
+#include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
 
 namespace tidepool {
+
+// So much beside what is needed is not worth giving memory back in the middle of a cycle.
+inline constexpr size_t kWorthHoles = size_t{8} << 20;
+// Pages for so much alive, with gaps between: where these do not serve it, larger ones might not either.
+inline size_t WithGaps(size_t alive) { return alive + std::max(alive / 16, kWorthHoles); }
 
 class WorkspacePages {
  public:
@@ -51,6 +58,13 @@ class WorkspacePages {
   void Destroy();
   // To a smaller size; pages that are not there are taken at that size when they are next needed.
   void Shrink(size_t bytes);
+
+  // Within a cycle: memory of what `ranges`, of these pages, has free goes back, `bytes` of it or as much as there
+  // is in pieces worth it. Nobody gets these ranges until FillHoles(), which comes after the cycle and before
+  // anything else here; where it is refused, the pages are taken again before the next one.
+  void MakeHoles(FreeRanges& ranges, size_t bytes) noexcept;
+  bool has_holes() const { return pages_.hole_end() > 0; }
+  void FillHoles() noexcept;
 
   // Memory of others, for a cycle of a workspace without pages of its own; and its end.
   void Lend(std::byte* base, size_t bytes) noexcept { Set(base, bytes, bytes); }

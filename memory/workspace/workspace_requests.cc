@@ -151,11 +151,14 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     ++counters.hits;
   } else {
     CheckMaySpill(rounded);
+    MakeHolesFor(rounded);
     const Allocation spill = spills_.Allocate(bytes, rounded);
     CheckSpilled(spill, bytes, rounded);
     data = spill.data;
     token = spill.token;
     if (pool_ != nullptr && memory_device_ != Host()) pool_->left.Take(data, rounded, queues_.home());
+    most_alive_at_spills_ =
+        std::max(most_alive_at_spills_, static_cast<size_t>(account_.used_bytes()) + rounded);
     spilled_bytes_alive_ += rounded;
     most_spilled_bytes_alive_ = std::max(most_spilled_bytes_alive_, spilled_bytes_alive_);
     if (limits_together_) WatchLimit();
@@ -272,12 +275,32 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
   const CyclePlan* const plan = follower_.plan();
   if (!*misses || plan == nullptr || slot_count_ == 0) return false;
   const size_t outside = spilled_bytes_alive_ + rounded;
-  if (outside < kMostBesidePlan || outside < plan->layout.peak_bytes() / 8) return false;
+  if (outside < kMostBesidePlan || outside < std::min<size_t>(plan->layout.peak_bytes() / 8, kWorthHoles)) return false;
   const size_t used = static_cast<size_t>(account_.used_bytes()) - spilled_bytes_alive_;
-  if (used > pages_.capacity() || rounded > pages_.capacity() - used) return false;
+  const bool fits = used <= pages_.capacity() && rounded <= pages_.capacity() - used;
+  if (!fits && HeldTooMuch(rounded) == 0) return false;
   follower_.LeaveForGood(made());
   LeavePlan();
   return true;
+}
+
+// Bytes that would be held beyond what is needed, if so many were taken from outside: what serves all that is alive,
+// or the pages, which are what cycles needed lately, and a little that is not worth giving pages back.
+size_t WorkspaceCore::HeldTooMuch(size_t rounded) const {
+  const size_t alive = static_cast<size_t>(account_.used_bytes()) + rounded;
+  const size_t needed = std::max(pages_.capacity() + kWorthHoles, WithGaps(alive));
+  // Blocks have memory of their own, whose bounds are its own.
+  const size_t held = static_cast<size_t>(owned_.bytes()) - counters.block_bytes + rounded;
+  return held > needed ? held - needed : 0;
+}
+
+// Large requests that are ever different leave gaps in the pages that the next one does not fit: the gaps go, so that
+// they are not held beside it. Not while a plan is followed, as another one may be changed to, which uses all.
+void WorkspaceCore::MakeHolesFor(size_t rounded) noexcept {
+  if (!ranges_.begun() || follower_.plan() != nullptr || pool_ != nullptr || is_ring_slot_) return;
+  if (HeldTooMuch(rounded) == 0) return;
+  spills_.Trim();
+  if (const size_t bytes = HeldTooMuch(rounded); bytes > 0) pages_.MakeHoles(ranges_, bytes);
 }
 
 // Under kFail, before a request is refused: whether it fits beside what is alive. What the plan keeps free is free then.

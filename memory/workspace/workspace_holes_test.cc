@@ -1,0 +1,147 @@
+// Large requests that are ever different: what a workspace holds beside what is alive, its bytes, and refusals.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_provider.h"
+#include "tidepool/memory/testing/simulated_device.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class WorkspaceHoles : public testing::TestWithParam<Device> {
+ protected:
+  static WorkspaceConfig Config() {
+    WorkspaceConfig config = WorkspaceConfig::Training();
+    config.huge_pages = config.prefault = false;  // sizes are those of large arrays, of which a few bytes are written
+    config.plan_search_seconds = 0;
+    return config;
+  }
+
+  int64_t Held() const {
+    int64_t bytes = 0;
+    for (const MemoryKind kind : {MemoryKind::kUnreferenced, MemoryKind::kAllocated}) {
+      bytes += MemoryTracker::Global().CurrentBytes(GetParam(), kind);
+    }
+    return bytes;
+  }
+
+  // Writes and checks the ends and the middle of each array. Returns the most that was alive at once.
+  size_t Cycle(Workspace& workspace, uint64_t seed, size_t unit) {
+    std::mt19937_64 random(seed);
+    WorkspaceScope scope(workspace);
+    DeviceProvider& memory = GetDeviceProvider(GetParam(), "test");
+    std::vector<std::pair<BufferHandle, uint64_t>> live;
+    size_t alive = 0, most = 0;
+    const auto release = [&](size_t i) {
+      std::swap(live[i], live.back());
+      const auto& [array, mark] = live.back();
+      for (const size_t at : {size_t{0}, array->bytes / 16 * 8, array->bytes - 8}) {
+        uint64_t seen = 0;
+        memory.CopyToHost(reinterpret_cast<std::byte*>(&seen), array->data + at, 8);
+        ASSERT_EQ(seen, mark);
+      }
+      alive -= array->bytes;
+      live.pop_back();
+    };
+    for (int i = 0; i < 40; ++i) {
+      // As many of each power of two, up to 2^22 times the unit.
+      const size_t of = unit << (random() % 23);
+      const size_t bytes = std::max<size_t>(8, (of + random() % (of / 6 + 1)) / 8 * 8);
+      const uint64_t mark = random();
+      live.emplace_back(BufferHandle(AllocateHere(bytes)), mark);
+      for (const size_t at : {size_t{0}, bytes / 16 * 8, bytes - 8}) {
+        memory.CopyFromHost(live.back().first->data + at, reinterpret_cast<const std::byte*>(&mark), 8);
+      }
+      most = std::max(most, alive += bytes);
+      most_held_ = std::max(most_held_, Held());
+      while (live.size() > 12 || (!live.empty() && random() % 3 == 0)) release(random() % live.size());
+    }
+    while (!live.empty()) release(live.size() - 1);
+    return most;
+  }
+
+  int64_t most_held_ = 0;
+};
+
+// Beside it: gaps that are too small for a hole, or the rest of one whose ends are in the middle of large pages.
+TEST_P(WorkspaceHoles, EverDifferentLargeRequestsHoldLittleMoreThanWasAlive) {
+  for (const size_t unit : {size_t{16}, size_t{4}}) {
+    const int64_t before = Held();
+    Workspace workspace("w", Config(), GetParam());
+    size_t most = 0;
+    for (uint64_t cycle = 0; cycle < 300; ++cycle) {
+      most = std::max(most, Cycle(workspace, 1000 + cycle, unit));
+      const auto bound = static_cast<int64_t>(most + most / 16 + 20 * kMiB);
+      ASSERT_LE(most_held_ - before, bound) << "cycle " << cycle << ", unit " << unit;
+    }
+    most_held_ = 0;
+  }
+}
+
+// What came before is no reason to ask for memory in each turn of what repeats.
+TEST_P(WorkspaceHoles, ARepeatedCycleAsksForNothingAfterThem) {
+  FailingProvider provider(GetParam());
+  Workspace workspace("w", Config(), GetParam());
+  for (uint64_t cycle = 0; cycle < 40; ++cycle) Cycle(workspace, cycle, 16);
+  for (int i = 0; i < 12; ++i) Cycle(workspace, 7777, 16);
+  MemoryTracker& tracker = MemoryTracker::Global();
+  const int64_t taken = tracker.system_allocations(), given = tracker.Snapshot().system_releases;
+  for (int i = 0; i < 20; ++i) Cycle(workspace, 7777, 16);
+  EXPECT_EQ(tracker.system_allocations(), taken);
+  EXPECT_EQ(tracker.Snapshot().system_releases, given);
+}
+
+// Each request to the provider fails once, those that make holes and fill them among them.
+TEST_P(WorkspaceHoles, AnyRequestMayBeRefused) {
+  const auto total = [] {
+    int64_t bytes = 0;
+    for (const DeviceMemory& memory : MemoryTracker::Global().Snapshot().devices) {
+      bytes += memory.total.current_bytes;
+    }
+    return bytes;
+  };
+  FailingProvider provider(GetParam());
+  int64_t refused = 0;
+  for (int64_t n = 0;; n += 1 + n / 50) {
+    const int64_t before = total();
+    {
+      Workspace workspace("w", Config(), GetParam());
+      provider.faults().FailRequest(n, 3);
+      for (uint64_t cycle = 0; cycle < 14; ++cycle) {
+        try {
+          Cycle(workspace, 100 + cycle, 8);
+        } catch (const Error&) {
+          ++refused;
+        }
+        if (HasFatalFailure()) return;
+      }
+      const bool failed = provider.faults().failed() > 0;
+      provider.faults().Clear();
+      if (!failed) break;
+      for (int i = 0; i < 3; ++i) Cycle(workspace, 50, 8);
+      const uint64_t spills = workspace.stats().spills;
+      Cycle(workspace, 50, 8);
+      ASSERT_EQ(workspace.stats().spills, spills) << "request " << n;
+    }
+    ASSERT_EQ(total(), before) << "request " << n;
+  }
+  EXPECT_GT(refused, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, WorkspaceHoles, testing::Values(Host(), SimulatedDevice::kDevice),
+                         [](const auto& info) { return DeviceTypeName(info.param.type); });
+
+}  // namespace
+}  // namespace tidepool
