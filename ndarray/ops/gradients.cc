@@ -7,6 +7,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/gradient_rules.h"
 #include "tidepool/ndarray/ops/activation.h"
@@ -121,6 +122,7 @@ class RuleCall {
 };
 
 bool HasFusedRelu(OpCode op, AttributesRef attributes) {
+  if (op == OpCode::kConv3d) return static_cast<const Conv3dAttributes*>(attributes.data())->relu;
   return op == OpCode::kConv2d && static_cast<const Conv2dAttributes*>(attributes.data())->relu;
 }
 
