@@ -18,7 +18,7 @@ const bool registered = RegisterOpContract({
     .may_refuse = {"conv2d *", "conv2d_grad_input *", "conv2d_grad_filter *"},
     .least_run = 0.1,
     .device = Device{DeviceType::kCuda, 0},
-    .cases = 0.1,
+    .cases = 0.3,
 });
 
 }  // namespace tidepool
