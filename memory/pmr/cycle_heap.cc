@@ -107,7 +107,13 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
 // Of the workspace. Whoever was asked to give memory back may have taken blocks, so it is looked twice.
 Allocation CycleHeap::TakeWithinLimits(size_t bytes, size_t alignment) {
   core_->CheckBlockBytes(bytes);
-  const Allocation memory = AllocateOrThrow(storage_->spans, bytes, alignment);
+  Allocation memory;
+  try {
+    memory = AllocateOrThrow(storage_->spans, bytes, alignment);
+  } catch (...) {
+    CountOwned();  // what was kept may have gone to make room
+    throw;
+  }
   CountOwned();
   try {
     core_->CheckBlockBytes(bytes);

@@ -21,6 +21,12 @@ constexpr size_t kCoarseChunkBytes = size_t{1} << 20;
 // Fewer of a size in a chunk than this, and its end would be missed.
 constexpr size_t kMany = 16;
 
+// Sums of these tell apart sets of sizes, in whatever order they come.
+uint64_t KindOf(uint64_t bytes) {
+  bytes *= 0x9e3779b97f4a7c15u;
+  return (bytes ^ bytes >> 32) * 0xd6e8feb86659fd93u;
+}
+
 }  // namespace
 
 Pool::Pool(MemoryResource& upstream, size_t chunk_bytes, size_t alignment, PoolGrowth growth)
@@ -287,7 +293,7 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   }
   const bool coarse = alignment > alignment_;
   bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
-  if (bytes >= kHugeBytes) [[unlikely]] huge_ = (huge_ ^ bytes) * 0x9e3779b97f4a7c15u | 1;
+  if (bytes >= kHugeBytes) [[unlikely]] huge_ += KindOf(bytes);
   if (!HasNodes()) MakeNodes();
   Block* block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
   if (block == nullptr) {

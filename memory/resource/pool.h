@@ -214,7 +214,7 @@ class Pool final : public MemoryResource {
   uint64_t uses_of_peak_ = 0;
   bool makes_room_ = false;          // chunks went in this use because another came
   int looseness_ = 0;                // uses that did so since the pool was empty
-  // The huge requests of uses, in order, as hashes: of this one, and of the last ones that had some.
+  // The huge requests of uses, in any order, as hashes: of this one, and of the last ones that had some.
   static constexpr size_t kHugeBytes = size_t{1} << 25;
   static constexpr size_t kKindsKnown = 32;
   static constexpr int kStrange = 2;

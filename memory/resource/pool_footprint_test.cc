@@ -333,6 +333,30 @@ TEST(PoolFootprint, HugeRequestsThatNeverComeAgainKeepLittle) {
   }
 }
 
+// Nor does it matter in which order they come.
+TEST(PoolFootprint, HugeRequestsInAnotherOrderSettle) {
+  AddressResource addresses;
+  Pool pool(addresses, kMiB, 64, {.grows = true});
+  std::mt19937 random(3);
+  std::vector<size_t> sizes;
+  for (size_t i = 0; i < 10; ++i) sizes.push_back((33 + 7 * i) * kMiB);
+  size_t requests = 0;
+  for (int use = 0; use < 500; ++use) {
+    if (use == 400) requests = addresses.requests();
+    std::shuffle(sizes.begin(), sizes.end(), random);
+    std::vector<std::pair<void*, size_t>> live;
+    for (const size_t bytes : sizes) {
+      live.emplace_back(pool.Allocate(bytes, 64).token, bytes);
+      if (live.size() < 4) continue;
+      pool.Release(live.front().first, live.front().second, 64);
+      live.erase(live.begin());
+    }
+    for (const auto& [token, bytes] : live) pool.Release(token, bytes, 64);
+    pool.TrimIdle(64);
+  }
+  EXPECT_EQ(addresses.requests(), requests);
+}
+
 // Up to 32 kinds in turns, in any order, are known, and their chunks stay.
 TEST(PoolFootprint, HugeRequestsOfManyKindsSettle) {
   AddressResource addresses;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_provider.h"
@@ -138,6 +139,24 @@ TEST_P(WorkspaceHoles, AnyRequestMayBeRefused) {
     ASSERT_EQ(total(), before) << "request " << n;
   }
   EXPECT_GT(refused, 10);
+}
+
+// What a pool of spills had kept goes to make room for a request that is refused then.
+TEST_P(WorkspaceHoles, AfterARefusalTheLedgerSaysWhatIsHeld) {
+  const int64_t before = Held();
+  WorkspaceConfig config;
+  config.policy_learning = LearningPolicy::kNone;
+  Workspace workspace("w", config, GetParam());
+  MemoryBudget& budget = MemoryBudget::Global();
+  const int64_t taken = budget.Of(GetParam()).taken_bytes;
+  {
+    WorkspaceScope scope(workspace);
+    { const BufferHandle gone(AllocateHere(10 * kMiB)); }
+    budget.SetDeviceLimit(GetParam(), taken + static_cast<int64_t>(15 * kMiB));
+    EXPECT_THROW(BufferHandle(AllocateHere(20 * kMiB)), OutOfMemoryError);
+    budget.SetDeviceLimit(GetParam(), MemoryBudget::kUnlimited);
+    EXPECT_EQ(Held() - before, budget.Of(GetParam()).taken_bytes - taken);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, WorkspaceHoles, testing::Values(Host(), SimulatedDevice::kDevice),

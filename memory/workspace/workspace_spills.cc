@@ -62,10 +62,15 @@ WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment
 
 Allocation WorkspaceSpills::Allocate(size_t bytes, size_t rounded) {
   const MemoryOwnerScope who(owner_);  // whoever is told of a refusal is told whose
-  const Allocation block = AllocateOrThrow(blocks_, Size(bytes, rounded), alignment_);
-  spilled_ = true;
-  owned_.Set(blocks_.owned_bytes());
-  return block;
+  try {
+    const Allocation block = AllocateOrThrow(blocks_, Size(bytes, rounded), alignment_);
+    spilled_ = true;
+    owned_.Set(blocks_.owned_bytes());
+    return block;
+  } catch (...) {
+    owned_.Set(blocks_.owned_bytes());  // what was kept may have gone to make room
+    throw;
+  }
 }
 
 void WorkspaceSpills::Release(void* token, size_t bytes, size_t rounded) noexcept {

@@ -72,7 +72,8 @@ TEST(BatchStreamTest, SlotsForWhatTheReaderKeeps) {
     if (kept == 6) {
       EXPECT_EQ(stream.ring_stats().temporary, 0u);
     } else {
-      EXPECT_GT(stream.ring_stats().temporary, 200u);
+      // Every other one at least where the two threads take turns.
+      EXPECT_GE(stream.ring_stats().temporary, 150u);
     }
     for (Batch& batch : in_hand) EXPECT_TRUE(batch.features.IsAttached());
   }
