@@ -27,7 +27,7 @@ const bool xnnpack_registered = RegisterOpContract({
     // Constant right sides, long rows, finite operands. Of the products drawn at random about one in fifteen (3 to 10 in
     // 100, by the seed) has its left side as it is, a constant right side and nothing to add to.
     .may_refuse = {"matmul f32", "conv2d f32", "softmax f32"},
-    .least_run = 0.02,
+    .least_run = 0.05,
 });
 
 }  // namespace tidepool

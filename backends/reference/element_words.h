@@ -98,37 +98,29 @@ void ForEachTypeOf(Add add) {
     }(), ...);
   }(AllTypes());
 }
+// `run_of` gives the kernel of an element's type.
+template <DTypeSet kTypes, typename RunOf>
+void AddOfTypes(OpCode op, RunOf run_of) {
+  ForEachTypeOf<kTypes>([&](auto t) {
+    KernelRegistry::Global().Add(
+        {op, DeviceType::kHost, DTypeOf<decltype(t)>::value, "reference", 0, run_of(t), nullptr, nullptr, true});
+  });
+}
 template <typename Formula, DTypeSet kTypes>
 void AddFunction(OpCode op) {
-  ForEachTypeOf<kTypes>([op](auto t) {
-    using T = decltype(t);
-    KernelRegistry::Global().Add({op, DeviceType::kHost, DTypeOf<T>::value, "reference", 0,
-                                  &RunFormula<Formula, T, T, T>, nullptr, nullptr, true});
-  });
+  AddOfTypes<kTypes>(op, []<typename T>(T) { return &RunFormula<Formula, T, T, T>; });
 }
 template <typename Formula, DTypeSet kTypes>
 void AddFunctionOfTwo(OpCode op) {
-  ForEachTypeOf<kTypes>([op](auto t) {
-    using T = decltype(t);
-    KernelRegistry::Global().Add({op, DeviceType::kHost, DTypeOf<T>::value, "reference", 0,
-                                  &RunFormula<Formula, T, T, T, T>, nullptr, nullptr, true});
-  });
+  AddOfTypes<kTypes>(op, []<typename T>(T) { return &RunFormula<Formula, T, T, T, T>; });
 }
 template <typename Formula, DTypeSet kTypes>
 void AddPredicate(OpCode op) {
-  ForEachTypeOf<kTypes>([op](auto t) {
-    using T = decltype(t);
-    KernelRegistry::Global().Add({op, DeviceType::kHost, DTypeOf<T>::value, "reference", 0,
-                                  &RunFormula<Formula, T, bool, T>, nullptr, nullptr, true});
-  });
+  AddOfTypes<kTypes>(op, []<typename T>(T) { return &RunFormula<Formula, T, bool, T>; });
 }
 template <typename Formula, DTypeSet kTypes>
 void AddRelation(OpCode op) {
-  ForEachTypeOf<kTypes>([op](auto t) {
-    using T = decltype(t);
-    KernelRegistry::Global().Add({op, DeviceType::kHost, DTypeOf<T>::value, "reference", 0,
-                                  &RunFormula<Formula, T, bool, T, T>, nullptr, nullptr, true});
-  });
+  AddOfTypes<kTypes>(op, []<typename T>(T) { return &RunFormula<Formula, T, bool, T, T>; });
 }
 
 }  // namespace tidepool::reference

@@ -1,9 +1,10 @@
 #include "tidepool/memory/planning/interval_fit.h"
-#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
+
+#include "tidepool/memory/mapped_vector.h"
 
 namespace tidepool {
 namespace {

@@ -1,10 +1,11 @@
 #include "tidepool/memory/planning/item_orders.h"
-#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
+
+#include "tidepool/memory/mapped_vector.h"
 
 namespace tidepool {
 namespace {

@@ -1,5 +1,4 @@
 #include "tidepool/memory/planning/online_planner.h"
-#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,6 +6,8 @@
 #include <numeric>
 #include <set>
 #include <utility>
+
+#include "tidepool/memory/mapped_vector.h"
 
 namespace tidepool {
 namespace {

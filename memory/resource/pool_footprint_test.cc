@@ -291,7 +291,7 @@ TEST(PoolFootprint, ARepeatedCycleSettles) {
   }
 }
 
-// Uses of requests up to 300 MiB, as many of each power of two, some of `kinds` or each another one.
+// Uses of 40 requests up to 300 MiB, as many of each power of two, the same ones for the same `kind`.
 struct HugeUses {
   explicit HugeUses(uint32_t seed) : random(seed) {}
   void Play(Pool& pool, uint32_t kind) {
@@ -333,7 +333,7 @@ TEST(PoolFootprint, HugeRequestsThatNeverComeAgainKeepLittle) {
   }
 }
 
-// Nor does it matter in which order they come.
+// What comes again in another order comes again: its chunks stay.
 TEST(PoolFootprint, HugeRequestsInAnotherOrderSettle) {
   AddressResource addresses;
   Pool pool(addresses, kMiB, 64, {.grows = true});

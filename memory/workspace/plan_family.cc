@@ -1,11 +1,12 @@
 #include "tidepool/memory/workspace/plan_family.h"
-#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <tuple>
 #include <utility>
+
+#include "tidepool/memory/mapped_vector.h"
 
 namespace tidepool {
 namespace {

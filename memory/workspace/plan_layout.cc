@@ -1,10 +1,11 @@
 #include "tidepool/memory/workspace/plan_layout.h"
-#include "tidepool/memory/mapped_vector.h"
 
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <utility>
+
+#include "tidepool/memory/mapped_vector.h"
 
 namespace tidepool {
 namespace {

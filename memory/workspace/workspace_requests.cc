@@ -275,7 +275,8 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
   const CyclePlan* const plan = follower_.plan();
   if (!*misses || plan == nullptr || slot_count_ == 0) return false;
   const size_t outside = spilled_bytes_alive_ + rounded;
-  if (outside < kMostBesidePlan || outside < std::min<size_t>(plan->layout.peak_bytes() / 8, kWorthHoles)) return false;
+  const size_t most = std::min<size_t>(plan->layout.peak_bytes() / 8, kWorthHoles);
+  if (outside < std::max(most, kMostBesidePlan)) return false;
   const size_t used = static_cast<size_t>(account_.used_bytes()) - spilled_bytes_alive_;
   const bool fits = used <= pages_.capacity() && rounded <= pages_.capacity() - used;
   if (!fits && HeldTooMuch(rounded) == 0) return false;

@@ -222,6 +222,8 @@ TEST(Gradients, RefusesWhatItCannotDo) {
             "Op [floor]: it has no gradients; its row says \"none\" (ndarray/kernel/operator_list.inc)");
   EXPECT_EQ(message([&] { Gradients(OpCode::kExp, {&x}, {&z}, {&wrong}); }),
             "Op [exp]: the gradient of output Z is f32 of shape [2], expected f32 of shape [3]");
+  EXPECT_EQ(message([&] { Gradients(OpCode::kExp, {&x}, {nullptr}, {&z}); }),
+            "Op [exp], gradients: output Z is missing, expected what the call computed");
   EXPECT_EQ(message([&] { Gradients(OpCode::kExp, {&x, &x}, {&z}, {&z}); }),
             "Op [exp], gradients: found 2 inputs, expected 1");
   EXPECT_EQ(message([&] { Gradients(OpCode::kLeakyRelu, {&x}, {&z}, {&z}); }),

@@ -72,8 +72,9 @@ TEST(BatchStreamTest, SlotsForWhatTheReaderKeeps) {
     if (kept == 6) {
       EXPECT_EQ(stream.ring_stats().temporary, 0u);
     } else {
-      // Every other one at least where the two threads take turns.
-      EXPECT_GE(stream.ring_stats().temporary, 150u);
+      // Any six in a row are alive at once before one is let go of, and there are three slots: three of each of 66 times
+      // six batches, however the two threads take turns.
+      EXPECT_GE(stream.ring_stats().temporary, 198u);
     }
     for (Batch& batch : in_hand) EXPECT_TRUE(batch.features.IsAttached());
   }
