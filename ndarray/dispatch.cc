@@ -8,6 +8,7 @@
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/ndarray/call_operands.h"
+#include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/host_fallback.h"
 #include "tidepool/ndarray/kernel/attributes.h"
@@ -34,8 +35,18 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs) {
   CheckAlive(Info(op).name, Info(op).inputs, inputs);
 }
 
+thread_local constinit CallRecorder* CallRecorder::current_ = nullptr;
+
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
               absl::Span<NDArray* const> outputs, AttributesRef attributes) {
+  if (CallRecorder* const recorder = CallRecorder::Current()) [[unlikely]] {
+    return recorder->Run(op, inputs, outputs, attributes);
+  }
+  DispatchUnrecorded(op, inputs, outputs, attributes);
+}
+
+void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
+                        absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   // Before they are looked at: an array closed on another thread from here on keeps its bytes until
   // the kernel is done.
   PinScope pins;

@@ -25,6 +25,28 @@ namespace {
 using Call = const GradientCall&;
 using Results = std::vector<NDArray>;
 
+constexpr OperandSet kX0 = InputBit(0), kX1 = InputBit(1), kX = kX0, kBoth = kX0 | kX1, kZ = OutputBit(0);
+
+// dz * factor, over dz where that is spare. For functions of one gradient.
+NDArray Scaled(Call c, const NDArray& factor) {
+  if (c.spare == nullptr || factor.dtype() != c.dz.dtype() ||
+      BroadcastShapes("multiply", c.dz.shape(), factor.shape()) != c.dz.shape()) {
+    return c.dz * factor;
+  }
+  MultiplyInto(*c.spare, factor, *c.spare);
+  return *c.spare;
+}
+NDArray Scaled(Call c, double factor) {
+  if (c.spare == nullptr) return c.dz * factor;
+  MultiplyInto(*c.spare, factor, *c.spare);
+  return *c.spare;
+}
+// A gradient that nobody wants is not computed.
+template <typename Function>
+NDArray If(Call c, int input, Function function) {
+  return c.wants(input) ? function() : NDArray();
+}
+
 // `values` where the condition holds, else 0.
 NDArray Where0(const NDArray& condition, const NDArray& values) {
   return Where(condition, values, FromScalar(0, values.dtype(), Place::Scratch(values.device())));
@@ -36,6 +58,12 @@ Axes AxesOf(uint32_t mask, int rank) {
     if ((mask >> i & 1) != 0) axes.push_back(i);
   }
   return axes;
+}
+
+Results OfMultiply(Call c) {
+  if (!c.wants(0)) return {NDArray(), Scaled(c, c.x(0))};
+  if (!c.wants(1)) return {Scaled(c, c.x(1))};
+  return {c.dz * c.x(1), c.dz * c.x(0)};
 }
 
 // Of a reduction: `values` of the result's shape with the axes of X that it is without, of one element.
@@ -54,8 +82,8 @@ NDArray Reduced(Call c, NDArray (*reduction)(const NDArray&, const Axes&, bool),
   return axes == 0 ? values : reduction(values, AxesOf(axes, c.x().rank()), true);
 }
 
-Results OfSum(Call c) { return {Kept(c, c.dz).BroadcastTo(c.x().shape()).Dup()}; }
-Results OfMean(Call c) { return {(Kept(c, c.dz) / CountOfReduced(c)).BroadcastTo(c.x().shape()).Dup()}; }
+Results OfSum(Call c) { return {Kept(c, c.dz).BroadcastTo(c.x().shape())}; }
+Results OfMean(Call c) { return {(Kept(c, c.dz) / CountOfReduced(c)).BroadcastTo(c.x().shape())}; }
 Results OfVariance(Call c) {
   const auto divisor = static_cast<double>(c.attrs<ReduceAttributes>().ddof);
   const NDArray mean = Reduced(c, &Mean, c.x());
@@ -73,16 +101,36 @@ Results OfExtreme(Call c) {
   return {Kept(c, c.dz) * (chosen / Reduced(c, &Sum, chosen))};
 }
 
-NDArray Product(const NDArray& x, const NDArray& y, bool transpose_x, bool transpose_y) {
-  return MatMul(x, y, MatMulAttributes{.transpose_x = transpose_x, .transpose_y = transpose_y});
+NDArray Product(Call c, int input, const NDArray& x, const NDArray& y, bool transpose_x, bool transpose_y) {
+  const MatMulAttributes attributes{.transpose_x = transpose_x, .transpose_y = transpose_y};
+  NDArray* const destination = c.destination(input);
+  if (destination == nullptr || destination->rank() != 2 || x.rank() != 2 || y.rank() != 2) return MatMul(x, y, attributes);
+  MatMulInto(x, y, *destination, attributes);
+  return *destination;
 }
+// [.., n] as one matrix.
+NDArray Rows(const NDArray& x) { return x.ReshapeOrCopy({x.NumElements() / std::max<int64_t>(1, x.dim(-1 + x.rank())), x.dim(x.rank() - 1)}); }
 Results OfMatMul(Call c) {
   const auto& a = c.attrs<MatMulAttributes>();
-  const NDArray dz = a.relu ? ReluGrad(c.z(), c.dz) : c.dz;
-  const NDArray &x = c.x(0), &y = c.x(1);
-  Results results = {a.transpose_x ? Product(y, dz, a.transpose_y, true) : Product(dz, y, false, !a.transpose_y),
-                     a.transpose_y ? Product(dz, x, true, a.transpose_x) : Product(x, dz, !a.transpose_x, false)};
-  if (c.inputs[2] != nullptr) results.push_back(dz);
+  const NDArray& dz = c.dz;
+  Results results(c.inputs.size());
+  // The weights' first: what they were multiplied by goes before there is a gradient of it.
+  if (c.wants(1)) {
+    const NDArray &x = c.x(0), &y = c.x(1);
+    if (y.rank() == 2 && x.rank() > 2 && !a.transpose_x && dz.NumElements() > 0 && x.NumElements() > 0) {
+      // One product of all rows instead of one of each matrix, which would be added up.
+      results[1] = a.transpose_y ? Product(c, 1, Rows(dz), Rows(x), true, false)
+                                 : Product(c, 1, Rows(x), Rows(dz), true, false);
+    } else {
+      results[1] = a.transpose_y ? Product(c, 1, dz, x, true, a.transpose_x) : Product(c, 1, x, dz, !a.transpose_x, false);
+    }
+  }
+  c.Done(kX0);
+  if (c.inputs[2] != nullptr && c.wants(2)) results[2] = SumTo(dz, c.x(2).shape(), c.destination(2));
+  if (c.wants(0)) {
+    const NDArray& y = c.x(1);
+    results[0] = a.transpose_x ? Product(c, 0, y, dz, a.transpose_y, true) : Product(c, 0, dz, y, false, !a.transpose_y);
+  }
   return results;
 }
 
@@ -103,97 +151,102 @@ Results OfClip(Call c) {
   return {Where0(LogicalAnd(c.x() >= a.low, c.x() <= a.high), c.dz)};
 }
 
-struct Composed {
-  OpCode op;
-  GradientFunction function;
-};
-
 constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402,
                  kTwoOverSqrtPi = 1.12837916709551257390;
 
-constexpr Composed kComposedGradients[] = {
-    {OpCode::kCopy, [](Call c) -> Results { return {Cast(c.dz, c.x().dtype())}; }},
-    {OpCode::kAdd, [](Call c) -> Results { return {c.dz, c.dz}; }},
-    {OpCode::kSubtract, [](Call c) -> Results { return {c.dz, -c.dz}; }},
-    {OpCode::kMultiply, [](Call c) -> Results { return {c.dz * c.x(1), c.dz * c.x(0)}; }},
-    {OpCode::kDivide, [](Call c) -> Results { return {c.dz / c.x(1), -c.dz * c.z() / c.x(1)}; }},
-    {OpCode::kMaximum,
-     [](Call c) -> Results { return {Where0(c.x(0) >= c.x(1), c.dz), Where0(c.x(0) < c.x(1), c.dz)}; }},
-    {OpCode::kMinimum,
-     [](Call c) -> Results { return {Where0(c.x(0) <= c.x(1), c.dz), Where0(c.x(0) > c.x(1), c.dz)}; }},
-    {OpCode::kPower,
-     [](Call c) -> Results { return {c.dz * c.x(1) * Power(c.x(0), c.x(1) - 1), c.dz * c.z() * Log(c.x(0))}; }},
-    {OpCode::kAtan2,
-     [](Call c) -> Results {
-       const NDArray each = c.dz / (Square(c.x(0)) + Square(c.x(1)));
-       return {each * c.x(1), -each * c.x(0)};
+constexpr ComposedGradient kComposedGradients[] = {
+    {OpCode::kCopy, {}, [](Call c) -> Results { return {Cast(c.dz, c.x().dtype())}; }},
+    {OpCode::kAdd, {}, [](Call c) -> Results { return {c.dz, c.dz}; }},
+    {OpCode::kSubtract, {}, [](Call c) -> Results { return {c.dz, If(c, 1, [&] { return -c.dz; })}; }},
+    {OpCode::kMultiply, {kX1, kX0}, &OfMultiply},
+    {OpCode::kDivide, {kX1, kX1 | kZ}, [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz / c.x(1); }), If(c, 1, [&] { return -c.dz * c.z() / c.x(1); })};
      }},
-    {OpCode::kHypot, [](Call c) -> Results { return {c.dz * c.x(0) / c.z(), c.dz * c.x(1) / c.z()}; }},
-    {OpCode::kLogAddExp,
-     [](Call c) -> Results { return {c.dz * Exp(c.x(0) - c.z()), c.dz * Exp(c.x(1) - c.z())}; }},
-    {OpCode::kWhere,
-     [](Call c) -> Results { return {NDArray(), Where0(c.x(0), c.dz), Where0(LogicalNot(c.x(0)), c.dz)}; }},
-    {OpCode::kScaleShift, [](Call c) -> Results { return {c.dz * c.attrs<ScaleShiftAttributes>().scale}; }},
-    {OpCode::kNegate, [](Call c) -> Results { return {-c.dz}; }},
-    {OpCode::kAbs, [](Call c) -> Results { return {c.dz * Sign(c.x())}; }},
-    {OpCode::kSquare, [](Call c) -> Results { return {c.dz * c.x() * 2}; }},
-    {OpCode::kClip, &OfClip},
-    {OpCode::kSqrt, [](Call c) -> Results { return {c.dz / c.z() * 0.5}; }},
-    {OpCode::kRsqrt, [](Call c) -> Results { return {c.dz * c.z() / c.x() * -0.5}; }},
-    {OpCode::kReciprocal, [](Call c) -> Results { return {-c.dz * Square(c.z())}; }},
-    {OpCode::kCbrt, [](Call c) -> Results { return {c.dz / (Square(c.z()) * 3)}; }},
-    {OpCode::kExp, [](Call c) -> Results { return {c.dz * c.z()}; }},
-    {OpCode::kExp2, [](Call c) -> Results { return {c.dz * c.z() * kLn2}; }},
-    {OpCode::kExpm1, [](Call c) -> Results { return {c.dz * Exp(c.x())}; }},
-    {OpCode::kLog, [](Call c) -> Results { return {c.dz / c.x()}; }},
-    {OpCode::kLog2, [](Call c) -> Results { return {c.dz / (c.x() * kLn2)}; }},
-    {OpCode::kLog10, [](Call c) -> Results { return {c.dz / (c.x() * kLn10)}; }},
-    {OpCode::kLog1p, [](Call c) -> Results { return {c.dz / (c.x() + 1)}; }},
-    {OpCode::kSin, [](Call c) -> Results { return {c.dz * Cos(c.x())}; }},
-    {OpCode::kCos, [](Call c) -> Results { return {-c.dz * Sin(c.x())}; }},
-    {OpCode::kTan, [](Call c) -> Results { return {c.dz * (Square(c.z()) + 1)}; }},
-    {OpCode::kAsin, [](Call c) -> Results { return {c.dz * Rsqrt((1 - c.x()) * (1 + c.x()))}; }},
-    {OpCode::kAcos, [](Call c) -> Results { return {-c.dz * Rsqrt((1 - c.x()) * (1 + c.x()))}; }},
-    {OpCode::kAtan, [](Call c) -> Results { return {c.dz / (Square(c.x()) + 1)}; }},
-    {OpCode::kSinh, [](Call c) -> Results { return {c.dz * Cosh(c.x())}; }},
-    {OpCode::kCosh, [](Call c) -> Results { return {c.dz * Sinh(c.x())}; }},
-    {OpCode::kAsinh, [](Call c) -> Results { return {c.dz * Rsqrt(Square(c.x()) + 1)}; }},
-    {OpCode::kAcosh, [](Call c) -> Results { return {c.dz * Rsqrt((c.x() - 1) * (c.x() + 1))}; }},
-    {OpCode::kAtanh, [](Call c) -> Results { return {c.dz / ((1 - c.x()) * (1 + c.x()))}; }},
-    {OpCode::kErf, [](Call c) -> Results { return {c.dz * Exp(-Square(c.x())) * kTwoOverSqrtPi}; }},
-    {OpCode::kSum, &OfSum},
-    {OpCode::kMean, &OfMean},
-    {OpCode::kVariance, &OfVariance},
-    {OpCode::kNorm1, &OfNorm1},
-    {OpCode::kNorm2, &OfNorm2},
-    {OpCode::kLogSumExp, &OfLogSumExp},
-    {OpCode::kMax, &OfExtreme},
-    {OpCode::kMin, &OfExtreme},
-    {OpCode::kGather,
-     [](Call c) -> Results {
+    {OpCode::kMaximum, {kBoth, kBoth}, [](Call c) -> Results {
+       return {If(c, 0, [&] { return Where0(c.x(0) >= c.x(1), c.dz); }),
+               If(c, 1, [&] { return Where0(c.x(0) < c.x(1), c.dz); })};
+     }},
+    {OpCode::kMinimum, {kBoth, kBoth}, [](Call c) -> Results {
+       return {If(c, 0, [&] { return Where0(c.x(0) <= c.x(1), c.dz); }),
+               If(c, 1, [&] { return Where0(c.x(0) > c.x(1), c.dz); })};
+     }},
+    {OpCode::kPower, {kBoth, kX0 | kZ}, [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz * c.x(1) * Power(c.x(0), c.x(1) - 1); }),
+               If(c, 1, [&] { return c.dz * c.z() * Log(c.x(0)); })};
+     }},
+    {OpCode::kAtan2, {kBoth, kBoth}, [](Call c) -> Results {
+       const NDArray each = c.dz / (Square(c.x(0)) + Square(c.x(1)));
+       return {If(c, 0, [&] { return each * c.x(1); }), If(c, 1, [&] { return -each * c.x(0); })};
+     }},
+    {OpCode::kHypot, {kX0 | kZ, kX1 | kZ}, [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz * c.x(0) / c.z(); }), If(c, 1, [&] { return c.dz * c.x(1) / c.z(); })};
+     }},
+    {OpCode::kLogAddExp, {kX0 | kZ, kX1 | kZ}, [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz * Exp(c.x(0) - c.z()); }), If(c, 1, [&] { return c.dz * Exp(c.x(1) - c.z()); })};
+     }},
+    {OpCode::kWhere, {0, kX0, kX0}, [](Call c) -> Results {
+       return {NDArray(), If(c, 1, [&] { return Where0(c.x(0), c.dz); }),
+               If(c, 2, [&] { return Where0(LogicalNot(c.x(0)), c.dz); })};
+     }},
+    {OpCode::kScaleShift, {}, [](Call c) -> Results { return {Scaled(c, c.attrs<ScaleShiftAttributes>().scale)}; }},
+    {OpCode::kNegate, {}, [](Call c) -> Results { return {Scaled(c, -1)}; }},
+    {OpCode::kAbs, {kX}, [](Call c) -> Results { return {Scaled(c, Sign(c.x()))}; }},
+    {OpCode::kSquare, {kX}, [](Call c) -> Results { return {Scaled(c, c.x() * 2)}; }},
+    {OpCode::kClip, {kX}, &OfClip},
+    {OpCode::kSqrt, {kZ}, [](Call c) -> Results { return {c.dz / c.z() * 0.5}; }},
+    {OpCode::kRsqrt, {kX | kZ}, [](Call c) -> Results { return {c.dz * c.z() / c.x() * -0.5}; }},
+    {OpCode::kReciprocal, {kZ}, [](Call c) -> Results { return {-c.dz * Square(c.z())}; }},
+    {OpCode::kCbrt, {kZ}, [](Call c) -> Results { return {c.dz / (Square(c.z()) * 3)}; }},
+    {OpCode::kExp, {kZ}, [](Call c) -> Results { return {Scaled(c, c.z())}; }},
+    {OpCode::kExp2, {kZ}, [](Call c) -> Results { return {c.dz * c.z() * kLn2}; }},
+    {OpCode::kExpm1, {kX}, [](Call c) -> Results { return {Scaled(c, Exp(c.x()))}; }},
+    {OpCode::kLog, {kX}, [](Call c) -> Results { return {c.dz / c.x()}; }},
+    {OpCode::kLog2, {kX}, [](Call c) -> Results { return {c.dz / (c.x() * kLn2)}; }},
+    {OpCode::kLog10, {kX}, [](Call c) -> Results { return {c.dz / (c.x() * kLn10)}; }},
+    {OpCode::kLog1p, {kX}, [](Call c) -> Results { return {c.dz / (c.x() + 1)}; }},
+    {OpCode::kSin, {kX}, [](Call c) -> Results { return {Scaled(c, Cos(c.x()))}; }},
+    {OpCode::kCos, {kX}, [](Call c) -> Results { return {-c.dz * Sin(c.x())}; }},
+    {OpCode::kTan, {kZ}, [](Call c) -> Results { return {Scaled(c, Square(c.z()) + 1)}; }},
+    {OpCode::kAsin, {kX}, [](Call c) -> Results { return {Scaled(c, Rsqrt((1 - c.x()) * (1 + c.x())))}; }},
+    {OpCode::kAcos, {kX}, [](Call c) -> Results { return {-c.dz * Rsqrt((1 - c.x()) * (1 + c.x()))}; }},
+    {OpCode::kAtan, {kX}, [](Call c) -> Results { return {c.dz / (Square(c.x()) + 1)}; }},
+    {OpCode::kSinh, {kX}, [](Call c) -> Results { return {Scaled(c, Cosh(c.x()))}; }},
+    {OpCode::kCosh, {kX}, [](Call c) -> Results { return {Scaled(c, Sinh(c.x()))}; }},
+    {OpCode::kAsinh, {kX}, [](Call c) -> Results { return {Scaled(c, Rsqrt(Square(c.x()) + 1))}; }},
+    {OpCode::kAcosh, {kX}, [](Call c) -> Results { return {Scaled(c, Rsqrt((c.x() - 1) * (c.x() + 1)))}; }},
+    {OpCode::kAtanh, {kX}, [](Call c) -> Results { return {c.dz / ((1 - c.x()) * (1 + c.x()))}; }},
+    {OpCode::kErf, {kX}, [](Call c) -> Results { return {Scaled(c, Exp(-Square(c.x())) * kTwoOverSqrtPi)}; }},
+    {OpCode::kSum, {}, &OfSum},
+    {OpCode::kMean, {}, &OfMean},
+    {OpCode::kVariance, {kX}, &OfVariance},
+    {OpCode::kNorm1, {kX}, &OfNorm1},
+    {OpCode::kNorm2, {kX | kZ}, &OfNorm2},
+    {OpCode::kLogSumExp, {kX | kZ}, &OfLogSumExp},
+    {OpCode::kMax, {kX | kZ}, &OfExtreme},
+    {OpCode::kMin, {kX | kZ}, &OfExtreme},
+    {OpCode::kGather, {kX1}, [](Call c) -> Results {
        return {GatherGrad(c.dz, c.x(1), c.x(0).shape(), c.attrs<AxisAttributes>().axis)};
      }},
-    {OpCode::kFlip,
-     [](Call c) -> Results {
+    {OpCode::kFlip, {}, [](Call c) -> Results {
        const uint32_t axes = c.attrs<FlipAttributes>().axes;
        return {axes == 0 ? c.dz : Flip(c.dz, AxesOf(axes, c.x().rank()))};
      }},
-    {OpCode::kTriangle, &OfTriangle},
-    {OpCode::kCumSum, &OfCumSum},
-    {OpCode::kMatMul, &OfMatMul},
-    {OpCode::kDropout, &OfDropout},
+    {OpCode::kTriangle, {}, &OfTriangle},
+    {OpCode::kCumSum, {}, &OfCumSum},
+    {OpCode::kMatMul, {kX1, kX0, 0}, &OfMatMul},
+    {OpCode::kDropout, {}, &OfDropout},
 };
 
 }  // namespace
 
-GradientFunction ComposedGradientOf(OpCode op) {
-  for (const Composed& composed : kComposedGradients) {
-    if (composed.op == op) return composed.function;
+const ComposedGradient* ComposedGradientOf(OpCode op) {
+  for (const ComposedGradient& composed : kComposedGradients) {
+    if (composed.op == op) return &composed;
   }
   return nullptr;
 }
 
-NDArray SumTo(const NDArray& dz, const Shape& shape) {
+NDArray SumTo(const NDArray& dz, const Shape& shape, NDArray* destination) {
   if (dz.shape() == shape) return dz;
   std::vector<int> axes;
   const int added = dz.rank() - shape.rank();
@@ -201,7 +254,11 @@ NDArray SumTo(const NDArray& dz, const Shape& shape) {
     if (i < added || (shape[i - added] == 1 && dz.dim(i) != 1)) axes.push_back(i);
   }
   if (axes.empty()) return dz;
-  return Sum(dz, axes).ReshapeOrCopy(shape);
+  if (destination == nullptr || shape.rank() != dz.rank() - static_cast<int>(axes.size())) {
+    return Sum(dz, axes).ReshapeOrCopy(shape);
+  }
+  SumInto(dz, axes, *destination);
+  return *destination;
 }
 
 }  // namespace tidepool

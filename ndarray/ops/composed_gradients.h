@@ -6,11 +6,20 @@
 
 namespace tidepool {
 
-// Null for operators whose rows do not say kComposed.
-GradientFunction ComposedGradientOf(OpCode op);
+inline constexpr int kComposedInputs = 3;  // the most of an operator of kComposed
 
-// The sum of `dz` over the axes along which `shape` was broadcast to its own.
-NDArray SumTo(const NDArray& dz, const Shape& shape);
+struct ComposedGradient {
+  OpCode op;
+  // By input: whose elements its gradient is computed from; a result that ended with a ReLU is known to be.
+  OperandSet needs[kComposedInputs];
+  GradientFunction function;
+};
+
+// Null for operators whose rows do not say kComposed.
+const ComposedGradient* ComposedGradientOf(OpCode op);
+
+// The sum of `dz` over the axes along which `shape` was broadcast to its own; into `destination` where that is not null.
+NDArray SumTo(const NDArray& dz, const Shape& shape, NDArray* destination = nullptr);
 
 }  // namespace tidepool
 

@@ -3,11 +3,13 @@
 //   NDArray z = Hypot(x, y);
 //   std::vector<NDArray> d = Gradients(OpCode::kHypot, {&x, &y}, {&z}, {&dz});  // d[0]: dX, d[1]: dY
 //
-// Nothing is recorded: who calls keeps what the call had. Layers of nn call gradient operators themselves, with results in
-// place; this is for programs that go through operators they do not know, and for those that add their own.
+// Nothing is recorded: who calls keeps what the call had; ndarray/gradient/gradient_tape.h records. Layers of nn call
+// gradient operators themselves, with results in place; this is for programs that go through operators they do not know,
+// and for those that add their own.
 #ifndef TIDEPOOL_NDARRAY_OPS_GRADIENTS_H_
 #define TIDEPOOL_NDARRAY_OPS_GRADIENTS_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -30,12 +32,27 @@ std::vector<NDArray> Gradients(OpCode op, absl::Span<const NDArray* const> input
                                absl::Span<const NDArray* const> outputs,
                                absl::Span<const NDArray* const> output_gradients, AttributesRef attributes = {});
 
-// A call, and the gradient with respect to its first output.
+// Operands of a call, a bit each.
+using OperandSet = uint32_t;
+constexpr OperandSet InputBit(int input) { return OperandSet{1} << input; }
+constexpr OperandSet OutputBit(int output) { return OperandSet{1} << (kMostInputs + output); }
+inline constexpr OperandSet kEveryOperand = ~OperandSet{0};
+
+// A call, and the gradient with respect to its first output. Operands that the function has not said it needs (AddGradient)
+// may be without elements: they have shape, type and device, and reading them is an error.
 struct GradientCall {
   OpCode op;
   absl::Span<const NDArray* const> inputs, outputs;
   const NDArray& dz;
   const void* attributes;
+  OperandSet wanted = kEveryOperand;  // by input; what is given beside these is thrown away
+  // By input: where the gradient is to lie, of the input's shape and type. One that is returned elsewhere is copied there.
+  absl::Span<NDArray* const> destinations = {};
+  // dz where nobody else needs its bytes any more and the function may write over them, else null.
+  NDArray* spare = nullptr;
+  // Tells that an operand's elements are not read any more: memory of one that was kept for this call goes.
+  void (*release)(const GradientCall& call, OperandSet operands) = nullptr;
+  void* released_by = nullptr;
 
   const NDArray& x(int input = 0) const { return *inputs[static_cast<size_t>(input)]; }
   const NDArray& z() const { return *outputs[0]; }
@@ -43,13 +60,22 @@ struct GradientCall {
   const T& attrs() const {
     return *static_cast<const T*>(attributes);
   }
+  bool wants(int input) const { return (wanted & InputBit(input)) != 0; }
+  NDArray* destination(int input) const {
+    return destinations.empty() ? nullptr : destinations[static_cast<size_t>(input)];
+  }
+  void Done(OperandSet operands) const {
+    if (release != nullptr) release(*this, operands);
+  }
 };
-// By input; those left undefined have none. Gradients of broadcast inputs may be of the result's shape: they are summed.
+// By input; those left undefined have none. Gradients of broadcast inputs may be of the result's shape: they are summed. Views
+// whose elements repeat may be given, and dz itself.
 using GradientFunction = std::vector<NDArray> (*)(const GradientCall& call);
 
-// For an operator of one's own whose row says kComposed. Always true. Throws kInvalidArgument for other rows and where
+// For an operator of one's own whose row says kComposed. `needs`: whose elements the function reads; others are not kept for
+// it by a tape (gradient/gradient_tape.h). Always true. Throws kInvalidArgument for other rows and where
 // there is one. Any thread; never taken back.
-bool AddGradient(OpCode op, GradientFunction function);
+bool AddGradient(OpCode op, GradientFunction function, OperandSet needs = kEveryOperand);
 
 }  // namespace tidepool
 

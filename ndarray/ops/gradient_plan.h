@@ -1,0 +1,41 @@
+// How the gradients of an operator are computed, found once: by gradient operators, by a function, or why not.
+#ifndef TIDEPOOL_NDARRAY_OPS_GRADIENT_PLAN_H_
+#define TIDEPOOL_NDARRAY_OPS_GRADIENT_PLAN_H_
+
+#include <vector>
+
+#include "tidepool/ndarray/kernel/gradient_rules.h"
+#include "tidepool/ndarray/ops/gradients.h"
+
+namespace tidepool {
+
+struct GradientPlan {
+  enum class Kind : uint8_t {
+    kNone,       // nothing follows from inputs moved a little
+    kUnwritten,  // there would be some
+    kRules,
+    kFunction,
+  };
+  Kind kind = Kind::kUnwritten;
+  std::vector<GradientRule> rules;
+  GradientFunction function = nullptr;
+  int bias = -1;                       // the input that is added to each row of the result, by rules
+  OperandSet needs[kMostInputs] = {};  // by input: whose elements its gradient is computed from
+  uint32_t flows = 1;                  // from which outputs, a bit each
+
+  // The same of several inputs, for a call with those attributes.
+  OperandSet NeedsOf(OpCode op, OperandSet wanted, const void* attributes) const;
+};
+
+// Never changes once it has been asked for, but where AddGradient adds a function to a kUnwritten one. Any thread. Throws as
+// GradientRulesOf.
+const GradientPlan& PlanOf(OpCode op);
+
+// Of products and convolutions that end with a ReLU: its gradient comes first, by the result.
+bool EndsWithRelu(OpCode op, const void* attributes);
+// Of products and convolutions that add to their result.
+bool AddsToResult(OpCode op, const void* attributes);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_OPS_GRADIENT_PLAN_H_

@@ -1,0 +1,261 @@
+#include "tidepool/ndarray/ops/gradient_task.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/composed_gradients.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/shape_only_array.h"
+
+namespace tidepool {
+namespace {
+
+using From = GradientOperand::From;
+
+// Nobody else has a handle, and every element is one place.
+bool IsSpare(const NDArray& array) {
+  const Buffer* const buffer = array.buffer().get();
+  return buffer != nullptr && buffer->references.load(std::memory_order_acquire) == 1 && !buffer->imported &&
+         buffer->IsAlive() && array.is_dense();
+}
+
+bool IsLike(const NDArray& a, const NDArray& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() && a.device() == b.device();
+}
+
+}  // namespace
+
+// One gradient operator of a task.
+struct RuleRun {
+  GradientTask& task;
+  const GradientRule& rule;
+  bool is_last;           // of the task: the gradients of outputs are read by no other
+  OperandSet read_later;  // by rules behind this one
+
+  NDArray* OperandAt(const GradientOperand& operand) const {
+    const auto index = static_cast<size_t>(operand.index);
+    return operand.from == From::kInput    ? &task.inputs[index]
+           : operand.from == From::kOutput ? &task.outputs[index]
+                                           : &task.output_gradients[index];
+  }
+
+  // Whether the rule's result may be written over that operand, which nobody needs afterwards.
+  bool MayTake(const GradientOperand& operand, const NDArray& array) const {
+    if (operand.from == From::kOutputGradient ? !is_last
+                                              : (read_later & BitOf(operand)) != 0) {
+      return false;
+    }
+    return IsSpare(array);
+  }
+  static OperandSet BitOf(const GradientOperand& operand) {
+    return operand.from == From::kInput ? InputBit(operand.index)
+           : operand.from == From::kOutput ? OutputBit(operand.index) : 0;
+  }
+
+  void Run() const {
+    const OperatorInfo& info = Info(rule.gradient);
+    std::vector<NDArray> made;
+    made.reserve(rule.inputs.size() + rule.with_respect_to.size());
+    std::vector<const NDArray*> inputs;
+    for (const GradientOperand& operand : rule.inputs) {
+      const NDArray* array = OperandAt(operand);
+      if (!array->is_defined()) {
+        array = nullptr;
+        if (!operand.optional && operand.from == From::kOutputGradient) {
+          const NDArray& z = task.outputs[static_cast<size_t>(operand.index)];
+          made.push_back(Zeros(z.shape(), z.dtype(), Place::Scratch(z.device())));
+          array = &made.back();
+        }
+      }
+      inputs.push_back(array);
+    }
+    std::vector<NDArray*> outputs;
+    std::vector<NDArray> unwanted;
+    unwanted.reserve(rule.with_respect_to.size());
+    bool taken = false;
+    for (const int input : rule.with_respect_to) {
+      const NDArray& of = task.inputs[static_cast<size_t>(input)];
+      NDArray& result = task.results[static_cast<size_t>(input)];
+      if ((task.wanted & InputBit(input)) == 0) {
+        unwanted.push_back(NDArray(of.shape(), of.dtype(), Place::Scratch(of.device())));
+        outputs.push_back(&unwanted.back());
+        continue;
+      }
+      if (!result.is_defined() && info.in_place() && !taken) {
+        for (size_t i = 0; i < rule.inputs.size(); ++i) {
+          const NDArray* const operand = inputs[i];
+          if (operand == nullptr || !IsLike(*operand, of) || operand != OperandAt(rule.inputs[i]) ||
+              !MayTake(rule.inputs[i], *operand)) {
+            continue;
+          }
+          result = *operand;
+          taken = true;
+          break;
+        }
+      }
+      if (!result.is_defined()) result = NDArray(of.shape(), of.dtype(), Place::CurrentOn(of.device()));
+      outputs.push_back(&result);
+    }
+    const LossGradAttributes loss{1};
+    const CrossEntropyGradAttributes entropy{1};
+    Pool2dAttributes pooling;
+    AttributesRef attributes = AttributesOf(loss, entropy);
+    if (task.relu_after) {
+      pooling = *static_cast<const Pool2dAttributes*>(task.attributes);
+      pooling.relu_grad = true;
+      attributes = &pooling;
+    }
+    Dispatch(rule.gradient, inputs, absl::MakeConstSpan(outputs), attributes);
+    if (!rule.of_sum) return;
+    for (const int input : rule.with_respect_to) {
+      NDArray& result = task.results[static_cast<size_t>(input)];
+      if ((task.wanted & InputBit(input)) != 0) Weigh(result);
+    }
+  }
+
+  // The operator's own, or, of a loss, a scale of 1.
+  AttributesRef AttributesOf(const LossGradAttributes& loss, const CrossEntropyGradAttributes& entropy) const {
+    const AttributesType type = Info(rule.gradient).attributes, own = Info(task.op).attributes;
+    if (type == AttributesType::Of<NoAttributes>()) return {};
+    if (type == own) return {task.attributes, own};
+    if (rule.of_sum && type == AttributesType::Of<LossGradAttributes>()) return &loss;
+    if (rule.of_sum && type == AttributesType::Of<CrossEntropyGradAttributes>()) return &entropy;
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(rule.gradient).name, "], gradient of [", Info(task.op).name,
+                                      "]: it takes attributes ", type.name(), ", expected those of [",
+                                      Info(task.op).name, "] or none"));
+  }
+
+  // By the gradient of each row's loss: gradients of losses are of their sum.
+  void Weigh(NDArray& gradient) const {
+    const NDArray& dz = task.output_gradients[0];
+    std::vector<int64_t> dims(dz.shape().span().begin(), dz.shape().span().end());
+    dims.resize(static_cast<size_t>(gradient.rank()), 1);
+    MultiplyInto(gradient, dz.ReshapeOrCopy(Shape(dims)), gradient);
+  }
+};
+
+void GradientTask::Release(OperandSet operands) {
+  const auto release = [&](std::vector<NDArray>& arrays, int first) {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      if ((operands >> (first + static_cast<int>(i)) & 1) == 0 || !arrays[i].buffer()) continue;
+      // Shape and type stay to be asked for.
+      NDArray& array = arrays[i];
+      array = ShapeOnlyArray(array.shape(), array.dtype(), array.device());
+    }
+  };
+  release(inputs, 0);
+  release(outputs, kMostInputs);
+}
+
+void GradientTask::RunRules(const GradientPlan& plan) {
+  const std::vector<GradientRule>& rules = plan.rules;
+  if (!output_gradients[0].is_defined() && rules[0].of_sum) {
+    results.assign(inputs.size(), NDArray());
+    return;
+  }
+  if (output_gradients[0].is_defined() && !relu_done && EndsWithRelu(op, attributes)) {
+    NDArray& dz = output_gradients[0];
+    if (IsSpare(dz)) {
+      ReluGradInto(outputs[0], dz, dz);
+    } else {
+      dz = ReluGrad(outputs[0], dz);
+    }
+    Release(OutputBit(0));
+  }
+  // What the input is multiplied by comes last: the gradients of parameters need the input, which goes before there is a
+  // gradient of it.
+  std::vector<const GradientRule*> order;
+  const auto is_wanted = [&](const GradientRule& rule) {
+    for (const int input : rule.with_respect_to) {
+      if ((wanted & InputBit(input)) != 0) return true;
+    }
+    return false;
+  };
+  for (const GradientRule& rule : rules) {
+    if (is_wanted(rule)) order.insert(order.begin(), &rule);
+  }
+  const bool wants_bias = plan.bias >= 0 && (wanted & InputBit(plan.bias)) != 0 &&
+                          inputs[static_cast<size_t>(plan.bias)].is_defined() && output_gradients[0].is_defined();
+  const auto bias = [&] {
+    const auto b = static_cast<size_t>(plan.bias);
+    NDArray* const destination = results[b].is_defined() ? &results[b] : nullptr;
+    results[b] = SumTo(output_gradients[0], inputs[b].shape(), destination);
+  };
+  if (order.empty() && wants_bias) bias();
+  for (size_t r = 0; r < order.size(); ++r) {
+    const bool is_last = r + 1 == order.size();
+    if (is_last && wants_bias) bias();
+    OperandSet later = 0;
+    for (size_t behind = r + 1; behind < order.size(); ++behind) {
+      for (const GradientOperand& operand : order[behind]->inputs) later |= RuleRun::BitOf(operand);
+    }
+    RuleRun{*this, *order[r], is_last, later}.Run();
+    Release(~later);
+  }
+}
+
+void GradientTask::RunFunction(const GradientPlan& plan) {
+  if (!output_gradients[0].is_defined()) {
+    results.assign(inputs.size(), NDArray());
+    return;
+  }
+  NDArray& dz = output_gradients[0];
+  if (EndsWithRelu(op, attributes) && !relu_done) {
+    if (IsSpare(dz)) {
+      ReluGradInto(outputs[0], dz, dz);
+    } else {
+      dz = ReluGrad(outputs[0], dz);
+    }
+    Release(OutputBit(0));
+  }
+  input_pointers_.clear();
+  output_pointers_.clear();
+  destinations_.clear();
+  for (const NDArray& input : inputs) input_pointers_.push_back(input.is_defined() ? &input : nullptr);
+  for (const NDArray& output : outputs) output_pointers_.push_back(&output);
+  for (NDArray& result : results) destinations_.push_back(result.is_defined() ? &result : nullptr);
+  const auto release = [](const GradientCall& call, OperandSet operands) {
+    static_cast<GradientTask*>(call.released_by)->Release(operands);
+  };
+  const GradientCall call{op,     input_pointers_, output_pointers_,   dz, attributes, wanted, destinations_,
+                          IsSpare(dz) ? &dz : nullptr, release, this};
+  std::vector<NDArray> found = plan.function(call);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const NDArray& input = inputs[i];
+    NDArray& result = results[i];
+    if (i >= found.size() || !found[i].is_defined() || (wanted & InputBit(static_cast<int>(i))) == 0 ||
+        !input.is_defined() || !IsFloating(input.dtype())) {
+      result = NDArray();
+      continue;
+    }
+    NDArray* const destination = result.is_defined() ? &result : nullptr;
+    NDArray sum = Cast(SumTo(found[i], input.shape(), destination), input.dtype());
+    found[i] = NDArray();
+    result = std::move(sum);
+  }
+}
+
+void GradientTask::Run(const GradientPlan& plan) {
+  results.resize(inputs.size());
+  if (plan.kind == GradientPlan::Kind::kRules) return RunRules(plan);
+  if (plan.kind == GradientPlan::Kind::kFunction) return RunFunction(plan);
+  ThrowUnimplemented(absl::StrCat("Op [", Info(op).name, "]: it has no gradients; its row says \"", Info(op).gradient,
+                                  "\" (ndarray/kernel/operator_list.inc)"));
+}
+
+void GradientTask::Clear() {
+  inputs.clear();
+  outputs.clear();
+  output_gradients.clear();
+  results.clear();
+  relu_done = relu_after = false;
+}
+
+}  // namespace tidepool
