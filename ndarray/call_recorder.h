@@ -24,15 +24,62 @@ class CallRecorder {
   using Backward = std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)>;
   virtual void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
                             Backward backward) = 0;
+  // function(inputs), which is recorded as one thing and called again for its gradients.
+  virtual std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+                                          absl::Span<const NDArray> inputs) = 0;
 
   static CallRecorder* Current() { return current_; }
 
  protected:
   ~CallRecorder() = default;
-  static void SetCurrent(CallRecorder* recorder) { current_ = recorder; }
 
  private:
+  friend class RecorderFrame;
   static thread_local constinit CallRecorder* current_;
+};
+
+// One of the thread's, of which the innermost one's recorder is current. They may end in any order, on that thread.
+class RecorderFrame {
+ public:
+  // Null: nothing is recorded in it, by those outside neither.
+  explicit RecorderFrame(CallRecorder* recorder);
+  ~RecorderFrame() { Leave(); }
+  RecorderFrame(const RecorderFrame&) = delete;
+  RecorderFrame& operator=(const RecorderFrame&) = delete;
+  // From here on it is as if it had never been. Idempotent.
+  void Leave() noexcept;
+  bool is_in() const { return is_in_; }
+
+  // While one is alive the frames from `frame` inwards do not count.
+  class OutsideOf {
+   public:
+    explicit OutsideOf(const RecorderFrame& frame) : before_(CallRecorder::current_) {
+      CallRecorder::current_ = frame.outer_ != nullptr ? frame.outer_->recorder_ : nullptr;
+    }
+    ~OutsideOf() { CallRecorder::current_ = before_; }
+    OutsideOf(const OutsideOf&) = delete;
+    OutsideOf& operator=(const OutsideOf&) = delete;
+
+   private:
+    CallRecorder* const before_;
+  };
+  // And here no others do.
+  class Only {
+   public:
+    explicit Only(CallRecorder* recorder) : before_(CallRecorder::current_) { CallRecorder::current_ = recorder; }
+    ~Only() { CallRecorder::current_ = before_; }
+    Only(const Only&) = delete;
+    Only& operator=(const Only&) = delete;
+
+   private:
+    CallRecorder* const before_;
+  };
+
+ private:
+  CallRecorder* const recorder_;
+  RecorderFrame* outer_ = nullptr;
+  bool is_in_ = true;
+  static thread_local constinit RecorderFrame* innermost_;
 };
 
 // Dispatch() for a recorder, which is not Current() meanwhile.

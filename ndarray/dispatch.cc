@@ -35,8 +35,6 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs) {
   CheckAlive(Info(op).name, Info(op).inputs, inputs);
 }
 
-thread_local constinit CallRecorder* CallRecorder::current_ = nullptr;
-
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
               absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   if (CallRecorder* const recorder = CallRecorder::Current()) [[unlikely]] {

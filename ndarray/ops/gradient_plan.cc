@@ -49,6 +49,7 @@ std::unique_ptr<GradientPlan> MakePlan(OpCode op) {
   if (!plan->rules.empty()) {
     plan->kind = GradientPlan::Kind::kRules;
     AddRuleNeeds(info, plan.get());
+    if (op == OpCode::kSquaredError) plan->needs[1] = plan->needs[0];  // it is that of the other side
   } else if (const ComposedGradient* const composed = ComposedGradientOf(op)) {
     plan->kind = GradientPlan::Kind::kFunction;
     plan->function = composed->function;

@@ -13,6 +13,7 @@
 #include "tidepool/ndarray/ops/composed_gradients.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/shape_only_array.h"
+#include "tidepool/ndarray/ops/unary.h"
 
 namespace tidepool {
 namespace {
@@ -199,6 +200,22 @@ void GradientTask::RunRules(const GradientPlan& plan) {
     RuleRun{*this, *order[r], is_last, later}.Run();
     Release(~later);
   }
+  OperandSet computed = wants_bias ? InputBit(plan.bias) : 0;
+  for (const GradientRule* const rule : order) {
+    for (const int input : rule->with_respect_to) computed |= InputBit(input);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if ((computed & wanted & InputBit(static_cast<int>(i))) == 0) results[i] = NDArray();
+  }
+}
+
+void GradientTask::CheckComplete() const {
+  if (!output_gradients[0].is_defined()) return;  // nothing flows
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if ((wanted & InputBit(static_cast<int>(i))) == 0 || results[i].is_defined()) continue;
+    ThrowUnimplemented(absl::StrCat("Op [", Info(op).name, "]: there is no gradient with respect to its ",
+                                    OperandName(Info(op).inputs, static_cast<int>(i)), ", and one is wanted"));
+  }
 }
 
 void GradientTask::RunFunction(const GradientPlan& plan) {
@@ -244,8 +261,20 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
 
 void GradientTask::Run(const GradientPlan& plan) {
   results.resize(inputs.size());
-  if (plan.kind == GradientPlan::Kind::kRules) return RunRules(plan);
-  if (plan.kind == GradientPlan::Kind::kFunction) return RunFunction(plan);
+  if (plan.kind == GradientPlan::Kind::kRules) {
+    // A square's two sides are alike.
+    const OperandSet asked = wanted;
+    const bool of_targets = op == OpCode::kSquaredError && (asked & InputBit(1)) != 0;
+    if (of_targets) wanted |= InputBit(0);
+    RunRules(plan);
+    if (of_targets && results[0].is_defined()) results[1] = Negate(results[0]);
+    wanted = asked;
+    return is_strict ? CheckComplete() : void();
+  }
+  if (plan.kind == GradientPlan::Kind::kFunction) {
+    RunFunction(plan);
+    return is_strict ? CheckComplete() : void();
+  }
   ThrowUnimplemented(absl::StrCat("Op [", Info(op).name, "]: it has no gradients; its row says \"", Info(op).gradient,
                                   "\" (ndarray/kernel/operator_list.inc)"));
 }

@@ -14,6 +14,7 @@ struct GradientTask {
   OpCode op = OpCode::kAdd;
   const void* attributes = nullptr;  // of its type
   OperandSet wanted = 0;             // of which inputs, as InputBit
+  bool is_strict = false;            // a wanted gradient that is not computed is an error, not undefined
   bool relu_done = false;            // the gradient has gone through the call's ReLU already
   bool relu_after = false;           // of a pooling: through that of the call before it
   std::vector<NDArray> inputs, outputs, output_gradients;
@@ -30,6 +31,7 @@ struct GradientTask {
   friend struct RuleRun;
   void RunRules(const GradientPlan& plan);
   void RunFunction(const GradientPlan& plan);
+  void CheckComplete() const;
   // Drops operands that are not needed any more.
   void Release(OperandSet operands);
 

@@ -1,0 +1,121 @@
+// Gradients of anything: a tape records the operators that are called on watched arrays, and runs their gradients.
+//
+//   GradientTape tape;
+//   tape.Watch(w);
+//   NDArray loss = Mean(Square(MatMul(x, w) - y));
+//   tape.Backward(loss);
+//   w -= 0.1 * tape.Gradient(w);
+//
+// What flows where is known by memory, not by handles: copies and views of a watched array are watched, a gradient of a view is
+// one of the elements it shows, and writes in place are calls like others (`x(0, All()) = y`, `h += z`, Concat). Values that
+// arrive by other ways (HostView, mutable_data, a NoGradientScope) are constants. Movers (Dup, Detach, Leverage, To ...) carry
+// gradients; NoGradientScope is what stops them.
+//
+// Memory. A call keeps those of its operands that its gradients read, as the operator's row has it, and only for those
+// gradients that are wanted: weights that are not watched keep no activations. Backward() lets go of each before the
+// gradient behind it is computed, writes gradients over gradients where nobody else has them, and makes everything in the
+// current place, where a workspace plans it. Records are heap memory of the owner "gradient tape", some hundred bytes a call.
+//
+// A kept operand that was overwritten before Backward() is an error that names the operator that kept it and the one that
+// wrote to it; with MemoryTracing on, where each was called. A call in place that overwrites what its own gradient needs is
+// refused at once.
+//
+// Threads: a tape is of the thread that made it, on which alone calls are recorded; it is destroyed there too. Tapes nest: the inner
+// one's Backward is recorded by the outer one, which gives gradients of gradients where operators have them.
+#ifndef TIDEPOOL_NDARRAY_GRADIENT_GRADIENT_TAPE_H_
+#define TIDEPOOL_NDARRAY_GRADIENT_GRADIENT_TAPE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tidepool/ndarray/call_recorder.h"
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+// Whether a gradient replaces what an array of the caller's holds or is added to it, as over micro-batches.
+enum class GradientWrite : uint8_t { kReplace, kAdd };
+
+// An array that a tape keeps for its gradients.
+struct SavedArray {
+  std::string op;       // the first call that keeps it
+  std::string operand;  // and as what
+  std::string array;    // "f32 [32, 28, 28, 1]"
+  int64_t bytes = 0;    // of its buffer, which views share and is listed once
+};
+
+class GradientTape {
+ public:
+  GradientTape();
+  ~GradientTape();
+  GradientTape(const GradientTape&) = delete;
+  GradientTape& operator=(const GradientTape&) = delete;
+
+  // Gradients with respect to `x`, with the value it has now, are wanted. Of an array that was computed on the tape too.
+  // Throws kInvalidArgument unless it is a float array with memory whose elements do not repeat, and for a view that shares
+  // memory with another watched one and is not it; kFailedPrecondition after Backward(). Twice is once.
+  void Watch(const NDArray& x);
+  // The gradient is written to `gradient`, of the shape and type of `x` and on its device, when Backward() comes to it, by the
+  // kernels themselves where they can: nothing else is allocated for it. Its memory stays the caller's; what kind it is
+  // (kGradientStandard, kGradientDeferred, kGradientExternal of an imported one) the ledger has from whoever made it.
+  // Backward() that throws leaves it half written.
+  void Watch(const NDArray& x, const NDArray& gradient, GradientWrite write = GradientWrite::kReplace);
+
+  // The gradients of `loss`, of one element, or of the sum of outputs * output_gradients; without a
+  // gradient an output has one element.
+  // Recording ends, and unless `keep` what was recorded goes, a call at a time: once only. Throws kInvalidArgument for
+  // outputs that nothing watched flows to and gradients that do not fit; kFailedPrecondition for kept operands that are
+  // gone or overwritten; kUnimplemented naming an operator without gradients that is in the way; and what operators
+  // do: all that was recorded is gone then, and the arrays are as they were.
+  void Backward(const NDArray& loss) { Backward(absl::MakeConstSpan(&loss, 1)); }
+  void Backward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients = {}, bool keep = false);
+
+  // After Backward(): with respect to a watched array; zeros where nothing flowed, undefined never. The array itself where one was
+  // handed in. Throws kInvalidArgument for arrays that are not watched, kFailedPrecondition before.
+  NDArray Gradient(const NDArray& x) const;
+
+  // Calls are no longer recorded.
+  void Stop();
+  bool is_recording() const;
+
+  // What was recorded and is kept: for reports of what training needs.
+  int64_t calls() const;
+  std::vector<SavedArray> Saved() const;
+  int64_t saved_bytes() const;  // of Saved()
+  std::string Report() const;   // a line for each
+
+ private:
+  class Recorder;
+  std::unique_ptr<Recorder> recorder_;
+};
+
+// Calls on this thread are not recorded by any tape in this scope: their results are constants.
+class NoGradientScope {
+ public:
+  NoGradientScope() = default;
+  NoGradientScope(const NoGradientScope&) = delete;
+  NoGradientScope& operator=(const NoGradientScope&) = delete;
+
+ private:
+  RecorderFrame frame_{nullptr};
+};
+
+// function(inputs), with nothing of its inside kept: Backward() calls it again. For segments whose activations take more memory
+// than computing them again takes time. It must give the same again: random numbers by their seeds. What it reads
+// beside its inputs (parameters) gets gradients too. `inputs` are kept. Without a tape it is just called.
+std::vector<NDArray> Recomputed(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+                                absl::Span<const NDArray> inputs);
+
+// `outputs`, computed from `inputs` by any means, with a gradient of one's own: backward(gradients of outputs) gives those of the
+// inputs, in their order, undefined for none. `name` is for errors. What `backward` captures is kept until it has run.
+// Outputs are new arrays: none is, or is a view of, an input. Without a tape it is nothing.
+void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+                 std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)> backward);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_GRADIENT_GRADIENT_TAPE_H_

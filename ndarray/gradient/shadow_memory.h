@@ -1,0 +1,57 @@
+// Gradients by the memory they are gradients of: each buffer has a shadow, and the gradient of a view is the same view of it.
+//
+// So views, slices and writes in place need no records of their own: a view that is read adds to its part of the shadow, and a
+// part that is written takes what was added to it away, as what lay there before was another value. A shadow is one piece, the
+// first gradient that came, for as long as all that comes is of that view; only then it is made as long as its buffer.
+//
+// Threads: one.
+#ifndef TIDEPOOL_NDARRAY_GRADIENT_SHADOW_MEMORY_H_
+#define TIDEPOOL_NDARRAY_GRADIENT_SHADOW_MEMORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tidepool/ndarray/gradient/taped_view.h"
+#include "tidepool/ndarray/ndarray.h"
+
+namespace tidepool {
+
+struct GradientPiece {
+  NDArray gradient;        // undefined: none
+  bool relu_done = false;  // it has gone through the ReLU that the value came from
+};
+
+class ShadowMemory {
+ public:
+  // Adds `gradient`, of the view's shape and type, to its part. Takes the memory of one that nobody else has; of
+  // `own`, whoever has it. `elements`: of the buffer. Elements that the view repeats are added up.
+  void Add(const TapedView& view, int64_t elements, NDArray gradient, bool relu_done = false, const NDArray* own = nullptr);
+  // What was added to the view's part, which is taken away.
+  GradientPiece Take(const TapedView& view, int64_t elements);
+  // The same and it stays.
+  NDArray Peek(const TapedView& view, int64_t elements);
+  // Whether anything was added to that part.
+  bool Has(const TapedView& view) const;
+  void Clear();
+
+ private:
+  struct Shadow {
+    TapedView where;  // of the piece
+    NDArray piece;
+    bool relu_done = false;
+    bool is_own = false;          // the piece may be written to, whoever has it
+    NDArray full;                 // instead: the whole buffer's, as one axis
+    std::vector<TapedView> dead;  // parts of it that were taken: they count as 0
+    bool IsEmpty() const { return !piece.is_defined() && !full.is_defined(); }
+  };
+  Shadow* Find(uint32_t slot) { return slot < shadows_.size() ? &shadows_[slot] : nullptr; }
+  static void MakeFull(Shadow& shadow, int64_t elements);
+  static void Revive(Shadow& shadow, const TapedView& view);
+  static NDArray ViewOfFull(const Shadow& shadow, const TapedView& view);
+
+  std::vector<Shadow> shadows_;  // by slot
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_GRADIENT_SHADOW_MEMORY_H_

@@ -1,0 +1,69 @@
+// The buffers that a tape knows, by their numbers, which no other buffer of the process gets.
+#ifndef TIDEPOOL_NDARRAY_GRADIENT_SLOT_TABLE_H_
+#define TIDEPOOL_NDARRAY_GRADIENT_SLOT_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tidepool/ndarray/gradient/taped_view.h"
+
+namespace tidepool {
+
+struct TapeRecord;
+struct WatchedArray;
+
+struct TapeSlot {
+  uint64_t buffer_id = 0;
+  int64_t bytes = 0;
+  bool computed = false;             // a recorded call wrote to it: gradients flow from all of it
+  const TapeRecord* ends_with_relu = nullptr;  // the call that wrote to it last, if it does
+  std::vector<WatchedArray*> watched;          // by where they begin; none overlaps another
+};
+
+class SlotTable {
+ public:
+  TapeSlot& operator[](uint32_t slot) { return slots_[slot]; }
+  const TapeSlot& operator[](uint32_t slot) const { return slots_[slot]; }
+  uint32_t Find(uint64_t buffer_id) const {
+    if (places_.empty()) return TapedView::kNoSlot;
+    for (size_t at = Hash(buffer_id);; ++at) {
+      const uint32_t slot = places_[at & mask_];
+      if (slot == TapedView::kNoSlot || slots_[slot].buffer_id == buffer_id) return slot;
+    }
+  }
+  // So that so many more Adds take no memory.
+  void Reserve(size_t more) {
+    if ((slots_.size() + more) * 2 > places_.size()) Grow(more);
+  }
+  uint32_t FindOrAdd(const Buffer& buffer) {
+    const uint32_t found = Find(buffer.id);
+    if (found != TapedView::kNoSlot) return found;
+    Reserve(1);
+    const auto slot = static_cast<uint32_t>(slots_.size());
+    slots_.emplace_back();
+    slots_.back().buffer_id = buffer.id;
+    slots_.back().bytes = static_cast<int64_t>(buffer.bytes);
+    size_t at = Hash(buffer.id);
+    while (places_[at & mask_] != TapedView::kNoSlot) ++at;
+    places_[at & mask_] = slot;
+    return slot;
+  }
+  size_t size() const { return slots_.size(); }
+  void Clear() {
+    slots_.clear();
+    std::fill(places_.begin(), places_.end(), TapedView::kNoSlot);
+  }
+
+ private:
+  static size_t Hash(uint64_t id) { return static_cast<size_t>((id * 0x9E3779B97F4A7C15u) >> 32); }
+  void Grow(size_t more);
+
+  std::vector<TapeSlot> slots_;
+  std::vector<uint32_t> places_;  // of a power of two
+  size_t mask_ = 0;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_GRADIENT_SLOT_TABLE_H_

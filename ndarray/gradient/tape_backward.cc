@@ -1,0 +1,379 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/tape_recorder.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/shape_only_array.h"
+#include "tidepool/ndarray/view_overlap.h"
+
+namespace tidepool {
+namespace {
+
+std::string Described(const NDArray& array) {
+  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString());
+}
+
+std::string OperandOf(const TapeRecord& record, int operand) {
+  if (record.kind != TapeRecord::Kind::kCall) return absl::StrCat("input ", operand);
+  if (operand < record.input_count) return OperandName(Info(record.op).inputs, operand);
+  return OperandName(Info(record.op).outputs, operand - record.input_count);
+}
+
+std::string CalledAt(const AllocationTrace* site) {
+  return site != nullptr ? absl::StrCat(" (called at ", site->Site(), ")") : "";
+}
+
+bool ShareMemory(const NDArray& a, const NDArray& b) {
+  return a.is_defined() && b.is_defined() && MayShareMemory(a.buffer().get(), b.buffer().get());
+}
+
+}  // namespace
+
+void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const TapedView& view, int operand) const {
+  if (!view.guarded || view.buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
+  const uint32_t now = view.buffer->version.load(std::memory_order_relaxed);
+  if (now == view.version) return;
+  const auto [begin, end] = view.Extent();
+  uint32_t seen = 0;
+  std::string writer;
+  for (const Write& write : writes_) {
+    // The numbers go round.
+    const auto behind = static_cast<int32_t>(write.version - view.version);
+    if (write.buffer_id != view.buffer->id || behind <= 0) continue;
+    ++seen;
+    if (write.begin < end && begin < write.end && writer.empty()) {
+      writer = absl::StrCat("Op [", write.op, "]", CalledAt(write.site.get()), " overwrote it");
+    }
+  }
+  // Every write was to another part.
+  if (writer.empty() && seen == now - view.version) return;
+  if (writer.empty()) {
+    writer = "something that is no operator of this thread's (mutable_data, HostView, MarkWritten, a NoGradientScope) overwrote it";
+  }
+  const AllocationTrace* const site = record.extra != nullptr ? record.extra->site.get() : nullptr;
+  ThrowFailedPrecondition(absl::StrCat("gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
+                                       OperandOf(record, operand), " (", DTypeName(view.dtype), " ",
+                                       view.shape().ToString(), ", version ", view.version, ") for its gradient, and ", writer,
+                                       " (version ", now, "); expected it unchanged until Backward()"));
+}
+
+NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand) const {
+  if (!view.buffer) return NDArray(view.shape(), view.dtype);  // without elements
+  CheckUnchanged(record, view, operand);
+  NDArray array = view.In(keep ? view.buffer : std::move(view.buffer));
+  array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(), OperandOf(record, operand).c_str());
+  return array;
+}
+
+void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients) {
+  if (outputs.empty() || (!output_gradients.empty() && output_gradients.size() != outputs.size())) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Backward of ", outputs.size(), " outputs with ",
+                                      output_gradients.size(), " gradients, expected at least one output and as many or none"));
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const NDArray& z = outputs[o];
+    z.CheckAlive("backward", "output");
+    TapedView view(z);
+    view.slot = SlotOf(z);
+    if (!Flows(view)) {
+      ThrowInvalidArgument(absl::StrCat("gradient tape: Backward: output ", o, ", ", Described(z),
+                                        ", does not come from a watched array by operators that the tape recorded"));
+    }
+    NDArray dz = output_gradients.empty() ? NDArray() : output_gradients[o];
+    if (!dz.is_defined()) {
+      if (z.NumElements() != 1) {
+        ThrowInvalidArgument(absl::StrCat("gradient tape: Backward: output ", o, ", ", Described(z),
+                                          ", has no gradient given, expected one element or a gradient of its shape"));
+      }
+      dz = Ones(z.shape(), z.dtype(), Place::CurrentOn(z.device()));
+    }
+    dz.CheckAlive("backward", "output_gradient");
+    if (!(dz.shape() == z.shape()) || dz.dtype() != z.dtype() || dz.device() != z.device()) {
+      ThrowInvalidArgument(absl::StrCat("gradient tape: Backward: the gradient of output ", o, " is ", Described(dz), " on ",
+                                        DeviceName(dz.device()), ", expected ", Described(z), " on ",
+                                        DeviceName(z.device())));
+    }
+    shadows_.Add(view, ElementsOf(view), std::move(dz));
+  }
+}
+
+void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients,
+                                         bool keep) {
+  CheckThread("Backward");
+  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Backward while it runs");
+  if (state_ == State::kDone || state_ == State::kFailed) {
+    ThrowFailedPrecondition("gradient tape: Backward after it has run: what was recorded is gone; expected once, or keep");
+  }
+  try {
+    const RecorderFrame::OutsideOf outside(frame_);
+    Seed(outputs, output_gradients);
+  } catch (...) {
+    shadows_.Clear();  // nothing has happened yet
+    throw;
+  }
+  state_ = State::kBackward;
+  try {
+    const RecorderFrame::OutsideOf outside(frame_);
+    BackTo(nullptr, keep);
+    SeparateResults();
+  } catch (...) {
+    task_.Clear();
+    shadows_.Clear();
+    records_.Clear();
+    writes_.clear();
+    for (const auto& watched : watched_) watched->gradient = NDArray();
+    state_ = State::kFailed;
+    frame_.Leave();
+    throw;
+  }
+  state_ = keep ? State::kKept : State::kDone;
+  frame_.Leave();
+  if (!keep) {
+    records_.Clear();
+    writes_.clear();
+  }
+}
+
+void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
+  for (TapeRecord* record = records_.last(); record != stop;) {
+    TapeRecord* const previous = record->previous;
+    const TapeRecord::Kind kind = record->kind;
+    for (TapedView& output : record->outputs()) {
+      if (output.slot != TapedView::kNoSlot && slots_[output.slot].ends_with_relu == record) {
+        slots_[output.slot].ends_with_relu = nullptr;
+      }
+    }
+    switch (kind) {
+      case TapeRecord::Kind::kCall: BackThroughCall(*record, keep); break;
+      case TapeRecord::Kind::kWatch: FinishWatched(*record->extra->watched); break;
+      case TapeRecord::Kind::kFunction: BackThroughFunction(*record, keep); break;
+      case TapeRecord::Kind::kSegment: BackThroughSegment(*record, keep); break;
+    }
+    if (!keep && kind != TapeRecord::Kind::kSegment) records_.Drop();  // a segment drops itself before it runs again
+    record = previous;
+  }
+}
+
+std::vector<NDArray> GradientTape::Recorder::TakeGradients(TapeRecord& record, bool* any) {
+  std::vector<NDArray> gradients;
+  for (TapedView& view : record.outputs()) {
+    NDArray gradient;
+    if (view.slot != TapedView::kNoSlot) gradient = shadows_.Take(view, ElementsOf(view)).gradient;
+    *any = *any || gradient.is_defined();
+    gradients.push_back(std::move(gradient));
+  }
+  return gradients;
+}
+
+void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
+  bool any = false;
+  task_.Clear();
+  for (int o = 0; o < record.output_count; ++o) {
+    TapedView& view = record.output(o);
+    NDArray gradient;
+    if (view.slot != TapedView::kNoSlot) {
+      if (record.keeps_result) {
+        gradient = shadows_.Peek(view, ElementsOf(view));
+      } else {
+        GradientPiece piece = shadows_.Take(view, ElementsOf(view));
+        gradient = std::move(piece.gradient);
+        if (o == 0) task_.relu_done = piece.relu_done;
+      }
+    }
+    any = any || gradient.is_defined();
+    task_.output_gradients.push_back(std::move(gradient));
+  }
+  if (!any || record.plan == nullptr) return task_.Clear();
+  const OperatorInfo& info = Info(record.op);
+  for (int o = 0; o < record.output_count; ++o) {
+    if (!task_.output_gradients[static_cast<size_t>(o)].is_defined() || (record.plan->flows >> o & 1) != 0 ||
+        record.plan->kind == GradientPlan::Kind::kUnwritten) {
+      continue;
+    }
+    ThrowUnimplemented(absl::StrCat("gradient tape: Op [", info.name, "]: a gradient of its output ",
+                                    OperandName(info.outputs, o), " is in the way, from which none is computed"));
+  }
+  FillTask(record, keep);
+  try {
+    task_.Run(*record.plan);
+  } catch (Error& error) {
+    error.AddContext(absl::StrCat("gradient of Op [", info.name, "]"));
+    throw;
+  }
+  task_.inputs.clear();
+  task_.outputs.clear();
+  task_.output_gradients.clear();
+  for (int i = 0; i < record.input_count; ++i) {
+    NDArray& result = task_.results[static_cast<size_t>(i)];
+    TapedView& view = record.views[i];
+    if (!result.is_defined() || view.slot == TapedView::kNoSlot) continue;
+    const WatchedArray* const watched = FindWatched(view);
+    shadows_.Add(view, ElementsOf(view), std::move(result), record.relu_before,
+                 watched != nullptr && !watched->adds && watched->destination.is_defined() ? &watched->destination : nullptr);
+  }
+  task_.Clear();
+}
+
+void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep) {
+  task_.op = record.op;
+  task_.attributes = record.attributes;
+  task_.wanted = record.wanted;
+  task_.is_strict = true;
+  task_.relu_after = record.relu_before;
+  const OperandSet needs = record.plan->NeedsOf(record.op, record.wanted, record.attributes);
+  for (int v = 0; v < record.input_count + record.output_count; ++v) {
+    TapedView& view = record.views[v];
+    const bool is_input = v < record.input_count;
+    std::vector<NDArray>& to = is_input ? task_.inputs : task_.outputs;
+    if (!view.present) {
+      to.emplace_back();
+      continue;
+    }
+    const bool is_kept = (needs & (is_input ? InputBit(v) : OutputBit(v - record.input_count))) != 0;
+    if (!is_input && v == record.input_count && task_.relu_done && EndsWithRelu(record.op, record.attributes)) {
+      if (!keep) view.buffer.Reset();  // the gradient has come through the ReLU already
+      to.push_back(ShapeOnlyArray(view.shape(), view.dtype, view.device));
+    } else {
+      to.push_back(is_kept ? Recalled(record, view, keep, v) : ShapeOnlyArray(view.shape(), view.dtype, view.device));
+    }
+  }
+  task_.results.assign(static_cast<size_t>(record.input_count), NDArray());
+  for (int i = 0; i < record.input_count; ++i) {
+    const TapedView& view = record.views[i];
+    if ((record.wanted & InputBit(i)) == 0) continue;
+    const WatchedArray* const watched = FindWatched(view);
+    if (watched == nullptr || watched->adds || !watched->destination.is_defined() || shadows_.Has(view)) continue;
+    bool shared = false;
+    for (const NDArray& dz : task_.output_gradients) shared = shared || ShareMemory(dz, watched->destination);
+    for (const NDArray& other : task_.results) shared = shared || ShareMemory(other, watched->destination);
+    if (!shared) task_.results[static_cast<size_t>(i)] = watched->destination;
+  }
+}
+
+void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) {
+  bool any = false;
+  std::vector<NDArray> gradients = TakeGradients(record, &any);
+  if (!any) return;
+  const std::string name = record.extra->name;
+  if (!record.extra->backward) {
+    ThrowUnimplemented(absl::StrCat("gradient tape: Op [", name, "]: it has no gradient, and one flows to it"));
+  }
+  std::vector<NDArray> found;
+  {
+    const CallRecorder::Backward backward = keep ? record.extra->backward : std::move(record.extra->backward);
+    found = backward(gradients);
+  }
+  gradients.clear();
+  if (found.size() != record.input_count) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Op [", name, "]: its gradient function returned ", found.size(),
+                                      " arrays, expected one for each of ", record.input_count, " inputs"));
+  }
+  for (int i = 0; i < record.input_count; ++i) {
+    TapedView& view = record.views[i];
+    NDArray& gradient = found[static_cast<size_t>(i)];
+    if (view.slot == TapedView::kNoSlot || !gradient.is_defined()) continue;
+    if (!(gradient.shape() == view.shape()) || gradient.dtype() != view.dtype || gradient.device() != view.device) {
+      ThrowInvalidArgument(absl::StrCat("gradient tape: Op [", name, "]: the gradient of input ", i, " is ",
+                                        Described(gradient), " on ", DeviceName(gradient.device()), ", expected ",
+                                        DTypeName(view.dtype), " ", view.shape().ToString(), " on ",
+                                        DeviceName(view.device)));
+    }
+    gradient.CheckAlive(name.c_str(), "gradient");
+    shadows_.Add(view, ElementsOf(view), std::move(gradient));
+  }
+}
+
+void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
+  bool any = false;
+  std::vector<NDArray> gradients = TakeGradients(record, &any);
+  std::vector<NDArray> inputs;
+  std::function<std::vector<NDArray>(absl::Span<const NDArray>)> segment;
+  if (any) {
+    for (int i = 0; i < record.input_count; ++i) {
+      TapedView& view = record.views[i];
+      inputs.push_back(view.present ? Recalled(record, view, keep, i) : NDArray());
+    }
+    segment = keep ? record.extra->segment : std::move(record.extra->segment);
+  }
+  if (!keep) records_.Drop();
+  if (!any) return;
+  const TapeRecord* const stop = records_.last();
+  {
+    std::vector<NDArray> outputs;
+    {
+      const RecorderFrame::Only only(this);
+      outputs = segment(inputs);
+    }
+    segment = nullptr;
+    inputs.clear();
+    if (outputs.size() != gradients.size()) {
+      ThrowInvalidArgument(absl::StrCat("gradient tape: a segment returned ", outputs.size(), " arrays when called again, ",
+                                        gradients.size(), " before; expected the same"));
+    }
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      if (!gradients[o].is_defined()) continue;
+      TapedView view(outputs[o]);
+      view.slot = SlotOf(outputs[o]);
+      if (!Flows(view)) continue;
+      if (!(outputs[o].shape() == gradients[o].shape()) || outputs[o].dtype() != gradients[o].dtype()) {
+        ThrowInvalidArgument(absl::StrCat("gradient tape: output ", o, " of a segment called again is ",
+                                          Described(outputs[o]), ", expected ", Described(gradients[o])));
+      }
+      shadows_.Add(view, ElementsOf(view), std::move(gradients[o]));
+    }
+  }
+  BackTo(stop, /*keep=*/false);
+}
+
+void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
+  const int64_t elements = ElementsOf(watched.view);
+  NDArray gradient = watched.is_computed ? shadows_.Peek(watched.view, elements)
+                                         : shadows_.Take(watched.view, elements).gradient;
+  if (!watched.destination.is_defined()) {
+    watched.gradient = std::move(gradient);
+    return;
+  }
+  NDArray& destination = watched.destination;
+  if (!gradient.is_defined()) {
+    if (!watched.adds) FillInto(0, destination);
+  } else if (watched.adds) {
+    AddInto(destination, gradient, destination);
+  } else if (gradient.raw_data() != destination.raw_data()) {
+    CopyInto(gradient, destination);
+  }
+  watched.gradient = destination;
+}
+
+// Whoever has a gradient may write to it: it is not that of another array too, nor what was handed in for an output.
+void GradientTape::Recorder::SeparateResults() {
+  shadows_.Clear();
+  for (const auto& watched : watched_) {
+    NDArray& gradient = watched->gradient;
+    if (!gradient.is_defined() || watched->destination.is_defined() || !gradient.buffer()) continue;
+    if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient)) gradient = gradient.Dup();
+    Buffer& buffer = *gradient.buffer().get();
+    if (!buffer.attached && !buffer.imported) SetBufferKind(buffer, MemoryKind::kGradientStandard);
+  }
+}
+
+NDArray GradientTape::Recorder::Gradient(const NDArray& x) const {
+  x.CheckAlive("gradient", "X");
+  TapedView view(x);
+  view.slot = SlotOf(x);
+  const WatchedArray* const watched = FindWatched(view);
+  if (watched == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Gradient: ", Described(x), " is not watched, expected an array or view "
+                                      "that Watch() was called with"));
+  }
+  if (state_ != State::kDone && state_ != State::kKept) {
+    ThrowFailedPrecondition(state_ == State::kFailed ? "gradient tape: Gradient after a Backward() that failed"
+                                                     : "gradient tape: Gradient before Backward(), expected after it");
+  }
+  if (watched->gradient.is_defined()) return watched->gradient;
+  return Zeros(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
+}
+
+}  // namespace tidepool

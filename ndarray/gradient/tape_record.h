@@ -1,0 +1,98 @@
+// What a tape has seen, the last thing first: calls of operators, arrays that are watched, functions, segments.
+//
+// A record lies with its views and attributes in one piece of a chunk, so that one costs no allocation; chunks are heap
+// buffers on the ledger. Nothing virtual: most are calls.
+#ifndef TIDEPOOL_NDARRAY_GRADIENT_TAPE_RECORD_H_
+#define TIDEPOOL_NDARRAY_GRADIENT_TAPE_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/accounting/memory_tracing.h"
+#include "tidepool/ndarray/call_recorder.h"
+#include "tidepool/ndarray/gradient/taped_view.h"
+#include "tidepool/ndarray/kernel/op_code.h"
+#include "tidepool/ndarray/ops/gradient_plan.h"
+
+namespace tidepool {
+
+// An array that gradients are wanted of.
+struct WatchedArray {
+  uint64_t buffer_id = 0;
+  TapedView view;
+  bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
+  NDArray destination;       // undefined: none was handed in
+  bool adds = false;         // to it
+  NDArray gradient;          // what was found; undefined: none
+};
+
+// What a record of few kinds has beside a call's.
+struct TapeExtra {
+  std::string name;  // of a function or segment
+  CallRecorder::Backward backward;
+  std::function<std::vector<NDArray>(absl::Span<const NDArray>)> segment;
+  WatchedArray* watched = nullptr;
+  std::unique_ptr<AllocationTrace> site;  // of a call, if MemoryTracing was on
+};
+
+struct TapeRecord {
+  enum class Kind : uint8_t { kCall, kWatch, kFunction, kSegment };
+
+  TapeRecord* previous = nullptr;
+  const GradientPlan* plan = nullptr;  // of a call; null: it only overwrote something
+  std::unique_ptr<TapeExtra> extra;    // null where none of it is needed
+  OperandSet wanted = 0;
+  OpCode op = OpCode::kAdd;
+  Kind kind = Kind::kCall;
+  bool keeps_result = false;  // of the outputs: what was there before is part of it
+  bool relu_before = false;   // of a pooling: its input ends with a ReLU, whose gradient it applies
+  uint16_t input_count = 0, output_count = 0;
+  TapedView* views = nullptr;        // inputs, outputs
+  const void* attributes = nullptr;  // null: of none
+
+  absl::Span<TapedView> inputs() { return absl::MakeSpan(views, input_count); }
+  absl::Span<TapedView> outputs() { return absl::MakeSpan(views + input_count, output_count); }
+  TapedView& output(int o) { return views[input_count + o]; }
+  const char* name() const { return kind == Kind::kCall ? Info(op).name : extra->name.c_str(); }
+};
+
+// Records in the order they were made, of which the last ones go first.
+class TapeRecords {
+ public:
+  TapeRecords() = default;
+  TapeRecords(const TapeRecords&) = delete;
+  TapeRecords& operator=(const TapeRecords&) = delete;
+  ~TapeRecords() { Clear(); }
+
+  // A record with that many views, absent ones, and a copy of the attributes. It is none before Commit; one that is never
+  // committed is forgotten by the next New. Throws OutOfMemoryError.
+  TapeRecord* New(int inputs, int outputs, const void* attributes, size_t attribute_bytes);
+  void Commit(TapeRecord* record);
+  TapeRecord* last() const { return last_; }
+  // The last one.
+  void Drop();
+  void Clear();
+  int64_t count() const { return count_; }
+
+ private:
+  struct Chunk {
+    BufferHandle buffer;
+    size_t used = 0;
+  };
+  static void Destroy(TapeRecord* record);
+  void ForgetPending();
+
+  std::vector<Chunk> chunks_;
+  TapeRecord* last_ = nullptr;
+  TapeRecord* pending_ = nullptr;
+  int64_t count_ = 0;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_GRADIENT_TAPE_RECORD_H_

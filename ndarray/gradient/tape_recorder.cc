@@ -1,0 +1,353 @@
+// Recording. Backwards: tape_backward.cc.
+#include "tidepool/ndarray/gradient/tape_recorder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/view_overlap.h"
+
+namespace tidepool {
+namespace {
+
+// One address for each thread.
+const void* ThisThread() {
+  static thread_local const char here = 0;
+  return &here;
+}
+
+std::string Described(const NDArray& array) {
+  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString());
+}
+
+}  // namespace
+
+GradientTape::Recorder::Recorder() : thread_(ThisThread()) {}
+
+GradientTape::Recorder::~Recorder() {
+  if (thread_ == ThisThread() || !frame_.is_in()) return;
+  // The thread that it records would go on calling it.
+  std::fputs("GradientTape: destroyed on another thread than the one it records\n", stderr);
+  std::abort();
+}
+
+void GradientTape::Recorder::CheckThread(const char* what) const {
+  if (thread_ == ThisThread()) return;
+  ThrowFailedPrecondition(absl::StrCat("gradient tape: ", what, " on another thread than the one that made the tape"));
+}
+
+void GradientTape::Recorder::Stop() {
+  CheckThread("Stop");
+  frame_.Leave();
+  if (state_ == State::kRecording) state_ = State::kStopped;
+}
+
+uint32_t GradientTape::Recorder::SlotOf(const NDArray& array) const {
+  const Buffer* const buffer = array.buffer().get();
+  return buffer != nullptr ? slots_.Find(buffer->id) : TapedView::kNoSlot;
+}
+
+bool GradientTape::Recorder::Flows(const TapedView& view) const {
+  if (view.slot == TapedView::kNoSlot || !IsFloating(view.dtype)) return false;
+  const TapeSlot& slot = slots_[view.slot];
+  if (slot.computed) return true;
+  const auto [begin, end] = view.Extent();
+  const auto behind = std::partition_point(slot.watched.begin(), slot.watched.end(), [end = end](const WatchedArray* w) {
+    return w->view.Extent().first < end;
+  });
+  return behind != slot.watched.begin() && (*std::prev(behind))->view.Extent().second > begin;
+}
+
+WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
+  if (view.slot == TapedView::kNoSlot) return nullptr;
+  const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
+  const int64_t begin = view.Extent().first;
+  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
+    return w->view.Extent().first < begin;
+  });
+  return at != watched.end() && (*at)->view.IsSame(view) ? *at : nullptr;
+}
+
+int64_t GradientTape::Recorder::ElementsOf(const TapedView& view) const {
+  return slots_[view.slot].bytes / static_cast<int64_t>(DTypeBytes(view.dtype));
+}
+
+void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, GradientWrite write) {
+  CheckThread("Watch");
+  x.CheckAlive("watch", "X");
+  if (state_ != State::kRecording) {
+    ThrowFailedPrecondition("gradient tape: Watch of an array when it no longer records, expected before Backward and Stop");
+  }
+  if (!IsFloating(x.dtype()) || x.NumElements() == 0 || MayRepeat(x)) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
+                                      MayRepeat(x) ? " whose elements repeat" : "",
+                                      ", expected floats, at least one, each in a place of its own"));
+  }
+  if (gradient.is_defined()) {
+    gradient.CheckAlive("watch", "gradient");
+    gradient.CheckWritable("watch");
+    if (!(gradient.shape() == x.shape()) || gradient.dtype() != x.dtype() || gradient.device() != x.device() ||
+        MayRepeat(gradient) || ViewsOverlap(gradient, x)) {
+      ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient is ", Described(gradient), " on ",
+                                        DeviceName(gradient.device()), ViewsOverlap(gradient, x) ? " over X itself" : "",
+                                        ", expected ", Described(x), " on ", DeviceName(x.device()),
+                                        ", each element in a place of its own"));
+    }
+  }
+  TapedView view(x);
+  view.slot = slots_.FindOrAdd(*x.buffer().get());
+  TapeSlot& slot = slots_[view.slot];
+  const auto [begin, end] = view.Extent();
+  const auto at = std::partition_point(slot.watched.begin(), slot.watched.end(), [&](const WatchedArray* w) {
+    return w->view.Extent().first < view.Extent().first;
+  });
+  if (at != slot.watched.end() && (*at)->view.IsSame(view)) {
+    WatchedArray& watched = **at;
+    const bool is_new = gradient.is_defined() &&
+                        (!watched.destination.is_defined() || watched.destination.raw_data() != gradient.raw_data() ||
+                         watched.adds != (write == GradientWrite::kAdd));
+    if (!is_new) return;
+    ThrowInvalidArgument("gradient tape: Watch: the array is watched with another gradient already, expected one");
+  }
+  if ((at != slot.watched.end() && (*at)->view.Extent().first < end) ||
+      (at != slot.watched.begin() && (*std::prev(at))->view.Extent().second > begin)) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
+                                      ", a view whose memory overlaps that of another watched array, expected apart or the "
+                                      "same"));
+  }
+  const auto place = at - slot.watched.begin();
+  slot.watched.reserve(slot.watched.size() + 1);
+  watched_.reserve(watched_.size() + 1);
+  auto watched = std::make_unique<WatchedArray>();
+  watched->buffer_id = x.buffer()->id;
+  watched->view = view;
+  watched->is_computed = slot.computed;
+  watched->destination = gradient;
+  watched->adds = gradient.is_defined() && write == GradientWrite::kAdd;
+  TapeRecord* const record = records_.New(0, 0, nullptr, 0);
+  record->kind = TapeRecord::Kind::kWatch;
+  record->extra = std::make_unique<TapeExtra>();
+  record->extra->name = "watch";
+  record->extra->watched = watched.get();
+  slot.watched.insert(slot.watched.begin() + place, watched.get());
+  watched_.push_back(std::move(watched));
+  records_.Commit(record);
+}
+
+void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
+                                             absl::Span<NDArray* const> outputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if ((needs & InputBit(static_cast<int>(i))) == 0 || inputs[i] == nullptr) continue;
+    for (const NDArray* const output : outputs) {
+      if (!MayShareMemory(inputs[i]->buffer().get(), output->buffer().get()) || !ViewsOverlap(*inputs[i], *output)) continue;
+      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "] overwrites its ",
+                                        OperandName(Info(op).inputs, static_cast<int>(i)),
+                                        ", which its gradient needs while a gradient tape records; expected a result of its "
+                                        "own (x = f(x) instead of in place)"));
+    }
+  }
+}
+
+// Only what was written to before can be kept by anybody.
+void GradientTape::Recorder::NoteWrites(const char* op, absl::Span<NDArray* const> outputs) {
+  for (const NDArray* const output : outputs) {
+    const Buffer* const buffer = output->buffer().get();
+    if (buffer == nullptr) continue;
+    const uint32_t version = buffer->version.load(std::memory_order_relaxed);
+    if (version <= 1) continue;
+    const auto [begin, end] = TapedView(*output).Extent();
+    std::shared_ptr<AllocationTrace> site;
+    if (MemoryTracing::enabled()) {
+      site = std::make_shared<AllocationTrace>();
+      site->Capture();
+    }
+    writes_.push_back({buffer->id, version, begin, end, op, std::move(site)});
+  }
+}
+
+void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+                                 AttributesRef attributes) {
+  const OperatorInfo& info = Info(op);
+  OperandSet wanted = 0;
+  for (size_t i = 0; i < inputs.size() && i < kMostInputs; ++i) {
+    if (inputs[i] == nullptr || !IsFloating(inputs[i]->dtype())) continue;
+    const uint32_t slot = SlotOf(*inputs[i]);
+    if (slot == TapedView::kNoSlot) continue;
+    if (!slots_[slot].computed) {
+      TapedView view(*inputs[i]);
+      view.slot = slot;
+      if (!Flows(view)) continue;
+    }
+    wanted |= InputBit(static_cast<int>(i));
+  }
+  bool overwrites = false, has_float = false;
+  for (const NDArray* const output : outputs) {
+    if (output == nullptr || !output->buffer() || !IsFloating(output->dtype())) continue;
+    has_float = true;
+    overwrites = overwrites || SlotOf(*output) != TapedView::kNoSlot;
+  }
+  const RecorderFrame::OutsideOf outside(frame_);
+  // What is of no use to a kernel says so there.
+  const bool usable = has_float && (wanted != 0 || overwrites) && attributes.Is(info.attributes) &&
+                      inputs.size() == static_cast<size_t>(info.input_count) &&
+                      outputs.size() == static_cast<size_t>(info.output_count);
+  const GradientPlan* plan = usable ? &PlanOf(op) : nullptr;
+  if (plan != nullptr && plan->kind == GradientPlan::Kind::kNone) wanted = 0;
+  if (wanted == 0 && info.updates()) overwrites = false;  // what was there flows on
+  if (plan == nullptr || (wanted == 0 && !overwrites)) {
+    Dispatch(op, inputs, outputs, attributes);
+    NoteWrites(info.name, outputs);
+    return;
+  }
+
+  const OperandSet needs = plan->NeedsOf(op, wanted, attributes.data());
+  CheckOverwrites(op, needs, inputs, outputs);
+  const size_t attribute_bytes = wanted != 0 ? info.attributes.bytes() : 0;
+  TapeRecord* const record = records_.New(wanted != 0 ? static_cast<int>(inputs.size()) : 0,
+                                          static_cast<int>(outputs.size()), attributes.data(), attribute_bytes);
+  record->op = op;
+  record->plan = wanted != 0 ? plan : nullptr;
+  record->wanted = wanted;
+  record->keeps_result = wanted != 0 && (AddsToResult(op, attributes.data()) || info.updates());
+  if (MemoryTracing::enabled()) {
+    record->extra = std::make_unique<TapeExtra>();
+    record->extra->site = std::make_unique<AllocationTrace>();
+    record->extra->site->Capture();
+  }
+  for (int i = 0; i < record->input_count; ++i) {
+    const NDArray* const input = inputs[static_cast<size_t>(i)];
+    if (input == nullptr) continue;
+    TapedView& view = record->views[i];
+    view.Set(*input);
+    if ((wanted & InputBit(i)) != 0) view.slot = SlotOf(*input);
+    if ((needs & InputBit(i)) != 0) view.Keep(*input);
+  }
+  // A pooling applies the gradient of the ReLU before it in the pass it makes anyway.
+  if (op == OpCode::kMaxPool2d && wanted != 0 && !static_cast<const Pool2dAttributes*>(attributes.data())->relu_grad) {
+    const TapeSlot& slot = slots_[record->views[0].slot];
+    record->relu_before =
+        slot.ends_with_relu != nullptr &&
+        slot.ends_with_relu->views[slot.ends_with_relu->input_count].IsSame(record->views[0]);
+  }
+  slots_.Reserve(outputs.size());
+  writes_.reserve(writes_.size() + outputs.size());
+
+  Dispatch(op, inputs, outputs, attributes);
+
+  NoteWrites(info.name, outputs);
+  for (int o = 0; o < record->output_count; ++o) {
+    const NDArray& output = *outputs[static_cast<size_t>(o)];
+    TapedView& view = record->output(o);
+    view.Set(output);
+    if (!output.buffer() || !IsFloating(output.dtype())) continue;
+    view.slot = wanted != 0 ? slots_.FindOrAdd(*output.buffer().get()) : SlotOf(output);
+    if ((needs & OutputBit(o)) != 0) view.Keep(output);
+    if (view.slot == TapedView::kNoSlot) continue;
+    TapeSlot& slot = slots_[view.slot];
+    if (wanted != 0) slot.computed = true;
+    slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) ? record : nullptr;
+  }
+  records_.Commit(record);
+  ++calls_;
+}
+
+TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, std::string name, absl::Span<const NDArray> inputs,
+                                              int outputs, bool keep_inputs) {
+  TapeRecord* const record = records_.New(static_cast<int>(inputs.size()), outputs, nullptr, 0);
+  record->kind = kind;
+  record->extra = std::make_unique<TapeExtra>();
+  record->extra->name = std::move(name);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_defined()) continue;
+    TapedView& view = record->views[i];
+    view.Set(inputs[i]);
+    view.slot = SlotOf(inputs[i]);
+    if (Flows(view)) {
+      if (i < kMostInputs) record->wanted |= InputBit(static_cast<int>(i));
+    } else {
+      view.slot = TapedView::kNoSlot;
+    }
+    if (keep_inputs) view.Keep(inputs[i]);
+  }
+  return record;
+}
+
+void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const NDArray> outputs) {
+  slots_.Reserve(outputs.size());
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!outputs[o].is_defined()) continue;
+    TapedView& view = record->output(static_cast<int>(o));
+    view.Set(outputs[o]);
+    if (!outputs[o].buffer() || !IsFloating(outputs[o].dtype())) continue;
+    view.slot = slots_.FindOrAdd(*outputs[o].buffer().get());
+    slots_[view.slot].computed = true;
+    slots_[view.slot].ends_with_relu = nullptr;
+  }
+  records_.Commit(record);
+  ++calls_;
+}
+
+void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDArray> inputs,
+                                          absl::Span<const NDArray> outputs, Backward backward) {
+  {
+    const RecorderFrame::OutsideOf outside(frame_);
+    if (CallRecorder* const outer = CallRecorder::Current()) outer->NoteFunction(name, inputs, outputs, backward);
+  }
+  bool flows = false;
+  for (const NDArray& input : inputs) {
+    if (!input.is_defined()) continue;
+    TapedView view(input);
+    view.slot = SlotOf(input);
+    flows = flows || Flows(view);
+  }
+  if (!flows) return;
+  TapeRecord* const record =
+      NewRecord(TapeRecord::Kind::kFunction, name, inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/false);
+  record->extra->backward = std::move(backward);
+  CommitFunction(record, outputs);
+}
+
+std::vector<NDArray> GradientTape::Recorder::RunSegment(
+    std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function, absl::Span<const NDArray> inputs) {
+  std::vector<NDArray> outputs;
+  {
+    const RecorderFrame::OutsideOf outside(frame_);
+    CallRecorder* const outer = CallRecorder::Current();
+    outputs = outer != nullptr ? outer->RunSegment(function, inputs) : function(inputs);
+  }
+  TapeRecord* const record =
+      NewRecord(TapeRecord::Kind::kSegment, "segment", inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/true);
+  record->extra->segment = std::move(function);
+  CommitFunction(record, outputs);
+  return outputs;
+}
+
+std::vector<SavedArray> GradientTape::Recorder::Saved() const {
+  std::vector<SavedArray> saved;
+  std::set<uint64_t> seen;
+  std::vector<TapeRecord*> in_order;
+  for (TapeRecord* record = records_.last(); record != nullptr; record = record->previous) in_order.push_back(record);
+  std::reverse(in_order.begin(), in_order.end());
+  for (TapeRecord* const record : in_order) {
+    for (int v = 0; v < record->input_count + record->output_count; ++v) {
+      const TapedView& view = record->views[v];
+      if (!view.buffer || !seen.insert(view.buffer->id).second) continue;
+      const bool is_input = v < record->input_count;
+      const std::string operand =
+          record->kind != TapeRecord::Kind::kCall ? absl::StrCat("input ", v)
+          : is_input ? OperandName(Info(record->op).inputs, v)
+                     : OperandName(Info(record->op).outputs, v - record->input_count);
+      saved.push_back({record->name(), operand, absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()),
+                       static_cast<int64_t>(view.buffer->bytes)});
+    }
+  }
+  return saved;
+}
+
+}  // namespace tidepool

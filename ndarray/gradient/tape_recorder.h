@@ -1,0 +1,91 @@
+// What a GradientTape does: while it records, and backwards.
+#ifndef TIDEPOOL_NDARRAY_GRADIENT_TAPE_RECORDER_H_
+#define TIDEPOOL_NDARRAY_GRADIENT_TAPE_RECORDER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/gradient/shadow_memory.h"
+#include "tidepool/ndarray/gradient/slot_table.h"
+#include "tidepool/ndarray/gradient/tape_record.h"
+#include "tidepool/ndarray/ops/gradient_task.h"
+
+namespace tidepool {
+
+class GradientTape::Recorder final : public CallRecorder {
+ public:
+  Recorder();
+  ~Recorder();
+
+  // CallRecorder:
+  void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+           AttributesRef attributes) override;
+  void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+                    Backward backward) override;
+  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+                                  absl::Span<const NDArray> inputs) override;
+
+  void Watch(const NDArray& x, const NDArray& gradient, GradientWrite write);
+  void RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep);
+  NDArray Gradient(const NDArray& x) const;
+  void Stop();
+  bool is_recording() const { return state_ == State::kRecording; }
+  int64_t calls() const { return calls_; }
+  std::vector<SavedArray> Saved() const;
+
+ private:
+  enum class State : uint8_t { kRecording, kStopped, kBackward, kKept, kDone, kFailed };
+  // A write to something that may be kept.
+  struct Write {
+    uint64_t buffer_id;
+    uint32_t version;
+    int64_t begin, end;  // elements
+    const char* op;
+    std::shared_ptr<const AllocationTrace> site;  // null unless MemoryTracing was on
+  };
+
+  void CheckThread(const char* what) const;
+  // The slot of its buffer, if it has one.
+  uint32_t SlotOf(const NDArray& array) const;
+  // Whether something watched flows to the view.
+  bool Flows(const TapedView& view) const;
+  WatchedArray* FindWatched(const TapedView& view) const;
+  int64_t ElementsOf(const TapedView& view) const;
+  void CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
+                       absl::Span<NDArray* const> outputs) const;
+  void NoteWrites(const char* op, absl::Span<NDArray* const> outputs);
+  // A record of a function or segment without outputs yet; null where nothing flows to it.
+  TapeRecord* NewRecord(TapeRecord::Kind kind, std::string name, absl::Span<const NDArray> inputs, int outputs,
+                        bool keep_inputs);
+  void CommitFunction(TapeRecord* record, absl::Span<const NDArray> outputs);
+
+  void Seed(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients);
+  void BackTo(const TapeRecord* stop, bool keep);
+  void BackThroughCall(TapeRecord& record, bool keep);
+  void FillTask(TapeRecord& record, bool keep);
+  void BackThroughFunction(TapeRecord& record, bool keep);
+  void BackThroughSegment(TapeRecord& record, bool keep);
+  void FinishWatched(WatchedArray& watched);
+  void SeparateResults();
+  // The kept operand; its handle goes with it unless `keep`.
+  NDArray Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand) const;
+  void CheckUnchanged(const TapeRecord& record, const TapedView& view, int operand) const;
+  std::vector<NDArray> TakeGradients(TapeRecord& record, bool* any);
+
+  RecorderFrame frame_{this};
+  const void* const thread_;
+  State state_ = State::kRecording;
+  int64_t calls_ = 0;
+  SlotTable slots_;
+  std::vector<std::unique_ptr<WatchedArray>> watched_;
+  TapeRecords records_;
+  ShadowMemory shadows_;
+  GradientTask task_;
+  std::vector<Write> writes_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_GRADIENT_TAPE_RECORDER_H_
