@@ -1,5 +1,6 @@
 #include "tidepool/ndarray/gradient/shadow_memory.h"
 
+#include <iterator>
 #include <utility>
 
 #include "tidepool/ndarray/creation.h"
@@ -41,9 +42,8 @@ NDArray SumOfRepeated(TapedView& view, NDArray gradient) {
   return Sum(gradient, axes, /*keep_dims=*/true);
 }
 
-bool Covers(const TapedView& view, const NDArray& as_array, int64_t elements) {
-  return view.count() == elements && !MayRepeat(as_array);
-}
+// Every element of the buffer: views of gradients do not repeat any.
+bool Covers(const TapedView& view, int64_t elements) { return view.count() == elements; }
 
 }  // namespace
 
@@ -54,20 +54,35 @@ NDArray ShadowMemory::ViewOfFull(const Shadow& shadow, const TapedView& view) {
   return view.In(full.buffer(), begin);
 }
 
+ShadowMemory::Pieces::iterator ShadowMemory::FindPiece(Shadow& shadow, const TapedView& view, bool* overlaps) {
+  const auto [begin, end] = view.Extent();
+  *overlaps = false;
+  auto at = shadow.pieces.lower_bound(begin);
+  if (at != shadow.pieces.end() && at->first == begin &&
+      (at->second.where.IsSame(view) || at->second.where.IsSameBlock(view))) {
+    return at;
+  }
+  *overlaps = (at != shadow.pieces.end() && at->first < end) ||
+              (at != shadow.pieces.begin() && std::prev(at)->second.where.Extent().second > begin);
+  return shadow.pieces.end();
+}
+
 void ShadowMemory::MakeFull(Shadow& shadow, int64_t elements) {
-  NDArray piece = std::exchange(shadow.piece, NDArray());
-  const Place place = Place::CurrentOn(piece.device());
-  const bool covers = Covers(shadow.where, piece, elements);
+  const NDArray& first = shadow.pieces.begin()->second.gradient;
+  const Place place = Place::CurrentOn(first.device());
+  const bool covers = shadow.pieces.size() == 1 && Covers(shadow.pieces.begin()->second.where, elements);
   try {
-    shadow.full = covers ? NDArray({elements}, piece.dtype(), place) : Zeros({elements}, piece.dtype(), place);
-    NDArray view = ViewOfFull(shadow, shadow.where);
-    CopyInto(piece, view);
+    shadow.full = covers ? NDArray({elements}, first.dtype(), place) : Zeros({elements}, first.dtype(), place);
+    for (const auto& [begin, piece] : shadow.pieces) {
+      NDArray view = ViewOfFull(shadow, piece.where);
+      CopyInto(piece.gradient, view);
+    }
   } catch (...) {
     shadow.full = NDArray();
     throw;
   }
+  shadow.pieces.clear();
   shadow.dead.clear();
-  shadow.relu_done = shadow.is_own = false;
 }
 
 void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
@@ -91,19 +106,21 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
   gradient = SumOfRepeated(view, std::move(gradient));
   if (shadows_.size() <= view.slot) shadows_.resize(view.slot + 1);
   Shadow& shadow = shadows_[view.slot];
-  if (shadow.IsEmpty()) {
-    shadow.where = std::move(view);
-    shadow.is_own = own != nullptr && own->raw_data() == gradient.raw_data();
-    shadow.piece = std::move(gradient);
-    shadow.relu_done = relu_done;
-    return;
-  }
-  if (shadow.piece.is_defined()) {
-    const bool same = shadow.where.IsSame(view);
-    if (same || shadow.where.IsSameBlock(view)) {
-      if (!same) gradient = gradient.ReshapeOrCopy(shadow.where.shape());
-      shadow.relu_done = shadow.relu_done && relu_done;
-      shadow.piece = SumOf(std::move(shadow.piece), std::move(gradient), shadow.is_own);
+  if (!shadow.full.is_defined()) {
+    bool overlaps = false;
+    if (const auto at = FindPiece(shadow, view, &overlaps); at != shadow.pieces.end()) {
+      Piece& piece = at->second;
+      if (!piece.where.IsSame(view)) gradient = gradient.ReshapeOrCopy(piece.where.shape());
+      piece.relu_done = piece.relu_done && relu_done;
+      piece.gradient = SumOf(std::move(piece.gradient), std::move(gradient), piece.is_own);
+      return;
+    }
+    if (!overlaps) {
+      Piece& piece = shadow.pieces[view.Extent().first];
+      piece.where = std::move(view);
+      piece.relu_done = relu_done;
+      piece.is_own = own != nullptr && own->raw_data() == gradient.raw_data();
+      piece.gradient = std::move(gradient);
       return;
     }
     MakeFull(shadow, elements);
@@ -116,17 +133,21 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
 GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
   Shadow* const shadow = Find(view.slot);
   if (shadow == nullptr || shadow->IsEmpty()) return {};
-  if (shadow->piece.is_defined()) {
-    if (shadow->where.IsSame(view)) return {std::exchange(shadow->piece, NDArray()), shadow->relu_done};
-    if (shadow->where.IsSameBlock(view)) {
-      return {std::exchange(shadow->piece, NDArray()).ReshapeOrCopy(view.shape()), shadow->relu_done};
+  if (!shadow->full.is_defined()) {
+    bool overlaps = false;
+    if (const auto at = FindPiece(*shadow, view, &overlaps); at != shadow->pieces.end()) {
+      GradientPiece taken{std::move(at->second.gradient), at->second.relu_done};
+      const bool same = at->second.where.IsSame(view);
+      shadow->pieces.erase(at);
+      if (!same) taken.gradient = taken.gradient.ReshapeOrCopy(view.shape());
+      return taken;
     }
-    if (!shadow->where.MayOverlap(view)) return {};
+    if (!overlaps) return {};
     MakeFull(*shadow, elements);
   }
   Revive(*shadow, view);
   NDArray part = ViewOfFull(*shadow, view);
-  if (Covers(view, part, elements)) {
+  if (Covers(view, elements)) {
     shadow->full = NDArray();
     shadow->dead.clear();
   } else {
@@ -145,20 +166,23 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
 NDArray ShadowMemory::Peek(const TapedView& view, int64_t elements) {
   Shadow* const shadow = Find(view.slot);
   if (shadow == nullptr || shadow->IsEmpty()) return {};
-  if (shadow->piece.is_defined()) {
-    if (shadow->where.IsSame(view)) return shadow->piece;
-    if (shadow->where.IsSameBlock(view)) return shadow->piece.ReshapeOrCopy(view.shape());
-    if (!shadow->where.MayOverlap(view)) return {};
+  if (!shadow->full.is_defined()) {
+    bool overlaps = false;
+    if (const auto at = FindPiece(*shadow, view, &overlaps); at != shadow->pieces.end()) {
+      return at->second.gradient.ReshapeOrCopy(view.shape());
+    }
+    if (!overlaps) return {};
     MakeFull(*shadow, elements);
   }
   Revive(*shadow, view);
   return ViewOfFull(*shadow, view).Dup();
 }
 
-bool ShadowMemory::Has(const TapedView& view) const {
-  if (view.slot >= shadows_.size()) return false;
-  const Shadow& shadow = shadows_[view.slot];
-  return shadow.full.is_defined() || (shadow.piece.is_defined() && shadow.where.MayOverlap(view));
+bool ShadowMemory::Has(const TapedView& view) {
+  Shadow* const shadow = Find(view.slot);
+  if (shadow == nullptr) return false;
+  bool overlaps = shadow->full.is_defined();
+  return overlaps || FindPiece(*shadow, view, &overlaps) != shadow->pieces.end() || overlaps;
 }
 
 void ShadowMemory::Clear() { shadows_.clear(); }

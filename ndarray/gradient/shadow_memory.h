@@ -1,14 +1,16 @@
 // Gradients by the memory they are gradients of: each buffer has a shadow, and the gradient of a view is the same view of it.
 //
 // So views, slices and writes in place need no records of their own: a view that is read adds to its part of the shadow, and a
-// part that is written takes what was added to it away, as what lay there before was another value. A shadow is one piece, the
-// first gradient that came, for as long as all that comes is of that view; only then it is made as long as its buffer.
+// part that is written takes what was added to it away, as what lay there before was another value. A shadow is in pieces, the
+// gradients that came first, for as long as all that comes is of their views or beside them (parameters in one flat array);
+// only then it is made as long as its buffer.
 //
 // Threads: one.
 #ifndef TIDEPOOL_NDARRAY_GRADIENT_SHADOW_MEMORY_H_
 #define TIDEPOOL_NDARRAY_GRADIENT_SHADOW_MEMORY_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "tidepool/ndarray/gradient/taped_view.h"
@@ -31,20 +33,26 @@ class ShadowMemory {
   // The same and it stays.
   NDArray Peek(const TapedView& view, int64_t elements);
   // Whether anything was added to that part.
-  bool Has(const TapedView& view) const;
+  bool Has(const TapedView& view);
   void Clear();
 
  private:
-  struct Shadow {
-    TapedView where;  // of the piece
-    NDArray piece;
+  struct Piece {
+    TapedView where;
+    NDArray gradient;
     bool relu_done = false;
-    bool is_own = false;          // the piece may be written to, whoever has it
+    bool is_own = false;  // it may be written to, whoever has it
+  };
+  using Pieces = std::map<int64_t, Piece>;  // by where they begin; none overlaps another
+  struct Shadow {
+    Pieces pieces;
     NDArray full;                 // instead: the whole buffer's, as one axis
     std::vector<TapedView> dead;  // parts of it that were taken: they count as 0
-    bool IsEmpty() const { return !piece.is_defined() && !full.is_defined(); }
+    bool IsEmpty() const { return pieces.empty() && !full.is_defined(); }
   };
   Shadow* Find(uint32_t slot) { return slot < shadows_.size() ? &shadows_[slot] : nullptr; }
+  // The piece of the very view, or null; `overlaps`: whether others share elements with it.
+  static Pieces::iterator FindPiece(Shadow& shadow, const TapedView& view, bool* overlaps);
   static void MakeFull(Shadow& shadow, int64_t elements);
   static void Revive(Shadow& shadow, const TapedView& view);
   static NDArray ViewOfFull(const Shadow& shadow, const TapedView& view);

@@ -27,7 +27,7 @@ std::string CalledAt(const AllocationTrace* site) {
 }
 
 bool ShareMemory(const NDArray& a, const NDArray& b) {
-  return a.is_defined() && b.is_defined() && MayShareMemory(a.buffer().get(), b.buffer().get());
+  return a.is_defined() && b.is_defined() && ViewsOverlap(a, b);
 }
 
 }  // namespace

@@ -79,7 +79,11 @@ NDArray Cholesky(const NDArray& x) {
       View<T>(l, item, d.rows, d.rows) = Dense<T>(llt.matrixL());
     });
   });
-  return l.Take();
+  NDArray lower = l.Take();
+  Note("cholesky", {&x}, [lower](absl::Span<const NDArray> dz) {
+    return std::vector<NDArray>{CholeskyGrad(lower, dz[0])};
+  }, lower);
+  return lower;
 }
 
 QrResult Qr(const NDArray& x, QrMode mode) {
@@ -101,7 +105,9 @@ QrResult Qr(const NDArray& x, QrMode mode) {
       to_r.topRows(d.least) = qr.matrixQR().topRows(d.least).template triangularView<Eigen::Upper>();
     });
   });
-  return {q.Take(), r.Take()};
+  QrResult result{q.Take(), r.Take()};
+  Note("qr", {&x}, nullptr, result.q, result.r);
+  return result;
 }
 
 LuResult Lu(const NDArray& x) {
@@ -131,7 +137,9 @@ LuResult Lu(const NDArray& x) {
       View<T>(u, item, d.least, d.columns) = Dense<T>(a.topRows(d.least).template triangularView<Eigen::Upper>());
     });
   });
-  return {p.Take(), l.Take(), u.Take()};
+  LuResult result{p.Take(), l.Take(), u.Take()};
+  Note("lu", {&x}, nullptr, result.p, result.l, result.u);
+  return result;
 }
 
 SvdResult Svd(const NDArray& x, SvdMode mode) {
@@ -140,7 +148,9 @@ SvdResult Svd(const NDArray& x, SvdMode mode) {
   Result u = d.Make({d.rows, full ? d.rows : d.least}), values = d.Make({d.least}),
          v = d.Make({full ? d.columns : d.least, d.columns});
   VisitType(d.dtype, [&]<typename T>(T) { SvdOf<T>("svd", d, mode, &u, values, &v); });
-  return {u.Take(), values.Take(), v.Take()};
+  SvdResult result{u.Take(), values.Take(), v.Take()};
+  Note("svd", {&x}, nullptr, result.u, result.values, result.v_transposed);
+  return result;
 }
 
 NDArray SingularValues(const NDArray& x) {
@@ -149,7 +159,9 @@ NDArray SingularValues(const NDArray& x) {
   VisitType(d.dtype, [&]<typename T>(T) {
     SvdOf<T>("singular_values", d, SvdMode::kReduced, nullptr, values, nullptr);
   });
-  return values.Take();
+  NDArray result = values.Take();
+  Note("singular_values", {&x}, nullptr, result);
+  return result;
 }
 
 }  // namespace tidepool::linalg

@@ -40,7 +40,9 @@ SymmetricEigenResult SymmetricEigen(const NDArray& x) {
       View<T>(vectors, item, n, n) = solver.eigenvectors();
     });
   });
-  return {values.Take(), vectors.Take()};
+  SymmetricEigenResult result{values.Take(), vectors.Take()};
+  Note(kOp, {&x}, nullptr, result.values, result.vectors);
+  return result;
 }
 
 GeneralEigenResult GeneralEigen(const NDArray& x) {
@@ -68,7 +70,9 @@ GeneralEigenResult GeneralEigen(const NDArray& x) {
       View<T>(imaginary_vectors, item, n, n) = eigenvectors.imag();
     });
   });
-  return {real.Take(), imaginary.Take(), vectors.Take(), imaginary_vectors.Take()};
+  GeneralEigenResult result{real.Take(), imaginary.Take(), vectors.Take(), imaginary_vectors.Take()};
+  Note(kOp, {&x}, nullptr, result.values, result.imaginary_values, result.vectors, result.imaginary_vectors);
+  return result;
 }
 
 }  // namespace tidepool::linalg

@@ -3,9 +3,13 @@
 #define TIDEPOOL_NDARRAY_LINALG_ITEMS_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/ndarray.h"
 
 // Eigen's headers are large: only sources of linalg see them, with these settings.
@@ -49,6 +53,17 @@ class Result {
  private:
   NDArray result_, host_;
 };
+
+// What was computed from what, for a tape of gradients that records this thread. Without `backward` there are none.
+template <typename... Outputs>
+void Note(const char* op, std::initializer_list<const NDArray*> inputs, CallRecorder::Backward backward,
+          const Outputs&... outputs) {
+  CallRecorder* const recorder = CallRecorder::Current();
+  if (recorder == nullptr) return;
+  std::vector<NDArray> arrays;
+  for (const NDArray* const input : inputs) arrays.push_back(*input);
+  recorder->NoteFunction(op, arrays, {outputs...}, std::move(backward));
+}
 
 // body(item) for each item, on the threads of kernels. What the first item that fails throws is thrown.
 void ForEachItem(int64_t items, int64_t work_of_item, absl::FunctionRef<void(int64_t)> body);

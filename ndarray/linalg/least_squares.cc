@@ -59,7 +59,9 @@ LeastSquaresResult LeastSquares(const NDArray& a, const NDArray& b, std::optiona
       solution = f.svd.matrixV() * rotated;
     });
   });
-  return {x.Take(), ranks.Take(), values.Take()};
+  LeastSquaresResult result{x.Take(), ranks.Take(), values.Take()};
+  Note("least_squares", {&a, &b}, nullptr, result.solution, result.rank, result.singular_values);
+  return result;
 }
 
 NDArray PseudoInverse(const NDArray& x, std::optional<double> cutoff) {
@@ -75,7 +77,9 @@ NDArray PseudoInverse(const NDArray& x, std::optional<double> cutoff) {
       View<T>(z, item, m.columns, m.rows) = scaled * f.svd.matrixU().transpose();
     });
   });
-  return z.Take();
+  NDArray result = z.Take();
+  Note("pseudo_inverse", {&x}, nullptr, result);
+  return result;
 }
 
 }  // namespace tidepool::linalg

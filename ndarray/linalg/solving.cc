@@ -72,7 +72,12 @@ NDArray Solve(const NDArray& a, const NDArray& b) {
       View<T>(x, item, s.n, s.sides) = lu.solve(Dense<T>(View<T>(s.b, item)));
     });
   });
-  return x.Take();
+  NDArray solution = x.Take();
+  Note("solve", {&a, &b}, [a, b, solution](absl::Span<const NDArray> dz) {
+    SolveGradients gradients = SolveGrad(a, b, solution, dz[0]);
+    return std::vector<NDArray>{std::move(gradients.a), std::move(gradients.b)};
+  }, solution);
+  return solution;
 }
 
 NDArray SolveTriangular(const NDArray& a, const NDArray& b, const TriangularOptions& options) {
@@ -97,7 +102,12 @@ NDArray SolveTriangular(const NDArray& a, const NDArray& b, const TriangularOpti
       }
     });
   });
-  return x.Take();
+  NDArray solution = x.Take();
+  Note("solve_triangular", {&a, &b}, [a, b, solution, options](absl::Span<const NDArray> dz) {
+    SolveGradients gradients = SolveTriangularGrad(a, b, solution, dz[0], options);
+    return std::vector<NDArray>{std::move(gradients.a), std::move(gradients.b)};
+  }, solution);
+  return solution;
 }
 
 NDArray Inverse(const NDArray& x) {
@@ -109,7 +119,11 @@ NDArray Inverse(const NDArray& x) {
       View<T>(z, item, m.rows, m.rows) = Factors<T>("inverse", View<T>(m, item), item).inverse();
     });
   });
-  return z.Take();
+  NDArray inverse = z.Take();
+  Note("inverse", {&x}, [inverse](absl::Span<const NDArray> dz) {
+    return std::vector<NDArray>{InverseGrad(inverse, dz[0])};
+  }, inverse);
+  return inverse;
 }
 
 NDArray Determinant(const NDArray& x) {
@@ -119,7 +133,11 @@ NDArray Determinant(const NDArray& x) {
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachDeterminant<T>(m, Items(LeadOf(x)), [&](int64_t item, T, T, T value) { *z.At<T>(item, 1) = value; });
   });
-  return z.Take();
+  NDArray determinant = z.Take();
+  Note("determinant", {&x}, [x, determinant](absl::Span<const NDArray> dz) {
+    return std::vector<NDArray>{DeterminantGrad(x, determinant, dz[0])};
+  }, determinant);
+  return determinant;
 }
 
 LogDeterminant SignAndLogDeterminant(const NDArray& x) {
@@ -134,7 +152,12 @@ LogDeterminant SignAndLogDeterminant(const NDArray& x) {
       *logs.At<T>(item, 1) = log;
     });
   });
-  return {signs.Take(), logs.Take()};
+  LogDeterminant result{signs.Take(), logs.Take()};
+  // The sign is the same when x is moved a little.
+  Note(kOp, {&x}, [x](absl::Span<const NDArray> dz) {
+    return std::vector<NDArray>{dz[1].is_defined() ? LogDeterminantGrad(x, dz[1]) : NDArray()};
+  }, result.sign, result.log);
+  return result;
 }
 
 }  // namespace tidepool::linalg

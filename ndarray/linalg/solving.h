@@ -49,6 +49,8 @@ struct SolveGradients {
   NDArray a, b;  // as the operands of Solve; axes that were broadcast are summed up
 };
 SolveGradients SolveGrad(const NDArray& a, const NDArray& b, const NDArray& solution, const NDArray& gradient);
+SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDArray& solution, const NDArray& gradient,
+                                   const TriangularOptions& options = {});
 NDArray InverseGrad(const NDArray& inverse, const NDArray& gradient);
 // Of regular matrices x alone.
 NDArray DeterminantGrad(const NDArray& x, const NDArray& determinant, const NDArray& gradient);

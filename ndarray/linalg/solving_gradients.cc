@@ -69,6 +69,25 @@ SolveGradients SolveGrad(const NDArray& a, const NDArray& b, const NDArray& solu
   return {of_a, SummedTo(vector ? of_b.Squeeze(-1) : of_b, b.shape())};
 }
 
+SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDArray& solution, const NDArray& gradient,
+                                   const TriangularOptions& options) {
+  constexpr const char* kOp = "solve_triangular_grad";
+  CheckMatrix(kOp, "A", a, /*square=*/true);
+  CheckType(kOp, "B", b);
+  CheckType(kOp, "solution", solution);
+  CheckAs(kOp, "gradient", gradient, solution, solution.shape());
+  const bool vector = b.rank() == 1;
+  const auto columns = [vector](const NDArray& x) { return vector ? x.ExpandDims(-1) : x; };
+  TriangularOptions other = options;
+  other.transposed = !options.transposed;
+  const NDArray of_b = SolveTriangular(a, columns(gradient), other);
+  const NDArray &left = options.transposed ? columns(solution) : of_b, &right = options.transposed ? of_b : columns(solution);
+  NDArray of_a = MatMul(left, right, {.transpose_y = true});
+  const int64_t diagonal = options.unit_diagonal ? (options.lower ? -1 : 1) : 0;
+  of_a = options.lower ? LowerTriangle(of_a, diagonal) : UpperTriangle(of_a, diagonal);
+  return {SummedTo(of_a * -1, a.shape()), SummedTo(vector ? of_b.Squeeze(-1) : of_b, b.shape())};
+}
+
 NDArray InverseGrad(const NDArray& inverse, const NDArray& gradient) {
   CheckMatrix("inverse_grad", "inverse", inverse, /*square=*/true);
   CheckAs("inverse_grad", "gradient", gradient, inverse, inverse.shape());

@@ -261,6 +261,10 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
 
 void GradientTask::Run(const GradientPlan& plan) {
   results.resize(inputs.size());
+  // Of a sum, say, every element is one: products would copy it for each operand they are asked for.
+  if (Info(op).heavy() && output_gradients[0].is_defined() && !output_gradients[0].is_dense()) {
+    output_gradients[0] = output_gradients[0].CopyTo(Place::CurrentOn(output_gradients[0].device()));
+  }
   if (plan.kind == GradientPlan::Kind::kRules) {
     // A square's two sides are alike.
     const OperandSet asked = wanted;
