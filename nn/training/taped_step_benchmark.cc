@@ -1,0 +1,73 @@
+// Gradients of LeNet and MLP by layers whose backward passes are written by hand, and by a tape.
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <string>
+
+#include "tidepool/memory/testing/quiet_statistics.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/models.h"
+#include "tidepool/nn/training/taped_step.h"
+
+namespace tidepool::nn {
+namespace {
+
+void Step(benchmark::State& state, const std::string& model, bool by_tape) {
+  SetThreadCount(1);
+  const int64_t batch = state.range(0);
+  const bool images = model == "lenet";
+  Network network(images ? Shape{28, 28, 1} : Shape{784}, LayersOf(model, 10), 7);
+  const Shape shape = images ? Shape{batch, 28, 28, 1} : Shape{batch, 784};
+  const NDArray features = RandomUniform(shape, 0, 1, 1), labels = RandomIntegers({batch}, 0, 10, 2);
+  NDArray gradients = Zeros(network.gradients().shape());
+  for (auto _ : state) {
+    WorkspaceScope scope(network.training_workspace());
+    benchmark::DoNotOptimize(by_tape ? GradientsByTape(network, gradients, features, labels)
+                                     : network.ComputeGradients(features, labels));
+  }
+  state.counters["planned_peak"] = static_cast<double>(network.training_workspace().stats().planned_peak_bytes);
+}
+void LeNetByHand(benchmark::State& state) { Step(state, "lenet", false); }
+void LeNetByTape(benchmark::State& state) { Step(state, "lenet", true); }
+void MlpByHand(benchmark::State& state) { Step(state, "mlp", false); }
+void MlpByTape(benchmark::State& state) { Step(state, "mlp", true); }
+BENCHMARK(LeNetByHand)->Apply(QuietStatistics)->Arg(32)->Arg(128);
+BENCHMARK(LeNetByTape)->Apply(QuietStatistics)->Arg(32)->Arg(128);
+BENCHMARK(MlpByHand)->Apply(QuietStatistics)->Arg(32)->Arg(128);
+BENCHMARK(MlpByTape)->Apply(QuietStatistics)->Arg(32)->Arg(128);
+
+// A thousand calls on one element: what one of them takes, recorded or not, and its gradient.
+constexpr int kCalls = 1000;
+
+void SmallCalls(benchmark::State& state, bool recorded, bool backward) {
+  NDArray x = Ones({1});
+  const NDArray y = Ones({1});
+  for (auto _ : state) {
+    if (!recorded) {
+      NDArray z = x;
+      for (int i = 0; i < kCalls; ++i) z = Multiply(z, y);
+      benchmark::DoNotOptimize(z.raw_data());
+      continue;
+    }
+    GradientTape tape;
+    tape.Watch(x);
+    NDArray z = x;
+    for (int i = 0; i < kCalls; ++i) z = Multiply(z, y);
+    if (backward) tape.Backward(z);
+  }
+  state.SetItemsProcessed(state.iterations() * kCalls);
+}
+void SmallCallsUnrecorded(benchmark::State& state) { SmallCalls(state, false, false); }
+void SmallCallsRecorded(benchmark::State& state) { SmallCalls(state, true, false); }
+void SmallCallsBackward(benchmark::State& state) { SmallCalls(state, true, true); }
+BENCHMARK(SmallCallsUnrecorded)->Apply(QuietStatistics);
+BENCHMARK(SmallCallsRecorded)->Apply(QuietStatistics);
+BENCHMARK(SmallCallsBackward)->Apply(QuietStatistics);
+
+}  // namespace
+}  // namespace tidepool::nn
