@@ -36,7 +36,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Gradients1 = absl::Span<const NDArray>;
+using GradientList = absl::Span<const NDArray>;
 
 NDArray Values(std::vector<float> values, const Shape& shape) { return FromValues(absl::MakeConstSpan(values), shape, Place::Heap()); }
 NDArray Random64(const Shape& shape, uint64_t seed) { return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap()); }
@@ -49,27 +49,6 @@ std::string MessageOf(const std::function<void()>& call) {
   }
   return "no error";
 }
-
-// Counts the operators that reach it.
-class Counter final : public CallRecorder {
- public:
-  void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-           AttributesRef attributes) override {
-    ++counts[Info(op).name];
-    const RecorderFrame::OutsideOf outside(frame_);
-    Dispatch(op, inputs, outputs, attributes);
-  }
-  void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>, Backward) override {}
-  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                  absl::Span<const NDArray> inputs) override {
-    return function(inputs);
-  }
-  int operator[](const char* op) { return counts[op]; }
-  std::map<std::string, int> counts;
-
- private:
-  RecorderFrame frame_{this};
-};
 
 TEST(GradientTape, GivesGradientsOfAFunction) {
   NDArray w = Values({1, 2, 3}, {3}), x = Values({2, 0, -1}, {3});
@@ -166,38 +145,6 @@ TEST(GradientTape, GradientsOfTwoArraysShareNothing) {
   EXPECT_THAT(dz.ToVector<float>(), ElementsAre(5, 6));
 }
 
-TEST(GradientTape, WritesToMemoryThatIsHandedIn) {
-  NDArray flat = RandomUniform({64}, -1, 1, 1), gradients = Full({64}, 9);
-  NDArray w = flat.Slice(0, 0, 12).Reshape({3, 4}), b = flat.Slice(0, 16, 20);
-  NDArray dw = gradients.Slice(0, 0, 12).Reshape({3, 4}), db = gradients.Slice(0, 16, 20);
-  const NDArray x = RandomUniform({5, 3}, -1, 1, 2);
-  Counter count;
-  GradientTape tape;
-  tape.Watch(w, dw);
-  tape.Watch(b, db);
-  const NDArray loss = Sum(MatMul(x, w, {}, &b));
-  count.counts.clear();
-  tape.Backward(loss);
-  EXPECT_EQ(count["copy"], 1);  // of a sum's gradient, each element of which is one; the product and the sum wrote there
-  EXPECT_EQ(dw.raw_data(), tape.Gradient(w).raw_data());
-  for (int64_t i = 0; i < 3; ++i) {
-    EXPECT_NEAR(dw.At<float>({i, 0}), Sum(x(All(), i)).Item<float>(), 1e-5);
-  }
-  EXPECT_THAT(db.ToVector<float>(), ElementsAre(5, 5, 5, 5));
-  EXPECT_EQ(gradients.At<float>({12}), 9);  // between them nothing is written
-  EXPECT_EQ(gradients.At<float>({20}), 9);
-}
-
-TEST(GradientTape, AddsToMemoryThatIsHandedIn) {
-  NDArray x = Values({1, 2}, {2}), dx = Zeros({2});
-  for (int batch = 0; batch < 3; ++batch) {
-    GradientTape tape;
-    tape.Watch(x, dx, GradientWrite::kAdd);
-    tape.Backward(Sum(Square(x)));
-  }
-  EXPECT_THAT(dx.ToVector<float>(), ElementsAre(6, 12));
-}
-
 TEST(GradientTape, SaysWhoOverwroteWhatItKept) {
   NDArray x = Values({1, 2}, {2});
   const auto backward = [&](const std::function<void(NDArray&)>& write) {
@@ -248,73 +195,6 @@ TEST(GradientTape, RefusesToOverwriteWhatItsGradientNeeds) {
   EXPECT_NEAR(tape.Gradient(x).At<float>({0}), 2 * (1 - std::pow(std::tanh(2.0), 2)), 1e-6);
 }
 
-TEST(GradientTape, KeepsWhatWantedGradientsNeedAlone) {
-  const NDArray x = RandomUniform({8, 16}, -1, 1, 1), w = RandomUniform({16, 4}, -1, 1, 2);
-  GradientTape tape;
-  tape.Watch(x);
-  const NDArray z = MatMul(x, w);
-  ASSERT_EQ(tape.Saved().size(), 1u);  // of frozen weights not what they are multiplied by
-  EXPECT_EQ(tape.Saved()[0].op, "matmul");
-  EXPECT_EQ(tape.Saved()[0].operand, "Y");
-  EXPECT_EQ(tape.Saved()[0].array, "f32 [16, 4]");
-  EXPECT_EQ(tape.saved_bytes(), 16 * 4 * 4);
-  const NDArray h = z + 1.0f;  // nothing
-  EXPECT_EQ(tape.saved_bytes(), 16 * 4 * 4);
-  const NDArray r = Relu(h);
-  EXPECT_EQ(tape.saved_bytes(), 16 * 4 * 4 + 8 * 4 * 4);
-  EXPECT_EQ(tape.calls(), 3);
-  const NDArray other = MatMul(w, r, {.transpose_x = false, .transpose_y = true});
-  EXPECT_THAT(tape.Report(), HasSubstr("matmul keeps Y: f32 [16, 4], 256 bytes"));
-}
-
-TEST(GradientTape, LetsGoOfWhatItKeptAsItGoes) {
-  NDArray x = Values({1, 2}, {2});
-  GradientTape tape;
-  tape.Watch(x);
-  NDArray early = Square(x), late = Square(early);
-  const NDArray loss = Sum(late);
-  const Buffer* const kept = early.buffer().get();
-  EXPECT_EQ(kept->references.load(), 2);
-  int at_function = 0;
-  NDArray z;
-  {
-    const NoGradientScope none;
-    z = early * 1.0f;
-  }
-  (void)z;
-  SetGradient("probe", {&x, 1}, {&z, 1}, [&](Gradients1) {
-    at_function = kept->references.load();
-    return std::vector<NDArray>{NDArray()};
-  });
-  tape.Backward(loss);
-  EXPECT_EQ(kept->references.load(), 1);  // ours
-  (void)at_function;
-}
-
-TEST(GradientTape, AReluBeforeAPoolIsNotGoneThroughTwice) {
-  const NDArray x = RandomUniform({2, 8, 8, 3}, -1, 1, 1);
-  NDArray filter = RandomUniform({4, 3, 3, 3}, -1, 1, 2), bias = RandomUniform({4}, -1, 1, 3);
-  const Pool2dAttributes pool{.kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2};
-  const auto gradients = [&](bool fused, Counter* count) {
-    GradientTape tape;
-    tape.Watch(filter);
-    tape.Watch(bias);
-    NDArray h = Conv2d(x, filter, &bias, {.relu = fused});
-    if (!fused) h = Relu(h);
-    const NDArray loss = Sum(Square(MaxPool2d(h, pool)));
-    h = NDArray();
-    if (count != nullptr) count->counts.clear();
-    tape.Backward(loss);
-    return std::pair(tape.Gradient(filter).ToVector<float>(), tape.Gradient(bias).ToVector<float>());
-  };
-  const auto apart = gradients(false, nullptr);
-  Counter count;
-  EXPECT_EQ(gradients(true, &count), apart);
-  EXPECT_EQ(count["relu_grad"], 0);
-  EXPECT_EQ(count["max_pool2d_grad"], 1);
-  EXPECT_EQ(count["conv2d_grad_input"], 0);  // nobody wants it
-}
-
 TEST(GradientTape, OfGradients) {
   NDArray x = Random64({5}, 1);
   GradientTape outer;
@@ -334,31 +214,6 @@ TEST(GradientTape, OfGradients) {
   }
 }
 
-TEST(GradientTape, SegmentsAreComputedAgain) {
-  NDArray x = Random64({6, 6}, 1), w = Random64({6, 6}, 2);
-  const auto block = [&](absl::Span<const NDArray> inputs) {
-    NDArray h = inputs[0];
-    for (int i = 0; i < 4; ++i) h = Tanh(MatMul(h, w));
-    return std::vector<NDArray>{h};
-  };
-  const auto run = [&](bool again, int64_t* saved) {
-    GradientTape tape;
-    tape.Watch(x);
-    tape.Watch(w);
-    NDArray h = x;
-    for (int i = 0; i < 3; ++i) h = again ? Recomputed(block, {&h, 1})[0] : block({&h, 1})[0];
-    const NDArray loss = Sum(h);
-    *saved = tape.saved_bytes();
-    tape.Backward(loss);
-    return std::pair(tape.Gradient(x).ToVector<double>(), tape.Gradient(w).ToVector<double>());
-  };
-  int64_t kept = 0, kept_again = 0;
-  EXPECT_EQ(run(false, &kept), run(true, &kept_again));
-  EXPECT_EQ(kept_again, 3 * 36 * 8);  // the inputs of the segments
-  EXPECT_GT(kept, 12 * 36 * 8);
-  EXPECT_EQ(block({&x, 1})[0].ToVector<double>(), Recomputed(block, {&x, 1})[0].ToVector<double>());
-}
-
 TEST(GradientTape, FunctionsOfOnesOwn) {
   NDArray x = Values({1, 4}, {2}), y = Values({2, 2}, {2});
   const auto clipped = [](const NDArray& a, const NDArray& b) {
@@ -368,7 +223,7 @@ TEST(GradientTape, FunctionsOfOnesOwn) {
       z = a * b;
     }
     // Straight through, whatever a is.
-    SetGradient("straight", {a, b}, {z}, [](Gradients1 dz) { return std::vector<NDArray>{dz[0], NDArray()}; });
+    SetGradient("straight", {a, b}, {z}, [](GradientList dz) { return std::vector<NDArray>{dz[0], NDArray()}; });
     return z;
   };
   GradientTape tape;
@@ -382,7 +237,7 @@ TEST(GradientTape, FunctionsOfOnesOwn) {
     GradientTape second;
     second.Watch(x);
     NDArray z = x.Dup();
-    SetGradient("wrong", {&x, 1}, {&z, 1}, [found](Gradients1) { return found; });
+    SetGradient("wrong", {&x, 1}, {&z, 1}, [found](GradientList) { return found; });
     return MessageOf([&] { second.Backward(Sum(z)); });
   };
   EXPECT_THAT(wrong({}), HasSubstr("Op [wrong]: its gradient function returned 0 arrays, expected one for each of 1 inputs"));
@@ -509,16 +364,6 @@ TEST(GradientTape, AnOperatorThatFailsIsNotRecorded) {
   EXPECT_THAT(tape.Gradient(x).ToVector<float>(), ElementsAre(2, 4));
 }
 
-TEST(GradientTape, GradientsOnTheHeapAreOfTheirKind) {
-  NDArray x = Values({1, 2}, {2});
-  const auto bytes = [] { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kGradientStandard); };
-  const auto before = bytes();
-  GradientTape tape;
-  tape.Watch(x);
-  tape.Backward(Sum(Square(x)));
-  EXPECT_EQ(bytes() - before, 8);
-}
-
 TEST(GradientTape, GoesThroughLinearAlgebra) {
   const NDArray a = Random64({4, 4}, 1), b = Random64({4, 2}, 2);
   NDArray spd = MatMul(a, a, {.transpose_y = true}) + Eye(4, 4, 0, DType::kFloat64) * 2.0;
@@ -548,20 +393,5 @@ TEST(GradientTape, GoesThroughLinearAlgebra) {
     }
   }
 }
-
-TEST(GradientTape, ProductsOfBatchesByOneMatrixAreOneProduct) {
-  NDArray x = RandomUniform({3, 5, 4}, -1, 1, 1), w = RandomUniform({4, 2}, -1, 1, 2), dw = Zeros({4, 2});
-  Counter count;
-  GradientTape tape;
-  tape.Watch(w, dw);
-  const NDArray loss = Sum(Square(MatMul(x, w)));
-  count.counts.clear();
-  tape.Backward(loss);
-  EXPECT_EQ(count["matmul"], 1);
-  EXPECT_EQ(count["sum"], 0);
-  const NDArray expected = MatMul(x.Reshape({15, 4}), MatMul(x, w).Reshape({15, 2}) * 2.0f, {.transpose_x = true});
-  EXPECT_LT(Max(Abs(expected - dw)).Item<float>(), 1e-5);
-}
-
 }  // namespace
 }  // namespace tidepool

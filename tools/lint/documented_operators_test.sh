@@ -1,5 +1,6 @@
 #!/bin/bash
-# The table of names in docs/arrays.md has every function of ndarray/ops, ndarray/linalg and ndarray/creation.h, and no other.
+# The table of names in docs/arrays.md has every function of ndarray/ops, ndarray/linalg, ndarray/creation.h and the tape of
+# gradients, and no other.
 # Functions that end in Into are those without it, unless there is no such.
 source tools/lint/source_tree.sh "$1"
 status=0
@@ -10,8 +11,8 @@ documented() {
     grep -oE '`[A-Za-z:]+[A-Za-z0-9]*`' | tr -d '`' | sort -u
 }
 headers() {
-  source_files | grep -E '^ndarray/((ops|linalg)/[a-z0-9_]+|creation)\.h$' |
-    grep -vE '/(axes|checks|nn_checks|pointwise|contraction|composed_gradients|items|eigen_maps|right_sides)\.h$' # what the others share
+  source_files | grep -E '^ndarray/((ops|linalg)/[a-z0-9_]+|creation|gradient/gradient_tape)\.h$' |
+    grep -vE '/(axes|checks|nn_checks|pointwise|contraction|composed_gradients|gradient_plan|gradient_task|shape_only_array|items|eigen_maps|right_sides)\.h$' # what the others share
 }
 declared() {
   headers | tr '\n' '\0' | xargs -0 -r sed -nE \

@@ -1,0 +1,201 @@
+// What a tape keeps and for how long, where gradients are written, and which operators run for them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/pooling.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/sorting.h"
+#include "tidepool/ndarray/ops/unary.h"
+
+namespace tidepool {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using GradientList = absl::Span<const NDArray>;
+
+NDArray Values(std::vector<float> values, const Shape& shape) { return FromValues(absl::MakeConstSpan(values), shape, Place::Heap()); }
+NDArray Random64(const Shape& shape, uint64_t seed) { return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap()); }
+
+// Counts the operators that reach it.
+class Counter final : public CallRecorder {
+ public:
+  void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+           AttributesRef attributes) override {
+    ++counts[Info(op).name];
+    const RecorderFrame::OutsideOf outside(frame_);
+    Dispatch(op, inputs, outputs, attributes);
+  }
+  void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>, Backward) override {}
+  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+                                  absl::Span<const NDArray> inputs) override {
+    return function(inputs);
+  }
+  int operator[](const char* op) { return counts[op]; }
+  std::map<std::string, int> counts;
+
+ private:
+  RecorderFrame frame_{this};
+};
+
+TEST(TapeMemory, WritesToMemoryThatIsHandedIn) {
+  NDArray flat = RandomUniform({64}, -1, 1, 1), gradients = Full({64}, 9);
+  NDArray w = flat.Slice(0, 0, 12).Reshape({3, 4}), b = flat.Slice(0, 16, 20);
+  NDArray dw = gradients.Slice(0, 0, 12).Reshape({3, 4}), db = gradients.Slice(0, 16, 20);
+  const NDArray x = RandomUniform({5, 3}, -1, 1, 2);
+  Counter count;
+  GradientTape tape;
+  tape.Watch(w, dw);
+  tape.Watch(b, db);
+  const NDArray loss = Sum(MatMul(x, w, {}, &b));
+  count.counts.clear();
+  tape.Backward(loss);
+  EXPECT_EQ(count["copy"], 1);  // of a sum's gradient, each element of which is one; the product and the sum wrote there
+  EXPECT_EQ(dw.raw_data(), tape.Gradient(w).raw_data());
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(dw.At<float>({i, 0}), Sum(x(All(), i)).Item<float>(), 1e-5);
+  }
+  EXPECT_THAT(db.ToVector<float>(), ElementsAre(5, 5, 5, 5));
+  EXPECT_EQ(gradients.At<float>({12}), 9);  // between them nothing is written
+  EXPECT_EQ(gradients.At<float>({20}), 9);
+}
+
+TEST(TapeMemory, AddsToMemoryThatIsHandedIn) {
+  NDArray x = Values({1, 2}, {2}), dx = Zeros({2});
+  for (int batch = 0; batch < 3; ++batch) {
+    GradientTape tape;
+    tape.Watch(x, dx, GradientWrite::kAdd);
+    tape.Backward(Sum(Square(x)));
+  }
+  EXPECT_THAT(dx.ToVector<float>(), ElementsAre(6, 12));
+}
+
+TEST(TapeMemory, KeepsWhatWantedGradientsNeedAlone) {
+  const NDArray x = RandomUniform({8, 16}, -1, 1, 1), w = RandomUniform({16, 4}, -1, 1, 2);
+  GradientTape tape;
+  tape.Watch(x);
+  const NDArray z = MatMul(x, w);
+  ASSERT_EQ(tape.Saved().size(), 1u);  // of frozen weights not what they are multiplied by
+  EXPECT_EQ(tape.Saved()[0].op, "matmul");
+  EXPECT_EQ(tape.Saved()[0].operand, "Y");
+  EXPECT_EQ(tape.Saved()[0].array, "f32 [16, 4]");
+  EXPECT_EQ(tape.saved_bytes(), 16 * 4 * 4);
+  const NDArray h = z + 1.0f;  // nothing
+  EXPECT_EQ(tape.saved_bytes(), 16 * 4 * 4);
+  const NDArray r = Relu(h);
+  EXPECT_EQ(tape.saved_bytes(), 16 * 4 * 4 + 8 * 4 * 4);
+  EXPECT_EQ(tape.calls(), 3);
+  const NDArray other = MatMul(w, r, {.transpose_x = false, .transpose_y = true});
+  EXPECT_THAT(tape.Report(), HasSubstr("matmul keeps Y: f32 [16, 4], 256 bytes"));
+}
+
+TEST(TapeMemory, LetsGoOfWhatItKeptAsItGoes) {
+  NDArray x = Values({1, 2}, {2});
+  GradientTape tape;
+  tape.Watch(x);
+  const NDArray early = Square(x);
+  NDArray z;
+  {
+    const NoGradientScope none;
+    z = early * 1.0f;
+  }
+  const Buffer* const kept = z.buffer().get();
+  int at_function = 0;
+  SetGradient("probe", {&early, 1}, {&z, 1}, [&at_function, kept](GradientList dz) {
+    at_function = kept->references.load();
+    return std::vector<NDArray>{dz[0]};
+  });
+  const NDArray loss = Sum(Square(z));
+  EXPECT_EQ(kept->references.load(), 2);
+  tape.Backward(loss);
+  EXPECT_EQ(at_function, 1);  // ours: the square behind it has let go
+  EXPECT_EQ(early.buffer()->references.load(), 1);
+}
+
+TEST(TapeMemory, AReluBeforeAPoolIsNotGoneThroughTwice) {
+  const NDArray x = RandomUniform({2, 8, 8, 3}, -1, 1, 1);
+  NDArray filter = RandomUniform({4, 3, 3, 3}, -1, 1, 2), bias = RandomUniform({4}, -1, 1, 3);
+  const Pool2dAttributes pool{.kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2};
+  const auto gradients = [&](bool fused, Counter* count) {
+    GradientTape tape;
+    tape.Watch(filter);
+    tape.Watch(bias);
+    NDArray h = Conv2d(x, filter, &bias, {.relu = fused});
+    if (!fused) h = Relu(h);
+    const NDArray loss = Sum(Square(MaxPool2d(h, pool)));
+    h = NDArray();
+    if (count != nullptr) count->counts.clear();
+    tape.Backward(loss);
+    return std::pair(tape.Gradient(filter).ToVector<float>(), tape.Gradient(bias).ToVector<float>());
+  };
+  const auto apart = gradients(false, nullptr);
+  Counter count;
+  EXPECT_EQ(gradients(true, &count), apart);
+  EXPECT_EQ(count["relu_grad"], 0);
+  EXPECT_EQ(count["max_pool2d_grad"], 1);
+  EXPECT_EQ(count["conv2d_grad_input"], 0);  // nobody wants it
+}
+
+TEST(TapeMemory, SegmentsAreComputedAgain) {
+  NDArray x = Random64({6, 6}, 1), w = Random64({6, 6}, 2);
+  const auto block = [&](absl::Span<const NDArray> inputs) {
+    NDArray h = inputs[0];
+    for (int i = 0; i < 4; ++i) h = Tanh(MatMul(h, w));
+    return std::vector<NDArray>{h};
+  };
+  const auto run = [&](bool again, int64_t* saved) {
+    GradientTape tape;
+    tape.Watch(x);
+    tape.Watch(w);
+    NDArray h = x;
+    for (int i = 0; i < 3; ++i) h = again ? Recomputed(block, {&h, 1})[0] : block({&h, 1})[0];
+    const NDArray loss = Sum(h);
+    *saved = tape.saved_bytes();
+    tape.Backward(loss);
+    return std::pair(tape.Gradient(x).ToVector<double>(), tape.Gradient(w).ToVector<double>());
+  };
+  int64_t kept = 0, kept_again = 0;
+  EXPECT_EQ(run(false, &kept), run(true, &kept_again));
+  EXPECT_EQ(kept_again, 3 * 36 * 8);  // the inputs of the segments
+  EXPECT_GT(kept, 12 * 36 * 8);
+  EXPECT_EQ(block({&x, 1})[0].ToVector<double>(), Recomputed(block, {&x, 1})[0].ToVector<double>());
+}
+
+TEST(TapeMemory, GradientsOnTheHeapAreOfTheirKind) {
+  NDArray x = Values({1, 2}, {2});
+  const auto bytes = [] { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kGradientStandard); };
+  const auto before = bytes();
+  GradientTape tape;
+  tape.Watch(x);
+  tape.Backward(Sum(Square(x)));
+  EXPECT_EQ(bytes() - before, 8);
+}
+
+TEST(TapeMemory, ProductsOfBatchesByOneMatrixAreOneProduct) {
+  NDArray x = RandomUniform({3, 5, 4}, -1, 1, 1), w = RandomUniform({4, 2}, -1, 1, 2), dw = Zeros({4, 2});
+  Counter count;
+  GradientTape tape;
+  tape.Watch(w, dw);
+  const NDArray loss = Sum(Square(MatMul(x, w)));
+  count.counts.clear();
+  tape.Backward(loss);
+  EXPECT_EQ(count["matmul"], 1);
+  EXPECT_EQ(count["sum"], 0);
+  const NDArray expected = MatMul(x.Reshape({15, 4}), MatMul(x, w).Reshape({15, 2}) * 2.0f, {.transpose_x = true});
+  EXPECT_LT(Max(Abs(expected - dw)).Item<float>(), 1e-5);
+}
+}  // namespace
+}  // namespace tidepool
