@@ -5,9 +5,14 @@ namespace tidepool {
 thread_local constinit CallRecorder* CallRecorder::current_ = nullptr;
 thread_local constinit RecorderFrame* RecorderFrame::innermost_ = nullptr;
 
-RecorderFrame::RecorderFrame(CallRecorder* recorder) : recorder_(recorder), outer_(innermost_) {
+RecorderFrame::RecorderFrame(CallRecorder* recorder) : recorder_(recorder), is_in_(false) { Enter(); }
+
+void RecorderFrame::Enter() noexcept {
+  if (is_in_) return;
+  is_in_ = true;
+  outer_ = innermost_;
   innermost_ = this;
-  CallRecorder::current_ = recorder;
+  CallRecorder::current_ = recorder_;
 }
 
 void RecorderFrame::Leave() noexcept {

@@ -48,6 +48,8 @@ class RecorderFrame {
   RecorderFrame& operator=(const RecorderFrame&) = delete;
   // From here on it is as if it had never been. Idempotent.
   void Leave() noexcept;
+  // After Leave(): the calling thread's innermost one again.
+  void Enter() noexcept;
   bool is_in() const { return is_in_; }
 
   // While one is alive the frames from `frame` inwards do not count.

@@ -39,7 +39,7 @@ Model::Model(std::string model_name, int64_t model_classes, std::unique_ptr<Netw
       network(std::move(model_network)),
       link_(std::make_shared<ModelLink>(this, name)) {
   manager.PlaceOnHeap();
-  manager.AttachAll({network->parameters(), network->gradients()});
+  manager.AttachAll({network->arrays(), network->gradients()});
   manager.Cap();
 }
 
@@ -80,7 +80,7 @@ std::shared_ptr<const ModelLink> Model::LinkFor(const char* operation) const {
 
 std::shared_ptr<const ModelReplica> Model::ReplicaOn(Device device) {
   CheckOpen("replica");
-  const NDArray& own = network->parameters();
+  const NDArray& own = network->arrays();
   if (own.device() == device) return nullptr;
   const bool is_known = !own.buffer()->MayBeWrittenOutside();
   const uint32_t version = own.buffer()->version.load(std::memory_order_relaxed);

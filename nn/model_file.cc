@@ -66,7 +66,7 @@ std::vector<ExpectedTensor> ExpectedTensors(const std::string& model, Shape shap
                                             int64_t classes) {
   std::vector<ExpectedTensor> expected;
   int index = 0;
-  for (const auto& layer : LayersOf(model, classes)) {
+  for (const AnyLayer& layer : LayersOf(model, classes)) {
     const Shape output = layer->OutputShape(shape);
     for (const ParameterSpec& spec : layer->Parameters(shape)) {
       expected.push_back({absl::StrCat(index, ".", layer->Kind(), ".", spec.name), spec.shape});

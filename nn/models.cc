@@ -8,26 +8,16 @@
 
 namespace tidepool::nn {
 
-std::vector<std::unique_ptr<Layer>> LeNetLayers(int64_t classes) {
-  std::vector<std::unique_ptr<Layer>> layers;
-  layers.push_back(std::make_unique<Conv2D>(20, 5, 5, Activation::kRelu));
-  layers.push_back(std::make_unique<MaxPool2D>());
-  layers.push_back(std::make_unique<Conv2D>(50, 5, 5, Activation::kRelu));
-  layers.push_back(std::make_unique<MaxPool2D>());
-  layers.push_back(std::make_unique<Dense>(500, Activation::kRelu));
-  layers.push_back(std::make_unique<Dense>(classes));
-  return layers;
+std::vector<AnyLayer> LeNetLayers(int64_t classes) {
+  return {Conv2D(20, 5, 5, Activation::kRelu), MaxPool2D(), Conv2D(50, 5, 5, Activation::kRelu),
+          MaxPool2D(),                         Dense(500, Activation::kRelu), Dense(classes)};
 }
 
-std::vector<std::unique_ptr<Layer>> MlpLayers(int64_t classes) {
-  std::vector<std::unique_ptr<Layer>> layers;
-  layers.push_back(std::make_unique<Dense>(256, Activation::kRelu));
-  layers.push_back(std::make_unique<Dense>(128, Activation::kRelu));
-  layers.push_back(std::make_unique<Dense>(classes));
-  return layers;
+std::vector<AnyLayer> MlpLayers(int64_t classes) {
+  return {Dense(256, Activation::kRelu), Dense(128, Activation::kRelu), Dense(classes)};
 }
 
-std::vector<std::unique_ptr<Layer>> LayersOf(const std::string& model, int64_t classes) {
+std::vector<AnyLayer> LayersOf(const std::string& model, int64_t classes) {
   if (model == "lenet") return LeNetLayers(classes);
   if (model == "mlp") return MlpLayers(classes);
   ThrowInvalidArgument(absl::StrCat("model is \"", model, "\", expected lenet or mlp"));

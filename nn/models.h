@@ -2,7 +2,6 @@
 #ifndef TIDEPOOL_NN_MODELS_H_
 #define TIDEPOOL_NN_MODELS_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,11 +11,11 @@ namespace tidepool::nn {
 
 // LeNet as Caffe and DL4J have it (after LeCun et al. 1998): 20 and 50 filters of 5x5, each with a
 // 2x2 pooling, 500 dense, one output per class.
-std::vector<std::unique_ptr<Layer>> LeNetLayers(int64_t classes);
+std::vector<AnyLayer> LeNetLayers(int64_t classes);
 // 256 and 128 dense, one output per class.
-std::vector<std::unique_ptr<Layer>> MlpLayers(int64_t classes);
+std::vector<AnyLayer> MlpLayers(int64_t classes);
 // By name: "lenet" or "mlp". Throws kInvalidArgument for anything else, naming the two.
-std::vector<std::unique_ptr<Layer>> LayersOf(const std::string& model, int64_t classes);
+std::vector<AnyLayer> LayersOf(const std::string& model, int64_t classes);
 
 }  // namespace tidepool::nn
 

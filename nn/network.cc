@@ -1,5 +1,6 @@
 #include "tidepool/nn/network.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -9,10 +10,13 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
-#include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/network/block_body.h"
+#include "tidepool/nn/network/graph_body.h"
 
 namespace tidepool::nn {
 namespace {
@@ -31,115 +35,199 @@ WorkspaceConfig ConfigOf(WorkspaceMode mode) {
   return config;
 }
 
+NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device, const std::string& name) {
+  NetworkOptions options;
+  options.seed = seed;
+  options.mode = mode;
+  options.device = device;
+  options.name = name;
+  return options;
+}
+
 NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
   return flat.Slice(0, offset, offset + shape.NumElements()).Reshape(shape);
 }
 
+bool IsThe(const Shape& found, const Shape& example) {
+  return found.rank() == example.rank() + 1 && Shape(found.span().subspan(1)) == example;
+}
+
 }  // namespace
 
-Network::Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed,
-                 WorkspaceMode mode, Device device, const std::string& name)
-    : name_(name),
-      input_shape_(std::move(input)),
-      layers_(std::move(layers)),
-      mode_(mode),
-      device_(device) {
-  const WorkspaceConfig config = ConfigOf(mode);
-  if (layers_.empty()) ThrowInvalidArgument("network: no layers");
-  struct Planned {
-    std::string name;
-    ParameterSpec spec;
-    int64_t offset;
-  };
-  std::vector<Planned> planned;
-  Shape shape = input_shape_;
-  int64_t flat = 0;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    if (layers_[i] == nullptr) {
-      ThrowInvalidArgument(absl::StrCat("network: layer ", i, " is null, expected a layer"));
-    }
-    first_parameter_.push_back(static_cast<int>(planned.size()));
-    const Shape output = layers_[i]->OutputShape(shape);  // refuses inputs that do not fit
-    for (ParameterSpec& spec : layers_[i]->Parameters(shape)) {
-      std::string name = absl::StrCat(i, ".", layers_[i]->Kind(), ".", spec.name);
-      const int64_t count = spec.shape.NumElements();
-      parameter_count_ += count;
-      planned.push_back({std::move(name), std::move(spec), flat});
-      flat += (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
-    }
-    if (i > 0 && layers_[i - 1]->EndsWithRelu() && layers_[i]->CanApplyReluGradient()) {
-      layers_[i - 1]->LeaveReluGradientToNext();
-      layers_[i]->ApplyReluGradientOfPrevious();
-    }
-    shape = output;
-  }
-  first_parameter_.push_back(static_cast<int>(planned.size()));
-  output_shape_ = shape;
-  caches_.resize(layers_.size());
+Network::Network(NetworkConfig config, const NetworkOptions& options)
+    : Network(std::make_unique<const GraphBody>(std::move(config)), options) {}
 
-  const MemoryOwnerScope owner("network");
-  parameters_ = Zeros({flat}, DType::kFloat32, Place::On(device));
-  gradients_ =
-      Zeros({flat}, DType::kFloat32, Place::On(device, MemoryKind::kGradientStandard));
-  for (size_t i = 0; i < planned.size(); ++i) {
-    const ParameterSpec& spec = planned[i].spec;
-    NDArray view = ViewOf(parameters_, planned[i].offset, spec.shape);
-    if (spec.uniform_bound > 0) {
-      CopyInto(RandomUniform(spec.shape, -spec.uniform_bound, spec.uniform_bound, seed, i,
-                             Place::Heap()),
-               view);
-    } else if (spec.initial != 0) {
-      CopyInto(Full(spec.shape, spec.initial, DType::kFloat32, Place::Heap()), view);
-    }
-    parameter_offsets_.push_back(planned[i].offset);
-    parameter_views_.push_back(view);
-    gradient_views_.push_back(ViewOf(gradients_, planned[i].offset, spec.shape));
-    named_.push_back({planned[i].name, view});
+Network::Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block, const NetworkOptions& options)
+    : Network(std::make_unique<const BlockBody>(std::move(inputs), std::move(block)), options) {}
+
+Network::Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed, WorkspaceMode mode, Device device,
+                 const std::string& name)
+    : Network(NetworkConfig::Sequential(std::move(input), std::move(layers)), OptionsOf(seed, mode, device, name)) {}
+
+Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& options)
+    : options_(options), name_(options.name), body_(std::move(body)) {
+  const WorkspaceConfig config = ConfigOf(options_.mode);
+  if (options_.dtype != DType::kFloat32 && options_.dtype != DType::kFloat64) {
+    ThrowInvalidArgument(absl::StrCat("network: parameters of ", DTypeName(options_.dtype), ", expected f32 or f64"));
   }
+  if (options_.compute_type == options_.dtype) options_.compute_type.reset();
+  if (options_.compute_type.has_value() && !IsFloating(*options_.compute_type)) {
+    ThrowInvalidArgument(absl::StrCat("network: layers that compute by ", DTypeName(*options_.compute_type), ", expected a float type"));
+  }
+  MakeArrays();
   const auto workspace = [&](const char* what) {
-    return std::make_unique<Workspace>(absl::StrCat(this->name(), " ", what), config, device);
+    return std::make_unique<Workspace>(absl::StrCat(name(), " ", what), config, options_.device);
   };
-  training_workspace_ = workspace("training");
   inference_workspace_ = workspace("inference");
+  training_workspace_ = workspace("training");
 }
 
-std::string Network::Describe() const {
-  std::string text = absl::StrCat("input ", input_shape_.ToString());
-  for (const auto& layer : layers_) absl::StrAppend(&text, "; ", layer->Describe());
-  return text;
+Network::Network(Network&& other) noexcept = default;
+Network& Network::operator=(Network&& other) noexcept = default;
+Network::~Network() = default;
+
+void Network::MakeArrays() {
+  const std::vector<NamedSpec>& specs = body_->parameters();
+  for (const bool is_trained : {true, false}) {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].spec.is_trained == is_trained) in_body_.push_back(static_cast<int>(i));
+    }
+  }
+  int64_t flat = 0, trained = 0;
+  size_t trained_arrays = 0;
+  for (int i : in_body_) {
+    const ParameterSpec& spec = specs[static_cast<size_t>(i)].spec;
+    const int64_t count = spec.shape.NumElements();
+    parameter_offsets_.push_back(flat);
+    flat += (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+    if (!spec.is_trained) continue;
+    parameter_count_ += count;
+    trained = flat;
+    ++trained_arrays;
+  }
+  const MemoryOwnerScope owner("network");
+  arrays_ = Zeros({flat}, options_.dtype, Place::On(options_.device));
+  parameters_ = trained == flat ? arrays_ : arrays_.Slice(0, 0, trained);
+  gradients_ = Zeros({trained}, options_.dtype, Place::On(options_.device, MemoryKind::kGradientStandard));
+  parameter_views_ = ViewsOf(arrays_);
+  for (size_t k = 0; k < in_body_.size(); ++k) {
+    const auto i = static_cast<size_t>(in_body_[k]);
+    const ParameterSpec& spec = specs[i].spec;
+    NDArray& view = parameter_views_[i];
+    if (!(spec.initializer == Initializer::Zeros())) CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), view);
+    named_.push_back({specs[i].name, view, spec.is_trained, spec.decays});
+    if (k < trained_arrays) gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
+  }
 }
 
-LayerContext Network::ContextOf(int layer, const std::vector<NDArray>& parameters) const {
-  const int begin = first_parameter_[layer];
-  const int count = first_parameter_[layer + 1] - begin;
-  LayerContext context;
-  context.parameters = absl::MakeConstSpan(parameters).subspan(begin, count);
-  return context;
+std::vector<NDArray> Network::ViewsOf(const NDArray& flat) const {
+  std::vector<NDArray> views(in_body_.size());
+  for (size_t k = 0; k < in_body_.size(); ++k) {
+    const auto i = static_cast<size_t>(in_body_[k]);
+    views[i] = ViewOf(flat, parameter_offsets_[k], body_->parameters()[i].spec.shape);
+  }
+  return views;
 }
+
+const std::vector<InputConfig>& Network::inputs() const {
+  CheckWhole("inputs");
+  return body_->inputs();
+}
+const std::vector<Shape>& Network::output_shapes() const {
+  CheckWhole("output_shapes");
+  return body_->output_shapes();
+}
+const NetworkConfig* Network::config() const { return CheckWhole("config").body_->config(); }
+std::vector<AnyLayer> Network::layers() const { return CheckWhole("layers").body_->chain(); }
+std::string Network::Describe() const { return body_ == nullptr ? "" : body_->Describe(); }
+void Network::ReleaseTape() noexcept { tape_.reset(); }
+bool Network::is_random() const { return CheckWhole("is_random").body_->is_random(); }
 
 void Network::ThrowMovedFrom(const char* operation) {
   ThrowFailedPrecondition(absl::StrCat("network: ", operation, ": the network was moved from"));
 }
 
-void Network::CheckFeatures(const NDArray& features) const {
+void Network::CheckFeatures(const NDArray& features, int input) const {
   CheckWhole("features");
+  const InputConfig& expected = body_->inputs()[static_cast<size_t>(input)];
+  const std::string what = body_->inputs().size() == 1 ? "features" : absl::StrCat("features of \"", expected.name, "\"");
   features.CheckAlive("network", "features");
-  if (features.rank() == input_shape_.rank() + 1 &&
-      Shape(features.shape().span().subspan(1)) == input_shape_) {
-    if (features.dtype() != parameters_.dtype()) {
-      ThrowInvalidArgument(absl::StrCat("network: features are ", DTypeName(features.dtype()),
-                                        ", expected ", DTypeName(parameters_.dtype())));
-    }
-    if (features.dim(0) > 0) return;
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ",
-                                      features.shape().ToString(), ", expected at least one"));
+  if (!IsThe(features.shape(), expected.shape)) {
+    ThrowInvalidArgument(absl::StrCat("network: ", what, " have shape ", features.shape().ToString(), ", expected [batch] + ",
+                                      expected.shape.ToString()));
   }
-  ThrowInvalidArgument(absl::StrCat("network: features have shape ", features.shape().ToString(),
-                                    ", expected [batch] + ", input_shape_.ToString()));
+  const DType type = IsFloating(expected.dtype) ? options_.dtype : expected.dtype;
+  if (features.dtype() != type) {
+    ThrowInvalidArgument(
+        absl::StrCat("network: ", what, " are ", DTypeName(features.dtype()), ", expected ", DTypeName(type)));
+  }
+  if (features.dim(0) > 0) return;
+  ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ", features.shape().ToString(),
+                                    ", expected at least one"));
+}
+
+// ---- Inference ----
+
+Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
+  CheckWhole("run");
+  if (inputs.size() != body_->inputs().size()) {
+    ThrowInvalidArgument(absl::StrCat("network: ", inputs.size(), " inputs, expected ", body_->inputs().size()));
+  }
+  const NetworkParameters* parameters = options.parameters;
+  if (parameters != nullptr && parameters->views.size() != parameter_views_.size()) {
+    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
+                                      parameter_views_.size()));
+  }
+  const Device device = parameters != nullptr ? parameters->flat.device() : arrays_.device();
+  const HandlesOwnScope handles;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    CheckFeatures(inputs[i], static_cast<int>(i));
+    if (inputs[i].dim(0) != inputs[0].dim(0)) {
+      ThrowInvalidArgument(absl::StrCat("network: batches of ", inputs[0].dim(0), " and ", inputs[i].dim(0),
+                                        " examples, expected one size"));
+    }
+    inputs[i] = inputs[i].To(device);
+  }
+  BodyCall call;
+  call.parameters = parameters != nullptr ? parameters->views : parameter_views_;
+  call.training = options.training;
+  call.seed = options_.seed;
+  call.step = step_;
+  call.compute_type = options_.compute_type;
+  for (const NDArray& mask : options.masks) call.masks.push_back(mask.is_defined() ? mask.To(device) : mask);
+  std::vector<NDArray> states;
+  if (options.states != nullptr) {
+    if (options.states->size() != body_->carried_shapes().size()) {
+      ThrowInvalidArgument(absl::StrCat("network: ", options.states->size(), " states, expected ",
+                                        body_->carried_shapes().size(), " as of NewStates()"));
+    }
+    for (size_t i = 0; i < options.states->size(); ++i) {
+      const NDArray& state = (*options.states)[i];
+      if (!state.is_defined()) continue;
+      if (!IsThe(state.shape(), body_->carried_shapes()[i]) || state.dim(0) != inputs[0].dim(0)) {
+        ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(), ", expected [",
+                                          inputs[0].dim(0), "] + ", body_->carried_shapes()[i].ToString()));
+      }
+    }
+    states = *options.states;
+    call.carried = absl::MakeSpan(states);
+  }
+  Arrays outputs = body_->Forward(call, std::move(inputs));
+  if (options.states != nullptr) {
+    const NoGradientScope constants;
+    for (NDArray& state : states) state = state.is_defined() ? state.Detach() : state;
+    *options.states = std::move(states);
+  }
+  return outputs;
+}
+
+std::vector<NDArray> Network::NewStates() const {
+  return std::vector<NDArray>(CheckWhole("states").body_->carried_shapes().size());
 }
 
 NDArray Network::Forward(NDArray features) const {
-  return Forward(std::move(features), parameters_.device(), parameter_views_);
+  CheckWhole("forward");
+  return ForwardOne(std::move(features), parameter_views_, arrays_.device(), [](int, const NDArray&) {});
 }
 
 NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) const {
@@ -148,105 +236,42 @@ NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) 
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters.views.size(),
                                       " arrays, expected ", parameter_views_.size()));
   }
-  return Forward(std::move(features), parameters.flat.device(), parameters.views);
+  return ForwardOne(std::move(features), parameters.views, parameters.flat.device(), [](int, const NDArray&) {});
 }
 
 NDArray Network::ForwardByLayers(NDArray features,
                                  absl::FunctionRef<void(int, const NDArray&)> see) const {
   CheckWhole("forward");
-  return Forward(std::move(features), parameters_.device(), parameter_views_, see);
+  return ForwardOne(std::move(features), parameter_views_, arrays_.device(), see);
 }
 
-NDArray Network::Forward(NDArray features, Device device, const std::vector<NDArray>& parameters,
-                         absl::FunctionRef<void(int, const NDArray&)> see) const {
-  CheckFeatures(features);
-  const HandlesOwnScope handles;
-  features = features.To(device);
-  LayerCache unused;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    features = layers_[i]->Forward(ContextOf(static_cast<int>(i), parameters), features, unused);
-    see(static_cast<int>(i), features);
+NDArray Network::ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
+                            absl::FunctionRef<void(int, const NDArray&)> see) const {
+  if (body_->inputs().size() != 1 || body_->output_shapes().size() != 1) {
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: it has ", body_->inputs().size(), " inputs and ",
+                                      body_->output_shapes().size(), " outputs, expected one of each, or a call of Run()"));
   }
-  return features;
-}
-
-Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
   CheckFeatures(features);
   const HandlesOwnScope handles;
-  if (output_shape_.rank() == 1) CheckSoftmaxLabels(labels, output_shape_[0]);
-  return {features.To(device_), labels.To(device_)};
-}
-
-double Network::MeanLoss(const NDArray& losses) {
-  HostView<const float> values(losses);
-  double sum = 0;
-  for (float loss : values) sum += loss;
-  return sum / static_cast<double>(values.size());
+  BodyCall call;
+  call.parameters = parameters;
+  call.seed = options_.seed;
+  call.compute_type = options_.compute_type;
+  call.see = &see;
+  Arrays inputs;
+  inputs.push_back(std::move(features).To(device));
+  return std::move(body_->Forward(call, std::move(inputs))[0]);
 }
 
 NetworkParameters Network::ParametersIn(const NDArray& flat) const {
   CheckWhole("parameters_in");
-  if (!(flat.shape() == parameters_.shape()) || flat.dtype() != parameters_.dtype()) {
+  if (!(flat.shape() == arrays_.shape()) || flat.dtype() != arrays_.dtype()) {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", DTypeName(flat.dtype()), " ",
                                       flat.shape().ToString(), ", expected ",
-                                      DTypeName(parameters_.dtype()), " ",
-                                      parameters_.shape().ToString()));
+                                      DTypeName(arrays_.dtype()), " ",
+                                      arrays_.shape().ToString()));
   }
-  NetworkParameters parameters{flat, {}};
-  parameters.views.reserve(parameter_views_.size());
-  for (size_t i = 0; i < parameter_views_.size(); ++i) {
-    parameters.views.push_back(ViewOf(flat, parameter_offsets_[i], parameter_views_[i].shape()));
-  }
-  return parameters;
-}
-
-double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {
-  const Inputs inputs = PrepareInputs(features, labels);
-  double loss = 0;
-  NDArray losses;
-  QueueGradients(inputs, [&](const NDArray& queued) {
-    // The host has them by now; a device is not waited for before all of its work is queued.
-    if (device_ == Host()) {
-      loss = MeanLoss(queued);
-    } else {
-      losses = queued;
-    }
-  });
-  return losses.is_defined() ? MeanLoss(losses) : loss;
-}
-
-void Network::QueueGradients(const Inputs& inputs,
-                             absl::FunctionRef<void(const NDArray&)> use_losses) {
-  CheckWhole("gradients");
-  // On success the layers have emptied their caches already; an exception must not leave any.
-  absl::Cleanup clear = [this] {
-    for (LayerCache& cache : caches_) cache.Clear();
-  };
-  const HandlesOwnScope handles;
-  const auto context_of = [this](int layer) {
-    LayerContext context = ContextOf(layer, parameter_views_);
-    context.gradients =
-        absl::MakeSpan(gradient_views_).subspan(first_parameter_[layer], context.parameters.size());
-    context.training = true;
-    return context;
-  };
-  NDArray gradient;
-  {
-    NDArray logits = inputs.features;
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      logits = layers_[i]->Forward(context_of(static_cast<int>(i)), logits, caches_[i]);
-    }
-    CrossEntropy result = SoftmaxCrossEntropy(logits, inputs.labels, Labels::kChecked);
-    const double batch = static_cast<double>(result.loss.NumElements());
-    use_losses(result.loss);
-    gradient = std::move(result.probabilities);
-    SoftmaxCrossEntropyGradInto(gradient, inputs.labels, 1.0 / batch, gradient, Labels::kChecked);
-  }
-  for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
-    gradient = layers_[i]->Backward(context_of(i), std::move(gradient), caches_[i],
-                                    /*needs_input_gradient=*/i > 0);
-  }
-  gradients_.MarkWritten();
+  return {flat, ViewsOf(flat)};
 }
 
 void Network::Infer(absl::FunctionRef<NDArray()> make_input,
@@ -263,6 +288,98 @@ NDArray Network::Output(const NDArray& features) {
   Infer([&] { return features; }, [&](const NDArray& output) { result = output.Leverage(); });
   // Without workspaces of its own (kNone) the network made it on the heap.
   return result.IsAttached() ? result : result.Migrate();
+}
+
+// ---- Training ----
+
+Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
+  return PrepareInputs(NetworkInputs{{features}, {labels}, {}, {}});
+}
+
+Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
+  CheckWhole("gradients");
+  if (inputs.features.size() != body_->inputs().size()) {
+    ThrowInvalidArgument(
+        absl::StrCat("network: ", inputs.features.size(), " arrays of features, expected ", body_->inputs().size()));
+  }
+  for (size_t i = 0; i < inputs.features.size(); ++i) CheckFeatures(inputs.features[i], static_cast<int>(i));
+  const HandlesOwnScope handles;
+  if (loss_ == nullptr) {
+    if (body_->output_shapes().size() != 1 || inputs.labels.size() != 1) {
+      ThrowInvalidArgument(absl::StrCat("network: ", body_->output_shapes().size(), " outputs and ", inputs.labels.size(),
+                                        " arrays of labels, expected one of each, or a loss of the program's (set_loss)"));
+    }
+    if (output_shape().rank() == 1) CheckSoftmaxLabels(inputs.labels[0], output_shape()[0]);
+  }
+  const auto on_device = [&](const Arrays& arrays) {
+    Arrays result;
+    for (const NDArray& array : arrays) result.push_back(array.is_defined() ? array.To(options_.device) : array);
+    return result;
+  };
+  return {on_device(inputs.features), on_device(inputs.labels), on_device(inputs.features_masks),
+          on_device(inputs.labels_masks)};
+}
+
+double Network::MeanLoss(const NDArray& losses) {
+  double sum = 0;
+  const auto add = [&](auto values) {
+    for (const auto loss : values) sum += static_cast<double>(loss);
+  };
+  if (losses.dtype() == DType::kFloat64) {
+    add(HostView<const double>(losses));
+  } else {
+    add(HostView<const float>(losses));
+  }
+  return sum / static_cast<double>(losses.NumElements());
+}
+
+double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {
+  return ComputeGradients(NetworkInputs{{features}, {labels}, {}, {}});
+}
+
+double Network::ComputeGradients(const NetworkInputs& given) {
+  const Inputs inputs = PrepareInputs(given);
+  double loss = 0;
+  NDArray losses;
+  QueueGradients(inputs, [&](const NDArray& queued) {
+    // The host has them by now; a device is not waited for before all of its work is queued.
+    if (device() == Host()) {
+      loss = MeanLoss(queued);
+    } else {
+      losses = queued;
+    }
+  });
+  return losses.is_defined() ? MeanLoss(losses) : loss;
+}
+
+void Network::QueueGradients(const Inputs& inputs,
+                             absl::FunctionRef<void(const NDArray&)> use_losses) {
+  CheckWhole("gradients");
+  const HandlesOwnScope handles;
+  if (tape_ == nullptr) tape_ = std::make_unique<GradientTape>();
+  GradientTape& tape = *tape_;
+  tape.Restart();
+  // An exception must leave nothing of the step behind.
+  const absl::Cleanup clear = [&] { tape.Clear(); };
+  for (size_t k = 0; k < gradient_views_.size(); ++k) tape.Watch(named_[k].value, gradient_views_[k]);
+  NDArray mean;
+  {
+    BodyCall call;
+    call.parameters = parameter_views_;
+    call.training = true;
+    call.seed = options_.seed;
+    call.step = step_++;
+    call.compute_type = options_.compute_type;
+    call.masks = inputs.features_masks;
+    Arrays outputs = body_->Forward(call, inputs.features);
+    const NDArray losses = loss_ != nullptr ? loss_(outputs, inputs)
+                                            : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
+    outputs.clear();
+    use_losses(losses);
+    mean = Mean(losses);
+  }
+  tape.Backward(mean);
+  gradients_.MarkWritten();
 }
 
 }  // namespace tidepool::nn

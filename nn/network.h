@@ -1,101 +1,163 @@
-// A network: layers in sequence, their parameters and gradients in two flat arrays.
+// A network: a function with parameters that a program trains and asks, made of layers by configuration (network_config.h) or
+// of a program (block.h).
 //
-// Parameters, gradients and updater state are persistent, on the heap; everything a step or a
-// request makes lives in a workspace that the network opens for it (WorkspaceMode):
+//   Network network({28, 28, 1}, {Conv2D(20, 5, 5, Activation::kRelu), MaxPool2D(), Dense(10)});
+//
+// Parameters and what layers keep beside them (running averages) are views of one flat array, gradients of another;
+// those and updaters' state are persistent, on the heap. Everything a step or a request makes lives in a workspace that the
+// network opens for it (WorkspaceMode):
 //   kEnabled  placed by lifetimes learned in the first step: peak of what is alive at once
 //   kSingle   one behind the other: no reuse within the step, most memory
 //   kNone     plain heap
-// All modes compute the same bits.
+// All modes compute the same bits. Gradients are computed by a GradientTape: an array that they need is kept until its last use.
 //
-// On a device (`device`) parameters, gradients and both workspaces are the device's, and the
-// initial parameters are those of the host. Features and labels may be on the host: they are copied
-// there.
+// On a device (`device`) parameters, gradients and both workspaces are the device's, and the initial parameters are those of
+// the host. Features and labels may be on the host: they are copied there.
 //
-// A network has a name ("mlp", or "mlp 2" while there is another one), which its two workspaces
-// begin with, so that messages tell whose they are: workspace [mlp 2 training].
+// A network has a name ("mlp", or "mlp 2" while there is another one), which its two workspaces begin with, so that messages
+// tell whose they are: workspace [mlp 2 training].
 //
 // The arrays may belong to a manager (Model): what steps and requests make is theirs all the same.
 //
-// Threads: ComputeGradients and loading use the one gradient array: one thread at a time. Infer and
-// Output use the one inference workspace: likewise. Forward: any number.
+// Threads: ComputeGradients and loading use the one gradient array: one thread at a time. Infer and Output use the one
+// inference workspace: likewise. Forward and Run: any number.
 #ifndef TIDEPOOL_NN_NETWORK_H_
 #define TIDEPOOL_NN_NETWORK_H_
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/block.h"
 #include "tidepool/nn/layers/layer.h"
+#include "tidepool/nn/network_config.h"
 #include "tidepool/nn/unique_name.h"
+
+namespace tidepool {
+class GradientTape;
+}  // namespace tidepool
 
 namespace tidepool::nn {
 
-struct NamedParameter {
-  std::string name;  // "0.conv2d.filter"
-  NDArray value;     // a view of the flat parameters
+class NetworkBody;
+struct BodyCall;
+
+struct NetworkOptions {
+  uint64_t seed = 0;  // of initial parameters and of what layers draw while training
+  WorkspaceMode mode = WorkspaceMode::kEnabled;
+  Device device = Host();
+  std::string name = "network";
+  DType dtype = DType::kFloat32;  // of parameters, f32 or f64
+  // What layers compute by, if it is not the parameters' type (f16, bf16): parameters are converted for each layer, gradients
+  // are of the parameters' type again.
+  std::optional<DType> compute_type;
 };
 
-// Parameters as the layers take them, on any device.
+struct NamedParameter {
+  std::string name;  // "0.conv2d.filter"
+  NDArray value;     // a view of the flat array
+  bool is_trained = true;
+  bool decays = true;
+};
+
+// Parameters as the network takes them, on any device.
 struct NetworkParameters {
   NDArray flat;
   std::vector<NDArray> views;  // of `flat`, in the order of Network::named_parameters()
 };
 
+// What a step is given: an array for each input and, of labels, whatever the loss takes. Masks [batch, length] by input
+// and by output; fewer or undefined: none.
+struct NetworkInputs {
+  Arrays features, labels;
+  Arrays features_masks, labels_masks;
+};
+
+// The loss of each example [batch], by operators.
+using LossFunction = std::function<NDArray(absl::Span<const NDArray> outputs, const NetworkInputs& inputs)>;
+
 class Network {
  public:
-  // `input`: shape of one example. The layers' parameters are drawn from `seed`. Throws
-  // kInvalidArgument naming the layer that is null or whose input does not fit, and kUnimplemented
-  // for a mode that is not built.
-  Network(Shape input, std::vector<std::unique_ptr<Layer>> layers, uint64_t seed = 0,
-          WorkspaceMode mode = WorkspaceMode::kEnabled, Device device = Host(),
-          const std::string& name = "network");
+  // Throw kInvalidArgument naming the layer that is null or whose input does not fit, and what NetworkConfig and Block
+  // say; kUnimplemented for a mode that is not built.
+  explicit Network(NetworkConfig config, const NetworkOptions& options = {});
+  Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block, const NetworkOptions& options = {});
+  // Layers one behind the other.
+  Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed = 0, WorkspaceMode mode = WorkspaceMode::kEnabled,
+          Device device = Host(), const std::string& name = "network");
 
   // What was moved from has no parameters, layers and workspaces: whatever needs them throws
   // kFailedPrecondition. It may be assigned to and destroyed.
-  Network(Network&& other) = default;
-  Network& operator=(Network&& other) = default;
+  Network(Network&& other) noexcept;
+  Network& operator=(Network&& other) noexcept;
+  ~Network();
 
   const std::string& name() const { return name_.text(); }
-  const Shape& input_shape() const { return input_shape_; }
-  const Shape& output_shape() const { return output_shape_; }
-  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
-  WorkspaceMode workspace_mode() const { return mode_; }
-  Device device() const { return device_; }
+  const std::vector<InputConfig>& inputs() const;
+  const std::vector<Shape>& output_shapes() const;
+  // Of the first ones.
+  const Shape& input_shape() const { return inputs()[0].shape; }
+  const Shape& output_shape() const { return output_shapes()[0]; }
+  // What it was made of; null for a block's.
+  const NetworkConfig* config() const;
+  // Of a chain of one input and one output, first to last; empty for anything else.
+  std::vector<AnyLayer> layers() const;
+  WorkspaceMode workspace_mode() const { return options_.mode; }
+  Device device() const { return options_.device; }
+  DType dtype() const { return options_.dtype; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
 
+  // What is trained, flat, padded between arrays, and what is not behind it. gradients() has the shape of parameters().
   const NDArray& parameters() const { return CheckWhole("parameters").parameters_; }
-  NDArray& parameters() {  // flat, padded between arrays
+  NDArray& parameters() {
     CheckWhole("parameters");
     return parameters_;
   }
   const NDArray& gradients() const { return CheckWhole("gradients").gradients_; }
-  const std::vector<NamedParameter>& named_parameters() const {
-    return CheckWhole("named_parameters").named_;
-  }
-  int64_t NumParameters() const { return parameter_count_; }  // padding not counted
+  // Parameters and what layers keep beside them, in one array; parameters() is its beginning.
+  const NDArray& arrays() const { return CheckWhole("arrays").arrays_; }
+  // Trained ones first.
+  const std::vector<NamedParameter>& named_parameters() const { return CheckWhole("named_parameters").named_; }
+  int64_t NumParameters() const { return parameter_count_; }  // that are trained; padding not counted
 
-  // Loss of `logits` = Forward(features): mean softmax cross-entropy of `labels` [batch] i64.
-  // Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
+  // ---- Training ----
+
+  // Softmax cross-entropy of `labels` [batch] i64 unless set.
+  void set_loss(LossFunction loss) { loss_ = std::move(loss); }
+
+  // The mean loss of an example. Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
   double ComputeGradients(const NDArray& features, const NDArray& labels);
+  double ComputeGradients(const NetworkInputs& inputs);
 
   // The same in parts, for a step on a device that the host does not wait for in its middle.
-  // What may be on the host comes to the device, in the current place; labels are checked.
-  struct Inputs {
-    NDArray features, labels;
-  };
+  // What may be on the host comes to the device, in the current place; labels of the default loss are checked.
+  using Inputs = NetworkInputs;
   Inputs PrepareInputs(const NDArray& features, const NDArray& labels) const;
+  Inputs PrepareInputs(const NetworkInputs& inputs) const;
   // Queues the gradients of those; `use_losses` sees the losses [batch] once they are queued, before
   // the backward pass. Nothing waits, and everything the network makes is gone when it returns.
   void QueueGradients(const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses);
   // Waits for the losses.
   static double MeanLoss(const NDArray& losses);
 
-  // Throws kInvalidArgument unless they are [batch] + input_shape(), of at least one example and of
-  // the parameters' type.
-  void CheckFeatures(const NDArray& features) const;
+  // Which numbers layers draw in the next step: a function of the seed and this. Each QueueGradients counts on.
+  uint64_t step() const { return step_; }
+  void set_step(uint64_t step) { step_ = step; }
+  // Whether training draws any.
+  bool is_random() const;
+  // Gives back what is kept from step to step beside the workspace: records of the tape. Trainers do when they go.
+  void ReleaseTape() noexcept;
+
+  // ---- Inference ----
+
+  // Throws kInvalidArgument unless they are [batch] + the input's shape, of at least one example and of its type.
+  void CheckFeatures(const NDArray& features, int input = 0) const;
 
   // One inference cycle: `make_input` makes the input [batch, ...] in the inference workspace,
   // `use_output` sees the output there. Neither may keep an array without moving it out.
@@ -106,7 +168,7 @@ class Network {
   NDArray Forward(NDArray features) const;
   // The same by `parameters` instead of the network's own, on their device.
   NDArray Forward(NDArray features, const NetworkParameters& parameters) const;
-  // `flat`, a copy of parameters() wherever it is, as Forward takes it.
+  // `flat`, a copy of arrays() wherever it is, as Forward takes it.
   NetworkParameters ParametersIn(const NDArray& flat) const;
   // As Forward; `see` gets each layer's number and output, which is gone once the layers behind it need it no more.
   NDArray ForwardByLayers(NDArray features,
@@ -114,33 +176,49 @@ class Network {
   // The output for `features`, in the caller's workspace if one is open, else on the device's heap.
   NDArray Output(const NDArray& features);
 
+  // As Forward, of any number of inputs and outputs.
+  struct RunOptions {
+    Arrays masks;                                   // by input
+    const NetworkParameters* parameters = nullptr;  // instead of the network's own
+    // States of layers that read sequences, for sequences that come in parts: `states` of NewStates(), which are read and
+    // written. Null: each sequence is whole.
+    std::vector<NDArray>* states = nullptr;
+    bool training = false;  // as in a step: dropout drops, normalisation is by the batch and moves its averages
+  };
+  Arrays Run(Arrays inputs, const RunOptions& options) const;
+  Arrays Run(Arrays inputs) const { return Run(std::move(inputs), RunOptions()); }
+  // Undefined ones, which stand for zeros. What Run() leaves in them are arrays of the heap.
+  std::vector<NDArray> NewStates() const;
+
   Workspace& training_workspace() { return *CheckWhole("training_workspace").training_workspace_; }
   Workspace& inference_workspace() { return *CheckWhole("inference_workspace").inference_workspace_; }
 
  private:
+  Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& options);
   // Throws when this was moved from.
   const Network& CheckWhole(const char* operation) const {
     if (training_workspace_ == nullptr) ThrowMovedFrom(operation);
     return *this;
   }
   [[noreturn]] static void ThrowMovedFrom(const char* operation);
-  LayerContext ContextOf(int layer, const std::vector<NDArray>& parameters) const;
-  NDArray Forward(NDArray features, Device device, const std::vector<NDArray>& parameters,
-                  absl::FunctionRef<void(int, const NDArray&)> see = [](int, const NDArray&) {}) const;
+  void MakeArrays();
+  std::vector<NDArray> ViewsOf(const NDArray& flat) const;
+  NDArray ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
+                     absl::FunctionRef<void(int, const NDArray&)> see) const;
 
+  NetworkOptions options_;
   UniqueName name_;
-  Shape input_shape_, output_shape_;
-  std::vector<std::unique_ptr<Layer>> layers_;
-  WorkspaceMode mode_;
-  Device device_;
-  NDArray parameters_, gradients_;
+  std::unique_ptr<const NetworkBody> body_;
+  LossFunction loss_;
+  NDArray arrays_, parameters_, gradients_;
   int64_t parameter_count_ = 0;
-  std::vector<NamedParameter> named_;
-  std::vector<int> first_parameter_;         // of each layer in the two lists below; one more at the end
-  std::vector<int64_t> parameter_offsets_;   // in the flat arrays
-  std::vector<NDArray> parameter_views_;
-  std::vector<NDArray> gradient_views_;
-  std::vector<LayerCache> caches_;           // of the step under way
+  std::vector<NamedParameter> named_;        // trained ones first
+  std::vector<int> in_body_;                 // of each of those: its place among the body's
+  std::vector<int64_t> parameter_offsets_;   // in the flat arrays, of those
+  std::vector<NDArray> parameter_views_;     // in the body's order
+  std::vector<NDArray> gradient_views_;      // of the trained ones
+  uint64_t step_ = 0;
+  std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory
   std::unique_ptr<Workspace> training_workspace_, inference_workspace_;
 };
 

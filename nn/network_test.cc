@@ -38,8 +38,8 @@ std::string MessageOf(const std::function<void()>& call) {
 }
 
 // Every kind of layer, small enough to differentiate numerically.
-std::vector<std::unique_ptr<Layer>> SmallLayers() {
-  std::vector<std::unique_ptr<Layer>> layers;
+std::vector<AnyLayer> SmallLayers() {
+  std::vector<AnyLayer> layers;
   layers.push_back(std::make_unique<Conv2D>(3, 3, 3, Activation::kRelu));
   layers.push_back(std::make_unique<MaxPool2D>());
   Conv2dAttributes padded;
@@ -107,11 +107,11 @@ TEST(Network, EqualSeedsGiveEqualParametersAndOthersDoNot) {
 }
 
 TEST(Network, LayersThatDoNotFitAreNamed) {
-  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<AnyLayer> layers;
   layers.push_back(std::make_unique<Conv2D>(3, 9, 9));
   EXPECT_THAT(MessageOf([&] { Network network({8, 8, 1}, std::move(layers)); }),
               HasSubstr("the kernel covers 9 of an input of 8"));
-  std::vector<std::unique_ptr<Layer>> flat;
+  std::vector<AnyLayer> flat;
   flat.push_back(std::make_unique<MaxPool2D>());
   EXPECT_THAT(MessageOf([&] { Network network({64}, std::move(flat)); }),
               HasSubstr("layer [max_pool2d 2x2 stride 2x2]: input shape [64]"));
@@ -259,8 +259,8 @@ TEST(Network, ConstantWeightsThatAreImportedMayBeWrittenAtAnyTime) {
 }
 
 TEST(Network, LayersThatAreNotThereAreNamed) {
-  std::vector<std::unique_ptr<Layer>> layers = SmallLayers();
-  layers[2] = nullptr;
+  std::vector<AnyLayer> layers = SmallLayers();
+  layers[2] = AnyLayer();
   EXPECT_THAT(MessageOf([&] {
                 Network network({9, 9, 1}, std::move(layers));
               }),
@@ -286,7 +286,7 @@ TEST(Network, WhatWasMovedFromSaysSo) {
       [&] { network.Forward(features, parameters); },
       [&] { network.ParametersIn(parameters.flat); },
       [&] { network.ComputeGradients(features, labels); },
-      [&] { network.QueueGradients({features, labels}, [](const NDArray&) {}); },
+      [&] { network.QueueGradients({{features}, {labels}, {}, {}}, [](const NDArray&) {}); },
       [&] { network.PrepareInputs(features, labels); },
       [&] { network.Infer([&] { return features; }, [](const NDArray&) {}); },
   };

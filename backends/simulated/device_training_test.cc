@@ -26,7 +26,7 @@ const Device kDevice = SimulatedDevice::kDevice;
 constexpr int64_t kBatch = 6;
 
 Model MakeModel(Device device, WorkspaceMode mode = WorkspaceMode::kEnabled) {
-  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<AnyLayer> layers;
   layers.push_back(std::make_unique<Conv2D>(4, 3, 3, Activation::kRelu));
   layers.push_back(std::make_unique<MaxPool2D>());
   layers.push_back(std::make_unique<Dense>(16, Activation::kRelu));

@@ -12,7 +12,7 @@
 using namespace tidepool;
 
 TEST(Dependent, TrainsANetworkInALearnedWorkspace) {
-  std::vector<std::unique_ptr<nn::Layer>> layers;
+  std::vector<nn::AnyLayer> layers;
   layers.push_back(std::make_unique<nn::Dense>(16, nn::Activation::kRelu));
   layers.push_back(std::make_unique<nn::Dense>(2));
   nn::Network network({2}, std::move(layers), /*seed=*/1);

@@ -19,6 +19,8 @@ void GradientTape::Backward(absl::Span<const NDArray> outputs, absl::Span<const 
   recorder_->RunBackward(outputs, output_gradients, keep);
 }
 NDArray GradientTape::Gradient(const NDArray& x) const { return recorder_->Gradient(x); }
+void GradientTape::Restart() { recorder_->Restart(); }
+void GradientTape::Clear() { recorder_->Clear(); }
 void GradientTape::Stop() { recorder_->Stop(); }
 bool GradientTape::is_recording() const { return recorder_->is_recording(); }
 int64_t GradientTape::calls() const { return recorder_->calls(); }

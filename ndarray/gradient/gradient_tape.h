@@ -78,6 +78,13 @@ class GradientTape {
   // handed in. Throws kInvalidArgument for arrays that are not watched, kFailedPrecondition before.
   NDArray Gradient(const NDArray& x) const;
 
+  // Forgets what was recorded and found and what is watched, and records anew, on the calling thread, with the memory that the tape
+  // has: one that is kept from step to step takes none once it has seen the largest. Throws kFailedPrecondition while Backward()
+  // runs, and while it records on another thread.
+  void Restart();
+  // Likewise lets go of everything, and records nothing until Restart().
+  void Clear();
+
   // Calls are no longer recorded.
   void Stop();
   bool is_recording() const;

@@ -81,8 +81,25 @@ void ShadowMemory::MakeFull(Shadow& shadow, int64_t elements) {
     shadow.full = NDArray();
     throw;
   }
-  shadow.pieces.clear();
+  while (!shadow.pieces.empty()) Erase(shadow, shadow.pieces.begin());
   shadow.dead.clear();
+}
+
+ShadowMemory::Piece& ShadowMemory::NewPiece(Shadow& shadow, int64_t begin) {
+  if (spare_.empty()) {
+    spare_.reserve(spare_.capacity() + 1);  // Erase() cannot fail
+    return shadow.pieces[begin];
+  }
+  spare_.back().key() = begin;
+  const auto inserted = shadow.pieces.insert(std::move(spare_.back()));
+  spare_.pop_back();
+  return inserted.position->second;
+}
+
+void ShadowMemory::Erase(Shadow& shadow, Pieces::iterator piece) {
+  Pieces::node_type node = shadow.pieces.extract(piece);
+  node.mapped() = Piece();
+  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(node));
 }
 
 void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
@@ -116,7 +133,7 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
       return;
     }
     if (!overlaps) {
-      Piece& piece = shadow.pieces[view.Extent().first];
+      Piece& piece = NewPiece(shadow, view.Extent().first);
       piece.where = std::move(view);
       piece.relu_done = relu_done;
       piece.is_own = own != nullptr && own->raw_data() == gradient.raw_data();
@@ -138,7 +155,7 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
     if (const auto at = FindPiece(*shadow, view, &overlaps); at != shadow->pieces.end()) {
       GradientPiece taken{std::move(at->second.gradient), at->second.relu_done};
       const bool same = at->second.where.IsSame(view);
-      shadow->pieces.erase(at);
+      Erase(*shadow, at);
       if (!same) taken.gradient = taken.gradient.ReshapeOrCopy(view.shape());
       return taken;
     }
@@ -185,6 +202,11 @@ bool ShadowMemory::Has(const TapedView& view) {
   return overlaps || FindPiece(*shadow, view, &overlaps) != shadow->pieces.end() || overlaps;
 }
 
-void ShadowMemory::Clear() { shadows_.clear(); }
+void ShadowMemory::Clear() {
+  for (Shadow& shadow : shadows_) {
+    while (!shadow.pieces.empty()) Erase(shadow, shadow.pieces.begin());
+  }
+  shadows_.clear();
+}
 
 }  // namespace tidepool

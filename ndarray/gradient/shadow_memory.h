@@ -53,11 +53,15 @@ class ShadowMemory {
   Shadow* Find(uint32_t slot) { return slot < shadows_.size() ? &shadows_[slot] : nullptr; }
   // The piece of the very view, or null; `overlaps`: whether others share elements with it.
   static Pieces::iterator FindPiece(Shadow& shadow, const TapedView& view, bool* overlaps);
-  static void MakeFull(Shadow& shadow, int64_t elements);
+  void MakeFull(Shadow& shadow, int64_t elements);
+  Piece& NewPiece(Shadow& shadow, int64_t begin);
+  void Erase(Shadow& shadow, Pieces::iterator piece);
   static void Revive(Shadow& shadow, const TapedView& view);
   static NDArray ViewOfFull(const Shadow& shadow, const TapedView& view);
 
   std::vector<Shadow> shadows_;  // by slot
+  // Of pieces that are gone, for those to come: a tape that is used again takes no memory for them.
+  std::vector<Pieces::node_type> spare_;
 };
 
 }  // namespace tidepool

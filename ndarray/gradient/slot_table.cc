@@ -6,10 +6,10 @@ namespace tidepool {
 
 void SlotTable::Grow(size_t more) {
   size_t size = std::max<size_t>(64, places_.size());
-  while ((slots_.size() + more) * 2 > size) size *= 2;
+  while ((used_ + more) * 2 > size) size *= 2;
   std::vector<uint32_t> places(size, TapedView::kNoSlot);
   slots_.reserve(size / 2);
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+  for (size_t slot = 0; slot < used_; ++slot) {
     size_t at = Hash(slots_[slot].buffer_id);
     while (places[at & (size - 1)] != TapedView::kNoSlot) ++at;
     places[at & (size - 1)] = static_cast<uint32_t>(slot);

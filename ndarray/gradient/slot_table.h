@@ -19,6 +19,12 @@ struct TapeSlot {
   bool computed = false;             // a recorded call wrote to it: gradients flow from all of it
   const TapeRecord* ends_with_relu = nullptr;  // the call that wrote to it last, if it does
   std::vector<WatchedArray*> watched;          // by where they begin; none overlaps another
+
+  void Clear() {
+    computed = false;
+    ends_with_relu = nullptr;
+    watched.clear();
+  }
 };
 
 class SlotTable {
@@ -34,24 +40,27 @@ class SlotTable {
   }
   // So that so many more Adds take no memory.
   void Reserve(size_t more) {
-    if ((slots_.size() + more) * 2 > places_.size()) Grow(more);
+    if ((used_ + more) * 2 > places_.size()) Grow(more);
   }
   uint32_t FindOrAdd(const Buffer& buffer) {
     const uint32_t found = Find(buffer.id);
     if (found != TapedView::kNoSlot) return found;
     Reserve(1);
-    const auto slot = static_cast<uint32_t>(slots_.size());
-    slots_.emplace_back();
-    slots_.back().buffer_id = buffer.id;
-    slots_.back().bytes = static_cast<int64_t>(buffer.bytes);
+    const auto slot = static_cast<uint32_t>(used_);
+    if (used_ == slots_.size()) slots_.emplace_back();
+    ++used_;
+    slots_[slot].buffer_id = buffer.id;
+    slots_[slot].bytes = static_cast<int64_t>(buffer.bytes);
     size_t at = Hash(buffer.id);
     while (places_[at & mask_] != TapedView::kNoSlot) ++at;
     places_[at & mask_] = slot;
     return slot;
   }
-  size_t size() const { return slots_.size(); }
+  size_t size() const { return used_; }
+  // Keeps the memory.
   void Clear() {
-    slots_.clear();
+    for (size_t slot = 0; slot < used_; ++slot) slots_[slot].Clear();
+    used_ = 0;
     std::fill(places_.begin(), places_.end(), TapedView::kNoSlot);
   }
 
@@ -59,7 +68,8 @@ class SlotTable {
   static size_t Hash(uint64_t id) { return static_cast<size_t>((id * 0x9E3779B97F4A7C15u) >> 32); }
   void Grow(size_t more);
 
-  std::vector<TapeSlot> slots_;
+  std::vector<TapeSlot> slots_;   // of which the first `used_` are some buffer's
+  size_t used_ = 0;
   std::vector<uint32_t> places_;  // of a power of two
   size_t mask_ = 0;
 };

@@ -64,7 +64,8 @@ NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& vi
   if (!view.buffer) return NDArray(view.shape(), view.dtype);  // without elements
   CheckUnchanged(record, view, operand);
   NDArray array = view.In(keep ? view.buffer : std::move(view.buffer));
-  array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(), OperandOf(record, operand).c_str());
+  // Texts are made where they are needed.
+  if (!array.IsInScope()) array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(), OperandOf(record, operand).c_str());
   return array;
 }
 
@@ -124,7 +125,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
     shadows_.Clear();
     records_.Clear();
     writes_.clear();
-    for (const auto& watched : watched_) watched->gradient = NDArray();
+    for (const auto& watched : Watched()) watched->gradient = NDArray();
     state_ = State::kFailed;
     frame_.Leave();
     throw;
@@ -148,7 +149,7 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
     }
     switch (kind) {
       case TapeRecord::Kind::kCall: BackThroughCall(*record, keep); break;
-      case TapeRecord::Kind::kWatch: FinishWatched(*record->extra->watched); break;
+      case TapeRecord::Kind::kWatch: FinishWatched(*record->watched); break;
       case TapeRecord::Kind::kFunction: BackThroughFunction(*record, keep); break;
       case TapeRecord::Kind::kSegment: BackThroughSegment(*record, keep); break;
     }
@@ -350,7 +351,7 @@ void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
 // Whoever has a gradient may write to it: it is not that of another array too, nor what was handed in for an output.
 void GradientTape::Recorder::SeparateResults() {
   shadows_.Clear();
-  for (const auto& watched : watched_) {
+  for (const auto& watched : Watched()) {
     NDArray& gradient = watched->gradient;
     if (!gradient.is_defined() || watched->destination.is_defined() || !gradient.buffer()) continue;
     if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient)) gradient = gradient.Dup();

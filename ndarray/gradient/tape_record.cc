@@ -22,9 +22,13 @@ TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes, si
   const size_t bytes = head + middle + RoundUp(attribute_bytes);
   if (chunks_.empty() || chunks_.back().buffer->bytes - chunks_.back().used < bytes) {
     const size_t grown = chunks_.empty() ? kFirstChunk : std::min(kLargestChunk, 2 * chunks_.back().buffer->bytes);
-    const MemoryOwnerScope owner("gradient tape");
     chunks_.reserve(chunks_.size() + 1);
-    chunks_.push_back({BufferHandle(NewHeapBuffer(std::max(grown, bytes), kHeapAlignment))});
+    if (spare_.buffer && spare_.buffer->bytes >= bytes) {
+      chunks_.push_back(std::exchange(spare_, Chunk()));
+    } else {
+      const MemoryOwnerScope owner("gradient tape");
+      chunks_.push_back({BufferHandle(NewHeapBuffer(std::max(grown, bytes), kHeapAlignment))});
+    }
   }
   Chunk& chunk = chunks_.back();
   std::byte* const at = chunk.buffer->data + chunk.used;
@@ -61,6 +65,14 @@ void TapeRecords::ForgetPending() {
   }
 }
 
+// What took several chunks takes the largest of them next time, and soon one.
+void TapeRecords::DropChunk() {
+  Chunk& chunk = chunks_.back();
+  chunk.used = 0;
+  if (!spare_.buffer || spare_.buffer->bytes < chunk.buffer->bytes) std::swap(spare_, chunk);
+  chunks_.pop_back();
+}
+
 void TapeRecords::Drop() {
   ForgetPending();
   TapeRecord* const record = last_;
@@ -76,7 +88,7 @@ void TapeRecords::Drop() {
       chunk.used = static_cast<size_t>(at - begin);
       break;
     }
-    chunks_.pop_back();  // it is empty: what it held came later
+    DropChunk();  // it is empty: what it held came later
   }
 }
 
@@ -88,7 +100,7 @@ void TapeRecords::Clear() {
     Destroy(record);
   }
   count_ = 0;
-  chunks_.clear();
+  while (!chunks_.empty()) DropChunk();
 }
 
 }  // namespace tidepool

@@ -36,7 +36,6 @@ struct TapeExtra {
   std::string name;  // of a function or segment
   CallRecorder::Backward backward;
   std::function<std::vector<NDArray>(absl::Span<const NDArray>)> segment;
-  WatchedArray* watched = nullptr;
   std::unique_ptr<AllocationTrace> site;  // of a call, if MemoryTracing was on
 };
 
@@ -46,6 +45,7 @@ struct TapeRecord {
   TapeRecord* previous = nullptr;
   const GradientPlan* plan = nullptr;  // of a call; null: it only overwrote something
   std::unique_ptr<TapeExtra> extra;    // null where none of it is needed
+  WatchedArray* watched = nullptr;     // of kWatch
   OperandSet wanted = 0;
   OpCode op = OpCode::kAdd;
   Kind kind = Kind::kCall;
@@ -58,7 +58,9 @@ struct TapeRecord {
   absl::Span<TapedView> inputs() { return absl::MakeSpan(views, input_count); }
   absl::Span<TapedView> outputs() { return absl::MakeSpan(views + input_count, output_count); }
   TapedView& output(int o) { return views[input_count + o]; }
-  const char* name() const { return kind == Kind::kCall ? Info(op).name : extra->name.c_str(); }
+  const char* name() const {
+    return kind == Kind::kCall ? Info(op).name : kind == Kind::kWatch ? "watch" : extra->name.c_str();
+  }
 };
 
 // Records in the order they were made, of which the last ones go first.
@@ -69,6 +71,7 @@ class TapeRecords {
   TapeRecords& operator=(const TapeRecords&) = delete;
   ~TapeRecords() { Clear(); }
 
+
   // A record with that many views, absent ones, and a copy of the attributes. It is none before Commit; one that is never
   // committed is forgotten by the next New. Throws OutOfMemoryError.
   TapeRecord* New(int inputs, int outputs, const void* attributes, size_t attribute_bytes);
@@ -76,6 +79,7 @@ class TapeRecords {
   TapeRecord* last() const { return last_; }
   // The last one.
   void Drop();
+  // All of them. The largest chunks stay, for those to come.
   void Clear();
   int64_t count() const { return count_; }
 
@@ -86,8 +90,10 @@ class TapeRecords {
   };
   static void Destroy(TapeRecord* record);
   void ForgetPending();
+  void DropChunk();
 
   std::vector<Chunk> chunks_;
+  Chunk spare_;  // the largest of those that were used up and emptied; null: none
   TapeRecord* last_ = nullptr;
   TapeRecord* pending_ = nullptr;
   int64_t count_ = 0;

@@ -37,6 +37,28 @@ GradientTape::Recorder::~Recorder() {
   std::abort();
 }
 
+void GradientTape::Recorder::Clear() {
+  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Clear while Backward runs");
+  if (frame_.is_in()) CheckThread("Clear");
+  frame_.Leave();
+  task_.Clear();
+  shadows_.Clear();
+  records_.Clear();
+  writes_.clear();
+  slots_.Clear();
+  for (const auto& watched : Watched()) *watched = WatchedArray();
+  watched_count_ = 0;
+  calls_ = 0;
+  state_ = State::kStopped;
+}
+
+void GradientTape::Recorder::Restart() {
+  Clear();
+  thread_ = ThisThread();
+  frame_.Enter();
+  state_ = State::kRecording;
+}
+
 void GradientTape::Recorder::CheckThread(const char* what) const {
   if (thread_ == ThisThread()) return;
   ThrowFailedPrecondition(absl::StrCat("gradient tape: ", what, " on another thread than the one that made the tape"));
@@ -122,21 +144,19 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
                                       "same"));
   }
   const auto place = at - slot.watched.begin();
-  slot.watched.reserve(slot.watched.size() + 1);
-  watched_.reserve(watched_.size() + 1);
-  auto watched = std::make_unique<WatchedArray>();
-  watched->buffer_id = x.buffer()->id;
-  watched->view = view;
-  watched->is_computed = slot.computed;
-  watched->destination = gradient;
-  watched->adds = gradient.is_defined() && write == GradientWrite::kAdd;
   TapeRecord* const record = records_.New(0, 0, nullptr, 0);
+  if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
+  WatchedArray& watched = *watched_[watched_count_];
+  slot.watched.insert(slot.watched.begin() + place, &watched);
+  // Nothing fails from here on.
+  ++watched_count_;
+  watched.buffer_id = x.buffer()->id;
+  watched.view = view;
+  watched.is_computed = slot.computed;
+  watched.destination = gradient;
+  watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
   record->kind = TapeRecord::Kind::kWatch;
-  record->extra = std::make_unique<TapeExtra>();
-  record->extra->name = "watch";
-  record->extra->watched = watched.get();
-  slot.watched.insert(slot.watched.begin() + place, watched.get());
-  watched_.push_back(std::move(watched));
+  record->watched = &watched;
   records_.Commit(record);
 }
 

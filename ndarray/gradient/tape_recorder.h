@@ -18,6 +18,8 @@ class GradientTape::Recorder final : public CallRecorder {
  public:
   Recorder();
   ~Recorder();
+  void Restart();
+  void Clear();
 
   // CallRecorder:
   void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
@@ -75,11 +77,16 @@ class GradientTape::Recorder final : public CallRecorder {
   std::vector<NDArray> TakeGradients(TapeRecord& record, bool* any);
 
   RecorderFrame frame_{this};
-  const void* const thread_;
+  const void* thread_;
   State state_ = State::kRecording;
   int64_t calls_ = 0;
   SlotTable slots_;
+  // The first ones of `watched_`; the others are kept for arrays to come.
+  absl::Span<const std::unique_ptr<WatchedArray>> Watched() const {
+    return absl::MakeConstSpan(watched_).subspan(0, watched_count_);
+  }
   std::vector<std::unique_ptr<WatchedArray>> watched_;
+  size_t watched_count_ = 0;
   TapeRecords records_;
   ShadowMemory shadows_;
   GradientTask task_;

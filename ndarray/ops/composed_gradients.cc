@@ -23,7 +23,7 @@ namespace tidepool {
 namespace {
 
 using Call = const GradientCall&;
-using Results = std::vector<NDArray>;
+using Results = GradientResults;
 
 constexpr OperandSet kX0 = InputBit(0), kX1 = InputBit(1), kX = kX0, kBoth = kX0 | kX1, kZ = OutputBit(0);
 
@@ -69,9 +69,10 @@ Results OfMultiply(Call c) {
 // Of a reduction: `values` of the result's shape with the axes of X that it is without, of one element.
 NDArray Kept(Call c, const NDArray& values) {
   const uint32_t axes = c.attrs<ReduceAttributes>().axes;
-  std::vector<int64_t> dims;
-  for (int i = 0; i < c.x().rank(); ++i) dims.push_back((axes >> i & 1) != 0 ? 1 : c.x().dim(i));
-  return values.ReshapeOrCopy(Shape(dims));
+  int64_t dims[kMaxRank];
+  const int rank = c.x().rank();
+  for (int i = 0; i < rank; ++i) dims[i] = (axes >> i & 1) != 0 ? 1 : c.x().dim(i);
+  return values.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank))));
 }
 double CountOfReduced(Call c) {
   return static_cast<double>(c.x().NumElements()) / static_cast<double>(std::max<int64_t>(1, c.z().NumElements()));
@@ -248,13 +249,15 @@ const ComposedGradient* ComposedGradientOf(OpCode op) {
 
 NDArray SumTo(const NDArray& dz, const Shape& shape, NDArray* destination) {
   if (dz.shape() == shape) return dz;
-  std::vector<int> axes;
+  int summed[kMaxRank];
+  int count = 0;
   const int added = dz.rank() - shape.rank();
   for (int i = 0; i < dz.rank(); ++i) {
-    if (i < added || (shape[i - added] == 1 && dz.dim(i) != 1)) axes.push_back(i);
+    if (i < added || (shape[i - added] == 1 && dz.dim(i) != 1)) summed[count++] = i;
   }
-  if (axes.empty()) return dz;
-  if (destination == nullptr || shape.rank() != dz.rank() - static_cast<int>(axes.size())) {
+  if (count == 0) return dz;
+  const Axes axes(absl::MakeConstSpan(summed, static_cast<size_t>(count)));
+  if (destination == nullptr || shape.rank() != dz.rank() - count) {
     return Sum(dz, axes).ReshapeOrCopy(shape);
   }
   SumInto(dz, axes, *destination);

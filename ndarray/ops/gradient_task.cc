@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -62,9 +64,18 @@ struct RuleRun {
 
   void Run() const {
     const OperatorInfo& info = Info(rule.gradient);
-    std::vector<NDArray> made;
-    made.reserve(rule.inputs.size() + rule.with_respect_to.size());
-    std::vector<const NDArray*> inputs;
+    std::vector<NDArray>&made = task.made_, &unwanted = task.unwanted_;
+    std::vector<const NDArray*>& inputs = task.input_pointers_;
+    std::vector<NDArray*>& outputs = task.destinations_;
+    const absl::Cleanup clear = [&] {
+      made.clear();
+      unwanted.clear();
+    };
+    inputs.clear();
+    outputs.clear();
+    // Pointers to elements are taken.
+    made.reserve(rule.inputs.size());
+    unwanted.reserve(rule.with_respect_to.size());
     for (const GradientOperand& operand : rule.inputs) {
       const NDArray* array = OperandAt(operand);
       if (!array->is_defined()) {
@@ -77,9 +88,6 @@ struct RuleRun {
       }
       inputs.push_back(array);
     }
-    std::vector<NDArray*> outputs;
-    std::vector<NDArray> unwanted;
-    unwanted.reserve(rule.with_respect_to.size());
     bool taken = false;
     for (const int input : rule.with_respect_to) {
       const NDArray& of = task.inputs[static_cast<size_t>(input)];
@@ -136,9 +144,10 @@ struct RuleRun {
   // By the gradient of each row's loss: gradients of losses are of their sum.
   void Weigh(NDArray& gradient) const {
     const NDArray& dz = task.output_gradients[0];
-    std::vector<int64_t> dims(dz.shape().span().begin(), dz.shape().span().end());
-    dims.resize(static_cast<size_t>(gradient.rank()), 1);
-    MultiplyInto(gradient, dz.ReshapeOrCopy(Shape(dims)), gradient);
+    int64_t dims[kMaxRank];
+    const int rank = gradient.rank();
+    for (int i = 0; i < rank; ++i) dims[i] = i < dz.rank() ? dz.dim(i) : 1;
+    MultiplyInto(gradient, dz.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank)))), gradient);
   }
 };
 
@@ -172,7 +181,7 @@ void GradientTask::RunRules(const GradientPlan& plan) {
   }
   // What the input is multiplied by comes last: the gradients of parameters need the input, which goes before there is a
   // gradient of it.
-  std::vector<const GradientRule*> order;
+  absl::InlinedVector<const GradientRule*, 4> order;
   const auto is_wanted = [&](const GradientRule& rule) {
     for (const int input : rule.with_respect_to) {
       if ((wanted & InputBit(input)) != 0) return true;
@@ -243,7 +252,7 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
   };
   const GradientCall call{op,     input_pointers_, output_pointers_,   dz, attributes, wanted, destinations_,
                           IsSpare(dz) ? &dz : nullptr, release, this};
-  std::vector<NDArray> found = plan.function(call);
+  GradientResults found = plan.function(call);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const NDArray& input = inputs[i];
     NDArray& result = results[i];

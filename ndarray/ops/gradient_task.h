@@ -37,6 +37,7 @@ struct GradientTask {
 
   std::vector<const NDArray*> input_pointers_, output_pointers_;
   std::vector<NDArray*> destinations_;
+  std::vector<NDArray> made_, unwanted_;  // of the rule under way
 };
 
 }  // namespace tidepool

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -70,7 +71,9 @@ struct GradientCall {
 };
 // By input; those left undefined have none. Gradients of broadcast inputs may be of the result's shape: they are summed. Views
 // whose elements repeat may be given, and dz itself.
-using GradientFunction = std::vector<NDArray> (*)(const GradientCall& call);
+// By input; no memory is taken for as many as most operators have.
+using GradientResults = absl::InlinedVector<NDArray, 3>;
+using GradientFunction = GradientResults (*)(const GradientCall& call);
 
 // For an operator of one's own whose row says kComposed. `needs`: whose elements the function reads; others are not kept for
 // it by a tape (gradient/gradient_tape.h). Always true. Throws kInvalidArgument for other rows and where

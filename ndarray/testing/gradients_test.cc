@@ -286,12 +286,12 @@ TEST(Gradients, OfOnesOwn) {
 
   const OpCode by_function = Own("own_twice", operator_list::kComposed);
   EXPECT_FALSE(HasGradients(by_function));
-  AddGradient(by_function, [](const GradientCall& call) -> std::vector<NDArray> { return {call.dz * 2}; });
+  AddGradient(by_function, [](const GradientCall& call) -> GradientResults { return {call.dz * 2}; });
   EXPECT_TRUE(HasGradients(by_function));
   EXPECT_EQ(Gradients(by_function, {&x}, {&x}, {&dz}, &a)[0].ToVector<float>(), std::vector<float>({6, 6}));
-  const auto again = [&] { AddGradient(by_function, [](const GradientCall&) { return std::vector<NDArray>(); }); };
+  const auto again = [&] { AddGradient(by_function, [](const GradientCall&) { return GradientResults(); }); };
   EXPECT_EQ(CatchStatus(again).message(), "operator \"own_twice\": found a second function for its gradient, expected one");
-  EXPECT_EQ(CatchStatus([&] { AddGradient(by_operator, [](const GradientCall&) { return std::vector<NDArray>(); }); }).code(),
+  EXPECT_EQ(CatchStatus([&] { AddGradient(by_operator, [](const GradientCall&) { return GradientResults(); }); }).code(),
             absl::StatusCode::kInvalidArgument);
   const OpCode unwritten = Own("own_unwritten", operator_list::kUnwritten);
   EXPECT_EQ(CatchStatus([&] { Gradients(unwritten, {&x}, {&x}, {&dz}, &a); }).code(), absl::StatusCode::kUnimplemented);

@@ -48,8 +48,12 @@ FrozenGraph GraphOf(const Network& network, const FrozenOptions& options, const 
     graph.ops.push_back(std::move(op));
   };
   Shape shape = graph.input_shape;
-  for (size_t i = 0; i < network.layers().size(); ++i) {
-    const Layer& layer = *network.layers()[i];
+  const std::vector<AnyLayer> layers = network.layers();
+  if (layers.empty()) {
+    ThrowUnimplemented("frozen network: the network is no chain of layers, of one input and one output");
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = *layers[i];
     FrozenOp op;
     op.name = absl::StrCat("layer ", i, " [", layer.Describe(), "]");
     if (!layer.ToFrozen(op)) {

@@ -22,8 +22,8 @@ namespace {
 enum Kind : int64_t { kLeNet, kSeparable, kMlp };
 
 // A small MobileNet (Howard et al. 2017) for images of 32x32: 3x3 depthwise and 1x1 convolutions in turns.
-std::vector<std::unique_ptr<Layer>> SeparableLayers() {
-  std::vector<std::unique_ptr<Layer>> layers;
+std::vector<AnyLayer> SeparableLayers() {
+  std::vector<AnyLayer> layers;
   Conv2dAttributes first;
   first.pad_top = first.pad_bottom = first.pad_left = first.pad_right = 1;
   first.stride_height = first.stride_width = 2;

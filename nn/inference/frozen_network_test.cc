@@ -35,7 +35,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-using Layers = std::vector<std::unique_ptr<Layer>>;
+using Layers = std::vector<AnyLayer>;
 
 std::string ErrorOf(const std::function<void()>& call, absl::StatusCode code) {
   try {
@@ -80,7 +80,7 @@ Network RandomNetwork(std::mt19937& random) {
   Shape shape = input;
   Layers layers;
   for (int64_t left = is_image ? pick(0, 4) : 0; left > 0; --left) {
-    std::unique_ptr<Layer> layer;
+    AnyLayer layer;
     if (pick(0, 3) == 0) {
       Pool2dAttributes a;
       a.kernel_height = pick(1, 3), a.kernel_width = pick(2, 3);
@@ -203,12 +203,11 @@ class Doubling final : public Layer {
   std::string Describe() const override { return "doubling of mine"; }
   std::string Kind() const override { return "doubling"; }
   Shape OutputShape(const Shape& input) const override { return input; }
-  NDArray Forward(const LayerContext&, const NDArray& input, LayerCache&) const override { return input; }
-  NDArray Backward(const LayerContext&, NDArray gradient, LayerCache&, bool) const override { return gradient; }
+  NDArray Forward(LayerContext&, const NDArray& input) const override { return input; }
 };
 
 TEST_F(FrozenNetworkTest, WhatItCannotDoIsRefusedByName) {
-  const auto network_of = [](std::unique_ptr<Layer> layer) {
+  const auto network_of = [](AnyLayer layer) {
     Layers layers;
     layers.push_back(std::make_unique<Conv2D>(2, 3, 3));
     layers.push_back(std::move(layer));

@@ -97,7 +97,7 @@ NDList PredictorCore::Forward(const NDList& inputs) {
       graphs.output = Zeros(Shape(dims), DType::kFloat32, Place::On(workspace_.device()));
     }
     const NDArray& parameters =
-        replica_ != nullptr ? replica_->parameters.flat : network.parameters();
+        replica_ != nullptr ? replica_->parameters.flat : network.arrays();
     graphs.step.Run({&features, &parameters}, {&graphs.output},
                     [&] { CopyInto(forward(features), graphs.output); });
   }

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 const Device kDevice = SimulatedDevice::kDevice;
 
 Model SmallModel() {
-  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<AnyLayer> layers;
   layers.push_back(std::make_unique<Dense>(24, Activation::kRelu));
   layers.push_back(std::make_unique<Dense>(5));
   return {"small", 5, std::make_unique<Network>(Shape{16}, std::move(layers), 3)};

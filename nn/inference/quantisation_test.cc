@@ -32,7 +32,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using Layers = std::vector<std::unique_ptr<Layer>>;
+using Layers = std::vector<AnyLayer>;
 
 std::string ErrorOf(const std::function<void()>& call, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   try {

@@ -1,16 +1,32 @@
-#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/nn/layers/conv2d.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/convolution.h"
-#include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/layers/window_fields.h"
 
 namespace tidepool::nn {
+
+Conv2dAttributes Conv2D::SamePadding(int64_t kernel, int64_t stride) {
+  Conv2dAttributes attributes;
+  attributes.stride_height = attributes.stride_width = stride;
+  attributes.pad_top = attributes.pad_bottom = attributes.pad_left = attributes.pad_right = kernel / 2;
+  return attributes;
+}
+
+void Conv2D::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("filters", filters_, Presence::kRequired);
+  VisitWindow(visitor, "kernel", {&kernel_height_, &kernel_width_}, Presence::kRequired);
+  VisitWindow(visitor, "stride", {&attributes_.stride_height, &attributes_.stride_width});
+  VisitWindow(visitor, "padding",
+              {&attributes_.pad_top, &attributes_.pad_bottom, &attributes_.pad_left, &attributes_.pad_right});
+  VisitWindow(visitor, "dilation", {&attributes_.dilation_height, &attributes_.dilation_width});
+  visitor.Field("groups", attributes_.groups);
+  visitor.Choice("activation", activation_, ActivationNames());
+  visitor.Field("bias", options_.bias);
+  VisitInitializer(visitor, "filter_initializer", options_.filter_initializer);
+}
 
 std::string Conv2D::Describe() const {
   std::string text = absl::StrCat("conv2d ", filters_, " of ", kernel_height_, "x", kernel_width_);
@@ -19,67 +35,46 @@ std::string Conv2D::Describe() const {
     absl::StrAppend(&text, " stride ", a.stride_height, "x", a.stride_width);
   }
   if (a.pad_top + a.pad_bottom + a.pad_left + a.pad_right > 0) {
-    absl::StrAppend(&text, " pad ", a.pad_top, ",", a.pad_bottom, ",", a.pad_left, ",",
-                    a.pad_right);
+    absl::StrAppend(&text, " pad ", a.pad_top, ",", a.pad_bottom, ",", a.pad_left, ",", a.pad_right);
   }
   if (a.dilation_height != 1 || a.dilation_width != 1) {
     absl::StrAppend(&text, " dilation ", a.dilation_height, "x", a.dilation_width);
   }
   if (a.groups != 1) absl::StrAppend(&text, " groups ", a.groups);
-  return absl::StrCat(text, activation_ == Activation::kRelu ? " relu" : "");
+  return absl::StrCat(text, options_.bias ? "" : " no bias", ActivationText(activation_));
 }
 
 Shape Conv2D::OutputShape(const Shape& input) const {
-  if (input.rank() != 3) {
-    ThrowInvalidArgument(absl::StrCat("layer [", Describe(), "]: input shape ", input.ToString(),
-                                      ", expected [height, width, channels]"));
-  }
-  const Shape output = Conv2dOutputShape({1, input[0], input[1], input[2]},
-                                         {filters_, kernel_height_, kernel_width_,
-                                          input[2] / std::max<int64_t>(1, attributes_.groups)},
-                                         attributes_);
+  if (input.rank() != 3) RefuseInput(input, "[height, width, channels]");
+  const Shape output = Conv2dOutputShape(
+      {1, input[0], input[1], input[2]},
+      {filters_, kernel_height_, kernel_width_, input[2] / std::max<int64_t>(1, attributes_.groups)}, attributes_);
   return {output[1], output[2], output[3]};
 }
 
 std::vector<ParameterSpec> Conv2D::Parameters(const Shape& input) const {
   const int64_t channels = input[2] / attributes_.groups;  // that a filter sees
-  const int64_t inputs = kernel_height_ * kernel_width_ * channels;
-  const int64_t outputs = kernel_height_ * kernel_width_ * filters_;
-  const double bound = activation_ == Activation::kRelu
-                           ? std::sqrt(6.0 / static_cast<double>(inputs))
-                           : std::sqrt(6.0 / static_cast<double>(inputs + outputs));
-  return {{"filter", {filters_, kernel_height_, kernel_width_, channels}, bound},
-          {"bias", {filters_}, 0}};
+  const int64_t window = kernel_height_ * kernel_width_;
+  std::vector<ParameterSpec> specs = {{"filter",
+                                       {filters_, kernel_height_, kernel_width_, channels},
+                                       options_.filter_initializer.Or(InitializerBefore(activation_)),
+                                       window * channels,
+                                       window * filters_}};
+  if (options_.bias) specs.push_back({.name = "bias", .shape = {filters_}, .decays = false});
+  return specs;
 }
 
-NDArray Conv2D::Forward(const LayerContext& context, const NDArray& input,
-                        LayerCache& cache) const {
+NDArray Conv2D::Forward(LayerContext& context, const NDArray& input) const {
   Conv2dAttributes attributes = attributes_;
   attributes.relu = activation_ == Activation::kRelu;
   attributes.filter_is_constant = !context.training;
-  NDArray output = Conv2d(input, context.parameters[0], &context.parameters[1], attributes);
-  if (context.training) {
-    cache.input = input;
-    if (attributes.relu && !relu_gradient_elsewhere_) cache.output = output;
-  }
-  return output;
-}
-
-NDArray Conv2D::Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                         bool needs_input_gradient) const {
-  if (cache.output.is_defined()) {
-    ReluGradInto(cache.output, output_gradient, output_gradient);
-    cache.output = NDArray();
-  }
-  Conv2dGradFilterInto(cache.input, output_gradient, context.gradients[0], attributes_);
-  const Shape input_shape = cache.input.shape();
-  cache.Clear();
-  SumToLastAxisInto(output_gradient, context.gradients[1]);
-  if (!needs_input_gradient) return NDArray();
-  return Conv2dGradInput(output_gradient, context.parameters[0], input_shape, attributes_);
+  const NDArray output =
+      Conv2d(input, context.parameters[0], options_.bias ? &context.parameters[1] : nullptr, attributes);
+  return attributes.relu ? output : Activate(activation_, output);
 }
 
 bool Conv2D::ToFrozen(FrozenOp& op) const {
+  if (!options_.bias || (activation_ != Activation::kRelu && activation_ != Activation::kIdentity)) return false;
   op.kind = FrozenOp::Kind::kConv2d;
   op.relu = activation_ == Activation::kRelu;
   op.convolution = attributes_;

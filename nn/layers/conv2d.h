@@ -1,39 +1,48 @@
-// 2-D convolution of [batch, height, width, channels] images, then an activation.
+// 2-D convolution of [height, width, channels] images, then an activation.
 #ifndef TIDEPOOL_NN_LAYERS_CONV2D_H_
 #define TIDEPOOL_NN_LAYERS_CONV2D_H_
 
+#include <string>
+#include <vector>
+
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/nn/layers/activation.h"
 #include "tidepool/nn/layers/layer.h"
 
 namespace tidepool::nn {
 
+struct Conv2DOptions {
+  bool bias = true;
+  Initializer filter_initializer;
+};
+
 class Conv2D final : public Layer {
  public:
-  Conv2D(int64_t filters, int64_t kernel_height, int64_t kernel_width,
-         Activation activation = Activation::kIdentity, Conv2dAttributes attributes = {})
+  Conv2D(int64_t filters, int64_t kernel_height, int64_t kernel_width, Activation activation = Activation::kIdentity,
+         Conv2dAttributes attributes = {}, Conv2DOptions options = {})
       : filters_(filters),
         kernel_height_(kernel_height),
         kernel_width_(kernel_width),
         activation_(activation),
-        attributes_(attributes) {}
+        attributes_(attributes),
+        options_(options) {}
 
-  std::string Describe() const override;
+  // Padding so that the output has the size of the input divided by the stride, rounded up; odd kernels.
+  static Conv2dAttributes SamePadding(int64_t kernel, int64_t stride = 1);
+
   std::string Kind() const override { return "conv2d"; }
+  void VisitFields(FieldVisitor& visitor) override;
+  std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
-  std::vector<ParameterSpec> Parameters(const Shape& input) const override;
-  NDArray Forward(const LayerContext& context, const NDArray& input,
-                  LayerCache& cache) const override;
-  NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                   bool needs_input_gradient) const override;
+  std::vector<ParameterSpec> Parameters(const Shape& input) const override;  // "filter", "bias"
+  NDArray Forward(LayerContext& context, const NDArray& input) const override;
   bool ToFrozen(FrozenOp& op) const override;
-  bool EndsWithRelu() const override { return activation_ == Activation::kRelu; }
-  void LeaveReluGradientToNext() override { relu_gradient_elsewhere_ = true; }
 
  private:
   int64_t filters_, kernel_height_, kernel_width_;
   Activation activation_;
   Conv2dAttributes attributes_;
-  bool relu_gradient_elsewhere_ = false;
+  Conv2DOptions options_;
 };
 
 }  // namespace tidepool::nn

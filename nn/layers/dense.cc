@@ -1,77 +1,74 @@
-#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/nn/layers/dense.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/error.h"
-#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
-#include "tidepool/ndarray/ops/reduction.h"
 
 namespace tidepool::nn {
 namespace {
 
-NDArray Flatten(const NDArray& x) {
-  if (x.rank() == 2) return x;
-  const int64_t batch = x.dim(0);
-  return x.Reshape({batch, batch == 0 ? 0 : x.NumElements() / batch});
+// As rows of what one output is the sum of.
+NDArray Rows(const NDArray& x, int64_t width) {
+  if (x.rank() == 2 && x.dim(1) == width) return x;
+  return x.Reshape({width == 0 ? x.dim(0) : x.NumElements() / width, width});
 }
 
 }  // namespace
 
+void Dense::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("units", units_, Presence::kRequired);
+  visitor.Choice("activation", activation_, ActivationNames());
+  visitor.Field("bias", options_.bias);
+  visitor.Field("last_axis", options_.last_axis);
+  VisitInitializer(visitor, "weight_initializer", options_.weight_initializer);
+}
+
 std::string Dense::Describe() const {
-  return absl::StrCat("dense ", units_, activation_ == Activation::kRelu ? " relu" : "");
+  return absl::StrCat("dense ", units_, options_.last_axis ? " of the last axis" : "",
+                      options_.bias ? "" : " no bias", ActivationText(activation_));
 }
 
 Shape Dense::OutputShape(const Shape& input) const {
-  if (units_ < 1 || input.NumElements() < 1) {
-    ThrowInvalidArgument(absl::StrCat("layer [", Describe(), "]: input shape ", input.ToString(),
-                                      "; expected at least one unit and one input"));
-  }
-  return {units_};
+  if (units_ < 1 || input.NumElements() < 1) RefuseInput(input, "at least one unit and one input");
+  if (!options_.last_axis) return {units_};
+  if (input.rank() < 1) RefuseInput(input, "at least one axis");
+  std::vector<int64_t> dims(input.span().begin(), input.span().end());
+  dims.back() = units_;
+  return Shape(dims);
 }
 
 std::vector<ParameterSpec> Dense::Parameters(const Shape& input) const {
-  const int64_t inputs = input.NumElements();
-  // He et al. 2015 before a ReLU, Glorot and Bengio 2010 otherwise.
-  const double bound = activation_ == Activation::kRelu
-                           ? std::sqrt(6.0 / static_cast<double>(inputs))
-                           : std::sqrt(6.0 / static_cast<double>(inputs + units_));
-  return {{"weight", {units_, inputs}, bound}, {"bias", {units_}, 0}};
+  const int64_t inputs = options_.last_axis ? input[input.rank() - 1] : input.NumElements();
+  std::vector<ParameterSpec> specs = {{"weight",
+                                       {units_, inputs},
+                                       options_.weight_initializer.Or(InitializerBefore(activation_)),
+                                       inputs,
+                                       units_}};
+  if (options_.bias) specs.push_back({.name = "bias", .shape = {units_}, .decays = false});
+  return specs;
 }
 
-NDArray Dense::Forward(const LayerContext& context, const NDArray& input, LayerCache& cache) const {
+NDArray Dense::Forward(LayerContext& context, const NDArray& input) const {
   MatMulAttributes attributes;
   attributes.transpose_y = true;
   attributes.relu = activation_ == Activation::kRelu;
   attributes.y_is_constant = !context.training;
-  NDArray output =
-      MatMul(Flatten(input), context.parameters[0], attributes, &context.parameters[1]);
-  if (context.training) {
-    cache.input = input;
-    if (attributes.relu && !relu_gradient_elsewhere_) cache.output = output;
+  const NDArray& weight = context.parameters[0];
+  NDArray output = MatMul(Rows(input, weight.dim(1)), weight, attributes,
+                          options_.bias ? &context.parameters[1] : nullptr);
+  if (!attributes.relu) output = Activate(activation_, output);
+  if (!options_.last_axis) {
+    context.mask = NDArray();
+    return output;
   }
-  return output;
-}
-
-NDArray Dense::Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                        bool needs_input_gradient) const {
-  if (cache.output.is_defined()) {
-    ReluGradInto(cache.output, output_gradient, output_gradient);
-    cache.output = NDArray();
-  }
-  MatMulAttributes of_weight;
-  of_weight.transpose_x = true;
-  MatMulInto(output_gradient, Flatten(cache.input), context.gradients[0], of_weight);
-  const Shape input_shape = cache.input.shape();
-  cache.Clear();
-  SumToLastAxisInto(output_gradient, context.gradients[1]);
-  if (!needs_input_gradient) return NDArray();
-  return MatMul(output_gradient, context.parameters[0]).Reshape(input_shape);
+  if (input.rank() == 2) return output;
+  std::vector<int64_t> dims(input.shape().span().begin(), input.shape().span().end());
+  dims.back() = units_;
+  return output.Reshape(Shape(dims));
 }
 
 bool Dense::ToFrozen(FrozenOp& op) const {
+  if (!options_.bias || options_.last_axis) return false;
+  if (activation_ != Activation::kRelu && activation_ != Activation::kIdentity) return false;
   op.kind = FrozenOp::Kind::kDense;
   op.relu = activation_ == Activation::kRelu;
   return true;

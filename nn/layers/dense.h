@@ -1,33 +1,40 @@
-// Fully connected layer: y = activation(x W^T + b), W [units, inputs]. Inputs of higher rank are
-// flattened.
+// Fully connected layer: y = activation(x W^T + b), W [units, inputs].
 #ifndef TIDEPOOL_NN_LAYERS_DENSE_H_
 #define TIDEPOOL_NN_LAYERS_DENSE_H_
 
+#include <string>
+#include <vector>
+
+#include "tidepool/nn/layers/activation.h"
 #include "tidepool/nn/layers/layer.h"
 
 namespace tidepool::nn {
 
+struct DenseOptions {
+  bool bias = true;
+  // Of each element of a sequence [length, ..., width] by itself: the last axis alone becomes units. Otherwise inputs of higher
+  // rank are flattened.
+  bool last_axis = false;
+  Initializer weight_initializer;
+};
+
 class Dense final : public Layer {
  public:
-  explicit Dense(int64_t units, Activation activation = Activation::kIdentity)
-      : units_(units), activation_(activation) {}
+  explicit Dense(int64_t units, Activation activation = Activation::kIdentity, DenseOptions options = {})
+      : units_(units), activation_(activation), options_(options) {}
 
-  std::string Describe() const override;
   std::string Kind() const override { return "dense"; }
+  void VisitFields(FieldVisitor& visitor) override;
+  std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
-  std::vector<ParameterSpec> Parameters(const Shape& input) const override;
-  NDArray Forward(const LayerContext& context, const NDArray& input,
-                  LayerCache& cache) const override;
-  NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                   bool needs_input_gradient) const override;
+  std::vector<ParameterSpec> Parameters(const Shape& input) const override;  // "weight", "bias"
+  NDArray Forward(LayerContext& context, const NDArray& input) const override;
   bool ToFrozen(FrozenOp& op) const override;
-  bool EndsWithRelu() const override { return activation_ == Activation::kRelu; }
-  void LeaveReluGradientToNext() override { relu_gradient_elsewhere_ = true; }
 
  private:
   int64_t units_;
   Activation activation_;
-  bool relu_gradient_elsewhere_ = false;
+  DenseOptions options_;
 };
 
 }  // namespace tidepool::nn

@@ -1,76 +1,113 @@
-// A layer: a function with parameters, its output and its gradients.
+// A layer: what its parameters are, and the function of its inputs that it computes.
 //
-// A layer holds no arrays. Parameters and gradients belong to the network and are handed in; what
-// the backward pass needs of the forward pass goes into a LayerCache of the pass, so one network
-// may run on many threads. Layers allocate by calling operators: results land in the workspace the
-// network has opened, and a layer drops each array as soon as it is used, which is what the
-// workspace learns as its lifetime.
+// A layer is an immutable value without arrays, so networks and threads may share it. Parameters belong to the network and are
+// handed in. There is no backward pass to write: a network trains by a GradientTape (ndarray/gradient/gradient_tape.h), which
+// records what Forward() calls; who knows better says so with SetGradient(). Operators make their results in the workspace that
+// the network has opened, and a layer lets each array go once it is used, which is what the workspace learns as its
+// lifetime.
+//
+// A layer of one's own:
+//
+//   class Scaled final : public Layer {
+//    public:
+//     std::string Kind() const override { return "scaled"; }
+//     Shape OutputShape(const Shape& input) const override { return input; }
+//     std::vector<ParameterSpec> Parameters(const Shape& input) const override { return {{"scale", input, Initializer::Ones()}}; }
+//     NDArray Forward(LayerContext& context, const NDArray& x) const override { return x * context.parameters[0]; }
+//   };
+//
+// Shapes are those of one example: arrays have the batch in front of them.
 #ifndef TIDEPOOL_NN_LAYERS_LAYER_H_
 #define TIDEPOOL_NN_LAYERS_LAYER_H_
 
+#include <concepts>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/layers/field_visitor.h"
+#include "tidepool/nn/layers/initializer.h"
 
 namespace tidepool::nn {
 
-enum class Activation : uint8_t { kIdentity, kRelu };
+// A few arrays, as inputs and outputs of networks are: no memory is taken for two.
+using Arrays = absl::InlinedVector<NDArray, 2>;
 
-// One array of parameters, before it exists.
-struct ParameterSpec {
-  std::string name;          // "weight", "bias", ...
-  Shape shape;
-  double uniform_bound = 0;  // initial values are uniform in [-bound, bound]; 0: all are `initial`
-  double initial = 0;
-};
-
-// What one layer keeps from forward to backward in one pass.
-struct LayerCache {
-  NDArray input;
-  NDArray output;
-  NDArray kept[3];  // what else the layer needs
-  void Clear() { *this = LayerCache(); }
-};
-
+// What a call of a layer has beside its inputs.
 struct LayerContext {
-  absl::Span<const NDArray> parameters;  // in the order of Parameters()
-  absl::Span<NDArray> gradients;         // same; empty when not training
+  absl::Span<const NDArray> parameters;  // in the order of Parameters(), on the inputs' device and of their type
   bool training = false;                 // false: parameters stay as they are for many calls
+  // Of what the layer draws at random in this call: different in each step and for each layer of a network.
+  uint64_t seed = 0, stream = 0;
+  // [batch, length], of the first input that has one: 1 where a sequence has an element, 0 behind its end; undefined: it has all.
+  // Afterwards that of the output: a layer without steps in its output clears it.
+  NDArray mask;
+  // Of CarriedShapes() with the batch in front: the states at the beginning, undefined for zeros, and afterwards those at the
+  // end. Empty where the caller carries nothing.
+  absl::Span<NDArray> carried;
 };
 
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  // "dense 500 relu": everything that decides shapes and results. Kept in model files.
-  virtual std::string Describe() const = 0;
-  // One word for parameter names: "dense".
+  // One word, of files and of parameters' names: "dense".
   virtual std::string Kind() const = 0;
-  // Shapes without the batch. Throws kInvalidArgument when the input does not fit.
-  virtual Shape OutputShape(const Shape& input) const = 0;
-  virtual std::vector<ParameterSpec> Parameters(const Shape& /*input*/) const { return {}; }
+  // Everything that decides shapes and results, by name, for files. Called to read as well: fields have their defaults then.
+  virtual void VisitFields(FieldVisitor& /*visitor*/) {}
+  // For messages and reports: "dense 500 relu". The kind and the fields as they are unless overridden.
+  virtual std::string Describe() const;
 
-  // The output for `input` [batch, ...]. Keeps what Backward needs in `cache` when training.
-  virtual NDArray Forward(const LayerContext& context, const NDArray& input,
-                          LayerCache& cache) const = 0;
-  // Writes context.gradients, clears `cache`, returns the gradient of the input, or an undefined
-  // array when it is not needed. `output_gradient` may be written over.
-  virtual NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                           bool needs_input_gradient) const = 0;
+  // ---- Layers of one input ----
+
+  // Throws kInvalidArgument when the input does not fit.
+  virtual Shape OutputShape(const Shape& input) const;
+  virtual std::vector<ParameterSpec> Parameters(const Shape& /*input*/) const { return {}; }
+  // The output for `input` [batch, ...], in the current place. It may be the input or a view of it.
+  virtual NDArray Forward(LayerContext& context, const NDArray& input) const;
+
+  // ---- Layers of several; by default those above, of one, and no parameters of several ----
+
+  virtual Shape OutputShapeOf(absl::Span<const Shape> inputs) const;
+  virtual std::vector<ParameterSpec> ParametersOf(absl::Span<const Shape> inputs) const;
+  virtual NDArray ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const;
+
+  // States that a layer of sequences takes on from one part of a sequence to the next, for each example.
+  virtual std::vector<Shape> CarriedShapes(const Shape& /*input*/) const { return {}; }
+  // Whether training draws random numbers: such steps are not captured.
+  virtual bool IsRandom() const { return false; }
 
   // What the layer is to an inference engine (nn/inference/frozen_network.h): sets kind, relu and attributes of `op`, whose
   // weight and bias are its Parameters() in that order. False: it is nothing that engines know.
   virtual bool ToFrozen(FrozenOp& /*op*/) const { return false; }
 
-  // A layer that ends with a ReLU can leave its gradient to a following layer that can apply it in
-  // a pass it makes anyway.
-  virtual bool EndsWithRelu() const { return false; }
-  virtual bool CanApplyReluGradient() const { return false; }
-  virtual void LeaveReluGradientToNext() {}
-  virtual void ApplyReluGradientOfPrevious() {}
+ protected:
+  // Throws kInvalidArgument: "layer [dense 10]: input shape [...], expected ...".
+  [[noreturn]] void RefuseInput(const Shape& input, const std::string& expected) const;
+};
+
+// A layer of any class, shared and immutable: made of a layer or a pointer to one where it is handed over.
+class AnyLayer {
+ public:
+  AnyLayer() = default;  // none
+  template <std::derived_from<Layer> L>
+  AnyLayer(L layer) : layer_(std::make_shared<const L>(std::move(layer))) {}  // NOLINT: implicit on purpose
+  template <std::derived_from<Layer> L>
+  AnyLayer(std::unique_ptr<L> layer) : layer_(std::move(layer)) {}  // NOLINT
+  template <std::derived_from<Layer> L>
+  AnyLayer(std::shared_ptr<const L> layer) : layer_(std::move(layer)) {}  // NOLINT
+
+  explicit operator bool() const { return layer_ != nullptr; }
+  const Layer& operator*() const { return *layer_; }
+  const Layer* operator->() const { return layer_.get(); }
+
+ private:
+  std::shared_ptr<const Layer> layer_;
 };
 
 }  // namespace tidepool::nn

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/normalization.h"
 
 namespace tidepool::nn {
@@ -16,64 +15,72 @@ Shape CheckInput(const Layer& layer, const Shape& input, int64_t multiple = 1) {
                                     ", expected a last axis of at least one element, a multiple of the groups"));
 }
 
-ParameterSpec Scale(const Shape& input) { return {"scale", {LastOf(input)}, 0, 1}; }
-ParameterSpec Shift(const Shape& input) { return {"shift", {LastOf(input)}, 0, 0}; }
-
-NDArray Keep(const LayerContext& context, const NDArray& input, Normalized result, LayerCache& cache) {
-  if (context.training) {
-    cache.input = input;
-    cache.kept[0] = std::move(result.mean);
-    cache.kept[1] = std::move(result.inverse_deviation);
-  }
-  return std::move(result.output);
+ParameterSpec Filled(const char* name, const Shape& input, double value) {
+  return {.name = name,
+          .shape = {LastOf(input)},
+          .initializer = Initializer::Constant(value),
+          .decays = false};
 }
-
-NDArray Give(const LayerContext& context, NormalizationGradients gradients, LayerCache& cache) {
-  cache.Clear();
-  CopyInto(gradients.scale, context.gradients[0]);
-  CopyInto(gradients.shift, context.gradients[1]);
-  return std::move(gradients.input);
+ParameterSpec Scale(const Shape& input) { return Filled("scale", input, 1); }
+ParameterSpec Shift(const Shape& input) { return Filled("shift", input, 0); }
+ParameterSpec State(const char* name, const Shape& input, double value) {
+  ParameterSpec spec = Filled(name, input, value);
+  spec.is_trained = false;
+  return spec;
 }
 
 }  // namespace
 
+void BatchNormalization::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("momentum", momentum_);
+  visitor.Field("epsilon", attributes_.epsilon);
+}
+std::string BatchNormalization::Describe() const {
+  return absl::StrCat("batch_norm ", momentum_, " ", attributes_.epsilon);
+}
+Shape BatchNormalization::OutputShape(const Shape& input) const {
+  if (!(momentum_ >= 0 && momentum_ <= 1)) {
+    ThrowInvalidArgument(absl::StrCat("layer [", Describe(), "]: momentum ", momentum_, ", expected 0 to 1"));
+  }
+  return CheckInput(*this, input);
+}
+std::vector<ParameterSpec> BatchNormalization::Parameters(const Shape& input) const {
+  return {Scale(input), Shift(input), State("running_mean", input, 0), State("running_variance", input, 1)};
+}
+
+NDArray BatchNormalization::Forward(LayerContext& context, const NDArray& input) const {
+  const NDArray &scale = context.parameters[0], &shift = context.parameters[1];
+  NDArray mean = context.parameters[2], variance = context.parameters[3];
+  if (!context.training) return BatchNormInference(input, scale, shift, mean, variance, attributes_);
+  const Normalized result = BatchNorm(input, scale, shift, attributes_);
+  UpdateRunningAverages(result.mean, result.inverse_deviation,
+                        {momentum_, attributes_.epsilon, input.NumElements() / LastOf(input.shape())}, mean,
+                        variance);
+  return result.output;
+}
+
+void LayerNormalization::VisitFields(FieldVisitor& visitor) { visitor.Field("epsilon", attributes_.epsilon); }
 std::string LayerNormalization::Describe() const { return absl::StrCat("layer_norm ", attributes_.epsilon); }
 Shape LayerNormalization::OutputShape(const Shape& input) const { return CheckInput(*this, input); }
 std::vector<ParameterSpec> LayerNormalization::Parameters(const Shape& input) const {
   return {Scale(input), Shift(input)};
 }
-
-NDArray LayerNormalization::Forward(const LayerContext& context, const NDArray& input, LayerCache& cache) const {
-  return Keep(context, input, LayerNorm(input, context.parameters[0], context.parameters[1], attributes_), cache);
+NDArray LayerNormalization::Forward(LayerContext& context, const NDArray& input) const {
+  return LayerNorm(input, context.parameters[0], context.parameters[1], attributes_).output;
 }
 
-NDArray LayerNormalization::Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                                     bool /*needs_input_gradient*/) const {
-  return Give(context,
-              LayerNormGrad(cache.input, context.parameters[0], cache.kept[0], cache.kept[1], output_gradient), cache);
-}
-
+void RmsNormalization::VisitFields(FieldVisitor& visitor) { visitor.Field("epsilon", attributes_.epsilon); }
 std::string RmsNormalization::Describe() const { return absl::StrCat("rms_norm ", attributes_.epsilon); }
 Shape RmsNormalization::OutputShape(const Shape& input) const { return CheckInput(*this, input); }
 std::vector<ParameterSpec> RmsNormalization::Parameters(const Shape& input) const { return {Scale(input)}; }
-
-NDArray RmsNormalization::Forward(const LayerContext& context, const NDArray& input, LayerCache& cache) const {
-  RmsNormalized result = RmsNorm(input, context.parameters[0], attributes_);
-  if (context.training) {
-    cache.input = input;
-    cache.kept[0] = std::move(result.inverse_rms);
-  }
-  return std::move(result.output);
+NDArray RmsNormalization::Forward(LayerContext& context, const NDArray& input) const {
+  return RmsNorm(input, context.parameters[0], attributes_).output;
 }
 
-NDArray RmsNormalization::Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                                   bool /*needs_input_gradient*/) const {
-  RmsNormGradients gradients = RmsNormGrad(cache.input, context.parameters[0], cache.kept[0], output_gradient);
-  cache.Clear();
-  CopyInto(gradients.scale, context.gradients[0]);
-  return std::move(gradients.input);
+void GroupNormalization::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("groups", attributes_.groups, Presence::kRequired);
+  visitor.Field("epsilon", attributes_.epsilon);
 }
-
 std::string GroupNormalization::Describe() const {
   return absl::StrCat("group_norm ", attributes_.groups, " groups ", attributes_.epsilon);
 }
@@ -81,15 +88,8 @@ Shape GroupNormalization::OutputShape(const Shape& input) const { return CheckIn
 std::vector<ParameterSpec> GroupNormalization::Parameters(const Shape& input) const {
   return {Scale(input), Shift(input)};
 }
-
-NDArray GroupNormalization::Forward(const LayerContext& context, const NDArray& input, LayerCache& cache) const {
-  return Keep(context, input, GroupNorm(input, context.parameters[0], context.parameters[1], attributes_), cache);
-}
-
-NDArray GroupNormalization::Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                                     bool /*needs_input_gradient*/) const {
-  return Give(context,
-              GroupNormGrad(cache.input, context.parameters[0], cache.kept[0], cache.kept[1], output_gradient), cache);
+NDArray GroupNormalization::Forward(LayerContext& context, const NDArray& input) const {
+  return GroupNorm(input, context.parameters[0], context.parameters[1], attributes_).output;
 }
 
 }  // namespace tidepool::nn

@@ -1,4 +1,4 @@
-// Layers of normalisation, with a scale and a shift for each element of the last axis.
+// Layers of normalisation, with a scale and a shift for each element of the last axis ("scale", "shift").
 #ifndef TIDEPOOL_NN_LAYERS_NORMALIZATION_H_
 #define TIDEPOOL_NN_LAYERS_NORMALIZATION_H_
 
@@ -10,18 +10,36 @@
 
 namespace tidepool::nn {
 
+// Of each element of the last axis over the batch and all other axes while training; afterwards by the averages of the batches
+// seen, "running_mean" and "running_variance", which each step of training moves by `momentum` towards those of its batch.
+class BatchNormalization final : public Layer {
+ public:
+  explicit BatchNormalization(double momentum = 0.1, double epsilon = 1e-5)
+      : momentum_(momentum), attributes_{epsilon} {}
+
+  std::string Kind() const override { return "batch_norm"; }
+  void VisitFields(FieldVisitor& visitor) override;
+  std::string Describe() const override;
+  Shape OutputShape(const Shape& input) const override;
+  std::vector<ParameterSpec> Parameters(const Shape& input) const override;
+  NDArray Forward(LayerContext& context, const NDArray& input) const override;
+
+ private:
+  double momentum_;
+  NormalizationAttributes attributes_;
+};
+
 // Over the last axis.
 class LayerNormalization final : public Layer {
  public:
   explicit LayerNormalization(double epsilon = 1e-5) : attributes_{epsilon} {}
 
-  std::string Describe() const override;
   std::string Kind() const override { return "layer_norm"; }
+  void VisitFields(FieldVisitor& visitor) override;
+  std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
-  NDArray Forward(const LayerContext& context, const NDArray& input, LayerCache& cache) const override;
-  NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                   bool needs_input_gradient) const override;
+  NDArray Forward(LayerContext& context, const NDArray& input) const override;
 
  private:
   NormalizationAttributes attributes_;
@@ -32,13 +50,12 @@ class RmsNormalization final : public Layer {
  public:
   explicit RmsNormalization(double epsilon = 1e-5) : attributes_{epsilon} {}
 
-  std::string Describe() const override;
   std::string Kind() const override { return "rms_norm"; }
+  void VisitFields(FieldVisitor& visitor) override;
+  std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
-  NDArray Forward(const LayerContext& context, const NDArray& input, LayerCache& cache) const override;
-  NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                   bool needs_input_gradient) const override;
+  NDArray Forward(LayerContext& context, const NDArray& input) const override;
 
  private:
   NormalizationAttributes attributes_;
@@ -49,13 +66,12 @@ class GroupNormalization final : public Layer {
  public:
   explicit GroupNormalization(int64_t groups, double epsilon = 1e-5) : attributes_{epsilon, groups} {}
 
-  std::string Describe() const override;
   std::string Kind() const override { return "group_norm"; }
+  void VisitFields(FieldVisitor& visitor) override;
+  std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
-  NDArray Forward(const LayerContext& context, const NDArray& input, LayerCache& cache) const override;
-  NDArray Backward(const LayerContext& context, NDArray output_gradient, LayerCache& cache,
-                   bool needs_input_gradient) const override;
+  NDArray Forward(LayerContext& context, const NDArray& input) const override;
 
  private:
   GroupNormAttributes attributes_;

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/testing/gradient_check.h"
 #include "tidepool/nn/layers/multi_head_attention.h"
 #include "tidepool/nn/layers/normalization.h"
@@ -17,8 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<std::unique_ptr<Layer>> Layers() {
-  std::vector<std::unique_ptr<Layer>> layers;
+std::vector<AnyLayer> Layers() {
+  std::vector<AnyLayer> layers;
   layers.push_back(std::make_unique<LayerNormalization>(0.01));
   layers.push_back(std::make_unique<RmsNormalization>(0.01));
   layers.push_back(std::make_unique<GroupNormalization>(2, 0.01));
@@ -39,17 +40,18 @@ TEST(SequenceLayers, GradientsAgreeWithCentralDifferences) {
       parameters.push_back(random(spec.shape));
       gradients.push_back(Full(spec.shape, 77));  // written, not added to
     }
-    const LayerContext context{parameters, absl::MakeSpan(gradients), /*training=*/true};
     const NDArray g = random({3, 5, 8});
-    const auto loss = [&] {
-      LayerCache cache;
-      return WeightedSum(layer->Forward(context, x, cache), g);
+    const auto forward = [&] {
+      LayerContext context{.parameters = parameters, .training = true};
+      return layer->Forward(context, x);
     };
-    LayerCache cache;
-    layer->Forward(context, x, cache);
-    const NDArray of_x = layer->Backward(context, g.Dup(), cache, /*needs_input_gradient=*/true);
-    EXPECT_FALSE(cache.input.is_defined());
-    EXPECT_EQ(GradientProblem(loss, x, of_x), "");
+    const auto loss = [&] { return WeightedSum(forward(), g); };
+    GradientTape tape;
+    tape.Watch(x);
+    for (size_t i = 0; i < parameters.size(); ++i) tape.Watch(parameters[i], gradients[i]);
+    const NDArray z = forward();
+    tape.Backward({&z, 1}, {&g, 1});
+    EXPECT_EQ(GradientProblem(loss, x, tape.Gradient(x)), "");
     for (size_t i = 0; i < parameters.size(); ++i) {
       EXPECT_EQ(GradientProblem(loss, parameters[i], gradients[i]), "") << i;
     }
@@ -63,18 +65,17 @@ TEST(SequenceLayers, AnElementDoesNotSeeThoseBehindIt) {
   for (const ParameterSpec& spec : layer.Parameters({4, 6})) {
     parameters.push_back(RandomUniform(spec.shape, -1, 1, 5, ++stream));
   }
-  const LayerContext context{parameters, {}, false};
+  LayerContext context{.parameters = parameters};
   NDArray x = RandomUniform({1, 4, 6}, -1, 1, 5, 99);
-  LayerCache cache;
-  const std::vector<float> before = layer.Forward(context, x, cache).ToVector<float>();
+  const std::vector<float> before = layer.Forward(context, x).ToVector<float>();
   x.mutable_data<float>()[3 * 6] += 1;  // of the last element
-  const std::vector<float> after = layer.Forward(context, x, cache).ToVector<float>();
+  const std::vector<float> after = layer.Forward(context, x).ToVector<float>();
   EXPECT_EQ(std::vector<float>(before.begin(), before.begin() + 18), std::vector<float>(after.begin(), after.begin() + 18));
   EXPECT_NE(before, after);
 }
 
 TEST(SequenceLayers, ParametersStartAsTheySay) {
-  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<AnyLayer> layers;
   layers.push_back(std::make_unique<RmsNormalization>());
   layers.push_back(std::make_unique<MultiHeadAttention>(2));
   layers.push_back(std::make_unique<GroupNormalization>(2));

@@ -37,10 +37,13 @@ Trainer::Trainer(Model& model, const UpdaterConfig& updater)
   manager_.Cap();
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() { network_.ReleaseTape(); }
 
 void Trainer::set_graphs(bool graphs) {
   if (graphs == (graphs_ != nullptr)) return;
+  if (graphs && network_.is_random()) {
+    ThrowUnimplemented("trainer: layers that draw random numbers in each step cannot be captured");
+  }
   graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
 }
 
@@ -60,18 +63,21 @@ double Trainer::StepByGraph(absl::FunctionRef<Batch()> make_batch) {
   const Batch batch = model_ != nullptr ? MakeBatch(make_batch, graphs.batches) : make_batch();
   Network::Inputs inputs = network_.PrepareInputs(batch.features, batch.labels);
   const HandlesOwnScope handles;
-  const int64_t count = inputs.labels.NumElements();
+  const int64_t count = inputs.features[0].dim(0);
   if (!graphs.losses.is_defined() || graphs.losses.dim(0) != count) {
     const MemoryOwnerScope owner("graphs");
-    graphs.losses = Zeros({count}, DType::kFloat32, Place::On(network_.device()));
+    graphs.losses = Zeros({count}, network_.dtype(), Place::On(network_.device()));
   }
   updater_.SetNumbers();
   const std::vector<const NDArray*> state = updater_.state();
   NDArray parameters = network_.parameters(), gradients = network_.gradients();
   NDArray first = !state.empty() ? *state[0] : NDArray();
   NDArray second = state.size() > 1 ? *state[1] : NDArray();
-  graphs.step.Run({&inputs.features, &inputs.labels, &updater_.numbers()},
-                  {&parameters, &gradients, &first, &second, &graphs.losses}, [&] {
+  std::vector<const NDArray*> reads = {&updater_.numbers()};
+  for (const auto* arrays : {&inputs.features, &inputs.labels, &inputs.features_masks, &inputs.labels_masks}) {
+    for (const NDArray& array : *arrays) reads.push_back(&array);
+  }
+  graphs.step.Run(reads, {&parameters, &gradients, &first, &second, &graphs.losses}, [&] {
                     network_.QueueGradients(
                         inputs, [&](const NDArray& losses) { CopyInto(losses, graphs.losses); });
                     updater_.ApplyNumbers(gradients, parameters);

@@ -46,8 +46,8 @@ class Trainer {
   Trainer(Model& model, const UpdaterConfig& updater);
   ~Trainer();
 
-  // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, and
-  // without a training workspace (workspace_mode none).
+  // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, without a
+  // training workspace (workspace_mode none), and where layers draw random numbers.
   void set_graphs(bool graphs);
   // Of Step since set_graphs(true); null without graphs.
   const ReplayedStep::Stats* graph_stats() const;

@@ -1,4 +1,4 @@
-// Gradients of LeNet and MLP by layers whose backward passes are written by hand, and by a tape.
+// Gradients of LeNet and MLP by a backward pass that is written by hand, and by the tape of networks.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -12,7 +12,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/models.h"
-#include "tidepool/nn/training/taped_step.h"
+#include "tidepool/nn/training/hand_step.h"
 
 namespace tidepool::nn {
 namespace {
@@ -27,8 +27,8 @@ void Step(benchmark::State& state, const std::string& model, bool by_tape) {
   NDArray gradients = Zeros(network.gradients().shape());
   for (auto _ : state) {
     WorkspaceScope scope(network.training_workspace());
-    benchmark::DoNotOptimize(by_tape ? GradientsByTape(network, gradients, features, labels)
-                                     : network.ComputeGradients(features, labels));
+    benchmark::DoNotOptimize(by_tape ? network.ComputeGradients(features, labels)
+                                     : GradientsByHand(network, gradients, features, labels));
   }
   state.counters["planned_peak"] = static_cast<double>(network.training_workspace().stats().planned_peak_bytes);
 }

@@ -1,0 +1,66 @@
+// A graph of layers, by configuration.
+#ifndef TIDEPOOL_NN_NETWORK_GRAPH_BODY_H_
+#define TIDEPOOL_NN_NETWORK_GRAPH_BODY_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tidepool/nn/network/network_body.h"
+
+namespace tidepool::nn {
+
+class GraphBody final : public NetworkBody {
+ public:
+  // Throws kInvalidArgument naming node, found and expected: no layers, inputs or outputs, a null layer, names that are empty, there
+  // twice or unknown, a cycle, something that no output needs, shapes that a layer refuses, parameters tied to what does not
+  // fit.
+  explicit GraphBody(NetworkConfig config);
+
+  std::string Describe() const override;
+  const NetworkConfig* config() const override { return &config_; }
+  std::vector<AnyLayer> chain() const override;
+  Arrays Forward(BodyCall& call, Arrays inputs) const override;
+
+ private:
+  struct Node {
+    const Layer* layer;
+    std::vector<int> inputs;      // values: the network's inputs first, then nodes by their place in the configuration
+    std::vector<bool> last_use;   // of each input
+    std::vector<int> parameters;  // of parameters()
+    bool is_run = true;           // of `parameters`: they lie side by side
+    int first_carried = 0, carried = 0;
+  };
+  // Where a call has its values. Kept for the next call: a call takes no memory for it.
+  struct Frame {
+    std::vector<NDArray> values, masks;      // by value
+    std::vector<NDArray> taken, parameters;  // of the layer under way
+    void Clear();
+  };
+  class FrameLease;
+  void Run(BodyCall& call, Frame& frame) const;
+
+  void CheckNames();
+  void Resolve();
+  void SortByInputs();
+  void FindShapes();
+  void AddParameters(size_t node, const std::vector<Shape>& input_shapes);
+  // The number of the value that an input or a layer of that name gives.
+  int ValueNamed(const std::string& name, const std::string& where) const;
+  void FindLastUses();
+
+  NetworkConfig config_;
+  std::map<std::string, int> values_, parameter_numbers_;  // by name
+  std::vector<Node> nodes_;     // as in the configuration
+  std::vector<int> order_;      // of nodes: each behind its inputs
+  std::vector<Shape> shapes_;   // of values
+  std::vector<int> outputs_;    // values
+  mutable std::mutex frames_mutex_;
+  mutable std::vector<std::unique_ptr<Frame>> frames_;  // that no call has
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_NETWORK_GRAPH_BODY_H_

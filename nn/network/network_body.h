@@ -1,0 +1,75 @@
+// What a network computes: its parameters by name and its function, without arrays. Two kinds: a graph of layers by
+// configuration (graph_body.h), and a program (block_body.h).
+#ifndef TIDEPOOL_NN_NETWORK_NETWORK_BODY_H_
+#define TIDEPOOL_NN_NETWORK_NETWORK_BODY_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/layers/layer.h"
+#include "tidepool/nn/network_config.h"
+
+namespace tidepool::nn {
+
+struct NamedSpec {
+  std::string name;  // "0.conv2d.filter"
+  ParameterSpec spec;
+};
+
+// A call of the function.
+struct BodyCall {
+  absl::Span<const NDArray> parameters;  // of parameters(), in that order
+  bool training = false;
+  uint64_t seed = 0, step = 0;  // of what is drawn at random
+  // Of floats within the network, where it is not the parameters' own: they are converted for each layer.
+  std::optional<DType> compute_type;
+  Arrays masks;                       // by input; fewer or undefined: none. Afterwards by output
+  absl::Span<NDArray> carried;        // of carried_shapes(), as LayerContext::carried; empty: nothing is
+  const absl::FunctionRef<void(int, const NDArray&)>* see = nullptr;  // each layer's output; null: nobody does
+};
+
+class NetworkBody {
+ public:
+  virtual ~NetworkBody() = default;
+
+  const std::vector<InputConfig>& inputs() const { return inputs_; }
+  const std::vector<Shape>& output_shapes() const { return output_shapes_; }  // of one example
+  const std::vector<NamedSpec>& parameters() const { return parameters_; }
+  const std::vector<Shape>& carried_shapes() const { return carried_shapes_; }
+  bool is_random() const { return is_random_; }  // while training
+
+  virtual std::string Describe() const = 0;
+  // What it was made of; null for a program.
+  virtual const NetworkConfig* config() const { return nullptr; }
+  // The layers of a chain of one input and one output, first to last; empty for anything else.
+  virtual std::vector<AnyLayer> chain() const { return {}; }
+
+  // `inputs`: checked. The outputs, in the current place. Threads: any number.
+  virtual Arrays Forward(BodyCall& call, Arrays inputs) const = 0;
+
+ protected:
+  std::vector<InputConfig> inputs_;
+  std::vector<Shape> output_shapes_;
+  std::vector<NamedSpec> parameters_;
+  std::vector<Shape> carried_shapes_;
+  bool is_random_ = false;
+};
+
+// Random numbers of a step are of a stream for each layer.
+inline uint64_t StreamOf(uint64_t step, size_t layer) { return (step << 20) + layer; }
+
+// `parameter` as a layer computes by it. State stays what layers write to.
+NDArray InComputeType(const NDArray& parameter, const ParameterSpec& spec, const std::optional<DType>& compute_type);
+
+// The mask of an output that has no steps, or others than the mask tells of, is none.
+void DropMaskOfOthers(NDArray& mask, const NDArray& output);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_NETWORK_NETWORK_BODY_H_

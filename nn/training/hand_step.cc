@@ -1,0 +1,87 @@
+#include "tidepool/nn/training/hand_step.h"
+
+#include <utility>
+#include <vector>
+
+#include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/loss.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/pooling.h"
+#include "tidepool/ndarray/ops/reduction.h"
+
+namespace tidepool::nn {
+namespace {
+
+// The ReLU's gradient of the convolution in front is applied in the pass of the pooling's.
+constexpr Pool2dAttributes kHalves{
+    .kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2, .relu_grad = true};
+
+NDArray Flat(const NDArray& x) { return x.rank() == 2 ? x : x.Reshape({x.dim(0), x.NumElements() / x.dim(0)}); }
+
+// What a layer keeps for its gradients.
+struct Kept {
+  NDArray input, output;
+};
+
+}  // namespace
+
+double GradientsByHand(const Network& network, NDArray& gradients, const NDArray& features, const NDArray& labels) {
+  std::vector<NDArray> parameters, into;
+  int64_t offset = 0;
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    const int64_t count = parameter.value.NumElements();
+    parameters.push_back(parameter.value);
+    into.push_back(gradients.Slice(0, offset, offset + count).Reshape(parameter.value.shape()));
+    offset += (count + 15) / 16 * 16;
+  }
+  const size_t arrays = parameters.size();
+  std::vector<Kept> kept(arrays / 2), pooled(arrays / 2);
+  const auto is_convolution = [&](size_t layer) { return parameters[2 * layer].rank() == 4; };
+
+  NDArray gradient;
+  double loss = 0;
+  {
+    NDArray h = features;
+    for (size_t layer = 0; layer < kept.size(); ++layer) {
+      kept[layer].input = h;
+      const NDArray &weight = parameters[2 * layer], &bias = parameters[2 * layer + 1];
+      if (is_convolution(layer)) {
+        h = Conv2d(h, weight, &bias, {.relu = true});
+        pooled[layer].input = h;
+        h = MaxPool2d(h, kHalves);
+        pooled[layer].output = h;
+      } else {
+        const bool relu = layer + 1 < kept.size();
+        h = MatMul(Flat(h), weight, {.transpose_y = true, .relu = relu}, &bias);
+        if (relu) kept[layer].output = h;
+      }
+    }
+    CrossEntropy result = SoftmaxCrossEntropy(h, labels);
+    loss = Network::MeanLoss(result.loss);
+    const double batch = static_cast<double>(result.loss.NumElements());
+    gradient = std::move(result.probabilities);
+    SoftmaxCrossEntropyGradInto(gradient, labels, 1.0 / batch, gradient);
+  }
+  for (size_t layer = kept.size(); layer-- > 0;) {
+    NDArray& of_weight = into[2 * layer];
+    const NDArray& weight = parameters[2 * layer];
+    if (is_convolution(layer)) {
+      gradient = MaxPool2dGrad(pooled[layer].input, pooled[layer].output, gradient, kHalves);
+      pooled[layer] = Kept();
+      Conv2dGradFilterInto(kept[layer].input, gradient, of_weight, {});
+    } else {
+      if (kept[layer].output.is_defined()) ReluGradInto(kept[layer].output, gradient, gradient);
+      MatMulInto(gradient, Flat(kept[layer].input), of_weight, {.transpose_x = true});
+    }
+    const Shape input_shape = kept[layer].input.shape();
+    kept[layer] = Kept();
+    SumToLastAxisInto(gradient, into[2 * layer + 1]);
+    if (layer == 0) break;
+    gradient = is_convolution(layer) ? Conv2dGradInput(gradient, weight, input_shape, {})
+                                     : MatMul(gradient, weight).Reshape(input_shape);
+  }
+  return loss;
+}
+
+}  // namespace tidepool::nn
