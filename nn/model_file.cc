@@ -1,36 +1,25 @@
 #include "tidepool/nn/model_file.h"
 
-#include <algorithm>
-#include <cstring>
 #include <map>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/io/file_reader.h"
-#include "tidepool/ndarray/io/safetensors_arrays.h"
-#include "tidepool/ndarray/io/safetensors_file.h"
-#include "tidepool/nn/layers/layer.h"
+#include "tidepool/nn/layers/layer_kinds.h"
 #include "tidepool/nn/models.h"
+#include "tidepool/nn/network/graph_body.h"
+#include "tidepool/nn/network_json.h"
+#include "tidepool/nn/parameter_file.h"
 
 namespace tidepool::nn {
 namespace {
 
 // Sizes beyond this are a broken file, not a network to make room for.
-constexpr int64_t kMaxSize = 1 << 20;
-// Bytes of a file's text that a message shows.
-constexpr size_t kMaxShown = 200;
-
-// Text of a file in a message: one line, of a length one can read.
-std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", OneLine(std::string(text.substr(0, kMaxShown))), "\"",
-                      text.size() > kMaxShown ? "..." : "");
-}
+constexpr int64_t kMaxClasses = 1 << 20;
 
 const std::string& Field(const std::map<std::string, std::string>& metadata,
                          const std::string& path, const char* name) {
@@ -42,68 +31,28 @@ const std::string& Field(const std::map<std::string, std::string>& metadata,
   return found->second;
 }
 
-int64_t SizeOf(const std::string& path, const std::string& field, absl::string_view text) {
-  int64_t size;
-  if (!absl::SimpleAtoi(text, &size) || size < 1 || size > kMaxSize) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"", field, "\" holds ", Quoted(text),
-                               ", expected a number from 1 to ", kMaxSize));
+int64_t ClassesOf(const std::string& path, absl::string_view text) {
+  int64_t classes;
+  if (!absl::SimpleAtoi(text, &classes) || classes < 1 || classes > kMaxClasses) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"classes\" holds ", QuotedFromFile(text),
+                               ", expected a number from 1 to ", kMaxClasses));
   }
-  return size;
+  return classes;
 }
 
-std::string ShapeText(absl::Span<const int64_t> dims) {
-  return absl::StrCat("[", absl::StrJoin(dims, ", "), "]");
+// Nothing is allocated by what the configuration of a file claims.
+std::unique_ptr<const GraphBody> BodyOf(const std::string& path, const std::string& json) {
+  try {
+    return std::make_unique<const GraphBody>(NetworkFromJson(json));
+  } catch (const Error& error) {
+    ThrowDataLoss(
+        absl::StrCat(path, ": metadata \"network\" holds ", QuotedFromFile(json),
+                     ", expected a network that can be made: ", OneLine(error.message())));
+  }
 }
 
-struct ExpectedTensor {
-  std::string name;
-  Shape shape;
-};
-
-// What a network of these layers would hold. Sizes come from a file: nothing is allocated for them
-// before its tensors are known to have them.
-std::vector<ExpectedTensor> ExpectedTensors(const std::string& model, Shape shape,
-                                            int64_t classes) {
-  std::vector<ExpectedTensor> expected;
-  int index = 0;
-  for (const AnyLayer& layer : LayersOf(model, classes)) {
-    const Shape output = layer->OutputShape(shape);
-    for (const ParameterSpec& spec : layer->Parameters(shape)) {
-      expected.push_back({absl::StrCat(index, ".", layer->Kind(), ".", spec.name), spec.shape});
-    }
-    shape = output;
-    ++index;
-  }
-  return expected;
-}
-
-void CheckTensors(const SafetensorsReader& reader, const std::string& path,
-                  const std::vector<ExpectedTensor>& expected) {
-  for (const ExpectedTensor& tensor : expected) {
-    const SafetensorInfo* info = reader.FindOrNull(tensor.name);
-    const absl::Span<const int64_t> shape = tensor.shape.span();
-    if (info == nullptr) {
-      ThrowDataLoss(absl::StrCat(path, ": tensor \"", tensor.name, "\" is missing, expected F32 ",
-                                 ShapeText(shape)));
-    }
-    if (info->dtype != "F32" || absl::MakeConstSpan(info->shape) != shape) {
-      const absl::Span<const int64_t> found = info->shape;
-      ThrowDataLoss(absl::StrCat(path, ": tensor \"", tensor.name, "\" is ", info->dtype, " ",
-                                 ShapeText(found.subspan(0, kMaxRank)),
-                                 found.size() > kMaxRank ? "..." : "", ", expected F32 ",
-                                 ShapeText(shape)));
-    }
-  }
-  // More tensors than those mean that one is not of this network.
-  for (const SafetensorInfo& info : reader.tensors()) {
-    const bool known = std::any_of(expected.begin(), expected.end(),
-                                   [&](const auto& tensor) { return tensor.name == info.name; });
-    if (!known) {
-      ThrowDataLoss(absl::StrCat(path, ": tensor ", Quoted(info.name), " is unknown, expected ",
-                                 expected.size(), " tensors from ", expected.front().name, " to ",
-                                 expected.back().name));
-    }
-  }
+[[noreturn]] void CannotBeSaved(const Model& model, const std::string& why) {
+  ThrowInvalidArgument(absl::StrCat("model \"", model.name, "\" could not be loaded again: ", why));
 }
 
 }  // namespace
@@ -114,27 +63,42 @@ Model MakeModel(const std::string& name, const Shape& input, int64_t classes, ui
           std::make_unique<Network>(input, LayersOf(name, classes), seed, mode, device, name)};
 }
 
+void CheckModelCanBeSaved(const Model& model) {
+  if (model.network == nullptr) ThrowInvalidArgument("the model has no network");
+  const NetworkConfig* const config = model.network->config();
+  if (config == nullptr) {
+    CannotBeSaved(
+        model, "its network is a program (Block), expected a configuration, or SaveParameters()");
+  }
+  for (const NodeConfig& node : config->nodes) {
+    if (NewLayer(node.layer->Kind()) != nullptr) continue;
+    CannotBeSaved(model, absl::StrCat("layer \"", node.name, "\" is of kind \"", node.layer->Kind(),
+                                      "\", expected one that RegisterLayer() has made known"));
+  }
+  const std::string json = NetworkToJson(*config, -1);
+  try {
+    const GraphBody again(NetworkFromJson(json));
+    if (again.Describe() == model.network->Describe() && NetworkToJson(*again.config(), -1) == json)
+      return;
+  } catch (const Error& error) {
+    CannotBeSaved(model, error.message());
+  }
+  CannotBeSaved(model, "its layers' fields do not describe them");
+}
+
 void SaveModel(const Model& model, const std::string& path) {
-  if (model.network == nullptr) {
-    ThrowInvalidArgument(absl::StrCat("SaveModel: ", path, ": the model has no network"));
+  try {
+    CheckModelCanBeSaved(model);
+  } catch (Error& error) {
+    error.AddContext(absl::StrCat("SaveModel: ", path));
+    throw;
   }
-  std::vector<SafetensorView> tensors;
-  std::vector<NDArray> values;  // on the host
-  for (const NamedParameter& parameter : model.network->named_parameters()) {
-    values.push_back(parameter.value.To(Host()));
-    const absl::Span<const int64_t> dims = parameter.value.shape().span();
-    tensors.push_back(
-        {parameter.name, "F32", std::vector<int64_t>(dims.begin(), dims.end()),
-         absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.back().data<float>()),
-                             static_cast<size_t>(parameter.value.NumElements()) * sizeof(float))});
-  }
-  WriteSafetensors(path,
-                   {{"format", "tidepool"},
-                    {"model", model.name},
-                    {"classes", absl::StrCat(model.classes)},
-                    {"input", absl::StrJoin(model.network->input_shape().span(), ",")},
-                    {"architecture", model.network->Describe()}},
-                   tensors);
+  SaveParameters(*model.network, path,
+                 {{"format", "tidepool"},
+                  {"model", model.name},
+                  {"classes", absl::StrCat(model.classes)},
+                  {"network", NetworkToJson(*model.network->config(), -1)},
+                  {"architecture", model.network->Describe()}});
 }
 
 void CheckModelPathIsWritable(const std::string& path) {
@@ -146,42 +110,33 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   const auto& metadata = reader.metadata();
   if (const std::string& format = Field(metadata, path, "format"); format != "tidepool") {
-    ThrowDataLoss(
-        absl::StrCat(path, ": metadata \"format\" is ", Quoted(format), ", expected \"tidepool\""));
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"format\" is ", QuotedFromFile(format),
+                               ", expected \"tidepool\""));
   }
-  // Escaped, it is fit for messages, and the names of models stay what they are.
-  const std::string name = OneLine(Field(metadata, path, "model")).substr(0, kMaxShown);
+  // Escaped and short, it is fit for messages.
+  const std::string name = OneLine(Field(metadata, path, "model").substr(0, 200));
+  const int64_t classes = ClassesOf(path, Field(metadata, path, "classes"));
+  const std::unique_ptr<const GraphBody> body = BodyOf(path, Field(metadata, path, "network"));
   const std::string& found = Field(metadata, path, "architecture");
-  const int64_t classes = SizeOf(path, "classes", Field(metadata, path, "classes"));
-  std::vector<int64_t> dims;
-  for (absl::string_view part : absl::StrSplit(Field(metadata, path, "input"), ',')) {
-    dims.push_back(SizeOf(path, "input", part));
-    if (dims.size() > kMaxRank) {
-      ThrowDataLoss(absl::StrCat(path, ": metadata \"input\" has rank ", kMaxRank + 1,
-                                 " or more, expected at most ", kMaxRank));
-    }
+  if (const std::string architecture = body->Describe(); found != architecture) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"architecture\" is ", QuotedFromFile(found),
+                               ", expected \"", architecture, "\" as \"network\" has it"));
   }
-  Shape input;
-  std::vector<ExpectedTensor> expected;
-  try {
-    input = Shape(absl::MakeConstSpan(dims));
-    expected = ExpectedTensors(name, input, classes);
-  } catch (const Error& error) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata: found model \"", name, "\" of input ",
-                               ShapeText(dims),
-                               ", expected a network that can be made: ", error.message()));
+  const Shape& outputs = body->output_shapes()[0];
+  if (outputs.rank() == 0 || outputs[outputs.rank() - 1] != classes) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"classes\" is ", classes,
+                               ", expected that of the network's outputs ", outputs.ToString()));
   }
-  CheckTensors(reader, path, expected);
-
-  Model model = MakeModel(name, input, classes, 0, mode, device);
-  if (const std::string architecture = model.network->Describe(); found != architecture) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"architecture\" is ", Quoted(found),
-                               ", expected \"", architecture, "\" for model \"", name, "\""));
-  }
-  for (const NamedParameter& parameter : model.network->named_parameters()) {
-    NDArray value = parameter.value;
-    ReadSafetensor(reader, reader.Find(parameter.name), value);
-  }
+  // The file says by its tensors which type the parameters are of.
+  const bool is_double = !reader.tensors().empty() && reader.tensors()[0].dtype == "F64";
+  NetworkOptions options;
+  options.dtype = is_double ? DType::kFloat64 : DType::kFloat32;
+  options.mode = mode;
+  options.device = device;
+  options.name = name;
+  CheckParameters(reader, path, body->parameters(), options.dtype);
+  Model model(name, classes, std::make_unique<Network>(*body->config(), options));
+  ReadParameters(reader, *model.network);
   return model;
 }
 

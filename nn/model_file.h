@@ -1,6 +1,9 @@
-// Models in safetensors files: parameters by name ("0.conv2d.filter", f32) and, as metadata, what
-// network they belong to: model ("lenet", "mlp"), input ("28,28,1"), classes, architecture (the
-// network's description).
+// Models in safetensors files: parameters by name ("0.conv2d.filter") and, as metadata, what
+// network they belong to: model (its name), classes, network (its configuration as JSON,
+// network_json.h), architecture (the same for people).
+//
+// A network of a configuration is made anew from its file. One that is a program (Block) cannot be:
+// its parameters are saved and loaded by parameter_file.h.
 #ifndef TIDEPOOL_NN_MODEL_FILE_H_
 #define TIDEPOOL_NN_MODEL_FILE_H_
 
@@ -12,20 +15,26 @@
 
 namespace tidepool::nn {
 
+// One of models.h by its name.
 Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
                 WorkspaceMode mode, Device device = Host());
 
-// Writes beside `path` and renames: a reader sees the old file or the whole new one. Throws Error
-// naming the path.
+// Throws kInvalidArgument for a model that LoadModel could not make again, naming why: a network
+// that is a program, a layer of a kind that is not registered (layer_kinds.h) or whose fields do
+// not say all. To be asked before hours of training.
+void CheckModelCanBeSaved(const Model& model);
+// Writes beside `path` and renames: a reader sees the old file or the whole new one. Throws as
+// CheckModelCanBeSaved, and Error naming the path.
 void SaveModel(const Model& model, const std::string& path);
 // Throws kInvalidArgument now rather than after hours of training when `path` cannot be written;
 // leaves nothing behind.
 void CheckModelPathIsWritable(const std::string& path);
 
-// Throws kDataLoss naming file and field, found and expected: a broken file, missing metadata,
-// another architecture, a tensor that is missing, unknown, or of another type or shape; else as
-// SafetensorsReader::Open, and kUnimplemented for a mode that is not built. Memory: some times the
-// file's size; what its header claims is checked against its tensors before room is made for it.
+// Throws kDataLoss naming file and field, found and expected: a broken file, missing metadata, a
+// configuration that cannot be, another architecture, a tensor that is missing, unknown, or of
+// another type or shape; else as SafetensorsReader::Open, and kUnimplemented for a mode that is not
+// built. Memory: some times the file's size; what its header claims is checked against its tensors
+// before room is made for it.
 Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled,
                 Device device = Host());
 

@@ -14,10 +14,10 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/safetensors_file.h"
-#include "tidepool/ndarray/io/safetensors_format.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/io/safetensors_file.h"
+#include "tidepool/ndarray/io/safetensors_format.h"
 #include "tidepool/nn/model_file.h"
 
 namespace tidepool::nn {
@@ -120,13 +120,26 @@ TEST(ModelFileFuzz, DamagedHeaders) {
 
 // Headers that are well-formed and lie.
 TEST(ModelFileFuzz, LyingMetadata) {
+  const auto network = [](const std::string& shape, const std::string& layers) {
+    return R"({"inputs":[{"name":"x","shape":)" + shape + R"(}],"layers":[)" + layers + "]}";
+  };
+  const std::string layers =
+      R"({"kind":"dense","units":256,"activation":"relu"},)"
+      R"({"kind":"dense","units":128,"activation":"relu"},{"kind":"dense","units":1})";
+  const std::string right = network("[1,1,1]", layers);
   const std::map<std::string, std::vector<std::string>> values = {
       {"format", {"tidepool", "tidepool", "tidepool", "pt", ""}},
       {"model", {"mlp", "mlp", "lenet", "", "mlp "}},
       {"classes", {"1", "1", "2", "0", "-1", "1048576", "4294967297", "1e3", " 1", "+1", "01"}},
-      {"input",
-       {"1,1,1", "1,1,1", "1", "28,28,1", "1048576,1048576,1048576", "1048576,1048576,1",
-        "1,1,1,1,1,1,1,1", "1,1,1,1,1,1,1,1,1", "0,1,1", ",", "1,,1"}},
+      {"network",
+       {right, right, right, network("[1]", layers), network("[28,28,1]", layers),
+        network("[1048576,1048576,1048576]", layers), network("[1048576,1048576,1]", layers),
+        network("[0,1,1]", layers), network("[1,1,1,1,1,1,1,1,1]", layers),
+        network("[1,1,1]", R"({"kind":"max_pool2d","kernel":[4,1000000]})"), network("[1,1,1]", ""),
+        "{", "",
+        network("[1,1,1]",
+                R"({"kind":"dense","units":256,"inputs":["1.dense"]},{"kind":"dense","units":1})"),
+        network("[1,1,1]", R"({"kind":"dense","units":256,"tied":{"weight":"0.dense.weight"}})")}},
       {"architecture", {"input [1, 1, 1]; dense 256 relu; dense 128 relu; dense 1", "", "input"}}};
   WriteTestFile("lies", ValidFile("mlp", {1, 1, 1}, 1));
   const SafetensorsReader reader = SafetensorsReader::Open(testing::TempDir() + "/lies");

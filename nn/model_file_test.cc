@@ -16,9 +16,14 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/layer_kinds.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/parameter_file.h"
 
 namespace tidepool::nn {
 namespace {
@@ -114,16 +119,25 @@ TEST(ModelFile, RoundTripIsExact) {
   }
 }
 
+// What SavedMlp() has of layers, with `change` made to its JSON.
+std::string ChangedNetwork(const std::string& from, const std::string& to) {
+  std::string json = Parts(SavedMlp()).metadata["network"];
+  const size_t at = json.find(from);
+  EXPECT_NE(at, std::string::npos) << json;
+  return json.replace(at, from.size(), to);
+}
+
 TEST(ModelFile, Metadata) {
-  const std::map<std::string, std::string> expected = {
-      {"format", "tidepool"},
-      {"model", "mlp"},
-      {"classes", "4"},
-      {"input", "2,3,1"},
-      {"architecture", "input [2, 3, 1]; dense 256 relu; dense 128 relu; dense 4"}};
-  EXPECT_EQ(Parts(SavedMlp()).metadata, expected);
-  for (const auto& [field, value] : expected) {
-    ExpectRefused([&](Parts& file) { file.metadata.erase(field); },
+  const Parts file(SavedMlp());
+  EXPECT_EQ(file.metadata.at("architecture"),
+            "input [2, 3, 1]; dense 256 relu; dense 128 relu; dense 4");
+  EXPECT_EQ(file.metadata.at("model"), "mlp");
+  EXPECT_EQ(file.metadata.at("classes"), "4");
+  EXPECT_THAT(file.metadata.at("network"),
+              HasSubstr(R"({"inputs":[{"name":"input","shape":[2,3,1],"type":"f32"}])"));
+  EXPECT_EQ(file.metadata.size(), 5u);
+  for (const auto& [field, value] : file.metadata) {
+    ExpectRefused([&, name = field](Parts& changed) { changed.metadata.erase(name); },
                   {"metadata has no \"" + field + "\""});
   }
 }
@@ -135,44 +149,55 @@ TEST(ModelFile, WrongFields) {
   ExpectRefused(set("format", "pt"), {"\"format\" is \"pt\"", "expected \"tidepool\""});
   ExpectRefused(set("format", "a\nb\x1b[2J"), {"\"format\" is \"a\\nb\\x1b[2J\""});
   ExpectRefused(set("format", std::string(100000, 'x')), {"xxx\"..."});
-  ExpectRefused(set("model", "resnet"), {"\"resnet\"", "expected lenet or mlp"});
-  ExpectRefused(set("model", "a\nb"), {"a\\nb"});
-  ExpectRefused(set("model", std::string(100000, '\n')), {"\\n\\n"});
   for (const char* bad : {"0", "-1", "", "x", "4.0", "1048577", "99999999999999999999", "4\n5"}) {
     ExpectRefused(set("classes", bad), {"\"classes\" holds", "a number from 1 to 1048576"});
-    ExpectRefused(set("input", bad), {"\"input\" holds", "a number from 1 to 1048576"});
   }
-  ExpectRefused(set("input", "2,3,"), {"\"input\" holds \"\""});
-  ExpectRefused(set("input", "1,1,1,1,1,1,2,3,1"), {"\"input\" has rank 9", "at most 8"});
+  ExpectRefused(set("classes", "5"), {"\"classes\" is 5", "the network's outputs [4]"});
   ExpectRefused(set("architecture", "input [2, 3, 1]; dense 256"),
                 {"\"architecture\" is \"input [2, 3, 1]; dense 256\"", "dense 256 relu"});
   ExpectRefused(set("architecture", "a\nb"), {"\"a\\nb\""});
+  for (const char* bad : {"", "{", "[]", "null", "{\"inputs\":[],\"layers\":[]}", "\n\x01"}) {
+    ExpectRefused(set("network", bad),
+                  {"\"network\" holds", "expected a network that can be made"});
+  }
+  ExpectRefused(set("network", std::string(100000, '[')), {"[[[\"..."});
+  ExpectRefused(set("network", ChangedNetwork("\"dense\"", "\"dance\"")),
+                {"layers[0].kind: found \"dance\""});
+  ExpectRefused(set("network", ChangedNetwork("[2,3,1]", "[2,3,1,1,1,1,1,1,1]")),
+                {"inputs[0].shape"});
+  ExpectRefused(set("network", ChangedNetwork("[2,3,1]", "[2,-3,1]")), {"inputs[0].shape"});
+}
+
+// The name is only a name.
+TEST(ModelFile, AnyName) {
+  Parts file(SavedMlp());
+  file.metadata["model"] = std::string("a\nb") + std::string(100000, 'c');
+  const std::string path = TestPath("named.safetensors");
+  file.Write(path);
+  const Model model = LoadModel(path);
+  EXPECT_EQ(model.name.substr(0, 6), "a\\nbcc");
+  EXPECT_LT(model.name.size(), 300u);
 }
 
 // What the metadata claims and the tensors do not hold is refused before room is made for it:
 // these networks would have terabytes.
 TEST(ModelFile, HugeSizes) {
-  ExpectRefused([](Parts& file) { file.metadata["classes"] = "1048576"; },
-                {"\"2.dense.weight\" is F32 [4, 128]", "expected F32 [1048576, 128]"});
-  ExpectRefused([](Parts& file) { file.metadata["input"] = "1048576,1048576,1"; },
+  const auto set = [](const std::string& json, const std::string& architecture) {
+    return [=](Parts& file) {
+      file.metadata["network"] = json;
+      file.metadata["architecture"] = architecture;
+    };
+  };
+  ExpectRefused(set(ChangedNetwork("\"units\":256", "\"units\":1048576000"),
+                    "input [2, 3, 1]; dense 1048576000 relu; dense 128 relu; dense 4"),
+                {"\"0.dense.weight\" is F32 [256, 6]", "expected F32 [1048576000, 6]"});
+  ExpectRefused(set(ChangedNetwork("[2,3,1]", "[1048576,1048576,1]"),
+                    "input [1048576, 1048576, 1]; dense 256 relu; dense 128 relu; dense 4"),
                 {"\"0.dense.weight\" is F32 [256, 6]", "expected F32 [256, 1099511627776]"});
-  ExpectRefused([](Parts& file) { file.metadata["input"] = "1048576,1048576,1048576"; },
-                {"input [1048576, 1048576, 1048576]", "more than 2^59 elements"});
-}
-
-TEST(ModelFile, OtherArchitecture) {
-  ExpectRefused([](Parts& file) { file.metadata["model"] = "lenet"; },
-                {"model \"lenet\" of input [2, 3, 1]", "conv2d"});
-  const std::string path = TestPath("other.safetensors");
-  for (const auto& [is, claims, missing] :
-       {std::tuple("mlp", "lenet", "0.conv2d.filter"), {"lenet", "mlp", "0.dense.weight"}}) {
-    SaveModel(MakeModel(is, {28, 28, 1}, 10, 1, WorkspaceMode::kNone), path);
-    Parts file(path);
-    file.metadata["model"] = claims;
-    file.Write(path);
-    EXPECT_THAT(ErrorOf([&] { LoadModel(path); }),
-                IsError(StatusCode::kDataLoss, {path, missing, "is missing"}));
-  }
+  ExpectRefused(set(ChangedNetwork("[2,3,1]", "[1048576,1048576,1048576]"), ""),
+                {"inputs[0].shape", "more than 2^59 elements"});
+  ExpectRefused(set(ChangedNetwork("\"units\":256", "\"units\":99999999999"), ""),
+                {"layers[0].units: found 99999999999"});
 }
 
 TEST(ModelFile, WrongTensors) {
@@ -227,62 +252,88 @@ TEST(ModelFile, ModeThatIsNotBuilt) {
               IsError(StatusCode::kUnimplemented, {"separate", "not built"}));
 }
 
-TEST(ModelFile, MakeModelRefuses) {
-  auto make = [](const char* name, const Shape& input, int64_t classes) {
-    return [=] { MakeModel(name, input, classes, 1, WorkspaceMode::kNone); };
-  };
-  EXPECT_THAT(ErrorOf(make("foo", {28, 28, 1}, 10)),
-              IsError(StatusCode::kInvalidArgument, {"\"foo\"", "lenet or mlp"}));
-  EXPECT_THAT(ErrorOf(make("mlp", {28, 28, 1}, 0)),
-              IsError(StatusCode::kInvalidArgument, {"at least one unit"}));
-  ErrorOf(make("lenet", {4, 4, 1}, 10));
-}
-
-TEST(ModelFile, PathsThatCannotBeWritten) {
-  const Model model = MakeModel("mlp", {1, 1, 1}, 1, 1, WorkspaceMode::kNone);
-  for (const std::string& path :
-       {std::string("/none/model"), testing::TempDir(), std::string("/dev/null"), std::string()}) {
-    for (const Error& error : {ErrorOf([&] { CheckModelPathIsWritable(path); }),
-                               ErrorOf([&] { SaveModel(model, path); })}) {
-      EXPECT_EQ(MessageFlaw(error), "");
-      EXPECT_NE(error.message().find(path), std::string::npos) << error.message();
-    }
+class Private final : public Layer {
+ public:
+  explicit Private(const char* kind = "test_private") : kind_(kind) {}
+  std::string Kind() const override { return kind_; }
+  std::string Describe() const override { return "private"; }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  std::vector<ParameterSpec> Parameters(const Shape& input) const override {
+    return {{"scale", input, Initializer::Ones()}};
   }
-}
+  NDArray Forward(LayerContext& context, const NDArray& input) const override {
+    return input * context.parameters[0];
+  }
 
-TEST(ModelFile, CheckingAPathLeavesNothingAndKeepsWhatIsThere) {
-  const std::string path = WriteTestFile("precious", "content");
-  CheckModelPathIsWritable(path);
-  EXPECT_EQ(ReadAll(path), "content");
-  const std::string fresh = TestPath("fresh");
-  CheckModelPathIsWritable(fresh);
-  EXPECT_FALSE(std::ifstream(fresh).good());
-}
+ private:
+  const char* kind_;
+};
 
-TEST(ModelTest, ANetworkThatDoesNotFitItIsRefused) {
-  const auto message = [](int64_t classes, std::unique_ptr<Network> network) {
-    return std::string(
-        CatchStatus([&] { Model("digits", classes, std::move(network)); }).message());
+// A field that files do not get.
+class Forgetful final : public Layer {
+ public:
+  explicit Forgetful(int64_t times = 1) : times_(times) {}
+  std::string Kind() const override { return "test_forgetful"; }
+  std::string Describe() const override { return "forgetful " + std::to_string(times_); }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext&, const NDArray& input) const override {
+    return input * static_cast<double>(times_);
+  }
+
+ private:
+  int64_t times_;
+};
+
+struct Program : Block {
+  Part part{*this, "part", Private()};
+  NDArray Forward(const NDArray& x) const override { return part(x); }
+};
+
+// After hours of training it would be too late: what cannot be loaded again is refused when asked,
+// and never written.
+TEST(ModelFile, WhatCouldNotBeLoadedAgainIsNotSaved) {
+  const std::string path = WriteTestFile("kept", "what was there");
+  const auto model = [](std::unique_ptr<Network> network) {
+    return Model("mine", 4, std::move(network));
   };
-  const auto network = [] { return std::make_unique<Network>(Shape{4}, MlpLayers(10)); };
-  EXPECT_THAT(message(5, network()),
-              HasSubstr("model \"digits\": 5 classes, but its network's outputs are [10]"));
-  EXPECT_THAT(message(10, nullptr), HasSubstr("model \"digits\": no network"));
-  EXPECT_EQ(message(10, network()), "");
+  const auto refused = [&](const Model& m, std::vector<std::string> parts) {
+    EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(m); }),
+                IsError(StatusCode::kInvalidArgument, parts));
+    parts.push_back(path);
+    EXPECT_THAT(ErrorOf([&] { SaveModel(m, path); }), IsError(StatusCode::kInvalidArgument, parts));
+    EXPECT_EQ(ReadAll(path), "what was there");
+  };
+  refused(model(std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Private()})),
+          {"model \"mine\" could not be loaded again",
+           "layer \"0.test_private\" is of kind \"test_private\""});
+  refused(model(std::make_unique<Network>(std::vector<InputConfig>{{"x", {4}}},
+                                          std::make_unique<Program>())),
+          {"its network is a program", "SaveParameters()"});
+  RegisterLayer<Forgetful>("test_forgetful");
+  refused(model(std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Forgetful(3)})),
+          {"do not describe them"});
 }
 
-TEST(ModelFile, AModelWithoutANetworkIsNotSaved) {
-  const std::string path = WriteTestFile("no network", "what was there");
-  Model nothing, model = MakeModel("mlp", {4, 4, 1}, 3, 0, WorkspaceMode::kEnabled);
-  EXPECT_THAT(ErrorOf([&] { SaveModel(nothing, path); }),
-              IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
-  const Model moved = std::move(model);
-  EXPECT_THAT(ErrorOf([&] { SaveModel(model, path); }),
-              IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
-  const Network taken = std::move(*moved.network);
-  EXPECT_THAT(ErrorOf([&] { SaveModel(moved, path); }),
-              IsError(StatusCode::kFailedPrecondition, {"the network was moved from"}));
-  EXPECT_EQ(ReadAll(path), "what was there");
+TEST(ModelFile, ALayerOfOnesOwnThatIsRegisteredIsLoaded) {
+  RegisterLayer("test_private_known", [] {
+    return std::unique_ptr<Layer>(std::make_unique<Private>("test_private_known"));
+  });
+  const std::string path = TestPath("own.safetensors");
+  Model model("mine", 4,
+              std::make_unique<Network>(
+                  Shape{4}, std::vector<AnyLayer>{Private("test_private_known"), Dense(4)}, 5));
+  CheckModelCanBeSaved(model);
+  SaveModel(model, path);
+  const Model loaded = LoadModel(path);
+  EXPECT_EQ(loaded.network->parameters().ToVector<float>(),
+            model.network->parameters().ToVector<float>());
+  EXPECT_THAT(ErrorOf([] { RegisterLayer<Private>("other"); }),
+              IsError(StatusCode::kInvalidArgument, {"\"other\" makes layers of kind"}));
+  EXPECT_THAT(ErrorOf([] {
+                RegisterLayer("dense",
+                              [] { return std::unique_ptr<Layer>(std::make_unique<Dense>(0)); });
+              }),
+              IsError(StatusCode::kInvalidArgument, {"\"dense\" is known already"}));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Networks that are graphs, programs and JSON.
+// Networks that are graphs and programs.
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,95 +7,22 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/ops/activation.h"
-#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/reduction.h"
-#include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
-#include "tidepool/nn/layers/layer_kinds.h"
-#include "tidepool/nn/layers/max_pool2d.h"
 #include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/models.h"
-#include "tidepool/nn/network.h"
-#include "tidepool/nn/network_json.h"
+#include "tidepool/nn/testing/residual.h"
 
 namespace tidepool::nn {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
-}
-
-// Adds what it is given.
-class Sum final : public Layer {
- public:
-  std::string Kind() const override { return "test_sum"; }
-  Shape OutputShapeOf(absl::Span<const Shape> inputs) const override {
-    for (const Shape& shape : inputs) {
-      if (!(shape == inputs[0])) RefuseInput(shape, inputs[0].ToString());
-    }
-    return inputs[0];
-  }
-  NDArray ForwardOf(LayerContext&, absl::Span<const NDArray> inputs) const override {
-    return inputs.size() == 1 ? inputs[0] : inputs[0] + inputs[1];
-  }
-};
-
-const bool kRegistered = [] {
-  RegisterLayer<Sum>("test_sum");
-  return true;
-}();
-
-Conv2D Same(int64_t filters, Activation activation) {
-  return Conv2D(filters, 3, 3, activation, Conv2D::SamePadding(3));
-}
-
-// A residual network, as a graph and as a program.
-NetworkConfig ResidualConfig() {
-  NetworkConfig config;
-  const std::string x = config.AddInput("image", {6, 6, 1});
-  const std::string stem = config.Add(Same(4, Activation::kRelu), {x}, "stem");
-  const std::string first = config.Add(Same(4, Activation::kRelu), {stem}, "first");
-  const std::string second = config.Add(Same(4, Activation::kIdentity), {first}, "second");
-  const std::string sum = config.Add(Sum(), {second, stem}, "sum");
-  const std::string relu = config.Add(ActivationLayer(), {sum});
-  config.outputs = {config.Add(Dense(3), {relu}, "classes")};
-  return config;
-}
-
-struct ResidualBlock : Block {
-  using Block::Block;
-  Part first{*this, "first", Same(4, Activation::kRelu)};
-  Part second{*this, "second", Same(4, Activation::kIdentity)};
-  NDArray operator()(const NDArray& x) const { return second(first(x)) + x; }
-};
-
-struct ResidualProgram : Block {
-  Part stem{*this, "stem", Same(4, Activation::kRelu)};
-  ResidualBlock block{*this, "block"};
-  Part classes{*this, "classes", Dense(3)};
-  NDArray Forward(const NDArray& x) const override { return classes(Relu(block(stem(x)))); }
-};
-
-std::vector<std::string> NamesOf(const Network& network) {
-  std::vector<std::string> names;
-  for (const NamedParameter& parameter : network.named_parameters()) names.push_back(parameter.name);
-  return names;
-}
 
 double Gradients(Network& network, const NetworkInputs& inputs) {
   WorkspaceScope scope(network.training_workspace());
@@ -119,7 +45,8 @@ void ExpectRightGradients(Network& network, const NetworkInputs& inputs) {
     parameters[i] = before - step;
     const double below = Gradients(network, inputs);
     parameters[i] = before;
-    ASSERT_NEAR(gradients[i], (above - below) / (2 * step), 1e-6 + 1e-5 * std::abs(gradients[i])) << "element " << i;
+    ASSERT_NEAR(gradients[i], (above - below) / (2 * step), 1e-6 + 1e-5 * std::abs(gradients[i]))
+        << "element " << i;
   }
 }
 
@@ -130,19 +57,17 @@ NetworkOptions InDouble(uint64_t seed = 3) {
   return options;
 }
 
-NetworkInputs Images(int64_t batch, DType dtype = DType::kFloat32) {
-  return {{RandomUniform({batch, 6, 6, 1}, 0, 1, dtype, 5)}, {RandomIntegers({batch}, 0, 3, 6)}, {}, {}};
-}
-
 TEST(NetworkGraph, AGraphAndAProgramAreOneNetwork) {
   Network graph(ResidualConfig(), {.seed = 3});
   Network program({{"image", {6, 6, 1}}}, std::make_unique<ResidualProgram>(), {.seed = 3});
-  EXPECT_EQ(NamesOf(graph), (std::vector<std::string>{"stem.filter", "stem.bias", "first.filter", "first.bias", "second.filter",
-                                                      "second.bias", "classes.weight", "classes.bias"}));
+  EXPECT_EQ(NamesOf(graph), (std::vector<std::string>{"stem.filter", "stem.bias", "first.filter",
+                                                      "first.bias", "second.filter", "second.bias",
+                                                      "classes.weight", "classes.bias"}));
   EXPECT_EQ(NamesOf(program)[2], "block.first.filter");
   EXPECT_EQ(graph.parameters().ToVector<float>(), program.parameters().ToVector<float>());
   const NetworkInputs inputs = Images(7);
-  EXPECT_EQ(graph.Output(inputs.features[0]).ToVector<float>(), program.Output(inputs.features[0]).ToVector<float>());
+  EXPECT_EQ(graph.Output(inputs.features[0]).ToVector<float>(),
+            program.Output(inputs.features[0]).ToVector<float>());
   EXPECT_EQ(Gradients(graph, inputs), Gradients(program, inputs));
   EXPECT_EQ(graph.gradients().ToVector<float>(), program.gradients().ToVector<float>());
   EXPECT_EQ(graph.layers().size(), 0u);
@@ -169,64 +94,8 @@ TEST(NetworkGraph, ValuesGoWithTheirLastUse) {
     graph.Infer([&] { return x; }, [](const NDArray&) {});
   }
   // The first value is there to the end; of the others two at a time.
-  EXPECT_EQ(graph.inference_workspace().stats().live_lower_bound_bytes, 3u * 32 * 64 * sizeof(float));
-}
-
-TEST(NetworkGraph, JsonAndBack) {
-  const NetworkConfig config = ResidualConfig();
-  const std::string text = NetworkToJson(config);
-  const NetworkConfig read = NetworkFromJson(text);
-  EXPECT_EQ(NetworkToJson(read), text);
-  Network before(config, {.seed = 4}), after(read, {.seed = 4});
-  EXPECT_EQ(before.parameters().ToVector<float>(), after.parameters().ToVector<float>());
-  const NDArray x = Images(2).features[0];
-  EXPECT_EQ(before.Output(x).ToVector<float>(), after.Output(x).ToVector<float>());
-}
-
-TEST(NetworkGraph, ShortJsonIsAChain) {
-  const NetworkConfig config = NetworkFromJson(R"({
-    "inputs": [{"name": "image", "shape": [28, 28, 1]}],
-    "layers": [{"kind": "conv2d", "filters": 20, "kernel": 5, "activation": "relu"},
-               {"kind": "max_pool2d"},
-               {"kind": "dense", "units": 10, "name": "classes"}]})");
-  Network network(config);
-  EXPECT_EQ(network.Describe(), "input [28, 28, 1]; conv2d 20 of 5x5 relu; max_pool2d 2x2 stride 2x2; dense 10");
-  EXPECT_EQ(NamesOf(network)[0], "0.conv2d.filter");
-  EXPECT_EQ(NamesOf(network)[2], "classes.weight");
-}
-
-TEST(NetworkGraph, MistakesInJsonAreNamedByTheirPlace) {
-  const auto message = [](const std::string& layers, const std::string& more = "") {
-    return MessageOf([&] {
-      const std::string text =
-          R"({"inputs": [{"name": "x", "shape": [4]}], "layers": [)" + layers + "]" + more + "}";
-      Network network(NetworkFromJson(text));
-    });
-  };
-  EXPECT_THAT(message(R"({"kind": "dense", "units": "ten"})"),
-              HasSubstr("network JSON: layers[0].units: found \"ten\", expected a whole number"));
-  EXPECT_THAT(message(R"({"kind": "dense"})"), HasSubstr("layers[0].units: found nothing, expected a whole number"));
-  EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "unit": 4})"),
-              AllOf(HasSubstr("layers[0].unit: found an unknown field, 4"), HasSubstr("units")));
-  EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "activation": "rely"})"),
-              AllOf(HasSubstr("layers[0].activation: found \"rely\""), HasSubstr("relu, leaky_relu")));
-  EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "units": 4})"), HasSubstr("field \"units\" is there twice"));
-  EXPECT_THAT(message(R"({"kind": "sense", "units": 3})"),
-              AllOf(HasSubstr("layers[0].kind: found \"sense\""), HasSubstr("batch_norm, conv2d, dense")));
-  EXPECT_THAT(message(R"({"kind": "dense", "units": 99999999999})"), HasSubstr("layers[0].units: found 99999999999"));
-  EXPECT_THAT(message(R"({"kind": "dense", "units": 3.5})"), HasSubstr("found 3.5, expected a whole number"));
-  EXPECT_THAT(message(R"({"kind": "conv2d", "filters": 3, "kernel": [1, 2, 3]})"),
-              HasSubstr("layers[0]: field \"kernel\" is [1,2,3], expected 2 numbers, or one for all"));
-  EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "inputs": ["y"]})"),
-              HasSubstr("layer \"0.dense\": an input is \"y\", expected the name of an input or a layer"));
-  EXPECT_THAT(message(R"({"kind": "conv2d", "filters": 3, "kernel": 3})"),
-              AllOf(HasSubstr("layer \"0.conv2d\""), HasSubstr("input shape [4], expected [height, width, channels]")));
-  EXPECT_THAT(message(R"({"kind": "dense", "units": 3})", R"(, "output": [])"), HasSubstr("output: found an unknown field"));
-  EXPECT_THAT(message("", ""), HasSubstr("no layers"));
-  EXPECT_THAT(message("["), HasSubstr("network JSON: "));
-  EXPECT_THAT(MessageOf([] { NetworkFromJson("[]"); }), HasSubstr("found [], expected an object"));
-  EXPECT_THAT(MessageOf([] { NetworkFromJson(R"({"inputs": [{"name": "x", "shape": [-1]}], "layers": []})"); }),
-              HasSubstr("inputs[0].shape: found [-1]"));
+  EXPECT_EQ(graph.inference_workspace().stats().live_lower_bound_bytes,
+            3u * 32 * 64 * sizeof(float));
 }
 
 TEST(NetworkGraph, GraphsThatCannotBeAreNamed) {
@@ -238,20 +107,33 @@ TEST(NetworkGraph, GraphsThatCannotBeAreNamed) {
   EXPECT_EQ(message([](NetworkConfig&) {}), "nothing was thrown");
   EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[1].inputs = {"second"}; }),
               AllOf(HasSubstr("in a circle"), HasSubstr("\"first\", \"second\"")));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[1].name = "stem"; }), HasSubstr("layer 1 is called \"stem\", as another one is"));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.outputs = {"clases"}; }), HasSubstr("an output is \"clases\""));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.outputs = {"sum"}; }), HasSubstr("no output and no other layer takes"));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.AddInput("more", {2}); }), HasSubstr("input \"more\": no layer takes it"));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].layer = AnyLayer(); }), HasSubstr("layer 2 is null"));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].inputs.clear(); }), HasSubstr("layer \"second\" has no inputs"));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[0].inputs = {"image", "image"}; }), HasSubstr("2 inputs, expected one"));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[3].inputs = {"second", "image"}; }),
-              AllOf(HasSubstr("layer \"sum\""), HasSubstr("input shape [6, 6, 1], expected [6, 6, 4]")));
+  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[1].name = "stem"; }),
+              HasSubstr("layer 1 is called \"stem\", as another one is"));
+  EXPECT_THAT(message([](NetworkConfig& c) { c.outputs = {"clases"}; }),
+              HasSubstr("an output is \"clases\""));
+  EXPECT_THAT(message([](NetworkConfig& c) { c.outputs = {"sum"}; }),
+              HasSubstr("no output and no other layer takes"));
+  EXPECT_THAT(message([](NetworkConfig& c) { c.AddInput("more", {2}); }),
+              HasSubstr("input \"more\": no layer takes it"));
+  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].layer = AnyLayer(); }),
+              HasSubstr("layer 2 is null"));
+  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].inputs.clear(); }),
+              HasSubstr("layer \"second\" has no inputs"));
+  EXPECT_THAT(message([](NetworkConfig& c) {
+                c.nodes[0].inputs = {"image", "image"};
+              }),
+              HasSubstr("2 inputs, expected one"));
+  EXPECT_THAT(
+      message([](NetworkConfig& c) {
+        c.nodes[3].inputs = {"second", "image"};
+      }),
+      AllOf(HasSubstr("layer \"sum\""), HasSubstr("input shape [6, 6, 1], expected [6, 6, 4]")));
   EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].tied["filter"] = "classes.weight"; }),
               HasSubstr("expected a parameter of a layer that stands before it"));
   EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].tied["filter"] = "stem.filter"; }),
               HasSubstr("which is [4, 3, 3, 1], expected trained ones of shape [4, 3, 3, 4]"));
-  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].tied["weight"] = "stem.filter"; }), HasSubstr("it is no parameter of"));
+  EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].tied["weight"] = "stem.filter"; }),
+              HasSubstr("it is no parameter of"));
 }
 
 TEST(NetworkGraph, ConfigurationsInAnyOrder) {
@@ -296,7 +178,8 @@ TEST(NetworkGraph, BatchNormalizationKeepsAveragesBesideItsParameters) {
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[i], expected[i], 1e-4);
   EXPECT_NE(first.ToVector<float>(), network.Output(x).ToVector<float>());
   // Inference is by the averages: an example's result is its own.
-  const std::vector<float> all = network.Output(x).ToVector<float>(), one = network.Output(x.Slice(0, 0, 1)).ToVector<float>();
+  const std::vector<float> all = network.Output(x).ToVector<float>(),
+                           one = network.Output(x.Slice(0, 0, 1)).ToVector<float>();
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(one[i], all[i], 1e-5);
 }
 
@@ -310,7 +193,8 @@ TEST(NetworkGraph, LayersComputeIn16BitsAndParametersStayFloat) {
   Gradients(program, inputs);
   EXPECT_EQ(program.gradients().ToVector<float>(), narrow.gradients().ToVector<float>());
   EXPECT_EQ(narrow.gradients().dtype(), DType::kFloat32);
-  const std::vector<float> found = narrow.gradients().ToVector<float>(), expected = wide.gradients().ToVector<float>();
+  const std::vector<float> found = narrow.gradients().ToVector<float>(),
+                           expected = wide.gradients().ToVector<float>();
   double difference = 0, size = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     difference += std::pow(found[i] - expected[i], 2);
@@ -329,20 +213,36 @@ TEST(NetworkGraph, SeveralInputsAndOutputs) {
   config.Add(Dense(2, Activation::kTanh), {shared}, "place");
   config.outputs = {"classes", "place"};
   Network network(config, InDouble());
-  EXPECT_THAT(MessageOf([&] { network.Output(Zeros({2, 4}, DType::kFloat64)); }), HasSubstr("it has 2 inputs and 2 outputs"));
-  const auto random = [](const Shape& shape, uint64_t seed) { return RandomUniform(shape, -1, 1, DType::kFloat64, seed); };
-  const NetworkInputs inputs{{random({6, 4}, 1), random({6, 4}, 2)}, {RandomIntegers({6}, 0, 3, 3), random({6, 2}, 4)}, {}, {}};
-  EXPECT_THAT(MessageOf([&] { Gradients(network, inputs); }), HasSubstr("2 outputs and 2 arrays of labels"));
+  EXPECT_THAT(MessageOf([&] {
+                network.Output(Zeros({2, 4}, DType::kFloat64));
+              }),
+              HasSubstr("it has 2 inputs and 2 outputs"));
+  const auto random = [](const Shape& shape, uint64_t seed) {
+    return RandomUniform(shape, -1, 1, DType::kFloat64, seed);
+  };
+  const NetworkInputs inputs{{random({6, 4}, 1), random({6, 4}, 2)},
+                             {RandomIntegers({6}, 0, 3, 3), random({6, 2}, 4)},
+                             {},
+                             {}};
+  EXPECT_THAT(MessageOf([&] { Gradients(network, inputs); }),
+              HasSubstr("2 outputs and 2 arrays of labels"));
   network.set_loss([](absl::Span<const NDArray> outputs, const NetworkInputs& given) {
-    return SoftmaxCrossEntropy(outputs[0], given.labels[0]).loss + MeanSquaredError(outputs[1], given.labels[1]) * 0.5;
+    return SoftmaxCrossEntropy(outputs[0], given.labels[0]).loss +
+           MeanSquaredError(outputs[1], given.labels[1]) * 0.5;
   });
   ExpectRightGradients(network, inputs);
   const Arrays outputs = network.Run(inputs.features);
   ASSERT_EQ(outputs.size(), 2u);
   EXPECT_EQ(outputs[1].shape(), (Shape{6, 2}));
-  EXPECT_THAT(MessageOf([&] { network.Run({inputs.features[0]}); }), HasSubstr("1 inputs, expected 2"));
-  EXPECT_THAT(MessageOf([&] { network.Run({inputs.features[0], random({5, 4}, 1)}); }), HasSubstr("batches of 6 and 5 examples"));
-  EXPECT_THAT(MessageOf([&] { network.Run({inputs.features[0], random({6, 3}, 1)}); }),
+  EXPECT_THAT(MessageOf([&] { network.Run({inputs.features[0]}); }),
+              HasSubstr("1 inputs, expected 2"));
+  EXPECT_THAT(MessageOf([&] {
+                network.Run({inputs.features[0], random({5, 4}, 1)});
+              }),
+              HasSubstr("batches of 6 and 5 examples"));
+  EXPECT_THAT(MessageOf([&] {
+                network.Run({inputs.features[0], random({6, 3}, 1)});
+              }),
               HasSubstr("features of \"b\" have shape [6, 3], expected [batch] + [4]"));
 }
 
@@ -365,24 +265,34 @@ TEST(NetworkBlock, MistakesAreNamed) {
   const auto message = [](std::unique_ptr<Block> block) {
     return MessageOf([&] { Network network({{"x", {4}}}, std::move(block)); });
   };
-  EXPECT_THAT(message(std::make_unique<Unreached>()), HasSubstr("block member [forgotten] is not called by Forward()"));
+  EXPECT_THAT(message(std::make_unique<Unreached>()),
+              HasSubstr("block member [forgotten] is not called by Forward()"));
   EXPECT_THAT(message(std::make_unique<TwoSizes>()),
-              HasSubstr("block member [part]: inputs of shape [3] want other parameters than those of shape [4]"));
+              HasSubstr("block member [part]: inputs of shape [3] want other parameters than those "
+                        "of shape [4]"));
   EXPECT_THAT(message(std::make_unique<Block>()), HasSubstr("neither Forward() nor ForwardOf()"));
   EXPECT_THAT(message(nullptr), HasSubstr("the block is null"));
   Scaled alone;
-  EXPECT_THAT(MessageOf([&] { alone.Forward(Zeros({1, 4})); }), HasSubstr("called outside of a call of its network"));
+  EXPECT_THAT(MessageOf([&] {
+                alone.Forward(Zeros({1, 4}));
+              }),
+              HasSubstr("called outside of a call of its network"));
   EXPECT_THAT(MessageOf([&] { Block::is_training(); }), HasSubstr("no network is being called"));
-  EXPECT_THAT(MessageOf([&] { Part again(alone, "part", Dense(1)); }), HasSubstr("two members are called \"part\""));
-  EXPECT_THAT(MessageOf([&] { Part dotted(alone, "a.b", Dense(1)); }), HasSubstr("expected a name without dots"));
-  EXPECT_THAT(MessageOf([&] { Part null(alone, "null", AnyLayer()); }), HasSubstr("the layer is null"));
+  EXPECT_THAT(MessageOf([&] { Part again(alone, "part", Dense(1)); }),
+              HasSubstr("two members are called \"part\""));
+  EXPECT_THAT(MessageOf([&] { Part dotted(alone, "a.b", Dense(1)); }),
+              HasSubstr("expected a name without dots"));
+  EXPECT_THAT(MessageOf([&] { Part null(alone, "null", AnyLayer()); }),
+              HasSubstr("the layer is null"));
 }
 
 TEST(NetworkBlock, ParametersWithoutLayers) {
   Network network({{"x", {4}}}, std::make_unique<Scaled>(), InDouble());
   EXPECT_EQ(NamesOf(network), (std::vector<std::string>{"part.weight", "part.bias", "scale"}));
   EXPECT_EQ(network.named_parameters()[2].value.ToVector<double>(), std::vector<double>(3, 2.0));
-  ExpectRightGradients(network, {{RandomUniform({5, 4}, -1, 1, DType::kFloat64, 1)}, {RandomIntegers({5}, 0, 3, 2)}, {}, {}});
+  ExpectRightGradients(
+      network,
+      {{RandomUniform({5, 4}, -1, 1, DType::kFloat64, 1)}, {RandomIntegers({5}, 0, 3, 2)}, {}, {}});
 }
 
 TEST(NetworkBlock, AnErrorInForwardNamesTheMemberAndLeavesTheNetworkUsable) {
@@ -397,7 +307,8 @@ TEST(NetworkBlock, AnErrorInForwardNamesTheMemberAndLeavesTheNetworkUsable) {
   };
   bool fails = false;
   Network network({{"x", {4}}}, std::make_unique<Failing>(&fails));
-  const NetworkInputs inputs{{RandomUniform({5, 4}, -1, 1, 1)}, {RandomIntegers({5}, 0, 3, 2)}, {}, {}};
+  const NetworkInputs inputs{
+      {RandomUniform({5, 4}, -1, 1, 1)}, {RandomIntegers({5}, 0, 3, 2)}, {}, {}};
   const double loss = Gradients(network, inputs);
   fails = true;
   EXPECT_THAT(MessageOf([&] { Gradients(network, inputs); }), HasSubstr("matmul"));

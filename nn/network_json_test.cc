@@ -1,0 +1,88 @@
+#include "tidepool/nn/network_json.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/nn/testing/residual.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(NetworkJson, JsonAndBack) {
+  const NetworkConfig config = ResidualConfig();
+  const std::string text = NetworkToJson(config);
+  const NetworkConfig read = NetworkFromJson(text);
+  EXPECT_EQ(NetworkToJson(read), text);
+  Network before(config, {.seed = 4}), after(read, {.seed = 4});
+  EXPECT_EQ(before.parameters().ToVector<float>(), after.parameters().ToVector<float>());
+  const NDArray x = Images(2).features[0];
+  EXPECT_EQ(before.Output(x).ToVector<float>(), after.Output(x).ToVector<float>());
+}
+
+TEST(NetworkJson, ShortJsonIsAChain) {
+  const NetworkConfig config = NetworkFromJson(R"({
+    "inputs": [{"name": "image", "shape": [28, 28, 1]}],
+    "layers": [{"kind": "conv2d", "filters": 20, "kernel": 5, "activation": "relu"},
+               {"kind": "max_pool2d"},
+               {"kind": "dense", "units": 10, "name": "classes"}]})");
+  Network network(config);
+  EXPECT_EQ(network.Describe(),
+            "input [28, 28, 1]; conv2d 20 of 5x5 relu; max_pool2d 2x2 stride 2x2; dense 10");
+  EXPECT_EQ(NamesOf(network)[0], "0.conv2d.filter");
+  EXPECT_EQ(NamesOf(network)[2], "classes.weight");
+}
+
+TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
+  const auto message = [](const std::string& layers, const std::string& more = "") {
+    return MessageOf([&] {
+      const std::string text =
+          R"({"inputs": [{"name": "x", "shape": [4]}], "layers": [)" + layers + "]" + more + "}";
+      Network network(NetworkFromJson(text));
+    });
+  };
+  EXPECT_THAT(message(R"({"kind": "dense", "units": "ten"})"),
+              HasSubstr("network JSON: layers[0].units: found \"ten\", expected a whole number"));
+  EXPECT_THAT(message(R"({"kind": "dense"})"),
+              HasSubstr("layers[0].units: found nothing, expected a whole number"));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "unit": 4})"),
+              AllOf(HasSubstr("layers[0].unit: found an unknown field, 4"), HasSubstr("units")));
+  EXPECT_THAT(
+      message(R"({"kind": "dense", "units": 3, "activation": "rely"})"),
+      AllOf(HasSubstr("layers[0].activation: found \"rely\""), HasSubstr("relu, leaky_relu")));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "units": 4})"),
+              HasSubstr("field \"units\" is there twice"));
+  EXPECT_THAT(
+      message(R"({"kind": "sense", "units": 3})"),
+      AllOf(HasSubstr("layers[0].kind: found \"sense\""), HasSubstr("batch_norm, conv2d, dense")));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 99999999999})"),
+              HasSubstr("layers[0].units: found 99999999999"));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 3.5})"),
+              HasSubstr("found 3.5, expected a whole number"));
+  EXPECT_THAT(
+      message(R"({"kind": "conv2d", "filters": 3, "kernel": [1, 2, 3]})"),
+      HasSubstr("layers[0]: field \"kernel\" is [1,2,3], expected 2 numbers, or one for all"));
+  EXPECT_THAT(
+      message(R"({"kind": "dense", "units": 3, "inputs": ["y"]})"),
+      HasSubstr("layer \"0.dense\": an input is \"y\", expected the name of an input or a layer"));
+  EXPECT_THAT(message(R"({"kind": "conv2d", "filters": 3, "kernel": 3})"),
+              AllOf(HasSubstr("layer \"0.conv2d\""),
+                    HasSubstr("input shape [4], expected [height, width, channels]")));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 3})", R"(, "output": [])"),
+              HasSubstr("output: found an unknown field"));
+  EXPECT_THAT(message("", ""), HasSubstr("no layers"));
+  EXPECT_THAT(message("["), HasSubstr("network JSON: "));
+  EXPECT_THAT(MessageOf([] { NetworkFromJson("[]"); }), HasSubstr("found [], expected an object"));
+  EXPECT_THAT(MessageOf([] {
+                NetworkFromJson(R"({"inputs": [{"name": "x", "shape": [-1]}], "layers": []})");
+              }),
+              HasSubstr("inputs[0].shape: found [-1]"));
+}
+
+}  // namespace
+}  // namespace tidepool::nn

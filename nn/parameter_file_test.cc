@@ -1,0 +1,79 @@
+#include "tidepool/nn/parameter_file.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/model_file.h"
+
+namespace tidepool::nn {
+namespace {
+
+using absl::StatusCode;
+
+struct Program : Block {
+  Part part{*this, "part", Dense(3)};
+  BlockParameter scale{*this, "scale", {3}, Initializer::Ones()};
+  NDArray Forward(const NDArray& x) const override { return part(x) * scale(); }
+};
+
+std::unique_ptr<Network> ProgramNetwork(uint64_t seed) {
+  return std::make_unique<Network>(std::vector<InputConfig>{{"x", {4}}}, std::make_unique<Program>(),
+                                   NetworkOptions{.seed = seed});
+}
+
+std::unique_ptr<Network> Normalized(uint64_t seed) {
+  NetworkOptions options{.seed = seed};
+  options.dtype = DType::kFloat64;
+  return std::make_unique<Network>(NetworkConfig::Sequential({4}, {Dense(4), BatchNormalization()}), options);
+}
+
+TEST(ParameterFile, RunningAveragesAndDoublesAreKept) {
+  const std::string path = testing::TempDir() + "/state.safetensors";
+  Model model("mine", 4, Normalized(1));
+  const NamedParameter& named = model.network->named_parameters()[4];
+  ASSERT_EQ(named.name, "1.batch_norm.running_mean");
+  NDArray mean = named.value;
+  FillInto(3.25, mean);
+  SaveModel(model, path);
+  EXPECT_EQ(SafetensorsReader::Open(path).Find(named.name).dtype, "F64");
+  const Model loaded = LoadModel(path);
+  EXPECT_EQ(loaded.network->arrays().ToVector<double>(), model.network->arrays().ToVector<double>());
+  const auto other = Normalized(2);
+  LoadParameters(path, *other);
+  EXPECT_EQ(other->arrays().ToVector<double>(), model.network->arrays().ToVector<double>());
+}
+
+TEST(ParameterFile, OfAProgram) {
+  const std::string path = testing::TempDir() + "/program.safetensors";
+  const auto first = ProgramNetwork(1), second = ProgramNetwork(2);
+  first->parameters() *= 2;
+  SaveParameters(*first, path, {{"note", "mine"}});
+  const SafetensorsReader reader = SafetensorsReader::Open(path);
+  EXPECT_EQ(reader.metadata().at("note"), "mine");
+  EXPECT_TRUE(reader.Contains("part.weight") && reader.Contains("scale"));
+  LoadParameters(path, *second);
+  EXPECT_EQ(second->parameters().ToVector<float>(), first->parameters().ToVector<float>());
+}
+
+TEST(ParameterFile, ThoseOfAnotherNetworkAreRefusedAndNothingIsWritten) {
+  const std::string path = testing::TempDir() + "/other.safetensors";
+  SaveParameters(*ProgramNetwork(1), path);
+  const auto other = Normalized(1);
+  const std::vector<double> before = other->arrays().ToVector<double>();
+  EXPECT_THAT(ErrorOf([&] { LoadParameters(path, *other); }),
+              IsError(StatusCode::kDataLoss, {path, "\"0.dense.weight\" is missing", "expected F64 [4, 4]"}));
+  EXPECT_EQ(other->arrays().ToVector<double>(), before);
+  EXPECT_THAT(ErrorOf([&] { SaveParameters(*other, "/none/parameters"); }),
+              IsError(StatusCode::kNotFound, {"/none/parameters"}));
+}
+
+}  // namespace
+}  // namespace tidepool::nn
