@@ -234,15 +234,17 @@ TEST(BadInput, Models) {
     ExpectRefused(folder, {"predict", "--model_file=bad", "--images=t10k-images-idx3-ubyte.gz"},
                   parts);
   };
-  refuse("model", "lenet",
-         {"bad: metadata: found model \"lenet\" of input [10, 12, 1], expected", "conv2d"});
-  refuse("model", "foo", {"bad: ", "\"foo\"", "expected lenet or mlp"});
+  const auto layers = [](const std::string& shape, const std::string& units) {
+    return R"({"inputs":[{"name":"x","shape":)" + shape + R"(}],"layers":[{"kind":"dense","units":256,"activation":"relu"},)" +
+           R"({"kind":"dense","units":128,"activation":"relu"},{"kind":"dense","units":)" + units + "}]}";
+  };
   refuse("format", "pt", {"bad: metadata \"format\" is \"pt\", expected \"tidepool\""});
   refuse("architecture", "x\ny", {"bad: metadata \"architecture\" is \"x\\ny\", expected \"input"});
   refuse("classes", "0", {"bad: metadata \"classes\" holds \"0\", expected a number from 1"});
-  refuse("classes", "1048576", {"bad: tensor \"2.dense.weight\" is F32 [10, 128], expected F32"});
-  refuse("input", "1048576,1048576,1", {"bad: tensor \"0.dense.weight\" is F32 [256, 120]"});
-  refuse("input", "120",
+  refuse("classes", "1048576", {"bad: metadata \"classes\" is 1048576, expected that of the network's outputs [10]"});
+  refuse("network", "x", {"bad: metadata \"network\" holds \"x\", expected a network that can be made: network JSON: "});
+  refuse("network", layers("[10,12,1]", "[]"), {"layers[2].units: found [], expected a whole number"});
+  refuse("network", layers("[120]", "10"),
          {"bad: metadata \"architecture\" is \"input [10, 12, 1];", "expected \"input [120];"});
 
   SaveMlp(folder, "good");
