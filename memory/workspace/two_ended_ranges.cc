@@ -6,8 +6,7 @@ void TwoEndedRanges::Begin(size_t begin, size_t end) noexcept {
   low_.Begin(begin, end);
   limit_ = low_.end();
   most_high_ = SIZE_MAX;
-  high_.Begin(0, 0);
-  reached_ = begin;
+  high_.End();
 }
 
 void TwoEndedRanges::Trim() noexcept {
@@ -18,12 +17,14 @@ void TwoEndedRanges::Trim() noexcept {
 void TwoEndedRanges::GiveBelow(absl::Span<Taken> taken) {
   const bool nothing = low_.top() == low_.begin();
   low_.GiveBelow(taken);
+  if (!high_.begun()) return;
   reached_ = std::max(nothing ? 0 : reached_, low_.top() + high_.top());
 }
 
 // What is taken at the high end lies above, so that after merging all of it does.
 void TwoEndedRanges::RaiseBegin(size_t begin) noexcept {
   if (begin <= low_.begin()) return;
+  if (!high_.begun()) return low_.RaiseBegin(begin);
   high_.Merge();
   MeetHigh();
   low_.RaiseBegin(begin);
@@ -32,6 +33,7 @@ void TwoEndedRanges::RaiseBegin(size_t begin) noexcept {
 
 void TwoEndedRanges::Merge() noexcept {
   low_.Merge();
+  if (!high_.begun()) return;
   high_.Merge();
   MeetHigh();
 }
@@ -39,8 +41,8 @@ void TwoEndedRanges::Merge() noexcept {
 // Also where the high end might have grown to.
 void TwoEndedRanges::SetEnd(size_t end) noexcept {
   low_.SetEnd(end);
-  most_high_ = high_.top();
-  reached_ = std::min(reached_, end + high_.top());
+  most_high_ = high_.begun() ? high_.top() : 0;
+  if (high_.begun()) reached_ = std::min(reached_, end + high_.top());
 }
 
 // What was given from the high end may be given from the low one.
@@ -58,6 +60,11 @@ FreeRanges::Range TwoEndedRanges::TakeHigh(size_t bytes, size_t most, size_t* of
 
 FreeRanges::Range TwoEndedRanges::TakeSlowly(size_t bytes, size_t* offset) noexcept {
   const size_t lies = low_.top() - low_.begin();
+  if (!high_.begun()) {
+    if (bytes > lies / kSmallShare || most_high_ == 0) return low_.Take(bytes, offset);
+    high_.Begin(0, 0);
+    reached_ = low_.reached();
+  }
   Range range = Range::kNone;
   if (bytes <= lies / kSmallShare) {
     // Half of it is kept by sizes that do not come any more.

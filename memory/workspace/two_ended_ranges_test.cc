@@ -59,7 +59,7 @@ TEST(TwoEndedRanges, GivesWhatNobodyHasUntilNothingLargeEnoughIsLeft) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     size_t begin = random() % 2 * (random() % 100 * kUnit);
-    size_t end = begin + (1 + random() % 4) * kMiB;
+    const size_t end = begin + (4 + random() % 16) * kMiB;
     TwoEndedRanges ranges(kUnit);
     ranges.Begin(begin, end);
     Live live;
@@ -70,7 +70,7 @@ TEST(TwoEndedRanges, GivesWhatNobodyHasUntilNothingLargeEnoughIsLeft) {
     for (int step = 0; step < 3000; ++step) {
       const bool growing = step / 200 % 2 == 0;
       if (live.empty() || random() % 100 < (growing ? 65u : 35u)) {
-        const size_t units = size_t{1} << random() % 13;
+        const size_t units = size_t{1} << random() % 14;
         Take(ranges, live, begin, end, kUnit * (units + random() % units));
         if (HasFatalFailure()) return;
       } else {
@@ -98,7 +98,7 @@ TEST(TwoEndedRanges, GivesWhatNobodyHasUntilNothingLargeEnoughIsLeft) {
       }
     }
     for (int step = 0; step < 500; ++step) {
-      const size_t units = size_t{1} << random() % 12;
+      const size_t units = size_t{1} << random() % 14;
       ranges.Reserve();
       size_t offset = 0;
       const size_t bytes = kUnit * (units + random() % units);
