@@ -30,7 +30,7 @@
 // times what lives in them, or that. (Of a pool that grows, cycles of a buffer that doubles, old
 // and new alive at once, settle at 1.1 times what is live; of one that grows by half at 1.2, of
 // several that double in turns at 1.2 to 1.6.) Not where requests of 32 MiB or more are other ones in each use, and
-// in none of the last 32 the same: what they find by chance is not worth that memory, and 1.1 times is kept.
+// in none of the last 256 the same: what they find by chance is not worth that memory, and 1.1 times is kept.
 //
 // Small blocks that are kept gather in the chunks that were there first, whatever temporaries come
 // and go: streams of those and sizes drawn at random stay below 1.25 times what was live and three
@@ -72,7 +72,6 @@
 #define TIDEPOOL_MEMORY_RESOURCE_POOL_H_
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -168,6 +167,7 @@ class Pool final : public MemoryResource {
   void MakeRoom(size_t bytes, size_t footprint) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
   void JudgeHuge() noexcept;
+  void NoteKind(uint64_t kind) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {
@@ -216,10 +216,10 @@ class Pool final : public MemoryResource {
   int looseness_ = 0;                // uses that did so since the pool was empty
   // The huge requests of uses, in any order, as hashes: of this one, and of the last ones that had some.
   static constexpr size_t kHugeBytes = size_t{1} << 25;
-  static constexpr size_t kKindsKnown = 32;
+  static constexpr size_t kKindsKnown = 256;
   static constexpr int kStrange = 2;
   uint64_t huge_ = 0;  // 0: none
-  std::array<uint64_t, kKindsKnown> kinds_ = {};
+  std::vector<uint64_t> kinds_;  // up to kKindsKnown
   size_t next_kind_ = 0;
   int strange_uses_ = 0;  // running, of no kind that is known
 };

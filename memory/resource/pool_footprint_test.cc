@@ -90,7 +90,8 @@ TEST(PoolTest, ChunksThatServeByTurnsStayWhenLessLives) {
   const size_t requests = addresses.requests();
   for (int use = 0; use < 10; ++use) {
     pool.TrimIdle(2);
-    for (const size_t bytes : {2 * kMiB, kMiB}) pool.Release(pool.Allocate(bytes, 64).token, bytes, 64);
+    for (const size_t bytes : {2 * kMiB, kMiB})
+      pool.Release(pool.Allocate(bytes, 64).token, bytes, 64);
     EXPECT_EQ(pool.owned_bytes(), owned);  // 2 MiB are live at most
   }
   EXPECT_EQ(addresses.requests(), requests);
@@ -291,7 +292,8 @@ TEST(PoolFootprint, ARepeatedCycleSettles) {
   }
 }
 
-// Uses of 40 requests up to 300 MiB, as many of each power of two, the same ones for the same `kind`.
+// Uses of 40 requests up to 300 MiB, as many of each power of two, the same ones for the same
+// `kind`.
 struct HugeUses {
   explicit HugeUses(uint32_t seed) : random(seed) {}
   void Play(Pool& pool, uint32_t kind) {
@@ -319,7 +321,8 @@ struct HugeUses {
   size_t peak = 0, owned = 0;
 };
 
-// What is never asked for again finds a chunk by chance only, so that twice what was live would be held for nothing.
+// What is never asked for again finds a chunk by chance only, so that twice what was live would be
+// held for nothing.
 TEST(PoolFootprint, HugeRequestsThatNeverComeAgainKeepLittle) {
   for (const bool grows : {false, true}) {
     AddressResource addresses;
@@ -328,7 +331,8 @@ TEST(PoolFootprint, HugeRequestsThatNeverComeAgainKeepLittle) {
     for (int use = 0; use < 200; ++use) {
       uses.Play(pool, uses.random());
       const size_t shared = grows ? std::max(kMiB, std::min(uses.peak / 16, 64 * kMiB)) : kMiB;
-      ASSERT_LE(uses.owned, uses.peak + uses.peak / 10 + 2 * shared) << "use " << use << ", grows " << grows;
+      ASSERT_LE(uses.owned, uses.peak + uses.peak / 10 + 2 * shared)
+          << "use " << use << ", grows " << grows;
     }
   }
 }
@@ -357,7 +361,7 @@ TEST(PoolFootprint, HugeRequestsInAnotherOrderSettle) {
   EXPECT_EQ(addresses.requests(), requests);
 }
 
-// Up to 32 kinds in turns, in any order, are known, and their chunks stay.
+// Up to 256 kinds in turns, in any order, are known, and their chunks stay.
 TEST(PoolFootprint, HugeRequestsOfManyKindsSettle) {
   AddressResource addresses;
   Pool pool(addresses, kMiB, 64, {.grows = true});
@@ -368,6 +372,23 @@ TEST(PoolFootprint, HugeRequestsOfManyKindsSettle) {
     uses.Play(pool, uses.random() % 20);
   }
   EXPECT_EQ(addresses.requests(), requests);
+}
+
+// 32 were known, and one more asked for its memory in each turn for ever.
+TEST(PoolFootprint, HugeRequestsOfMoreKindsInTurnsSettle) {
+  for (const uint32_t kinds : {33u, 100u, 250u}) {
+    AddressResource addresses;
+    Pool pool(addresses, kMiB, 64, {.grows = true});
+    HugeUses uses(0);
+    size_t requests = 0;
+    for (uint32_t use = 0; use < 6 * kinds; ++use) {
+      if (use == 5 * kinds) requests = addresses.requests();
+      uses.Play(pool, 1000 + use % kinds);
+    }
+    // The largest chunks go where the kinds that need them come less often than each 64 uses.
+    EXPECT_LE(addresses.requests(), requests + (kinds > 64 ? 4 : 0)) << kinds;
+    EXPECT_LE(uses.owned, 2 * uses.peak + 64 * kMiB) << kinds;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What goes back of a pool, and when.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "tidepool/memory/provider/poison.h"
@@ -85,15 +86,14 @@ size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
   return GiveBackWhere([&](const Chunk& chunk) { return goes(chunk.token); });
 }
 
-// Whether a use is of a kind that comes again, by its huge requests. Those of 32 kinds in turns are known when they
+// Whether a use is of a kind that comes again, by its huge requests. Those of 256 kinds in turns are known when they
 // come the second time.
 void Pool::JudgeHuge() noexcept {
   if (huge_ == 0) return;
   if (std::find(kinds_.begin(), kinds_.end(), huge_) != kinds_.end()) {
     strange_uses_ = 0;
   } else {
-    kinds_[next_kind_] = huge_;
-    next_kind_ = (next_kind_ + 1) % kKindsKnown;
+    NoteKind(huge_);
     strange_uses_ = std::min(strange_uses_ + 1, kStrange);
   }
   huge_ = 0;
@@ -101,6 +101,20 @@ void Pool::JudgeHuge() noexcept {
   looseness_ = 0;
   MakeRoom(0, 0);
   makes_room_ = false;
+}
+
+// Without the memory for one more, as many are known as there was memory for.
+void Pool::NoteKind(uint64_t kind) noexcept {
+  if (kinds_.size() < kKindsKnown) {
+    try {
+      kinds_.push_back(kind);
+      return;
+    } catch (const std::bad_alloc&) {
+      if (kinds_.empty()) return;
+    }
+  }
+  kinds_[next_kind_ % kinds_.size()] = kind;
+  next_kind_ = (next_kind_ + 1) % kinds_.size();
 }
 
 size_t Pool::TrimIdle(int uses) noexcept {

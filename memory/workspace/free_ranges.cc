@@ -62,7 +62,7 @@ void FreeRanges::AddRecords(size_t records) {
   if (capacity_ - fresh_ >= records) return;
   const size_t wanted =
       std::max({kFirstRecords, fresh_ + records, capacity_ + size_t{capacity_} / 2});
-  if (wanted >= kNobody) throw std::bad_alloc();
+  if (wanted >= kNobody / 2) throw std::bad_alloc();  // the highest bit is others'
   MappedArray<Record> grown = MakeMappedArray<Record>(wanted);
   std::copy_n(records_.get(), fresh_, grown.get());
   records_ = std::move(grown);

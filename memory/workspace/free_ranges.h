@@ -57,6 +57,11 @@ class FreeRanges {
   void Reserve() {
     if (!has_reserved()) AddRecords(1);
   }
+  // Take() is served from what was released in that very size, in a few instructions.
+  bool HasKept(size_t bytes) const {
+    const size_t units = bytes >> unit_bits_;
+    return units <= kKeptUnits && lists_->kept[units] != kNobody;
+  }
   // kNone: no free range is large enough. `bytes`: a positive multiple of the unit; Reserve() came first.
   Range Take(size_t bytes, size_t* offset) noexcept {
     const size_t units = bytes >> unit_bits_;
@@ -96,6 +101,8 @@ class FreeRanges {
 
   size_t begin() const { return begin_; }
   size_t end() const { return end_; }
+  // Of free ranges that are not merged.
+  size_t kept_bytes() const { return kept_bytes_; }
   // Nothing is taken at or above; after Merge(), right below it something is.
   size_t top() const { return top_; }
   // The largest free range below the top; after Merge(), of all. O(those of about its size).

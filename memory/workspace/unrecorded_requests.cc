@@ -20,8 +20,8 @@ Buffer* WorkspaceCore::AllocateUnrecorded(size_t bytes) {
     return AllocateSlowly(bytes);
   }
   size_t offset = 0;
-  const FreeRanges::Range range = ranges_.Take(rounded, &offset);
-  if (range == FreeRanges::Range::kNone) return AllocateSlowly(bytes);
+  const TwoEndedRanges::Range range = ranges_.Take(rounded, &offset);
+  if (range == TwoEndedRanges::Range::kNone) return AllocateSlowly(bytes);
   records_.Take();
   records_.FetchNext();
   buffer->data = pages_.base() + offset;

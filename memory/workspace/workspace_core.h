@@ -30,7 +30,6 @@
 #include "tidepool/memory/workspace/cycle_queues.h"
 #include "tidepool/memory/workspace/cycle_follower.h"
 #include "tidepool/memory/workspace/cycle_memory.h"
-#include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/lease_list.h"
 #include "tidepool/memory/workspace/leased_side.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
@@ -40,6 +39,7 @@
 #include "tidepool/memory/workspace/pool_memory.h"
 #include "tidepool/memory/workspace/request_slot.h"
 #include "tidepool/memory/workspace/thread_state.h"
+#include "tidepool/memory/workspace/two_ended_ranges.h"
 #include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/config_rules.h"
@@ -304,11 +304,11 @@ class WorkspaceCore final : public BufferOwner {
     if (slot >= slots_end_) return buffer->request.spill != nullptr;
     return slot < slot_count_ && slots_[slot].holds(buffer);
   }
-  static void* TokenOf(FreeRanges::Range range) {
+  static void* TokenOf(TwoEndedRanges::Range range) {
     return reinterpret_cast<void*>(uintptr_t{static_cast<uint32_t>(range)} << 1 | 1);
   }
-  static FreeRanges::Range RangeOf(const void* token) {
-    return FreeRanges::Range{static_cast<uint32_t>(reinterpret_cast<uintptr_t>(token) >> 1)};
+  static TwoEndedRanges::Range RangeOf(const void* token) {
+    return TwoEndedRanges::Range{static_cast<uint32_t>(reinterpret_cast<uintptr_t>(token) >> 1)};
   }
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
@@ -352,7 +352,7 @@ class WorkspaceCore final : public BufferOwner {
   OwnedBytes owned_{account_};
   WorkspacePages pages_;
   WorkspaceSpills spills_;
-  FreeRanges ranges_{alignment_};  // of the pages, in a cycle with requests that no plan places
+  TwoEndedRanges ranges_{alignment_};  // of the pages, in a cycle with requests that no plan places
   PlanLearner learner_;            // a ring's slot has the ring's instead
   CycleFollower follower_;
   PlanSearch search_;

@@ -1,4 +1,5 @@
-// Large requests that are ever different: what a workspace holds beside what is alive, its bytes, and refusals.
+// Large requests that are ever different: what a workspace holds beside what is alive, its bytes,
+// and refusals.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +26,8 @@ class WorkspaceHoles : public testing::TestWithParam<Device> {
  protected:
   static WorkspaceConfig Config() {
     WorkspaceConfig config = WorkspaceConfig::Training();
-    config.huge_pages = config.prefault = false;  // sizes are those of large arrays, of which a few bytes are written
+    config.huge_pages = config.prefault =
+        false;  // sizes are those of large arrays, of which a few bytes are written
     config.plan_search_seconds = 0;
     return config;
   }
@@ -38,7 +40,8 @@ class WorkspaceHoles : public testing::TestWithParam<Device> {
     return bytes;
   }
 
-  // Writes and checks the ends and the middle of each array. Returns the most that was alive at once.
+  // Writes and checks the ends and the middle of each array. Returns the most that was alive at
+  // once.
   size_t Cycle(Workspace& workspace, uint64_t seed, size_t unit) {
     std::mt19937_64 random(seed);
     WorkspaceScope scope(workspace);
@@ -63,11 +66,13 @@ class WorkspaceHoles : public testing::TestWithParam<Device> {
       const uint64_t mark = random();
       live.emplace_back(BufferHandle(AllocateHere(bytes)), mark);
       for (const size_t at : {size_t{0}, bytes / 16 * 8, bytes - 8}) {
-        memory.CopyFromHost(live.back().first->data + at, reinterpret_cast<const std::byte*>(&mark), 8);
+        memory.CopyFromHost(live.back().first->data + at, reinterpret_cast<const std::byte*>(&mark),
+                            8);
       }
       most = std::max(most, alive += bytes);
       most_held_ = std::max(most_held_, Held());
-      while (live.size() > 12 || (!live.empty() && random() % 3 == 0)) release(random() % live.size());
+      while (live.size() > 12 || (!live.empty() && random() % 3 == 0))
+        release(random() % live.size());
     }
     while (!live.empty()) release(live.size() - 1);
     return most;
@@ -76,7 +81,8 @@ class WorkspaceHoles : public testing::TestWithParam<Device> {
   int64_t most_held_ = 0;
 };
 
-// Beside it: gaps that are too small for a hole, or the rest of one whose ends are in the middle of large pages.
+// Beside it: gaps that are too small for a hole, or the rest of one whose ends are in the middle of
+// large pages.
 TEST_P(WorkspaceHoles, EverDifferentLargeRequestsHoldLittleMoreThanWasAlive) {
   for (const size_t unit : {size_t{16}, size_t{4}}) {
     const int64_t before = Held();
@@ -89,6 +95,62 @@ TEST_P(WorkspaceHoles, EverDifferentLargeRequestsHoldLittleMoreThanWasAlive) {
     }
     most_held_ = 0;
   }
+}
+
+// Also where it is the first request of the cycle that its plan has no room for.
+TEST_P(WorkspaceHoles, AFirstRequestThatIsEverDifferentHoldsLittleMoreThanWasAlive) {
+  for (const LearningPolicy learning : {LearningPolicy::kOptimized, LearningPolicy::kTraining}) {
+    WorkspaceConfig config = Config();
+    config.policy_learning = learning;
+    const int64_t before = Held();
+    Workspace workspace("w", config, GetParam());
+    std::mt19937_64 random(5);
+    size_t most = 0;
+    for (int cycle = 0; cycle < 100; ++cycle) {
+      WorkspaceScope scope(workspace);
+      const size_t first = (1 + random() % 200) * kMiB;
+      BufferHandle array(AllocateHere(first));
+      array = BufferHandle(AllocateHere(10 * kMiB));
+      const BufferHandle other(AllocateHere(20 * kMiB));
+      most = std::max({most, first + 10 * kMiB, 30 * kMiB});
+      most_held_ = std::max(most_held_, Held());
+      ASSERT_LE(most_held_ - before, static_cast<int64_t>(most + most / 16 + 20 * kMiB))
+          << "cycle " << cycle;
+    }
+    most_held_ = 0;
+  }
+}
+
+// Gaps between small requests that stay are too small to go back, so there are none.
+TEST_P(WorkspaceHoles, SmallRequestsThatStayAreNoReasonToAskForMemory) {
+  const int64_t before = Held();
+  Workspace workspace("w", Config(), GetParam());
+  std::mt19937_64 random(7);
+  MemoryTracker& tracker = MemoryTracker::Global();
+  const auto asked = [&] {
+    return tracker.system_allocations() + tracker.Snapshot().system_releases;
+  };
+  int64_t calls = 0;
+  size_t most = 0;
+  for (int cycle = 0; cycle < 60; ++cycle) {
+    if (cycle == 20) calls = asked();
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> large, small;
+    size_t alive = 0;
+    for (int i = 0; i < 200; ++i) {
+      large.emplace_back(AllocateHere(3 * kMiB + random() % (2 * kMiB)));
+      small.emplace_back(AllocateHere(1 + random() % 4096));
+      most = std::max(most, alive += large.back()->bytes + small.back()->bytes);
+      if (large.size() < 10) continue;
+      std::swap(large[random() % large.size()], large.back());
+      alive -= large.back()->bytes;
+      large.pop_back();
+      most_held_ = std::max(most_held_, Held());
+    }
+    ASSERT_LE(most_held_ - before, static_cast<int64_t>(most + most / 16 + 24 * kMiB))
+        << "cycle " << cycle;
+  }
+  EXPECT_LE(asked() - calls, 40 * 10);
 }
 
 // What came before is no reason to ask for memory in each turn of what repeats.

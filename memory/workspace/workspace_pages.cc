@@ -152,7 +152,7 @@ void WorkspacePages::Prefault(size_t bytes) noexcept {
 }
 
 // Of one range as much as is wanted. What is above all that is in use is one more.
-void WorkspacePages::MakeHoles(FreeRanges& ranges, size_t bytes) noexcept {
+void WorkspacePages::MakeHoles(TwoEndedRanges& ranges, size_t bytes) noexcept {
   if (file_ != nullptr) return;
   ranges.Merge();
   const size_t before = pages_.committed_bytes();
@@ -175,8 +175,8 @@ void WorkspacePages::MakeHoles(FreeRanges& ranges, size_t bytes) noexcept {
     }
     size_t offset = 0;
     const size_t hole = std::min(largest, wanted);
-    const FreeRanges::Range range = ranges.Take(hole, &offset);
-    if (range == FreeRanges::Range::kNone) break;
+    const TwoEndedRanges::Range range = ranges.Take(hole, &offset);
+    if (range == TwoEndedRanges::Range::kNone) break;
     if (!pages_.MakeHole(offset, hole)) {
       ranges.Give(range, hole);
       break;

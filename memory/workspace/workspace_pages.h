@@ -19,7 +19,7 @@
 #include "tidepool/memory/provider/mapped_file.h"
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
-#include "tidepool/memory/workspace/free_ranges.h"
+#include "tidepool/memory/workspace/two_ended_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
@@ -62,7 +62,7 @@ class WorkspacePages {
   // Within a cycle: memory of what `ranges`, of these pages, has free goes back, `bytes` of it or as much as there
   // is in pieces worth it. Nobody gets these ranges until FillHoles(), which comes after the cycle and before
   // anything else here; where it is refused, the pages are taken again before the next one.
-  void MakeHoles(FreeRanges& ranges, size_t bytes) noexcept;
+  void MakeHoles(TwoEndedRanges& ranges, size_t bytes) noexcept;
   bool has_holes() const { return pages_.hole_end() > 0; }
   void FillHoles() noexcept;
 

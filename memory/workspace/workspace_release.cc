@@ -59,7 +59,7 @@ void WorkspaceCore::ReleaseRange(Buffer* buffer) noexcept {
   const uint32_t slot = buffer->request.slot;
   if (slot < slots_end_) slots_[slot] = RequestSlot::Released(slot_count_);
   pages_.Poison(buffer->data, bytes);
-  const FreeRanges::Range range = RangeOf(std::exchange(buffer->request.spill, nullptr));
+  const TwoEndedRanges::Range range = RangeOf(std::exchange(buffer->request.spill, nullptr));
   records_.Put(buffer);
   account_.SubUsed(static_cast<int64_t>(bytes));
   ranges_.Give(range, bytes);

@@ -97,8 +97,8 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   if (rounded == 0) return AllocateSlowly(bytes);
   size_t offset = 0;
-  const FreeRanges::Range range = ranges_.Take(rounded, &offset);
-  if (range == FreeRanges::Range::kNone) return AllocateSlowly(bytes);
+  const TwoEndedRanges::Range range = ranges_.Take(rounded, &offset);
+  if (range == TwoEndedRanges::Range::kNone) return AllocateSlowly(bytes);
   records_.Take();
   records_.FetchNext();
   buffer->data = pages_.base() + offset;
@@ -113,7 +113,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   settled_ = slot + 1;
   slot_count_ = slot + 1;
   ++counters.hits;
-  counters.cursor = std::max<size_t>(counters.cursor, offset + rounded);
+  counters.cursor = std::max<size_t>(counters.cursor, ranges_.reached());
   counters.bytes_this_cycle += rounded;
   follower_.Made(slot, rounded);
   if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
@@ -147,7 +147,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
       (LeavesFor(rounded, &misses) && (token = PlaceInFreeRange(rounded, &offset)) != nullptr)) {
     data = pages_.base() + offset;
     pages_.Unpoison(data, rounded);
-    counters.cursor = std::max<size_t>(counters.cursor, offset + rounded);
+    counters.cursor = std::max<size_t>(counters.cursor, token != nullptr ? ranges_.reached() : offset + rounded);
     ++counters.hits;
   } else {
     CheckMaySpill(rounded);
@@ -244,7 +244,7 @@ void WorkspaceCore::LeavePlan() noexcept {
   if (!ranges_.begun()) ranges_.Begin(follower_.planned_end(), pages_.capacity());
   const RequestView view = made();
   try {
-    std::vector<std::pair<FreeRanges::Taken, Buffer*>> placed;
+    std::vector<std::pair<TwoEndedRanges::Taken, Buffer*>> placed;
     for (uint32_t slot = 0; slot < view.slots.size(); ++slot) {
       if (!view.IsInPlan(slot)) continue;
       Buffer* const buffer = view.slots[slot].buffer();
@@ -253,7 +253,7 @@ void WorkspaceCore::LeavePlan() noexcept {
     std::sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
       return a.first.offset < b.first.offset;
     });
-    std::vector<FreeRanges::Taken> taken;
+    std::vector<TwoEndedRanges::Taken> taken;
     taken.reserve(placed.size());
     for (const auto& [range, buffer] : placed) taken.push_back(range);
     ranges_.GiveBelow(absl::MakeSpan(taken));
@@ -273,7 +273,7 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
   if (!uses_ranges_) return false;
   if (config.policy_spill == SpillPolicy::kFail) return LeavesToFit(rounded, misses);
   const CyclePlan* const plan = follower_.plan();
-  if (!*misses || plan == nullptr || slot_count_ == 0) return false;
+  if (!*misses || plan == nullptr) return false;
   const size_t outside = spilled_bytes_alive_ + rounded;
   const size_t most = std::min<size_t>(plan->layout.peak_bytes() / 8, kWorthHoles);
   if (outside < std::max(most, kMostBesidePlan)) return false;
@@ -347,8 +347,8 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
   } else if (follower_.planned_end() > ranges_.begin()) {
     ranges_.RaiseBegin(follower_.planned_end());
   }
-  const FreeRanges::Range range = ranges_.Take(rounded, offset);
-  return range != FreeRanges::Range::kNone ? TokenOf(range) : nullptr;
+  const TwoEndedRanges::Range range = ranges_.Take(rounded, offset);
+  return range != TwoEndedRanges::Range::kNone ? TokenOf(range) : nullptr;
 }
 
 // Under kReallocate a cycle may not need more than max_size: what is alive at once was looked at where
