@@ -41,6 +41,16 @@ void NesterovsUpdate(const NDArray& gradient, NDArray& parameters, NDArray& velo
   Update(OpCode::kNesterovsUpdate, gradient, {&parameters, &velocity}, &attributes, numbers);
 }
 
+void AdaGradUpdate(const NDArray& gradient, NDArray& parameters, NDArray& sum, const AdaGradAttributes& attributes,
+                   const NDArray* numbers) {
+  Update(OpCode::kAdaGradUpdate, gradient, {&parameters, &sum}, &attributes, numbers);
+}
+
+void RmsPropUpdate(const NDArray& gradient, NDArray& parameters, NDArray& mean_square, const RmsPropAttributes& attributes,
+                   const NDArray* numbers) {
+  Update(OpCode::kRmsPropUpdate, gradient, {&parameters, &mean_square}, &attributes, numbers);
+}
+
 void AdamUpdate(const NDArray& gradient, NDArray& parameters, NDArray& first_moment,
                 NDArray& second_moment, const AdamAttributes& attributes, const NDArray* numbers) {
   if (numbers == nullptr) {

@@ -18,6 +18,10 @@ void SgdUpdate(const NDArray& gradient, NDArray& parameters, const SgdAttributes
                const NDArray* numbers = nullptr);
 void NesterovsUpdate(const NDArray& gradient, NDArray& parameters, NDArray& velocity,
                      const NesterovsAttributes& attributes, const NDArray* numbers = nullptr);
+void AdaGradUpdate(const NDArray& gradient, NDArray& parameters, NDArray& sum, const AdaGradAttributes& attributes,
+                   const NDArray* numbers = nullptr);
+void RmsPropUpdate(const NDArray& gradient, NDArray& parameters, NDArray& mean_square, const RmsPropAttributes& attributes,
+                   const NDArray* numbers = nullptr);
 void AdamUpdate(const NDArray& gradient, NDArray& parameters, NDArray& first_moment,
                 NDArray& second_moment, const AdamAttributes& attributes,
                 const NDArray* numbers = nullptr);
