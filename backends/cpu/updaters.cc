@@ -1,10 +1,10 @@
 // Parameter updates: one pass over flat arrays.
 #include <cstdint>
 
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/update_numbers.h"
 
 namespace tidepool::cpu {
@@ -18,11 +18,13 @@ UpdateTerms TermsOf(const Attributes& a, const UpdateNumbers& numbers) {
   return {terms.scale, terms.l2, terms.l1, terms.clip};
 }
 
-// run(begin, end) on as many threads as the call has; `work`: operations, relative to one a element.
+// run(begin, end) on as many threads as the call has; `work`: operations, relative to one a
+// element.
 template <typename Run>
 void ForEachRange(const KernelCall& call, int64_t work, Run run) {
   const int64_t n = call.outputs[0].NumElements();
-  ParallelFor(call.threads, n, kGrain, n * work, [&](int64_t begin, int64_t end) { run(begin, end - begin); });
+  ParallelFor(call.threads, n, kGrain, n * work,
+              [&](int64_t begin, int64_t end) { run(begin, end - begin); });
 }
 
 void RunSgd(const KernelCall& call) {
@@ -43,7 +45,8 @@ void RunNesterovs(const KernelCall& call) {
   const float* g = call.inputs[0].as<float>();
   float *p = call.outputs[0].as<float>(), *v = call.outputs[1].as<float>();
   ForEachRange(call, 1, [&](int64_t i, int64_t n) {
-    Loops().nesterovs(g + i, p + i, v + i, static_cast<float>(numbers.rate), static_cast<float>(a.momentum), terms, n);
+    Loops().nesterovs(g + i, p + i, v + i, static_cast<float>(numbers.rate),
+                      static_cast<float>(a.momentum), terms, n);
   });
 }
 
@@ -54,8 +57,9 @@ void RunByRoot(const KernelCall& call, double keep, double rest) {
   const float* g = call.inputs[0].as<float>();
   float *p = call.outputs[0].as<float>(), *s = call.outputs[1].as<float>();
   ForEachRange(call, 4, [&](int64_t i, int64_t n) {
-    Loops().by_root(g + i, p + i, s + i, static_cast<float>(numbers.rate), static_cast<float>(numbers.epsilon),
-                    static_cast<float>(keep), static_cast<float>(rest), terms, n);
+    Loops().by_root(g + i, p + i, s + i, static_cast<float>(numbers.rate),
+                    static_cast<float>(numbers.epsilon), static_cast<float>(keep),
+                    static_cast<float>(rest), terms, n);
   });
 }
 
@@ -75,8 +79,11 @@ void RunAdam(const KernelCall& call) {
                       static_cast<float>(numbers.rate), static_cast<float>(numbers.epsilon),
                       static_cast<float>(numbers.keep)};
   const float* g = call.inputs[0].as<float>();
-  float *p = call.outputs[0].as<float>(), *m = call.outputs[1].as<float>(), *v = call.outputs[2].as<float>();
-  ForEachRange(call, 4, [&](int64_t i, int64_t n) { Loops().adam(g + i, p + i, m + i, v + i, step, terms, n); });
+  float *p = call.outputs[0].as<float>(), *m = call.outputs[1].as<float>(),
+        *v = call.outputs[2].as<float>();
+  ForEachRange(call, 4, [&](int64_t i, int64_t n) {
+    Loops().adam(g + i, p + i, m + i, v + i, step, terms, n);
+  });
 }
 
 const KernelRegistrar registrar({

@@ -1,4 +1,5 @@
-// Parameter updates by the formulas of attributes.h, in the wide type; state is rounded when stored.
+// Parameter updates by the formulas of attributes.h, in the wide type; state is rounded when
+// stored.
 #include <cmath>
 
 #include "tidepool/backends/reference/float_kernels.h"
@@ -37,7 +38,8 @@ void ForEachParameter(const KernelCall& call, Update update) {
 // That of the array of numbers, where there is one: a replayed step changes it there.
 template <typename T, typename Attributes>
 Wide<T> RateOf(const KernelCall& call, const Attributes& a) {
-  return call.inputs[1].present ? NumbersOf<Attributes, T>(call).rate : static_cast<Wide<T>>(a.learning_rate);
+  return call.inputs[1].present ? NumbersOf<Attributes, T>(call).rate
+                                : static_cast<Wide<T>>(a.learning_rate);
 }
 
 // g of the formulas.
@@ -88,7 +90,8 @@ void ByRoot(const KernelCall& call, Wide<T> keep, Wide<T> add) {
   using W = Wide<T>;
   const auto& a = call.attrs<Attributes>();
   const W rate = RateOf<T>(call, a);
-  const W epsilon = call.inputs[1].present ? NumbersOf<Attributes, T>(call).epsilon : static_cast<W>(a.epsilon);
+  const W epsilon =
+      call.inputs[1].present ? NumbersOf<Attributes, T>(call).epsilon : static_cast<W>(a.epsilon);
   const auto gradient_of = GradientOf<T>(call, a);
   ForEachParameter<T, 1>(call, [&](T** element) {
     const W parameter = *element[1];
@@ -115,7 +118,8 @@ void Adam(const KernelCall& call) {
   using W = Wide<T>;
   const auto& a = call.attrs<AdamAttributes>();
   const W step = static_cast<W>(a.step), beta1 = a.beta1, beta2 = a.beta2;
-  // The numbers have the corrections in them (update_numbers.h), where epsilon stands beside the root of v itself.
+  // The numbers have the corrections in them (update_numbers.h), where epsilon stands beside the
+  // root of v itself.
   const bool numbered = call.inputs[1].present;
   const W rate = numbered ? RateOf<T>(call, a) : a.learning_rate / (1 - std::pow(beta1, step));
   const W correction = numbered ? 1 : 1 - std::pow(beta2, step);
@@ -130,8 +134,8 @@ void Adam(const KernelCall& call) {
     const W second = beta2 * *element[3] + (1 - beta2) * gradient * gradient;
     *element[2] = static_cast<T>(first);
     *element[3] = static_cast<T>(second);
-    *element[1] =
-        static_cast<T>(keep * parameter - rate * first / (std::sqrt(second / correction) + epsilon));
+    *element[1] = static_cast<T>(keep * parameter -
+                                 rate * first / (std::sqrt(second / correction) + epsilon));
   });
 }
 

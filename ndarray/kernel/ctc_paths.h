@@ -1,6 +1,6 @@
-// Connectionist temporal classification (Graves, Fernandez, Gomez and Schmidhuber 2006) of one example after the other, for
-// kernels of the host: sums over all paths through an extended sequence of labels (blank, label, blank, ..., blank), forwards
-// and backwards, of logarithms.
+// Connectionist temporal classification (Graves, Fernandez, Gomez and Schmidhuber 2006) of one
+// example after the other, for kernels of the host: sums over all paths through an extended
+// sequence of labels (blank, label, blank, ..., blank), forwards and backwards, of logarithms.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_CTC_PATHS_H_
 #define TIDEPOOL_NDARRAY_KERNEL_CTC_PATHS_H_
 
@@ -24,8 +24,9 @@ W LogOfSum(W a, W b, W c) {
   return most + std::log(std::exp(a - most) + std::exp(b - most) + std::exp(c - most));
 }
 
-// One example of a call of ctc_loss or ctc_loss_grad. Lengths beyond the operands' are cut off and labels that are no class
-// have a probability of 0, so that nothing else is read, whatever they hold.
+// One example of a call of ctc_loss or ctc_loss_grad. Lengths beyond the operands' are cut off and
+// labels that are no class have a probability of 0, so that nothing else is read, whatever they
+// hold.
 template <typename T, typename W>
 class CtcExample {
  public:
@@ -42,19 +43,22 @@ class CtcExample {
         frames(Length(call.inputs[2], example, call.inputs[0].dims[1])),
         states(2 * Length(call.inputs[3], example, call.inputs[1].dims[1]) + 1) {}
 
-  // forward[s]: of all paths of frames 0 to t that end in state s, this frame's probability included.
+  // forward[s]: of all paths of frames 0 to t that end in state s, this frame's probability
+  // included.
   void Forward(int64_t t, const W* before, W* forward) const {
     for (int64_t s = 0; s < states; ++s) {
       W sum;
       if (t == 0) {
         sum = s < 2 ? W(0) : kNever;
       } else {
-        sum = LogOfSum(before[s], s > 0 ? before[s - 1] : kNever, MayLeap(s) ? before[s - 2] : kNever);
+        sum = LogOfSum(before[s], s > 0 ? before[s - 1] : kNever,
+                       MayLeap(s) ? before[s - 2] : kNever);
       }
       forward[s] = sum + At(t, s);
     }
   }
-  // backward[s]: of all paths from state s at frame t to the end, this frame's probability left out. `behind`: of frame t + 1.
+  // backward[s]: of all paths from state s at frame t to the end, this frame's probability left
+  // out. `behind`: of frame t + 1.
   void Backward(int64_t t, const W* behind, W* backward) const {
     for (int64_t s = 0; s < states; ++s) {
       if (t == frames - 1) {
@@ -121,7 +125,8 @@ void CtcOfExamples(const KernelCall& call, int64_t begin, int64_t end, W* scratc
   }
 }
 
-// What a class has of the paths, taken away: of the logarithms as they are, whether they are normalised or not.
+// What a class has of the paths, taken away: of the logarithms as they are, whether they are
+// normalised or not.
 template <typename T, typename W>
 void CtcGradOfExamples(const KernelCall& call, int64_t begin, int64_t end, W* scratch) {
   const TensorRef &result = call.outputs[0], &dloss = call.inputs[4];
@@ -135,7 +140,8 @@ void CtcGradOfExamples(const KernelCall& call, int64_t begin, int64_t end, W* sc
     bool none = scale == 0 || of.frames == 0;
     W probability = 0;
     if (!none) {
-      for (int64_t t = 0; t < of.frames; ++t) of.Forward(t, t > 0 ? forward + (t - 1) * states : nullptr, forward + t * states);
+      for (int64_t t = 0; t < of.frames; ++t)
+        of.Forward(t, t > 0 ? forward + (t - 1) * states : nullptr, forward + t * states);
       probability = of.Probability(forward + (of.frames - 1) * states);
       none = probability == CtcExample<T, W>::kNever;
     }
@@ -150,7 +156,8 @@ void CtcGradOfExamples(const KernelCall& call, int64_t begin, int64_t end, W* sc
         std::swap(now, behind);
       }
       T* const row = result.as<T>() + example * result.strides[0] + t * result.strides[1];
-      for (int64_t c = 0; c < of.classes; ++c) row[c * result.strides[2]] = share[c] == 0 ? T(0) : static_cast<T>(-scale * share[c]);
+      for (int64_t c = 0; c < of.classes; ++c)
+        row[c * result.strides[2]] = share[c] == 0 ? T(0) : static_cast<T>(-scale * share[c]);
     }
   }
 }

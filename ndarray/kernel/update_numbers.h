@@ -1,5 +1,6 @@
-// What of a parameter update changes from step to step, as kernels use it. In an array of the device it
-// can change between replays of a captured step; attributes cannot (ndarray/ops/updaters.h).
+// What of a parameter update changes from step to step, as kernels use it. In an array of the
+// device it can change between replays of a captured step; attributes cannot
+// (ndarray/ops/updaters.h).
 #ifndef TIDEPOOL_NDARRAY_KERNEL_UPDATE_NUMBERS_H_
 #define TIDEPOOL_NDARRAY_KERNEL_UPDATE_NUMBERS_H_
 
@@ -19,26 +20,20 @@ struct UpdateNumbers {
   double rate = 0;     // the learning rate; Adam's with the bias corrections
   double epsilon = 0;  // beside the root; Adam's corrected likewise
   double keep = 1;     // Adam's: what weight decay leaves of the parameters
-  double scale = 1;    // of the gradient, before everything else: of its clipped norm, of a loss that was scaled
+  double scale =
+      1;  // of the gradient, before everything else: of its clipped norm, of a loss that was scaled
 };
 
-inline UpdateNumbers NumbersOf(const SgdAttributes& a) {
-  return {a.learning_rate};
-}
-inline UpdateNumbers NumbersOf(const NesterovsAttributes& a) {
-  return {a.learning_rate};
-}
-inline UpdateNumbers NumbersOf(const AdaGradAttributes& a) {
-  return {a.learning_rate, a.epsilon};
-}
-inline UpdateNumbers NumbersOf(const RmsPropAttributes& a) {
-  return {a.learning_rate, a.epsilon};
-}
+inline UpdateNumbers NumbersOf(const SgdAttributes& a) { return {a.learning_rate}; }
+inline UpdateNumbers NumbersOf(const NesterovsAttributes& a) { return {a.learning_rate}; }
+inline UpdateNumbers NumbersOf(const AdaGradAttributes& a) { return {a.learning_rate, a.epsilon}; }
+inline UpdateNumbers NumbersOf(const RmsPropAttributes& a) { return {a.learning_rate, a.epsilon}; }
 // m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + e), with the corrections moved out of the loop.
 inline UpdateNumbers NumbersOf(const AdamAttributes& a) {
   const double first = 1 - std::pow(a.beta1, static_cast<double>(a.step));
   const double second = std::sqrt(1 - std::pow(a.beta2, static_cast<double>(a.step)));
-  return {a.learning_rate * second / first, a.epsilon * second, 1 - a.learning_rate * a.weight_decay};
+  return {a.learning_rate * second / first, a.epsilon * second,
+          1 - a.learning_rate * a.weight_decay};
 }
 
 // Of a call whose operands the host can read: its array's when it has one.
@@ -51,7 +46,8 @@ UpdateNumbers NumbersOf(const KernelCall& call) {
   return {at[0], at[stride], at[2 * stride], at[3 * stride]};
 }
 
-// What becomes of an element of the gradient before the formulas use it, as attributes.h has it. W: what to compute in.
+// What becomes of an element of the gradient before the formulas use it, as attributes.h has it. W:
+// what to compute in.
 template <typename W>
 struct GradientTerms {
   W scale = 1, l2 = 0, l1 = 0, clip = std::numeric_limits<W>::infinity();

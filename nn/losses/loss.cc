@@ -24,7 +24,9 @@ namespace {
 using tidepool::Mean;
 
 // The first `count` sizes of a shape.
-Shape Leading(const Shape& shape, int count) { return Shape(shape.span().subspan(0, static_cast<size_t>(count))); }
+Shape Leading(const Shape& shape, int count) {
+  return Shape(shape.span().subspan(0, static_cast<size_t>(count)));
+}
 
 // x with the axes before `first_kept` as one.
 NDArray Rows(const NDArray& x, int first_kept) {
@@ -71,7 +73,9 @@ struct Loss::Parts {
   NDArray class_weights;  // of the positions' labels; undefined: 1
 };
 
-Loss::Loss(LossConfig config) : config_(std::move(config)), weights_(std::make_shared<Weights>()) { config_.Check(); }
+Loss::Loss(LossConfig config) : config_(std::move(config)), weights_(std::make_shared<Weights>()) {
+  config_.Check();
+}
 
 LabelForm Loss::labels() const {
   if (config_.kind == LossKind::kSoftmaxCrossEntropy) return LabelForm::kClasses;
@@ -82,14 +86,16 @@ LabelForm Loss::labels() const {
 NDArray Loss::ClassWeights(DType dtype, Device device, int64_t classes) const {
   const auto count = static_cast<int64_t>(config_.class_weights.size());
   if (count != classes) {
-    ThrowInvalidArgument(
-        absl::StrCat("loss ", LossName(kind()), ": ", count, " class weights, expected one for each of ", classes, " classes"));
+    ThrowInvalidArgument(absl::StrCat("loss ", LossName(kind()), ": ", count,
+                                      " class weights, expected one for each of ", classes,
+                                      " classes"));
   }
   const std::lock_guard<std::mutex> lock(weights_->mutex);
   NDArray& array = weights_->array;
   if (!array.is_defined() || array.dtype() != dtype || array.device() != device) {
     const HandlesOwnScope handles;
-    const NDArray exact = FromValues(absl::MakeConstSpan(config_.class_weights), {count}, Place::Heap());
+    const NDArray exact =
+        FromValues(absl::MakeConstSpan(config_.class_weights), {count}, Place::Heap());
     NDArray made({count}, dtype, Place::Heap());
     CopyInto(exact, made);
     array = device == Host() ? made : made.CopyTo(Place::On(device));
@@ -98,13 +104,17 @@ NDArray Loss::ClassWeights(DType dtype, Device device, int64_t classes) const {
 }
 
 // Of rows [positions, classes].
-NDArray Loss::Classified(const NDArray& output, const NDArray& labels, Labels known, NDArray* weights) const {
+NDArray Loss::Classified(const NDArray& output, const NDArray& labels, Labels known,
+                         NDArray* weights) const {
   const int64_t classes = output.dim(1);
   const double smoothing = config_.label_smoothing;
-  const NDArray of_class =
-      config_.class_weights.empty() ? NDArray() : ClassWeights(output.dtype(), output.device(), classes);
+  const NDArray of_class = config_.class_weights.empty()
+                               ? NDArray()
+                               : ClassWeights(output.dtype(), output.device(), classes);
   if (labels.rank() == 2) {
-    NDArray targets = smoothing == 0 ? labels : ScaleShift(labels, 1 - smoothing, smoothing / static_cast<double>(classes));
+    NDArray targets = smoothing == 0 ? labels
+                                     : ScaleShift(labels, 1 - smoothing,
+                                                  smoothing / static_cast<double>(classes));
     if (of_class.is_defined()) targets = targets * of_class;
     return DenseCrossEntropy(output, targets).loss;
   }
@@ -125,13 +135,19 @@ NDArray Loss::Compared(const NDArray& x, const NDArray& t) const {
   switch (config_.kind) {
     case LossKind::kBinaryCrossEntropy: {
       const double smoothing = config_.label_smoothing;
-      return BinaryCrossEntropy(x, smoothing == 0 ? t : ScaleShift(t, 1 - smoothing, smoothing / 2));
+      return BinaryCrossEntropy(x,
+                                smoothing == 0 ? t : ScaleShift(t, 1 - smoothing, smoothing / 2));
     }
-    case LossKind::kSquaredError: return MeanSquaredError(x, t);
-    case LossKind::kAbsoluteError: return MeanAbsoluteError(x, t);
-    case LossKind::kHuber: return HuberError(x, t, config_.delta);
-    case LossKind::kHinge: return RowMean(Relu(1 - x * t));
-    case LossKind::kPoisson: return RowMean(Exp(x) - x * t);
+    case LossKind::kSquaredError:
+      return MeanSquaredError(x, t);
+    case LossKind::kAbsoluteError:
+      return MeanAbsoluteError(x, t);
+    case LossKind::kHuber:
+      return HuberError(x, t, config_.delta);
+    case LossKind::kHinge:
+      return RowMean(Relu(1 - x * t));
+    case LossKind::kPoisson:
+      return RowMean(Exp(x) - x * t);
     case LossKind::kKullbackLeibler: {
       const NDArray entropy = Sum(t * Log(WithoutZeros(t)), 1);
       return DenseCrossEntropy(x, t).loss + entropy;
@@ -141,35 +157,47 @@ NDArray Loss::Compared(const NDArray& x, const NDArray& t) const {
       return 1 - Where(none, 0, Sum(x * t, 1) / Where(none, 1, lengths));
     }
     case LossKind::kSoftmaxCrossEntropy:
-    case LossKind::kCtc: break;
+    case LossKind::kCtc:
+      break;
   }
   ThrowInternal("loss: a kind without a formula");
 }
 
-Loss::Parts Loss::PartsOf(const NDArray& output, const NDArray& labels, const NDArray* mask, Labels known) const {
-  const bool along_last = kind() == LossKind::kSoftmaxCrossEntropy || kind() == LossKind::kKullbackLeibler ||
+Loss::Parts Loss::PartsOf(const NDArray& output, const NDArray& labels, const NDArray* mask,
+                          Labels known) const {
+  const bool along_last = kind() == LossKind::kSoftmaxCrossEntropy ||
+                          kind() == LossKind::kKullbackLeibler ||
                           kind() == LossKind::kCosineProximity;
   const auto refuse = [&](const char* operand, const NDArray& array, const std::string& expected) {
-    ThrowInvalidArgument(absl::StrCat("loss ", LossName(kind()), ": ", operand, " has shape ", array.shape().ToString(),
-                                      " of ", DTypeName(array.dtype()), ", expected ", expected));
+    ThrowInvalidArgument(absl::StrCat("loss ", LossName(kind()), ": ", operand, " has shape ",
+                                      array.shape().ToString(), " of ", DTypeName(array.dtype()),
+                                      ", expected ", expected));
   };
-  for (const auto& [name, array] : {std::pair{"output", &output}, {"labels", &labels}}) array->CheckAlive("loss", name);
+  for (const auto& [name, array] : {std::pair{"output", &output}, {"labels", &labels}})
+    array->CheckAlive("loss", name);
   if (!IsFloating(output.dtype()) || output.rank() < (along_last ? 2 : 1)) {
     refuse("output", output, along_last ? "floats [batch, ..., classes]" : "floats [batch, ...]");
   }
   const int most = along_last ? output.rank() - 1 : output.rank();  // axes that a mask may have
   if (mask != nullptr) {
     mask->CheckAlive("loss", "mask");
-    if (mask->rank() < 1 || mask->rank() > most || mask->shape() != Leading(output.shape(), mask->rank())) {
-      refuse("mask", *mask, absl::StrCat("what ", Leading(output.shape(), most).ToString(), " begins with, at least its batch"));
+    if (mask->rank() < 1 || mask->rank() > most ||
+        mask->shape() != Leading(output.shape(), mask->rank())) {
+      refuse("mask", *mask,
+             absl::StrCat("what ", Leading(output.shape(), most).ToString(),
+                          " begins with, at least its batch"));
     }
   }
   const bool are_classes = kind() == LossKind::kSoftmaxCrossEntropy && !IsFloating(labels.dtype());
   const int positions = along_last ? most : mask != nullptr ? mask->rank() : 1;
-  if (are_classes && (labels.dtype() != DType::kInt64 || labels.shape() != Leading(output.shape(), positions))) {
-    refuse("labels", labels, absl::StrCat("i64 ", Leading(output.shape(), positions).ToString(), " or like the output"));
+  if (are_classes &&
+      (labels.dtype() != DType::kInt64 || labels.shape() != Leading(output.shape(), positions))) {
+    refuse(
+        "labels", labels,
+        absl::StrCat("i64 ", Leading(output.shape(), positions).ToString(), " or like the output"));
   }
-  if (!are_classes && labels.shape() != output.shape()) refuse("labels", labels, output.shape().ToString());
+  if (!are_classes && labels.shape() != output.shape())
+    refuse("labels", labels, output.shape().ToString());
   NDArray x = output, t = are_classes ? labels : Cast(labels, output.dtype());
   if (mask != nullptr) {
     const NDArray used = IsUsed(*mask);
@@ -193,13 +221,15 @@ Loss::Parts Loss::PartsOf(const NDArray& output, const NDArray& labels, const ND
     if (mask->rank() < positions) {
       const std::vector<int> axes = AxesFrom(mask->rank(), positions);
       parts.losses = tidepool::Mean(parts.losses, axes);
-      if (parts.class_weights.is_defined()) parts.class_weights = tidepool::Mean(parts.class_weights, axes);
+      if (parts.class_weights.is_defined())
+        parts.class_weights = tidepool::Mean(parts.class_weights, axes);
     }
   }
   return parts;
 }
 
-NDArray Loss::Of(const NDArray& output, const NDArray& labels, const NDArray* mask, Labels known) const {
+NDArray Loss::Of(const NDArray& output, const NDArray& labels, const NDArray* mask,
+                 Labels known) const {
   if (kind() == LossKind::kCtc) return Ctc(output, labels, mask, known);
   const Parts parts = PartsOf(output, labels, mask, known);
   if (!parts.mask.is_defined()) return RowMean(parts.losses);
@@ -207,7 +237,8 @@ NDArray Loss::Of(const NDArray& output, const NDArray& labels, const NDArray* ma
   return WeightedMean(parts.losses, parts.mask, AxesFrom(1, parts.mask.rank()));
 }
 
-NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* mask, Labels known) const {
+NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* mask,
+                   Labels known) const {
   const bool is_ctc = kind() == LossKind::kCtc;
   Parts parts;
   if (is_ctc) {
@@ -236,45 +267,50 @@ Alignment AlignmentOf(const NDArray& output, const NDArray& labels, const NDArra
   Alignment lengths;
   const NDArray labelled = Cast(labels >= 0, DType::kInt64);
   lengths.label_lengths = Sum(labelled, 1);
-  lengths.input_lengths = mask != nullptr
-                              ? Sum(Cast(IsUsed(*mask), DType::kInt64), 1)
-                              : Full({batch}, output.dim(1), DType::kInt64, Place::CurrentOn(output.device()));
+  lengths.input_lengths = mask != nullptr ? Sum(Cast(IsUsed(*mask), DType::kInt64), 1)
+                                          : Full({batch}, output.dim(1), DType::kInt64,
+                                                 Place::CurrentOn(output.device()));
   return lengths;
 }
 
 void CheckSequences(const NDArray& output, const NDArray& labels, const NDArray* mask) {
   const auto refuse = [&](const char* operand, const NDArray& array, const char* expected) {
-    ThrowInvalidArgument(absl::StrCat("loss ctc: ", operand, " has shape ", array.shape().ToString(), " of ",
-                                      DTypeName(array.dtype()), ", expected ", expected));
+    ThrowInvalidArgument(absl::StrCat("loss ctc: ", operand, " has shape ",
+                                      array.shape().ToString(), " of ", DTypeName(array.dtype()),
+                                      ", expected ", expected));
   };
-  for (const auto& [name, array] : {std::pair{"output", &output}, {"labels", &labels}}) array->CheckAlive("loss", name);
-  if (output.rank() != 3 || !IsFloating(output.dtype())) refuse("output", output, "floats [batch, time, classes]");
+  for (const auto& [name, array] : {std::pair{"output", &output}, {"labels", &labels}})
+    array->CheckAlive("loss", name);
+  if (output.rank() != 3 || !IsFloating(output.dtype()))
+    refuse("output", output, "floats [batch, time, classes]");
   if (labels.rank() != 2 || labels.dim(0) != output.dim(0) || labels.dtype() != DType::kInt64) {
     refuse("labels", labels, "i64 [batch, most labels]");
   }
   if (mask == nullptr) return;
   mask->CheckAlive("loss", "mask");
-  if (mask->shape() != Leading(output.shape(), 2)) refuse("mask", *mask, "[batch, time], of which the first frames are used");
+  if (mask->shape() != Leading(output.shape(), 2))
+    refuse("mask", *mask, "[batch, time], of which the first frames are used");
 }
 
 }  // namespace
 
-NDArray Loss::Ctc(const NDArray& output, const NDArray& labels, const NDArray* mask, Labels known) const {
+NDArray Loss::Ctc(const NDArray& output, const NDArray& labels, const NDArray* mask,
+                  Labels known) const {
   CheckSequences(output, labels, mask);
   const Alignment lengths = AlignmentOf(output, labels, mask);
   NDArray x = output;
   if (x.dtype() != DType::kFloat64) x = Cast(x, DType::kFloat32);
   if (mask != nullptr) x = Masked(x, IsUsed(*mask));
-  return CtcLoss(LogSoftmax(x), labels, lengths.input_lengths, lengths.label_lengths, {config_.blank, config_.zero_infinity},
-                 known);
+  return CtcLoss(LogSoftmax(x), labels, lengths.input_lengths, lengths.label_lengths,
+                 {config_.blank, config_.zero_infinity}, known);
 }
 
 void Loss::CheckLabels(const NDArray& output, const NDArray& labels, const NDArray* mask) const {
   if (kind() == LossKind::kCtc) {
     CheckSequences(output, labels, mask);
     const Alignment lengths = AlignmentOf(output, labels, mask);
-    CheckCtcLabels(labels, lengths.input_lengths, lengths.label_lengths, output.dim(1), output.dim(2),
-                   {config_.blank, config_.zero_infinity});
+    CheckCtcLabels(labels, lengths.input_lengths, lengths.label_lengths, output.dim(1),
+                   output.dim(2), {config_.blank, config_.zero_infinity});
   } else if (kind() == LossKind::kSoftmaxCrossEntropy && !IsFloating(labels.dtype())) {
     const NDArray used = mask != nullptr ? Masked(labels, IsUsed(*mask)) : labels;
     CheckSoftmaxLabels(used.ReshapeOrCopy({labels.NumElements()}), output.dim(output.rank() - 1));

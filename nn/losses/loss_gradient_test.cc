@@ -1,4 +1,5 @@
-// Gradients of every loss, through a tape, against central differences in double: plain, weighted and masked.
+// Gradients of every loss, through a tape, against central differences in double: plain, weighted
+// and masked.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ constexpr DType kF64 = DType::kFloat64, kI64 = DType::kInt64;
 constexpr double kStep = 1e-5;
 
 // Of the sum of the losses with weights that differ, and of the mean.
-double Value(const Loss& loss, const NDArray& x, const NDArray& labels, const NDArray* mask, bool of_mean) {
+double Value(const Loss& loss, const NDArray& x, const NDArray& labels, const NDArray* mask,
+             bool of_mean) {
   if (of_mean) return loss.Mean(x, labels, mask).Item<double>();
   const NDArray weights = Linspace(0.5, 2, x.dim(0), kF64);
   return Sum(loss.Of(x, labels, mask) * weights).Item<double>();
@@ -28,7 +30,8 @@ double Value(const Loss& loss, const NDArray& x, const NDArray& labels, const ND
 
 void Check(const Loss& loss, const NDArray& start, const NDArray& labels, const NDArray* mask) {
   for (const bool of_mean : {false, true}) {
-    SCOPED_TRACE(loss.ToString() + (of_mean ? ", mean" : ", each") + (mask != nullptr ? ", masked" : ""));
+    SCOPED_TRACE(loss.ToString() + (of_mean ? ", mean" : ", each") +
+                 (mask != nullptr ? ", masked" : ""));
     NDArray x = start.Dup();
     GradientTape tape;
     tape.Watch(x);
@@ -51,7 +54,8 @@ void Check(const Loss& loss, const NDArray& start, const NDArray& labels, const 
 
 std::vector<LossConfig> Configs() {
   std::vector<LossConfig> configs;
-  for (int kind = 0; kind < static_cast<int>(LossKind::kCtc); ++kind) configs.push_back({.kind = static_cast<LossKind>(kind)});
+  for (int kind = 0; kind < static_cast<int>(LossKind::kCtc); ++kind)
+    configs.push_back({.kind = static_cast<LossKind>(kind)});
   configs.push_back({.kind = LossKind::kHuber, .delta = 0.4});
   configs.push_back({.label_smoothing = 0.3});
   configs.push_back({.class_weights = {1, 0.5, 2, 0}});
@@ -65,7 +69,8 @@ TEST(LossGradients, AgreeWithCentralDifferences) {
   const NDArray x = RandomNormal(shape, 0, 1, kF64, 7);
   const NDArray shares = Softmax(RandomNormal(shape, 0, 1, kF64, 8));
   const NDArray classes = Remainder(Arange(0, 15, 1, kI64) * 3, 4).Reshape({3, 5});
-  const NDArray frames = RandomUniform({3, 5}, -0.5, 1, kF64, 9), weights = Where(frames < 0, 0, frames);
+  const NDArray frames = RandomUniform({3, 5}, -0.5, 1, kF64, 9),
+                weights = Where(frames < 0, 0, frames);
   const NDArray examples = FromValues(absl::MakeConstSpan(std::vector<double>{0.5, 0, 2}), {3});
   for (const LossConfig& config : Configs()) {
     const Loss loss(config);
@@ -80,8 +85,9 @@ TEST(LossGradients, OfAlignments) {
   const NDArray x = RandomNormal({4, 6, 4}, 0, 1, kF64, 17);
   const std::vector<int64_t> of = {2, 2, 1, 1, 3, -1, 3, -1, -1, -1, -1, -1};
   const NDArray labels = FromValues(absl::MakeConstSpan(of), {4, 3});
-  const NDArray mask = Arange(0, 6, 1, kI64).Reshape({1, 6}) <
-                       FromValues(absl::MakeConstSpan(std::vector<int64_t>{6, 2, 4, 3}), {4}).Reshape({4, 1});
+  const NDArray mask =
+      Arange(0, 6, 1, kI64).Reshape({1, 6}) <
+      FromValues(absl::MakeConstSpan(std::vector<int64_t>{6, 2, 4, 3}), {4}).Reshape({4, 1});
   for (const bool zero_infinity : {false, true}) {
     const Loss loss({.kind = LossKind::kCtc, .zero_infinity = zero_infinity});
     Check(loss, x, labels, nullptr);

@@ -11,11 +11,13 @@ namespace tidepool::nn {
 EarlyStopping::EarlyStopping(const EarlyStoppingConfig& config)
     : config_(config), best_score_(std::numeric_limits<double>::quiet_NaN()) {
   const auto expect = [](bool holds, const char* field, auto found, const char* expected) {
-    if (!holds) ThrowInvalidArgument(absl::StrCat("early stopping: ", field, " ", found, ", expected ", expected));
+    if (!holds)
+      ThrowInvalidArgument(
+          absl::StrCat("early stopping: ", field, " ", found, ", expected ", expected));
   };
   expect(config.patience >= 1, "patience", config.patience, "at least 1");
-  expect(config.least_improvement >= 0 && std::isfinite(config.least_improvement), "least_improvement",
-         config.least_improvement, "0 or more");
+  expect(config.least_improvement >= 0 && std::isfinite(config.least_improvement),
+         "least_improvement", config.least_improvement, "0 or more");
   expect(config.most_epochs >= 1, "most_epochs", config.most_epochs, "at least 1");
   if (config.goal) expect(!std::isnan(*config.goal), "goal", *config.goal, "a number");
 }
@@ -32,7 +34,8 @@ bool EarlyStopping::Observe(double score) {
 
 void EarlyStopping::FindReason(double score) {
   if (should_stop()) return;
-  const bool reached = config_.goal && (config_.larger_is_better ? score >= *config_.goal : score <= *config_.goal);
+  const bool reached =
+      config_.goal && (config_.larger_is_better ? score >= *config_.goal : score <= *config_.goal);
   if (reached) {
     reason_ = StopReason::kGoal;
   } else if (config_.stops_at_nan && std::isnan(score)) {
@@ -47,8 +50,8 @@ void EarlyStopping::FindReason(double score) {
 void EarlyStopping::Restore(int64_t epochs, int64_t best_epoch, double best_score) {
   if (epochs < 0 || best_epoch < -1 || best_epoch >= epochs) {
     if (epochs != 0 || best_epoch != -1) {
-      ThrowInvalidArgument(absl::StrCat("early stopping: ", epochs, " epochs with the best ", best_epoch,
-                                        ", expected 0 or more, and one of them or -1"));
+      ThrowInvalidArgument(absl::StrCat("early stopping: ", epochs, " epochs with the best ",
+                                        best_epoch, ", expected 0 or more, and one of them or -1"));
     }
   }
   epochs_ = epochs, best_epoch_ = best_epoch, best_score_ = best_score;
@@ -56,15 +59,23 @@ void EarlyStopping::Restore(int64_t epochs, int64_t best_epoch, double best_scor
 }
 
 std::string EarlyStopping::ToString() const {
-  std::string text = absl::StrCat(should_stop() ? "stopped after " : "going on after ", epochs_, " epochs");
+  std::string text =
+      absl::StrCat(should_stop() ? "stopped after " : "going on after ", epochs_, " epochs");
   switch (reason_) {
-    case StopReason::kNone: break;
+    case StopReason::kNone:
+      break;
     case StopReason::kPatience:
       absl::StrAppend(&text, ": no improvement for ", epochs_ - 1 - best_epoch_);
       break;
-    case StopReason::kMostEpochs: absl::StrAppend(&text, ": that is all"); break;
-    case StopReason::kGoal: absl::StrAppend(&text, ": the goal is reached"); break;
-    case StopReason::kNan: absl::StrAppend(&text, ": the score is not a number"); break;
+    case StopReason::kMostEpochs:
+      absl::StrAppend(&text, ": that is all");
+      break;
+    case StopReason::kGoal:
+      absl::StrAppend(&text, ": the goal is reached");
+      break;
+    case StopReason::kNan:
+      absl::StrAppend(&text, ": the score is not a number");
+      break;
   }
   if (best_epoch_ >= 0) absl::StrAppend(&text, "; best ", best_score_, " in epoch ", best_epoch_);
   return text;

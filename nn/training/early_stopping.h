@@ -1,5 +1,5 @@
-// EarlyStopping: when a training has nothing more to gain, by a score of each epoch (a loss or an accuracy on images it does not
-// train on).
+// EarlyStopping: when a training has nothing more to gain, by a score of each epoch (a loss or an
+// accuracy on images it does not train on).
 //
 //   EarlyStopping stopping({.patience = 5});
 //   while (!stopping.should_stop()) {
@@ -18,8 +18,9 @@
 namespace tidepool::nn {
 
 struct EarlyStoppingConfig {
-  bool larger_is_better = false;    // an accuracy; else a loss
-  int64_t patience = 10;            // epochs without an improvement, one behind the other, after which it stops
+  bool larger_is_better = false;  // an accuracy; else a loss
+  int64_t patience =
+      10;  // epochs without an improvement, one behind the other, after which it stops
   double least_improvement = 0;     // what is less, or as much, is none
   int64_t most_epochs = INT64_MAX;  // in all
   std::optional<double> goal;       // a score as good as that ends it
@@ -34,8 +35,8 @@ class EarlyStopping {
   // Throws kInvalidArgument naming a number that is out of range.
   explicit EarlyStopping(const EarlyStoppingConfig& config = {});
 
-  // The score of the next epoch. Returns whether it is the best so far, by more than least_improvement. The first one that is
-  // not NaN is. Any number of times, also behind the end.
+  // The score of the next epoch. Returns whether it is the best so far, by more than
+  // least_improvement. The first one that is not NaN is. Any number of times, also behind the end.
   bool Observe(double score);
 
   bool should_stop() const { return reason_ != StopReason::kNone; }
@@ -46,7 +47,8 @@ class EarlyStopping {
   const EarlyStoppingConfig& config() const { return config_; }
   // Of a run that is resumed, before the next Observe.
   void Restore(int64_t epochs, int64_t best_epoch, double best_score);
-  std::string ToString() const;  // "stopped after 12 epochs: no improvement for 5; best 0.031 in epoch 6"
+  std::string ToString()
+      const;  // "stopped after 12 epochs: no improvement for 5; best 0.031 in epoch 6"
 
  private:
   void FindReason(double score);

@@ -76,7 +76,8 @@ TEST(EarlyStopping, NumbersAreChecked) {
     return std::string(CatchStatus([&] { EarlyStopping stopping(config); }).message());
   };
   EXPECT_EQ(message({.patience = 0}), "early stopping: patience 0, expected at least 1");
-  EXPECT_EQ(message({.least_improvement = -1}), "early stopping: least_improvement -1, expected 0 or more");
+  EXPECT_EQ(message({.least_improvement = -1}),
+            "early stopping: least_improvement -1, expected 0 or more");
   EXPECT_EQ(message({.most_epochs = 0}), "early stopping: most_epochs 0, expected at least 1");
   EXPECT_EQ(message({.goal = NAN}), "early stopping: goal nan, expected a number");
   EarlyStopping stopping;

@@ -19,21 +19,26 @@ double SteadySeconds() {
 }
 
 void CheckNotNegative(const char* field, int64_t value) {
-  if (value < 0) ThrowInvalidArgument(absl::StrCat("training watch: ", field, " ", value, ", expected 0 or more"));
+  if (value < 0)
+    ThrowInvalidArgument(
+        absl::StrCat("training watch: ", field, " ", value, ", expected 0 or more"));
 }
 
 // "epoch 2 of 10"
 std::string EpochOf(const TrainingReport& report) {
-  return absl::StrCat("epoch ", report.epoch, report.epochs > 0 ? absl::StrCat(" of ", report.epochs) : "");
+  return absl::StrCat("epoch ", report.epoch,
+                      report.epochs > 0 ? absl::StrCat(" of ", report.epochs) : "");
 }
 
 std::string TimeLeft(const TrainingReport& report) {
-  return std::isnan(report.seconds_left) ? "" : absl::StrFormat(", %.0f s left", report.seconds_left);
+  return std::isnan(report.seconds_left) ? ""
+                                         : absl::StrFormat(", %.0f s left", report.seconds_left);
 }
 
 }  // namespace
 
-TrainingWatch::TrainingWatch(Config config) : config_(std::move(config)), step_(config_.first_step), epoch_(config_.first_epoch) {
+TrainingWatch::TrainingWatch(Config config)
+    : config_(std::move(config)), step_(config_.first_step), epoch_(config_.first_epoch) {
   CheckNotNegative("epochs", config_.epochs);
   CheckNotNegative("examples", config_.examples);
   CheckNotNegative("first step", config_.first_step);
@@ -49,7 +54,8 @@ void TrainingWatch::Add(TrainingListener* listener) {
 
 void TrainingWatch::Remove(TrainingListener* listener) { std::erase(listeners_, listener); }
 
-void TrainingWatch::Tell(void (TrainingListener::*what)(const TrainingReport&), const TrainingReport& report) {
+void TrainingWatch::Tell(void (TrainingListener::*what)(const TrainingReport&),
+                         const TrainingReport& report) {
   // One that is told may remove itself.
   const std::vector<TrainingListener*> listeners = listeners_;
   for (TrainingListener* const listener : listeners) (listener->*what)(report);
@@ -62,7 +68,8 @@ TrainingReport TrainingWatch::Now() const {
   report.examples = examples_, report.epoch_examples = config_.examples;
   report.loss = last_loss_, report.score = score_;
   report.seconds = now - start_;
-  report.examples_per_second = epoch_seconds > 0 ? static_cast<double>(examples_) / epoch_seconds : 0;
+  report.examples_per_second =
+      epoch_seconds > 0 ? static_cast<double>(examples_) / epoch_seconds : 0;
   if (config_.epochs > 0 && config_.examples > 0 && all_examples_ > 0) {
     const double epochs_behind = static_cast<double>(std::max<int64_t>(0, config_.epochs - epoch_));
     const double of_this = static_cast<double>(std::max<int64_t>(0, config_.examples - examples_));
@@ -101,7 +108,8 @@ void TrainingWatch::OnEpoch(double score) {
   TrainingReport report = Now();
   // It has ended, however many examples it had.
   if (!std::isnan(report.seconds_left)) {
-    report.seconds_left = report.seconds / static_cast<double>(all_examples_) * static_cast<double>(config_.examples) *
+    report.seconds_left = report.seconds / static_cast<double>(all_examples_) *
+                          static_cast<double>(config_.examples) *
                           static_cast<double>(std::max<int64_t>(0, config_.epochs - epoch_));
   }
   AddMemory(&report);
@@ -123,16 +131,18 @@ void TrainingWatch::OnEnd() {
 void ProgressPrinter::OnStep(const TrainingReport& report) {
   if (report.seconds - last_ < seconds_) return;
   last_ = report.seconds;
-  absl::FPrintF(file_, "%s, step %d: loss %.4f, %.0f examples/s%s\n", EpochOf(report), report.step, report.loss,
-                report.examples_per_second, TimeLeft(report));
+  absl::FPrintF(file_, "%s, step %d: loss %.4f, %.0f examples/s%s\n", EpochOf(report), report.step,
+                report.loss, report.examples_per_second, TimeLeft(report));
   std::fflush(file_);
 }
 
 void ProgressPrinter::OnEpoch(const TrainingReport& report) {
   last_ = report.seconds;
-  const std::string score = std::isnan(report.score) ? "" : absl::StrFormat(", score %.4f", report.score);
-  absl::FPrintF(file_, "%s: loss %.4f%s, %.0f examples/s, at most %.1f MiB%s\n", EpochOf(report), report.loss, score,
-                report.examples_per_second, static_cast<double>(report.memory_peak_bytes) / (1 << 20), TimeLeft(report));
+  const std::string score =
+      std::isnan(report.score) ? "" : absl::StrFormat(", score %.4f", report.score);
+  absl::FPrintF(file_, "%s: loss %.4f%s, %.0f examples/s, at most %.1f MiB%s\n", EpochOf(report),
+                report.loss, score, report.examples_per_second,
+                static_cast<double>(report.memory_peak_bytes) / (1 << 20), TimeLeft(report));
   std::fflush(file_);
 }
 

@@ -1,4 +1,5 @@
-// Listeners of a training: what happens after each step, each epoch and at the end, with throughput, time left and memory.
+// Listeners of a training: what happens after each step, each epoch and at the end, with
+// throughput, time left and memory.
 //
 //   ProgressPrinter printer(stdout);
 //   TrainingWatch watch({.epochs = 10, .examples = images.size()});
@@ -9,8 +10,9 @@
 //   }
 //   watch.OnEnd();
 //
-// Knows no network: whoever trains calls it. Listeners outlive the watch or are removed; what one throws reaches whoever called,
-// and those behind it hear nothing. Threads: one at a time. Cost: a step adds to a few numbers; an epoch looks at the ledger.
+// Knows no network: whoever trains calls it. Listeners outlive the watch or are removed; what one
+// throws reaches whoever called, and those behind it hear nothing. Threads: one at a time. Cost: a
+// step adds to a few numbers; an epoch looks at the ledger.
 #ifndef TIDEPOOL_NN_TRAINING_LISTENER_H_
 #define TIDEPOOL_NN_TRAINING_LISTENER_H_
 
@@ -24,16 +26,18 @@ namespace tidepool::nn {
 
 // How far a training is. What is not known is NaN.
 struct TrainingReport {
-  int64_t step = 0;            // steps so far, of all epochs
-  int64_t epoch = 1;           // the one it is in, or that has ended
-  int64_t epochs = 0;          // in all; 0: not known
-  int64_t examples = 0;        // of this epoch so far
-  int64_t epoch_examples = 0;  // of an epoch; 0: not known
-  double loss = std::numeric_limits<double>::quiet_NaN();   // of the step, or the mean of the epoch's, by examples
+  int64_t step = 0;                                         // steps so far, of all epochs
+  int64_t epoch = 1;                                        // the one it is in, or that has ended
+  int64_t epochs = 0;                                       // in all; 0: not known
+  int64_t examples = 0;                                     // of this epoch so far
+  int64_t epoch_examples = 0;                               // of an epoch; 0: not known
+  double loss = std::numeric_limits<double>::quiet_NaN();   // of the step, or the mean of the
+                                                            // epoch's, by examples
   double score = std::numeric_limits<double>::quiet_NaN();  // of the epoch
-  double seconds = 0;          // since the beginning
-  double examples_per_second = 0;  // of this epoch
-  double seconds_left = std::numeric_limits<double>::quiet_NaN();  // at the pace of all examples so far
+  double seconds = 0;                                       // since the beginning
+  double examples_per_second = 0;                           // of this epoch
+  double seconds_left =
+      std::numeric_limits<double>::quiet_NaN();  // at the pace of all examples so far
   // Of the ledger, all devices together; not of steps (0), for which it would cost too much.
   int64_t memory_bytes = 0;
   int64_t memory_peak_bytes = 0;

@@ -127,10 +127,12 @@ TEST_F(TrainingWatchTest, PrintsALineForAnEpochAndForStepsNowAndThen) {
   char text[1000] = {};
   std::fread(text, 1, sizeof(text) - 1, file);
   std::fclose(file);
-  EXPECT_THAT(std::string(text),
-              testing::MatchesRegex("epoch 1 of 2, step 3: loss 0.5000, 5 examples/s, 6 s left\n"
-                                    "epoch 1 of 2: loss 0.5000, score 0.8750, 5 examples/s, at most [0-9.]+ MiB, 6 s left\n"
-                                    "3 steps in 6.0 s, at most [0-9.]+ MiB\n"));
+  EXPECT_THAT(
+      std::string(text),
+      testing::MatchesRegex(
+          "epoch 1 of 2, step 3: loss 0.5000, 5 examples/s, 6 s left\n"
+          "epoch 1 of 2: loss 0.5000, score 0.8750, 5 examples/s, at most [0-9.]+ MiB, 6 s left\n"
+          "3 steps in 6.0 s, at most [0-9.]+ MiB\n"));
 }
 
 }  // namespace

@@ -21,10 +21,13 @@ bool IsPositive(double x) { return x > 0 && std::isfinite(x); }
 
 LossScale::LossScale(const LossScaleConfig& config) : config_(config), scale_(config.first) {
   Expect(IsPositive(config.least), "least", config.least, "more than 0");
-  Expect(IsPositive(config.most) && config.most >= config.least, "most", config.most, "at least `least`");
-  Expect(config.first >= config.least && config.first <= config.most, "first", config.first, "`least` to `most`");
+  Expect(IsPositive(config.most) && config.most >= config.least, "most", config.most,
+         "at least `least`");
+  Expect(config.first >= config.least && config.first <= config.most, "first", config.first,
+         "`least` to `most`");
   Expect(config.growth >= 1 && std::isfinite(config.growth), "growth", config.growth, "at least 1");
-  Expect(config.backoff > 0 && config.backoff <= 1, "backoff", config.backoff, "more than 0, at most 1");
+  Expect(config.backoff > 0 && config.backoff <= 1, "backoff", config.backoff,
+         "more than 0, at most 1");
   Expect(config.growth_interval >= 1, "growth_interval", config.growth_interval, "at least 1");
 }
 
@@ -52,7 +55,8 @@ void LossScale::Restore(double scale, int64_t good_steps, int64_t skipped) {
 }
 
 std::string LossScale::ToString() const {
-  return absl::StrCat("loss scale ", scale_, ", ", good_steps_, " good steps, ", skipped_, " skipped");
+  return absl::StrCat("loss scale ", scale_, ", ", good_steps_, " good steps, ", skipped_,
+                      " skipped");
 }
 
 }  // namespace tidepool::nn

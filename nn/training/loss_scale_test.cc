@@ -62,7 +62,8 @@ TEST(LossScale, NumbersAreChecked) {
   EXPECT_EQ(message({.most = 0.5}), "loss scale: most 0.5, expected at least `least`");
   EXPECT_EQ(message({.least = 0}), "loss scale: least 0, expected more than 0");
   LossScale scale;
-  EXPECT_EQ(CatchStatus([&] { scale.Restore(0, 0, 0); }).message(), "loss scale: scale 0, expected more than 0");
+  EXPECT_EQ(CatchStatus([&] { scale.Restore(0, 0, 0); }).message(),
+            "loss scale: scale 0, expected more than 0");
 }
 
 }  // namespace

@@ -22,7 +22,9 @@ namespace {
 // PyTorch's clip_grad_norm_ adds it to the norm, so that there is a factor for a norm of 0.
 constexpr double kOfNorm = 1e-6;
 
-std::string RangeOf(const ParameterGroup& group) { return absl::StrCat("[", group.begin, ", ", group.end, ")"); }
+std::string RangeOf(const ParameterGroup& group) {
+  return absl::StrCat("[", group.begin, ", ", group.end, ")");
+}
 
 bool AreAlike(const ParameterGroup& a, const ParameterGroup& b) {
   return a.rate == b.rate && a.decays == b.decays && a.frozen == b.frozen;
@@ -37,11 +39,13 @@ std::vector<ParameterGroup> Complete(const std::vector<ParameterGroup>& groups, 
   };
   for (const ParameterGroup& group : groups) {
     if (group.begin < next || group.end < group.begin || group.end > elements) {
-      ThrowInvalidArgument(absl::StrCat("updater: group ", RangeOf(group), " behind element ", next, " of ", elements,
+      ThrowInvalidArgument(absl::StrCat("updater: group ", RangeOf(group), " behind element ", next,
+                                        " of ", elements,
                                         ", expected ascending ranges that lie apart and inside"));
     }
     if (!(group.rate >= 0) || std::isinf(group.rate)) {
-      ThrowInvalidArgument(absl::StrCat("updater: group ", RangeOf(group), " has rate ", group.rate, ", expected 0 or more"));
+      ThrowInvalidArgument(absl::StrCat("updater: group ", RangeOf(group), " has rate ", group.rate,
+                                        ", expected 0 or more"));
     }
     fill_to(group.begin);
     if (group.end > group.begin) all.push_back(group);
@@ -51,7 +55,9 @@ std::vector<ParameterGroup> Complete(const std::vector<ParameterGroup>& groups, 
   return all;
 }
 
-NDArray Flat(const NDArray& array) { return array.rank() == 1 ? array : array.Reshape({array.NumElements()}); }
+NDArray Flat(const NDArray& array) {
+  return array.rank() == 1 ? array : array.Reshape({array.NumElements()});
+}
 
 }  // namespace
 
@@ -60,13 +66,15 @@ Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device,
     : config_(config), device_(device), dtype_(dtype), elements_(shape.NumElements()) {
   config.Check();
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
-    ThrowInvalidArgument(absl::StrCat("updater: parameters of ", DTypeName(dtype), ", expected f32 or f64"));
+    ThrowInvalidArgument(
+        absl::StrCat("updater: parameters of ", DTypeName(dtype), ", expected f32 or f64"));
   }
   SetGroups(std::move(groups));
   const MemoryOwnerScope owner("updater");
   const Place place = Place::On(device);
   if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, dtype, place);
-  if (config.kind == UpdaterKind::kAdam || config.kind == UpdaterKind::kAdamW) second_ = Zeros(shape, dtype, place);
+  if (config.kind == UpdaterKind::kAdam || config.kind == UpdaterKind::kAdamW)
+    second_ = Zeros(shape, dtype, place);
 }
 
 void Updater::SetGroups(std::vector<ParameterGroup> groups) {
@@ -74,7 +82,8 @@ void Updater::SetGroups(std::vector<ParameterGroup> groups) {
   std::vector<ParameterGroup> runs;
   for (const ParameterGroup& group : all) {
     if (group.frozen) continue;
-    const bool joins = !runs.empty() && runs.back().end == group.begin && AreAlike(runs.back(), group) &&
+    const bool joins = !runs.empty() && runs.back().end == group.begin &&
+                       AreAlike(runs.back(), group) &&
                        config_.clipping.kind != ClippingKind::kNormOfEach;
     if (joins) {
       runs.back().end = group.end;
@@ -82,14 +91,16 @@ void Updater::SetGroups(std::vector<ParameterGroup> groups) {
       runs.push_back(group);
     }
   }
-  is_one_run_ = elements_ == 0 || (runs.size() == 1 && runs[0].begin == 0 && runs[0].end == elements_);
+  is_one_run_ =
+      elements_ == 0 || (runs.size() == 1 && runs[0].begin == 0 && runs[0].end == elements_);
   if (elements_ == 0) runs = {ParameterGroup()};
   runs_ = std::move(runs);
   numbers_ = NDArray();
 }
 
 bool Updater::ClipsByNorm() const {
-  return config_.clipping.kind == ClippingKind::kNormOfEach || config_.clipping.kind == ClippingKind::kGlobalNorm;
+  return config_.clipping.kind == ClippingKind::kNormOfEach ||
+         config_.clipping.kind == ClippingKind::kGlobalNorm;
 }
 
 double Updater::learning_rate() const {
@@ -108,21 +119,27 @@ void Updater::set_gradient_scale(double scale) {
 template <typename Visit>
 void Updater::WithAttributes(const ParameterGroup& run, Visit visit) const {
   const UpdaterConfig& c = config_;
-  const double rate = learning_rate() * run.rate, l2 = run.decays ? c.l2 : 0, l1 = run.decays ? c.l1 : 0;
+  const double rate = learning_rate() * run.rate, l2 = run.decays ? c.l2 : 0,
+               l1 = run.decays ? c.l1 : 0;
   const double clip = c.clipping.kind == ClippingKind::kValue ? c.clipping.limit : 0;
   switch (c.kind) {
-    case UpdaterKind::kSgd: return visit(SgdAttributes{rate, l2, l1, clip});
-    case UpdaterKind::kNesterovs: return visit(NesterovsAttributes{rate, c.momentum, l2, l1, clip});
-    case UpdaterKind::kAdaGrad: return visit(AdaGradAttributes{rate, c.epsilon, l2, l1, clip});
-    case UpdaterKind::kRmsProp: return visit(RmsPropAttributes{rate, c.decay, c.epsilon, l2, l1, clip});
+    case UpdaterKind::kSgd:
+      return visit(SgdAttributes{rate, l2, l1, clip});
+    case UpdaterKind::kNesterovs:
+      return visit(NesterovsAttributes{rate, c.momentum, l2, l1, clip});
+    case UpdaterKind::kAdaGrad:
+      return visit(AdaGradAttributes{rate, c.epsilon, l2, l1, clip});
+    case UpdaterKind::kRmsProp:
+      return visit(RmsPropAttributes{rate, c.decay, c.epsilon, l2, l1, clip});
     case UpdaterKind::kAdam:
     case UpdaterKind::kAdamW:
-      return visit(AdamAttributes{rate, c.beta1, c.beta2, c.epsilon, l2, steps_ + 1, run.decays ? c.weight_decay : 0, l1,
-                                  clip});
+      return visit(AdamAttributes{rate, c.beta1, c.beta2, c.epsilon, l2, steps_ + 1,
+                                  run.decays ? c.weight_decay : 0, l1, clip});
   }
 }
 
-void Updater::Queue(const ParameterGroup& run, const NDArray& gradients, NDArray& parameters, const NDArray* numbers) {
+void Updater::Queue(const ParameterGroup& run, const NDArray& gradients, NDArray& parameters,
+                    const NDArray* numbers) {
   const auto part = [&](const NDArray& array) {
     return is_one_run_ || !array.is_defined() ? array : Flat(array).Slice(0, run.begin, run.end);
   };
@@ -141,7 +158,8 @@ void Updater::Queue(const ParameterGroup& run, const NDArray& gradients, NDArray
 void Updater::QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers) {
   for (size_t r = 0; r < runs_.size(); ++r) {
     NDArray row;
-    if (numbers != nullptr) row = numbers->rank() == 1 ? *numbers : numbers->Index(0, static_cast<int64_t>(r));
+    if (numbers != nullptr)
+      row = numbers->rank() == 1 ? *numbers : numbers->Index(0, static_cast<int64_t>(r));
     Queue(runs_[r], gradients, parameters, numbers != nullptr ? &row : nullptr);
   }
 }
@@ -161,7 +179,8 @@ void Updater::SetNumbers() {
   if (!numbers_.is_defined()) {
     const MemoryOwnerScope owner("updater");
     const HandlesOwnScope handles;
-    numbers_ = Empty(runs == 1 ? Shape{kUpdateNumbers} : Shape{runs, kUpdateNumbers}, dtype_, Place::On(device_));
+    numbers_ = Empty(runs == 1 ? Shape{kUpdateNumbers} : Shape{runs, kUpdateNumbers}, dtype_,
+                     Place::On(device_));
   }
   if (runs == 0) return;
   const auto write = [&](auto zero) {
@@ -169,10 +188,12 @@ void Updater::SetNumbers() {
     HostView<T> view(numbers_, ViewContents::kOverwritten);
     for (int64_t r = 0; r < runs; ++r) {
       UpdateNumbers next;
-      WithAttributes(runs_[static_cast<size_t>(r)], [&](const auto& attributes) { next = NumbersOf(attributes); });
+      WithAttributes(runs_[static_cast<size_t>(r)],
+                     [&](const auto& attributes) { next = NumbersOf(attributes); });
       next.scale = gradient_scale_;
       int64_t i = r * kUpdateNumbers;
-      for (const double number : {next.rate, next.epsilon, next.keep, next.scale}) view[i++] = static_cast<T>(number);
+      for (const double number : {next.rate, next.epsilon, next.keep, next.scale})
+        view[i++] = static_cast<T>(number);
     }
   };
   dtype_ == DType::kFloat64 ? write(0.0) : write(0.0f);
@@ -185,9 +206,11 @@ NDArray Updater::ClippedNumbers(const NDArray& gradients) const {
   NDArray norms({static_cast<int64_t>(runs_.size())}, dtype_, here);
   for (size_t r = 0; r < runs_.size(); ++r) {
     NDArray norm = norms.Index(0, static_cast<int64_t>(r));
-    Norm2Into(is_one_run_ ? gradients : Flat(gradients).Slice(0, runs_[r].begin, runs_[r].end), {}, norm);
+    Norm2Into(is_one_run_ ? gradients : Flat(gradients).Slice(0, runs_[r].begin, runs_[r].end), {},
+              norm);
   }
-  if (config_.clipping.kind == ClippingKind::kGlobalNorm && runs_.size() > 1) norms = Norm2(norms, {}, true);
+  if (config_.clipping.kind == ClippingKind::kGlobalNorm && runs_.size() > 1)
+    norms = Norm2(norms, {}, true);
   NDArray scales = numbers.rank() == 1 ? numbers.Slice(0, kUpdateNumbers - 1, kUpdateNumbers)
                                        : numbers.Index(1, kUpdateNumbers - 1);
   MultiplyInto(scales, Clip(config_.clipping.limit / (norms * scales + kOfNorm), 0, 1), scales);

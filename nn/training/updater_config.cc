@@ -33,7 +33,8 @@ void UpdaterConfig::Check() const {
   const auto positive = [](double x) { return x > 0 && std::isfinite(x); };
   const auto not_negative = [](double x) { return x >= 0 && std::isfinite(x); };
   const auto in_unit = [](double x) { return x >= 0 && x < 1; };
-  Expect(static_cast<size_t>(kind) < std::size(kNames), "kind", static_cast<int>(kind), "one of UpdaterKind");
+  Expect(static_cast<size_t>(kind) < std::size(kNames), "kind", static_cast<int>(kind),
+         "one of UpdaterKind");
   Expect(positive(learning_rate), "learning_rate", learning_rate, "more than 0");
   for (const auto& [field, value] :
        {std::pair{"momentum", momentum}, {"decay", decay}, {"beta1", beta1}, {"beta2", beta2}}) {
@@ -43,30 +44,45 @@ void UpdaterConfig::Check() const {
   Expect(not_negative(l2), "l2", l2, "0 or more");
   Expect(not_negative(l1), "l1", l1, "0 or more");
   Expect(not_negative(weight_decay), "weight_decay", weight_decay, "0 or more");
-  Expect(weight_decay == 0 || kind == UpdaterKind::kAdamW, "weight_decay", weight_decay, "0 of other kinds than adamw");
+  Expect(weight_decay == 0 || kind == UpdaterKind::kAdamW, "weight_decay", weight_decay,
+         "0 of other kinds than adamw");
   Expect(static_cast<int>(clipping.kind) <= static_cast<int>(ClippingKind::kGlobalNorm), "clipping",
          static_cast<int>(clipping.kind), "one of ClippingKind");
-  Expect(clipping.kind == ClippingKind::kNone || positive(clipping.limit), "clipping limit", clipping.limit, "more than 0");
+  Expect(clipping.kind == ClippingKind::kNone || positive(clipping.limit), "clipping limit",
+         clipping.limit, "more than 0");
   schedule.Check();
 }
 
 std::string UpdaterConfig::ToString() const {
   std::string text = absl::StrCat(UpdaterName(kind), ", learning rate ", learning_rate);
-  const auto add = [&](const char* name, double value) { absl::StrAppend(&text, ", ", name, " ", value); };
+  const auto add = [&](const char* name, double value) {
+    absl::StrAppend(&text, ", ", name, " ", value);
+  };
   switch (kind) {
-    case UpdaterKind::kSgd: break;
-    case UpdaterKind::kNesterovs: add("momentum", momentum); break;
-    case UpdaterKind::kRmsProp: add("decay", decay); [[fallthrough]];
-    case UpdaterKind::kAdaGrad: add("epsilon", epsilon); break;
+    case UpdaterKind::kSgd:
+      break;
+    case UpdaterKind::kNesterovs:
+      add("momentum", momentum);
+      break;
+    case UpdaterKind::kRmsProp:
+      add("decay", decay);
+      [[fallthrough]];
+    case UpdaterKind::kAdaGrad:
+      add("epsilon", epsilon);
+      break;
     case UpdaterKind::kAdam:
-    case UpdaterKind::kAdamW: add("beta1", beta1), add("beta2", beta2), add("epsilon", epsilon); break;
+    case UpdaterKind::kAdamW:
+      add("beta1", beta1), add("beta2", beta2), add("epsilon", epsilon);
+      break;
   }
   if (l2 != 0) add("l2", l2);
   if (l1 != 0) add("l1", l1);
   if (weight_decay != 0) add("weight decay", weight_decay);
   if (schedule != Schedule()) absl::StrAppend(&text, ", schedule ", schedule.ToString());
-  constexpr const char* kClipping[] = {"", "values clipped to", "norm of each clipped to", "global norm clipped to"};
-  if (clipping.kind != ClippingKind::kNone) add(kClipping[static_cast<int>(clipping.kind)], clipping.limit);
+  constexpr const char* kClipping[] = {"", "values clipped to", "norm of each clipped to",
+                                       "global norm clipped to"};
+  if (clipping.kind != ClippingKind::kNone)
+    add(kClipping[static_cast<int>(clipping.kind)], clipping.limit);
   return text;
 }
 
@@ -79,8 +95,8 @@ UpdaterKind ParseUpdater(const std::string& name) {
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (name == kNames[i]) return static_cast<UpdaterKind>(i);
   }
-  ThrowInvalidArgument(
-      absl::StrCat("updater is \"", name, "\", expected sgd, nesterovs, adagrad, rmsprop, adam or adamw"));
+  ThrowInvalidArgument(absl::StrCat(
+      "updater is \"", name, "\", expected sgd, nesterovs, adagrad, rmsprop, adam or adamw"));
 }
 
 }  // namespace tidepool::nn

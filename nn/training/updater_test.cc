@@ -12,8 +12,9 @@
 namespace tidepool::nn {
 namespace {
 
-constexpr UpdaterKind kKinds[] = {UpdaterKind::kSgd,     UpdaterKind::kNesterovs, UpdaterKind::kAdaGrad,
-                                  UpdaterKind::kRmsProp, UpdaterKind::kAdam,      UpdaterKind::kAdamW};
+constexpr UpdaterKind kKinds[] = {UpdaterKind::kSgd,     UpdaterKind::kNesterovs,
+                                  UpdaterKind::kAdaGrad, UpdaterKind::kRmsProp,
+                                  UpdaterKind::kAdam,    UpdaterKind::kAdamW};
 
 // The published formulas in double, one parameter.
 struct Model {
@@ -77,7 +78,8 @@ TEST(Updater, FollowsThePublishedFormulas) {
 TEST(Updater, UpdatesParametersInDouble) {
   for (UpdaterKind kind : kKinds) {
     const UpdaterConfig config = UpdaterConfig::Of(kind);
-    Updater updater(config, {5}, Host(), DType::kFloat64), by_numbers(config, {5}, Host(), DType::kFloat64);
+    Updater updater(config, {5}, Host(), DType::kFloat64),
+        by_numbers(config, {5}, Host(), DType::kFloat64);
     NDArray parameters = Full({5}, 0.5, DType::kFloat64), numbered = parameters.Dup();
     Model model;
     for (int i = 0; i < 50; ++i) {
@@ -171,10 +173,14 @@ TEST(Updater, NamesAndNumbersAreChecked) {
     change(wrong);
     return std::string(CatchStatus([&] { wrong.Check(); }).message());
   };
-  EXPECT_EQ(message([](UpdaterConfig& c) { c.decay = 1; }), "updater: decay 1, expected 0 or more and less than 1");
+  EXPECT_EQ(message([](UpdaterConfig& c) { c.decay = 1; }),
+            "updater: decay 1, expected 0 or more and less than 1");
   EXPECT_EQ(message([](UpdaterConfig& c) { c.l1 = -1; }), "updater: l1 -1, expected 0 or more");
-  EXPECT_EQ(message([](UpdaterConfig& c) { c.epsilon = 0; }), "updater: epsilon 0, expected more than 0");
-  EXPECT_EQ(message([](UpdaterConfig& c) { c.clipping = {ClippingKind::kValue, 0}; }),
+  EXPECT_EQ(message([](UpdaterConfig& c) { c.epsilon = 0; }),
+            "updater: epsilon 0, expected more than 0");
+  EXPECT_EQ(message([](UpdaterConfig& c) {
+              c.clipping = {ClippingKind::kValue, 0};
+            }),
             "updater: clipping limit 0, expected more than 0");
 }
 
@@ -183,7 +189,8 @@ TEST(Updater, ConfigIsAValueWithAText) {
   config.schedule = Schedule::Step(5);
   config.clipping = {ClippingKind::kGlobalNorm, 1.5};
   EXPECT_EQ(config.ToString(),
-            "adamw, learning rate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-08, weight decay 0.01, schedule step(length 5, "
+            "adamw, learning rate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-08, weight decay 0.01, "
+            "schedule step(length 5, "
             "gamma 0.1), global norm clipped to 1.5");
   UpdaterConfig other = config;
   EXPECT_EQ(config, other);

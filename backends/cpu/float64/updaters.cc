@@ -76,7 +76,8 @@ void RunAdam(const KernelCall& call) {
     const double gradient = of.Gradient(i);
     m[i] = of.a.beta1 * m[i] + (1 - of.a.beta1) * gradient;
     v[i] = of.a.beta2 * v[i] + (1 - of.a.beta2) * gradient * gradient;
-    of.p[i] = of.numbers.keep * of.p[i] - of.numbers.rate * m[i] / (std::sqrt(v[i]) + of.numbers.epsilon);
+    of.p[i] =
+        of.numbers.keep * of.p[i] - of.numbers.rate * m[i] / (std::sqrt(v[i]) + of.numbers.epsilon);
   });
 }
 
