@@ -67,8 +67,8 @@ struct ParameterGroup {
   int64_t begin = 0, end = 0;
   double rate = 1;     // times the learning rate
   bool decays = true;  // l2, l1 and weight_decay apply; not to biases and scales of norms, say
-  bool frozen =
-      false;  // not updated; its gradient is not read and counts in no norm, its state stays
+  // Not updated: its gradient is not read and counts in no norm, its state stays.
+  bool frozen = false;
   bool operator==(const ParameterGroup&) const = default;
 };
 
