@@ -116,7 +116,7 @@ TEST(BadInput, Flags) {
       {"--learning_rate=nan", "flag --learning_rate is nan, expected a finite number"},
       {"--learning_rate=inf", "flag --learning_rate is inf, expected a finite number"},
       {"--learning_rate=-0.1", "flag --learning_rate is -0.1, expected a finite number"},
-      {"--updater=foo", "updater is \"foo\", expected sgd, nesterovs, adam or adamw"},
+      {"--updater=foo", "updater is \"foo\", expected sgd, nesterovs, adagrad, rmsprop, adam or adamw"},
       {"--model=foo", "model is \"foo\", expected lenet or mlp"},
       {"--model=lenet", "conv2d"},  // the images are too small for it
       {"--model=a\nb", "model is \"a\\x0ab\""},

@@ -64,6 +64,10 @@ struct NnLoops {
   double (*binary_cross_entropy)(const float* x, const float* target, int64_t n);  // sum
   void (*binary_cross_entropy_grad)(const float* x, const float* target, float scale,
                                     float* gradient, int64_t n);
+  double (*absolute_error)(const float* x, const float* target, int64_t n);  // sum
+  void (*absolute_error_grad)(const float* x, const float* target, float scale, float* gradient, int64_t n);
+  double (*huber_error)(const float* x, const float* target, float delta, int64_t n);  // sum
+  void (*huber_error_grad)(const float* x, const float* target, float delta, float scale, float* gradient, int64_t n);
 
   // ---- batch normalisation: `count` elements in rows of `wide`; the last may be shorter. Per
   // column: d = x - center ----

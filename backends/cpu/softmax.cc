@@ -154,6 +154,33 @@ void RunLossGrad(const KernelCall& call) {
   });
 }
 
+void RunHuberError(const KernelCall& call) {
+  const auto delta = static_cast<float>(call.attrs<HuberAttributes>().delta);
+  ForEachRow(call, [&](int64_t row, const float* x, const float* target, int64_t n) {
+    call.outputs[0].as<float>()[row] =
+        static_cast<float>(NetworkLoops().huber_error(x, target, delta, n) / static_cast<double>(n));
+  });
+}
+
+// body(x, target, scale, gradient, n), by the gradient of each row's loss.
+template <typename Body>
+void ForEachRowOfGrad(const KernelCall& call, Body body) {
+  const float* dloss = call.inputs[2].as<float>();
+  ForEachRow(call, [&](int64_t row, const float* x, const float* target, int64_t n) {
+    const auto scale = static_cast<float>(static_cast<double>(dloss[row]) / static_cast<double>(n));
+    body(x, target, scale, call.outputs[0].as<float>() + row * n, n);
+  });
+}
+
+void RunAbsoluteErrorGrad(const KernelCall& call) { ForEachRowOfGrad(call, NetworkLoops().absolute_error_grad); }
+
+void RunHuberErrorGrad(const KernelCall& call) {
+  const auto delta = static_cast<float>(call.attrs<HuberAttributes>().delta);
+  ForEachRowOfGrad(call, [=](const float* x, const float* target, float scale, float* gradient, int64_t n) {
+    NetworkLoops().huber_error_grad(x, target, delta, scale, gradient, n);
+  });
+}
+
 const NetworkKernels registrar({
     {OpCode::kSoftmax, &RunForward<&NnLoops::softmax>},
     {OpCode::kLogSoftmax, &RunForward<&NnLoops::log_softmax>},
@@ -169,6 +196,10 @@ const NetworkKernels registrar({
     {OpCode::kBinaryCrossEntropy, &RunMeanLoss<&NnLoops::binary_cross_entropy>},
     {OpCode::kBinaryCrossEntropyGrad,
         &RunLossGrad<&NnLoops::binary_cross_entropy_grad, 1, true>},
+    {OpCode::kAbsoluteError, &RunMeanLoss<&NnLoops::absolute_error>},
+    {OpCode::kAbsoluteErrorGrad, &RunAbsoluteErrorGrad},
+    {OpCode::kHuberError, &RunHuberError},
+    {OpCode::kHuberErrorGrad, &RunHuberErrorGrad},
 });
 
 }  // namespace

@@ -13,7 +13,8 @@ const bool registered = RegisterOpContract({
     .provider = "cuda",
     .gaps = {"cumprod *", "scatter *", "search_sorted *", "attention *", "attention_grad *", "conv3d *", "conv3d_grad_input *",
              "conv3d_grad_filter *", "resize2d *", "resize2d_grad *", "rms_norm *", "rms_norm_grad *", "group_norm *",
-             "group_norm_grad *", "sgd_update f64", "nesterovs_update f64", "adam_update f64"},
+             "group_norm_grad *", "sgd_update f64", "nesterovs_update f64", "absolute_error *", "absolute_error_grad *", "huber_error *", "huber_error_grad *",
+             "ctc_loss *", "ctc_loss_grad *", "adagrad_update f64", "rms_prop_update f64", "adam_update f64"},
     .device = Device{DeviceType::kCuda, 0},
     .cases = TIDEPOOL_CONTRACT_SCALE,
 });

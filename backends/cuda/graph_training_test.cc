@@ -39,7 +39,8 @@ struct Plan {
   UpdaterKind updater = UpdaterKind::kAdam;
   std::vector<int64_t> batches;  // the size of each step's
   WorkspaceMode mode = WorkspaceMode::kEnabled;
-  int64_t decay_steps = 0;
+  Schedule schedule;
+  GradientClipping clipping;
   // Before step i.
   std::function<void(int i, Model& model, Trainer& trainer)> before = [](int, Model&, Trainer&) {};
 };
@@ -55,7 +56,8 @@ struct Outcome {
 Outcome Train(const Plan& plan, bool graphs) {
   Model model = MakeModel(plan.model, {28, 28, 1}, 10, 17, plan.mode, kDevice);
   UpdaterConfig config = UpdaterConfig::Of(plan.updater);
-  config.decay_steps = plan.decay_steps;
+  config.schedule = plan.schedule;
+  config.clipping = plan.clipping;
   Trainer trainer(model, config);
   trainer.set_graphs(graphs);
   Outcome run;
@@ -88,12 +90,13 @@ void ExpectSame(const Outcome& graphs, const Outcome& eager) {
 }
 
 TEST_F(GraphTraining, EveryUpdaterGivesTheBitsOfEagerSteps) {
-  for (UpdaterKind updater : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam}) {
-    for (int64_t decay_steps : {0, 6}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(updater) << " " << decay_steps);
+  for (UpdaterKind updater : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdaGrad, UpdaterKind::kRmsProp,
+                              UpdaterKind::kAdam}) {
+    for (const Schedule& schedule : {Schedule::Constant(), Schedule::Cosine(6)}) {
+      SCOPED_TRACE(testing::Message() << UpdaterName(updater) << " " << schedule.ToString());
       Plan plan;
       plan.updater = updater;
-      plan.decay_steps = decay_steps;
+      plan.schedule = schedule;
       plan.batches.assign(8, 8);
       const Outcome graphs = Train(plan, true);
       ExpectSame(graphs, Train(plan, false));
@@ -104,6 +107,23 @@ TEST_F(GraphTraining, EveryUpdaterGivesTheBitsOfEagerSteps) {
       EXPECT_EQ(graphs.stats.failures, 0) << graphs.stats.last_failure;
       EXPECT_GT(graphs.stats.nodes, 10u);
     }
+  }
+}
+
+// The norm is of the step's own gradients and stays on the device.
+TEST_F(GraphTraining, ClippedNormsAreOfTheReplayedStep) {
+  for (const ClippingKind kind : {ClippingKind::kValue, ClippingKind::kNormOfEach, ClippingKind::kGlobalNorm}) {
+    Plan plan;
+    plan.updater = UpdaterKind::kSgd;
+    plan.clipping = {kind, 0.05};
+    plan.batches.assign(6, 8);
+    const Outcome graphs = Train(plan, true);
+    ExpectSame(graphs, Train(plan, false));
+    EXPECT_EQ(graphs.stats.captures, 1);
+    EXPECT_EQ(graphs.stats.launches, 4);
+    EXPECT_EQ(graphs.stats.failures, 0) << graphs.stats.last_failure;
+    plan.clipping = {};
+    EXPECT_NE(graphs.parameters, Train(plan, false).parameters);
   }
 }
 

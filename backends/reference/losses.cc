@@ -1,9 +1,11 @@
-// Squared error and binary cross-entropy: means over all axes but the first.
+// Squared and absolute error, Huber's and binary cross-entropy: means over all axes but the first. CTC.
 #include <cmath>
+#include <vector>
 
 #include "tidepool/backends/reference/float_kernels.h"
 #include "tidepool/backends/reference/strided_access.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/ctc_paths.h"
 
 namespace tidepool {
 namespace {
@@ -53,6 +55,20 @@ void MeanOfRows(const KernelCall& call, Term term) {
   }
 }
 
+// By the gradient of each row's loss, the third input.
+template <typename T, typename Slope>
+void GradByRows(const KernelCall& call, Slope slope) {
+  const TensorRef& x = call.inputs[0];
+  for (int64_t row = 0; row < x.dims[0]; ++row) {
+    const TensorRef refs[] = {RowOf(x, row), RowOf(call.inputs[1], row), RowOf(call.outputs[0], row)};
+    const Wide<T> scale =
+        static_cast<Wide<T>>(At<T>(call.inputs[2], row)) / static_cast<Wide<T>>(refs[0].NumElements());
+    ForEachElement<T>(refs, [&](T value, T target, T& gradient) {
+      gradient = Narrow<T>(scale * slope(static_cast<Wide<T>>(value) - static_cast<Wide<T>>(target)));
+    });
+  }
+}
+
 template <typename T, typename Slope>
 void GradOfRows(const KernelCall& call, Slope slope) {
   const TensorRef& x = call.inputs[0];
@@ -93,11 +109,56 @@ void BinaryCrossEntropyGrad(const KernelCall& call) {
                 [](Wide<T> x, Wide<T> target) { return 1 / (1 + std::exp(-x)) - target; });
 }
 
+template <typename T>
+void AbsoluteError(const KernelCall& call) {
+  MeanOfRows<T>(call, [](Wide<T> x, Wide<T> target) { return std::abs(x - target); });
+}
+
+template <typename T>
+void AbsoluteErrorGrad(const KernelCall& call) {
+  GradByRows<T>(call, [](Wide<T> d) { return d > 0 ? Wide<T>(1) : d < 0 ? Wide<T>(-1) : d * 0; });  // NaN stays
+}
+
+template <typename T>
+void HuberError(const KernelCall& call) {
+  const Wide<T> delta = call.attrs<HuberAttributes>().delta;
+  MeanOfRows<T>(call, [=](Wide<T> x, Wide<T> target) {
+    const Wide<T> d = std::abs(x - target);
+    return d > delta ? delta * (d - delta / 2) : d * d / 2;
+  });
+}
+
+template <typename T>
+void HuberErrorGrad(const KernelCall& call) {
+  const Wide<T> delta = call.attrs<HuberAttributes>().delta;
+  GradByRows<T>(call, [=](Wide<T> d) { return d > delta ? delta : d < -delta ? -delta : d; });
+}
+
+template <typename T>
+void Ctc(const KernelCall& call) {
+  CtcOfExamples<T, Wide<T>>(call, 0, call.inputs[0].dims[0],
+                            std::vector<Wide<T>>(CtcScratch(call)).data());
+}
+
+template <typename T>
+void CtcGrad(const KernelCall& call) {
+  CtcGradOfExamples<T, Wide<T>>(call, 0, call.inputs[0].dims[0],
+                                std::vector<Wide<T>>(CtcGradScratch(call)).data());
+}
+
 const KernelRegistrar registrar({
     TIDEPOOL_FLOAT_KERNELS(OpCode::kSquaredError, SquaredError),
     TIDEPOOL_FLOAT_KERNELS(OpCode::kSquaredErrorGrad, SquaredErrorGrad),
     TIDEPOOL_FLOAT_KERNELS(OpCode::kBinaryCrossEntropy, BinaryCrossEntropy),
     TIDEPOOL_FLOAT_KERNELS(OpCode::kBinaryCrossEntropyGrad, BinaryCrossEntropyGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kAbsoluteError, AbsoluteError),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kAbsoluteErrorGrad, AbsoluteErrorGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kHuberError, HuberError),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kHuberErrorGrad, HuberErrorGrad),
+    ReferenceKernel(OpCode::kCtcLoss, DType::kFloat32, &Ctc<float>),
+    ReferenceKernel(OpCode::kCtcLoss, DType::kFloat64, &Ctc<double>),
+    ReferenceKernel(OpCode::kCtcLossGrad, DType::kFloat32, &CtcGrad<float>),
+    ReferenceKernel(OpCode::kCtcLossGrad, DType::kFloat64, &CtcGrad<double>),
 });
 
 }  // namespace

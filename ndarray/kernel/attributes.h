@@ -60,18 +60,47 @@ struct CrossEntropyGradAttributes {
   double scale = 1;
 };
 
-// Learning rate, and L2 regularisation added to the gradient first.
+// Of all updates: what the formulas call g is clip(scale * gradient) + l2 * parameter + l1 * sign(parameter), where
+// clip takes each element to [-clip, clip] (0: not at all; NaN stays) and scale is of the array of numbers
+// (update_numbers.h), else 1.
+
+// parameters -= learning_rate * g
 struct SgdAttributes {
   double learning_rate = 0.01;
   double l2 = 0;
+  double l1 = 0;
+  double clip = 0;
 };
 
 // velocity = momentum * velocity - learning_rate * g;
 // parameters += momentum * velocity - learning_rate * g   (Sutskever et al. 2013, as in Keras)
+// PyTorch's SGD(nesterov=True) is this for a learning rate that stays the same.
 struct NesterovsAttributes {
   double learning_rate = 0.1;
   double momentum = 0.9;
   double l2 = 0;
+  double l1 = 0;
+  double clip = 0;
+};
+
+// Duchi, Hazan and Singer 2011: sum += g^2; parameters -= learning_rate * g / (sqrt(sum) + epsilon).
+struct AdaGradAttributes {
+  double learning_rate = 0.01;
+  double epsilon = 1e-10;
+  double l2 = 0;
+  double l1 = 0;
+  double clip = 0;
+};
+
+// Tieleman and Hinton 2012: mean_square = decay * mean_square + (1 - decay) * g^2;
+// parameters -= learning_rate * g / (sqrt(mean_square) + epsilon). PyTorch calls decay alpha.
+struct RmsPropAttributes {
+  double learning_rate = 0.01;
+  double decay = 0.99;
+  double epsilon = 1e-8;
+  double l2 = 0;
+  double l1 = 0;
+  double clip = 0;
 };
 
 // Kingma and Ba 2015, with the bias corrections folded into the step size (end of their section 2):
@@ -86,6 +115,8 @@ struct AdamAttributes {
   // Loshchilov and Hutter 2019 (AdamW): the parameters shrink by learning_rate * weight_decay of themselves first,
   // beside the gradient and not through it.
   double weight_decay = 0;
+  double l1 = 0;
+  double clip = 0;
 };
 
 // Element i is a pure function of (seed, stream, i): the same for any device and thread count.

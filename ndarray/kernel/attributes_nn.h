@@ -16,6 +16,17 @@ struct LossGradAttributes {
   double scale = 1;
 };
 
+// Of Huber's loss and its gradient: where the square becomes a line.
+struct HuberAttributes {
+  double delta = 1;
+};
+
+// Of connectionist temporal classification and its gradient.
+struct CtcAttributes {
+  int64_t blank = 0;           // the class that stands for no label
+  bool zero_infinity = false;  // labels that the input is too short for cost 0 instead of infinity
+};
+
 // Batch and layer normalisation: Z = (X - mean) / sqrt(variance + epsilon) * scale + shift.
 struct NormalizationAttributes {
   double epsilon = 1e-5;

@@ -25,15 +25,36 @@ void CheckGradient(const char* op, const NDArray& x, const NDArray& gradient) {
   CheckLike(op, "gradient", gradient, x);
 }
 
-NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray& targets) {
+NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray& targets, AttributesRef attributes = {}) {
   CheckOperands(op, {&x, &targets});
   const char* name = Info(op).name;
   CheckFloating(name, operand, x);
   CheckLeastRank(name, operand, x, 1);
   CheckLike(name, "targets", targets, x);
   NDArray loss({x.dim(0)}, x.dtype(), ResultPlace(op, {&x, &targets}));
-  Dispatch(op, {&x, &targets}, {&loss});
+  Dispatch(op, {&x, &targets}, {&loss}, attributes);
   return loss;
+}
+
+// By the gradient of each row's loss.
+void RowLossGrad(OpCode op, const NDArray& x, const NDArray& targets, const NDArray& loss_gradient, NDArray& gradient,
+                 AttributesRef attributes = {}) {
+  CheckOperands(op, {&x, &targets, &loss_gradient});
+  const char* name = Info(op).name;
+  CheckFloating(name, "predictions", x);
+  CheckLeastRank(name, "predictions", x, 1);
+  CheckLike(name, "targets", targets, x);
+  CheckShape(name, "loss_gradient", loss_gradient, {x.dim(0)});
+  CheckDType(name, "loss_gradient", loss_gradient, x.dtype());
+  CheckGradient(name, x, gradient);
+  Dispatch(op, {&x, &targets, &loss_gradient}, {&gradient}, attributes);
+}
+
+HuberAttributes HuberOf(OpCode op, double delta) {
+  if (!(delta > 0)) {
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: delta is ", delta, ", expected more than 0"));
+  }
+  return {delta};
 }
 
 void MeanLossGrad(OpCode op, const char* operand, const NDArray& x, const NDArray& targets,
@@ -119,6 +140,26 @@ NDArray BinaryCrossEntropy(const NDArray& logits, const NDArray& targets) {
 void BinaryCrossEntropyGradInto(const NDArray& logits, const NDArray& targets, double scale,
                                 NDArray& gradient) {
   MeanLossGrad(OpCode::kBinaryCrossEntropyGrad, "logits", logits, targets, scale, gradient);
+}
+
+NDArray MeanAbsoluteError(const NDArray& predictions, const NDArray& targets) {
+  return MeanLoss(OpCode::kAbsoluteError, "predictions", predictions, targets);
+}
+
+NDArray HuberError(const NDArray& predictions, const NDArray& targets, double delta) {
+  const HuberAttributes attributes = HuberOf(OpCode::kHuberError, delta);
+  return MeanLoss(OpCode::kHuberError, "predictions", predictions, targets, &attributes);
+}
+
+void MeanAbsoluteErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient,
+                               NDArray& gradient) {
+  RowLossGrad(OpCode::kAbsoluteErrorGrad, predictions, targets, loss_gradient, gradient);
+}
+
+void HuberErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient, double delta,
+                        NDArray& gradient) {
+  const HuberAttributes attributes = HuberOf(OpCode::kHuberErrorGrad, delta);
+  RowLossGrad(OpCode::kHuberErrorGrad, predictions, targets, loss_gradient, gradient, &attributes);
 }
 
 }  // namespace tidepool

@@ -48,6 +48,16 @@ NDArray BinaryCrossEntropy(const NDArray& logits, const NDArray& targets);
 void BinaryCrossEntropyGradInto(const NDArray& logits, const NDArray& targets, double scale,
                                 NDArray& gradient);
 
+// [batch]: the means of |predictions - targets|, and of Huber's loss: d^2 / 2 for |d| of at most delta, beyond it the line
+// delta * (|d| - delta / 2). Rank 1 or more; delta > 0.
+NDArray MeanAbsoluteError(const NDArray& predictions, const NDArray& targets);
+NDArray HuberError(const NDArray& predictions, const NDArray& targets, double delta = 1);
+// By the gradient of the loss of each item, [batch]. The slope of |d| at 0 is 0.
+void MeanAbsoluteErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient,
+                               NDArray& gradient);
+void HuberErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient, double delta,
+                        NDArray& gradient);
+
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_NDARRAY_OPS_LOSS_H_

@@ -14,7 +14,8 @@ void Update(OpCode op, const NDArray& gradient, absl::Span<NDArray* const> outpu
             AttributesRef attributes, const NDArray* numbers) {
   const char* const op_name = Info(op).name;
   CheckOperands(op, {&gradient, numbers});
-  if (gradient.dtype() != DType::kFloat64) CheckDType(op_name, "gradient", gradient, DType::kFloat32);
+  if (gradient.dtype() != DType::kFloat64)
+    CheckDType(op_name, "gradient", gradient, DType::kFloat32);
   int index = 0;
   for (const NDArray* output : outputs) {
     const std::string name = OperandName(Info(op).outputs, index++);
@@ -41,11 +42,22 @@ void NesterovsUpdate(const NDArray& gradient, NDArray& parameters, NDArray& velo
   Update(OpCode::kNesterovsUpdate, gradient, {&parameters, &velocity}, &attributes, numbers);
 }
 
+void AdaGradUpdate(const NDArray& gradient, NDArray& parameters, NDArray& sum,
+                   const AdaGradAttributes& attributes, const NDArray* numbers) {
+  Update(OpCode::kAdaGradUpdate, gradient, {&parameters, &sum}, &attributes, numbers);
+}
+
+void RmsPropUpdate(const NDArray& gradient, NDArray& parameters, NDArray& mean_square,
+                   const RmsPropAttributes& attributes, const NDArray* numbers) {
+  Update(OpCode::kRmsPropUpdate, gradient, {&parameters, &mean_square}, &attributes, numbers);
+}
+
 void AdamUpdate(const NDArray& gradient, NDArray& parameters, NDArray& first_moment,
                 NDArray& second_moment, const AdamAttributes& attributes, const NDArray* numbers) {
   if (numbers == nullptr) {
-    RefuseWhileCapturing("adam_update", "its step number would be the same in each replay; give it "
-                                        "the array of numbers");
+    RefuseWhileCapturing("adam_update",
+                         "its step number would be the same in each replay; give it "
+                         "the array of numbers");
   }
   Update(OpCode::kAdamUpdate, gradient, {&parameters, &first_moment, &second_moment}, &attributes,
          numbers);

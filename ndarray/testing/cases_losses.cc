@@ -81,6 +81,55 @@ void MeanLosses(CaseValues& m, OpCase& c) {
   }
 }
 
+void RowErrors(CaseValues& m, OpCase& c) {
+  const Shape shape = m.AnyShape(1, 4);
+  c.inputs = {m.Floats(shape, m.Chance(0.2), c.dtype), m.Floats(shape, false, c.dtype)};
+  for (double& value : c.inputs[0].reals) value *= m.Chance(0.1) ? 30 : 2;
+  if (m.Chance(0.2)) m.MakeTies(&c.inputs[0]), m.MakeTies(&c.inputs[1]);
+  c.inner = 30;
+  if (c.op == OpCode::kHuberError || c.op == OpCode::kHuberErrorGrad) c.attributes = HuberAttributes{m.Real(0.1, 2)};
+  if (c.op == OpCode::kAbsoluteError || c.op == OpCode::kHuberError) {
+    c.outputs = {m.Result(c.dtype, {shape[0]})};
+  } else {
+    c.inputs.push_back(m.Floats({shape[0]}, false, c.dtype));
+    c.outputs = {m.Result(c.dtype, shape)};
+  }
+}
+
+// Labels that fit; where they need not, some that the input is too short for.
+void Alignments(CaseValues& m, OpCase& c) {
+  const int64_t batch = m.Size(9), frames = m.Chance(0.02) ? m.Int(40, 90) : m.Int(0, 12), classes = m.Int(2, 6);
+  const int64_t most = std::min<int64_t>(frames, m.Int(0, 5));
+  CtcAttributes a;
+  a.blank = m.Chance(0.5) ? 0 : m.Int(0, classes - 1);
+  a.zero_infinity = m.Chance(0.4);
+  OperandValues x = m.Floats({batch, frames, classes}, false, c.dtype), labels = m.Ints({batch, most}, 0, classes - 2);
+  for (double& value : x.reals) value = 2 * value - 2;
+  if (m.Chance(0.05) && !x.reals.empty()) x.reals[m.Int(0, x.shape.NumElements() - 1)] = NAN;
+  for (int64_t& label : labels.ints) label += label >= a.blank ? 1 : 0;
+  OperandValues input_lengths = m.Ints({batch}, 0, frames), label_lengths = m.Ints({batch}, 0, most);
+  for (int64_t b = 0; b < batch && !a.zero_infinity; ++b) {
+    int64_t needed = 0;
+    for (int64_t i = 0; i < label_lengths.ints[b]; ++i) {
+      needed += 1 + (i > 0 && labels.ints[b * most + i] == labels.ints[b * most + i - 1]);
+    }
+    if (needed > frames) label_lengths.ints[b] = needed = 0;
+    input_lengths.ints[b] = std::max(input_lengths.ints[b], needed);
+  }
+  for (int64_t i = 0; i < batch * most && m.Chance(0.9); ++i) {  // behind the last label anything may stand
+    if (i % most >= label_lengths.ints[i / most]) labels.ints[i] = -7;
+  }
+  c.inputs = {x, labels, input_lengths, label_lengths};
+  c.attributes = a;
+  c.outputs = {m.Result(c.dtype, {batch})};
+  // A path is a sum of as many logarithms; those of f32 are added up in double and rounded once.
+  if (c.dtype == DType::kFloat64) c.inner = static_cast<double>(std::max<int64_t>(1, frames));
+  if (c.op == OpCode::kCtcLossGrad) {
+    c.inputs.push_back(m.Floats({batch}, false, c.dtype));
+    c.outputs = {m.Result(c.dtype, x.shape)};
+  }
+}
+
 }  // namespace
 
 CaseMaker FindLossCases(OpCode op) {
@@ -102,6 +151,14 @@ CaseMaker FindLossCases(OpCode op) {
     case OpCode::kBinaryCrossEntropy:
     case OpCode::kBinaryCrossEntropyGrad:
       return &MeanLosses;
+    case OpCode::kAbsoluteError:
+    case OpCode::kAbsoluteErrorGrad:
+    case OpCode::kHuberError:
+    case OpCode::kHuberErrorGrad:
+      return &RowErrors;
+    case OpCode::kCtcLoss:
+    case OpCode::kCtcLossGrad:
+      return &Alignments;
     default:
       return nullptr;
   }

@@ -169,24 +169,37 @@ void Pooling(CaseValues& m, OpCase& c) {
 
 void Update(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(0, 3);
-  OperandValues numbers = m.Floats({3}, false, c.dtype);  // the rate, epsilon and what is kept
-  numbers.reals = {m.Real(0, 0.2), m.Real(1e-8, 1e-3), m.Real(0.9, 1)};
+  OperandValues numbers = m.Floats({4}, false, c.dtype);  // the rate, epsilon, what is kept, of the gradient
+  numbers.reals = {m.Real(0, 0.2), m.Real(1e-8, 1e-3), m.Real(0.9, 1), m.Real(0.1, 2)};
   numbers.present = m.Chance(0.4);
   const auto floats = [&] { return m.Floats(shape, false, c.dtype); };
   c.inputs = {m.Floats(shape, m.Chance(0.2), c.dtype), numbers};
   c.outputs = {floats()};
   const double l2 = m.Chance(0.5) ? 0 : m.Real(0, 0.1);
+  const double l1 = m.Chance(0.5) ? 0 : m.Real(0, 0.1), clip = m.Chance(0.5) ? 0 : m.Real(0.1, 1);
+  if (m.Chance(0.2)) {
+    for (double& value : c.outputs[0].reals) value = m.Chance(0.3) ? 0 : value;  // of which there is no sign
+  }
   if (c.op == OpCode::kSgdUpdate) {
-    c.attributes = SgdAttributes{m.Real(0, 0.5), l2};
+    c.attributes = SgdAttributes{m.Real(0, 0.5), l2, l1, clip};
   } else if (c.op == OpCode::kNesterovsUpdate) {
-    c.attributes = NesterovsAttributes{m.Real(0, 0.5), m.Real(0, 1), l2};
+    c.attributes = NesterovsAttributes{m.Real(0, 0.5), m.Real(0, 1), l2, l1, clip};
     c.outputs.push_back(floats());
+  } else if (c.op != OpCode::kAdamUpdate) {
+    if (c.op == OpCode::kAdaGradUpdate) c.attributes = AdaGradAttributes{m.Real(0, 0.1), m.Real(1e-10, 1e-3), l2, l1, clip};
+    if (c.op == OpCode::kRmsPropUpdate) {
+      c.attributes = RmsPropAttributes{m.Real(0, 0.1), m.Real(0.5, 0.999), m.Real(1e-8, 1e-3), l2, l1, clip};
+    }
+    c.outputs.push_back(floats());
+    const bool first = m.Chance(0.3);
+    for (double& value : c.outputs[1].reals) value = first ? 0 : std::abs(value);
   } else {
     AdamAttributes a;
     a.learning_rate = m.Real(0, 0.1);
     a.l2 = l2;
     a.step = m.Int(1, 1000);
     if (m.Chance(0.5)) a.weight_decay = m.Real(0, 1);
+    a.l1 = l1, a.clip = clip;
     c.attributes = a;
     c.outputs.push_back(floats());
     c.outputs.push_back(floats());
@@ -215,6 +228,8 @@ CaseMaker FindNnCases(OpCode op) {
       return &Pooling;
     case OpCode::kSgdUpdate:
     case OpCode::kNesterovsUpdate:
+    case OpCode::kAdaGradUpdate:
+    case OpCode::kRmsPropUpdate:
     case OpCode::kAdamUpdate:
       return &Update;
     default:

@@ -10,6 +10,8 @@
 #include "tidepool/ndarray/ops/convolution1d.h"
 #include "tidepool/ndarray/ops/convolution3d.h"
 #include "tidepool/ndarray/ops/convolution_transpose.h"
+#include "tidepool/ndarray/ops/ctc.h"
+#include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/ndarray/ops/resize.h"
 #include "tidepool/ndarray/ops/updaters.h"
@@ -37,6 +39,22 @@ NDArray Update(const Json& c, In in) {
   NDArray parameters = in[0].Dup(), first = in[2].Dup(), second = in[3].Dup();
   AdamUpdate(in[1], parameters, first, second, attributes);
   return parameters;
+}
+
+NDArray AdaGrad(const Json&, In in) {
+  NDArray parameters = in[0].Dup(), sum = in[2].Dup();
+  AdaGradUpdate(in[1], parameters, sum, {});
+  return parameters;
+}
+
+NDArray RmsProp(const Json& c, In in) {
+  NDArray parameters = in[0].Dup(), mean_square = in[2].Dup();
+  RmsPropUpdate(in[1], parameters, mean_square, {.l2 = c["decay"]});
+  return parameters;
+}
+
+NDArray Ctc(const Json& c, In in) {
+  return CtcLoss(in[0], in[1], in[2], in[3], {c["blank"].get<int64_t>(), true});
 }
 
 NDArray Grouped(const Json& c, In in) {
@@ -106,6 +124,11 @@ const std::map<std::string, Evaluate>& JudgedNetworkOperators() {
       {"group_norm", &Grouped},
       {"layer_norm", [](const Json&, In in) { return LayerNorm(in[0], in[1], in[2]).output; }},
       {"adam_update", &Update},
+      {"adagrad_update", &AdaGrad},
+      {"rms_prop_update", &RmsProp},
+      {"ctc_loss", &Ctc},
+      {"absolute_error", [](const Json&, In in) { return MeanAbsoluteError(in[0], in[1]); }},
+      {"huber_error", [](const Json& c, In in) { return HuberError(in[0], in[1], c["delta"]); }},
       {"resize", &Resized},
       {"convolution", &Convolve},
       {"convolution_transpose", &Convolve},

@@ -2,6 +2,8 @@
 its own functions, or by their definitions in double. Where PyTorch can be imported it judges those that it has.
 """
 
+import itertools
+
 import numpy as np
 
 try:
@@ -78,9 +80,24 @@ def make_networks(m, dtype):
         p, g, first, second = (about_one(m, dtype, shape) for _ in range(4))
         m.add("adam_update", [p, g, first, np.abs(second)], decay=float(m.rng.choice([0, 0.3])),
               step=int(m.rng.integers(1, 9)), **close(dtype, 5))
-
-
+        m.add("adagrad_update", [p, g, np.abs(second)], **close(dtype, 5))
+        m.add("rms_prop_update", [p, g, np.abs(second)], decay=float(m.rng.choice([0, 0.3])), **close(dtype, 5))
+        make_alignments(m, dtype)
+    m.add("absolute_error", [x, about_one(m, dtype, x.shape)], **close(dtype, 5))
+    m.add("huber_error", [x, about_one(m, dtype, x.shape)], delta=float(m.rng.uniform(0.1, 1.5)), **close(dtype, 5))
     make_images(m, dtype)
+
+
+def make_alignments(m, dtype):
+    batch, frames, classes, most = (int(m.rng.integers(low, high)) for low, high in ((1, 4), (1, 6), (2, 4), (1, 4)))
+    blank = int(m.rng.integers(0, classes))
+    x = about_one(m, dtype, (batch, frames, classes)) - 1
+    if m.chance(0.5):
+        x = (x - np.log(np.exp(x).sum(-1, keepdims=True))).astype(dtype)
+    labels = m.rng.integers(0, classes - 1, (batch, most))
+    labels += labels >= blank
+    lengths = [m.rng.integers(0, n + 1, batch) for n in (frames, most)]
+    m.add("ctc_loss", [x, labels.astype("i8")] + [n.astype("i8") for n in lengths], blank=blank, **close(dtype, 5))
 
 
 def make_images(m, dtype):
@@ -204,6 +221,41 @@ def adam(case, a):
     return p - 0.001 * first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
 
 
+def adagrad(a):
+    p, g, total = (x.astype("f8") for x in a)
+    return p - 0.01 * g / (np.sqrt(total + g * g) + 1e-10)
+
+
+def rms_prop(case, a):
+    p, g, square = (x.astype("f8") for x in a)
+    g = g + case["decay"] * p
+    return p - 0.01 * g / (np.sqrt(0.99 * square + 0.01 * g * g) + 1e-8)
+
+
+def ctc(case, a):
+    """All paths of an example, one after the other."""
+    x, labels, inputs, counts = a[0].astype("f8"), *a[1:]
+    losses = []
+    for b in range(x.shape[0]):
+        wanted, total = tuple(labels[b, : counts[b]]), 0.0
+        for path in itertools.product(range(x.shape[2]), repeat=int(inputs[b])):
+            told = tuple(c for i, c in enumerate(path) if c != case["blank"] and (i == 0 or c != path[i - 1]))
+            if told == wanted:
+                total += np.exp(sum(x[b, t, c] for t, c in enumerate(path)))
+        losses.append(-np.log(total) if total else 0.0)
+    return np.asarray(losses)
+
+
+def row_means(a, of):
+    d = a[0].astype("f8") - a[1].astype("f8")
+    return of(np.abs(d)).reshape(d.shape[0], -1).mean(1)
+
+
+def huber(case, a):
+    delta = case["delta"]
+    return row_means(a, lambda d: np.where(d <= delta, d * d / 2, delta * (d - delta / 2)))
+
+
 def solve(a):
     """NumPy 1 and 2 take right sides of lower rank differently: they have the rank of the matrices here."""
     sides = a[1][:, None] if a[1].ndim == 1 else a[1]
@@ -217,6 +269,11 @@ WIDE = {
     "group_norm": group_norm,
     "layer_norm": lambda c, a: normalized(a[0].astype("f8"), -1) * a[1].astype("f8") + a[2].astype("f8"),
     "adam_update": adam,
+    "adagrad_update": lambda c, a: adagrad(a),
+    "rms_prop_update": rms_prop,
+    "ctc_loss": ctc,
+    "absolute_error": lambda c, a: row_means(a, lambda d: d),
+    "huber_error": huber,
     "convolution": convolution,
     "convolution_transpose": convolution_transpose,
     "resize": resize,
@@ -266,6 +323,27 @@ def by_torch(case, a):
         optimizer.state[p] = dict(step=torch.tensor(case["step"] - 1.0), exp_avg=wide[2], exp_avg_sq=wide[3])
         optimizer.step()
         return p.detach()
+    if op in ("adagrad_update", "rms_prop_update"):
+        p = torch.nn.Parameter(wide[0])
+        p.grad = wide[1]
+        if op == "adagrad_update":
+            optimizer = torch.optim.Adagrad([p])
+            optimizer.state[p] = dict(step=torch.tensor(0.0), sum=wide[2])
+        else:
+            optimizer = torch.optim.RMSprop([p], weight_decay=case["decay"])
+            optimizer.state[p] = dict(step=torch.tensor(0.0), square_avg=wide[2])
+        optimizer.step()
+        return p.detach()
+    if op == "ctc_loss":
+        # Lengths of 0 are refused there, as is what is not normalised.
+        if not a[2].all() or not np.allclose(np.exp(a[0].astype("f8")).sum(-1), 1, atol=1e-3):
+            return None
+        return F.ctc_loss(wide[0].transpose(0, 1), torch.tensor(a[1]), torch.tensor(a[2]), torch.tensor(a[3]), case["blank"],
+                          "none", zero_infinity=True)
+    if op in ("absolute_error", "huber_error"):
+        losses = (F.l1_loss(*wide, reduction="none") if op == "absolute_error"
+                  else F.huber_loss(*wide, reduction="none", delta=case["delta"]))
+        return losses.reshape(losses.shape[0], -1).mean(1)
     if op == "group_norm":
         if a[0][0].size == case["groups"]:
             return None  # refused for one element a group

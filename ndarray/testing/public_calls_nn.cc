@@ -2,6 +2,7 @@
 #include "tidepool/ndarray/ops/convolution1d.h"
 #include "tidepool/ndarray/ops/convolution3d.h"
 #include "tidepool/ndarray/ops/convolution_transpose.h"
+#include "tidepool/ndarray/ops/ctc.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/normalization.h"
@@ -9,6 +10,7 @@
 #include "tidepool/ndarray/ops/recurrent.h"
 #include "tidepool/ndarray/ops/resize.h"
 #include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/ndarray/ops/updaters.h"
 #include "tidepool/ndarray/testing/public_calls.h"
 
 namespace tidepool {
@@ -40,6 +42,33 @@ std::vector<PublicCall> Losses() {
       {"binary_cross_entropy_grad",
        {{"logits", m}, {"targets", m}, {"gradient", m}},
        [](A a) { BinaryCrossEntropyGradInto(a[0], a[1], 1, a[2]); }},
+      {"absolute_error", {{"predictions", m}, {"targets", m}}, [](A a) { MeanAbsoluteError(a[0], a[1]); }},
+      {"absolute_error_grad",
+       {{"predictions", m}, {"targets", m}, {"loss_gradient", {2}}, {"gradient", m}},
+       [](A a) { MeanAbsoluteErrorGradInto(a[0], a[1], a[2], a[3]); }},
+      {"huber_error", {{"predictions", m}, {"targets", m}}, [](A a) { HuberError(a[0], a[1]); }},
+      {"huber_error_grad",
+       {{"predictions", m}, {"targets", m}, {"loss_gradient", {2}}, {"gradient", m}},
+       [](A a) { HuberErrorGradInto(a[0], a[1], a[2], 1, a[3]); }},
+  };
+}
+
+std::vector<PublicCall> AlignmentsAndUpdates() {
+  const Shape frames{2, 2, 3}, v{2};
+  const DType i64 = DType::kInt64;
+  std::vector<Operand> aligned = {
+      {"log_probabilities", frames}, {"labels", {2, 1}, i64}, {"input_lengths", v, i64}, {"label_lengths", v, i64}};
+  std::vector<Operand> backward = aligned;
+  backward.push_back({"loss_gradient", v});
+  return {
+      {"ctc_loss", aligned, [](A a) { CtcLoss(a[0], a[1], a[2], a[3]); }},
+      {"ctc_loss_grad", backward, [](A a) { CtcLossGrad(a[0], a[1], a[2], a[3], a[4]); }},
+      {"adagrad_update",
+       {{"gradient", v}, {"parameters", v}, {"sum", v}},
+       [](A a) { AdaGradUpdate(a[0], a[1], a[2], {}); }},
+      {"rms_prop_update",
+       {{"gradient", v}, {"parameters", v}, {"mean_square", v}},
+       [](A a) { RmsPropUpdate(a[0], a[1], a[2], {}); }},
   };
 }
 
@@ -186,7 +215,7 @@ std::vector<PublicCall> Cells() {
 }  // namespace
 
 void AppendNnCalls(std::vector<PublicCall>* calls) {
-  for (const auto& more : {Losses(), Images(), Volumes(), Normalizations(), Attentions(), Cells()}) {
+  for (const auto& more : {Losses(), AlignmentsAndUpdates(), Images(), Volumes(), Normalizations(), Attentions(), Cells()}) {
     calls->insert(calls->end(), more.begin(), more.end());
   }
 }

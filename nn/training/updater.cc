@@ -1,7 +1,7 @@
 #include "tidepool/nn/training/updater.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -9,100 +9,219 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/host_view.h"
+#include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/update_numbers.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/unary.h"
 #include "tidepool/ndarray/ops/updaters.h"
 
 namespace tidepool::nn {
+namespace {
 
-UpdaterConfig UpdaterConfig::Of(UpdaterKind kind) {
-  UpdaterConfig config;
-  config.kind = kind;
-  if (kind == UpdaterKind::kSgd) config.learning_rate = 0.1;
-  if (kind == UpdaterKind::kNesterovs) config.learning_rate = 0.02;
-  if (kind == UpdaterKind::kAdamW) config.weight_decay = 0.01;
-  return config;
+// PyTorch's clip_grad_norm_ adds it to the norm, so that there is a factor for a norm of 0.
+constexpr double kOfNorm = 1e-6;
+
+std::string RangeOf(const ParameterGroup& group) {
+  return absl::StrCat("[", group.begin, ", ", group.end, ")");
 }
 
-UpdaterKind ParseUpdater(const std::string& name) {
-  if (name == "sgd") return UpdaterKind::kSgd;
-  if (name == "nesterovs") return UpdaterKind::kNesterovs;
-  if (name == "adam") return UpdaterKind::kAdam;
-  if (name == "adamw") return UpdaterKind::kAdamW;
-  ThrowInvalidArgument(
-      absl::StrCat("updater is \"", name, "\", expected sgd, nesterovs, adam or adamw"));
+bool AreAlike(const ParameterGroup& a, const ParameterGroup& b) {
+  return a.rate == b.rate && a.decays == b.decays && a.frozen == b.frozen;
 }
 
-Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device, DType dtype)
-    : config_(config), device_(device), dtype_(dtype) {
-  auto in_unit = [](double x) { return x >= 0 && x < 1; };
-  if (!(config.learning_rate > 0) || !in_unit(config.momentum) || !in_unit(config.beta1) ||
-      !in_unit(config.beta2) || !(config.epsilon > 0) || !(config.l2 >= 0) || config.decay_steps < 0) {
-    ThrowInvalidArgument(absl::StrCat(
-        "updater: learning_rate ", config.learning_rate, ", momentum ", config.momentum,
-        ", beta1 ", config.beta1, ", beta2 ", config.beta2, ", epsilon ", config.epsilon, ", l2 ",
-        config.l2, ", decay_steps ", config.decay_steps, "; expected rate > 0, momentum and betas in "
-        "[0, 1), epsilon > 0, l2 and decay_steps >= 0"));
+// Every element in one group, in order; empty ones are left out.
+std::vector<ParameterGroup> Complete(const std::vector<ParameterGroup>& groups, int64_t elements) {
+  std::vector<ParameterGroup> all;
+  int64_t next = 0;
+  const auto fill_to = [&](int64_t end) {
+    if (end > next) all.push_back({.begin = next, .end = end});
+  };
+  for (const ParameterGroup& group : groups) {
+    if (group.begin < next || group.end < group.begin || group.end > elements) {
+      ThrowInvalidArgument(absl::StrCat("updater: group ", RangeOf(group), " behind element ", next,
+                                        " of ", elements,
+                                        ", expected ascending ranges that lie apart and inside"));
+    }
+    if (!(group.rate >= 0) || std::isinf(group.rate)) {
+      ThrowInvalidArgument(absl::StrCat("updater: group ", RangeOf(group), " has rate ", group.rate,
+                                        ", expected 0 or more"));
+    }
+    fill_to(group.begin);
+    if (group.end > group.begin) all.push_back(group);
+    next = group.end;
   }
-  const bool decays = config.kind == UpdaterKind::kAdamW;
-  if (!(config.weight_decay >= 0) || (config.weight_decay != 0 && !decays)) {
-    ThrowInvalidArgument(absl::StrCat("updater: weight_decay ", config.weight_decay,
-                                      "; expected at least 0, and 0 of other kinds than adamw"));
-  }
+  fill_to(elements);
+  return all;
+}
+
+NDArray Flat(const NDArray& array) {
+  return array.rank() == 1 ? array : array.Reshape({array.NumElements()});
+}
+
+}  // namespace
+
+Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device, DType dtype,
+                 std::vector<ParameterGroup> groups)
+    : config_(config), device_(device), dtype_(dtype), elements_(shape.NumElements()) {
+  config.Check();
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
-    ThrowInvalidArgument(absl::StrCat("updater: parameters of ", DTypeName(dtype), ", expected f32 or f64"));
+    ThrowInvalidArgument(
+        absl::StrCat("updater: parameters of ", DTypeName(dtype), ", expected f32 or f64"));
   }
+  SetGroups(std::move(groups));
   const MemoryOwnerScope owner("updater");
   const Place place = Place::On(device);
   if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, dtype, place);
-  if (config.kind == UpdaterKind::kAdam || decays) second_ = Zeros(shape, dtype, place);
+  if (config.kind == UpdaterKind::kAdam || config.kind == UpdaterKind::kAdamW)
+    second_ = Zeros(shape, dtype, place);
+}
+
+void Updater::SetGroups(std::vector<ParameterGroup> groups) {
+  const std::vector<ParameterGroup> all = Complete(groups, elements_);
+  std::vector<ParameterGroup> runs;
+  for (const ParameterGroup& group : all) {
+    if (group.frozen) continue;
+    const bool joins = !runs.empty() && runs.back().end == group.begin &&
+                       AreAlike(runs.back(), group) &&
+                       config_.clipping.kind != ClippingKind::kNormOfEach;
+    if (joins) {
+      runs.back().end = group.end;
+    } else {
+      runs.push_back(group);
+    }
+  }
+  is_one_run_ =
+      elements_ == 0 || (runs.size() == 1 && runs[0].begin == 0 && runs[0].end == elements_);
+  if (elements_ == 0) runs = {ParameterGroup()};
+  runs_ = std::move(runs);
+  numbers_ = NDArray();
+}
+
+bool Updater::ClipsByNorm() const {
+  return config_.clipping.kind == ClippingKind::kNormOfEach ||
+         config_.clipping.kind == ClippingKind::kGlobalNorm;
 }
 
 double Updater::learning_rate() const {
-  if (config_.decay_steps == 0) return config_.learning_rate;
-  constexpr double kLast = 0.01;
-  const double done = static_cast<double>(std::min(steps_, config_.decay_steps)) /
-                      static_cast<double>(config_.decay_steps);
-  return config_.learning_rate * (kLast + (1 - kLast) * 0.5 * (1 + std::cos(M_PI * done)));
+  const bool by_epochs = config_.schedule.unit == ScheduleUnit::kEpochs;
+  return config_.learning_rate * config_.schedule.Factor(by_epochs ? epoch_ : steps_);
 }
 
-void Updater::Queue(const NDArray& gradients, NDArray& parameters, const NDArray* numbers) {
-  switch (config_.kind) {
+void Updater::set_gradient_scale(double scale) {
+  if (!(scale > 0) || std::isinf(scale)) {
+    ThrowInvalidArgument(absl::StrCat("updater: gradient scale ", scale, ", expected more than 0"));
+  }
+  gradient_scale_ = scale;
+}
+
+// visit(attributes) with those of the next step and a run.
+template <typename Visit>
+void Updater::WithAttributes(const ParameterGroup& run, Visit visit) const {
+  const UpdaterConfig& c = config_;
+  const double rate = learning_rate() * run.rate, l2 = run.decays ? c.l2 : 0,
+               l1 = run.decays ? c.l1 : 0;
+  const double clip = c.clipping.kind == ClippingKind::kValue ? c.clipping.limit : 0;
+  switch (c.kind) {
     case UpdaterKind::kSgd:
-      return SgdUpdate(gradients, parameters, Sgd(), numbers);
+      return visit(SgdAttributes{rate, l2, l1, clip});
     case UpdaterKind::kNesterovs:
-      return NesterovsUpdate(gradients, parameters, first_, Nesterovs(), numbers);
+      return visit(NesterovsAttributes{rate, c.momentum, l2, l1, clip});
+    case UpdaterKind::kAdaGrad:
+      return visit(AdaGradAttributes{rate, c.epsilon, l2, l1, clip});
+    case UpdaterKind::kRmsProp:
+      return visit(RmsPropAttributes{rate, c.decay, c.epsilon, l2, l1, clip});
     case UpdaterKind::kAdam:
     case UpdaterKind::kAdamW:
-      return AdamUpdate(gradients, parameters, first_, second_, Adam(), numbers);
+      return visit(AdamAttributes{rate, c.beta1, c.beta2, c.epsilon, l2, steps_ + 1,
+                                  run.decays ? c.weight_decay : 0, l1, clip});
+  }
+}
+
+void Updater::Queue(const ParameterGroup& run, const NDArray& gradients, NDArray& parameters,
+                    const NDArray* numbers) {
+  const auto part = [&](const NDArray& array) {
+    return is_one_run_ || !array.is_defined() ? array : Flat(array).Slice(0, run.begin, run.end);
+  };
+  const NDArray g = part(gradients);
+  NDArray p = part(parameters), first = part(first_), second = part(second_);
+  WithAttributes(run, [&](const auto& a) {
+    using A = std::decay_t<decltype(a)>;
+    if constexpr (std::is_same_v<A, SgdAttributes>) SgdUpdate(g, p, a, numbers);
+    if constexpr (std::is_same_v<A, NesterovsAttributes>) NesterovsUpdate(g, p, first, a, numbers);
+    if constexpr (std::is_same_v<A, AdaGradAttributes>) AdaGradUpdate(g, p, first, a, numbers);
+    if constexpr (std::is_same_v<A, RmsPropAttributes>) RmsPropUpdate(g, p, first, a, numbers);
+    if constexpr (std::is_same_v<A, AdamAttributes>) AdamUpdate(g, p, first, second, a, numbers);
+  });
+}
+
+void Updater::QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers) {
+  for (size_t r = 0; r < runs_.size(); ++r) {
+    NDArray row;
+    if (numbers != nullptr)
+      row = numbers->rank() == 1 ? *numbers : numbers->Index(0, static_cast<int64_t>(r));
+    Queue(runs_[r], gradients, parameters, numbers != nullptr ? &row : nullptr);
   }
 }
 
 void Updater::Apply(const NDArray& gradients, NDArray& parameters) {
-  Queue(gradients, parameters, nullptr);
+  if (ClipsByNorm() || gradient_scale_ != 1) {
+    SetNumbers();
+    ApplyNumbers(gradients, parameters);
+  } else {
+    QueueRuns(gradients, parameters, nullptr);
+  }
   Advance();
 }
 
 void Updater::SetNumbers() {
+  const auto runs = static_cast<int64_t>(runs_.size());
   if (!numbers_.is_defined()) {
     const MemoryOwnerScope owner("updater");
     const HandlesOwnScope handles;
-    numbers_ = Empty({kUpdateNumbers}, dtype_, Place::On(device_));
+    numbers_ = Empty(runs == 1 ? Shape{kUpdateNumbers} : Shape{runs, kUpdateNumbers}, dtype_,
+                     Place::On(device_));
   }
-  const UpdateNumbers next = config_.kind == UpdaterKind::kSgd         ? NumbersOf(Sgd())
-                             : config_.kind == UpdaterKind::kNesterovs ? NumbersOf(Nesterovs())
-                                                                       : NumbersOf(Adam());
+  if (runs == 0) return;
   const auto write = [&](auto zero) {
     using T = decltype(zero);
     HostView<T> view(numbers_, ViewContents::kOverwritten);
-    view[0] = static_cast<T>(next.rate);
-    view[1] = static_cast<T>(next.epsilon);
-    view[2] = static_cast<T>(next.keep);
+    for (int64_t r = 0; r < runs; ++r) {
+      UpdateNumbers next;
+      WithAttributes(runs_[static_cast<size_t>(r)],
+                     [&](const auto& attributes) { next = NumbersOf(attributes); });
+      next.scale = gradient_scale_;
+      int64_t i = r * kUpdateNumbers;
+      for (const double number : {next.rate, next.epsilon, next.keep, next.scale})
+        view[i++] = static_cast<T>(number);
+    }
   };
   dtype_ == DType::kFloat64 ? write(0.0) : write(0.0f);
 }
 
+// A copy, in the current place: what is queued may be replayed with new numbers.
+NDArray Updater::ClippedNumbers(const NDArray& gradients) const {
+  const Place here = Place::CurrentOn(device_);
+  NDArray numbers = numbers_.CopyTo(here);
+  NDArray norms({static_cast<int64_t>(runs_.size())}, dtype_, here);
+  for (size_t r = 0; r < runs_.size(); ++r) {
+    NDArray norm = norms.Index(0, static_cast<int64_t>(r));
+    Norm2Into(is_one_run_ ? gradients : Flat(gradients).Slice(0, runs_[r].begin, runs_[r].end), {},
+              norm);
+  }
+  if (config_.clipping.kind == ClippingKind::kGlobalNorm && runs_.size() > 1)
+    norms = Norm2(norms, {}, true);
+  NDArray scales = numbers.rank() == 1 ? numbers.Slice(0, kUpdateNumbers - 1, kUpdateNumbers)
+                                       : numbers.Index(1, kUpdateNumbers - 1);
+  MultiplyInto(scales, Clip(config_.clipping.limit / (norms * scales + kOfNorm), 0, 1), scales);
+  return numbers;
+}
+
 void Updater::ApplyNumbers(const NDArray& gradients, NDArray& parameters) {
-  Queue(gradients, parameters, &numbers_);
+  if (runs_.empty()) return;
+  if (!ClipsByNorm()) return QueueRuns(gradients, parameters, &numbers_);
+  const NDArray numbers = ClippedNumbers(gradients);
+  QueueRuns(gradients, parameters, &numbers);
 }
 
 std::vector<const NDArray*> Updater::state() const {

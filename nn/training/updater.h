@@ -2,75 +2,137 @@
 #ifndef TIDEPOOL_NN_TRAINING_UPDATER_H_
 #define TIDEPOOL_NN_TRAINING_UPDATER_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/training/schedule.h"
 
 namespace tidepool::nn {
 
-enum class UpdaterKind : uint8_t { kSgd, kNesterovs, kAdam, kAdamW };
+// The formulas stand in ndarray/kernel/attributes.h; those of PyTorch's torch.optim, whose defaults
+// these have.
+enum class UpdaterKind : uint8_t { kSgd, kNesterovs, kAdaGrad, kRmsProp, kAdam, kAdamW };
 
+// What is done to gradients that are too large, before l1 and l2 are added. A norm that is NaN
+// makes the parameters NaN, as the gradient would.
+enum class ClippingKind : uint8_t {
+  kNone,
+  kValue,       // each element to [-limit, limit]
+  kNormOfEach,  // of each parameter (ParameterGroup) by limit / its norm, where that is less than 1
+  kGlobalNorm,  // of all that are updated by limit / their norm together, likewise
+};
+struct GradientClipping {
+  ClippingKind kind = ClippingKind::kNone;
+  double limit = 1;
+  bool operator==(const GradientClipping&) const = default;
+};
+
+// A plain value: kinds and numbers.
 struct UpdaterConfig {
   UpdaterKind kind = UpdaterKind::kAdam;
   double learning_rate = 1e-3;
   double momentum = 0.9;  // kNesterovs
+  double decay = 0.99;    // kRmsProp: what of the mean square stays
   double beta1 = 0.9;     // kAdam, kAdamW
   double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double l2 = 0;            // added to the gradient
-  double weight_decay = 0;  // kAdamW: parameters shrink by learning_rate * weight_decay of themselves, beside the gradient
-  // The rate falls along half a cosine from learning_rate to a hundredth of it within so many
-  // steps, and stays there (Loshchilov and Hutter, "SGDR", 2017, without restarts). 0: it is
-  // constant.
-  int64_t decay_steps = 0;
+  double epsilon = 1e-8;    // kAdaGrad, kRmsProp, kAdam, kAdamW
+  double l2 = 0;            // times the parameter, added to the gradient
+  double l1 = 0;            // times the sign of the parameter, likewise
+  double weight_decay = 0;  // kAdamW: parameters shrink by learning_rate * weight_decay of
+                            // themselves, beside the gradient
+  Schedule schedule;        // of the learning rate
+  GradientClipping clipping;
 
-  // Each kind with the learning rate that suits it: SGD 0.1, Nesterov momentum 0.02, Adam and AdamW 0.001, and AdamW
-  // with a weight_decay of 0.01.
+  // Each kind with the learning rate that suits it: SGD 0.1, Nesterov momentum 0.02, AdaGrad (with
+  // an epsilon of 1e-10) and RMSProp 0.01, Adam and AdamW 0.001, and AdamW with a weight_decay of
+  // 0.01.
   static UpdaterConfig Of(UpdaterKind kind);
+  // Throws kInvalidArgument for a number that is out of range, naming it, and for a weight_decay of
+  // another kind than kAdamW.
+  void Check() const;
+  std::string ToString() const;  // "adam, learning rate 0.001, ..."
+  bool operator==(const UpdaterConfig&) const = default;
 };
 
-// "sgd", "nesterovs", "adam" or "adamw"; throws kInvalidArgument for anything else, naming them.
+// "sgd", "nesterovs", "adagrad", "rmsprop", "adam" or "adamw"
+const char* UpdaterName(UpdaterKind kind);
+// Throws kInvalidArgument for anything else, naming them.
 UpdaterKind ParseUpdater(const std::string& name);
+
+// Elements [begin, end) of the parameters that are treated in their own way: those of one array in
+// most cases.
+struct ParameterGroup {
+  int64_t begin = 0, end = 0;
+  double rate = 1;     // times the learning rate
+  bool decays = true;  // l2, l1 and weight_decay apply; not to biases and scales of norms, say
+  // Not updated: its gradient is not read and counts in no norm, its state stays.
+  bool frozen = false;
+  bool operator==(const ParameterGroup&) const = default;
+};
 
 class Updater {
  public:
-  // State for parameters of `shape` and `dtype` (f32, f64) on `device`. Throws kInvalidArgument when a number is out of
-  // range, and for a weight_decay of another kind than kAdamW.
+  // State for parameters of `shape` and `dtype` (f32, f64) on `device`. Throws as
+  // UpdaterConfig::Check, and as SetGroups.
   Updater(const UpdaterConfig& config, const Shape& shape, Device device = Host(),
-          DType dtype = DType::kFloat32);
+          DType dtype = DType::kFloat32, std::vector<ParameterGroup> groups = {});
 
+  // From the next step on; the state stays. Ascending and apart; elements in between are groups of
+  // their own as ParameterGroup is made. None: all elements are one. Neighbours that are treated
+  // alike are updated together, but where each one's norm is clipped: a kernel for each run of
+  // them. Throws kInvalidArgument naming the group.
+  void SetGroups(std::vector<ParameterGroup> groups);
+
+  // gradients and parameters are dense where there are groups.
   void Apply(const NDArray& gradients, NDArray& parameters);
 
-  // The same in parts, for steps that are captured and replayed: what changes from step to step lies in
-  // numbers(), an array on the device. SetNumbers writes it for the next step, ApplyNumbers queues the
-  // update by it, Advance counts the step once it is queued.
+  // The same in parts, for steps that are captured and replayed: what changes from step to step
+  // lies in numbers(), an array on the device. SetNumbers writes it for the next step, ApplyNumbers
+  // queues the update by it, Advance counts the step once it is queued. The norms of clipping stay
+  // on the device.
   void SetNumbers();
   void ApplyNumbers(const NDArray& gradients, NDArray& parameters);
   void Advance() { ++steps_; }
-  const NDArray& numbers() const { return numbers_; }  // undefined before the first SetNumbers
+  // [kUpdateNumbers], or a row for each run of groups; undefined before the first SetNumbers.
+  const NDArray& numbers() const { return numbers_; }
 
+  const UpdaterConfig& config() const { return config_; }
   int64_t steps() const { return steps_; }
+  // Of a run that is resumed.
+  void set_steps(int64_t steps) { steps_ = steps; }
+  // What a schedule by epochs goes by.
+  int64_t epoch() const { return epoch_; }
+  void set_epoch(int64_t epoch) { epoch_ = epoch; }
+  // What gradients are multiplied by before anything else: of a loss that was scaled, 1 / scale
+  // (loss_scale.h).
+  void set_gradient_scale(double scale);
   double learning_rate() const;  // of the next step
   // What it keeps between steps; none for SGD.
   std::vector<const NDArray*> state() const;
 
  private:
-  SgdAttributes Sgd() const { return {learning_rate(), config_.l2}; }
-  NesterovsAttributes Nesterovs() const { return {learning_rate(), config_.momentum, config_.l2}; }
-  AdamAttributes Adam() const {
-    return {learning_rate(), config_.beta1, config_.beta2,       config_.epsilon,
-            config_.l2,      steps_ + 1,    config_.weight_decay};
-  }
-  void Queue(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
+  bool ClipsByNorm() const;
+  // One run of elements: its part of the arrays, or all of them where there is one run.
+  void Queue(const ParameterGroup& run, const NDArray& gradients, NDArray& parameters,
+             const NDArray* numbers);
+  void QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
+  NDArray ClippedNumbers(const NDArray& gradients) const;
+  template <typename Visit>
+  void WithAttributes(const ParameterGroup& run, Visit visit) const;
 
   UpdaterConfig config_;
   Device device_;
   DType dtype_;
-  NDArray first_, second_;  // velocity, or the two moments
+  int64_t elements_;
+  bool is_one_run_ = true;
+  std::vector<ParameterGroup> runs_;  // that are updated
+  NDArray first_, second_;            // velocity, sum or mean of squares, or the two moments
   NDArray numbers_;
+  double gradient_scale_ = 1;
   int64_t steps_ = 0;
+  int64_t epoch_ = 0;
 };
 
 }  // namespace tidepool::nn

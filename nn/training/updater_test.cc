@@ -1,6 +1,7 @@
 #include "tidepool/nn/training/updater.h"
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -10,6 +11,10 @@
 
 namespace tidepool::nn {
 namespace {
+
+constexpr UpdaterKind kKinds[] = {UpdaterKind::kSgd,     UpdaterKind::kNesterovs,
+                                  UpdaterKind::kAdaGrad, UpdaterKind::kRmsProp,
+                                  UpdaterKind::kAdam,    UpdaterKind::kAdamW};
 
 // The published formulas in double, one parameter.
 struct Model {
@@ -27,6 +32,14 @@ struct Model {
         first = c.momentum * first - c.learning_rate * g;
         p += c.momentum * first - c.learning_rate * g;
         break;
+      case UpdaterKind::kAdaGrad:
+        first += g * g;
+        p -= c.learning_rate * g / (std::sqrt(first) + c.epsilon);
+        break;
+      case UpdaterKind::kRmsProp:
+        first = c.decay * first + (1 - c.decay) * g * g;
+        p -= c.learning_rate * g / (std::sqrt(first) + c.epsilon);
+        break;
       case UpdaterKind::kAdamW:
         p -= c.learning_rate * c.weight_decay * p;
         [[fallthrough]];
@@ -43,7 +56,7 @@ struct Model {
 };
 
 TEST(Updater, FollowsThePublishedFormulas) {
-  for (UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam, UpdaterKind::kAdamW}) {
+  for (UpdaterKind kind : kKinds) {
     for (double l2 : {0.0, 0.1}) {
       UpdaterConfig config = UpdaterConfig::Of(kind);
       config.l2 = l2;
@@ -63,9 +76,10 @@ TEST(Updater, FollowsThePublishedFormulas) {
 
 // In f64 to the last digits, where f32 would be off by 1e-6.
 TEST(Updater, UpdatesParametersInDouble) {
-  for (UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam, UpdaterKind::kAdamW}) {
+  for (UpdaterKind kind : kKinds) {
     const UpdaterConfig config = UpdaterConfig::Of(kind);
-    Updater updater(config, {5}, Host(), DType::kFloat64), by_numbers(config, {5}, Host(), DType::kFloat64);
+    Updater updater(config, {5}, Host(), DType::kFloat64),
+        by_numbers(config, {5}, Host(), DType::kFloat64);
     NDArray parameters = Full({5}, 0.5, DType::kFloat64), numbered = parameters.Dup();
     Model model;
     for (int i = 0; i < 50; ++i) {
@@ -93,9 +107,9 @@ TEST(Updater, DecayOfWeightsIsOfOneKind) {
 }
 
 TEST(Updater, NumbersInAnArrayGiveTheSameBits) {
-  for (UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam, UpdaterKind::kAdamW}) {
+  for (UpdaterKind kind : kKinds) {
     UpdaterConfig config = UpdaterConfig::Of(kind);
-    config.decay_steps = 5;
+    config.schedule = Schedule::Cosine(5);
     Updater by_attributes(config, {3}), by_numbers(config, {3});
     NDArray x = Full({3}, 0.5), y = Full({3}, 0.5);
     EXPECT_FALSE(by_numbers.numbers().is_defined());
@@ -116,9 +130,9 @@ TEST(Updater, NumbersInAnArrayGiveTheSameBits) {
   }
 }
 
-TEST(Updater, TheRateFallsAlongHalfACosine) {
+TEST(Updater, TheRateFollowsItsScheduleByStepsOrEpochs) {
   UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kSgd);
-  config.decay_steps = 10;
+  config.schedule = Schedule::Cosine(10);
   Updater updater(config, {1});
   NDArray parameters = Full({1}, 1.0);
   double expected = 1.0;
@@ -130,13 +144,22 @@ TEST(Updater, TheRateFallsAlongHalfACosine) {
     expected -= rate;
     EXPECT_NEAR(parameters.ToVector<float>()[0], expected, 1e-5) << step;
   }
-  config.decay_steps = -1;
+  updater.set_steps(5);  // as a run that is resumed
+  EXPECT_NEAR(updater.learning_rate(), 0.1 * (0.01 + 0.99 / 2), 1e-12);
+  config.schedule = Schedule::Step(1, 0.5).PerEpoch();
+  Updater by_epochs(config, {1});
+  by_epochs.Apply(Full({1}, 1.0), parameters);
+  EXPECT_EQ(by_epochs.learning_rate(), 0.1);
+  by_epochs.set_epoch(2);
+  EXPECT_EQ(by_epochs.learning_rate(), 0.025);
+  config.schedule.gamma = -1;
   EXPECT_THROW(Updater(config, {1}), Error);
 }
 
 TEST(Updater, NamesAndNumbersAreChecked) {
   EXPECT_EQ(ParseUpdater("nesterovs"), UpdaterKind::kNesterovs);
-  EXPECT_THROW(ParseUpdater("rmsprop"), Error);
+  EXPECT_THROW(ParseUpdater("adadelta"), Error);
+  for (const UpdaterKind kind : kKinds) EXPECT_EQ(ParseUpdater(UpdaterName(kind)), kind);
   UpdaterConfig config;
   config.learning_rate = std::nan("");
   try {
@@ -145,6 +168,34 @@ TEST(Updater, NamesAndNumbersAreChecked) {
   } catch (const Error& error) {
     EXPECT_THAT(error.message(), testing::HasSubstr("learning_rate nan"));
   }
+  const auto message = [](void (*change)(UpdaterConfig&)) {
+    UpdaterConfig wrong;
+    change(wrong);
+    return std::string(CatchStatus([&] { wrong.Check(); }).message());
+  };
+  EXPECT_EQ(message([](UpdaterConfig& c) { c.decay = 1; }),
+            "updater: decay 1, expected 0 or more and less than 1");
+  EXPECT_EQ(message([](UpdaterConfig& c) { c.l1 = -1; }), "updater: l1 -1, expected 0 or more");
+  EXPECT_EQ(message([](UpdaterConfig& c) { c.epsilon = 0; }),
+            "updater: epsilon 0, expected more than 0");
+  EXPECT_EQ(message([](UpdaterConfig& c) {
+              c.clipping = {ClippingKind::kValue, 0};
+            }),
+            "updater: clipping limit 0, expected more than 0");
+}
+
+TEST(Updater, ConfigIsAValueWithAText) {
+  UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kAdamW);
+  config.schedule = Schedule::Step(5);
+  config.clipping = {ClippingKind::kGlobalNorm, 1.5};
+  EXPECT_EQ(config.ToString(),
+            "adamw, learning rate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-08, weight decay 0.01, "
+            "schedule step(length 5, "
+            "gamma 0.1), global norm clipped to 1.5");
+  UpdaterConfig other = config;
+  EXPECT_EQ(config, other);
+  other.schedule.gamma = 0.5;
+  EXPECT_NE(config, other);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@
 ABSL_FLAG(std::string, data, "", "folder with the four IDX files of MNIST's names");
 ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
 ABSL_FLAG(int, epochs, 10, "passes over the training images");
-ABSL_FLAG(std::string, updater, "adam", "adam, sgd or nesterovs");
-ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam, 0.1 for sgd, 0.02 for nesterovs");
+ABSL_FLAG(std::string, updater, "adam", "sgd, nesterovs, adagrad, rmsprop, adam or adamw");
+ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam and adamw, 0.01 for adagrad and rmsprop, 0.1 for sgd, 0.02 for nesterovs");
 ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CUDA devices");
@@ -47,14 +47,14 @@ nn::UpdaterConfig UpdaterOfFlags() {
   return updater;
 }
 
-// Steps over which the learning rate falls; 0: it does not.
-int64_t DecayStepsOfFlags(int64_t steps) {
+// Over so many steps.
+nn::Schedule ScheduleOfFlags(int64_t steps) {
   const std::string schedule = absl::GetFlag(FLAGS_schedule);
   if (schedule != "cosine" && schedule != "constant") {
     ThrowInvalidArgument(
         absl::StrCat("flag --schedule is \"", schedule, "\", expected cosine or constant"));
   }
-  return schedule == "cosine" ? steps : 0;
+  return schedule == "cosine" ? nn::Schedule::Cosine(steps) : nn::Schedule::Constant();
 }
 
 void WriteTrace(const Workspace& workspace, const std::string& path) {
@@ -81,7 +81,7 @@ int RunTrain() {
   const uint64_t seed = absl::GetFlag(FLAGS_seed);
   const std::string save = absl::GetFlag(FLAGS_save);
   nn::UpdaterConfig updater = UpdaterOfFlags();
-  DecayStepsOfFlags(0);  // wrong flags are found before anything is read
+  ScheduleOfFlags(1);  // wrong flags are found before anything is read
   const WorkspaceMode mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   const Device device = DeviceOfFlags();
   if (!save.empty()) nn::CheckModelPathIsWritable(save);
@@ -102,7 +102,7 @@ int RunTrain() {
   std::fflush(stdout);  // a log shows it now, not with the first progress line
 
   nn::ImageBatches batches(train, batch);
-  updater.decay_steps = DecayStepsOfFlags(epochs * batches.size());
+  updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, epochs * batches.size()));
   nn::Trainer trainer(model, updater);
   try {
     trainer.set_graphs(absl::GetFlag(FLAGS_graphs));

@@ -208,6 +208,43 @@ double BinaryCrossEntropySlope(double x, double target) {
   return static_cast<double>((x < 0 ? e / (1 + e) : 1 / (1 + e)) - target);
 }
 
+long double AbsoluteErrorTerm(double x, double target) { return std::abs(static_cast<long double>(x) - target); }
+
+void RunHuberError(const KernelCall& call) {
+  const double delta = call.attrs<HuberAttributes>().delta;
+  ForEachRow(call, call.inputs[0], [&](int64_t row, int64_t n) {
+    const double* x = call.inputs[0].as<double>() + row * n;
+    const double* target = call.inputs[1].as<double>() + row * n;
+    long double sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double d = std::abs(x[i] - target[i]);
+      sum += d > delta ? delta * (d - delta / 2) : d * d / 2;
+    }
+    call.outputs[0].as<double>()[row] = static_cast<double>(sum / static_cast<long double>(n));
+  });
+}
+
+// By the gradient of each row's loss; slope(x - target).
+template <typename Slope>
+void GradByRows(const KernelCall& call, Slope slope) {
+  ForEachRow(call, call.outputs[0], [&](int64_t row, int64_t n) {
+    const double scale = call.inputs[2].as<double>()[row] / static_cast<double>(n);
+    const double* x = call.inputs[0].as<double>() + row * n;
+    const double* target = call.inputs[1].as<double>() + row * n;
+    double* gradient = call.outputs[0].as<double>() + row * n;
+    for (int64_t i = 0; i < n; ++i) gradient[i] = scale * slope(x[i] - target[i]);
+  });
+}
+
+void RunAbsoluteErrorGrad(const KernelCall& call) {
+  GradByRows(call, [](double d) { return d > 0 ? 1 : d < 0 ? -1 : d; });  // NaN stays
+}
+
+void RunHuberErrorGrad(const KernelCall& call) {
+  const double delta = call.attrs<HuberAttributes>().delta;
+  GradByRows(call, [=](double d) { return d > delta ? delta : d < -delta ? -delta : d; });
+}
+
 constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&)) {
   return {op, DeviceType::kHost, DType::kFloat64, "cpu", 10, run};
 }
@@ -225,6 +262,10 @@ const KernelRegistrar registrar({
     Cpu(OpCode::kSquaredErrorGrad, &RunLossGrad<&SquaredErrorSlope>),
     Cpu(OpCode::kBinaryCrossEntropy, &RunMeanLoss<&BinaryCrossEntropyTerm>),
     Cpu(OpCode::kBinaryCrossEntropyGrad, &RunLossGrad<&BinaryCrossEntropySlope>),
+    Cpu(OpCode::kAbsoluteError, &RunMeanLoss<&AbsoluteErrorTerm>),
+    Cpu(OpCode::kAbsoluteErrorGrad, &RunAbsoluteErrorGrad),
+    Cpu(OpCode::kHuberError, &RunHuberError),
+    Cpu(OpCode::kHuberErrorGrad, &RunHuberErrorGrad),
 });
 
 }  // namespace

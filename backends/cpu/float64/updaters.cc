@@ -19,41 +19,73 @@ void ForEachParameter(const KernelCall& call, Update update) {
   });
 }
 
+template <typename Attributes>
+struct Of {
+  explicit Of(const KernelCall& call)
+      : a(call.attrs<Attributes>()),
+        numbers(NumbersOf<Attributes, double>(call)),
+        terms(GradientTerms<double>::Of(a, numbers.scale)),
+        g(call.inputs[0].as<double>()),
+        p(call.outputs[0].as<double>()) {}
+  double Gradient(int64_t i) const { return terms.Gradient(g[i], p[i]); }
+
+  const Attributes a;
+  const UpdateNumbers numbers;
+  const GradientTerms<double> terms;
+  const double* const g;
+  double* const p;
+};
+
 void RunSgd(const KernelCall& call) {
-  const double l2 = call.attrs<SgdAttributes>().l2, rate = NumbersOf<SgdAttributes, double>(call).rate;
-  const double* g = call.inputs[0].as<double>();
-  double* p = call.outputs[0].as<double>();
-  ForEachParameter(call, [=](int64_t i) { p[i] -= rate * (g[i] + l2 * p[i]); });
+  const Of<SgdAttributes> of(call);
+  ForEachParameter(call, [&](int64_t i) { of.p[i] -= of.numbers.rate * of.Gradient(i); });
 }
 
 void RunNesterovs(const KernelCall& call) {
-  const auto a = call.attrs<NesterovsAttributes>();
-  const double rate = NumbersOf<NesterovsAttributes, double>(call).rate;
-  const double* g = call.inputs[0].as<double>();
-  double *p = call.outputs[0].as<double>(), *v = call.outputs[1].as<double>();
-  ForEachParameter(call, [=](int64_t i) {
-    const double step = rate * (g[i] + a.l2 * p[i]);
-    v[i] = a.momentum * v[i] - step;
-    p[i] += a.momentum * v[i] - step;
+  const Of<NesterovsAttributes> of(call);
+  double* v = call.outputs[1].as<double>();
+  ForEachParameter(call, [&](int64_t i) {
+    const double step = of.numbers.rate * of.Gradient(i);
+    v[i] = of.a.momentum * v[i] - step;
+    of.p[i] += of.a.momentum * v[i] - step;
   });
 }
 
+template <typename Attributes>
+void RunByRoot(const KernelCall& call, double keep, double rest) {
+  const Of<Attributes> of(call);
+  double* s = call.outputs[1].as<double>();
+  ForEachParameter(call, [&](int64_t i) {
+    const double g = of.Gradient(i);
+    s[i] = keep * s[i] + rest * g * g;
+    of.p[i] -= of.numbers.rate * g / (std::sqrt(s[i]) + of.numbers.epsilon);
+  });
+}
+
+void RunAdaGrad(const KernelCall& call) { RunByRoot<AdaGradAttributes>(call, 1, 1); }
+
+void RunRmsProp(const KernelCall& call) {
+  const double decay = call.attrs<RmsPropAttributes>().decay;
+  RunByRoot<RmsPropAttributes>(call, decay, 1 - decay);
+}
+
 void RunAdam(const KernelCall& call) {
-  const auto a = call.attrs<AdamAttributes>();
-  const UpdateNumbers numbers = NumbersOf<AdamAttributes, double>(call);
-  const double* g = call.inputs[0].as<double>();
-  double *p = call.outputs[0].as<double>(), *m = call.outputs[1].as<double>(), *v = call.outputs[2].as<double>();
-  ForEachParameter(call, [=](int64_t i) {
-    const double gradient = g[i] + a.l2 * p[i];
-    m[i] = a.beta1 * m[i] + (1 - a.beta1) * gradient;
-    v[i] = a.beta2 * v[i] + (1 - a.beta2) * gradient * gradient;
-    p[i] = numbers.keep * p[i] - numbers.rate * m[i] / (std::sqrt(v[i]) + numbers.epsilon);
+  const Of<AdamAttributes> of(call);
+  double *m = call.outputs[1].as<double>(), *v = call.outputs[2].as<double>();
+  ForEachParameter(call, [&](int64_t i) {
+    const double gradient = of.Gradient(i);
+    m[i] = of.a.beta1 * m[i] + (1 - of.a.beta1) * gradient;
+    v[i] = of.a.beta2 * v[i] + (1 - of.a.beta2) * gradient * gradient;
+    of.p[i] =
+        of.numbers.keep * of.p[i] - of.numbers.rate * m[i] / (std::sqrt(v[i]) + of.numbers.epsilon);
   });
 }
 
 const KernelRegistrar registrar({
     {OpCode::kSgdUpdate, DeviceType::kHost, DType::kFloat64, "cpu", 10, &RunSgd},
     {OpCode::kNesterovsUpdate, DeviceType::kHost, DType::kFloat64, "cpu", 10, &RunNesterovs},
+    {OpCode::kAdaGradUpdate, DeviceType::kHost, DType::kFloat64, "cpu", 10, &RunAdaGrad},
+    {OpCode::kRmsPropUpdate, DeviceType::kHost, DType::kFloat64, "cpu", 10, &RunRmsProp},
     {OpCode::kAdamUpdate, DeviceType::kHost, DType::kFloat64, "cpu", 10, &RunAdam},
 });
 

@@ -16,33 +16,70 @@ constexpr int kMaxStates = 2;
 
 // Updates an element: the gradient, the parameter and its states. Take: the numbers that change from
 // step to step, out of memory that may be written between replays of a captured step.
+struct Terms {
+  float scale, l2, l1, clip;
+  // g of the formulas; NaN stays.
+  __device__ float Gradient(float gradient, float p) const {
+    float g = scale * gradient;
+    g = g > clip ? clip : g;
+    g = g < -clip ? -clip : g;
+    const float sign = (p > 0 ? 1.0f : 0.0f) - (p < 0 ? 1.0f : 0.0f);
+    return g + l2 * p + l1 * sign;
+  }
+};
 struct SgdStep {
   static constexpr int kStates = 0;
-  float rate, l2;
-  __device__ void Take(const float* numbers) { rate = numbers[0]; }
-  __device__ void operator()(float g, float& p, float*) const { p -= rate * (g + l2 * p); }
+  Terms terms;
+  float rate;
+  __device__ void Take(const float* numbers) {
+    rate = numbers[0];
+    terms.scale = numbers[3];
+  }
+  __device__ void operator()(float g, float& p, float*) const { p -= rate * terms.Gradient(g, p); }
 };
 struct NesterovsStep {
   static constexpr int kStates = 1;
-  float rate, momentum, l2;
-  __device__ void Take(const float* numbers) { rate = numbers[0]; }
+  Terms terms;
+  float rate, momentum;
+  __device__ void Take(const float* numbers) {
+    rate = numbers[0];
+    terms.scale = numbers[3];
+  }
   __device__ void operator()(float g, float& p, float* state) const {
-    const float step = rate * (g + l2 * p);
+    const float step = rate * terms.Gradient(g, p);
     const float velocity = momentum * state[0] - step;
     state[0] = velocity;
     p += momentum * velocity - step;
   }
 };
+// AdaGrad, where both are 1, and RMSProp.
+struct ByRootStep {
+  static constexpr int kStates = 1;
+  Terms terms;
+  float rate, epsilon, keep, rest;
+  __device__ void Take(const float* numbers) {
+    rate = numbers[0];
+    epsilon = numbers[1];
+    terms.scale = numbers[3];
+  }
+  __device__ void operator()(float gradient, float& p, float* state) const {
+    const float g = terms.Gradient(gradient, p);
+    state[0] = keep * state[0] + rest * g * g;
+    p -= rate * g / (sqrtf(state[0]) + epsilon);
+  }
+};
 struct AdamStep {
   static constexpr int kStates = 2;
-  float beta1, beta2, rest1, rest2, size, epsilon, keep, l2;
+  Terms terms;
+  float beta1, beta2, rest1, rest2, size, epsilon, keep;
   __device__ void Take(const float* numbers) {
     size = numbers[0];
     epsilon = numbers[1];
     keep = numbers[2];
+    terms.scale = numbers[3];
   }
   __device__ void operator()(float g, float& p, float* state) const {
-    const float gradient = g + l2 * p;
+    const float gradient = terms.Gradient(g, p);
     state[0] = beta1 * state[0] + rest1 * gradient;
     state[1] = beta2 * state[1] + rest2 * gradient * gradient;
     p = keep * p - size * state[0] / (sqrtf(state[1]) + epsilon);
@@ -108,29 +145,47 @@ void Run(const KernelCall& call, const Step& step) {
   }
 }
 
+template <typename Attributes>
+Terms TermsOf(const Attributes& a) {
+  const auto terms = GradientTerms<float>::Of(a, 1);
+  return {terms.scale, terms.l2, terms.l1, terms.clip};
+}
+
 void RunSgd(const KernelCall& call) {
   const auto& a = call.attrs<SgdAttributes>();
-  Run(call, SgdStep{static_cast<float>(a.learning_rate), static_cast<float>(a.l2)});
+  Run(call, SgdStep{TermsOf(a), static_cast<float>(a.learning_rate)});
 }
 
 void RunNesterovs(const KernelCall& call) {
   const auto& a = call.attrs<NesterovsAttributes>();
-  Run(call, NesterovsStep{static_cast<float>(a.learning_rate), static_cast<float>(a.momentum),
-                          static_cast<float>(a.l2)});
+  Run(call, NesterovsStep{TermsOf(a), static_cast<float>(a.learning_rate), static_cast<float>(a.momentum)});
+}
+
+void RunAdaGrad(const KernelCall& call) {
+  const auto& a = call.attrs<AdaGradAttributes>();
+  Run(call, ByRootStep{TermsOf(a), static_cast<float>(a.learning_rate), static_cast<float>(a.epsilon), 1, 1});
+}
+
+void RunRmsProp(const KernelCall& call) {
+  const auto& a = call.attrs<RmsPropAttributes>();
+  Run(call, ByRootStep{TermsOf(a), static_cast<float>(a.learning_rate), static_cast<float>(a.epsilon),
+                       static_cast<float>(a.decay), static_cast<float>(1 - a.decay)});
 }
 
 void RunAdam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
   const UpdateNumbers numbers = NumbersOf(a);
-  Run(call, AdamStep{static_cast<float>(a.beta1), static_cast<float>(a.beta2),
+  Run(call, AdamStep{TermsOf(a), static_cast<float>(a.beta1), static_cast<float>(a.beta2),
                      static_cast<float>(1 - a.beta1), static_cast<float>(1 - a.beta2),
                      static_cast<float>(numbers.rate), static_cast<float>(numbers.epsilon),
-                     static_cast<float>(numbers.keep), static_cast<float>(a.l2)});
+                     static_cast<float>(numbers.keep)});
 }
 
 const bool registered = [] {
   AddKernel(OpCode::kSgdUpdate, DType::kFloat32, &RunSgd);
   AddKernel(OpCode::kNesterovsUpdate, DType::kFloat32, &RunNesterovs);
+  AddKernel(OpCode::kAdaGradUpdate, DType::kFloat32, &RunAdaGrad);
+  AddKernel(OpCode::kRmsPropUpdate, DType::kFloat32, &RunRmsProp);
   AddKernel(OpCode::kAdamUpdate, DType::kFloat32, &RunAdam);
   return true;
 }();

@@ -87,9 +87,10 @@ void Copy(const KernelCall& call) {
 // The step's learning rate comes in the attributes, or in an array of the device.
 void SgdUpdate(const KernelCall& call) {
   const auto& a = call.attrs<tidepool::SgdAttributes>();
-  const float rate = tidepool::NumbersOf<tidepool::SgdAttributes>(call).rate;
+  const tidepool::UpdateNumbers numbers = tidepool::NumbersOf<tidepool::SgdAttributes>(call);
+  const auto terms = tidepool::GradientTerms<float>::Of(a, numbers.scale);
   ForEachElement<float, 1>(call, [&](float gradient, float& parameter) {
-    parameter -= rate * (gradient + static_cast<float>(a.l2) * parameter);
+    parameter -= static_cast<float>(numbers.rate) * terms.Gradient(gradient, parameter);
   });
 }
 
