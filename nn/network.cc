@@ -115,7 +115,7 @@ void Network::MakeArrays() {
     const ParameterSpec& spec = specs[i].spec;
     NDArray& view = parameter_views_[i];
     if (!(spec.initializer == Initializer::Zeros())) CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), view);
-    named_.push_back({specs[i].name, view, spec.is_trained, spec.decays});
+    named_.push_back({specs[i].name, view, spec.is_trained, spec.decays, parameter_offsets_[k]});
     if (k < trained_arrays) gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
   }
 }
@@ -291,6 +291,14 @@ NDArray Network::Output(const NDArray& features) {
 }
 
 // ---- Training ----
+
+void Network::set_loss(Loss loss) {
+  loss_ = [loss = std::move(loss)](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
+    if (inputs.labels.empty()) ThrowInvalidArgument(absl::StrCat("network: no labels, expected those of ", loss.ToString()));
+    const bool is_masked = !inputs.labels_masks.empty() && inputs.labels_masks[0].is_defined();
+    return loss.Of(outputs[0], inputs.labels[0], is_masked ? &inputs.labels_masks[0] : nullptr);
+  };
+}
 
 Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
   return PrepareInputs(NetworkInputs{{features}, {labels}, {}, {}});

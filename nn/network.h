@@ -36,6 +36,7 @@
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/block.h"
 #include "tidepool/nn/layers/layer.h"
+#include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/network_config.h"
 #include "tidepool/nn/unique_name.h"
 
@@ -63,7 +64,8 @@ struct NamedParameter {
   std::string name;  // "0.conv2d.filter"
   NDArray value;     // a view of the flat array
   bool is_trained = true;
-  bool decays = true;
+  bool decays = true;  // under weight decay and regularisation
+  int64_t begin = 0;   // its first element in the flat array
 };
 
 // Parameters as the network takes them, on any device.
@@ -128,7 +130,8 @@ class Network {
 
   // ---- Training ----
 
-  // Softmax cross-entropy of `labels` [batch] i64 unless set.
+  // Softmax cross-entropy of `labels` [batch] i64 unless set. A Loss is of the first output, labels and mask of these.
+  void set_loss(Loss loss);
   void set_loss(LossFunction loss) { loss_ = std::move(loss); }
 
   // The mean loss of an example. Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.

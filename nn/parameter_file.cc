@@ -31,18 +31,23 @@ std::string QuotedFromFile(absl::string_view text) {
 }
 
 void SaveParameters(const Network& network, const std::string& path,
-                    const std::map<std::string, std::string>& metadata) {
+                    const std::map<std::string, std::string>& metadata,
+                    const std::vector<std::pair<std::string, NDArray>>& more) {
   std::vector<SafetensorView> tensors;
   std::vector<NDArray> values;  // on the host
-  for (const NamedParameter& parameter : network.named_parameters()) {
-    values.push_back(parameter.value.To(Host()));
-    const absl::Span<const int64_t> dims = parameter.value.shape().span();
+  const auto add = [&](const std::string& name, const NDArray& array) {
+    values.push_back(array.To(Host()));
     const NDArray& value = values.back();
+    const absl::Span<const int64_t> dims = value.shape().span();
     tensors.push_back(
-        {parameter.name, FileType(value.dtype()), std::vector<int64_t>(dims.begin(), dims.end()),
+        {name, FileType(value.dtype()), std::vector<int64_t>(dims.begin(), dims.end()),
          absl::MakeConstSpan(value.raw_data(), static_cast<size_t>(value.NumElements()) *
                                                    DTypeBytes(value.dtype()))});
+  };
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    add(parameter.name, parameter.value);
   }
+  for (const auto& [name, array] : more) add(name, array);
   WriteSafetensors(path, metadata, tensors);
 }
 

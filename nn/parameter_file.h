@@ -6,6 +6,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/network.h"
@@ -13,10 +15,11 @@
 
 namespace tidepool::nn {
 
-// Writes beside `path` and renames: a reader sees the old file or the whole new one. Throws Error
-// naming the path.
+// Writes beside `path` and renames: a reader sees the old file or the whole new one. `more`: arrays
+// beside the parameters. Throws Error naming the path.
 void SaveParameters(const Network& network, const std::string& path,
-                    const std::map<std::string, std::string>& metadata = {});
+                    const std::map<std::string, std::string>& metadata = {},
+                    const std::vector<std::pair<std::string, NDArray>>& more = {});
 
 // Into a network that has them, of any device: model files too. Throws kDataLoss naming file and
 // tensor, found and expected, before anything is written: one that is missing, unknown, or of

@@ -24,14 +24,35 @@ struct Trainer::Graphs {
   ReplayedStep step;
 };
 
+namespace {
+
+// A group for each array, where arrays are treated in their own ways. Padding belongs to the array before it.
+std::vector<ParameterGroup> GroupsOf(const Network& network, const UpdaterConfig& updater) {
+  const bool decays = updater.l1 != 0 || updater.l2 != 0 || updater.weight_decay != 0;
+  if (!decays && updater.clipping.kind != ClippingKind::kNormOfEach) return {};
+  std::vector<ParameterGroup> groups;
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    if (!parameter.is_trained) continue;
+    if (!groups.empty()) groups.back().end = parameter.begin;
+    groups.push_back({.begin = parameter.begin, .end = network.parameters().NumElements(), .decays = parameter.decays});
+  }
+  return groups;
+}
+
+Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
+  return Updater(config, network.parameters().shape(), network.device(), network.dtype(), GroupsOf(network, config));
+}
+
+}  // namespace
+
 Trainer::Trainer(Network& network, const UpdaterConfig& updater)
-    : network_(network), updater_(updater, network.parameters().shape(), network.device()) {}
+    : network_(network), updater_(UpdaterOf(network, updater)) {}
 
 Trainer::Trainer(Model& model, const UpdaterConfig& updater)
     : model_(model.LinkFor("trainer")),
       models_network_(model.network),
       network_(*models_network_),
-      updater_(updater, model.network->parameters().shape(), model.network->device()) {
+      updater_(UpdaterOf(*model.network, updater)) {
   manager_ = model.manager.NewSubManager("trainer");
   for (const NDArray* state : updater_.state()) manager_.Attach(*state);
   manager_.Cap();

@@ -64,6 +64,8 @@ class Trainer {
   void Update();
 
   int64_t steps() const { return updater_.steps(); }
+  // For checkpoints (checkpoint.h), schedules by epoch, scales of losses: between steps.
+  Updater& updater() { return updater_; }
   NDManager& manager() { return manager_; }
   void Close();
 

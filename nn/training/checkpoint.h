@@ -1,0 +1,61 @@
+// Checkpoints: everything a run of training needs to go on as if it had never stopped, to the last bit, in one safetensors file:
+// parameters, what layers keep beside them, the updater's state and counters, the place in random numbers, and whatever the
+// program adds (its place in the data, a best score).
+//
+//   CheckpointFolder checkpoints("run");
+//   CheckpointNotes notes;
+//   if (const auto latest = checkpoints.Latest()) notes = LoadCheckpoint(*latest, network, trainer.updater());
+//   ... from the batch that notes["batch"] says: trainer.Step(...);
+//   checkpoints.Save(network, trainer.updater(), {{"epoch", "3"}, {"batch", "120"}});
+//
+// Files appear whole or not at all (memory/io/atomic_file.h). Threads: as the trainer's.
+#ifndef TIDEPOOL_NN_TRAINING_CHECKPOINT_H_
+#define TIDEPOOL_NN_TRAINING_CHECKPOINT_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/training/updater.h"
+
+namespace tidepool::nn {
+
+// What the program adds, by name.
+using CheckpointNotes = std::map<std::string, std::string>;
+
+// Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("steps", ...).
+void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes = {});
+
+// Into a network and an updater that were made as those saved. Returns the notes. Throws kDataLoss naming file and field, found and
+// expected, before anything is written: no checkpoint, another updater, tensors of another network; else as
+// SafetensorsReader::Open. An error while reading leaves some arrays written.
+CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Updater& updater);
+
+// A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
+class CheckpointFolder {
+ public:
+  struct Options {
+    int64_t keep = 3;  // at least 1
+  };
+  // Makes the folder where there is none. Throws kInvalidArgument for options, Error naming the folder.
+  explicit CheckpointFolder(std::string folder, Options options);
+  explicit CheckpointFolder(std::string folder) : CheckpointFolder(std::move(folder), Options()) {}
+
+  // Oldest first. Files of other names are not looked at.
+  std::vector<std::string> All() const;
+  std::optional<std::string> Latest() const;
+  // The file that it is called by the updater's steps; then those beyond `keep` go. Returns its path. What cannot be removed stays.
+  std::string Save(const Network& network, const Updater& updater, const CheckpointNotes& notes = {});
+
+ private:
+  std::string folder_;
+  Options options_;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_TRAINING_CHECKPOINT_H_

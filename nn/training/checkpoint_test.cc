@@ -1,0 +1,140 @@
+#include "tidepool/nn/training/checkpoint.h"
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/dropout.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/parameter_file.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+using absl::StatusCode;
+using ::testing::ElementsAre;
+
+// Drops a quarter of its input while training.
+class Drops final : public Layer {
+ public:
+  std::string Kind() const override { return "test_drops"; }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext& context, const NDArray& x) const override {
+    return context.training ? Dropout(x, 0.25, context.seed, context.stream) : x;
+  }
+  bool IsRandom() const override { return true; }
+};
+
+Network NewNetwork(uint64_t seed = 3) {
+  return Network({6}, {Dense(8, Activation::kTanh), BatchNormalization(), Drops(), Dense(3)}, seed);
+}
+
+Batch BatchOf(int64_t i) {
+  const auto seed = static_cast<uint64_t>(i);
+  return {RandomUniform({16, 6}, -1, 1, seed), RandomIntegers({16}, 0, 3, seed)};
+}
+
+UpdaterConfig Config(UpdaterKind kind) {
+  UpdaterConfig config = UpdaterConfig::Of(kind);
+  config.schedule = Schedule::Cosine(40).AfterWarmup(5, 0.1);
+  return config;
+}
+
+std::string Folder(const std::string& name) {
+  const std::string folder = testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
+// Parameters, averages, moments, schedules and dropped elements: a run that was interrupted twice ends with the bits of one
+// that was not.
+TEST(Checkpoint, ARunThatGoesOnIsTheSameToTheLastBit) {
+  for (const UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdamW, UpdaterKind::kRmsProp}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    Network whole = NewNetwork();
+    Trainer trainer(whole, Config(kind));
+    for (int i = 0; i < 30; ++i) trainer.Step([&] { return BatchOf(i); });
+
+    CheckpointFolder folder(Folder("resumed"));
+    double loss = 0;
+    for (const auto& [begin, end] : {std::pair(0, 7), {7, 19}, {19, 30}}) {
+      Network part = NewNetwork(/*seed=*/3);
+      Trainer again(part, Config(kind));
+      if (const auto latest = folder.Latest()) {
+        const CheckpointNotes notes = LoadCheckpoint(*latest, part, again.updater());
+        EXPECT_EQ(notes.at("batch"), std::to_string(begin));
+        EXPECT_EQ(notes.size(), 1u);
+        EXPECT_EQ(again.steps(), begin);
+      }
+      for (int i = begin; i < end; ++i) loss = again.Step([&] { return BatchOf(i); });
+      folder.Save(part, again.updater(), {{"batch", std::to_string(end)}});
+      if (end == 30) EXPECT_EQ(part.arrays().ToVector<float>(), whole.arrays().ToVector<float>());
+    }
+    EXPECT_GT(loss, 0);
+  }
+}
+
+TEST(Checkpoint, TheNewestAreKept) {
+  const std::string path = Folder("kept");
+  CheckpointFolder folder(path, {.keep = 2});
+  EXPECT_EQ(folder.Latest(), std::nullopt);
+  std::ofstream(path + "/notes.txt") << "mine";
+  Network network = NewNetwork();
+  Trainer trainer(network, Config(UpdaterKind::kSgd));
+  for (int i = 0; i < 4; ++i) {
+    trainer.Step([&] { return BatchOf(i); });
+    folder.Save(network, trainer.updater());
+  }
+  EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000003.safetensors", path + "/step-000000004.safetensors"));
+  trainer.updater().set_steps(1234567890123);
+  folder.Save(network, trainer.updater());
+  EXPECT_EQ(folder.Latest(), path + "/step-1234567890123.safetensors");
+  // Back at an early step: the file just written stays.
+  trainer.updater().set_steps(1);
+  EXPECT_EQ(folder.Save(network, trainer.updater()), path + "/step-000000001.safetensors");
+  EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000001.safetensors", path + "/step-1234567890123.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(path + "/notes.txt"));
+}
+
+TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {
+  const std::string path = testing::TempDir() + "/fits.safetensors";
+  Network network = NewNetwork();
+  Trainer trainer(network, Config(UpdaterKind::kAdam));
+  trainer.Step([] { return BatchOf(1); });
+  SaveCheckpoint(network, trainer.updater(), path);
+
+  Network other = NewNetwork(5);
+  const std::vector<float> before = other.arrays().ToVector<float>();
+  const auto refused = [&](Network& into, UpdaterKind kind, std::vector<std::string> parts) {
+    Trainer another(into, Config(kind));
+    parts.push_back(path);
+    EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, into, another.updater()); }), IsError(StatusCode::kDataLoss, parts));
+    EXPECT_EQ(another.steps(), 0);
+  };
+  refused(other, UpdaterKind::kNesterovs, {"\"updater\" is", "adam", "nesterovs"});
+  Network larger({6}, {Dense(9), Dense(3)});
+  refused(larger, UpdaterKind::kAdam, {"\"architecture\" is"});
+  SaveParameters(network, path);
+  refused(other, UpdaterKind::kAdam, {"metadata has no \"format\"", "expected a checkpoint"});
+  SaveParameters(network, path, {{"format", "tidepool checkpoint"}, {"architecture", network.Describe()},
+                                 {"updater", Config(UpdaterKind::kAdam).ToString()}, {"steps", "-1"}, {"epoch", "0"}});
+  refused(other, UpdaterKind::kAdam, {"\"steps\" holds \"-1\"", "a number from 0"});
+  EXPECT_EQ(other.arrays().ToVector<float>(), before);
+  EXPECT_THAT(ErrorOf([&] { SaveCheckpoint(network, trainer.updater(), path, {{"steps", "1"}}); }),
+              IsError(StatusCode::kInvalidArgument, {"a note is called \"steps\""}));
+  EXPECT_THAT(ErrorOf([] { CheckpointFolder("x", {.keep = 0}); }), IsError(StatusCode::kInvalidArgument, {"keep is 0"}));
+  EXPECT_THAT(ErrorOf([] { CheckpointFolder("/proc/none/x"); }), IsError(StatusCode::kNotFound, {"/proc/none/x"}));
+}
+
+}  // namespace
+}  // namespace tidepool::nn
