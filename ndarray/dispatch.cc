@@ -51,11 +51,14 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   for (const NDArray* input : inputs) {
     if (input != nullptr) pins.Pin(input->buffer().get());
   }
-  for (const NDArray* output : outputs) pins.Pin(output->buffer().get());
+  for (const NDArray* output : outputs) {
+    if (output != nullptr) pins.Pin(output->buffer().get());
+  }
   pins.Publish();
   const OperatorInfo& info = Info(op);
   CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);
+  CheckPresent(info, outputs);
   CheckAlive<NDArray>(info.name, info.outputs, outputs);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
@@ -64,12 +67,15 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   for (int o = 1; o < output_count && !outputs[0]->buffer(); ++o) {
     if (outputs[o]->buffer()) device = outputs[o]->device();
   }
+  DTypeSet types = 0;
   for (int i = 0; i < input_count; ++i) {
     if (inputs[i] == nullptr) {
+      CheckMayBeAbsent(info, i);
       new (&operands.input(i)) TensorRef();
       continue;
     }
     Describe(*inputs[i], operands.input(i));
+    types |= SetOf(inputs[i]->dtype());
     if (inputs[i]->device() != device && MustBeOnOneDevice(*inputs[i], outputs)) [[unlikely]] {
       if (op == OpCode::kCopy) return CopyBetweenDevices(*inputs[0], *outputs[0]);
       ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(info.inputs, i),
@@ -84,10 +90,12 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     }
     for (int other = 0; other < o; ++other) CheckApart(info, *outputs[other], other, *outputs[o], o);
     if (Describe(*outputs[o], operands.output(o)) != 0) empty = false;
+    types |= SetOf(outputs[o]->dtype());
     // Of what others may write to, as nearly never, some is theirs alone to write.
     if (operands.output(o).buffer_id == 0) outputs[o]->CheckWritable(info.name);
     if (!operands.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
   }
+  const DType dtype = CheckTypes(info, types, operands);
   if (empty) return;
 
   KernelCall call;
@@ -103,7 +111,6 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     call.queue = QueueHere(device);
   }
 
-  const DType dtype = info.key_is_input() ? operands.input(0).dtype : operands.output(0).dtype;
   if (device != Host() && BelongsOnHost(op, dtype, inputs, outputs)) {
     return DispatchOnHost(op, inputs, outputs, attributes);
   }
@@ -134,13 +141,19 @@ OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Sp
   const OperatorInfo& info = Info(op);
   CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);
+  CheckPresent(info, outputs);
   CheckAlive<NDArray>(info.name, info.outputs, outputs);
   CallOperands operands(static_cast<int>(inputs.size()), static_cast<int>(outputs.size()));
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    TensorRef& ref = operands.input(static_cast<int>(i));
-    inputs[i] != nullptr ? void(Describe(*inputs[i], ref)) : void(new (&ref) TensorRef());
+  for (int i = 0; i < info.input_count; ++i) {
+    if (inputs[i] == nullptr) {
+      CheckMayBeAbsent(info, i);
+      new (&operands.input(i)) TensorRef();
+    } else {
+      Describe(*inputs[i], operands.input(i));
+    }
   }
-  for (size_t o = 0; o < outputs.size(); ++o) Describe(*outputs[o], operands.output(static_cast<int>(o)));
+  for (int o = 0; o < info.output_count; ++o) Describe(*outputs[o], operands.output(o));
+  CheckTypes(info, 0, operands);
   KernelCall call;
   call.op = op;
   call.inputs = operands.inputs();

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/operand_marks.h"
 
 namespace tidepool {
 namespace {
@@ -31,6 +32,34 @@ void ThrowWrongCounts(const OperatorInfo& info, size_t inputs, size_t outputs) {
       static_cast<int>(info.output_count), " (", info.outputs, ")"));
 }
 
+void ThrowNull(const OperatorInfo& info, const char* names, int index) {
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index), " is null, expected an array"));
+}
+
+// Absent operands were looked at before.
+void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands) {
+  const auto check = [&](const TensorRef& operand, const OperandMark& mark, const char* names, int index) {
+    if (!operand.present) return;
+    const DTypeSet expected = TypesOf(mark.type, key);
+    if (Contains(expected, operand.dtype)) return;
+    std::string list;
+    for (int type = 0; type < kDTypes; ++type) {
+      if (!Contains(expected, static_cast<DType>(type))) continue;
+      absl::StrAppend(&list, list.empty() ? "" : " or ", DTypeName(static_cast<DType>(type)));
+    }
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index), " is ", DTypeName(operand.dtype),
+                                      ", expected ", list, ", as ",
+                                      OperandName(info.key_is_input() ? info.inputs : info.outputs, 0), " is ",
+                                      DTypeName(key)));
+  };
+  for (int i = 0; i < info.input_count; ++i) {
+    check(operands.inputs()[static_cast<size_t>(i)], info.input_mark(i), info.inputs, i);
+  }
+  for (int o = 0; o < info.output_count; ++o) {
+    check(operands.outputs()[static_cast<size_t>(o)], info.output_mark(o), info.outputs, o);
+  }
+}
+
 void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index, const NDArray& output,
                        int output_index) {
   if (info.in_place() && SameView(input, output)) return;
@@ -44,6 +73,11 @@ void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input
 }  // namespace internal
 
 void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other, int other_index) {
+  if (one.device() != other.device() && one.NumElements() > 0 && other.NumElements() > 0) {
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: output ", OperandName(info.outputs, other_index), " is on ",
+                                      DeviceName(other.device()), ", expected ", DeviceName(one.device()), ", where ",
+                                      OperandName(info.outputs, one_index), " is"));
+  }
   if (!ViewsOverlap(one, other)) return;
   ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: outputs ",
                                     OperandName(info.outputs, one_index), " and ",

@@ -1,9 +1,11 @@
-// What is refused before a kernel is looked for: dead operands, wrong numbers of them, and memory that operands share in a
-// way that the operator does not allow. Quick where all is well: what says what is wrong is in the source.
+// What is refused before a kernel is looked for: dead operands, wrong numbers of them, absent ones, types that the operator's
+// row does not have for them, and memory that operands share in a way that the operator does not allow. Quick where all
+// is well: what says what is wrong is in the source.
 #ifndef TIDEPOOL_NDARRAY_OPERAND_CHECKS_H_
 #define TIDEPOOL_NDARRAY_OPERAND_CHECKS_H_
 
 #include "absl/types/span.h"
+#include "tidepool/ndarray/call_operands.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/view_overlap.h"
@@ -13,11 +15,13 @@ namespace tidepool {
 namespace internal {
 [[noreturn]] void ThrowWrongAttributes(const OperatorInfo& info, AttributesRef attributes);
 [[noreturn]] void ThrowWrongCounts(const OperatorInfo& info, size_t inputs, size_t outputs);
+[[noreturn]] void ThrowNull(const OperatorInfo& info, const char* names, int index);
+void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands);
 void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index, const NDArray& output,
                        int output_index);
 }  // namespace internal
 
-// `names`: the operands' in the row.
+// `names`: the operands' in the row. Null ones are absent.
 template <typename Array>
 inline void CheckAlive(const char* op, const char* names, absl::Span<Array* const> operands) {
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -36,13 +40,31 @@ inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
   }
 }
 
+// Outputs are all there, and so are inputs that no mark says may be absent.
+inline void CheckPresent(const OperatorInfo& info, absl::Span<NDArray* const> outputs) {
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (outputs[o] == nullptr) [[unlikely]] internal::ThrowNull(info, info.outputs, static_cast<int>(o));
+  }
+}
+inline void CheckMayBeAbsent(const OperatorInfo& info, int input) {
+  if (!info.input_mark(input).optional) [[unlikely]] internal::ThrowNull(info, info.inputs, input);
+}
+
+// The type that a kernel is looked for by, of operands that are described. Throws unless all have the types that the row
+// gives them; `found` are those they have.
+inline DType CheckTypes(const OperatorInfo& info, DTypeSet found, const CallOperands& operands) {
+  const DType key = info.key_is_input() ? operands.inputs()[0].dtype : operands.outputs()[0].dtype;
+  if (info.has_marks || found != SetOf(key)) internal::CheckTypesByMarks(info, key, operands);
+  return key;
+}
+
 inline void CheckOverlap(const OperatorInfo& info, const NDArray& input, int input_index,
                          const NDArray& output, int output_index) {
   if (!MayShareMemory(input.buffer().get(), output.buffer().get())) return;
   internal::CheckSharedMemory(info, input, input_index, output, output_index);
 }
 
-// Of outputs of one call.
+// Of outputs of one call: on one device, and nothing of one in the other.
 void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other, int other_index);
 
 // Two elements of a view that is written to may not be one.
