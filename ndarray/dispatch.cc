@@ -52,14 +52,14 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     if (input != nullptr) pins.Pin(input->buffer().get());
   }
   for (const NDArray* output : outputs) {
-    if (output != nullptr) pins.Pin(output->buffer().get());
+    if (output == nullptr) [[unlikely]] ThrowNullOutput(op, inputs.size(), outputs, attributes);
+    pins.Pin(output->buffer().get());
   }
   pins.Publish();
   const OperatorInfo& info = Info(op);
   CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);
-  CheckPresent(info, outputs);
-  CheckAlive<NDArray>(info.name, info.outputs, outputs);
+  CheckOutputsAlive(info, outputs);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
   CallOperands operands(input_count, output_count);
@@ -67,15 +67,13 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   for (int o = 1; o < output_count && !outputs[0]->buffer(); ++o) {
     if (outputs[o]->buffer()) device = outputs[o]->device();
   }
-  DTypeSet types = 0;
   for (int i = 0; i < input_count; ++i) {
     if (inputs[i] == nullptr) {
-      CheckMayBeAbsent(info, i);
+      CheckMayBeAbsent(op, info, attributes, i);
       new (&operands.input(i)) TensorRef();
       continue;
     }
     Describe(*inputs[i], operands.input(i));
-    types |= SetOf(inputs[i]->dtype());
     if (inputs[i]->device() != device && MustBeOnOneDevice(*inputs[i], outputs)) [[unlikely]] {
       if (op == OpCode::kCopy) return CopyBetweenDevices(*inputs[0], *outputs[0]);
       ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(info.inputs, i),
@@ -90,12 +88,11 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     }
     for (int other = 0; other < o; ++other) CheckApart(info, *outputs[other], other, *outputs[o], o);
     if (Describe(*outputs[o], operands.output(o)) != 0) empty = false;
-    types |= SetOf(outputs[o]->dtype());
     // Of what others may write to, as nearly never, some is theirs alone to write.
     if (operands.output(o).buffer_id == 0) outputs[o]->CheckWritable(info.name);
     if (!operands.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
   }
-  const DType dtype = CheckTypes(info, types, operands);
+  const DType dtype = CheckTypes(info, operands);
   if (empty) return;
 
   KernelCall call;
@@ -141,19 +138,21 @@ OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Sp
   const OperatorInfo& info = Info(op);
   CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);
-  CheckPresent(info, outputs);
-  CheckAlive<NDArray>(info.name, info.outputs, outputs);
+  for (const NDArray* output : outputs) {
+    if (output == nullptr) ThrowNullOutput(op, inputs.size(), outputs, attributes);
+  }
+  CheckOutputsAlive(info, outputs);
   CallOperands operands(static_cast<int>(inputs.size()), static_cast<int>(outputs.size()));
   for (int i = 0; i < info.input_count; ++i) {
     if (inputs[i] == nullptr) {
-      CheckMayBeAbsent(info, i);
+      CheckMayBeAbsent(op, info, attributes, i);
       new (&operands.input(i)) TensorRef();
     } else {
       Describe(*inputs[i], operands.input(i));
     }
   }
   for (int o = 0; o < info.output_count; ++o) Describe(*outputs[o], operands.output(o));
-  CheckTypes(info, 0, operands);
+  CheckTypes(info, operands);
   KernelCall call;
   call.op = op;
   call.inputs = operands.inputs();

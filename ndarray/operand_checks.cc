@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes_chain.h"
 #include "tidepool/ndarray/kernel/operand_marks.h"
 
 namespace tidepool {
@@ -16,6 +17,23 @@ bool SameView(const NDArray& a, const NDArray& b) {
 }
 
 }  // namespace
+
+void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes) {
+  const OperatorInfo& info = Info(op);
+  CheckCall(info, inputs, outputs.size(), attributes);
+  const auto null = std::find(outputs.begin(), outputs.end(), nullptr);
+  internal::ThrowNull(info, info.outputs, static_cast<int>(null - outputs.begin()));
+}
+
+void CheckMayBeAbsent(OpCode op, const OperatorInfo& info, AttributesRef attributes, int input) {
+  if (!info.input_mark(input).optional) internal::ThrowNull(info, info.inputs, input);
+  if (op != OpCode::kElementwiseChain) return;
+  // A chain has those that its steps say.
+  const auto& chain = *static_cast<const ElementwiseChainAttributes*>(attributes.data());
+  for (int i = 0; i < std::min(chain.count, kMaxChainSteps); ++i) {
+    if (chain.steps[i].operand == input) internal::ThrowNull(info, info.inputs, input);
+  }
+}
 
 namespace internal {
 

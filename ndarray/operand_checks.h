@@ -40,21 +40,28 @@ inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
   }
 }
 
-// Outputs are all there, and so are inputs that no mark says may be absent.
-inline void CheckPresent(const OperatorInfo& info, absl::Span<NDArray* const> outputs) {
+// One of the outputs is null: says so, unless there are too many or too few.
+[[noreturn]] void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes);
+inline void CheckOutputsAlive(const OperatorInfo& info, absl::Span<NDArray* const> outputs) {
   for (size_t o = 0; o < outputs.size(); ++o) {
-    if (outputs[o] == nullptr) [[unlikely]] internal::ThrowNull(info, info.outputs, static_cast<int>(o));
+    const NDArray& output = *outputs[o];
+    if (output.is_defined() && output.IsInScope()) continue;
+    output.CheckAlive(info.name, OperandName(info.outputs, static_cast<int>(o)).c_str());
   }
 }
-inline void CheckMayBeAbsent(const OperatorInfo& info, int input) {
-  if (!info.input_mark(input).optional) [[unlikely]] internal::ThrowNull(info, info.inputs, input);
-}
+// Of an input that is null, once the attributes are known to be the operator's.
+void CheckMayBeAbsent(OpCode op, const OperatorInfo& info, AttributesRef attributes, int input);
 
-// The type that a kernel is looked for by, of operands that are described. Throws unless all have the types that the row
-// gives them; `found` are those they have.
-inline DType CheckTypes(const OperatorInfo& info, DTypeSet found, const CallOperands& operands) {
-  const DType key = info.key_is_input() ? operands.inputs()[0].dtype : operands.outputs()[0].dtype;
-  if (info.has_marks || found != SetOf(key)) internal::CheckTypesByMarks(info, key, operands);
+// The type that kernels are looked for by, of operands that are described. Throws unless all have the types that the row
+// gives them.
+inline DType CheckTypes(const OperatorInfo& info, const CallOperands& operands) {
+  const absl::Span<const TensorRef> inputs = operands.inputs(), outputs = operands.outputs();
+  const size_t by_input = info.key_is_input() ? 1 : 0;
+  const DType key = by_input != 0 ? inputs[0].dtype : outputs[0].dtype;
+  bool all_alike = !info.has_marks;
+  for (size_t i = by_input; i < inputs.size(); ++i) all_alike &= inputs[i].dtype == key;
+  for (size_t o = 1 - by_input; o < outputs.size(); ++o) all_alike &= outputs[o].dtype == key;
+  if (!all_alike) [[unlikely]] internal::CheckTypesByMarks(info, key, operands);
   return key;
 }
 
