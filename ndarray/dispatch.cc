@@ -57,8 +57,9 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   }
   pins.Publish();
   const OperatorInfo& info = Info(op);
-  CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);
+  const DType type = outputs[0]->dtype();
+  bool mixed = CheckInputsAlive(info, inputs, type);
   CheckOutputsAlive(info, outputs);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
@@ -86,13 +87,16 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     for (int i = 0; i < input_count; ++i) {
       if (inputs[i] != nullptr) CheckOverlap(info, *inputs[i], i, *outputs[o], o);
     }
-    for (int other = 0; other < o; ++other) CheckApart(info, *outputs[other], other, *outputs[o], o);
+    for (int other = 0; other < o; ++other) {
+      CheckApart(info, *outputs[other], other, *outputs[o], o);
+      mixed = mixed || outputs[o]->dtype() != type;
+    }
     if (Describe(*outputs[o], operands.output(o)) != 0) empty = false;
     // Of what others may write to, as nearly never, some is theirs alone to write.
     if (operands.output(o).buffer_id == 0) outputs[o]->CheckWritable(info.name);
     if (!operands.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
   }
-  const DType dtype = CheckTypes(info, operands);
+  const DType dtype = CheckTypes(info, mixed || info.has_marks, operands);
   if (empty) return;
 
   KernelCall call;
@@ -152,7 +156,7 @@ OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Sp
     }
   }
   for (int o = 0; o < info.output_count; ++o) Describe(*outputs[o], operands.output(o));
-  CheckTypes(info, operands);
+  CheckTypes(info, /*mixed=*/true, operands);
   KernelCall call;
   call.op = op;
   call.inputs = operands.inputs();

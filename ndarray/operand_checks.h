@@ -42,6 +42,19 @@ inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
 
 // One of the outputs is null: says so, unless there are too many or too few.
 [[noreturn]] void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes);
+// Inputs that are there are alive. Whether any is of another type.
+inline bool CheckInputsAlive(const OperatorInfo& info, absl::Span<const NDArray* const> inputs, DType type) {
+  bool mixed = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const NDArray* const input = inputs[i];
+    if (input == nullptr) continue;
+    if (!input->is_defined() || !input->IsInScope()) [[unlikely]] {
+      input->CheckAlive(info.name, OperandName(info.inputs, static_cast<int>(i)).c_str());
+    }
+    if (input->dtype() != type) [[unlikely]] mixed = true;
+  }
+  return mixed;
+}
 inline void CheckOutputsAlive(const OperatorInfo& info, absl::Span<NDArray* const> outputs) {
   for (size_t o = 0; o < outputs.size(); ++o) {
     const NDArray& output = *outputs[o];
@@ -53,15 +66,10 @@ inline void CheckOutputsAlive(const OperatorInfo& info, absl::Span<NDArray* cons
 void CheckMayBeAbsent(OpCode op, const OperatorInfo& info, AttributesRef attributes, int input);
 
 // The type that kernels are looked for by, of operands that are described. Throws unless all have the types that the row
-// gives them.
-inline DType CheckTypes(const OperatorInfo& info, const CallOperands& operands) {
-  const absl::Span<const TensorRef> inputs = operands.inputs(), outputs = operands.outputs();
-  const size_t by_input = info.key_is_input() ? 1 : 0;
-  const DType key = by_input != 0 ? inputs[0].dtype : outputs[0].dtype;
-  bool all_alike = !info.has_marks;
-  for (size_t i = by_input; i < inputs.size(); ++i) all_alike &= inputs[i].dtype == key;
-  for (size_t o = 1 - by_input; o < outputs.size(); ++o) all_alike &= outputs[o].dtype == key;
-  if (!all_alike) [[unlikely]] internal::CheckTypesByMarks(info, key, operands);
+// gives them; `mixed`: some differ, or the row has marks.
+inline DType CheckTypes(const OperatorInfo& info, bool mixed, const CallOperands& operands) {
+  const DType key = info.key_is_input() ? operands.inputs()[0].dtype : operands.outputs()[0].dtype;
+  if (mixed) internal::CheckTypesByMarks(info, key, operands);
   return key;
 }
 
