@@ -168,12 +168,11 @@ void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept {
   try {
     OrderQueueAfter(device, queue, others);
   } catch (...) {
-    // The device refuses to wait: the host does, else it has lost its work.
+    // The device refuses to wait: the host does, else it has lost its work. One that is not there has none.
+    DeviceProvider* const provider = FindDeviceProvider(device);
     for (int other = 0; other < kMostQueues; ++other) {
       try {
-        if ((others >> other & 1) != 0) {
-          FindDeviceProvider(device)->WaitFor(EndOfQueue(device, other));
-        }
+        if (provider != nullptr && (others >> other & 1) != 0) provider->WaitFor(EndOfQueue(device, other));
       } catch (...) {
       }
     }
