@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/held_bytes.h"
 #include "tidepool/memory/pins.h"
@@ -211,6 +212,10 @@ Buffer* NewImportedBuffer(const ImportedMemory& memory) {
     ThrowInvalidArgument(absl::StrCat("NewImportedBuffer: found ", bytes, " bytes at 0x",
                                       absl::Hex(begin), ", expected at most ", kMostCountedBytes,
                                       ", within the address space"));
+  }
+  CheckDevice("NewImportedBuffer", memory.device);
+  for (const int queue : {memory.made_in, memory.home}) {
+    if (queue != ImportedMemory::kNone) CheckQueueNumber(memory.device, queue);
   }
   std::unique_ptr<Buffer> buffer(new Buffer);
   Initialise(buffer.get(), &import_owners[memory.home + 1], static_cast<std::byte*>(data), bytes,

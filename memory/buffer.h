@@ -174,7 +174,7 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
 // when those are on the page its last byte is on.
 Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void* context,
                           MemoryKind kind = MemoryKind::kExternal);
-// The same of any device. On one of several queues our uses come behind what is queued by then in the queue that the
+// The same of any device; kInvalidArgument for one, or numbers of queues, that there cannot be. On one of several queues our uses come behind what is queued by then in the queue that the
 // bytes are made in, which is the thread's unless another is named. Where they have a home, work that is queued there
 // after `release` comes behind our uses; that queue is open until `release` has run.
 struct ImportedMemory {

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <mutex>
-#include <tuple>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
@@ -21,48 +21,39 @@ namespace {
 
 constinit std::atomic<PeerCopies*> peers_of[kMaxDeviceTypes] = {};
 
-struct Less {
-  bool operator()(Device a, Device b) const {
-    return std::make_tuple(a.type.number(), a.index) < std::make_tuple(b.type.number(), b.index);
-  }
-  bool operator()(const std::pair<Device, Device>& a, const std::pair<Device, Device>& b) const {
-    return (*this)(a.first, b.first) || (!(*this)(b.first, a.first) && (*this)(a.second, b.second));
-  }
+// How bytes come from one device to another, decided once.
+struct Way {
+  Way(PeerCopies* its_peers, std::string why) : peers(its_peers), why_staged(std::move(why)) {}
+  PeerCopies* const peers;  // null: staged
+  const std::string why_staged;
+  std::atomic<int64_t> copies{0}, bytes{0}, pieces{0};
 };
+// From each place to each (device_check.h), null: not decided. Never destroyed: arrays are copied in static destructors,
+// too. Those of which there are none cost addresses only.
+constinit std::atomic<Way*> ways[kDevicePlaces][kDevicePlaces] = {};
 
-// Never destroyed: arrays are copied in static destructors, too.
-struct Ways {
-  std::mutex mutex;
-  std::map<std::pair<Device, Device>, DeviceCopyCounters, Less> all;
-  static Ways& Get() {
-    static auto* const ways = new Ways();
-    return *ways;
-  }
-};
-
-// Null: staged.
-PeerCopies* DecideWay(Device from, Device to) {
-  PeerCopies* const peers =
-      from.type == to.type ? peers_of[from.type.number()].load(std::memory_order_acquire) : nullptr;
-  Ways& ways = Ways::Get();
-  std::lock_guard<std::mutex> lock(ways.mutex);
-  DeviceCopyCounters& way = ways.all[{from, to}];
-  if (!way.decided) {
-    way.why_staged = from.type != to.type ? "devices of two types"
-                     : peers == nullptr   ? "the backend has no copies between its devices"
-                                          : peers->WhyNot(from, to);
-    way.decided = true;
-  }
-  return way.why_staged.empty() ? peers : nullptr;
+std::atomic<Way*>& WayOf(Device from, Device to) {
+  return ways[DevicePlace("copy between devices", from)][DevicePlace("copy between devices", to)];
 }
 
-void Count(Device from, Device to, size_t bytes, int64_t pieces) {
-  Ways& ways = Ways::Get();
-  std::lock_guard<std::mutex> lock(ways.mutex);
-  DeviceCopyCounters& way = ways.all[{from, to}];
-  ++way.copies;
-  way.bytes += static_cast<int64_t>(bytes);
-  way.pieces += pieces;
+// The backend is asked under no lock: it takes its own, and calls its driver.
+Way& DecideWay(Device from, Device to) {
+  std::atomic<Way*>& known = WayOf(from, to);
+  Way* way = known.load(std::memory_order_acquire);
+  if (way != nullptr) [[likely]] return *way;
+  PeerCopies* const peers =
+      from.type == to.type ? peers_of[from.type.number()].load(std::memory_order_acquire) : nullptr;
+  std::string why_staged = from.type != to.type ? "devices of two types"
+                           : peers == nullptr   ? "the backend has no copies between its devices"
+                                                : peers->WhyNot(from, to);
+  auto made = std::make_unique<Way>(why_staged.empty() ? peers : nullptr, std::move(why_staged));
+  // Of several threads that ask at a time the first to come back decides for all.
+  return known.compare_exchange_strong(way, made.get(), std::memory_order_acq_rel) ? *made.release() : *way;
+}
+
+DeviceCopyCounters CountersOf(const Way& way) {
+  return {true, way.why_staged, way.copies.load(std::memory_order_relaxed), way.bytes.load(std::memory_order_relaxed),
+          way.pieces.load(std::memory_order_relaxed)};
 }
 
 // Behind what may still use the bytes that are about to be written: where the write that has been marked is the
@@ -199,38 +190,39 @@ void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std
   if (bytes == 0) return;
   CheckNotLost(source.device, "copy between devices");
   CheckNotLost(target.device, "copy between devices");
-  int64_t pieces = 0;
-  if (PeerCopies* const peers = DecideWay(source.device, target.device)) {
-    CopyToPeer(*peers, target, to, source, from, bytes);
+  Way& way = DecideWay(source.device, target.device);
+  if (way.peers != nullptr) {
+    CopyToPeer(*way.peers, target, to, source, from, bytes);
   } else {
-    pieces = CopyStaged(target, to, source, from, bytes);
+    way.pieces.fetch_add(CopyStaged(target, to, source, from, bytes), std::memory_order_relaxed);
   }
-  Count(source.device, target.device, bytes, pieces);
+  way.copies.fetch_add(1, std::memory_order_relaxed);
+  way.bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
 DeviceCopyCounters DeviceCopiesBetween(Device from, Device to) {
-  Ways& ways = Ways::Get();
-  std::lock_guard<std::mutex> lock(ways.mutex);
-  const auto it = ways.all.find({from, to});
-  return it != ways.all.end() ? it->second : DeviceCopyCounters();
+  const Way* const way = WayOf(from, to).load(std::memory_order_acquire);
+  return way != nullptr ? CountersOf(*way) : DeviceCopyCounters();
 }
 
 std::string DescribeDeviceCopies() {
-  Ways& ways = Ways::Get();
-  std::lock_guard<std::mutex> lock(ways.mutex);
   std::string text;
-  for (const auto& [devices, way] : ways.all) {
-    absl::StrAppend(&text, DeviceName(devices.first), " to ", DeviceName(devices.second), ": ",
-                    way.why_staged.empty() ? "peer to peer" : absl::StrCat("staged (", way.why_staged, ")"), ", ",
-                    way.copies, " copies, ", way.bytes, " bytes\n");
-  }
+  ForEachPossibleDevice([&](Device from) {
+    ForEachPossibleDevice([&](Device to) {
+      const DeviceCopyCounters way = DeviceCopiesBetween(from, to);
+      if (!way.decided) return;
+      absl::StrAppend(&text, DeviceName(from), " to ", DeviceName(to), ": ",
+                      way.why_staged.empty() ? "peer to peer" : absl::StrCat("staged (", way.why_staged, ")"), ", ",
+                      way.copies, " copies, ", way.bytes, " bytes\n");
+    });
+  });
   return text;
 }
 
 void ForgetDeviceCopiesForTesting() {
-  Ways& ways = Ways::Get();
-  std::lock_guard<std::mutex> lock(ways.mutex);
-  ways.all.clear();
+  for (auto& from : ways) {
+    for (std::atomic<Way*>& way : from) delete way.exchange(nullptr, std::memory_order_acq_rel);
+  }
 }
 
 }  // namespace tidepool

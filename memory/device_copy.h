@@ -8,7 +8,7 @@
 // fetched the one before it is sent; the host waits for both.
 //
 // Which it is for two devices is decided at the first copy between them, one for each direction, and
-// for good. Threads: any. Cost: peer to peer a few driver calls and a turn of each device's queues
+// for good. Threads: any. No lock is taken for the way. Cost: peer to peer a few driver calls and a turn of each device's queues
 // (device_queue.h); staged, two blocks of the host's and a wait for each piece.
 #ifndef TIDEPOOL_MEMORY_DEVICE_COPY_H_
 #define TIDEPOOL_MEMORY_DEVICE_COPY_H_
@@ -36,10 +36,11 @@ struct DeviceCopyCounters {
   int64_t copies = 0, bytes = 0;
   int64_t pieces = 0;      // of staged copies
 };
+// kInvalidArgument for devices that there cannot be.
 DeviceCopyCounters DeviceCopiesBetween(Device from, Device to);
 // "simulated:0 to simulated:1: peer to peer, 3 copies, 4096 bytes", a line for each two between which copies were made.
 std::string DescribeDeviceCopies();
-// Decides and counts anew.
+// Decides and counts anew. While nothing is copied.
 void ForgetDeviceCopiesForTesting();
 
 struct PeerCopy {
@@ -55,7 +56,8 @@ struct PeerCopy {
 // What a backend has that copies directly between its devices. Threads: any.
 class PeerCopies {
  public:
-  // Why not from the one to the other; empty: it can, and memory of theirs may be accessed from here on.
+  // Why not from the one to the other; empty: it can, and memory of theirs may be accessed from here on. Called under no lock,
+  // by several threads at a time where they copy first; where it throws, the copy does, and the next one asks again.
   virtual std::string WhyNot(Device from, Device to) = 0;
   // Returns the point of from_device behind it; what is queued later between the two passes later. Throws kInternal; nothing is queued then.
   virtual QueuePoint Queue(const PeerCopy& copy) = 0;

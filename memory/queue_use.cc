@@ -14,6 +14,7 @@ bool IsUnused(const Buffer& buffer) { return Users::IsUnused(buffer); }
 
 OrderedUses::OrderedUses(Device device, int queue, absl::Span<const QueueUse> uses)
     : turn_(device, /*alone=*/false) {
+  CheckQueueNumber(device, queue);
   if (turn_.has_others()) {
     OrderUsesInTurn<Buffer>(turn_, queue, uses,
                             [=](uint32_t others) { OrderQueueAfter(device, queue, others); });
@@ -24,6 +25,7 @@ OrderedUses::OrderedUses(Device device, int queue, absl::Span<const QueueUse> us
 }
 
 void OrderUsesAlone(const QueueTurn& turn, Device device, int queue, const QueueUse& use) {
+  CheckQueueNumber(device, queue);
   if (!turn.has_others()) return;
   OrderUsesInTurnAlone<Buffer>(queue, absl::MakeConstSpan(&use, 1),
                                [=](uint32_t others) { OrderQueueAfter(device, queue, others); });

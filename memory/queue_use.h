@@ -32,8 +32,8 @@ struct QueueUse {
   bool writes;
 };
 
-// Work that uses them is queued in `queue` while it lives. Throws kInternal when the device refuses; nothing is
-// noted then.
+// Work that uses them is queued in `queue` while it lives. Throws kInternal when the device refuses, kInvalidArgument for a
+// device or number that there cannot be; nothing is noted then.
 class [[nodiscard]] OrderedUses {
  public:
   OrderedUses(Device device, int queue, absl::Span<const QueueUse> uses);

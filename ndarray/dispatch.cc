@@ -51,12 +51,16 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   for (const NDArray* input : inputs) {
     if (input != nullptr) pins.Pin(input->buffer().get());
   }
-  for (const NDArray* output : outputs) pins.Pin(output->buffer().get());
+  for (const NDArray* output : outputs) {
+    if (output == nullptr) [[unlikely]] ThrowNullOutput(op, inputs.size(), outputs, attributes);
+    pins.Pin(output->buffer().get());
+  }
   pins.Publish();
   const OperatorInfo& info = Info(op);
-  CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);
-  CheckAlive<NDArray>(info.name, info.outputs, outputs);
+  const DType type = outputs[0]->dtype();
+  bool mixed = CheckInputsAlive(info, inputs, type);
+  CheckOutputsAlive(info, outputs);
   const int input_count = static_cast<int>(inputs.size());
   const int output_count = static_cast<int>(outputs.size());
   CallOperands operands(input_count, output_count);
@@ -66,6 +70,7 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   }
   for (int i = 0; i < input_count; ++i) {
     if (inputs[i] == nullptr) {
+      CheckMayBeAbsent(op, info, attributes, i);
       new (&operands.input(i)) TensorRef();
       continue;
     }
@@ -82,12 +87,16 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     for (int i = 0; i < input_count; ++i) {
       if (inputs[i] != nullptr) CheckOverlap(info, *inputs[i], i, *outputs[o], o);
     }
-    for (int other = 0; other < o; ++other) CheckApart(info, *outputs[other], other, *outputs[o], o);
+    for (int other = 0; other < o; ++other) {
+      CheckApart(info, *outputs[other], other, *outputs[o], o);
+      mixed = mixed || outputs[o]->dtype() != type;
+    }
     if (Describe(*outputs[o], operands.output(o)) != 0) empty = false;
     // Of what others may write to, as nearly never, some is theirs alone to write.
     if (operands.output(o).buffer_id == 0) outputs[o]->CheckWritable(info.name);
     if (!operands.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
   }
+  const DType dtype = CheckTypes(info, mixed || info.has_marks, operands);
   if (empty) return;
 
   KernelCall call;
@@ -103,7 +112,6 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     call.queue = QueueHere(device);
   }
 
-  const DType dtype = info.key_is_input() ? operands.input(0).dtype : operands.output(0).dtype;
   if (device != Host() && BelongsOnHost(op, dtype, inputs, outputs)) {
     return DispatchOnHost(op, inputs, outputs, attributes);
   }
@@ -134,13 +142,21 @@ OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Sp
   const OperatorInfo& info = Info(op);
   CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);
-  CheckAlive<NDArray>(info.name, info.outputs, outputs);
-  CallOperands operands(static_cast<int>(inputs.size()), static_cast<int>(outputs.size()));
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    TensorRef& ref = operands.input(static_cast<int>(i));
-    inputs[i] != nullptr ? void(Describe(*inputs[i], ref)) : void(new (&ref) TensorRef());
+  for (const NDArray* output : outputs) {
+    if (output == nullptr) ThrowNullOutput(op, inputs.size(), outputs, attributes);
   }
-  for (size_t o = 0; o < outputs.size(); ++o) Describe(*outputs[o], operands.output(static_cast<int>(o)));
+  CheckOutputsAlive(info, outputs);
+  CallOperands operands(static_cast<int>(inputs.size()), static_cast<int>(outputs.size()));
+  for (int i = 0; i < info.input_count; ++i) {
+    if (inputs[i] == nullptr) {
+      CheckMayBeAbsent(op, info, attributes, i);
+      new (&operands.input(i)) TensorRef();
+    } else {
+      Describe(*inputs[i], operands.input(i));
+    }
+  }
+  for (int o = 0; o < info.output_count; ++o) Describe(*outputs[o], operands.output(o));
+  CheckTypes(info, /*mixed=*/true, operands);
   KernelCall call;
   call.op = op;
   call.inputs = operands.inputs();

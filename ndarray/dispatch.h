@@ -39,17 +39,19 @@ inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operan
 // `inputs` and `outputs` in the order of operator_list.inc; null for an absent optional input.
 // `attributes`: a pointer to the operator's struct (attributes.h), or null where it takes none. The kernel's data type is that of
 // the first output, or of the first input where the list says so. At most kMostInputs and kMostOutputs.
-// Throws kFailedPrecondition (stale operands), kInvalidArgument (attributes of another operator, fewer
-// or more operands than it has; outputs that overlap each other, or inputs in a way the operator does
-// not allow; operands on different devices), kUnimplemented
-// (no kernel: the message lists what is linked). The kernel has not run then. A call whose outputs
+// Throws kFailedPrecondition (stale operands), kInvalidArgument (attributes of another operator; fewer
+// or more operands than it has, null where the row has no ?, of a type that the row does not have for them; outputs that
+// overlap each other, or inputs in a way the operator does not allow; operands on different devices), kUnimplemented
+// (no kernel: the message lists what is linked). The kernel has not run then. Shapes, and values that a kernel goes by as
+// indices, are the caller's to check. A call whose outputs
 // are all empty does nothing. Views with gaps are copied for kernels that take dense operands only.
 // Fill and copy need no kernel on any device, and copy takes operands on two.
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
               absl::Span<NDArray* const> outputs, AttributesRef attributes = {});
 
 // What that call costs on any machine, by the operator's row (kernel/op_code.h): for profilers, and to tell how near to what
-// a machine can do a call is. Nothing runs. Throws as Dispatch for dead operands and wrong numbers of them.
+// a machine can do a call is. Nothing runs. Throws as Dispatch for operands that are dead, absent, too many, too few or of
+// other types.
 OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
                     AttributesRef attributes = {});
 

@@ -156,6 +156,7 @@ void CountHostFallback(OpCode op) {
 }
 
 uint64_t HostFallbacksOf(OpCode op) {
+  Info(op);  // of those there are
   return fallbacks[static_cast<int>(op)].load(std::memory_order_relaxed);
 }
 

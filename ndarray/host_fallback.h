@@ -27,7 +27,7 @@ void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
                     absl::Span<NDArray* const> outputs, AttributesRef attributes);
 
 // Calls that were to run on a device and had to run on the host since the program began. A workspace's
-// are in its stats().
+// are in its stats(). kInvalidArgument for codes that no operator has.
 uint64_t HostFallbacksOf(OpCode op);
 void CountHostFallback(OpCode op);
 std::string DescribeHostFallbacks();  // "add 3, sort 1"; empty when there were none

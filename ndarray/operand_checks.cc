@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes_chain.h"
+#include "tidepool/ndarray/kernel/operand_marks.h"
 
 namespace tidepool {
 namespace {
@@ -15,6 +17,23 @@ bool SameView(const NDArray& a, const NDArray& b) {
 }
 
 }  // namespace
+
+void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes) {
+  const OperatorInfo& info = Info(op);
+  CheckCall(info, inputs, outputs.size(), attributes);
+  const auto null = std::find(outputs.begin(), outputs.end(), nullptr);
+  internal::ThrowNull(info, info.outputs, static_cast<int>(null - outputs.begin()));
+}
+
+void CheckMayBeAbsent(OpCode op, const OperatorInfo& info, AttributesRef attributes, int input) {
+  if (!info.input_mark(input).optional) internal::ThrowNull(info, info.inputs, input);
+  if (op != OpCode::kElementwiseChain) return;
+  // A chain has those that its steps say.
+  const auto& chain = *static_cast<const ElementwiseChainAttributes*>(attributes.data());
+  for (int i = 0; i < std::min(chain.count, kMaxChainSteps); ++i) {
+    if (chain.steps[i].operand == input) internal::ThrowNull(info, info.inputs, input);
+  }
+}
 
 namespace internal {
 
@@ -31,6 +50,34 @@ void ThrowWrongCounts(const OperatorInfo& info, size_t inputs, size_t outputs) {
       static_cast<int>(info.output_count), " (", info.outputs, ")"));
 }
 
+void ThrowNull(const OperatorInfo& info, const char* names, int index) {
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index), " is null, expected an array"));
+}
+
+// Absent operands were looked at before.
+void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands) {
+  const auto check = [&](const TensorRef& operand, const OperandMark& mark, const char* names, int index) {
+    if (!operand.present) return;
+    const DTypeSet expected = TypesOf(mark.type, key);
+    if (Contains(expected, operand.dtype)) return;
+    std::string list;
+    for (int type = 0; type < kDTypes; ++type) {
+      if (!Contains(expected, static_cast<DType>(type))) continue;
+      absl::StrAppend(&list, list.empty() ? "" : " or ", DTypeName(static_cast<DType>(type)));
+    }
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index), " is ", DTypeName(operand.dtype),
+                                      ", expected ", list, ", as ",
+                                      OperandName(info.key_is_input() ? info.inputs : info.outputs, 0), " is ",
+                                      DTypeName(key)));
+  };
+  for (int i = 0; i < info.input_count; ++i) {
+    check(operands.inputs()[static_cast<size_t>(i)], info.input_mark(i), info.inputs, i);
+  }
+  for (int o = 0; o < info.output_count; ++o) {
+    check(operands.outputs()[static_cast<size_t>(o)], info.output_mark(o), info.outputs, o);
+  }
+}
+
 void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index, const NDArray& output,
                        int output_index) {
   if (info.in_place() && SameView(input, output)) return;
@@ -44,6 +91,11 @@ void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input
 }  // namespace internal
 
 void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other, int other_index) {
+  if (one.device() != other.device() && one.NumElements() > 0 && other.NumElements() > 0) {
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: output ", OperandName(info.outputs, other_index), " is on ",
+                                      DeviceName(other.device()), ", expected ", DeviceName(one.device()), ", where ",
+                                      OperandName(info.outputs, one_index), " is"));
+  }
   if (!ViewsOverlap(one, other)) return;
   ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: outputs ",
                                     OperandName(info.outputs, one_index), " and ",

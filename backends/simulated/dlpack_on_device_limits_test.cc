@@ -1,4 +1,5 @@
 // What is copied to the host, read only, refused, or fails while arrays are another library's too.
+#include <climits>
 #include <functional>
 #include <optional>
 #include <string>
@@ -106,6 +107,15 @@ TEST_F(DLPackOnDeviceTest, Errors) {
               HasSubstr("5 from_dlpack: there is no device simulated:9"));
   EXPECT_THAT(imported([](auto& tensor) { tensor.dl_tensor.device.device_id = 77; }),
               HasSubstr("3 from_dlpack: found a tensor on number 77 of simulated, expected 0 to 15"));
+  for (const int id : {-1, 1, 16, INT_MAX, INT_MIN}) {
+    EXPECT_THAT(imported([&](auto& tensor) { tensor.dl_tensor.device = {kDLCPU, id}; }),
+                HasSubstr("3 from_dlpack: found a tensor on number " + std::to_string(id) + " of the host, expected 0"));
+    if (id == 1) continue;
+    EXPECT_THAT(imported([&](auto& tensor) { tensor.dl_tensor.device = {kDLCUDAHost, id}; }),
+                HasSubstr("number " + std::to_string(id) + " of CUDA's page-locked host memory, expected 0 to 15"));
+    EXPECT_THAT(imported([&](auto& tensor) { tensor.dl_tensor.device.device_id = id == 1 ? -1 : id; }),
+                HasSubstr("3 from_dlpack: found a tensor on number"));
+  }
   EXPECT_THAT(ErrorOf([&] { FromDLPack(&foreign.tensor, 0); }).message(),
               HasSubstr("from_dlpack: found stream 0 of simulated:0"));
   EXPECT_EQ(DLPackStreamOf(DeviceQueue::New(kDevice)) > 2, true);

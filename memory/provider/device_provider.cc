@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
@@ -42,20 +43,33 @@ class MakingScope {
     return innermost != nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(making);
   }
   static bool IsUnderWay(Device device) {
-    const MakingScope* scope = innermost;
-    while (scope != nullptr && scope->device_ != device) scope = scope->outer_;
-    return scope != nullptr;
+    const MakingScope* found = innermost;
+    while (found != nullptr && found->device_ != device) found = found->outer_;
+    if (found == nullptr) return false;
+    for (MakingScope* scope = innermost; scope != found; scope = scope->outer_) scope->met_one_ = true;
+    return true;
   }
+  // Whether what it looked up, or was looked up for that, is being made for an outer one: what it lacked may come.
+  bool met_one_under_way() const { return met_one_; }
 
  private:
-  static constinit thread_local const MakingScope* innermost;
+  static constinit thread_local MakingScope* innermost;
   const Device device_;
-  const MakingScope* const outer_;
+  MakingScope* const outer_;
+  bool met_one_ = false;
 };
-constinit thread_local const MakingScope* MakingScope::innermost = nullptr;
+constinit thread_local MakingScope* MakingScope::innermost = nullptr;
 
 // Sizes that are rounded up to others do not leave the address space.
 constexpr size_t kMostTraitBytes = SIZE_MAX / 4;
+
+// What is kept by device (ledger, queues, losses) would be another one's.
+void CheckDeviceOf(Device device, const DeviceProvider& provider) {
+  const Device found = provider.device();
+  if (found == device) return;
+  ThrowInvalidArgument(absl::StrCat("memory provider of ", DeviceName(device), ": found one of ", DeviceName(found), " (\"",
+                                    provider.name(), "\"), expected one whose device() is ", DeviceName(device)));
+}
 
 // Whoever divides by them or rounds up to them relies on it.
 void CheckTraits(Device device, const MemoryTraits& traits) {
@@ -110,11 +124,12 @@ DeviceProvider* FindDeviceProvider(Device device) {
   const MakingScope scope(device);
   DeviceProvider* const provider = factory(device.index);
   if (provider != nullptr) {
+    CheckDeviceOf(device, *provider);
     CheckTraits(device, provider->traits());
     devices_in_use.store(true, std::memory_order_relaxed);
   }
   known.store(provider, std::memory_order_release);
-  is_absent.store(provider == nullptr, std::memory_order_relaxed);
+  is_absent.store(provider == nullptr && !scope.met_one_under_way(), std::memory_order_relaxed);
   return provider;
 }
 
@@ -125,8 +140,9 @@ void LookForDevicesAgain() noexcept {
   }
 }
 
-DeviceProvider& GetDeviceProvider(Device device, const std::string& who) {
+DeviceProvider& GetDeviceProvider(Device device, std::string_view asked_by) {
   if (DeviceProvider* provider = FindDeviceProvider(device)) return *provider;
+  const std::string who(asked_by);
   CheckDevice(who.c_str(), device);
   const std::string type = DeviceTypeName(device.type);
   const bool linked = factories[device.type.number()].load(std::memory_order_acquire) != nullptr;
@@ -152,6 +168,8 @@ DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* prov
 
 void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::byte* from,
                size_t bytes) {
+  CheckDevice("CopyBytes", to_device);
+  CheckDevice("CopyBytes", from_device);
   if (bytes == 0) return;
   CheckNotLost(to_device, "copy");
   CheckNotLost(from_device, "copy");

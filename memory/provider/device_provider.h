@@ -34,6 +34,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "tidepool/memory/device.h"
 
@@ -154,9 +155,11 @@ class DeviceProvider {
 };
 
 // Null: there is no such device, and it is not asked again before LookForDevicesAgain(). Called once
-// per device, but again at the next use after it threw; the result is never destroyed. One factory runs at a
+// per device, but again at the next use after it threw or returned what is refused with kInvalidArgument: a provider of
+// another device, or whose traits cannot be; the result is never destroyed. One factory runs at a
 // time. It may look other devices up, of any type, in its own thread (to share a context with them): these are
-// made in it. For the device that it makes, and for one whose factory looked that one up, it gets null.
+// made in it. For the device that it makes, and for one whose factory looked that one up, it gets null; what returns null itself
+// after the latter is asked again.
 using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
 
 class DeviceProviderRegistrar {
@@ -175,7 +178,7 @@ DeviceProvider* FindDeviceProvider(Device device);
 void LookForDevicesAgain() noexcept;
 // Throws kUnimplemented or kNotFound saying what `who` lacks and what to link; kInvalidArgument for
 // a device that there cannot be (memory/device_check.h).
-DeviceProvider& GetDeviceProvider(Device device, const std::string& who);
+DeviceProvider& GetDeviceProvider(Device device, std::string_view who);
 
 // Puts `provider` in the place of that of `device` and returns the earlier one. For tests, while
 // nothing else looks one up; memory had from the one must be accepted by the other.

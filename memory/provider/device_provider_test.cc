@@ -103,7 +103,7 @@ TEST(DeviceProvider, TheHostServesRangesAndBlocks) {
 }
 
 // The simulated device's memory by other traits.
-class WithTraits final : public DeviceProvider {
+class WithTraits : public DeviceProvider {
  public:
   explicit WithTraits(MemoryTraits traits) : traits_(traits) {}
   std::string name() const override { return "odd:0"; }
@@ -122,6 +122,16 @@ class WithTraits final : public DeviceProvider {
 
  private:
   const MemoryTraits traits_;
+};
+
+class OfDevice final : public WithTraits {
+ public:
+  explicit OfDevice(Device device) : WithTraits({}), device_(device) {}
+  std::string name() const override { return "one of " + DeviceName(device_); }
+  Device device() const override { return device_; }
+
+ private:
+  const Device device_;
 };
 
 MemoryTraits odd_traits;
@@ -159,6 +169,48 @@ TEST(DeviceProvider, TraitsThatCannotBeAreRefused) {
   EXPECT_EQ(FindDeviceProvider(odd)->traits().granularity, 4096u);
 }
 
+// A factory that does not look at the index, and one of another type's.
+TEST(DeviceProvider, ProvidersOfOtherDevicesAreRefusedAndTheFactoryIsAskedAgain) {
+  static DeviceProvider* given;
+  static int asked;
+  static bool throws;
+  const DeviceType type = DeviceType::Named("strange");
+  const DeviceProviderRegistrar registrar(type, [](uint8_t) {
+    ++asked;
+    if (throws) throw std::runtime_error("not now");
+    return given;
+  });
+  static OfDevice first({type, 0}), second({type, 1}), none({type, 200}), of_host(Host()), of_another(kFirst);
+  for (DeviceProvider* const wrong : {&first, &none, &of_host, &of_another}) {
+    given = wrong;
+    for (const bool gets : {false, true}) {
+      const int before = asked;
+      const absl::Status status = CatchStatus([&] {
+        gets ? void(GetDeviceProvider({type, 1}, "test")) : void(FindDeviceProvider({type, 1}));
+      });
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("memory provider of strange:1: found one of " + DeviceName(wrong->device()) +
+                            " (\"" + wrong->name() + "\"), expected one whose device() is strange:1"));
+      EXPECT_EQ(asked, before + 1);
+    }
+  }
+  throws = true;
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(FindDeviceProvider({type, 1}), std::runtime_error);
+  throws = false;
+  given = &second;
+  EXPECT_EQ(FindDeviceProvider({type, 1}), &second);
+  EXPECT_EQ(FindDeviceProvider({type, 1}), &second);
+  EXPECT_EQ(asked, 11);
+  // One that is not there is asked for again when devices may have come.
+  given = nullptr;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(FindDeviceProvider({type, 0}), nullptr);
+  EXPECT_EQ(asked, 12);
+  given = &first;
+  LookForDevicesAgain();
+  EXPECT_EQ(FindDeviceProvider({type, 0}), &first);
+}
+
 const DeviceType kLooking = DeviceType::Named("looking");
 std::vector<DeviceProvider*> looked_up;
 
@@ -179,12 +231,13 @@ TEST(DeviceProvider, AFactoryFindsOtherDevices) {
       look({kLooking, 1});
       look({kLooking, 1});
     }
-    return &SimulatedDevice::Get(index);
+    static OfDevice made[] = {OfDevice({kLooking, 0}), OfDevice({kLooking, 1})};
+    return &made[index];
   });
-  DeviceProvider* const first = &SimulatedDevice::Get(0);
-  DeviceProvider* const second = &SimulatedDevice::Get(1);
-  EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
-  EXPECT_THAT(looked_up, ElementsAre(nullptr, nullptr, nullptr, second, second, second));
+  DeviceProvider* const first = FindDeviceProvider({kLooking, 0});
+  DeviceProvider* const second = FindDeviceProvider({kLooking, 1});
+  ASSERT_NE(first, nullptr);
+  EXPECT_THAT(looked_up, ElementsAre(nullptr, nullptr, nullptr, &SimulatedDevice::Get(1), second, second));
   EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
   EXPECT_EQ(FindDeviceProvider({kLooking, 1}), second);
   // Other threads find them too: nothing stays locked, whatever a factory threw.
@@ -194,6 +247,27 @@ TEST(DeviceProvider, AFactoryFindsOtherDevices) {
     EXPECT_EQ(FindDeviceProvider({kLooking, 3}), nullptr);
     EXPECT_EQ(looked_up.size(), 6u);
   }).join();
+}
+
+// What one factory did not find because another was at it was not said to be missing for good.
+TEST(DeviceProvider, AFactoryThatMetADeviceBeingMadeIsAskedAgain) {
+  static const DeviceType type = DeviceType::Named("entangled");
+  static int asked[3];
+  const DeviceProviderRegistrar registrar(type, [](uint8_t index) -> DeviceProvider* {
+    static OfDevice made[] = {OfDevice({type, 0}), OfDevice({type, 1}), OfDevice({type, 2})};
+    if (index > 2) return nullptr;
+    ++asked[index];
+    if (index == 0) {
+      EXPECT_EQ(FindDeviceProvider({type, 1}), nullptr);
+    }
+    if (index == 1 && FindDeviceProvider({type, 2}) == nullptr) return nullptr;
+    if (index == 2 && FindDeviceProvider({type, 0}) == nullptr) return nullptr;
+    return &made[index];
+  });
+  EXPECT_NE(FindDeviceProvider({type, 0}), nullptr);
+  EXPECT_NE(FindDeviceProvider({type, 1}), nullptr);
+  EXPECT_NE(FindDeviceProvider({type, 2}), nullptr);
+  EXPECT_THAT(asked, ElementsAre(1, 2, 2));
 }
 
 TEST(DeviceLoss, OfDevicesThatThereCannotBeIsNone) {

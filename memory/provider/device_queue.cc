@@ -1,5 +1,6 @@
 #include "tidepool/memory/provider/device_queue.h"
 
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -26,8 +27,8 @@ class DeviceQueues {
  public:
   // Never destroyed: queues end in static destructors, too.
   static DeviceQueues& Of(Device device) {
-    static constinit std::atomic<DeviceQueues*> all[kMaxDeviceTypes][kMaxDevicesPerType] = {};
-    std::atomic<DeviceQueues*>& known = all[device.type.number()][device.index];
+    static constinit std::atomic<DeviceQueues*> all[kDevicePlaces] = {};
+    std::atomic<DeviceQueues*>& known = all[DevicePlace("DeviceQueue", device)];
     DeviceQueues* found = known.load(std::memory_order_acquire);
     if (found != nullptr) return *found;
     auto made = std::make_unique<DeviceQueues>();
@@ -59,6 +60,7 @@ class DeviceQueues {
 
   void Close(Device device, int number) noexcept { numbers_.Close(*FindDeviceProvider(device), number); }
   QueuePoint End(Device device, int number) {
+    CheckQueueNumber(device, number);
     return numbers_.End(GetDeviceProvider(device, "DeviceQueue"), number);
   }
   uint32_t All() noexcept { return numbers_.All(); }
@@ -145,7 +147,14 @@ QueuePoint EndOfQueue(Device device, int queue) {
   return DeviceQueues::Of(device).End(device, queue);
 }
 
+void ThrowNoSuchQueue(Device device, int queue) {
+  ThrowInvalidArgument(absl::StrCat("DeviceQueue: found queue ", queue, " of ", DeviceName(device), ", expected 0 to ",
+                                    kMostQueues - 1));
+}
+
 void OrderQueueAfter(Device device, int queue, uint32_t others) {
+  CheckQueueNumber(device, queue);
+  if (others >> kMostQueues != 0) [[unlikely]] ThrowNoSuchQueue(device, std::bit_width(others) - 1);
   DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
   if (provider.IsCapturing(queue)) return;
   for (int other = 0; others != 0; ++other, others >>= 1) {
@@ -159,12 +168,11 @@ void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept {
   try {
     OrderQueueAfter(device, queue, others);
   } catch (...) {
-    // The device refuses to wait: the host does, else it has lost its work.
+    // The device refuses to wait: the host does, else it has lost its work. One that is not there has none.
+    DeviceProvider* const provider = FindDeviceProvider(device);
     for (int other = 0; other < kMostQueues; ++other) {
       try {
-        if ((others >> other & 1) != 0) {
-          FindDeviceProvider(device)->WaitFor(EndOfQueue(device, other));
-        }
+        if (provider != nullptr && (others >> other & 1) != 0) provider->WaitFor(EndOfQueue(device, other));
       } catch (...) {
       }
     }
@@ -191,10 +199,12 @@ void DeviceTurns::WaitForFirst() const noexcept {
 template class BasicQueueTurn<StdSync, DeviceTurns>;
 
 uint32_t AllQueues(Device device) noexcept {
+  if (!MayBeDevice(device)) return 0;
   return queues_in_use.load(std::memory_order_relaxed) ? DeviceQueues::Of(device).All() : 1;
 }
 
 uint32_t OpenQueues(Device device) noexcept {
+  if (!MayBeDevice(device)) return 0;
   return queues_in_use.load(std::memory_order_relaxed) ? DeviceQueues::Of(device).Open() : 1;
 }
 

@@ -33,14 +33,25 @@
 
 namespace tidepool {
 
+// Throws kInvalidArgument unless it is from 0 to kMostQueues - 1; whether there is such a queue is not looked at.
+[[noreturn]] void ThrowNoSuchQueue(Device device, int queue);
+inline void CheckQueueNumber(Device device, int queue) {
+  if (static_cast<unsigned>(queue) >= unsigned{kMostQueues}) [[unlikely]] ThrowNoSuchQueue(device, queue);
+}
+
 class DeviceQueue {
  public:
+  // Handles of one queue. There is none without.
+  DeviceQueue(const DeviceQueue&) = default;
+  DeviceQueue& operator=(const DeviceQueue&) = default;
+
   // Of any device.
   static DeviceQueue First(Device device);
   // The calling thread's: that of its QueueScope, else the first.
   static DeviceQueue Here(Device device);
   // One more, until its last handle goes; the work that is in it then is still done, and waited for as that of others
-  // is. One whose end the device refuses to tell stays open until it does. Throws
+  // is. One whose end the device refuses to tell stays open until it does, which is asked again by whoever next opens or
+  // closes a queue there, or waits for that one. Throws
   // kUnimplemented where the device has one queue only, kResourceExhausted beyond kMostQueues, kInternal
   // when the device refuses, and as GetDeviceProvider.
   static DeviceQueue New(Device device);
@@ -106,7 +117,8 @@ inline int QueueHere(Device device) noexcept {
   return queues_in_use.load(std::memory_order_relaxed) ? QueueHereSlowly(device) : 0;
 }
 
-// Behind what is queued there by now, also of a queue that has ended. Throws kInternal.
+// Behind what is queued there by now, also of a queue that has ended. Throws kInternal; this and what follows, where it is
+// not noexcept, kInvalidArgument for devices and numbers of queues that there cannot be.
 QueuePoint EndOfQueue(Device device, int queue);
 
 // The calling thread's turns on a device, for BasicQueueTurn.
@@ -132,7 +144,7 @@ void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept;
 // What is queued in the thread's queue from here on begins behind all that is queued on the device: before
 // memory is given back of which nobody knows where it was used.
 void ContinueHereAfterAll(Device device) noexcept;
-// Those of the device that are open, a bit each.
+// Those of the device that are open, a bit each; none of one that there cannot be.
 uint32_t OpenQueues(Device device) noexcept;
 // Those that have ended as well, whose work may be under way.
 uint32_t AllQueues(Device device) noexcept;

@@ -151,6 +151,65 @@ TEST_F(DeviceQueueTest, TheDeviceRefusesToTellAQueuesEnd) {
   EXPECT_EQ(DeviceQueue::New(kDevice).number(), number);
 }
 
+// What is open costs the device a stream and its libraries' handles: whoever next opens, closes or waits closes it, and not
+// only who happens to want its number.
+TEST_F(DeviceQueueTest, QueuesLeftOpenAreClosedByWhoeverComesNext) {
+  device_.set_asynchronous(5);
+  const std::vector<std::function<void()>> nexts = {
+      [] { DeviceQueue::New(kDevice); },
+      [] { EndOfQueue(kDevice, 3); },
+      [] { OrderQueueAfter(kDevice, 0, 1u << 3); },
+      [] {
+        static int theirs;
+        DeviceQueue::Adopt(kDevice, &theirs);
+      },
+  };
+  for (const std::function<void()>& next : nexts) {
+    std::optional<DeviceQueue> first = DeviceQueue::New(kDevice), second = DeviceQueue::New(kDevice),
+                               third = DeviceQueue::New(kDevice);
+    ASSERT_EQ(third->number(), 3);
+    std::atomic<bool> done{false};
+    device_.QueueKernel({}, [&] { done = true; }, 3);
+    first.reset();  // its number is the one that who opens gets
+    {
+      FailingProvider device(kDevice);
+      device.faults().FailRequest(0, 1000);
+      third.reset();
+      EXPECT_EQ(OpenQueues(kDevice), 0b1101u);
+      EXPECT_THROW(next(), Error);  // as long as the device refuses
+      EXPECT_EQ(OpenQueues(kDevice), 0b1101u);
+    }
+    next();
+    EXPECT_EQ(OpenQueues(kDevice), 0b101u);
+    device_.WaitFor(EndOfQueue(kDevice, 3));
+    EXPECT_TRUE(done);
+  }
+  // By the end of another one, which tells itself.
+  std::optional<DeviceQueue> first = DeviceQueue::New(kDevice), second = DeviceQueue::New(kDevice);
+  {
+    FailingProvider device(kDevice);
+    device.faults().FailRequest(0);
+    second.reset();
+    EXPECT_EQ(OpenQueues(kDevice), 0b111u);
+  }
+  first.reset();
+  EXPECT_EQ(OpenQueues(kDevice), 1u);
+  // The caller's own, adopted anew, is not in two.
+  int theirs;
+  std::optional<DeviceQueue> before = DeviceQueue::New(kDevice), adopted = DeviceQueue::Adopt(kDevice, &theirs);
+  {
+    FailingProvider device(kDevice);
+    device.faults().FailRequest(0);
+    before.reset();
+    device.faults().Clear();
+    device.faults().FailRequest(0, 1000);
+    adopted.reset();
+  }
+  EXPECT_EQ(OpenQueues(kDevice), 0b111u);
+  adopted = DeviceQueue::Adopt(kDevice, &theirs);
+  EXPECT_EQ(OpenQueues(kDevice), 0b11u);
+}
+
 TEST_F(DeviceQueueTest, QueuesRunBesideEachOtherUnlessTheyAreTold) {
   int beside = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -28,13 +28,13 @@ class QueueNumbers {
   template <typename Device, typename Native, typename Find, typename Make>
   auto Open(Device& device, Native native, const Find& find, const Make& make) {
     std::lock_guard<typename Sync::Mutex> lock(mutex_);
+    CloseOwnerless(device);
     for (int number = 1; number < kMost; ++number) {
       if (!entries_[number].open.get()) continue;
       if (auto known = find(number, entries_[number].kept)) return known;
     }
     for (int number = 1; number < kMost; ++number) {
       Entry& entry = entries_[number];
-      if (entry.open.get() && !entry.has_owner.get()) CloseLocked(device, number);
       if (entry.open.get()) continue;
       device.OpenQueue(number, native);
       try {
@@ -53,13 +53,14 @@ class QueueNumbers {
     return decltype(find(0, entries_[0].kept))();
   }
 
-  // Its owner has gone. Open as long as the device refuses to tell its end.
+  // Its owner has gone. Open as long as the device refuses to tell its end: the next call that opens or closes a queue,
+  // or asks for that end, closes it where the device tells.
   template <typename Device>
   void Close(Device& device, int number) noexcept {
     std::lock_guard<typename Sync::Mutex> lock(mutex_);
     entries_[number].kept = {};
     entries_[number].has_owner.set(false);
-    CloseLocked(device, number);
+    CloseOwnerless(device);
   }
 
   // Behind what is queued there by now, also of one that has ended. Throws what the device throws.
@@ -68,7 +69,10 @@ class QueueNumbers {
     if (number == 0) return device.ComputePoint(0);
     std::lock_guard<typename Sync::Mutex> lock(mutex_);
     const Entry& entry = entries_[number];
-    return entry.open.get() ? device.ComputePoint(number) : entry.end.get();
+    if (!entry.open.get()) return entry.end.get();
+    const Point end = device.ComputePoint(number);
+    if (!entry.has_owner.get()) CloseBehind(device, number, end);
+    return end;
   }
 
   // Those that are or were open, a bit each.
@@ -95,12 +99,18 @@ class QueueNumbers {
   };
 
   template <typename Device>
-  void CloseLocked(Device& device, int number) noexcept {
-    try {
-      entries_[number].end.set(device.ComputePoint(number));
-    } catch (...) {
-      return;
+  void CloseOwnerless(Device& device) noexcept {
+    for (int number = 1; number <= highest_.get(); ++number) {
+      if (!entries_[number].open.get() || entries_[number].has_owner.get()) continue;
+      try {
+        CloseBehind(device, number, device.ComputePoint(number));
+      } catch (...) {  // it stays open
+      }
     }
+  }
+  template <typename Device>
+  void CloseBehind(Device& device, int number, Point end) noexcept {
+    entries_[number].end.set(end);
     device.CloseQueue(number);
     entries_[number].open.set(false);
   }

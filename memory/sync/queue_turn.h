@@ -65,8 +65,7 @@ class BasicQueueTurn {
       held_ = Held::kNothing;
       return;
     }
-    in_turn = true;
-    mutex_ = &turns_.mutex();
+    mutex_ = &turns_.mutex();  // may throw: then the thread is in no turn
     if (alone) {
       mutex_->lock();
       held_ = Held::kAlone;
@@ -74,6 +73,7 @@ class BasicQueueTurn {
       mutex_->lock_shared();
       held_ = Held::kShared;
     }
+    in_turn = true;
   }
 
   void Unlock() noexcept {

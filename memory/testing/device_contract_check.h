@@ -153,6 +153,9 @@ class Busy {
     for (int i = 0; i < 3; ++i) queue_fill(filled_.data(), std::byte{1}, bytes_each);
   }
   void LongKernels() { Kernels(filled_.bytes()); }
+  void KernelsIn(int queue, size_t bytes_each) {
+    for (int i = 0; i < 3; ++i) check_.contract.queue_fill_in(queue, filled_.data(), std::byte{1}, bytes_each);
+  }
   void Copies(int count = 4) {
     QueuePoint last;
     for (int i = 0; i < count; ++i) {
@@ -186,6 +189,8 @@ void CheckGivingBackInFlight(DeviceCheck& check);
 void CheckThreads(DeviceCheck& check);
 
 void CheckOrderBehindAll(DeviceCheck& check);
+void CheckBlocksInFlight(DeviceCheck& check);
+void CheckQueues(DeviceCheck& check);
 
 void CheckWorkspaces(DeviceCheck& check);
 void CheckRings(DeviceCheck& check);

@@ -1,7 +1,9 @@
 // Copies that are done when they return, and through page-locked memory.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <memory>
 
 #include "tidepool/memory/testing/device_contract_check.h"
 
@@ -63,6 +65,20 @@ void CheckCopies(DeviceCheck& check) {
     }
   }
   for (int i : {0, 1}) check.ExpectOnDevice(data[i], models[i], "after many copies");
+  // Larger than what a device may do them in.
+  const size_t bytes = 9 * kMiB + 5;
+  TestBlock from(check.device, bytes), to(check.device, bytes);
+  const Bytes sent = check.NewPattern(bytes);
+  check.Write(from.data(), sent);
+  check.device.CopyOnDevice(to.data(), from.data(), bytes);
+  check.ExpectOnDevice(to.data(), sent, "a large CopyOnDevice");
+  check.device.Fill(to.data(), std::byte{0xa5}, bytes);
+  check.ExpectOnDevice(to.data(), Bytes(bytes, std::byte{0xa5}), "a large Fill");
+  QueuePoint point = check.device.QueueCopyFromHost(to.data(), sent.data(), bytes, {});
+  Bytes seen(bytes);
+  point = check.device.QueueCopyToHost(seen.data(), to.data(), bytes, point);
+  check.device.WaitFor(point);
+  check.ExpectSame(seen, sent, "large queued copies");
 }
 
 void CheckCopiesAreDone(DeviceCheck& check) {
@@ -114,6 +130,26 @@ void CheckPinnedHost(DeviceCheck& check) {
   if (!check.Expect(pinned->traits().host_readable,
                     absl::StrCat(pinned->name(), " is not host_readable")))
     return;
+  // Blocks of it are apart, and stay what they are while others come and go.
+  std::vector<std::unique_ptr<TestBlock>> blocks;
+  std::vector<Bytes> written;
+  for (int i = 0; i < 60; ++i) {
+    if (blocks.size() > 8) {
+      const size_t gone = check.Below(blocks.size());
+      blocks.erase(blocks.begin() + static_cast<ptrdiff_t>(gone));
+      written.erase(written.begin() + static_cast<ptrdiff_t>(gone));
+    }
+    blocks.push_back(std::make_unique<TestBlock>(*pinned, 1 + check.Below(i % 9 == 0 ? 70 * kKiB : 900)));
+    const TestBlock& block = *blocks.back();
+    check.Expect(reinterpret_cast<uintptr_t>(block.data()) % pinned->traits().alignment == 0,
+                 absl::StrCat(pinned->name(), ": a block is not aligned to ", pinned->traits().alignment));
+    written.push_back(check.NewPattern(block.bytes()));
+    std::memcpy(block.data(), written.back().data(), block.bytes());
+    for (size_t k = 0; k < blocks.size(); ++k) {
+      check.ExpectSame(Bytes(blocks[k]->data(), blocks[k]->data() + blocks[k]->bytes()), written[k],
+                       "a block of page-locked memory beside others");
+    }
+  }
   for (const size_t bytes : {size_t{1}, size_t{4097}, kMiB + 1}) {
     TestBlock host(*pinned, bytes), block(check.device, bytes);
     const Bytes sent = check.NewPattern(bytes);

@@ -19,12 +19,13 @@ namespace tidepool {
 
 inline constexpr size_t kCapacity = size_t{64} << 20;
 
-inline void QueueFill(std::byte* to, std::byte value, size_t bytes) {
+inline void QueueFillIn(int queue, std::byte* to, std::byte value, size_t bytes) {
   SimulatedDevice& device = SimulatedDevice::Get();
   std::byte* const hidden = device.Hidden(to, bytes);
   device.QueueKernel({{to, to + bytes}},
-                     [=] { std::memset(hidden, static_cast<int>(value), bytes); });
+                     [=] { std::memset(hidden, static_cast<int>(value), bytes); }, queue);
 }
+inline void QueueFill(std::byte* to, std::byte value, size_t bytes) { QueueFillIn(0, to, value, bytes); }
 
 inline void Begin() {
   SimulatedDevice::Get().Reset();
@@ -37,6 +38,7 @@ inline DeviceContract Simulated(const char* name, void (*before)()) {
           .name = name,
           .capacity_bytes = kCapacity,
           .queue_fill = &QueueFill,
+          .queue_fill_in = &QueueFillIn,
           .before = before,
           .after = &End};
 }
@@ -85,6 +87,13 @@ class Wrapper : public DeviceProvider {
   }
   QueuePoint ComputePoint(int queue) override { return base().ComputePoint(queue); }
   void ComputeAfter(int queue, QueuePoint point) override { base().ComputeAfter(queue, point); }
+  void Prefault(std::byte* at, size_t bytes) noexcept override { base().Prefault(at, bytes); }
+  void OpenQueue(int queue, void* native) override { base().OpenQueue(queue, native); }
+  void CloseQueue(int queue) noexcept override { base().CloseQueue(queue); }
+  void* NativeQueue(int queue) override { return base().NativeQueue(queue); }
+  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override { return base().EarlierUses(data, bytes); }
+  bool NoteUsers(const std::byte* data, uint32_t queues) noexcept override { return base().NoteUsers(data, queues); }
+  void ThrowIfLost(const std::string& who) override { base().ThrowIfLost(who); }
   bool HasPassed(QueuePoint point) override { return base().HasPassed(point); }
   void WaitFor(QueuePoint point) override { base().WaitFor(point); }
   DeviceProvider* PinnedHost() override { return base().PinnedHost(); }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/device_contract_check.h"
 
 namespace tidepool {
@@ -46,9 +47,15 @@ size_t RoundsOf(const DeviceCheck& check, size_t bytes) {
   return capacity > 0 ? std::min<size_t>(capacity / bytes + 4, 1000) : 20;
 }
 
+// So often that it is noticed where one in ten is not taken back.
+size_t OftenOf(const DeviceCheck& check, size_t bytes) {
+  const size_t capacity = check.contract.capacity_bytes;
+  return capacity > 0 ? std::min<size_t>(25 * capacity / bytes + 10, 1000) : 20;
+}
+
 void CheckReleasesOfMany(DeviceCheck& check, size_t bytes) {
   constexpr size_t kBlocks = 3;
-  for (size_t round = 0; round < RoundsOf(check, bytes); ++round) {
+  for (size_t round = 0; round < OftenOf(check, bytes); ++round) {
     std::vector<DeviceProvider::Block> many;
     while (many.size() < kBlocks) {
       std::byte* const data = check.device.Allocate(bytes, check.traits.alignment);
@@ -67,7 +74,7 @@ void CheckReleasesOfMany(DeviceCheck& check, size_t bytes) {
 // What was decommitted serves others, whose addresses are elsewhere.
 void CheckDecommits(DeviceCheck& check, size_t bytes) {
   std::vector<std::unique_ptr<TestRange>> ranges;
-  for (size_t round = 0; round < RoundsOf(check, bytes); ++round) {
+  for (size_t round = 0; round < OftenOf(check, bytes); ++round) {
     ranges.push_back(std::make_unique<TestRange>(check.device, 2 * bytes));
     std::byte* const base = ranges.back()->base();
     if (!check.Expect(check.device.Commit(base, 2 * bytes, false),
@@ -103,6 +110,19 @@ void CheckDescription(DeviceCheck& check) {
                "traits().reserve_bytes is 0: growing pages would move each time");
   check.Expect(FindDeviceProvider(check.contract.device) == &check.device,
                "the provider is found once only");
+  for (int i = 0; i < 30; ++i) {
+    const MemoryTraits again = check.device.traits();
+    check.Expect(again.alignment == traits.alignment && again.granularity == traits.granularity &&
+                     again.large_granularity == traits.large_granularity &&
+                     again.reserve_bytes == traits.reserve_bytes && again.host_readable == traits.host_readable,
+                 "traits() are others each time");
+    check.Expect(check.device.device() == check.contract.device, "device() is another one each time");
+  }
+  try {
+    check.device.ThrowIfLost("device contract");
+  } catch (const Error& error) {
+    check.Expect(false, absl::StrCat("ThrowIfLost() throws of a device that works: ", error.what()));
+  }
 }
 
 void CheckRanges(DeviceCheck& check) {
@@ -159,6 +179,27 @@ void CheckCommits(DeviceCheck& check) {
     }
     check.ExpectOnDevice(range.base(), expected, "after a decommit");
   }
+  // In any order, often: a device may lose bytes now and then.
+  constexpr size_t kFew = 5;
+  TestRange often(check.device, kFew * granule);
+  Bytes model = check.NewPattern(kFew * granule);
+  check.Write(often.Commit(0, model.size()), model);
+  for (int round = 0; round < 60; ++round) {
+    const size_t first = check.Below(kFew), count = 1 + check.Below(kFew - first);
+    const size_t begin = first * granule, bytes = count * granule;
+    if (round % 3 == 0) {
+      check.device.Prefault(often.base() + begin, bytes);
+    } else if (check.device.Decommit(often.base() + begin, bytes)) {
+      const Bytes piece = check.NewPattern(bytes);
+      check.Write(often.Commit(begin, bytes, round % 2 == 0), piece);
+      std::copy(piece.begin(), piece.end(), model.begin() + static_cast<ptrdiff_t>(begin));
+    }
+    if (!check.ExpectOnDevice(often.base(), model,
+                              absl::StrCat(round % 3 == 0 ? "Prefault" : "Decommit and Commit", " of ", count,
+                                           " granules from number ", first, ", round ", round))) {
+      return;
+    }
+  }
   if (const size_t large = check.traits.large_granularity; large > 0) {
     TestRange pages(check.device, 2 * large);
     const Bytes piece = check.NewPattern(2 * large);
@@ -198,11 +239,14 @@ void CheckBlocks(DeviceCheck& check) {
     }
   }
   std::vector<Extent> extents;
+  TestRange range(check.device, std::max(check.Granules(4 * kMiB), check.traits.reserve_bytes));
+  extents.emplace_back(range.base(), range.bytes());
   for (const Written& written : blocks) {
     check.ExpectOnDevice(written.block->data(), written.bytes, "a block beside others");
     extents.emplace_back(written.block->data(), written.block->bytes());
   }
-  ExpectApart(check, extents, "blocks");
+  ExpectApart(check, extents, "blocks, or one and a range,");
+  check.device.ReleaseMany(nullptr, 0);
   // The other way to give some back.
   std::vector<DeviceProvider::Block> many;
   for (const size_t bytes : {10, 20, 5000}) {
@@ -293,8 +337,10 @@ void CheckGivingBack(DeviceCheck& check) {
   // Of large ones one in ten that is forgotten.
   const size_t piece =
       check.Granules(capacity > 0 ? std::clamp(capacity / 16, granule, 64 * kMiB) : kMiB);
-  for (size_t round = 0; round < std::min<size_t>(25 * capacity / piece + 10, 1000); ++round) {
+  for (size_t round = 0; round < OftenOf(check, piece); ++round) {
     TestBlock block(check.device, piece);
+    TestRange range(check.device, piece);
+    range.Commit(0, piece);
   }
   CheckReleasesOfMany(check, piece);
   CheckDecommits(check, piece);

@@ -10,12 +10,13 @@
 //       .device = DeviceNamed("mine:0"),
 //       .capacity_bytes = size_t{1} << 30,          // so that refusals are tried
 //       .queue_fill = &QueueMyFill,                 // so that the order of kernels and copies is
+//       .queue_fill_in = &QueueMyFillIn,            // the same of its compute queues, where it has several
 //   });
 //   }  // namespace tidepool
 //
 // Tests made: DeviceContract_<name>.<check> for each of DeviceContractChecks(). What the contract
 // does not give (a capacity, a kernel) and what the device does not have (memory that the host
-// reads, page-locked memory) is not tried, nor is a device that fails. Everything is given back at
+// reads, page-locked memory, a second queue) is not tried, nor is a device that fails. Everything is given back at
 // the end of a check. Where there is no such device (a driver and no hardware) the tests are
 // skipped. Each check makes at most some thousand copies of up to 4 MiB, in 64 MiB of the device; where its
 // capacity is known all of that is taken for a moment.
@@ -39,6 +40,8 @@ struct DeviceContract {
   size_t capacity_bytes = 0;
   // Queues a kernel that sets bytes of the device, as the device's kernels are queued. Null: none.
   void (*queue_fill)(std::byte* to, std::byte value, size_t bytes) = nullptr;
+  // The same in that compute queue, which is open. Null: its queues are not tried.
+  void (*queue_fill_in)(int queue, std::byte* to, std::byte value, size_t bytes) = nullptr;
   // Run around each test, not by DeviceProblems; null: nothing.
   void (*before)() = nullptr;
   void (*after)() = nullptr;

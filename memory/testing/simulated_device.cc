@@ -117,6 +117,7 @@ class SimulatedDevice::Pinned final : public DeviceProvider {
 SimulatedDevice& SimulatedDevice::Get(int index) {
   static SimulatedDevice* const devices[kDevices] = {new SimulatedDevice(0), new SimulatedDevice(1),
                                                      new SimulatedDevice(2)};
+  if (index < 0 || index >= kDevices) Die("device number", nullptr, static_cast<size_t>(index));
   return *devices[index];
 }
 

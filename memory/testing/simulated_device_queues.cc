@@ -105,12 +105,13 @@ void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
 
 void SimulatedDevice::OpenQueue(int queue, void* native) {
   MayFail("making of a queue");
+  if (queue < 1 || queue >= kMostQueues) Die("number of a queue", nullptr, static_cast<size_t>(queue));
   natives_[queue] = native != nullptr ? native : &natives_[queue];
   if ((open_.fetch_or(1u << queue) >> queue & 1) != 0) Die("second opening of a queue", nullptr, queue);
 }
 
 void SimulatedDevice::CloseQueue(int queue) noexcept {
-  if (queue == 0 || (open_.fetch_and(~(1u << queue)) >> queue & 1) == 0) {
+  if (queue < 1 || queue >= kMostQueues || (open_.fetch_and(~(1u << queue)) >> queue & 1) == 0) {
     Die("closing of a queue", nullptr, queue);
   }
 }

@@ -88,28 +88,35 @@ uint64_t SimulatedQueues::Add(int queue, std::vector<Range> ranges, std::vector<
 uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, std::vector<uint64_t> after,
                                     std::function<void()> run) {
   const int device = queue / kOfOneDevice;
-  if (!has_worker_[queue]) {
-    has_worker_[queue] = true;
-    workers_[device].emplace_back([this, queue] { Serve(queue); });
-  }
-  const uint64_t point = ++last_point_;
-  device_of_[point % QueueOrder::kMostKept] = device;
+  const uint64_t point = last_point_ + 1;
+  // Whatever may find no memory comes first: nothing is queued then, and nothing waits for it.
   std::vector<uint64_t> before = std::move(after);
-  std::vector<uint64_t> ordered = before;
   if (!IsOfCopies(queue)) {
-    std::vector<uint64_t>& points = compute_after_[queue];
+    const std::vector<uint64_t>& points = compute_after_[queue];
     before.insert(before.end(), points.begin(), points.end());
-    points.clear();
-    ordered = before;
-    ordered.push_back(std::exchange(last_of_[queue], point));
   }
-  if (const std::string race = order_.Add(point, ordered, ranges); checks_order_ && !race.empty()) {
+  std::vector<uint64_t> ordered = before;
+  if (!IsOfCopies(queue)) ordered.push_back(last_of_[queue]);
+  std::list<Work> added;
+  added.push_back({point, queue, std::move(ranges), std::move(before), std::move(run), /*eager=*/false});
+  if (!has_worker_[queue]) {
+    workers_[device].emplace_back([this, queue] { Serve(queue); });
+    has_worker_[queue] = true;
+  }
+  const std::string race = order_.Add(point, ordered, added.front().ranges);
+  last_point_ = point;
+  device_of_[point % QueueOrder::kMostKept] = device;
+  if (!IsOfCopies(queue)) {
+    compute_after_[queue].clear();
+    last_of_[queue] = point;
+  }
+  if (checks_order_ && !race.empty()) {
     std::fprintf(stderr, "simulated device %d: in queue %d%s: %s; neither comes after the other\n", device,
                  queue % kOfOneDevice, IsOfCopies(queue) ? " (copies)" : "", race.c_str());
     std::abort();
   }
-  pending_.push_back(
-      {point, queue, std::move(ranges), std::move(before), std::move(run), random_() % 8 == 0});
+  added.front().eager = random_() % 8 == 0;
+  pending_.splice(pending_.end(), added);
   if (pending_.size() > kMostPending) Want(pending_.front().point);
   changed_.notify_all();
   return point;

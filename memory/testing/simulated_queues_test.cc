@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/failing_new.h"
 
 namespace tidepool {
 namespace {
@@ -143,6 +144,34 @@ TEST(SimulatedQueuesTest, StoppingDoesWhatIsQueued) {
   queues.Stop();
   EXPECT_EQ(done, 500);
   EXPECT_FALSE(queues.running());
+}
+
+// Whatever finds no memory is not queued, nobody waits for it, and the order of the rest is as before.
+TEST(SimulatedQueuesTest, WorkThatFindsNoMemoryIsNotQueued) {
+  int refused = 0;
+  for (const bool copies : {false, true}) {
+    for (int64_t fault = 0, went = 0; went < 3; ++fault) {
+      SimulatedQueues queues;
+      queues.Start(static_cast<uint64_t>(fault) + 1);
+      std::string order;
+      std::byte bytes[8];
+      const uint64_t before = queues.Add(SimulatedQueues::kCopies, {{bytes, bytes + 8}}, 0, [&] { order += 'a'; });
+      queues.ComputeAfter(0, before);
+      const int queue = copies ? SimulatedQueues::kCopies : SimulatedQueues::kCompute;
+      until_fault = fault;
+      const bool queued = Try([&] { queues.Add(queue, {{bytes, bytes + 8}}, before, [&] { order += 'b'; }); });
+      queued ? ++went : ++refused;
+      until_fault = fault;
+      uint64_t point = 0;
+      if (!Try([&] { point = queues.ComputePoint(0); })) point = 0;
+      // Behind the copy still.
+      if (!copies) queues.Add(SimulatedQueues::kCompute, {{bytes, bytes + 8}}, 0, [&] { order += 'c'; });
+      queues.WaitFor(point);
+      queues.WaitForAll();
+      EXPECT_EQ(order, std::string("a") + (queued ? "b" : "") + (copies ? "" : "c"));
+    }
+  }
+  EXPECT_GT(refused, 5);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -27,10 +28,11 @@ StepCaptureRegistrar::StepCaptureRegistrar(DeviceType type, StepCaptureFactory f
 }
 
 bool CanCaptureSteps(Device device) {
-  return factories[device.type.number()].load(std::memory_order_acquire) != nullptr;
+  return MayBeDevice(device) && factories[device.type.number()].load(std::memory_order_acquire) != nullptr;
 }
 
 std::unique_ptr<CapturedStep> NewCapturedStep(Device device) {
+  CheckDevice("NewCapturedStep", device);
   const StepCaptureFactory factory =
       factories[device.type.number()].load(std::memory_order_acquire);
   return factory != nullptr ? factory(device.index) : nullptr;

@@ -50,7 +50,7 @@ class StepCaptureRegistrar {
 
 // Whether steps of that device can be captured.
 bool CanCaptureSteps(Device device);
-// Null when they cannot. Throws kNotFound without such a device.
+// Null when they cannot. Throws kNotFound without such a device, kInvalidArgument for one that there cannot be.
 std::unique_ptr<CapturedStep> NewCapturedStep(Device device);
 
 // Whether the calling thread is capturing.

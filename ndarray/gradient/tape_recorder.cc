@@ -206,15 +206,16 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     }
     wanted |= InputBit(static_cast<int>(i));
   }
-  bool overwrites = false, has_float = false;
+  bool overwrites = false, has_float = false, are_there = true;
   for (const NDArray* const output : outputs) {
+    are_there = are_there && output != nullptr;
     if (output == nullptr || !output->buffer() || !IsFloating(output->dtype())) continue;
     has_float = true;
     overwrites = overwrites || SlotOf(*output) != TapedView::kNoSlot;
   }
   const RecorderFrame::OutsideOf outside(frame_);
   // What is of no use to a kernel says so there.
-  const bool usable = has_float && (wanted != 0 || overwrites) && attributes.Is(info.attributes) &&
+  const bool usable = has_float && are_there && (wanted != 0 || overwrites) && attributes.Is(info.attributes) &&
                       inputs.size() == static_cast<size_t>(info.input_count) &&
                       outputs.size() == static_cast<size_t>(info.output_count);
   const GradientPlan* plan = usable ? &PlanOf(op) : nullptr;

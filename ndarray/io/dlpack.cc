@@ -114,7 +114,16 @@ const DLPackDevice& EntryOf(const DLDevice& found, Device* device) {
                                     DescribeDLPackDevices(),
                                     " or 3 (page-locked host memory of CUDA); DLPackDeviceRegistrar adds one"));
   }
-  if (entry->type == DeviceType::kHost) return *entry;
+  if (entry->type == DeviceType::kHost) {
+    // There is one; page-locked memory may say of which device's driver it is.
+    const int most = found.device_type == kDLCUDAHost ? kMaxDevicesPerType - 1 : 0;
+    if (found.device_id < 0 || found.device_id > most) {
+      ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
+                                        most == 0 ? "the host" : "CUDA's page-locked host memory", ", expected 0",
+                                        most == 0 ? "" : absl::StrCat(" to ", most)));
+    }
+    return *entry;
+  }
   if (found.device_id < 0 || found.device_id >= kMaxDevicesPerType) {
     ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
                                       DeviceTypeName(entry->type), ", expected 0 to ",

@@ -10,6 +10,8 @@
 namespace tidepool {
 namespace {
 
+constexpr int32_t kPinnedHost = 3;  // kDLCUDAHost
+
 // Entries are never changed once they are there. Before any static initialiser.
 constinit DLPackDevice entries[kMaxDeviceTypes] = {{1, DeviceType::kHost, DLPackStreams::kNone},
                                                    {2, DeviceType::kCuda, DLPackStreams::kCuda}};
@@ -27,6 +29,11 @@ const DLPackDevice* Find(const Is& is) {
 }  // namespace
 
 DLPackDeviceRegistrar::DLPackDeviceRegistrar(int32_t code, DeviceType type, DLPackStreams streams) {
+  if (code == kPinnedHost) {
+    std::fprintf(stderr, "tidepool: DLPack's device type %d is to be %s devices, but it is page-locked host memory of CUDA\n",
+                 code, DeviceTypeName(type).c_str());
+    std::abort();
+  }
   std::lock_guard<std::mutex> lock(adding);
   const DLPackDevice* const known = Find(
       [&](const DLPackDevice& entry) { return entry.code == code || entry.type == type; });

@@ -34,7 +34,7 @@ struct DLPackDevice {
 
 class DLPackDeviceRegistrar {
  public:
-  // A second entry of one code or of one type ends the program.
+  // A second entry of one code or of one type ends the program, and so does one of code 3.
   DLPackDeviceRegistrar(int32_t code, DeviceType type, DLPackStreams streams);
 };
 

@@ -36,6 +36,7 @@ void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info,
                                       expected));
   };
   array.CheckAlive("read_safetensor", "array");
+  reader.Read(info, 0, {});  // nothing, of one of the reader's
   const uint64_t bytes = info.bytes();
   const auto width = static_cast<uint64_t>(DTypeBytes(array.dtype()));
   if (NameOf(array.dtype()) != info.dtype) refuse(absl::StrCat("an array of ", NameOf(array.dtype())), info.dtype);

@@ -21,7 +21,8 @@ std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path,
 void WriteSafetensorsArrays(const std::string& path, const std::map<std::string, NDArray>& arrays,
                             const std::map<std::string, std::string>& metadata = {});
 // The elements of one tensor into a dense array of its type and as many, on whichever device, straight from the file where
-// that is the host. Bools other than 0 and 1 are read as 1. Errors: as SafetensorsReader::Read; part of the array may have been
+// that is the host. Bools other than 0 and 1 are read as 1. Errors: as SafetensorsReader::Read (an info that is not
+// the file's is one); part of the array may have been
 // written then. kInvalidArgument for another array, kFailedPrecondition as for other writes to it.
 void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info, NDArray& array);
 

@@ -66,8 +66,17 @@ TEST(SafetensorsArrays, ArraysThatCannotTakeATensorAreNotTouched) {
   closed.Close();
   EXPECT_THAT(refusal(closed), HasSubstr("closed"));
   NDArray good = Zeros({3, 2});
+  // An info that is not the file's, whatever fits it.
+  SafetensorInfo altered = info;
+  altered.begin = altered.end, altered.shape = {0};
+  NDArray nothing = Zeros({0});
+  EXPECT_EQ(CatchStatus([&] { ReadSafetensor(reader, altered, nothing); }).code(), absl::StatusCode::kInvalidArgument);
+  altered = info, altered.dtype = "I32";
+  NDArray integers = Zeros({6}, DType::kInt32);
+  EXPECT_EQ(CatchStatus([&] { ReadSafetensor(reader, altered, integers); }).code(), absl::StatusCode::kInvalidArgument);
   ReadSafetensor(reader, info, good);
   EXPECT_EQ(good.ToVector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(integers.ToVector<int32_t>(), std::vector<int32_t>(6));
 }
 
 TEST(SafetensorsArrays, NothingIsHeldTwiceWhileTheyAreRead) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_charge.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -123,11 +125,19 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
 }
 
 void SafetensorsReader::Check(const SafetensorInfo& info) const {
-  if (info.begin > info.end || info.end > header_.data_bytes) {
-    ThrowInvalidArgument(absl::StrCat(
-        name_, ": tensor \"", OneLine(info.name), "\": data_offsets: found [", info.begin, ",",
-        info.end, "], expected one of this file's, within ", header_.data_bytes, " bytes"));
-  }
+  // One of the list itself, as nearly always.
+  const std::vector<SafetensorInfo>& all = header_.tensors;
+  if (std::less_equal<>()(all.data(), &info) && std::less<>()(&info, all.data() + all.size())) return;
+  const SafetensorInfo& expected = Find(info.name);
+  const auto refuse = [&](const char* field, const std::string& found, const std::string& in_file) {
+    ThrowInvalidArgument(absl::StrCat(name_, ": tensor \"", OneLine(info.name), "\": ", field, ": found ", found,
+                                      ", expected ", in_file, ", as in the file"));
+  };
+  const auto offsets = [](const SafetensorInfo& of) { return absl::StrCat("[", of.begin, ",", of.end, "]"); };
+  const auto shape = [](const SafetensorInfo& of) { return absl::StrCat("[", absl::StrJoin(of.shape, ","), "]"); };
+  if (info.begin != expected.begin || info.end != expected.end) refuse("data_offsets", offsets(info), offsets(expected));
+  if (info.dtype != expected.dtype) refuse("dtype", OneLine(info.dtype), expected.dtype);
+  if (info.shape != expected.shape) refuse("shape", shape(info), shape(expected));
 }
 
 void SafetensorsReader::Read(const SafetensorInfo& info, uint64_t begin, absl::Span<std::byte> to) const {

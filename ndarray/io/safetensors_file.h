@@ -48,7 +48,8 @@ class SafetensorsReader {
   // Throws kNotFound that names the file, the tensor and the first few there are.
   const SafetensorInfo& Find(absl::string_view name) const;
 
-  // Bytes of one of tensors(), from byte `begin` of it on, straight from the file to where they are wanted. Throws
+  // Bytes of one of tensors(), or a copy of it, from byte `begin` of it on, straight from the file to where they are wanted.
+  // Throws kNotFound and kInvalidArgument for an info that is not this file's (another name, offsets, type or shape),
   // kInvalidArgument beyond the tensor's end, kDataLoss where the file has become shorter, and from errno.
   void Read(const SafetensorInfo& info, uint64_t begin, absl::Span<std::byte> to) const;
   // The bytes of one of tensors() in memory of the reader's, valid as long as it (also when it is moved): the first call

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -138,7 +139,39 @@ TEST(SafetensorsReader, ForeignInfoIsRefused) {
   info.end = 44;
   EXPECT_THAT(ErrorOf([&] { reader.data(info); }),
               IsError(StatusCode::kInvalidArgument,
-                      {"golden", "\"flag\"", "found [42,44]", "within 43 bytes"}));
+                      {"golden", "\"flag\"", "found [42,44]", "expected [42,43], as in the file"}));
+}
+
+// Also where the bytes are within the file's: they would be another tensor's, or read as what they are not.
+TEST(SafetensorsReader, AlteredInfosAreRefused) {
+  const std::string path = WriteTestFile("altered.safetensors", Golden());
+  const SafetensorsReader opened = SafetensorsReader::Open(path);
+  const SafetensorsReader parsed = SafetensorsReader::Parse(Bytes(Golden()), path);
+  for (const SafetensorsReader* reader : {&opened, &parsed}) {
+    const auto expect_refused = [&](const std::function<void(SafetensorInfo&)>& alter, StatusCode code,
+                                    const std::vector<std::string>& words) {
+      SafetensorInfo info = reader->Find("w");
+      alter(info);
+      std::byte to[1];
+      EXPECT_THAT(ErrorOf([&] { reader->Read(info, 0, absl::MakeSpan(to)); }), IsError(code, words));
+      EXPECT_THAT(ErrorOf([&] { reader->data(info); }), IsError(code, words));
+    };
+    using Info = SafetensorInfo&;
+    const StatusCode invalid = StatusCode::kInvalidArgument;
+    expect_refused([](Info w) { w.begin = 0; }, invalid, {path, "\"w\"", "data_offsets: found [0,40], expected [16,40]"});
+    expect_refused([](Info w) { w.begin = w.end; }, invalid, {"found [40,40], expected [16,40]"});
+    expect_refused([](Info w) { w.begin = 41; }, invalid, {"found [41,40]"});
+    expect_refused([](Info w) { w.end = UINT64_MAX; }, invalid, {"found [16,18446744073709551615]"});
+    expect_refused([](Info w) { w.end = 20; }, invalid, {"found [16,20]"});
+    expect_refused([](Info w) { w.dtype = "I32"; }, invalid, {"\"w\"", "dtype: found I32, expected F32, as in the file"});
+    expect_refused([](Info w) { w.dtype = "\n"; }, invalid, {"dtype: found \\n, expected F32"});
+    expect_refused([](Info w) { w.shape = {3, 2}; }, invalid, {"shape: found [3,2], expected [2,3]"});
+    expect_refused([](Info w) { w.shape = {}; }, invalid, {"shape: found []"});
+    expect_refused([](Info w) { w.name = "h"; }, invalid, {"\"h\"", "data_offsets: found [16,40], expected [40,42]"});
+    expect_refused([](Info w) { w.name = "v"; }, StatusCode::kNotFound, {path, "\"v\": found no such tensor"});
+    const SafetensorInfo copy = reader->Find("w");
+    EXPECT_EQ(reader->data(copy).size(), 24u);
+  }
 }
 
 TEST(SafetensorsReader, BrokenFiles) {

@@ -88,9 +88,15 @@ constexpr CostRule Each(float operations) { return {operations, 0}; }
 constexpr CostRule EachIn(float operations) { return {0, operations}; }
 }  // namespace operator_list
 
+// What stands behind an operand's name (operand_marks.h).
+struct OperandMark {
+  uint8_t type = 0;  // of the words for types; 0: none, it is of the type the kernel is registered for
+  bool optional = false;
+};
+
 struct OperatorInfo {
   const char* name = "";
-  const char* inputs = "";   // comma-separated operand names
+  const char* inputs = "";   // comma-separated operand names, with marks
   const char* outputs = "";
   AttributesType attributes = {};
   uint8_t flags = 0;
@@ -100,10 +106,14 @@ struct OperatorInfo {
   CostRule cost;
   int8_t input_count = 0;    // of those named, optional ones included
   int8_t output_count = 0;
+  bool has_marks = false;    // any operand
+  OperandMark marks[kMostInputs + kMostOutputs] = {};
 
+  constexpr const OperandMark& input_mark(int i) const { return marks[i]; }
+  constexpr const OperandMark& output_mark(int o) const { return marks[kMostInputs + o]; }
   bool in_place() const { return (flags & operator_list::kInPlace) != 0; }
   bool updates() const { return (flags & operator_list::kUpdates) != 0; }
-  bool key_is_input() const { return (flags & operator_list::kKeyIsInput) != 0; }
+  constexpr bool key_is_input() const { return (flags & operator_list::kKeyIsInput) != 0; }
   bool heavy() const { return (flags & operator_list::kHeavy) != 0; }
   // Whether `gradient` is names of operators.
   bool has_gradient_operators() const;

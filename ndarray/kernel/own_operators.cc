@@ -13,8 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/kernel/count_operands.h"
 #include "tidepool/ndarray/kernel/op_code.h"
+#include "tidepool/ndarray/kernel/operand_marks.h"
 
 namespace tidepool {
 namespace {
@@ -47,11 +47,8 @@ bool IsOperandName(absl::string_view name) {
   return !name.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(name[0]));
 }
 
-bool IsTypeName(absl::string_view name) {
-  for (int type = 0; type < kDTypes; ++type) {
-    if (name == DTypeName(static_cast<DType>(type))) return true;
-  }
-  return false;
+bool IsTypeWord(absl::string_view word) {
+  return !word.empty() && TypeMarkOf(std::string_view(word.data(), word.size())) != kNoTypeMark;
 }
 
 // What is wrong with a comma-separated list of operands, as operator_list.inc explains them; empty: nothing.
@@ -62,7 +59,7 @@ std::string ProblemOf(const char* operands) {
     const absl::string_view name = operand.substr(0, operand.find_first_of(":?"));
     absl::string_view marks = operand.substr(name.size());
     if (!absl::ConsumePrefix(&marks, "?")) absl::ConsumeSuffix(&marks, "?");
-    if (!IsOperandName(name) || (!marks.empty() && !(absl::ConsumePrefix(&marks, ":") && IsTypeName(marks)))) {
+    if (!IsOperandName(name) || (!marks.empty() && !(absl::ConsumePrefix(&marks, ":") && IsTypeWord(marks)))) {
       return absl::StrCat("found operand \"", operand, "\", expected a letter or underscore, letters, digits and "
                           "underscores, and perhaps ? and the name of a type as :i64");
     }
@@ -125,6 +122,17 @@ void Check(const OperatorInfo& info) {
   if (info.key_is_input() && inputs == 0) {
     refuse("kKeyIsInput names the first input, and there is none");
   }
+  const OperatorInfo marked = WithOperands(info);
+  for (int o = 0; o < outputs; ++o) {
+    if (marked.output_mark(o).optional) {
+      refuse(absl::StrCat("output ", OperandName(info.outputs, o), " is optional, expected outputs that every call has"));
+    }
+  }
+  const OperandMark& key = info.key_is_input() ? marked.input_mark(0) : marked.output_mark(0);
+  if (key.optional || key.type != 0) {
+    refuse(absl::StrCat("found marks behind ", OperandName(info.key_is_input() ? info.inputs : info.outputs, 0),
+                        ", whose type is the one that kernels are registered for, expected none"));
+  }
 }
 
 }  // namespace
@@ -166,8 +174,7 @@ OpCode AddOperator(const OperatorInfo& info) {
   added->info.inputs = added->inputs.c_str();
   added->info.outputs = added->outputs.c_str();
   added->info.gradient = added->gradient.c_str();
-  added->info.input_count = CountOperands(info.inputs);
-  added->info.output_count = CountOperands(info.outputs);
+  added->info = WithOperands(added->info);
   table[code - kOpCodes].store(added.release(), std::memory_order_release);
   count.store(code + 1, std::memory_order_release);
   return static_cast<OpCode>(code);

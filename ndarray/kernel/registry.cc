@@ -23,7 +23,7 @@
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/attributes_reduction.h"
-#include "tidepool/ndarray/kernel/count_operands.h"
+#include "tidepool/ndarray/kernel/operand_marks.h"
 #include "tidepool/ndarray/kernel/operator_cost.h"
 
 namespace tidepool {
@@ -37,14 +37,27 @@ std::atomic<int> thread_count{0};
 
 constexpr OperatorInfo internal::kListedOperators[kOpCodes] = {
 #define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, shape, gradient, cost) \
-  OperatorInfo{name,  inputs, outputs, AttributesType::Of<attributes>(),                                \
-               flags, types,  shape,   gradient,                                                        \
-               cost,  CountOperands(inputs), CountOperands(outputs)},
+  WithOperands({name, inputs, outputs, AttributesType::Of<attributes>(), flags, types, shape, gradient, cost}),
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
 
 namespace {
+
+constexpr bool AreMarksOfTheListKnown() {
+  for (const OperatorInfo& info : internal::kListedOperators) {
+    for (const OperandMark& mark : info.marks) {
+      if (mark.type == kNoTypeMark) return false;
+    }
+    for (int o = 0; o < info.output_count; ++o) {
+      if (info.output_mark(o).optional) return false;
+    }
+    const OperandMark& key = info.key_is_input() ? info.input_mark(0) : info.output_mark(0);
+    if (key.type != 0 || key.optional) return false;
+  }
+  return true;
+}
+static_assert(AreMarksOfTheListKnown(), "a row's operand has a mark that operator_list.inc does not explain");
 
 std::string ReadableName(const std::type_info& type) {
   int status = 0;

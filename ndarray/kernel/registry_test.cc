@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/operand_marks.h"
 
 namespace tidepool {
 namespace {
@@ -219,6 +220,20 @@ TEST(Registry, ProgramsAddOperators) {
   other.inputs = "X,Y,X?";
   other.outputs = "Z";
   EXPECT_THAT(refused(other), HasSubstr("found operand \"X\" twice, expected once (in \"X,Y,X?\")"));
+  other.inputs = "X,Y";
+  other.outputs = "Z,W?";
+  EXPECT_EQ(refused(other), "operator \"other\": output W is optional, expected outputs that every call has");
+  for (const char* const key : {"Z:f32", "Z:any", "Z:total"}) {
+    other.outputs = key;
+    EXPECT_THAT(refused(other), HasSubstr("found marks behind Z, whose type is the one that kernels are registered for"));
+  }
+  other.outputs = "Z";
+  other.flags = operator_list::kKeyIsInput;
+  for (const char* const key : {"X?,Y", "X:index,Y"}) {
+    other.inputs = key;
+    EXPECT_THAT(refused(other), HasSubstr("found marks behind X, whose type"));
+  }
+  other.flags = 0;
   other.inputs = nullptr;
   EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found null as its inputs"));
   other.inputs = "X";
@@ -230,6 +245,42 @@ TEST(Registry, ProgramsAddOperators) {
   EXPECT_EQ(OperatorCount(), before + 1);
   EXPECT_THAT(MessageOf([] { Info(static_cast<OpCode>(500)); }, absl::StatusCode::kInvalidArgument),
               HasSubstr("found operator 500, expected 0 to "));
+}
+
+TEST(Registry, MarksSayWhichTypesOperandsHave) {
+  const auto types = [](std::string_view word, DType key) {
+    const uint8_t mark = TypeMarkOf(word);
+    EXPECT_NE(mark, kNoTypeMark) << word;
+    return TypesOf(mark, key);
+  };
+  using enum DType;
+  for (int type = 0; type < kDTypes; ++type) {
+    const auto dtype = static_cast<DType>(type);
+    EXPECT_EQ(types("", dtype), SetOf(dtype));
+    EXPECT_EQ(types(DTypeName(dtype), kFloat32), SetOf(dtype));
+    EXPECT_EQ(types("any", dtype), operator_list::kAllTypes);
+    EXPECT_EQ(types("index", dtype), SetOf(kInt32) | SetOf(kInt64));
+    EXPECT_EQ(types("total", dtype), SetOf(IsFloating(dtype) ? dtype : kInt64));
+    EXPECT_EQ(types("real", dtype), SetOf(IsFloating(dtype) ? dtype : kFloat64));
+    EXPECT_EQ(types("statistic", dtype), SetOf(dtype == kFloat64 ? kFloat64 : kFloat32));
+  }
+  EXPECT_EQ(TypeMarkOf("i63"), kNoTypeMark);
+  const OperatorInfo info = WithOperands({.inputs = "X,Y?:i64,W:index?,V?", .outputs = "Z,places:bool"});
+  EXPECT_EQ(info.input_count, 4);
+  EXPECT_EQ(info.output_count, 2);
+  EXPECT_TRUE(info.has_marks);
+  const auto expect = [](const OperandMark& mark, std::string_view word, bool optional) {
+    EXPECT_EQ(mark.type, TypeMarkOf(word));
+    EXPECT_EQ(mark.optional, optional);
+  };
+  expect(info.input_mark(0), "", false);
+  expect(info.input_mark(1), "i64", true);
+  expect(info.input_mark(2), "index", true);
+  expect(info.input_mark(3), "", true);
+  expect(info.output_mark(0), "", false);
+  expect(info.output_mark(1), "bool", false);
+  EXPECT_FALSE(Info(OpCode::kAdd).has_marks);
+  EXPECT_TRUE(Info(OpCode::kGather).has_marks);
 }
 
 TEST(RegistryLast, ThereIsRoomForSomeHundredOperators) {

@@ -172,19 +172,20 @@ Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscript
   for (const NDArray& one : indices) shape = BroadcastShapes("index", shape, one.shape());
   state_->places = Zeros(shape, DType::kInt64, Place::Scratch(Host()));
   const int64_t count = shape.NumElements();
-  if (count == 0) return;
-  int64_t* const places = state_->places.mutable_data<int64_t>();
+  int64_t* const places = count > 0 ? state_->places.mutable_data<int64_t>() : nullptr;
   for (size_t k = 0; k < indices.size(); ++k) {
     const int64_t size = state_->joined[k];
-    const NDArray dense = IndicesOnHost(indices[k], shape);
-    const int64_t* const values = dense.data<int64_t>();
-    for (int64_t i = 0; i < count; ++i) {
+    // Where another one is empty, so that nothing is selected, they are looked at as they are.
+    const NDArray dense = IndicesOnHost(indices[k], count > 0 ? shape : indices[k].shape());
+    const int64_t found = dense.NumElements();
+    const int64_t* const values = found > 0 ? dense.data<int64_t>() : nullptr;
+    for (int64_t i = 0; i < found; ++i) {
       const int64_t at = values[i] < 0 ? values[i] + size : values[i];
       if (at < 0 || at >= size) {
         ThrowInvalidArgument(absl::StrCat("Op [index]: index ", values[i], " at position ", i,
                                           " of an index array, expected ", -size, " to ", size - 1));
       }
-      places[i] = places[i] * size + at;
+      if (places != nullptr) places[i] = places[i] * size + at;
     }
   }
 }

@@ -179,6 +179,20 @@ TEST(Subscripts, OfRankZeroAndWithoutElements) {
   EXPECT_THAT(Refusal([&] { empty(0); }), HasSubstr("Op [index]: 0 in axis 0 of shape [0, 3]"));
 }
 
+// Also of index arrays that select nothing, because another one is empty or other axes have no elements.
+TEST(Selections, IndicesAreLookedAtWhereNothingIsSelected) {
+  NDArray x = Numbers({3, 4}), flat = Zeros({3, 0});
+  const NDArray empty = Indices({});
+  EXPECT_EQ(NDArray(x(Indices({2}), empty)).shape(), (Shape{0}));
+  EXPECT_THAT(Refusal([&] { x(Indices({3}), empty); }), HasSubstr("index 3 at position 0 of an index array, expected -3 to 2"));
+  EXPECT_THAT(Refusal([&] { x(empty, Indices({-5})); }), HasSubstr("index -5 at position 0"));
+  EXPECT_THAT(Refusal([&] { x(Indices({3}), empty) = 1; }), HasSubstr("index 3"));
+  EXPECT_EQ(NDArray(flat(Indices({2}))).shape(), (Shape{1, 0}));
+  EXPECT_THAT(Refusal([&] { flat(Indices({0, 3})); }), HasSubstr("index 3 at position 1"));
+  EXPECT_THAT(Refusal([&] { flat(Indices({3})) = 1; }), HasSubstr("index 3"));
+  EXPECT_THAT(Refusal([&] { flat(All(), Indices({0})); }), HasSubstr("index 0"));
+}
+
 TEST(Selections, AreServedByALearnedCycle) {
   Workspace workspace("w", WorkspaceConfig::Training());
   NDArray x = Numbers({64});
