@@ -28,7 +28,7 @@ DType ResultType(OpCode op, DType x) {
   if (op == OpCode::kAny || op == OpCode::kAll) return DType::kBool;
   if (op == OpCode::kArgMax || op == OpCode::kArgMin) return DType::kInt64;
   if (IsFloating(x) || op == OpCode::kMax || op == OpCode::kMin) return x;
-  return IsExact(op) ? DType::kInt64 : DType::kFloat64;
+  return IsExact(op) ? TotalType(x) : DType::kFloat64;
 }
 
 // A rank with one or two long axes now and then: more than a block, a slab, a task.
