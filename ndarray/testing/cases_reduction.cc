@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "tidepool/ndarray/kernel/attributes_reduction.h"
@@ -62,6 +63,9 @@ void Reduction(CaseValues& m, OpCase& c) {
   const Shape shape(absl::Span<const int64_t>(dims, rank));
   const bool special = m.Chance(0.3) && (IsFloating(c.dtype) || IsExact(c.op));
   c.inputs = {m.Numbers(c.dtype, shape, special)};
+  if (!IsExact(c.op) && IsUnsigned(c.dtype)) {  // negative ones would wrap to the type's largest
+    for (int64_t& value : c.inputs[0].ints) value = std::abs(value);
+  }
   if (m.Chance(0.4)) m.MakeTies(&c.inputs[0]);
   // One element that decides, or none.
   if ((c.op == OpCode::kAny || c.op == OpCode::kAll) && shape.NumElements() > 0) {
