@@ -65,7 +65,7 @@ NDArray Full(const Shape& shape, const Scalar& value, DType dtype, Place place) 
 
 void FillInto(const Scalar& value, NDArray& z) {
   z.CheckAlive("fill", "Z");
-  if (z.dtype() == DType::kInt64 && !value.FitsDouble()) {
+  if ((z.dtype() == DType::kInt64 || z.dtype() == DType::kUInt64) && !value.FitsDouble()) {
     // Kernels are told a double.
     const NDArray one = FromScalar(value, z.dtype(), Place::Scratch(z.device())).BroadcastTo(z.shape());
     return Dispatch(OpCode::kCopy, {&one}, {&z});
@@ -89,7 +89,7 @@ NDArray Arange(double begin, double end, double step, DType dtype, Place place) 
         absl::StrCat("arange: from ", begin, " to ", end, " by ", step, " has no end"));
   }
   NDArray z({std::max<int64_t>(0, static_cast<int64_t>(count))}, dtype, place);
-  if (dtype == DType::kInt64 && IsWhole(begin) && IsWhole(step)) {
+  if ((dtype == DType::kInt64 || dtype == DType::kUInt64) && IsWhole(begin) && IsWhole(step)) {
     // Exact where double is not. All lie between begin and end: i * step does not overflow but for
     // wide ranges, and then it comes out right modulo 2^64.
     const auto first = static_cast<uint64_t>(static_cast<int64_t>(begin));
@@ -155,6 +155,10 @@ TIDEPOOL_FROM_VALUES(int8_t)
 TIDEPOOL_FROM_VALUES(uint8_t)
 TIDEPOOL_FROM_VALUES(int32_t)
 TIDEPOOL_FROM_VALUES(bool)
+TIDEPOOL_FROM_VALUES(int16_t)
+TIDEPOOL_FROM_VALUES(uint16_t)
+TIDEPOOL_FROM_VALUES(uint32_t)
+TIDEPOOL_FROM_VALUES(uint64_t)
 #undef TIDEPOOL_FROM_VALUES
 
 NDArray RandomUniform(const Shape& shape, double low, double high, DType dtype, uint64_t seed,

@@ -22,7 +22,7 @@ void FillInto(const Scalar& value, NDArray& z);
 // The same of rank 0, made on the host and copied to the place's device.
 NDArray FromScalar(const Scalar& value, DType dtype, Place place = Place::Current());
 // begin, begin + step, ... below end (above, for a negative step). Element i is begin + i * step in
-// double, converted once; of i64, with whole begin and step, in i64. Throws kInvalidArgument for a
+// double, converted once; of i64 and u64, with whole begin and step, in these. Throws kInvalidArgument for a
 // step of 0 and ends that are not finite.
 NDArray Arange(double begin, double end, double step = 1, DType dtype = DType::kFloat32,
                Place place = Place::Current());
@@ -47,6 +47,10 @@ TIDEPOOL_FROM_VALUES(int8_t)
 TIDEPOOL_FROM_VALUES(uint8_t)
 TIDEPOOL_FROM_VALUES(int32_t)
 TIDEPOOL_FROM_VALUES(bool)
+TIDEPOOL_FROM_VALUES(int16_t)
+TIDEPOOL_FROM_VALUES(uint16_t)
+TIDEPOOL_FROM_VALUES(uint32_t)
+TIDEPOOL_FROM_VALUES(uint64_t)
 #undef TIDEPOOL_FROM_VALUES
 
 // Element i is a pure function of (seed, stream, i): Philox4x32-10 (Salmon et al. 2011), the same

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "absl/types/span.h"
 #include "tidepool/ndarray/float16.h"
 
 namespace tidepool {
@@ -21,16 +22,20 @@ enum class DType : uint8_t {
   kUInt8,
   kInt32,
   kBool,  // a byte that is 0 or 1
+  kInt16,
+  kUInt16,
+  kUInt32,
+  kUInt64,
 };
-inline constexpr int kDTypes = 9;
+inline constexpr int kDTypes = 13;
 
 constexpr size_t DTypeBytes(DType dtype) {
-  constexpr uint8_t kBytes[kDTypes] = {4, 8, 8, 2, 2, 1, 1, 4, 1};
+  constexpr uint8_t kBytes[kDTypes] = {4, 8, 8, 2, 2, 1, 1, 4, 1, 2, 2, 4, 8};
   return kBytes[static_cast<int>(dtype)];
 }
 constexpr const char* DTypeName(DType dtype) {
-  constexpr const char* kNames[kDTypes] = {"f32", "i64", "f64", "f16", "bf16",
-                                           "i8",  "u8",  "i32", "bool"};
+  constexpr const char* kNames[kDTypes] = {"f32", "i64", "f64",  "f16", "bf16", "i8", "u8",
+                                           "i32", "bool", "i16", "u16", "u32",  "u64"};
   return kNames[static_cast<int>(dtype)];
 }
 constexpr bool IsFloating(DType dtype) {
@@ -38,11 +43,22 @@ constexpr bool IsFloating(DType dtype) {
          dtype == DType::kBFloat16;
 }
 constexpr bool IsInteger(DType dtype) { return !IsFloating(dtype) && dtype != DType::kBool; }
+constexpr bool IsUnsigned(DType dtype) {
+  return dtype == DType::kUInt8 || dtype == DType::kUInt16 || dtype == DType::kUInt32 ||
+         dtype == DType::kUInt64;
+}
 
 // The type of a result of operands of both types: the smallest that holds every value of each, as
-// NumPy's. Where there is none: i64 with a float gives f64 (i32 too, but with f64's 53 bits exactly),
-// i8 with u8 gives i32, f16 with bf16 gives f32.
+// NumPy's. Where there is none: i64 and u64 with a float give f64 (i32 and u32 too, but with f64's 53
+// bits exactly), and so do u64 and a signed integer; f16 with bf16 gives f32.
 DType PromoteTypes(DType a, DType b);
+// Of any number of them, at least one: floats first, so that i8 and u8 beside f16 are f16.
+DType PromoteTypes(absl::Span<const DType> types);
+
+// The type of sums and products of elements: a float's own, u64 for u64, i64 for other integers and bool.
+constexpr DType TotalType(DType dtype) {
+  return IsFloating(dtype) || dtype == DType::kUInt64 ? dtype : DType::kInt64;
+}
 
 // Sets of types.
 using DTypeSet = uint16_t;
@@ -65,6 +81,10 @@ TIDEPOOL_DTYPE_OF(int8_t, kInt8)
 TIDEPOOL_DTYPE_OF(uint8_t, kUInt8)
 TIDEPOOL_DTYPE_OF(int32_t, kInt32)
 TIDEPOOL_DTYPE_OF(bool, kBool)
+TIDEPOOL_DTYPE_OF(int16_t, kInt16)
+TIDEPOOL_DTYPE_OF(uint16_t, kUInt16)
+TIDEPOOL_DTYPE_OF(uint32_t, kUInt32)
+TIDEPOOL_DTYPE_OF(uint64_t, kUInt64)
 #undef TIDEPOOL_DTYPE_OF
 
 // Calls visit(T()) with the C++ type of `dtype`.
@@ -79,6 +99,10 @@ constexpr decltype(auto) VisitDType(DType dtype, Visit&& visit) {
     case DType::kInt8: return visit(int8_t());
     case DType::kUInt8: return visit(uint8_t());
     case DType::kInt32: return visit(int32_t());
+    case DType::kInt16: return visit(int16_t());
+    case DType::kUInt16: return visit(uint16_t());
+    case DType::kUInt32: return visit(uint32_t());
+    case DType::kUInt64: return visit(uint64_t());
     case DType::kBool: break;
   }
   return visit(bool());
@@ -90,9 +114,9 @@ template <typename T>
 inline constexpr bool kIsFloat = std::is_floating_point_v<T> || kIs16BitFloat<T>;
 
 // Element conversion, defined for every value. Between floats: rounded to nearest even. Between
-// integers: modulo 2^bits. From floats to integers: truncated to i64, where NaN and what i64 cannot
-// hold become its smallest value, as x86 does; then modulo. To bool: whether it is not zero, which
-// NaN is not.
+// integers: modulo 2^bits. From floats to integers: truncated to i64 (to u64, where it is one and holds
+// what i64 cannot), where NaN and what does not fit become the smallest i64, as x86 does; then modulo.
+// To bool: whether it is not zero, which NaN is not.
 template <typename To, typename From>
 constexpr To ConvertElement(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -108,6 +132,9 @@ constexpr To ConvertElement(From value) {
       return To(static_cast<double>(value));
     }
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    if constexpr (std::is_same_v<To, uint64_t>) {
+      if (value >= From(0x1p63) && value < From(0x1p64)) return static_cast<uint64_t>(value);
+    }
     return static_cast<To>(value >= From(-0x1p63) && value < From(0x1p63)
                                ? static_cast<int64_t>(value)
                                : std::numeric_limits<int64_t>::min());

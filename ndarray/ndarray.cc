@@ -338,6 +338,10 @@ template std::vector<int8_t> NDArray::ToVector<int8_t>() const;
 template std::vector<uint8_t> NDArray::ToVector<uint8_t>() const;
 template std::vector<int32_t> NDArray::ToVector<int32_t>() const;
 template std::vector<bool> NDArray::ToVector<bool>() const;
+template std::vector<int16_t> NDArray::ToVector<int16_t>() const;
+template std::vector<uint16_t> NDArray::ToVector<uint16_t>() const;
+template std::vector<uint32_t> NDArray::ToVector<uint32_t>() const;
+template std::vector<uint64_t> NDArray::ToVector<uint64_t>() const;
 
 void NDArray::Close() {
   if (buffer_) buffer_->Close();

@@ -120,6 +120,7 @@ class Format {
   }
 
   std::string IntText(const std::byte* element) const {
+    if (dtype_ == DType::kUInt64) return absl::StrCat(*reinterpret_cast<const uint64_t*>(element));
     int64_t value;
     ConverterOf(dtype_, DType::kInt64)(element, 1, &value, 1, 1);
     if (dtype_ != DType::kBool) return absl::StrCat(value);

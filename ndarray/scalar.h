@@ -22,15 +22,15 @@ concept ScalarNumber = std::is_arithmetic_v<T> || kIs16BitFloat<T>;
 
 class Scalar {
  public:
-  // Throws kInvalidArgument for an unsigned number above 2^63 - 1, which no element type holds.
   template <ScalarNumber T>
   constexpr Scalar(T value) {  // NOLINT: converts on purpose
+    static_assert(!std::is_integral_v<T> || sizeof(T) <= 8, "no element type holds it");
     if constexpr (std::is_same_v<T, bool>) {
       kind_ = Kind::kBool;
       whole_ = value;
     } else if constexpr (std::is_integral_v<T>) {
       kind_ = Kind::kInteger;
-      if (!std::in_range<int64_t>(+value)) ThrowTooLarge(static_cast<uint64_t>(value));
+      is_large_ = !std::in_range<int64_t>(+value);
       whole_ = static_cast<int64_t>(value);
     } else {
       kind_ = Kind::kReal;
@@ -49,7 +49,8 @@ class Scalar {
   // As an element of that type, by the rules of ConvertElement (dtype.h).
   template <typename T>
   constexpr T To() const {
-    return is_real() ? ConvertElement<T>(real_) : ConvertElement<T>(whole_);
+    if (is_real()) return ConvertElement<T>(real_);
+    return is_large_ ? ConvertElement<T>(static_cast<uint64_t>(whole_)) : ConvertElement<T>(whole_);
   }
   // Whether a double has exactly this value; then To<double>() is it.
   bool FitsDouble() const;
@@ -61,9 +62,9 @@ class Scalar {
 
  private:
   enum class Kind : uint8_t { kBool, kInteger, kReal };
-  [[noreturn]] static void ThrowTooLarge(uint64_t value);
 
   Kind kind_;
+  bool is_large_ = false;  // whole_ is the bits of a u64 that i64 does not hold
   int64_t whole_ = 0;
   double real_ = 0;
 };

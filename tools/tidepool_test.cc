@@ -215,7 +215,12 @@ TEST(Tidepool, KernelsListsTheProviders) {
   EXPECT_THAT(providers, HasSubstr("cpu"));
   EXPECT_THAT(providers, HasSubstr("xnnpack"));
   EXPECT_THAT(LineOf(out, "xnnpack: "), HasSubstr("interface of 202"));
-  EXPECT_THAT(LineOf(out, "matmul"), HasSubstr("f32"));
+  EXPECT_THAT(LineOf(out, "matmul                       host"), HasSubstr("f32   "));
+  // What the rows say.
+  EXPECT_THAT(LineOf(out, "conv2d "), testing::EndsWith("by shapes and attributes conv2d_grad_input, conv2d_grad_filter"));
+  EXPECT_THAT(LineOf(out, "tanh "), testing::EndsWith(" an output             tanh_grad"));
+  EXPECT_THAT(LineOf(out, "add "), testing::EndsWith("1 an output              other operators"));
+  EXPECT_THAT(LineOf(out, "equal "), testing::EndsWith("1 an output              - (none)"));
 }
 
 TEST(Tidepool, HelpFitsOnAScreen) {

@@ -34,26 +34,83 @@ LoopType LoopTypeOf(DType dtype) {
     case DType::kInt8: return kLoopI8;
     case DType::kUInt8:
     case DType::kBool: return kLoopU8;
+    case DType::kInt16:
+    case DType::kUInt16:
     case DType::kInt32: return kLoopI32;
+    case DType::kUInt32:
     case DType::kInt64: return kLoopI64;
+    case DType::kUInt64: return kLoopU64;
     default: return kLoopF32;  // 16-bit floats are converted
   }
 }
 
-PointwiseLoop Converter(DType from, DType to) {
-  return ThisMachine().conversions->convert[static_cast<int>(from)][static_cast<int>(to)];
+// What a type is computed in; integers wrap to the same bits.
+DType ComputedIn(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+    case DType::kBFloat16: return DType::kFloat32;
+    case DType::kInt16:
+    case DType::kUInt16: return DType::kInt32;
+    case DType::kUInt32: return DType::kInt64;
+    default: return dtype;
+  }
+}
+bool IsConverted(DType dtype) { return ComputedIn(dtype) != dtype; }
+
+// An older type that is as wide, for moves.
+DType SameWidth(DType dtype) {
+  switch (dtype) {
+    case DType::kInt16:
+    case DType::kUInt16: return DType::kFloat16;
+    case DType::kUInt32: return DType::kInt32;
+    case DType::kUInt64: return DType::kInt64;
+    default: return dtype;
+  }
 }
 
-bool Is16Bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+// Null where there is no loop for it.
+PointwiseLoop Converter(DType from, DType to) {
+  const ConversionLoops& loops = *ThisMachine().conversions;
+  if (from == to) from = to = SameWidth(from);
+  switch (from) {
+    case DType::kInt16: return to == DType::kInt32 ? loops.i16_to_i32 : nullptr;
+    case DType::kUInt16: return to == DType::kInt32 ? loops.u16_to_i32 : nullptr;
+    case DType::kUInt32: return to == DType::kInt64 ? loops.u32_to_i64 : nullptr;
+    case DType::kUInt64:
+      if (to == DType::kFloat32) return loops.u64_to_f32;
+      if (to == DType::kFloat64) return loops.u64_to_f64;
+      if (IsFloating(to)) return nullptr;
+      from = DType::kInt64;  // the same bits
+      break;
+    default: break;
+  }
+  switch (to) {
+    case DType::kInt16:
+    case DType::kUInt16: return from == DType::kInt32 ? loops.i32_to_16_bits : nullptr;
+    case DType::kUInt32: to = DType::kInt32; break;
+    case DType::kUInt64:
+      if (from == DType::kFloat32) return loops.f32_to_u64;
+      if (from == DType::kFloat64) return loops.f64_to_u64;
+      if (IsFloating(from)) return nullptr;
+      to = DType::kInt64;
+      break;
+    default: break;
+  }
+  return loops.convert[static_cast<int>(from)][static_cast<int>(to)];
+}
+
+PointwiseOperand OperandOf(DType dtype, PointwiseLoop convert, DType converted) {
+  return {static_cast<int>(DTypeBytes(dtype)), static_cast<int>(DTypeBytes(converted)), convert};
+}
 
 PointwiseOperand InputOf(DType dtype) {
-  return {static_cast<int>(DTypeBytes(dtype)),
-          Is16Bit(dtype) ? Converter(dtype, DType::kFloat32) : nullptr};
+  const DType number = ComputedIn(dtype);
+  return OperandOf(dtype, number != dtype ? Converter(dtype, number) : nullptr, number);
 }
 
 PointwiseOperand OutputOf(DType dtype) {
-  return {static_cast<int>(DTypeBytes(dtype)),
-          Is16Bit(dtype) ? Converter(DType::kFloat32, dtype) : nullptr};
+  const DType number = ComputedIn(dtype);
+  return OperandOf(dtype, number != dtype ? Converter(number, dtype) : nullptr, number);
 }
 
 using ReadPointwiseAttributes = void (*)(const KernelCall&, LoopParameters*);
@@ -72,7 +129,7 @@ void RegisterPointwise(OpCode op, const PointwiseLoop* loops, ReadPointwiseAttri
     pointwise.out = OutputOf(to_bool ? DType::kBool : dtype);
     pointwise.read_attributes = read_attributes;
     pointwise.work = std::max(1, static_cast<int>(Info(op).cost.each_output));
-    pointwise.converts = Is16Bit(dtype);
+    pointwise.converts = IsConverted(dtype);
     Register(op, dtype, pointwise);
   }
 }
@@ -111,7 +168,7 @@ void ReadGelu(const KernelCall& call, LoopParameters* p) {
 }
 
 void RegisterLogic(OpCode op, PointwiseLoop loop) {
-  const PointwiseOperand boolean = {1, nullptr};
+  const PointwiseOperand boolean = {1, 1};
   Register(op, DType::kBool, {loop, Info(op).input_count, {boolean, boolean}, boolean});
 }
 
@@ -121,8 +178,8 @@ void RegisterWhere(const ArithmeticLoops& loops) {
     PointwiseOp where;
     where.loop = loops.Where[bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
     where.inputs = 3;
-    where.in[0] = {1, nullptr};
-    where.in[1] = where.in[2] = where.out = {bytes, nullptr};
+    where.in[0] = {1, 1};
+    where.in[1] = where.in[2] = where.out = {bytes, bytes};
     Register(OpCode::kWhere, static_cast<DType>(i), where);
   }
 }
@@ -133,8 +190,16 @@ void RunCopy(const KernelCall& call) {
   PointwiseOp copy;
   copy.loop = Converter(from, to);
   copy.inputs = 1;
-  copy.in[0] = {static_cast<int>(DTypeBytes(from)), nullptr};
-  copy.out = {static_cast<int>(DTypeBytes(to)), nullptr};
+  copy.in[0] = OperandOf(from, nullptr, from);
+  copy.out = OperandOf(to, nullptr, to);
+  if (copy.loop == nullptr) {  // by way of the types that are computed in; to 16-bit floats rounded once
+    const bool halves = IsFloating(to) && IsConverted(to);
+    const DType middle = halves ? DType::kFloat64 : ComputedIn(to);
+    copy.in[0] = InputOf(from);
+    copy.out = halves ? OperandOf(to, Converter(middle, to), middle) : OutputOf(to);
+    copy.loop = Converter(ComputedIn(from), middle);
+    copy.converts = true;
+  }
   RunPointwise(call, copy);
 }
 

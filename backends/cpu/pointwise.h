@@ -3,7 +3,8 @@
 // Dense operands go to the loop as they are. Otherwise axes are sorted by the result's strides and
 // merged where all operands allow it. Operands that are contiguous or constant along the inner axis
 // are used in place; others (transposed, every second element) are gathered into tiles on the
-// stack, along the axis they lie closest on. 16-bit floats are converted to f32 and back in blocks.
+// stack, along the axis they lie closest on. Types without loops of their own (16-bit floats, i16, u16, u32) are
+// converted to a wider one and back in blocks.
 // Results larger than the last cache are written past it.
 #ifndef TIDEPOOL_BACKENDS_CPU_POINTWISE_H_
 #define TIDEPOOL_BACKENDS_CPU_POINTWISE_H_
@@ -19,7 +20,8 @@ inline constexpr int kMostPointwiseInputs = 3;
 
 struct PointwiseOperand {
   int bytes = 0;                    // of an element in memory
-  PointwiseLoop convert = nullptr;  // to (from, of the result) f32; null: none
+  int converted_bytes = 0;          // of an element as the loop computes in
+  PointwiseLoop convert = nullptr;  // to (from, of the result) that; null: none
 };
 
 struct PointwiseOp {

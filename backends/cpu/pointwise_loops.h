@@ -22,9 +22,9 @@ struct LoopParameters {
 using PointwiseLoop = void (*)(const void* const* inputs, void* z, int64_t n,
                                const LoopParameters& parameters);
 
-// 16-bit floats are converted to f32 and back in blocks; bool is u8.
-enum LoopType { kLoopF32, kLoopF64, kLoopI8, kLoopU8, kLoopI32, kLoopI64 };
-inline constexpr int kLoopTypes = 6;
+// 16-bit floats are converted to f32 and back in blocks, i16 and u16 to i32, u32 to i64; bool is u8.
+enum LoopType { kLoopF32, kLoopF64, kLoopI8, kLoopU8, kLoopI32, kLoopI64, kLoopU64 };
+inline constexpr int kLoopTypes = 7;
 inline constexpr int kFloatLoopTypes = 2;
 
 // A table has the operators of the families of operator_list.inc, by their codes.
@@ -54,9 +54,11 @@ struct FunctionLoops {
   PointwiseLoop LeakyReluGrad[kFloatLoopTypes], EluGrad[kFloatLoopTypes], GeluGrad[kFloatLoopTypes];
 };
 
-inline constexpr int kConvertTypes = 9;  // in the order of DType
+inline constexpr int kConvertTypes = 9;  // in the order of DType; the types behind them go through these
 struct ConversionLoops {
   PointwiseLoop convert[kConvertTypes][kConvertTypes];  // [from][to]
+  PointwiseLoop i16_to_i32, u16_to_i32, i32_to_16_bits, u32_to_i64;
+  PointwiseLoop u64_to_f32, u64_to_f64, f32_to_u64, f64_to_u64;
   // memcpy past the caches; `to` is aligned to 32 bytes, `bytes` a multiple of 32.
   void (*stream)(const void* from, void* to, int64_t bytes);
 };

@@ -24,7 +24,7 @@ void FillElements(const std::byte* element, int bytes, void* out, int64_t count)
   }
 }
 
-// By blocks: constants spread out, 16-bit floats converted, large results streamed.
+// By blocks: constants spread out, elements converted, large results streamed.
 void RunBlocks(const PointwiseOp& op, const LoopParameters& parameters, const PointwiseSpan& span,
                int64_t count, bool stream) {
   PointwiseBuffer in_buffers[kMostPointwiseInputs], z_buffer;
@@ -32,10 +32,10 @@ void RunBlocks(const PointwiseOp& op, const LoopParameters& parameters, const Po
   for (int i = 0; i < op.inputs; ++i) {
     if (span.steps[i] != 0) continue;
     if (op.in[i].convert != nullptr) {
-      float value;
+      alignas(8) std::byte value[8];
       const void* element = span.in[i];
-      op.in[i].convert(&element, &value, 1, parameters);
-      std::fill_n(reinterpret_cast<float*>(in_buffers[i].bytes), block, value);
+      op.in[i].convert(&element, value, 1, parameters);
+      FillElements(value, op.in[i].converted_bytes, in_buffers[i].bytes, block);
     } else {
       FillElements(span.in[i], op.in[i].bytes, in_buffers[i].bytes, block);
     }

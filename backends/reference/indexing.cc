@@ -135,7 +135,7 @@ void Triangle(const KernelCall& call) {
 // Sums, or products.
 template <typename T, bool kProducts>
 void Cumulate(const KernelCall& call) {
-  using Z = std::conditional_t<kIsFloat<T>, T, int64_t>;
+  using Z = std::conditional_t<kIsFloat<T> || std::is_same_v<T, uint64_t>, T, int64_t>;
   using Total = std::conditional_t<kIsFloat<T>, Wide<T>, uint64_t>;
   const auto& a = call.attrs<CumSumAttributes>();
   const AxisSplit split(call.inputs[0], a.axis);

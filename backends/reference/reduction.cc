@@ -58,7 +58,7 @@ using Real = std::conditional_t<kIsFloat<T>, Wide<T>, long double>;
 template <typename T>
 using Exact = std::conditional_t<kIsFloat<T>, Wide<T>, uint64_t>;
 template <typename T>
-using ExactResult = std::conditional_t<kIsFloat<T>, T, int64_t>;
+using ExactResult = std::conditional_t<kIsFloat<T> || std::is_same_v<T, uint64_t>, T, int64_t>;
 template <typename T>
 using RealResult = std::conditional_t<kIsFloat<T>, T, double>;
 
@@ -66,6 +66,8 @@ template <typename T, typename Number>
 Number As(T value) {
   if constexpr (kIsFloat<T>) {
     return static_cast<Number>(static_cast<Wide<T>>(value));
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return static_cast<Number>(static_cast<uint64_t>(value));
   } else {
     return static_cast<Number>(static_cast<int64_t>(value));
   }

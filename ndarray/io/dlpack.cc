@@ -63,7 +63,7 @@ DLDataType TypeOf(DType dtype) {
   const auto bits = static_cast<uint8_t>(8 * DTypeBytes(dtype));
   if (dtype == DType::kBool) return {kCodeOfBool, bits, 1};
   if (dtype == DType::kBFloat16) return {kDLBfloat, bits, 1};
-  if (dtype == DType::kUInt8) return {kDLUInt, bits, 1};
+  if (IsUnsigned(dtype)) return {kDLUInt, bits, 1};
   return {static_cast<uint8_t>(IsFloating(dtype) ? kDLFloat : kDLInt), bits, 1};
 }
 
@@ -76,7 +76,7 @@ DType TypeOf(const DLDataType& type) {
   }
   ThrowUnimplemented(absl::StrCat("from_dlpack: found elements of code ", type.code, ", ", type.bits,
                                   " bits, ", type.lanes,
-                                  " lanes, expected f16, bf16, f32, f64, i8, u8, i32, i64 or bool"));
+                                  " lanes, expected f16, bf16, f32, f64, i8 to i64, u8 to u64 or bool"));
 }
 
 template <typename Tensor>

@@ -23,7 +23,8 @@ struct NamedType {
 constexpr NamedType kTypes[] = {
     {"f4", DType::kFloat32}, {"f8", DType::kFloat64}, {"f2", DType::kFloat16},
     {"i1", DType::kInt8},    {"i4", DType::kInt32},   {"i8", DType::kInt64},
-    {"u1", DType::kUInt8},   {"b1", DType::kBool},
+    {"u1", DType::kUInt8},   {"b1", DType::kBool},    {"i2", DType::kInt16},
+    {"u2", DType::kUInt16},  {"u4", DType::kUInt32},  {"u8", DType::kUInt64},
 };
 
 // Reads the Python literals that headers are made of.

@@ -23,7 +23,7 @@ DType TypeOf(const std::string& path, const SafetensorInfo& info) {
   }
   ThrowUnimplemented(absl::StrCat(OneLine(path), ": tensor \"", OneLine(info.name), "\": found type ",
                                   OneLine(info.dtype),
-                                  ", expected F32, F64, F16, BF16, I8, U8, I32, I64 or BOOL"));
+                                  ", expected F32, F64, F16, BF16, I8 to I64, U8 to U64 or BOOL"));
 }
 
 constexpr uint64_t kPiece = uint64_t{4} << 20;  // on the way to a device

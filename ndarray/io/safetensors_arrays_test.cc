@@ -91,7 +91,7 @@ TEST(SafetensorsArrays, NothingIsHeldTwiceWhileTheyAreRead) {
 
 TEST(SafetensorsArrays, OtherTypesAreNamed) {
   const uint16_t value = 1;
-  const SafetensorView view{"odd", "U16", {1},
+  const SafetensorView view{"odd", "F8_E4M3", {2},
                             absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&value), 2)};
   WriteSafetensors(Path("odd.safetensors"), {}, {view});
   try {
@@ -99,7 +99,7 @@ TEST(SafetensorsArrays, OtherTypesAreNamed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(error.message(), HasSubstr("tensor \"odd\": found type U16, expected F32, F64"));
+    EXPECT_THAT(error.message(), HasSubstr("tensor \"odd\": found type F8_E4M3, expected F32, F64"));
   }
 }
 

@@ -45,8 +45,11 @@ inline constexpr DTypeSet kF32 = SetOf(DType::kFloat32), kF64 = SetOf(DType::kFl
                           kF16 = SetOf(DType::kFloat16), kBF16 = SetOf(DType::kBFloat16),
                           kI8 = SetOf(DType::kInt8), kU8 = SetOf(DType::kUInt8),
                           kI32 = SetOf(DType::kInt32), kI64 = SetOf(DType::kInt64),
+                          kI16 = SetOf(DType::kInt16), kU16 = SetOf(DType::kUInt16),
+                          kU32 = SetOf(DType::kUInt32), kU64 = SetOf(DType::kUInt64),
                           kBoolean = SetOf(DType::kBool), kFloats = kF32 | kF64 | kF16 | kBF16,
-                          kIntegers = kI8 | kU8 | kI32 | kI64, kNumbers = kFloats | kIntegers,
+                          kIntegers = kI8 | kU8 | kI16 | kU16 | kI32 | kU32 | kI64 | kU64,
+                          kNumbers = kFloats | kIntegers,
                           kAllTypes = kNumbers | kBoolean;
 inline constexpr char kNoGradient[] = "none", kComposed[] = "composed", kUnwritten[] = "unwritten";
 }  // namespace operator_list

@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <string_view>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "tidepool/memory/io/append_format.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_attention.h"
 #include "tidepool/ndarray/kernel/attributes_chain.h"
@@ -25,7 +30,33 @@ double BytesOf(const TensorRef& ref) {
   return bytes;
 }
 
+// "2 an output, 3 an input".
+std::string Describe(const CostRule& cost) {
+  if (cost.adjust != nullptr) return "by shapes and attributes";
+  std::string text;
+  if (cost.each_output != 0 || cost.each_input == 0) absl::StrAppend(&text, cost.each_output, " an output");
+  if (cost.each_input != 0) absl::StrAppend(&text, text.empty() ? "" : ", ", cost.each_input, " an input");
+  return text;
+}
+
 }  // namespace
+
+std::string DescribeOperators() {
+  std::string out;
+  const auto add = [&](const char* name, const std::string& operations, const std::string& gradient) {
+    AppendFormat(&out, "%-28s %-24s %s\n", name, operations.c_str(), gradient.c_str());
+  };
+  add("operator", "operations an element", "gradient by");
+  for (int op = 0; op < OperatorCount(); ++op) {
+    const OperatorInfo& info = Info(static_cast<OpCode>(op));
+    const bool composed = info.gradient == std::string_view(operator_list::kComposed);
+    add(info.name, Describe(info.cost),
+        info.has_gradient_operators() ? absl::StrReplaceAll(info.gradient, {{",", ", "}})
+        : composed                    ? "other operators"
+                                      : absl::StrCat("- (", info.gradient, ")"));
+  }
+  return out;
+}
 
 OperatorCost CostOf(const KernelCall& call) {
   const OperatorInfo& info = Info(call.op);

@@ -3,12 +3,18 @@
 #ifndef TIDEPOOL_NDARRAY_KERNEL_OPERATOR_COST_H_
 #define TIDEPOOL_NDARRAY_KERNEL_OPERATOR_COST_H_
 
+#include <string>
+
 #include "tidepool/ndarray/kernel/kernel.h"
 
 namespace tidepool {
 
 // Reads shapes, types and attributes, no elements. Of an operator of one's own without a cost: its bytes.
 OperatorCost CostOf(const KernelCall& call);
+
+// One line per operator: what its row says of the operators that compute its gradient, and how many operations a call
+// takes.
+std::string DescribeOperators();
 
 // Columns of rows.
 void CostOfProduct(const KernelCall& call, OperatorCost& cost);

@@ -23,6 +23,10 @@ bool AreTruths(OpCode op, const NDArray& x, const NDArray& y) {
   CheckOperands(op, {&x, &y});
   CheckBits(Info(op).name, "X", x);
   CheckBits(Info(op).name, "Y", y);
+  if (IsFloating(PromoteTypes(x.dtype(), y.dtype()))) {
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: X is ", DTypeName(x.dtype()), ", Y is ",
+                                      DTypeName(y.dtype()), ", expected types that an integer type holds; Cast one"));
+  }
   return x.dtype() == DType::kBool && y.dtype() == DType::kBool;
 }
 

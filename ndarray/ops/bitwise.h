@@ -1,8 +1,8 @@
 // Operators on the bits of integers, element by element, with NumPy's broadcasting; of bool arrays and, or, xor
 // and not are those of logic (comparison.h).
 //
-// Types: integers of one type or promoted as in elementwise.h (i8 with u8: i32), and bool with bool; a bool array beside
-// integers is 0 and 1. A number is an element of the array's type, which holds it. Floats are refused. Results are
+// Types: integers of one type or promoted as in elementwise.h (i8 with u8: i16), and bool with bool; a bool array beside
+// integers is 0 and 1. A number is an element of the array's type, which holds it. Floats are refused, and u64 with a signed type, which no integer type holds. Results are
 // made in the current place; the ...Into forms write to an array of that shape and type, which may be the very same
 // view as an operand, and allocate nothing.
 //

@@ -244,7 +244,7 @@ const ComposedGradient* ComposedGradientOf(OpCode op) {
   for (const ComposedGradient& composed : kComposedGradients) {
     if (composed.op == op) return &composed;
   }
-  return nullptr;
+  return SecondGradientOf(op);
 }
 
 NDArray SumTo(const NDArray& dz, const Shape& shape, NDArray* destination) {

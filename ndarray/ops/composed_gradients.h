@@ -18,6 +18,9 @@ struct ComposedGradient {
 // Null for operators whose rows do not say kComposed.
 const ComposedGradient* ComposedGradientOf(OpCode op);
 
+// Likewise, of gradient operators.
+const ComposedGradient* SecondGradientOf(OpCode op);
+
 // The sum of `dz` over the axes along which `shape` was broadcast to its own; into `destination` where that is not null.
 NDArray SumTo(const NDArray& dz, const Shape& shape, NDArray* destination = nullptr);
 

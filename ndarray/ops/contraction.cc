@@ -21,12 +21,9 @@ class Contraction {
  public:
   Contraction(const char* op, std::vector<Term> terms, Labels output)
       : op_(op), terms_(std::move(terms)), output_(std::move(output)) {
-    // Floats first: i8 and u8 together need more than either beside f16.
     std::vector<DType> types;
     for (const Term& term : terms_) types.push_back(term.array.dtype());
-    std::stable_partition(types.begin(), types.end(), &IsFloating);
-    dtype_ = types[0];
-    for (const DType type : types) dtype_ = dtype_ == type ? dtype_ : PromoteTypes(dtype_, type);
+    dtype_ = PromoteTypes(types);
     if (dtype_ == DType::kBool) Refuse(op_, "operands are bool, expected numbers; Cast them, or use LogicalAnd and Any");
     // Those without elements are nowhere.
     for (const Term& term : terms_) {
@@ -38,10 +35,9 @@ class Contraction {
   NDArray Run(const Place& place) {
     NDArray z(ShapeOf(output_), dtype_, place);
     if (z.NumElements() == 0) return z;
-    // Products have no i8 and u8; modulo 2^32 is enough for both. Products of products have more digits than 16 bits.
-    const DType type = DTypeBytes(dtype_) == 1                         ? DType::kInt32
-                       : DTypeBytes(dtype_) == 2 && terms_.size() > 2 ? DType::kFloat32
-                                                                      : dtype_;
+    // Products of products have more digits than floats of 16 bits.
+    const bool halves = IsFloating(dtype_) && DTypeBytes(dtype_) == 2 && terms_.size() > 2;
+    const DType type = halves ? DType::kFloat32 : ProductType(dtype_);
     for (size_t i = 0; i < terms_.size(); ++i) {
       terms_[i].array = CastScratch(terms_[i].array, type);
       Simplify(&terms_[i], NeededBeside(i, i));

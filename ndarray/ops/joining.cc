@@ -35,13 +35,13 @@ Shape WithAxis(const Shape& shape, int axis, int64_t size) {
 
 void CheckParts(const char* op, absl::Span<const NDArray> parts) {
   if (parts.empty()) Refuse(op, "no parts, expected at least one");
-  for (size_t i = 0; i < parts.size(); ++i) {
-    parts[i].CheckAlive(op, absl::StrCat("part ", i).c_str());
-    if (parts[i].dtype() != parts[0].dtype()) {
-      Refuse(op, absl::StrCat("part ", i, " is ", DTypeName(parts[i].dtype()), ", part 0 is ",
-                              DTypeName(parts[0].dtype()), ", expected one type"));
-    }
-  }
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].CheckAlive(op, absl::StrCat("part ", i).c_str());
+}
+
+DType TypeOf(absl::Span<const NDArray> parts) {
+  std::vector<DType> types;
+  for (const NDArray& part : parts) types.push_back(part.dtype());
+  return PromoteTypes(types);
 }
 
 // Of the result; `axis` becomes the axis counted from the first.
@@ -99,7 +99,7 @@ Shape PaddedShape(const NDArray& x, absl::Span<const int64_t> before,
 
 NDArray Concat(absl::Span<const NDArray> parts, int axis) {
   const Shape shape = ConcatShape(parts, &axis);
-  NDArray z(shape, parts[0].dtype(), ResultPlace("concat", parts));
+  NDArray z(shape, TypeOf(parts), ResultPlace("concat", parts));
   CopyParts(parts, axis, z);
   return z;
 }
@@ -107,7 +107,8 @@ NDArray Concat(absl::Span<const NDArray> parts, int axis) {
 void ConcatInto(absl::Span<const NDArray> parts, int axis, NDArray& z) {
   const Shape shape = ConcatShape(parts, &axis);
   z.CheckAlive("concat", "Z");
-  CheckDType("concat", "Z", z, parts[0].dtype());
+  const DType natural = TypeOf(parts);
+  if (!IsFloating(natural) || !IsFloating(z.dtype())) CheckDType("concat", "Z", z, natural);
   CheckShape("concat", "Z", z, shape);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (ViewsOverlap(parts[i], z)) Refuse("concat", absl::StrCat("Z overlaps part ", i));
@@ -128,7 +129,7 @@ NDArray Stack(absl::Span<const NDArray> parts, int axis) {
     Refuse("stack", absl::StrCat("part ", i, " has shape ", parts[i].shape().ToString(),
                                  ", part 0 has ", shape.ToString(), ", expected the same"));
   }
-  NDArray z(WithAxis(shape, axis, static_cast<int64_t>(parts.size())), parts[0].dtype(),
+  NDArray z(WithAxis(shape, axis, static_cast<int64_t>(parts.size())), TypeOf(parts),
             ResultPlace("stack", parts));
   for (size_t i = 0; i < parts.size(); ++i) {
     NDArray slice = z.Index(axis, static_cast<int64_t>(i));

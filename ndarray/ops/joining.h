@@ -15,10 +15,12 @@
 
 namespace tidepool {
 
-// Parts of one type, with the same sizes but along `axis`, one behind the other. At least one.
+// Parts with the same sizes but along `axis`, one behind the other. At least one. Those of different
+// types promote (PromoteTypes of dtype.h), of all parts at once; ConcatInto writes to that type, or from
+// floats to any float type.
 NDArray Concat(absl::Span<const NDArray> parts, int axis = 0);
 void ConcatInto(absl::Span<const NDArray> parts, int axis, NDArray& z);
-// Parts of one type and shape along a new axis, which -1 puts last. At least one.
+// Parts of one shape, promoted in the same way, along a new axis, which -1 puts last. At least one.
 NDArray Stack(absl::Span<const NDArray> parts, int axis = 0);
 
 // Views of `count` equal parts of x along `axis`, whose size must be a multiple.

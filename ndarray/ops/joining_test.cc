@@ -46,6 +46,20 @@ TEST(Concat, AxesTypesAndManyParts) {
   EXPECT_THAT(Values(out), ElementsAre(0, 1, 10, 2, 3, 11));
 }
 
+TEST(Concat, TypesPromoteAllAtOnce) {
+  const NDArray i8 = Full({2}, -3, DType::kInt8), u8 = Full({1}, 200, DType::kUInt8), f16 = Full({1}, 0.5, DType::kFloat16);
+  const NDArray whole = Concat({i8, u8});
+  EXPECT_EQ(whole.dtype(), DType::kInt16);
+  EXPECT_EQ(whole.ToString(), "[ -3,  -3, 200]");
+  EXPECT_EQ(Concat({i8, u8, f16}).dtype(), DType::kFloat16);  // of i8 and u8 first it would be f32
+  EXPECT_EQ(Concat({f16, Ones({1}, DType::kBool)}).ToString(), "[0.5, 1. ]");
+  EXPECT_EQ(Stack({Full({2}, 1, DType::kInt64), Full({2}, 0.5)}).dtype(), DType::kFloat64);
+  NDArray z = Empty({3}, DType::kFloat64);
+  ConcatInto({f16, Ones({2})}, 0, z);
+  EXPECT_EQ(z.ToString(), "[0.5, 1. , 1. ]");
+  EXPECT_EQ(Refusal([&] { ConcatInto({i8, u8}, 0, z); }), "Op [concat]: Z is f64, expected i16");
+}
+
 TEST(Concat, Refusals) {
   const NDArray x = Ones({2, 2});
   EXPECT_EQ(Refusal([] { Concat({}); }), "Op [concat]: no parts, expected at least one");
@@ -54,8 +68,6 @@ TEST(Concat, Refusals) {
             "axis 0");
   EXPECT_EQ(Refusal([&] { Concat({x, Ones({2})}); }),
             "Op [concat]: part 1 has shape [2], part 0 has [2, 2], expected the same but along axis 0");
-  EXPECT_EQ(Refusal([&] { Concat({x, Ones({2, 2}, DType::kInt8)}); }),
-            "Op [concat]: part 1 is i8, part 0 is f32, expected one type");
   EXPECT_EQ(Refusal([] { Concat({Ones({}), Ones({})}); }),
             "Op [concat]: axis 0 of an array of rank 0, which has none");
   NDArray z = Empty({4, 2}), half = z.Slice(0, 0, 2);

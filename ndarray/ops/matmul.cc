@@ -6,24 +6,22 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/ops/checks.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/nn_checks.h"
+#include "tidepool/ndarray/ops/pointwise.h"
 
 namespace tidepool {
 namespace {
 
-bool HasProducts(DType dtype) {
-  return IsFloating(dtype) || dtype == DType::kInt32 || dtype == DType::kInt64;
-}
-
-void CheckTypes(const NDArray& x, const NDArray& y, const NDArray* bias) {
+// The type of the result.
+DType CheckTypes(const NDArray& x, const NDArray& y, const NDArray* bias) {
   CheckOperands(OpCode::kMatMul, {&x, &y, bias});
   CheckLeastRank("matmul", "X", x, 1);
   CheckLeastRank("matmul", "Y", y, 1);
-  if (!HasProducts(x.dtype())) {
-    ThrowInvalidArgument(absl::StrCat("Op [matmul]: X is ", DTypeName(x.dtype()),
-                                      ", expected f32, f64, f16, bf16, i32 or i64"));
-  }
-  CheckDType("matmul", "Y", y, x.dtype());
+  const DType dtype = PromoteTypes(x.dtype(), y.dtype());
+  CheckNumber(OpCode::kMatMul, dtype);
+  if (bias != nullptr) CheckDType("matmul", "bias", *bias, dtype);
+  return dtype;
 }
 
 Shape Leading(const NDArray& x) {
@@ -44,10 +42,7 @@ Shape ResultShape(const NDArray& x, const NDArray& y, const MatMulAttributes& at
         attributes.transpose_x ? " (transposed)" : "", ", Y has shape ", y.shape().ToString(),
         attributes.transpose_y ? " (transposed)" : "", "; inner sizes ", k, " and ", y_k, " differ"));
   }
-  if (bias != nullptr) {
-    CheckShape("matmul", "bias", *bias, {n});
-    CheckDType("matmul", "bias", *bias, x.dtype());
-  }
+  if (bias != nullptr) CheckShape("matmul", "bias", *bias, {n});
   if (rows == 0 && columns == 0) return {m, n};
   const Shape batch = BroadcastShapes("matmul, leading axes", Leading(x), Leading(y));
   int64_t dims[kMaxRank];
@@ -87,19 +82,38 @@ struct Matrices {
 NDArray Product(const NDArray& x, const NDArray& y, const MatMulAttributes& attributes,
                 const NDArray* bias) {
   const Shape shape = ResultShape(x, y, attributes, bias);
-  if (attributes.accumulate) {
-    ThrowInvalidArgument("Op [matmul]: accumulate needs an output array; use MatMulInto");
-  }
   NDArray z(shape, x.dtype(), ResultPlace(OpCode::kMatMul, {&x, &y, bias}));
   Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);
   return z;
+}
+
+// Of operands that need another type to multiply in than they have.
+void ProductOfCasts(const NDArray& x, const NDArray& y, DType type, NDArray& z, const MatMulAttributes& attributes,
+                    const NDArray* bias) {
+  const NDArray of_x = CastScratch(x, type), of_y = CastScratch(y, type);
+  const NDArray of_bias = bias != nullptr ? CastScratch(*bias, type) : NDArray();
+  if (bias != nullptr) bias = &of_bias;
+  if (z.dtype() == type) return MatMulInto(of_x, of_y, z, attributes, bias);
+  NDArray wide(z.shape(), type, Place::Scratch(x.device()));
+  if (attributes.accumulate) CopyInto(z, wide);
+  MatMulInto(of_x, of_y, wide, attributes, bias);
+  CopyInto(wide, z);
 }
 
 }  // namespace
 
 NDArray MatMul(const NDArray& x, const NDArray& y, const MatMulAttributes& attributes,
                const NDArray* bias) {
-  CheckTypes(x, y, bias);
+  const DType dtype = CheckTypes(x, y, bias), type = ProductType(dtype);
+  if (attributes.accumulate) {
+    ThrowInvalidArgument("Op [matmul]: accumulate needs an output array; use MatMulInto");
+  }
+  if (x.dtype() != type || y.dtype() != type) {
+    const Matrices m(x, y, attributes);
+    NDArray z(m.Left(ResultShape(m.x, m.y, m.attributes, bias)), dtype, ResultPlace(OpCode::kMatMul, {&x, &y, bias}));
+    ProductOfCasts(x, y, type, z, attributes, bias);
+    return z;
+  }
   if (x.rank() > 1 && y.rank() > 1) return Product(x, y, attributes, bias);
   const Matrices m(x, y, attributes);
   const NDArray z = Product(m.x, m.y, m.attributes, bias);
@@ -108,9 +122,10 @@ NDArray MatMul(const NDArray& x, const NDArray& y, const MatMulAttributes& attri
 
 void MatMulInto(const NDArray& x, const NDArray& y, NDArray& z, const MatMulAttributes& attributes,
                 const NDArray* bias) {
-  CheckTypes(x, y, bias);
+  const DType dtype = CheckTypes(x, y, bias), type = ProductType(dtype);
   z.CheckAlive("matmul", "Z");
-  CheckDType("matmul", "Z", z, x.dtype());
+  CheckDType("matmul", "Z", z, dtype);
+  if (x.dtype() != type || y.dtype() != type) return ProductOfCasts(x, y, type, z, attributes, bias);
   if (x.rank() > 1 && y.rank() > 1) {
     CheckShape("matmul", "Z", z, ResultShape(x, y, attributes, bias));
     Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);

@@ -1,6 +1,7 @@
-// Matrix products as NumPy's matmul: of the last two axes, the leading ones broadcast. f32, f64, f16,
-// bf16, i32, i64, both operands of one type; integers wrap around. f32 and f64 sums are in that type,
-// those of 16-bit floats in f32.
+// Matrix products as NumPy's matmul: of the last two axes, the leading ones broadcast. Numbers; operands of
+// different types promote (PromoteTypes of dtype.h) and the result has that type; integers wrap around. f32 and f64
+// sums are in that type, those of 16-bit floats in f32. What is promoted, and integers other than i32 and i64, are
+// copied to the type that is multiplied in first.
 //
 // A rank-1 X is one row, a rank-1 Y one column; the axis they lack is left out of the result, and
 // they have nothing to transpose. Cost: 2 m n k operations an item; scratch of at most a few MiB a

@@ -368,6 +368,8 @@ TEST(Bitwise, OperatorsNumbersAndRefusals) {
   EXPECT_EQ(Refusal([&] { ~F({1}); }), "Op [bitwise_not]: X is f32, expected an integer type or bool");
   EXPECT_THAT(Refusal([&] { ShiftLeft(x > 1, x > 1); }), HasSubstr("Op [shift_left]: operands are bool"));
   EXPECT_THAT(Refusal([&] { Cast(x, DType::kInt8) & 300; }), HasSubstr("Op [bitwise_and]: Y is 300"));
+  EXPECT_EQ(Refusal([&] { Cast(x, DType::kUInt64) & Cast(x, DType::kInt8); }),
+            "Op [bitwise_and]: X is u64, Y is i8, expected types that an integer type holds; Cast one");
 }
 
 TEST(Quotients, NumbersAndRefusals) {

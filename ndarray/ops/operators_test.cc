@@ -121,7 +121,8 @@ TEST(MatMulOp, ShapesAreNamed) {
             "sizes 2 and 5 differ");
   EXPECT_EQ(Refusal([&] { MatMul(Ones({3}), y); }),
             "Op [matmul]: X has shape [1, 3], Y has shape [4, 5]; inner sizes 3 and 4 differ");
-  EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}, kI64), y); }), "Op [matmul]: Y is f32, expected i64");
+  EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}, DType::kBool), Ones({4, 5}, DType::kBool)); }).substr(0, 52),
+            "Op [matmul]: operands are bool, expected numbers; Ca");
   const NDArray bias = Ones({4});
   EXPECT_EQ(Refusal([&] {
               MatMul(Ones({2, 4}), y, {}, &bias);
@@ -136,6 +137,19 @@ TEST(MatMulOp, ShapesAreNamed) {
               MatMulInto(Ones({2, 4}), y, z);
             }),
             "Op [matmul]: Z has shape [5, 2], expected [2, 5]");
+}
+
+TEST(MatMulOp, TypesPromoteAndIntegersWrap) {
+  const NDArray x = Full({2, 2}, 100, DType::kInt8), y = Full({2, 2}, 200, DType::kUInt8);
+  EXPECT_EQ(MatMul(x, x).ToString(), "[[32, 32],\n [32, 32]]");  // 20000 modulo 2^8
+  EXPECT_EQ(MatMul(x, y).dtype(), DType::kInt16);
+  EXPECT_EQ(MatMul(x, y).At<int16_t>({1, 1}), static_cast<int16_t>(40000));
+  EXPECT_EQ(MatMul(Full({2}, 3, kI64), Full({2}, 0.5)).Item<double>(), 3);
+  const NDArray bias = Full({2}, 1, DType::kInt16);
+  NDArray z = Full({2, 2}, 7, DType::kInt16);
+  MatMulInto(x, y, z, {.accumulate = true}, &bias);
+  EXPECT_EQ(z.At<int16_t>({0, 1}), static_cast<int16_t>(40008));
+  EXPECT_EQ(Refusal([&] { MatMulInto(x, x, z); }), "Op [matmul]: Z is i16, expected i8");
 }
 
 // ---- convolution and pooling ----------------------------------------------------------------

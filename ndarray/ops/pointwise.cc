@@ -47,7 +47,12 @@ DType TypeForResult(OpCode op, std::initializer_list<const NDArray*> inputs, DTy
 
 DType RealType(DType dtype) {
   if (IsFloating(dtype)) return dtype;
-  return DTypeBytes(dtype) == 1 ? DType::kFloat32 : DType::kFloat64;
+  return DTypeBytes(dtype) <= 2 ? DType::kFloat32 : DType::kFloat64;
+}
+
+DType ProductType(DType dtype) {
+  if (IsFloating(dtype)) return dtype;
+  return DTypeBytes(dtype) == 8 ? DType::kInt64 : DType::kInt32;
 }
 
 NDArray Pointwise(OpCode op, const NDArray& x, DType natural, AttributesRef attributes) {

@@ -18,9 +18,13 @@ void CheckNumber(OpCode op, DType dtype);
 DType TypeForResult(OpCode op, std::initializer_list<const NDArray*> inputs, DType natural,
                     const NDArray& z);
 
-// Functions of real numbers: floats give their own type, i32 and i64 f64, smaller integers and bool
-// f32.
+// Functions of real numbers: floats give their own type, integers of 32 and 64 bits f64, smaller ones
+// and bool f32.
 DType RealType(DType dtype);
+
+// What products of matrices of `dtype` are computed in: a float's own type, i64 of integers of 64 bits, i32 of others,
+// which wrap to the same bits.
+DType ProductType(DType dtype);
 
 // Z = op(X), computed in the type `natural`, to which X is cast when it has another.
 NDArray Pointwise(OpCode op, const NDArray& x, DType natural, AttributesRef attributes = {});

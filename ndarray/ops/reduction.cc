@@ -17,7 +17,7 @@ DType ResultType(OpCode op, DType x) {
   switch (op) {
     case OpCode::kSum:
     case OpCode::kProd:
-      return IsFloating(x) ? x : DType::kInt64;
+      return TotalType(x);
     case OpCode::kMean:
     case OpCode::kVariance:
     case OpCode::kNorm1:

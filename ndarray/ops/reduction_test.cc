@@ -84,7 +84,8 @@ TEST(Reduction, SetsOfAxes) {
 }
 
 TEST(Reduction, TypesOfResults) {
-  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, kI64, DType::kBool}) {
+  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32, kI64,
+                            DType::kBool}) {
     const NDArray x = Ones({300}, dtype);
     EXPECT_EQ(Sum(x).Item<int64_t>(), 300) << DTypeName(dtype);
     EXPECT_EQ(Prod(x).Item<int64_t>(), 1) << DTypeName(dtype);
@@ -101,6 +102,10 @@ TEST(Reduction, TypesOfResults) {
     }
     EXPECT_EQ(Any(x).dtype(), DType::kBool);
   }
+  const NDArray large = Full({2}, uint64_t{3} << 62, DType::kUInt64);
+  EXPECT_EQ(Sum(large).Item<uint64_t>(), uint64_t{1} << 63);
+  EXPECT_EQ(Mean(large).Item<double>(), 3 * 0x1p62);
+  EXPECT_EQ(Max(large).Item<uint64_t>(), uint64_t{3} << 62);
   EXPECT_EQ(Norm2(I({3, 4})).Item<double>(), 5);
   EXPECT_EQ(Variance(I({1, 2, 3, 4}), {}, 1).Item<double>(), 5.0 / 3);
   // As i64 their sum would wrap; f16 holds no sum above 65504, but the mean.

@@ -3,7 +3,6 @@
 // What is linear in the array is one pass of scale_shift, where the kernel's doubles are exact. Everything else
 // meets the number as an array of rank 0.
 #include <cmath>
-#include <limits>
 
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -38,9 +37,10 @@ void Check(OpCode op, const NDArray& x) {
   CheckNumber(op, x.dtype());
 }
 
-// Whether the number, and what it is negated, is exact as a double.
+// Whether the number, and what it is negated, is exact as a double, and an i64 where it is whole.
 bool IsLinear(const NDArray& x, const Scalar& value) {
-  return IsFloating(x.dtype()) || (value.FitsDouble() && value.To<double>() > -0x1p63);
+  if (IsFloating(x.dtype())) return true;
+  return value.FitsDouble() && value.To<double>() > -0x1p63 && (value.is_real() || value.To<double>() < 0x1p63);
 }
 
 // Added to a product it leaves all products as they are, -0 too.
@@ -145,13 +145,13 @@ namespace {
 struct Bound {
   enum class Lies : uint8_t { kBelowAll, kAt, kAboveAll, kNowhere };  // kNowhere: equal to none, NaN less than none
   Lies lies;
-  int64_t element = 0;  // of kAt: to be compared with in its place
+  Scalar element = 0;  // of kAt: to be compared with in its place
 };
 
 // Of a number with a fraction the element next to it on the side that gives the same answers.
 Bound BoundOf(OpCode op, DType dtype, const Scalar& value) {
   using Lies = Bound::Lies;
-  int64_t whole;
+  Scalar whole = value;
   if (value.is_real()) {
     double real = value.To<double>();
     if (std::isnan(real)) return {Lies::kNowhere};
@@ -161,19 +161,11 @@ Bound BoundOf(OpCode op, DType dtype, const Scalar& value) {
       real = op == OpCode::kLess || op == OpCode::kGreaterEqual ? std::ceil(real) : std::floor(real);
     }
     if (real < -0x1p63) return {Lies::kBelowAll};
-    if (real >= 0x1p63) return {Lies::kAboveAll};
-    whole = static_cast<int64_t>(real);
-  } else {
-    whole = value.To<int64_t>();
+    if (real >= 0x1p64) return {Lies::kAboveAll};
+    whole = real < 0x1p63 ? Scalar(static_cast<int64_t>(real)) : Scalar(static_cast<uint64_t>(real));
   }
-  return VisitDType(dtype, [&](auto t) -> Bound {
-    using T = decltype(t);
-    if constexpr (!kIsFloat<T>) {
-      if (whole < int64_t{std::numeric_limits<T>::min()}) return {Lies::kBelowAll};
-      if (whole > int64_t{std::numeric_limits<T>::max()}) return {Lies::kAboveAll};
-    }
-    return {Lies::kAt, whole};
-  });
+  if (whole.FitsIn(dtype)) return {Lies::kAt, whole};
+  return {whole.To<double>() < 0 ? Lies::kBelowAll : Lies::kAboveAll};
 }
 
 // What each element of such a type answers.

@@ -49,8 +49,21 @@ TEST(Scalar, KeepsIntegersOf64Bits) {
   EXPECT_EQ(Scalar(2.75).To<int32_t>(), 2);
   EXPECT_EQ(Scalar('a').To<int32_t>(), 97);
   EXPECT_EQ(Scalar(U'a').To<int32_t>(), 97);
-  EXPECT_THAT(Refusal([] { Scalar(uint64_t{1} << 63); }),
-              AllOf(HasSubstr("9223372036854775808"), HasSubstr("expected at most 9223372036854775807")));
+  // What only u64 holds.
+  const Scalar large = UINT64_MAX - 5;
+  EXPECT_EQ(large.To<uint64_t>(), UINT64_MAX - 5);
+  EXPECT_EQ(large.To<int64_t>(), -6);
+  EXPECT_EQ(large.To<double>(), 0x1p64);
+  EXPECT_EQ(large.ToString(), "18446744073709551610");
+  EXPECT_FALSE(large.FitsDouble());
+  EXPECT_TRUE(Scalar(uint64_t{1} << 63).FitsDouble());
+  EXPECT_TRUE(large.FitsIn(DType::kUInt64));
+  EXPECT_FALSE(large.FitsIn(DType::kInt64));
+  EXPECT_TRUE(Scalar(0x1p63).FitsIn(DType::kUInt64));
+  EXPECT_FALSE(Scalar(-1).FitsIn(DType::kUInt64));
+  EXPECT_EQ(Full({2}, UINT64_MAX, DType::kUInt64).ToString(), "[18446744073709551615, 18446744073709551615]");
+  EXPECT_EQ((Full({}, 1, DType::kUInt64) + UINT64_MAX).Item<uint64_t>(), 0);
+  EXPECT_TRUE((Full({}, 1, DType::kInt64) < large).Item<bool>());
 }
 
 TEST(Scalar, KnowsWhichTypesHoldIt) {

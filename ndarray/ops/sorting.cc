@@ -30,8 +30,6 @@ int CheckTopK(const NDArray& x, int axis, int64_t k) {
   return axis;
 }
 
-DType SumType(DType x) { return IsFloating(x) ? x : DType::kInt64; }
-
 }  // namespace
 
 NDArray Sort(const NDArray& x, int axis, bool descending) {
@@ -81,14 +79,14 @@ void TopKInto(const NDArray& x, int axis, NDArray& values, NDArray& places) {
 #define TIDEPOOL_CUMULATIVE(Name, name)                                                        \
   NDArray Name(const NDArray& x, int axis, bool reverse, bool exclusive) {                     \
     const CumSumAttributes attributes{CheckAxis(OpCode::k##Name, x, axis), reverse, exclusive}; \
-    NDArray z(x.shape(), SumType(x.dtype()), ResultPlace(OpCode::k##Name, {&x}));              \
+    NDArray z(x.shape(), TotalType(x.dtype()), ResultPlace(OpCode::k##Name, {&x}));              \
     Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                        \
     return z;                                                                                  \
   }                                                                                            \
   void Name##Into(const NDArray& x, int axis, bool reverse, bool exclusive, NDArray& z) {      \
     const CumSumAttributes attributes{CheckAxis(OpCode::k##Name, x, axis), reverse, exclusive}; \
     z.CheckAlive(name, "Z");                                                                   \
-    CheckDType(name, "Z", z, SumType(x.dtype()));                                              \
+    CheckDType(name, "Z", z, TotalType(x.dtype()));                                              \
     CheckShape(name, "Z", z, x.shape());                                                       \
     Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                        \
   }

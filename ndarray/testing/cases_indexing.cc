@@ -109,7 +109,7 @@ void Cumulative(CaseValues& m, OpCase& c) {
   a.exclusive = m.Chance(0.4);
   c.attributes = a;
   c.inputs = {m.Numbers(c.dtype, ShapeOf(dims), m.Chance(0.3))};
-  c.outputs = {m.Result(IsFloating(c.dtype) ? c.dtype : DType::kInt64, ShapeOf(dims))};
+  c.outputs = {m.Result(TotalType(c.dtype), ShapeOf(dims))};
   c.inner = static_cast<double>(std::max<int64_t>(1, dims[a.axis]));
   if (c.op != OpCode::kCumProd) return;
   for (double& value : c.inputs[0].reals) value = 1 + value * 0.5 / c.inner;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "tidepool/ndarray/kernel/attributes_reduction.h"
@@ -28,7 +29,7 @@ DType ResultType(OpCode op, DType x) {
   if (op == OpCode::kAny || op == OpCode::kAll) return DType::kBool;
   if (op == OpCode::kArgMax || op == OpCode::kArgMin) return DType::kInt64;
   if (IsFloating(x) || op == OpCode::kMax || op == OpCode::kMin) return x;
-  return IsExact(op) ? DType::kInt64 : DType::kFloat64;
+  return IsExact(op) ? TotalType(x) : DType::kFloat64;
 }
 
 // A rank with one or two long axes now and then: more than a block, a slab, a task.
@@ -62,6 +63,9 @@ void Reduction(CaseValues& m, OpCase& c) {
   const Shape shape(absl::Span<const int64_t>(dims, rank));
   const bool special = m.Chance(0.3) && (IsFloating(c.dtype) || IsExact(c.op));
   c.inputs = {m.Numbers(c.dtype, shape, special)};
+  if (!IsExact(c.op) && IsUnsigned(c.dtype)) {  // negative ones would wrap to the type's largest
+    for (int64_t& value : c.inputs[0].ints) value = std::abs(value);
+  }
   if (m.Chance(0.4)) m.MakeTies(&c.inputs[0]);
   // One element that decides, or none.
   if ((c.op == OpCode::kAny || c.op == OpCode::kAll) && shape.NumElements() > 0) {

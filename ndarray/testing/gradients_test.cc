@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/gradient_rules.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/composed_gradients.h"
@@ -51,9 +52,19 @@ void MakePlain(OpCase& c) {
   if (c.op == OpCode::kPower) {
     for (double& value : c.inputs[0].reals) value = std::abs(value) + 0.125;
   }
-  if (c.op == OpCode::kMaxPool2d || c.op == OpCode::kAveragePool2d) {
+  if (c.op == OpCode::kMaxPool2d || c.op == OpCode::kAveragePool2d || c.op == OpCode::kAveragePool2dGrad) {
     Pool2dAttributes a = c.attrs<Pool2dAttributes>();
     a.relu_grad = false;
+    c.attributes = a;
+  }
+  if (c.op == OpCode::kConv2dGradFilter) {
+    Conv2dAttributes a = c.attrs<Conv2dAttributes>();
+    a.accumulate = false;
+    c.attributes = a;
+  }
+  if (c.op == OpCode::kConv3dGradFilter) {
+    Conv3dAttributes a = c.attrs<Conv3dAttributes>();
+    a.accumulate = false;
     c.attributes = a;
   }
   if (c.op == OpCode::kMatMul) {

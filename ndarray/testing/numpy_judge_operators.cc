@@ -10,6 +10,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/joining.h"
+#include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/rearranging.h"
 #include "tidepool/ndarray/ops/searching.h"
 #include "tidepool/ndarray/ops/sorting.h"
@@ -204,6 +205,9 @@ const std::map<std::string, Evaluate>& MoreJudgedOperators() {
          if (c["axes"].is_number()) return TensorDot(in[0], in[1], c["axes"].get<int>());
          return TensorDot(in[0], in[1], c["axes"][0].get<std::vector<int>>(), c["axes"][1].get<std::vector<int>>());
        }},
+      {"stack", [](const Json& c, In in) { return Stack(in, c["axis"].get<int>()); }},
+      {"concat", [](const Json& c, In in) { return Concat(in, c["axis"].get<int>()); }},
+      {"matmul", OfTwo([](const NDArray& x, const NDArray& y) { return MatMul(x, y); })},
       {"outer", OfTwo(&Outer)},
       {"inner", OfTwo(&Inner)},
       {"dot", OfTwo(&Dot)},

@@ -41,6 +41,7 @@ def make(rng, add, tools, dtypes, families):
             m.add("bitwise_not", [m.values(dtype, m.tools.shape_of(m.rng))])
         make_indexing(m, dtype)
         make_products(m, dtype, dtypes)
+        make_joining(m, dtype, dtypes)
         for _ in range(6):
             make_searching(m, dtype, dtypes)
             make_statistics(m, dtype)
@@ -68,6 +69,28 @@ def make_indexing(m, dtype):
             dims = m.narrowed(common)
             dims = dims[int(m.rng.integers(0, len(dims) + 1)):] if m.chance(0.3) else dims
             m.add("scatter", [x, indices, m.values(dtype, dims, m.chance(0.3))], axis=axis, reduction=reduction)
+
+
+def make_joining(m, dtype, dtypes):
+    """Parts of any types, promoted all at once, and products of matrices of two."""
+    for _ in range(8):
+        types = [dtype] + [str(t) for t in m.rng.choice(dtypes, int(m.rng.integers(0, 4)))]
+        shape = list(m.tools.shape_of(m.rng, 0, 3))
+        m.add("stack", [m.values(t, shape, True) for t in types], axis=int(m.rng.integers(-1 - len(shape), 1 + len(shape))))
+        if shape:
+            axis = m.axis_of(shape)
+            parts = []
+            for t in types:
+                shape[axis] = int(m.rng.integers(0, 4))
+                parts.append(m.values(t, shape, True))
+            m.add("concat", parts, axis=axis)
+    for _ in range(4):
+        other = str(m.rng.choice(dtypes[:-1]))
+        rows, inner, columns = (int(n) for n in m.rng.integers(1, 6, 3))
+        lead = list(m.tools.shape_of(m.rng, 0, 2))
+        x = small(m, dtype, [inner] if m.chance(0.2) else lead + [rows, inner])
+        y = small(m, other, [inner] if m.chance(0.2) else [inner, columns])
+        m.add("matmul", [x, y], **loose([dtype, other]))
 
 
 def make_products(m, dtype, dtypes):
@@ -244,6 +267,10 @@ def expected(case, inputs):
             return np.einsum(case["subscripts"], *args).astype(common)
         more = (case["axes"],) if op == "tensordot" else ()
         return np.asarray(getattr(np, op)(*args, *more)).astype(common)
+    if op == "matmul":  # halves are added up as floats here
+        common = np.result_type(*inputs)
+        wide = np.dtype("f4") if common == np.dtype("f2") else common
+        return np.matmul(*(y.astype(wide) for y in inputs)).astype(common)
     if op in SIMPLE:
         return SIMPLE[op](case, inputs)
     if op in ("std", "cumprod", "median", "quantile") or op.startswith("nan_"):
@@ -279,6 +306,11 @@ def searched(case, inputs):
     return np.searchsorted(*(x.astype(common) for x in inputs), side="right" if case["right"] else "left")
 
 
+def total_type(x):
+    """Of sums and products; None: NumPy's own."""
+    return None if x.dtype.kind == "f" else "u8" if x.dtype == np.dtype("u8") else "i8"
+
+
 def axes_of(case):
     return dict(axis=tuple(case["axes"]) or None, keepdims=case["keep"])
 
@@ -287,7 +319,7 @@ def expected_statistic(op, case, x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if op == "cumprod":
-            return np.cumprod(x, axis=case["axis"], dtype="i8" if x.dtype.kind in "biu" else None)
+            return np.cumprod(x, axis=case["axis"], dtype=total_type(x))
         if op == "std":
             return np.std(x, ddof=case["ddof"], **axes_of(case))
         if op == "quantile":
@@ -295,11 +327,13 @@ def expected_statistic(op, case, x):
                 x = x.astype("f8")
             return np.quantile(x, case["q"], method=case["method"], **axes_of(case))
         if op == "nan_sum" and x.dtype.kind in "biu":
-            return np.nansum(x, dtype="i8", **axes_of(case))
+            return np.nansum(x, dtype=total_type(x), **axes_of(case))
         return getattr(np, op.replace("_", ""))(x, **axes_of(case))
 
 
 SIMPLE = {
+    "stack": lambda c, a: np.stack(a, c["axis"]),
+    "concat": lambda c, a: np.concatenate(a, c["axis"]),
     "unique": lambda c, a: np.unique(a[0]),
     "unique_values": lambda c, a: unique(a[0], 0),
     "unique_first": lambda c, a: unique(a[0], 1),
@@ -308,7 +342,7 @@ SIMPLE = {
     "nonzero": lambda c, a: np.array(np.nonzero(a[0])),
     "argwhere": lambda c, a: np.argwhere(a[0]),
     "search_sorted": searched,
-    "bincount": lambda c, a: np.bincount(a[0], *(w.astype("f8") for w in a[1:]), minlength=c["least"]),
+    "bincount": lambda c, a: np.bincount(a[0].astype("i8"), *(w.astype("f8") for w in a[1:]), minlength=c["least"]),
     "histogram": lambda c, a: histogram(c, a)[0],
     "histogram_edges": lambda c, a: histogram(c, a)[1],
     "roll": lambda c, a: np.roll(a[0], c["shifts"][0]) if c["axes"] is None else np.roll(
@@ -319,5 +353,5 @@ SIMPLE = {
     "repeat_each": lambda c, a: np.repeat(a[0], c["counts"], c["axis"]),
     "diagonal": lambda c, a: np.diagonal(a[0], c["offset"], *c["axes"]),
     "trace": lambda c, a: np.trace(a[0].astype("f4"), c["offset"], *c["axes"]).astype("f2") if a[0].dtype == np.dtype(
-        "f2") else np.trace(a[0], c["offset"], *c["axes"], dtype="i8" if a[0].dtype.kind in "biu" else None),
+        "f2") else np.trace(a[0], c["offset"], *c["axes"], dtype=total_type(a[0])),
 }

@@ -45,7 +45,8 @@ Evaluate Reduction(NDArray (*function)(const NDArray&, const Axes&, bool)) {
 Scalar ScalarOf(const std::string& text) {
   static const std::map<std::string, Scalar> named = {
       {"2**31", int64_t{1} << 31}, {"-2**53-1", -(int64_t{1} << 53) - 1}, {"2**63-1", INT64_MAX},
-      {"-2**63", INT64_MIN},       {"1/3", 1.0 / 3},                      {"2.0**63", 0x1p63}};
+      {"-2**63", INT64_MIN},       {"1/3", 1.0 / 3},                      {"2.0**63", 0x1p63},
+      {"2**63", uint64_t{1} << 63}, {"2**64-1", UINT64_MAX}};
   if (const auto found = named.find(text); found != named.end()) return found->second;
   if (text.find_first_not_of("-0123456789") == std::string::npos) return Scalar(std::stoll(text));
   return Scalar(std::stod(text));

@@ -123,6 +123,8 @@ Results PlainFillOrCopy(const OpCase& c) {
         value = ConvertElement<T>(c.attrs<FillAttributes>().value);
       } else if (IsFloating(c.inputs[0].dtype)) {
         value = ConvertElement<T>(c.inputs[0].reals[i]);
+      } else if (c.inputs[0].dtype == DType::kUInt64) {
+        value = ConvertElement<T>(static_cast<uint64_t>(c.inputs[0].ints[i]));
       } else {
         value = ConvertElement<T>(c.inputs[0].ints[i]);
       }

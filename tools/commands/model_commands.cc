@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/operator_cost.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/softmax.h"
@@ -76,9 +77,10 @@ int RunPredict() {
 }
 
 int RunKernels() {
-  std::printf("linked providers: %s\n%s\n%s",
+  std::printf("linked providers: %s\n%s\n%s\n%s",
               absl::StrJoin(KernelRegistry::Global().Providers(), ", ").c_str(),
-              KernelRegistry::Global().Notes().c_str(), KernelRegistry::Global().Table().c_str());
+              KernelRegistry::Global().Notes().c_str(), DescribeOperators().c_str(),
+              KernelRegistry::Global().Table().c_str());
   return kExitOk;
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kTaskElements = 1 << 15;
 template <typename T>
 using Sum = std::conditional_t<kIsFloat<T>, double, uint64_t>;
 template <typename T>
-using Result = std::conditional_t<kIsFloat<T>, T, int64_t>;
+using Result = std::conditional_t<kIsFloat<T> || std::is_same_v<T, uint64_t>, T, int64_t>;
 
 template <typename T>
 Sum<T> AsSum(T x) {

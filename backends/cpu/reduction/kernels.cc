@@ -18,6 +18,19 @@ namespace {
 constexpr size_t kAlign = 64;
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
+// The type whose loops reduce elements of `dtype`: of the same bits, or one that holds its values, to which they are
+// copied. Integers of 16 bits and u32 are too rare for loops of their own.
+DType LoopTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kInt16:
+    case DType::kUInt16: return DType::kInt32;
+    case DType::kUInt32:
+    case DType::kUInt64: return DType::kInt64;
+    default: return dtype;
+  }
+}
+bool IsWidened(DType dtype) { return DTypeBytes(LoopTypeOf(dtype)) != DTypeBytes(dtype); }
+
 ElementKind ElementOf(DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return ElementKind::kF32;
@@ -104,23 +117,35 @@ int64_t StatBytes(const Steps& steps, DType dtype) {
   return steps.second == ReduceKind::kDeviations || dtype == DType::kFloat64 ? 8 : 4;
 }
 
-// Scratch: a dense copy of x where its strides need one, stats, partials.
+void SetDenseStrides(const TensorRef& x, int64_t* strides) {
+  int64_t stride = 1;
+  for (int i = x.rank - 1; i >= 0; --i) strides[i] = stride, stride *= x.dims[i];
+}
+
+// Scratch: a dense copy of x where its strides or its type need one, stats, partials.
 struct Layout {
   explicit Layout(const KernelCall& call)
-      : steps(StepsOf(call.op, call.inputs[0].dtype)), element(ElementOf(call.inputs[0].dtype)) {
-    const TensorRef& x = call.inputs[0];
-    copies = !MakeReducePlan(x, call.outputs[0], call.attrs<ReduceAttributes>().axes, &plan);
+      : dtype(LoopTypeOf(call.inputs[0].dtype)), steps(StepsOf(call.op, dtype)), element(ElementOf(dtype)) {
+    TensorRef x = call.inputs[0];
+    int64_t dense[kMaxRank];
+    copies = IsWidened(x.dtype);
+    if (copies) {
+      SetDenseStrides(x, dense);
+      x.strides = dense;
+    }
+    copies = !MakeReducePlan(x, call.outputs[0], call.attrs<ReduceAttributes>().axes, &plan) || copies;
     loops = FindReduceLoops(steps.first, element);
     partials = ReduceScratchBytes(plan, *loops);
     if (steps.two_passes) {
       second = FindReduceLoops(steps.second, element);
       partials = std::max(partials, ReduceScratchBytes(plan, *second));
     }
-    stat_bytes = StatBytes(steps, x.dtype);
-    stats_at = copies ? Aligned(static_cast<size_t>(x.NumElements()) * DTypeBytes(x.dtype)) : 0;
+    stat_bytes = StatBytes(steps, dtype);
+    stats_at = copies ? Aligned(static_cast<size_t>(x.NumElements()) * DTypeBytes(dtype)) : 0;
     partials_at =
         stats_at + Aligned(static_cast<size_t>(call.outputs[0].NumElements() * stat_bytes));
   }
+  DType dtype;  // of the loops
   Steps steps;
   ElementKind element;
   ReducePlan plan;
@@ -138,16 +163,16 @@ size_t ScratchBytes(const KernelCall& call) {
 
 void CopyDense(const TensorRef& x, void* out) {
   int64_t dense[kMaxRank], strides[2][kMaxRank];
-  int64_t stride = 1;
-  for (int i = x.rank - 1; i >= 0; --i) dense[i] = stride, stride *= x.dims[i];
+  SetDenseStrides(x, dense);
   BroadcastStrides(x.rank, x.dims, x.strides, x.rank, strides[0]);
   BroadcastStrides(x.rank, x.dims, dense, x.rank, strides[1]);
-  const ConvertRun copy = ConverterOf(x.dtype, x.dtype);
-  const auto width = static_cast<int64_t>(DTypeBytes(x.dtype));
+  const DType loops = IsWidened(x.dtype) ? LoopTypeOf(x.dtype) : x.dtype;
+  const ConvertRun copy = ConverterOf(x.dtype, loops);
+  const auto width = static_cast<int64_t>(DTypeBytes(x.dtype)), z_width = static_cast<int64_t>(DTypeBytes(loops));
   ForEachRun<2>(x.rank, x.dims, strides,
                 [&](const int64_t* offset, int64_t count, const int64_t* step) {
                   copy(x.as<std::byte>() + offset[0] * width, step[0],
-                       static_cast<std::byte*>(out) + offset[1] * width, step[1], count);
+                       static_cast<std::byte*>(out) + offset[1] * z_width, step[1], count);
                 });
 }
 
@@ -199,9 +224,15 @@ void Finish(const KernelCall& call, int64_t reduced, const void* partials, const
           partials, count, z, stride,
           [](const Product& product, int64_t) { return ProductOf(product); });
     case OpCode::kMax:
-    case OpCode::kMin:
-      return F::template Each<T, Loaded<T>>(partials, count, z, stride,
-                                            [](Loaded<T> value, int64_t) { return value; });
+    case OpCode::kMin: {
+      const auto same = [](Loaded<T> value, int64_t) { return value; };
+      if constexpr (std::is_same_v<T, int32_t>) {  // also what was copied to it
+        if (DTypeBytes(ref.dtype) == 2) return F::template Each<int16_t, Loaded<T>>(partials, count, z, stride, same);
+      } else if constexpr (std::is_same_v<T, int64_t>) {
+        if (DTypeBytes(ref.dtype) == 4) return F::template Each<int32_t, Loaded<T>>(partials, count, z, stride, same);
+      }
+      return F::template Each<T, Loaded<T>>(partials, count, z, stride, same);
+    }
     case OpCode::kAny:
     case OpCode::kAll:
       return F::template Each<bool, uint8_t>(partials, count, z, stride,
@@ -258,6 +289,11 @@ void Reduce(const KernelCall& call) {
              call.threads, finish);
 }
 
+// Whether integers of the same bits have the same result, with a sign or without.
+bool IsOfBits(OpCode op) {
+  return op == OpCode::kSum || op == OpCode::kProd || op == OpCode::kAny || op == OpCode::kAll;
+}
+
 const bool registered = [] {
   static constexpr OpCode kOps[] = {
       OpCode::kSum,       OpCode::kProd, OpCode::kMean, OpCode::kVariance, OpCode::kNorm1,
@@ -266,8 +302,8 @@ const bool registered = [] {
   for (const OpCode op : kOps) {
     for (int i = 0; i < kDTypes; ++i) {
       const DType dtype = static_cast<DType>(i);
-      if (!Contains(Info(op).types, dtype)) continue;
-      VisitDType(dtype, [&](auto t) {
+      if (!Contains(Info(op).types, dtype) || (dtype == DType::kUInt64 && !IsOfBits(op))) continue;
+      VisitDType(LoopTypeOf(dtype), [&](auto t) {
         KernelRegistry::Global().Add({op, DeviceType::kHost, dtype, "cpu", 10,
                                       &Reduce<decltype(t)>, &ScratchBytes, nullptr, true});
       });

@@ -44,7 +44,7 @@ void RunCopy(const KernelCall& call) {
   }
   VisitDType(z.dtype, [&](auto t) {
     using Z = decltype(t);
-    if constexpr (!std::is_same_v<Z, X>) RunPointwise<Z, X>(call, ConvertFunction<Z>());
+    if constexpr (Contains(kComputedTypes, DTypeOf<Z>::value) && !std::is_same_v<Z, X>) RunPointwise<Z, X>(call, ConvertFunction<Z>());
   });
 }
 
@@ -70,12 +70,22 @@ void RunFill(const KernelCall& call) {
   });
 }
 
+// Others are moved, not converted.
+bool SupportsCopy(const KernelCall& call) {
+  const DType from = call.inputs[0].dtype, to = call.outputs[0].dtype;
+  return from == to || (Contains(kComputedTypes, from) && Contains(kComputedTypes, to));
+}
+
 const bool registered = [] {
   ForEachType(AllTypes(), [](auto t) {
     using T = decltype(t);
-    AddKernel(OpCode::kCopy, DTypeOf<T>::value, &RunCopy<T>, true);
-    AddKernel(OpCode::kFill, DTypeOf<T>::value, &RunFill, true);
+    AddKernel(OpCode::kCopy, DTypeOf<T>::value, &RunCopy<T>, true, nullptr, &SupportsCopy);
   });
+  AddKernel(OpCode::kCopy, DType::kInt16, &RunCopy<Float16>, true, nullptr, &SupportsCopy);
+  AddKernel(OpCode::kCopy, DType::kUInt16, &RunCopy<Float16>, true, nullptr, &SupportsCopy);
+  AddKernel(OpCode::kCopy, DType::kUInt32, &RunCopy<int32_t>, true, nullptr, &SupportsCopy);
+  AddKernel(OpCode::kCopy, DType::kUInt64, &RunCopy<int64_t>, true, nullptr, &SupportsCopy);
+  for (int i = 0; i < kDTypes; ++i) AddKernel(OpCode::kFill, static_cast<DType>(i), &RunFill, true);
   return true;
 }();
 

@@ -17,6 +17,8 @@ inline void AddKernel(OpCode op, DType dtype, void (*run)(const KernelCall&), bo
       {op, DeviceType::kCuda, dtype, kProvider, kPriority, run, scratch_bytes, supports, strided});
 }
 
+// What kernels compute in. i16, u16, u32 and u64 are moved by the width of their elements; what computes with them runs on
+// the host, on copies.
 template <typename... T>
 struct TypeList {};
 using FloatTypes = TypeList<float, double, Float16, BFloat16>;
@@ -24,6 +26,10 @@ using IntegerTypes = TypeList<int8_t, uint8_t, int32_t, int64_t>;
 using NumberTypes = TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, int32_t, int64_t>;
 using AllTypes =
     TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, int32_t, int64_t, bool>;
+
+inline constexpr DTypeSet kComputedTypes =
+    operator_list::kFloats | operator_list::kI8 | operator_list::kU8 | operator_list::kI32 | operator_list::kI64 |
+    operator_list::kBoolean;
 
 // Calls visit(T()) for each type of the list.
 template <typename... T, typename Visit>

@@ -29,7 +29,7 @@ void RegisterReduction(OpCode op) {
     VisitDType(static_cast<DType>(i), [op](auto t) {
       using T = decltype(t);
       constexpr DType kType = DTypeOf<T>::value;
-      if constexpr (Contains(kTypes, kType)) {
+      if constexpr (Contains(kTypes & kComputedTypes, kType)) {
         KernelRegistry::Global().Add(
             CudaKernel(op, kType, &RunReduction<Op<T>>, &ReductionScratch<Op<T>>, true));
       }
