@@ -116,7 +116,7 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
       absl::StrCat(name_, ": tensor \"", OneLine(std::string(name)),
                    "\": found no such tensor, expected one of ", tensors().size(), ":");
   for (size_t i = 0; i < std::min(kShown, by_name_.size()); ++i) {
-    absl::StrAppend(&message, " ", OneLine(header_.tensors[by_name_[i]].name));
+    absl::StrAppend(&message, " ", ShownName(header_.tensors[by_name_[i]]));
   }
   if (by_name_.size() > kShown) message += " ...";
   ThrowNotFound(std::move(message));
@@ -125,16 +125,17 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
 void SafetensorsReader::Check(const SafetensorInfo& info) const {
   if (info.begin > info.end || info.end > header_.data_bytes) {
     ThrowInvalidArgument(absl::StrCat(
-        name_, ": tensor \"", OneLine(info.name), "\": data_offsets: found [", info.begin, ",",
-        info.end, "], expected one of this file's, within ", header_.data_bytes, " bytes"));
+        name_, ": tensor ", ShownName(info), ": data_offsets: found [", info.begin, ",", info.end,
+        "], expected one of this file's, within ", header_.data_bytes, " bytes"));
   }
 }
 
 void SafetensorsReader::Read(const SafetensorInfo& info, uint64_t begin, absl::Span<std::byte> to) const {
   Check(info);
   if (begin > info.bytes() || to.size() > info.bytes() - begin) {
-    ThrowInvalidArgument(absl::StrCat(name_, ": tensor \"", OneLine(info.name), "\": found ", to.size(),
-                                      " bytes to read from byte ", begin, " on, expected those of ", info.bytes()));
+    ThrowInvalidArgument(absl::StrCat(name_, ": tensor ", ShownName(info), ": found ", to.size(),
+                                      " bytes to read from byte ", begin, " on, expected those of ",
+                                      info.bytes()));
   }
   if (to.empty()) return;
   if (data_->file == nullptr) {
@@ -192,7 +193,7 @@ void WriteSafetensors(const std::string& path, std::map<std::string, std::string
   const std::string name = OneLine(path);
   for (const SafetensorInfo& info : LayOutSafetensors({}, infos, name).tensors) {
     if (data.at(info.name).size() != info.bytes()) {
-      ThrowInvalidArgument(absl::StrCat(name, ": tensor \"", OneLine(info.name), "\": data: found ",
+      ThrowInvalidArgument(absl::StrCat(name, ": tensor ", ShownName(info), ": data: found ",
                                         data.at(info.name).size(), " bytes, expected ",
                                         info.bytes(), " for its shape and dtype ", info.dtype));
     }
