@@ -389,9 +389,7 @@ class WorkspaceCore final : public BufferOwner {
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
 
   bool limits_live_ = LimitsLive(config);  // a temporary slot's: its ring's
-  bool is_ring_slot_ = false;
-  bool hands_over_ = false;
-  bool writes_down_ = false;
+  bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false;
   LeasedSide<StdSync> leased_;
 };
 

@@ -57,7 +57,7 @@ std::vector<uint8_t> ReadFileMaybeGzip(const std::string& path, size_t max_bytes
   };
   if (!stream.is_gzip() && file.size() > max_bytes) too_long(file.size(), "");
   std::vector<uint8_t> content = ReadAll(stream, OneMore(file.size()), OneMore(max_bytes));
-  if (content.size() > max_bytes) too_long(content.size(), "");
+  if (content.size() > max_bytes) too_long(max_bytes, "more than ");
   return content;
 }
 

@@ -41,15 +41,15 @@ LookAheadBytes::LookAheadBytes(absl::Span<const uint8_t> bytes, std::string name
 
 absl::Span<const uint8_t> LookAheadBytes::Look(size_t count) {
   if (ahead_.size() >= count || at_end_) return ahead_;
+  if (const uint64_t most = MostFileBytes(max_content_); file_->offset() > most) {
+    RefuseLength(most, "more than ");
+  }
   std::memmove(buffer_.data(), ahead_.data(), ahead_.size());
   const size_t kept = ahead_.size();
   const size_t got = file_->Read(
       absl::MakeSpan(reinterpret_cast<std::byte*>(buffer_.data()) + kept, buffer_.size() - kept));
   at_end_ = kept + got < buffer_.size();
   ahead_ = absl::MakeConstSpan(buffer_.data(), kept + got);
-  if (const uint64_t most = MostFileBytes(max_content_); file_->offset() > most) {
-    RefuseLength(most, "more than ");
-  }
   return ahead_;
 }
 

@@ -113,18 +113,18 @@ TEST(ReadIdx, PlainAndGzipAreTheSame) {
 // What it says is looked at before anything is inflated, or waited for.
 TEST(ReadIdx, DimensionsAreCheckedFirst) {
   const std::string bomb =
-      WriteTestFile("bomb.idx", Gzip(Idx({1 << 14, 1 << 14}, std::string(1 << 24, '\0')), 9));
+      WriteTestFile("bomb.idx", Gzip(Idx({1 << 13, 1 << 13}, std::string(1 << 22, '\0')), 9));
   EXPECT_THAT(
       ErrorOf([&] { ReadIdx(bomb, 2, 1 << 20); }),
       IsError(StatusCode::kResourceExhausted,
-              {bomb, "byte 4", "[16384,16384], which are 268435456 bytes", "at most 1048576"}));
+              {bomb, "byte 4", "[8192,8192], which are 67108864 bytes", "at most 1048576"}));
   EXPECT_THAT(ErrorOf([&] { ReadIdx(bomb, 3); }),
               IsError(StatusCode::kDataLoss, {"rank: found 2"}));
   EXPECT_THAT(
       ErrorOf([&] { ReadIdx(bomb, 2); }),
-      IsError(StatusCode::kDataLoss, {"found 16777216 bytes, too few", "expected 268435456"}));
+      IsError(StatusCode::kDataLoss, {"found 4194304 bytes, too few", "expected 67108864"}));
   const std::string longer =
-      WriteTestFile("longer.idx", Gzip(Idx({4}, std::string(1 << 24, '\0')), 9));
+      WriteTestFile("longer.idx", Gzip(Idx({4}, std::string(1 << 22, '\0')), 9));
   EXPECT_THAT(
       ErrorOf([&] { ReadIdx(longer, 1); }),
       IsError(StatusCode::kDataLoss, {longer, "byte 12", "found more than 4 bytes, too many"}));
