@@ -90,7 +90,7 @@ TEST(PlanFileLimits, PlansTakeNothingBeforeACycleBeginsAsTheySay) {
   // All of it within the share, so that it is believed.
   const uint64_t most =
       static_cast<uint64_t>(MachineMemoryBytes()) / kBelievedShareOfMemory / 64 * 64;
-  const uint64_t large = std::min<uint64_t>(most, 8 * kGiB) - 64;
+  const uint64_t large = std::min<uint64_t>(most, kGiB) - 64;
   const std::string path = PlanFileOf("large.plans", {64, large});
   Workspace workspace("w", Quiet());
   const int64_t taken = MemoryBudget::Global().Of(Host()).taken_bytes;

@@ -177,7 +177,8 @@ void Take(Foreign<Tensor>& foreign) {
   try {
     const NDArray array = FromDLPack(&foreign.managed);
     taken = true;
-    if (array.NumElements() > 0 && inside) {
+    // With strides of 0 few bytes may be very many elements, which no copy of them is asked for.
+    if (array.NumElements() > 0 && array.NumElements() < 5000 && inside) {
       const NDArray copy = array.CopyTo(Place::Heap());
       const auto data = reinterpret_cast<uint8_t*>(copy.raw_data());
       const size_t bytes = static_cast<size_t>(copy.NumElements()) * DTypeBytes(copy.dtype());
@@ -191,8 +192,8 @@ void Take(Foreign<Tensor>& foreign) {
       EXPECT_EQ(array.Slice(axis, 0, 1).shape()[axis], 1);
       EXPECT_EQ(array.Slice(axis, size - 1, -1, -1).shape()[axis], size);
     }
-  } catch (const Error&) {
-    EXPECT_FALSE(taken) << "a view of what was taken is refused";
+  } catch (const Error& error) {
+    EXPECT_FALSE(taken) << "a view of what was taken is refused: " << error.message();
     EXPECT_EQ(foreign.deleted, 0) << "refused, and yet taken over";
     throw;
   }
