@@ -176,6 +176,7 @@ TEST(ReclaimersCallback, IsRefusedAWorkspaceThatItsThreadChanges) {
     const WorkspaceScope scope(workspace);
     New(4 * kMiB);
   }
+  workspace.Trim();  // the block that served it
   int calls = 0;
   const auto cache = Reclaimer::Global().Register("cache", [&](ReclaimDepth) -> int64_t {
     ++calls;

@@ -116,7 +116,7 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
       absl::StrCat(name_, ": tensor \"", OneLine(std::string(name)),
                    "\": found no such tensor, expected one of ", tensors().size(), ":");
   for (size_t i = 0; i < std::min(kShown, by_name_.size()); ++i) {
-    absl::StrAppend(&message, " ", ShownName(header_.tensors[by_name_[i]]));
+    absl::StrAppend(&message, " ", OneLine(header_.tensors[by_name_[i]].name.substr(0, 120)));
   }
   if (by_name_.size() > kShown) message += " ...";
   ThrowNotFound(std::move(message));
