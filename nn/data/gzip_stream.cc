@@ -44,8 +44,8 @@ absl::Span<const uint8_t> LookAheadBytes::Look(size_t count) {
   if (const uint64_t most = MostFileBytes(max_content_); file_->offset() > most) {
     RefuseLength(most, "more than ");
   }
-  std::memmove(buffer_.data(), ahead_.data(), ahead_.size());
   const size_t kept = ahead_.size();
+  if (kept > 0) std::memmove(buffer_.data(), ahead_.data(), kept);
   const size_t got = file_->Read(
       absl::MakeSpan(reinterpret_cast<std::byte*>(buffer_.data()) + kept, buffer_.size() - kept));
   at_end_ = kept + got < buffer_.size();
