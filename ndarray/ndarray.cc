@@ -306,8 +306,14 @@ void NDArray::ReadElement(DType dtype, absl::Span<const int64_t> index, void* ou
 }
 
 void NDArray::LoadElement(const std::byte* at, void* out) const {
-  if (device() != Host()) return ReadFromDevice(*this, at, DTypeBytes(dtype_), out);
-  std::memcpy(out, at, DTypeBytes(dtype_));
+  if (device() != Host()) {
+    ReadFromDevice(*this, at, DTypeBytes(dtype_), out);
+  } else {
+    std::memcpy(out, at, DTypeBytes(dtype_));
+  }
+  // Another library or a kernel may have written any byte: a bool of it is not to be looked at.
+  auto* const first = static_cast<std::byte*>(out);
+  if (dtype_ == DType::kBool) *first = std::byte(*first != std::byte{0});
 }
 
 void NDArray::ReadOnlyElement(DType dtype, void* out) const {
@@ -327,7 +333,15 @@ std::vector<T> NDArray::ToVector() const {
   CheckAlive("data", "X");
   if (!is_dense() || device() != Host()) return CopyTo(Place::Heap()).ToVector<T>();
   const T* begin = data<T>();
-  return std::vector<T>(begin, begin + NumElements());
+  if constexpr (std::is_same_v<T, bool>) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(begin);
+    std::vector<bool> values(static_cast<size_t>(NumElements()));
+    std::transform(bytes, bytes + NumElements(), values.begin(),
+                   [](uint8_t byte) { return byte != 0; });
+    return values;
+  } else {
+    return std::vector<T>(begin, begin + NumElements());
+  }
 }
 template std::vector<float> NDArray::ToVector<float>() const;
 template std::vector<int64_t> NDArray::ToVector<int64_t>() const;

@@ -164,6 +164,19 @@ TEST(NDArray, ElementAccessAndItsErrors) {
             "Op [data]: the array is f32, asked for as i64");
 }
 
+// Any byte may have been written by others: it is read as whether it is not 0.
+TEST(NDArray, ABoolThatIsReadIsTrueOrFalse) {
+  const NDArray array({2}, DType::kBool, Place::Heap());
+  array.raw_data()[0] = std::byte{2};
+  array.raw_data()[1] = std::byte{0};
+  EXPECT_EQ(array.ToVector<bool>(), (std::vector<bool>{true, false}));
+  const auto byte_of = [](bool value) {
+    return static_cast<int>(*reinterpret_cast<unsigned char*>(&value));
+  };
+  EXPECT_EQ(byte_of(array.At<bool>({0})), 1);
+  EXPECT_EQ(byte_of(array.Slice(0, 0, 1).Item<bool>()), 1);
+}
+
 TEST(NDArray, UndefinedArraysAreRefusedEverywhere) {
   const NDArray none;
   EXPECT_FALSE(none.is_defined());

@@ -116,6 +116,28 @@ def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", o
         **kwargs
     )
 
+def tidepool_fuzz_targets(name, srcs, deps = [], size = "medium", **kwargs):
+    """Fuzz targets (memory/testing/fuzzing/fuzz_target.h): the test <name>_test, and <name> for clang's libFuzzer.
+
+    Args:
+      name: "fuzz".
+      srcs: with TIDEPOOL_FUZZ_TARGET.
+      deps: beside GoogleTest and the target's own library.
+      size: of the test.
+      **kwargs: of the test.
+    """
+    targets = Label("//memory/testing/fuzzing:fuzz_target")
+    tidepool_cc_test_cases(name = name + "_targets", srcs = srcs, deps = deps + [targets])
+    tidepool_cc_test(name = name + "_test", srcs = [], size = size, deps = [":" + name + "_targets"], **kwargs)
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        linkopts = ["-fsanitize=fuzzer"],
+        linkstatic = True,
+        tags = ["manual"],
+        deps = [":" + name + "_targets", Label("//memory/testing/fuzzing:libfuzzer")],
+    )
+
 def tidepool_cc_binary(name, srcs = None, copts = [], **kwargs):
     native.cc_binary(
         name = name,

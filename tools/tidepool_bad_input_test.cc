@@ -168,7 +168,9 @@ TEST(BadInput, Images) {
   Write(images, Gzip(Idx({40}, std::string(40, 'x'))));
   ExpectRefused(folder, Train(), {kImages, "byte 3", "rank: found 1, expected 3"});
   Write(images, Gzip(Idx({4000000000u, 28, 28}, "few")));
-  ExpectRefused(folder, Train(), {kImages, "found 3 bytes, too few, expected 3136000000000"});
+  ExpectRefused(
+      folder, Train(),
+      {kImages, "byte 4", "[4000000000,28,28], which are 3136000000000 bytes, expected at most"});
   Write(images, Idx({40, 10, 11}, std::string(4400, 'x')));
   ExpectRefused(folder, Train(), {"t10k-images", "10x12, expected 10x11"});
   Write(images, Idx({0, 10, 12}, ""));

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cfloat>
-#include <clocale>
 #include <cmath>
 #include <cstdio>
 #include <string>
+
+#include "tidepool/memory/io/testing/decimal_comma.h"
 
 namespace tidepool {
 namespace {
@@ -44,16 +45,13 @@ TEST(AppendNumbers, AreThoseOfPrintf) {
 }
 
 TEST(AppendNumbers, HaveAPointInAnyLocale) {
-  const char* const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8"};
-  const std::string before = std::setlocale(LC_NUMERIC, nullptr);
-  bool found = false;
-  for (const char* name : names) found = found || std::setlocale(LC_NUMERIC, name) != nullptr;
+  const DecimalCommaScope comma;
+  if (!comma.is_set()) GTEST_SKIP() << "there is no C.UTF-8";
   std::string text;
+  AppendFormat(&text, "%.1f ", 0.5);
   AppendFixed(&text, 0.5, 1);
   AppendGeneral(&text, 0.5, 17);
-  std::setlocale(LC_NUMERIC, before.c_str());
-  EXPECT_EQ(text, "0.50.5");
-  if (!found) GTEST_SKIP() << "no locale with a comma is installed";
+  EXPECT_EQ(text, "0,5 0.50.5");
 }
 
 }  // namespace

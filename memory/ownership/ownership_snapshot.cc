@@ -1,12 +1,12 @@
 #include "tidepool/memory/ownership/ownership_snapshot.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/append_format.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/ownership/owner_traces.h"
 
@@ -81,15 +81,11 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
 }
 
 std::string Bytes(int64_t bytes) {
-  char text[32];
-  if (bytes < 10 * 1024) {
-    std::snprintf(text, sizeof text, "%lld B", static_cast<long long>(bytes));
-  } else if (bytes < int64_t{10} << 20) {
-    std::snprintf(text, sizeof text, "%.1f KiB", static_cast<double>(bytes) / 1024);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  }
-  return text;
+  if (bytes < 10 * 1024) return absl::StrCat(bytes, " B");
+  const bool is_less = bytes < int64_t{10} << 20;
+  std::string text;
+  AppendFixed(&text, static_cast<double>(bytes) / (is_less ? 1024 : 1 << 20), 1);
+  return text + (is_less ? " KiB" : " MiB");
 }
 
 }  // namespace
@@ -177,9 +173,9 @@ std::string DumpText(const OwnershipSnapshot& snapshot) {
     if (stats.resources > 0) absl::StrAppend(&text, ", ", stats.resources, " other resources");
     if (stats.budget_bytes >= 0) absl::StrAppend(&text, ", budget ", Bytes(stats.budget_bytes));
     if (stats.capped) absl::StrAppend(&text, ", capped");
-    char age[32];
-    std::snprintf(age, sizeof age, ", %.1f s\n", stats.age_seconds);
-    absl::StrAppend(&text, age);
+    text += ", ";
+    AppendFixed(&text, stats.age_seconds, 1);
+    text += " s\n";
     for (const OwnedArray& array : stats.owned) {
       absl::StrAppend(&text, indent, "  - ", array.borrowed ? "borrowed " : "", "array ",
                       array.buffer_id, ": ", Bytes(array.bytes), array.what.empty() ? "" : ", ",

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -127,39 +128,79 @@ void ParseRow(const Place& place, const Header& header, absl::string_view line,
   problem.buffers.push_back(buffer);
 }
 
+// Takes lines as they come.
+class Parser {
+ public:
+  explicit Parser(const std::string& file_name) : place_{file_name, 0} {}
+
+  // Without its end, which is LF or CR LF.
+  void Line(absl::string_view line) {
+    absl::ConsumeSuffix(&line, "\r");
+    if (++place_.line == 1) {
+      header_ = ParseHeader(place_, line);
+    } else {
+      ParseRow(place_, header_, line, problem_);
+    }
+  }
+  // The whole lines at the front of `text`, which are taken off it; of the last text, all of it.
+  void Lines(absl::string_view* text, bool is_last) {
+    while (!text->empty()) {
+      const size_t end = text->find('\n');
+      if (end == absl::string_view::npos && !is_last) {
+        if (text->size() > kMostProblemLineBytes) {
+          ++place_.line;
+          Fail(place_, absl::StrCat("found a line of more than ", kMostProblemLineBytes,
+                                    " bytes, expected fields"));
+        }
+        return;
+      }
+      Line(text->substr(0, end));
+      *text = end == absl::string_view::npos ? absl::string_view() : text->substr(end + 1);
+    }
+  }
+  NamedProblem Finish() && {
+    if (place_.line == 0) {
+      ThrowDataLoss(absl::StrCat(place_.file_name,
+                                 ":1: found an empty file, expected a header such as ",
+                                 "id,lower,upper,size"));
+    }
+    return std::move(problem_);
+  }
+
+ private:
+  Place place_;
+  Header header_;
+  NamedProblem problem_;
+};
+
 }  // namespace
 
 NamedProblem ParseProblem(absl::string_view text, const std::string& file_name) {
-  NamedProblem problem;
-  Header header;
-  Place place{file_name, 0};
-  while (!text.empty()) {
-    ++place.line;
-    const size_t end = text.find('\n');
-    absl::string_view line = text.substr(0, end);
-    text = end == absl::string_view::npos ? absl::string_view() : text.substr(end + 1);
-    absl::ConsumeSuffix(&line, "\r");
-    if (place.line == 1) {
-      header = ParseHeader(place, line);
-    } else {
-      ParseRow(place, header, line, problem);
-    }
-  }
-  if (place.line == 0) {
-    ThrowDataLoss(absl::StrCat(file_name, ":1: found an empty file, expected a header such as ",
-                               "id,lower,upper,size"));
-  }
-  return problem;
+  Parser parser(file_name);
+  parser.Lines(&text, /*is_last=*/true);
+  return std::move(parser).Finish();
 }
 
-NamedProblem ReadProblemFile(const std::string& path) {
+NamedProblem ReadProblemFile(const std::string& path, uint64_t max_bytes) {
   FileReader file(path, Opens::kPipesToo);
+  const auto refuse = [&](const char* more, uint64_t found) {
+    ThrowResourceExhausted(absl::StrCat(file.name(), ": found a file of ", more, found,
+                                        " bytes, expected at most ", max_bytes));
+  };
+  if (file.size() > max_bytes) refuse("", file.size());
+  Parser parser(path);
   std::string text;
   std::byte chunk[1 << 16];
   while (const size_t count = file.Read(absl::MakeSpan(chunk))) {
+    if (file.offset() > max_bytes) refuse("more than ", max_bytes);
     text.append(reinterpret_cast<const char*>(chunk), count);
+    absl::string_view rest = text;
+    parser.Lines(&rest, /*is_last=*/false);
+    text.erase(0, text.size() - rest.size());
   }
-  return ParseProblem(text, path);
+  absl::string_view rest = text;
+  parser.Lines(&rest, /*is_last=*/true);
+  return std::move(parser).Finish();
 }
 
 std::string FormatProblem(const NamedProblem& problem) {

@@ -30,9 +30,16 @@ struct NamedProblem {
   std::vector<int64_t> offsets;  // empty if the file has no offset column
 };
 
+inline constexpr size_t kMostProblemLineBytes = size_t{1} << 16;  // of files that are read
+// Unless the caller says otherwise: some ten million buffers, for which no search ends.
+inline constexpr uint64_t kMostProblemFileBytes = uint64_t{256} << 20;
+
 // `file_name` is used in error messages only.
 NamedProblem ParseProblem(absl::string_view text, const std::string& file_name);
-NamedProblem ReadProblemFile(const std::string& path);
+// A file or a pipe, line by line: what never ends is refused by its first line, which is longer
+// than a line may be, or by `max_bytes` (kResourceExhausted). Memory: some 20 times the file's
+// size.
+NamedProblem ReadProblemFile(const std::string& path, uint64_t max_bytes = kMostProblemFileBytes);
 
 // Columns id,lower,upper,size, and offset unless `problem.offsets` is empty.
 std::string FormatProblem(const NamedProblem& problem);

@@ -3,12 +3,15 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
@@ -172,6 +175,48 @@ TEST(ParseProblem, SurvivesDamage) {
   }
   EXPECT_GT(accepted, 1000);
   EXPECT_LT(accepted, 90000);
+}
+
+// What never ends is refused by its first line, or by the limit; what is read is not held beside
+// what it says.
+TEST(ProblemFile, ReadsNoMoreThanALimit) {
+  const auto refusal = [](const std::string& path, uint64_t most) {
+    try {
+      ReadProblemFile(path, most);
+    } catch (const Error& error) {
+      return error;
+    }
+    return Error(absl::StatusCode::kOk, "");
+  };
+  for (const char* const endless : {"/dev/zero", "/dev/full"}) {
+    const Error error = refusal(endless, kMostProblemFileBytes);
+    EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(error.message(),
+              std::string(endless) + ":1: found a line of more than 65536 bytes, expected fields");
+  }
+  const std::string path = testing::TempDir() + "/limited.csv",
+                    pipe = testing::TempDir() + "/problem_pipe";
+  const std::string text = "id,lower,upper,size\na,0,1,2\n";
+  std::ofstream(path) << text;
+  EXPECT_EQ(ReadProblemFile(path, text.size()).buffers.size(), 1);
+  Error error = refusal(path, text.size() - 1);
+  EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(error.message(), path + ": found a file of 28 bytes, expected at most 27");
+  // A pipe that goes on for ever, in lines.
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::thread writer([&] {
+    std::ofstream file(pipe);
+    file << text;
+    while (file) file << "a,0,1,2\n";
+  });
+  error = refusal(pipe, 100000);
+  writer.join();
+  EXPECT_EQ(error.message(),
+            pipe + ": found a file of more than 100000 bytes, expected at most 100000");
+  std::thread ends([&] { std::ofstream(pipe) << text << "b,1,2,3"; });
+  EXPECT_EQ(ReadProblemFile(pipe).ids, (std::vector<std::string>{"a", "b"}));
+  ends.join();
 }
 
 // Renaming over /dev/null would break the machine for everybody.

@@ -9,10 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "tidepool/memory/accounting/machine_memory.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
-#include "tidepool/memory/planning/plan_validator.h"
 #include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/planning/plan_validator.h"
 
 namespace tidepool {
 namespace {
@@ -155,6 +157,16 @@ ParsedPlans ParsePlans(absl::string_view bytes, size_t alignment) {
   }
   if (!rest.empty()) return ignore(rest.size(), " bytes behind the last plan");
   return parsed;
+}
+
+size_t MostBelievedPlanBytes(const MemoryOwner& owner, Device device) {
+  const MemoryBudget& budget = MemoryBudget::Global();
+  int64_t most = std::min(budget.process().limit_bytes, budget.Of(device).limit_bytes);
+  for (const MemoryOwner* node = &owner; node != nullptr; node = node->parent()) {
+    most = std::min(most, budget.Of(*node, device).limit_bytes);
+  }
+  if (device == Host()) most = std::min(most, MachineMemoryBytes() / kBelievedShareOfMemory);
+  return static_cast<size_t>(std::max<int64_t>(most, 0));
 }
 
 ParsedPlans ReadPlans(const std::string& path, size_t alignment) {

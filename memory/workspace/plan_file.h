@@ -20,6 +20,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/workspace/plan_set.h"
 
 namespace tidepool {
@@ -38,6 +40,14 @@ ParsedPlans ParsePlans(absl::string_view bytes, size_t alignment);
 
 // The same of a file. What is wrong with it, or with reading it, is in `ignored`, with its name.
 ParsedPlans ReadPlans(const std::string& path, size_t alignment);
+
+// More than this share of the memory there is (machine_memory.h) no plan of a file is believed to
+// need.
+inline constexpr int64_t kBelievedShareOfMemory = 2;  // a half
+
+// The most bytes that a plan of a file may need: on the host that share of its memory, and
+// everywhere the least of the budgets that `owner` on that device takes its memory from.
+size_t MostBelievedPlanBytes(const MemoryOwner& owner, Device device);
 
 }  // namespace tidepool
 

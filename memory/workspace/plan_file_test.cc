@@ -77,9 +77,11 @@ TEST(PlanFile, AJobThatStartsAgainNeedNotLearn) {
   EXPECT_EQ(loaded.ignored, "");
   EXPECT_EQ(loaded.plans, 2);
   EXPECT_EQ(workspace.stats().plans_kept, 2);
+  EXPECT_EQ(workspace.size(), 0) << "no cycle has begun as the file says";
+  Step(workspace, 3);
   EXPECT_GT(workspace.size(), 0);
   const int64_t system = MemoryTracker::Global().system_allocations();
-  for (int layers : {3, 5, 5, 3}) Step(workspace, layers);
+  for (int layers : {5, 5, 3}) Step(workspace, layers);
   EXPECT_EQ(workspace.stats().spills, 0);
   EXPECT_EQ(workspace.stats().misses, 0);
   EXPECT_EQ(MemoryTracker::Global().system_allocations(), system);

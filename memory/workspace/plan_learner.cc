@@ -121,7 +121,7 @@ void PlanLearner::Trim(size_t last_cycle_bytes) noexcept {
     plans_.ForgetLarger(plans_.cycles().front()->plan->layout.peak_bytes());
     next_ = plans_.cycles().front().get();
     Changed();
-    needed = plans_.peak_bytes();
+    needed = std::max(plans_.peak_bytes(), plans_.loaded_peak_bytes());
   } else {
     needed = window_ > 0 ? totals_.peak() : last_cycle_bytes;
     totals_.Clear();
@@ -174,8 +174,9 @@ void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
   effort_.Paid();
 }
 
-const LearnedCycle* PlanLearner::Install(std::shared_ptr<const CyclePlan> plan) {
-  const LearnedCycle* const added = plans_.Add(std::move(plan), cycles_);  // the last to throw
+const LearnedCycle* PlanLearner::Install(std::shared_ptr<const CyclePlan> plan, bool loaded) {
+  const LearnedCycle* const added =
+      plans_.Add(std::move(plan), cycles_, loaded);  // the last to throw
   inexact_cycles_ = missing_cycles_ = 0;
   next_ = added;
   ++plans_made_;
@@ -206,14 +207,15 @@ bool PlanLearner::Improve(const CyclePlan& beaten, PlacedRequests better) {
 }
 
 size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& path,
-                         std::string* ignored) {
+                         size_t believed, std::string* ignored) {
+  const size_t most = std::min(most_bytes(), believed);
   std::vector<std::shared_ptr<const CyclePlan>> plans;
   plans.reserve(cycles.size());
   size_t room = PlanSet::kMostBytes;
   for (PlacedRequests& cycle : cycles) {
-    if (cycle.peak_bytes > most_bytes()) {
+    if (cycle.peak_bytes > most) {
       *ignored = absl::StrCat(OneLine(path), ": a plan of ", cycle.peak_bytes,
-                              " bytes, expected at most ", most_bytes());
+                              " bytes, expected at most ", most);
       continue;
     }
     std::shared_ptr<const CyclePlan> plan = MakeCyclePlan(std::move(cycle), most_bytes());
@@ -238,7 +240,7 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
       plans_.Use(same, cycles_, false);
       SetNext(same);
     } else {
-      Install(std::move(*plan));
+      Install(std::move(*plan), /*loaded=*/true);
     }
   }
   return loaded;

@@ -166,9 +166,11 @@ class PlanLearner {
   // needed, at once.
   void Trim(size_t last_cycle_bytes) noexcept;
   void Forget() noexcept;
-  // Takes plans of others as far as there is room, the last one to be used first; the reason why others
-  // were not is appended to `ignored`. Returns how many. Throws std::bad_alloc; some may be there then.
-  size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, std::string* ignored);
+  // Takes plans of others that need at most `believed` bytes as far as there is room, the last one
+  // to be used first; the reason why others were not is in `ignored`. Pages are made for one when a
+  // cycle has followed it. Returns how many. Throws std::bad_alloc; some may be there then.
+  size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
+              std::string* ignored);
 
   Lesson lesson() const { return {version_, bytes_, plans_.list(), next_, records_}; }
   const LearnedCycle* next() const { return next_; }
@@ -221,7 +223,7 @@ class PlanLearner {
   void ExpectSteady(const EndedCycle& cycle) noexcept;
   void Use(const LearnedCycle* cycle, bool followed) noexcept;
   void SetNext(const LearnedCycle* next) noexcept;
-  const LearnedCycle* Install(std::shared_ptr<const CyclePlan> plan);
+  const LearnedCycle* Install(std::shared_ptr<const CyclePlan> plan, bool loaded = false);
   void Changed() noexcept;
 
   // Sizes.

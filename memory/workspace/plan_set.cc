@@ -130,8 +130,9 @@ bool PlanSet::HasRoom(uint64_t now, bool surely) const {
   return now - used_first >= kIdlePerPlan * cycles_.size();
 }
 
-LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now) {
+LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now, bool loaded) {
   auto cycle = std::make_shared<LearnedCycle>(std::move(plan));
+  cycle->loaded = loaded;
   cycle->learned_at = cycle->came_at = cycle->used_at = now;
   cycle->patience = kPatience;
   for (const Forgotten& forgotten : forgotten_) {
@@ -222,6 +223,7 @@ void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
   LearnedCycle& used = *cycles_.front();
   used.used_at = now;
   if (!followed) return;
+  if (std::exchange(used.loaded, false)) Sum();
   used.away = std::max(used.away, now - used.came_at);
   used.came_at = now;
   used.patience = std::max(used.patience, std::min(kMostPatience, 2 * used.patience));
@@ -230,7 +232,7 @@ void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
 // ---- forgetting -------------------------------------------------------------------------------
 
 uint64_t PlanSet::CyclesUntilOutlier(uint64_t now) const noexcept {
-  if (cycles_.size() < 2) return UINT64_MAX;
+  if (cycles_.size() < 2 || largest_ == nullptr) return UINT64_MAX;
   if (largest_ == cycles_.front().get()) return UINT64_MAX;
   const uint64_t idle = now - largest_->used_at;
   return largest_->patience > idle ? largest_->patience - idle - 1 : 0;
@@ -241,7 +243,7 @@ uint64_t PlanSet::MostUnused() const noexcept {
 }
 
 bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
-  if (cycles_.size() < 2) return false;
+  if (cycles_.size() < 2 || largest_ == nullptr) return false;
   const auto peak_of = [](const auto& cycle) { return cycle->plan->layout.peak_bytes(); };
   const auto idle_of = [now](const LearnedCycle& cycle) { return now - cycle.used_at; };
   // Nothing goes while the largest is used, which is the usual case.
@@ -338,7 +340,7 @@ bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
 }
 
 void PlanSet::ForgetLarger(size_t bytes) noexcept {
-  if (peak_bytes_ <= bytes) return;
+  if (std::max(peak_bytes_, loaded_peak_bytes_) <= bytes) return;
   std::erase_if(by_key_, [bytes](const auto& entry) {
     return entry.second->plan->layout.peak_bytes() > bytes;
   });
@@ -365,12 +367,16 @@ void PlanSet::Changed() noexcept {
 }
 
 void PlanSet::Sum() noexcept {
-  peak_bytes_ = plan_bytes_ = 0;
+  peak_bytes_ = loaded_peak_bytes_ = plan_bytes_ = 0;
   largest_ = nullptr;
   looked_at_ = 0;
   for (const auto& cycle : cycles_) {
     const size_t peak = cycle->plan->layout.peak_bytes();
-    if (largest_ == nullptr || peak > peak_bytes_) largest_ = cycle.get(), peak_bytes_ = peak;
+    if (cycle->loaded) {
+      loaded_peak_bytes_ = std::max(loaded_peak_bytes_, peak);
+    } else if (largest_ == nullptr || peak > peak_bytes_) {
+      largest_ = cycle.get(), peak_bytes_ = peak;
+    }
     plan_bytes_ += BytesOf(*cycle);
   }
 }

@@ -67,6 +67,7 @@ struct CycleHistory {
   bool paid = false;     // it was worth making: cycles follow it
   bool guessed = false;  // made when its cycle was first seen
   bool goes = false;     // is being forgotten
+  bool loaded = false;   // of a file, and no cycle has followed it yet: pages are not made for it
   // Made of the lifetimes of a few cycles, whatever there were before: then, the last time.
   bool alone = false;
   uint64_t alone_at = 0;
@@ -129,7 +130,10 @@ class PlanSet {
   absl::Span<const std::shared_ptr<LearnedCycle>> cycles() const { return cycles_; }
   // The same, for who follows them.
   const std::shared_ptr<const PlanList>& list() const { return list_; }
-  size_t peak_bytes() const { return peak_bytes_; }  // of the largest plan: what the pages must hold
+  // Of the largest plan that is not only loaded: what the pages must hold.
+  size_t peak_bytes() const { return peak_bytes_; }
+  // Of the largest of the others; 0: there are none.
+  size_t loaded_peak_bytes() const { return loaded_peak_bytes_; }
   size_t state_bytes() const;                        // heap memory
 
   bool Holds(const LearnedCycle* cycle) const;
@@ -138,9 +142,9 @@ class PlanSet {
   // Whether there is room for another plan, perhaps that of one that was not used for long; or, when
   // it is `surely` wanted, of any.
   bool HasRoom(uint64_t now, bool surely) const;
-  // Takes the place of one with the same requests; else, when there is no room, of those that were used
-  // longest ago. Throws std::bad_alloc, nothing changed.
-  LearnedCycle* Add(std::shared_ptr<const CyclePlan> plan, uint64_t now);
+  // Takes the place of one with the same requests; else, when there is no room, of those that were
+  // used longest ago. `loaded`: of a file. Throws std::bad_alloc, nothing changed.
+  LearnedCycle* Add(std::shared_ptr<const CyclePlan> plan, uint64_t now, bool loaded = false);
   // Plans are others of the same requests, and all else as it was. Those that are not here any more are left out.
   // Throws likewise.
   struct Replacement {
@@ -199,6 +203,7 @@ class PlanSet {
   std::unordered_map<uint64_t, LearnedCycle*> by_key_;
   std::shared_ptr<const PlanList> list_;
   size_t peak_bytes_ = 0;
+  size_t loaded_peak_bytes_ = 0;
   size_t plan_bytes_ = 0;
   const LearnedCycle* largest_ = nullptr;  // the first of those with the highest peak
   uint64_t looked_at_ = 0;                 // for outliers, last

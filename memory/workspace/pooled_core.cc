@@ -1,7 +1,9 @@
-// What a WorkspaceCore does as one of a pool's: it has no pages of its own, and learns together with others.
+// What a WorkspaceCore does as one of a pool's: it has no pages of its own, and learns together
+// with others. So does a workspace with plans of a file.
 //
-// The first request of a cycle tells which of the learned cycles it may be. Then the cycle takes a range of
-// the pool's memory that holds the largest of these, and the request goes its way as in any workspace.
+// The first request of a cycle tells which of the learned cycles it may be. Then the cycle takes a
+// range of the pool's memory that holds the largest of these, and the request goes its way as in
+// any workspace.
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -25,7 +27,7 @@ WorkspaceCore* WorkspaceCore::NewPooled(std::string id, WorkspaceConfig config, 
 }
 
 // A cycle begins. What it is is not known, and need not be while it requests nothing.
-void WorkspaceCore::OpenPooled() noexcept {
+void WorkspaceCore::OpenUndecided() noexcept {
   EndQuickRequests();
   unrecorded_ = false;
   slots_end_ = UINT32_MAX;
@@ -35,6 +37,10 @@ void WorkspaceCore::OpenPooled() noexcept {
 // Before the first request of a cycle. What cannot be had is done without.
 void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
   undecided_ = false;
+  if (pool_ == nullptr) {
+    TakePagesForLoaded(rounded);
+    return BeginFollowing();
+  }
   try {
     if (pool_->learner.version() != followed_version_) {
       const Lesson lesson = pool_->learner.lesson();
@@ -60,6 +66,25 @@ void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
     follower_.Expect(nullptr);
   }
   BeginFollowing();
+}
+
+// Plans of files have no pages until a cycle begins as one of them does: then these are for the
+// largest it may be, and touched as it goes along, because only its end tells whether it followed.
+void WorkspaceCore::TakePagesForLoaded(size_t rounded) noexcept {
+  try {
+    size_t bytes = 0;
+    const LearnedCycle* const next = follower_.BeginningWith(rounded, &bytes);
+    if (next == nullptr) return;
+    if (bytes > pages_.capacity()) {
+      spills_.Trim();
+      pages_.Resize(std::max<size_t>(LearnedSize(config, bytes), pages_.size()));
+    }
+    follower_.Expect(next);
+  } catch (const std::bad_alloc&) {
+    loaded_refused_ = true;
+  } catch (const Error&) {  // out of memory: the cycle learns as if there had been no file
+    loaded_refused_ = true;
+  }
 }
 
 // A cycle has ended, nothing of it is alive.

@@ -46,9 +46,9 @@ void SharedLearner::Learner::TakeBetterPlan() {
 }
 
 size_t SharedLearner::Learner::Load(std::vector<PlacedRequests> cycles, const std::string& path,
-                                    std::string* ignored) {
+                                    size_t believed, std::string* ignored) {
   search_.Cancel();
-  return learner_.Load(std::move(cycles), path, ignored);
+  return learner_.Load(std::move(cycles), path, believed, ignored);
 }
 
 void SharedLearner::Learner::Forget() noexcept {
@@ -91,9 +91,9 @@ std::vector<std::shared_ptr<LearnedCycle>> SharedLearner::plans() const {
 }
 
 size_t SharedLearner::Load(std::vector<PlacedRequests> cycles, const std::string& path,
-                           std::string* ignored) {
+                           size_t believed, std::string* ignored) {
   return teacher_.Change(
-      [&](Learner& learner) { return learner.Load(std::move(cycles), path, ignored); });
+      [&](Learner& learner) { return learner.Load(std::move(cycles), path, believed, ignored); });
 }
 
 void SharedLearner::Forget() noexcept {

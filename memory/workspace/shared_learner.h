@@ -58,7 +58,8 @@ class SharedLearner {
   // What was learned, the last used first. Throws std::bad_alloc.
   std::vector<std::shared_ptr<LearnedCycle>> plans() const;
   // As PlanLearner's.
-  size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, std::string* ignored);
+  size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
+              std::string* ignored);
   void Forget() noexcept;
   // Waits for the background search for better plans and takes what it found.
   void FinishPlanSearch();
@@ -106,7 +107,8 @@ class SharedLearner {
     void Changed() noexcept;
 
     const PlanSet& plans() const { return learner_.plans(); }
-    size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, std::string* ignored);
+    size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
+                std::string* ignored);
     void Forget() noexcept;
     std::shared_ptr<PlanTicket> search() const { return search_.ticket(); }
     void TakeBetterPlan();  // throws as PlanLearner::Improve

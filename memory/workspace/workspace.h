@@ -117,12 +117,14 @@ class Workspace {
   // what it found; without this call a cycle takes it when it is there. The workspace must be closed.
   void FinishPlanSearch();
 
-  // Plans in a file, so that a job that starts again need not learn (plan_file.h). Both need a closed
-  // workspace that learns lifetimes (kFailedPrecondition). Saving is all or nothing, errors as
-  // AtomicFile's. Loading never trusts the file: one that is missing, damaged, of another version or
-  // alignment is ignored, and so are plans that are too large for max_size or for what is kept, with the
-  // reason in the result; plans that are loaded are followed as far as cycles do as they say. Throws OutOfMemoryError when the pages for
-  // them cannot be had; nothing was loaded then.
+  // Plans in a file, so that a job that starts again need not learn (plan_file.h). Both need a
+  // closed workspace that learns lifetimes (kFailedPrecondition). Saving is all or nothing, errors
+  // as AtomicFile's. Loading never trusts the file: one that is missing, damaged, of another
+  // version or alignment is ignored, and so are plans that are too large for max_size, a budget,
+  // half of the host's memory (MostBelievedPlanBytes) or for what is kept, with the reason in the
+  // result; plans that are loaded are followed as far as cycles do as they say. They take no pages
+  // before a cycle begins as one of them does; where pages are refused then, the cycle learns as if
+  // there had been no file.
   void SavePlans(const std::string& path) const;
   PlansLoaded LoadPlans(const std::string& path);
 

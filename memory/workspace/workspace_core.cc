@@ -117,7 +117,9 @@ void WorkspaceCore::Open() {
   findings_.BeginCycle();
   serves_blocks_ = true;
   watches_limit_ = false;
-  if (pool_ != nullptr) return OpenPooled();
+  const bool awaits_pages =
+      learner_.plans().loaded_peak_bytes() > pages_.capacity() && !loaded_refused_;
+  if (pool_ != nullptr || awaits_pages) return OpenUndecided();
   BeginFollowing();
 }
 
@@ -154,6 +156,10 @@ void WorkspaceCore::EndCycle(bool failed) noexcept {
 
 void WorkspaceCore::FinishCycle(bool failed) noexcept {
   DrainReturned();
+  if (undecided_ && pool_ == nullptr) {  // it requested nothing
+    undecided_ = false;
+    BeginFollowing();
+  }
   Settle();
   // Callbacks of what follows are outside of the cycle, so that nothing is left that is not counted.
   serves_blocks_ = false;

@@ -252,9 +252,10 @@ class WorkspaceCore final : public BufferOwner {
   void AdoptBetterPlan() noexcept;
   void Forget() noexcept;
 
-  // Of a pool's (pooled_core.cc).
-  void OpenPooled() noexcept;
+  // Of a pool's, and of plans of a file (pooled_core.cc).
+  void OpenUndecided() noexcept;
   void DecideByFirst(size_t rounded) noexcept;
+  void TakePagesForLoaded(size_t rounded) noexcept;
   void EndPooled(bool failed) noexcept;
   void TellKeeper() noexcept;
 
@@ -383,13 +384,12 @@ class WorkspaceCore final : public BufferOwner {
 
   PoolMemory::Range range_;  // of pool_, in a cycle
   bool undecided_ = false;   // which of the learned cycles this is; no request was made
+  bool loaded_refused_ = false;  // pages for plans of a file
   uint64_t untold_cycles_ = 0;  // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
 
   bool limits_live_ = LimitsLive(config);  // a temporary slot's: its ring's
-  bool is_ring_slot_ = false;
-  bool hands_over_ = false;
-  bool writes_down_ = false;
+  bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false;
   LeasedSide<StdSync> leased_;
 };
 

@@ -40,7 +40,10 @@ void WorkspaceCore::LearnFromCycle() noexcept {
   try {
     LearnFrom(Ended());
     FollowLearned();
-    pages_.Prefault(std::max<size_t>(counters.cursor, follower_.placed().layout().peak_bytes()));
+    // What a file says that no cycle has followed to its end is not touched ahead.
+    const LearnedCycle* const followed = follower_.followed();
+    const size_t planned = followed == nullptr || followed->loaded ? 0 : followed->plan->layout.peak_bytes();
+    pages_.Prefault(std::max<size_t>(counters.cursor, planned));
   } catch (const std::bad_alloc&) {
     // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
   } catch (const OutOfMemoryError&) {
@@ -76,7 +79,10 @@ void WorkspaceCore::Follow(const Lesson& lesson) {
     pages_.Resize(lesson.bytes);
     pages_.Prefault(lesson.bytes);
   } else if (lesson.bytes < pages_.size() && !pages_.is_mapped_file()) {
-    pages_.Shrink(lesson.bytes);
+    // What was taken for plans of a file stays while the others of them may come.
+    const size_t loaded = learner_.plans().loaded_peak_bytes();
+    const size_t kept = loaded > 0 ? std::min(pages_.size(), LearnedSize(config, loaded)) : 0;
+    if (std::max(lesson.bytes, kept) < pages_.size()) pages_.Shrink(std::max(lesson.bytes, kept));
   }
   const bool recorded = follower_.records();
   follower_.Take(lesson);

@@ -139,21 +139,11 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
     result.ignored = std::move(parsed.ignored);
     return result;
   }
-  const size_t touched = std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle);
-  pages_.Prepare(touched);
-  // Pages first, because they may be refused.
-  size_t needed = 0;
-  for (const PlacedRequests& cycle : parsed.cycles) {
-    if (cycle.peak_bytes <= learner_.most_bytes()) needed = std::max(needed, cycle.peak_bytes);
-  }
-  if (needed > pages_.capacity()) {
-    const size_t learned = LearnedSize(config, needed);
-    spills_.Trim();
-    pages_.Resize(std::max<size_t>(learned, pages_.size()));
-    pages_.Prefault(learned);
-  }
   search_.Cancel();
-  result.plans = learner_.Load(std::move(parsed.cycles), path, &result.ignored);
+  result.plans =
+      learner_.Load(std::move(parsed.cycles), path,
+                    MostBelievedPlanBytes(memory_owner, memory_device_), &result.ignored);
+  loaded_refused_ = false;
   FollowLearned();
   AccountState();
   return result;

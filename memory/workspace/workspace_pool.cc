@@ -145,6 +145,7 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
   const WorkspaceConfig& config() const { return config_; }
   Device device() const { return device_; }
   PoolState& state() const { return *state_; }
+  const MemoryOwner& owner() const { return parent_.Child(absl::StrCat("workspace ", id_)); }
 
  private:
   void TrimLongIdle() noexcept {
@@ -229,7 +230,9 @@ PlansLoaded WorkspacePool::LoadPlans(const std::string& path) {
     result.ignored = std::move(parsed.ignored);
     return result;
   }
-  result.plans = core_->state().learner.Load(std::move(parsed.cycles), path, &result.ignored);
+  result.plans = core_->state().learner.Load(std::move(parsed.cycles), path,
+                                             MostBelievedPlanBytes(core_->owner(), core_->device()),
+                                             &result.ignored);
   return result;
 }
 

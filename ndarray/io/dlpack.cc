@@ -235,8 +235,14 @@ Layout LayoutOf(const DLTensor& tensor) {
   Layout layout{dtype, Shape(absl::Span<const int64_t>(tensor.shape, tensor.ndim)), {}, nullptr, 0, 0};
   const Shape& shape = layout.shape;
   shape.SetDenseStrides(layout.strides);
-  if (tensor.strides != nullptr) std::copy_n(tensor.strides, tensor.ndim, layout.strides);
   if (shape.NumElements() == 0) return layout;
+  if (tensor.strides != nullptr) {
+    for (int i = 0; i < shape.rank(); ++i) {
+      // Of an axis of one element it may be anything and means nothing: what nobody adds up cannot
+      // overflow.
+      if (shape[i] > 1) layout.strides[i] = tensor.strides[i];
+    }
+  }
   const auto width = static_cast<int64_t>(DTypeBytes(dtype));
   __int128 lowest = 0, highest = 0;
   for (int i = 0; i < shape.rank(); ++i) {
@@ -254,12 +260,20 @@ Layout LayoutOf(const DLTensor& tensor) {
     ThrowInvalidArgument(absl::StrCat("from_dlpack: found byte_offset ", tensor.byte_offset, ", expected at most ",
                                       kMostCountedBytes));
   }
-  std::byte* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
-  if (reinterpret_cast<uintptr_t>(first) % width != 0) {
+  // As numbers, because pointers that leave the address space are not even to be computed.
+  const __int128 first = __int128{reinterpret_cast<uintptr_t>(tensor.data)} + tensor.byte_offset;
+  if (first % width != 0) {
     ThrowInvalidArgument(absl::StrCat("from_dlpack: found data that is not aligned to its elements of ",
                                       width, " bytes"));
   }
-  layout.lowest = first + static_cast<int64_t>(lowest) * width;
+  const __int128 begin = first + lowest * width;
+  if (begin <= 0 || begin + bytes > __int128{UINTPTR_MAX}) {
+    ThrowInvalidArgument(absl::StrCat(
+        "from_dlpack: found ", static_cast<int64_t>(bytes), " bytes of elements about ",
+        absl::Hex(reinterpret_cast<uintptr_t>(tensor.data)), " with byte_offset ",
+        tensor.byte_offset, ", expected them within the address space"));
+  }
+  layout.lowest = reinterpret_cast<std::byte*>(static_cast<uintptr_t>(begin));
   layout.bytes = static_cast<size_t>(bytes);
   layout.first = -static_cast<int64_t>(lowest);
   return layout;

@@ -351,7 +351,45 @@ TEST(DLPack, Errors) {
   EXPECT_EQ(FromDLPack(&good.tensor).Slice(1, 0, 1).ToVector<bool>(), (std::vector<bool>{true, false, false, true}));
   int64_t far[1] = {int64_t{1} << 60};
   EXPECT_THAT(refused([&](DLTensor& t) { t.strides = far; }), HasSubstr("no memory holds"));
-  EXPECT_EQ(ErrorOf([] { FromDLPack(static_cast<DLManagedTensor*>(nullptr)); }).code(), absl::StatusCode::kInvalidArgument);
+  // Addresses that leave the address space are not even computed, whatever pointer, offset and
+  // strides they come from.
+  EXPECT_THAT(refused([](DLTensor& t) { t.data = reinterpret_cast<void*>(~uintptr_t{0} - 7); }),
+              HasSubstr("within the address space"));
+  EXPECT_THAT(refused([](DLTensor& t) {
+                t.data = reinterpret_cast<void*>(~uintptr_t{0} - 15), t.byte_offset = 16;
+              }),
+              HasSubstr("within the address space"));
+  int64_t back[1] = {-1024};
+  EXPECT_THAT(refused([&](DLTensor& t) {
+                t.data = reinterpret_cast<void*>(uintptr_t{512}), t.strides = back;
+              }),
+              HasSubstr("within the address space"));
+  EXPECT_THAT(refused([&](DLTensor& t) {
+                bools(t, 0, 0);
+                t.data = reinterpret_cast<void*>(~uintptr_t{0} - 1);
+              }),
+              HasSubstr("within the address space"));
+  EXPECT_EQ(ErrorOf([] { FromDLPack(static_cast<DLManagedTensor*>(nullptr)); }).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// Of an axis of one element a stride means nothing, so that anything may stand there: nothing is to
+// add it up.
+TEST(FromDLPack, StridesOfOneElementMeanNothing) {
+  for (const int64_t stride : {INT64_MAX, INT64_MIN, int64_t{0}, int64_t{1} << 59}) {
+    Foreign one({1, 0}, {2});
+    int64_t shape[] = {1, 2, 1}, strides[] = {stride, 1, stride};
+    uint8_t bytes[] = {1, 0};
+    std::memcpy(one.tensor.dl_tensor.data, bytes, sizeof bytes);
+    DLTensor& tensor = one.tensor.dl_tensor;
+    tensor.dtype = {6, 8, 1};
+    tensor.ndim = 3, tensor.shape = shape, tensor.strides = strides;
+    const NDArray array = FromDLPack(&one.tensor);
+    EXPECT_EQ(array.ToVector<bool>(), (std::vector<bool>{true, false}));
+    EXPECT_TRUE(array.is_dense());
+    EXPECT_EQ(array.Slice(0, 0, -1, -1).Transpose().ToVector<bool>(),
+              (std::vector<bool>{true, false}));
+  }
 }
 
 }  // namespace

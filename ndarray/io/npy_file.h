@@ -11,10 +11,16 @@
 // Errors: kNotFound, kPermissionDenied, ... from errno; kDataLoss for broken files, naming file,
 // entry, byte, found and expected; kUnimplemented for other types, naming them; kFailedPrecondition
 // for stale arrays; OutOfMemoryError, only after the header has been checked against the file's
-// length. Cost: one pass over the data. Threads: any.
+// length; kInvalidArgument for names that an archive does not hold (empty, not UTF-8, with a zero
+// byte); of a pipe or device kInvalidArgument. Memory: the arrays. No file makes a reader take more
+// than it has bytes for: an uncompressed one its own size, a compressed one what its directory
+// says, which is at most 1,032 times the file, adds up to no more than the limit, and is checked
+// before the first array is read; entries that share bytes of it are refused. Cost: one pass over
+// the data. Threads: any.
 #ifndef TIDEPOOL_NDARRAY_IO_NPY_FILE_H_
 #define TIDEPOOL_NDARRAY_IO_NPY_FILE_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -29,8 +35,14 @@ NDArray ParseNpy(absl::string_view bytes, const std::string& name,
                  Place place = Place::Current());
 void WriteNpy(const std::string& path, const NDArray& array);
 
-// Every array of the file by its name without ".npy".
-std::map<std::string, NDArray> ReadNpz(const std::string& path, Place place = Place::Current());
+// Of all compressed arrays of a file together, unless the caller says otherwise. Stored ones are as
+// large as the file.
+inline constexpr uint64_t kMaxNpzInflatedBytes = uint64_t{4} << 30;
+
+// Every array of the file by its name without ".npy". More inflated bytes than allowed are
+// kResourceExhausted.
+std::map<std::string, NDArray> ReadNpz(const std::string& path, Place place = Place::Current(),
+                                       uint64_t max_inflated_bytes = kMaxNpzInflatedBytes);
 enum class NpzCompression { kNone, kDeflate };  // np.savez, np.savez_compressed
 void WriteNpz(const std::string& path, const std::map<std::string, NDArray>& arrays,
               NpzCompression compression = NpzCompression::kNone);

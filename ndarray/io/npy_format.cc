@@ -27,6 +27,9 @@ constexpr NamedType kTypes[] = {
     {"u2", DType::kUInt16},  {"u4", DType::kUInt32},  {"u8", DType::kUInt64},
 };
 
+// Text of a file in a message.
+std::string Shown(const std::string& text) { return OneLine(text.substr(0, 80)); }
+
 // Reads the Python literals that headers are made of.
 class DictReader {
  public:
@@ -121,7 +124,7 @@ void SetType(const std::string& descr, const std::string& name, NpyHeader* heade
   }
   std::vector<std::string> known;
   for (const NamedType& type : kTypes) known.push_back(type.code);
-  ThrowUnimplemented(absl::StrCat(name, ": descr: found \"", OneLine(descr), "\", expected one of ",
+  ThrowUnimplemented(absl::StrCat(name, ": descr: found \"", Shown(descr), "\", expected one of ",
                                   absl::StrJoin(known, ", "), " with a byte order"));
 }
 
@@ -172,7 +175,7 @@ NpyHeader ParseNpyHeader(absl::string_view text, const std::string& name) {
       sizes = reader.Sizes();
       has_shape = true;
     } else {
-      reader.Fail(absl::StrCat("descr, fortran_order and shape once each, not ", OneLine(key)));
+      reader.Fail(absl::StrCat("descr, fortran_order and shape once each, not ", Shown(key)));
     }
     if (!reader.Take(',')) {
       reader.Expect('}');
@@ -187,6 +190,10 @@ NpyHeader ParseNpyHeader(absl::string_view text, const std::string& name) {
                                             : "shape"));
   }
   SetType(descr, name, &header);
+  if (sizes.size() > kMaxRank) {
+    ThrowInvalidArgument(
+        absl::StrCat(name, ": shape: found rank ", sizes.size(), ", expected at most ", kMaxRank));
+  }
   try {
     header.shape = Shape(absl::Span<const int64_t>(sizes));
   } catch (const Error& error) {

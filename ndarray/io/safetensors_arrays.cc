@@ -21,9 +21,23 @@ DType TypeOf(const std::string& path, const SafetensorInfo& info) {
   for (int i = 0; i < kDTypes; ++i) {
     if (NameOf(static_cast<DType>(i)) == info.dtype) return static_cast<DType>(i);
   }
-  ThrowUnimplemented(absl::StrCat(OneLine(path), ": tensor \"", OneLine(info.name), "\": found type ",
+  ThrowUnimplemented(absl::StrCat(OneLine(path), ": tensor ", ShownName(info), ": found type ",
                                   OneLine(info.dtype),
                                   ", expected F32, F64, F16, BF16, I8 to I64, U8 to U64 or BOOL"));
+}
+
+// The format has shapes of any rank, and of any size where another one is 0.
+void CheckShape(const std::string& path, const SafetensorInfo& info) {
+  const auto fail = [&](const std::string& expected) {
+    ThrowUnimplemented(absl::StrCat(OneLine(path), ": tensor ", ShownName(info), ": shape: found ",
+                                    ShownShape(info), ", expected ", expected));
+  };
+  if (info.shape.size() > kMaxRank) fail(absl::StrCat("rank 0 to ", kMaxRank));
+  try {
+    static_cast<void>(Shape(absl::Span<const int64_t>(info.shape)));
+  } catch (const Error& error) {
+    fail(absl::StrCat("a shape of an array: ", error.message()));
+  }
 }
 
 constexpr uint64_t kPiece = uint64_t{4} << 20;  // on the way to a device
@@ -32,8 +46,8 @@ constexpr uint64_t kPiece = uint64_t{4} << 20;  // on the way to a device
 
 void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info, NDArray& array) {
   const auto refuse = [&](const std::string& found, const std::string& expected) {
-    ThrowInvalidArgument(absl::StrCat("read_safetensor: tensor \"", OneLine(info.name), "\": found ", found, ", expected ",
-                                      expected));
+    ThrowInvalidArgument(absl::StrCat("read_safetensor: tensor ", ShownName(info), ": found ",
+                                      found, ", expected ", expected));
   };
   array.CheckAlive("read_safetensor", "array");
   reader.Read(info, 0, {});  // nothing, of one of the reader's
@@ -72,7 +86,10 @@ void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info,
 
 std::map<std::string, NDArray> ReadSafetensorsArrays(const std::string& path, Place place) {
   const SafetensorsReader reader = SafetensorsReader::Open(path);
-  for (const SafetensorInfo& info : reader.tensors()) TypeOf(path, info);  // before any is made
+  for (const SafetensorInfo& info : reader.tensors()) {  // before any is made
+    TypeOf(path, info);
+    CheckShape(path, info);
+  }
   std::map<std::string, NDArray> arrays;
   for (const SafetensorInfo& info : reader.tensors()) {
     NDArray array(Shape(absl::Span<const int64_t>(info.shape)), TypeOf(path, info), place);

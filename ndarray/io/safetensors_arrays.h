@@ -4,7 +4,8 @@
 //   std::map<std::string, NDArray> model = ReadSafetensorsArrays("model.safetensors");
 //
 // Types: F32 F64 F16 BF16 I8 U8 I32 I64 BOOL. Errors: as safetensors_file.h; kUnimplemented for
-// tensors of other types, naming file, tensor and type; kFailedPrecondition for stale arrays.
+// tensors of other types and shapes that arrays do not have (above rank 8), naming file, tensor and
+// what was found, before any array is made; kFailedPrecondition for stale arrays.
 #ifndef TIDEPOOL_NDARRAY_IO_SAFETENSORS_ARRAYS_H_
 #define TIDEPOOL_NDARRAY_IO_SAFETENSORS_ARRAYS_H_
 

@@ -2,7 +2,9 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/peak_scope.h"
@@ -87,6 +89,33 @@ TEST(SafetensorsArrays, NothingIsHeldTwiceWhileTheyAreRead) {
   const auto arrays = ReadSafetensorsArrays(Path("large.safetensors"));
   EXPECT_EQ(arrays.at("x").At<double>({kBytes / 8 - 1}), static_cast<double>(kBytes / 8 - 1));
   EXPECT_LT(peak.peak_in_use_bytes() - before, kBytes + kBytes / 8);
+}
+
+TEST(SafetensorsArrays, ShapesThatArraysDoNotHaveAreNamed) {
+  const std::string path = testing::TempDir() + "/shapes.safetensors";
+  const std::byte byte{1};
+  const auto write = [&](const std::vector<int64_t>& shape, size_t bytes) {
+    const std::vector<SafetensorView> tensors = {
+        {"first", "U8", {}, absl::MakeConstSpan(&byte, 1)},
+        {"strange", "U8", shape, absl::MakeConstSpan(&byte, bytes)}};
+    WriteSafetensors(path, {}, tensors);
+    try {
+      ReadSafetensorsArrays(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kUnimplemented);
+      EXPECT_LT(error.message().size(), 1000);
+      return error.message();
+    }
+    return std::string("read");
+  };
+  const std::string where = path + ": tensor \"strange\": shape: found ";
+  EXPECT_EQ(write({1, 1, 1, 1, 1, 1, 1, 1}, 1), "read");
+  EXPECT_EQ(write({1, 1, 1, 1, 1, 1, 1, 1, 1}, 1),
+            where + "[1,1,1,1,1,1,1,1,1], expected rank 0 to 8");
+  EXPECT_THAT(write(std::vector<int64_t>(100000, 1), 1),
+              testing::HasSubstr("...] of rank 100000, expected rank 0 to 8"));
+  EXPECT_THAT(write({0, int64_t{1} << 62}, 0),
+              testing::StartsWith(where + "[0,4611686018427387904], expected a shape"));
 }
 
 TEST(SafetensorsArrays, OtherTypesAreNamed) {

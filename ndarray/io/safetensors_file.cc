@@ -118,7 +118,7 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
       absl::StrCat(name_, ": tensor \"", OneLine(std::string(name)),
                    "\": found no such tensor, expected one of ", tensors().size(), ":");
   for (size_t i = 0; i < std::min(kShown, by_name_.size()); ++i) {
-    absl::StrAppend(&message, " ", OneLine(header_.tensors[by_name_[i]].name));
+    absl::StrAppend(&message, " ", OneLine(header_.tensors[by_name_[i]].name.substr(0, 120)));
   }
   if (by_name_.size() > kShown) message += " ...";
   ThrowNotFound(std::move(message));
@@ -130,7 +130,7 @@ void SafetensorsReader::Check(const SafetensorInfo& info) const {
   if (std::less_equal<>()(all.data(), &info) && std::less<>()(&info, all.data() + all.size())) return;
   const SafetensorInfo& expected = Find(info.name);
   const auto refuse = [&](const char* field, const std::string& found, const std::string& in_file) {
-    ThrowInvalidArgument(absl::StrCat(name_, ": tensor \"", OneLine(info.name), "\": ", field, ": found ", found,
+    ThrowInvalidArgument(absl::StrCat(name_, ": tensor ", ShownName(info), ": ", field, ": found ", found,
                                       ", expected ", in_file, ", as in the file"));
   };
   const auto offsets = [](const SafetensorInfo& of) { return absl::StrCat("[", of.begin, ",", of.end, "]"); };
@@ -143,8 +143,9 @@ void SafetensorsReader::Check(const SafetensorInfo& info) const {
 void SafetensorsReader::Read(const SafetensorInfo& info, uint64_t begin, absl::Span<std::byte> to) const {
   Check(info);
   if (begin > info.bytes() || to.size() > info.bytes() - begin) {
-    ThrowInvalidArgument(absl::StrCat(name_, ": tensor \"", OneLine(info.name), "\": found ", to.size(),
-                                      " bytes to read from byte ", begin, " on, expected those of ", info.bytes()));
+    ThrowInvalidArgument(absl::StrCat(name_, ": tensor ", ShownName(info), ": found ", to.size(),
+                                      " bytes to read from byte ", begin, " on, expected those of ",
+                                      info.bytes()));
   }
   if (to.empty()) return;
   if (data_->file == nullptr) {
@@ -202,7 +203,7 @@ void WriteSafetensors(const std::string& path, std::map<std::string, std::string
   const std::string name = OneLine(path);
   for (const SafetensorInfo& info : LayOutSafetensors({}, infos, name).tensors) {
     if (data.at(info.name).size() != info.bytes()) {
-      ThrowInvalidArgument(absl::StrCat(name, ": tensor \"", OneLine(info.name), "\": data: found ",
+      ThrowInvalidArgument(absl::StrCat(name, ": tensor ", ShownName(info), ": data: found ",
                                         data.at(info.name).size(), " bytes, expected ",
                                         info.bytes(), " for its shape and dtype ", info.dtype));
     }

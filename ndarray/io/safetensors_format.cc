@@ -19,12 +19,8 @@ namespace {
 
 constexpr char kMetadataKey[] = "__metadata__";
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ","), "]");
-}
-
 std::string Where(const std::string& file, const SafetensorInfo& tensor, const char* field) {
-  return absl::StrCat(file, ": tensor \"", OneLine(tensor.name), "\": ", field, ": ");
+  return absl::StrCat(file, ": tensor ", ShownName(tensor), ": ", field, ": ");
 }
 
 // Bytes of shape x dtype. On failure returns false and says in `found` what is wrong.
@@ -33,18 +29,17 @@ bool ByteCount(const SafetensorInfo& tensor, uint64_t& bytes, std::string& found
   const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
   for (int64_t dimension : tensor.shape) {
     if (dimension < 0) {
-      found = absl::StrCat(ShapeText(tensor.shape), " with a negative dimension");
+      found = absl::StrCat(ShownShape(tensor), " with a negative dimension");
       return false;
     }
     if (!empty && bits > std::numeric_limits<uint64_t>::max() / static_cast<uint64_t>(dimension)) {
-      found = absl::StrCat(ShapeText(tensor.shape), " of ", tensor.dtype, ", whose size overflows");
+      found = absl::StrCat(ShownShape(tensor), " of ", tensor.dtype, ", whose size overflows");
       return false;
     }
     bits = empty ? 0 : bits * static_cast<uint64_t>(dimension);
   }
   if (bits % 8 != 0) {
-    found =
-        absl::StrCat(ShapeText(tensor.shape), " of ", tensor.dtype, ", which is ", bits, " bits");
+    found = absl::StrCat(ShownShape(tensor), " of ", tensor.dtype, ", which is ", bits, " bits");
     return false;
   }
   bytes = bits / 8;
@@ -74,7 +69,7 @@ void CheckRange(const std::string& file, const SafetensorInfo& tensor, uint64_t 
   if (bytes != tensor.bytes()) {
     ThrowDataLoss(absl::StrCat(Where(file, tensor, "data_offsets"), "found ", range, " of ",
                                tensor.bytes(), " bytes, expected ", bytes, " bytes for ",
-                               ShapeText(tensor.shape), " of ", tensor.dtype));
+                               ShownShape(tensor), " of ", tensor.dtype));
   }
 }
 
@@ -162,8 +157,7 @@ SafetensorsHeader LayOutSafetensors(std::map<std::string, std::string> metadata,
     std::string found;
     const bool fits = ByteCount(tensor, bytes, found);
     if (!fits || bytes > std::numeric_limits<int64_t>::max() - header.data_bytes) {
-      if (fits)
-        found = absl::StrCat(ShapeText(tensor.shape), " after ", header.data_bytes, " bytes");
+      if (fits) found = absl::StrCat(ShownShape(tensor), " after ", header.data_bytes, " bytes");
       ThrowInvalidArgument(absl::StrCat(Where(file, tensor, "shape"), "found ", found,
                                         ", expected ", kExpectedShape));
     }
@@ -198,7 +192,7 @@ std::string SerializeSafetensorsHeader(const SafetensorsHeader& header, const st
     writer.BeginObject();
     writer.Member("dtype", tensor.dtype);
     writer.Key("shape");
-    writer.Literal(ShapeText(tensor.shape));
+    writer.Literal(absl::StrCat("[", absl::StrJoin(tensor.shape, ","), "]"));
     writer.Key("data_offsets");
     writer.Literal(absl::StrCat("[", tensor.begin, ",", tensor.end, "]"));
     writer.EndObject();

@@ -1,5 +1,12 @@
 #include "tidepool/ndarray/io/safetensors_info.h"
 
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+
 namespace tidepool {
 namespace {
 
@@ -18,6 +25,22 @@ constexpr Dtype kDtypes[] = {
 };
 
 }  // namespace
+
+std::string ShownName(const SafetensorInfo& tensor) {
+  constexpr size_t kShown = 120;
+  const std::string shown =
+      absl::Utf8SafeCHexEscape(absl::string_view(tensor.name).substr(0, kShown));
+  if (tensor.name.size() <= kShown) return absl::StrCat("\"", shown, "\"");
+  return absl::StrCat("\"", shown, "\"... (", tensor.name.size(), " bytes)");
+}
+
+std::string ShownShape(const SafetensorInfo& tensor) {
+  constexpr size_t kShown = 16;
+  const absl::Span<const int64_t> shape = tensor.shape;
+  if (shape.size() <= kShown) return absl::StrCat("[", absl::StrJoin(shape, ","), "]");
+  return absl::StrCat("[", absl::StrJoin(shape.subspan(0, kShown), ","), ",...] of rank ",
+                      shape.size());
+}
 
 int SafetensorDtypeRank(absl::string_view dtype) {
   int rank = 0;

@@ -22,6 +22,10 @@ struct SafetensorInfo {
   uint64_t bytes() const { return end - begin; }
 };
 
+// How a message shows them: on one line, of a length one can read, whatever a file has there.
+std::string ShownName(const SafetensorInfo& tensor);   // in quotes
+std::string ShownShape(const SafetensorInfo& tensor);  // "[2,3]"
+
 // The parsed header. `tensors` are in the order of their data, without holes from 0 to data_bytes.
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;

@@ -9,7 +9,6 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
-#include "tidepool/nn/data/idx_file.h"
 
 namespace tidepool {
 namespace {
@@ -29,18 +28,18 @@ std::string FindFile(const std::string& folder, const char* name, std::string& t
 }  // namespace
 
 LabelledImages ReadLabelledImages(const std::string& images_path, const std::string& labels_path,
-                                  int classes) {
+                                  int classes, uint64_t max_bytes) {
   if (classes < 1 || classes > 256) {
     ThrowInvalidArgument(
         absl::StrCat(OneLine(labels_path), ": classes: found ", classes, ", expected 1 to 256"));
   }
-  IdxFile images = ReadIdx(images_path, 3);
+  IdxFile images = ReadIdx(images_path, 3, max_bytes);
   if (images.data.empty()) {
     ThrowDataLoss(absl::StrCat(OneLine(images_path), ": byte 4: IDX dimensions: found ",
                                images.dims[0], " images of ", images.dims[1], "x", images.dims[2],
                                ", expected at least one image with pixels"));
   }
-  IdxFile labels = ReadIdx(labels_path, 1);
+  IdxFile labels = ReadIdx(labels_path, 1, max_bytes);
   if (labels.dims[0] != images.dims[0]) {
     ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte 4: IDX dimensions: found ",
                                labels.dims[0], " labels, expected ", images.dims[0],
@@ -65,7 +64,7 @@ LabelledImages ReadLabelledImages(const std::string& images_path, const std::str
           .charge = std::move(charge)};
 }
 
-ImageFolder LoadImageFolder(const std::string& folder, int classes) {
+ImageFolder LoadImageFolder(const std::string& folder, int classes, uint64_t max_bytes) {
   std::string tried;
   const std::string train_images = FindFile(folder, "train-images-idx3-ubyte", tried);
   const std::string train_labels = FindFile(folder, "train-labels-idx1-ubyte", tried);
@@ -79,8 +78,8 @@ ImageFolder LoadImageFolder(const std::string& folder, int classes) {
                                ", expected one of each pair: ", tried));
   }
   ImageFolder result;
-  result.train = ReadLabelledImages(train_images, train_labels, classes);
-  result.test = ReadLabelledImages(test_images, test_labels, classes);
+  result.train = ReadLabelledImages(train_images, train_labels, classes, max_bytes);
+  result.test = ReadLabelledImages(test_images, test_labels, classes, max_bytes);
   if (result.train.height != result.test.height || result.train.width != result.test.width) {
     ThrowDataLoss(absl::StrCat(OneLine(test_images), ": byte 8: IDX dimensions: found images of ",
                                result.test.height, "x", result.test.width, ", expected ",

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_charge.h"
+#include "tidepool/nn/data/idx_file.h"
 
 namespace tidepool {
 
@@ -33,15 +34,17 @@ struct ImageFolder {
 
 // Reads an IDX file of images (rank 3) and one of labels (rank 1), plain or gzip. `classes` is from
 // 1 to 256. Throws kDataLoss when the counts differ, a label is not below `classes` (naming file,
-// index, found and expected), or there are no images or pixels; else as idx_file.h.
+// index, found and expected), or there are no images or pixels; else as idx_file.h, for more than
+// `max_bytes` of pixels too.
 LabelledImages ReadLabelledImages(const std::string& images_path, const std::string& labels_path,
-                                  int classes);
+                                  int classes, uint64_t max_bytes = kMaxIdxBytes);
 
 // Finds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
 // t10k-labels-idx1-ubyte in `folder`, each as it is or with ".gz"; the plain one is preferred.
 // Throws kNotFound that names every path tried, and kDataLoss also when the sizes of training and
 // test images differ.
-ImageFolder LoadImageFolder(const std::string& folder, int classes = 10);
+ImageFolder LoadImageFolder(const std::string& folder, int classes = 10,
+                            uint64_t max_bytes = kMaxIdxBytes);
 
 }  // namespace tidepool
 

@@ -149,7 +149,7 @@ TEST(ReadLabelledImages, NoImages) {
   ExpectDataLoss(Idx({0, 28, 28}, ""), Idx({0}, ""),
                  {"images: byte 4", "found 0 images of 28x28", "expected at least one"});
   ExpectDataLoss(Idx({2, 0, 28}, ""), Idx({2}, "\1\1"),
-                 {"images: byte 4", "found 2 images of 0x28"});
+                 {"images: byte 4", "found [2,0,28]", "items of at least one element"});
 }
 
 TEST(ReadLabelledImages, SwappedFiles) {

@@ -9,7 +9,9 @@
 // Errors name file, byte offset in the file, found and expected: kDataLoss for a damaged gzip file,
 // kResourceExhausted for more than `max_bytes` of content (a decompression bomb stops there),
 // kNotFound, kPermissionDenied, ... from errno, kFailedPrecondition for a folder.
-// Threads: pure functions. Memory: the compressed and the plain bytes at once.
+// Threads: pure functions. Memory: the content, twice for a moment where it is more than
+// kLikelyExpansion times the file; a file is read piece by piece (gzip_stream.h). Pipes and devices
+// are read too, up to the same limit: what cannot end is refused by it.
 #ifndef TIDEPOOL_NN_DATA_GZIP_READER_H_
 #define TIDEPOOL_NN_DATA_GZIP_READER_H_
 
@@ -21,6 +23,9 @@
 #include "absl/types/span.h"
 
 namespace tidepool {
+
+// Room for so much content as this times the compressed bytes is made before it has been seen.
+inline constexpr size_t kLikelyExpansion = 16;
 
 // The whole content of `path`, at most `max_bytes` after decompression.
 std::vector<uint8_t> ReadFileMaybeGzip(const std::string& path, size_t max_bytes);

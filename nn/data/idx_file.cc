@@ -1,5 +1,6 @@
 #include "tidepool/nn/data/idx_file.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/data/gzip_reader.h"
+#include "tidepool/nn/data/gzip_stream.h"
 
 namespace tidepool {
 namespace {
@@ -17,9 +19,20 @@ constexpr size_t kMagicBytes = 4;
 
 std::string HexByte(uint8_t byte) { return absl::StrCat("0x", absl::Hex(byte, absl::kZeroPad2)); }
 
-// Checks all but the elements themselves; returns the offset of the first.
-size_t ParseHeader(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank,
-                   std::vector<int64_t>& dims) {
+// What stands before the elements.
+struct Header {
+  size_t bytes = 0;
+  std::vector<int64_t> dims;
+  uint64_t elements = 0;
+
+  std::string Shape() const { return absl::StrCat("[", absl::StrJoin(dims, ","), "]"); }
+};
+
+size_t HeaderBytes(int rank) { return kMagicBytes + 4 * static_cast<size_t>(rank); }
+
+// `bytes`: the file's first, HeaderBytes(expected_rank) of them unless it is shorter.
+Header ParseHeader(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank,
+                   uint64_t max_bytes) {
   if (bytes.size() < kMagicBytes) {
     ThrowDataLoss(absl::StrCat(name, ": byte ", bytes.size(),
                                ": IDX magic: found the end of the file after ", bytes.size(),
@@ -37,54 +50,93 @@ size_t ParseHeader(absl::Span<const uint8_t> bytes, const std::string& name, int
     ThrowDataLoss(
         absl::StrCat(name, ": byte 3: IDX rank: found ", bytes[3], ", expected ", expected_rank));
   }
-  const size_t header = kMagicBytes + 4 * static_cast<size_t>(bytes[3]);
-  if (bytes.size() < header) {
+  Header header;
+  header.bytes = HeaderBytes(expected_rank);
+  if (bytes.size() < header.bytes) {
     ThrowDataLoss(absl::StrCat(name, ": byte ", bytes.size(),
                                ": IDX dimensions: found the end of the file, expected a header of ",
-                               header, " bytes for rank ", bytes[3]));
+                               header.bytes, " bytes for rank ", bytes[3]));
   }
   uint64_t elements = 1;
   bool empty = false, overflows = false;
-  for (size_t at = kMagicBytes; at < header; at += 4) {
+  for (size_t at = kMagicBytes; at < header.bytes; at += 4) {
     const uint64_t dim = uint64_t{bytes[at]} << 24 | uint64_t{bytes[at + 1]} << 16 |
                          uint64_t{bytes[at + 2]} << 8 | bytes[at + 3];
-    dims.push_back(static_cast<int64_t>(dim));
+    header.dims.push_back(static_cast<int64_t>(dim));
     empty |= dim == 0;
     if (dim != 0 && elements > std::numeric_limits<int64_t>::max() / dim) overflows = true;
     if (!overflows && dim != 0) elements *= dim;
   }
-  if (empty) elements = 0;
-  const std::string shape = absl::StrCat("[", absl::StrJoin(dims, ","), "]");
   if (overflows && !empty) {
-    ThrowDataLoss(absl::StrCat(name, ": byte ", kMagicBytes, ": IDX dimensions: found ", shape,
-                               ", expected a product below 2^63"));
+    ThrowDataLoss(absl::StrCat(name, ": byte ", kMagicBytes, ": IDX dimensions: found ",
+                               header.Shape(), ", expected a product below 2^63"));
   }
-  const uint64_t found = bytes.size() - header;
-  if (found != elements) {
-    ThrowDataLoss(absl::StrCat(name, ": byte ", found < elements ? bytes.size() : header + elements,
-                               ": IDX data: found ", found, " bytes, ",
-                               found < elements ? "too few" : "too many", ", expected ", elements,
-                               " for dimensions ", shape));
+  header.elements = empty ? 0 : elements;
+  // Whoever has something for each item would make room for what no byte of the file stands for.
+  if (empty && header.dims[0] != 0) {
+    ThrowDataLoss(absl::StrCat(name, ": byte ", kMagicBytes, ": IDX dimensions: found ",
+                               header.Shape(),
+                               ", expected items of at least one element, or none"));
+  }
+  if (header.elements > max_bytes) {
+    ThrowResourceExhausted(absl::StrCat(name, ": byte ", kMagicBytes, ": IDX dimensions: found ",
+                                        header.Shape(), ", which are ", header.elements,
+                                        " bytes, expected at most ", max_bytes));
   }
   return header;
+}
+
+[[noreturn]] void FailLength(const std::string& name, const Header& header,
+                             const std::string& found, bool too_few, uint64_t at) {
+  ThrowDataLoss(absl::StrCat(name, ": byte ", at, ": IDX data: found ", found,
+                             too_few ? " bytes, too few" : " bytes, too many", ", expected ",
+                             header.elements, " for dimensions ", header.Shape()));
+}
+
+void CheckLength(const std::string& name, const Header& header, uint64_t found) {
+  if (found == header.elements) return;
+  const bool too_few = found < header.elements;
+  FailLength(name, header, absl::StrCat(found), too_few,
+             header.bytes + (too_few ? found : header.elements));
 }
 
 }  // namespace
 
 IdxFile ParseIdx(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank) {
+  Header header = ParseHeader(bytes, name, expected_rank, std::numeric_limits<uint64_t>::max());
+  CheckLength(name, header, bytes.size() - header.bytes);
   IdxFile file;
-  const size_t header = ParseHeader(bytes, name, expected_rank, file.dims);
-  file.data.assign(bytes.begin() + header, bytes.end());
+  file.dims = std::move(header.dims);
+  file.data.assign(bytes.begin() + static_cast<ptrdiff_t>(header.bytes), bytes.end());
   return file;
 }
 
-IdxFile ReadIdx(const std::string& path, int expected_rank) {
-  IdxFile file;
-  file.data = ReadFileMaybeGzip(path, kMaxIdxBytes);
-  const size_t header = ParseHeader(file.data, OneLine(path), expected_rank, file.dims);
-  // In place: a copy would double the memory of the largest files.
-  file.data.erase(file.data.begin(), file.data.begin() + static_cast<ptrdiff_t>(header));
-  return file;
+IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes) {
+  FileReader file(path, Opens::kPipesToo);
+  const uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  const size_t most_header = HeaderBytes(expected_rank);
+  GzipStream stream(file, max_bytes > kMax - most_header ? kMax : max_bytes + most_header);
+  std::vector<uint8_t> start(most_header);
+  start.resize(stream.Read(absl::MakeSpan(start)));
+  Header header = ParseHeader(start, file.name(), expected_rank, max_bytes);
+  const bool is_plain_file = file.is_regular() && !stream.is_gzip();
+  if (is_plain_file) CheckLength(file.name(), header, file.size() - header.bytes);
+  IdxFile idx;
+  // What the file's own size does not explain has room made for it as it comes.
+  const uint64_t likely = is_plain_file ? header.elements : 4096 + kLikelyExpansion * file.size();
+  while (idx.data.size() < header.elements) {
+    const size_t filled = idx.data.size();
+    idx.data.resize(std::min<uint64_t>(header.elements, std::max<uint64_t>(2 * filled, likely)));
+    const size_t got = stream.Read(absl::MakeSpan(idx.data).subspan(filled));
+    if (filled + got < idx.data.size()) CheckLength(file.name(), header, filled + got);
+  }
+  uint8_t beyond;  // reading on checks the last checksum
+  if (stream.Read(absl::MakeSpan(&beyond, 1)) != 0) {
+    FailLength(file.name(), header, absl::StrCat("more than ", header.elements), false,
+               header.bytes + header.elements);
+  }
+  idx.dims = std::move(header.dims);
+  return idx;
 }
 
 }  // namespace tidepool

@@ -5,8 +5,13 @@
 // LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section FILE FORMATS FOR
 // THE MNIST DATABASE.
 //
-// Errors: kDataLoss, naming file, byte offset, field, found and expected; else as gzip_reader.h.
-// Threads: pure functions.
+// The dimensions are checked against a file's size, or where it is compressed or a pipe against the
+// limit, before there is room for the elements: a damaged or lying file costs no more than
+// kLikelyExpansion times its size (gzip_reader.h) before it is refused. Items without elements are
+// refused.
+//
+// Errors: kDataLoss, naming file, byte offset, field, found and expected; kResourceExhausted for
+// more than the limit; else as gzip_reader.h. Threads: pure functions.
 #ifndef TIDEPOOL_NN_DATA_IDX_FILE_H_
 #define TIDEPOOL_NN_DATA_IDX_FILE_H_
 
@@ -24,11 +29,12 @@ struct IdxFile {
   std::vector<uint8_t> data;  // as many bytes as the product of dims
 };
 
-// More content than this is refused, compressed or not; the largest of the family has 0.5 GiB.
-inline constexpr size_t kMaxIdxBytes = size_t{4} << 30;
+// More elements than this are refused, compressed or not, unless the caller says otherwise; the
+// largest of the family has 0.5 GiB.
+inline constexpr uint64_t kMaxIdxBytes = uint64_t{4} << 30;
 
-// Plain or gzip.
-IdxFile ReadIdx(const std::string& path, int expected_rank);
+// Plain or gzip, a file or a pipe.
+IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes = kMaxIdxBytes);
 
 // The same of a plain file's bytes; `name` stands for the file in messages.
 IdxFile ParseIdx(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank);

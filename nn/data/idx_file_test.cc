@@ -1,6 +1,12 @@
 #include "tidepool/nn/data/idx_file.h"
 
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -39,9 +45,17 @@ TEST(ParseIdx, Ranks) {
 TEST(ParseIdx, EmptyDimensions) {
   EXPECT_THAT(Parse(Idx({0, 28, 28}, ""), 3).dims, testing::ElementsAre(0, 28, 28));
   // The product is 0 even where the other two would overflow.
-  EXPECT_EQ(Parse(Idx({0xffffffff, 0xffffffff, 0xffffffff, 0}, ""), 4).data.size(), 0u);
+  EXPECT_EQ(Parse(Idx({0, 0xffffffff, 0xffffffff, 0xffffffff}, ""), 4).data.size(), 0u);
   ExpectDataLoss(Idx({0, 28}, "x"), 2,
                  {"byte 12", "found 1 bytes, too many", "expected 0 for dimensions [0,28]"});
+}
+
+// Sixteen bytes that claim four billion images: who makes room for a label of each believes them.
+TEST(ParseIdx, ItemsWithoutElements) {
+  ExpectDataLoss(Idx({0xffffffff, 0, 28}, ""), 3,
+                 {"byte 4", "dimensions", "[4294967295,0,28]", "items of at least one element"});
+  ExpectDataLoss(Idx({0xffffffff, 0xffffffff, 0xffffffff, 0}, ""), 4,
+                 {"byte 4", "at least one element"});
 }
 
 TEST(ParseIdx, Magic) {
@@ -94,6 +108,70 @@ TEST(ReadIdx, PlainAndGzipAreTheSame) {
     EXPECT_THAT(ErrorOf([&] { ReadIdx(path, 3); }),
                 IsError(StatusCode::kDataLoss, {path, "rank", "found 2"}));
   }
+}
+
+// What it says is looked at before anything is inflated, or waited for.
+TEST(ReadIdx, DimensionsAreCheckedFirst) {
+  const std::string bomb =
+      WriteTestFile("bomb.idx", Gzip(Idx({1 << 13, 1 << 13}, std::string(1 << 22, '\0')), 9));
+  EXPECT_THAT(
+      ErrorOf([&] { ReadIdx(bomb, 2, 1 << 20); }),
+      IsError(StatusCode::kResourceExhausted,
+              {bomb, "byte 4", "[8192,8192], which are 67108864 bytes", "at most 1048576"}));
+  EXPECT_THAT(ErrorOf([&] { ReadIdx(bomb, 3); }),
+              IsError(StatusCode::kDataLoss, {"rank: found 2"}));
+  EXPECT_THAT(
+      ErrorOf([&] { ReadIdx(bomb, 2); }),
+      IsError(StatusCode::kDataLoss, {"found 4194304 bytes, too few", "expected 67108864"}));
+  const std::string longer =
+      WriteTestFile("longer.idx", Gzip(Idx({4}, std::string(1 << 22, '\0')), 9));
+  EXPECT_THAT(
+      ErrorOf([&] { ReadIdx(longer, 1); }),
+      IsError(StatusCode::kDataLoss, {longer, "byte 12", "found more than 4 bytes, too many"}));
+}
+
+TEST(ReadIdx, WhatNeverEndsIsRefusedByItsFirstBytes) {
+  EXPECT_THAT(
+      ErrorOf([] { ReadIdx("/dev/zero", 3); }),
+      IsError(StatusCode::kDataLoss, {"/dev/zero", "byte 2", "element type", "found 0x00"}));
+}
+
+// A pipe's writer says more than it writes, or writes on for ever; nobody waits for it.
+TEST(ReadIdx, Pipes) {
+  const std::string path = testing::TempDir() + "/idx_pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto read = [&](const std::string& bytes, bool for_ever) {
+    std::thread writer([&] {
+      std::ofstream file(path, std::ios::binary);
+      do {
+        file << bytes << std::flush;
+      } while (for_ever && file);
+    });
+    IdxFile idx;
+    std::string problem;
+    try {
+      idx = ReadIdx(path, 1, 1 << 20);
+    } catch (const Error& error) {
+      problem = error.message();
+    }
+    writer.join();
+    return std::make_pair(idx.data.size(), problem);
+  };
+  signal(SIGPIPE, SIG_IGN);
+  EXPECT_EQ(read(Idx({100000}, std::string(100000, 'x')), false).first, 100000u);
+  EXPECT_EQ(read(Gzip(Idx({100000}, std::string(100000, 'x'))), false).first, 100000u);
+  EXPECT_THAT(read(Idx({1 << 20}, "few"), false).second,
+              testing::HasSubstr("found 3 bytes, too few"));
+  EXPECT_THAT(read(Idx({1 << 20}, std::string(5000, 'x')), true).second,
+              testing::HasSubstr("too many"));
+  EXPECT_THAT(read(Idx({1 << 21}, ""), true).second,
+              testing::HasSubstr("expected at most 1048576"));
+  // A name that does not end, and members without content.
+  std::string named = Gzip("x").substr(0, 10) + std::string(1 << 20, 'n');
+  named[3] = 8;
+  EXPECT_THAT(read(named, true).second, testing::HasSubstr("file name: found a longer one"));
+  EXPECT_THAT(read(Gzip("") + Gzip("") + Gzip(""), true).second,
+              testing::HasSubstr("bytes in the file, expected"));
 }
 
 TEST(ReadIdx, ErrorsOfTheLayersBelow) {

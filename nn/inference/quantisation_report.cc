@@ -97,18 +97,26 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
 
 std::string QuantisationReport::ToString() const {
   std::string text;
-  const auto number = [](int64_t value) { return static_cast<long long>(value); };
-  AppendFormat(&text, "8 bits beside f32 on %lld samples: relative error %.4f, %.2f %% agree", number(samples), error,
-               100 * agreement);
+  const auto fixed = [&](const char* before, double value, int digits, const char* behind) {
+    text += before;
+    AppendFixed(&text, value, digits);
+    text += behind;
+  };
+  absl::StrAppend(&text, "8 bits beside f32 on ", samples, " samples");
+  fixed(": relative error ", error, 4, "");
+  fixed(", ", 100 * agreement, 2, " % agree");
   if (accuracy.has_value()) {
-    AppendFormat(&text, ", accuracy %.2f %% (f32 %.2f %%)", 100 * *accuracy, 100 * *float_accuracy);
+    fixed(", accuracy ", 100 * *accuracy, 2, " %");
+    fixed(" (f32 ", 100 * *float_accuracy, 2, " %)");
   }
-  AppendFormat(&text, "; weights %lld bytes (f32 %lld)\n", number(weight_bytes), number(float_weight_bytes));
+  absl::StrAppend(&text, "; weights ", weight_bytes, " bytes (f32 ", float_weight_bytes, ")\n");
   for (size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
-    AppendFormat(&text, "  %s: alone %.4f, output in steps of %.3g%s%s\n", layer.name.c_str(), layer.error_alone,
-                 layer.output.scale, layer.is_quantised ? "" : ", stays f32",
-                 static_cast<int>(i) == worst_layer ? " (worst)" : "");
+    absl::StrAppend(&text, "  ", layer.name);
+    fixed(": alone ", layer.error_alone, 4, ", output in steps of ");
+    AppendGeneral(&text, layer.output.scale, 3);
+    absl::StrAppend(&text, layer.is_quantised ? "" : ", stays f32",
+                    static_cast<int>(i) == worst_layer ? " (worst)\n" : "\n");
   }
   return text;
 }

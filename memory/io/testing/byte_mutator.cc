@@ -60,7 +60,7 @@ void ByteMutator::MutateLength(std::string& bytes) {
   }
 }
 
-void ByteMutator::MutateOnce(std::string& bytes) {
+void ByteMutator::Mutate(std::string& bytes) {
   const size_t at = Below(bytes.size());
   const size_t length = Below(std::min<size_t>(bytes.size() - at, 64) + 1);
   switch (Below(11)) {
@@ -113,9 +113,24 @@ void ByteMutator::MutateOnce(std::string& bytes) {
   }
 }
 
+uint64_t ByteMutator::Number(uint64_t near) {
+  switch (Below(5)) {
+    case 0:
+      return Below(9);
+    case 1:
+      return near + Below(17) - 8;
+    case 2:
+      return (uint64_t{1} << Below(64)) + Below(3) - 1;
+    case 3:
+      return near * Below(5);
+    default:
+      return random_() >> Below(64);
+  }
+}
+
 std::string ByteMutator::Next() {
   std::string bytes = corpus_[Below(corpus_.size())];
-  for (size_t n = 1 + Below(4); n > 0; --n) MutateOnce(bytes);
+  for (size_t n = 1 + Below(4); n > 0; --n) Mutate(bytes);
   if (bytes.size() > max_bytes_) bytes.resize(max_bytes_);
   return bytes;
 }

@@ -30,10 +30,15 @@ class ByteMutator {
   // repetition, a piece of another file spliced in, a length field of 1, 2, 4 or 8 bytes (either
   // byte order) set to a boundary value or moved by a little, a digit changed, or all random.
   std::string Next();
+  // One of these changes, for who knows which bytes are worth it.
+  void Mutate(std::string& bytes);
+  // Evenly from 0 to bound - 1; 0 of nothing. For who changes what a format knows of.
+  size_t Below(size_t bound);
+  // A number that sizes are worth trying as: small, about `near`, about a power of two, or
+  // anything.
+  uint64_t Number(uint64_t near);
 
  private:
-  size_t Below(size_t bound);
-  void MutateOnce(std::string& bytes);
   void MutateLength(std::string& bytes);
 
   std::mt19937_64 random_;

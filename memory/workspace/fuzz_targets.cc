@@ -1,0 +1,163 @@
+// Files of plans, and cycles of workspaces that loaded them.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/fuzzing/fuzz_target.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/plan_file.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kHeaderBytes = 32, kPlanHeaderBytes = 8, kRequestBytes = 20;
+constexpr size_t kMostPages = size_t{1} << 18;
+
+template <typename T>
+T Get(const std::string& bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof(value));
+  return value;
+}
+template <typename T>
+void Set(std::string& bytes, size_t at, T value) {
+  std::memcpy(bytes.data() + at, &value, sizeof(value));
+}
+
+WorkspaceConfig Quiet() {
+  WorkspaceConfig config;
+  config.plan_search_seconds = 0;
+  return config;
+}
+
+// Each buffer keeps what was written to it: memory that two have shows.
+void Cycle(Workspace& workspace, int layers) {
+  WorkspaceScope scope(workspace);
+  std::vector<BufferHandle> live;
+  for (int i = 0; i < 2 * layers; ++i) {
+    live.push_back(BufferHandle(AllocateHere(static_cast<size_t>(64 + 64 * (i % 5)))));
+    std::memset(live.back()->data, i, live.back()->bytes);
+    if (i % 3 == 2) live.erase(live.begin() + i % static_cast<int>(live.size()));
+    for (const BufferHandle& buffer : live) {
+      const auto first = buffer->data[0];
+      ASSERT_TRUE(std::all_of(buffer->data, buffer->data + buffer->bytes,
+                              [&](std::byte b) { return b == first; }));
+    }
+  }
+}
+
+void Repair(std::string& bytes) {
+  if (bytes.size() < kHeaderBytes + sizeof(uint64_t)) return;
+  const size_t end = bytes.size() - sizeof(uint64_t);
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < end; ++i)
+    hash = (hash ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3;
+  Set(bytes, end, hash);
+}
+
+// One request: 256 GiB of what a workspace's cycle begins with, and no memory to have it in.
+std::string LyingPlan(uint64_t size) {
+  std::string bytes("tidepool plans\n\0", 16);
+  bytes.resize(kHeaderBytes + kPlanHeaderBytes + kRequestBytes + sizeof(uint64_t));
+  Set<uint32_t>(bytes, 16, 1), Set<uint32_t>(bytes, 20, 1), Set<uint64_t>(bytes, 24, 64);
+  Set<uint32_t>(bytes, 32, 1);
+  Set<uint64_t>(bytes, 40, size), Set<uint32_t>(bytes, 56, 1);
+  Repair(bytes);
+  return bytes;
+}
+
+std::vector<std::string> PlanFiles() {
+  std::vector<std::string> files = {LyingPlan(64), LyingPlan(uint64_t{1} << 38),
+                                    LyingPlan(uint64_t{1} << 60)};
+  for (const std::vector<int>& kinds : {std::vector<int>{3}, {2, 9}, {4, 6, 8}}) {
+    Workspace workspace("teacher", Quiet());
+    for (int round = 0; round < 3; ++round) {
+      for (const int layers : kinds) Cycle(workspace, layers);
+    }
+    const std::string path = testing::TempDir() + "/corpus.plans";
+    workspace.SavePlans(path);
+    std::string& file = files.emplace_back();
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> opened(std::fopen(path.c_str(), "rb"),
+                                                           &std::fclose);
+    char chunk[4096];
+    for (size_t got; (got = std::fread(chunk, 1, sizeof chunk, opened.get())) > 0;)
+      file.append(chunk, got);
+  }
+  return files;
+}
+
+// A count, or a request's size, offset or end.
+void MutatePlans(ByteMutator& mutator, std::string& bytes) {
+  if (bytes.size() < kHeaderBytes + kPlanHeaderBytes + kRequestBytes) return mutator.Mutate(bytes);
+  const size_t end = bytes.size() - sizeof(uint64_t);
+  if (mutator.Below(8) == 0) {
+    const size_t at[] = {16, 20, 24, 28, 32, 36};
+    return Set<uint32_t>(bytes, at[mutator.Below(6)], static_cast<uint32_t>(mutator.Number(3)));
+  }
+  // Of the first plan, as far as it goes.
+  const size_t first = kHeaderBytes + kPlanHeaderBytes;
+  const size_t requests = (end - first) / kRequestBytes;
+  if (requests == 0) return mutator.Mutate(bytes);
+  const size_t at = first + kRequestBytes * mutator.Below(requests);
+  const uint64_t unit = mutator.Below(8) == 0 ? 1 : 64;
+  switch (mutator.Below(4)) {
+    case 0:
+      return Set<uint64_t>(bytes, at, unit * mutator.Number(Get<uint64_t>(bytes, at) / unit));
+    case 1:
+      return Set<uint64_t>(bytes, at + 8,
+                           unit * mutator.Number(Get<uint64_t>(bytes, at + 8) / unit));
+    case 2:
+      return Set<uint32_t>(bytes, at + 16,
+                           static_cast<uint32_t>(mutator.Number(Get<uint32_t>(bytes, at + 16))));
+    default:
+      return Set<uint32_t>(bytes, kHeaderBytes, static_cast<uint32_t>(mutator.Number(requests)));
+  }
+}
+
+void CheckPlan(const PlacedRequests& plan) {
+  for (size_t i = 0; i < plan.requests.size(); ++i) {
+    const LifetimeBuffer& a = plan.requests[i];
+    ASSERT_EQ(plan.offsets[i] % 64, 0);
+    for (size_t k = 0; k < i; ++k) {
+      const LifetimeBuffer& b = plan.requests[k];
+      ASSERT_TRUE(b.upper <= a.lower || plan.offsets[i] >= plan.offsets[k] + b.size ||
+                  plan.offsets[k] >= plan.offsets[i] + a.size);
+    }
+  }
+}
+
+void ReadPlanFile(const std::string& bytes) {
+  const std::string path = FuzzFile(bytes);
+  const ParsedPlans parsed = ReadPlans(path, 64);
+  for (const PlacedRequests& plan : parsed.cycles) CheckPlan(plan);
+  {
+    Workspace workspace("loads", Quiet());
+    const PlansLoaded loaded = workspace.LoadPlans(path);
+    EXPECT_EQ(workspace.size(), 0) << "pages before a cycle";
+    EXPECT_TRUE(loaded.plans > 0 || !loaded.ignored.empty() || parsed.cycles.empty());
+    const WorkspaceScope scope(workspace);
+    EXPECT_EQ(workspace.size(), 0) << "pages before a request";
+  }
+  WorkspaceConfig config = Quiet();
+  config.max_size = kMostPages;
+  Workspace workspace("follows", config);
+  workspace.LoadPlans(path);
+  for (const int layers : {3, 4, 9, 3}) Cycle(workspace, layers);
+  if (parsed.cycles.empty()) throw Error(absl::StatusCode::kDataLoss, parsed.ignored);
+}
+
+TIDEPOOL_FUZZ_TARGET(Plans, {.corpus = &PlanFiles,
+                             .mutate = &MutatePlans,
+                             .repair = &Repair,
+                             .run = &ReadPlanFile,
+                             .constant_bytes = (size_t{1} << 20) + 2 * kMostPages});
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,125 @@
+// Archives that say more than they have, and names that an archive does not hold.
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/peak_scope.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/testing/fuzzing/heap_watch.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/io/npy_file.h"
+#include "tidepool/ndarray/io/testing/zip_writer.h"
+
+namespace tidepool {
+namespace {
+
+using absl::StatusCode;
+
+std::string NpyOfZeros(uint64_t bytes) {
+  std::string text =
+      absl::StrCat("{'descr': '|u1', 'fortran_order': False, 'shape': (", bytes, ",), }\n");
+  return std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(text.size()) + '\0' + text +
+         std::string(bytes, '\0');
+}
+
+Error Refusal(const std::string& bytes, uint64_t most = kMaxNpzInflatedBytes) {
+  return ErrorOf([&] { ReadNpz(WriteTestFile("lies.npz", bytes), Place::Heap(), most); });
+}
+
+TEST(NpzLimits, EntriesThatShareTheirBytesAreRefused) {
+  constexpr uint64_t kEach = 1 << 20;
+  std::vector<ZipEntry> entries = {{"a0.npy", NpyOfZeros(kEach), true}};
+  EXPECT_EQ(ReadNpz(WriteTestFile("one.npz", ZipOf(entries))).at("a0").NumElements(), kEach);
+  for (int i = 1; i < 60; ++i)
+    entries.push_back({absl::StrCat("a", i, ".npy"), "", true, /*shares_first=*/true});
+  const std::string bytes = ZipOf(entries);
+  EXPECT_LT(bytes.size(), 8000);
+  PeakScope during;
+  EXPECT_THAT(Refusal(bytes), IsError(StatusCode::kDataLoss,
+                                      {"lies.npz: entry \"a", "in a file of", "that share none"}));
+  EXPECT_EQ(during.peak_bytes() - during.start().total, 0) << "before any array is made";
+}
+
+TEST(NpzLimits, InflatedBytesAreLimited) {
+  const std::vector<ZipEntry> entries = {{"a.npy", NpyOfZeros(100000), true},
+                                         {"b.npy", NpyOfZeros(100000), true},
+                                         {"c.npy", NpyOfZeros(1000), false}};
+  const std::string bytes = ZipOf(entries);
+  EXPECT_EQ(ReadNpz(WriteTestFile("two.npz", bytes), Place::Heap(), 201000).size(), 3);
+  EXPECT_THAT(Refusal(bytes, 150000),
+              IsError(StatusCode::kResourceExhausted,
+                      {"entry \"b.npy\"", "bytes of compressed arrays", "at most 150000"}));
+  // What is stored is as large as the file, which is no lie.
+  const std::string stored = ZipOf({{"c.npy", NpyOfZeros(1000), false}});
+  EXPECT_EQ(ReadNpz(WriteTestFile("stored.npz", stored), Place::Heap(), 0).size(), 1);
+}
+
+TEST(NpzLimits, SizesAreCheckedAgainstTheFile) {
+  ZipEntry entry{"a.npy", NpyOfZeros(100), true};
+  entry.claims = 1 << 30;
+  EXPECT_THAT(Refusal(ZipOf({entry})),
+              IsError(StatusCode::kDataLoss, {"found 1073741824 bytes out of", "in a file of"}));
+  entry.is_deflated = false;
+  EXPECT_THAT(Refusal(ZipOf({entry})),
+              IsError(StatusCode::kDataLoss, {"found 1073741824 bytes out of"}));
+  std::string bzip2 = ZipOf({{"a.npy", NpyOfZeros(100), false}});
+  bzip2[8] = bzip2[bzip2.find("PK\x01\x02") + 10] = 12;
+  EXPECT_THAT(Refusal(bzip2), IsError(StatusCode::kUnimplemented,
+                                      {"compression method 12", "expected 0 (stored) or 8"}));
+}
+
+// The end of the directory of a large archive has a count of 64 bits: it is not room for so many.
+TEST(NpzLimits, TheNumberOfEntriesIsNotBelieved) {
+  const auto put = [](std::string& out, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  };
+  for (const uint64_t count :
+       {uint64_t{2}, uint64_t{20'000'000}, uint64_t{1} << 40, ~uint64_t{0}}) {
+    const std::string plain = ZipOf({{"a.npy", NpyOfZeros(100), false}});
+    const size_t directory = plain.find("PK\x01\x02"), end = plain.find("PK\x05\x06");
+    std::string bytes = plain.substr(0, end) + "PK\x06\x06";
+    put(bytes, 44, 8), put(bytes, 45, 2), put(bytes, 45, 2), put(bytes, 0, 8);
+    put(bytes, count, 8), put(bytes, count, 8), put(bytes, end - directory, 8),
+        put(bytes, directory, 8);
+    bytes += "PK\x06\x07";
+    put(bytes, 0, 4), put(bytes, end, 8), put(bytes, 1, 4);
+    bytes += plain.substr(end);
+    bytes.replace(bytes.size() - 22 + 8, 12, std::string(12, '\xff'));
+    const HeapWatch heap;
+    EXPECT_EQ(Refusal(bytes).code(), StatusCode::kDataLoss) << count;
+    EXPECT_LT(heap.peak_bytes(), 1 << 20) << count;
+  }
+}
+
+TEST(WriteNpz, NamesThatAnArchiveDoesNotHoldAreRefused) {
+  const std::string path = testing::TempDir() + "/names.npz";
+  WriteNpz(path, {{"kept", Ones({2})}});
+  for (const std::string& name :
+       {std::string(), std::string("a\0b", 3), std::string("\xff"), std::string(65532, 'x')}) {
+    EXPECT_THAT(ErrorOf([&] {
+                  WriteNpz(path, {{"good", Ones({2})}, {name, Ones({2})}});
+                }),
+                IsError(StatusCode::kInvalidArgument,
+                        {path + ": array \"", "expected 1 to 65531 bytes of UTF-8"}));
+  }
+  EXPECT_EQ(ReadNpz(path).count("kept"), 1) << "what was there stays";
+  std::map<std::string, NDArray> arrays;
+  for (const std::string& name :
+       {std::string("ж/ü.npy"), std::string(" "), std::string(65531, 'x'), std::string("..")}) {
+    arrays.emplace(name, Ones({2}));
+  }
+  WriteNpz(path, arrays);
+  const std::map<std::string, NDArray> read = ReadNpz(path);
+  ASSERT_EQ(read.size(), arrays.size());
+  for (const auto& [name, array] : arrays) EXPECT_EQ(read.count(name), 1) << name.substr(0, 20);
+}
+
+}  // namespace
+}  // namespace tidepool
