@@ -1,0 +1,57 @@
+#include "tidepool/tools/commands/last_finite.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/finite.h"
+#include "tidepool/nn/model_file.h"
+#include "tidepool/tools/commands/command_line.h"
+
+namespace tidepool::tools {
+
+void LastFinite::CheckLoss(double loss, int64_t step, int epoch) {
+  if (std::isfinite(loss)) return;
+  Fail(step, epoch,
+       absl::StrCat("the loss is ", std::isnan(loss) ? "nan"
+                                    : loss > 0       ? "inf"
+                                                     : "-inf"));
+}
+
+void LastFinite::EndEpoch(int64_t step, int epoch) {
+  if (const std::string found = nn::FindNotFinite(*model_.network); !found.empty()) {
+    Fail(step, epoch, found);
+  }
+  if (save_.empty()) return;
+  const NDArray& parameters = model_.network->parameters();
+  if (kept_epoch_ == 0) {
+    kept_ = parameters.CopyTo(Place::Heap().OnDevice(parameters.device()));
+  } else {
+    CopyInto(parameters, kept_);
+  }
+  kept_epoch_ = epoch;
+}
+
+void LastFinite::Fail(int64_t step, int epoch, const std::string& what) {
+  std::string message = absl::StrCat("step ", step, " (epoch ", epoch, "): ", what,
+                                     ": training has diverged; a lower --learning_rate may help");
+  if (save_.empty()) throw CommandFailed(message);
+  if (kept_epoch_ == 0) {
+    throw CommandFailed(
+        absl::StrCat(message, "; nothing is saved, as no epoch has been finished before"));
+  }
+  CopyInto(kept_, model_.network->parameters());
+  std::string file;
+  try {
+    file = nn::SaveModelBeside(model_, save_, absl::StrCat(".epoch-", kept_epoch_));
+  } catch (const Error& error) {
+    throw CommandFailed(absl::StrCat(message, "; the model as it was after epoch ", kept_epoch_,
+                                     " could not be saved: ", error.message()));
+  }
+  throw CommandFailed(absl::StrCat(message, "; the model as it was after epoch ", kept_epoch_,
+                                   " is in ", OneLine(file)));
+}
+
+}  // namespace tidepool::tools
