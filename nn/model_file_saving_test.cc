@@ -119,7 +119,7 @@ TEST(ModelFile, AModelWhoseFolderIsGoneGoesWhereTemporaryFilesAre) {
 
 TEST(ModelFile, WhereNothingCanBeWrittenTheFirstErrorIsTold) {
   const std::string folder = NewFolder();
-  const TemporaryFolder nowhere(folder + "/none");
+  const TemporaryFolder nowhere("/proc");  // where nobody makes files
   const Error error = ErrorOf([&] { SaveModelAnywhere(NewModel(1), folder + "/gone/model"); });
   EXPECT_THAT(error, IsError(StatusCode::kNotFound, {folder + "/gone/model", "No such file"}));
   EXPECT_EQ(error.message().find("the model is in"), std::string::npos);

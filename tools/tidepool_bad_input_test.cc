@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -266,18 +267,29 @@ TEST(BadInput, TrainingThatDivergesEndsAtThatStep) {
   // The last update of an epoch, which no loss has seen.
   ends({"--learning_rate=1e60", "--batch=40"},
        "step 1 (epoch 1): parameter \"0.dense.weight\" holds ");
+  ends({"--learning_rate=1e30", "--batch=40"},
+       "step 1 (epoch 1): the network's outputs are not finite: training has diverged");
   EXPECT_EQ(FilesIn(folder), before);
-  const RunResult second = ends({"--learning_rate=1e30", "--batch=40"},
-                                "step 2 (epoch 2): the loss is nan: training has ");
-  EXPECT_THAT(second.err, HasSubstr("; the model as it was after epoch 1 is in model.epoch-1\n"));
-  EXPECT_THAT(second.out, testing::Not(HasSubstr("nan")));
-  // It is that of one epoch.
-  const RunResult one = RunProgram(Binary(),
-                                   Train({"--updater=sgd", "--schedule=constant", "--batch=40",
-                                          "--learning_rate=1e30", "--save=one"}),
-                                   {.folder = folder});
-  EXPECT_EQ(one.status, 0) << one.err;
-  EXPECT_TRUE(ReadWhole(folder + "/one") == ReadWhole(folder + "/model.epoch-1"));
+  // It takes some epochs of one step; the last one before is kept.
+  const RunResult later = ends({"--learning_rate=1e7", "--batch=40"}, "step ");
+  EXPECT_THAT(later.out, testing::Not(HasSubstr("nan")));
+  int step = 0, epoch = 0, kept = 0;
+  ASSERT_EQ(std::sscanf(later.err.c_str(), "tidepool train: step %d (epoch %d)", &step, &epoch), 2);
+  EXPECT_EQ(step, epoch);
+  ASSERT_GE(epoch, 2) << later.err;
+  const size_t at = later.err.find("; the model as it was after epoch ");
+  ASSERT_NE(at, std::string::npos) << later.err;
+  ASSERT_EQ(std::sscanf(later.err.c_str() + at, "; the model as it was after epoch %d", &kept), 1);
+  EXPECT_EQ(kept, epoch - 1);
+  const std::string file = "model.epoch-" + std::to_string(kept);
+  EXPECT_THAT(later.err, testing::EndsWith(" is in " + file + "\n"));
+  const RunResult until_then =
+      RunProgram(Binary(),
+                 Train({"--updater=sgd", "--schedule=constant", "--learning_rate=1e7", "--batch=40",
+                        "--epochs=" + std::to_string(kept), "--save=until"}),
+                 {.folder = folder});
+  EXPECT_EQ(until_then.status, 0) << until_then.err;
+  EXPECT_TRUE(ReadWhole(folder + "/until") == ReadWhole(folder + "/" + file));
 }
 
 TEST(BadInput, ModelsThatAreNoNumbers) {

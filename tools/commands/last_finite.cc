@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/finite.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/tools/commands/command_line.h"
@@ -20,10 +22,15 @@ void LastFinite::CheckLoss(double loss, int64_t step, int epoch) {
                                                      : "-inf"));
 }
 
-void LastFinite::EndEpoch(int64_t step, int epoch) {
+void LastFinite::EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> make_input) {
   if (const std::string found = nn::FindNotFinite(*model_.network); !found.empty()) {
     Fail(step, epoch, found);
   }
+  bool is_finite = false;
+  model_.network->Infer(make_input, [&](const NDArray& outputs) {
+    is_finite = All(IsFinite(outputs)).To(Host()).At<bool>({});
+  });
+  if (!is_finite) Fail(step, epoch, "the network's outputs are not finite");
   if (save_.empty()) return;
   const NDArray& parameters = model_.network->parameters();
   if (kept_epoch_ == 0) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/model.h"
 
@@ -23,8 +24,9 @@ class LastFinite {
   // the last epoch are now ("<save>.epoch-3"), when the loss is not finite; `save` itself is left
   // alone.
   void CheckLoss(double loss, int64_t step, int epoch);
-  // The same of the parameters after an epoch's last step.
-  void EndEpoch(int64_t step, int epoch);
+  // The same of the parameters after an epoch's last step, and of what the network makes of
+  // `make_input`'s batch by them: finite parameters may be too large to compute with.
+  void EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> make_input);
 
  private:
   [[noreturn]] void Fail(int64_t step, int epoch, const std::string& what);

@@ -153,7 +153,7 @@ int RunTrain() {
       progress.Step(epoch, std::min((i + 1) * batch, train.count), loss / (i + 1));
     }
     progress.EndEpoch(epoch, loss / batches.size());
-    last_finite.EndEpoch(trainer.steps(), epoch);
+    last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
   }
   // Before anything else can go wrong.
   if (!save.empty()) {
