@@ -51,16 +51,16 @@ DigitServerOptions OptionsOfFlags() {
 }
 
 int Run() {
-  const DigitServerOptions options = OptionsOfFlags();
-  const std::string file = absl::GetFlag(FLAGS_model);
-  nn::Model model = nn::LoadModel(file);
-  nn::RequireFinite(*model.network, file);
-  // Before there are threads, which would take them.
+  // Before there are threads, which kernels have as well: they would take them.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const DigitServerOptions options = OptionsOfFlags();
+  const std::string file = absl::GetFlag(FLAGS_model);
+  nn::Model model = nn::LoadModel(file);
+  nn::RequireFinite(*model.network, file);
   DigitServer server(model, options);
   server.Start();
   std::printf("digit_server: http://%s:%d/digits\n", options.host.c_str(), server.port());
