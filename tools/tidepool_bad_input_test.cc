@@ -147,6 +147,9 @@ TEST(BadInput, PlacementProblems) {
   ExpectRefused(folder, {"plan", "--input", bad}, {"bad.csv:2"});
   ExpectRefused(folder, {"plan", "--input", bad, "--time_limit=soon"}, {"--time_limit"});
   ExpectRefused(folder, {"plan", "--input", bad, "--alignment=0"}, {"expected at least 0, 1"});
+  // Before the problem is looked at.
+  ExpectRefused(folder, {"plan", "--input", bad, "--output=none/x"},
+                {"flag --output: write none/x", "No such file"});
 }
 
 TEST(BadInput, Images) {

@@ -5,16 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <memory>
 #include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "tidepool/examples/digit_server/request_head.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -27,11 +25,6 @@ constexpr int kRequestsPerConnection = 1000;
 thread_local Connection* connection_here = nullptr;
 // The listening thread answers no more than that there is no room.
 thread_local bool refuses_here = false;
-
-bool IsNumber(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](unsigned char c) { return std::isdigit(c) != 0; });
-}
 
 }  // namespace
 
@@ -60,6 +53,7 @@ BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
   keep_alive_max_count_ = kRequestsPerConnection;
   keep_alive_timeout_sec_ = std::chrono::ceil<std::chrono::seconds>(limits.idle_time).count();
   set_tcp_nodelay(true);
+  set_default_headers({{"Accept-Ranges", "none"}});
   // The library would share the port with any other process that listens on it.
   set_socket_options([](socket_t socket) {
     const int yes = 1;
@@ -310,58 +304,14 @@ void BoundedServer::AnswerAtOnce(int socket, const std::string& status) {
 // ---- requests -------------------------------------------------------------------------------
 
 bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response& response) {
-  const auto refuse = [&](int status, const std::string& message) {
-    connection_here->CloseAfterwards();
-    AnswerError(response, status, message);
-    return true;
-  };
-  const size_t lengths = request.get_header_value_count("Content-Length");
-  const std::string length = request.get_header_value("Content-Length");
-  const size_t codings = request.get_header_value_count("Transfer-Encoding");
-  if (lengths > 1 || codings > 1 || (lengths > 0 && codings > 0) ||
-      (lengths > 0 && !IsNumber(length))) {
-    return refuse(
-        400, "Content-Length and Transfer-Encoding: expected one length, a number, or chunked");
-  }
-  if (codings > 0) {
-    if (!absl::EqualsIgnoreCase(request.get_header_value("Transfer-Encoding"), "chunked")) {
-      return refuse(501, "Transfer-Encoding: expected chunked");
-    }
-    connection_here->CloseAfterwards();
-  }
-  const auto page = takes_body_.find(request.path);
-  if (page == takes_body_.end()) {
-    std::string pages;
-    for (const auto& [path, takes_body] : takes_body_)
-      absl::StrAppend(&pages, pages.empty() ? "" : ", ", path);
-    return refuse(404, absl::StrCat("no such page; see ", pages));
-  }
-  const bool reads = request.method == "GET" || request.method == "HEAD";
-  if (page->second ? request.method != "POST" : !reads) {
-    response.set_header("Allow", page->second ? "POST" : "GET, HEAD");
-    return refuse(405, absl::StrCat(request.path, ": expected ", page->second ? "POST" : "GET"));
-  }
-  if (!page->second) {
-    if (codings == 0 && (lengths == 0 || length.find_first_not_of('0') == std::string::npos))
-      return false;
-    return refuse(400, absl::StrCat(request.path, ": found a body, expected none"));
-  }
-  if (lengths == 0 && codings == 0) return refuse(411, "expected a Content-Length");
-  int64_t claimed;
-  if (lengths > 0 && (!absl::SimpleAtoi(length, &claimed) || claimed > limits_.body_bytes)) {
-    return refuse(
-        413, absl::StrCat("the body is larger than the limit of ", limits_.body_bytes, " bytes"));
-  }
-  const std::string encoding = request.get_header_value("Content-Encoding");
-  if (request.get_header_value_count("Content-Encoding") > 1 ||
-      (!encoding.empty() && !absl::EqualsIgnoreCase(encoding, "identity"))) {
-    response.set_header("Accept-Encoding", "identity");
-    return refuse(415, "Content-Encoding: expected none: compressed bodies are not unpacked");
-  }
-  if (absl::StartsWithIgnoreCase(request.get_header_value("Content-Type"), "multipart/")) {
-    return refuse(415, "Content-Type: expected the bytes of the body alone, not multipart");
-  }
-  return false;
+  // The library does not check where chunks end.
+  if (request.has_header("Transfer-Encoding")) connection_here->CloseAfterwards();
+  const HeadRefusal refusal = CheckRequestHead(request, takes_body_, limits_.body_bytes);
+  if (refusal.status == 0) return false;
+  connection_here->CloseAfterwards();
+  if (!refusal.header.empty()) response.set_header(refusal.header, refusal.value);
+  AnswerError(response, refusal.status, refusal.message);
+  return true;
 }
 
 void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
