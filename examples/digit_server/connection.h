@@ -1,8 +1,8 @@
 // A client's connection as the HTTP library reads and writes it, with what the library has no
 // limits for: how long a request may take to arrive, how long its head and the framing of its body
-// may be, and how long a client may take its answer. All waiting is for a readable or writable
-// socket until a moment that is known beforehand, so that a client that sends a byte a second is as
-// far in time as one that sends none.
+// may be, and how long a client may take its answer. All waiting is until a moment that is known
+// beforehand, so that a client that sends a byte a second gets no more time than one that sends
+// none.
 #ifndef TIDEPOOL_EXAMPLES_DIGIT_SERVER_CONNECTION_H_
 #define TIDEPOOL_EXAMPLES_DIGIT_SERVER_CONNECTION_H_
 

@@ -5,4 +5,4 @@ if ! command -v python3 >/dev/null; then
   exit 0
 fi
 exec python3 tools/testing/chaos.py --tidepool=tools/tidepool --spill_worker=tools/testing/spill_worker \
-  --server=examples/digit_server/digit_server --rounds=18 "$@"
+  --server=examples/digit_server/digit_server --rounds=18 --seed=1 "$@"
