@@ -9,16 +9,17 @@
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/ndarray/ops/comparison.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 
 namespace tidepool::nn {
 
 std::string FindNotFinite(const Network& network) {
   const HandlesOwnScope handles;  // a model's manager is capped
-  if (All(IsFinite(network.parameters())).To(Host()).At<bool>({})) return "";
+  if (All(IsFinite(network.arrays())).To(Host()).At<bool>({})) return "";
   for (const NamedParameter& parameter : network.named_parameters()) {
-    const NDArray values = parameter.value.To(Host());
-    const float* data = values.data<float>();
+    const NDArray values = Cast(parameter.value.To(Host()), DType::kFloat64);
+    const double* data = values.data<double>();
     for (int64_t i = 0; i < values.NumElements(); ++i) {
       if (std::isfinite(data[i])) continue;
       const Shape& shape = values.shape();

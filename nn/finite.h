@@ -10,8 +10,8 @@
 namespace tidepool::nn {
 
 // The first element that is not finite, such as `parameter "2.dense.bias" holds nan at [5]`; empty:
-// all are. Cost: a pass over the parameters on their device and a wait for it; memory for one bool
-// an element meanwhile.
+// all are, those too that layers keep beside what is trained. Cost: a pass over the parameters on
+// their device and a wait for it; memory for one bool an element meanwhile.
 std::string FindNotFinite(const Network& network);
 // Throws kDataLoss "<where>: parameter ..., expected finite numbers" for what FindNotFinite found.
 void RequireFinite(const Network& network, const std::string& where);

@@ -32,11 +32,11 @@ void LastFinite::EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> 
   });
   if (!is_finite) Fail(step, epoch, "the network's outputs are not finite");
   if (save_.empty()) return;
-  const NDArray& parameters = model_.network->parameters();
+  const NDArray& arrays = model_.network->arrays();
   if (kept_epoch_ == 0) {
-    kept_ = parameters.CopyTo(Place::Heap().OnDevice(parameters.device()));
+    kept_ = arrays.CopyTo(Place::Heap().OnDevice(arrays.device()));
   } else {
-    CopyInto(parameters, kept_);
+    CopyInto(arrays, kept_);
   }
   kept_epoch_ = epoch;
 }
@@ -49,7 +49,8 @@ void LastFinite::Fail(int64_t step, int epoch, const std::string& what) {
     throw CommandFailed(
         absl::StrCat(message, "; nothing is saved, as no epoch has been finished before"));
   }
-  CopyInto(kept_, model_.network->parameters());
+  NDArray arrays = model_.network->arrays();
+  CopyInto(kept_, arrays);
   std::string file;
   try {
     file = nn::SaveModelBeside(model_, save_, absl::StrCat(".epoch-", kept_epoch_));

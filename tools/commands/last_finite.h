@@ -33,7 +33,7 @@ class LastFinite {
 
   nn::Model& model_;
   const std::string save_;
-  NDArray kept_;        // parameters
+  NDArray kept_;        // Network::arrays()
   int kept_epoch_ = 0;  // 0: none
 };
 
