@@ -1,14 +1,20 @@
 #include "tidepool/nn/model_file.h"
 
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <system_error>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/ndarray/io/safetensors_format.h"
 #include "tidepool/nn/layers/layer_kinds.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/network/graph_body.h"
@@ -20,6 +26,8 @@ namespace {
 
 // Sizes beyond this are a broken file, not a network to make room for.
 constexpr int64_t kMaxClasses = 1 << 20;
+// So many models that could not be saved where they should may lie beside each other.
+constexpr int kMaxBeside = 1000;
 
 const std::string& Field(const std::map<std::string, std::string>& metadata,
                          const std::string& path, const char* name) {
@@ -86,23 +94,88 @@ void CheckModelCanBeSaved(const Model& model) {
   CannotBeSaved(model, "its layers' fields do not describe them");
 }
 
-void SaveModel(const Model& model, const std::string& path) {
+namespace {
+
+// Throws for a model that cannot be saved.
+std::map<std::string, std::string> MetadataOf(const Model& model, const std::string& path) {
   try {
     CheckModelCanBeSaved(model);
   } catch (Error& error) {
     error.AddContext(absl::StrCat("SaveModel: ", path));
     throw;
   }
-  SaveParameters(*model.network, path,
-                 {{"format", "tidepool"},
-                  {"model", model.name},
-                  {"classes", absl::StrCat(model.classes)},
-                  {"network", NetworkToJson(*model.network->config(), -1)},
-                  {"architecture", model.network->Describe()}});
+  return {{"format", "tidepool"},
+          {"model", model.name},
+          {"classes", absl::StrCat(model.classes)},
+          {"network", NetworkToJson(*model.network->config(), -1)},
+          {"architecture", model.network->Describe()}};
+}
+
+}  // namespace
+
+void SaveModel(const Model& model, const std::string& path) {
+  SaveParameters(*model.network, path, MetadataOf(model, path));
 }
 
 void CheckModelPathIsWritable(const std::string& path) {
   AtomicFile probe(path);  // the temporary file goes with it
+}
+
+DiskReservation ReserveModelFile(const Model& model, const std::string& path) {
+  std::map<std::string, std::string> metadata = MetadataOf(model, path);
+  std::vector<SafetensorInfo> tensors;
+  for (const NamedParameter& parameter : model.network->named_parameters()) {
+    const absl::Span<const int64_t> dims = parameter.value.shape().span();
+    tensors.push_back({parameter.name, absl::AsciiStrToUpper(DTypeName(parameter.value.dtype())),
+                       std::vector<int64_t>(dims.begin(), dims.end()), 0, 0});
+  }
+  const std::string name = OneLine(path);
+  const SafetensorsHeader header = LayOutSafetensors(std::move(metadata), std::move(tensors), name);
+  return DiskReservation(path, SerializeSafetensorsHeader(header, name).size() + header.data_bytes);
+}
+
+std::string SaveModelBeside(const Model& model, const std::string& path,
+                            const std::string& suffix) {
+  const std::filesystem::path beside(path);
+  std::error_code no_such_folder;  // as $TMPDIR says
+  std::filesystem::path temporary = std::filesystem::temp_directory_path(no_such_folder);
+  if (no_such_folder) temporary = "/tmp";
+  const std::filesystem::path folders[] = {beside.parent_path(), temporary};
+  // A name has at most 255 bytes.
+  const std::string base = beside.filename().string().substr(0, 200);
+  std::optional<Error> first;
+  for (const std::filesystem::path& folder : folders) {
+    std::filesystem::path file;
+    std::error_code unknown;
+    for (int number = 1; number < kMaxBeside; ++number) {
+      file = folder / absl::StrCat(base, suffix, number > 1 ? absl::StrCat("-", number) : "");
+      if (std::filesystem::symlink_status(file, unknown).type() ==
+          std::filesystem::file_type::not_found) {
+        break;
+      }
+    }
+    try {
+      SaveModel(model, file.string());
+      return file.string();
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+  }
+  throw *first;
+}
+
+void SaveModelAnywhere(const Model& model, const std::string& path) {
+  try {
+    SaveModel(model, path);
+  } catch (const Error& error) {
+    std::string beside;
+    try {
+      beside = OneLine(SaveModelBeside(model, path, ".unsaved"));
+    } catch (const Error&) {
+      throw error;
+    }
+    throw Error(error.code(), absl::StrCat(error.message(), "; the model is in ", beside));
+  }
 }
 
 Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {

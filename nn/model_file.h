@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/nn/model.h"
 #include "tidepool/nn/network.h"
 
@@ -23,12 +24,21 @@ Model MakeModel(const std::string& name, const Shape& input, int64_t classes, ui
 // that is a program, a layer of a kind that is not registered (layer_kinds.h) or whose fields do
 // not say all. To be asked before hours of training.
 void CheckModelCanBeSaved(const Model& model);
-// Writes beside `path` and renames: a reader sees the old file or the whole new one. Throws as
-// CheckModelCanBeSaved, and Error naming the path.
+// Writes a file in the same folder and renames it: a reader sees the old file or the whole new one.
+// Throws as CheckModelCanBeSaved, and Error naming the path.
 void SaveModel(const Model& model, const std::string& path);
-// Throws kInvalidArgument now rather than after hours of training when `path` cannot be written;
-// leaves nothing behind.
+// Throws as SaveModel would, now rather than after hours of training; leaves nothing behind.
 void CheckModelPathIsWritable(const std::string& path);
+// The bytes SaveModel will need where it will need them, kept from others until they are released.
+// Throws as CheckModelCanBeSaved and CheckModelPathIsWritable, and where there is no such room.
+DiskReservation ReserveModelFile(const Model& model, const std::string& path);
+// As SaveModel, to a new file that takes nobody's place: "<path><suffix>", with a number behind it
+// where that is taken; where that cannot be written, of that name in the folder for temporary
+// files. Returns its path; throws what SaveModel threw first where nothing can be written.
+std::string SaveModelBeside(const Model& model, const std::string& path, const std::string& suffix);
+// SaveModel for what must not be lost: where it throws, the model goes beside `path`
+// (".unsaved"), and the message ends with where it is.
+void SaveModelAnywhere(const Model& model, const std::string& path);
 
 // Throws kDataLoss naming file and field, found and expected: a broken file, missing metadata, a
 // configuration that cannot be, another architecture, a tensor that is missing, unknown, or of

@@ -2,6 +2,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -10,9 +14,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
-#include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/tools/testing/run_program.h"
 
 namespace tidepool::tools {
@@ -143,6 +147,9 @@ TEST(BadInput, PlacementProblems) {
   ExpectRefused(folder, {"plan", "--input", bad}, {"bad.csv:2"});
   ExpectRefused(folder, {"plan", "--input", bad, "--time_limit=soon"}, {"--time_limit"});
   ExpectRefused(folder, {"plan", "--input", bad, "--alignment=0"}, {"expected at least 0, 1"});
+  // Before the problem is looked at.
+  ExpectRefused(folder, {"plan", "--input", bad, "--output=none/x"},
+                {"flag --output: write none/x", "No such file"});
 }
 
 TEST(BadInput, Images) {
@@ -201,6 +208,7 @@ TEST(BadInput, SavePaths) {
   }
 }
 
+// Known before the first step, not after the last one.
 TEST(BadInput, FullDisk) {
   const std::string folder = SmallImages();
   Write(folder + "/model", "the model of yesterday");
@@ -209,11 +217,124 @@ TEST(BadInput, FullDisk) {
       RunProgram(Binary(), Train(), {.folder = folder, .max_file_bytes = 100000});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err,
-              testing::StartsWith("tidepool train: write model: byte 100000 of model."));
-  EXPECT_THAT(result.err, testing::EndsWith(": File too large\n"));
-  EXPECT_THAT(result.out, HasSubstr("epoch 1/1"));
+              testing::MatchesRegex(
+                  "tidepool train: write model: reserve 2[0-9]* bytes: File too large\n"));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("epoch 1/1")));
   EXPECT_EQ(FilesIn(folder), before);
   EXPECT_EQ(ReadWhole(folder + "/model"), "the model of yesterday");
+}
+
+TEST(BadInput, OutputsAreCheckedAtTheStart) {
+  const std::string folder = SmallImages();
+  const std::string long_name(256, 'x');
+  ExpectRefused(folder, Train({"--save=" + long_name}),
+                {"flag --save: write xxx", "File name too long"});
+  for (const std::string flag : {"memory_log", "trace_file"}) {
+    ExpectRefused(folder, Train({"--" + flag + "=none/file"}),
+                  {"flag --" + flag + ": write none/file", "No such file"});
+    ExpectRefused(folder, Train({"--" + flag + "=" + long_name}),
+                  {"flag --" + flag + ": write xxx", "File name too long"});
+    ExpectRefused(folder, Train({"--" + flag + "=./model"}),
+                  {"flags --save and --" + flag + " are both ./model, expected different files"});
+  }
+  std::filesystem::create_directory(folder + "/a");
+  std::filesystem::create_directory_symlink("a", folder + "/b");
+  ExpectRefused(folder, Train({"--memory_log=a/x", "--trace_file=" + folder + "/b/../b/x"}),
+                {"flags --memory_log and --trace_file are both"});
+  ExpectRefused(folder, Train({"--trace_file=trace", "--workspace_mode=none"}),
+                {"flag --trace_file: no step was learned"});
+  const RunResult all =
+      RunProgram(Binary(), Train({"--batch=10", "--memory_log=log", "--trace_file=trace"}),
+                 {.folder = folder});
+  EXPECT_EQ(all.status, 0) << all.err;
+  for (const char* file : {"model", "log", "trace"})
+    EXPECT_GT(ReadWhole(folder + "/" + file).size(), 9u);
+}
+
+TEST(BadInput, TrainingThatDivergesEndsAtThatStep) {
+  const std::string folder = SmallImages();
+  Write(folder + "/model", "the model of yesterday");
+  const auto ends = [&](const std::vector<std::string>& flags, const std::string& message) {
+    std::vector<std::string> all = Train({"--epochs=9", "--updater=sgd", "--schedule=constant"});
+    all.insert(all.end(), flags.begin(), flags.end());
+    const RunResult result = RunProgram(Binary(), all, {.folder = folder});
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_THAT(result.err, testing::StartsWith("tidepool train: " + message));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(ReadWhole(folder + "/model"), "the model of yesterday");
+    return result;
+  };
+  const std::vector<std::string> before = FilesIn(folder);
+  const RunResult first =
+      ends({"--learning_rate=1e30", "--batch=10"}, "step 2 (epoch 1): the loss is ");  // nan or inf
+  EXPECT_THAT(first.err, testing::EndsWith(": training has diverged; a lower --learning_rate may "
+                                           "help; nothing is saved, as no epoch has been finished "
+                                           "before\n"));
+  // The last update of an epoch, which no loss has seen.
+  ends({"--learning_rate=1e60", "--batch=40"},
+       "step 1 (epoch 1): parameter \"0.dense.weight\" holds ");
+  ends({"--learning_rate=1e30", "--batch=40"},
+       "step 1 (epoch 1): the network's outputs are not finite: training has diverged");
+  EXPECT_EQ(FilesIn(folder), before);
+  // It takes some epochs of one step; the last one before is kept.
+  const RunResult later = ends({"--learning_rate=1e7", "--batch=40"}, "step ");
+  EXPECT_THAT(later.out, testing::Not(HasSubstr("nan")));
+  int step = 0, epoch = 0, kept = 0;
+  ASSERT_EQ(std::sscanf(later.err.c_str(), "tidepool train: step %d (epoch %d)", &step, &epoch), 2);
+  EXPECT_EQ(step, epoch);
+  ASSERT_GE(epoch, 2) << later.err;
+  const size_t at = later.err.find("; the model as it was after epoch ");
+  ASSERT_NE(at, std::string::npos) << later.err;
+  ASSERT_EQ(std::sscanf(later.err.c_str() + at, "; the model as it was after epoch %d", &kept), 1);
+  EXPECT_EQ(kept, epoch - 1);
+  const std::string file = "model.epoch-" + std::to_string(kept);
+  EXPECT_THAT(later.err, testing::EndsWith(" is in " + file + "\n"));
+  const RunResult until_then =
+      RunProgram(Binary(),
+                 Train({"--updater=sgd", "--schedule=constant", "--learning_rate=1e7", "--batch=40",
+                        "--epochs=" + std::to_string(kept), "--save=until"}),
+                 {.folder = folder});
+  EXPECT_EQ(until_then.status, 0) << until_then.err;
+  EXPECT_TRUE(ReadWhole(folder + "/until") == ReadWhole(folder + "/" + file));
+}
+
+TEST(BadInput, ModelsThatAreNoNumbers) {
+  const std::string folder = SmallImages();
+  SaveMlp(folder, "good");
+  const auto fill = [&](const std::string& name, size_t element, float value) {
+    const SafetensorsReader reader = SafetensorsReader::Open(folder + "/good");
+    std::vector<SafetensorView> tensors;
+    std::vector<std::vector<float>> values;
+    for (const SafetensorInfo& info : reader.tensors()) {
+      const auto data = reader.data(info);
+      std::vector<float>& copy = values.emplace_back(data.size() / sizeof(float));
+      std::memcpy(copy.data(), data.data(), data.size());
+      if (element < copy.size()) {
+        copy[element] = value;
+      } else {
+        std::fill(copy.begin(), copy.end(), value);
+      }
+      tensors.push_back(
+          {info.name, info.dtype, info.shape,
+           absl::MakeConstSpan(reinterpret_cast<const std::byte*>(copy.data()), data.size())});
+    }
+    WriteSafetensors(folder + "/" + name, reader.metadata(), tensors);
+  };
+  fill("nan", 3, std::nanf(""));
+  const std::vector<std::string> predict = {"predict", "--images=t10k-images-idx3-ubyte.gz",
+                                            "--model_file"};
+  for (std::vector<std::string> command : {predict, Evaluate("nan")}) {
+    if (command == predict) command.push_back("nan");
+    ExpectRefused(folder, command,
+                  {"nan: parameter \"", "holds nan at [", "expected finite numbers"});
+  }
+  // Numbers that are too large to compute with.
+  fill("huge", SIZE_MAX, 3e38f);
+  std::vector<std::string> command = predict;
+  command.push_back("huge");
+  const RunResult result = RunProgram(Binary(), command, {.folder = folder});
+  EXPECT_EQ(result.status, 1) << result.out;
+  EXPECT_EQ(result.err, "tidepool predict: image 0: its probabilities are not finite\n");
 }
 
 TEST(BadInput, StandardOutputOnAFullDisk) {

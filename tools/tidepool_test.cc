@@ -245,6 +245,21 @@ TEST(Tidepool, ProgressRewritesItsLineOnATerminal) {
   EXPECT_THAT(result.out, HasSubstr("test accuracy 0."));
 }
 
+TEST(Tidepool, SmallStacksAndRefusedThreads) {
+  if (!kCountersAreOurs) GTEST_SKIP() << "AddressSanitizer needs larger stacks";
+  for (const int64_t kib : {128, 192, 256, 512}) {
+    const RunResult result =
+        ExpectOk(Train({"--threads=4", "--model=lenet"}), {.stack_bytes = kib << 10});
+    EXPECT_THAT(result.out, Not(HasSubstr("refused"))) << kib;
+    EXPECT_THAT(result.out, HasSubstr("test accuracy 0.")) << kib;
+  }
+  // Threads whose stacks would be larger than all addresses.
+  const RunResult refused = ExpectOk(Train({"--threads=4"}), {.stack_bytes = int64_t{1} << 48});
+  EXPECT_THAT(refused.out, HasSubstr("\n1 threads of 4: the system refused more"));
+  EXPECT_THAT(refused.out, HasSubstr("not counted: the system refused a thread that counts them: "
+                                     "Resource temporarily unavailable\n"));
+}
+
 TEST(Tidepool, InterruptedTrainingLeavesNothing) {
   const std::string folder = NewFolder();
   const RunResult result = Tidepool(Train({"--epochs=100000", "--save=m"}),

@@ -1,17 +1,21 @@
 #include "tidepool/examples/digit_server/digit_server.h"
 
 #include <httplib.h>
-#include <sys/socket.h>
 
-#include <map>
+#include <cmath>
+#include <condition_variable>
+#include <limits>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <sstream>
-#include <thread>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/digit_image.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
@@ -50,17 +54,27 @@ class DigitTranslator final : public nn::Translator<GreyImage, Digit> {
 
 int StatusOf(const Error& error) {
   switch (error.code()) {
-    case absl::StatusCode::kInvalidArgument: return 400;
-    case absl::StatusCode::kResourceExhausted: return 507;
-    default: return 500;
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kResourceExhausted:
+      return 507;
+    default:
+      return 500;
   }
 }
 
-void Answer(httplib::Response& response, int status, const nlohmann::json& body) {
-  response.status = status;
-  // Bytes of a request may be quoted in errors.
-  response.set_content(body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                       "application/json");
+void CheckRange(const char* what, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return;
+  ThrowInvalidArgument(
+      absl::StrCat("digit server: ", what, " is ", value, ", expected ", least, " to ", most));
+}
+
+// Before anything is made of them.
+const DigitServerOptions& Checked(const DigitServerOptions& options) {
+  CheckRange("port", options.port, 0, 65535);
+  CheckRange("workers", options.workers, 1, 256);
+  CheckRange("budget_bytes", options.budget_bytes, 1, std::numeric_limits<int64_t>::max());
+  return options;
 }
 
 }  // namespace
@@ -68,23 +82,19 @@ void Answer(httplib::Response& response, int status, const nlohmann::json& body)
 class DigitServer::Impl {
  public:
   Impl(nn::Model& model, const DigitServerOptions& options)
-      : model_(model),
-        options_(options),
+      : options_(Checked(options)),
         height_(HeightOf(model)),
         width_(model.network->input_shape()[1]),
-        translator_(height_, width_) {
-    server_.new_task_queue = [this] { return new httplib::ThreadPool(options_.workers); };
-    server_.set_payload_max_length(static_cast<size_t>(options_.body_limit_bytes));
-    server_.set_tcp_nodelay(true);
-    // The library would share the port with any other process that listens on it.
-    server_.set_socket_options([](socket_t socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        translator_(height_, width_),
+        server_(options.limits) {
+    for (int i = 1; i <= options_.workers; ++i) {
+      free_.push_back(std::make_unique<Predictor>(model, translator_, absl::StrCat("worker ", i),
+                                                  options_.budget_bytes));
+    }
+    server_.AddBodyPage("/digits", [this](const std::string& body, httplib::Response& response) {
+      Guarded(response, [&] { Read(body, response); });
     });
-    server_.Post("/digits", [this](const httplib::Request& request, httplib::Response& response) {
-      Guarded(response, [&] { Answer(response, 200, Read(request.body)); });
-    });
-    server_.Get("/memory", [](const httplib::Request&, httplib::Response& response) {
+    server_.AddPage("/memory", [](httplib::Response& response) {
       Guarded(response, [&] {
         std::ostringstream text;
         NDManager::System().DebugDump(text);
@@ -92,43 +102,18 @@ class DigitServer::Impl {
         response.set_content(text.str(), "text/plain");
       });
     });
-    server_.Get("/metrics", [](const httplib::Request&, httplib::Response& response) {
+    server_.AddPage("/metrics", [](httplib::Response& response) {
       Guarded(response, [&] { response.set_content(MetricsText(), kMetricsContentType); });
     });
-    server_.Get("/health", [](const httplib::Request&, httplib::Response& response) {
-      response.set_content("ok\n", "text/plain");
-    });
-    server_.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-      if (!response.body.empty()) return;
-      Answer(response, response.status,
-             {{"error", response.status == 413 ? "the body is larger than the limit"
-                                               : "no such page; see /digits, /memory, "
-                                                 "/metrics, /health"}});
-    });
+    server_.AddPage(
+        "/health", [](httplib::Response& response) { response.set_content("ok\n", "text/plain"); });
   }
   ~Impl() { Stop(); }
 
-  void Start() {
-    port_ = options_.port == 0 ? server_.bind_to_any_port(options_.host)
-            : server_.bind_to_port(options_.host, options_.port) ? options_.port
-                                                                 : -1;
-    if (port_ < 0) {
-      ThrowFailedPrecondition(absl::StrCat("digit server: cannot listen on ", options_.host, ":",
-                                           options_.port));
-    }
-    listener_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
-  }
+  void Start() { port_ = server_.Start(options_.host, options_.port); }
   int port() const { return port_; }
-  void Stop() {
-    if (!listener_.joinable()) return;
-    server_.stop();
-    listener_.join();
-    predictors_.clear();
-  }
-  void Wait() {
-    if (listener_.joinable()) listener_.join();
-  }
+  void Stop() { server_.Stop(); }
+  bool is_listening() const { return server_.is_listening(); }
 
  private:
   using Predictor = nn::Predictor<GreyImage, Digit>;
@@ -147,48 +132,71 @@ class DigitServer::Impl {
     try {
       function();
     } catch (const Error& error) {
-      Answer(response, StatusOf(error), {{"error", error.message()}});
+      BoundedServer::AnswerError(response, StatusOf(error), error.message());
     } catch (const std::bad_alloc&) {
-      Answer(response, 507, {{"error", "out of memory"}});
-    } catch (const std::exception& error) {
-      Answer(response, 500, {{"error", error.what()}});
+      BoundedServer::AnswerError(response, 507, "out of memory");
     }
   }
 
-  nlohmann::json Read(const std::string& body) {
+  void Read(const std::string& body, httplib::Response& response) {
     std::vector<GreyImage> images;
     if (LooksLikePng(body)) {
       images.push_back(DecodePng(body, height_, width_));
     } else {
       images = DecodeRaw(body, height_, width_);
     }
+    const Lease lease(*this);
+    if (lease.predictor() == nullptr) {
+      response.set_header("Retry-After", "1");
+      return BoundedServer::AnswerError(response, 503, "all workers are busy");
+    }
     nlohmann::json digits = nlohmann::json::array();
-    for (const Digit& digit : MyPredictor().PredictBatch(images)) {
+    for (const Digit& digit : lease.predictor()->PredictBatch(images)) {
+      if (!std::isfinite(digit.probability)) {
+        ThrowInternal("the model's outputs are not finite: it is no model of digits");
+      }
       digits.push_back({{"digit", digit.digit}, {"probability", digit.probability}});
     }
-    return {{"digits", digits}};
+    response.set_content(nlohmann::json{{"digits", digits}}.dump(), "application/json");
   }
 
-  // The calling worker's own, made with its first request.
-  Predictor& MyPredictor() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<Predictor>& predictor = predictors_[std::this_thread::get_id()];
-    if (predictor == nullptr) {
-      predictor = std::make_unique<Predictor>(
-          model_, translator_, absl::StrCat("worker ", predictors_.size()), options_.budget_bytes);
+  // One of the predictors, for a request; those that wait for one have their bodies whole.
+  class Lease {
+   public:
+    explicit Lease(Impl& server) : server_(server) {
+      std::unique_lock<std::mutex> lock(server.mutex_);
+      server.changed_.wait_for(lock, server.options_.limits.request_time, [&] {
+        return !server.free_.empty() || server.server_.is_stopping();
+      });
+      if (server.free_.empty()) return;
+      predictor_ = std::move(server.free_.back());
+      server.free_.pop_back();
     }
-    return *predictor;
-  }
+    ~Lease() {
+      if (predictor_ == nullptr) return;
+      {
+        const std::lock_guard<std::mutex> lock(server_.mutex_);
+        server_.free_.push_back(std::move(predictor_));
+      }
+      server_.changed_.notify_one();
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    Predictor* predictor() const { return predictor_.get(); }  // null: all are busy
 
-  nn::Model& model_;
+   private:
+    Impl& server_;
+    std::unique_ptr<Predictor> predictor_;
+  };
+
   const DigitServerOptions options_;
   const int64_t height_, width_;
   DigitTranslator translator_;
-  httplib::Server server_;
-  std::thread listener_;
   int port_ = -1;
   std::mutex mutex_;
-  std::map<std::thread::id, std::unique_ptr<Predictor>> predictors_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Predictor>> free_;  // under the mutex
+  BoundedServer server_;                          // ends first: its threads use all of the above
 };
 
 DigitServer::DigitServer(nn::Model& model, const DigitServerOptions& options)
@@ -197,6 +205,6 @@ DigitServer::~DigitServer() = default;
 void DigitServer::Start() { impl_->Start(); }
 int DigitServer::port() const { return impl_->port(); }
 void DigitServer::Stop() { impl_->Stop(); }
-void DigitServer::Wait() { impl_->Wait(); }
+bool DigitServer::is_listening() const { return impl_->is_listening(); }
 
 }  // namespace tidepool

@@ -22,8 +22,8 @@
 namespace tidepool {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 std::string RawImage(int seed) {
   std::string bytes(784, '\0');
@@ -52,7 +52,7 @@ class DigitServerTest : public ::testing::Test {
  protected:
   DigitServerTest() : model_(nn::MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kEnabled)) {
     options_.budget_bytes = 1 << 20;
-    options_.body_limit_bytes = 4 << 20;
+    options_.limits.body_bytes = 4 << 20;
     server_ = std::make_unique<DigitServer>(model_, options_);
     server_->Start();
     client_ = std::make_unique<httplib::Client>("127.0.0.1", server_->port());

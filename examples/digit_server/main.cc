@@ -1,4 +1,7 @@
 // digit_server --model=FILE: answers POSTed digits on loopback; see README.md.
+#include <signal.h>
+
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -7,28 +10,83 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
 #include "tidepool/examples/digit_server/digit_server.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/nn/finite.h"
 #include "tidepool/nn/model_file.h"
 
 ABSL_FLAG(std::string, model, "", "a file that `tidepool train` wrote");
 ABSL_FLAG(int, port, 8080, "0: any that is free");
-ABSL_FLAG(int, workers, 2, "requests served at once; each has a predictor");
+ABSL_FLAG(int, workers, 2, "requests computed at once; each has a predictor");
 ABSL_FLAG(int64_t, budget_mib, 8, "MiB that a worker's requests may own at once");
+ABSL_FLAG(int, connections, 64, "open at once; one more is answered 503");
+ABSL_FLAG(int64_t, body_mib, 16, "MiB of one body; all at once may have four times that");
+ABSL_FLAG(int, request_seconds, 10, "for a request to arrive, and for its answer to be taken");
+
+namespace tidepool {
+namespace {
+
+int64_t InRange(const char* flag, int64_t value, int64_t most) {
+  if (value < 1 || value > most) {
+    ThrowInvalidArgument(absl::StrCat("flag --", flag, " is ", value, ", expected 1 to ", most));
+  }
+  return value;
+}
+
+DigitServerOptions OptionsOfFlags() {
+  DigitServerOptions options;
+  options.port = absl::GetFlag(FLAGS_port);
+  options.workers = absl::GetFlag(FLAGS_workers);
+  options.budget_bytes = InRange("budget_mib", absl::GetFlag(FLAGS_budget_mib), 1 << 20) << 20;
+  HttpLimits& limits = options.limits;
+  // The library serves no descriptor beyond 1023.
+  limits.connections =
+      static_cast<int>(InRange("connections", absl::GetFlag(FLAGS_connections), 900));
+  limits.body_bytes = InRange("body_mib", absl::GetFlag(FLAGS_body_mib), 1 << 16) << 20;
+  limits.all_bodies_bytes = 4 * limits.body_bytes;
+  limits.request_time = limits.answer_time =
+      std::chrono::seconds(InRange("request_seconds", absl::GetFlag(FLAGS_request_seconds), 3600));
+  return options;
+}
+
+int Run() {
+  // Before there are threads, which kernels have as well: they would take them.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const DigitServerOptions options = OptionsOfFlags();
+  const std::string file = absl::GetFlag(FLAGS_model);
+  nn::Model model = nn::LoadModel(file);
+  nn::RequireFinite(*model.network, file);
+  DigitServer server(model, options);
+  server.Start();
+  std::printf("digit_server: http://%s:%d/digits\n", options.host.c_str(), server.port());
+  std::fflush(stdout);
+  const timespec second = {1, 0};
+  while (server.is_listening()) {
+    const int signal = sigtimedwait(&ends, nullptr, &second);
+    if (signal < 0) continue;
+    server.Stop();
+    std::printf("digit_server: stopped by %s\n", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    return 0;
+  }
+  ThrowInternal("the system ended the listening socket");
+}
+
+}  // namespace
+}  // namespace tidepool
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Serves a model of digits on 127.0.0.1: POST /digits, GET /memory.");
-  absl::ParseCommandLine(argc, argv);
+  if (const auto rest = absl::ParseCommandLine(argc, argv); rest.size() > 1) {
+    std::fprintf(stderr, "digit_server: argument \"%s\", expected flags\n", rest[1]);
+    return 1;
+  }
   try {
-    tidepool::nn::Model model = tidepool::nn::LoadModel(absl::GetFlag(FLAGS_model));
-    tidepool::DigitServerOptions options;
-    options.port = absl::GetFlag(FLAGS_port);
-    options.workers = absl::GetFlag(FLAGS_workers);
-    options.budget_bytes = absl::GetFlag(FLAGS_budget_mib) << 20;
-    tidepool::DigitServer server(model, options);
-    server.Start();
-    std::printf("digit_server: http://%s:%d/digits\n", options.host.c_str(), server.port());
-    std::fflush(stdout);
-    server.Wait();
+    return tidepool::Run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "digit_server: %s\n", error.what());
     return 1;

@@ -5,9 +5,12 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <system_error>
 
+#include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
@@ -197,7 +200,18 @@ void Reclaimer::set_window(absl::Duration window) {
       [[maybe_unused]] static const int registered =
           std::atexit([] { Global().set_window(absl::ZeroDuration()); });
     }
-    thread_ = std::thread([this] { Loop(); });
+    try {
+      thread_ = std::thread([this] { Loop(); });
+    } catch (const std::system_error& error) {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        window_ = absl::ZeroDuration();
+        stop_ = true;
+      }
+      ThrowResourceExhausted(absl::StrCat("Reclaimer: set_window: a thread for periodic runs: ",
+                                          error.code().message(),
+                                          "; memory goes back under pressure all the same"));
+    }
   }
 }
 

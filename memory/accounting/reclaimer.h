@@ -89,7 +89,8 @@ class Reclaimer {
   // `name` is for reports. The callback may register and unregister others, not wait.
   [[nodiscard]] Registration Register(std::string name, Callback callback);
 
-  // Time between two periodic runs; zero or less: none. Not to be called from a callback.
+  // Time between two periodic runs; zero or less: none. Not to be called from a callback. Throws
+  // kResourceExhausted where the system refuses the thread; there are no periodic runs then.
   void set_window(absl::Duration window);
   absl::Duration window() const;
   // Off: neither periodic runs nor runs under pressure. RunNow() always works. Initially on.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/refused_threads.h"
 
 namespace tidepool {
 namespace {
@@ -156,6 +159,21 @@ TEST(Reclaimer, AWindowRunsPeriodicallyUntilItIsClosed) {
   reclaimer.set_enabled(true);
   EXPECT_TRUE(Eventually([&] { return runs > at_end; }));
 }  // destroyed with its thread running
+
+TEST(Reclaimer, WithoutAThreadThereAreNoPeriodicRuns) {
+  Reclaimer reclaimer;
+  {
+    const RefusedThreads refused;
+    const absl::Status status = CatchStatus([&] { reclaimer.set_window(absl::Hours(24)); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_NE(std::string(status.message()).find("a thread for periodic runs: Resource temporarily"),
+              std::string::npos)
+        << status;
+  }
+  EXPECT_EQ(reclaimer.window(), absl::ZeroDuration());
+  reclaimer.set_window(absl::Hours(24));  // when there are threads again
+  EXPECT_EQ(reclaimer.window(), absl::Hours(24));
+}
 
 TEST(Reclaimer, TheGlobalThreadEndsWithTheProgram) {
   Reclaimer::Global().set_window(absl::Milliseconds(1));

@@ -19,9 +19,11 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/stack.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -48,13 +50,6 @@ int PrefaultObject(dl_phdr_info* object, size_t, void*) {
     }
   }
   return 0;
-}
-
-__attribute__((noinline)) void TouchStack() {
-  constexpr int kBytes = 256 << 10;
-  constexpr int kPage = 4096;
-  [[maybe_unused]] volatile char stack[kBytes];
-  for (int i = 0; i < kBytes; i += kPage) stack[i] = 0;
 }
 
 // Made before the filter is, so that the watching thread itself is not filtered.
@@ -111,7 +106,13 @@ int InstallFilter() {
 
 Watcher* Start(std::string* reason) {
   auto* watcher = new Watcher;  // watched until the process ends
-  std::thread(Watch, watcher).detach();
+  try {
+    std::thread(Watch, watcher).detach();
+  } catch (const std::system_error& error) {
+    delete watcher;
+    *reason = absl::StrCat("the system refused a thread that counts them: ", error.what());
+    return nullptr;
+  }
   const int listener = InstallFilter();
   const int error = errno;
   {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/testing/refused_threads.h"
 
 namespace tidepool {
 namespace {
@@ -35,6 +36,18 @@ TEST(SystemCounters, PrefaultingTheProgramLeavesItUsable) {
     static_cast<volatile char*>(never_touched)[i] = 1;
   }
   EXPECT_LE(PageFaults() - before, 2);
+}
+
+TEST(SystemCounters, WithoutAThreadNothingIsCounted) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "not counted with AddressSanitizer";
+#endif
+  const RefusedThreads refused;
+  std::string reason;
+  EXPECT_FALSE(StartCountingMemorySystemCalls(&reason));
+  EXPECT_NE(reason.find("refused a thread that counts them: Resource temp"), std::string::npos)
+      << reason;
+  EXPECT_EQ(MemorySystemCalls(), -1);
 }
 
 TEST(SystemCounters, CountsMemorySystemCallsOfThisThreadAndItsChildren) {

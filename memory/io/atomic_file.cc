@@ -1,13 +1,15 @@
 #include "tidepool/memory/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -18,6 +20,8 @@ namespace {
 
 // Leaves room for our suffix within the 255 bytes a file name may have.
 constexpr size_t kMaxBaseNameBytes = 200;
+// Temporary files of dead writers are looked for among so many.
+constexpr int kNumbersLookedAt = 8;
 
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -25,12 +29,33 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::string NewTemporaryPath(const std::string& path) {
-  static std::atomic<uint64_t> counter{0};
+std::string TemporaryPath(const std::string& path, int number) {
   const size_t slash = path.rfind('/');
   const size_t base = slash == std::string::npos ? 0 : slash + 1;
-  return absl::StrCat(path.substr(0, base), path.substr(base, kMaxBaseNameBytes), ".", getpid(),
-                      "-", counter.fetch_add(1, std::memory_order_relaxed), ".tmp");
+  return absl::StrCat(path.substr(0, base), path.substr(base, kMaxBaseNameBytes), ".tidepool-",
+                      number, ".tmp");
+}
+
+bool IsSameFile(int descriptor, const char* path) {
+  struct stat open_file, named;
+  return fstat(descriptor, &open_file) == 0 && lstat(path, &named) == 0 &&
+         open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
+// Whether the temporary file at `path` was a dead writer's; it is gone then.
+bool RemoveIfLeft(const std::string& path) {
+  // Never through a link, never waiting. Some file systems lock only what is open for writing.
+  constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  int file = open(path.c_str(), O_WRONLY | kFlags);
+  if (file < 0 && errno == EACCES) file = open(path.c_str(), O_RDONLY | kFlags);
+  if (file < 0) return false;
+  struct stat status;
+  // A writer looks whether its file still has its name once it holds the lock.
+  const bool is_left = fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+                       flock(file, LOCK_EX | LOCK_NB) == 0 && IsSameFile(file, path.c_str()) &&
+                       unlink(path.c_str()) == 0;
+  close(file);
+  return is_left;
 }
 
 // 0 or errno. Some file systems cannot sync a folder and say EINVAL; their renames are durable in
@@ -41,6 +66,38 @@ int SyncFolder(const std::string& folder) {
   const int error = fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
   close(descriptor);
   return error;
+}
+
+// What would refuse the rename onto `path`, found now.
+void CheckReplaceable(const std::string& path) {
+  struct statx found;
+  if (statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS,
+            &found) != 0) {
+    // Among them a name that is too long, which the temporary file's is not.
+    if (errno != ENOENT && errno != ENOSYS)
+      ThrowErrno(errno, absl::StrCat("write ", OneLine(path)));
+    return;
+  }
+  const auto has = [&found](uint64_t attribute) {
+    return (found.stx_attributes_mask & found.stx_attributes & attribute) != 0;
+  };
+  if (has(STATX_ATTR_MOUNT_ROOT)) {
+    ThrowFailedPrecondition(absl::StrCat("write ", OneLine(path),
+                                         ": found a mount point, expected a file that a new one "
+                                         "can take the place of; mount its folder"));
+  }
+  if (has(STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)) {
+    ThrowErrno(EPERM,
+               absl::StrCat("write ", OneLine(path), ": the file is ",
+                            has(STATX_ATTR_IMMUTABLE) ? "immutable" : "append-only", " (lsattr)"));
+  }
+  struct stat folder;
+  const uid_t user = geteuid();
+  if (user != 0 && stat(FolderOf(path).c_str(), &folder) == 0 && (folder.st_mode & S_ISVTX) != 0 &&
+      found.stx_uid != user && folder.st_uid != user) {
+    ThrowErrno(EPERM, absl::StrCat("write ", OneLine(path),
+                                   ": the file is another user's in a sticky folder"));
+  }
 }
 
 }  // namespace
@@ -57,17 +114,31 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
     ThrowInvalidArgument(absl::StrCat("write ", OneLine(path),
                                       ": found a device or pipe, expected a regular file or none"));
   }
-  do {
-    // A name that is taken belongs to an earlier process with our number: try the next one.
-    temporary_path_ = NewTemporaryPath(path);
-    descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
-  if (descriptor_ < 0) {
-    ThrowErrno(errno, absl::StrCat("write ", OneLine(path), ": create ", OneLine(temporary_path_)));
-  }
+  CheckReplaceable(path);
+  OpenTemporary();
   if (exists && fchmod(descriptor_, existing.st_mode & 07777) != 0) {
     Fail(errno, absl::StrCat("write ", OneLine(path), ": copy its permissions to ",
                              OneLine(temporary_path_)));
+  }
+}
+
+void AtomicFile::OpenTemporary() {
+  // Several that write the same path at once take one number after the other.
+  for (int number = 0; number < kNumbersLookedAt; ++number) {
+    RemoveIfLeft(TemporaryPath(path_, number));
+  }
+  for (int number = 0;; ++number) {
+    temporary_path_ = TemporaryPath(path_, number);
+    descriptor_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && (errno == EEXIST || errno == EINTR)) continue;
+    if (descriptor_ < 0) {
+      ThrowErrno(errno,
+                 absl::StrCat("write ", OneLine(path_), ": create ", OneLine(temporary_path_)));
+    }
+    // Until it is locked others take it for a dead writer's.
+    const bool is_taken = flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!is_taken && IsSameFile(descriptor_, temporary_path_.c_str())) return;
+    close(descriptor_);
   }
 }
 
@@ -84,9 +155,8 @@ void AtomicFile::RequireOpen(const char* operation) const {
 }
 
 void AtomicFile::Discard() noexcept {
-  if (descriptor_ >= 0) close(descriptor_);
-  descriptor_ = -1;
-  unlink(temporary_path_.c_str());
+  unlink(temporary_path_.c_str());  // while the lock says that it is ours
+  if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
 }
 
 void AtomicFile::Fail(int error_number, const std::string& what) {
@@ -121,14 +191,17 @@ void AtomicFile::Commit() {
   if (fsync(descriptor_) != 0) {
     Fail(errno, absl::StrCat("commit ", OneLine(path_), ": sync ", OneLine(temporary_path_)));
   }
-  const int closed = close(descriptor_);
-  descriptor_ = -1;
+  // Closing may still find an error, and the lock has to stay until the file has its name.
+  const int lock = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  if (lock < 0) Fail(errno, absl::StrCat("commit ", OneLine(path_)));
+  const int closed = close(std::exchange(descriptor_, lock));
   if (closed != 0 && errno != EINTR) {
     Fail(errno, absl::StrCat("commit ", OneLine(path_), ": close ", OneLine(temporary_path_)));
   }
   if (rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     Fail(errno, absl::StrCat("commit ", OneLine(path_), ": rename ", OneLine(temporary_path_)));
   }
+  close(std::exchange(descriptor_, -1));
   state_ = State::kCommitted;
   const std::string folder = FolderOf(path_);
   if (const int error = SyncFolder(folder); error != 0) {
@@ -136,6 +209,40 @@ void AtomicFile::Commit() {
                                    ": the file is in place, but its folder could not be synced: ",
                                    OneLine(folder)));
   }
+}
+
+DiskReservation::DiskReservation(const std::string& path, uint64_t bytes) {
+  const std::string what = absl::StrCat("write ", OneLine(path), ": reserve ", bytes, " bytes");
+  {
+    const AtomicFile file(path);
+    descriptor_ = fcntl(file.descriptor_, F_DUPFD_CLOEXEC, 0);
+  }  // which takes the name away
+  if (descriptor_ < 0) ThrowErrno(errno, what);
+  int error;
+  do {
+    error = bytes == 0 || fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  if (error == EOPNOTSUPP || error == ENOSYS) {
+    struct statvfs free;
+    const bool fits = fstatvfs(descriptor_, &free) != 0 ||
+                      bytes / std::max<uint64_t>(1, free.f_frsize) < free.f_bavail;
+    error = fits ? 0 : ENOSPC;
+  }
+  if (error == 0) return;
+  Release();
+  ThrowErrno(error, what);
+}
+
+DiskReservation::DiskReservation(DiskReservation&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+DiskReservation& DiskReservation::operator=(DiskReservation&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void DiskReservation::Release() noexcept {
+  if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
 }
 
 }  // namespace tidepool

@@ -241,7 +241,30 @@ TEST(AtomicFile, KilledWritersLeaveTheOldFileOrAWholeNewOne) {
     const std::string content = Content(path);
     ASSERT_EQ(content.size(), 5000u);
     ASSERT_EQ(content, std::string(5000, content[0]));
+    ASSERT_LE(FileCount(folder), 2u) << "each writer clears what the one before it left";
   }
+  { AtomicFile file(path); }
+  EXPECT_EQ(FileCount(folder), 1u);
+}
+
+TEST(AtomicFile, OnlyTemporaryFilesOfDeadWritersAreCleared) {
+  const std::string folder = NewFolder(), path = folder + "/out";
+  AtomicFile living(path);
+  living.Append(std::string("mine"));
+  const std::string start = path + ".tidepool-";
+  fs::create_symlink(path + ".elsewhere", start + "1.tmp");
+  std::ofstream(path + ".elsewhere") << "not a temporary file";
+  fs::create_directory(start + "2.tmp");
+  ASSERT_EQ(mkfifo((start + "3.tmp").c_str(), 0600), 0);
+  std::ofstream(start + "4.tmp") << "half of what a dead wri";
+  fs::permissions(start + "4.tmp", fs::perms::owner_read);
+  std::ofstream(path + ".tmp") << "somebody's";
+  { AtomicFile other(path); }
+  EXPECT_FALSE(fs::exists(start + "4.tmp"));
+  EXPECT_EQ(FileCount(folder), 6u);
+  EXPECT_EQ(Content(path + ".elsewhere"), "not a temporary file");
+  living.Commit();
+  EXPECT_EQ(Content(path), "mine");
 }
 
 // Renaming over /dev/null would break the machine for everybody.

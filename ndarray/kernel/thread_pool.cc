@@ -9,6 +9,8 @@
 #include <mutex>
 #include <system_error>
 
+#include "tidepool/memory/stack.h"
+
 namespace tidepool {
 namespace {
 
@@ -40,15 +42,6 @@ void Wake(std::atomic<uint32_t>& word) {
           nullptr, 0);
 }
 
-// A worker may meet an operator for the first time in any step. What its stack will need is touched
-// here, so that steady steps have no page faults on any thread.
-__attribute__((noinline)) void TouchStack() {
-  constexpr int kBytes = 256 << 10;
-  constexpr int kPage = 4096;
-  [[maybe_unused]] volatile char stack[kBytes];
-  for (int i = 0; i < kBytes; i += kPage) stack[i] = 0;
-}
-
 }  // namespace
 
 WorkerPool::WorkerPool(int threads) {
@@ -78,6 +71,8 @@ void WorkerPool::TakeTasks(int slot) {
 }
 
 void WorkerPool::Work(int slot) {
+  // A worker may meet an operator for the first time in any step. What its stack will need is touched
+  // here, so that steady steps have no page faults on any thread.
   TouchStack();
   uint32_t done = UINT32_MAX;  // number of the last job this worker was in
   int spins = 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/testing/refused_threads.h"
 
 namespace tidepool {
 namespace {
@@ -29,6 +30,18 @@ TEST(ThreadPool, RunsEachTaskOnceInDistinctSlots) {
       for (const auto& count : runs) ASSERT_EQ(count.load(), 1);
     }
   }
+}
+
+TEST(ThreadPool, WithoutThreadsTheCallerDoesItAll) {
+  const RefusedThreads refused;
+  WorkerPool pool(4);
+  EXPECT_EQ(pool.threads(), 1);
+  int64_t sum = 0;
+  pool.Run(10, [&](int64_t index, int slot) {
+    EXPECT_EQ(slot, 0);
+    sum += index;
+  });
+  EXPECT_EQ(sum, 45);
 }
 
 // Jobs follow each other faster than workers wake: a late worker must never touch the next job's

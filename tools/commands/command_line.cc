@@ -149,6 +149,9 @@ int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
       ThrowErrno(errno, "write standard output");
     }
     return status;
+  } catch (const CommandFailed& failure) {
+    PrintError(command->name, failure.what());
+    return kExitFailed;
   } catch (const std::bad_alloc&) {
     PrintError(command->name, "out of memory");
   } catch (const std::exception& error) {

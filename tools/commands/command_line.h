@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_TOOLS_COMMANDS_COMMAND_LINE_H_
 #define TIDEPOOL_TOOLS_COMMANDS_COMMAND_LINE_H_
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,13 @@ namespace tidepool::tools {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;    // the work was done and its answer is no
 inline constexpr int kExitBadInput = 2;  // bad flags or files, or a mode that is not built
+
+// The work was done and its answer is no: RunCommand prints why, like an error, and returns
+// kExitFailed.
+class CommandFailed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 struct Command {
   const char* name;
@@ -23,7 +31,7 @@ struct Command {
 // Runs the command named by argv[1]. Prints help for none, -h, --help or "help [COMMAND]". Flags
 // are --name=value, --name value, and --name or --noname of booleans; a value that starts with "--"
 // needs the first form. Errors are one line on stderr and kExitBadInput, a full disk behind
-// standard output too. Ignores SIGXFSZ from then on.
+// standard output too, and kExitFailed for CommandFailed. Ignores SIGXFSZ from then on.
 int RunCommand(const std::vector<Command>& commands, int argc, char** argv);
 
 }  // namespace tidepool::tools

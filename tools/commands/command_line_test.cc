@@ -61,6 +61,7 @@ Result RunWith(std::vector<std::string> arguments) {
            "",
            {"name"},
            []() -> int { ThrowDataLoss("file: found " + absl::GetFlag(FLAGS_name)); }},
+          {"disagree", "throws", "", {}, []() -> int { throw CommandFailed("no,\nnever"); }},
           {"exhaust", "throws", "", {}, []() -> int { throw std::bad_alloc(); }},
           {"surprise", "throws", "", {}, []() -> int { throw std::length_error("too long"); }},
       },
@@ -158,7 +159,7 @@ TEST(CommandLine, MissingValues) {
 }
 
 TEST(CommandLine, UnknownCommands) {
-  ExpectRefused({"wrok"}, {"unknown command \"wrok\"; commands: work no fail exhaust surprise"});
+  ExpectRefused({"wrok"}, {"unknown command \"wrok\"; commands: work no fail disagree exhaust surprise"});
   ExpectRefused({"a\nb"}, {"unknown command \"a\\x0ab\""});
   ExpectRefused({"help", "wrok"}, {"unknown command \"wrok\""});
   ExpectRefused({"--number=1", "work"}, {"unknown command \"--number=1\""});
@@ -169,6 +170,9 @@ TEST(CommandLine, ExitStatuses) {
   EXPECT_EQ(RunWith({"work"}).status, 0);
   EXPECT_EQ(RunWith({"no"}).status, 1);
   ExpectRefused({"fail", "--name=a\r\nb\x1b"}, {"tidepool fail: file: found a\\x0d\\x0ab\\x1b\n"});
+  const Result disagrees = RunWith({"disagree"});
+  EXPECT_EQ(disagrees.status, kExitFailed);
+  EXPECT_EQ(disagrees.err, "tidepool disagree: no,\\x0anever\n");
   ExpectRefused({"exhaust"}, {"tidepool exhaust: out of memory"});
   ExpectRefused({"surprise"}, {"tidepool surprise: too long"});
 }

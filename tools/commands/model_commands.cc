@@ -1,4 +1,5 @@
 // evaluate, predict, kernels.
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/nn/data/idx_file.h"
 #include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/finite.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
@@ -24,8 +26,17 @@ namespace tidepool::tools {
 namespace {
 
 nn::Model ModelOfFlags() {
-  return nn::LoadModel(Required("model_file", absl::GetFlag(FLAGS_model_file)),
-                       ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)), DeviceOfFlags());
+  const std::string file = Required("model_file", absl::GetFlag(FLAGS_model_file));
+  nn::Model model = nn::LoadModel(file, ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)),
+                                  DeviceOfFlags());
+  nn::RequireFinite(*model.network, file);  // it would answer nan to everything
+  return model;
+}
+
+// Parameters may be finite and too large to compute with.
+void RequireNumber(int64_t image, float probability) {
+  if (std::isfinite(probability)) return;
+  throw CommandFailed(absl::StrCat("image ", image, ": its probabilities are not finite"));
 }
 
 }  // namespace
@@ -67,6 +78,7 @@ int RunPredict() {
                            const NDArray best = ArgMax(probabilities);
                            for (int64_t row = 0; row < best.NumElements(); ++row) {
                              const int64_t label = best.At<int64_t>({row});
+                             RequireNumber(image, probabilities.At<float>({row, label}));
                              std::printf("%lld,%lld,%.4f\n", static_cast<long long>(image++),
                                          static_cast<long long>(label),
                                          probabilities.At<float>({row, label}));

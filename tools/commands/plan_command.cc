@@ -14,6 +14,7 @@
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
 #include "tidepool/tools/commands/flags.h"
+#include "tidepool/tools/commands/output_paths.h"
 
 ABSL_FLAG(std::string, input, "", "CSV with the columns id,lower,upper,size");
 ABSL_FLAG(std::string, output, "", "the same with the column offset; empty: not written");
@@ -55,6 +56,7 @@ int RunPlanCommand() {
         options.alignment, ", ", absl::FormatDuration(options.time_limit),
         "; expected at least 0, 1 and 0"));
   }
+  CheckOutputPaths({{"output", output}});  // before the search, which may take hours
   NamedProblem problem = ReadProblemFile(input);
 
   Clock::time_point start = Clock::now();

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -9,7 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_log.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/planning/problem_file.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
@@ -18,7 +22,9 @@
 #include "tidepool/tools/commands/commands.h"
 #include "tidepool/tools/commands/evaluate_model.h"
 #include "tidepool/tools/commands/flags.h"
+#include "tidepool/tools/commands/last_finite.h"
 #include "tidepool/tools/commands/memory_table.h"
+#include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/progress.h"
 
 ABSL_FLAG(std::string, data, "", "folder with the four IDX files of MNIST's names");
@@ -57,15 +63,26 @@ nn::Schedule ScheduleOfFlags(int64_t steps) {
   return schedule == "cosine" ? nn::Schedule::Cosine(steps) : nn::Schedule::Constant();
 }
 
+[[noreturn]] void ThrowNoTrace() {
+  ThrowFailedPrecondition("flag --trace_file: no step was learned; it needs --workspace_mode=enabled");
+}
+
 void WriteTrace(const Workspace& workspace, const std::string& path) {
   NamedProblem problem;
   problem.buffers = workspace.PlannedRequests();
-  if (problem.buffers.empty()) {
-    ThrowFailedPrecondition("flag --trace_file: no step was learned; it needs --workspace_mode=enabled");
-  }
+  if (problem.buffers.empty()) ThrowNoTrace();
   for (size_t i = 0; i < problem.buffers.size(); ++i) problem.ids.push_back(std::to_string(i));
   WriteProblemFile(path, problem);
   std::printf("wrote %zu requests to %s\n", problem.buffers.size(), path.c_str());
+}
+
+// The pool goes on with the threads it got.
+void TellRefusedThreads() {
+  const int wanted = ThreadCount();
+  const std::shared_ptr<ThreadPool> pool = PoolOf(Threads(wanted));
+  const int given = pool != nullptr ? pool->threads() : 1;
+  if (given >= wanted) return;
+  std::printf("%d threads of %d: the system refused more (ulimit -u, ulimit -s)\n", given, wanted);
 }
 
 }  // namespace
@@ -84,7 +101,10 @@ int RunTrain() {
   ScheduleOfFlags(1);  // wrong flags are found before anything is read
   const WorkspaceMode mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   const Device device = DeviceOfFlags();
-  if (!save.empty()) nn::CheckModelPathIsWritable(save);
+  const std::string memory_log_file = absl::GetFlag(FLAGS_memory_log);
+  const std::string trace = absl::GetFlag(FLAGS_trace_file);
+  CheckOutputPaths({{"save", save}, {"memory_log", memory_log_file}, {"trace_file", trace}});
+  if (!trace.empty() && mode != WorkspaceMode::kEnabled) ThrowNoTrace();
 
   // Before the thread pool exists, so that its threads are counted too.
   StepCounters counters;
@@ -99,7 +119,10 @@ int RunTrain() {
               static_cast<long long>(train.count), static_cast<long long>(data.test.count),
               absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(batch),
               absl::GetFlag(FLAGS_workspace_mode).c_str(), DeviceName(device).c_str());
+  TellRefusedThreads();
   std::fflush(stdout);  // a log shows it now, not with the first progress line
+  DiskReservation room;
+  if (!save.empty()) room = nn::ReserveModelFile(model, save);
 
   nn::ImageBatches batches(train, batch);
   updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, epochs * batches.size()));
@@ -110,12 +133,9 @@ int RunTrain() {
     error.AddContext("flag --graphs");
     throw;
   }
-  const std::string memory_log_file = absl::GetFlag(FLAGS_memory_log);
   std::optional<MemoryLog> memory_log;
-  if (!memory_log_file.empty()) {
-    memory_log.emplace();
-    memory_log->WriteCsv(memory_log_file);  // where nothing can be written is known before the hours
-  }
+  if (!memory_log_file.empty()) memory_log.emplace();
+  LastFinite last_finite(model, save);
   Progress progress(epochs, train.count);
   double first_step_seconds = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
@@ -124,13 +144,21 @@ int RunTrain() {
     for (int64_t i = 0; i < batches.size(); ++i) {
       const bool steady = trainer.steps() >= 2;
       if (steady) counters.BeginStep();
-      loss += trainer.Step([&] { return batches.Make(i); });
+      const double step_loss = trainer.Step([&] { return batches.Make(i); });
       if (steady) counters.EndStep();
+      last_finite.CheckLoss(step_loss, trainer.steps(), epoch);
+      loss += step_loss;
       if (trainer.steps() == 1) first_step_seconds = seconds();
       if (memory_log) memory_log->Sample(absl::StrCat("epoch ", epoch, " batch ", i));
       progress.Step(epoch, std::min((i + 1) * batch, train.count), loss / (i + 1));
     }
     progress.EndEpoch(epoch, loss / batches.size());
+    last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
+  }
+  // Before anything else can go wrong.
+  if (!save.empty()) {
+    room.Release();
+    nn::SaveModelAnywhere(model, save);
   }
 
   const Evaluation evaluation = EvaluateModel(model, data.test, batch);
@@ -148,17 +176,12 @@ int RunTrain() {
                 graphs->last_failure.c_str());
   }
   std::printf("first step done %.3f s after the start of the program\n", first_step_seconds);
-  if (!save.empty()) {
-    nn::SaveModel(model, save);
-    std::printf("saved %s\n", save.c_str());
-  }
+  if (!save.empty()) std::printf("saved %s\n", save.c_str());
   if (memory_log) {
     memory_log->WriteCsv(memory_log_file);
     std::printf("wrote memory after each step to %s\n", memory_log_file.c_str());
   }
-  if (const std::string trace = absl::GetFlag(FLAGS_trace_file); !trace.empty()) {
-    WriteTrace(model.network->training_workspace(), trace);
-  }
+  if (!trace.empty()) WriteTrace(model.network->training_workspace(), trace);
   std::printf("test accuracy %.4f\n", evaluation.Accuracy());
   return kExitOk;
 }

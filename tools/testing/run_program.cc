@@ -50,6 +50,12 @@ Channel NewChannel(bool terminal) {
                           static_cast<rlim_t>(options.max_file_bytes)};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(126);
   }
+  if (options.stack_bytes >= 0) {
+    rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0) _exit(126);
+    limit.rlim_cur = std::min(static_cast<rlim_t>(options.stack_bytes), limit.rlim_max);
+    if (setrlimit(RLIMIT_STACK, &limit) != 0) _exit(126);
+  }
   const int in = open("/dev/null", O_RDONLY);
   if (dup2(in, 0) != 0 || dup2(out, 1) != 1 || dup2(err, 2) != 2) _exit(126);
   // LeakSanitizer stops all threads and then maps memory, which the thread that watches memory

@@ -14,6 +14,7 @@ struct RunOptions {
   bool terminal = false;        // standard output is a pseudo-terminal
   std::string interrupt_after;  // SIGINT once standard output holds this
   int64_t max_file_bytes = -1;  // RLIMIT_FSIZE; -1: none
+  int64_t stack_bytes = -1;     // RLIMIT_STACK, which threads get as well, up to the hard limit; -1: as it is
 };
 
 struct RunResult {

@@ -1,0 +1,349 @@
+#include "tidepool/examples/digit_server/bounded_server.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "tidepool/examples/digit_server/request_head.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool {
+namespace {
+
+// Of one connection; a client that keeps asking gets a new one then.
+constexpr int kRequestsPerConnection = 1000;
+
+// What this thread serves; the library's handlers know the request alone.
+thread_local Connection* connection_here = nullptr;
+// The listening thread answers no more than that there is no room.
+thread_local bool refuses_here = false;
+
+}  // namespace
+
+// The library owns its queue; what it does is the server's.
+class BoundedServer::Queue final : public httplib::TaskQueue {
+ public:
+  explicit Queue(BoundedServer& server) : server_(server) {}
+  void enqueue(std::function<void()> connection) override {
+    server_.Enqueue(std::move(connection));
+  }
+  void shutdown() override { server_.EndThreads(); }
+
+ private:
+  BoundedServer& server_;
+};
+
+BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
+  if (std::min({int64_t{limits.connections}, limits.head_bytes, limits.body_bytes,
+                limits.all_bodies_bytes}) < 1 ||
+      std::min({limits.request_time, limits.answer_time, limits.idle_time, limits.stop_time}) <
+          std::chrono::milliseconds(1)) {
+    ThrowInvalidArgument(
+        "HTTP limits: found one below 1, expected connections, bytes and times of at least 1");
+  }
+  new_task_queue = [this] { return new Queue(*this); };
+  keep_alive_max_count_ = kRequestsPerConnection;
+  keep_alive_timeout_sec_ = std::chrono::ceil<std::chrono::seconds>(limits.idle_time).count();
+  set_tcp_nodelay(true);
+  set_default_headers({{"Accept-Ranges", "none"}});
+  // The library would share the port with any other process that listens on it.
+  set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    fcntl(socket, F_SETFD, FD_CLOEXEC);
+  });
+  set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    return CheckHead(request, response) ? HandlerResponse::Handled : HandlerResponse::Unhandled;
+  });
+  // Before a client that asks first sends its body.
+  set_expect_100_continue_handler(
+      [this](const httplib::Request& request, httplib::Response& response) {
+        return CheckHead(request, response) ? response.status : 100;
+      });
+  set_exception_handler(
+      [](const httplib::Request&, httplib::Response& response, std::exception_ptr thrown) {
+        connection_here->CloseAfterwards();
+        try {
+          std::rethrow_exception(std::move(thrown));
+        } catch (const std::exception& error) {
+          AnswerError(response, 500, error.what());
+        } catch (...) {
+          AnswerError(response, 500, "unknown");
+        }
+      });
+  // What the library refuses itself.
+  set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    connection_here->CloseAfterwards();
+    switch (connection_here->failure()) {
+      case Connection::Failure::kTooSlow:
+        return AnswerError(response, 408, "the request took too long to arrive");
+      case Connection::Failure::kHeadTooLarge:
+        return AnswerError(response, 431, "the head of the request is too large");
+      default:
+        return AnswerError(response, response.status, "the request is not understood");
+    }
+  });
+  set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!connection_here->must_close()) return;
+    response.headers.erase("Keep-Alive");
+    response.headers.erase("Connection");
+    response.set_header("Connection", "close");
+  });
+}
+
+void BoundedServer::AnswerError(httplib::Response& response, int status,
+                                const std::string& message) {
+  response.status = status;
+  // Bytes of a request may be quoted in errors.
+  response.set_content(nlohmann::json{{"error", message}}.dump(
+                           -1, ' ', false, nlohmann::json::error_handler_t::replace),
+                       "application/json");
+}
+
+void BoundedServer::AddPage(const std::string& path, Page page) {
+  takes_body_[path] = false;
+  Get(path, [page = std::move(page)](const httplib::Request&, httplib::Response& response) {
+    page(response);
+  });
+}
+
+void BoundedServer::AddBodyPage(const std::string& path, BodyPage page) {
+  takes_body_[path] = true;
+  Post(path, [this, page = std::move(page)](const httplib::Request&, httplib::Response& response,
+                                            const httplib::ContentReader& reader) {
+    ReadBody(page, response, reader);
+  });
+}
+
+int BoundedServer::Start(const std::string& host, int port) {
+  const int bound = port == 0 ? bind_to_any_port(host) : bind_to_port(host, port) ? port : -1;
+  if (bound < 0) {
+    ThrowFailedPrecondition(absl::StrCat("digit server: cannot listen on ", host, ":", port));
+  }
+  // The library has room for five that come at once; a sixth would try again after a second.
+  ::listen(svr_sock_, std::max(limits_.connections, 64));
+  try {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!AddThread())
+        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    }
+    listening_ = true;
+    listener_ = std::thread([this] {
+      listen_after_bind();
+      listening_ = false;
+    });
+  } catch (const std::system_error& error) {
+    listening_ = false;
+    close(svr_sock_.exchange(INVALID_SOCKET));
+    EndThreads();
+    ThrowResourceExhausted(absl::StrCat("digit server: a thread to listen and one to answer: ",
+                                        error.code().message()));
+  }
+  while (!is_running() && listening_) std::this_thread::yield();
+  return bound;
+}
+
+void BoundedServer::Stop() {
+  if (!listener_.joinable()) return;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    stopping_ = true;
+    // What has not arrived will not.
+    for (auto& [connection, open] : open_) shutdown(connection->socket(), SHUT_RD);
+    changed_.wait_for(lock, limits_.stop_time, [this] { return open_.empty(); });
+    for (auto& [connection, open] : open_) connection->ShutDown();
+  }
+  stop();
+  listener_.join();
+}
+
+// ---- connections and their threads ----------------------------------------------------------
+
+bool BoundedServer::AddThread() {
+  if (threads_.size() >= static_cast<size_t>(limits_.connections)) return false;
+  try {
+    threads_.emplace_back([this] { Work(); });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  ++idle_threads_;
+  return true;
+}
+
+void BoundedServer::Enqueue(std::function<void()> connection) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto has_room = [&] {
+      return waiting_.size() < static_cast<size_t>(idle_threads_ + ending_);
+    };
+    if (!stopping_ && (has_room() || AddThread() || EndAnIdleConnection())) {
+      waiting_.push_back(std::move(connection));
+      changed_.notify_all();
+      return;
+    }
+  }
+  refuses_here = true;
+  connection();
+  refuses_here = false;
+}
+
+bool BoundedServer::EndAnIdleConnection() {
+  Connection* longest = nullptr;
+  for (auto& [connection, open] : open_) {
+    if (!open.is_idle || open.must_end) continue;
+    if (longest == nullptr || open.since < open_[longest].since) longest = connection;
+  }
+  if (longest == nullptr) return false;
+  open_[longest].must_end = true;
+  ++ending_;
+  longest->ShutDown();
+  return true;
+}
+
+void BoundedServer::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return threads_end_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const std::function<void()> connection = std::move(waiting_.front());
+    waiting_.pop_front();
+    --idle_threads_;
+    lock.unlock();
+    try {
+      connection();
+    } catch (const std::exception&) {
+      // No memory for as much as a connection; it is closed.
+    }
+    lock.lock();
+    ++idle_threads_;
+  }
+}
+
+void BoundedServer::EndThreads() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    threads_end_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+bool BoundedServer::process_and_close_socket(socket_t socket) {
+  const absl::Cleanup closes = [socket] { close(socket); };
+  if (refuses_here) return AnswerAtOnce(socket, "503 Service Unavailable"), false;
+  Connection connection(socket, limits_);
+  Open* open;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open = &open_[&connection];
+    if (stopping_) connection.ShutDown();
+  }
+  connection_here = &connection;
+  try {
+    Serve(connection, *open);
+  } catch (const std::exception&) {
+    // Out of memory for a head; the next connection may have some.
+  }
+  const bool is_slow = connection.failure() == Connection::Failure::kTooSlow;
+  if (connection.must_close() && !is_slow && !stopping_) connection.Linger();
+  connection_here = nullptr;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (open->must_end) --ending_;
+  open_.erase(&connection);
+  changed_.notify_all();
+  return true;
+}
+
+void BoundedServer::Serve(Connection& connection, Open& open) {
+  for (int i = 1; i <= kRequestsPerConnection && connection.WaitForRequest(); ++i) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (open.must_end) return;
+      open.is_idle = false;
+    }
+    bool closed_by_client = false;
+    connection.BeginRequest();
+    const bool answered = process_request(connection, i == kRequestsPerConnection, closed_by_client,
+                                          [&](httplib::Request& request) {
+                                            connection.BodyFollows();
+                                            // Overlapping ranges would make an answer larger than
+                                            // it is; brotli takes 100 ms for one.
+                                            request.ranges.clear();
+                                            request.headers.erase("Accept-Encoding");
+                                          });
+    if (!answered && connection.failure() == Connection::Failure::kTooSlow) {
+      AnswerAtOnce(connection.socket(), "408 Request Timeout");
+    }
+    if (!answered || closed_by_client || connection.must_close() || stopping_) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open.is_idle = true;
+    open.since = Connection::Clock::now();
+  }
+}
+
+void BoundedServer::AnswerAtOnce(int socket, const std::string& status) {
+  const std::string answer = absl::StrCat(
+      "HTTP/1.1 ", status, "\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
+  send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  shutdown(socket, SHUT_WR);
+  char unread[4096];  // what has arrived, so that closing does not take the answer back
+  for (int i = 0; i < 16 && recv(socket, unread, sizeof unread, MSG_DONTWAIT) > 0; ++i) continue;
+}
+
+// ---- requests -------------------------------------------------------------------------------
+
+bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response& response) {
+  // The library does not check where chunks end.
+  if (request.has_header("Transfer-Encoding")) connection_here->CloseAfterwards();
+  const HeadRefusal refusal = CheckRequestHead(request, takes_body_, limits_.body_bytes);
+  if (refusal.status == 0) return false;
+  connection_here->CloseAfterwards();
+  if (!refusal.header.empty()) response.set_header(refusal.header, refusal.value);
+  AnswerError(response, refusal.status, refusal.message);
+  return true;
+}
+
+void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
+                             const httplib::ContentReader& reader) {
+  Connection& connection = *connection_here;
+  std::string body;
+  const absl::Cleanup gives_back = [&] { body_bytes_ -= static_cast<int64_t>(body.size()); };
+  int refused = 0;
+  const bool is_whole = reader([&](const char* bytes, size_t size) {
+    connection.CountBody(size);
+    const auto more = static_cast<int64_t>(size);
+    if (static_cast<int64_t>(body.size()) + more > limits_.body_bytes) return refused = 413, false;
+    if (body_bytes_.load() + more > limits_.all_bodies_bytes) return refused = 503, false;
+    body.append(bytes, size);
+    body_bytes_ += more;
+    return true;
+  });
+  if (is_whole) return page(body, response);
+  connection.CloseAfterwards();
+  response.body.clear();
+  if (refused == 413 || connection.failure() == Connection::Failure::kFramingTooLarge) {
+    AnswerError(
+        response, 413,
+        absl::StrCat("the body is larger than the limit of ", limits_.body_bytes, " bytes"));
+  } else if (refused == 503) {
+    response.set_header("Retry-After", "1");
+    AnswerError(response, 503, "too many bodies at once");
+  } else if (connection.failure() == Connection::Failure::kTooSlow) {
+    AnswerError(response, 408, "the request took too long to arrive");
+  } else {
+    AnswerError(response, 400, "the body is not whole");
+  }
+}
+
+}  // namespace tidepool

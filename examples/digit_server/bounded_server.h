@@ -1,0 +1,106 @@
+// The HTTP library's server with limits that it does not have itself (connection.h), for pages that
+// take nothing or a body, and answer with one. What a request claims is checked before anything is
+// read or kept for it:
+//
+//   503  more connections or bytes of bodies at once than the limits; idle connections make room
+//   first 408  a request that takes longer than request_time to arrive 431  a head that is too
+//   large 411  a body without a length, which could end nowhere 413  a body that is larger than the
+//   limit, by its claim or by what arrives in chunks 415  a compressed or multipart body: nothing
+//   is unpacked 400  a length that is no number, two of them, a length and chunks, a body for a
+//   page that takes none 404, 405  another page, or another method for it
+//
+// Such an answer closes the connection, as does a body in chunks, whose end the library does not
+// check. Answers are whole and plain: neither ranges nor compression are asked of the library.
+//
+// Threads: a connection has one of `limits.connections` threads, made when first needed, as long as
+// it is open: threads that read are cheap, and what computing takes is limited by who computes.
+#ifndef TIDEPOOL_EXAMPLES_DIGIT_SERVER_BOUNDED_SERVER_H_
+#define TIDEPOOL_EXAMPLES_DIGIT_SERVER_BOUNDED_SERVER_H_
+
+#include <httplib.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tidepool/examples/digit_server/connection.h"
+
+namespace tidepool {
+
+class BoundedServer : private httplib::Server {
+ public:
+  using Page = std::function<void(httplib::Response&)>;
+  using BodyPage = std::function<void(const std::string& body, httplib::Response&)>;
+
+  // Throws kInvalidArgument for a limit below 1.
+  explicit BoundedServer(const HttpLimits& limits);
+  ~BoundedServer() override { Stop(); }
+
+  // Before Start. Pages may be asked for on several threads at once. What they throw is answered
+  // 500.
+  void AddPage(const std::string& path, Page page);          // GET and HEAD
+  void AddBodyPage(const std::string& path, BodyPage page);  // POST
+  // {"error": message}, as for all that is refused.
+  static void AnswerError(httplib::Response& response, int status, const std::string& message);
+
+  // Listens on a thread of its own; port 0: any that is free. Returns the port. Throws
+  // kFailedPrecondition naming host and port if it cannot, kResourceExhausted without threads.
+  int Start(const std::string& host, int port);
+  // Requests that have arrived are answered, for stop_time at most; those that have not are not
+  // waited for. Idempotent.
+  void Stop();
+  bool is_stopping() const { return stopping_.load(); }
+  // False: stopped, or the system has ended it (no memory for sockets).
+  bool is_listening() const { return listening_.load(); }
+
+ private:
+  // The library's queue of connections.
+  class Queue;
+  struct Open {
+    bool is_idle = true;    // between requests
+    bool must_end = false;  // others need its thread
+    Connection::Clock::time_point since = Connection::Clock::now();
+  };
+
+  void Enqueue(std::function<void()> connection);
+  void Work();
+  bool AddThread();  // under the mutex; false: refused
+  bool EndAnIdleConnection();
+  void EndThreads();
+
+  bool process_and_close_socket(socket_t socket) override;
+  void Serve(Connection& connection, Open& open);
+  // Without the library and without waiting.
+  static void AnswerAtOnce(int socket, const std::string& status);
+  // Whether the head is refused; it is answered then.
+  bool CheckHead(const httplib::Request& request, httplib::Response& response);
+  void ReadBody(const BodyPage& page, httplib::Response& response,
+                const httplib::ContentReader& reader);
+
+  const HttpLimits limits_;
+  std::map<std::string, bool> takes_body_;  // of each page
+  std::atomic<int64_t> body_bytes_{0};      // of all requests
+  std::atomic<bool> stopping_{false}, listening_{false};
+  std::thread listener_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_:
+  std::map<Connection*, Open> open_;
+  std::deque<std::function<void()>> waiting_;
+  std::vector<std::thread> threads_;
+  int idle_threads_ = 0;
+  int ending_ = 0;  // connections that must_end and have not ended yet
+  bool threads_end_ = false;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_EXAMPLES_DIGIT_SERVER_BOUNDED_SERVER_H_

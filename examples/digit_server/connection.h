@@ -1,0 +1,88 @@
+// A client's connection as the HTTP library reads and writes it, with what the library has no
+// limits for: how long a request may take to arrive, how long its head and the framing of its body
+// may be, and how long a client may take its answer. All waiting is until a moment that is known
+// beforehand, so that a client that sends a byte a second gets no more time than one that sends
+// none.
+#ifndef TIDEPOOL_EXAMPLES_DIGIT_SERVER_CONNECTION_H_
+#define TIDEPOOL_EXAMPLES_DIGIT_SERVER_CONNECTION_H_
+
+#include <httplib.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tidepool {
+
+struct HttpLimits {
+  int connections = 64;                            // open at once
+  int64_t head_bytes = int64_t{16} << 10;          // request line and headers
+  int64_t body_bytes = int64_t{16} << 20;          // of one request
+  int64_t all_bodies_bytes = int64_t{64} << 20;    // of all requests at once
+  std::chrono::milliseconds request_time{10'000};  // from a request's first byte to its last
+  std::chrono::milliseconds answer_time{10'000};   // for a client to take an answer
+  std::chrono::milliseconds idle_time{5'000};      // between two requests of a connection
+  std::chrono::milliseconds stop_time{2'000};      // for answers under way when the server stops
+};
+
+// Threads: one; ShutDown any, while the socket is open.
+class Connection final : public httplib::Stream {
+ public:
+  using Clock = std::chrono::steady_clock;
+  enum class Failure { kNone, kTooSlow, kHeadTooLarge, kFramingTooLarge, kClosed };
+
+  // The socket stays the caller's, who closes it.
+  Connection(int socket, const HttpLimits& limits) : socket_(socket), limits_(limits) {}
+
+  // Waits for the next request's first byte, at most idle_time. False: there will be none.
+  bool WaitForRequest();
+  // What follows, until BodyFollows, is a head; the time begins.
+  void BeginRequest();
+  void BodyFollows() {
+    in_head_ = false;
+    read_bytes_ = 0;
+  }
+  // Bytes of the body that have got through; what else arrives is framing.
+  void CountBody(size_t bytes) { body_bytes_ += static_cast<int64_t>(bytes); }
+  // Why reading ended.
+  Failure failure() const { return failure_; }
+
+  // Nothing more is read as a request: something may be left that is none.
+  void CloseAfterwards() { must_close_ = true; }
+  bool must_close() const { return must_close_; }
+  // Ends what is sent and throws away what still arrives, for a moment: closing a socket with
+  // unread bytes would take the answer from a client that still sends.
+  void Linger();
+  // Ends all waiting.
+  void ShutDown();
+
+  bool is_readable() const override;
+  bool is_writable() const override { return true; }
+  ssize_t read(char* to, size_t size) override;
+  ssize_t write(const char* bytes, size_t size) override;
+  using httplib::Stream::write;
+  void get_remote_ip_and_port(std::string& ip, int& port) const override;
+  void get_local_ip_and_port(std::string& ip, int& port) const override;
+  socket_t socket() const override { return socket_; }
+
+ private:
+  // False at `until`.
+  bool WaitUntil(short events, Clock::time_point until) const;
+  ssize_t Fail(Failure failure);
+
+  const int socket_;
+  const HttpLimits& limits_;
+  std::array<char, size_t{16} << 10> buffer_;
+  size_t begin_ = 0, end_ = 0;  // of what has arrived and is not read
+  bool in_head_ = true, answering_ = false, must_close_ = false;
+  int64_t read_bytes_ = 0;  // of the head, or of the body with its framing
+  int64_t body_bytes_ = 0;
+  Clock::time_point request_until_, answer_until_;
+  Failure failure_ = Failure::kNone;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_EXAMPLES_DIGIT_SERVER_CONNECTION_H_

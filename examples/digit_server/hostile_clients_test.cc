@@ -1,0 +1,372 @@
+// Clients that nobody should trust: slow, greedy and lying ones. What they get is an answer that
+// refuses them, never another client's turn.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tidepool/examples/digit_server/digit_server.h"
+#include "tidepool/examples/digit_server/raw_client.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/refused_threads.h"
+#include "tidepool/nn/model_file.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::chrono::hours kForEver(1);
+constexpr int64_t kBody = 256 << 10;
+const std::string kImage(784, 'i');
+
+std::string Post(size_t length, const std::string& more = "") {
+  return "POST /digits HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(length) + "\r\n" +
+         more + "\r\n";
+}
+const std::string kChunked = "POST /digits HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+std::string Chunk(const std::string& bytes) {
+  char size[32];
+  std::snprintf(size, sizeof size, "%zx\r\n", bytes.size());
+  return size + bytes + "\r\n";
+}
+
+class HostileClients : public ::testing::Test {
+ protected:
+  HostileClients() : model_(nn::MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kEnabled)) {
+    options_.limits.body_bytes = kBody;
+    // Nothing ends by itself unless a test says so.
+    options_.limits.request_time = options_.limits.answer_time = options_.limits.idle_time =
+        kForEver;
+  }
+  void Start() {
+    server_ = std::make_unique<DigitServer>(model_, options_);
+    server_->Start();
+  }
+  RawClient Client() { return RawClient(server_->port()); }
+  // What a client that sends this gets; the connection ends behind it.
+  std::string Refusal(const std::string& request) {
+    RawClient client = Client();
+    client.Send(request);
+    const std::string answer = client.Answer();
+    EXPECT_TRUE(client.Ends()) << request.substr(0, 200);
+    return answer;
+  }
+  void ExpectServed() {
+    RawClient client = Client();
+    client.Send(Post(784) + kImage);
+    EXPECT_THAT(client.Answer(), HasSubstr("{\"digits\":[{"));
+  }
+
+  nn::Model model_;
+  DigitServerOptions options_;
+  std::unique_ptr<DigitServer> server_;
+};
+
+TEST_F(HostileClients, SlowOnesHoldNoWorkerAndDoNotDelayTheEnd) {
+  Start();
+  std::vector<RawClient> slow;
+  for (const std::string& begun :
+       {std::string(), std::string("PO"), std::string("POST /digits HTTP/1.1\r\nHost"), Post(784),
+        Post(784) + kImage.substr(1), kChunked + "310\r\n" + kImage.substr(2),
+        std::string("GET /metrics HTTP/1.1\r\n")}) {
+    for (int i = 0; i < 3; ++i) {
+      slow.push_back(Client());
+      ASSERT_TRUE(slow.back().Send(begun));
+    }
+  }
+  for (int i = 0; i < 5; ++i) ExpectServed();
+  server_->Stop();  // in an hour, if it waited for them
+  for (RawClient& client : slow) EXPECT_TRUE(client.Ends());
+  EXPECT_FALSE(Client().is_open());
+}
+
+TEST_F(HostileClients, ARequestThatDoesNotArriveInItsTimeEnds) {
+  options_.limits.request_time = std::chrono::milliseconds(200);
+  Start();
+  for (const auto& [begun, status] :
+       std::vector<std::pair<std::string, int>>{{"P", 408},
+                                                {"GET /health HTTP/1.1\r\n", 408},
+                                                {Post(kBody), 408},
+                                                {kChunked + "5000\r\n", 408}}) {
+    RawClient client = Client();
+    client.Send(begun);
+    // A byte now and then is no reason to wait for longer.
+    for (int i = 0; i < 3000 && !client.HasAnswer(10) && client.Send("x"); ++i) continue;
+    EXPECT_EQ(client.AnswersStatus(), status) << begun;
+    EXPECT_TRUE(client.Ends()) << begun;
+  }
+  ExpectServed();
+}
+
+TEST_F(HostileClients, IdleConnectionsEnd) {
+  options_.limits.idle_time = std::chrono::milliseconds(100);
+  Start();
+  RawClient silent = Client(), done = Client();
+  done.Send("GET /health HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(done.Answer(), HasSubstr("ok\n"));
+  EXPECT_TRUE(silent.Ends());
+  EXPECT_TRUE(done.Ends());
+}
+
+TEST_F(HostileClients, ClaimsAreCheckedBeforeAnythingIsRead) {
+  Start();
+  const std::string post = "POST /digits HTTP/1.1\r\n", length = "Content-Length: 784\r\n";
+  const std::string chunked = "Transfer-Encoding: chunked\r\n";
+  for (const auto& [status, request] : std::vector<std::pair<int, std::string>>{
+           {413, Post(kBody + 1)},
+           {413, Post(size_t{1} << 40)},
+           {413, post + "Content-Length: 99999999999999999999999999\r\n\r\n"},
+           {413, Post(size_t{1} << 40, "Expect: 100-continue\r\n")},
+           {400, post + "Content-Length: -1\r\n\r\n"},
+           {400, post + "Content-Length: +784\r\n\r\n"},
+           {400, post + "Content-Length: 784, 784\r\n\r\n"},
+           {400, post + "Content-Length: \r\n" + length + length + "\r\n"},
+           {400, post + length + chunked + "\r\n"},
+           {400, post + chunked + chunked + "\r\n"},
+           {501, post + "Transfer-Encoding: gzip\r\n\r\n"},
+           {501, post + "Transfer-Encoding: gzip, chunked\r\n\r\n"},
+           {411, post + "\r\n" + kImage},
+           {411, "POST /digits HTTP/1.0\r\n\r\n" + kImage},
+           {411, post + "Content-Length : 784\r\n\r\n"},
+           {415, Post(784, "Content-Encoding: gzip\r\n")},
+           {415, Post(784, "Content-Encoding: br\r\n")},
+           {415, Post(784, "Content-Encoding: deflate\r\n")},
+           {415, Post(784, "Content-Encoding: identity\r\nContent-Encoding: br\r\n")},
+           {415, Post(784, "Content-Type: multipart/form-data; boundary=x\r\n")},
+           {404, "POST /nothing HTTP/1.1\r\n" + chunked + "\r\n"},
+           {404, "PUT /nothing HTTP/1.1\r\n\r\n"},
+           {404, "PRI * HTTP/1.1\r\n\r\n"},
+           {405, "PUT /digits HTTP/1.1\r\n" + chunked + "\r\n"},
+           {405, "GET /digits HTTP/1.1\r\n\r\n"},
+           {405, "DELETE /health HTTP/1.1\r\n\r\n"},
+           {400, "GET /health HTTP/1.1\r\n" + length + "\r\n"},
+           {400, "GET /health HTTP/1.1\r\n" + chunked + "\r\n"},
+           {400, "GARBAGE\r\n\r\n"},
+           {400, std::string(100, '\0') + "\r\n\r\n"},
+       }) {
+    const std::string answer = Refusal(request);
+    EXPECT_EQ(RawClient::StatusOf(answer), status) << request << "\n-> " << answer;
+    EXPECT_THAT(answer, HasSubstr("{\"error\":\"")) << request;
+    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n")) << request;
+    EXPECT_THAT(answer, Not(HasSubstr("Keep-Alive"))) << request;
+  }
+  ExpectServed();
+}
+
+TEST_F(HostileClients, HeadsAreLimited) {
+  Start();
+  const std::string megabyte(1 << 20, 'h');
+  std::string many;
+  for (int i = 0; i < 100'000; ++i) many += "A: b\r\n";
+  EXPECT_EQ(RawClient::StatusOf(Refusal("GET /health HTTP/1.1\r\nA: " + megabyte)), 431);
+  EXPECT_EQ(RawClient::StatusOf(Refusal("GET /health HTTP/1.1\r\n" + many)), 431);
+  EXPECT_THAT(
+      RawClient::StatusOf(Refusal("GET /" + megabyte.substr(0, 9000) + " HTTP/1.1\r\n\r\n")), 414);
+  EXPECT_THAT(RawClient::StatusOf(Refusal(megabyte)), testing::AnyOf(0, 431));
+  ExpectServed();
+}
+
+TEST_F(HostileClients, BodiesInChunksAreLimited) {
+  Start();
+  const auto greedy = [&](const std::string& piece) {
+    RawClient client = Client();
+    client.Send(kChunked);
+    // A client that reads while it sends sees the answer; one that does not is not listened to for
+    // ever.
+    int64_t sent = 0;
+    while (sent < 64 * kBody && !client.HasAnswer() && client.Send(piece)) {
+      sent += static_cast<int64_t>(piece.size());
+    }
+    EXPECT_LT(sent, 64 * kBody);
+    return client.AnswersStatus();
+  };
+  EXPECT_EQ(greedy(Chunk(std::string(10'000, 'g'))), 413);
+  std::string tiny;  // mostly framing
+  for (int i = 0; i < 1000; ++i) tiny += Chunk("g");
+  EXPECT_EQ(greedy(tiny), 413);
+  EXPECT_EQ(greedy("-5\r\n" + std::string(10'000, 'g')), 413);  // wraps to nearly 2^64
+  EXPECT_EQ(greedy(std::string(10'000, '0')), 413);             // a size that does not end
+  for (const char* bad : {"zz\r\n", "\r\n"}) {
+    EXPECT_EQ(RawClient::StatusOf(Refusal(kChunked + bad + "0\r\n\r\n")), 400) << bad;
+  }
+  // Its end is not checked by the library: no second request is looked for behind it.
+  const std::string answer =
+      Refusal(kChunked + Chunk(kImage) + "0\r\n\r\nGET /health HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(RawClient::StatusOf(answer), 200);
+  EXPECT_THAT(answer, Not(HasSubstr("ok\n")));
+}
+
+TEST_F(HostileClients, AllBodiesTogetherAreLimited) {
+  options_.limits.all_bodies_bytes = 2 * kBody;
+  Start();
+  const std::string all_but_one(kBody - 1, 'b');
+  RawClient first = Client(), second = Client();
+  first.Send(Post(kBody) + all_but_one);
+  second.Send(Post(kBody) + all_but_one);
+  int status = 0;
+  for (int i = 0; i < 3000 && status != 503; ++i) {  // when both have arrived
+    RawClient third = Client();
+    third.Send(Post(784) + kImage);
+    status = third.AnswersStatus();
+    ASSERT_THAT(status, testing::AnyOf(200, 503));
+  }
+  EXPECT_EQ(status, 503);
+  first.Send("b");
+  EXPECT_EQ(first.AnswersStatus(), 400);  // not a number of images
+  ExpectServed();
+}
+
+TEST_F(HostileClients, OneConnectionTooManyIsRefusedUnlessAnotherIsIdle) {
+  options_.limits.connections = 4;
+  Start();
+  std::vector<RawClient> busy;
+  for (int i = 0; i < 4; ++i) {
+    busy.push_back(Client());
+    busy.back().Send(Post(784, "Expect: 100-continue\r\n"));
+    EXPECT_EQ(busy.back().AnswersStatus(), 100);
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Client().AnswersStatus(), 503);
+  for (RawClient& client : busy) client.Send(kImage);
+  for (RawClient& client : busy) EXPECT_EQ(client.AnswersStatus(), 200);
+  // They have been answered and wait for another request, or will in a moment: they make room.
+  int status = 503;
+  for (int i = 0; i < 3000 && status == 503; ++i) {
+    RawClient client = Client();
+    client.Send("GET /health HTTP/1.1\r\n\r\n");
+    status = client.AnswersStatus();
+  }
+  EXPECT_EQ(status, 200);
+}
+
+TEST_F(HostileClients, NeitherRangesNorCompressionMakeAnAnswerLarger) {
+  Start();
+  RawClient plain = Client();
+  plain.Send("GET /health HTTP/1.1\r\n\r\n");
+  const std::string expected = plain.Answer();
+  std::string ranges = "Range: bytes=0-";
+  while (ranges.size() < 8000) ranges += ",0-";
+  for (const std::string& header :
+       {ranges, std::string("Range: bytes=1-1"), std::string("Accept-Encoding: br, gzip")}) {
+    RawClient client = Client();
+    client.Send("GET /health HTTP/1.1\r\n" + header + "\r\n\r\n");
+    EXPECT_EQ(client.Answer(), expected) << header.substr(0, 30);
+  }
+  const std::string no_range = "Range: bytes=" + std::string(8000, '1') + "\r\n\r\n";
+  EXPECT_THAT(RawClient::StatusOf(Refusal("GET /health HTTP/1.1\r\n" + no_range)),
+              testing::AnyOf(200, 416));
+  ExpectServed();
+}
+
+TEST_F(HostileClients, WhoTakesNoAnswersIsLetGo) {
+  options_.limits.answer_time = std::chrono::milliseconds(200);
+  Start();
+  RawClient client(server_->port(), 4096);
+  std::string requests;
+  for (int i = 0; i < 100; ++i) requests += "GET /metrics HTTP/1.1\r\n\r\n";
+  // Until the server reads no more of them, as it waits for its answers to be taken, and ends.
+  for (int i = 0; i < 1000 && client.Send(requests); ++i) continue;
+  EXPECT_TRUE(client.Ends());
+  ExpectServed();
+}
+
+TEST_F(HostileClients, SeveralRequestsInOnePacketAreAnsweredInOrder) {
+  Start();
+  RawClient client = Client();
+  client.Send(Post(784) + kImage + "GET /health HTTP/1.1\r\n\r\n" + Post(3) + "abc");
+  EXPECT_THAT(client.Answer(), HasSubstr("\"digit\""));
+}
+
+TEST_F(HostileClients, FormsAsCurlSendsThemAreBodies) {
+  Start();
+  RawClient client = Client();
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += kImage;
+  client.Send(Post(many.size(),
+                   "Content-Type: application/x-www-form-urlencoded\r\n"
+                   "Expect: 100-continue\r\n"));
+  EXPECT_EQ(client.AnswersStatus(), 100);
+  client.Send(many);
+  EXPECT_EQ(client.AnswersStatus(), 200);
+}
+
+TEST_F(HostileClients, StoppingUnderLoadCutsNoAnswer) {
+  Start();
+  std::atomic<int> served{0}, cut{0};
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 6; ++c) {
+    clients.emplace_back([&] {
+      for (;;) {
+        RawClient client = Client();
+        if (!client.is_open()) return;
+        while (client.Send(Post(784) + kImage)) {
+          const std::string answer = client.Answer();
+          if (answer.empty()) break;
+          if (answer.back() == '}' || answer.find("Content-Length: 0") != std::string::npos) {
+            ++served;
+          } else {
+            ++cut;
+          }
+        }
+      }
+    });
+  }
+  while (served < 200) std::this_thread::yield();
+  server_->Stop();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(cut, 0);
+  server_->Stop();  // again
+  options_.port = server_->port();
+  Start();  // where it was
+  ExpectServed();
+}
+
+TEST_F(HostileClients, AModelThatIsNoneAnswersWithAnError) {
+  model_.network->parameters().mutable_data<float>()[5] = std::nanf("");
+  NDArray bias = model_.network->named_parameters().back().value;
+  bias.mutable_data<float>()[3] = std::nanf("");
+  Start();
+  RawClient client = Client();
+  client.Send(Post(784) + kImage);
+  const std::string answer = client.Answer();
+  EXPECT_EQ(RawClient::StatusOf(answer), 500);
+  EXPECT_THAT(answer, HasSubstr("{\"error\":\"the model's outputs are not finite"));
+}
+
+TEST_F(HostileClients, OptionsOutOfRangeAreNamed) {
+  const auto refuses = [&](DigitServerOptions options, const std::string& part) {
+    const absl::Status status = CatchStatus([&] { DigitServer(model_, options).Start(); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << part;
+    EXPECT_THAT(status.message(), HasSubstr(part));
+  };
+  for (const int workers : {-1, 0, 100000}) {
+    refuses({.workers = workers}, "workers is " + std::to_string(workers) + ", expected 1 to 256");
+  }
+  for (const int port : {-1, 65536, 99999}) {
+    refuses({.port = port}, "port is " + std::to_string(port) + ", expected 0 to 65535");
+  }
+  refuses({.budget_bytes = -1}, "budget_bytes is -1");
+  refuses({.limits = {.connections = 0}}, "HTTP limits");
+  refuses({.limits = {.request_time = std::chrono::milliseconds(0)}}, "HTTP limits");
+}
+
+TEST_F(HostileClients, WithoutThreadsItSaysSo) {
+  server_ = std::make_unique<DigitServer>(model_, options_);
+  const RefusedThreads refused;
+  const absl::Status status = CatchStatus([&] { server_->Start(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(),
+              HasSubstr("a thread to listen and one to answer: Resource temporarily"));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,21 @@
+// Whether a network's parameters are numbers. One that has NaN or infinity among them answers NaN
+// to everything: its training has diverged, or its file is not what it should be.
+#ifndef TIDEPOOL_NN_FINITE_H_
+#define TIDEPOOL_NN_FINITE_H_
+
+#include <string>
+
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+// The first element that is not finite, such as `parameter "2.dense.bias" holds nan at [5]`; empty:
+// all are, those too that layers keep beside what is trained. Cost: a pass over the parameters on
+// their device and a wait for it; memory for one bool an element meanwhile.
+std::string FindNotFinite(const Network& network);
+// Throws kDataLoss "<where>: parameter ..., expected finite numbers" for what FindNotFinite found.
+void RequireFinite(const Network& network, const std::string& where);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_FINITE_H_

@@ -1,0 +1,44 @@
+#include "tidepool/tools/commands/output_paths.h"
+
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
+#include "tidepool/memory/io/file_reader.h"
+
+namespace tidepool::tools {
+namespace {
+
+// The same for all names of a file but links at its end, which are replaced, not followed.
+std::string Canonical(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  const std::filesystem::path folder =
+      std::filesystem::weakly_canonical(whole.parent_path(), error);
+  return (folder / whole.filename()).string();
+}
+
+}  // namespace
+
+void CheckOutputPaths(const std::vector<OutputPath>& outputs) {
+  std::map<std::string, const char*> flags;
+  for (const auto& [flag, path] : outputs) {
+    if (path.empty()) continue;
+    try {
+      AtomicFile probe(path);  // the temporary file goes with it
+    } catch (Error& error) {
+      error.AddContext(absl::StrCat("flag --", flag));
+      throw;
+    }
+    const auto [known, is_new] = flags.emplace(Canonical(path), flag);
+    if (!is_new) {
+      ThrowInvalidArgument(absl::StrCat("flags --", known->second, " and --", flag, " are both ",
+                                        OneLine(path), ", expected different files"));
+    }
+  }
+}
+
+}  // namespace tidepool::tools

@@ -1,0 +1,21 @@
+// Files that a command writes at its end, checked at its start.
+#ifndef TIDEPOOL_TOOLS_COMMANDS_OUTPUT_PATHS_H_
+#define TIDEPOOL_TOOLS_COMMANDS_OUTPUT_PATHS_H_
+
+#include <string>
+#include <vector>
+
+namespace tidepool::tools {
+
+struct OutputPath {
+  const char* flag;  // without the dashes
+  std::string path;  // empty: not asked for
+};
+
+// Throws AtomicFile's errors, naming the flag, for one that cannot be written, and kInvalidArgument
+// for two that are the same file, however they are spelled. Leaves nothing behind.
+void CheckOutputPaths(const std::vector<OutputPath>& outputs);
+
+}  // namespace tidepool::tools
+
+#endif  // TIDEPOOL_TOOLS_COMMANDS_OUTPUT_PATHS_H_
