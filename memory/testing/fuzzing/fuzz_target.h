@@ -1,9 +1,8 @@
 // A reader of inputs that nobody should trust, and how to feed it: once written, it runs as a test
 // and under clang's libFuzzer.
 //
-//   void ReadOne(const std::string& bytes) { ParseNpy(bytes, "case"); }   // throws Error where it
-//   refuses TIDEPOOL_FUZZ_TARGET(Npy, {.corpus = &NpyFiles, .mutate = &MutateNpy, .run =
-//   &ReadOne});
+//   void ReadOne(const std::string& bytes) { ParseNpy(bytes, "case"); }  // throws where it refuses
+//   TIDEPOOL_FUZZ_TARGET(Npy, {.corpus = &NpyFiles, .mutate = &MutateNpy, .run = &ReadOne});
 //
 // Each input is read and must be accepted or refused with a proper tidepool::Error: of one line, of
 // a length one can read. While it is read no more memory may be held than 64 times its bytes and
@@ -14,8 +13,8 @@
 // As a test it reads `cases` inputs; more, or others, by TIDEPOOL_FUZZ_CASES and
 // TIDEPOOL_FUZZ_SEED. An input that fails is left in the test's outputs. By hand:
 //
-//   bazel build --config=fuzz //ndarray/io:fuzz && TIDEPOOL_FUZZ_TARGET=Npz
-//   bazel-bin/ndarray/io/fuzz -max_total_time=600
+//   bazel build --config=fuzz //ndarray/io:fuzz
+//   TIDEPOOL_FUZZ_TARGET=Npz bazel-bin/ndarray/io/fuzz -max_total_time=600
 //
 // Cost: one input at a time; a handle to a file in memory.
 #ifndef TIDEPOOL_MEMORY_TESTING_FUZZING_FUZZ_TARGET_H_
