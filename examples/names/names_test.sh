@@ -1,0 +1,28 @@
+#!/bin/bash
+# PROGRAM TEST.tsv TRAIN.tsv: learns, saves and ends with its accuracy; files that are none are refused by line and column.
+set -u
+program=$1 test=$2 train=$3
+failed=0
+check() {  # WHAT COMMAND...
+  local what=$1
+  shift
+  "$@" || { echo "$what" >&2; failed=1; }
+}
+model=$TEST_TMPDIR/names.safetensors
+output=$("$program" --train="$train" --test="$test" --save="$model" --epochs=4) || failed=1
+echo "$output"
+accuracy=$(tail -n 1 <<<"$output" | sed -n 's/^test accuracy 0\.\([0-9]*\)$/\1/p')
+check "accuracy below 0.80" test "${accuracy:-0}" -ge 8000
+check "no model" test -s "$model"
+
+refused() {  # TEXT LINES: a file of these lines is refused with the text
+  printf '%b' "$2" >"$TEST_TMPDIR/bad.tsv"
+  local said
+  said=$("$program" --train="$TEST_TMPDIR/bad.tsv" --test="$test" 2>&1) && { echo "not refused: $2" >&2; failed=1; }
+  grep -qF -e "$1" <<<"$said" || { printf 'expected "%s", found "%s"\n' "$1" "$said" >&2; failed=1; }
+}
+refused "line 2, column 3: expected a letter or a hyphen" 'Ann\tf\nJo4nn\tf\n'
+refused "line 1, column 5: expected f or m" 'Anna\tx\n'
+refused "line 1, column 4: expected a name of 1 to 15 letters" 'Ann'
+refused "no names" ''
+exit $failed
