@@ -175,11 +175,9 @@ void Network::CheckStates(const std::vector<NDArray>& states, int64_t batch) con
   }
   for (size_t i = 0; i < states.size(); ++i) {
     const NDArray& state = states[i];
-    if (!state.is_defined()) continue;
-    if (!IsThe(state.shape(), body_->carried_shapes()[i]) || state.dim(0) != batch) {
-      ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(), ", expected [", batch,
-                                        "] + ", body_->carried_shapes()[i].ToString()));
-    }
+    if (!state.is_defined() || (IsThe(state.shape(), body_->carried_shapes()[i]) && state.dim(0) == batch)) continue;
+    ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(), ", expected [", batch,
+                                      "] + ", body_->carried_shapes()[i].ToString()));
   }
 }
 
@@ -389,13 +387,11 @@ void Network::QueueGradients(const Inputs& inputs,
   tape.Backward(mean);
   gradients_.MarkWritten();
   for (size_t i = 0; i < carried.size(); ++i) {
-    // Into the caller's arrays where there are any: a step takes no memory for them.
-    NDArray& state = (*states)[i];
-    if (state.is_defined() && !state.IsAttached() && state.device() == carried[i].device() && state.dtype() == carried[i].dtype()) {
-      if (state.buffer().get() != carried[i].buffer().get()) CopyInto(carried[i], state);
-    } else if (carried[i].is_defined()) {
-      state = carried[i].Detach();
-    }
+    NDArray &state = (*states)[i], &now = carried[i];
+    if (!now.is_defined() || (state.is_defined() && state.buffer().get() == now.buffer().get())) continue;
+    // Into the caller's array where there is one: a step takes no memory for it.
+    const bool fits = state.is_defined() && !state.IsAttached() && state.device() == now.device() && state.dtype() == now.dtype();
+    fits ? CopyInto(now, state) : void(state = now.Detach());
   }
 }
 
