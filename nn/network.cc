@@ -114,7 +114,7 @@ void Network::MakeArrays() {
     const auto i = static_cast<size_t>(in_body_[k]);
     const ParameterSpec& spec = specs[i].spec;
     NDArray& view = parameter_views_[i];
-    if (!(spec.initializer == Initializer::Zeros())) CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), view);
+    if (!spec.StartsAtZero()) CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), view);
     named_.push_back({specs[i].name, view, spec.is_trained, spec.decays, parameter_offsets_[k]});
     if (k < trained_arrays) gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
   }
@@ -168,6 +168,19 @@ void Network::CheckFeatures(const NDArray& features, int input) const {
 
 // ---- Inference ----
 
+void Network::CheckStates(const std::vector<NDArray>& states, int64_t batch) const {
+  if (states.size() != body_->carried_shapes().size()) {
+    ThrowInvalidArgument(absl::StrCat("network: ", states.size(), " states, expected ", body_->carried_shapes().size(),
+                                      " as of NewStates()"));
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    const NDArray& state = states[i];
+    if (!state.is_defined() || (IsThe(state.shape(), body_->carried_shapes()[i]) && state.dim(0) == batch)) continue;
+    ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(), ", expected [", batch,
+                                      "] + ", body_->carried_shapes()[i].ToString()));
+  }
+}
+
 Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
   CheckWhole("run");
   if (inputs.size() != body_->inputs().size()) {
@@ -197,18 +210,7 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
   for (const NDArray& mask : options.masks) call.masks.push_back(mask.is_defined() ? mask.To(device) : mask);
   std::vector<NDArray> states;
   if (options.states != nullptr) {
-    if (options.states->size() != body_->carried_shapes().size()) {
-      ThrowInvalidArgument(absl::StrCat("network: ", options.states->size(), " states, expected ",
-                                        body_->carried_shapes().size(), " as of NewStates()"));
-    }
-    for (size_t i = 0; i < options.states->size(); ++i) {
-      const NDArray& state = (*options.states)[i];
-      if (!state.is_defined()) continue;
-      if (!IsThe(state.shape(), body_->carried_shapes()[i]) || state.dim(0) != inputs[0].dim(0)) {
-        ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(), ", expected [",
-                                          inputs[0].dim(0), "] + ", body_->carried_shapes()[i].ToString()));
-      }
-    }
+    CheckStates(*options.states, inputs[0].dim(0));
     states = *options.states;
     call.carried = absl::MakeSpan(states);
   }
@@ -345,7 +347,7 @@ double Network::ComputeGradients(const NDArray& features, const NDArray& labels)
   return ComputeGradients(NetworkInputs{{features}, {labels}, {}, {}});
 }
 
-double Network::ComputeGradients(const NetworkInputs& given) {
+double Network::ComputeGradients(const NetworkInputs& given, std::vector<NDArray>* states) {
   const Inputs inputs = PrepareInputs(given);
   double loss = 0;
   NDArray losses;
@@ -356,13 +358,14 @@ double Network::ComputeGradients(const NetworkInputs& given) {
     } else {
       losses = queued;
     }
-  });
+  }, states);
   return losses.is_defined() ? MeanLoss(losses) : loss;
 }
 
 void Network::QueueGradients(const Inputs& inputs,
-                             absl::FunctionRef<void(const NDArray&)> use_losses) {
+                             absl::FunctionRef<void(const NDArray&)> use_losses, std::vector<NDArray>* states) {
   CheckWhole("gradients");
+  if (states != nullptr) CheckStates(*states, inputs.features[0].dim(0));
   const HandlesOwnScope handles;
   if (tape_ == nullptr) tape_ = std::make_unique<GradientTape>();
   GradientTape& tape = *tape_;
@@ -371,8 +374,11 @@ void Network::QueueGradients(const Inputs& inputs,
   const absl::Cleanup clear = [&] { tape.Clear(); };
   for (size_t k = 0; k < gradient_views_.size(); ++k) tape.Watch(named_[k].value, gradient_views_[k]);
   NDArray mean;
+  std::vector<NDArray> carried;
   {
     BodyCall call;
+    if (states != nullptr) carried = *states;
+    call.carried = absl::MakeSpan(carried);
     call.parameters = parameter_views_;
     call.training = true;
     call.seed = options_.seed;
@@ -388,6 +394,13 @@ void Network::QueueGradients(const Inputs& inputs,
   }
   tape.Backward(mean);
   gradients_.MarkWritten();
+  for (size_t i = 0; i < carried.size(); ++i) {
+    NDArray &state = (*states)[i], &now = carried[i];
+    if (!now.is_defined() || (state.is_defined() && state.buffer().get() == now.buffer().get())) continue;
+    // Into the caller's array where there is one: a step takes no memory for it.
+    const bool fits = state.is_defined() && !state.IsAttached() && state.device() == now.device() && state.dtype() == now.dtype();
+    fits ? CopyInto(now, state) : void(state = now.Detach());
+  }
 }
 
 }  // namespace tidepool::nn

@@ -136,7 +136,10 @@ class Network {
 
   // The mean loss of an example. Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
   double ComputeGradients(const NDArray& features, const NDArray& labels);
-  double ComputeGradients(const NetworkInputs& inputs);
+  // `states`: of NewStates(), for sequences that come in parts (truncated back-propagation through time). They are what the part
+  // begins with, as constants, and afterwards what it ended with: arrays of the device's heap, written in place once
+  // they are there. Of the same examples in each part; NewStates() again for others. Null: each sequence is whole.
+  double ComputeGradients(const NetworkInputs& inputs, std::vector<NDArray>* states = nullptr);
 
   // The same in parts, for a step on a device that the host does not wait for in its middle.
   // What may be on the host comes to the device, in the current place; labels of the default loss are checked.
@@ -145,7 +148,9 @@ class Network {
   Inputs PrepareInputs(const NetworkInputs& inputs) const;
   // Queues the gradients of those; `use_losses` sees the losses [batch] once they are queued, before
   // the backward pass. Nothing waits, and everything the network makes is gone when it returns.
-  void QueueGradients(const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses);
+  // `states` as ComputeGradients takes them.
+  void QueueGradients(const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses,
+                      std::vector<NDArray>* states = nullptr);
   // Waits for the losses.
   static double MeanLoss(const NDArray& losses);
 
@@ -206,6 +211,7 @@ class Network {
   [[noreturn]] static void ThrowMovedFrom(const char* operation);
   void MakeArrays();
   std::vector<NDArray> ViewsOf(const NDArray& flat) const;
+  void CheckStates(const std::vector<NDArray>& states, int64_t batch) const;
   NDArray ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
                      absl::FunctionRef<void(int, const NDArray&)> see) const;
 

@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostNumber = int64_t{1} << 31;
 constexpr size_t kMostShown = 80;
+constexpr int kMostWithin = 16;  // layers within layers: files are not trusted with the stack
 
 std::string Shown(const Json& value) {
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
@@ -41,6 +42,13 @@ class FieldWriter final : public FieldVisitor {
   void Field(const char* name, bool& value, Presence) override { object_[name] = value; }
   void Field(const char* name, std::string& value, Presence) override { object_[name] = value; }
   void Field(const char* name, std::vector<int64_t>& value, Presence) override { object_[name] = value; }
+  void Field(const char* name, AnyLayer& value, Presence) override {
+    if (!value) return;
+    Json object = {{"kind", value->Kind()}};
+    FieldWriter writer(object);
+    const_cast<Layer&>(*value).VisitFields(writer);  // as in NetworkToJson
+    object_[name] = std::move(object);
+  }
 
  private:
   void ChoiceIndex(const char* name, int& index, absl::Span<const char* const> names) override {
@@ -76,7 +84,8 @@ const Json& ArrayOf(const Json& value, const std::string& path) {
 // The fields of an object, of which none may be left when all that are known have been taken.
 class ObjectReader final : public FieldVisitor {
  public:
-  ObjectReader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+  ObjectReader(const Json& object, std::string path, int within = 0)
+      : object_(object), path_(std::move(path)), within_(within) {
     if (!object.is_object()) Refuse(path_, Shown(object), "an object");
   }
 
@@ -129,6 +138,33 @@ class ObjectReader final : public FieldVisitor {
     }
     for (size_t i = 0; i < found->size(); ++i) value.push_back(IntegerOf((*found)[i], absl::StrCat(PathOf(name), "[", i, "]")));
   }
+  void Field(const char* name, AnyLayer& value, Presence presence) override {
+    const Json* found = Find(name, presence, "a layer");
+    if (found == nullptr) return;
+    if (within_ == kMostWithin) Refuse(PathOf(name), "another layer", absl::StrCat("at most ", kMostWithin, " within one another"));
+    ObjectReader reader(*found, PathOf(name), within_ + 1);
+    std::unique_ptr<Layer> layer = reader.NewLayerOfKind();
+    reader.ReadLayer(*layer);
+    value = AnyLayer(std::move(layer));
+  }
+  // The layer that "kind" says, with the fields it is made with.
+  std::unique_ptr<Layer> NewLayerOfKind() {
+    const std::string kind = TextOf(Need("kind", "a kind of layers"), PathOf("kind"));
+    std::unique_ptr<Layer> layer = NewLayer(kind);
+    if (layer != nullptr) return layer;
+    Refuse(PathOf("kind"), absl::StrCat("\"", OneLine(kind.substr(0, kMostShown)), "\""),
+           absl::StrCat("one of ", absl::StrJoin(LayerKinds(), ", "), ", or a kind that RegisterLayer() has made known"));
+  }
+  // All fields but those that were taken.
+  void ReadLayer(Layer& layer) {
+    try {
+      layer.VisitFields(*this);
+    } catch (Error& error) {
+      if (error.message().find("network JSON") == std::string::npos) error.AddContext(absl::StrCat("network JSON: ", path_));
+      throw;
+    }
+    CheckAllTaken();
+  }
 
  private:
   void ChoiceIndex(const char* name, int& index, absl::Span<const char* const> names) override {
@@ -150,6 +186,7 @@ class ObjectReader final : public FieldVisitor {
 
   const Json& object_;
   const std::string path_;
+  const int within_;
   std::set<std::string> taken_;
 };
 
@@ -182,13 +219,8 @@ InputConfig ReadInput(const Json& value, const std::string& path) {
 NodeConfig ReadNode(const Json& value, const std::string& path, size_t number, const std::string& before) {
   ObjectReader reader(value, path);
   NodeConfig node;
-  const std::string kind = TextOf(reader.Need("kind", "a kind of layers"), reader.PathOf("kind"));
-  std::unique_ptr<Layer> layer = NewLayer(kind);
-  if (layer == nullptr) {
-    Refuse(reader.PathOf("kind"), absl::StrCat("\"", OneLine(kind.substr(0, kMostShown)), "\""),
-           absl::StrCat("one of ", absl::StrJoin(LayerKinds(), ", "), ", or a kind that RegisterLayer() has made known"));
-  }
-  node.name = absl::StrCat(number, ".", kind);
+  std::unique_ptr<Layer> layer = reader.NewLayerOfKind();
+  node.name = absl::StrCat(number, ".", layer->Kind());
   reader.Field("name", node.name, Presence::kOptional);
   if (const Json* inputs = reader.Take("inputs")) {
     const std::string where = reader.PathOf("inputs");
@@ -201,13 +233,7 @@ NodeConfig ReadNode(const Json& value, const std::string& path, size_t number, c
     if (!tied->is_object()) Refuse(reader.PathOf("tied"), Shown(*tied), "an object");
     for (const auto& [own, other] : tied->items()) node.tied[own] = TextOf(other, absl::StrCat(reader.PathOf("tied"), ".", own));
   }
-  try {
-    layer->VisitFields(reader);
-  } catch (Error& error) {
-    if (error.message().find("network JSON") == std::string::npos) error.AddContext(absl::StrCat("network JSON: ", path));
-    throw;
-  }
-  reader.CheckAllTaken();
+  reader.ReadLayer(*layer);
   node.layer = AnyLayer(std::move(layer));
   return node;
 }

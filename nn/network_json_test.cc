@@ -59,7 +59,7 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
               HasSubstr("field \"units\" is there twice"));
   EXPECT_THAT(
       message(R"({"kind": "sense", "units": 3})"),
-      AllOf(HasSubstr("layers[0].kind: found \"sense\""), HasSubstr("batch_norm, conv2d, dense")));
+      AllOf(HasSubstr("layers[0].kind: found \"sense\""), HasSubstr("batch_norm, bidirectional, conv1d")));
   EXPECT_THAT(message(R"({"kind": "dense", "units": 99999999999})"),
               HasSubstr("layers[0].units: found 99999999999"));
   EXPECT_THAT(message(R"({"kind": "dense", "units": 3.5})"),

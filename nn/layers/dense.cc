@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/nn/layers/sequence_mask.h"
 
 namespace tidepool::nn {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 // As rows of what one output is the sum of.
 NDArray Rows(const NDArray& x, int64_t width) {
   if (x.rank() == 2 && x.dim(1) == width) return x;
-  return x.Reshape({width == 0 ? x.dim(0) : x.NumElements() / width, width});
+  return x.ReshapeOrCopy({width == 0 ? x.dim(0) : x.NumElements() / width, width});
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ NDArray Dense::Forward(LayerContext& context, const NDArray& input) const {
   attributes.relu = activation_ == Activation::kRelu;
   attributes.y_is_constant = !context.training;
   const NDArray& weight = context.parameters[0];
-  NDArray output = MatMul(Rows(input, weight.dim(1)), weight, attributes,
+  NDArray output = MatMul(Rows(WithoutMasked(context.mask, input), weight.dim(1)), weight, attributes,
                           options_.bias ? &context.parameters[1] : nullptr);
   if (!attributes.relu) output = Activate(activation_, output);
   if (!options_.last_axis) {

@@ -77,6 +77,26 @@ NDArray Orthogonal(const ParameterSpec& spec, DType dtype, uint64_t seed, uint64
   return Cast(first <= rest ? matrix : matrix.Transpose(), dtype).Reshape(spec.shape);
 }
 
+NDArray DrawRuns(const ParameterSpec& spec, DType dtype, uint64_t seed, uint64_t stream) {
+  const auto runs = static_cast<int64_t>(spec.of_runs.size());
+  if (spec.shape.rank() < 1 || spec.shape[0] % runs != 0) {
+    Refuse(spec, absl::StrCat("expected a first axis of ", runs, " equal runs"));
+  }
+  std::vector<int64_t> dims(spec.shape.span().begin(), spec.shape.span().end());
+  dims[0] /= runs;
+  NDArray all = Empty(spec.shape, dtype, Place::Heap());
+  ParameterSpec run = spec;
+  run.shape = Shape(absl::MakeConstSpan(dims));
+  run.of_runs.clear();
+  for (int64_t i = 0; i < runs; ++i) {
+    run.initializer = spec.of_runs[static_cast<size_t>(i)];
+    NDArray part = all.Slice(0, i * dims[0], (i + 1) * dims[0]);
+    // Parameters' own streams are small numbers.
+    CopyInto(DrawInitial(run, dtype, seed, stream + (static_cast<uint64_t>(i + 1) << 40)), part);
+  }
+  return all;
+}
+
 }  // namespace
 
 void VisitInitializer(FieldVisitor& visitor, const std::string& name, Initializer& initializer) {
@@ -85,6 +105,7 @@ void VisitInitializer(FieldVisitor& visitor, const std::string& name, Initialize
 }
 
 NDArray DrawInitial(const ParameterSpec& spec, DType dtype, uint64_t seed, uint64_t stream) {
+  if (!spec.of_runs.empty()) return DrawRuns(spec, dtype, seed, stream);
   const double value = spec.initializer.value;
   const Place heap = Place::Heap();
   if (!std::isfinite(value)) Refuse(spec, "expected a finite value");

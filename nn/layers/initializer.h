@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/layers/field_visitor.h"
@@ -60,6 +61,10 @@ struct ParameterSpec {
   bool is_trained = true;
   // Whether weight decay and regularisation are for it; as a rule not for biases and scales.
   bool decays = true;
+  // Of equal runs of the first axis, such as the gates of a cell, each by an initialiser of its own, in `initializer`'s place.
+  std::vector<Initializer> of_runs = {};
+
+  bool StartsAtZero() const { return of_runs.empty() && initializer == Initializer::Zeros(); }
 };
 
 // The initial values, on the host's heap: a function of (seed, stream). Throws kInvalidArgument for numbers that cannot be

@@ -20,6 +20,9 @@ class FieldText final : public FieldVisitor {
   void Field(const char* name, std::vector<int64_t>& value, Presence) override {
     Add(name, absl::StrCat("[", absl::StrJoin(value, ","), "]"));
   }
+  void Field(const char* name, AnyLayer& value, Presence) override {
+    Add(name, value ? absl::StrCat("[", value->Describe(), "]") : "none");
+  }
   std::string text;
 
  private:

@@ -5,6 +5,7 @@
 #include "tidepool/ndarray/ops/attention.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/nn/layers/sequence_mask.h"
 
 namespace tidepool::nn {
 namespace {
@@ -55,7 +56,7 @@ std::vector<ParameterSpec> MultiHeadAttention::Parameters(const Shape& input) co
 
 NDArray MultiHeadAttention::Forward(LayerContext& context, const NDArray& input) const {
   const int64_t batch = input.dim(0), length = input.dim(1), width = input.dim(2), key_heads = KeyHeads();
-  NDArray together = Projected(context, 0, input.Reshape({batch * length, width}))
+  NDArray together = Projected(context, 0, WithoutMasked(context.mask, input).ReshapeOrCopy({batch * length, width}))
                          .Reshape({batch, length, heads_ + 2 * key_heads, width / heads_});
   const Place place = Place::CurrentOn(input.device());
   NDArray side_by_side = Empty({batch, length, heads_, width / heads_}, input.dtype(), place);

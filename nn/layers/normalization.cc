@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/normalization.h"
+#include "tidepool/nn/layers/sequence_mask.h"
 
 namespace tidepool::nn {
 namespace {
@@ -51,8 +52,9 @@ std::vector<ParameterSpec> BatchNormalization::Parameters(const Shape& input) co
 NDArray BatchNormalization::Forward(LayerContext& context, const NDArray& input) const {
   const NDArray &scale = context.parameters[0], &shift = context.parameters[1];
   NDArray mean = context.parameters[2], variance = context.parameters[3];
-  if (!context.training) return BatchNormInference(input, scale, shift, mean, variance, attributes_);
-  const Normalized result = BatchNorm(input, scale, shift, attributes_);
+  const NDArray x = WithoutMasked(context.mask, input);
+  if (!context.training) return BatchNormInference(x, scale, shift, mean, variance, attributes_);
+  const Normalized result = BatchNorm(x, scale, shift, attributes_);
   UpdateRunningAverages(result.mean, result.inverse_deviation,
                         {momentum_, attributes_.epsilon, input.NumElements() / LastOf(input.shape())}, mean,
                         variance);
@@ -66,7 +68,7 @@ std::vector<ParameterSpec> LayerNormalization::Parameters(const Shape& input) co
   return {Scale(input), Shift(input)};
 }
 NDArray LayerNormalization::Forward(LayerContext& context, const NDArray& input) const {
-  return LayerNorm(input, context.parameters[0], context.parameters[1], attributes_).output;
+  return LayerNorm(WithoutMasked(context.mask, input), context.parameters[0], context.parameters[1], attributes_).output;
 }
 
 void RmsNormalization::VisitFields(FieldVisitor& visitor) { visitor.Field("epsilon", attributes_.epsilon); }
@@ -74,7 +76,7 @@ std::string RmsNormalization::Describe() const { return absl::StrCat("rms_norm "
 Shape RmsNormalization::OutputShape(const Shape& input) const { return CheckInput(*this, input); }
 std::vector<ParameterSpec> RmsNormalization::Parameters(const Shape& input) const { return {Scale(input)}; }
 NDArray RmsNormalization::Forward(LayerContext& context, const NDArray& input) const {
-  return RmsNorm(input, context.parameters[0], attributes_).output;
+  return RmsNorm(WithoutMasked(context.mask, input), context.parameters[0], attributes_).output;
 }
 
 void GroupNormalization::VisitFields(FieldVisitor& visitor) {
@@ -89,7 +91,7 @@ std::vector<ParameterSpec> GroupNormalization::Parameters(const Shape& input) co
   return {Scale(input), Shift(input)};
 }
 NDArray GroupNormalization::Forward(LayerContext& context, const NDArray& input) const {
-  return GroupNorm(input, context.parameters[0], context.parameters[1], attributes_).output;
+  return GroupNorm(WithoutMasked(context.mask, input), context.parameters[0], context.parameters[1], attributes_).output;
 }
 
 }  // namespace tidepool::nn

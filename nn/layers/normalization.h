@@ -1,4 +1,5 @@
-// Layers of normalisation, with a scale and a shift for each element of the last axis ("scale", "shift").
+// Layers of normalisation, with a scale and a shift for each element of the last axis ("scale", "shift"). Steps that a mask leaves out
+// are zeros to them, which those over several steps (batch, groups) count.
 #ifndef TIDEPOOL_NN_LAYERS_NORMALIZATION_H_
 #define TIDEPOOL_NN_LAYERS_NORMALIZATION_H_
 

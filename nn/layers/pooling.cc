@@ -1,0 +1,184 @@
+#include "tidepool/nn/layers/pooling.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/comparison.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/pooling.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/layers/sequence_mask.h"
+#include "tidepool/nn/layers/sizes_by_axis.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr const char* kKinds[] = {"max", "average", "sum"};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+template <int kAxes, PoolingKind kKind>
+std::string Pooling<kAxes, kKind>::Kind() const {
+  return absl::StrCat(kKinds[static_cast<int>(kKind)], "_pool", kAxes, "d");
+}
+
+template <int kAxes, PoolingKind kKind>
+void Pooling<kAxes, kKind>::VisitFields(FieldVisitor& visitor) {
+  VisitSizes(visitor, "kernel", kernel_);
+  VisitSizes(visitor, "stride", options_.stride);
+  VisitPadding(visitor, "padding", options_.before, options_.behind);
+  if (kKind == PoolingKind::kAverage) visitor.Field("count_padding", options_.count_padding);
+}
+
+template <int kAxes, PoolingKind kKind>
+std::string Pooling<kAxes, kKind>::Describe() const {
+  Sizes stride;
+  for (int i = 0; i < kAxes; ++i) stride[i] = Stride(i);
+  std::string text = absl::StrCat(Kind(), " ", absl::StrJoin(kernel_, "x"), " stride ",
+                                  absl::StrJoin(stride, "x"));
+  if (options_.before != Sizes{} || options_.behind != Sizes{}) {
+    absl::StrAppend(&text, " pad ", absl::StrJoin(options_.before, ","), " and ",
+                    absl::StrJoin(options_.behind, ","));
+  }
+  return text;
+}
+
+template <int kAxes, PoolingKind kKind>
+Shape Pooling<kAxes, kKind>::OutputShape(const Shape& input) const {
+  if (input.rank() != kAxes + 1 || input[kAxes] < 1) {
+    RefuseInput(input, kAxes == 1   ? "[length, channels]"
+                       : kAxes == 2 ? "[height, width, channels]"
+                                    : "[depth, height, width, channels]");
+  }
+  std::vector<int64_t> dims;
+  for (int i = 0; i < kAxes; ++i) {
+    const int64_t before = options_.before[i], behind = options_.behind[i], kernel = kernel_[i];
+    if (kernel < 1 || options_.stride[i] < 0 || before < 0 || behind < 0 || before >= kernel ||
+        behind >= kernel) {
+      RefuseInput(input, "a kernel of at least 1, and paddings smaller than it");
+    }
+    if (input[i] + before + behind < kernel) RefuseInput(input, "axes that hold the kernel");
+    dims.push_back((input[i] + before + behind - kernel) / Stride(i) + 1);
+  }
+  dims.push_back(input[kAxes]);
+  return Shape(absl::MakeConstSpan(dims));
+}
+
+template <int kAxes, PoolingKind kKind>
+NDArray Pooling<kAxes, kKind>::PoolImages(const NDArray& x, int of_height, int of_width) const {
+  Pool2dAttributes a;
+  a.kernel_height = kernel_[of_height];
+  a.stride_height = Stride(of_height);
+  a.pad_top = options_.before[of_height];
+  a.pad_bottom = options_.behind[of_height];
+  a.kernel_width = of_width < 0 ? 1 : kernel_[of_width];
+  a.stride_width = of_width < 0 ? 1 : Stride(of_width);
+  a.pad_left = of_width < 0 ? 0 : options_.before[of_width];
+  a.pad_right = of_width < 0 ? 0 : options_.behind[of_width];
+  a.count_include_pad = options_.count_padding;
+  return kKind == PoolingKind::kMax ? MaxPool2d(x, a) : AveragePool2d(x, a);
+}
+
+template <int kAxes, PoolingKind kKind>
+NDArray Pooling<kAxes, kKind>::PoolMasked(LayerContext& context, const NDArray& input) const {
+  const bool is_max = kKind == PoolingKind::kMax;
+  const NDArray filled =
+      Where(MaskOfRank(context.mask, input.rank()), input, is_max ? -kInfinity : 0.0);
+  // The share of steps in each window.
+  NDArray share;
+  {
+    const NoGradientScope constants;
+    const NDArray steps =
+        Cast(Cast(context.mask, DType::kBool), input.dtype()).ExpandDims(-1).ExpandDims(-1);
+    Pool2dAttributes a;
+    a.kernel_height = kernel_[0];
+    a.stride_height = Stride(0);
+    a.pad_top = options_.before[0];
+    a.pad_bottom = options_.behind[0];
+    a.kernel_width = a.stride_width = 1;
+    a.count_include_pad = options_.count_padding;
+    share = AveragePool2d(steps, a).Squeeze(3);
+    context.mask = NotEqual(share, 0).Squeeze(2);
+  }
+  const NDArray pooled = PoolImages(filled.ExpandDims(2), 0, -1).Squeeze(2);
+  const NDArray has_any = context.mask.ExpandDims(-1);
+  return is_max ? Where(has_any, pooled, 0) : pooled / Where(has_any, share, 1);
+}
+
+template <int kAxes, PoolingKind kKind>
+NDArray Pooling<kAxes, kKind>::Forward(LayerContext& context, const NDArray& input) const {
+  if constexpr (kAxes == 1) {
+    if (IsMaskOf(context.mask, input)) return PoolMasked(context, input);
+    context.mask = NDArray();
+    return PoolImages(input.ExpandDims(2), 0, -1).Squeeze(2);
+  } else {
+    context.mask = NDArray();
+    if constexpr (kAxes == 2) {
+      return PoolImages(input, 0, 1);
+    } else {
+      // Height and width first, then depth.
+      const int64_t batch = input.dim(0), depth = input.dim(1), channels = input.dim(4);
+      const NDArray flat = PoolImages(
+          input.ReshapeOrCopy({batch * depth, input.dim(2), input.dim(3), channels}), 1, 2);
+      const int64_t height = flat.dim(1), width = flat.dim(2);
+      const NDArray deep =
+          PoolImages(flat.Reshape({batch, depth, height * width, channels}), 0, -1);
+      return deep.Reshape({batch, deep.dim(1), height, width, channels});
+    }
+  }
+}
+
+template class Pooling<1, PoolingKind::kMax>;
+template class Pooling<3, PoolingKind::kMax>;
+template class Pooling<1, PoolingKind::kAverage>;
+template class Pooling<2, PoolingKind::kAverage>;
+template class Pooling<3, PoolingKind::kAverage>;
+
+void GlobalPooling::VisitFields(FieldVisitor& visitor) {
+  visitor.Choice("pooling", pooling_, kKinds);
+}
+std::string GlobalPooling::Describe() const {
+  return absl::StrCat("global_pool ", kKinds[static_cast<int>(pooling_)]);
+}
+
+Shape GlobalPooling::OutputShape(const Shape& input) const {
+  if (input.rank() < 2 || input.NumElements() < 1)
+    RefuseInput(input, "at least one axis before the channels, and an element");
+  return {input[input.rank() - 1]};
+}
+
+NDArray GlobalPooling::Forward(LayerContext& context, const NDArray& input) const {
+  const NDArray mask =
+      IsMaskOf(context.mask, input) ? MaskOfRank(context.mask, input.rank()) : NDArray();
+  context.mask = NDArray();
+  std::vector<int> axes;
+  int64_t count = 1;  // of elements that one step has
+  for (int axis = 1; axis < input.rank() - 1; ++axis) {
+    axes.push_back(axis);
+    if (axis > 1) count *= input.dim(axis);
+  }
+  if (!mask.is_defined()) {
+    return pooling_ == PoolingKind::kMax   ? Max(input, axes)
+           : pooling_ == PoolingKind::kSum ? Sum(input, axes)
+                                           : Mean(input, axes);
+  }
+  NDArray steps;  // [batch, 1]
+  {
+    const NoGradientScope constants;
+    steps =
+        Sum(Cast(mask, input.dtype()).Reshape({input.dim(0), input.dim(1)}), 1, /*keep_dims=*/true);
+  }
+  if (pooling_ == PoolingKind::kMax) {
+    return Where(NotEqual(steps, 0), Max(Where(mask, input, -kInfinity), axes), 0);
+  }
+  const NDArray sum = Sum(Where(mask, input, 0), axes);
+  if (pooling_ == PoolingKind::kSum) return sum;
+  return sum / Maximum(steps * static_cast<double>(count), 1.0);
+}
+
+}  // namespace tidepool::nn

@@ -1,0 +1,117 @@
+#include "tidepool/nn/layers/recurrent_cell.h"
+
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/recurrent.h"
+#include "tidepool/ndarray/ops/unary.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr MatMulAttributes kAddByWeights{.transpose_y = true, .accumulate = true};
+constexpr MatMulAttributes kByWeights{.transpose_y = true};
+
+// Parameters: input weight, recurrent weight, bias.
+class LstmSteps final : public RecurrentCell {
+ public:
+  int gates() const override { return 4; }
+  int states() const override { return 2; }
+  absl::Span<const int> kept() const override {
+    static constexpr int kKept[] = {4};
+    return kKept;
+  }
+  void Step(NDArray gates, absl::Span<const NDArray> parameters, absl::Span<const NDArray> states,
+            absl::Span<NDArray> next, KeptOfStep kept) const override {
+    MatMulInto(states[0], parameters[1], gates, kAddByWeights);
+    NDArray activations =
+        kept.empty() ? Empty(gates.shape(), gates.dtype(), Place::CurrentOn(gates.device()))
+                     : kept[0];
+    Dispatch(OpCode::kLstmCell, {&gates, &states[1]}, {&next[0], &next[1], &activations});
+  }
+  void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray> next, KeptOfStep kept,
+                absl::Span<NDArray> gradients, NDArray& gate_gradient,
+                NDArray& recurrent_gradient) const override {
+    NDArray cell =
+        Empty(states[1].shape(), states[1].dtype(), Place::CurrentOn(states[1].device()));
+    Dispatch(OpCode::kLstmCellGrad,
+             {&kept[0], &states[1], &next[1], &gradients[0],
+              gradients[1].is_defined() ? &gradients[1] : nullptr},
+             {&gate_gradient, &cell});
+    recurrent_gradient = gate_gradient;
+    gradients[0] = NDArray();
+    gradients[1] = std::move(cell);
+  }
+};
+
+// Besides a bias of the state's product.
+class GruSteps final : public RecurrentCell {
+ public:
+  int gates() const override { return 3; }
+  int states() const override { return 1; }
+  absl::Span<const int> kept() const override {
+    static constexpr int kKept[] = {3, 3};
+    return kKept;
+  }
+  bool has_recurrent_bias() const override { return true; }
+  bool reads_h() const override { return true; }
+  void Step(NDArray gates, absl::Span<const NDArray> parameters, absl::Span<const NDArray> states,
+            absl::Span<NDArray> next, KeptOfStep kept) const override {
+    const Place place = Place::CurrentOn(gates.device());
+    NDArray activations = kept.empty() ? Empty(gates.shape(), gates.dtype(), place) : kept[0];
+    NDArray of_state = kept.empty() ? Empty(gates.shape(), gates.dtype(), place) : kept[1];
+    MatMulInto(states[0], parameters[1], of_state, kByWeights, &parameters[3]);
+    Dispatch(OpCode::kGruCell, {&gates, &of_state, &states[0]}, {&next[0], &activations});
+  }
+  void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray>, KeptOfStep kept,
+                absl::Span<NDArray> gradients, NDArray& gate_gradient,
+                NDArray& recurrent_gradient) const override {
+    NDArray hidden =
+        Empty(states[0].shape(), states[0].dtype(), Place::CurrentOn(states[0].device()));
+    Dispatch(OpCode::kGruCellGrad, {&kept[0], &kept[1], &states[0], &gradients[0]},
+             {&gate_gradient, &recurrent_gradient, &hidden});
+    gradients[0] = std::move(hidden);
+  }
+};
+
+class SimpleSteps final : public RecurrentCell {
+ public:
+  explicit SimpleSteps(bool relu) : relu_(relu) {}
+  int gates() const override { return 1; }
+  int states() const override { return 1; }
+  absl::Span<const int> kept() const override { return {}; }
+  void Step(NDArray gates, absl::Span<const NDArray> parameters, absl::Span<const NDArray> states,
+            absl::Span<NDArray> next, KeptOfStep) const override {
+    MatMulInto(states[0], parameters[1], gates, kAddByWeights);
+    relu_ ? ReluInto(gates, next[0]) : TanhInto(gates, next[0]);
+  }
+  void StepGrad(absl::Span<const NDArray>, absl::Span<const NDArray> next, KeptOfStep,
+                absl::Span<NDArray> gradients, NDArray& gate_gradient,
+                NDArray& recurrent_gradient) const override {
+    relu_ ? ReluGradInto(next[0], gradients[0], gate_gradient)
+          : TanhGradInto(next[0], gradients[0], gate_gradient);
+    recurrent_gradient = gate_gradient;
+    gradients[0] = NDArray();
+  }
+
+ private:
+  const bool relu_;
+};
+
+}  // namespace
+
+const RecurrentCell& LstmCellOfLayers() {
+  static const LstmSteps cell;
+  return cell;
+}
+const RecurrentCell& GruCellOfLayers() {
+  static const GruSteps cell;
+  return cell;
+}
+const RecurrentCell& SimpleCellOfLayers(bool relu) {
+  static const SimpleSteps cells[] = {SimpleSteps(false), SimpleSteps(true)};
+  return cells[relu ? 1 : 0];
+}
+
+}  // namespace tidepool::nn

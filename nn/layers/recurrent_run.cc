@@ -1,0 +1,341 @@
+#include "tidepool/nn/layers/recurrent_run.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "tidepool/ndarray/call_recorder.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/comparison.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/nn/layers/kept_for_gradient.h"
+#include "tidepool/nn/layers/sequence_mask.h"
+
+namespace tidepool::nn {
+namespace {
+
+// Products of fewer rows are slower by the row; more rows are more memory.
+constexpr int64_t kRowsOfRun = 256;
+constexpr size_t kMostStates = 2;
+
+using States = std::array<NDArray, kMostStates>;
+
+// Steps [begin, end) that are taken together, and what they keep for the pass back: by step,
+// [steps, batch, ...].
+struct StepRun {
+  int64_t begin = 0, end = 0;
+  NDArray c;
+  absl::InlinedVector<NDArray, 2> kept;
+  // Of the gates and of the state's product, the same array where both are one, as the pass back
+  // finds them.
+  NDArray gate_gradient, recurrent_gradient;
+};
+
+// What a pass over a sequence is about, and what it leaves for the pass back.
+struct Pass {
+  const RecurrentCell* cell;
+  std::string name;
+  bool last, reversed;
+  int64_t batch, length, width, units;
+  DType dtype;
+  Device device;
+  KeptForGradient input;
+  std::vector<NDArray> parameters;  // not checked: layers write averages beside them in one array
+  NDArray mask;                     // bool [batch, length]; undefined: none
+  States first;                     // the states before the sequence
+  std::vector<StepRun> runs;        // in the order they are made
+  KeptForGradient h;                // [batch, length, units]: the output, where that is a record
+
+  Place place() const { return Place::CurrentOn(device); }
+  size_t states() const { return static_cast<size_t>(cell->states()); }
+  int64_t gate_width() const { return cell->gates() * units; }
+  NDArray New(const Shape& shape) const { return Empty(shape, dtype, place()); }
+  // Of the p-th step that is made.
+  int64_t TimeOf(int64_t p) const { return reversed ? length - 1 - p : p; }
+  int64_t StepsOfRun() const {
+    return std::clamp<int64_t>((kRowsOfRun + batch - 1) / batch, 1, length);
+  }
+  StepRun& RunOf(int64_t p) { return runs[static_cast<size_t>(p / StepsOfRun())]; }
+  NDArray MaskAt(int64_t t) const { return mask.Slice(1, t, t + 1); }  // [batch, 1]
+
+  void MakeRuns() {
+    for (int64_t p = 0; p < length; p += StepsOfRun()) {
+      const int64_t steps = std::min(StepsOfRun(), length - p),
+                    begin = reversed ? length - p - steps : p;
+      runs.push_back({begin, begin + steps, {}, {}, {}, {}});
+    }
+  }
+  // The run's steps of x [batch, length, n] as rows [steps * batch, n], zeros where there is no
+  // step.
+  NDArray Rows(const NDArray& x, const StepRun& run) const {
+    const NDArray steps = x.Slice(1, run.begin, run.end).Transpose({1, 0, 2});
+    const Shape rows{(run.end - run.begin) * batch, x.dim(2)};
+    if (!mask.is_defined()) return steps.ReshapeOrCopy(rows);
+    return Where(mask.Slice(1, run.begin, run.end).Transpose().ExpandDims(-1), steps, 0)
+        .Reshape(rows);
+  }
+  // The state h before each of the run's steps, [steps, batch, units].
+  NDArray StatesBefore(const StepRun& run) const {
+    NDArray before = New({run.end - run.begin, batch, units});
+    const int64_t shift = reversed ? 1 : -1;
+    const int64_t from = std::max<int64_t>(0, run.begin + shift),
+                  to = std::min(length, run.end + shift);
+    if (from < to) {
+      NDArray inside = before.Slice(0, from - shift - run.begin, to - shift - run.begin);
+      CopyInto(h.array.Slice(1, from, to).Transpose({1, 0, 2}), inside);
+    }
+    if (TimeOf(0) >= run.begin && TimeOf(0) < run.end) {
+      NDArray first_step = before.Index(0, TimeOf(0) - run.begin);
+      CopyInto(first[0], first_step);
+    }
+    return before;
+  }
+};
+
+constexpr MatMulAttributes kByWeights{.transpose_y = true};
+
+class ForwardPass {
+ public:
+  ForwardPass(Pass& pass, bool keeps, absl::Span<const NDArray> parameters)
+      : pass_(pass), keeps_(keeps), parameters_(parameters) {}
+
+  // The output.
+  NDArray Run(const NDArray& input, absl::Span<NDArray> carried) {
+    const Pass& p = pass_;
+    if (!p.last) output_ = p.New({p.batch, p.length, p.units});
+    if (keeps_)
+      record_ = !p.last && !p.mask.is_defined() ? output_ : p.New({p.batch, p.length, p.units});
+    if (p.mask.is_defined()) zero_ = Full({1, 1}, 0, p.dtype, p.place());
+    States states = p.first;
+    int64_t position = 0;
+    for (StepRun& run : pass_.runs) {
+      const int64_t steps = run.end - run.begin;
+      if (keeps_) {
+        if (p.states() > 1) run.c = p.New({steps, p.batch, p.units});
+        for (int size : p.cell->kept()) run.kept.push_back(p.New({steps, p.batch, size * p.units}));
+      }
+      const NDArray gates = MatMul(p.Rows(input, run), parameters_[0], kByWeights, &parameters_[2])
+                                .Reshape({steps, p.batch, p.gate_width()});
+      for (int64_t i = 0; i < steps; ++i) Step(run, p.TimeOf(position++), gates, states);
+    }
+    for (size_t s = 0; s < carried.size(); ++s) carried[s] = states[s].Dup();
+    pass_.h = KeptForGradient(std::move(record_));
+    return p.last ? std::move(states[0]) : std::move(output_);
+  }
+
+ private:
+  // `states`: replaced by those behind the step.
+  void Step(StepRun& run, int64_t t, const NDArray& gates, States& states) {
+    const Pass& p = pass_;
+    const int64_t i = t - run.begin;
+    States next;
+    // The state before last lies free unless it was handed in.
+    next[0] = spare_.is_defined() ? std::move(spare_) : p.New({p.batch, p.units});
+    if (p.states() > 1) next[1] = keeps_ ? run.c.Index(0, i) : p.New({p.batch, p.units});
+    absl::InlinedVector<NDArray, 2> kept;
+    for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));
+    p.cell->Step(gates.Index(0, i), parameters_, absl::MakeConstSpan(states.data(), p.states()),
+                 absl::MakeSpan(next.data(), p.states()), absl::MakeSpan(kept));
+    if (p.mask.is_defined()) {
+      const NDArray here = p.MaskAt(t);
+      for (size_t s = 0; s < p.states(); ++s) WhereInto(here, next[s], states[s], next[s]);
+    }
+    if (record_.is_defined()) {
+      NDArray at = record_.Index(1, t);
+      CopyInto(next[0], at);
+    }
+    if (output_.is_defined() && (p.mask.is_defined() || !record_.is_defined())) {
+      NDArray at = output_.Index(1, t);
+      p.mask.is_defined() ? WhereInto(p.MaskAt(t), next[0], zero_, at) : CopyInto(next[0], at);
+    }
+    if (owns_state_) spare_ = std::move(states[0]);
+    owns_state_ = true;
+    states = std::move(next);
+  }
+
+  Pass& pass_;
+  const bool keeps_;
+  const absl::Span<const NDArray> parameters_;
+  NDArray output_, record_, zero_, spare_;
+  bool owns_state_ = false;
+};
+
+// Gradients: of the input, then of the parameters. First those of the gates, by step, for which a
+// run lets go of what it kept unless the pass may come again; then what they are multiplied with,
+// by run.
+class BackwardPass {
+ public:
+  BackwardPass(Pass& pass, bool comes_again) : pass_(pass), comes_again_(comes_again) {}
+
+  std::vector<NDArray> Run(const NDArray& dz) {
+    StepsBack(dz);
+    Pass& p = pass_;
+    const bool two_products = p.cell->has_recurrent_bias();
+    const NDArray &weight = p.parameters[0], &recurrent = p.parameters[1];
+    const auto rows_of = [&](const NDArray& steps) {
+      return steps.Reshape({steps.dim(0) * p.batch, steps.dim(2)});
+    };
+    NDArray dr = p.New(recurrent.shape()), dd;
+    MatMulAttributes by_rows{.transpose_x = true};
+    for (StepRun& run : p.runs) {
+      MatMulInto(rows_of(run.recurrent_gradient), rows_of(p.StatesBefore(run)), dr, by_rows);
+      by_rows.accumulate = true;
+    }
+    if (two_products) dd = SumOfRows(&StepRun::recurrent_gradient);
+    for (StepRun& run : p.runs) run.recurrent_gradient = NDArray();
+    if (!comes_again_) p.h = KeptForGradient();
+    NDArray db = SumOfRows(&StepRun::gate_gradient), dw = p.New(weight.shape()),
+            dx = p.New({p.batch, p.length, p.width});
+    by_rows.accumulate = false;
+    for (StepRun& run : p.runs) {
+      const NDArray gates = rows_of(std::exchange(run.gate_gradient, NDArray()));
+      MatMulInto(gates, p.Rows(p.input.array, run), dw, by_rows);
+      by_rows.accumulate = true;
+      NDArray at = dx.Slice(1, run.begin, run.end).Transpose({1, 0, 2});
+      CopyInto(MatMul(gates, weight).Reshape({run.end - run.begin, p.batch, p.width}), at);
+    }
+    std::vector<NDArray> all = {std::move(dx), std::move(dw), std::move(dr), std::move(db)};
+    if (two_products) all.push_back(std::move(dd));
+    return all;
+  }
+
+ private:
+  NDArray SumOfRows(NDArray StepRun::*gradient) const {
+    const Pass& p = pass_;
+    NDArray sum = p.New({p.gate_width()});
+    const NDArray ones = Ones({p.StepsOfRun() * p.batch}, p.dtype, p.place());
+    MatMulAttributes attributes;
+    for (const StepRun& run : p.runs) {
+      const int64_t count = (run.end - run.begin) * p.batch;
+      MatMulInto(ones.Slice(0, 0, count), (run.*gradient).Reshape({count, p.gate_width()}), sum,
+                 attributes);
+      attributes.accumulate = true;
+    }
+    return sum;
+  }
+
+  void StepsBack(const NDArray& dz) {
+    Pass& p = pass_;
+    if (p.last) gradients_[0] = dz;
+    int64_t position = p.length;
+    for (auto run = p.runs.rbegin(); run != p.runs.rend(); ++run) {
+      const Shape shape{run->end - run->begin, p.batch, p.gate_width()};
+      run->gate_gradient = p.New(shape);
+      run->recurrent_gradient = p.cell->has_recurrent_bias() ? p.New(shape) : run->gate_gradient;
+      NDArray before;
+      if (p.cell->reads_h()) before = p.StatesBefore(*run);
+      for (int64_t i = shape[0]; i-- > 0;) {
+        --position;
+        if (!p.last) AddOutputGradient(dz, p.TimeOf(position));
+        Step(*run, position, before);
+      }
+      if (comes_again_) continue;
+      run->kept.clear();
+      run->c = NDArray();
+    }
+  }
+
+  void AddOutputGradient(const NDArray& dz, int64_t t) {
+    const Pass& p = pass_;
+    NDArray here = dz.Index(1, t);
+    if (p.mask.is_defined()) here = Where(p.MaskAt(t), here, 0);
+    NDArray& dh = gradients_[0];
+    if (!dh.is_defined()) {
+      dh = std::move(here);
+    } else {
+      AddInto(dh, here, dh);
+    }
+  }
+
+  void Step(StepRun& run, int64_t position, const NDArray& before) {
+    Pass& p = pass_;
+    const int64_t t = p.TimeOf(position), i = t - run.begin;
+    States states, next = {p.h.array.Index(1, t)};
+    if (before.is_defined()) states[0] = before.Index(0, i);
+    if (p.states() > 1) {
+      next[1] = run.c.Index(0, i);
+      if (position == 0) {
+        states[1] = p.first[1];
+      } else {
+        const StepRun& of = p.RunOf(position - 1);
+        states[1] = of.c.Index(0, p.TimeOf(position - 1) - of.begin);
+      }
+    }
+    absl::InlinedVector<NDArray, 2> kept;
+    for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));
+    NDArray gates = run.gate_gradient.Index(0, i), of_state = run.recurrent_gradient.Index(0, i);
+    const States were = p.mask.is_defined() ? gradients_ : States();
+    p.cell->StepGrad(absl::MakeConstSpan(states.data(), p.states()),
+                     absl::MakeConstSpan(next.data(), p.states()), absl::MakeSpan(kept),
+                     absl::MakeSpan(gradients_.data(), p.states()), gates, of_state);
+    NDArray& dh = gradients_[0];
+    if (dh.is_defined()) {
+      MatMulInto(of_state, p.parameters[1], dh, {.accumulate = true});
+    } else {
+      dh = MatMul(of_state, p.parameters[1]);
+    }
+    if (!p.mask.is_defined()) return;
+    // Steps that are none pass gradients through as they passed the states.
+    const NDArray here = p.MaskAt(t);
+    const NDArray zero = Full({1, 1}, 0, p.dtype, p.place());
+    WhereInto(here, gates, zero, gates);
+    if (p.cell->has_recurrent_bias()) WhereInto(here, of_state, zero, of_state);
+    for (size_t s = 0; s < p.states(); ++s)
+      WhereInto(here, gradients_[s], were[s].is_defined() ? were[s] : zero, gradients_[s]);
+  }
+
+  Pass& pass_;
+  const bool comes_again_;
+  States gradients_;  // of the states behind the step under way
+};
+
+}  // namespace
+
+NDArray RunSequence(const RecurrentCell& cell, const char* name, bool last, bool reversed,
+                    LayerContext& context, const NDArray& input) {
+  auto pass = std::make_shared<Pass>();
+  pass->cell = &cell;
+  pass->name = name;
+  pass->last = last;
+  pass->reversed = reversed;
+  pass->batch = input.dim(0);
+  pass->length = input.dim(1);
+  pass->width = input.dim(2);
+  pass->units = context.parameters[1].dim(1);
+  pass->dtype = input.dtype();
+  pass->device = input.device();
+  pass->MakeRuns();
+  const bool keeps = CallRecorder::Current() != nullptr;
+  NDArray output;
+  {
+    const NoGradientScope by_hand;
+    if (IsMaskOf(context.mask, input)) pass->mask = Cast(context.mask, DType::kBool);
+    for (size_t s = 0; s < pass->states(); ++s) {
+      const bool goes_on = s < context.carried.size() && context.carried[s].is_defined();
+      pass->first[s] = goes_on ? Cast(context.carried[s].To(pass->device), pass->dtype)
+                               : Zeros({pass->batch, pass->units}, pass->dtype, pass->place());
+    }
+    output = ForwardPass(*pass, keeps, context.parameters).Run(input, context.carried);
+  }
+  if (last) context.mask = NDArray();
+  if (!keeps) return output;
+  pass->input = KeptForGradient(input);
+  pass->parameters.assign(context.parameters.begin(), context.parameters.end());
+  absl::InlinedVector<NDArray, 6> inputs = {input};
+  inputs.insert(inputs.end(), context.parameters.begin(), context.parameters.end());
+  SetGradient(name, inputs, {&output, 1}, [pass = std::move(pass)](absl::Span<const NDArray> dz) {
+    pass->input.Check(pass->name, "input");
+    pass->h.Check(pass->name, "output");
+    // A tape that keeps what it recorded, or has another around it, has a copy of this.
+    return BackwardPass(*pass, /*comes_again=*/pass.use_count() > 1).Run(dz[0]);
+  });
+  return output;
+}
+
+}  // namespace tidepool::nn

@@ -1,0 +1,25 @@
+#include "tidepool/nn/layers/sequence_mask.h"
+
+#include <vector>
+
+#include "tidepool/ndarray/ops/comparison.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+
+namespace tidepool::nn {
+
+bool IsMaskOf(const NDArray& mask, const NDArray& x) {
+  return mask.is_defined() && x.rank() >= 2 && x.dim(0) == mask.dim(0) && x.dim(1) == mask.dim(1);
+}
+
+NDArray MaskOfRank(const NDArray& mask, int rank) {
+  std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
+  dims[0] = mask.dim(0);
+  dims[1] = mask.dim(1);
+  return Cast(mask, DType::kBool).Reshape(Shape(absl::MakeConstSpan(dims)));
+}
+
+NDArray WithoutMasked(const NDArray& mask, const NDArray& x) {
+  return IsMaskOf(mask, x) ? Where(MaskOfRank(mask, x.rank()), x, 0) : x;
+}
+
+}  // namespace tidepool::nn

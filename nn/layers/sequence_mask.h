@@ -1,0 +1,24 @@
+// What layers do with the mask of sequences (LayerContext::mask).
+//
+// A rule for all of them: outputs at steps that a sequence has, losses and gradients do not depend
+// on what stands behind its end, not even where that is NaN. So a layer whose steps see each other,
+// or whose parameters see all steps, reads zeros there.
+#ifndef TIDEPOOL_NN_LAYERS_SEQUENCE_MASK_H_
+#define TIDEPOOL_NN_LAYERS_SEQUENCE_MASK_H_
+
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/layers/layer.h"
+
+namespace tidepool::nn {
+
+// Whether `mask` [batch, length] is of the steps of `x` [batch, length, ...].
+bool IsMaskOf(const NDArray& mask, const NDArray& x);
+// As bool [batch, length, 1, ...] of `rank` axes, in the current place: a view where the mask is
+// bool.
+NDArray MaskOfRank(const NDArray& mask, int rank);
+// x, with zeros where the mask, if it is one of x's steps, has none; integers likewise.
+NDArray WithoutMasked(const NDArray& mask, const NDArray& x);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_LAYERS_SEQUENCE_MASK_H_

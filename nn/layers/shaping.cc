@@ -1,0 +1,206 @@
+#include "tidepool/nn/layers/shaping.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/joining.h"
+#include "tidepool/ndarray/ops/resize.h"
+#include "tidepool/nn/layers/sequence_mask.h"
+
+namespace tidepool::nn {
+namespace {
+
+Shape WithBatch(const NDArray& input, const Shape& example) {
+  std::vector<int64_t> dims = {input.dim(0)};
+  dims.insert(dims.end(), example.span().begin(), example.span().end());
+  return Shape(absl::MakeConstSpan(dims));
+}
+Shape ExampleOf(const NDArray& input) { return Shape(input.shape().span().subspan(1)); }
+
+// A number for each axis but the last, or so many for each.
+bool FitsAxes(const Shape& input, const std::vector<int64_t>& numbers, int each, int64_t least) {
+  return input.rank() >= 2 &&
+         static_cast<size_t>(input.rank() - 1) * static_cast<size_t>(each) == numbers.size() &&
+         std::all_of(numbers.begin(), numbers.end(),
+                     [least](int64_t number) { return number >= least; });
+}
+
+}  // namespace
+
+void ReshapeLayer::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("shape", shape_, Presence::kRequired);
+}
+Shape ReshapeLayer::OutputShape(const Shape& input) const {
+  std::vector<int64_t> dims = shape_;
+  int64_t known = 1;
+  bool fits = true;
+  int64_t* left = nullptr;
+  for (int64_t& dim : dims) {
+    if (dim == -1 && left == nullptr) {
+      left = &dim;
+    } else {
+      fits = fits && dim >= 1 && dim <= input.NumElements();
+      known *= fits ? dim : 1;
+      fits = fits && known <= input.NumElements();
+    }
+  }
+  if (fits && left != nullptr && input.NumElements() % known == 0)
+    *left = input.NumElements() / known;
+  if (!fits || dims.size() >= kMaxRank ||
+      (left != nullptr ? *left < 1 : known != input.NumElements())) {
+    RefuseInput(input, "as many elements as the shape has, of which one size may be -1");
+  }
+  return Shape(absl::MakeConstSpan(dims));
+}
+NDArray ReshapeLayer::Forward(LayerContext& context, const NDArray& input) const {
+  const Shape shape = WithBatch(input, OutputShape(ExampleOf(input)));
+  // Steps stay steps where the first axis does.
+  if (!(shape.rank() >= 2 && input.rank() >= 2 && shape[1] == input.dim(1)))
+    context.mask = NDArray();
+  return input.ReshapeOrCopy(shape);
+}
+
+NDArray Flatten::Forward(LayerContext& context, const NDArray& input) const {
+  context.mask = NDArray();
+  return input.ReshapeOrCopy({input.dim(0), ExampleOf(input).NumElements()});
+}
+
+void Permute::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("axes", axes_, Presence::kRequired);
+}
+Shape Permute::OutputShape(const Shape& input) const {
+  std::vector<int64_t> sorted = axes_, dims;
+  std::sort(sorted.begin(), sorted.end());
+  bool fits = axes_.size() == static_cast<size_t>(input.rank());
+  for (size_t i = 0; i < sorted.size(); ++i) fits = fits && sorted[i] == static_cast<int64_t>(i);
+  if (!fits)
+    RefuseInput(input, "an axis for each of the field \"axes\", which names each once, from 0");
+  for (int64_t axis : axes_) dims.push_back(input[static_cast<int>(axis)]);
+  return Shape(absl::MakeConstSpan(dims));
+}
+NDArray Permute::Forward(LayerContext& context, const NDArray& input) const {
+  std::vector<int> axes = {0};
+  for (int64_t axis : axes_) axes.push_back(static_cast<int>(axis) + 1);
+  if (axes[1] != 1) context.mask = NDArray();
+  const NDArray view = input.Transpose(axes);
+  return view.is_dense() ? view : view.Dup();
+}
+
+void RepeatVector::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("count", count_, Presence::kRequired);
+}
+Shape RepeatVector::OutputShape(const Shape& input) const {
+  if (input.rank() != 1 || count_ < 1) RefuseInput(input, "[width], and a count of at least 1");
+  return {count_, input[0]};
+}
+NDArray RepeatVector::Forward(LayerContext& context, const NDArray& input) const {
+  context.mask = NDArray();
+  return input.ExpandDims(1).BroadcastTo({input.dim(0), count_, input.dim(1)}).Dup();
+}
+
+void ZeroPadding::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("padding", padding_, Presence::kRequired);
+}
+Shape ZeroPadding::OutputShape(const Shape& input) const {
+  if (!FitsAxes(input, padding_, 2, 0))
+    RefuseInput(input, "two paddings of at least 0 for each axis but the last");
+  std::vector<int64_t> dims(input.span().begin(), input.span().end());
+  for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] += padding_[2 * i] + padding_[2 * i + 1];
+  return Shape(absl::MakeConstSpan(dims));
+}
+NDArray ZeroPadding::Forward(LayerContext& context, const NDArray& input) const {
+  std::vector<int64_t> before = {0}, behind = {0};
+  for (size_t i = 0; i < padding_.size(); i += 2) {
+    before.push_back(padding_[i]);
+    behind.push_back(padding_[i + 1]);
+  }
+  if (IsMaskOf(context.mask, input)) {
+    context.mask = Pad(context.mask, absl::MakeConstSpan(before).first(2),
+                       absl::MakeConstSpan(behind).first(2));
+  }
+  before.push_back(0);
+  behind.push_back(0);
+  return Pad(input, before, behind);
+}
+
+void Cropping::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("cropping", cropping_, Presence::kRequired);
+}
+Shape Cropping::OutputShape(const Shape& input) const {
+  if (!FitsAxes(input, cropping_, 2, 0))
+    RefuseInput(input, "two numbers of at least 0 for each axis but the last");
+  std::vector<int64_t> dims(input.span().begin(), input.span().end());
+  for (size_t i = 0; i + 1 < dims.size(); ++i) {
+    dims[i] -= cropping_[2 * i] + cropping_[2 * i + 1];
+    if (dims[i] < 1) RefuseInput(input, "axes of more elements than are taken away");
+  }
+  return Shape(absl::MakeConstSpan(dims));
+}
+NDArray Cropping::Forward(LayerContext& context, const NDArray& input) const {
+  NDArray view = input;
+  for (size_t i = 0; i < cropping_.size(); i += 2) {
+    const int axis = static_cast<int>(i / 2) + 1;
+    view = view.Slice(axis, cropping_[i], input.dim(axis) - cropping_[i + 1]);
+  }
+  if (IsMaskOf(context.mask, input)) {
+    context.mask = context.mask.Slice(1, cropping_[0], input.dim(1) - cropping_[1]).Dup();
+  }
+  return view.is_dense() ? view : view.Dup();
+}
+
+void Upsampling::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("factors", factors_, Presence::kRequired);
+}
+Shape Upsampling::OutputShape(const Shape& input) const {
+  if (!FitsAxes(input, factors_, 1, 1) || input.rank() > 4)
+    RefuseInput(input, "a factor of at least 1 for each axis but the last, at most three");
+  std::vector<int64_t> dims(input.span().begin(), input.span().end());
+  for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] *= factors_[i];
+  return Shape(absl::MakeConstSpan(dims));
+}
+NDArray Upsampling::Forward(LayerContext& context, const NDArray& input) const {
+  const ResizeAttributes nearest{.mode = ResizeMode::kNearest};
+  const NDArray x = input.is_dense() ? input : input.Dup();
+  const int64_t batch = x.dim(0), channels = x.dim(x.rank() - 1);
+  if (factors_[0] != 1) context.mask = NDArray();
+  if (factors_.size() == 1)
+    return Resize2d(x.ExpandDims(2), x.dim(1) * factors_[0], 1, nearest).Squeeze(2);
+  if (factors_.size() == 2)
+    return Resize2d(x, x.dim(1) * factors_[0], x.dim(2) * factors_[1], nearest);
+  const int64_t depth = x.dim(1), height = x.dim(2) * factors_[1], width = x.dim(3) * factors_[2];
+  const NDArray flat =
+      Resize2d(x.Reshape({batch * depth, x.dim(2), x.dim(3), channels}), height, width, nearest);
+  return Resize2d(flat.Reshape({batch, depth, height * width, channels}), depth * factors_[0],
+                  height * width, nearest)
+      .Reshape({batch, depth * factors_[0], height, width, channels});
+}
+
+void Resize::VisitFields(FieldVisitor& visitor) {
+  static constexpr const char* kModes[] = {"nearest", "linear", "cubic"};
+  visitor.Field("sizes", sizes_, Presence::kRequired);
+  visitor.Choice("mode", mode_, kModes);
+  visitor.Field("align_corners", align_corners_);
+}
+Shape Resize::OutputShape(const Shape& input) const {
+  if (!FitsAxes(input, sizes_, 1, 1) || input.rank() > 3 || input.NumElements() < 1 ||
+      (align_corners_ && mode_ == ResizeMode::kNearest)) {
+    RefuseInput(input,
+                "[length, channels] or [height, width, channels], a size for each axis but the "
+                "last, and corners aligned "
+                "of linear and cubic only");
+  }
+  std::vector<int64_t> dims = sizes_;
+  dims.push_back(input[input.rank() - 1]);
+  return Shape(absl::MakeConstSpan(dims));
+}
+NDArray Resize::Forward(LayerContext& context, const NDArray& input) const {
+  const ResizeAttributes attributes{.mode = mode_, .align_corners = align_corners_};
+  context.mask = NDArray();
+  if (sizes_.size() == 1) return Resize2d(input.ExpandDims(2), sizes_[0], 1, attributes).Squeeze(2);
+  return Resize2d(input, sizes_[0], sizes_[1], attributes);
+}
+
+}  // namespace tidepool::nn
