@@ -25,7 +25,7 @@ namespace tidepool {
 namespace {
 
 using Call = const GradientCall&;
-using Results = std::vector<NDArray>;
+using Results = GradientResults;
 
 constexpr OperandSet kX0 = InputBit(0), kX1 = InputBit(1), kBoth = kX0 | kX1, kZ = OutputBit(0);
 
