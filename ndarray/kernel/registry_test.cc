@@ -203,7 +203,7 @@ TEST(Registry, ProgramsAddOperators) {
   other = mine;
   other.name = "other";
   other.types = 1 << kDTypes | 1;
-  EXPECT_THAT(refused(other), HasSubstr("found types 513, expected bits of the 9 there are"));
+  EXPECT_THAT(refused(other), HasSubstr("found types 8193, expected bits of the 13 there are"));
   other.types = 1;
   other.flags = 16;
   EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found flags 16, expected at most 15"));
