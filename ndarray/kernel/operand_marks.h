@@ -44,7 +44,7 @@ constexpr DTypeSet TypesOf(uint8_t mark, DType key) {
     case 0: return SetOf(key);
     case 1: return operator_list::kAllTypes;
     case 2: return SetOf(DType::kInt32) | SetOf(DType::kInt64);
-    case 3: return SetOf(IsFloating(key) ? key : DType::kInt64);
+    case 3: return SetOf(TotalType(key));
     case 4: return SetOf(IsFloating(key) ? key : DType::kFloat64);
     case 5: return SetOf(key == DType::kFloat64 ? key : DType::kFloat32);
     default: return SetOf(static_cast<DType>(mark - kFixedType));
