@@ -5,9 +5,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
@@ -24,14 +26,46 @@ namespace {
 // Arrays in the flat buffers start at cache lines.
 constexpr int64_t kParameterAlignment = 16;
 
-WorkspaceConfig ConfigOf(WorkspaceMode mode) {
-  WorkspaceConfig config = WorkspaceConfig::Inference();  // the last batch is often a smaller one
-  config.workspace_mode = mode;
-  if (mode == WorkspaceMode::kSingle) config.policy_learning = LearningPolicy::kFirstLoop;
-  if (mode == WorkspaceMode::kSeparate) {
-    ThrowUnimplemented(
-        "network: workspace_mode separate is not built yet; use enabled, single or none");
+constexpr absl::string_view kLoss = "loss";
+
+const char* ModeName(WorkspaceMode mode) {
+  switch (mode) {
+    case WorkspaceMode::kEnabled: return "kEnabled";
+    case WorkspaceMode::kSingle: return "kSingle";
+    case WorkspaceMode::kSeparate: return "kSeparate";
+    case WorkspaceMode::kNone: return "kNone";
   }
+  return "";
+}
+
+WorkspaceConfig ConfigOf(WorkspaceMode mode, const std::optional<WorkspaceConfig>& given, const std::string& id,
+                         Device device) {
+  WorkspaceConfig config = given.value_or(WorkspaceConfig::Inference());  // the last batch is often a smaller one
+  const bool plans =
+      config.policy_learning == LearningPolicy::kOptimized || config.policy_learning == LearningPolicy::kTraining;
+  std::vector<std::string> reasons;
+  if (given.has_value()) {
+    if (config.workspace_mode != WorkspaceMode::kEnabled && config.workspace_mode != mode) {
+      reasons.push_back(absl::StrCat("workspace_mode is ", ModeName(config.workspace_mode), ", the network's is ", ModeName(mode)));
+    }
+    if (mode == WorkspaceMode::kSeparate && plans) {
+      reasons.push_back("kSeparate plans nothing: policy_learning is kFirstLoop, kOverTime or kNone");
+    }
+    if (mode == WorkspaceMode::kSeparate && config.policy_location == LocationPolicy::kMmap) {
+      reasons.push_back("kSeparate is several workspaces, which cannot all be a mapping of one file");
+    }
+  } else if (mode == WorkspaceMode::kSingle || mode == WorkspaceMode::kSeparate) {
+    config.policy_learning = LearningPolicy::kFirstLoop;
+  }
+  config.workspace_mode = mode == WorkspaceMode::kSeparate ? WorkspaceMode::kEnabled : mode;
+  for (std::string& reason : config.Reasons(device)) reasons.push_back(std::move(reason));
+  if (reasons.empty()) return config;
+  ThrowInvalidArgument(absl::StrCat("network: workspace [", id, "]: ", absl::StrJoin(reasons, "; ")));
+}
+
+// Of those that kSeparate makes beside the one.
+WorkspaceConfig ConfigOfOthers(WorkspaceConfig config) {
+  config.initial_size = 0;
   return config;
 }
 
@@ -66,7 +100,6 @@ Network::Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed, Works
 
 Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& options)
     : options_(options), name_(options.name), body_(std::move(body)) {
-  const WorkspaceConfig config = ConfigOf(options_.mode);
   if (options_.dtype != DType::kFloat32 && options_.dtype != DType::kFloat64) {
     ThrowInvalidArgument(absl::StrCat("network: parameters of ", DTypeName(options_.dtype), ", expected f32 or f64"));
   }
@@ -74,12 +107,44 @@ Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& 
   if (options_.compute_type.has_value() && !IsFloating(*options_.compute_type)) {
     ThrowInvalidArgument(absl::StrCat("network: layers that compute by ", DTypeName(*options_.compute_type), ", expected a float type"));
   }
+  ConfigOf(training_mode(), options_.training_workspace, name() + " training", options_.device);  // before the arrays are made
+  ConfigOf(inference_mode(), options_.inference_workspace, name() + " inference", options_.device);
   MakeArrays();
-  const auto workspace = [&](const char* what) {
-    return std::make_unique<Workspace>(absl::StrCat(name(), " ", what), config, options_.device);
-  };
-  inference_workspace_ = workspace("inference");
-  training_workspace_ = workspace("training");
+  set_inference_workspace(inference_mode(), options_.inference_workspace);
+  set_training_workspace(training_mode(), options_.training_workspace);
+}
+
+namespace {
+
+// Replaces a workspace and its manager, or throws.
+void MakeWorkspaces(const std::string& id, WorkspaceMode mode, const std::optional<WorkspaceConfig>& given, Device device,
+                    LayerWorkspaceManager::Phase phase, std::unique_ptr<Workspace>* workspace, LayerWorkspaceManager* manager) {
+  const WorkspaceConfig config = ConfigOf(mode, given, id, device);
+  if (*workspace != nullptr && (*workspace)->is_open()) {
+    ThrowFailedPrecondition(absl::StrCat("network: workspace [", id, "] is open, expected closed to be another one"));
+  }
+  auto made = std::make_unique<Workspace>(id, config, device);
+  LayerWorkspaceManager managed(*made, mode, phase, ConfigOfOthers(config));
+  *manager = std::move(managed);
+  *workspace = std::move(made);
+}
+
+}  // namespace
+
+void Network::set_training_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config) {
+  if (body_ == nullptr) ThrowMovedFrom("set_training_workspace");
+  MakeWorkspaces(absl::StrCat(name(), " training"), mode, config, options_.device, LayerWorkspaceManager::Phase::kTraining,
+                 &training_workspace_, &workspaces_->training);
+  options_.training_mode = mode;
+  options_.training_workspace = config;
+}
+
+void Network::set_inference_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config) {
+  if (body_ == nullptr) ThrowMovedFrom("set_inference_workspace");
+  MakeWorkspaces(absl::StrCat(name(), " inference"), mode, config, options_.device, LayerWorkspaceManager::Phase::kInference,
+                 &inference_workspace_, &workspaces_->inference);
+  options_.inference_mode = mode;
+  options_.inference_workspace = config;
 }
 
 Network::Network(Network&& other) noexcept = default;
@@ -246,7 +311,8 @@ NDArray Network::ForwardByLayers(NDArray features,
 }
 
 NDArray Network::ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
-                            absl::FunctionRef<void(int, const NDArray&)> see) const {
+                            absl::FunctionRef<void(int, const NDArray&)> see,
+                            LayerWorkspaceManager* workspaces) const {
   if (body_->inputs().size() != 1 || body_->output_shapes().size() != 1) {
     ThrowInvalidArgument(absl::StrCat("network [", name(), "]: it has ", body_->inputs().size(), " inputs and ",
                                       body_->output_shapes().size(), " outputs, expected one of each, or a call of Run()"));
@@ -258,6 +324,7 @@ NDArray Network::ForwardOne(NDArray features, const std::vector<NDArray>& parame
   call.seed = options_.seed;
   call.compute_type = options_.compute_type;
   call.see = &see;
+  call.workspaces = workspaces;
   Arrays inputs;
   inputs.push_back(std::move(features).To(device));
   return std::move(body_->Forward(call, std::move(inputs))[0]);
@@ -278,8 +345,34 @@ void Network::Infer(absl::FunctionRef<NDArray()> make_input,
                     absl::FunctionRef<void(const NDArray&)> use_output) {
   WorkspaceScope scope(inference_workspace());
   const HandlesOwnScope handles;
-  const NDArray output = Forward(make_input());
+  const LayerWorkspaceManager::Call call(workspaces_->inference, nullptr);
+  const NDArray output = ForwardOne(make_input(), parameter_views_, arrays_.device(), [](int, const NDArray&) {},
+                                    &workspaces_->inference);
   use_output(output);
+}
+
+NDArray Network::Output(const NDArray& features, Place place) {
+  features.CheckAlive("network", "features");
+  NDArray result;
+  Infer([&] { return features; }, [&](const NDArray& output) { result = output.CopyTo(place); });
+  return result;
+}
+
+void Network::OutputInto(const NDArray& features, NDArray& output) {
+  CheckFeatures(features);
+  CheckOutput(features, output);
+  Infer([&] { return features; }, [&](const NDArray& found) { CopyInto(found, output); });
+}
+
+void Network::CheckOutput(const NDArray& features, const NDArray& output) const {
+  output.CheckAlive("network", "output");
+  output.CheckWritable("network");
+  const bool fits = IsThe(output.shape(), output_shape()) && output.dim(0) == features.dim(0);
+  if (fits && output.dtype() == options_.dtype && output.device() == options_.device) return;
+  ThrowInvalidArgument(absl::StrCat("network: the output is written into ", DTypeName(output.dtype()), " ",
+                                    output.shape().ToString(), " on ", DeviceName(output.device()), ", expected ",
+                                    DTypeName(options_.dtype), " [", features.dim(0), "] + ", output_shape().ToString(), " on ",
+                                    DeviceName(options_.device)));
 }
 
 NDArray Network::Output(const NDArray& features) {
@@ -358,6 +451,12 @@ void Network::QueueGradients(const Inputs& inputs,
   const HandlesOwnScope handles;
   if (tape_ == nullptr) tape_ = std::make_unique<GradientTape>();
   GradientTape& tape = *tape_;
+  // Outside of a cycle of the workspace everything is made in the current place.
+  LayerWorkspaceManager* const workspaces =
+      training_workspace_->core()->is_open_on(CurrentThreadToken()) ? &workspaces_->training : nullptr;
+  std::optional<LayerWorkspaceManager::Call> placed;
+  tape.set_placement(nullptr);
+  if (workspaces != nullptr) placed.emplace(*workspaces, &tape);
   tape.Restart();
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
@@ -368,10 +467,12 @@ void Network::QueueGradients(const Inputs& inputs,
     call.parameters = parameter_views_;
     call.training = true;
     call.seed = options_.seed;
-    call.step = step_++;
+    call.step = step_;
     call.compute_type = options_.compute_type;
     call.masks = inputs.features_masks;
+    call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
+    const LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
     const NDArray losses = loss_ != nullptr ? loss_(outputs, inputs)
                                             : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
     outputs.clear();
@@ -379,6 +480,7 @@ void Network::QueueGradients(const Inputs& inputs,
     mean = Mean(losses);
   }
   tape.Backward(mean);
+  ++step_;  // one that fails is done again with the same numbers
   gradients_.MarkWritten();
 }
 

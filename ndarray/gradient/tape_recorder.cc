@@ -270,6 +270,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     if ((needs & OutputBit(o)) != 0) view.Keep(output);
     if (view.slot == TapedView::kNoSlot) continue;
     TapeSlot& slot = slots_[view.slot];
+    if (slot.part < 0) slot.part = records_.part();
     if (wanted != 0) slot.computed = true;
     slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) ? record : nullptr;
   }
@@ -306,6 +307,7 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
     view.Set(outputs[o]);
     if (!outputs[o].buffer() || !IsFloating(outputs[o].dtype())) continue;
     view.slot = slots_.FindOrAdd(*outputs[o].buffer().get());
+    if (slots_[view.slot].part < 0) slots_[view.slot].part = records_.part();
     slots_[view.slot].computed = true;
     slots_[view.slot].ends_with_relu = nullptr;
   }

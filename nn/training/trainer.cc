@@ -24,14 +24,17 @@ struct Trainer::Graphs {
   ReplayedStep step;
 };
 
-Trainer::Trainer(Network& network, const UpdaterConfig& updater)
-    : network_(network), updater_(updater, network.parameters().shape(), network.device()) {}
+Trainer::Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
+    : network_(network), updater_(updater, network.parameters().shape(), network.device()) {
+  if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
+}
 
-Trainer::Trainer(Model& model, const UpdaterConfig& updater)
+Trainer::Trainer(Model& model, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
     : model_(model.LinkFor("trainer")),
       models_network_(model.network),
       network_(*models_network_),
       updater_(updater, model.network->parameters().shape(), model.network->device()) {
+  if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
   manager_ = model.manager.NewSubManager("trainer");
   for (const NDArray* state : updater_.state()) manager_.Attach(*state);
   manager_.Cap();
@@ -43,6 +46,9 @@ void Trainer::set_graphs(bool graphs) {
   if (graphs == (graphs_ != nullptr)) return;
   if (graphs && network_.is_random()) {
     ThrowUnimplemented("trainer: layers that draw random numbers in each step cannot be captured");
+  }
+  if (graphs && network_.training_mode() == WorkspaceMode::kSeparate) {
+    ThrowUnimplemented("trainer: steps of workspace mode separate, whose workspaces open and close within them, cannot be captured");
   }
   graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
 }

@@ -1,0 +1,499 @@
+// Where a network's arrays live, in each mode: the same bits, nothing asked of the system, what fails changes nothing; and the numbered
+// cases of ND4J's networks (group K).
+//
+// Of group K are not here: 125 and 132 (recurrent layers carry their own tests of states), 126 (there are no preprocessors: Dense
+// flattens), 128 (modes are no part of a network's description, which would tie a file to one machine's memory), 129
+// (layers have no input field), 131 (there is no cache mode: tapes keep what gradients read), 135 (kernels' scratch is reset after
+// each layer, which case 137's working memory shows), 136 (evaluation is of the caller's own loop over Infer()).
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/allocation_counter.h"
+#include "tidepool/memory/testing/failing_provider.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/activation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/nn/layers/activation.h"
+#include "tidepool/nn/layers/conv2d.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/max_pool2d.h"
+#include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/memory_report.h"
+#include "tidepool/nn/models.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle, WorkspaceMode::kSeparate,
+                                    WorkspaceMode::kEnabled};
+constexpr const char* kNetworks[] = {"mlp", "lenet", "residual", "program"};
+
+std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+class Sum final : public Layer {
+ public:
+  std::string Kind() const override { return "test_sum"; }
+  Shape OutputShapeOf(absl::Span<const Shape> inputs) const override { return inputs[0]; }
+  NDArray ForwardOf(LayerContext&, absl::Span<const NDArray> inputs) const override { return inputs[0] + inputs[1]; }
+};
+
+Conv2D Same(int64_t filters, Activation activation) { return Conv2D(filters, 3, 3, activation, Conv2D::SamePadding(3)); }
+
+NetworkConfig ResidualConfig() {
+  NetworkConfig config;
+  std::string x = config.Add(Same(8, Activation::kRelu), {config.AddInput("image", {28, 28, 1})}, "stem");
+  for (const char* block : {"a", "b"}) {
+    const std::string name = block;
+    const std::string first = config.Add(Same(8, Activation::kRelu), {x}, name + " first");
+    const std::string second = config.Add(Same(8, Activation::kIdentity), {first}, name + " second");
+    x = config.Add(Sum(), {second, x}, name + " sum");
+    x = config.Add(ActivationLayer(), {x}, name + " relu");
+    x = config.Add(MaxPool2D(), {x}, name + " pool");
+  }
+  config.outputs = {config.Add(Dense(10), {x}, "classes")};
+  return config;
+}
+
+// With computations of its own between its parts, and a part that is called twice.
+struct Program final : Block {
+  Part first{*this, "first", Dense(64, Activation::kTanh)};
+  Part middle{*this, "middle", Dense(64, Activation::kTanh)};
+  Part out{*this, "out", Dense(10)};
+  NDArray Forward(const NDArray& x) const override {
+    const NDArray h = first(x);
+    const NDArray twice = middle(middle(h));
+    return out(Relu(twice + h) * 0.5);
+  }
+};
+
+Network Make(const std::string& name, const NetworkOptions& options) {
+  if (name == "mlp") return Network(NetworkConfig::Sequential({28, 28, 1}, MlpLayers(10)), options);
+  if (name == "lenet") return Network(NetworkConfig::Sequential({28, 28, 1}, LeNetLayers(10)), options);
+  if (name == "residual") return Network(ResidualConfig(), options);
+  return Network({{"image", {28, 28, 1}}}, std::make_unique<Program>(), options);
+}
+
+NetworkOptions Options(WorkspaceMode training, WorkspaceMode inference) {
+  NetworkOptions options;
+  options.seed = 3;
+  options.training_mode = training;
+  options.inference_mode = inference;
+  return options;
+}
+NetworkOptions Options(WorkspaceMode mode) { return Options(mode, mode); }
+
+Batch SomeBatch(int64_t size, uint64_t seed) {
+  NDArray labels({size}, DType::kInt64);
+  for (int64_t i = 0; i < size; ++i) labels.mutable_data<int64_t>()[i] = static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
+  return {RandomUniform({size, 28, 28, 1}, 0, 1, seed), labels};
+}
+NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<float> parameters, output;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+// The batch changes on the way.
+Outcome Train(Network& network, int steps, int from = 0) {
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  Outcome outcome;
+  for (int i = from; i < from + steps; ++i) {
+    outcome.losses.push_back(trainer.Step([&] { return SomeBatch(i % 7 == 3 ? 3 : 4, static_cast<uint64_t>(i)); }));
+  }
+  outcome.parameters = network.parameters().ToVector<float>();
+  for (int i = 0; i < 3; ++i) outcome.output = network.Output(Features(4)).ToVector<float>();
+  return outcome;
+}
+
+TEST(Placement, TwoHundredStepsGiveTheSameBitsInEveryModeAndMix) {
+  for (const char* name : kNetworks) {
+    const int steps = std::string(name) == "mlp" || std::string(name) == "program" ? 200 : 60;
+    Network first = Make(name, Options(WorkspaceMode::kNone));
+    const Outcome expected = Train(first, steps);
+    for (size_t i = 1; i < std::size(kModes); ++i) {
+      Network network = Make(name, Options(kModes[i], kModes[(i + 1) % std::size(kModes)]));
+      EXPECT_TRUE(Train(network, steps) == expected) << name << ", mode " << static_cast<int>(kModes[i]);
+      for (const Workspace* workspace : network.training_workspaces().workspaces()) {
+        EXPECT_EQ(workspace->stats().leaked_arrays, 0) << name << ": " << workspace->id();
+        EXPECT_EQ(workspace->stats().findings, 0) << name << ": " << workspace->id();
+        EXPECT_FALSE(workspace->is_open());
+      }
+      for (const Workspace* workspace : network.inference_workspaces().workspaces()) {
+        EXPECT_EQ(workspace->stats().leaked_arrays, 0) << name << ": " << workspace->id();
+        EXPECT_FALSE(workspace->is_open());
+      }
+    }
+  }
+}
+
+int64_t SizeOf(const LayerWorkspaceManager& manager) {
+  int64_t bytes = 0;
+  for (const Workspace* workspace : manager.workspaces()) bytes += static_cast<int64_t>(workspace->size());
+  return bytes;
+}
+
+TEST(Placement, PlannedIsNoLargerThanSeparateWhichIsNoLargerThanSingle) {
+  for (const char* name : kNetworks) {
+    int64_t training[3], inference[3];
+    for (size_t i = 1; i < std::size(kModes); ++i) {
+      Network network = Make(name, Options(kModes[i]));
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+      for (int step = 0; step < 4; ++step) trainer.Step([] { return SomeBatch(8, 1); });
+      for (int step = 0; step < 4; ++step) network.Output(Features(8));
+      training[i - 1] = SizeOf(network.training_workspaces());
+      inference[i - 1] = SizeOf(network.inference_workspaces());
+    }
+    const auto& [single, separate, enabled] = training;
+    EXPECT_LE(separate, single) << name;
+    EXPECT_LE(enabled, separate) << name;
+    EXPECT_LE(inference[2], inference[1]) << name;
+    std::printf("%-9s training single %9lld separate %9lld enabled %9lld  inference single %9lld separate %9lld enabled %9lld\n",
+                name, static_cast<long long>(single), static_cast<long long>(separate), static_cast<long long>(enabled),
+                static_cast<long long>(inference[0]), static_cast<long long>(inference[1]), static_cast<long long>(inference[2]));
+  }
+}
+
+TEST(Placement, AChainNeedsTwoWorkspacesOfActivationsAndASkippedValueKeepsAThird) {
+  for (const auto& [name, count] : {std::pair{"lenet", 2}, {"residual", 3}}) {
+    Network network = Make(name, Options(WorkspaceMode::kSeparate));
+    network.Output(Features(2));
+    int activations = 0;
+    for (const Workspace* workspace : network.inference_workspaces().workspaces()) {
+      activations += workspace->id().find(" activations ") != std::string::npos ? 1 : 0;
+    }
+    EXPECT_EQ(activations, count) << name;
+  }
+}
+
+TEST(Placement, ASteadyStepAndRequestAllocateNothingInEveryModeWithWorkspaces) {
+  for (const char* name : kNetworks) {
+    for (size_t i = 1; i < std::size(kModes); ++i) {
+      Network network = Make(name, Options(kModes[i]));
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      NDArray output = Zeros({4, 10});
+      const NDArray features = Features(4);
+      const auto once = [&] {
+        trainer.Step([]() -> Batch { return {Zeros({4, 28, 28, 1}), Zeros({4}, DType::kInt64)}; });
+        network.OutputInto(features, output);
+      };
+      for (int step = 0; step < 5; ++step) once();
+      network.training_workspace().FinishPlanSearch();
+      network.inference_workspace().FinishPlanSearch();
+      once();
+      const int64_t before = AllocationCount(), system = MemoryTracker::Global().system_allocations();
+      for (int step = 0; step < 5; ++step) once();
+      EXPECT_EQ(AllocationCount() - before, 0) << name << ", mode " << static_cast<int>(kModes[i]);
+      EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 0) << name;
+    }
+  }
+}
+
+TEST(Placement, OutOfMemoryInAnyRequestOfAStepLeavesTheNetworkAsOneThatNeverFailed) {
+  FailingProvider memory{Host()};
+  for (const char* name : {"mlp", "residual"}) {
+    for (WorkspaceMode mode : kModes) {
+      const auto run = [&](int64_t n, int* refused) {
+        Network network = Make(name, Options(mode));
+        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+        std::vector<double> losses;
+        memory.faults().FailRequest(n, 1);
+        while (trainer.steps() < 3 && *refused < 10) {
+          try {
+            losses.push_back(trainer.Step([&] { return SomeBatch(4, static_cast<uint64_t>(trainer.steps())); }));
+          } catch (const OutOfMemoryError&) {
+            ++*refused;
+            for (const Workspace* workspace : network.training_workspaces().workspaces()) EXPECT_FALSE(workspace->is_open());
+          }
+        }
+        const int64_t requests = memory.faults().requests();
+        memory.faults().Clear();
+        const std::vector<float> output = network.Output(Features(2)).ToVector<float>();
+        return std::tuple(losses, network.parameters().ToVector<float>(), output, requests);
+      };
+      int refused = 0;
+      const auto expected = run(int64_t{1} << 40, &refused);
+      ASSERT_EQ(refused, 0);
+      const int64_t requests = std::get<3>(expected);
+      int all = 0;
+      for (int64_t n = 0; n < requests; n += std::max<int64_t>(1, requests / 25)) {
+        refused = 0;
+        const auto found = run(n, &refused);
+        all += refused;
+        EXPECT_EQ(std::get<0>(found), std::get<0>(expected)) << name << ", request " << n;
+        EXPECT_EQ(std::get<1>(found), std::get<1>(expected)) << name << ", request " << n;
+        EXPECT_EQ(std::get<2>(found), std::get<2>(expected)) << name << ", request " << n;
+      }
+      EXPECT_GT(all, 0) << name << ", mode " << static_cast<int>(mode);
+    }
+  }
+}
+
+// ---- configurations ----
+
+TEST(Placement, ConfigurationsAreTakenAndIllegalOnesRefusedWithEveryReason) {
+  NetworkOptions options = Options(WorkspaceMode::kEnabled);
+  options.training_workspace = WorkspaceConfig::Training();
+  options.training_workspace->initial_size = 1 << 20;
+  Network network = Make("mlp", options);
+  EXPECT_EQ(network.training_workspace().config().policy_learning, LearningPolicy::kOptimized);
+  EXPECT_EQ(network.training_workspace().size(), 1 << 20);
+  options = Options(WorkspaceMode::kSeparate);
+  options.training_workspace = WorkspaceConfig::Training();
+  options.training_workspace->workspace_mode = WorkspaceMode::kSingle;
+  EXPECT_THAT(MessageOf([&] { Make("mlp", options); }),
+              AllOf(HasSubstr("workspace_mode is kSingle, the network's is kSeparate"), HasSubstr("kSeparate plans nothing")));
+  options = Options(WorkspaceMode::kEnabled);
+  options.inference_workspace = WorkspaceConfig();
+  options.inference_workspace->alignment = 3;
+  EXPECT_THAT(MessageOf([&] { Make("mlp", options); }), AllOf(HasSubstr("inference"), HasSubstr("alignment")));
+}
+
+TEST(Placement, AWorkspaceIsReplacedBetweenStepsAndNotWithinOne) {
+  Network expected_of = Make("mlp", Options(WorkspaceMode::kEnabled)), network = Make("mlp", Options(WorkspaceMode::kNone));
+  const Outcome expected = Train(expected_of, 12);
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  for (int i = 0; i < 12; ++i) {
+    if (i % 3 == 1) network.set_training_workspace(kModes[(i / 3) % 4]);
+    trainer.Step([&] { return SomeBatch(i % 7 == 3 ? 3 : 4, static_cast<uint64_t>(i)); });
+  }
+  EXPECT_EQ(network.parameters().ToVector<float>(), expected.parameters);
+  const WorkspaceScope scope(network.training_workspace());
+  EXPECT_THAT(MessageOf([&] { network.set_training_workspace(WorkspaceMode::kSingle); }), HasSubstr("is open, expected closed"));
+}
+
+// ---- the manager ----
+
+TEST(Placement, TheManagerMakesEachTypeInItsPlace) {
+  Network network = Make("mlp", Options(WorkspaceMode::kSeparate));
+  LayerWorkspaceManager& manager = network.training_workspaces();
+  EXPECT_THAT(MessageOf([&] { manager.Create(ArrayType::kInput, {4}); }), HasSubstr("is not open on this thread"));
+  const WorkspaceScope scope(network.training_workspace());
+  const LayerWorkspaceManager::Call call(manager, nullptr);
+  const NDArray input = manager.Create(ArrayType::kInput, {4});
+  EXPECT_EQ(input.buffer()->owner->WorkspaceId(), network.training_workspace().id());
+  EXPECT_THAT(MessageOf([&] { manager.Create(ArrayType::kForwardWorkingMemory, {4}); }), HasSubstr("working] is not open"));
+  NDArray kept;
+  {
+    const LayerWorkspaceManager::Layer layer(&manager, 1, "first");
+    const NDArray work = manager.Create(ArrayType::kForwardWorkingMemory, {4});
+    EXPECT_THAT(work.buffer()->owner->WorkspaceId(), HasSubstr(" working"));
+    EXPECT_TRUE(manager.LeverageTo(ArrayType::kForwardWorkingMemory, work).buffer().get() == work.buffer().get());
+    kept = manager.LeverageTo(ArrayType::kActivations, work);
+    EXPECT_EQ(kept.buffer()->owner->WorkspaceId(), network.training_workspace().id());
+    const NDArray again = manager.Dup(ArrayType::kActivations, kept);
+    EXPECT_FALSE(again.buffer().get() == kept.buffer().get());
+    EXPECT_THAT(MessageOf([&] { manager.Validate(ArrayType::kActivations, work, "first"); }),
+                AllOf(HasSubstr("layer \"first\": its activations are in workspace ["), HasSubstr(" working], the place of working memory")));
+    manager.Validate(ArrayType::kActivations, kept, "first");
+  }
+  EXPECT_TRUE(kept.IsInScope());
+  const LayerWorkspaceManager none = LayerWorkspaceManager::NoWorkspaces();
+  EXPECT_FALSE(none.Create(ArrayType::kActivations, {4}).IsAttached());
+  EXPECT_FALSE(none.LeverageTo(ArrayType::kActivations, kept).IsAttached());
+}
+
+// Returns what ended with a workspace of its own.
+class Stale final : public Layer {
+ public:
+  explicit Stale(bool fails) : fails_(fails) {}
+  std::string Kind() const override { return "test_stale"; }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext&, const NDArray& x) const override {
+    Workspace own("own");
+    const WorkspaceScope scope(own);
+    if (fails_) ThrowDataLoss("my own error");
+    return x + 1;
+  }
+
+ private:
+  const bool fails_;
+};
+
+TEST(Placement, AnArrayInTheWrongPlaceIsNamedAndTheUsersErrorIsNotHidden) {
+  for (WorkspaceMode mode : kModes) {
+    for (const bool fails : {false, true}) {
+      NetworkConfig config = NetworkConfig::Sequential({4}, {Dense(4), Stale(fails), Dense(10)});
+      config.nodes[1].name = "wrong";
+      config.nodes[2].inputs = {"wrong"};
+      Network network(std::move(config), Options(mode));
+      const std::string message = MessageOf([&] { network.Output(Zeros({2, 4})); });
+      if (fails) {
+        EXPECT_THAT(message, HasSubstr("my own error"));
+      } else {
+        EXPECT_THAT(message, AllOf(HasSubstr("layer \"wrong\": its activations are gone"), HasSubstr("own")));
+      }
+    }
+  }
+}
+
+// ---- ND4J's cases ----
+
+TEST(Placement, Nd4jCase122OutputsAreNeverAttached) {
+  for (const char* name : kNetworks) {
+    for (WorkspaceMode mode : kModes) {
+      Network network = Make(name, Options(mode));
+      for (int i = 0; i < 3; ++i) EXPECT_FALSE(network.Output(Features(2)).IsAttached()) << name;
+      if (network.config() == nullptr) continue;
+      network.ForwardByLayers(Features(2), [](int, const NDArray& output) { EXPECT_FALSE(output.IsAttached()); });
+    }
+  }
+}
+
+TEST(Placement, Nd4jCase123AnOutputIsPutIntoTheCallersWorkspace) {
+  // ND4J refuses a workspace where the network has none; here it is the caller's affair.
+  for (WorkspaceMode mode : kModes) {
+    Network network = Make("lenet", Options(mode));
+    Workspace mine("mine");
+    const std::vector<float> expected = network.Output(Features(2)).ToVector<float>();
+    for (int i = 0; i < 3; ++i) {
+      const WorkspaceScope scope(mine);
+      const NDArray here = network.Output(Features(2)), there = network.Output(Features(2), Place::In(mine));
+      NDArray into = Zeros({2, 10});
+      network.OutputInto(Features(2), into);
+      for (const NDArray* output : {&here, &there, static_cast<const NDArray*>(&into)}) {
+        EXPECT_EQ(output->buffer()->owner->WorkspaceId(), "mine");
+        EXPECT_EQ(output->ToVector<float>(), expected);
+      }
+      EXPECT_FALSE(network.Output(Features(2), Place::Heap()).IsAttached());
+      EXPECT_FALSE(network.inference_workspace().is_open());
+    }
+    EXPECT_THAT(MessageOf([&] { network.Output(Features(2), Place::In(mine)); }), HasSubstr("workspace [mine] is not open"));
+    EXPECT_EQ(network.Output(Features(2)).ToVector<float>(), expected);
+    NDArray wrong = Zeros({2, 9});
+    EXPECT_THAT(MessageOf([&] { network.OutputInto(Features(2), wrong); }),
+                HasSubstr("written into f32 [2, 9] on host, expected f32 [2] + [10] on host"));
+  }
+}
+
+TEST(Placement, Nd4jCase124ANetworkOfOneLayerPutsItsOutputThere) {
+  for (WorkspaceMode mode : kModes) {
+    Network network(NetworkConfig::Sequential({4}, {Dense(3)}), Options(mode));
+    Workspace mine("mine");
+    const WorkspaceScope scope(mine);
+    EXPECT_EQ(network.Output(Ones({2, 4})).buffer()->owner->WorkspaceId(), "mine");
+  }
+}
+
+TEST(Placement, Nd4jCase127AScoreInTheCallersScopedOutWorkspaceIsDetached) {
+  for (WorkspaceMode mode : kModes) {
+    Network network = Make("mlp", Options(mode));
+    Workspace mine("mine");
+    const WorkspaceScope scope(mine);
+    const ScopeOutOfWorkspaces out;
+    EXPECT_FALSE(network.Output(Features(2)).IsAttached());
+    EXPECT_FALSE(network.Run({Features(2)})[0].IsAttached());
+  }
+}
+
+TEST(Placement, Nd4jCase130GradientsOfAnErrorFromOutsideAreTheSame) {
+  std::vector<float> expected;
+  for (WorkspaceMode mode : kModes) {
+    Network network = Make("residual", Options(mode));
+    const NDArray error = RandomUniform({4, 10}, -1, 1, 5);
+    network.set_loss([&](absl::Span<const NDArray> outputs, const NetworkInputs&) {
+      return MatMul(outputs[0] * error, Ones({10, 1})).Reshape({4});
+    });
+    for (int i = 0; i < 3; ++i) {
+      const WorkspaceScope scope(network.training_workspace());
+      network.ComputeGradients(Features(4), NDArray({4}, DType::kInt64));
+    }
+    const std::vector<float> gradients = network.gradients().ToVector<float>();
+    if (expected.empty()) expected = gradients;
+    EXPECT_EQ(gradients, expected);
+  }
+}
+
+TEST(Placement, Nd4jCase134NothingIsOpenAfterwards) {
+  for (const char* name : kNetworks) {
+    for (WorkspaceMode mode : kModes) {
+      Network network = Make(name, Options(mode));
+      Train(network, 2);
+      EXPECT_FALSE(Ones({2}).IsAttached());
+      for (const LayerWorkspaceManager* manager : {&network.training_workspaces(), &network.inference_workspaces()}) {
+        for (const Workspace* workspace : manager->workspaces()) EXPECT_FALSE(workspace->is_open());
+      }
+    }
+  }
+}
+
+TEST(Placement, Nd4jCase137TheReportOfDenseTenTwentyTwentySeven) {
+  Network network(NetworkConfig::Sequential({10}, {Dense(20), Dense(27)}), Options(WorkspaceMode::kEnabled));
+  EXPECT_EQ(network.NumParameters(), 787);
+  const MemoryReport report = ReportMemory(network, {.batch = 16});  // whose rows fill cache lines
+  EXPECT_EQ(report.training.layers.size(), 3);
+  const auto of = [&](const PhaseMemory& phase, size_t layer, ArrayType type) {
+    return phase.layers[layer].bytes[static_cast<int>(type)];
+  };
+  EXPECT_EQ(of(report.training, 1, ArrayType::kActivations), 16 * 20 * 4);
+  EXPECT_EQ(of(report.training, 2, ArrayType::kActivations), 16 * 27 * 4);
+  EXPECT_EQ(of(report.inference, 1, ArrayType::kActivations), 16 * 20 * 4);
+  EXPECT_EQ(of(report.training, 2, ArrayType::kActivationGradients), 16 * 20 * 4);
+  EXPECT_EQ(of(report.inference, 2, ArrayType::kActivationGradients), 0);
+  EXPECT_THAT(report.ToJson(), HasSubstr("\"batch\": 16"));
+  EXPECT_THAT(report.ToString(), HasSubstr("training, mode enabled"));
+}
+
+TEST(Placement, TheReportIsWhatTheLedgerMeasures) {
+  for (const char* name : kNetworks) {
+    for (WorkspaceMode mode : kModes) {
+      constexpr int64_t kBatch = 32;
+      Network reported = Make(name, Options(mode));
+      const std::vector<float> before_it = reported.parameters().ToVector<float>();
+      const MemoryReport report = ReportMemory(reported, {.batch = kBatch, .updater_arrays = 2});
+      EXPECT_EQ(reported.parameters().ToVector<float>(), before_it);
+      const auto in_use = [] { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; };
+      const int64_t before = in_use();
+      int64_t measured;
+      {
+        Network network = Make(name, Options(mode));
+        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+        const auto step = [&] { trainer.Step([] { return SomeBatch(kBatch, 1); }); };
+        for (int i = 0; i < 4; ++i) step();
+        if (mode != WorkspaceMode::kNone) network.training_workspace().FinishPlanSearch();
+        MemoryTracker::Global().ResetPeaks();
+        step();
+        measured = MemoryTracker::Global().Snapshot()[Host()].total.peak_bytes - before;
+      }
+      EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured), 0.02 * measured)
+          << name << ", mode " << static_cast<int>(mode);
+      std::printf("%-9s mode %d: reported %lld, measured %lld\n", name, static_cast<int>(mode),
+                  static_cast<long long>(report.training_bytes()), static_cast<long long>(measured));
+    }
+  }
+}
+
+TEST(Placement, TheLargestBatchIsTheLargestThatFits) {
+  Network network = Make("lenet", Options(WorkspaceMode::kEnabled));
+  const int64_t budget = int64_t{32} << 20;
+  const int64_t batch = LargestBatch(network, {}, budget);
+  ASSERT_GT(batch, 1);
+  EXPECT_LE(ReportMemory(network, {.batch = batch}).training_bytes(), budget);
+  EXPECT_GT(ReportMemory(network, {.batch = batch + 1}).training_bytes(), budget);
+  EXPECT_EQ(LargestBatch(network, {}, 1000), 0);
+}
+
+}  // namespace
+}  // namespace tidepool::nn
