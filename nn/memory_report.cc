@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -16,6 +19,13 @@
 
 namespace tidepool::nn {
 namespace {
+
+// Of what reports take, which is how it is known: one at a time.
+constexpr char kOwner[] = "memory report";
+std::mutex& OneAtATime() {
+  static std::mutex* const mutex = new std::mutex;
+  return *mutex;
+}
 
 // Steps and requests that are the same from here on.
 constexpr int kCycles = 4;
@@ -85,7 +95,8 @@ class NetworkMeter {
     for (int i = 0; i < kCycles; ++i) Run(training, nullptr);
     memory.lower_bound_bytes = static_cast<int64_t>(WorkspaceOf(training).stats().live_lower_bound_bytes);
     if (memory.mode == WorkspaceMode::kNone) {
-      memory.workspace_bytes = memory.lower_bound_bytes;
+      memory.planned_bytes = memory.workspace_bytes = memory.lower_bound_bytes;
+      Retire(phase);
       return memory;
     }
     PrepareAsConfigured(training);
@@ -93,8 +104,11 @@ class NetworkMeter {
     WorkspaceOf(training).FinishPlanSearch();
     Run(training, nullptr);
     for (const Workspace* workspace : ManagerOf(training).workspaces()) {
-      memory.workspace_bytes += static_cast<int64_t>(workspace->size());
+      const auto planned = static_cast<int64_t>(workspace->stats().planned_peak_bytes);
+      memory.planned_bytes += planned > 0 ? planned : static_cast<int64_t>(workspace->size());
     }
+    memory.workspace_bytes = TakenBytes();
+    Retire(phase);
     return memory;
   }
 
@@ -105,6 +119,9 @@ class NetworkMeter {
   Workspace& WorkspaceOf(bool training) {
     return training ? *network_.training_workspace_ : *network_.inference_workspace_;
   }
+
+  // By all that the report has made.
+  static int64_t TakenBytes() { return MemoryTracker::Global().Snapshot().Of(kOwner).total.current_bytes; }
 
   void Set(WorkspaceMode mode, WorkspaceConfig config, LayerWorkspaceManager::Phase phase) {
     config.prefault = false;
@@ -118,6 +135,12 @@ class NetworkMeter {
     WorkspaceConfig config;
     config.policy_learning = learning;
     Set(mode, config, phase);
+  }
+  // What was measured is not counted with the other phase.
+  void Retire(LayerWorkspaceManager::Phase phase) {
+    WorkspaceConfig config;
+    config.workspace_mode = WorkspaceMode::kNone;
+    Set(WorkspaceMode::kNone, config, phase);
   }
   void PrepareAsConfigured(bool training) {
     const Workspace& configured = training ? *training_ : *inference_;
@@ -160,6 +183,8 @@ MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) 
   report.parameter_bytes = static_cast<int64_t>(network.arrays().buffer() ? network.arrays().buffer()->bytes : 0);
   report.gradient_bytes = static_cast<int64_t>(network.gradients().buffer() ? network.gradients().buffer()->bytes : 0);
   report.updater_bytes = options.updater_arrays * report.gradient_bytes;
+  const std::lock_guard<std::mutex> lock(OneAtATime());
+  const MemoryOwnerScope owner(MemoryOwner::Process().Child(kOwner));
   NetworkMeter meter(network, options);
   report.training = meter.Measure(/*training=*/true);
   if (network.inputs().size() == 1 && network.output_shapes().size() == 1) {
@@ -210,8 +235,8 @@ void AppendPhase(std::string* text, const char* name, const PhaseMemory& phase, 
     absl::StrAppend(text, "\n");
   }
   if (phase.input_bytes > 0) absl::StrAppendFormat(text, "  batch %d bytes\n", phase.input_bytes);
-  absl::StrAppendFormat(text, "  most alive at once %d bytes, planned peak %d bytes\n", phase.lower_bound_bytes,
-                        phase.workspace_bytes);
+  absl::StrAppendFormat(text, "  most alive at once %d bytes, planned peak %d bytes, workspaces %d bytes\n",
+                        phase.lower_bound_bytes, phase.planned_bytes, phase.workspace_bytes);
 }
 
 nlohmann::ordered_json JsonOf(const PhaseMemory& phase) {
@@ -228,6 +253,7 @@ nlohmann::ordered_json JsonOf(const PhaseMemory& phase) {
   }
   json["input_bytes"] = phase.input_bytes;
   json["lower_bound_bytes"] = phase.lower_bound_bytes;
+  json["planned_bytes"] = phase.planned_bytes;
   json["workspace_bytes"] = phase.workspace_bytes;
   return json;
 }

@@ -33,7 +33,8 @@ struct PhaseMemory {
   std::vector<LayerUse> layers;    // requests by layer and type; "loss" is what is outside of layers
   int64_t input_bytes = 0;         // the batch
   int64_t lower_bound_bytes = 0;   // most bytes that are alive at once
-  int64_t workspace_bytes = 0;     // what its workspaces take once they have learned: the planned peak. kNone: the bound
+  int64_t planned_bytes = 0;       // the planned peak, or what bump workspaces learned; kNone: the bound
+  int64_t workspace_bytes = 0;     // what its workspaces take for that, in whole pages, with their records. kNone: the bound
 };
 
 struct MemoryReport {

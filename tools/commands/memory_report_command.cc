@@ -20,7 +20,7 @@
 ABSL_DECLARE_FLAG(std::string, input);
 ABSL_DECLARE_FLAG(std::string, model);
 ABSL_DECLARE_FLAG(std::string, updater);
-ABSL_FLAG(std::string, budget, "", "find the largest batch that fits so many bytes: 67108864, 64MiB, 2GiB; empty: do not");
+ABSL_FLAG(std::string, budget, "", "to find the largest batch that fits: 67108864, 64MiB, 2GiB");
 ABSL_FLAG(int64_t, classes, 10, "of the network's output");
 ABSL_FLAG(bool, json, false, "as JSON instead of text");
 
