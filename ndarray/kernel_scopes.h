@@ -17,11 +17,13 @@ extern thread_local constinit Workspace* kernel_scratch;  // null: the current p
 
 }  // namespace internal
 
-// What kernels need beside their operands, and the dense copies of views that they do not take, is taken from `workspace`,
-// which is open on this thread for as long, instead of from the current place. Null: from the current place again.
+// What kernels need beside their operands, and the dense copies of views that they do not take, is
+// taken from `workspace`, which is open on this thread for as long, instead of from the current
+// place. Null: from the current place again.
 class [[nodiscard]] KernelScratchScope {
  public:
-  explicit KernelScratchScope(Workspace* workspace) : before_(std::exchange(internal::kernel_scratch, workspace)) {}
+  explicit KernelScratchScope(Workspace* workspace)
+      : before_(std::exchange(internal::kernel_scratch, workspace)) {}
   ~KernelScratchScope() { internal::kernel_scratch = before_; }
   KernelScratchScope(const KernelScratchScope&) = delete;
   KernelScratchScope& operator=(const KernelScratchScope&) = delete;
@@ -30,9 +32,10 @@ class [[nodiscard]] KernelScratchScope {
   Workspace* const before_;
 };
 
-// A dry run: calls check their operands, make their results, take their scratch, are recorded by tapes, and compute nothing: what
-// results hold is whatever memory held. To find what a program will need before it runs; memory that nobody touches
-// costs none on systems that commit it when it is touched.
+// A dry run: calls check their operands, make their results, take their scratch, are recorded by
+// tapes, and compute nothing: what results hold is whatever memory held. To find what a program
+// will need before it runs; memory that nobody touches costs none on systems that commit it when it
+// is touched.
 class [[nodiscard]] KernelsOffScope {
  public:
   KernelsOffScope() : before_(std::exchange(internal::kernels_are_off, true)) {}

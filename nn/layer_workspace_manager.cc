@@ -15,22 +15,32 @@ namespace tidepool::nn {
 
 const char* ArrayTypeName(ArrayType type) {
   switch (type) {
-    case ArrayType::kInput: return "input";
-    case ArrayType::kActivations: return "activations";
-    case ArrayType::kActivationGradients: return "activation gradients";
-    case ArrayType::kForwardWorkingMemory: return "forward working memory";
-    case ArrayType::kBackwardWorkingMemory: return "backward working memory";
-    case ArrayType::kRecurrentForwardLoop: return "recurrent forward loop";
-    case ArrayType::kRecurrentBackwardLoop: return "recurrent backward loop";
-    case ArrayType::kUpdaterWorkingMemory: return "updater working memory";
-    case ArrayType::kForwardCache: return "forward cache";
+    case ArrayType::kInput:
+      return "input";
+    case ArrayType::kActivations:
+      return "activations";
+    case ArrayType::kActivationGradients:
+      return "activation gradients";
+    case ArrayType::kForwardWorkingMemory:
+      return "forward working memory";
+    case ArrayType::kBackwardWorkingMemory:
+      return "backward working memory";
+    case ArrayType::kRecurrentForwardLoop:
+      return "recurrent forward loop";
+    case ArrayType::kRecurrentBackwardLoop:
+      return "recurrent backward loop";
+    case ArrayType::kUpdaterWorkingMemory:
+      return "updater working memory";
+    case ArrayType::kForwardCache:
+      return "forward cache";
   }
   return "";
 }
 
 // What kSeparate has beside the one workspace.
 struct LayerWorkspaceManager::Separate final : BackwardPlacement {
-  // One of those that are used in turn. Its cycle begins and ends apart from scopes: those of two layers overlap.
+  // One of those that are used in turn. Its cycle begins and ends apart from scopes: those of two
+  // layers overlap.
   struct Turn {
     std::unique_ptr<Workspace> workspace;
     bool is_open = false;
@@ -39,7 +49,10 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   };
 
   Separate(Workspace& main, Phase phase, const WorkspaceConfig& others)
-      : main(main), phase(phase), config(others), working(absl::StrCat(main.id(), " working"), others, main.device()) {}
+      : main(main),
+        phase(phase),
+        config(others),
+        working(absl::StrCat(main.id(), " working"), others, main.device()) {}
 
   Workspace& main;
   const Phase phase;
@@ -79,8 +92,8 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
       return next;
     }
     const char* const what = phase == Phase::kTraining ? "gradients" : "activations";
-    turns.push_back({std::make_unique<Workspace>(absl::StrCat(main.id(), " ", what, " ", turns.size() + 1), config,
-                                                 main.device())});
+    turns.push_back({std::make_unique<Workspace>(
+        absl::StrCat(main.id(), " ", what, " ", turns.size() + 1), config, main.device())});
     Open(turns.back());
     return turns.back();
   }
@@ -149,11 +162,14 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
     return *turn;
   }
   void NotePart() const {
-    if (uses == nullptr || !working_scope.has_value() || static_cast<size_t>(part) >= uses->size()) return;
+    if (uses == nullptr || !working_scope.has_value() || static_cast<size_t>(part) >= uses->size())
+      return;
     LayerUse& use = (*uses)[static_cast<size_t>(part)];
-    use.bytes[static_cast<int>(ArrayType::kBackwardWorkingMemory)] += static_cast<int64_t>(working.bytes_this_cycle());
+    use.bytes[static_cast<int>(ArrayType::kBackwardWorkingMemory)] +=
+        static_cast<int64_t>(working.bytes_this_cycle());
     if (turn == nullptr) return;
-    use.bytes[static_cast<int>(ArrayType::kActivationGradients)] += static_cast<int64_t>(turn->workspace->bytes_this_cycle());
+    use.bytes[static_cast<int>(ArrayType::kActivationGradients)] +=
+        static_cast<int64_t>(turn->workspace->bytes_this_cycle());
   }
 };
 
@@ -168,7 +184,8 @@ LayerWorkspaceManager LayerWorkspaceManager::NoWorkspaces(Device device) {
   return manager;
 }
 
-LayerWorkspaceManager::LayerWorkspaceManager(Workspace& main, WorkspaceMode mode, Phase phase, const WorkspaceConfig& others)
+LayerWorkspaceManager::LayerWorkspaceManager(Workspace& main, WorkspaceMode mode, Phase phase,
+                                             const WorkspaceConfig& others)
     : main_(mode == WorkspaceMode::kNone ? nullptr : &main), device_(main.device()), mode_(mode) {
   if (mode == WorkspaceMode::kSeparate) separate_ = std::make_unique<Separate>(main, phase, others);
 }
@@ -183,10 +200,12 @@ Place LayerWorkspaceManager::PlaceOf(ArrayType type) const {
     case ArrayType::kRecurrentBackwardLoop:
       return Place::In(separate_->working);
     case ArrayType::kActivations:
-      if (separate_->phase == Phase::kInference && separate_->turn != nullptr) return Place::In(*separate_->turn->workspace);
+      if (separate_->phase == Phase::kInference && separate_->turn != nullptr)
+        return Place::In(*separate_->turn->workspace);
       return Place::In(*main_);
     case ArrayType::kActivationGradients:
-      if (separate_->phase == Phase::kTraining && separate_->turn != nullptr) return Place::In(*separate_->turn->workspace);
+      if (separate_->phase == Phase::kTraining && separate_->turn != nullptr)
+        return Place::In(*separate_->turn->workspace);
       return Place::In(*main_);
     case ArrayType::kInput:
     case ArrayType::kUpdaterWorkingMemory:
@@ -207,10 +226,12 @@ NDArray LayerWorkspaceManager::LeverageTo(ArrayType type, const NDArray& array) 
     if (main_ != nullptr && array.buffer()->owner == main_->core()) return array;
     return Dup(type, array);
   }
-  const bool working = type == ArrayType::kForwardWorkingMemory || type == ArrayType::kBackwardWorkingMemory ||
-                       type == ArrayType::kRecurrentForwardLoop || type == ArrayType::kRecurrentBackwardLoop;
-  const bool turns = (type == ArrayType::kActivations && separate_->phase == Phase::kInference) ||
-                     (type == ArrayType::kActivationGradients && separate_->phase == Phase::kTraining);
+  const bool working =
+      type == ArrayType::kForwardWorkingMemory || type == ArrayType::kBackwardWorkingMemory ||
+      type == ArrayType::kRecurrentForwardLoop || type == ArrayType::kRecurrentBackwardLoop;
+  const bool turns =
+      (type == ArrayType::kActivations && separate_->phase == Phase::kInference) ||
+      (type == ArrayType::kActivationGradients && separate_->phase == Phase::kTraining);
   const Workspace* place = main_;
   if (working) place = &separate_->working;
   if (turns && separate_->turn != nullptr) place = separate_->turn->workspace.get();
@@ -222,24 +243,30 @@ NDArray LayerWorkspaceManager::Dup(ArrayType type, const NDArray& array) const {
   return array.CopyTo(PlaceOf(type));
 }
 
-void LayerWorkspaceManager::Validate(ArrayType type, const NDArray& array, absl::string_view layer) const {
+void LayerWorkspaceManager::Validate(ArrayType type, const NDArray& array,
+                                     absl::string_view layer) const {
   if (!array.is_defined() || !array.buffer()) return;
   const Buffer& buffer = *array.buffer().get();
   if (!buffer.IsAlive()) {
     const std::string id = buffer.owner->WorkspaceId();
-    ThrowFailedPrecondition(absl::StrCat("layer \"", layer, "\": its ", ArrayTypeName(type), " are gone: they were in ",
-                                         id.empty() ? std::string("an array that was closed")
-                                                    : absl::StrCat("workspace [", id, "], whose cycle has ended"),
-                                         ", expected ", main_ == nullptr ? std::string("the heap") : absl::StrCat("workspace [", main_->id(), "] or the heap")));
+    ThrowFailedPrecondition(
+        absl::StrCat("layer \"", layer, "\": its ", ArrayTypeName(type), " are gone: they were in ",
+                     id.empty() ? std::string("an array that was closed")
+                                : absl::StrCat("workspace [", id, "], whose cycle has ended"),
+                     ", expected ",
+                     main_ == nullptr ? std::string("the heap")
+                                      : absl::StrCat("workspace [", main_->id(), "] or the heap")));
   }
   if (separate_ == nullptr || buffer.owner != separate_->working.core()) return;
   if (type == ArrayType::kForwardWorkingMemory || type == ArrayType::kBackwardWorkingMemory ||
       type == ArrayType::kRecurrentForwardLoop || type == ArrayType::kRecurrentBackwardLoop) {
     return;
   }
-  ThrowFailedPrecondition(absl::StrCat("layer \"", layer, "\": its ", ArrayTypeName(type), " are in workspace [",
-                                       separate_->working.id(), "], the place of working memory, which ends with the layer; "
-                                       "expected where arrays are made in its call without a place"));
+  ThrowFailedPrecondition(
+      absl::StrCat("layer \"", layer, "\": its ", ArrayTypeName(type), " are in workspace [",
+                   separate_->working.id(),
+                   "], the place of working memory, which ends with the layer; "
+                   "expected where arrays are made in its call without a place"));
 }
 
 std::vector<const Workspace*> LayerWorkspaceManager::workspaces() const {
@@ -273,14 +300,16 @@ LayerWorkspaceManager::Call::~Call() {
   manager_.separate_->End(std::uncaught_exceptions() > exceptions_);
 }
 
-LayerWorkspaceManager::Layer::Layer(LayerWorkspaceManager* manager, int number, absl::string_view name)
+LayerWorkspaceManager::Layer::Layer(LayerWorkspaceManager* manager, int number,
+                                    absl::string_view name)
     : manager_(manager), name_(name) {
   if (manager_ == nullptr || manager_->separate_ == nullptr) return;
   Separate& separate = *manager_->separate_;
   if (separate.tape != nullptr) separate.tape->set_part(number);
   separate.BeginLayer();
   if (manager_->uses_ == nullptr) return;
-  if (manager_->uses_->size() <= static_cast<size_t>(number)) manager_->uses_->resize(static_cast<size_t>(number) + 1);
+  if (manager_->uses_->size() <= static_cast<size_t>(number))
+    manager_->uses_->resize(static_cast<size_t>(number) + 1);
   (*manager_->uses_)[static_cast<size_t>(number)].layer = std::string(name);
   separate.part = number;
   separate.turn_before = separate.phase == Phase::kInference ? 0 : separate.main.bytes_this_cycle();
@@ -303,10 +332,12 @@ void LayerWorkspaceManager::Layer::Finish(const NDArray& output) {
   if (manager_->uses_ == nullptr) return;
   const Separate& separate = *manager_->separate_;
   LayerUse& use = (*manager_->uses_)[static_cast<size_t>(separate.part)];
-  const Workspace& made_in = separate.phase == Phase::kInference ? *separate.turn->workspace : separate.main;
+  const Workspace& made_in =
+      separate.phase == Phase::kInference ? *separate.turn->workspace : separate.main;
   use.bytes[static_cast<int>(ArrayType::kActivations)] +=
       static_cast<int64_t>(made_in.bytes_this_cycle() - separate.turn_before);
-  use.bytes[static_cast<int>(ArrayType::kForwardWorkingMemory)] += static_cast<int64_t>(separate.working.bytes_this_cycle());
+  use.bytes[static_cast<int>(ArrayType::kForwardWorkingMemory)] +=
+      static_cast<int64_t>(separate.working.bytes_this_cycle());
 }
 
 }  // namespace tidepool::nn

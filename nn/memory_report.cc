@@ -32,10 +32,14 @@ constexpr int kCycles = 4;
 
 const char* ModeText(WorkspaceMode mode) {
   switch (mode) {
-    case WorkspaceMode::kEnabled: return "enabled";
-    case WorkspaceMode::kSingle: return "single";
-    case WorkspaceMode::kSeparate: return "separate";
-    case WorkspaceMode::kNone: return "none";
+    case WorkspaceMode::kEnabled:
+      return "enabled";
+    case WorkspaceMode::kSingle:
+      return "single";
+    case WorkspaceMode::kSeparate:
+      return "separate";
+    case WorkspaceMode::kNone:
+      return "none";
   }
   return "";
 }
@@ -43,7 +47,8 @@ const char* ModeText(WorkspaceMode mode) {
 NDArray Made(const InputConfig& config, int64_t batch, DType floats, Device device) {
   std::vector<int64_t> dims = {batch};
   dims.insert(dims.end(), config.shape.span().begin(), config.shape.span().end());
-  NDArray array(Shape(dims), IsFloating(config.dtype) ? floats : config.dtype, Place::CurrentOn(device));
+  NDArray array(Shape(dims), IsFloating(config.dtype) ? floats : config.dtype,
+                Place::CurrentOn(device));
   // Indices are looked at on the host.
   if (!IsFloating(array.dtype()) && device == Host() && array.NumElements() > 0) {
     std::memset(array.buffer()->data, 0, array.buffer()->bytes);
@@ -56,9 +61,11 @@ NDArray Made(const InputConfig& config, int64_t batch, DType floats, Device devi
 // Has the network's workspaces put aside for as long as it lives.
 class NetworkMeter {
  public:
-  NetworkMeter(Network& network, const MemoryReportOptions& options) : network_(network), options_(options) {
+  NetworkMeter(Network& network, const MemoryReportOptions& options)
+      : network_(network), options_(options) {
     if (network.training_workspace().is_open() || network.inference_workspace().is_open()) {
-      ThrowFailedPrecondition(absl::StrCat("memory report: network [", network.name(), "] has a workspace open, expected closed"));
+      ThrowFailedPrecondition(absl::StrCat("memory report: network [", network.name(),
+                                           "] has a workspace open, expected closed"));
     }
     tape_ = std::move(network.tape_);
     training_ = std::move(network.training_workspace_);
@@ -88,12 +95,14 @@ class NetworkMeter {
     Run(training, &memory.input_bytes);
     ManagerOf(training).set_uses(nullptr);
     std::erase_if(memory.layers, [](const LayerUse& use) {
-      return use.layer.empty() && std::all_of(std::begin(use.bytes), std::end(use.bytes), [](int64_t bytes) { return bytes == 0; });
+      return use.layer.empty() && std::all_of(std::begin(use.bytes), std::end(use.bytes),
+                                              [](int64_t bytes) { return bytes == 0; });
     });
 
     Prepare(WorkspaceMode::kEnabled, LearningPolicy::kOptimized, phase);
     for (int i = 0; i < kCycles; ++i) Run(training, nullptr);
-    memory.lower_bound_bytes = static_cast<int64_t>(WorkspaceOf(training).stats().live_lower_bound_bytes);
+    memory.lower_bound_bytes =
+        static_cast<int64_t>(WorkspaceOf(training).stats().live_lower_bound_bytes);
     if (memory.mode == WorkspaceMode::kNone) {
       memory.planned_bytes = memory.workspace_bytes = memory.lower_bound_bytes;
       Retire(phase);
@@ -121,15 +130,19 @@ class NetworkMeter {
   }
 
   // By all that the report has made.
-  static int64_t TakenBytes() { return MemoryTracker::Global().Snapshot().Of(kOwner).total.current_bytes; }
+  static int64_t TakenBytes() {
+    return MemoryTracker::Global().Snapshot().Of(kOwner).total.current_bytes;
+  }
 
   void Set(WorkspaceMode mode, WorkspaceConfig config, LayerWorkspaceManager::Phase phase) {
     config.prefault = false;
     const bool training = phase == LayerWorkspaceManager::Phase::kTraining;
-    auto workspace = std::make_unique<Workspace>(absl::StrCat(network_.name(), " report"), config, network_.device());
+    auto workspace = std::make_unique<Workspace>(absl::StrCat(network_.name(), " report"), config,
+                                                 network_.device());
     config.initial_size = 0;
     ManagerOf(training) = LayerWorkspaceManager(*workspace, mode, phase, config);
-    (training ? network_.training_workspace_ : network_.inference_workspace_) = std::move(workspace);
+    (training ? network_.training_workspace_ : network_.inference_workspace_) =
+        std::move(workspace);
   }
   void Prepare(WorkspaceMode mode, LearningPolicy learning, LayerWorkspaceManager::Phase phase) {
     WorkspaceConfig config;
@@ -145,7 +158,8 @@ class NetworkMeter {
   void PrepareAsConfigured(bool training) {
     const Workspace& configured = training ? *training_ : *inference_;
     Set(training ? network_.training_mode() : network_.inference_mode(), configured.config(),
-        training ? LayerWorkspaceManager::Phase::kTraining : LayerWorkspaceManager::Phase::kInference);
+        training ? LayerWorkspaceManager::Phase::kTraining
+                 : LayerWorkspaceManager::Phase::kInference);
   }
 
   void Run(bool training, int64_t* input_bytes) {
@@ -161,11 +175,14 @@ class NetworkMeter {
     for (const InputConfig& label : options_.labels) {
       inputs.labels.push_back(Made(label, options_.batch, network_.dtype(), network_.device()));
     }
-    if (input_bytes != nullptr) *input_bytes = static_cast<int64_t>(network_.training_workspace_->bytes_this_cycle());
+    if (input_bytes != nullptr)
+      *input_bytes = static_cast<int64_t>(network_.training_workspace_->bytes_this_cycle());
     network_.QueueGradients(inputs, [](const NDArray&) {});
     network_.tape_.reset();
   }
-  NDArray Input(size_t i) const { return Made(network_.inputs()[i], options_.batch, network_.dtype(), network_.device()); }
+  NDArray Input(size_t i) const {
+    return Made(network_.inputs()[i], options_.batch, network_.dtype(), network_.device());
+  }
 
   Network& network_;
   const MemoryReportOptions& options_;
@@ -176,12 +193,16 @@ class NetworkMeter {
 };
 
 MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) {
-  if (options.batch < 1) ThrowInvalidArgument(absl::StrCat("memory report: a batch of ", options.batch, ", expected at least 1"));
+  if (options.batch < 1)
+    ThrowInvalidArgument(
+        absl::StrCat("memory report: a batch of ", options.batch, ", expected at least 1"));
   MemoryReport report;
   report.network = network.name();
   report.batch = options.batch;
-  report.parameter_bytes = static_cast<int64_t>(network.arrays().buffer() ? network.arrays().buffer()->bytes : 0);
-  report.gradient_bytes = static_cast<int64_t>(network.gradients().buffer() ? network.gradients().buffer()->bytes : 0);
+  report.parameter_bytes =
+      static_cast<int64_t>(network.arrays().buffer() ? network.arrays().buffer()->bytes : 0);
+  report.gradient_bytes =
+      static_cast<int64_t>(network.gradients().buffer() ? network.gradients().buffer()->bytes : 0);
   report.updater_bytes = options.updater_arrays * report.gradient_bytes;
   const std::lock_guard<std::mutex> lock(OneAtATime());
   const MemoryOwnerScope owner(MemoryOwner::Process().Child(kOwner));
@@ -195,7 +216,8 @@ MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) 
   return report;
 }
 
-int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes, bool training, int64_t limit) {
+int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes,
+                     bool training, int64_t limit) {
   const auto fits = [&](int64_t batch) {
     MemoryReportOptions tried = options;
     tried.batch = batch;
@@ -231,12 +253,14 @@ void AppendPhase(std::string* text, const char* name, const PhaseMemory& phase, 
   absl::StrAppend(text, "\n");
   for (const LayerUse& use : phase.layers) {
     absl::StrAppendFormat(text, "  %-24s", use.layer);
-    for (size_t c = 0; c < columns; ++c) absl::StrAppendFormat(text, " %14d", use.bytes[static_cast<int>(kColumns[c].first)]);
+    for (size_t c = 0; c < columns; ++c)
+      absl::StrAppendFormat(text, " %14d", use.bytes[static_cast<int>(kColumns[c].first)]);
     absl::StrAppend(text, "\n");
   }
   if (phase.input_bytes > 0) absl::StrAppendFormat(text, "  batch %d bytes\n", phase.input_bytes);
-  absl::StrAppendFormat(text, "  most alive at once %d bytes, planned peak %d bytes, workspaces %d bytes\n",
-                        phase.lower_bound_bytes, phase.planned_bytes, phase.workspace_bytes);
+  absl::StrAppendFormat(
+      text, "  most alive at once %d bytes, planned peak %d bytes, workspaces %d bytes\n",
+      phase.lower_bound_bytes, phase.planned_bytes, phase.workspace_bytes);
 }
 
 nlohmann::ordered_json JsonOf(const PhaseMemory& phase) {
@@ -261,8 +285,9 @@ nlohmann::ordered_json JsonOf(const PhaseMemory& phase) {
 }  // namespace
 
 std::string MemoryReport::ToString() const {
-  std::string text = absl::StrFormat("network %s, batch %d, bytes\n  parameters %d, gradients %d, updater %d\n", network, batch,
-                                     parameter_bytes, gradient_bytes, updater_bytes);
+  std::string text =
+      absl::StrFormat("network %s, batch %d, bytes\n  parameters %d, gradients %d, updater %d\n",
+                      network, batch, parameter_bytes, gradient_bytes, updater_bytes);
   AppendPhase(&text, "training", training, 4);
   absl::StrAppendFormat(&text, "  in all %d bytes\n", training_bytes());
   AppendPhase(&text, "inference", inference, 2);

@@ -3,9 +3,10 @@
 //   MemoryReport report = ReportMemory(network, {.batch = 64});
 //   std::puts(report.ToString().c_str());
 //
-// Found by a dry run: steps and requests of the batch are done with everything but the kernels (KernelsOffScope), in workspaces of
-// the report's own, so that what is counted is what the very code of the step asks for, and plans are those that it will make.
-// Parameters, gradients, learned plans and random numbers stay as they are. Not counted: records (tapes, plans, some hundred bytes
+// Found by a dry run: steps and requests of the batch are done with everything but the kernels
+// (KernelsOffScope), in workspaces of the report's own, so that what is counted is what the very
+// code of the step asks for, and plans are those that it will make. Parameters, gradients, learned
+// plans and random numbers stay as they are. Not counted: records (tapes, plans, some hundred bytes
 // a call), what kernels keep between calls (packed weights), and batches that wait elsewhere.
 #ifndef TIDEPOOL_NN_MEMORY_REPORT_H_
 #define TIDEPOOL_NN_MEMORY_REPORT_H_
@@ -30,11 +31,12 @@ struct MemoryReportOptions {
 // A step or a request.
 struct PhaseMemory {
   WorkspaceMode mode = WorkspaceMode::kEnabled;
-  std::vector<LayerUse> layers;    // requests by layer and type; "loss" is what is outside of layers
-  int64_t input_bytes = 0;         // the batch
-  int64_t lower_bound_bytes = 0;   // most bytes that are alive at once
-  int64_t planned_bytes = 0;       // the planned peak, or what bump workspaces learned; kNone: the bound
-  int64_t workspace_bytes = 0;     // what its workspaces take for that, in whole pages, with their records. kNone: the bound
+  std::vector<LayerUse> layers;   // requests by layer and type; "loss" is what is outside of layers
+  int64_t input_bytes = 0;        // the batch
+  int64_t lower_bound_bytes = 0;  // most bytes that are alive at once
+  int64_t planned_bytes = 0;  // the planned peak, or what bump workspaces learned; kNone: the bound
+  int64_t workspace_bytes =
+      0;  // what its workspaces take for that, in whole pages, with their records. kNone: the bound
 };
 
 struct MemoryReport {
@@ -46,20 +48,26 @@ struct MemoryReport {
   PhaseMemory training, inference;
 
   // All that is there at once; networks have their gradients in inference too.
-  int64_t training_bytes() const { return parameter_bytes + gradient_bytes + updater_bytes + training.workspace_bytes; }
-  int64_t inference_bytes() const { return parameter_bytes + gradient_bytes + inference.workspace_bytes; }
+  int64_t training_bytes() const {
+    return parameter_bytes + gradient_bytes + updater_bytes + training.workspace_bytes;
+  }
+  int64_t inference_bytes() const {
+    return parameter_bytes + gradient_bytes + inference.workspace_bytes;
+  }
 
   std::string ToString() const;
   std::string ToJson() const;
 };
 
-// Throws kInvalidArgument for a batch below 1, kFailedPrecondition while a workspace of the network is open, and what the layers do. Memory:
-// as much as the report says, of which on the host no page is touched. Threads: as ComputeGradients and Infer.
+// Throws kInvalidArgument for a batch below 1, kFailedPrecondition while a workspace of the network
+// is open, and what the layers do. Memory: as much as the report says, of which on the host no page
+// is touched. Threads: as ComputeGradients and Infer.
 MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options);
 
-// The largest batch whose training (or inference) takes at most `budget_bytes`, at most `limit`; 0: not even one example does.
-int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes, bool training = true,
-                     int64_t limit = 1 << 16);
+// The largest batch whose training (or inference) takes at most `budget_bytes`, at most `limit`; 0:
+// not even one example does.
+int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes,
+                     bool training = true, int64_t limit = 1 << 16);
 
 }  // namespace tidepool::nn
 

@@ -5,7 +5,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
@@ -27,47 +26,6 @@ namespace {
 constexpr int64_t kParameterAlignment = 16;
 
 constexpr absl::string_view kLoss = "loss";
-
-const char* ModeName(WorkspaceMode mode) {
-  switch (mode) {
-    case WorkspaceMode::kEnabled: return "kEnabled";
-    case WorkspaceMode::kSingle: return "kSingle";
-    case WorkspaceMode::kSeparate: return "kSeparate";
-    case WorkspaceMode::kNone: return "kNone";
-  }
-  return "";
-}
-
-WorkspaceConfig ConfigOf(WorkspaceMode mode, const std::optional<WorkspaceConfig>& given, const std::string& id,
-                         Device device) {
-  WorkspaceConfig config = given.value_or(WorkspaceConfig::Inference());  // the last batch is often a smaller one
-  const bool plans =
-      config.policy_learning == LearningPolicy::kOptimized || config.policy_learning == LearningPolicy::kTraining;
-  std::vector<std::string> reasons;
-  if (given.has_value()) {
-    if (config.workspace_mode != WorkspaceMode::kEnabled && config.workspace_mode != mode) {
-      reasons.push_back(absl::StrCat("workspace_mode is ", ModeName(config.workspace_mode), ", the network's is ", ModeName(mode)));
-    }
-    if (mode == WorkspaceMode::kSeparate && plans) {
-      reasons.push_back("kSeparate plans nothing: policy_learning is kFirstLoop, kOverTime or kNone");
-    }
-    if (mode == WorkspaceMode::kSeparate && config.policy_location == LocationPolicy::kMmap) {
-      reasons.push_back("kSeparate is several workspaces, which cannot all be a mapping of one file");
-    }
-  } else if (mode == WorkspaceMode::kSingle || mode == WorkspaceMode::kSeparate) {
-    config.policy_learning = LearningPolicy::kFirstLoop;
-  }
-  config.workspace_mode = mode == WorkspaceMode::kSeparate ? WorkspaceMode::kEnabled : mode;
-  for (std::string& reason : config.Reasons(device)) reasons.push_back(std::move(reason));
-  if (reasons.empty()) return config;
-  ThrowInvalidArgument(absl::StrCat("network: workspace [", id, "]: ", absl::StrJoin(reasons, "; ")));
-}
-
-// Of those that kSeparate makes beside the one.
-WorkspaceConfig ConfigOfOthers(WorkspaceConfig config) {
-  config.initial_size = 0;
-  return config;
-}
 
 NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device, const std::string& name) {
   NetworkOptions options;
@@ -107,44 +65,9 @@ Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& 
   if (options_.compute_type.has_value() && !IsFloating(*options_.compute_type)) {
     ThrowInvalidArgument(absl::StrCat("network: layers that compute by ", DTypeName(*options_.compute_type), ", expected a float type"));
   }
-  ConfigOf(training_mode(), options_.training_workspace, name() + " training", options_.device);  // before the arrays are made
-  ConfigOf(inference_mode(), options_.inference_workspace, name() + " inference", options_.device);
-  MakeArrays();
   set_inference_workspace(inference_mode(), options_.inference_workspace);
   set_training_workspace(training_mode(), options_.training_workspace);
-}
-
-namespace {
-
-// Replaces a workspace and its manager, or throws.
-void MakeWorkspaces(const std::string& id, WorkspaceMode mode, const std::optional<WorkspaceConfig>& given, Device device,
-                    LayerWorkspaceManager::Phase phase, std::unique_ptr<Workspace>* workspace, LayerWorkspaceManager* manager) {
-  const WorkspaceConfig config = ConfigOf(mode, given, id, device);
-  if (*workspace != nullptr && (*workspace)->is_open()) {
-    ThrowFailedPrecondition(absl::StrCat("network: workspace [", id, "] is open, expected closed to be another one"));
-  }
-  auto made = std::make_unique<Workspace>(id, config, device);
-  LayerWorkspaceManager managed(*made, mode, phase, ConfigOfOthers(config));
-  *manager = std::move(managed);
-  *workspace = std::move(made);
-}
-
-}  // namespace
-
-void Network::set_training_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config) {
-  if (body_ == nullptr) ThrowMovedFrom("set_training_workspace");
-  MakeWorkspaces(absl::StrCat(name(), " training"), mode, config, options_.device, LayerWorkspaceManager::Phase::kTraining,
-                 &training_workspace_, &workspaces_->training);
-  options_.training_mode = mode;
-  options_.training_workspace = config;
-}
-
-void Network::set_inference_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config) {
-  if (body_ == nullptr) ThrowMovedFrom("set_inference_workspace");
-  MakeWorkspaces(absl::StrCat(name(), " inference"), mode, config, options_.device, LayerWorkspaceManager::Phase::kInference,
-                 &inference_workspace_, &workspaces_->inference);
-  options_.inference_mode = mode;
-  options_.inference_workspace = config;
+  MakeArrays();
 }
 
 Network::Network(Network&& other) noexcept = default;
@@ -349,30 +272,6 @@ void Network::Infer(absl::FunctionRef<NDArray()> make_input,
   const NDArray output = ForwardOne(make_input(), parameter_views_, arrays_.device(), [](int, const NDArray&) {},
                                     &workspaces_->inference);
   use_output(output);
-}
-
-NDArray Network::Output(const NDArray& features, Place place) {
-  features.CheckAlive("network", "features");
-  NDArray result;
-  Infer([&] { return features; }, [&](const NDArray& output) { result = output.CopyTo(place); });
-  return result;
-}
-
-void Network::OutputInto(const NDArray& features, NDArray& output) {
-  CheckFeatures(features);
-  CheckOutput(features, output);
-  Infer([&] { return features; }, [&](const NDArray& found) { CopyInto(found, output); });
-}
-
-void Network::CheckOutput(const NDArray& features, const NDArray& output) const {
-  output.CheckAlive("network", "output");
-  output.CheckWritable("network");
-  const bool fits = IsThe(output.shape(), output_shape()) && output.dim(0) == features.dim(0);
-  if (fits && output.dtype() == options_.dtype && output.device() == options_.device) return;
-  ThrowInvalidArgument(absl::StrCat("network: the output is written into ", DTypeName(output.dtype()), " ",
-                                    output.shape().ToString(), " on ", DeviceName(output.device()), ", expected ",
-                                    DTypeName(options_.dtype), " [", features.dim(0), "] + ", output_shape().ToString(), " on ",
-                                    DeviceName(options_.device)));
 }
 
 NDArray Network::Output(const NDArray& features) {

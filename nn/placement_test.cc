@@ -1,10 +1,5 @@
-// Where a network's arrays live, in each mode: the same bits, nothing asked of the system, what fails changes nothing; and the numbered
-// cases of ND4J's networks (group K).
-//
-// Of group K are not here: 125 and 132 (recurrent layers carry their own tests of states), 126 (there are no preprocessors: Dense
-// flattens), 128 (modes are no part of a network's description, which would tie a file to one machine's memory), 129
-// (layers have no input field), 131 (there is no cache mode: tapes keep what gradients read), 135 (kernels' scratch is reset after
-// each layer, which case 137's working memory shows), 136 (evaluation is of the caller's own loop over Infer()).
+// Where a network's arrays live, in each mode: the same bits, nothing asked of the system, what
+// fails changes nothing.
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,8 +28,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle, WorkspaceMode::kSeparate,
-                                    WorkspaceMode::kEnabled};
+constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
+                                    WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
 
 std::string MessageOf(const std::function<void()>& call) {
   try {
@@ -56,7 +51,9 @@ NetworkOptions Options(WorkspaceMode mode) { return Options(mode, mode); }
 
 Batch SomeBatch(int64_t size, uint64_t seed) {
   NDArray labels({size}, DType::kInt64);
-  for (int64_t i = 0; i < size; ++i) labels.mutable_data<int64_t>()[i] = static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
+  for (int64_t i = 0; i < size; ++i)
+    labels.mutable_data<int64_t>()[i] =
+        static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
   return {RandomUniform({size, 28, 28, 1}, 0, 1, seed), labels};
 }
 NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
@@ -72,7 +69,8 @@ Outcome Train(Network& network, int steps, int from = 0) {
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
   Outcome outcome;
   for (int i = from; i < from + steps; ++i) {
-    outcome.losses.push_back(trainer.Step([&] { return SomeBatch(i % 7 == 3 ? 3 : 4, static_cast<uint64_t>(i)); }));
+    outcome.losses.push_back(
+        trainer.Step([&] { return SomeBatch(i % 7 == 3 ? 3 : 4, static_cast<uint64_t>(i)); }));
   }
   outcome.parameters = network.parameters().ToVector<float>();
   for (int i = 0; i < 3; ++i) outcome.output = network.Output(Features(4)).ToVector<float>();
@@ -84,8 +82,10 @@ TEST(Placement, TwoHundredStepsGiveTheSameBitsInEveryModeAndMix) {
     Network first = ExampleNetwork(name, Options(WorkspaceMode::kNone));
     const Outcome expected = Train(first, 200);
     for (size_t i = 1; i < std::size(kModes); ++i) {
-      Network network = ExampleNetwork(name, Options(kModes[i], kModes[(i + 1) % std::size(kModes)]));
-      EXPECT_TRUE(Train(network, 200) == expected) << name << ", mode " << static_cast<int>(kModes[i]);
+      Network network =
+          ExampleNetwork(name, Options(kModes[i], kModes[(i + 1) % std::size(kModes)]));
+      EXPECT_TRUE(Train(network, 200) == expected)
+          << name << ", mode " << static_cast<int>(kModes[i]);
       for (const Workspace* workspace : network.training_workspaces().workspaces()) {
         EXPECT_EQ(workspace->stats().leaked_arrays, 0) << name << ": " << workspace->id();
         EXPECT_EQ(workspace->stats().findings, 0) << name << ": " << workspace->id();
@@ -101,7 +101,8 @@ TEST(Placement, TwoHundredStepsGiveTheSameBitsInEveryModeAndMix) {
 
 int64_t SizeOf(const LayerWorkspaceManager& manager) {
   int64_t bytes = 0;
-  for (const Workspace* workspace : manager.workspaces()) bytes += static_cast<int64_t>(workspace->size());
+  for (const Workspace* workspace : manager.workspaces())
+    bytes += static_cast<int64_t>(workspace->size());
   return bytes;
 }
 
@@ -120,9 +121,12 @@ TEST(Placement, PlannedIsNoLargerThanSeparateWhichIsNoLargerThanSingle) {
     EXPECT_LE(separate, single) << name;
     EXPECT_LE(enabled, separate) << name;
     EXPECT_LE(inference[2], inference[1]) << name;
-    std::printf("%-9s training single %9lld separate %9lld enabled %9lld  inference single %9lld separate %9lld enabled %9lld\n",
-                name, static_cast<long long>(single), static_cast<long long>(separate), static_cast<long long>(enabled),
-                static_cast<long long>(inference[0]), static_cast<long long>(inference[1]), static_cast<long long>(inference[2]));
+    std::printf(
+        "%-9s training single %9lld separate %9lld enabled %9lld  inference single %9lld separate "
+        "%9lld enabled %9lld\n",
+        name, static_cast<long long>(single), static_cast<long long>(separate),
+        static_cast<long long>(enabled), static_cast<long long>(inference[0]),
+        static_cast<long long>(inference[1]), static_cast<long long>(inference[2]));
   }
 }
 
@@ -153,7 +157,8 @@ TEST(Placement, ASteadyStepAndRequestAllocateNothingInEveryModeWithWorkspaces) {
       network.training_workspace().FinishPlanSearch();
       network.inference_workspace().FinishPlanSearch();
       once();
-      const int64_t before = AllocationCount(), system = MemoryTracker::Global().system_allocations();
+      const int64_t before = AllocationCount(),
+                    system = MemoryTracker::Global().system_allocations();
       for (int step = 0; step < 5; ++step) once();
       EXPECT_EQ(AllocationCount() - before, 0) << name << ", mode " << static_cast<int>(kModes[i]);
       EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 0) << name;
@@ -172,10 +177,12 @@ TEST(Placement, OutOfMemoryInAnyRequestOfAStepLeavesTheNetworkAsOneThatNeverFail
         memory.faults().FailRequest(n, 1);
         while (trainer.steps() < 3 && *refused < 10) {
           try {
-            losses.push_back(trainer.Step([&] { return SomeBatch(4, static_cast<uint64_t>(trainer.steps())); }));
+            losses.push_back(
+                trainer.Step([&] { return SomeBatch(4, static_cast<uint64_t>(trainer.steps())); }));
           } catch (const OutOfMemoryError&) {
             ++*refused;
-            for (const Workspace* workspace : network.training_workspaces().workspaces()) EXPECT_FALSE(workspace->is_open());
+            for (const Workspace* workspace : network.training_workspaces().workspaces())
+              EXPECT_FALSE(workspace->is_open());
           }
         }
         const int64_t requests = memory.faults().requests();
@@ -214,15 +221,18 @@ TEST(Placement, ConfigurationsAreTakenAndIllegalOnesRefusedWithEveryReason) {
   options.training_workspace = WorkspaceConfig::Training();
   options.training_workspace->workspace_mode = WorkspaceMode::kSingle;
   EXPECT_THAT(MessageOf([&] { ExampleNetwork("mlp", options); }),
-              AllOf(HasSubstr("workspace_mode is kSingle, the network's is kSeparate"), HasSubstr("kSeparate plans nothing")));
+              AllOf(HasSubstr("workspace_mode is kSingle, the network's is kSeparate"),
+                    HasSubstr("kSeparate plans nothing")));
   options = Options(WorkspaceMode::kEnabled);
   options.inference_workspace = WorkspaceConfig();
   options.inference_workspace->alignment = 3;
-  EXPECT_THAT(MessageOf([&] { ExampleNetwork("mlp", options); }), AllOf(HasSubstr("inference"), HasSubstr("alignment")));
+  EXPECT_THAT(MessageOf([&] { ExampleNetwork("mlp", options); }),
+              AllOf(HasSubstr("inference"), HasSubstr("alignment")));
 }
 
 TEST(Placement, AWorkspaceIsReplacedBetweenStepsAndNotWithinOne) {
-  Network expected_of = ExampleNetwork("mlp", Options(WorkspaceMode::kEnabled)), network = ExampleNetwork("mlp", Options(WorkspaceMode::kNone));
+  Network expected_of = ExampleNetwork("mlp", Options(WorkspaceMode::kEnabled)),
+          network = ExampleNetwork("mlp", Options(WorkspaceMode::kNone));
   const Outcome expected = Train(expected_of, 12);
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
   for (int i = 0; i < 12; ++i) {
@@ -231,7 +241,8 @@ TEST(Placement, AWorkspaceIsReplacedBetweenStepsAndNotWithinOne) {
   }
   EXPECT_EQ(network.parameters().ToVector<float>(), expected.parameters);
   const WorkspaceScope scope(network.training_workspace());
-  EXPECT_THAT(MessageOf([&] { network.set_training_workspace(WorkspaceMode::kSingle); }), HasSubstr("is open, expected closed"));
+  EXPECT_THAT(MessageOf([&] { network.set_training_workspace(WorkspaceMode::kSingle); }),
+              HasSubstr("is open, expected closed"));
 }
 
 // ---- the manager ----
@@ -239,24 +250,28 @@ TEST(Placement, AWorkspaceIsReplacedBetweenStepsAndNotWithinOne) {
 TEST(Placement, TheManagerMakesEachTypeInItsPlace) {
   Network network = ExampleNetwork("mlp", Options(WorkspaceMode::kSeparate));
   LayerWorkspaceManager& manager = network.training_workspaces();
-  EXPECT_THAT(MessageOf([&] { manager.Create(ArrayType::kInput, {4}); }), HasSubstr("is not open on this thread"));
+  EXPECT_THAT(MessageOf([&] { manager.Create(ArrayType::kInput, {4}); }),
+              HasSubstr("is not open on this thread"));
   const WorkspaceScope scope(network.training_workspace());
   const LayerWorkspaceManager::Call call(manager, nullptr);
   const NDArray input = manager.Create(ArrayType::kInput, {4});
   EXPECT_EQ(input.buffer()->owner->WorkspaceId(), network.training_workspace().id());
-  EXPECT_THAT(MessageOf([&] { manager.Create(ArrayType::kForwardWorkingMemory, {4}); }), HasSubstr("working] is not open"));
+  EXPECT_THAT(MessageOf([&] { manager.Create(ArrayType::kForwardWorkingMemory, {4}); }),
+              HasSubstr("working] is not open"));
   NDArray kept;
   {
     const LayerWorkspaceManager::Layer layer(&manager, 1, "first");
     const NDArray work = manager.Create(ArrayType::kForwardWorkingMemory, {4});
     EXPECT_THAT(work.buffer()->owner->WorkspaceId(), HasSubstr(" working"));
-    EXPECT_TRUE(manager.LeverageTo(ArrayType::kForwardWorkingMemory, work).buffer().get() == work.buffer().get());
+    EXPECT_TRUE(manager.LeverageTo(ArrayType::kForwardWorkingMemory, work).buffer().get() ==
+                work.buffer().get());
     kept = manager.LeverageTo(ArrayType::kActivations, work);
     EXPECT_EQ(kept.buffer()->owner->WorkspaceId(), network.training_workspace().id());
     const NDArray again = manager.Dup(ArrayType::kActivations, kept);
     EXPECT_FALSE(again.buffer().get() == kept.buffer().get());
     EXPECT_THAT(MessageOf([&] { manager.Validate(ArrayType::kActivations, work, "first"); }),
-                AllOf(HasSubstr("layer \"first\": its activations are in workspace ["), HasSubstr(" working], the place of working memory")));
+                AllOf(HasSubstr("layer \"first\": its activations are in workspace ["),
+                      HasSubstr(" working], the place of working memory")));
     manager.Validate(ArrayType::kActivations, kept, "first");
   }
   EXPECT_TRUE(kept.IsInScope());
@@ -293,159 +308,11 @@ TEST(Placement, AnArrayInTheWrongPlaceIsNamedAndTheUsersErrorIsNotHidden) {
       if (fails) {
         EXPECT_THAT(message, HasSubstr("my own error"));
       } else {
-        EXPECT_THAT(message, AllOf(HasSubstr("layer \"wrong\": its activations are gone"), HasSubstr("own")));
+        EXPECT_THAT(message, AllOf(HasSubstr("layer \"wrong\": its activations are gone"),
+                                   HasSubstr("own")));
       }
     }
   }
-}
-
-// ---- ND4J's cases ----
-
-TEST(Placement, Nd4jCase122OutputsAreNeverAttached) {
-  for (const char* name : kExampleNetworks) {
-    for (WorkspaceMode mode : kModes) {
-      Network network = ExampleNetwork(name, Options(mode));
-      for (int i = 0; i < 3; ++i) EXPECT_FALSE(network.Output(Features(2)).IsAttached()) << name;
-      if (network.config() == nullptr) continue;
-      network.ForwardByLayers(Features(2), [](int, const NDArray& output) { EXPECT_FALSE(output.IsAttached()); });
-    }
-  }
-}
-
-TEST(Placement, Nd4jCase123AnOutputIsPutIntoTheCallersWorkspace) {
-  // ND4J refuses a workspace where the network has none; here it is the caller's affair.
-  for (WorkspaceMode mode : kModes) {
-    Network network = ExampleNetwork("lenet", Options(mode));
-    Workspace mine("mine");
-    const std::vector<float> expected = network.Output(Features(2)).ToVector<float>();
-    for (int i = 0; i < 3; ++i) {
-      const WorkspaceScope scope(mine);
-      const NDArray here = network.Output(Features(2)), there = network.Output(Features(2), Place::In(mine));
-      NDArray into = Zeros({2, 10});
-      network.OutputInto(Features(2), into);
-      for (const NDArray* output : {&here, &there, static_cast<const NDArray*>(&into)}) {
-        EXPECT_EQ(output->buffer()->owner->WorkspaceId(), "mine");
-        EXPECT_EQ(output->ToVector<float>(), expected);
-      }
-      EXPECT_FALSE(network.Output(Features(2), Place::Heap()).IsAttached());
-      EXPECT_FALSE(network.inference_workspace().is_open());
-    }
-    EXPECT_THAT(MessageOf([&] { network.Output(Features(2), Place::In(mine)); }), HasSubstr("workspace [mine] is not open"));
-    EXPECT_EQ(network.Output(Features(2)).ToVector<float>(), expected);
-    NDArray wrong = Zeros({2, 9});
-    EXPECT_THAT(MessageOf([&] { network.OutputInto(Features(2), wrong); }),
-                HasSubstr("written into f32 [2, 9] on host, expected f32 [2] + [10] on host"));
-  }
-}
-
-TEST(Placement, Nd4jCase124ANetworkOfOneLayerPutsItsOutputThere) {
-  for (WorkspaceMode mode : kModes) {
-    Network network(NetworkConfig::Sequential({4}, {Dense(3)}), Options(mode));
-    Workspace mine("mine");
-    const WorkspaceScope scope(mine);
-    EXPECT_EQ(network.Output(Ones({2, 4})).buffer()->owner->WorkspaceId(), "mine");
-  }
-}
-
-TEST(Placement, Nd4jCase127AScoreInTheCallersScopedOutWorkspaceIsDetached) {
-  for (WorkspaceMode mode : kModes) {
-    Network network = ExampleNetwork("mlp", Options(mode));
-    Workspace mine("mine");
-    const WorkspaceScope scope(mine);
-    const ScopeOutOfWorkspaces out;
-    EXPECT_FALSE(network.Output(Features(2)).IsAttached());
-    EXPECT_FALSE(network.Run({Features(2)})[0].IsAttached());
-  }
-}
-
-TEST(Placement, Nd4jCase130GradientsOfAnErrorFromOutsideAreTheSame) {
-  std::vector<float> expected;
-  for (WorkspaceMode mode : kModes) {
-    Network network = ExampleNetwork("residual", Options(mode));
-    const NDArray error = RandomUniform({4, 10}, -1, 1, 5);
-    network.set_loss([&](absl::Span<const NDArray> outputs, const NetworkInputs&) {
-      return MatMul(outputs[0] * error, Ones({10, 1})).Reshape({4});
-    });
-    for (int i = 0; i < 3; ++i) {
-      const WorkspaceScope scope(network.training_workspace());
-      network.ComputeGradients(Features(4), NDArray({4}, DType::kInt64));
-    }
-    const std::vector<float> gradients = network.gradients().ToVector<float>();
-    if (expected.empty()) expected = gradients;
-    EXPECT_EQ(gradients, expected);
-  }
-}
-
-TEST(Placement, Nd4jCase134NothingIsOpenAfterwards) {
-  for (const char* name : kExampleNetworks) {
-    for (WorkspaceMode mode : kModes) {
-      Network network = ExampleNetwork(name, Options(mode));
-      Train(network, 2);
-      EXPECT_FALSE(Ones({2}).IsAttached());
-      for (const LayerWorkspaceManager* manager : {&network.training_workspaces(), &network.inference_workspaces()}) {
-        for (const Workspace* workspace : manager->workspaces()) EXPECT_FALSE(workspace->is_open());
-      }
-    }
-  }
-}
-
-TEST(Placement, Nd4jCase137TheReportOfDenseTenTwentyTwentySeven) {
-  Network network(NetworkConfig::Sequential({10}, {Dense(20), Dense(27)}), Options(WorkspaceMode::kEnabled));
-  EXPECT_EQ(network.NumParameters(), 787);
-  const MemoryReport report = ReportMemory(network, {.batch = 16});  // whose rows fill cache lines
-  EXPECT_EQ(report.training.layers.size(), 3);
-  const auto of = [&](const PhaseMemory& phase, size_t layer, ArrayType type) {
-    return phase.layers[layer].bytes[static_cast<int>(type)];
-  };
-  EXPECT_EQ(of(report.training, 1, ArrayType::kActivations), 16 * 20 * 4);
-  EXPECT_EQ(of(report.training, 2, ArrayType::kActivations), 16 * 27 * 4);
-  EXPECT_EQ(report.inference.layers.size(), 2);  // without a loss
-  EXPECT_EQ(of(report.inference, 0, ArrayType::kActivations), 16 * 20 * 4);
-  EXPECT_EQ(of(report.inference, 1, ArrayType::kActivations), 16 * 27 * 4);
-  EXPECT_EQ(of(report.training, 2, ArrayType::kActivationGradients), 16 * 20 * 4);
-  EXPECT_EQ(of(report.inference, 1, ArrayType::kActivationGradients), 0);
-  EXPECT_THAT(report.ToJson(), HasSubstr("\"batch\": 16"));
-  EXPECT_THAT(report.ToString(), HasSubstr("training, mode enabled"));
-}
-
-TEST(Placement, TheReportIsWhatTheLedgerMeasures) {
-  for (const char* name : kExampleNetworks) {
-    for (WorkspaceMode mode : kModes) {
-      constexpr int64_t kBatch = 32;
-      Network reported = ExampleNetwork(name, Options(mode));
-      const std::vector<float> before_it = reported.parameters().ToVector<float>();
-      const MemoryReport report = ReportMemory(reported, {.batch = kBatch, .updater_arrays = 2});
-      EXPECT_EQ(reported.parameters().ToVector<float>(), before_it);
-      const auto in_use = [] { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; };
-      const int64_t before = in_use();
-      int64_t measured;
-      {
-        Network network = ExampleNetwork(name, Options(mode));
-        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-        const auto step = [&] { trainer.Step([] { return SomeBatch(kBatch, 1); }); };
-        for (int i = 0; i < 4; ++i) step();
-        if (mode != WorkspaceMode::kNone) network.training_workspace().FinishPlanSearch();
-        MemoryTracker::Global().ResetPeaks();
-        step();
-        measured = MemoryTracker::Global().Snapshot()[Host()].total.peak_bytes - before;
-
-      }
-      EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured), 0.02 * measured)
-          << name << ", mode " << static_cast<int>(mode);
-      std::printf("%-9s mode %d: reported %lld, measured %lld\n", name, static_cast<int>(mode),
-                  static_cast<long long>(report.training_bytes()), static_cast<long long>(measured));
-    }
-  }
-}
-
-TEST(Placement, TheLargestBatchIsTheLargestThatFits) {
-  Network network = ExampleNetwork("lenet", Options(WorkspaceMode::kEnabled));
-  const int64_t budget = int64_t{32} << 20;
-  const int64_t batch = LargestBatch(network, {}, budget);
-  ASSERT_GT(batch, 1);
-  EXPECT_LE(ReportMemory(network, {.batch = batch}).training_bytes(), budget);
-  EXPECT_GT(ReportMemory(network, {.batch = batch + 1}).training_bytes(), budget);
-  EXPECT_EQ(LargestBatch(network, {}, 1000), 0);
 }
 
 }  // namespace

@@ -138,17 +138,6 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
   }
 }
 
-void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
-  bool leaves = record.kind == TapeRecord::Kind::kCall;
-  for (int i = 0; i < record.input_count && leaves; ++i) {
-    const TapedView& view = record.views[i];
-    if (!view.present || (record.wanted & InputBit(i)) == 0) continue;
-    const WatchedArray* const watched = FindWatched(view);
-    leaves = (watched != nullptr && watched->destination.is_defined()) || slots_[view.slot].part != record.part;
-  }
-  placement_->PlaceResults(leaves);
-}
-
 void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
   int part = -1;
   for (TapeRecord* record = records_.last(); record != stop;) {

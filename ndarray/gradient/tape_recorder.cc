@@ -350,6 +350,17 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
   return outputs;
 }
 
+void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
+  bool leaves = record.kind == TapeRecord::Kind::kCall;
+  for (int i = 0; i < record.input_count && leaves; ++i) {
+    const TapedView& view = record.views[i];
+    if (!view.present || (record.wanted & InputBit(i)) == 0) continue;
+    const WatchedArray* const watched = FindWatched(view);
+    leaves = (watched != nullptr && watched->destination.is_defined()) || slots_[view.slot].part != record.part;
+  }
+  placement_->PlaceResults(leaves);
+}
+
 std::vector<SavedArray> GradientTape::Recorder::Saved() const {
   std::vector<SavedArray> saved;
   std::set<uint64_t> seen;

@@ -1,5 +1,5 @@
-// A training step and a request of each example network in each mode: time, what its workspaces take, and what it asks of the
-// system.
+// A training step and a request of each example network in each mode: time, what its workspaces
+// take, and what it asks of the system.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ void Report(benchmark::State& state, const LayerWorkspaceManager& manager, int64
   }
   state.counters["bytes"] = bytes;
   state.counters["peak_over_bound"] = peak > 0 && bound > 0 ? peak / bound : 0;
-  state.counters["system_allocations"] = static_cast<double>(allocations) / static_cast<double>(state.iterations());
+  state.counters["system_allocations"] =
+      static_cast<double>(allocations) / static_cast<double>(state.iterations());
 }
 
 void Train(benchmark::State& state, const std::string& name, WorkspaceMode mode) {
@@ -41,13 +42,16 @@ void Train(benchmark::State& state, const std::string& name, WorkspaceMode mode)
   Network network = ExampleNetwork(name, options);
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
   const NDArray pixels = RandomUniform({kBatch, 28, 28, 1}, 0, 1, 1);
-  const auto step = [&] { trainer.Step([&]() -> Batch { return {pixels.Dup(), Zeros({kBatch}, DType::kInt64)}; }); };
+  const auto step = [&] {
+    trainer.Step([&]() -> Batch { return {pixels.Dup(), Zeros({kBatch}, DType::kInt64)}; });
+  };
   for (int i = 0; i < 4; ++i) step();
   if (mode == WorkspaceMode::kEnabled) network.training_workspace().FinishPlanSearch();
   step();
   const int64_t before = MemoryTracker::Global().system_allocations();
   for (auto _ : state) step();
-  Report(state, network.training_workspaces(), MemoryTracker::Global().system_allocations() - before);
+  Report(state, network.training_workspaces(),
+         MemoryTracker::Global().system_allocations() - before);
 }
 
 void Infer(benchmark::State& state, const std::string& name, WorkspaceMode mode) {
@@ -60,17 +64,19 @@ void Infer(benchmark::State& state, const std::string& name, WorkspaceMode mode)
   for (int i = 0; i < 5; ++i) network.OutputInto(pixels, output);
   const int64_t before = MemoryTracker::Global().system_allocations();
   for (auto _ : state) network.OutputInto(pixels, output);
-  Report(state, network.inference_workspaces(), MemoryTracker::Global().system_allocations() - before);
+  Report(state, network.inference_workspaces(),
+         MemoryTracker::Global().system_allocations() - before);
 }
 
 const bool kRegistered = [] {
   for (const char* name : kExampleNetworks) {
     for (const auto& [mode, text] : kModes) {
       for (auto* const run : {&Train, &Infer}) {
-        const std::string title = std::string(run == &Train ? "train/" : "infer/") + name + "/" + text;
-        benchmark::RegisterBenchmark(title.c_str(), [run = run, name = std::string(name), mode = mode](benchmark::State& state) {
-          run(state, name, mode);
-        });
+        const std::string title =
+            std::string(run == &Train ? "train/" : "infer/") + name + "/" + text;
+        benchmark::RegisterBenchmark(
+            title.c_str(), [run = run, name = std::string(name),
+                            mode = mode](benchmark::State& state) { run(state, name, mode); });
       }
     }
   }

@@ -32,7 +32,8 @@ Shape ShapeOfFlag(const std::string& text) {
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     int64_t size = 0;
     if (!absl::SimpleAtoi(part, &size) || size < 1 || dims.size() == kMaxRank - 1) {
-      ThrowInvalidArgument(absl::StrCat("flag --input is \"", text, "\", expected the shape of an example, such as 28,28,1"));
+      ThrowInvalidArgument(absl::StrCat("flag --input is \"", text,
+                                        "\", expected the shape of an example, such as 28,28,1"));
     }
     dims.push_back(size);
   }
@@ -42,12 +43,14 @@ Shape ShapeOfFlag(const std::string& text) {
 int64_t BytesOfFlag(const std::string& text) {
   absl::string_view number = text;
   int64_t unit = 1;
-  for (const auto& [suffix, bytes] : {std::pair{"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30}}) {
+  for (const auto& [suffix, bytes] :
+       {std::pair{"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30}}) {
     if (absl::ConsumeSuffix(&number, suffix)) unit = bytes;
   }
   int64_t count = 0;
   if (!absl::SimpleAtoi(number, &count) || count < 1 || count > (int64_t{1} << 50) / unit) {
-    ThrowInvalidArgument(absl::StrCat("flag --budget is \"", text, "\", expected bytes, such as 67108864, 64MiB or 2GiB"));
+    ThrowInvalidArgument(absl::StrCat("flag --budget is \"", text,
+                                      "\", expected bytes, such as 67108864, 64MiB or 2GiB"));
   }
   return count * unit;
 }
@@ -65,9 +68,10 @@ int RunMemoryReport() {
   options.updater_arrays = StateArraysOf(nn::ParseUpdater(absl::GetFlag(FLAGS_updater)));
   const std::string budget = absl::GetFlag(FLAGS_budget);
   const int64_t bytes = budget.empty() ? 0 : BytesOfFlag(budget);
-  const nn::Model model = nn::MakeModel(absl::GetFlag(FLAGS_model), ShapeOfFlag(Required("input", absl::GetFlag(FLAGS_input))),
-                                        AtLeastOne("classes", absl::GetFlag(FLAGS_classes)), /*seed=*/0,
-                                        ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)), DeviceOfFlags());
+  const nn::Model model = nn::MakeModel(
+      absl::GetFlag(FLAGS_model), ShapeOfFlag(Required("input", absl::GetFlag(FLAGS_input))),
+      AtLeastOne("classes", absl::GetFlag(FLAGS_classes)), /*seed=*/0,
+      ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)), DeviceOfFlags());
   const nn::MemoryReport report = nn::ReportMemory(*model.network, options);
   const bool json = absl::GetFlag(FLAGS_json);
   if (bytes == 0) {
@@ -77,12 +81,15 @@ int RunMemoryReport() {
   const int64_t training = nn::LargestBatch(*model.network, options, bytes);
   const int64_t inference = nn::LargestBatch(*model.network, options, bytes, /*training=*/false);
   if (json) {
-    std::printf("{\n\"report\": %s,\n\"budget_bytes\": %lld, \"largest_training_batch\": %lld, \"largest_inference_batch\": %lld\n}\n",
-                report.ToJson().c_str(), static_cast<long long>(bytes), static_cast<long long>(training),
-                static_cast<long long>(inference));
+    std::printf(
+        "{\n\"report\": %s,\n\"budget_bytes\": %lld, \"largest_training_batch\": %lld, "
+        "\"largest_inference_batch\": %lld\n}\n",
+        report.ToJson().c_str(), static_cast<long long>(bytes), static_cast<long long>(training),
+        static_cast<long long>(inference));
   } else {
-    std::printf("%slargest batch within %lld bytes: training %lld, inference %lld\n", report.ToString().c_str(),
-                static_cast<long long>(bytes), static_cast<long long>(training), static_cast<long long>(inference));
+    std::printf("%slargest batch within %lld bytes: training %lld, inference %lld\n",
+                report.ToString().c_str(), static_cast<long long>(bytes),
+                static_cast<long long>(training), static_cast<long long>(inference));
   }
   return kExitOk;
 }
