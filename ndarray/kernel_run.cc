@@ -6,14 +6,27 @@
 #include "tidepool/ndarray/dispatch.h"
 
 namespace tidepool {
+
+// Set by kernel_scopes.h, which is a target above this one.
+namespace internal {
+extern thread_local constinit bool kernels_are_off;
+extern thread_local constinit Workspace* kernel_scratch;
+thread_local constinit bool kernels_are_off = false;
+thread_local constinit Workspace* kernel_scratch = nullptr;
+}  // namespace internal
+
 namespace {
+
+Place ScratchPlace(Device device) {
+  return internal::kernel_scratch != nullptr ? Place::In(*internal::kernel_scratch).OnDevice(device) : Place::Scratch(device);
+}
 
 // Scratch lives as long as the call, in the current workspace: that of a network is the largest
 // any layer needs, not the sum.
 class Scratch {
  public:
   void* Get(size_t bytes, Device device) {
-    handle_ = Place::Scratch(device).Allocate(bytes);
+    handle_ = ScratchPlace(device).Allocate(bytes);
     return handle_->data;
   }
   Buffer* buffer() const { return handle_.get(); }
@@ -46,6 +59,7 @@ void Run(const Kernel& kernel, KernelCall& call, absl::Span<const NDArray* const
       call.scratch_bytes = bytes;
     }
   }
+  if (internal::kernels_are_off) return;
   if (call.device != Host()) return RunInOrder(kernel, call, scratch.buffer(), inputs, outputs);
   kernel.run(call);
 }
@@ -56,12 +70,12 @@ void RunDense(const Kernel& kernel, KernelCall& call, CallOperands& operands,
   NDArray inputs_copied[kMostInputs], outputs_copied[kMostOutputs];
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!operands.input(i).present || operands.input(i).dense) continue;
-    inputs_copied[i] = inputs[i]->CopyTo(Place::Scratch(call.device));
+    inputs_copied[i] = inputs[i]->CopyTo(ScratchPlace(call.device));
     Describe(inputs_copied[i], operands.input(i));
   }
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (operands.output(o).dense) continue;
-    outputs_copied[o] = outputs[o]->CopyTo(Place::Scratch(call.device));
+    outputs_copied[o] = outputs[o]->CopyTo(ScratchPlace(call.device));
     Describe(outputs_copied[o], operands.output(o));
   }
   const NDArray* read[kMostInputs];

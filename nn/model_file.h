@@ -42,8 +42,7 @@ void SaveModelAnywhere(const Model& model, const std::string& path);
 
 // Throws kDataLoss naming file and field, found and expected: a broken file, missing metadata, a
 // configuration that cannot be, another architecture, a tensor that is missing, unknown, or of
-// another type or shape; else as SafetensorsReader::Open, and kUnimplemented for a mode that is not
-// built. Memory: some times the file's size; what its header claims is checked against its tensors
+// another type or shape; else as SafetensorsReader::Open. Memory: some times the file's size; what its header claims is checked against its tensors
 // before room is made for it.
 Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled,
                 Device device = Host());

@@ -246,10 +246,9 @@ TEST(ModelFile, BrokenFiles) {
               IsError(StatusCode::kFailedPrecondition, {"Is a directory"}));
 }
 
-TEST(ModelFile, ModeThatIsNotBuilt) {
+TEST(ModelFile, LoadsInTheModeThatIsAskedFor) {
   const std::string path = SavedMlp();
-  EXPECT_THAT(ErrorOf([&] { LoadModel(path, WorkspaceMode::kSeparate); }),
-              IsError(StatusCode::kUnimplemented, {"separate", "not built"}));
+  EXPECT_EQ(LoadModel(path, WorkspaceMode::kSeparate).network->workspace_mode(), WorkspaceMode::kSeparate);
 }
 
 class Private final : public Layer {

@@ -8,6 +8,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
@@ -24,16 +25,7 @@ namespace {
 // Arrays in the flat buffers start at cache lines.
 constexpr int64_t kParameterAlignment = 16;
 
-WorkspaceConfig ConfigOf(WorkspaceMode mode) {
-  WorkspaceConfig config = WorkspaceConfig::Inference();  // the last batch is often a smaller one
-  config.workspace_mode = mode;
-  if (mode == WorkspaceMode::kSingle) config.policy_learning = LearningPolicy::kFirstLoop;
-  if (mode == WorkspaceMode::kSeparate) {
-    ThrowUnimplemented(
-        "network: workspace_mode separate is not built yet; use enabled, single or none");
-  }
-  return config;
-}
+constexpr absl::string_view kLoss = "loss";
 
 NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device, const std::string& name) {
   NetworkOptions options;
@@ -66,7 +58,6 @@ Network::Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed, Works
 
 Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& options)
     : options_(options), name_(options.name), body_(std::move(body)) {
-  const WorkspaceConfig config = ConfigOf(options_.mode);
   if (options_.dtype != DType::kFloat32 && options_.dtype != DType::kFloat64) {
     ThrowInvalidArgument(absl::StrCat("network: parameters of ", DTypeName(options_.dtype), ", expected f32 or f64"));
   }
@@ -74,12 +65,9 @@ Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& 
   if (options_.compute_type.has_value() && !IsFloating(*options_.compute_type)) {
     ThrowInvalidArgument(absl::StrCat("network: layers that compute by ", DTypeName(*options_.compute_type), ", expected a float type"));
   }
+  set_inference_workspace(inference_mode(), options_.inference_workspace);
+  set_training_workspace(training_mode(), options_.training_workspace);
   MakeArrays();
-  const auto workspace = [&](const char* what) {
-    return std::make_unique<Workspace>(absl::StrCat(name(), " ", what), config, options_.device);
-  };
-  inference_workspace_ = workspace("inference");
-  training_workspace_ = workspace("training");
 }
 
 Network::Network(Network&& other) noexcept = default;
@@ -248,7 +236,8 @@ NDArray Network::ForwardByLayers(NDArray features,
 }
 
 NDArray Network::ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
-                            absl::FunctionRef<void(int, const NDArray&)> see) const {
+                            absl::FunctionRef<void(int, const NDArray&)> see,
+                            LayerWorkspaceManager* workspaces) const {
   if (body_->inputs().size() != 1 || body_->output_shapes().size() != 1) {
     ThrowInvalidArgument(absl::StrCat("network [", name(), "]: it has ", body_->inputs().size(), " inputs and ",
                                       body_->output_shapes().size(), " outputs, expected one of each, or a call of Run()"));
@@ -260,6 +249,7 @@ NDArray Network::ForwardOne(NDArray features, const std::vector<NDArray>& parame
   call.seed = options_.seed;
   call.compute_type = options_.compute_type;
   call.see = &see;
+  call.workspaces = workspaces;
   Arrays inputs;
   inputs.push_back(std::move(features).To(device));
   return std::move(body_->Forward(call, std::move(inputs))[0]);
@@ -280,7 +270,9 @@ void Network::Infer(absl::FunctionRef<NDArray()> make_input,
                     absl::FunctionRef<void(const NDArray&)> use_output) {
   WorkspaceScope scope(inference_workspace());
   const HandlesOwnScope handles;
-  const NDArray output = Forward(make_input());
+  const LayerWorkspaceManager::Call call(workspaces_->inference, nullptr);
+  const NDArray output = ForwardOne(make_input(), parameter_views_, arrays_.device(), [](int, const NDArray&) {},
+                                    &workspaces_->inference);
   use_output(output);
 }
 
@@ -369,6 +361,12 @@ void Network::QueueGradients(const Inputs& inputs,
   const HandlesOwnScope handles;
   if (tape_ == nullptr) tape_ = std::make_unique<GradientTape>();
   GradientTape& tape = *tape_;
+  // Outside of a cycle of the workspace everything is made in the current place.
+  LayerWorkspaceManager* const workspaces =
+      training_workspace_->core()->is_open_on(CurrentThreadToken()) ? &workspaces_->training : nullptr;
+  std::optional<LayerWorkspaceManager::Call> placed;
+  tape.set_placement(nullptr);
+  if (workspaces != nullptr) placed.emplace(*workspaces, &tape);
   tape.Restart();
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
@@ -382,10 +380,12 @@ void Network::QueueGradients(const Inputs& inputs,
     call.parameters = parameter_views_;
     call.training = true;
     call.seed = options_.seed;
-    call.step = step_++;
+    call.step = step_;
     call.compute_type = options_.compute_type;
     call.masks = inputs.features_masks;
+    call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
+    const LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
     const NDArray losses = loss_ != nullptr ? loss_(outputs, inputs)
                                             : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
     outputs.clear();
@@ -393,6 +393,7 @@ void Network::QueueGradients(const Inputs& inputs,
     mean = Mean(losses);
   }
   tape.Backward(mean);
+  ++step_;  // one that fails is done again with the same numbers
   gradients_.MarkWritten();
   for (size_t i = 0; i < carried.size(); ++i) {
     NDArray &state = (*states)[i], &now = carried[i];

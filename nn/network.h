@@ -6,10 +6,11 @@
 // Parameters and what layers keep beside them (running averages) are views of one flat array, gradients of another;
 // those and updaters' state are persistent, on the heap. Everything a step or a request makes lives in a workspace that the
 // network opens for it (WorkspaceMode):
-//   kEnabled  placed by lifetimes learned in the first step: peak of what is alive at once
-//   kSingle   one behind the other: no reuse within the step, most memory
-//   kNone     plain heap
-// All modes compute the same bits. Gradients are computed by a GradientTape: an array that they need is kept until its last use.
+//   kEnabled   placed by lifetimes learned in the first step: peak of what is alive at once
+//   kSingle    one behind the other: no reuse within the step, most memory
+//   kSeparate  a workspace for each purpose (layer_workspace_manager.h): what a layer needs while it runs is reset after it
+//   kNone      plain heap
+// chosen for training and inference by themselves. All modes compute the same bits. Gradients are computed by a GradientTape: an array that they need is kept until its last use.
 //
 // On a device (`device`) parameters, gradients and both workspaces are the device's, and the initial parameters are those of
 // the host. Features and labels may be on the host: they are copied there.
@@ -35,6 +36,7 @@
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/block.h"
+#include "tidepool/nn/layer_workspace_manager.h"
 #include "tidepool/nn/layers/layer.h"
 #include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/network_config.h"
@@ -52,6 +54,11 @@ struct BodyCall;
 struct NetworkOptions {
   uint64_t seed = 0;  // of initial parameters and of what layers draw while training
   WorkspaceMode mode = WorkspaceMode::kEnabled;
+  std::optional<WorkspaceMode> training_mode, inference_mode;  // instead of `mode`
+  // Of the workspaces, instead of WorkspaceConfig::Inference(), which learns a plan for each batch size. The mode is the one
+  // above: workspace_mode is left at kEnabled or says the same. kSingle and kSeparate plan nothing: their policy_learning
+  // is kFirstLoop, kOverTime or kNone. Under kSeparate each workspace has it, but for initial_size, which the step's has alone.
+  std::optional<WorkspaceConfig> training_workspace, inference_workspace;
   Device device = Host();
   std::string name = "network";
   DType dtype = DType::kFloat32;  // of parameters, f32 or f64
@@ -87,7 +94,7 @@ using LossFunction = std::function<NDArray(absl::Span<const NDArray> outputs, co
 class Network {
  public:
   // Throw kInvalidArgument naming the layer that is null or whose input does not fit, and what NetworkConfig and Block
-  // say; kUnimplemented for a mode that is not built.
+  // say, or all that is wrong with a workspace's configuration.
   explicit Network(NetworkConfig config, const NetworkOptions& options = {});
   Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block, const NetworkOptions& options = {});
   // Layers one behind the other.
@@ -110,7 +117,9 @@ class Network {
   const NetworkConfig* config() const;
   // Of a chain of one input and one output, first to last; empty for anything else.
   std::vector<AnyLayer> layers() const;
-  WorkspaceMode workspace_mode() const { return options_.mode; }
+  WorkspaceMode workspace_mode() const { return training_mode(); }
+  WorkspaceMode training_mode() const { return options_.training_mode.value_or(options_.mode); }
+  WorkspaceMode inference_mode() const { return options_.inference_mode.value_or(options_.mode); }
   Device device() const { return options_.device; }
   DType dtype() const { return options_.dtype; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
@@ -183,6 +192,9 @@ class Network {
                           absl::FunctionRef<void(int layer, const NDArray& output)> see) const;
   // The output for `features`, in the caller's workspace if one is open, else on the device's heap.
   NDArray Output(const NDArray& features);
+  // At `place`, and written into `output`, of the same shape, type and device (kInvalidArgument).
+  NDArray Output(const NDArray& features, Place place);
+  void OutputInto(const NDArray& features, NDArray& output);
 
   // As Forward, of any number of inputs and outputs.
   struct RunOptions {
@@ -198,10 +210,19 @@ class Network {
   // Undefined ones, which stand for zeros. What Run() leaves in them are arrays of the heap.
   std::vector<NDArray> NewStates() const;
 
+  // Where arrays are made in steps and requests, and of what.
+  LayerWorkspaceManager& training_workspaces() { return CheckWhole("training_workspaces").workspaces_->training; }
+  LayerWorkspaceManager& inference_workspaces() { return CheckWhole("inference_workspaces").workspaces_->inference; }
+  // Another mode or configuration for steps to come; what was learned is forgotten. Throws kFailedPrecondition while the workspace is
+  // open, and as the constructor does; nothing has changed then.
+  void set_training_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config = std::nullopt);
+  void set_inference_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config = std::nullopt);
+
   Workspace& training_workspace() { return *CheckWhole("training_workspace").training_workspace_; }
   Workspace& inference_workspace() { return *CheckWhole("inference_workspace").inference_workspace_; }
 
  private:
+  friend class NetworkMeter;  // nn/memory_report.cc
   Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& options);
   // Throws when this was moved from.
   const Network& CheckWhole(const char* operation) const {
@@ -213,7 +234,8 @@ class Network {
   std::vector<NDArray> ViewsOf(const NDArray& flat) const;
   void CheckStates(const std::vector<NDArray>& states, int64_t batch) const;
   NDArray ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
-                     absl::FunctionRef<void(int, const NDArray&)> see) const;
+                     absl::FunctionRef<void(int, const NDArray&)> see, LayerWorkspaceManager* workspaces = nullptr) const;
+  void CheckOutput(const NDArray& features, const NDArray& output) const;
 
   NetworkOptions options_;
   UniqueName name_;
@@ -228,7 +250,13 @@ class Network {
   std::vector<NDArray> gradient_views_;      // of the trained ones
   uint64_t step_ = 0;
   std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory
+  // Its address stays when the network is moved.
+  struct Workspaces {
+    LayerWorkspaceManager training = LayerWorkspaceManager::NoWorkspaces();
+    LayerWorkspaceManager inference = LayerWorkspaceManager::NoWorkspaces();
+  };
   std::unique_ptr<Workspace> training_workspace_, inference_workspace_;
+  std::unique_ptr<Workspaces> workspaces_ = std::make_unique<Workspaces>();  // before those, of which they are, go
 };
 
 }  // namespace tidepool::nn

@@ -131,10 +131,6 @@ TEST(Network, WrongFeaturesLabelsAndModesAreErrorsAndTheNextStepWorks) {
   EXPECT_EQ(network.training_workspace().stats().failed_cycles, 2);
   EXPECT_GT(Loss(network, features, good), 0);
   EXPECT_EQ(network.training_workspace().stats().leaked_arrays, 0);
-  EXPECT_THAT(MessageOf([&] {
-                Network separate({8, 8, 1}, SmallLayers(), 0, WorkspaceMode::kSeparate);
-              }),
-              HasSubstr("separate is not built yet"));
 }
 
 TEST(Network, OutputsAreTheSameInEveryPlaceAndMode) {

@@ -8,7 +8,8 @@ int main(int argc, char** argv) {
       {
           {"train", "train a network on labelled images and save it",
            "Modes: enabled places each step's arrays by lifetimes learned in the first step; single\n"
-           "puts them one behind the other; none uses the plain heap. All compute the same bits.",
+           "puts them one behind the other; separate has a workspace for each purpose and resets what a layer\n"
+           "needs while it runs; none uses the plain heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save"},
            &RunTrain},
@@ -22,6 +23,11 @@ int main(int argc, char** argv) {
            "Exit status 1: no placement within the capacity was found in time; the best is written.",
            {"input", "capacity", "time_limit", "alignment", "output"},
            &RunPlanCommand},
+          {"memory_report", "what a network takes for a batch, before it runs",
+           "By layer and type, and in all: parameters, gradients, updater, planned peak. Exact on the host; on\n"
+           "other devices memory is taken there for as long as the report takes.",
+           {"model", "input", "classes", "batch", "updater", "workspace_mode", "device", "budget", "json"},
+           &RunMemoryReport},
           {"kernels", "print the table of linked kernels", "", {}, &RunKernels},
       },
       argc, argv);

@@ -100,6 +100,15 @@ std::vector<std::string> Evaluate(const std::string& model) {
 
 TEST(BadInput, TheSmallImagesAreGood) {
   const std::string folder = SmallImages();
+  const std::vector<std::string> report = {"memory_report", "--model=mlp"};
+  ExpectRefused(folder, report, {"flag --input is not set"});
+  for (const auto& [flag, message] : std::vector<std::pair<std::string, std::string>>{
+           {"--input=28,x", "flag --input is \"28,x\", expected the shape of an example"},
+           {"--budget=64MB", "flag --budget is \"64MB\", expected bytes"}}) {
+    std::vector<std::string> wrong = report;
+    wrong.push_back(flag);
+    ExpectRefused(folder, wrong, {message});
+  }
   SaveMlp(folder, "model");
   const RunResult result = RunProgram(Binary(), Evaluate("model"), {.folder = folder});
   EXPECT_EQ(result.status, 0) << result.err;
@@ -126,7 +135,6 @@ TEST(BadInput, Flags) {
       {"--model=a\nb", "model is \"a\\x0ab\""},
       {"--seed=-1", "flag --seed is \"-1\", expected a whole number from 0"},
       {"--graphs", "flag --graphs: trainer: graphs: steps on host cannot be captured"},
-      {"--workspace_mode=separate", "workspace_mode separate is not built yet; use enabled, "},
       {"--workspace_mode=foo", "flag --workspace_mode is \"foo\", expected enabled, single, "},
       {"--data=", "flag --data is not set"},
       {"--foo=1", "unknown flag --foo"}};

@@ -238,6 +238,16 @@ TEST(Tidepool, HelpFitsOnAScreen) {
   }
 }
 
+TEST(Tidepool, MemoryReportSaysWhatANetworkTakesAndWhichBatchFits) {
+  const std::vector<std::string> report = {"memory_report", "--model=mlp", "--input=28,28,1", "--batch=8"};
+  EXPECT_THAT(ExpectOk(report).out, testing::AllOf(HasSubstr("network mlp, batch 8"), HasSubstr("training, mode enabled"),
+                                                   HasSubstr("inference, mode enabled")));
+  std::vector<std::string> more = report;
+  more.insert(more.end(), {"--json", "--budget=16MiB", "--workspace_mode=separate"});
+  EXPECT_THAT(ExpectOk(more).out, testing::AllOf(HasSubstr("\"mode\": \"separate\""), HasSubstr("\"budget_bytes\": 16777216"),
+                                                 HasSubstr("\"largest_training_batch\": ")));
+}
+
 TEST(Tidepool, ProgressRewritesItsLineOnATerminal) {
   const RunResult result = ExpectOk(Train({"--epochs=2"}), {.terminal = true});
   EXPECT_THAT(result.out, HasSubstr("\repoch 1/2 "));

@@ -21,6 +21,8 @@ void GradientTape::Backward(absl::Span<const NDArray> outputs, absl::Span<const 
 NDArray GradientTape::Gradient(const NDArray& x) const { return recorder_->Gradient(x); }
 void GradientTape::Restart() { recorder_->Restart(); }
 void GradientTape::Clear() { recorder_->Clear(); }
+void GradientTape::set_part(int part) { recorder_->set_part(part); }
+void GradientTape::set_placement(BackwardPlacement* placement) { recorder_->set_placement(placement); }
 void GradientTape::Stop() { recorder_->Stop(); }
 bool GradientTape::is_recording() const { return recorder_->is_recording(); }
 int64_t GradientTape::calls() const { return recorder_->calls(); }

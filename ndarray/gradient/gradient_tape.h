@@ -48,6 +48,24 @@ struct SavedArray {
   int64_t bytes = 0;    // of its buffer, which views share and is listed once
 };
 
+// Where Backward() makes what it makes, for programs that place their memory part by part (set_part()), as networks do layer by
+// layer. All is as without one but for the places. Called on the tape's thread.
+class BackwardPlacement {
+ public:
+  // What was recorded in `part` is next. IsOfPart() was asked for every gradient that is alive, since the call before; what it said
+  // yes to has gone elsewhere by now.
+  virtual void EnterPart(int part) = 0;
+  // Before each record. `leaves`: the gradients that it makes are all of arrays of other parts, or handed in; the current
+  // place is that of its results.
+  virtual void PlaceResults(bool leaves) = 0;
+  // Whether the array does not outlive the part; and where it goes then.
+  virtual bool IsOfPart(const NDArray& gradient) = 0;
+  virtual Place PlaceOfOthers() = 0;
+
+ protected:
+  ~BackwardPlacement() = default;
+};
+
 class GradientTape {
  public:
   GradientTape();
@@ -84,6 +102,11 @@ class GradientTape {
   void Restart();
   // Likewise lets go of everything, and records nothing until Restart().
   void Clear();
+
+  // What is recorded from here on is of that part of the program; 0 after Restart(). `placement` outlives Backward(); null: all is made
+  // in the current place.
+  void set_part(int part);
+  void set_placement(BackwardPlacement* placement);
 
   // Calls are no longer recorded.
   void Stop();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/view_overlap.h"
@@ -40,6 +41,19 @@ NDArray SumOfRepeated(TapedView& view, NDArray gradient) {
   if (axes.empty()) return gradient;
   for (const int axis : axes) view.dims[axis] = 1;
   return Sum(gradient, axes, /*keep_dims=*/true);
+}
+
+// A copy whose elements lie as they do here: kernels may sum in another order where they lie otherwise.
+NDArray CopyOf(const NDArray& array, const Place& place) {
+  if (array.is_dense()) return array.CopyTo(place);
+  TapedView whole;
+  whole.present = true;
+  whole.rank = 1;
+  whole.dtype = array.dtype();
+  whole.device = array.device();
+  whole.dims[0] = static_cast<int64_t>(array.buffer()->bytes / DTypeBytes(array.dtype()));
+  whole.strides[0] = 1;
+  return TapedView(array).In(whole.In(array.buffer()).CopyTo(place).buffer());
 }
 
 // Every element of the buffer: views of gradients do not repeat any.
@@ -200,6 +214,18 @@ bool ShadowMemory::Has(const TapedView& view) {
   if (shadow == nullptr) return false;
   bool overlaps = shadow->full.is_defined();
   return overlaps || FindPiece(*shadow, view, &overlaps) != shadow->pieces.end() || overlaps;
+}
+
+void ShadowMemory::MoveOutOfPart(BackwardPlacement& placement) {
+  const auto move = [&](NDArray& gradient) {
+    if (gradient.is_defined() && gradient.buffer() && placement.IsOfPart(gradient)) {
+      gradient = CopyOf(gradient, placement.PlaceOfOthers());
+    }
+  };
+  for (Shadow& shadow : shadows_) {
+    for (auto& [begin, piece] : shadow.pieces) move(piece.gradient);
+    move(shadow.full);
+  }
 }
 
 void ShadowMemory::Clear() {

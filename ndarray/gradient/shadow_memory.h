@@ -18,6 +18,8 @@
 
 namespace tidepool {
 
+class BackwardPlacement;
+
 struct GradientPiece {
   NDArray gradient;        // undefined: none
   bool relu_done = false;  // it has gone through the ReLU that the value came from
@@ -34,6 +36,8 @@ class ShadowMemory {
   NDArray Peek(const TapedView& view, int64_t elements);
   // Whether anything was added to that part.
   bool Has(const TapedView& view);
+  // What the placement says of gradients that do not outlive a part is done.
+  void MoveOutOfPart(BackwardPlacement& placement);
   void Clear();
 
  private:

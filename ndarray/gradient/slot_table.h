@@ -16,11 +16,13 @@ struct WatchedArray;
 struct TapeSlot {
   uint64_t buffer_id = 0;
   int64_t bytes = 0;
+  int part = -1;                     // where a call wrote to it first; below 0: none did
   bool computed = false;             // a recorded call wrote to it: gradients flow from all of it
   const TapeRecord* ends_with_relu = nullptr;  // the call that wrote to it last, if it does
   std::vector<WatchedArray*> watched;          // by where they begin; none overlaps another
 
   void Clear() {
+    part = -1;
     computed = false;
     ends_with_relu = nullptr;
     watched.clear();

@@ -48,6 +48,7 @@ TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes, si
 
 void TapeRecords::Commit(TapeRecord* record) {
   record->previous = last_;
+  record->part = part_;
   last_ = record;
   pending_ = nullptr;
   ++count_;

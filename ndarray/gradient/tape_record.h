@@ -46,6 +46,7 @@ struct TapeRecord {
   const GradientPlan* plan = nullptr;  // of a call; null: it only overwrote something
   std::unique_ptr<TapeExtra> extra;    // null where none of it is needed
   WatchedArray* watched = nullptr;     // of kWatch
+  int part = 0;                        // of the program
   OperandSet wanted = 0;
   OpCode op = OpCode::kAdd;
   Kind kind = Kind::kCall;
@@ -76,6 +77,9 @@ class TapeRecords {
   // committed is forgotten by the next New. Throws OutOfMemoryError.
   TapeRecord* New(int inputs, int outputs, const void* attributes, size_t attribute_bytes);
   void Commit(TapeRecord* record);
+  // Of records that are committed from here on.
+  void set_part(int part) { part_ = part; }
+  int part() const { return part_; }
   TapeRecord* last() const { return last_; }
   // The last one.
   void Drop();
@@ -97,6 +101,7 @@ class TapeRecords {
   TapeRecord* last_ = nullptr;
   TapeRecord* pending_ = nullptr;
   int64_t count_ = 0;
+  int part_ = 0;
 };
 
 }  // namespace tidepool

@@ -271,6 +271,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     if ((needs & OutputBit(o)) != 0) view.Keep(output);
     if (view.slot == TapedView::kNoSlot) continue;
     TapeSlot& slot = slots_[view.slot];
+    if (slot.part < 0) slot.part = records_.part();
     if (wanted != 0) slot.computed = true;
     slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) ? record : nullptr;
   }
@@ -307,6 +308,7 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
     view.Set(outputs[o]);
     if (!outputs[o].buffer() || !IsFloating(outputs[o].dtype())) continue;
     view.slot = slots_.FindOrAdd(*outputs[o].buffer().get());
+    if (slots_[view.slot].part < 0) slots_[view.slot].part = records_.part();
     slots_[view.slot].computed = true;
     slots_[view.slot].ends_with_relu = nullptr;
   }
@@ -347,6 +349,17 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
   record->extra->segment = std::move(function);
   CommitFunction(record, outputs);
   return outputs;
+}
+
+void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
+  bool leaves = record.kind == TapeRecord::Kind::kCall;
+  for (int i = 0; i < record.input_count && leaves; ++i) {
+    const TapedView& view = record.views[i];
+    if (!view.present || (record.wanted & InputBit(i)) == 0) continue;
+    const WatchedArray* const watched = FindWatched(view);
+    leaves = (watched != nullptr && watched->destination.is_defined()) || slots_[view.slot].part != record.part;
+  }
+  placement_->PlaceResults(leaves);
 }
 
 std::vector<SavedArray> GradientTape::Recorder::Saved() const {

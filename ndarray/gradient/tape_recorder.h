@@ -33,6 +33,8 @@ class GradientTape::Recorder final : public CallRecorder {
   void RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep);
   NDArray Gradient(const NDArray& x) const;
   void Stop();
+  void set_part(int part) { records_.set_part(part); }
+  void set_placement(BackwardPlacement* placement) { placement_ = placement; }
   bool is_recording() const { return state_ == State::kRecording; }
   int64_t calls() const { return calls_; }
   std::vector<SavedArray> Saved() const;
@@ -65,6 +67,8 @@ class GradientTape::Recorder final : public CallRecorder {
 
   void Seed(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients);
   void BackTo(const TapeRecord* stop, bool keep);
+  // Tells the placement where the next record's results go.
+  void PlaceResultsOf(const TapeRecord& record);
   void BackThroughCall(TapeRecord& record, bool keep);
   void FillTask(TapeRecord& record, bool keep);
   void BackThroughFunction(TapeRecord& record, bool keep);
@@ -91,6 +95,7 @@ class GradientTape::Recorder final : public CallRecorder {
   ShadowMemory shadows_;
   GradientTask task_;
   std::vector<Write> writes_;
+  BackwardPlacement* placement_ = nullptr;
 };
 
 }  // namespace tidepool

@@ -27,10 +27,10 @@ struct PredictorCore::Graphs {
 };
 
 PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes,
-                             const Device* device)
+                             const Device* device, const WorkspaceConfig& workspace)
     : model_(model.LinkFor("predictor")),
       network_(model.network),
-      workspace_(absl::StrCat(network_->name(), " ", name), WorkspaceConfig::Inference(),
+      workspace_(absl::StrCat(network_->name(), " ", name), workspace,
                  device != nullptr ? *device : network_->device()) {
   manager_ = model.manager.NewSubManager(name, workspace_.device());
   if (budget_bytes != 0) manager_.SetBudget(budget_bytes);

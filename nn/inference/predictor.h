@@ -60,7 +60,8 @@ void MoveOut(T&, const Place&) {}
 class PredictorCore {
  public:
   // As Predictor's. Null `device`: the network's.
-  PredictorCore(Model& model, const std::string& name, int64_t budget_bytes, const Device* device);
+  PredictorCore(Model& model, const std::string& name, int64_t budget_bytes, const Device* device,
+                const WorkspaceConfig& workspace);
   ~PredictorCore();
 
   NDManager& manager() { return manager_; }
@@ -97,14 +98,15 @@ template <typename In, typename Out>
 class Predictor {
  public:
   // `name`: of its manager in dumps. `budget_bytes`: what a call and the predictor may own at once; 0: no
-  // limit; kInvalidArgument below.
+  // limit; kInvalidArgument below. `workspace`: of its workspace; kInvalidArgument with all reasons why it cannot be.
   Predictor(Model& model, Translator<In, Out>& translator, const std::string& name = "predictor",
-            int64_t budget_bytes = 0)
-      : core_(model, name, budget_bytes, nullptr), translator_(translator) {}
+            int64_t budget_bytes = 0, const WorkspaceConfig& workspace = WorkspaceConfig::Inference())
+      : core_(model, name, budget_bytes, nullptr, workspace), translator_(translator) {}
   // On `device`, whichever the network's is. Throws kUnimplemented when no memory of it is linked.
   Predictor(Model& model, Translator<In, Out>& translator, Device device,
-            const std::string& name = "predictor", int64_t budget_bytes = 0)
-      : core_(model, name, budget_bytes, &device), translator_(translator) {}
+            const std::string& name = "predictor", int64_t budget_bytes = 0,
+            const WorkspaceConfig& workspace = WorkspaceConfig::Inference())
+      : core_(model, name, budget_bytes, &device, workspace), translator_(translator) {}
 
   Out Predict(const In& input) { return std::move(PredictBatch(absl::MakeConstSpan(&input, 1))[0]); }
 

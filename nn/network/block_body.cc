@@ -179,12 +179,14 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   if (mask != nullptr) context.mask = *mask;
   if (!call.carried.empty()) context.carried = call.carried.subspan(found_.first_carried, found_.carried_shapes.size());
   NDArray output;
+  LayerWorkspaceManager::Layer placed(call.workspaces, static_cast<int>(number_) + 1, name_);
   try {
     output = layer_->ForwardOf(context, inputs);
   } catch (Error& error) {
     error.AddContext(absl::StrCat("block member [", name_, "]"));
     throw;
   }
+  placed.Finish(output);
   if (mask != nullptr) {
     *mask = std::move(context.mask);
     DropMaskOfOthers(*mask, output);

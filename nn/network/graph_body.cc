@@ -294,12 +294,14 @@ void GraphBody::Run(BodyCall& call, Frame& frame) const {
       frame.taken.push_back(node.last_use[k] ? std::move(frame.values[value]) : frame.values[value]);
     }
     NDArray& output = frame.values[inputs_.size() + i];
+    LayerWorkspaceManager::Layer placed(call.workspaces, i + 1, config_.nodes[i].name);
     try {
       output = node.layer->ForwardOf(context, frame.taken);
     } catch (Error& error) {
       error.AddContext(absl::StrCat("layer ", Quoted(config_.nodes[i].name)));
       throw;
     }
+    placed.Finish(output);
     frame.taken.clear();
     frame.parameters.clear();
     DropMaskOfOthers(context.mask, output);

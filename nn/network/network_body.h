@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/layer_workspace_manager.h"
 #include "tidepool/nn/layers/layer.h"
 #include "tidepool/nn/network_config.h"
 
@@ -32,6 +33,7 @@ struct BodyCall {
   Arrays masks;                       // by input; fewer or undefined: none. Afterwards by output
   absl::Span<NDArray> carried;        // of carried_shapes(), as LayerContext::carried; empty: nothing is
   const absl::FunctionRef<void(int, const NDArray&)>* see = nullptr;  // each layer's output; null: nobody does
+  LayerWorkspaceManager* workspaces = nullptr;  // null: everything in the current place
 };
 
 class NetworkBody {

@@ -45,14 +45,17 @@ Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
 
 }  // namespace
 
-Trainer::Trainer(Network& network, const UpdaterConfig& updater)
-    : network_(network), updater_(UpdaterOf(network, updater)) {}
+Trainer::Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
+    : network_(network), updater_(UpdaterOf(network, updater)) {
+  if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
+}
 
-Trainer::Trainer(Model& model, const UpdaterConfig& updater)
+Trainer::Trainer(Model& model, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
     : model_(model.LinkFor("trainer")),
       models_network_(model.network),
       network_(*models_network_),
       updater_(UpdaterOf(*model.network, updater)) {
+  if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
   manager_ = model.manager.NewSubManager("trainer");
   for (const NDArray* state : updater_.state()) manager_.Attach(*state);
   manager_.Cap();
@@ -64,6 +67,9 @@ void Trainer::set_graphs(bool graphs) {
   if (graphs == (graphs_ != nullptr)) return;
   if (graphs && network_.is_random()) {
     ThrowUnimplemented("trainer: layers that draw random numbers in each step cannot be captured");
+  }
+  if (graphs && network_.training_mode() == WorkspaceMode::kSeparate) {
+    ThrowUnimplemented("trainer: steps of workspace mode separate, whose workspaces open and close within them, cannot be captured");
   }
   graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
 }

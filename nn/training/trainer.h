@@ -28,6 +28,7 @@
 #define TIDEPOOL_NN_TRAINING_TRAINER_H_
 
 #include <memory>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -42,12 +43,14 @@ namespace tidepool::nn {
 
 class Trainer {
  public:
-  Trainer(Network& network, const UpdaterConfig& updater);
-  Trainer(Model& model, const UpdaterConfig& updater);
+  // `workspace`: of the network's training workspace from here on, in the network's mode (NetworkOptions); none: it stays as it is.
+  // Throws kInvalidArgument with all reasons why it cannot be, kFailedPrecondition while a step is under way.
+  Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace = std::nullopt);
+  Trainer(Model& model, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace = std::nullopt);
   ~Trainer();
 
-  // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, without a
-  // training workspace (workspace_mode none), and where layers draw random numbers.
+  // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, without one
+  // training workspace (workspace modes none and separate), and where layers draw random numbers.
   void set_graphs(bool graphs);
   // Of Step since set_graphs(true); null without graphs.
   const ReplayedStep::Stats* graph_stats() const;

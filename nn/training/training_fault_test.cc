@@ -68,7 +68,7 @@ TEST(TrainingFault, ARefusedStepChangesNothingAndIsDoneAgainWithTheSameBits) {
   FailingProvider memory{Host()};
   for (const char* name : {"mlp", "lenet"}) {
     for (WorkspaceMode mode :
-         {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kNone}) {
+         {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
       const Outcome expected = Train(memory, name, mode, 0, 0);
       ASSERT_EQ(expected.refused, 0);
       const int64_t before = TotalBytes();

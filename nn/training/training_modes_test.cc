@@ -57,7 +57,7 @@ TEST(TrainingModes, ModesUpdatersAndThreadCountsGiveTheSameBits) {
   for (UpdaterKind updater : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam}) {
     const Outcome first = Train("mlp", WorkspaceMode::kEnabled, updater, 60, 64, 1);
     for (WorkspaceMode mode :
-         {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kNone}) {
+         {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
       for (int threads : {1, 3}) {
         const Outcome run = Train("mlp", mode, updater, 60, 64, threads);
         EXPECT_EQ(run.losses, first.losses);

@@ -9,6 +9,7 @@ int RunEvaluate();
 int RunPredict();
 int RunKernels();
 int RunPlanCommand();
+int RunMemoryReport();
 
 }  // namespace tidepool::tools
 

@@ -16,7 +16,7 @@
 #include "tidepool/tools/commands/flags.h"
 #include "tidepool/tools/commands/output_paths.h"
 
-ABSL_FLAG(std::string, input, "", "CSV with the columns id,lower,upper,size");
+ABSL_FLAG(std::string, input, "", "CSV with id,lower,upper,size (plan), or a shape: 28,28,1");
 ABSL_FLAG(std::string, output, "", "the same with the column offset; empty: not written");
 ABSL_FLAG(int64_t, capacity, 0, "bytes the placement must fit; 0: as few as possible");
 ABSL_FLAG(int64_t, alignment, 1, "of every offset and size, in bytes");

@@ -1,0 +1,226 @@
+// The numbered cases of ND4J's networks (group K), in each mode, and the memory report.
+//
+// Of group K are not here: 125 and 132 (recurrent layers carry their own tests of states), 126
+// (there are no preprocessors: Dense flattens), 128 (modes are no part of a network's description,
+// which would tie a file to one machine's memory), 129 (layers have no input field), 131 (there is
+// no cache mode: tapes keep what gradients read), 135 (kernels' scratch is reset after each layer,
+// which case 137's working memory shows), 136 (evaluation is of the caller's own loop over
+// Infer()).
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/allocation_counter.h"
+#include "tidepool/memory/testing/failing_provider.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/memory_report.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/testing/example_networks.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
+                                    WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
+
+std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+NetworkOptions Options(WorkspaceMode training, WorkspaceMode inference) {
+  NetworkOptions options;
+  options.seed = 3;
+  options.training_mode = training;
+  options.inference_mode = inference;
+  return options;
+}
+NetworkOptions Options(WorkspaceMode mode) { return Options(mode, mode); }
+
+Batch SomeBatch(int64_t size, uint64_t seed) {
+  NDArray labels({size}, DType::kInt64);
+  for (int64_t i = 0; i < size; ++i)
+    labels.mutable_data<int64_t>()[i] =
+        static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
+  return {RandomUniform({size, 28, 28, 1}, 0, 1, seed), labels};
+}
+NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
+
+TEST(Placement, Nd4jCase122OutputsAreNeverAttached) {
+  for (const char* name : kExampleNetworks) {
+    for (WorkspaceMode mode : kModes) {
+      Network network = ExampleNetwork(name, Options(mode));
+      for (int i = 0; i < 3; ++i) EXPECT_FALSE(network.Output(Features(2)).IsAttached()) << name;
+      if (network.config() == nullptr) continue;
+      network.ForwardByLayers(
+          Features(2), [](int, const NDArray& output) { EXPECT_FALSE(output.IsAttached()); });
+    }
+  }
+}
+
+TEST(Placement, Nd4jCase123AnOutputIsPutIntoTheCallersWorkspace) {
+  // ND4J refuses a workspace where the network has none; here it is the caller's affair.
+  for (WorkspaceMode mode : kModes) {
+    Network network = ExampleNetwork("lenet", Options(mode));
+    Workspace mine("mine");
+    const std::vector<float> expected = network.Output(Features(2)).ToVector<float>();
+    for (int i = 0; i < 3; ++i) {
+      const WorkspaceScope scope(mine);
+      const NDArray here = network.Output(Features(2)),
+                    there = network.Output(Features(2), Place::In(mine));
+      NDArray into = Zeros({2, 10});
+      network.OutputInto(Features(2), into);
+      for (const NDArray* output : {&here, &there, static_cast<const NDArray*>(&into)}) {
+        EXPECT_EQ(output->buffer()->owner->WorkspaceId(), "mine");
+        EXPECT_EQ(output->ToVector<float>(), expected);
+      }
+      EXPECT_FALSE(network.Output(Features(2), Place::Heap()).IsAttached());
+      EXPECT_FALSE(network.inference_workspace().is_open());
+    }
+    EXPECT_THAT(MessageOf([&] { network.Output(Features(2), Place::In(mine)); }),
+                HasSubstr("workspace [mine] is not open"));
+    EXPECT_EQ(network.Output(Features(2)).ToVector<float>(), expected);
+    NDArray wrong = Zeros({2, 9});
+    EXPECT_THAT(MessageOf([&] { network.OutputInto(Features(2), wrong); }),
+                HasSubstr("written into f32 [2, 9] on host, expected f32 [2] + [10] on host"));
+  }
+}
+
+TEST(Placement, Nd4jCase124ANetworkOfOneLayerPutsItsOutputThere) {
+  for (WorkspaceMode mode : kModes) {
+    Network network(NetworkConfig::Sequential({4}, {Dense(3)}), Options(mode));
+    Workspace mine("mine");
+    const WorkspaceScope scope(mine);
+    EXPECT_EQ(network.Output(Ones({2, 4})).buffer()->owner->WorkspaceId(), "mine");
+  }
+}
+
+TEST(Placement, Nd4jCase127AScoreInTheCallersScopedOutWorkspaceIsDetached) {
+  for (WorkspaceMode mode : kModes) {
+    Network network = ExampleNetwork("mlp", Options(mode));
+    Workspace mine("mine");
+    const WorkspaceScope scope(mine);
+    const ScopeOutOfWorkspaces out;
+    EXPECT_FALSE(network.Output(Features(2)).IsAttached());
+    EXPECT_FALSE(network.Run({Features(2)})[0].IsAttached());
+  }
+}
+
+TEST(Placement, Nd4jCase130GradientsOfAnErrorFromOutsideAreTheSame) {
+  std::vector<float> expected;
+  for (WorkspaceMode mode : kModes) {
+    Network network = ExampleNetwork("residual", Options(mode));
+    const NDArray error = RandomUniform({4, 10}, -1, 1, 5);
+    network.set_loss([&](absl::Span<const NDArray> outputs, const NetworkInputs&) {
+      return MatMul(outputs[0] * error, Ones({10, 1})).Reshape({4});
+    });
+    for (int i = 0; i < 3; ++i) {
+      const WorkspaceScope scope(network.training_workspace());
+      network.ComputeGradients(Features(4), NDArray({4}, DType::kInt64));
+    }
+    const std::vector<float> gradients = network.gradients().ToVector<float>();
+    if (expected.empty()) expected = gradients;
+    EXPECT_EQ(gradients, expected);
+  }
+}
+
+TEST(Placement, Nd4jCase134NothingIsOpenAfterwards) {
+  for (const char* name : kExampleNetworks) {
+    for (WorkspaceMode mode : kModes) {
+      Network network = ExampleNetwork(name, Options(mode));
+      {
+        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+        for (int i = 0; i < 2; ++i) trainer.Step([] { return SomeBatch(4, 1); });
+      }
+      network.Output(Features(2));
+      EXPECT_FALSE(Ones({2}).IsAttached());
+      for (const LayerWorkspaceManager* manager :
+           {&network.training_workspaces(), &network.inference_workspaces()}) {
+        for (const Workspace* workspace : manager->workspaces()) EXPECT_FALSE(workspace->is_open());
+      }
+    }
+  }
+}
+
+TEST(Placement, Nd4jCase137TheReportOfDenseTenTwentyTwentySeven) {
+  Network network(NetworkConfig::Sequential({10}, {Dense(20), Dense(27)}),
+                  Options(WorkspaceMode::kEnabled));
+  EXPECT_EQ(network.NumParameters(), 787);
+  const MemoryReport report = ReportMemory(network, {.batch = 16});  // whose rows fill cache lines
+  EXPECT_EQ(report.training.layers.size(), 3);
+  const auto of = [&](const PhaseMemory& phase, size_t layer, ArrayType type) {
+    return phase.layers[layer].bytes[static_cast<int>(type)];
+  };
+  EXPECT_EQ(of(report.training, 1, ArrayType::kActivations), 16 * 20 * 4);
+  EXPECT_EQ(of(report.training, 2, ArrayType::kActivations), 16 * 27 * 4);
+  EXPECT_EQ(report.inference.layers.size(), 2);  // without a loss
+  EXPECT_EQ(of(report.inference, 0, ArrayType::kActivations), 16 * 20 * 4);
+  EXPECT_EQ(of(report.inference, 1, ArrayType::kActivations), 16 * 27 * 4);
+  EXPECT_EQ(of(report.training, 2, ArrayType::kActivationGradients), 16 * 20 * 4);
+  EXPECT_EQ(of(report.inference, 1, ArrayType::kActivationGradients), 0);
+  EXPECT_THAT(report.ToJson(), HasSubstr("\"batch\": 16"));
+  EXPECT_THAT(report.ToString(), HasSubstr("training, mode enabled"));
+}
+
+TEST(Placement, TheReportIsWhatTheLedgerMeasures) {
+  for (const char* name : kExampleNetworks) {
+    for (WorkspaceMode mode : kModes) {
+      constexpr int64_t kBatch = 32;
+      Network reported = ExampleNetwork(name, Options(mode));
+      const std::vector<float> before_it = reported.parameters().ToVector<float>();
+      const MemoryReport report = ReportMemory(reported, {.batch = kBatch, .updater_arrays = 2});
+      EXPECT_EQ(reported.parameters().ToVector<float>(), before_it);
+      const auto in_use = [] {
+        return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
+      };
+      const int64_t before = in_use();
+      int64_t measured;
+      {
+        Network network = ExampleNetwork(name, Options(mode));
+        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+        const auto step = [&] { trainer.Step([] { return SomeBatch(kBatch, 1); }); };
+        for (int i = 0; i < 4; ++i) step();
+        if (mode != WorkspaceMode::kNone) network.training_workspace().FinishPlanSearch();
+        MemoryTracker::Global().ResetPeaks();
+        step();
+        measured = MemoryTracker::Global().Snapshot()[Host()].total.peak_bytes - before;
+      }
+      EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured),
+                  0.02 * measured)
+          << name << ", mode " << static_cast<int>(mode);
+      std::printf("%-9s mode %d: reported %lld, measured %lld\n", name, static_cast<int>(mode),
+                  static_cast<long long>(report.training_bytes()),
+                  static_cast<long long>(measured));
+    }
+  }
+}
+
+TEST(Placement, TheLargestBatchIsTheLargestThatFits) {
+  Network network = ExampleNetwork("lenet", Options(WorkspaceMode::kEnabled));
+  const int64_t budget = int64_t{32} << 20;
+  const int64_t batch = LargestBatch(network, {}, budget);
+  ASSERT_GT(batch, 1);
+  EXPECT_LE(ReportMemory(network, {.batch = batch}).training_bytes(), budget);
+  EXPECT_GT(ReportMemory(network, {.batch = batch + 1}).training_bytes(), budget);
+  EXPECT_EQ(LargestBatch(network, {}, 1000), 0);
+}
+
+}  // namespace
+}  // namespace tidepool::nn
