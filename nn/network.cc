@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
-#include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
-#include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/ops/loss.h"
-#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/network/block_body.h"
 #include "tidepool/nn/network/graph_body.h"
 
@@ -24,8 +19,6 @@ namespace {
 
 // Arrays in the flat buffers start at cache lines.
 constexpr int64_t kParameterAlignment = 16;
-
-constexpr absl::string_view kLoss = "loss";
 
 NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device, const std::string& name) {
   NetworkOptions options;
@@ -282,126 +275,6 @@ NDArray Network::Output(const NDArray& features) {
   Infer([&] { return features; }, [&](const NDArray& output) { result = output.Leverage(); });
   // Without workspaces of its own (kNone) the network made it on the heap.
   return result.IsAttached() ? result : result.Migrate();
-}
-
-// ---- Training ----
-
-void Network::set_loss(Loss loss) {
-  loss_ = [loss = std::move(loss)](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
-    if (inputs.labels.empty()) ThrowInvalidArgument(absl::StrCat("network: no labels, expected those of ", loss.ToString()));
-    const bool is_masked = !inputs.labels_masks.empty() && inputs.labels_masks[0].is_defined();
-    return loss.Of(outputs[0], inputs.labels[0], is_masked ? &inputs.labels_masks[0] : nullptr);
-  };
-}
-
-Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
-  return PrepareInputs(NetworkInputs{{features}, {labels}, {}, {}});
-}
-
-Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
-  CheckWhole("gradients");
-  if (inputs.features.size() != body_->inputs().size()) {
-    ThrowInvalidArgument(
-        absl::StrCat("network: ", inputs.features.size(), " arrays of features, expected ", body_->inputs().size()));
-  }
-  for (size_t i = 0; i < inputs.features.size(); ++i) CheckFeatures(inputs.features[i], static_cast<int>(i));
-  const HandlesOwnScope handles;
-  if (loss_ == nullptr) {
-    if (body_->output_shapes().size() != 1 || inputs.labels.size() != 1) {
-      ThrowInvalidArgument(absl::StrCat("network: ", body_->output_shapes().size(), " outputs and ", inputs.labels.size(),
-                                        " arrays of labels, expected one of each, or a loss of the program's (set_loss)"));
-    }
-    if (output_shape().rank() == 1) CheckSoftmaxLabels(inputs.labels[0], output_shape()[0]);
-  }
-  const auto on_device = [&](const Arrays& arrays) {
-    Arrays result;
-    for (const NDArray& array : arrays) result.push_back(array.is_defined() ? array.To(options_.device) : array);
-    return result;
-  };
-  return {on_device(inputs.features), on_device(inputs.labels), on_device(inputs.features_masks),
-          on_device(inputs.labels_masks)};
-}
-
-double Network::MeanLoss(const NDArray& losses) {
-  double sum = 0;
-  const auto add = [&](auto values) {
-    for (const auto loss : values) sum += static_cast<double>(loss);
-  };
-  if (losses.dtype() == DType::kFloat64) {
-    add(HostView<const double>(losses));
-  } else {
-    add(HostView<const float>(losses));
-  }
-  return sum / static_cast<double>(losses.NumElements());
-}
-
-double Network::ComputeGradients(const NDArray& features, const NDArray& labels) {
-  return ComputeGradients(NetworkInputs{{features}, {labels}, {}, {}});
-}
-
-double Network::ComputeGradients(const NetworkInputs& given, std::vector<NDArray>* states) {
-  const Inputs inputs = PrepareInputs(given);
-  double loss = 0;
-  NDArray losses;
-  QueueGradients(inputs, [&](const NDArray& queued) {
-    // The host has them by now; a device is not waited for before all of its work is queued.
-    if (device() == Host()) {
-      loss = MeanLoss(queued);
-    } else {
-      losses = queued;
-    }
-  }, states);
-  return losses.is_defined() ? MeanLoss(losses) : loss;
-}
-
-void Network::QueueGradients(const Inputs& inputs,
-                             absl::FunctionRef<void(const NDArray&)> use_losses, std::vector<NDArray>* states) {
-  CheckWhole("gradients");
-  if (states != nullptr) CheckStates(*states, inputs.features[0].dim(0));
-  const HandlesOwnScope handles;
-  if (tape_ == nullptr) tape_ = std::make_unique<GradientTape>();
-  GradientTape& tape = *tape_;
-  // Outside of a cycle of the workspace everything is made in the current place.
-  LayerWorkspaceManager* const workspaces =
-      training_workspace_->core()->is_open_on(CurrentThreadToken()) ? &workspaces_->training : nullptr;
-  std::optional<LayerWorkspaceManager::Call> placed;
-  tape.set_placement(nullptr);
-  if (workspaces != nullptr) placed.emplace(*workspaces, &tape);
-  tape.Restart();
-  // An exception must leave nothing of the step behind.
-  const absl::Cleanup clear = [&] { tape.Clear(); };
-  for (size_t k = 0; k < gradient_views_.size(); ++k) tape.Watch(named_[k].value, gradient_views_[k]);
-  NDArray mean;
-  std::vector<NDArray> carried;
-  {
-    BodyCall call;
-    if (states != nullptr) carried = *states;
-    call.carried = absl::MakeSpan(carried);
-    call.parameters = parameter_views_;
-    call.training = true;
-    call.seed = options_.seed;
-    call.step = step_;
-    call.compute_type = options_.compute_type;
-    call.masks = inputs.features_masks;
-    call.workspaces = workspaces;
-    Arrays outputs = body_->Forward(call, inputs.features);
-    const LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
-    const NDArray losses = loss_ != nullptr ? loss_(outputs, inputs)
-                                            : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
-    outputs.clear();
-    use_losses(losses);
-    mean = Mean(losses);
-  }
-  tape.Backward(mean);
-  ++step_;  // one that fails is done again with the same numbers
-  gradients_.MarkWritten();
-  for (size_t i = 0; i < carried.size(); ++i) {
-    NDArray &state = (*states)[i], &now = carried[i];
-    if (!now.is_defined() || (state.is_defined() && state.buffer().get() == now.buffer().get())) continue;
-    // Into the caller's array where there is one: a step takes no memory for it.
-    const bool fits = state.is_defined() && !state.IsAttached() && state.device() == now.device() && state.dtype() == now.dtype();
-    fits ? CopyInto(now, state) : void(state = now.Detach());
-  }
 }
 
 }  // namespace tidepool::nn
