@@ -121,12 +121,13 @@ void Network::QueueGradients(const Inputs& inputs,
     call.masks = inputs.features_masks;
     call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
-    const LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
+    LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
     const NDArray losses = loss_ != nullptr ? loss_(outputs, inputs)
                                             : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
     outputs.clear();
     use_losses(losses);
     mean = Mean(losses);
+    loss_placed.Finish(mean);
   }
   tape.Backward(mean);
   ++step_;  // one that fails is done again with the same numbers
