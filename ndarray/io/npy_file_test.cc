@@ -145,10 +145,10 @@ TEST(Npy, ErrorsNameFileByteFoundAndExpected) {
             "DATA_LOSS: w.npy: found 7 bytes of data, expected 8 for [2] f32");
   EXPECT_EQ(parse(NumpyFile("{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "")),
             "UNIMPLEMENTED: w.npy: descr: found \"<c8\", expected one of f4, f8, f2, i1, i4, i8, u1, "
-            "b1 with a byte order");
+            "b1, i2, u2, u4, u8 with a byte order");
   EXPECT_EQ(parse(NumpyFile("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "")),
             "UNIMPLEMENTED: w.npy: descr: found \"|O\", expected one of f4, f8, f2, i1, i4, i8, u1, "
-            "b1 with a byte order");
+            "b1, i2, u2, u4, u8 with a byte order");
   EXPECT_EQ(parse(NumpyFile("{'descr': '<f4', 'fortran_order': False}", "")),
             "DATA_LOSS: w.npy: header: found no shape");
   EXPECT_THAT(parse(NumpyFile("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}", "")),
