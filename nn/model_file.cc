@@ -193,7 +193,7 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {
   const std::string& found = Field(metadata, path, "architecture");
   if (const std::string architecture = body->Describe(); found != architecture) {
     ThrowDataLoss(absl::StrCat(path, ": metadata \"architecture\" is ", QuotedFromFile(found),
-                               ", expected \"", architecture, "\" as \"network\" has it"));
+                               ", expected ", QuotedFromFile(architecture), " as \"network\" has it"));
   }
   const Shape& outputs = body->output_shapes()[0];
   if (outputs.rank() == 0 || outputs[outputs.rank() - 1] != classes) {
@@ -207,6 +207,7 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {
   options.mode = mode;
   options.device = device;
   options.name = name;
+  options.draw_parameters = false;  // they are read
   CheckParameters(reader, path, body->parameters(), options.dtype);
   Model model(name, classes, std::make_unique<Network>(*body->config(), options));
   ReadParameters(reader, *model.network);

@@ -95,7 +95,7 @@ void Network::MakeArrays() {
     const auto i = static_cast<size_t>(in_body_[k]);
     const ParameterSpec& spec = specs[i].spec;
     NDArray& view = parameter_views_[i];
-    if (!spec.StartsAtZero()) CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), view);
+    if (options_.draw_parameters && !spec.StartsAtZero()) CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), view);
     named_.push_back({specs[i].name, view, spec.is_trained, spec.decays, parameter_offsets_[k]});
     if (k < trained_arrays) gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
   }

@@ -62,6 +62,7 @@ struct NetworkOptions {
   Device device = Host();
   std::string name = "network";
   DType dtype = DType::kFloat32;  // of parameters, f32 or f64
+  bool draw_parameters = true;    // false: they are zeros, to be read from a file
   // What layers compute by, if it is not the parameters' type (f16, bf16): parameters are converted for each layer, gradients
   // are of the parameters' type again.
   std::optional<DType> compute_type;

@@ -16,7 +16,8 @@
 namespace tidepool::nn {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // for reading: finds fields by their names
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kMostNumber = int64_t{1} << 31;
 constexpr size_t kMostShown = 80;
@@ -28,15 +29,30 @@ std::string Shown(const Json& value) {
   return text;
 }
 
+// Of an input's text what a message can hold: short, without control characters.
+std::string Plain(const std::string& text) {
+  constexpr size_t kMost = 300;
+  std::string plain;
+  for (const char c : text.substr(0, kMost)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      plain += "?";
+    } else {
+      plain += c;
+    }
+  }
+  return text.size() > kMost ? plain + "..." : plain;
+}
+
 [[noreturn]] void Refuse(const std::string& path, const std::string& found, const std::string& expected) {
-  ThrowInvalidArgument(absl::StrCat("network JSON: ", path, ": found ", found, ", expected ", expected));
+  ThrowInvalidArgument(absl::StrCat("network JSON: ", Plain(path), ": found ", Plain(found), ", expected ", Plain(expected)));
 }
 
 // ---- Writing ----
 
 class FieldWriter final : public FieldVisitor {
  public:
-  explicit FieldWriter(Json& object) : object_(object) {}
+  explicit FieldWriter(OrderedJson& object) : object_(object) {}
   void Field(const char* name, int64_t& value, Presence) override { object_[name] = value; }
   void Field(const char* name, double& value, Presence) override { object_[name] = value; }
   void Field(const char* name, bool& value, Presence) override { object_[name] = value; }
@@ -54,7 +70,7 @@ class FieldWriter final : public FieldVisitor {
   void ChoiceIndex(const char* name, int& index, absl::Span<const char* const> names) override {
     object_[name] = names[static_cast<size_t>(index)];
   }
-  Json& object_;
+  OrderedOrderedJson& object_;
 };
 
 // ---- Reading ----
@@ -238,39 +254,60 @@ NodeConfig ReadNode(const Json& value, const std::string& path, size_t number, c
   return node;
 }
 
-// The parser keeps the last of two fields with one name: here they are an error.
-class DoubledFields {
+// Looks through a text before anything is made of it: values within one another, which messages would go down by recursion, and
+// fields that are there twice, of which the parser would keep the last. Linear, which the parser with a callback is not.
+class TextCheck final : public nlohmann::json_sax<Json> {
  public:
-  bool operator()(int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) {
-      names_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      names_.pop_back();
-    } else if (event == Json::parse_event_t::key && !names_.back().insert(parsed.get<std::string>()).second) {
-      ThrowInvalidArgument(absl::StrCat("network JSON: field ", Shown(parsed), " is there twice in one object"));
-    }
-    return true;
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return Begin(); }
+  bool end_object() override { return End(); }
+  bool start_array(std::size_t) override { return Begin(); }
+  bool end_array() override { return End(); }
+  bool key(string_t& name) override {
+    if (names_.back().insert(name).second) return true;
+    ThrowInvalidArgument(absl::StrCat("network JSON: field ", Shown(Json(name)), " is there twice in one object"));
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    ThrowInvalidArgument(absl::StrCat("network JSON: ", OneLine(std::string(error.what()).substr(0, 300))));
   }
 
  private:
-  std::vector<std::set<std::string>> names_;
+  bool Begin() {
+    constexpr size_t kMostWithin = 64;
+    if (names_.size() >= kMostWithin) {
+      ThrowInvalidArgument(absl::StrCat("network JSON: values within one another are deeper than ", kMostWithin));
+    }
+    names_.emplace_back();
+    return true;
+  }
+  bool End() {
+    names_.pop_back();
+    return true;
+  }
+  std::vector<std::set<std::string>> names_;  // of fields, by depth
 };
 
 }  // namespace
 
 std::string NetworkToJson(const NetworkConfig& config, int indent) {
-  Json root = Json::object();
-  root["inputs"] = Json::array();
+  OrderedJson root = OrderedJson::object();
+  root["inputs"] = OrderedJson::array();
   for (const InputConfig& input : config.inputs) {
     const absl::Span<const int64_t> dims = input.shape.span();
     root["inputs"].push_back({{"name", input.name},
                               {"shape", std::vector<int64_t>(dims.begin(), dims.end())},
                               {"type", DTypeName(input.dtype)}});
   }
-  root["layers"] = Json::array();
+  root["layers"] = OrderedJson::array();
   for (const NodeConfig& node : config.nodes) {
     if (!node.layer) ThrowInvalidArgument(absl::StrCat("network JSON: layer \"", node.name, "\" is null"));
-    Json object = {{"kind", node.layer->Kind()}, {"name", node.name}, {"inputs", node.inputs}};
+    OrderedJson object = {{"kind", node.layer->Kind()}, {"name", node.name}, {"inputs", node.inputs}};
     if (!node.tied.empty()) object["tied"] = node.tied;
     FieldWriter writer(object);
     // A writer changes nothing, and fields have one function for both directions.
@@ -278,13 +315,15 @@ std::string NetworkToJson(const NetworkConfig& config, int indent) {
     root["layers"].push_back(std::move(object));
   }
   root["outputs"] = config.outputs;
-  return root.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  return root.dump(indent, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace);
 }
 
 NetworkConfig NetworkFromJson(absl::string_view text) {
   Json root;
   try {
-    root = Json::parse(text.begin(), text.end(), DoubledFields());
+    TextCheck check;
+    Json::sax_parse(text.begin(), text.end(), &check);
+    root = Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
     ThrowInvalidArgument(absl::StrCat("network JSON: ", OneLine(error.what())));
   }

@@ -103,8 +103,8 @@ void Run() {
                       nn::NetworkConfig::Sequential(
                           nn::InputConfig{"letters", {kLength}, DType::kInt64},
                           // The index 0 is no step: what follows knows how long each name is.
-                          {nn::Embedding(kLetters, 24, {.mask_index = 0}), nn::Bidirectional(nn::Lstm(48)), nn::Dropout(0.3),
-                           nn::Bidirectional(nn::Lstm(48, {.output = nn::RecurrentOutput::kLast})), nn::Dropout(0.3), nn::Dense(2)}),
+                          {nn::Embedding(kLetters, 24, {.mask_index = 0}), nn::Bidirectional(nn::Lstm(48)), nn::DropoutLayer(0.3),
+                           nn::Bidirectional(nn::Lstm(48, {.output = nn::RecurrentOutput::kLast})), nn::DropoutLayer(0.3), nn::Dense(2)}),
                       options));
   if (!save.empty()) {
     nn::CheckModelCanBeSaved(model);

@@ -104,6 +104,9 @@ void CheckReplaceable(const std::string& path) {
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (path.empty()) ThrowInvalidArgument("write: path: found \"\", expected the name of a file");
+  if (path.find('\0') != std::string::npos) {
+    ThrowInvalidArgument(absl::StrCat("write ", OneLine(path), ": the path has a NUL, expected none"));
+  }
   struct stat existing;
   const bool exists = stat(path.c_str(), &existing) == 0;
   if ((exists && S_ISDIR(existing.st_mode)) || path.back() == '/') {

@@ -18,6 +18,8 @@ std::string OneLine(const std::string& text) { return absl::Utf8SafeCHexEscape(t
 FileReader::FileReader(const std::string& path, Opens opens) : name_(OneLine(path)) {
   // A pipe is open at once then, whether or not somebody writes to it. Means nothing for files.
   const int at_once = opens == Opens::kFiles ? O_NONBLOCK : 0;
+  // What stands before it would be another file.
+  if (path.find('\0') != std::string::npos) ThrowInvalidArgument(absl::StrCat("open ", name_, ": the path has a NUL, expected none"));
   do {
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | at_once);
   } while (descriptor_ < 0 && errno == EINTR);

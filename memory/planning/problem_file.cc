@@ -1,5 +1,6 @@
 #include "tidepool/memory/planning/problem_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <limits>
@@ -146,14 +147,12 @@ class Parser {
   void Lines(absl::string_view* text, bool is_last) {
     while (!text->empty()) {
       const size_t end = text->find('\n');
-      if (end == absl::string_view::npos && !is_last) {
-        if (text->size() > kMostProblemLineBytes) {
-          ++place_.line;
-          Fail(place_, absl::StrCat("found a line of more than ", kMostProblemLineBytes,
-                                    " bytes, expected fields"));
-        }
-        return;
+      if (std::min(end, text->size()) > kMostProblemLineBytes) {
+        ++place_.line;
+        Fail(place_, absl::StrCat("found a line of more than ", kMostProblemLineBytes,
+                                  " bytes, expected fields"));
       }
+      if (end == absl::string_view::npos && !is_last) return;
       Line(text->substr(0, end));
       *text = end == absl::string_view::npos ? absl::string_view() : text->substr(end + 1);
     }

@@ -281,6 +281,20 @@ Layout LayoutOf(const DLTensor& tensor) {
 
 // Kernels take bools for 0 or 1. Each byte is looked at once, however often the strides come by.
 void CheckBools(const Layout& layout) {
+  uint64_t elements = 1;
+  for (int i = 0; i < layout.shape.rank(); ++i) {
+    if (layout.strides[i] != 0) elements *= static_cast<uint64_t>(layout.shape[i]);  // below 2^59, as all together
+  }
+  if (elements > layout.bytes) {
+    // They lie over one another, and may be very many in few bytes.
+    for (size_t i = 0; i < layout.bytes; ++i) {
+      const auto value = std::to_integer<int>(layout.lowest[i]);
+      if (value <= 1) continue;
+      ThrowInvalidArgument(absl::StrCat("from_dlpack: found a bool of ", value, " at byte ", i,
+                                        " of elements that overlap, expected 0 or 1"));
+    }
+    return;
+  }
   int64_t at[kMaxRank] = {};
   int64_t element = layout.first;
   for (;;) {

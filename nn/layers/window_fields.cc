@@ -14,7 +14,7 @@ void VisitWindow(FieldVisitor& visitor, const char* name, std::initializer_list<
   visitor.Field(name, list, presence);
   if (list.size() == 1) list.assign(sizes.size(), list[0]);
   if (list.size() != sizes.size()) {
-    ThrowInvalidArgument(absl::StrCat("field \"", name, "\" is [", absl::StrJoin(list, ","), "], expected ",
+    ThrowInvalidArgument(absl::StrCat("field \"", name, "\" is [", absl::StrJoin(absl::MakeConstSpan(list).subspan(0, 8), ","), "], expected ",
                                       sizes.size(), " numbers, or one for all"));
   }
   size_t i = 0;

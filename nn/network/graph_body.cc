@@ -1,6 +1,7 @@
 #include "tidepool/nn/network/graph_body.h"
 
 #include <functional>
+#include <limits>
 #include <queue>
 #include <set>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool::nn {
@@ -15,7 +17,11 @@ namespace {
 
 [[noreturn]] void Refuse(const std::string& why) { ThrowInvalidArgument(absl::StrCat("network: ", why)); }
 
-std::string Quoted(const std::string& name) { return absl::StrCat("\"", name, "\""); }
+// In a message: names may come from a file.
+std::string Quoted(const std::string& name) {
+  constexpr size_t kMost = 100;
+  return absl::StrCat("\"", OneLine(name.substr(0, kMost)), name.size() > kMost ? "...\"" : "\"");
+}
 
 }  // namespace
 
@@ -193,6 +199,14 @@ std::string GraphBody::Describe() const {
     absl::StrAppend(&text, node.layer->Describe());
   }
   return text;
+}
+
+int64_t GraphBody::elements_of_example() const {
+  int64_t sum = 0;
+  for (const Shape& shape : shapes_) {
+    if (__builtin_add_overflow(sum, shape.NumElements(), &sum)) return std::numeric_limits<int64_t>::max();
+  }
+  return sum;
 }
 
 std::vector<AnyLayer> GraphBody::chain() const {

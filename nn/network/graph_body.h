@@ -22,6 +22,8 @@ class GraphBody final : public NetworkBody {
   std::string Describe() const override;
   const NetworkConfig* config() const override { return &config_; }
   std::vector<AnyLayer> chain() const override;
+  // Of all values together, for one example; INT64_MAX beyond.
+  int64_t elements_of_example() const;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;
 
  private:

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/io/safetensors_arrays.h"
@@ -17,7 +17,16 @@ namespace tidepool::nn {
 namespace {
 
 constexpr char kFormat[] = "tidepool checkpoint";
-constexpr char kPrefix[] = "step-", kSuffix[] = ".safetensors";
+constexpr absl::string_view kPrefix = "step-", kSuffix = ".safetensors";
+// Beyond them is no run of training, and there is room to count on.
+constexpr int64_t kMostSteps = int64_t{1} << 53;
+
+// A name that Save() gives: others in the folder are the user's.
+bool IsCheckpointName(absl::string_view name) {
+  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::ConsumeSuffix(&name, kSuffix) || name.size() < 9) return false;
+  if (name.size() > 9 && name[0] == '0') return false;
+  return name.find_first_not_of("0123456789") == absl::string_view::npos;
+}
 
 // Slashes cannot be in names of parameters' parts, which are words with dots between.
 std::string StateName(size_t i) { return absl::StrCat("updater/", i); }
@@ -36,8 +45,9 @@ const std::string& Field(const SafetensorsReader& reader, const std::string& pat
 int64_t Counter(const SafetensorsReader& reader, const std::string& path, const char* name) {
   const std::string& text = Field(reader, path, name);
   int64_t value;
-  if (absl::SimpleAtoi(text, &value) && value >= 0) return value;
-  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" holds ", QuotedFromFile(text), ", expected a number from 0"));
+  const bool is_digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (is_digits && absl::SimpleAtoi(text, &value) && value <= kMostSteps) return value;
+  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" holds ", QuotedFromFile(text), ", expected a number from 0 to ", kMostSteps));
 }
 
 void CheckField(const SafetensorsReader& reader, const std::string& path, const char* name, const std::string& expected) {
@@ -109,7 +119,8 @@ std::vector<std::string> CheckpointFolder::All() const {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
     std::string name = entry.path().filename().string();
-    if (absl::StartsWith(name, kPrefix) && absl::EndsWith(name, kSuffix)) names.push_back(std::move(name));
+    std::error_code ignored;
+    if (IsCheckpointName(name) && entry.is_regular_file(ignored)) names.push_back(std::move(name));
   }
   if (error) ThrowErrno(error.value(), absl::StrCat("checkpoints: read folder ", folder_));
   // By steps, which have as many digits up to a billion and more beyond.

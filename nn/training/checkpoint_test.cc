@@ -90,7 +90,11 @@ TEST(Checkpoint, TheNewestAreKept) {
   const std::string path = Folder("kept");
   CheckpointFolder folder(path, {.keep = 2});
   EXPECT_EQ(folder.Latest(), std::nullopt);
-  std::ofstream(path + "/notes.txt") << "mine";
+  // Whatever else is there is the user's.
+  const std::vector<std::string> others = {"notes.txt", "step-best.safetensors", "step-.safetensors", "step-1.safetensors",
+                                           "step-000000000-copy.safetensors", "step-0000000001.safetensors"};
+  for (const std::string& name : others) std::ofstream(path + "/" + name) << "mine";
+  std::filesystem::create_directory(path + "/step-000000000.safetensors");
   Network network = NewNetwork();
   Trainer trainer(network, Config(UpdaterKind::kSgd));
   for (int i = 0; i < 4; ++i) {
@@ -105,7 +109,8 @@ TEST(Checkpoint, TheNewestAreKept) {
   trainer.updater().set_steps(1);
   EXPECT_EQ(folder.Save(network, trainer.updater()), path + "/step-000000001.safetensors");
   EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000001.safetensors", path + "/step-1234567890123.safetensors"));
-  EXPECT_TRUE(std::filesystem::exists(path + "/notes.txt"));
+  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << name;
+  EXPECT_TRUE(std::filesystem::exists(path + "/step-000000000.safetensors"));
 }
 
 TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {

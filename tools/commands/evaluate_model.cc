@@ -1,9 +1,13 @@
 #include "tidepool/tools/commands/evaluate_model.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/data/image_batches.h"
+#include "tidepool/tools/commands/command_line.h"
 
 namespace tidepool::tools {
 
@@ -29,8 +33,14 @@ Evaluation EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t
         },
         [&](const NDArray& device_scores) {
           const NDArray scores = device_scores.To(Host());
+          const absl::Span<const float> numbers(scores.data<float>(), static_cast<size_t>(scores.NumElements()));
+          const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float score) { return !std::isfinite(score); });
+          if (bad != numbers.end()) {
+            throw CommandFailed(absl::StrCat("image ", i * batch + (bad - numbers.begin()) / model.classes,
+                                             ": its scores are not finite"));
+          }
           evaluation.AddScores(absl::MakeConstSpan(labels.data<int64_t>(), labels.NumElements()),
-                               absl::MakeConstSpan(scores.data<float>(), scores.NumElements()));
+                               numbers);
           labels = NDArray();
         });
   }
