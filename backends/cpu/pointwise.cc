@@ -241,7 +241,16 @@ class StridedRun {
   }
 
   void RunTiles(int64_t begin, int64_t end) {
+    any_gathered_ || flat_ ? RunGatheredTiles(begin, end) : RunTiles(begin, end, nullptr);
+  }
+
+  // The buffers take 128 KiB of a stack, which only those pay that gather.
+  [[gnu::noinline]] void RunGatheredTiles(int64_t begin, int64_t end) {
     TileBuffer buffers[kOperands];
+    RunTiles(begin, end, buffers);
+  }
+
+  void RunTiles(int64_t begin, int64_t end, TileBuffer* buffers) {
     const std::byte* held[kOperands] = {};  // what the buffers hold tiles of, and their shapes
     int64_t held_rows = 0, held_columns = 0;
     for (int64_t tile = begin; tile < end; ++tile) {

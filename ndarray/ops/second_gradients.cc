@@ -34,6 +34,9 @@ NDArray If(Call c, int input, Function function) {
   return c.wants(input) ? function() : NDArray();
 }
 
+// Of slopes that are constant but for a step.
+NDArray Zero(Call c) { return Zeros(c.x(0).shape(), c.dz.dtype(), Place::CurrentOn(c.dz.device())); }
+
 // Gradients of convolutions are linear in both operands, and convolutions again.
 template <typename Attributes>
 Attributes Plain(Call c) {
@@ -160,9 +163,12 @@ constexpr ComposedGradient kSecondGradients[] = {
        return {Resize2d(c.dz, c.x().dim(1), c.x().dim(2), c.attrs<ResizeAttributes>())};
      }},
     {OpCode::kAveragePool2dGrad, {}, [](Call c) -> Results { return {AveragePool2d(c.dz, c.attrs<Pool2dAttributes>())}; }},
-    {OpCode::kReluGrad, {0, kX0}, [](Call c) -> Results { return {NDArray(), ReluGrad(c.x(0), c.dz)}; }},
+    {OpCode::kReluGrad, {0, kX0}, [](Call c) -> Results {
+       return {If(c, 0, [&] { return Zero(c); }), If(c, 1, [&] { return ReluGrad(c.x(0), c.dz); })};
+     }},
     {OpCode::kLeakyReluGrad, {0, kX0}, [](Call c) -> Results {
-       return {NDArray(), LeakyReluGrad(c.x(0), c.dz, c.attrs<AlphaAttributes>().alpha)};
+       return {If(c, 0, [&] { return Zero(c); }),
+               If(c, 1, [&] { return LeakyReluGrad(c.x(0), c.dz, c.attrs<AlphaAttributes>().alpha); })};
      }},
     {OpCode::kSigmoidGrad, {kBoth, kX0}, &OfSigmoidGrad},
     {OpCode::kTanhGrad, {kBoth, kX0}, &OfTanhGrad},

@@ -213,7 +213,7 @@ NDArray Updater::ClippedNumbers(const NDArray& gradients) const {
     norms = Norm2(norms, {}, true);
   NDArray scales = numbers.rank() == 1 ? numbers.Slice(0, kUpdateNumbers - 1, kUpdateNumbers)
                                        : numbers.Index(1, kUpdateNumbers - 1);
-  MultiplyInto(scales, Clip(config_.clipping.limit / (norms * scales + kOfNorm), 0, 1), scales);
+  MultiplyInto(scales, Clip(Reciprocal(norms * scales + kOfNorm) * config_.clipping.limit, 0, 1), scales);
   return numbers;
 }
 

@@ -31,7 +31,7 @@ ABSL_FLAG(std::string, data, "", "folder with the four IDX files of MNIST's name
 ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
 ABSL_FLAG(int, epochs, 10, "passes over the training images");
 ABSL_FLAG(std::string, updater, "adam", "sgd, nesterovs, adagrad, rmsprop, adam or adamw");
-ABSL_FLAG(double, learning_rate, 0, "0: 0.001 for adam and adamw, 0.01 for adagrad and rmsprop, 0.1 for sgd, 0.02 for nesterovs");
+ABSL_FLAG(double, learning_rate, 0, "0: that which suits the updater");
 ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CUDA devices");
