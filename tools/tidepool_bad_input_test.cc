@@ -156,8 +156,7 @@ TEST(BadInput, PlacementProblems) {
   ExpectRefused(folder, {"plan", "--input", bad, "--time_limit=soon"}, {"--time_limit"});
   ExpectRefused(folder, {"plan", "--input", bad, "--alignment=0"}, {"expected at least 0, 1"});
   // Before the problem is looked at.
-  ExpectRefused(folder, {"plan", "--input", bad, "--output=none/x"},
-                {"flag --output: write none/x", "No such file"});
+  ExpectRefused(folder, {"plan", "--input", bad, "--output=none/x"}, {"flag --output: write none/x", "No such file"});
 }
 
 TEST(BadInput, Images) {
@@ -171,7 +170,6 @@ TEST(BadInput, Images) {
   std::filesystem::create_directory(images);
   ExpectRefused(folder, Train(), {kImages, "Is a directory"});
   std::filesystem::remove(images);
-
   Write(images, good.substr(0, good.size() / 2));
   ExpectRefused(folder, Train(), {kImages, ": byte ", "found the end of the file, expected"});
   std::string flipped = good;
@@ -235,8 +233,7 @@ TEST(BadInput, FullDisk) {
 TEST(BadInput, OutputsAreCheckedAtTheStart) {
   const std::string folder = SmallImages();
   const std::string long_name(256, 'x');
-  ExpectRefused(folder, Train({"--save=" + long_name}),
-                {"flag --save: write xxx", "File name too long"});
+  ExpectRefused(folder, Train({"--save=" + long_name}), {"flag --save: write xxx", "File name too long"});
   for (const std::string flag : {"memory_log", "trace_file"}) {
     ExpectRefused(folder, Train({"--" + flag + "=none/file"}),
                   {"flag --" + flag + ": write none/file", "No such file"});
@@ -249,8 +246,7 @@ TEST(BadInput, OutputsAreCheckedAtTheStart) {
   std::filesystem::create_directory_symlink("a", folder + "/b");
   ExpectRefused(folder, Train({"--memory_log=a/x", "--trace_file=" + folder + "/b/../b/x"}),
                 {"flags --memory_log and --trace_file are both"});
-  ExpectRefused(folder, Train({"--trace_file=trace", "--workspace_mode=none"}),
-                {"flag --trace_file: no step was learned"});
+  ExpectRefused(folder, Train({"--trace_file=trace", "--workspace_mode=none"}), {"flag --trace_file: no step was learned"});
   const RunResult all =
       RunProgram(Binary(), Train({"--batch=10", "--memory_log=log", "--trace_file=trace"}),
                  {.folder = folder});
@@ -394,12 +390,9 @@ TEST(BadInput, ImagesOfAnotherSize) {
   const std::string folder = SmallImages();
   SaveMlp(folder, "model");
   const std::string images = Mnist() + "/t10k-images-idx3-ubyte.gz";
-  const std::vector<std::string> parts = {images +
-                                          ": images are [28, 28, 1], expected [10, 12, 1]"};
+  const std::vector<std::string> parts = {images + ": images are [28, 28, 1], expected [10, 12, 1]"};
   ExpectRefused(folder, {"predict", "--model_file=model", "--images=" + images}, parts);
-  ExpectRefused(folder,
-                {"evaluate", "--model_file=model", "--images=" + images,
-                 "--labels=" + Mnist() + "/t10k-labels-idx1-ubyte.gz"},
+  ExpectRefused(folder, {"evaluate", "--model_file=model", "--images=" + images, "--labels=" + Mnist() + "/t10k-labels-idx1-ubyte.gz"},
                 parts);
 }
 

@@ -280,7 +280,8 @@ void CheckQueues(DeviceCheck& check) {
     device.ComputeAfter(kOne, device.ComputePoint(0));  // where it was allocated
     busy.KernelsIn(kOne, kBytes * 8);
     fill_in(kOne, block.data(), std::byte{210}, kBytes);
-    if (!device.NoteUsers(block.data(), 1u << kOne)) device.ComputeAfter(0, device.ComputePoint(kOne));
+    // In the first queue's order: users are noted by the numbers of DeviceQueues, which these are not.
+    device.ComputeAfter(0, device.ComputePoint(kOne));
     block.Release();
     TestBlock next(device, kBytes);
     if (round % 2 == 0) {
