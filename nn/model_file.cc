@@ -83,6 +83,9 @@ void CheckModelCanBeSaved(const Model& model) {
     CannotBeSaved(model, absl::StrCat("layer \"", node.name, "\" is of kind \"", node.layer->Kind(),
                                       "\", expected one that RegisterLayer() has made known"));
   }
+  if (model.classes < 1 || model.classes > kMaxClasses) {
+    CannotBeSaved(model, absl::StrCat(model.classes, " classes, expected 1 to ", kMaxClasses));
+  }
   const std::string json = NetworkToJson(*config, -1);
   try {
     const GraphBody again(NetworkFromJson(json));
@@ -178,7 +181,8 @@ void SaveModelAnywhere(const Model& model, const std::string& path) {
   }
 }
 
-Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {
+Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
+                int64_t max_example_elements) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   const auto& metadata = reader.metadata();
@@ -209,6 +213,11 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device) {
   options.name = name;
   options.draw_parameters = false;  // they are read
   CheckParameters(reader, path, body->parameters(), options.dtype);
+  if (body->elements_of_example() > max_example_elements) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers make ", body->elements_of_example(),
+                               " numbers of one example, expected at most ", max_example_elements,
+                               " (LoadModel's max_example_elements)"));
+  }
   Model model(name, classes, std::make_unique<Network>(*body->config(), options));
   ReadParameters(reader, *model.network);
   return model;

@@ -40,12 +40,16 @@ std::string SaveModelBeside(const Model& model, const std::string& path, const s
 // (".unsaved"), and the message ends with where it is.
 void SaveModelAnywhere(const Model& model, const std::string& path);
 
+// What all layers of a model from a file may make of one example together, in elements: a few bytes of
+// configuration can ask for any amount of memory when the model is first used.
+inline constexpr int64_t kMaxExampleElements = int64_t{1} << 27;
+
 // Throws kDataLoss naming file and field, found and expected: a broken file, missing metadata, a
 // configuration that cannot be, another architecture, a tensor that is missing, unknown, or of
 // another type or shape; else as SafetensorsReader::Open. Memory: some times the file's size; what its header claims is checked against its tensors
 // before room is made for it.
 Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled,
-                Device device = Host());
+                Device device = Host(), int64_t max_example_elements = kMaxExampleElements);
 
 }  // namespace tidepool::nn
 

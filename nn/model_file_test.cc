@@ -21,6 +21,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/layer_kinds.h"
+#include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/parameter_file.h"
@@ -311,6 +312,14 @@ TEST(ModelFile, WhatCouldNotBeLoadedAgainIsNotSaved) {
   RegisterLayer<Forgetful>("test_forgetful");
   refused(model(std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Forgetful(3)})),
           {"do not describe them"});
+}
+
+// A few bytes of configuration that ask for gigabytes once the model is used.
+TEST(ModelFile, WhatOneExampleTakesIsLimited) {
+  const std::string path = TestPath("large.safetensors");
+  SaveModel(Model("large", 4, std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Dense(4), RepeatVector(1 << 26)})), path);
+  EXPECT_THAT(ErrorOf([&] { LoadModel(path); }), IsError(StatusCode::kDataLoss, {path, "numbers of one example", "at most 134217728"}));
+  EXPECT_EQ(LoadModel(path, WorkspaceMode::kEnabled, Host(), int64_t{1} << 30).classes, 4);
 }
 
 TEST(ModelFile, ALayerOfOnesOwnThatIsRegisteredIsLoaded) {

@@ -60,7 +60,7 @@ class FieldWriter final : public FieldVisitor {
   void Field(const char* name, std::vector<int64_t>& value, Presence) override { object_[name] = value; }
   void Field(const char* name, AnyLayer& value, Presence) override {
     if (!value) return;
-    Json object = {{"kind", value->Kind()}};
+    OrderedJson object = {{"kind", value->Kind()}};
     FieldWriter writer(object);
     const_cast<Layer&>(*value).VisitFields(writer);  // as in NetworkToJson
     object_[name] = std::move(object);
@@ -70,7 +70,7 @@ class FieldWriter final : public FieldVisitor {
   void ChoiceIndex(const char* name, int& index, absl::Span<const char* const> names) override {
     object_[name] = names[static_cast<size_t>(index)];
   }
-  OrderedOrderedJson& object_;
+  OrderedJson& object_;
 };
 
 // ---- Reading ----

@@ -1,5 +1,6 @@
 #include "tidepool/nn/network_json.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,31 @@ TEST(NetworkJson, JsonAndBack) {
   EXPECT_EQ(before.parameters().ToVector<float>(), after.parameters().ToVector<float>());
   const NDArray x = Images(2).features[0];
   EXPECT_EQ(before.Output(x).ToVector<float>(), after.Output(x).ToVector<float>());
+}
+
+// By how deep, how long and how strange a text is nothing is gone down into, held or shown that is not small.
+TEST(NetworkJson, StrangeTextsAreRefusedInAFewWords) {
+  const auto message = [](const std::string& text) {
+    const std::string said = MessageOf([&] { NetworkFromJson(text); });
+    EXPECT_LT(said.size(), 1500u);
+    EXPECT_TRUE(std::none_of(said.begin(), said.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; })) << said;
+    return said;
+  };
+  const std::string deep(200000, '[');
+  EXPECT_THAT(message(deep), HasSubstr("deeper than 64"));
+  EXPECT_THAT(message(R"({"inputs": [)" + deep + std::string(200000, ']') + R"(], "layers": []})"), HasSubstr("deeper than 64"));
+  std::string objects;
+  for (int i = 0; i < 100000; ++i) objects += R"({"a":)";
+  EXPECT_THAT(message(objects), HasSubstr("deeper than 64"));
+  const std::string name(100000, 'n');
+  EXPECT_THAT(message(R"({"a\u001b)" + name + R"(": 1, "inputs": [], "layers": []})"), HasSubstr("an unknown field"));
+  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [)" + std::string(200000, '1') + R"(]}], "layers": []})"), HasSubstr("shape"));
+  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [1]}], "layers": [{"kind": "dense\n)" + name + R"("}]})"), HasSubstr("layers[0].kind"));
+  std::string sizes = "1";
+  for (int i = 0; i < 100000; ++i) sizes += ",1";
+  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [)" + sizes + R"(]}], "layers": []})"), HasSubstr("inputs[0].shape"));
+  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [1]}], "layers": [{"kind": "max_pool2d", "kernel": [)" + sizes + "]}]}"),
+              HasSubstr("expected 2 numbers"));
 }
 
 TEST(NetworkJson, ShortJsonIsAChain) {

@@ -43,6 +43,12 @@ TEST(FileReader, TooShortNamesTheByte) {
                       {path, "byte 4", "trailer", "found 1 bytes", "expected 4"}));
 }
 
+TEST(FileReader, APathWithANulIsNotAnotherFile) {
+  const std::string path = WriteTestFile("whole", "content");
+  EXPECT_THAT(ErrorOf([&] { FileReader reader(path + std::string("\0.other", 7)); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"the path has a NUL"}));
+}
+
 TEST(FileReader, MissingFileAndFolder) {
   const std::string missing = testing::TempDir() + "/no such file";
   EXPECT_THAT(ErrorOf([&] { FileReader file(missing); }),
