@@ -212,6 +212,8 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
   std::vector<std::shared_ptr<const CyclePlan>> plans;
   plans.reserve(cycles.size());
   size_t room = PlanSet::kMostBytes;
+  // Each is looked for among the others: many tiny ones of a file would take minutes.
+  constexpr size_t kMostLoaded = 4096;
   for (PlacedRequests& cycle : cycles) {
     if (cycle.peak_bytes > most) {
       *ignored = absl::StrCat(OneLine(path), ": a plan of ", cycle.peak_bytes,
@@ -220,7 +222,7 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
     }
     std::shared_ptr<const CyclePlan> plan = MakeCyclePlan(std::move(cycle), most_bytes());
     const size_t bytes = sizeof(LearnedCycle) + plan->state_bytes();
-    if (!plans.empty() && (!keeps_plans() || bytes > room)) {
+    if (!plans.empty() && (!keeps_plans() || bytes > room || plans.size() == kMostLoaded)) {
       *ignored = absl::StrCat(OneLine(path), ": more plans than are kept");
       break;
     }
