@@ -22,7 +22,7 @@ refused() {  # TEXT LINES: a file of these lines is refused with the text
   grep -qF -e "$1" <<<"$said" || { printf 'expected "%s", found "%s"\n' "$1" "$said" >&2; failed=1; }
 }
 refused "line 2, column 3: expected a letter or a hyphen" 'Ann\tf\nJo4nn\tf\n'
-refused "line 1, column 5: expected f or m" 'Anna\tx\n'
+refused "line 1, column 6: expected f or m" 'Anna\tx\n'
 refused "line 1, column 4: expected a name of 1 to 15 letters" 'Ann'
 refused "no names" ''
 exit $failed
