@@ -280,9 +280,7 @@ void CheckQueues(DeviceCheck& check) {
     device.ComputeAfter(kOne, device.ComputePoint(0));  // where it was allocated
     busy.KernelsIn(kOne, kBytes * 8);
     fill_in(kOne, block.data(), std::byte{210}, kBytes);
-    // The process's own provider notes users by the numbers of DeviceQueues, which these are not.
-    const bool is_the_process_s = &GetDeviceProvider(device.device(), "device contract") == &device;
-    if (!device.NoteUsers(block.data(), 1u << kOne) || is_the_process_s) device.ComputeAfter(0, device.ComputePoint(kOne));
+    if (!device.NoteUsers(block.data(), 1u << kOne)) device.ComputeAfter(0, device.ComputePoint(kOne));
     block.Release();
     TestBlock next(device, kBytes);
     if (round % 2 == 0) {
