@@ -54,7 +54,8 @@ const Fault kFaults[] = {
     {"decommit_is_early", &Make<DecommitIsEarly>, {kInFlight}},
     {"unreserve_is_early", &Make<UnreserveIsEarly>, {kInFlight}},
     {"no_earlier_uses", &Make<NoEarlierUses>, {kInFlight}},
-    {"notes_no_users", &Make<NotesNoUsers>, {kQueues}},
+    // Rarely forgotten, it shows only where the very block is the next one's and not another that is free.
+    {"notes_no_users", &Make<NotesNoUsers>, {kQueues}, false},
     {"copy_from_host_loses_a_rest", &Make<CopyFromHostLosesARest>, {kCopies}, false},
     {"copy_to_host_loses_a_rest", &Make<CopyToHostLosesARest>, {kCopies}, false},
     {"copy_on_device_loses_a_rest", &Make<CopyOnDeviceLosesARest>, {kCopies}, false},
