@@ -26,6 +26,31 @@ thread_local Connection* connection_here = nullptr;
 // The listening thread answers no more than that there is no room.
 thread_local bool refuses_here = false;
 
+const char* ReasonOf(int status) {
+  switch (status) {
+    case 400:
+      return "Bad Request";
+    case 408:
+      return "Request Timeout";
+    case 431:
+      return "Request Header Fields Too Large";
+    default:
+      return "Service Unavailable";
+  }
+}
+
+// Without the library and without waiting: a client that has not taken earlier answers gets none.
+void Send(int socket, int status, const std::string& message) {
+  httplib::Response response;
+  BoundedServer::AnswerError(response, status, message);
+  const std::string answer =
+      absl::StrCat("HTTP/1.1 ", status, " ", ReasonOf(status), "\r\nConnection: close\r\n",
+                   status == 503 ? "Retry-After: 1\r\n" : "",
+                   "Content-Type: application/json\r\nContent-Length: ", response.body.size(),
+                   "\r\n\r\n", response.body);
+  send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 }  // namespace
 
 // The library owns its queue; what it does is the server's.
@@ -86,8 +111,6 @@ BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
     switch (connection_here->failure()) {
       case Connection::Failure::kTooSlow:
         return AnswerError(response, 408, "the request took too long to arrive");
-      case Connection::Failure::kHeadTooLarge:
-        return AnswerError(response, 431, "the head of the request is too large");
       default:
         return AnswerError(response, response.status, "the request is not understood");
     }
@@ -241,7 +264,7 @@ void BoundedServer::EndThreads() {
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {
   const absl::Cleanup closes = [socket] { close(socket); };
-  if (refuses_here) return AnswerAtOnce(socket, "503 Service Unavailable"), false;
+  if (refuses_here) return AnswerAtOnce(socket, 503, "too many connections at once"), false;
   Connection connection(socket, limits_);
   Open* open;
   {
@@ -273,7 +296,7 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
       open.is_idle = false;
     }
     bool closed_by_client = false;
-    connection.BeginRequest();
+    if (!connection.ReadHead()) return RefuseHead(connection);
     const bool answered = process_request(connection, i == kRequestsPerConnection, closed_by_client,
                                           [&](httplib::Request& request) {
                                             connection.BodyFollows();
@@ -282,9 +305,6 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
                                             request.ranges.clear();
                                             request.headers.erase("Accept-Encoding");
                                           });
-    if (!answered && connection.failure() == Connection::Failure::kTooSlow) {
-      AnswerAtOnce(connection.socket(), "408 Request Timeout");
-    }
     if (!answered || closed_by_client || connection.must_close() || stopping_) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     open.is_idle = true;
@@ -292,10 +312,22 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
   }
 }
 
-void BoundedServer::AnswerAtOnce(int socket, const std::string& status) {
-  const std::string answer = absl::StrCat(
-      "HTTP/1.1 ", status, "\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
-  send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+void BoundedServer::RefuseHead(Connection& connection) {
+  const int socket = connection.socket();
+  switch (connection.failure()) {
+    case Connection::Failure::kTooSlow:
+      return AnswerAtOnce(socket, 408, "the request took too long to arrive");
+    case Connection::Failure::kHeadTooLarge:
+      return Send(socket, 431, "the head of the request is too large");
+    case Connection::Failure::kBadHead:
+      return Send(socket, 400, connection.head_error());
+    default:
+      if (connection.has_bytes()) Send(socket, 400, "the head of the request is not whole");
+  }
+}
+
+void BoundedServer::AnswerAtOnce(int socket, int status, const std::string& message) {
+  Send(socket, status, message);
   shutdown(socket, SHUT_WR);
   char unread[4096];  // what has arrived, so that closing does not take the answer back
   for (int i = 0; i < 16 && recv(socket, unread, sizeof unread, MSG_DONTWAIT) > 0; ++i) continue;

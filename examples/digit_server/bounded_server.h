@@ -2,15 +2,20 @@
 // take nothing or a body, and answer with one. What a request claims is checked before anything is
 // read or kept for it:
 //
-//   503  more connections or bytes of bodies at once than the limits; idle connections make room
-//   first 408  a request that takes longer than request_time to arrive 431  a head that is too
-//   large 411  a body without a length, which could end nowhere 413  a body that is larger than the
-//   limit, by its claim or by what arrives in chunks 415  a compressed or multipart body: nothing
-//   is unpacked 400  a length that is no number, two of them, a length and chunks, a body for a
-//   page that takes none 404, 405  another page, or another method for it
+//   400       a head that is not of RFC 9112's form or whose end could be read in two ways
+//             (request_head.h), a body for a page that takes none
+//   404, 405  another page, or another method for it
+//   408       a request that takes longer than request_time to arrive
+//   411       a body without a length, which could end nowhere
+//   413       a body that is larger than the limit, by its claim or by what arrives in chunks
+//   415       a compressed or multipart body: nothing is unpacked
+//   431       a head that is too large
+//   503       more connections or bytes of bodies at once than the limits; idle connections make
+//             room first
 //
-// Such an answer closes the connection, as does a body in chunks, whose end the library does not
-// check. Answers are whole and plain: neither ranges nor compression are asked of the library.
+// Each has {"error": "..."} and closes the connection, as does a body in chunks, whose end the
+// library does not check. Answers are whole and plain: neither ranges nor compression are asked of
+// the library.
 //
 // Threads: a connection has one of `limits.connections` threads, made when first needed, as long as
 // it is open: threads that read are cheap, and what computing takes is limited by who computes.
@@ -77,8 +82,10 @@ class BoundedServer : private httplib::Server {
 
   bool process_and_close_socket(socket_t socket) override;
   void Serve(Connection& connection, Open& open);
+  // What arrived is no head that the library gets.
+  void RefuseHead(Connection& connection);
   // Without the library and without waiting.
-  static void AnswerAtOnce(int socket, const std::string& status);
+  static void AnswerAtOnce(int socket, int status, const std::string& message);
   // Whether the head is refused; it is answered then.
   bool CheckHead(const httplib::Request& request, httplib::Response& response);
   void ReadBody(const BodyPage& page, httplib::Response& response,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tidepool/examples/digit_server/digit_server.h"
+#include "tidepool/examples/digit_server/hostile_clients.h"
 #include "tidepool/examples/digit_server/raw_client.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/refused_threads.h"
@@ -23,54 +24,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr std::chrono::hours kForEver(1);
-constexpr int64_t kBody = 256 << 10;
-const std::string kImage(784, 'i');
-
-std::string Post(size_t length, const std::string& more = "") {
-  return "POST /digits HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(length) + "\r\n" +
-         more + "\r\n";
-}
-const std::string kChunked = "POST /digits HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-
-std::string Chunk(const std::string& bytes) {
-  char size[32];
-  std::snprintf(size, sizeof size, "%zx\r\n", bytes.size());
-  return size + bytes + "\r\n";
-}
-
-class HostileClients : public ::testing::Test {
- protected:
-  HostileClients() : model_(nn::MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kEnabled)) {
-    options_.limits.body_bytes = kBody;
-    // Nothing ends by itself unless a test says so.
-    options_.limits.request_time = options_.limits.answer_time = options_.limits.idle_time =
-        kForEver;
-  }
-  void Start() {
-    server_ = std::make_unique<DigitServer>(model_, options_);
-    server_->Start();
-  }
-  RawClient Client() { return RawClient(server_->port()); }
-  // What a client that sends this gets; the connection ends behind it.
-  std::string Refusal(const std::string& request) {
-    RawClient client = Client();
-    client.Send(request);
-    const std::string answer = client.Answer();
-    EXPECT_TRUE(client.Ends()) << request.substr(0, 200);
-    return answer;
-  }
-  void ExpectServed() {
-    RawClient client = Client();
-    client.Send(Post(784) + kImage);
-    EXPECT_THAT(client.Answer(), HasSubstr("{\"digits\":[{"));
-  }
-
-  nn::Model model_;
-  DigitServerOptions options_;
-  std::unique_ptr<DigitServer> server_;
-};
 
 TEST_F(HostileClients, SlowOnesHoldNoWorkerAndDoNotDelayTheEnd) {
   Start();
@@ -116,64 +69,6 @@ TEST_F(HostileClients, IdleConnectionsEnd) {
   EXPECT_THAT(done.Answer(), HasSubstr("ok\n"));
   EXPECT_TRUE(silent.Ends());
   EXPECT_TRUE(done.Ends());
-}
-
-TEST_F(HostileClients, ClaimsAreCheckedBeforeAnythingIsRead) {
-  Start();
-  const std::string post = "POST /digits HTTP/1.1\r\n", length = "Content-Length: 784\r\n";
-  const std::string chunked = "Transfer-Encoding: chunked\r\n";
-  for (const auto& [status, request] : std::vector<std::pair<int, std::string>>{
-           {413, Post(kBody + 1)},
-           {413, Post(size_t{1} << 40)},
-           {413, post + "Content-Length: 99999999999999999999999999\r\n\r\n"},
-           {413, Post(size_t{1} << 40, "Expect: 100-continue\r\n")},
-           {400, post + "Content-Length: -1\r\n\r\n"},
-           {400, post + "Content-Length: +784\r\n\r\n"},
-           {400, post + "Content-Length: 784, 784\r\n\r\n"},
-           {400, post + "Content-Length: \r\n" + length + length + "\r\n"},
-           {400, post + length + chunked + "\r\n"},
-           {400, post + chunked + chunked + "\r\n"},
-           {501, post + "Transfer-Encoding: gzip\r\n\r\n"},
-           {501, post + "Transfer-Encoding: gzip, chunked\r\n\r\n"},
-           {411, post + "\r\n" + kImage},
-           {411, "POST /digits HTTP/1.0\r\n\r\n" + kImage},
-           {411, post + "Content-Length : 784\r\n\r\n"},
-           {415, Post(784, "Content-Encoding: gzip\r\n")},
-           {415, Post(784, "Content-Encoding: br\r\n")},
-           {415, Post(784, "Content-Encoding: deflate\r\n")},
-           {415, Post(784, "Content-Encoding: identity\r\nContent-Encoding: br\r\n")},
-           {415, Post(784, "Content-Type: multipart/form-data; boundary=x\r\n")},
-           {404, "POST /nothing HTTP/1.1\r\n" + chunked + "\r\n"},
-           {404, "PUT /nothing HTTP/1.1\r\n\r\n"},
-           {404, "PRI * HTTP/1.1\r\n\r\n"},
-           {405, "PUT /digits HTTP/1.1\r\n" + chunked + "\r\n"},
-           {405, "GET /digits HTTP/1.1\r\n\r\n"},
-           {405, "DELETE /health HTTP/1.1\r\n\r\n"},
-           {400, "GET /health HTTP/1.1\r\n" + length + "\r\n"},
-           {400, "GET /health HTTP/1.1\r\n" + chunked + "\r\n"},
-           {400, "GARBAGE\r\n\r\n"},
-           {400, std::string(100, '\0') + "\r\n\r\n"},
-       }) {
-    const std::string answer = Refusal(request);
-    EXPECT_EQ(RawClient::StatusOf(answer), status) << request << "\n-> " << answer;
-    EXPECT_THAT(answer, HasSubstr("{\"error\":\"")) << request;
-    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n")) << request;
-    EXPECT_THAT(answer, Not(HasSubstr("Keep-Alive"))) << request;
-  }
-  ExpectServed();
-}
-
-TEST_F(HostileClients, HeadsAreLimited) {
-  Start();
-  const std::string megabyte(1 << 20, 'h');
-  std::string many;
-  for (int i = 0; i < 100'000; ++i) many += "A: b\r\n";
-  EXPECT_EQ(RawClient::StatusOf(Refusal("GET /health HTTP/1.1\r\nA: " + megabyte)), 431);
-  EXPECT_EQ(RawClient::StatusOf(Refusal("GET /health HTTP/1.1\r\n" + many)), 431);
-  EXPECT_THAT(
-      RawClient::StatusOf(Refusal("GET /" + megabyte.substr(0, 9000) + " HTTP/1.1\r\n\r\n")), 414);
-  EXPECT_THAT(RawClient::StatusOf(Refusal(megabyte)), testing::AnyOf(0, 431));
-  ExpectServed();
 }
 
 TEST_F(HostileClients, BodiesInChunksAreLimited) {
