@@ -1,6 +1,7 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/request_head.h"
@@ -144,6 +146,7 @@ void BoundedServer::AddBodyPage(const std::string& path, BodyPage page) {
   Post(path, [this, page = std::move(page)](const httplib::Request&, httplib::Response& response,
                                             const httplib::ContentReader& reader) {
     ReadBody(page, response, reader);
+    ReturnFreedMemory();
   });
 }
 
@@ -338,7 +341,13 @@ void BoundedServer::AnswerAtOnce(int socket, int status, const std::string& mess
 bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response& response) {
   // The library does not check where chunks end.
   if (request.has_header("Transfer-Encoding")) connection_here->CloseAfterwards();
-  const HeadRefusal refusal = CheckRequestHead(request, takes_body_, limits_.body_bytes);
+  HeadRefusal refusal = CheckRequestHead(request, takes_body_, limits_.body_bytes);
+  int64_t claimed = 0;
+  if (refusal.status == 0 &&
+      absl::SimpleAtoi(request.get_header_value("Content-Length"), &claimed) &&
+      body_bytes_.load() + claimed > limits_.all_bodies_bytes) {
+    refusal = {503, "too many bodies at once", "Retry-After", "1"};
+  }
   if (refusal.status == 0) return false;
   connection_here->CloseAfterwards();
   if (!refusal.header.empty()) response.set_header(refusal.header, refusal.value);
@@ -350,7 +359,10 @@ void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
                              const httplib::ContentReader& reader) {
   Connection& connection = *connection_here;
   std::string body;
-  const absl::Cleanup gives_back = [&] { body_bytes_ -= static_cast<int64_t>(body.size()); };
+  const absl::Cleanup gives_back = [&] {
+    body_bytes_ -= static_cast<int64_t>(body.size());
+    freed_bytes_ += static_cast<int64_t>(body.size());
+  };
   int refused = 0;
   const bool is_whole = reader([&](const char* bytes, size_t size) {
     connection.CountBody(size);
@@ -376,6 +388,23 @@ void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
   } else {
     AnswerError(response, 400, "the body is not whole");
   }
+}
+
+void BoundedServer::KeepLittleFreedMemory() {
+#ifdef __GLIBC__
+  constexpr int kBlock = 256 << 10;  // larger ones are mapped, and unmapped when they are freed
+  mallopt(M_MMAP_THRESHOLD, kBlock);
+  mallopt(M_TRIM_THRESHOLD, kBlock);
+  mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
+void BoundedServer::ReturnFreedMemory() {
+  // Those that find less than a quarter of the bodies that there may be at once do not wait for it.
+  if (freed_bytes_.load() < limits_.all_bodies_bytes / 4 || freed_bytes_.exchange(0) == 0) return;
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace tidepool

@@ -52,6 +52,9 @@ class BoundedServer : private httplib::Server {
   // 500.
   void AddPage(const std::string& path, Page page);          // GET and HEAD
   void AddBodyPage(const std::string& path, BodyPage page);  // POST
+  // Of the whole process, before it has threads: glibc keeps what a thread has freed for that
+  // thread, and all of them together would hold many times the bodies that there may be at once.
+  static void KeepLittleFreedMemory();
   // {"error": message}, as for all that is refused.
   static void AnswerError(httplib::Response& response, int status, const std::string& message);
 
@@ -91,9 +94,13 @@ class BoundedServer : private httplib::Server {
   void ReadBody(const BodyPage& page, httplib::Response& response,
                 const httplib::ContentReader& reader);
 
+  // Pages between blocks that are still used.
+  void ReturnFreedMemory();
+
   const HttpLimits limits_;
   std::map<std::string, bool> takes_body_;  // of each page
   std::atomic<int64_t> body_bytes_{0};      // of all requests
+  std::atomic<int64_t> freed_bytes_{0};     // of bodies since memory was returned
   std::atomic<bool> stopping_{false}, listening_{false};
   std::thread listener_;
 
