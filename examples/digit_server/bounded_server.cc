@@ -1,6 +1,7 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/request_head.h"
@@ -25,6 +27,31 @@ constexpr int kRequestsPerConnection = 1000;
 thread_local Connection* connection_here = nullptr;
 // The listening thread answers no more than that there is no room.
 thread_local bool refuses_here = false;
+
+const char* ReasonOf(int status) {
+  switch (status) {
+    case 400:
+      return "Bad Request";
+    case 408:
+      return "Request Timeout";
+    case 431:
+      return "Request Header Fields Too Large";
+    default:
+      return "Service Unavailable";
+  }
+}
+
+// Without the library and without waiting: a client that has not taken earlier answers gets none.
+void Send(int socket, int status, const std::string& message) {
+  httplib::Response response;
+  BoundedServer::AnswerError(response, status, message);
+  const std::string answer =
+      absl::StrCat("HTTP/1.1 ", status, " ", ReasonOf(status), "\r\nConnection: close\r\n",
+                   status == 503 ? "Retry-After: 1\r\n" : "",
+                   "Content-Type: application/json\r\nContent-Length: ", response.body.size(),
+                   "\r\n\r\n", response.body);
+  send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
 
 }  // namespace
 
@@ -86,8 +113,6 @@ BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
     switch (connection_here->failure()) {
       case Connection::Failure::kTooSlow:
         return AnswerError(response, 408, "the request took too long to arrive");
-      case Connection::Failure::kHeadTooLarge:
-        return AnswerError(response, 431, "the head of the request is too large");
       default:
         return AnswerError(response, response.status, "the request is not understood");
     }
@@ -121,6 +146,7 @@ void BoundedServer::AddBodyPage(const std::string& path, BodyPage page) {
   Post(path, [this, page = std::move(page)](const httplib::Request&, httplib::Response& response,
                                             const httplib::ContentReader& reader) {
     ReadBody(page, response, reader);
+    ReturnFreedMemory();
   });
 }
 
@@ -241,7 +267,7 @@ void BoundedServer::EndThreads() {
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {
   const absl::Cleanup closes = [socket] { close(socket); };
-  if (refuses_here) return AnswerAtOnce(socket, "503 Service Unavailable"), false;
+  if (refuses_here) return AnswerAtOnce(socket, 503, "too many connections at once"), false;
   Connection connection(socket, limits_);
   Open* open;
   {
@@ -273,7 +299,7 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
       open.is_idle = false;
     }
     bool closed_by_client = false;
-    connection.BeginRequest();
+    if (!connection.ReadHead()) return RefuseHead(connection);
     const bool answered = process_request(connection, i == kRequestsPerConnection, closed_by_client,
                                           [&](httplib::Request& request) {
                                             connection.BodyFollows();
@@ -282,9 +308,6 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
                                             request.ranges.clear();
                                             request.headers.erase("Accept-Encoding");
                                           });
-    if (!answered && connection.failure() == Connection::Failure::kTooSlow) {
-      AnswerAtOnce(connection.socket(), "408 Request Timeout");
-    }
     if (!answered || closed_by_client || connection.must_close() || stopping_) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     open.is_idle = true;
@@ -292,10 +315,22 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
   }
 }
 
-void BoundedServer::AnswerAtOnce(int socket, const std::string& status) {
-  const std::string answer = absl::StrCat(
-      "HTTP/1.1 ", status, "\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
-  send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+void BoundedServer::RefuseHead(Connection& connection) {
+  const int socket = connection.socket();
+  switch (connection.failure()) {
+    case Connection::Failure::kTooSlow:
+      return AnswerAtOnce(socket, 408, "the request took too long to arrive");
+    case Connection::Failure::kHeadTooLarge:
+      return Send(socket, 431, "the head of the request is too large");
+    case Connection::Failure::kBadHead:
+      return Send(socket, 400, connection.head_error());
+    default:
+      if (connection.has_bytes()) Send(socket, 400, "the head of the request is not whole");
+  }
+}
+
+void BoundedServer::AnswerAtOnce(int socket, int status, const std::string& message) {
+  Send(socket, status, message);
   shutdown(socket, SHUT_WR);
   char unread[4096];  // what has arrived, so that closing does not take the answer back
   for (int i = 0; i < 16 && recv(socket, unread, sizeof unread, MSG_DONTWAIT) > 0; ++i) continue;
@@ -306,7 +341,13 @@ void BoundedServer::AnswerAtOnce(int socket, const std::string& status) {
 bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response& response) {
   // The library does not check where chunks end.
   if (request.has_header("Transfer-Encoding")) connection_here->CloseAfterwards();
-  const HeadRefusal refusal = CheckRequestHead(request, takes_body_, limits_.body_bytes);
+  HeadRefusal refusal = CheckRequestHead(request, takes_body_, limits_.body_bytes);
+  int64_t claimed = 0;
+  if (refusal.status == 0 &&
+      absl::SimpleAtoi(request.get_header_value("Content-Length"), &claimed) &&
+      body_bytes_.load() + claimed > limits_.all_bodies_bytes) {
+    refusal = {503, "too many bodies at once", "Retry-After", "1"};
+  }
   if (refusal.status == 0) return false;
   connection_here->CloseAfterwards();
   if (!refusal.header.empty()) response.set_header(refusal.header, refusal.value);
@@ -318,7 +359,10 @@ void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
                              const httplib::ContentReader& reader) {
   Connection& connection = *connection_here;
   std::string body;
-  const absl::Cleanup gives_back = [&] { body_bytes_ -= static_cast<int64_t>(body.size()); };
+  const absl::Cleanup gives_back = [&] {
+    body_bytes_ -= static_cast<int64_t>(body.size());
+    freed_bytes_ += static_cast<int64_t>(body.size());
+  };
   int refused = 0;
   const bool is_whole = reader([&](const char* bytes, size_t size) {
     connection.CountBody(size);
@@ -344,6 +388,23 @@ void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
   } else {
     AnswerError(response, 400, "the body is not whole");
   }
+}
+
+void BoundedServer::KeepLittleFreedMemory() {
+#ifdef __GLIBC__
+  constexpr int kBlock = 256 << 10;  // larger ones are mapped, and unmapped when they are freed
+  mallopt(M_MMAP_THRESHOLD, kBlock);
+  mallopt(M_TRIM_THRESHOLD, kBlock);
+  mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
+void BoundedServer::ReturnFreedMemory() {
+  // Those that find less than a quarter of the bodies that there may be at once do not wait for it.
+  if (freed_bytes_.load() < limits_.all_bodies_bytes / 4 || freed_bytes_.exchange(0) == 0) return;
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace tidepool

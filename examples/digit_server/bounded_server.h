@@ -2,15 +2,20 @@
 // take nothing or a body, and answer with one. What a request claims is checked before anything is
 // read or kept for it:
 //
-//   503  more connections or bytes of bodies at once than the limits; idle connections make room
-//   first 408  a request that takes longer than request_time to arrive 431  a head that is too
-//   large 411  a body without a length, which could end nowhere 413  a body that is larger than the
-//   limit, by its claim or by what arrives in chunks 415  a compressed or multipart body: nothing
-//   is unpacked 400  a length that is no number, two of them, a length and chunks, a body for a
-//   page that takes none 404, 405  another page, or another method for it
+//   400       a head that is not of RFC 9112's form or whose end could be read in two ways
+//             (request_head.h), a body for a page that takes none
+//   404, 405  another page, or another method for it
+//   408       a request that takes longer than request_time to arrive
+//   411       a body without a length, which could end nowhere
+//   413       a body that is larger than the limit, by its claim or by what arrives in chunks
+//   415       a compressed or multipart body: nothing is unpacked
+//   431       a head that is too large
+//   503       more connections or bytes of bodies at once than the limits; idle connections make
+//             room first
 //
-// Such an answer closes the connection, as does a body in chunks, whose end the library does not
-// check. Answers are whole and plain: neither ranges nor compression are asked of the library.
+// Each has {"error": "..."} and closes the connection, as does a body in chunks, whose end the
+// library does not check. Answers are whole and plain: neither ranges nor compression are asked of
+// the library.
 //
 // Threads: a connection has one of `limits.connections` threads, made when first needed, as long as
 // it is open: threads that read are cheap, and what computing takes is limited by who computes.
@@ -47,6 +52,9 @@ class BoundedServer : private httplib::Server {
   // 500.
   void AddPage(const std::string& path, Page page);          // GET and HEAD
   void AddBodyPage(const std::string& path, BodyPage page);  // POST
+  // Of the whole process, before it has threads: glibc keeps what a thread has freed for that
+  // thread, and all of them together would hold many times the bodies that there may be at once.
+  static void KeepLittleFreedMemory();
   // {"error": message}, as for all that is refused.
   static void AnswerError(httplib::Response& response, int status, const std::string& message);
 
@@ -77,16 +85,22 @@ class BoundedServer : private httplib::Server {
 
   bool process_and_close_socket(socket_t socket) override;
   void Serve(Connection& connection, Open& open);
+  // What arrived is no head that the library gets.
+  void RefuseHead(Connection& connection);
   // Without the library and without waiting.
-  static void AnswerAtOnce(int socket, const std::string& status);
+  static void AnswerAtOnce(int socket, int status, const std::string& message);
   // Whether the head is refused; it is answered then.
   bool CheckHead(const httplib::Request& request, httplib::Response& response);
   void ReadBody(const BodyPage& page, httplib::Response& response,
                 const httplib::ContentReader& reader);
 
+  // Pages between blocks that are still used.
+  void ReturnFreedMemory();
+
   const HttpLimits limits_;
   std::map<std::string, bool> takes_body_;  // of each page
   std::atomic<int64_t> body_bytes_{0};      // of all requests
+  std::atomic<int64_t> freed_bytes_{0};     // of bodies since memory was returned
   std::atomic<bool> stopping_{false}, listening_{false};
   std::thread listener_;
 

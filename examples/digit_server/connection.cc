@@ -9,6 +9,10 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "tidepool/examples/digit_server/request_head.h"
 
 namespace tidepool {
 namespace {
@@ -49,11 +53,40 @@ bool Connection::WaitForRequest() {
   return begin_ < end_ || WaitUntil(POLLIN, Clock::now() + limits_.idle_time);
 }
 
-void Connection::BeginRequest() {
+bool Connection::ReadHead() {
   in_head_ = true;
   answering_ = false;
   read_bytes_ = body_bytes_ = 0;
   request_until_ = Clock::now() + limits_.request_time;
+  // There is room for the longest head from the buffer's start on.
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+  HeadLines lines;
+  for (size_t line = 0;;) {
+    const absl::string_view rest(buffer_.data() + line, end_ - line);
+    const size_t end = rest.find('\n');
+    if (end != rest.npos) {
+      head_error_ = lines.Add(rest.substr(0, end + 1));
+      if (!head_error_.empty()) return Fail(Failure::kBadHead), false;
+      line += end + 1;
+      if (lines.is_whole()) return head_left_ = line, true;
+    } else if (end_ == buffer_.size()) {
+      return Fail(Failure::kHeadTooLarge), false;
+    } else if (!Receive()) {
+      return false;
+    }
+  }
+}
+
+bool Connection::Receive() {
+  for (;;) {
+    if (!WaitUntil(POLLIN, request_until_)) return Fail(Failure::kTooSlow), false;
+    const ssize_t got = recv(socket_, buffer_.data() + end_, buffer_.size() - end_, MSG_DONTWAIT);
+    if (got > 0) return end_ += static_cast<size_t>(got), true;
+    if (got == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
+      return Fail(Failure::kClosed), false;
+    }
+  }
 }
 
 ssize_t Connection::Fail(Failure failure) {
@@ -66,24 +99,22 @@ bool Connection::is_readable() const { return begin_ < end_ || WaitUntil(POLLIN,
 
 ssize_t Connection::read(char* to, size_t size) {
   if (failure_ != Failure::kNone) return -1;
-  if (in_head_ && read_bytes_ >= limits_.head_bytes) return Fail(Failure::kHeadTooLarge);
+  if (in_head_) {
+    size = std::min(size, head_left_);
+    if (size == 0) return Fail(Failure::kBadHead);
+    head_left_ -= size;
+  }
   if (!in_head_ && read_bytes_ - body_bytes_ > kFramingBytes + body_bytes_ / kBodyPerFraming) {
     return Fail(Failure::kFramingTooLarge);
   }
-  while (begin_ == end_) {
-    if (!WaitUntil(POLLIN, request_until_)) return Fail(Failure::kTooSlow);
-    const ssize_t got = recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      begin_ = 0;
-      end_ = static_cast<size_t>(got);
-    } else if (got == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
-      return Fail(Failure::kClosed);
-    }
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+    if (!Receive()) return -1;
   }
   const size_t bytes = std::min(size, end_ - begin_);
   std::memcpy(to, buffer_.data() + begin_, bytes);
   begin_ += bytes;
-  read_bytes_ += static_cast<int64_t>(bytes);
+  if (!in_head_) read_bytes_ += static_cast<int64_t>(bytes);
   answering_ = false;  // what was written was "100 Continue"
   return static_cast<ssize_t>(bytes);
 }

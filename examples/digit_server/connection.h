@@ -8,11 +8,11 @@
 
 #include <httplib.h>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tidepool {
 
@@ -31,19 +31,22 @@ struct HttpLimits {
 class Connection final : public httplib::Stream {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Failure { kNone, kTooSlow, kHeadTooLarge, kFramingTooLarge, kClosed };
+  enum class Failure { kNone, kTooSlow, kBadHead, kHeadTooLarge, kFramingTooLarge, kClosed };
 
   // The socket stays the caller's, who closes it.
-  Connection(int socket, const HttpLimits& limits) : socket_(socket), limits_(limits) {}
+  Connection(int socket, const HttpLimits& limits)
+      : socket_(socket), limits_(limits), buffer_(static_cast<size_t>(limits.head_bytes)) {}
 
   // Waits for the next request's first byte, at most idle_time. False: there will be none.
   bool WaitForRequest();
-  // What follows, until BodyFollows, is a head; the time begins.
-  void BeginRequest();
-  void BodyFollows() {
-    in_head_ = false;
-    read_bytes_ = 0;
-  }
+  // Waits until a head has arrived whole and is one that can be read in one way only (HeadLines);
+  // the time begins. False: failure(), of kBadHead head_error(). Until BodyFollows nothing but the
+  // head is read then.
+  bool ReadHead();
+  void BodyFollows() { in_head_ = false; }
+  const std::string& head_error() const { return head_error_; }
+  // Whether something of a request has arrived.
+  bool has_bytes() const { return begin_ < end_; }
   // Bytes of the body that have got through; what else arrives is framing.
   void CountBody(size_t bytes) { body_bytes_ += static_cast<int64_t>(bytes); }
   // Why reading ended.
@@ -71,13 +74,17 @@ class Connection final : public httplib::Stream {
   // False at `until`.
   bool WaitUntil(short events, Clock::time_point until) const;
   ssize_t Fail(Failure failure);
+  // Once, what has arrived, behind what is not read yet; waits for it. False: failure().
+  bool Receive();
 
   const int socket_;
   const HttpLimits& limits_;
-  std::array<char, size_t{16} << 10> buffer_;
+  std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;  // of what has arrived and is not read
+  size_t head_left_ = 0;        // of it, the head's
   bool in_head_ = true, answering_ = false, must_close_ = false;
-  int64_t read_bytes_ = 0;  // of the head, or of the body with its framing
+  std::string head_error_;
+  int64_t read_bytes_ = 0;  // of the body with its framing
   int64_t body_bytes_ = 0;
   Clock::time_point request_until_, answer_until_;
   Failure failure_ = Failure::kNone;

@@ -139,16 +139,16 @@ class DigitServer::Impl {
   }
 
   void Read(const std::string& body, httplib::Response& response) {
+    const Lease lease(*this);  // first: images are made for as many requests as are computed
+    if (lease.predictor() == nullptr) {
+      response.set_header("Retry-After", "1");
+      return BoundedServer::AnswerError(response, 503, "all workers are busy");
+    }
     std::vector<GreyImage> images;
     if (LooksLikePng(body)) {
       images.push_back(DecodePng(body, height_, width_));
     } else {
       images = DecodeRaw(body, height_, width_);
-    }
-    const Lease lease(*this);
-    if (lease.predictor() == nullptr) {
-      response.set_header("Retry-After", "1");
-      return BoundedServer::AnswerError(response, 503, "all workers are busy");
     }
     nlohmann::json digits = nlohmann::json::array();
     for (const Digit& digit : lease.predictor()->PredictBatch(images)) {

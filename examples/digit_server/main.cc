@@ -11,6 +11,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/digit_server.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/nn/finite.h"
@@ -51,6 +52,7 @@ DigitServerOptions OptionsOfFlags() {
 }
 
 int Run() {
+  BoundedServer::KeepLittleFreedMemory();
   // Before there are threads, which kernels have as well: they would take them.
   sigset_t ends;
   sigemptyset(&ends);

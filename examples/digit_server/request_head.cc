@@ -1,33 +1,26 @@
 #include "tidepool/examples/digit_server/request_head.h"
 
 #include <algorithm>
-#include <cctype>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace tidepool {
 namespace {
 
-bool IsNumber(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+bool IsNumber(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
 }
 
-// Lengths that could be read in two ways, and codings but chunks.
-HeadRefusal CheckLength(const httplib::Request& request) {
-  const size_t lengths = request.get_header_value_count("Content-Length");
-  const size_t codings = request.get_header_value_count("Transfer-Encoding");
-  const bool is_number = lengths == 0 || IsNumber(request.get_header_value("Content-Length"));
-  if (lengths + codings > 1 || !is_number) {
-    return {400, "Content-Length, Transfer-Encoding: expected one of them, a number or chunked"};
-  }
-  const std::string coding = request.get_header_value("Transfer-Encoding");
-  if (codings > 0 && !absl::EqualsIgnoreCase(coding, "chunked")) {
-    return {501, "Transfer-Encoding: expected chunked"};
-  }
-  return {};
+bool IsToken(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("!#$%&'*+-.^_`|~", static_cast<char>(c));
+  });
 }
 
 HeadRefusal CheckBody(const httplib::Request& request, int64_t body_bytes) {
@@ -52,11 +45,55 @@ HeadRefusal CheckBody(const httplib::Request& request, int64_t body_bytes) {
   return {};
 }
 
+// Three words with a space between them; their meaning is the library's.
+bool IsRequestLine(absl::string_view line) {
+  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+  return words.size() == 3 && IsToken(words[0]) && !words[1].empty() && !words[2].empty() &&
+         std::all_of(line.begin(), line.end(),
+                     [](unsigned char c) { return c == ' ' || absl::ascii_isgraph(c); });
+}
+
 }  // namespace
+
+std::string HeadLines::Add(absl::string_view line) {
+  if (!absl::EndsWith(line, "\r\n")) return "expected lines that end with CR LF";
+  line.remove_suffix(2);
+  if (is_first_) {
+    is_first_ = false;
+    is_old_ = absl::EndsWith(line, " HTTP/1.0");
+    return IsRequestLine(line) ? "" : "the request line: expected a method, a target, a version";
+  }
+  if (!line.empty()) return AddField(line);
+  is_whole_ = true;
+  if (has_length_ && has_coding_) return "found Content-Length and Transfer-Encoding";
+  return has_coding_ && is_old_ ? "HTTP/1.0: found Transfer-Encoding" : "";
+}
+
+std::string HeadLines::AddField(absl::string_view line) {
+  const size_t colon = line.find(':');
+  const absl::string_view name = line.substr(0, colon);
+  if (colon == line.npos || !IsToken(name)) {
+    return "a header: expected a name, a colon directly behind it and a value, in one line";
+  }
+  absl::string_view value = line.substr(colon + 1);
+  if (std::any_of(value.begin(), value.end(),
+                  [](unsigned char c) { return c != '\t' && absl::ascii_iscntrl(c); })) {
+    return absl::StrCat(name, ": found a control character");
+  }
+  value = absl::StripAsciiWhitespace(value);
+  if (absl::EqualsIgnoreCase(name, "Content-Length")) {
+    if (std::exchange(has_length_, true)) return "found Content-Length twice";
+    if (!IsNumber(value)) return "Content-Length: expected digits alone";
+  }
+  if (absl::EqualsIgnoreCase(name, "Transfer-Encoding")) {
+    if (std::exchange(has_coding_, true)) return "found Transfer-Encoding twice";
+    if (!absl::EqualsIgnoreCase(value, "chunked")) return "Transfer-Encoding: expected chunked";
+  }
+  return "";
+}
 
 HeadRefusal CheckRequestHead(const httplib::Request& request,
                              const std::map<std::string, bool>& takes_body, int64_t body_bytes) {
-  if (HeadRefusal refusal = CheckLength(request); refusal.status != 0) return refusal;
   const auto page = takes_body.find(request.path);
   if (page == takes_body.end()) {
     std::string pages;

@@ -1,0 +1,117 @@
+// Heads of requests that claim too much, or two things at once.
+#include "tidepool/examples/digit_server/hostile_clients.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(HostileClients, ClaimsAreCheckedBeforeAnythingIsRead) {
+  Start();
+  const std::string post = "POST /digits HTTP/1.1\r\n", length = "Content-Length: 784\r\n";
+  const std::string chunked = "Transfer-Encoding: chunked\r\n";
+  for (const auto& [status, request] : std::vector<std::pair<int, std::string>>{
+           {413, Post(kBody + 1)},
+           {413, Post(size_t{1} << 40)},
+           {413, post + "Content-Length: 99999999999999999999999999\r\n\r\n"},
+           {413, Post(size_t{1} << 40, "Expect: 100-continue\r\n")},
+           {400, post + "Content-Length: -1\r\n\r\n"},
+           {400, post + "Content-Length: +784\r\n\r\n"},
+           {400, post + "Content-Length: 784, 784\r\n\r\n"},
+           {400, post + "Content-Length: \r\n" + length + length + "\r\n"},
+           {400, post + length + chunked + "\r\n"},
+           {400, post + chunked + chunked + "\r\n"},
+           {400, post + "Transfer-Encoding: gzip\r\n\r\n"},
+           {400, post + "Transfer-Encoding: gzip, chunked\r\n\r\n"},
+           {411, post + "\r\n" + kImage},
+           {411, "POST /digits HTTP/1.0\r\n\r\n" + kImage},
+           {415, Post(784, "Content-Encoding: gzip\r\n")},
+           {415, Post(784, "Content-Encoding: br\r\n")},
+           {415, Post(784, "Content-Encoding: deflate\r\n")},
+           {415, Post(784, "Content-Encoding: identity\r\nContent-Encoding: br\r\n")},
+           {415, Post(784, "Content-Type: multipart/form-data; boundary=x\r\n")},
+           {404, "POST /nothing HTTP/1.1\r\n" + chunked + "\r\n"},
+           {404, "PUT /nothing HTTP/1.1\r\n\r\n"},
+           {404, "PRI * HTTP/1.1\r\n\r\n"},
+           {405, "PUT /digits HTTP/1.1\r\n" + chunked + "\r\n"},
+           {405, "GET /digits HTTP/1.1\r\n\r\n"},
+           {405, "DELETE /health HTTP/1.1\r\n\r\n"},
+           {400, "GET /health HTTP/1.1\r\n" + length + "\r\n"},
+           {400, "GET /health HTTP/1.1\r\n" + chunked + "\r\n"},
+           {400, "GARBAGE\r\n\r\n"},
+           {400, std::string(100, '\0') + "\r\n\r\n"},
+       }) {
+    const std::string answer = Refusal(request);
+    EXPECT_EQ(RawClient::StatusOf(answer), status) << request << "\n-> " << answer;
+    EXPECT_THAT(answer, HasSubstr("{\"error\":\"")) << request;
+    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n")) << request;
+    EXPECT_THAT(answer, Not(HasSubstr("Keep-Alive"))) << request;
+  }
+  ExpectServed();
+}
+
+TEST_F(HostileClients, HeadsThatTwoReadersCouldEndInTwoPlacesAreRefused) {
+  Start();
+  const std::string length = "Content-Length: 784\r\n", chunks = "Transfer-Encoding: chunked\r\n";
+  const std::string nul(1, '\0');
+  for (const std::string& headers :
+       std::vector<std::string>{length + "Transfer-Encoding : chunked\r\n",
+                                "Content-Length : 784\r\n",
+                                length + "Transfer-Encoding\t: chunked\r\n",
+                                length + "X: y\r\n " + chunks,
+                                " " + chunks + length,
+                                length + "Transfer-Encoding:\r\n",
+                                length + "X: y\r\n\t\r\n",
+                                length + "Transfer-Encoding:\r\n chunked\r\n",
+                                "Content-Length:\r\n" + length,
+                                "Content-Length: 784" + nul + "\r\n",
+                                "Content-Length: 784" + nul + " 5\r\n",
+                                length + nul + chunks,
+                                length + "Transfer-Encoding" + nul + ": chunked\r\n",
+                                length + "X: y\r" + chunks,
+                                "Content-Length: 5\r" + length,
+                                length + "X: y\n" + chunks,
+                                length + "X: y\nContent-Length: 5\r\n",
+                                length + "Transfer-Encoding chunked\r\n",
+                                "Content-Length: %37%38%34\r\n",
+                                "Transfer-Encoding: %63hunked\r\n",
+                                length + length,
+                                length + ": chunked\r\n",
+                                length + "X(y): z\r\n",
+                                length + "X: \x7f\r\n",
+                                length + "Transfer-Encoding: \v chunked\r\n",
+                                "Content-Length: 0x310\r\n"}) {
+    const std::string head = "POST /digits HTTP/1.1\r\nHost: h\r\n" + headers + "\r\n";
+    const std::string answer = Refusal(head + kImage + "GET /health HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(RawClient::StatusOf(answer), 400) << head;
+    EXPECT_THAT(answer, HasSubstr("{\"error\":\"")) << head;
+    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n")) << head;
+  }
+  for (const char* line : {"GET /health HTTP/1.1\n", "\r\nGET /health HTTP/1.1\r\n",
+                           "GET  /health HTTP/1.1\r\n", "GET /health\tHTTP/1.1 \r\n"}) {
+    EXPECT_EQ(RawClient::StatusOf(Refusal(std::string(line) + "\r\n")), 400) << line;
+  }
+  EXPECT_EQ(RawClient::StatusOf(Refusal("POST /digits HTTP/1.0\r\n" + chunks + "\r\n")), 400);
+  ExpectServed();
+}
+
+TEST_F(HostileClients, HeadsAreLimited) {
+  Start();
+  const std::string megabyte(1 << 20, 'h');
+  std::string many;
+  for (int i = 0; i < 100'000; ++i) many += "A: b\r\n";
+  EXPECT_EQ(RawClient::StatusOf(Refusal("GET /health HTTP/1.1\r\nA: " + megabyte)), 431);
+  EXPECT_EQ(RawClient::StatusOf(Refusal("GET /health HTTP/1.1\r\n" + many)), 431);
+  EXPECT_THAT(
+      RawClient::StatusOf(Refusal("GET /" + megabyte.substr(0, 9000) + " HTTP/1.1\r\n\r\n")), 414);
+  EXPECT_EQ(RawClient::StatusOf(Refusal(megabyte)), 431);
+  ExpectServed();
+}
+
+}  // namespace
+}  // namespace tidepool
