@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -156,7 +157,7 @@ int BoundedServer::Start(const std::string& host, int port) {
     ThrowFailedPrecondition(absl::StrCat("digit server: cannot listen on ", host, ":", port));
   }
   // The library has room for five that come at once; a sixth would try again after a second.
-  ::listen(svr_sock_, std::max(limits_.connections, 64));
+  ::listen(svr_sock_, Backlog());
   try {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -181,15 +182,31 @@ int BoundedServer::Start(const std::string& host, int port) {
 
 void BoundedServer::Stop() {
   if (!listener_.joinable()) return;
+  const auto until = Connection::Clock::now() + limits_.stop_time;
+  int64_t last_of_backlog;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
     // What has not arrived will not.
     for (auto& [connection, open] : open_) shutdown(connection->socket(), SHUT_RD);
-    changed_.wait_for(lock, limits_.stop_time, [this] { return open_.empty(); });
-    for (auto& [connection, open] : open_) connection->ShutDown();
+    last_of_backlog = accepted_ + Backlog() + 1;
+  }
+  // Connections that the system has taken may have brought their requests; the listening thread
+  // takes them in their order, so that those of clients that keep coming are not waited for.
+  for (;;) {
+    pollfd waits = {svr_sock_, POLLIN, 0};
+    if (!listening_ || Connection::Clock::now() >= until || poll(&waits, 1, 0) <= 0) break;
+    if (const std::lock_guard<std::mutex> lock(mutex_); accepted_ > last_of_backlog) break;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   stop();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_until(lock, until,
+                        [this] { return threads_end_ && waiting_.empty() && serving_ == 0; });
+    cut_ = true;
+    for (auto& [connection, open] : open_) connection->ShutDown();
+  }
   listener_.join();
 }
 
@@ -209,10 +226,12 @@ bool BoundedServer::AddThread() {
 void BoundedServer::Enqueue(std::function<void()> connection) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    ++accepted_;
     const auto has_room = [&] {
       return waiting_.size() < static_cast<size_t>(idle_threads_ + ending_);
     };
-    if (!stopping_ && (has_room() || AddThread() || EndAnIdleConnection())) {
+    // Connections end by themselves when it stops.
+    if (has_room() || AddThread() || stopping_ || EndAnIdleConnection()) {
       waiting_.push_back(std::move(connection));
       changed_.notify_all();
       return;
@@ -244,6 +263,7 @@ void BoundedServer::Work() {
     const std::function<void()> connection = std::move(waiting_.front());
     waiting_.pop_front();
     --idle_threads_;
+    ++serving_;
     lock.unlock();
     try {
       connection();
@@ -252,6 +272,8 @@ void BoundedServer::Work() {
     }
     lock.lock();
     ++idle_threads_;
+    --serving_;
+    changed_.notify_all();
   }
 }
 
@@ -273,7 +295,7 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     open = &open_[&connection];
-    if (stopping_) connection.ShutDown();
+    if (stopping_) shutdown(socket, cut_ ? SHUT_RDWR : SHUT_RD);
   }
   connection_here = &connection;
   try {

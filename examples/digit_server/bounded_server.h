@@ -24,6 +24,7 @@
 
 #include <httplib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -61,10 +62,11 @@ class BoundedServer : private httplib::Server {
   // Listens on a thread of its own; port 0: any that is free. Returns the port. Throws
   // kFailedPrecondition naming host and port if it cannot, kResourceExhausted without threads.
   int Start(const std::string& host, int port);
-  // Requests that have arrived are answered, for stop_time at most; those that have not are not
-  // waited for. Idempotent.
+  // The request that a connection has brought is answered, also of those that only the system has
+  // taken yet, for stop_time at most; those that have not arrived are not waited for. Idempotent.
   void Stop();
-  bool is_stopping() const { return stopping_.load(); }
+  // Stopping, and the time for answers is over.
+  bool is_cut() const { return cut_.load(); }
   // False: stopped, or the system has ended it (no memory for sockets).
   bool is_listening() const { return listening_.load(); }
 
@@ -77,6 +79,8 @@ class BoundedServer : private httplib::Server {
     Connection::Clock::time_point since = Connection::Clock::now();
   };
 
+  // Connections that the system takes before the listening thread does.
+  int Backlog() const { return std::max(limits_.connections, 64); }
   void Enqueue(std::function<void()> connection);
   void Work();
   bool AddThread();  // under the mutex; false: refused
@@ -101,7 +105,7 @@ class BoundedServer : private httplib::Server {
   std::map<std::string, bool> takes_body_;  // of each page
   std::atomic<int64_t> body_bytes_{0};      // of all requests
   std::atomic<int64_t> freed_bytes_{0};     // of bodies since memory was returned
-  std::atomic<bool> stopping_{false}, listening_{false};
+  std::atomic<bool> stopping_{false}, cut_{false}, listening_{false};
   std::thread listener_;
 
   std::mutex mutex_;
@@ -110,7 +114,8 @@ class BoundedServer : private httplib::Server {
   std::map<Connection*, Open> open_;
   std::deque<std::function<void()>> waiting_;
   std::vector<std::thread> threads_;
-  int idle_threads_ = 0;
+  int64_t accepted_ = 0;
+  int idle_threads_ = 0, serving_ = 0;
   int ending_ = 0;  // connections that must_end and have not ended yet
   bool threads_end_ = false;
 };

@@ -140,7 +140,8 @@ class DigitServer::Impl {
 
   void Read(const std::string& body, httplib::Response& response) {
     const Lease lease(*this);  // first: images are made for as many requests as are computed
-    if (lease.predictor() == nullptr) {
+    // Once nobody is answered any more, those that waited pass the predictor on.
+    if (lease.predictor() == nullptr || server_.is_cut()) {
       response.set_header("Retry-After", "1");
       return BoundedServer::AnswerError(response, 503, "all workers are busy");
     }
@@ -165,9 +166,8 @@ class DigitServer::Impl {
    public:
     explicit Lease(Impl& server) : server_(server) {
       std::unique_lock<std::mutex> lock(server.mutex_);
-      server.changed_.wait_for(lock, server.options_.limits.request_time, [&] {
-        return !server.free_.empty() || server.server_.is_stopping();
-      });
+      server.changed_.wait_for(lock, server.options_.limits.request_time,
+                               [&] { return !server.free_.empty(); });
       if (server.free_.empty()) return;
       predictor_ = std::move(server.free_.back());
       server.free_.pop_back();

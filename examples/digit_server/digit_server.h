@@ -42,8 +42,8 @@ class DigitServer {
   // kResourceExhausted where the system refuses threads.
   void Start();
   int port() const;
-  // Answers the requests that have arrived, for limits.stop_time at most; what is still being sent
-  // is not waited for. Idempotent.
+  // Answers the request that each connection has brought, for limits.stop_time at most; what is
+  // still being sent is not waited for. Idempotent.
   void Stop();
   bool is_listening() const;
 

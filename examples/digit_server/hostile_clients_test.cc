@@ -230,6 +230,19 @@ TEST_F(HostileClients, FormsAsCurlSendsThemAreBodies) {
   EXPECT_EQ(client.AnswersStatus(), 200);
 }
 
+TEST_F(HostileClients, WhatHasArrivedWhenItStopsIsAnswered) {
+  for (int round = 0; round < 20; ++round) {
+    Start();
+    std::vector<RawClient> clients;
+    for (int i = 0; i < 30; ++i) {
+      clients.push_back(Client());
+      clients.back().Send(Post(784) + kImage);
+    }
+    server_->Stop();
+    for (RawClient& client : clients) ASSERT_EQ(client.AnswersStatus(), 200) << round;
+  }
+}
+
 TEST_F(HostileClients, StoppingUnderLoadCutsNoAnswer) {
   Start();
   std::atomic<int> served{0}, cut{0};
