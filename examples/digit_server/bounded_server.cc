@@ -1,7 +1,6 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,7 +13,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/request_head.h"
 #include "tidepool/memory/error.h"
 
@@ -28,31 +26,6 @@ constexpr int kRequestsPerConnection = 1000;
 thread_local Connection* connection_here = nullptr;
 // The listening thread answers no more than that there is no room.
 thread_local bool refuses_here = false;
-
-const char* ReasonOf(int status) {
-  switch (status) {
-    case 400:
-      return "Bad Request";
-    case 408:
-      return "Request Timeout";
-    case 431:
-      return "Request Header Fields Too Large";
-    default:
-      return "Service Unavailable";
-  }
-}
-
-// Without the library and without waiting: a client that has not taken earlier answers gets none.
-void Send(int socket, int status, const std::string& message) {
-  httplib::Response response;
-  BoundedServer::AnswerError(response, status, message);
-  const std::string answer =
-      absl::StrCat("HTTP/1.1 ", status, " ", ReasonOf(status), "\r\nConnection: close\r\n",
-                   status == 503 ? "Retry-After: 1\r\n" : "",
-                   "Content-Type: application/json\r\nContent-Length: ", response.body.size(),
-                   "\r\n\r\n", response.body);
-  send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
 
 }  // namespace
 
@@ -124,15 +97,6 @@ BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
     response.headers.erase("Connection");
     response.set_header("Connection", "close");
   });
-}
-
-void BoundedServer::AnswerError(httplib::Response& response, int status,
-                                const std::string& message) {
-  response.status = status;
-  // Bytes of a request may be quoted in errors.
-  response.set_content(nlohmann::json{{"error", message}}.dump(
-                           -1, ' ', false, nlohmann::json::error_handler_t::replace),
-                       "application/json");
 }
 
 void BoundedServer::AddPage(const std::string& path, Page page) {
@@ -337,27 +301,6 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
   }
 }
 
-void BoundedServer::RefuseHead(Connection& connection) {
-  const int socket = connection.socket();
-  switch (connection.failure()) {
-    case Connection::Failure::kTooSlow:
-      return AnswerAtOnce(socket, 408, "the request took too long to arrive");
-    case Connection::Failure::kHeadTooLarge:
-      return Send(socket, 431, "the head of the request is too large");
-    case Connection::Failure::kBadHead:
-      return Send(socket, 400, connection.head_error());
-    default:
-      if (connection.has_bytes()) Send(socket, 400, "the head of the request is not whole");
-  }
-}
-
-void BoundedServer::AnswerAtOnce(int socket, int status, const std::string& message) {
-  Send(socket, status, message);
-  shutdown(socket, SHUT_WR);
-  char unread[4096];  // what has arrived, so that closing does not take the answer back
-  for (int i = 0; i < 16 && recv(socket, unread, sizeof unread, MSG_DONTWAIT) > 0; ++i) continue;
-}
-
 // ---- requests -------------------------------------------------------------------------------
 
 bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response& response) {
@@ -410,23 +353,6 @@ void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
   } else {
     AnswerError(response, 400, "the body is not whole");
   }
-}
-
-void BoundedServer::KeepLittleFreedMemory() {
-#ifdef __GLIBC__
-  constexpr int kBlock = 256 << 10;  // larger ones are mapped, and unmapped when they are freed
-  mallopt(M_MMAP_THRESHOLD, kBlock);
-  mallopt(M_TRIM_THRESHOLD, kBlock);
-  mallopt(M_ARENA_MAX, 1);
-#endif
-}
-
-void BoundedServer::ReturnFreedMemory() {
-  // Those that find less than a quarter of the bodies that there may be at once do not wait for it.
-  if (freed_bytes_.load() < limits_.all_bodies_bytes / 4 || freed_bytes_.exchange(0) == 0) return;
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
 }
 
 }  // namespace tidepool
