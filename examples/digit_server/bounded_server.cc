@@ -11,8 +11,12 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "tidepool/examples/digit_server/request_head.h"
 #include "tidepool/memory/error.h"
 
@@ -26,6 +30,20 @@ constexpr int kRequestsPerConnection = 1000;
 thread_local Connection* connection_here = nullptr;
 // The listening thread answers no more than that there is no room.
 thread_local bool refuses_here = false;
+
+// What the library compares as it stands, or asks of no request.
+void Understand(httplib::Request& request) {
+  const auto [begin, end] = request.headers.equal_range("Connection");
+  for (auto header = begin; header != end; ++header) {
+    for (absl::string_view word : absl::StrSplit(header->second, ',')) {
+      word = absl::StripAsciiWhitespace(word);
+      if (absl::EqualsIgnoreCase(word, "close")) connection_here->CloseAfterwards();
+    }
+  }
+  const bool has_body =
+      request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
+  if (!has_body || request.version == "HTTP/1.0") request.headers.erase("Expect");
+}
 
 }  // namespace
 
@@ -293,6 +311,7 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
                                             // it is; brotli takes 100 ms for one.
                                             request.ranges.clear();
                                             request.headers.erase("Accept-Encoding");
+                                            Understand(request);
                                           });
     if (!answered || closed_by_client || connection.must_close() || stopping_) return;
     const std::lock_guard<std::mutex> lock(mutex_);

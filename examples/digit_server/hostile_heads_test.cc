@@ -100,6 +100,25 @@ TEST_F(HostileClients, HeadsThatTwoReadersCouldEndInTwoPlacesAreRefused) {
   ExpectServed();
 }
 
+TEST_F(HostileClients, CloseIsUnderstoodInAnyCaseAndInLists) {
+  Start();
+  for (const char* close : {"close", "CLOSE", "x, Close", "close,x"}) {
+    const std::string head = std::string("GET /health HTTP/1.1\r\nConnection: ") + close;
+    EXPECT_THAT(Refusal(head + "\r\n\r\n"), HasSubstr("Connection: close\r\n")) << close;
+  }
+}
+
+TEST_F(HostileClients, WhoSendsNoBodyOrIsOldIsNotToldToContinue) {
+  Start();
+  const std::string expect = "Expect: 100-continue\r\n\r\n";
+  RawClient client = Client();
+  client.Send("GET /health HTTP/1.1\r\n" + expect);
+  EXPECT_EQ(client.AnswersStatus(), 200);
+  RawClient old = Client();
+  old.Send("POST /digits HTTP/1.0\r\nContent-Length: 784\r\n" + expect + kImage);
+  EXPECT_EQ(old.AnswersStatus(), 200);
+}
+
 TEST_F(HostileClients, HeadsAreLimited) {
   Start();
   const std::string megabyte(1 << 20, 'h');
