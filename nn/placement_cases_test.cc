@@ -6,8 +6,6 @@
 // no cache mode: tapes keep what gradients read), 135 (kernels' scratch is reset after each layer,
 // which case 137's working memory shows), 136 (evaluation is of the caller's own loop over
 // Infer()).
-#include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +15,6 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/allocation_counter.h"
-#include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -26,42 +23,13 @@
 #include "tidepool/nn/memory_report.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/testing/example_networks.h"
+#include "tidepool/nn/testing/placement_runs.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
-                                    WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
-}
-
-NetworkOptions Options(WorkspaceMode training, WorkspaceMode inference) {
-  NetworkOptions options;
-  options.seed = 3;
-  options.training_mode = training;
-  options.inference_mode = inference;
-  return options;
-}
-NetworkOptions Options(WorkspaceMode mode) { return Options(mode, mode); }
-
-Batch SomeBatch(int64_t size, uint64_t seed) {
-  NDArray labels({size}, DType::kInt64);
-  for (int64_t i = 0; i < size; ++i)
-    labels.mutable_data<int64_t>()[i] =
-        static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
-  return {RandomUniform({size, 28, 28, 1}, 0, 1, seed), labels};
-}
-NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
 
 TEST(Placement, Nd4jCase122OutputsAreNeverAttached) {
   for (const char* name : kExampleNetworks) {

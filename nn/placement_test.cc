@@ -1,6 +1,5 @@
 // Where a network's arrays live, in each mode: the same bits, nothing asked of the system, what
 // fails changes nothing.
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,11 +14,10 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/nn/layers/dense.h"
-#include "tidepool/nn/memory_report.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/testing/example_networks.h"
+#include "tidepool/nn/testing/placement_runs.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -27,36 +25,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
-                                    WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
-}
-
-NetworkOptions Options(WorkspaceMode training, WorkspaceMode inference) {
-  NetworkOptions options;
-  options.seed = 3;
-  options.training_mode = training;
-  options.inference_mode = inference;
-  return options;
-}
-NetworkOptions Options(WorkspaceMode mode) { return Options(mode, mode); }
-
-Batch SomeBatch(int64_t size, uint64_t seed) {
-  NDArray labels({size}, DType::kInt64);
-  for (int64_t i = 0; i < size; ++i)
-    labels.mutable_data<int64_t>()[i] =
-        static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
-  return {RandomUniform({size, 28, 28, 1}, 0, 1, seed), labels};
-}
-NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
 
 struct Outcome {
   std::vector<double> losses;

@@ -1,0 +1,49 @@
+// What the tests of networks' placement run: modes, options of a network, batches.
+#ifndef TIDEPOOL_NN_TESTING_PLACEMENT_RUNS_H_
+#define TIDEPOOL_NN_TESTING_PLACEMENT_RUNS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/data/batch.h"
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+inline constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
+                                    WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
+
+inline std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+inline NetworkOptions Options(WorkspaceMode training, WorkspaceMode inference) {
+  NetworkOptions options;
+  options.seed = 3;
+  options.training_mode = training;
+  options.inference_mode = inference;
+  return options;
+}
+inline NetworkOptions Options(WorkspaceMode mode) { return Options(mode, mode); }
+
+inline Batch SomeBatch(int64_t size, uint64_t seed) {
+  NDArray labels({size}, DType::kInt64);
+  for (int64_t i = 0; i < size; ++i)
+    labels.mutable_data<int64_t>()[i] =
+        static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
+  return {RandomUniform({size, 28, 28, 1}, 0, 1, seed), labels};
+}
+inline NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_TESTING_PLACEMENT_RUNS_H_
