@@ -294,7 +294,8 @@ TIDEPOOL_FUZZ_TARGET(Safetensors, {.corpus = &SafetensorsFiles,
                                    .mutate = &MutateSafetensors,
                                    .repair = &RepairSafetensors,
                                    .run = &ReadSafetensorsFile,
-                                   .cases = 20000});
+                                   .cases = 40000,
+                                   .accepted_one_in = 100});
 
 }  // namespace
 }  // namespace tidepool

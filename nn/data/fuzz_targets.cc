@@ -121,7 +121,7 @@ TIDEPOOL_FUZZ_TARGET(Gzip, {.corpus = &GzipFiles,
                             .mutate = &MutateGzip,
                             .run = &ReadGzip,
                             .constant_bytes = (size_t{1} << 20) + 4 * kMaxContent,
-                            .cases = 20000});
+                            .cases = 40000});
 
 // ---- IDX --------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ TIDEPOOL_FUZZ_TARGET(Idx, {.corpus = &IdxFiles,
                            .mutate = &MutateIdx,
                            .run = &ReadIdxFile,
                            .constant_bytes = (size_t{1} << 20) + 4 * kMaxContent,
-                           .cases = 20000});
+                           .cases = 40000});
 
 }  // namespace
 }  // namespace tidepool

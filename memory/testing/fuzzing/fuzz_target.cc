@@ -110,8 +110,8 @@ void RunFuzzCases(const FuzzTarget& target) {
   }
   std::printf("%s: %d inputs, %d accepted\n", target.name, cases, accepted);
   // Both must occur, or nothing is tested.
-  EXPECT_GT(accepted, cases / 1000);
-  EXPECT_LT(accepted, cases - cases / 20);
+  EXPECT_GT(accepted, cases / target.accepted_one_in);
+  EXPECT_LT(accepted, cases / 2);
 }
 
 }  // namespace tidepool
