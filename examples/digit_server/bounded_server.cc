@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tidepool/examples/digit_server/body_buffer.h"
 #include "tidepool/examples/digit_server/request_head.h"
 #include "tidepool/memory/error.h"
 
@@ -129,7 +130,6 @@ void BoundedServer::AddBodyPage(const std::string& path, BodyPage page) {
   Post(path, [this, page = std::move(page)](const httplib::Request&, httplib::Response& response,
                                             const httplib::ContentReader& reader) {
     ReadBody(page, response, reader);
-    ReturnFreedMemory();
   });
 }
 
@@ -304,6 +304,8 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
     }
     bool closed_by_client = false;
     if (!connection.ReadHead()) return RefuseHead(connection);
+    // When the answer has been taken or nobody will.
+    const absl::Cleanup gives_back = [&] { body_bytes_ -= connection.TakeAnswerBytes(); };
     const bool answered = process_request(connection, i == kRequestsPerConnection, closed_by_client,
                                           [&](httplib::Request& request) {
                                             connection.BodyFollows();
@@ -339,27 +341,42 @@ bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response
   return true;
 }
 
+bool BoundedServer::TakeRoom(int64_t bytes) {
+  if (body_bytes_.fetch_add(bytes) + bytes <= limits_.all_bodies_bytes) return true;
+  body_bytes_ -= bytes;
+  return false;
+}
+
 void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
                              const httplib::ContentReader& reader) {
   Connection& connection = *connection_here;
-  std::string body;
-  const absl::Cleanup gives_back = [&] {
-    body_bytes_ -= static_cast<int64_t>(body.size());
-    freed_bytes_ += static_cast<int64_t>(body.size());
-  };
+  BodyBuffer body;
+  int64_t room = 0;  // of this body
+  const absl::Cleanup gives_back = [&] { body_bytes_ -= room; };
   int refused = 0;
   const bool is_whole = reader([&](const char* bytes, size_t size) {
     connection.CountBody(size);
     const auto more = static_cast<int64_t>(size);
-    if (static_cast<int64_t>(body.size()) + more > limits_.body_bytes) return refused = 413, false;
-    if (body_bytes_.load() + more > limits_.all_bodies_bytes) return refused = 503, false;
-    body.append(bytes, size);
-    body_bytes_ += more;
+    if (room + more > limits_.body_bytes) return refused = 413, false;
+    if (!TakeRoom(more)) return refused = 503, false;
+    room += more;
+    body.Append(bytes, size);
     return true;
   });
-  if (is_whole) return page(body, response);
+  if (is_whole) {
+    page(body.bytes(), response);
+    body.Clear();
+    // Until the client has taken it, the answer stands for the body.
+    const auto answer = static_cast<int64_t>(response.body.size());
+    if (answer <= room || TakeRoom(answer - room)) {
+      body_bytes_ -= std::max<int64_t>(room - answer, 0);
+      room = 0;
+      return connection.set_answer_bytes(answer);
+    }
+    refused = 503;
+  }
   connection.CloseAfterwards();
-  response.body.clear();
+  std::string().swap(response.body);
   if (refused == 413 || connection.failure() == Connection::Failure::kFramingTooLarge) {
     AnswerError(
         response, 413,

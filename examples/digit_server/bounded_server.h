@@ -10,8 +10,9 @@
 //   413       a body that is larger than the limit, by its claim or by what arrives in chunks
 //   415       a compressed or multipart body: nothing is unpacked
 //   431       a head that is too large
-//   503       more connections or bytes of bodies at once than the limits; idle connections make
-//             room first
+//   503       more connections or bytes of bodies at once than the limits; an answer to a body
+//   counts
+//             as one until it is taken; idle connections make room first
 //
 // Each has {"error": "..."} and closes the connection, as does a body in chunks, whose end the
 // library does not check. Answers are whole and plain: neither ranges nor compression are asked of
@@ -33,6 +34,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -43,7 +45,7 @@ namespace tidepool {
 class BoundedServer : private httplib::Server {
  public:
   using Page = std::function<void(httplib::Response&)>;
-  using BodyPage = std::function<void(const std::string& body, httplib::Response&)>;
+  using BodyPage = std::function<void(std::string_view body, httplib::Response&)>;
 
   // Throws kInvalidArgument for a limit below 1.
   explicit BoundedServer(const HttpLimits& limits);
@@ -98,13 +100,12 @@ class BoundedServer : private httplib::Server {
   void ReadBody(const BodyPage& page, httplib::Response& response,
                 const httplib::ContentReader& reader);
 
-  // Pages between blocks that are still used.
-  void ReturnFreedMemory();
+  // For bodies, and answers to them that nobody has taken yet; false: there is not so much.
+  bool TakeRoom(int64_t bytes);
 
   const HttpLimits limits_;
   std::map<std::string, bool> takes_body_;  // of each page
-  std::atomic<int64_t> body_bytes_{0};      // of all requests
-  std::atomic<int64_t> freed_bytes_{0};     // of bodies since memory was returned
+  std::atomic<int64_t> body_bytes_{0};      // of all requests, and of answers to them
   std::atomic<bool> stopping_{false}, cut_{false}, listening_{false};
   std::thread listener_;
 
