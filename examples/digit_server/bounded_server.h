@@ -61,6 +61,9 @@ class BoundedServer : private httplib::Server {
   // {"error": message}, as for all that is refused.
   static void AnswerError(httplib::Response& response, int status, const std::string& message);
 
+  // Answers what comes through a socket that somebody else has accepted, until it ends, on this thread;
+  // closes it.
+  void ServeConnection(int socket) { process_and_close_socket(socket); }
   // Listens on a thread of its own; port 0: any that is free. Returns the port. Throws
   // kFailedPrecondition naming host and port if it cannot, kResourceExhausted without threads.
   int Start(const std::string& host, int port);

@@ -1,0 +1,416 @@
+// Requests as they come through a socket, head, framing and body, and the pictures in them.
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "tidepool/examples/digit_server/bounded_server.h"
+#include "tidepool/examples/digit_server/digit_image.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/testing/fuzzing/fuzz_target.h"
+
+namespace tidepool {
+namespace {
+
+constexpr int64_t kSide = 4;
+constexpr int64_t kMostBody = 4096;
+
+// ---- PNG files --------------------------------------------------------------------------------
+
+std::string BigEndian(uint32_t value) {
+  std::string bytes(4, '\0');
+  for (int i = 3; i >= 0; --i, value >>= 8)
+    bytes[static_cast<size_t>(i)] = static_cast<char>(value);
+  return bytes;
+}
+
+uint32_t SumOf(absl::string_view bytes) {
+  return static_cast<uint32_t>(
+      crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
+}
+
+std::string PngChunk(const std::string& type, const std::string& data) {
+  return BigEndian(static_cast<uint32_t>(data.size())) + type + data +
+         BigEndian(SumOf(type + data));
+}
+
+std::string Deflated(const std::string& bytes) {
+  uLongf size = compressBound(bytes.size());
+  std::string out(size, '\0');
+  compress2(reinterpret_cast<Bytef*>(out.data()), &size,
+            reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(), 9);
+  out.resize(size);
+  return out;
+}
+
+std::string Header(uint32_t side, int depth, int colour, int interlaced) {
+  std::string data = BigEndian(side) + BigEndian(side);
+  for (const int byte : {depth, colour, 0, 0, interlaced}) data += static_cast<char>(byte);
+  return PngChunk("IHDR", data);
+}
+
+std::string Png(int depth, int colour, size_t row_bytes, const std::string& between = "",
+                int interlaced = 0) {
+  std::string rows;
+  for (int64_t y = 0; y < kSide; ++y) {
+    rows += static_cast<char>(interlaced != 0 ? 0 : y % 5);  // each filter
+    for (size_t x = 0; x < row_bytes; ++x) rows += static_cast<char>(37 * x + 11 * y);
+  }
+  if (interlaced != 0) rows = std::string(64, '\0');
+  return "\x89PNG\r\n\x1a\n" + Header(kSide, depth, colour, interlaced) + between +
+         PngChunk("IDAT", Deflated(rows)) + PngChunk("IEND", "");
+}
+
+// Some thousand bytes that stand for megabytes; made once, before anybody counts.
+const std::string& Bomb(absl::string_view type) {
+  static const std::string content = Deflated(std::string(2'000'000, 'b'));
+  static const std::string text = PngChunk("zTXt", std::string("k\0\0", 3) + content);
+  static const std::string international =
+      PngChunk("iTXt", std::string("k\0\1\0\0\0", 6) + content);
+  static const std::string profile = PngChunk("iCCP", std::string("k\0\0", 3) + content);
+  return type == "zTXt" ? text : type == "iTXt" ? international : profile;
+}
+
+std::vector<std::string> Pngs() {
+  const std::string palette = PngChunk("PLTE", std::string("\0\0\0\377\0\0\0\377\0\0\0\377", 12));
+  return {Png(8, 0, 4),
+          Png(1, 0, 1),
+          Png(16, 0, 8, PngChunk("gAMA", BigEndian(45455))),
+          Png(8, 2, 12, PngChunk("sRGB", std::string(1, '\0'))),
+          Png(2, 3, 1, palette + PngChunk("tRNS", std::string("\0\200", 2))),
+          Png(8, 4, 8, PngChunk("tEXt", std::string("k\0text", 6))),
+          Png(16, 6, 32),
+          Png(8, 0, 4, "", 1),
+          Png(8, 0, 4, Bomb("zTXt")),
+          Png(8, 0, 4, Bomb("iTXt") + Bomb("iCCP")),
+          "\x89PNG\r\n\x1a\n" + Header(0x7FFFFFFF, 8, 0, 0) + PngChunk("IDAT", Deflated("x"))};
+}
+
+// Where each whole chunk begins, and where they end.
+std::vector<size_t> ChunksOf(const std::string& png) {
+  std::vector<size_t> begins;
+  size_t at = 8;
+  while (at + 12 <= png.size()) {
+    uint32_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<uint8_t>(png[at + i]);
+    if (length > png.size() - at - 12) break;
+    begins.push_back(at);
+    at += length + size_t{12};
+  }
+  begins.push_back(std::min(at, png.size()));
+  return begins;
+}
+
+// A chunk: its length, type, data, place, or one more of them.
+void MutatePng(ByteMutator& mutator, std::string& bytes) {
+  const std::vector<size_t> chunks = ChunksOf(bytes);
+  if (chunks.size() < 2) return mutator.Mutate(bytes);
+  const size_t chosen = mutator.Below(chunks.size() - 1);
+  const size_t begin = chunks[chosen], size = chunks[chosen + 1] - begin;
+  const std::string chunk = bytes.substr(begin, size);
+  static constexpr const char* kTypes[] = {"IHDR", "PLTE", "IDAT", "IEND", "tRNS",
+                                           "gAMA", "zTXt", "iCCP", "ABCD", "acTL"};
+  switch (mutator.Below(8)) {
+    case 0:
+      bytes.replace(begin, 4, BigEndian(static_cast<uint32_t>(mutator.Number(size - 12))));
+      return;
+    case 1:
+      bytes.replace(begin + 4, 4, kTypes[mutator.Below(std::size(kTypes))]);
+      return;
+    case 2:
+      bytes.erase(begin, size);
+      return;
+    case 3:
+      bytes.insert(chunks[mutator.Below(chunks.size())], chunk);
+      return;
+    case 4:
+      bytes.insert(begin, Bomb(mutator.Below(2) == 0 ? "zTXt" : "iTXt"));
+      return;
+    case 5:  // other pixels
+      bytes.replace(begin, size, PngChunk("IDAT", Deflated(std::string(mutator.Below(200), '\1'))));
+      return;
+    case 6:
+      if (size > 12) bytes[begin + 8 + mutator.Below(size - 12)] ^= 1 << mutator.Below(8);
+      return;
+    default:
+      mutator.Mutate(bytes);
+  }
+}
+
+void RepairSums(std::string& bytes) {
+  const std::vector<size_t> chunks = ChunksOf(bytes);
+  for (size_t i = 0; i + 1 < chunks.size(); ++i) {
+    const size_t sum = chunks[i + 1] - 4;
+    const absl::string_view summed(bytes.data() + chunks[i] + 4, sum - chunks[i] - 4);
+    bytes.replace(sum, 4, BigEndian(SumOf(summed)));
+  }
+}
+
+void ReadPng(const std::string& bytes) {
+  if (!LooksLikePng(bytes)) ThrowInvalidArgument("no PNG");
+  const GreyImage pixels = DecodePng(bytes, kSide, kSide);
+  ASSERT_EQ(pixels.size(), size_t{kSide * kSide});
+  // What is not needed changes nothing.
+  std::string more = bytes;
+  more.insert(ChunksOf(bytes)[1], Bomb("zTXt"));
+  EXPECT_EQ(DecodePng(more, kSide, kSide), pixels);
+}
+
+TIDEPOOL_FUZZ_TARGET(
+    Png,
+    {.corpus = &Pngs, .mutate = &MutatePng, .repair = &RepairSums, .run = &ReadPng, .cases = 6000});
+
+// ---- requests ---------------------------------------------------------------------------------
+
+std::string Post(absl::string_view headers, absl::string_view body) {
+  return absl::StrCat("POST /digits HTTP/1.1\r\nHost: h\r\n", headers, "\r\n", body);
+}
+
+std::string WithLength(const std::string& body, absl::string_view more = "") {
+  return Post(absl::StrCat("Content-Length: ", body.size(), "\r\n", more), body);
+}
+
+std::string InChunks(const std::vector<std::string>& chunks) {
+  std::string body;
+  for (const std::string& chunk : chunks) {
+    absl::StrAppend(&body, absl::Hex(chunk.size()), "\r\n", chunk, "\r\n");
+  }
+  return Post("Transfer-Encoding: chunked\r\n", body + "0\r\n\r\n");
+}
+
+std::vector<std::string> Requests() {
+  const std::string image(kSide * kSide, 'i');
+  return {WithLength(image),
+          WithLength(image + image, "Content-Type: application/x-www-form-urlencoded\r\n"),
+          WithLength(Png(8, 2, 12)),
+          InChunks({image.substr(0, 5), image.substr(5)}),
+          "GET /health HTTP/1.1\r\n\r\n",
+          "GET /health HTTP/1.1\r\n\r\n" + WithLength(image) + WithLength(image, "A: b\r\n"),
+          "HEAD /health?a=b&%41=%zz HTTP/1.0\r\nConnection: keep-alive, Close\r\n\r\n",
+          WithLength(image, "Expect: 100-continue\r\nRange: bytes=0-1,0-\r\n"),
+          WithLength(std::string(kMostBody + 1, 'b')),
+          WithLength("--x\r\n\r\n--x--\r\n", "Content-Type: multipart/form-data; boundary=x\r\n"),
+          Post("Content-Length: 16\r\nTransfer-Encoding: chunked\r\n", image)};
+}
+
+// A line of a head or of framing, a length, or a whole request.
+void MutateRequest(ByteMutator& mutator, std::string& bytes) {
+  static constexpr const char* kLines[] = {"Transfer-Encoding: chunked",
+                                           "Transfer-Encoding : chunked",
+                                           "Content-Length: 16",
+                                           "Content-Length: 0",
+                                           "Content-Encoding: gzip",
+                                           "Connection: close",
+                                           "Expect: 100-continue",
+                                           "Range: bytes=1-0,-5",
+                                           " folded",
+                                           "",
+                                           "0",
+                                           "ffffffffffffffff",
+                                           "-1",
+                                           "GET /health HTTP/1.1",
+                                           "POST /digits HTTP/1.1"};
+  std::vector<std::string> lines = absl::StrSplit(bytes, "\r\n");
+  const size_t chosen = mutator.Below(lines.size());
+  std::string& line = lines[chosen];
+  switch (mutator.Below(8)) {
+    case 0:
+      lines.insert(lines.begin() + static_cast<ptrdiff_t>(chosen),
+                   kLines[mutator.Below(std::size(kLines))]);
+      break;
+    case 1:
+      line = kLines[mutator.Below(std::size(kLines))];
+      break;
+    case 2:
+      lines.erase(lines.begin() + static_cast<ptrdiff_t>(chosen));
+      break;
+    case 3:
+      std::swap(line, lines[mutator.Below(lines.size())]);
+      break;
+    case 4: {  // a number, wherever one is
+      const size_t digits = line.find_first_of("0123456789");
+      if (digits == line.npos) break;
+      const size_t end = line.find_first_not_of("0123456789", digits);
+      line.replace(digits, end == line.npos ? line.npos : end - digits,
+                   absl::StrCat(mutator.Number(16)));
+      break;
+    }
+    case 5:
+      bytes += Requests()[mutator.Below(Requests().size())];
+      return;
+    case 6:
+      bytes = InChunks({bytes.substr(0, mutator.Below(bytes.size() + 1)), bytes.substr(0, 16)});
+      return;
+    default:
+      return mutator.Mutate(bytes);
+  }
+  bytes.clear();
+  for (size_t i = 0; i < lines.size(); ++i) absl::StrAppend(&bytes, i == 0 ? "" : "\r\n", lines[i]);
+}
+
+// A second opinion: what a reader who knows no more than lengths makes of the stream.
+
+std::optional<std::string> TakeLine(absl::string_view& rest) {
+  const size_t end = rest.find("\r\n");
+  if (end == rest.npos) return std::nullopt;
+  std::string line(rest.substr(0, end));
+  rest.remove_prefix(end + 2);
+  return line;
+}
+
+// The body of a request; none: it is not whole, or has no business having one.
+std::optional<std::string> TakeBody(absl::string_view& rest, int64_t length) {
+  if (static_cast<uint64_t>(length) > rest.size()) return std::nullopt;
+  std::string body(rest.substr(0, static_cast<size_t>(length)));
+  rest.remove_prefix(static_cast<size_t>(length));
+  return body;
+}
+
+// Of each request with a length, in order, up to the first that has none or is refused.
+std::vector<std::string> BodiesByLength(absl::string_view rest) {
+  std::vector<std::string> bodies;
+  while (const std::optional<std::string> first = TakeLine(rest)) {
+    int64_t length = 0;
+    bool has_length = false;
+    for (;;) {
+      const std::optional<std::string> line = TakeLine(rest);
+      if (!line) return bodies;
+      if (line->empty()) break;
+      const size_t colon = line->find(':');
+      if (colon == line->npos) return bodies;
+      const std::string name = absl::AsciiStrToLower(line->substr(0, colon));
+      const absl::string_view value =
+          absl::StripAsciiWhitespace(absl::string_view(*line).substr(colon + 1));
+      if (name == "transfer-encoding") return bodies;
+      if (name != "content-length") continue;
+      if (has_length || !absl::SimpleAtoi(value, &length) || length < 0) return bodies;
+      has_length = true;
+    }
+    const std::optional<std::string> body = TakeBody(rest, length);
+    if (!body) return bodies;
+    if (absl::StartsWith(*first, "POST ")) bodies.push_back(*body);
+  }
+  return bodies;
+}
+
+// Reads what is sent, and what the pages see.
+class Service {
+ public:
+  Service() : server_(Limits()) {
+    server_.AddPage(
+        "/health", [](httplib::Response& response) { response.set_content("ok\n", "text/plain"); });
+    server_.AddBodyPage("/digits", [this](std::string_view body, httplib::Response& response) {
+      bodies_.emplace_back(body);
+      try {
+        const int64_t images = LooksLikePng(body)
+                                   ? static_cast<int64_t>(DecodePng(body, kSide, kSide).size())
+                                   : CountRawImages(body, kSide, kSide);
+        response.set_content(absl::StrCat(images), "text/plain");
+      } catch (const Error& error) {
+        BoundedServer::AnswerError(response, 400, error.message());
+      }
+    });
+  }
+
+  // All answers.
+  std::string Answers(const std::string& bytes) {
+    bodies_.clear();
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return "";
+    const int room = 1 << 22;  // nobody reads before all is answered
+    setsockopt(sockets[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    setsockopt(sockets[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    EXPECT_EQ(send(sockets[0], bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+    shutdown(sockets[0], SHUT_WR);
+    server_.ServeConnection(sockets[1]);
+    std::string answers;
+    char read[4096];
+    for (ssize_t got; (got = recv(sockets[0], read, sizeof read, 0)) > 0;) {
+      answers.append(read, static_cast<size_t>(got));
+    }
+    close(sockets[0]);
+    return answers;
+  }
+  const std::vector<std::string>& bodies() const { return bodies_; }
+
+ private:
+  static HttpLimits Limits() {
+    HttpLimits limits;
+    limits.head_bytes = 2048;
+    limits.body_bytes = kMostBody;
+    limits.all_bodies_bytes = 2 * kMostBody;
+    return limits;
+  }
+
+  std::vector<std::string> bodies_;
+  BoundedServer server_;
+};
+
+void ReadRequests(const std::string& bytes) {
+  static Service& service = *new Service();
+  const std::string answers = service.Answers(bytes);
+  // What pages got is what stands in the request. Chunks, whose end the library finds, may be of
+  // one only, the last.
+  const std::vector<std::string> expected = BodiesByLength(bytes);
+  const std::vector<std::string>& found = service.bodies();
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_LE(found[i].size(), size_t{kMostBody});
+    if (i < expected.size()) {
+      EXPECT_EQ(found[i], expected[i]);
+    } else {
+      EXPECT_EQ(i + 1, found.size()) << "a request behind one in chunks";
+    }
+  }
+  // Answers are whole and follow one another; behind one that closes there is none.
+  int worst = 200;
+  bool closed = false;
+  for (absl::string_view answers_left = answers; !answers_left.empty();) {
+    EXPECT_FALSE(closed) << answers;
+    const size_t head = answers_left.find("\r\n\r\n");
+    int status = 0;
+    ASSERT_NE(head, answers_left.npos) << answers;
+    ASSERT_TRUE(absl::StartsWith(answers_left, "HTTP/1.1 ") &&
+                absl::SimpleAtoi(answers_left.substr(9, 3), &status))
+        << answers;
+    const absl::string_view lines = answers_left.substr(0, head);
+    answers_left.remove_prefix(head + 4);
+    if (status == 100) continue;
+    worst = std::max(worst, status);
+    EXPECT_NE(status, 500) << answers;
+    closed = absl::StrContains(lines, "Connection: close");
+    const size_t length = lines.find("Content-Length: ");
+    size_t body = 0;
+    ASSERT_NE(length, lines.npos) << answers;
+    absl::string_view digits = lines.substr(length + 16);
+    digits = digits.substr(0, digits.find('\r'));
+    ASSERT_TRUE(absl::SimpleAtoi(digits, &body)) << answers;
+    // HEAD has the length alone.
+    answers_left.remove_prefix(
+        absl::StartsWith(answers_left, "HTTP/1.1 ") ? 0 : std::min(body, answers_left.size()));
+  }
+  if (worst >= 400 || answers.empty()) ThrowInvalidArgument(absl::StrCat("status ", worst));
+}
+
+TIDEPOOL_FUZZ_TARGET(HttpRequest, {.corpus = &Requests,
+                                   .mutate = &MutateRequest,
+                                   .run = &ReadRequests,
+                                   .cases = 6000,
+                                   .max_bytes = size_t{1} << 13});
+
+}  // namespace
+}  // namespace tidepool
