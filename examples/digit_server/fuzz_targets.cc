@@ -227,7 +227,12 @@ void MutateRequest(ByteMutator& mutator, std::string& bytes) {
   std::vector<std::string> lines = absl::StrSplit(bytes, "\r\n");
   const size_t chosen = mutator.Below(lines.size());
   std::string& line = lines[chosen];
-  switch (mutator.Below(8)) {
+  switch (mutator.Below(9)) {
+    case 8:  // a line that ends with less
+      if (const size_t end = bytes.find('\r', mutator.Below(bytes.size())); end != bytes.npos) {
+        bytes.erase(end + mutator.Below(2), 1);
+      }
+      return;
     case 0:
       lines.insert(lines.begin() + static_cast<ptrdiff_t>(chosen),
                    kLines[mutator.Below(std::size(kLines))]);
@@ -250,7 +255,7 @@ void MutateRequest(ByteMutator& mutator, std::string& bytes) {
       break;
     }
     case 5:
-      bytes += Requests()[mutator.Below(Requests().size())];
+      bytes += mutator.Below(2) == 0 ? WithLength(std::string(16, 'm')) : InChunks({"chunk"});
       return;
     case 6:
       bytes = InChunks({bytes.substr(0, mutator.Below(bytes.size() + 1)), bytes.substr(0, 16)});
