@@ -32,6 +32,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@
 #include <vector>
 
 #include "tidepool/examples/digit_server/connection.h"
+#include "tidepool/examples/digit_server/listener.h"
 
 namespace tidepool {
 
@@ -61,11 +63,12 @@ class BoundedServer : private httplib::Server {
   // {"error": message}, as for all that is refused.
   static void AnswerError(httplib::Response& response, int status, const std::string& message);
 
-  // Answers what comes through a socket that somebody else has accepted, until it ends, on this thread;
-  // closes it.
-  void ServeConnection(int socket) { process_and_close_socket(socket); }
+  // Answers what comes through a socket that somebody else has accepted, until it ends, on this
+  // thread; closes it.
+  void ServeConnection(int socket);
   // Listens on a thread of its own; port 0: any that is free. Returns the port. Throws
-  // kFailedPrecondition naming host and port if it cannot, kResourceExhausted without threads.
+  // kFailedPrecondition naming host, port and reason if it cannot, kResourceExhausted without
+  // threads.
   int Start(const std::string& host, int port);
   // The request that a connection has brought is answered, also of those that only the system has
   // taken yet, for stop_time at most; those that have not arrived are not waited for. Idempotent.
@@ -76,8 +79,6 @@ class BoundedServer : private httplib::Server {
   bool is_listening() const { return listening_.load(); }
 
  private:
-  // The library's queue of connections.
-  class Queue;
   struct Open {
     bool is_idle = true;    // between requests
     bool must_end = false;  // others need its thread
@@ -86,13 +87,13 @@ class BoundedServer : private httplib::Server {
 
   // Connections that the system takes before the listening thread does.
   int Backlog() const { return std::max(limits_.connections, 64); }
-  void Enqueue(std::function<void()> connection);
+  void Listen();
+  void Enqueue(int socket);
   void Work();
   bool AddThread();  // under the mutex; false: refused
   bool EndAnIdleConnection();
   void EndThreads();
 
-  bool process_and_close_socket(socket_t socket) override;
   void Serve(Connection& connection, Open& open);
   // What arrived is no head that the library gets.
   void RefuseHead(Connection& connection);
@@ -110,13 +111,14 @@ class BoundedServer : private httplib::Server {
   std::map<std::string, bool> takes_body_;  // of each page
   std::atomic<int64_t> body_bytes_{0};      // of all requests, and of answers to them
   std::atomic<bool> stopping_{false}, cut_{false}, listening_{false};
-  std::thread listener_;
+  std::unique_ptr<Listener> listener_;
+  std::thread listening_thread_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
   std::map<Connection*, Open> open_;
-  std::deque<std::function<void()>> waiting_;
+  std::deque<int> waiting_;  // sockets
   std::vector<std::thread> threads_;
   int64_t accepted_ = 0;
   int idle_threads_ = 0, serving_ = 0;

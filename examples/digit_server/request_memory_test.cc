@@ -1,16 +1,11 @@
 // What requests take of the program's memory, at most and when they are gone: the bound of
 // docs/security.md.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <random>
 #include <set>
 #include <string>
@@ -18,9 +13,8 @@
 #include <vector>
 
 #include "tidepool/examples/digit_server/raw_client.h"
+#include "tidepool/examples/digit_server/server_program.h"
 #include "tidepool/nn/model_file.h"
-
-extern char** environ;
 
 namespace tidepool {
 namespace {
@@ -28,58 +22,6 @@ namespace {
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int kConnections = 48, kWorkers = 2;
 constexpr int64_t kBodyMib = 8, kBudgetMib = 2;
-
-// The program, as a user starts it.
-class Program {
- public:
-  explicit Program(const std::string& model) {
-    int out[2];
-    if (pipe2(out, O_CLOEXEC) != 0) return;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    std::vector<std::string> words = {"examples/digit_server/digit_server",
-                                      "--model=" + model,
-                                      "--port=0",
-                                      "--connections=" + std::to_string(kConnections),
-                                      "--workers=" + std::to_string(kWorkers),
-                                      "--body_mib=" + std::to_string(kBodyMib),
-                                      "--budget_mib=" + std::to_string(kBudgetMib)};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&process_, arguments[0], &actions, nullptr, arguments.data(), environ),
-              0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(out[1]);
-    std::string line;
-    for (char c; read(out[0], &c, 1) == 1 && c != '\n';) line += c;
-    close(out[0]);
-    EXPECT_EQ(std::sscanf(line.c_str(), "digit_server: http://127.0.0.1:%d/digits", &port_), 1)
-        << line;
-  }
-  ~Program() {
-    kill(process_, SIGTERM);
-    int status = -1;
-    EXPECT_EQ(waitpid(process_, &status, 0), process_);
-    EXPECT_EQ(status, 0);
-  }
-  int port() const { return port_; }
-  // VmRSS, VmHWM.
-  int64_t Bytes(const std::string& field) const {
-    std::ifstream status("/proc/" + std::to_string(process_) + "/status");
-    for (std::string word; status >> word;) {
-      int64_t kib = 0;
-      if (word == field + ":" && status >> kib) return kib << 10;
-    }
-    ADD_FAILURE() << field;
-    return 0;
-  }
-
- private:
-  pid_t process_ = -1;
-  int port_ = 0;
-};
 
 struct Case {
   const char* name;
@@ -110,7 +52,10 @@ TEST_P(RequestMemory, BurstsOverChangingConnectionsStayBelowTheStatedBound) {
   const auto [name, height, width, chunked] = GetParam();
   const std::string model = testing::TempDir() + "/" + name + ".safetensors";
   nn::SaveModel(nn::MakeModel("mlp", {height, width, 1}, 10, 3, WorkspaceMode::kEnabled), model);
-  const Program program(model);
+  const ServerProgram program({"--model=" + model, "--connections=" + std::to_string(kConnections),
+                               "--workers=" + std::to_string(kWorkers),
+                               "--body_mib=" + std::to_string(kBodyMib),
+                               "--budget_mib=" + std::to_string(kBudgetMib)});
   const int64_t before = program.Bytes("VmRSS");
   std::mt19937 random(7);
   const auto pixels = static_cast<size_t>(height * width);
