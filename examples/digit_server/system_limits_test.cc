@@ -27,12 +27,11 @@ std::string SavedModel() {
 
 // Room for so many more files than it has open now.
 void LimitFiles(const ServerProgram& program, int more) {
-  const std::string folder = "/proc/" + std::to_string(program.process()) + "/fd";
-  int highest = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    highest = std::max(highest, std::stoi(entry.path().filename().string()));
+  const std::string folder = "/proc/" + std::to_string(program.process()) + "/fd/";
+  rlim_t limit = 0;
+  for (; more > 0; ++limit) {
+    if (!std::filesystem::is_symlink(folder + std::to_string(limit))) --more;
   }
-  const auto limit = static_cast<rlim_t>(highest + 1 + more);
   const rlimit limits = {limit, limit};
   ASSERT_EQ(prlimit(program.process(), RLIMIT_NOFILE, &limits, nullptr), 0);
 }
