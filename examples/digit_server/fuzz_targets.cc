@@ -1,7 +1,6 @@
-// Requests as they come through a socket, head, framing and body, and the pictures in them.
+// Requests as they come through a socket: head, framing and body.
 #include <sys/socket.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -20,161 +19,14 @@
 #include "gtest/gtest.h"
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/digit_image.h"
+#include "tidepool/examples/digit_server/png_files.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/fuzzing/fuzz_target.h"
 
 namespace tidepool {
 namespace {
 
-constexpr int64_t kSide = 4;
 constexpr int64_t kMostBody = 4096;
-
-// ---- PNG files --------------------------------------------------------------------------------
-
-std::string BigEndian(uint32_t value) {
-  std::string bytes(4, '\0');
-  for (int i = 3; i >= 0; --i, value >>= 8)
-    bytes[static_cast<size_t>(i)] = static_cast<char>(value);
-  return bytes;
-}
-
-uint32_t SumOf(absl::string_view bytes) {
-  return static_cast<uint32_t>(
-      crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
-}
-
-std::string PngChunk(const std::string& type, const std::string& data) {
-  return BigEndian(static_cast<uint32_t>(data.size())) + type + data +
-         BigEndian(SumOf(type + data));
-}
-
-std::string Deflated(const std::string& bytes) {
-  uLongf size = compressBound(bytes.size());
-  std::string out(size, '\0');
-  compress2(reinterpret_cast<Bytef*>(out.data()), &size,
-            reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(), 9);
-  out.resize(size);
-  return out;
-}
-
-std::string Header(uint32_t side, int depth, int colour, int interlaced) {
-  std::string data = BigEndian(side) + BigEndian(side);
-  for (const int byte : {depth, colour, 0, 0, interlaced}) data += static_cast<char>(byte);
-  return PngChunk("IHDR", data);
-}
-
-std::string Png(int depth, int colour, size_t row_bytes, const std::string& between = "",
-                int interlaced = 0) {
-  std::string rows;
-  for (int64_t y = 0; y < kSide; ++y) {
-    rows += static_cast<char>(interlaced != 0 ? 0 : y % 5);  // each filter
-    for (size_t x = 0; x < row_bytes; ++x) rows += static_cast<char>(37 * x + 11 * y);
-  }
-  if (interlaced != 0) rows = std::string(64, '\0');
-  return "\x89PNG\r\n\x1a\n" + Header(kSide, depth, colour, interlaced) + between +
-         PngChunk("IDAT", Deflated(rows)) + PngChunk("IEND", "");
-}
-
-// Some thousand bytes that stand for megabytes; made once, before anybody counts.
-const std::string& Bomb(absl::string_view type) {
-  static const std::string content = Deflated(std::string(2'000'000, 'b'));
-  static const std::string text = PngChunk("zTXt", std::string("k\0\0", 3) + content);
-  static const std::string international =
-      PngChunk("iTXt", std::string("k\0\1\0\0\0", 6) + content);
-  static const std::string profile = PngChunk("iCCP", std::string("k\0\0", 3) + content);
-  return type == "zTXt" ? text : type == "iTXt" ? international : profile;
-}
-
-std::vector<std::string> Pngs() {
-  const std::string palette = PngChunk("PLTE", std::string("\0\0\0\377\0\0\0\377\0\0\0\377", 12));
-  return {Png(8, 0, 4),
-          Png(1, 0, 1),
-          Png(16, 0, 8, PngChunk("gAMA", BigEndian(45455))),
-          Png(8, 2, 12, PngChunk("sRGB", std::string(1, '\0'))),
-          Png(2, 3, 1, palette + PngChunk("tRNS", std::string("\0\200", 2))),
-          Png(8, 4, 8, PngChunk("tEXt", std::string("k\0text", 6))),
-          Png(16, 6, 32),
-          Png(8, 0, 4, "", 1),
-          Png(8, 0, 4, Bomb("zTXt")),
-          Png(8, 0, 4, Bomb("iTXt") + Bomb("iCCP")),
-          "\x89PNG\r\n\x1a\n" + Header(0x7FFFFFFF, 8, 0, 0) + PngChunk("IDAT", Deflated("x"))};
-}
-
-// Where each whole chunk begins, and where they end.
-std::vector<size_t> ChunksOf(const std::string& png) {
-  std::vector<size_t> begins;
-  size_t at = 8;
-  while (at + 12 <= png.size()) {
-    uint32_t length = 0;
-    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<uint8_t>(png[at + i]);
-    if (length > png.size() - at - 12) break;
-    begins.push_back(at);
-    at += length + size_t{12};
-  }
-  begins.push_back(std::min(at, png.size()));
-  return begins;
-}
-
-// A chunk: its length, type, data, place, or one more of them.
-void MutatePng(ByteMutator& mutator, std::string& bytes) {
-  const std::vector<size_t> chunks = ChunksOf(bytes);
-  if (chunks.size() < 2) return mutator.Mutate(bytes);
-  const size_t chosen = mutator.Below(chunks.size() - 1);
-  const size_t begin = chunks[chosen], size = chunks[chosen + 1] - begin;
-  const std::string chunk = bytes.substr(begin, size);
-  static constexpr const char* kTypes[] = {"IHDR", "PLTE", "IDAT", "IEND", "tRNS",
-                                           "gAMA", "zTXt", "iCCP", "ABCD", "acTL"};
-  switch (mutator.Below(8)) {
-    case 0:
-      bytes.replace(begin, 4, BigEndian(static_cast<uint32_t>(mutator.Number(size - 12))));
-      return;
-    case 1:
-      bytes.replace(begin + 4, 4, kTypes[mutator.Below(std::size(kTypes))]);
-      return;
-    case 2:
-      bytes.erase(begin, size);
-      return;
-    case 3:
-      bytes.insert(chunks[mutator.Below(chunks.size())], chunk);
-      return;
-    case 4:
-      bytes.insert(begin, Bomb(mutator.Below(2) == 0 ? "zTXt" : "iTXt"));
-      return;
-    case 5:  // other pixels
-      bytes.replace(begin, size, PngChunk("IDAT", Deflated(std::string(mutator.Below(200), '\1'))));
-      return;
-    case 6:
-      if (size > 12) bytes[begin + 8 + mutator.Below(size - 12)] ^= 1 << mutator.Below(8);
-      return;
-    default:
-      mutator.Mutate(bytes);
-  }
-}
-
-void RepairSums(std::string& bytes) {
-  const std::vector<size_t> chunks = ChunksOf(bytes);
-  for (size_t i = 0; i + 1 < chunks.size(); ++i) {
-    const size_t sum = chunks[i + 1] - 4;
-    const absl::string_view summed(bytes.data() + chunks[i] + 4, sum - chunks[i] - 4);
-    bytes.replace(sum, 4, BigEndian(SumOf(summed)));
-  }
-}
-
-void ReadPng(const std::string& bytes) {
-  if (!LooksLikePng(bytes)) ThrowInvalidArgument("no PNG");
-  const GreyImage pixels = DecodePng(bytes, kSide, kSide);
-  ASSERT_EQ(pixels.size(), size_t{kSide * kSide});
-  // What is not needed changes nothing.
-  std::string more = bytes;
-  more.insert(ChunksOf(bytes)[1], Bomb("zTXt"));
-  EXPECT_EQ(DecodePng(more, kSide, kSide), pixels);
-}
-
-TIDEPOOL_FUZZ_TARGET(
-    Png,
-    {.corpus = &Pngs, .mutate = &MutatePng, .repair = &RepairSums, .run = &ReadPng, .cases = 6000});
-
-// ---- requests ---------------------------------------------------------------------------------
 
 std::string Post(absl::string_view headers, absl::string_view body) {
   return absl::StrCat("POST /digits HTTP/1.1\r\nHost: h\r\n", headers, "\r\n", body);
@@ -193,7 +45,7 @@ std::string InChunks(const std::vector<std::string>& chunks) {
 }
 
 std::vector<std::string> Requests() {
-  const std::string image(kSide * kSide, 'i');
+  const std::string image(kPngSide * kPngSide, 'i');
   return {WithLength(image),
           WithLength(image + image, "Content-Type: application/x-www-form-urlencoded\r\n"),
           WithLength(Png(8, 2, 12)),
@@ -321,9 +173,9 @@ class Service {
     server_.AddBodyPage("/digits", [this](std::string_view body, httplib::Response& response) {
       bodies_.emplace_back(body);
       try {
-        const int64_t images = LooksLikePng(body)
-                                   ? static_cast<int64_t>(DecodePng(body, kSide, kSide).size())
-                                   : CountRawImages(body, kSide, kSide);
+        const int64_t images =
+            LooksLikePng(body) ? static_cast<int64_t>(DecodePng(body, kPngSide, kPngSide).size())
+                               : CountRawImages(body, kPngSide, kPngSide);
         response.set_content(absl::StrCat(images), "text/plain");
       } catch (const Error& error) {
         BoundedServer::AnswerError(response, 400, error.message());

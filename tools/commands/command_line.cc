@@ -114,9 +114,13 @@ void ParseFlags(const Command& command, int argc, char** argv) {
 // What is printed is work as well: a disk that is full behind standard output, or a reader that has
 // gone.
 void FinishOutput() {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  ThrowErrno(errno != 0 ? errno : EIO, "write standard output");
+  if (std::fflush(stdout) == 0) {
+    if (std::ferror(stdout) == 0) return;
+    // An earlier write failed, and why is forgotten; it may fail again.
+    errno = EIO;
+    if (std::fputc('\n', stdout) != EOF) std::fflush(stdout);
+  }
+  ThrowErrno(errno, "write standard output");
 }
 
 int Run(const std::vector<Command>& commands, int argc, char** argv, const char** name) {
