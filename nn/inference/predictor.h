@@ -42,6 +42,12 @@ inline void MoveOut(NDArray& array, const Place& caller) {
   if (array.is_defined()) array = array.CopyTo(caller.OnDevice(array.device()));
 }
 void MoveOut(NDList& list, const Place& caller);
+// Everything else has no arrays. A type of yours that has: give it a MoveOut in its namespace.
+template <typename T>
+  requires(!std::is_convertible_v<T&, NDArray&>)
+void MoveOut(T&, const Place&) {}
+template <typename A, typename B>
+void MoveOut(std::pair<A, B>& values, const Place& caller);
 template <typename T>
 void MoveOut(std::vector<T>& values, const Place& caller) {
   for (T& value : values) MoveOut(value, caller);
@@ -51,10 +57,6 @@ void MoveOut(std::pair<A, B>& values, const Place& caller) {
   MoveOut(values.first, caller);
   MoveOut(values.second, caller);
 }
-// Everything else has no arrays. A type of yours that has: give it a MoveOut in its namespace.
-template <typename T>
-  requires(!std::is_convertible_v<T&, NDArray&>)
-void MoveOut(T&, const Place&) {}
 
 // What does not depend on the types.
 class PredictorCore {

@@ -15,7 +15,12 @@
 #endif
 
 #ifdef TIDEPOOL_HAS_MALLOC_HOOKS
-#include <sanitizer/allocator_interface.h>
+// As in <sanitizer/allocator_interface.h>, which comes with clang only; GCC's runtime has them too.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*made)(const volatile void*, size_t),
+                                              void (*gone)(const volatile void*));
+size_t __sanitizer_get_allocated_size(const volatile void* data);
+}
 #endif
 
 namespace {
