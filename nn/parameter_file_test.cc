@@ -4,14 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/layers/activation.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/model_file.h"
+#include "tidepool/nn/network_json.h"
 
 namespace tidepool::nn {
 namespace {
@@ -49,6 +52,33 @@ TEST(ParameterFile, RunningAveragesAndDoublesAreKept) {
   const auto other = Normalized(2);
   LoadParameters(path, *other);
   EXPECT_EQ(other->arrays().ToVector<double>(), model.network->arrays().ToVector<double>());
+}
+
+// Where no tensor says which type the network computes in, the file says it.
+TEST(ParameterFile, DoublesWithoutParametersStayDoubles) {
+  const std::string path = testing::TempDir() + "/no_parameters.safetensors";
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+    NetworkOptions options;
+    options.dtype = dtype;
+    SaveModel(Model("mine", 4, std::make_unique<Network>(NetworkConfig::Sequential({4}, {ActivationLayer(Activation::kTanh)}), options)), path);
+    const Model loaded = LoadModel(path);
+    EXPECT_EQ(loaded.network->dtype(), dtype);
+    EXPECT_EQ(loaded.network->Output(Full({1, 4}, 0.5, dtype)).dtype(), dtype);
+  }
+}
+
+TEST(ParameterFile, LongNamesAreKept) {
+  const std::string path = testing::TempDir() + "/long.safetensors";
+  const std::string a(300, 'a'), b = a + "b";
+  const NetworkConfig config = NetworkFromJson(absl::StrCat(
+      R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"dense","units":4,"name":")", a,
+      R"("},{"kind":"dense","units":4,"name":")", b, R"("}]})"));
+  const Model model("mine", 4, std::make_unique<Network>(config, NetworkOptions{.seed = 3}));
+  SaveModel(model, path);
+  const Model loaded = LoadModel(path);
+  EXPECT_EQ(loaded.network->named_parameters()[0].name, a + ".weight");
+  EXPECT_EQ(loaded.network->named_parameters()[2].name, b + ".weight");
+  EXPECT_EQ(loaded.network->arrays().ToVector<float>(), model.network->arrays().ToVector<float>());
 }
 
 TEST(ParameterFile, OfAProgram) {

@@ -19,6 +19,7 @@
 #include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/io/dlpack_devices.h"
 #include "tidepool/ndarray/io/dlpack_streams.h"
+#include "tidepool/ndarray/io/release_in_turn.h"
 
 namespace tidepool {
 namespace {
@@ -331,7 +332,7 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
   if (layout.dtype == DType::kBool && device == Host()) CheckBools(layout);
   ImportedMemory memory{.data = layout.lowest,
                         .bytes = layout.bytes,
-                        .release = &Release<Tensor>,
+                        .release = &internal::ReleaseInTurn<&Release<Tensor>>,
                         .context = managed,
                         .read_only = IsReadOnly(*managed)};
   internal::DLPackStream stream("from_dlpack", entry, device, number);
@@ -340,7 +341,7 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
     RefuseWhileCapturing("from_dlpack", "replays would not come behind who made it");
     stream.TakeOver(&memory);
     imported.reset(new Imported{managed, &Release<Tensor>, std::move(stream)});
-    memory.release = &Imported::Release;
+    memory.release = &internal::ReleaseInTurn<&Imported::Release>;
     memory.context = imported.get();
   }
   BufferHandle buffer(NewImportedBuffer(memory));
