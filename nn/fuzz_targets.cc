@@ -67,7 +67,8 @@ TIDEPOOL_FUZZ_TARGET(ModelFile, {.corpus = &ModelFiles,
                                  .max_bytes = size_t{1} << 20});
 
 std::vector<std::string> Configurations() {
-  return {R"({"inputs":[{"name":"image","shape":[8,8,1]}],"layers":[)"
+  return {R"({"inputs":[{"name":"image","shape":[8,8,0]}],"layers":[{"kind":"conv2d","filters":4,"kernel":3}]})",
+          R"({"inputs":[{"name":"image","shape":[8,8,1]}],"layers":[)"
           R"({"kind":"conv2d","filters":4,"kernel":3,"activation":"relu"},{"kind":"max_pool2d"},{"kind":"dense","units":3}]})",
           R"({"inputs":[{"name":"x","shape":[4,6],"type":"f32"}],"layers":[)"
           R"({"kind":"multi_head_attention","heads":2,"causal":true},{"kind":"layer_norm"},)"
