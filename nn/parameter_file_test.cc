@@ -1,5 +1,7 @@
 #include "tidepool/nn/parameter_file.h"
 
+#include <sys/stat.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,6 +67,16 @@ TEST(ParameterFile, DoublesWithoutParametersStayDoubles) {
     EXPECT_EQ(loaded.network->dtype(), dtype);
     EXPECT_EQ(loaded.network->Output(Full({1, 4}, 0.5, dtype)).dtype(), dtype);
   }
+}
+
+// Opening one waits for a writer, who may never come.
+TEST(ParameterFile, PipesAreRefusedAtOnce) {
+  const std::string pipe = testing::TempDir() + "/model_pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto is_refused = IsError(StatusCode::kInvalidArgument, {"open " + pipe, "found a pipe or device"});
+  EXPECT_THAT(ErrorOf([&] { LoadModel(pipe); }), is_refused);
+  const auto network = ProgramNetwork(1);
+  EXPECT_THAT(ErrorOf([&] { LoadParameters(pipe, *network); }), is_refused);
 }
 
 TEST(ParameterFile, LongNamesAreKept) {

@@ -94,6 +94,16 @@ TEST(NpzLimits, SizesAreCheckedAgainstTheFile) {
                                       {"compression method 12", "expected 0 (stored) or 8"}));
 }
 
+// Opening one waits for a writer, who may never come.
+TEST(NpzLimits, PipesAreRefusedAtOnce) {
+  const std::string pipe = testing::TempDir() + "/arrays_pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto is_refused =
+      IsError(StatusCode::kInvalidArgument, {"open " + pipe, "found a pipe or device"});
+  EXPECT_THAT(ErrorOf([&] { ReadNpy(pipe); }), is_refused);
+  EXPECT_THAT(ErrorOf([&] { ReadNpz(pipe); }), is_refused);
+}
+
 // The end of the directory of a large archive has a count of 64 bits: it is not room for so many.
 TEST(NpzLimits, TheNumberOfEntriesIsNotBelieved) {
   const auto put = [](std::string& out, uint64_t value, int bytes) {
