@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/io/dlpack.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -107,17 +108,21 @@ void CheckVersion(const DLManagedTensorVersioned& tensor) {
 
 // Of what comes in. kDLCUDAHost is the host's memory, page-locked.
 const DLPackDevice& EntryOf(const DLDevice& found, Device* device) {
-  const DLPackDevice* const entry = FindDLPackDevice(
-      found.device_type == kDLCUDAHost ? int32_t{kDLCPU} : static_cast<int32_t>(found.device_type));
+  // As the number that stands there: one that no enumerator has may not be read as one.
+  int32_t number;
+  static_assert(sizeof(number) == sizeof(found.device_type));
+  std::memcpy(&number, &found.device_type, sizeof(number));
+  const bool is_page_locked = number == int32_t{kDLCUDAHost};
+  const DLPackDevice* const entry = FindDLPackDevice(is_page_locked ? int32_t{kDLCPU} : number);
   if (entry == nullptr) {
     ThrowUnimplemented(absl::StrCat("from_dlpack: found a tensor on device type ",
-                                    static_cast<int>(found.device_type), ", expected one of ",
+                                    number, ", expected one of ",
                                     DescribeDLPackDevices(),
                                     " or 3 (page-locked host memory of CUDA); DLPackDeviceRegistrar adds one"));
   }
   if (entry->type == DeviceType::kHost) {
     // There is one; page-locked memory may say of which device's driver it is.
-    const int most = found.device_type == kDLCUDAHost ? kMaxDevicesPerType - 1 : 0;
+    const int most = is_page_locked ? kMaxDevicesPerType - 1 : 0;
     if (found.device_id < 0 || found.device_id > most) {
       ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
                                         most == 0 ? "the host" : "CUDA's page-locked host memory", ", expected 0",

@@ -68,7 +68,10 @@ std::vector<std::string> DLTensors() {
   wraps.has_data = 2, wraps.address = ~uint64_t{0} - 3, wraps.byte_offset = 4;
   Fields far = dense;
   far.shape[0] = int64_t{1} << 58, far.strides[0] = INT64_MIN;
-  return {Bytes(dense), Bytes(reversed), Bytes(bools), Bytes(once), Bytes(wraps), Bytes(far)};
+  Fields nowhere = dense;
+  nowhere.device_type = 18874374;
+  return {Bytes(nowhere), Bytes(dense), Bytes(reversed), Bytes(bools),
+          Bytes(once),    Bytes(wraps), Bytes(far)};
 }
 
 void MutateTensor(ByteMutator& mutator, std::string& bytes) {
@@ -102,7 +105,8 @@ void MutateTensor(ByteMutator& mutator, std::string& bytes) {
       fields.flags = mutator.Below(4);
       break;
     case 5:
-      fields.device_type = static_cast<int32_t>(mutator.Below(20)),
+      fields.device_type =
+          static_cast<int32_t>(mutator.Below(4) == 0 ? mutator.Number(1) : mutator.Below(20)),
       fields.device_id = static_cast<int32_t>(mutator.Number(0));
       break;
     case 6:
@@ -145,7 +149,9 @@ struct Foreign {
     tensor.data = fields.has_data == 0   ? nullptr
                   : fields.has_data == 1 ? memory
                                          : reinterpret_cast<void*>(fields.address);
-    tensor.device = {static_cast<DLDeviceType>(fields.device_type), fields.device_id};
+    // Another library may write any number there.
+    std::memcpy(&tensor.device.device_type, &fields.device_type, sizeof(fields.device_type));
+    tensor.device.device_id = fields.device_id;
     tensor.ndim = fields.rank;
     tensor.dtype = {fields.code, fields.bits, fields.lanes};
     tensor.shape = fields.has_shape != 0 ? fields.shape : nullptr;

@@ -69,6 +69,9 @@ std::vector<std::string> NpzFiles() {
                  {long_name + "1.npy", arrays[1], false},
                  {long_name + "2.npy", "", false, /*shares_first=*/true}}),
           ZipOf({liar}),
+          ZipOf({{"zeros.npy", NpyOf({400000}, DType::kUInt8, '\0'), true}}),
+          ZipOf({{"a.npy", NpyOf({200000}, DType::kUInt8, '\0'), true},
+                 {"b.npy", NpyOf({100000}, DType::kUInt8, '\0'), true}}),
           Written(NpzCompression::kNone),
           Written(NpzCompression::kDeflate)};
 }
