@@ -70,8 +70,10 @@ std::vector<std::string> DLTensors() {
   far.shape[0] = int64_t{1} << 58, far.strides[0] = INT64_MIN;
   Fields nowhere = dense;
   nowhere.device_type = 18874374;
-  return {Bytes(nowhere), Bytes(dense), Bytes(reversed), Bytes(bools),
-          Bytes(once),    Bytes(wraps), Bytes(far)};
+  Fields no_bool = bools;
+  no_bool.has_shape = 4;
+  return {Bytes(no_bool), Bytes(nowhere), Bytes(dense), Bytes(reversed),
+          Bytes(bools),   Bytes(once),    Bytes(wraps), Bytes(far)};
 }
 
 void MutateTensor(ByteMutator& mutator, std::string& bytes) {
@@ -101,6 +103,7 @@ void MutateTensor(ByteMutator& mutator, std::string& bytes) {
       break;
     case 4:
       fields.has_strides = static_cast<uint8_t>(mutator.Below(2));
+      fields.has_shape = static_cast<uint8_t>(mutator.Below(16));
       fields.has_deleter = static_cast<uint8_t>(mutator.Below(2));
       fields.flags = mutator.Below(4);
       break;
@@ -144,7 +147,9 @@ bool RangeOf(const DLTensor& tensor, __int128* begin, __int128* end) {
 template <typename Tensor>
 struct Foreign {
   explicit Foreign(const Fields& from) : fields(from) {
+    // With a shape of "2" there is a byte among them that is no bool.
     for (size_t i = 0; i < kMemoryBytes; ++i) memory[i] = static_cast<uint8_t>(i % 3 != 0);
+    if (fields.has_shape > 1) memory[fields.has_shape] = fields.has_shape;
     DLTensor& tensor = managed.dl_tensor;
     tensor.data = fields.has_data == 0   ? nullptr
                   : fields.has_data == 1 ? memory
@@ -183,12 +188,21 @@ void Take(Foreign<Tensor>& foreign) {
   try {
     const NDArray array = FromDLPack(&foreign.managed);
     taken = true;
+    if (known) {
+      // All of the elements and nothing else.
+      const auto data = __int128{reinterpret_cast<uintptr_t>(tensor.data)};
+      EXPECT_TRUE(array.buffer()->bytes == static_cast<unsigned __int128>(end - begin));
+      EXPECT_TRUE(__int128{reinterpret_cast<uintptr_t>(array.buffer()->data)} == data + begin);
+      EXPECT_TRUE(data + begin > 0 && data + end <= __int128{UINTPTR_MAX});
+    }
     // With strides of 0 few bytes may be very many elements, which no copy of them is asked for.
     if (array.NumElements() > 0 && array.NumElements() < 5000 && inside) {
       const NDArray copy = array.CopyTo(Place::Heap());
       const auto data = reinterpret_cast<uint8_t*>(copy.raw_data());
       const size_t bytes = static_cast<size_t>(copy.NumElements()) * DTypeBytes(copy.dtype());
-      for (size_t i = 0; i < bytes; ++i) ASSERT_LE(data[i], 1);
+      if (copy.dtype() == DType::kBool || foreign.fields.has_shape <= 1) {
+        for (size_t i = 0; i < bytes; ++i) ASSERT_LE(data[i], 1);
+      }
     }
     // The usual ways on from here look at sizes and strides alone.
     EXPECT_EQ(array.Transpose().rank(), array.rank());
