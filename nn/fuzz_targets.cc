@@ -1,6 +1,7 @@
 // Model files: each loads into a network that holds exactly what the file does, or is refused. Configurations as JSON: each
 // is one that is written as it was read, or refused.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/fuzzing/fuzz_target.h"
 #include "tidepool/ndarray/creation.h"
@@ -76,9 +78,19 @@ std::vector<std::string> Configurations() {
           R"("inputs":["a"],"tied":{"weight":"a.weight","bias":"a.bias"}}],"outputs":["b","a"]})",
           R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"batch_norm"},{"kind":"activation","function":"tanh"},)"
           R"({"kind":"group_norm","groups":2}]})",
+          R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"dense","units":2147483649}]})",
           R"({"inputs":[{"name":"a","shape":[2,6]},{"name":"b","shape":[6]}],"layers":[{"kind":"lstm","units":3,"inputs":["a"],)"
           R"("name":"l"},{"kind":"last_time_step"},{"kind":"dense","units":3,"inputs":["b"],"name":"d"},)"
           R"({"kind":"merge","merge":"add","inputs":["1.last_time_step","d"]}]})"};
+}
+
+void ExpectSmallNumbers(const nlohmann::json& value) {
+  if (value.is_number_integer()) {
+    EXPECT_LE(std::abs(value.get<double>()), 2147483648.0);
+  }
+  if (value.is_structured()) {
+    for (const auto& [name, each] : value.items()) ExpectSmallNumbers(each);
+  }
 }
 
 // Without a network: what a configuration claims is not taken.
@@ -87,6 +99,7 @@ void ReadConfiguration(const std::string& bytes) {
   const std::string text = NetworkToJson(config);
   const NetworkConfig again = NetworkFromJson(text);
   EXPECT_EQ(NetworkToJson(again), text);
+  ExpectSmallNumbers(nlohmann::json::parse(text));
   const GraphBody body(config), body_again(again);
   EXPECT_EQ(body.Describe(), body_again.Describe());
   EXPECT_EQ(body.output_shapes(), body_again.output_shapes());

@@ -40,6 +40,12 @@ void ExpectHolds(const SafetensorsReader& reader, const std::string& name, const
   ASSERT_EQ(std::memcmp(reader.data(info).data(), array.raw_data(), info.bytes()), 0) << name;
 }
 
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
 // ---- parameters -------------------------------------------------------------------------------
 
 std::vector<std::string> ParameterFiles() {
@@ -51,6 +57,10 @@ std::vector<std::string> ParameterFiles() {
   files.push_back(FileOf(path));
   SaveParameters(Network({6}, {Dense(8), Dense(3)}, 3), path);
   files.push_back(FileOf(path));
+  SaveParameters(NewNetwork(4), path, {}, {{"more", Full({2}, 1)}});
+  files.push_back(FileOf(path));
+  // As many bytes in another shape.
+  files.push_back(Replaced(files[0], "[8,6]", "[6,8]"));
   return files;
 }
 
@@ -86,6 +96,7 @@ std::vector<std::string> Checkpoints() {
     SaveCheckpoint(network, updater, path, {{"batch", "12"}, {"note", "x"}});
     files.push_back(FileOf(path));
   }
+  files.push_back(Replaced(files[1], R"("steps":"120")", R"("steps":"-12")"));
   return files;
 }
 
