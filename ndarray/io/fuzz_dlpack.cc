@@ -72,8 +72,10 @@ std::vector<std::string> DLTensors() {
   nowhere.device_type = 18874374;
   Fields no_bool = bools;
   no_bool.has_shape = 4;
-  return {Bytes(no_bool), Bytes(nowhere), Bytes(dense), Bytes(reversed),
-          Bytes(bools),   Bytes(once),    Bytes(wraps), Bytes(far)};
+  Fields farther = far;
+  farther.shape[0] = INT64_MAX, farther.bits = 248;
+  return {Bytes(farther), Bytes(no_bool), Bytes(nowhere), Bytes(dense), Bytes(reversed),
+          Bytes(bools),   Bytes(once),    Bytes(wraps),   Bytes(far)};
 }
 
 void MutateTensor(ByteMutator& mutator, std::string& bytes) {
@@ -131,13 +133,15 @@ bool RangeOf(const DLTensor& tensor, __int128* begin, __int128* end) {
   const __int128 width = tensor.dtype.bits / 8;
   *begin = *end = static_cast<__int128>(tensor.byte_offset);
   if (tensor.ndim < 0 || tensor.ndim > 8 || tensor.shape == nullptr || width == 0) return false;
+  constexpr __int128 kFar = __int128{1} << 100;  // what can be added up
   __int128 dense = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     const __int128 size = tensor.shape[i];
     if (size <= 0 || dense > (__int128{1} << 60)) return false;
-    const __int128 reach =
-        (size - 1) * (tensor.strides != nullptr ? __int128{tensor.strides[i]} : dense) * width;
-    (reach < 0 ? *begin : *end) += reach;
+    const __int128 elements =
+        (size - 1) * (tensor.strides != nullptr ? __int128{tensor.strides[i]} : dense);
+    if (elements > kFar || elements < -kFar) return false;
+    (elements < 0 ? *begin : *end) += elements * width;
     dense *= size;
   }
   *end += width;
