@@ -132,7 +132,9 @@ void MutateTensor(ByteMutator& mutator, std::string& bytes) {
 bool RangeOf(const DLTensor& tensor, __int128* begin, __int128* end) {
   const __int128 width = tensor.dtype.bits / 8;
   *begin = *end = static_cast<__int128>(tensor.byte_offset);
-  if (tensor.ndim < 0 || tensor.ndim > 8 || tensor.shape == nullptr || width == 0) return false;
+  if (tensor.ndim < 0 || tensor.ndim > 8 || width == 0 ||
+      (tensor.ndim > 0 && tensor.shape == nullptr))
+    return false;
   constexpr __int128 kFar = __int128{1} << 100;  // what can be added up
   __int128 dense = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
