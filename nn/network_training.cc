@@ -103,6 +103,21 @@ void Network::QueueGradients(const Inputs& inputs,
   std::optional<LayerWorkspaceManager::Call> placed;
   tape.set_placement(nullptr);
   if (workspaces != nullptr) placed.emplace(*workspaces, &tape);
+  // What the forward pass moves beside parameters, running averages say, is as it was where the step fails: it is done again.
+  NDArray kept, kept_before;
+  if (const int64_t trained = parameters_.NumElements(), all = arrays_.NumElements(); trained < all) {
+    kept = arrays_.Slice(0, trained, all);
+    kept_before = kept.Dup();
+  }
+  absl::Cleanup restore = [&] {
+    if (!kept.is_defined()) return;
+    const NoGradientScope constants;
+    try {
+      CopyInto(kept_before, kept);
+    } catch (const Error&) {
+      // The device failed as well: the step's own error is on its way.
+    }
+  };
   tape.Restart();
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
@@ -130,6 +145,7 @@ void Network::QueueGradients(const Inputs& inputs,
     loss_placed.Finish(mean);
   }
   tape.Backward(mean);
+  std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   gradients_.MarkWritten();
   for (size_t i = 0; i < carried.size(); ++i) {

@@ -34,13 +34,15 @@ NDArray SumOf(NDArray a, NDArray b, bool into_a) {
 
 // Elements along axes of stride 0 are one: their gradients are added up.
 NDArray SumOfRepeated(TapedView& view, NDArray gradient) {
-  std::vector<int> axes;
+  int axes[kMaxRank];
+  size_t count = 0;
   for (int i = 0; i < view.rank; ++i) {
-    if (view.strides[i] == 0 && view.dims[i] > 1) axes.push_back(i);
+    if (view.strides[i] == 0 && view.dims[i] > 1) axes[count++] = i;
   }
-  if (axes.empty()) return gradient;
-  for (const int axis : axes) view.dims[axis] = 1;
-  return Sum(gradient, axes, /*keep_dims=*/true);
+  if (count == 0) return gradient;
+  const absl::Span<const int> repeated(axes, count);
+  for (const int axis : repeated) view.dims[axis] = 1;
+  return Sum(gradient, repeated, /*keep_dims=*/true);
 }
 
 // A copy whose elements lie as they do here: kernels may sum in another order where they lie otherwise.
