@@ -7,11 +7,11 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
-#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/network_body.h"
 
@@ -122,7 +122,7 @@ void Network::QueueGradients(const Inputs& inputs,
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
   for (size_t k = 0; k < gradient_views_.size(); ++k) tape.Watch(named_[k].value, gradient_views_[k]);
-  NDArray mean;
+  NDArray losses;
   std::vector<NDArray> carried;
   {
     BodyCall call;
@@ -137,14 +137,16 @@ void Network::QueueGradients(const Inputs& inputs,
     call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
     LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
-    const NDArray losses = loss_ != nullptr ? loss_(outputs, inputs)
-                                            : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
+    losses = loss_ != nullptr ? loss_(outputs, inputs)
+                              : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
     outputs.clear();
     use_losses(losses);
-    mean = Mean(losses);
-    loss_placed.Finish(mean);
+    loss_placed.Finish(losses);
   }
-  tape.Backward(mean);
+  // Of their mean, which nobody reads: the gradient of each is one over their number.
+  NDArray share = FromScalar(1.0 / static_cast<double>(losses.NumElements()), losses.dtype(), Place::CurrentOn(losses.device()))
+                      .BroadcastTo(losses.shape());
+  tape.BackwardFrom(std::move(losses), std::move(share));
   std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   gradients_.MarkWritten();

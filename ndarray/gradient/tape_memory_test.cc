@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <string>
@@ -50,6 +51,25 @@ class Counter final : public CallRecorder {
  private:
   RecorderFrame frame_{this};
 };
+
+TEST(TapeMemory, WhatBackwardFromBeginsWithGoesBeforeAnythingIsComputed) {
+  const NDArray x = Values({1, 2}, {2});
+  GradientTape tape;
+  tape.Watch(x);
+  NDArray y = x * x;
+  BufferHandle held;
+  NDArray z = y.Dup(), dz = Values({3, 4}, {2});
+  SetGradient("probe", {&y, 1}, {&z, 1}, [&](GradientList gradient) {
+    EXPECT_EQ(held->references.load(), 1u);
+    return std::vector<NDArray>{gradient[0]};
+  });
+  NDArray last = Exp(z);
+  held = last.buffer();
+  tape.BackwardFrom(std::move(last), std::move(dz));
+  const std::vector<float> found = tape.Gradient(x).ToVector<float>();
+  EXPECT_FLOAT_EQ(found[0], 3 * std::exp(1.0f) * 2);
+  EXPECT_FLOAT_EQ(found[1], 4 * std::exp(4.0f) * 4);
+}
 
 TEST(TapeMemory, WritesToMemoryThatIsHandedIn) {
   NDArray flat = RandomUniform({64}, -1, 1, 1), gradients = Full({64}, 9);
