@@ -143,10 +143,13 @@ void Network::QueueGradients(const Inputs& inputs,
     use_losses(losses);
     loss_placed.Finish(losses);
   }
-  // Of their mean, which nobody reads: the gradient of each is one over their number.
-  NDArray share = FromScalar(1.0 / static_cast<double>(losses.NumElements()), losses.dtype(), Place::CurrentOn(losses.device()))
-                      .BroadcastTo(losses.shape());
-  tape.BackwardFrom(std::move(losses), std::move(share));
+  // Of their mean, which nobody reads: the gradient of each is one over their number. A device fills it by a kernel, which a
+  // captured step repeats.
+  const double share = 1.0 / static_cast<double>(losses.NumElements());
+  const Place place = Place::CurrentOn(losses.device());
+  NDArray shares = losses.device() == Host() ? FromScalar(share, losses.dtype(), place) : Full({}, share, losses.dtype(), place);
+  shares = shares.BroadcastTo(losses.shape());
+  tape.BackwardFrom(std::move(losses), std::move(shares));
   std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   gradients_.MarkWritten();

@@ -19,7 +19,8 @@ class Picture {
   const std::vector<uint8_t>& pixels() const { return pixels_; }
   // `values` [height, width], 0 black and 1 white, each a square of `scale` pixels; the upper left
   // corner at (y, x). Throws kInvalidArgument where it does not fit in.
-  void Draw(int64_t y, int64_t x, const float* values, int64_t height, int64_t width, int64_t scale);
+  void Draw(int64_t y, int64_t x, const float* values, int64_t height, int64_t width,
+            int64_t scale);
 
  private:
   int64_t height_, width_;

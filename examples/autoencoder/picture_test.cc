@@ -25,13 +25,12 @@ TEST(PictureTest, ItsPngHoldsItsPixels) {
   EXPECT_EQ(image.format, static_cast<png_uint_32>(PNG_FORMAT_GRAY));
   std::vector<uint8_t> pixels(6 * 9);
   ASSERT_NE(png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr), 0);
-  const std::vector<uint8_t> expected = {
-      0, 0, 0, 0,   0,   0,   0,   0,  0,  //
-      0, 0, 0, 0,   255, 255, 128, 128, 0,  //
-      0, 0, 0, 0,   255, 255, 128, 128, 0,  //
-      0, 0, 0, 0,   255, 255, 51,  51,  0,  //
-      0, 0, 0, 0,   255, 255, 51,  51,  0,  //
-      0, 0, 0, 0,   0,   0,   0,   0,   0};
+  const std::vector<uint8_t> expected = {0, 0, 0, 0, 0,   0,   0,   0,   0,  //
+                                         0, 0, 0, 0, 255, 255, 128, 128, 0,  //
+                                         0, 0, 0, 0, 255, 255, 128, 128, 0,  //
+                                         0, 0, 0, 0, 255, 255, 51,  51,  0,  //
+                                         0, 0, 0, 0, 255, 255, 51,  51,  0,  //
+                                         0, 0, 0, 0, 0,   0,   0,   0,   0};
   EXPECT_EQ(pixels, expected);
 }
 

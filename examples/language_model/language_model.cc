@@ -1,7 +1,8 @@
-// Learns to spell first names, letter by letter: a transformer with causal attention, whose output layer shares the letters' table,
-// beside a model that counts. Then makes some names up.
+// Learns to spell first names, letter by letter: a transformer with causal attention, whose output
+// layer shares the letters' table, beside a model that counts. Then makes some names up.
 //
-//   bazel run //examples/language_model -- --train=$PWD/examples/data/names/train.tsv --test=$PWD/examples/data/names/test.tsv
+//   bazel run //examples/language_model -- --train=$PWD/examples/data/names/train.tsv
+//   --test=$PWD/examples/data/names/test.tsv
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -31,7 +32,8 @@
 #include "tidepool/nn/layers/transformer_block.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
-ABSL_FLAG(std::string, train, "examples/data/names/train.tsv", "names to learn from: name, tab, f or m");
+ABSL_FLAG(std::string, train, "examples/data/names/train.tsv",
+          "names to learn from: name, tab, f or m");
 ABSL_FLAG(std::string, test, "examples/data/names/test.tsv", "names that bits are counted of");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(int, epochs, 60, "passes over the names");
@@ -40,7 +42,8 @@ ABSL_FLAG(double, dropout, 0.2, "how much of what goes from block to block is dr
 ABSL_FLAG(double, learning_rate, 5e-3, "the highest");
 ABSL_FLAG(int, width, 64, "of what is known of each place, a multiple of 4");
 ABSL_FLAG(int, names, 10, "how many names to make up");
-ABSL_FLAG(uint64_t, seed, 1, "of parameters, the order of names, dropout and names that are made up");
+ABSL_FLAG(uint64_t, seed, 1,
+          "of parameters, the order of names, dropout and names that are made up");
 ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or none");
 
 namespace tidepool::examples {
@@ -60,7 +63,8 @@ int64_t LengthOf(const Names& names, int64_t i) {
 nn::Batch BatchOf(const Names& names, absl::Span<const int64_t> which) {
   const Shape shape = {static_cast<int64_t>(which.size()), kPlaces};
   nn::Batch batch(Zeros(shape, DType::kInt64), Full(shape, kNothing, DType::kInt64));
-  int64_t *before = batch.features.mutable_data<int64_t>(), *at = batch.labels.mutable_data<int64_t>();
+  int64_t *before = batch.features.mutable_data<int64_t>(),
+          *at = batch.labels.mutable_data<int64_t>();
   for (const int64_t i : which) {
     const int64_t length = LengthOf(names, i);
     std::copy_n(names.letters.data() + i * kLength, length, before + 1);
@@ -77,24 +81,29 @@ NDArray Losses(const NDArray& logits, const NDArray& labels) {
   const int64_t rows = labels.NumElements();
   const NDArray is_there = labels != kNothing;
   const NDArray known = Where(is_there, labels, kEnd).Reshape({rows});
-  const CrossEntropy result = SoftmaxCrossEntropy(logits.Reshape({rows, kLetters}), known, Labels::kChecked);
+  const CrossEntropy result =
+      SoftmaxCrossEntropy(logits.Reshape({rows, kLetters}), known, Labels::kChecked);
   return result.loss.Reshape(labels.shape()) * Cast(is_there, logits.dtype());
 }
 
-// Each name is a sequence of kPlaces letters; what stands behind its end is seen by nobody, as attention is causal.
+// Each name is a sequence of kPlaces letters; what stands behind its end is seen by nobody, as
+// attention is causal.
 nn::NetworkConfig Config(int64_t width, double dropout) {
   constexpr int64_t kHeads = 4;
   nn::NetworkConfig config;
   std::string x = config.AddInput("letters", {kPlaces}, DType::kInt64);
-  x = config.Add(nn::Embedding(kLetters, width, {.initializer = nn::Initializer::Normal(1 / std::sqrt(width))}),
+  x = config.Add(nn::Embedding(kLetters, width,
+                               {.initializer = nn::Initializer::Normal(1 / std::sqrt(width))}),
                  {x}, "letter");
   x = config.Add(nn::PositionEmbedding(), {x}, "place");
   x = config.Add(nn::DropoutLayer(dropout), {x}, "dropout");
   for (const char* block : {"first", "second"}) {
-    x = config.Add(nn::TransformerBlock(kHeads, 0, {.causal = true, .dropout = dropout}), {x}, block);
+    x = config.Add(nn::TransformerBlock(kHeads, 0, {.causal = true, .dropout = dropout}), {x},
+                   block);
   }
   x = config.Add(nn::LayerNormalization(), {x}, "norm");
-  config.outputs = {config.Add(nn::Dense(kLetters, nn::Activation::kIdentity, {.last_axis = true}), {x}, "next")};
+  config.outputs = {
+      config.Add(nn::Dense(kLetters, nn::Activation::kIdentity, {.last_axis = true}), {x}, "next")};
   config.nodes.back().tied = {{"weight", "letter.table"}};
   return config;
 }
@@ -115,7 +124,9 @@ double BitsPerCharacter(nn::Network& network, const Names& names) {
   const nn::Batch all = BatchOf(names, All(names));
   double nats = 0;
   network.Infer([&] { return all.features; },
-                [&](const NDArray& output) { nats = Sum(Cast(Losses(output, all.labels), DType::kFloat64)).Item<double>(); });
+                [&](const NDArray& output) {
+                  nats = Sum(Cast(Losses(output, all.labels), DType::kFloat64)).Item<double>();
+                });
   return nats / std::log(2.0) / static_cast<double>(SymbolsOf(names));
 }
 
@@ -143,30 +154,39 @@ std::vector<std::string> MakeUp(nn::Network& network, int64_t count, uint64_t se
   for (int64_t place = 0; place < kPlaces && count > 0; ++place) {
     const std::vector<float> probabilities =
         Softmax(network.Output(letters).Index(1, place).Dup()).ToVector<float>();
-    const std::vector<float> drawn = RandomUniform({count}, 0, 1, seed, static_cast<uint64_t>(place)).ToVector<float>();
+    const std::vector<float> drawn =
+        RandomUniform({count}, 0, 1, seed, static_cast<uint64_t>(place)).ToVector<float>();
     for (size_t i = 0; i < names.size(); ++i) {
       const float* const of_name = probabilities.data() + i * kLetters;
       int64_t letter = 0;
-      for (float left = drawn[i] - of_name[0]; left >= 0 && letter + 1 < kLetters;) left -= of_name[++letter];
+      for (float left = drawn[i] - of_name[0]; left >= 0 && letter + 1 < kLetters;)
+        left -= of_name[++letter];
       ended[i] = ended[i] || letter == kEnd;
       if (ended[i]) continue;
-      names[i] += letter == kLetters - 1 ? '-' : static_cast<char>((place == 0 ? 'A' : 'a') + letter - 1);
-      if (place + 1 < kPlaces) letters.mutable_data<int64_t>()[static_cast<int64_t>(i) * kPlaces + place + 1] = letter;
+      names[i] +=
+          letter == kLetters - 1 ? '-' : static_cast<char>((place == 0 ? 'A' : 'a') + letter - 1);
+      if (place + 1 < kPlaces)
+        letters.mutable_data<int64_t>()[static_cast<int64_t>(i) * kPlaces + place + 1] = letter;
     }
   }
   return names;
 }
 
 void Run() {
-  const Names train = ReadNames(absl::GetFlag(FLAGS_train)), test = ReadNames(absl::GetFlag(FLAGS_test));
-  const TrainingRun run{absl::GetFlag(FLAGS_epochs), absl::GetFlag(FLAGS_batch), absl::GetFlag(FLAGS_seed),
-                        absl::GetFlag(FLAGS_save)};
+  const Names train = ReadNames(absl::GetFlag(FLAGS_train)),
+              test = ReadNames(absl::GetFlag(FLAGS_test));
+  const TrainingRun run{absl::GetFlag(FLAGS_epochs), absl::GetFlag(FLAGS_batch),
+                        absl::GetFlag(FLAGS_seed), absl::GetFlag(FLAGS_save)};
   nn::NetworkOptions options{.seed = run.seed};
   options.name = "language model";
   options.mode = tools::ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
-  nn::Model model("language_model", kLetters, std::make_unique<nn::Network>(Config(absl::GetFlag(FLAGS_width), absl::GetFlag(FLAGS_dropout)), options));
-  // Every letter counts the same: a name's loss is the sum of its letters', in letters of a name of usual length.
-  const double usual_length = static_cast<double>(SymbolsOf(train)) / static_cast<double>(train.size());
+  nn::Model model("language_model", kLetters,
+                  std::make_unique<nn::Network>(
+                      Config(absl::GetFlag(FLAGS_width), absl::GetFlag(FLAGS_dropout)), options));
+  // Every letter counts the same: a name's loss is the sum of its letters', in letters of a name of
+  // usual length.
+  const double usual_length =
+      static_cast<double>(SymbolsOf(train)) / static_cast<double>(train.size());
   model.network->set_loss([=](absl::Span<const NDArray> outputs, const nn::NetworkInputs& given) {
     return Sum(Losses(outputs[0], given.labels[0]), 1) * (1 / usual_length);
   });
@@ -180,7 +200,8 @@ void Run() {
       [&] { return BitsPerCharacter(*model.network, test); });
 
   std::printf("names made up:");
-  for (const std::string& name : MakeUp(*model.network, std::max(0, absl::GetFlag(FLAGS_names)), run.seed)) {
+  for (const std::string& name :
+       MakeUp(*model.network, std::max(0, absl::GetFlag(FLAGS_names)), run.seed)) {
     std::printf(" %s", name.c_str());
   }
   double counted = std::numeric_limits<double>::infinity();
@@ -190,7 +211,8 @@ void Run() {
     std::printf(" %d: %.3f", letters, bits);
     counted = std::min(counted, bits);
   }
-  std::printf("\ntest bits per character %.4f, by counting %.4f\n", BitsPerCharacter(*model.network, test), counted);
+  std::printf("\ntest bits per character %.4f, by counting %.4f\n",
+              BitsPerCharacter(*model.network, test), counted);
 }
 
 }  // namespace

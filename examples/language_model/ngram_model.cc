@@ -8,7 +8,8 @@
 namespace tidepool::examples {
 namespace {
 
-constexpr double kDiscount = 0.75;  // of each count that is not 0, shared out by the shorter context
+constexpr double kDiscount =
+    0.75;  // of each count that is not 0, shared out by the shorter context
 constexpr char kBefore = '\xff';
 
 }  // namespace
@@ -28,7 +29,8 @@ std::string NgramModel::Context(const std::string& text, size_t at, int length) 
 
 void NgramModel::Count(Contexts& contexts, const std::string& context, unsigned char symbol) const {
   if (symbol >= symbols_) {
-    ThrowInvalidArgument(absl::StrCat("n-gram model: symbol ", symbol, ", expected one below ", symbols_));
+    ThrowInvalidArgument(
+        absl::StrCat("n-gram model: symbol ", symbol, ", expected one below ", symbols_));
   }
   Counts& counts = contexts[context];
   counts.of_symbol.resize(static_cast<size_t>(symbols_));

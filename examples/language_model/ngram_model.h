@@ -1,4 +1,5 @@
-// A character model by counting, for comparison: interpolated Kneser-Ney smoothing (Kneser and Ney 1995; Chen and Goodman 1999).
+// A character model by counting, for comparison: interpolated Kneser-Ney smoothing (Kneser and Ney
+// 1995; Chen and Goodman 1999).
 //
 //   NgramModel model(5, symbols);   // the next symbol by the four before it
 //   model.Add(text); ...

@@ -1,5 +1,5 @@
-// Names handwritten digits by a residual network with batch normalisation (nn/models.h), of images that are moved a little in each
-// epoch.
+// Names handwritten digits by a residual network with batch normalisation (nn/models.h), of images
+// that are moved a little in each epoch.
 //
 //   bazel run //examples/residual -- --data=$PWD/examples/data/mnist
 #include <algorithm>
@@ -21,7 +21,8 @@
 #include "tidepool/nn/models.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
-ABSL_FLAG(std::string, data, "examples/data/mnist", "folder with the four IDX files of MNIST's names");
+ABSL_FLAG(std::string, data, "examples/data/mnist",
+          "folder with the four IDX files of MNIST's names");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(int, epochs, 10, "passes over the images");
 ABSL_FLAG(int, batch, 64, "images of a step");
@@ -64,11 +65,12 @@ void Run() {
   nn::NetworkOptions options{.seed = run.seed};
   options.name = "residual";
   options.mode = tools::ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
-  nn::Model model("residual", data.train.classes,
-                  std::make_unique<nn::Network>(
-                      nn::ResidualConfig({data.train.height, data.train.width, 1},
-                                         data.train.classes, {channels, 2 * channels, 4 * channels}),
-                      options));
+  nn::Model model(
+      "residual", data.train.classes,
+      std::make_unique<nn::Network>(
+          nn::ResidualConfig({data.train.height, data.train.width, 1}, data.train.classes,
+                             {channels, 2 * channels, 4 * channels}),
+          options));
   nn::UpdaterConfig updater = nn::UpdaterConfig::Of(nn::UpdaterKind::kAdamW);
   updater.learning_rate = 1e-2;
   updater.schedule = nn::Schedule::OneCycle(StepsOf(run, examples));
@@ -79,12 +81,14 @@ void Run() {
         const auto count = static_cast<int64_t>(which.size());
         nn::Batch batch(NDArray(), Empty({count}, DType::kInt64));
         int64_t* const labels = batch.labels.mutable_data<int64_t>();
-        for (size_t i = 0; i < which.size(); ++i) labels[i] = data.train.labels[static_cast<size_t>(which[i])];
+        for (size_t i = 0; i < which.size(); ++i)
+          labels[i] = data.train.labels[static_cast<size_t>(which[i])];
         // Two numbers for each image, other ones in each epoch.
         const NDArray moves = RandomIntegers({count, 2}, -shift, shift + 1, run.seed,
                                              static_cast<uint64_t>(epoch * examples + which[0]));
         const int64_t* const by = moves.data<int64_t>();
-        batch.features = PixelsOf(data.train, which, [&](size_t i) { return std::pair(by[2 * i], by[2 * i + 1]); });
+        batch.features = PixelsOf(data.train, which,
+                                  [&](size_t i) { return std::pair(by[2 * i], by[2 * i + 1]); });
         return batch;
       },
       [&] { return Accuracy(*model.network, data.test, asked); });

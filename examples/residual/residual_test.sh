@@ -4,7 +4,7 @@ set -u
 program=$1
 failed=0
 model=$TEST_TMPDIR/residual.safetensors
-output=$("$program" --data=examples/data/mnist --examples=2000 --epochs=3 --shift=1 --save="$model") || failed=1
+output=$("$program" --data=examples/data/mnist --channels=8 --examples=2000 --epochs=3 --batch=32 --save="$model") || failed=1
 echo "$output"
 accuracy=$(tail -n 1 <<<"$output" | sed -n 's/^test accuracy 0\.\([0-9]*\)$/\1/p')
 [[ 10#${accuracy:-0} -ge 9300 ]] || { echo "accuracy below 0.93" >&2; failed=1; }

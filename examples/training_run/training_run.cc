@@ -22,10 +22,10 @@ int64_t StepsOf(const TrainingRun& run, int64_t examples) {
   return run.epochs * ((examples + run.batch - 1) / run.batch);
 }
 
-void Train(nn::Model& model, const nn::UpdaterConfig& updater, const TrainingRun& run,
-           int64_t examples,
-           absl::FunctionRef<nn::Batch(absl::Span<const int64_t> examples, int64_t epoch)> make_batch,
-           absl::FunctionRef<double()> score) {
+void Train(
+    nn::Model& model, const nn::UpdaterConfig& updater, const TrainingRun& run, int64_t examples,
+    absl::FunctionRef<nn::Batch(absl::Span<const int64_t> examples, int64_t epoch)> make_batch,
+    absl::FunctionRef<double()> score) {
   StepsOf(run, examples);  // refuses what cannot be
   if (!run.save.empty()) {
     nn::CheckModelCanBeSaved(model);

@@ -29,10 +29,10 @@ int64_t StepsOf(const TrainingRun& run, int64_t examples);
 // first epoch are not counted: its last one may be smaller than the others, which is new then.
 // Throws kInvalidArgument for an epoch or a batch below 1 and, before the first step, for a model
 // that cannot be saved.
-void Train(nn::Model& model, const nn::UpdaterConfig& updater, const TrainingRun& run,
-           int64_t examples,
-           absl::FunctionRef<nn::Batch(absl::Span<const int64_t> examples, int64_t epoch)> make_batch,
-           absl::FunctionRef<double()> score);
+void Train(
+    nn::Model& model, const nn::UpdaterConfig& updater, const TrainingRun& run, int64_t examples,
+    absl::FunctionRef<nn::Batch(absl::Span<const int64_t> examples, int64_t epoch)> make_batch,
+    absl::FunctionRef<double()> score);
 
 // Runs `program` and returns what main() returns: 2 for an error, which is printed.
 int RunProgram(const char* name, absl::FunctionRef<void()> program);
