@@ -46,7 +46,8 @@ void GradientTape::Recorder::Clear() {
   records_.Clear();
   writes_.clear();
   slots_.Clear();
-  for (const auto& watched : Watched()) *watched = WatchedArray();
+  // Views hold no buffers, and Watch() writes all of them anew.
+  for (const auto& watched : Watched()) watched->destination = watched->gradient = NDArray();
   watched_count_ = 0;
   calls_ = 0;
   state_ = State::kStopped;
