@@ -45,7 +45,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
     std::unique_ptr<Workspace> workspace;
     bool is_open = false;
     bool is_needed = false;  // of a gradient's: something in it is
-    BufferHandle value;      // of activations: what was made for the layers behind
+    BufferHandle value, mask;  // of activations: what was made for the layers behind
   };
 
   Separate(Workspace& main, Phase phase, const WorkspaceConfig& others)
@@ -72,6 +72,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
 
   void CloseTurn(Turn& closed, bool failed) noexcept {
     closed.value.Reset();
+    closed.mask.Reset();
     closed.is_open = false;
     closed.workspace->core()->LeaveFrame(failed);
   }
@@ -83,7 +84,10 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   }
   bool IsNeeded(const Turn& open) const {
     if (phase == Phase::kTraining) return open.is_needed;
-    return open.value && open.value->references.load(std::memory_order_acquire) > 1;
+    const auto is_held = [](const BufferHandle& made) {
+      return made && made->references.load(std::memory_order_acquire) > 1;
+    };
+    return is_held(open.value) || is_held(open.mask);
   }
   Turn& NextTurn() {
     for (Turn& next : turns) {
@@ -321,13 +325,17 @@ LayerWorkspaceManager::Layer::~Layer() {
   if (manager_->separate_->tape != nullptr) manager_->separate_->tape->set_part(0);
 }
 
-void LayerWorkspaceManager::Layer::Finish(const NDArray& output) {
+void LayerWorkspaceManager::Layer::Finish(const NDArray& output, const NDArray& mask) {
   if (manager_ == nullptr) return;
   manager_->Validate(ArrayType::kActivations, output, name_);
   if (manager_->separate_ == nullptr) return;
-  if (Separate::Turn* const turn = manager_->separate_->turn; turn != nullptr && output.buffer()) {
+  if (Separate::Turn* const turn = manager_->separate_->turn; turn != nullptr) {
     // One that is a view of an input lives where that does.
-    if (output.buffer()->owner == turn->workspace->core()) turn->value = output.buffer();
+    const auto keep = [&](const NDArray& made, BufferHandle& as) {
+      if (made.buffer() && made.buffer()->owner == turn->workspace->core()) as = made.buffer();
+    };
+    keep(output, turn->value);
+    keep(mask, turn->mask);
   }
   if (manager_->uses_ == nullptr) return;
   const Separate& separate = *manager_->separate_;

@@ -121,8 +121,8 @@ class LayerWorkspaceManager {
    public:
     Layer(LayerWorkspaceManager* manager, int number, absl::string_view name);
     ~Layer();
-    // The layer is done: checks its output.
-    void Finish(const NDArray& output);
+    // The layer is done: checks its output. `mask`: of it, which layers behind it read as well.
+    void Finish(const NDArray& output, const NDArray& mask = NDArray());
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
 

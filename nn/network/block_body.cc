@@ -186,7 +186,7 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
     error.AddContext(absl::StrCat("block member [", name_, "]"));
     throw;
   }
-  placed.Finish(output);
+  placed.Finish(output, mask != nullptr ? context.mask : NDArray());
   if (mask != nullptr) {
     *mask = std::move(context.mask);
     DropMaskOfOthers(*mask, output);

@@ -323,7 +323,7 @@ void GraphBody::Run(BodyCall& call, Frame& frame) const {
       error.AddContext(absl::StrCat("layer ", Quoted(config_.nodes[i].name)));
       throw;
     }
-    placed.Finish(output);
+    placed.Finish(output, context.mask);
     frame.taken.clear();
     frame.parameters.clear();
     DropMaskOfOthers(context.mask, output);
