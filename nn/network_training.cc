@@ -1,4 +1,5 @@
 // Training. Inference and the rest: network.cc.
+#include <cmath>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -7,6 +8,7 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -56,6 +58,14 @@ Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
   };
   return {on_device(inputs.features), on_device(inputs.labels), on_device(inputs.features_masks),
           on_device(inputs.labels_masks)};
+}
+
+void Network::set_loss_scale(double scale) {
+  CheckWhole("set_loss_scale");
+  if (!(scale > 0) || std::isinf(scale)) {
+    ThrowInvalidArgument(absl::StrCat("network: loss scale ", scale, ", expected a positive number"));
+  }
+  loss_scale_ = scale;
 }
 
 double Network::MeanLoss(const NDArray& losses) {
@@ -118,6 +128,7 @@ void Network::QueueGradients(const Inputs& inputs,
     call.seed = options_.seed;
     call.step = step_;
     call.compute_type = options_.compute_type;
+    call.frozen = frozen_.empty() ? nullptr : &frozen_;
     call.masks = inputs.features_masks;
     call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
@@ -129,7 +140,12 @@ void Network::QueueGradients(const Inputs& inputs,
     mean = Mean(losses);
     loss_placed.Finish(mean);
   }
-  tape.Backward(mean);
+  if (loss_scale_ == 1) {
+    tape.Backward(mean);
+  } else {
+    const NDArray scale = Full(mean.shape(), loss_scale_, mean.dtype(), Place::CurrentOn(mean.device()));
+    tape.Backward(absl::MakeConstSpan(&mean, 1), absl::MakeConstSpan(&scale, 1));
+  }
   ++step_;  // one that fails is done again with the same numbers
   gradients_.MarkWritten();
   for (size_t i = 0; i < carried.size(); ++i) {

@@ -29,29 +29,41 @@ LossScale::LossScale(const LossScaleConfig& config) : config_(config), scale_(co
   Expect(config.backoff > 0 && config.backoff <= 1, "backoff", config.backoff,
          "more than 0, at most 1");
   Expect(config.growth_interval >= 1, "growth_interval", config.growth_interval, "at least 1");
+  Expect(config.diverges_after >= 1, "diverges_after", config.diverges_after, "at least 1");
 }
 
-LossScale LossScale::Constant(double scale) {
-  return LossScale({.first = scale, .growth = 1, .backoff = 1, .most = scale, .least = scale});
+LossScaleConfig LossScale::Constant(double scale) {
+  return {.first = scale, .growth = 1, .backoff = 1, .most = scale, .least = scale, .diverges_after = 16};
+}
+
+std::string LossScaleConfig::ToString() const {
+  return absl::StrCat("first ", first, ", growth ", growth, " after ", growth_interval, ", backoff ", backoff, ", from ", least,
+                      " to ", most, ", diverged after ", diverges_after);
 }
 
 bool LossScale::Observe(bool finite) {
   if (!finite) {
     ++skipped_;
     good_steps_ = 0;
-    scale_ = std::max(config_.least, scale_ * config_.backoff);
-  } else if (++good_steps_ >= config_.growth_interval) {
+    const double lower = std::max(config_.least, scale_ * config_.backoff);
+    stuck_ = lower < scale_ ? 0 : stuck_ + 1;
+    scale_ = lower;
+    return false;
+  }
+  stuck_ = 0;
+  if (++good_steps_ >= config_.growth_interval) {
     good_steps_ = 0;
     scale_ = std::min(config_.most, scale_ * config_.growth);
   }
-  return finite;
+  return true;
 }
 
-void LossScale::Restore(double scale, int64_t good_steps, int64_t skipped) {
+void LossScale::Restore(double scale, int64_t good_steps, int64_t skipped, int64_t stuck) {
   Expect(IsPositive(scale), "scale", scale, "more than 0");
   Expect(good_steps >= 0, "good steps", good_steps, "0 or more");
   Expect(skipped >= 0, "skipped", skipped, "0 or more");
-  scale_ = scale, good_steps_ = good_steps, skipped_ = skipped;
+  Expect(stuck >= 0, "overflows running", stuck, "0 or more");
+  scale_ = scale, good_steps_ = good_steps, skipped_ = skipped, stuck_ = stuck;
 }
 
 std::string LossScale::ToString() const {

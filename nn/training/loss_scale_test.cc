@@ -35,10 +35,13 @@ TEST(LossScale, StaysBetweenItsEnds) {
   EXPECT_EQ(scale.scale(), 8);
   for (int i = 0; i < 5; ++i) scale.Observe(false);
   EXPECT_EQ(scale.scale(), 2);
-  LossScale constant = LossScale::Constant(128);
-  constant.Observe(false);
+  LossScale constant(LossScale::Constant(128));
+  for (int i = 0; i < 15; ++i) constant.Observe(false);
   EXPECT_EQ(constant.scale(), 128);
-  EXPECT_EQ(constant.skipped(), 1);
+  EXPECT_EQ(constant.skipped(), 15);
+  EXPECT_FALSE(constant.has_diverged());
+  constant.Observe(false);
+  EXPECT_TRUE(constant.has_diverged());
 }
 
 TEST(LossScale, GoesOnWhereItWas) {
