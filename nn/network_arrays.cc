@@ -122,6 +122,7 @@ void Network::SetFrozen(absl::Span<const std::string> patterns) {
   NDArray gradients = Zeros({layout.trained}, options_.dtype, Place::On(options_.device, MemoryKind::kGradientStandard));
   tape_.reset();
   Take(std::move(layout), std::move(gradients));
+  FillInto(0, arrays_);  // what lies between them
   for (size_t i = 0; i < before.size(); ++i) CopyInto(before[i], parameter_views_[i]);
   options_.frozen.assign(patterns.begin(), patterns.end());
   ++layout_version_;

@@ -1,7 +1,9 @@
 #include "tidepool/nn/training/loss_scale.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -16,6 +18,12 @@ void Expect(bool holds, const char* what, Number found, const char* expected) {
 }
 
 bool IsPositive(double x) { return x > 0 && std::isfinite(x); }
+
+// The fewest digits that mean this number alone: files are compared by them.
+std::string Whole(double number) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof(text), number).ptr);
+}
 
 }  // namespace
 
@@ -37,8 +45,8 @@ LossScaleConfig LossScale::Constant(double scale) {
 }
 
 std::string LossScaleConfig::ToString() const {
-  return absl::StrCat("first ", first, ", growth ", growth, " after ", growth_interval, ", backoff ", backoff, ", from ", least,
-                      " to ", most, ", diverged after ", diverges_after);
+  return absl::StrCat("first ", Whole(first), ", growth ", Whole(growth), " after ", growth_interval, ", backoff ", Whole(backoff),
+                      ", from ", Whole(least), " to ", Whole(most), ", diverged after ", diverges_after);
 }
 
 bool LossScale::Observe(bool finite) {
@@ -67,7 +75,7 @@ void LossScale::Restore(double scale, int64_t good_steps, int64_t skipped, int64
 }
 
 std::string LossScale::ToString() const {
-  return absl::StrCat("loss scale ", scale_, ", ", good_steps_, " good steps, ", skipped_,
+  return absl::StrCat("loss scale ", Whole(scale_), ", ", good_steps_, " good steps, ", skipped_,
                       " skipped");
 }
 

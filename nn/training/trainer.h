@@ -91,6 +91,7 @@ class Trainer {
   bool Update();
 
   int64_t steps() const { return updater_.steps(); }  // updates; skipped ones do not count
+  Network& network() { return network_; }
   // For checkpoints (checkpoint.h), schedules by epoch, scales of losses: between steps.
   Updater& updater() { return updater_; }
   NDManager& manager() { return manager_; }
