@@ -173,6 +173,19 @@ NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) 
   return ForwardOne(std::move(features), parameters.views, parameters.flat.device(), [](int, const NDArray&) {});
 }
 
+NDArray Network::Forward(NDArray features, const NetworkParameters* parameters, LayerWorkspaceManager& workspaces) const {
+  CheckWhole("forward");
+  if (parameters != nullptr && parameters->views.size() != parameter_views_.size()) {
+    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
+                                      parameter_views_.size()));
+  }
+  const LayerWorkspaceManager::Call call(workspaces, nullptr);
+  const NDArray output =
+      ForwardOne(std::move(features), parameters != nullptr ? parameters->views : parameter_views_,
+                 parameters != nullptr ? parameters->flat.device() : arrays_.device(), [](int, const NDArray&) {}, &workspaces);
+  return workspaces.LeverageTo(ArrayType::kInput, output);
+}
+
 NDArray Network::ForwardByLayers(NDArray features,
                                  absl::FunctionRef<void(int, const NDArray&)> see) const {
   CheckWhole("forward");

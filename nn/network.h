@@ -202,6 +202,9 @@ class Network {
   // The output for `features` in the caller's place, by operators whose results go there as well:
   // for callers with a workspace of their own. On many threads at once; needs no workspace of this.
   NDArray Forward(NDArray features) const;
+  // The same with arrays where `workspaces`, of inference, has them: in an open cycle of its main workspace, where the output is
+  // afterwards. Null parameters: the network's own. One thread at a time for each of those.
+  NDArray Forward(NDArray features, const NetworkParameters* parameters, LayerWorkspaceManager& workspaces) const;
   // The same by `parameters` instead of the network's own, on their device.
   NDArray Forward(NDArray features, const NetworkParameters& parameters) const;
   // `flat`, a copy of arrays() wherever it is, as Forward takes it.

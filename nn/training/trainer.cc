@@ -43,6 +43,13 @@ std::vector<ParameterGroup> GroupsOf(const Network& network, const UpdaterConfig
   return groups;
 }
 
+NetworkInputs InputsOf(const Batch& batch) {
+  NetworkInputs inputs{{batch.features}, {batch.labels}, {}, {}};
+  if (batch.features_mask.is_defined()) inputs.features_masks.push_back(batch.features_mask);
+  if (batch.labels_mask.is_defined()) inputs.labels_masks.push_back(batch.labels_mask);
+  return inputs;
+}
+
 Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
   return Updater(config, network.parameters().shape(), network.device(), network.dtype(), GroupsOf(network, config));
 }
@@ -101,8 +108,12 @@ double Trainer::StepByGraph(absl::FunctionRef<Batch()> make_batch) {
   std::optional<WorkspaceScope> scope;
   if (model_ == nullptr) scope.emplace(graphs.batches);
   const Batch batch = model_ != nullptr ? MakeBatch(make_batch, graphs.batches) : make_batch();
-  Network::Inputs inputs = network_.PrepareInputs(batch.features, batch.labels);
+  Network::Inputs inputs = network_.PrepareInputs(InputsOf(batch));
   const HandlesOwnScope handles;
+  if (network_.loss_scale() != 1) {
+    ThrowFailedPrecondition(absl::StrCat("trainer: loss scale ", network_.loss_scale(), " of network [", network_.name(),
+                                         "], which is no part of steps that are captured, expected 1"));
+  }
   const int64_t count = inputs.features[0].dim(0);
   if (!graphs.losses.is_defined() || graphs.losses.dim(0) != count) {
     const MemoryOwnerScope owner("graphs");
@@ -149,7 +160,7 @@ double Trainer::Step(absl::FunctionRef<Batch()> make_batch) {
     double loss;
     {
       const Batch batch = make_batch();
-      loss = Gradients(batch.features, batch.labels);
+      loss = Gradients(batch);
     }
     Update();
     return loss;
@@ -182,6 +193,8 @@ Batch Trainer::MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& works
   batch.manager = std::move(manager);
   batch.features = std::move(made.features);
   batch.labels = std::move(made.labels);
+  batch.features_mask = std::move(made.features_mask);
+  batch.labels_mask = std::move(made.labels_mask);
   return batch;
 }
 
@@ -190,15 +203,15 @@ double Trainer::ComputeGradients(const Batch& batch) {
   ForgetGraph();
   std::optional<ManagerScope> scope;
   if (batch.manager.is_open()) scope.emplace(batch.manager);
-  return Gradients(batch.features, batch.labels);
+  return Gradients(batch);
 }
 
-double Trainer::Gradients(const NDArray& features, const NDArray& labels) {
-  if (!loss_scale_.has_value()) return network_.ComputeGradients(features, labels);
+double Trainer::Gradients(const Batch& batch) {
+  if (!loss_scale_.has_value()) return network_.ComputeGradients(InputsOf(batch));
   // The network's own callers see gradients as they are.
   const absl::Cleanup restore = [this, before = network_.loss_scale()] { network_.set_loss_scale(before); };
   network_.set_loss_scale(loss_scale_->scale());
-  return network_.ComputeGradients(features, labels);
+  return network_.ComputeGradients(InputsOf(batch));
 }
 
 bool Trainer::Update() {

@@ -103,7 +103,7 @@ class Trainer {
   Batch MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& workspace);
   void ForgetGraph();
   void CheckOpen() const;
-  double Gradients(const NDArray& features, const NDArray& labels);
+  double Gradients(const Batch& batch);
   std::shared_ptr<const ModelLink> model_;  // null: of a bare network
   std::shared_ptr<Network> models_network_;
   Network& network_;
