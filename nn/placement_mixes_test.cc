@@ -8,7 +8,9 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_provider.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
@@ -196,18 +198,29 @@ TEST(PlacementMixes, JsonOfAReportHasItsNumbers) {
   }
 }
 
-// Requests fail from the moment on that the loss is there: in the backward pass.
+// From the moment on that the loss is there, in the backward pass, requests of the system fail, or (n of -2) its first operator
+// says that there is no memory: a workspace in its first cycle asks the system for little.
 TEST(PlacementMixes, OutOfMemoryInTheBackwardPassLeavesTheNetworkUsable) {
   FailingProvider memory{Host()};
   for (const char* name : kExampleNetworks) {
     for (WorkspaceMode mode : kModes) {
       const auto run = [&](int64_t n, int* refused) {
         Network network = ExampleNetwork(name, Options(mode));
-        bool armed = n >= 0;
+        bool armed = n != -1;
         network.set_loss([&](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
           NDArray loss = SoftmaxCrossEntropy(outputs[0], inputs.labels[0]).loss;
-          if (armed) memory.faults().FailRequest(n, 1 << 20);
-          return loss;
+          if (armed && n >= 0) memory.faults().FailRequest(n, 1 << 20);
+          if (!armed || n >= 0) return loss;
+          const NDArray copy = loss.Dup();
+          NDArray failing;
+          {
+            const NoGradientScope constant;
+            failing = copy * 1.0;
+          }
+          SetGradient("failing", {copy}, {failing}, [](absl::Span<const NDArray>) -> std::vector<NDArray> {
+            throw OutOfMemoryError("no memory in the backward pass", "");
+          });
+          return failing;
         });
         Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
         std::vector<double> losses;
@@ -226,10 +239,15 @@ TEST(PlacementMixes, OutOfMemoryInTheBackwardPassLeavesTheNetworkUsable) {
       int refused = 0;
       const auto expected = run(-1, &refused);
       ASSERT_EQ(refused, 0);
-      for (int64_t n = 1; n < 8; n += 2) {  // 0 is the mean of the losses
+      for (const int64_t n : {-2, 1, 3, 5, 7}) {  // 0 is the mean of the losses
         EXPECT_TRUE(run(n, &refused) == expected) << name << ", mode " << static_cast<int>(mode) << ", request " << n;
+        if (n == -2) {
+          EXPECT_EQ(refused, 1);
+        }
       }
-      EXPECT_GT(refused, 2) << name << ", mode " << static_cast<int>(mode);
+      if (mode == WorkspaceMode::kNone) {
+        EXPECT_GT(refused, 3) << name;
+      }
     }
   }
 }
