@@ -1,4 +1,5 @@
-// Frozen parameters: what stays, what is not computed or kept for their sake, and what must not change by it.
+// Frozen parameters: what stays, what is not computed or kept for their sake, and what must not
+// change by it.
 #include <map>
 #include <memory>
 #include <string>
@@ -38,7 +39,8 @@ Network SmallNetwork(Patterns frozen = {}, uint64_t seed = 3) {
   NetworkOptions options;
   options.seed = seed;
   options.frozen = std::move(frozen);
-  return Network(NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), BatchNormalization(), DropoutLayer(0.25), Dense(3)}),
+  return Network(NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), BatchNormalization(),
+                                                 DropoutLayer(0.25), Dense(3)}),
                  options);
 }
 
@@ -83,7 +85,8 @@ TEST(Freezing, FrozenParametersStayAndHaveNeitherGradientNorState) {
   const auto after = ValuesOf(network);
   for (const NamedParameter& parameter : network.named_parameters()) {
     EXPECT_EQ(parameter.is_frozen, !parameter.is_trained) << parameter.name;
-    EXPECT_EQ(after.at(parameter.name) == before.at(parameter.name), parameter.is_frozen) << parameter.name;
+    EXPECT_EQ(after.at(parameter.name) == before.at(parameter.name), parameter.is_frozen)
+        << parameter.name;
   }
 }
 
@@ -91,10 +94,13 @@ TEST(Freezing, FrozenParametersStayAndHaveNeitherGradientNorState) {
 TEST(Freezing, AHeadLearnsAsOneByItselfOnTheTrunksOutputs) {
   NetworkOptions options;
   options.seed = 3;
-  Network trunk(NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), BatchNormalization()}), options);
+  Network trunk(NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), BatchNormalization()}),
+                options);
   Network head(NetworkConfig::Sequential({8}, {Dense(3)}), options);
   options.frozen = {"0.dense", "1.*"};
-  Network whole(NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), BatchNormalization(), Dense(3)}), options);
+  Network whole(
+      NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), BatchNormalization(), Dense(3)}),
+      options);
   // Averages that are not those of a batch.
   for (const NamedParameter& parameter : whole.named_parameters()) {
     NDArray value = parameter.value;
@@ -114,29 +120,35 @@ TEST(Freezing, AHeadLearnsAsOneByItselfOnTheTrunksOutputs) {
     EXPECT_NEAR(of_head.Step([&]() -> Batch {
       Batch batch = SmallBatch(i);
       return {trunk.Output(batch.features), batch.labels};
-    }), loss, 1e-6 * loss);
+    }),
+                loss, 1e-6 * loss);
   }
   const auto found = ValuesOf(whole), expected = ValuesOf(head);
   for (const char* name : {"dense.weight", "dense.bias"}) {
-    const std::vector<float>&a = found.at(std::string("2.") + name), &b = expected.at(std::string("0.") + name);
+    const std::vector<float>&a = found.at(std::string("2.") + name),
+          &b = expected.at(std::string("0.") + name);
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << name;
   }
 }
 
-// Gradients flow through what is frozen in the middle: the first layer learns as it does with all others trained, but for these.
+// Gradients flow through what is frozen in the middle: the first layer learns as it does with all
+// others trained, but for these.
 TEST(Freezing, ThroughALayerInTheMiddleGradientsFlow) {
   const auto gradients_of = [](Patterns frozen) {
     NetworkOptions options;
     options.seed = 3;
     options.frozen = std::move(frozen);
-    Network network(NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), Dense(5, Activation::kRelu), Dense(3)}), options);
+    Network network(NetworkConfig::Sequential(
+                        {6}, {Dense(8, Activation::kTanh), Dense(5, Activation::kRelu), Dense(3)}),
+                    options);
     const Batch batch = SmallBatch(1);
     network.ComputeGradients(batch.features, batch.labels);
     std::map<std::string, std::vector<float>> gradients;
     for (const NamedParameter& parameter : network.named_parameters()) {
       if (!parameter.is_trained) continue;
       const int64_t end = parameter.begin + parameter.value.NumElements();
-      gradients[parameter.name] = network.gradients().Slice(0, parameter.begin, end).ToVector<float>();
+      gradients[parameter.name] =
+          network.gradients().Slice(0, parameter.begin, end).ToVector<float>();
     }
     return gradients;
   };
@@ -147,7 +159,8 @@ TEST(Freezing, ThroughALayerInTheMiddleGradientsFlow) {
 
 // A layer of which something is trained runs as in training.
 TEST(Freezing, BatchNormalizationMovesItsAveragesUnlessAllOfItIsFrozen) {
-  Network part = SmallNetwork({"0.dense", "1.batch_norm.scale"}), whole = SmallNetwork({"0.dense", "1.batch_norm.scale", "1.*.shift"});
+  Network part = SmallNetwork({"0.dense", "1.batch_norm.scale"}),
+          whole = SmallNetwork({"0.dense", "1.batch_norm.scale", "1.*.shift"});
   for (Network* network : {&part, &whole}) {
     const auto before = ValuesOf(*network);
     Trainer(*network, UpdaterConfig::Of(UpdaterKind::kSgd)).Step([] { return SmallBatch(1); });
@@ -164,13 +177,15 @@ TEST(Freezing, WhatIsFrozenAndTrainedAgainIsAsIfItHadNeverBeen) {
   const auto before = ValuesOf(network);
   network.SetFrozen(Patterns{"*.weight", "*.shift"});
   EXPECT_EQ(ValuesOf(network), before);
-  EXPECT_EQ(network.Output(SmallBatch(1).features).ToVector<float>(), other.Output(SmallBatch(1).features).ToVector<float>());
+  EXPECT_EQ(network.Output(SmallBatch(1).features).ToVector<float>(),
+            other.Output(SmallBatch(1).features).ToVector<float>());
   network.SetFrozen({});
   EXPECT_EQ(ValuesOf(network), before);
   EXPECT_EQ(network.layout_version(), 2u);
   Trainer trainer(network, Decaying()), expected(other, Decaying());
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(trainer.Step([&] { return SmallBatch(i); }), expected.Step([&] { return SmallBatch(i); }));
+    EXPECT_EQ(trainer.Step([&] { return SmallBatch(i); }),
+              expected.Step([&] { return SmallBatch(i); }));
   }
   EXPECT_EQ(network.arrays().ToVector<float>(), other.arrays().ToVector<float>());
 }
@@ -178,14 +193,19 @@ TEST(Freezing, WhatIsFrozenAndTrainedAgainIsAsIfItHadNeverBeen) {
 TEST(Freezing, MistakesAreNamedAndChangeNothing) {
   Network network = SmallNetwork();
   const std::vector<float> before = network.arrays().ToVector<float>();
-  EXPECT_THAT(MessageOf([&] { network.SetFrozen(Patterns{"0.dense", "stem"}); }),
-              AllOf(HasSubstr("network [network"), HasSubstr("frozen: pattern \"stem\" matches none of 8 parameters"),
+  EXPECT_THAT(MessageOf([&] {
+                network.SetFrozen(Patterns{"0.dense", "stem"});
+              }),
+              AllOf(HasSubstr("network [network"),
+                    HasSubstr("frozen: pattern \"stem\" matches none of 8 parameters"),
                     HasSubstr("0.dense.weight")));
-  EXPECT_THAT(MessageOf([&] { network.SetFrozen(Patterns{"*"}); }), HasSubstr("nothing is left to train"));
+  EXPECT_THAT(MessageOf([&] { network.SetFrozen(Patterns{"*"}); }),
+              HasSubstr("nothing is left to train"));
   EXPECT_THAT(MessageOf([&] { SmallNetwork({"stem"}); }), HasSubstr("pattern \"stem\""));
   {
     const WorkspaceScope scope(network.training_workspace());
-    EXPECT_THAT(MessageOf([&] { network.SetFrozen(Patterns{"0.dense"}); }), HasSubstr("is open, expected closed"));
+    EXPECT_THAT(MessageOf([&] { network.SetFrozen(Patterns{"0.dense"}); }),
+                HasSubstr("is open, expected closed"));
   }
   {
     FailingProvider memory{Host()};
@@ -201,8 +221,9 @@ TEST(Freezing, MistakesAreNamedAndChangeNothing) {
   Trainer trainer(network, Decaying());
   trainer.Step([] { return SmallBatch(1); });
   network.SetFrozen(Patterns{"0.dense"});
-  EXPECT_THAT(MessageOf([&] { trainer.Step([] { return SmallBatch(1); }); }),
-              HasSubstr("were frozen or not since it was made, expected a trainer made afterwards"));
+  EXPECT_THAT(
+      MessageOf([&] { trainer.Step([] { return SmallBatch(1); }); }),
+      HasSubstr("were frozen or not since it was made, expected a trainer made afterwards"));
   EXPECT_EQ(network.step(), 1u);
 }
 
@@ -217,8 +238,10 @@ TEST(Freezing, AModelsManagerHasTheNewGradientsAndItsFileTheOldNames) {
   const auto trained = ValuesOf(*model.network);
   const int64_t bytes = MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
   const auto first_layer = static_cast<int64_t>(before.begin()->second.size());
-  model.SetFrozen(Patterns{model.network->named_parameters()[0].name, model.network->named_parameters()[1].name});
-  EXPECT_LT(MemoryTracker::Global().Snapshot()[Host()].total.current_bytes, bytes - 4 * first_layer);
+  model.SetFrozen(Patterns{model.network->named_parameters()[0].name,
+                           model.network->named_parameters()[1].name});
+  EXPECT_LT(MemoryTracker::Global().Snapshot()[Host()].total.current_bytes,
+            bytes - 4 * first_layer);
   EXPECT_EQ(model.manager.arrays(), 2);
   EXPECT_TRUE(model.manager.Manages(model.network->gradients()));
   EXPECT_TRUE(model.manager.is_capped());
@@ -232,12 +255,16 @@ TEST(Freezing, AModelsManagerHasTheNewGradientsAndItsFileTheOldNames) {
 }
 
 const Patterns& FrozenOf(const std::string& example) {
-  static const std::map<std::string, Patterns>* const frozen = new std::map<std::string, Patterns>{
-      {"mlp", {"0.*"}}, {"lenet", {"0.*", "2.*"}}, {"residual", {"stem", "a *"}}, {"program", {"first", "middle"}}};
+  static const std::map<std::string, Patterns>* const frozen =
+      new std::map<std::string, Patterns>{{"mlp", {"0.*"}},
+                                          {"lenet", {"0.*", "2.*"}},
+                                          {"residual", {"stem", "a *"}},
+                                          {"program", {"first", "middle"}}};
   return frozen->at(example);
 }
 
-// Layers in front of everything that is trained take what they take in inference: no gradients, and nothing kept for any.
+// Layers in front of everything that is trained take what they take in inference: no gradients, and
+// nothing kept for any.
 TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
   for (const char* name : kExampleNetworks) {
     NetworkOptions options = Options(WorkspaceMode::kEnabled);
@@ -248,18 +275,22 @@ TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
     EXPECT_EQ(frozen.parameter_bytes, all.parameter_bytes);
     EXPECT_LT(frozen.gradient_bytes, all.gradient_bytes) << name;
     EXPECT_LE(frozen.training.lower_bound_bytes, all.training.lower_bound_bytes) << name;
-    // What the rest needs is less than what the widest layer of a request does: no more is alive than there, but for the labels.
-    EXPECT_LE(frozen.training.lower_bound_bytes, frozen.inference.lower_bound_bytes + 32 * 8) << name;
+    // What the rest needs is less than what the widest layer of a request does: no more is alive
+    // than there, but for the labels.
+    EXPECT_LE(frozen.training.lower_bound_bytes, frozen.inference.lower_bound_bytes + 32 * 8)
+        << name;
     int64_t gradients = 0;
     for (const LayerUse& use : frozen.training.layers) {
       int64_t of_layer = 0;
-      for (const ArrayType type : {ArrayType::kActivationGradients, ArrayType::kBackwardWorkingMemory}) {
+      for (const ArrayType type :
+           {ArrayType::kActivationGradients, ArrayType::kBackwardWorkingMemory}) {
         of_layer += use.bytes[static_cast<int>(type)];
       }
       gradients += of_layer;
       bool is_frozen = false;
       for (const NamedParameter& parameter : network.named_parameters()) {
-        is_frozen = is_frozen || (parameter.is_frozen && parameter.name.rfind(use.layer + ".", 0) == 0);
+        is_frozen =
+            is_frozen || (parameter.is_frozen && parameter.name.rfind(use.layer + ".", 0) == 0);
       }
       if (is_frozen) {
         EXPECT_EQ(of_layer, 0) << name << ", " << use.layer;
@@ -267,7 +298,8 @@ TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
     }
     EXPECT_GT(gradients, 0) << name;
     std::printf("%-9s bound of a step %lld, frozen %lld; of a request %lld\n", name,
-                static_cast<long long>(all.training.lower_bound_bytes), static_cast<long long>(frozen.training.lower_bound_bytes),
+                static_cast<long long>(all.training.lower_bound_bytes),
+                static_cast<long long>(frozen.training.lower_bound_bytes),
                 static_cast<long long>(frozen.inference.lower_bound_bytes));
   }
 }
@@ -292,7 +324,8 @@ TEST(Freezing, TheReportIsWhatTheLedgerMeasuresInEachMode) {
         step();
         measured = MemoryTracker::Global().Snapshot()[Host()].total.peak_bytes - before;
       }
-      EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured), 0.02 * measured)
+      EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured),
+                  0.02 * measured)
           << name << ", mode " << static_cast<int>(mode);
     }
   }
@@ -306,9 +339,11 @@ TEST(Freezing, AllModesComputeTheSameBits) {
       options.frozen = FrozenOf(name);
       Network network = ExampleNetwork(name, options);
       Trainer trainer(network, Decaying());
-      for (int i = 0; i < 6; ++i) trainer.Step([&] { return SomeBatch(4, static_cast<uint64_t>(i)); });
+      for (int i = 0; i < 6; ++i)
+        trainer.Step([&] { return SomeBatch(4, static_cast<uint64_t>(i)); });
       if (expected.empty()) expected = network.arrays().ToVector<float>();
-      EXPECT_EQ(network.arrays().ToVector<float>(), expected) << name << ", mode " << static_cast<int>(mode);
+      EXPECT_EQ(network.arrays().ToVector<float>(), expected)
+          << name << ", mode " << static_cast<int>(mode);
     }
   }
 }
@@ -316,7 +351,8 @@ TEST(Freezing, AllModesComputeTheSameBits) {
 TEST(Freezing, ACheckpointGoesOnWithTheSameFrozenAlone) {
   const std::string path = testing::TempDir() + "/frozen_checkpoint.safetensors";
   const Patterns frozen = {"0.dense"};
-  Network whole = SmallNetwork(frozen), first = SmallNetwork(frozen), then = SmallNetwork(frozen, 3);
+  Network whole = SmallNetwork(frozen), first = SmallNetwork(frozen),
+          then = SmallNetwork(frozen, 3);
   Trainer of_whole(whole, Decaying()), of_first(first, Decaying()), of_then(then, Decaying());
   for (int i = 0; i < 12; ++i) of_whole.Step([&] { return SmallBatch(i); });
   for (int i = 0; i < 5; ++i) of_first.Step([&] { return SmallBatch(i); });

@@ -31,7 +31,8 @@ const char* ModeName(WorkspaceMode mode) {
 
 }  // namespace
 
-WorkspaceConfig LayerWorkspaceManager::ConfigOf(WorkspaceMode mode, const std::optional<WorkspaceConfig>& given,
+WorkspaceConfig LayerWorkspaceManager::ConfigOf(WorkspaceMode mode,
+                                                const std::optional<WorkspaceConfig>& given,
                                                 const std::string& id, Device device) {
   WorkspaceConfig config =
       given.value_or(WorkspaceConfig::Inference());  // the last batch is often a smaller one

@@ -83,10 +83,10 @@ class LayerWorkspaceManager {
   LayerWorkspaceManager(LayerWorkspaceManager&&) noexcept;
   LayerWorkspaceManager& operator=(LayerWorkspaceManager&&) noexcept;
 
-  // The configuration of `main`, called `id`, for a mode: `given`, or one that suits it. Throws kInvalidArgument with all reasons why
-  // it cannot be.
-  static WorkspaceConfig ConfigOf(WorkspaceMode mode, const std::optional<WorkspaceConfig>& given, const std::string& id,
-                                  Device device);
+  // The configuration of `main`, called `id`, for a mode: `given`, or one that suits it. Throws
+  // kInvalidArgument with all reasons why it cannot be.
+  static WorkspaceConfig ConfigOf(WorkspaceMode mode, const std::optional<WorkspaceConfig>& given,
+                                  const std::string& id, Device device);
 
   WorkspaceMode mode() const { return mode_; }
   // Where arrays of that type are made now. Making one throws kFailedPrecondition where the

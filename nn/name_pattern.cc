@@ -22,7 +22,8 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       taken = n;
-    } else if (p < pattern.size() && n < name.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+    } else if (p < pattern.size() && n < name.size() &&
+               (pattern[p] == '?' || pattern[p] == name[n])) {
       ++p;
       ++n;
     } else if (star != absl::string_view::npos && taken < name.size()) {
@@ -34,8 +35,8 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
   }
 }
 
-std::vector<bool> MatchNames(absl::Span<const std::string> patterns, absl::Span<const std::string> names,
-                             absl::string_view where) {
+std::vector<bool> MatchNames(absl::Span<const std::string> patterns,
+                             absl::Span<const std::string> names, absl::string_view where) {
   std::vector<bool> matched(names.size(), false);
   for (const std::string& pattern : patterns) {
     bool means_one = false;
@@ -44,7 +45,8 @@ std::vector<bool> MatchNames(absl::Span<const std::string> patterns, absl::Span<
       matched[i] = means_one = true;
     }
     if (means_one) continue;
-    ThrowInvalidArgument(absl::StrCat(where, ": pattern \"", pattern, "\" matches none of ", names.size(), " parameters, expected one as ",
+    ThrowInvalidArgument(absl::StrCat(where, ": pattern \"", pattern, "\" matches none of ",
+                                      names.size(), " parameters, expected one as ",
                                       absl::StrJoin(names.subspan(0, kMostNames), ", "),
                                       names.size() > kMostNames ? ", ..." : ""));
   }

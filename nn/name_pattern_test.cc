@@ -31,13 +31,18 @@ TEST(NamePattern, MeansNamesAndWhatIsBehindADot) {
 
 TEST(NamePattern, OneThatMeansNothingIsAMistake) {
   const std::vector<std::string> names = {"stem.filter", "stem.bias", "out.weight"};
-  EXPECT_EQ(MatchNames(std::vector<std::string>{"*.bias", "out"}, names, "x"), (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(MatchNames(std::vector<std::string>{"*.bias", "out"}, names, "x"),
+            (std::vector<bool>{false, true, true}));
   EXPECT_EQ(MatchNames({}, names, "x"), std::vector<bool>(3, false));
-  EXPECT_EQ(CatchStatus([&] { MatchNames(std::vector<std::string>{"stem", "head"}, names, "here"); }).message(),
-            "here: pattern \"head\" matches none of 3 parameters, expected one as stem.filter, stem.bias, out.weight");
+  EXPECT_EQ(CatchStatus([&] {
+              MatchNames(std::vector<std::string>{"stem", "head"}, names, "here");
+            }).message(),
+            "here: pattern \"head\" matches none of 3 parameters, expected one as stem.filter, "
+            "stem.bias, out.weight");
 }
 
-// A pattern of stars against a long name ends at once: each star is given up when the next one is reached.
+// A pattern of stars against a long name ends at once: each star is given up when the next one is
+// reached.
 TEST(NamePattern, ManyStarsAreNoWork) {
   std::string pattern;
   for (int i = 0; i < 200; ++i) pattern += "*a";

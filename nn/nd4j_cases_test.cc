@@ -1,5 +1,5 @@
-// The numbered cases of ND4J's networks that read sequences or run many times (groups K and M), in each mode, and what a
-// thousand fits leave behind.
+// The numbered cases of ND4J's networks that read sequences or run many times (groups K and M), in
+// each mode, and what a thousand fits leave behind.
 #include <unistd.h>
 
 #include <cstdio>
@@ -34,7 +34,10 @@ constexpr int64_t kLength = 12, kPart = 4, kBatch = 3, kClasses = 4;
 
 // Of sequences of any length: [length, 3] to classes at each step.
 Network Recurrent(WorkspaceMode mode, int64_t length) {
-  return Network(NetworkConfig::Sequential({length, 3}, {Lstm(6), Gru(5), Dense(kClasses, Activation::kIdentity, {.last_axis = true})}), Options(mode));
+  return Network(NetworkConfig::Sequential(
+                     {length, 3}, {Lstm(6), Gru(5),
+                                   Dense(kClasses, Activation::kIdentity, {.last_axis = true})}),
+                 Options(mode));
 }
 
 NDArray Sequences(uint64_t seed) { return RandomUniform({kBatch, kLength, 3}, -1, 1, seed); }
@@ -69,7 +72,8 @@ TEST(Nd4jNetworks, Nd4jCase125StatesSurviveRequestsAndTruncatedFits) {
     std::vector<NDArray> states = network.NewStates();
     for (int64_t t = 0; t < kLength; t += kPart) {
       const WorkspaceScope scope(network.training_workspace());
-      network.ComputeGradients({{x.Slice(1, t, t + kPart).Dup()}, {y.Slice(1, t, t + kPart).Dup()}, {}, {}}, &states);
+      network.ComputeGradients(
+          {{x.Slice(1, t, t + kPart).Dup()}, {y.Slice(1, t, t + kPart).Dup()}, {}, {}}, &states);
       network.parameters() -= network.gradients() * 0.01;
     }
     for (const NDArray& state : states) EXPECT_TRUE(state.IsInScope() && !state.IsAttached());
@@ -83,13 +87,16 @@ TEST(Nd4jNetworks, Nd4jCase125StatesSurviveRequestsAndTruncatedFits) {
 TEST(Nd4jNetworks, Nd4jCase126ConvolutionsThenSequencesAreValid) {
   std::vector<float> expected;
   for (WorkspaceMode mode : kModes) {
-    Network network(NetworkConfig::Sequential({6, 6, 1}, {Conv2D(2, 3, 3, Activation::kRelu), Dense(12), ReshapeLayer({4, 3}),
-                                                          Lstm(5, {.output = RecurrentOutput::kLast}), Dense(3)}),
-                    Options(mode));
+    Network network(
+        NetworkConfig::Sequential(
+            {6, 6, 1}, {Conv2D(2, 3, 3, Activation::kRelu), Dense(12), ReshapeLayer({4, 3}),
+                        Lstm(5, {.output = RecurrentOutput::kLast}), Dense(3)}),
+        Options(mode));
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     for (int i = 0; i < 6; ++i) {
       trainer.Step([&]() -> Batch {
-        return {RandomUniform({4, 6, 6, 1}, 0, 1, static_cast<uint64_t>(i)), RandomIntegers({4}, 0, 3, 7)};
+        return {RandomUniform({4, 6, 6, 1}, 0, 1, static_cast<uint64_t>(i)),
+                RandomIntegers({4}, 0, 3, 7)};
       });
     }
     const std::vector<float> found = network.parameters().ToVector<float>();
@@ -106,10 +113,13 @@ TEST(Nd4jNetworks, Nd4jCase132EvaluationInPartsIsThatOfTheWhole) {
     Evaluation of_whole(kClasses), of_parts(kClasses);
     double square_of_whole = 0, square_of_parts = 0;
     for (uint64_t seed = 1; seed <= 5; ++seed) {
-      const NDArray x = Sequences(seed), labels = RandomIntegers({kBatch, kLength}, 0, kClasses, seed);
-      const auto add = [](Evaluation& evaluation, double& square, const NDArray& scores, const NDArray& of) {
+      const NDArray x = Sequences(seed),
+                    labels = RandomIntegers({kBatch, kLength}, 0, kClasses, seed);
+      const auto add = [](Evaluation& evaluation, double& square, const NDArray& scores,
+                          const NDArray& of) {
         evaluation.AddScores(of.ToVector<int64_t>(), scores.ToVector<float>());
-        for (const float score : scores.ToVector<float>()) square += static_cast<double>(score) * score;
+        for (const float score : scores.ToVector<float>())
+          square += static_cast<double>(score) * score;
       };
       add(of_whole, square_of_whole, whole.Output(x), labels);
       std::vector<NDArray> states = part.NewStates();
@@ -117,7 +127,8 @@ TEST(Nd4jNetworks, Nd4jCase132EvaluationInPartsIsThatOfTheWhole) {
         const WorkspaceScope scope(part.inference_workspace());
         Network::RunOptions options;
         options.states = &states;
-        add(of_parts, square_of_parts, part.Run({x.Slice(1, t, t + kPart).Dup()}, options)[0], labels.Slice(1, t, t + kPart).Dup());
+        add(of_parts, square_of_parts, part.Run({x.Slice(1, t, t + kPart).Dup()}, options)[0],
+            labels.Slice(1, t, t + kPart).Dup());
       }
     }
     EXPECT_EQ(of_parts.Report(), of_whole.Report());
@@ -125,17 +136,20 @@ TEST(Nd4jNetworks, Nd4jCase132EvaluationInPartsIsThatOfTheWhole) {
   }
 }
 
-// What layers share while kernels run is theirs one after the other: convolutions whose scratch is in turn in one workspace
-// compute what they do on the heap.
+// What layers share while kernels run is theirs one after the other: convolutions whose scratch is
+// in turn in one workspace compute what they do on the heap.
 TEST(Nd4jNetworks, Nd4jCase135SharedScratchChangesNoBit) {
   std::vector<float> expected;
   for (WorkspaceMode mode : kModes) {
-    Network network(NetworkConfig::Sequential({12, 12, 3}, {Conv2D(8, 5, 5, Activation::kRelu), Conv2D(8, 3, 3), Conv2D(4, 5, 5), Dense(3)}),
-                    Options(mode));
+    Network network(
+        NetworkConfig::Sequential({12, 12, 3}, {Conv2D(8, 5, 5, Activation::kRelu), Conv2D(8, 3, 3),
+                                                Conv2D(4, 5, 5), Dense(3)}),
+        Options(mode));
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
     for (int i = 0; i < 4; ++i) {
       trainer.Step([&]() -> Batch {
-        return {RandomUniform({4, 12, 12, 3}, 0, 1, static_cast<uint64_t>(i)), RandomIntegers({4}, 0, 3, 7)};
+        return {RandomUniform({4, 12, 12, 3}, 0, 1, static_cast<uint64_t>(i)),
+                RandomIntegers({4}, 0, 3, 7)};
       });
     }
     const std::vector<float> found = network.parameters().ToVector<float>();
@@ -149,14 +163,21 @@ TEST(Nd4jNetworks, Nd4jCase136EvaluationKeepsNothingAndItsMemoryIsFlat) {
     Network network = ExampleNetwork("mlp", Options(mode));
     Evaluation evaluation(10);
     std::vector<int64_t> labels(8);
-    const auto bytes = [] { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; };
+    const auto bytes = [] {
+      return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
+    };
     int64_t before = 0;
     for (int i = 0; i < 40; ++i) {
       if (i == 4) before = bytes();
-      network.Infer([&] { return RandomUniform({8, 28, 28, 1}, 0, 1, static_cast<uint64_t>(i)); }, [&](const NDArray& scores) {
-        EXPECT_EQ(scores.IsAttached(), mode != WorkspaceMode::kNone);  // read where they are, and copied into counts
-        evaluation.AddScores(labels, scores.ToVector<float>());
-      });
+      network.Infer(
+          [&] {
+            return RandomUniform({8, 28, 28, 1}, 0, 1, static_cast<uint64_t>(i));
+          },
+          [&](const NDArray& scores) {
+            EXPECT_EQ(scores.IsAttached(),
+                      mode != WorkspaceMode::kNone);  // read where they are, and copied into counts
+            evaluation.AddScores(labels, scores.ToVector<float>());
+          });
     }
     if (mode != WorkspaceMode::kEnabled) {
       EXPECT_EQ(bytes(), before);
@@ -169,7 +190,9 @@ TEST(Nd4jNetworks, Nd4jCase136EvaluationKeepsNothingAndItsMemoryIsFlat) {
 
 // A loop that feeds on its own outputs for fifty steps, in a cycle each.
 TEST(Nd4jNetworks, Nd4jCase148ALoopOfFiftyStepsIsSteady) {
-  Network network(NetworkConfig::Sequential({1, 4}, {Lstm(8), Dense(4, Activation::kIdentity, {.last_axis = true})}), Options(WorkspaceMode::kEnabled));
+  Network network(NetworkConfig::Sequential(
+                      {1, 4}, {Lstm(8), Dense(4, Activation::kIdentity, {.last_axis = true})}),
+                  Options(WorkspaceMode::kEnabled));
   Workspace workspace("loop");
   std::vector<NDArray> states = network.NewStates();
   NDArray x = Full({2, 1, 4}, 0.5, DType::kFloat32, Place::Heap());
@@ -186,8 +209,10 @@ TEST(Nd4jNetworks, Nd4jCase148ALoopOfFiftyStepsIsSteady) {
     options.states = &states;
     CopyInto(network.Run({x}, options)[0], x);
   }
-  // A step's states are new arrays of the heap, as copies of the old ones may be kept, and nothing else is.
-  EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 40 * static_cast<int64_t>(states.size()));
+  // A step's states are new arrays of the heap, as copies of the old ones may be kept, and nothing
+  // else is.
+  EXPECT_EQ(MemoryTracker::Global().system_allocations() - system,
+            40 * static_cast<int64_t>(states.size()));
   EXPECT_EQ(MemoryTracker::Global().Snapshot()[Host()].total.current_bytes, bytes);
   EXPECT_EQ(static_cast<int64_t>(workspace.stats().spills), spilled);
   // The same without any workspace.
@@ -210,8 +235,9 @@ TEST(Nd4jNetworks, Nd4jCase149AHundredCyclesBeginAnewAndWhatEndedIsRefused) {
     kept = Ones({16});
   }
   EXPECT_FALSE(kept.IsInScope());
-  for (const auto& use : std::vector<std::function<void()>>{[&] { kept + 1.0; }, [&] { kept.Dup(); }, [&] { kept.ToVector<float>(); },
-                                                            [&] { kept.Slice(0, 0, 1) = 2; }, [&] { network.Output(kept); }}) {
+  for (const auto& use : std::vector<std::function<void()>>{
+           [&] { kept + 1.0; }, [&] { kept.Dup(); }, [&] { kept.ToVector<float>(); },
+           [&] { kept.Slice(0, 0, 1) = 2; }, [&] { network.Output(kept); }}) {
     EXPECT_NE(MessageOf(use), "nothing was thrown");
   }
 }
@@ -272,7 +298,8 @@ TEST(Nd4jNetworks, FitsInFreshThreadsLeaveNothingBehind) {
   for (int i = 0; i < 60; ++i) fit(kModes[i % 4]);
   EXPECT_EQ(Now().bytes, before.bytes);
   EXPECT_EQ(Now().managers, before.managers);
-  EXPECT_LT(ResidentBytes() - resident, 16 << 20);  // a network, its updater and workspaces are of 4.5 MB and more
+  EXPECT_LT(ResidentBytes() - resident,
+            16 << 20);  // a network, its updater and workspaces are of 4.5 MB and more
 }
 
 }  // namespace

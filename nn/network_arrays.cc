@@ -60,7 +60,8 @@ Network::Layout Network::LayoutOf(absl::Span<const std::string> patterns) const 
     }
   }
   if (!patterns.empty() && layout.trained_arrays == 0) {
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: frozen: nothing is left to train of ", specs.size(),
+    ThrowInvalidArgument(absl::StrCat("network [", name(),
+                                      "]: frozen: nothing is left to train of ", specs.size(),
                                       " parameters, expected at least one"));
   }
   return layout;
@@ -88,7 +89,8 @@ void Network::Take(Layout layout, NDArray gradients) {
                       .is_frozen = !frozen_.empty() && frozen_[i],
                       .decays = spec.decays,
                       .begin = parameter_offsets_[k]});
-    if (is_trained) gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
+    if (is_trained)
+      gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
   }
 }
 
@@ -96,7 +98,8 @@ void Network::MakeArrays() {
   Layout layout = LayoutOf(options_.frozen);
   const MemoryOwnerScope owner("network");
   arrays_ = Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
-  NDArray gradients = Zeros({layout.trained}, options_.dtype, Place::On(options_.device, MemoryKind::kGradientStandard));
+  NDArray gradients = Zeros({layout.trained}, options_.dtype,
+                            Place::On(options_.device, MemoryKind::kGradientStandard));
   Take(std::move(layout), std::move(gradients));
   const std::vector<NamedSpec>& specs = body_->parameters();
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -110,7 +113,9 @@ void Network::MakeArrays() {
 void Network::SetFrozen(absl::Span<const std::string> patterns) {
   CheckWhole("set_frozen");
   if (training_workspace_->is_open() || inference_workspace_->is_open()) {
-    ThrowFailedPrecondition(absl::StrCat("network [", name(), "]: parameters are frozen while a workspace of it is open, expected closed"));
+    ThrowFailedPrecondition(
+        absl::StrCat("network [", name(),
+                     "]: parameters are frozen while a workspace of it is open, expected closed"));
   }
   Layout layout = LayoutOf(patterns);
   const ScopeOutOfWorkspaces heap;
@@ -119,7 +124,8 @@ void Network::SetFrozen(absl::Span<const std::string> patterns) {
   const MemoryOwnerScope owner("network");
   // Values move within the array that managers and replicas know.
   const std::vector<NDArray> before = ViewsOf(arrays_.CopyTo(Place::On(options_.device)));
-  NDArray gradients = Zeros({layout.trained}, options_.dtype, Place::On(options_.device, MemoryKind::kGradientStandard));
+  NDArray gradients = Zeros({layout.trained}, options_.dtype,
+                            Place::On(options_.device, MemoryKind::kGradientStandard));
   tape_.reset();
   Take(std::move(layout), std::move(gradients));
   FillInto(0, arrays_);  // what lies between them

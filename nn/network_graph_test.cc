@@ -320,14 +320,16 @@ TEST(NetworkBlock, AnErrorInForwardNamesTheMemberAndLeavesTheNetworkUsable) {
   EXPECT_EQ(network.training_workspace().stats().leaked_arrays, 0);
 }
 
-// Two series of different lengths, each with the mask of its own: what is behind the ends changes neither outputs nor gradients,
-// whichever input it is of, and a mask is of its input alone.
+// Two series of different lengths, each with the mask of its own: what is behind the ends changes
+// neither outputs nor gradients, whichever input it is of, and a mask is of its input alone.
 TEST(NetworkGraph, EachInputHasItsMask) {
   NetworkConfig config;
   const std::string a = config.AddInput("a", {5, 3}), b = config.AddInput("b", {7, 2});
   const std::string of_a = config.Add(Lstm(4, {.output = RecurrentOutput::kLast}), {a}, "of a");
-  const std::string of_b = config.Add(GlobalPooling(), {config.Add(Gru(6), {b}, "of b")}, "pooled b");
-  config.outputs = {config.Add(Dense(3), {config.Add(Merge(MergeKind::kConcat), {of_a, of_b}, "both")}, "classes")};
+  const std::string of_b =
+      config.Add(GlobalPooling(), {config.Add(Gru(6), {b}, "of b")}, "pooled b");
+  config.outputs = {config.Add(
+      Dense(3), {config.Add(Merge(MergeKind::kConcat), {of_a, of_b}, "both")}, "classes")};
   NetworkOptions options;
   options.seed = 4;
   Network network(std::move(config), options);
@@ -341,11 +343,13 @@ TEST(NetworkGraph, EachInputHasItsMask) {
     return network.Run({first, second}, run_options)[0].ToVector<float>();
   };
   const auto gradients = [&] {
-    network.ComputeGradients({{first, second}, {RandomIntegers({4}, 0, 3, 6)}, {mask_a, mask_b}, {}});
+    network.ComputeGradients(
+        {{first, second}, {RandomIntegers({4}, 0, 3, 6)}, {mask_a, mask_b}, {}});
     return network.gradients().ToVector<float>();
   };
   const std::vector<float> expected = run({mask_a, mask_b}), expected_gradients = gradients();
-  const std::vector<float> without = run({}), a_alone = run({mask_a}), b_alone = run({NDArray(), mask_b});
+  const std::vector<float> without = run({}), a_alone = run({mask_a}),
+                           b_alone = run({NDArray(), mask_b});
   EXPECT_NE(expected, without);
   EXPECT_NE(expected, a_alone);
   EXPECT_NE(expected, b_alone);

@@ -1,4 +1,5 @@
-// Every mix of a mode of training and one of inference, on small networks of every kind: the same bits over 200 steps.
+// Every mix of a mode of training and one of inference, on small networks of every kind: the same
+// bits over 200 steps.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -53,29 +54,54 @@ struct SmallProgram final : Block {
 
 NetworkConfig Residual() {
   NetworkConfig config;
-  const std::string stem = config.Add(Same(4, Activation::kRelu), {config.AddInput("image", {6, 6, 1})}, "stem");
+  const std::string stem =
+      config.Add(Same(4, Activation::kRelu), {config.AddInput("image", {6, 6, 1})}, "stem");
   const std::string first = config.Add(Same(4, Activation::kRelu), {stem}, "first");
   const std::string norm = config.Add(BatchNormalization(), {first}, "norm");
   const std::string sum = config.Add(Merge(MergeKind::kAdd), {norm, stem}, "sum");
-  config.outputs = {config.Add(Dense(3), {config.Add(DropoutLayer(0.2), {sum}, "dropout")}, "classes")};
+  config.outputs = {
+      config.Add(Dense(3), {config.Add(DropoutLayer(0.2), {sum}, "dropout")}, "classes")};
   return config;
 }
 
 const Small kSmall[] = {
-    {"dense", {6}, [](const NetworkOptions& o) { return Network(NetworkConfig::Sequential({6}, {Dense(10, Activation::kRelu), Dense(3)}), o); }},
-    {"convolution", {8, 8, 1}, [](const NetworkOptions& o) {
-       return Network(NetworkConfig::Sequential({8, 8, 1}, {Same(4, Activation::kRelu), MaxPool2D(), Same(3, Activation::kTanh),
-                                                            DropoutLayer(0.25), Dense(3)}), o);
+    {"dense",
+     {6},
+     [](const NetworkOptions& o) {
+       return Network(NetworkConfig::Sequential({6}, {Dense(10, Activation::kRelu), Dense(3)}), o);
+     }},
+    {"convolution",
+     {8, 8, 1},
+     [](const NetworkOptions& o) {
+       return Network(NetworkConfig::Sequential(
+                          {8, 8, 1}, {Same(4, Activation::kRelu), MaxPool2D(),
+                                      Same(3, Activation::kTanh), DropoutLayer(0.25), Dense(3)}),
+                      o);
      }},
     {"residual", {6, 6, 1}, [](const NetworkOptions& o) { return Network(Residual(), o); }},
-    {"program", {6}, [](const NetworkOptions& o) { return Network({{"x", {6}}}, std::make_unique<SmallProgram>(), o); }},
-    {"recurrent", {5, 3}, [](const NetworkOptions& o) {
-       return Network(NetworkConfig::Sequential({5, 3}, {Lstm(6), LayerNormalization(), Gru(4, {.output = RecurrentOutput::kLast}),
-                                                         Dense(3)}), o);
-     }, true},
-    {"attention", {5, 8}, [](const NetworkOptions& o) {
-       return Network(NetworkConfig::Sequential({5, 8}, {TransformerBlock(2, 16, {.causal = true, .dropout = 0.1}), Dense(3)}), o);
-     }, true},
+    {"program",
+     {6},
+     [](const NetworkOptions& o) {
+       return Network({{"x", {6}}}, std::make_unique<SmallProgram>(), o);
+     }},
+    {"recurrent",
+     {5, 3},
+     [](const NetworkOptions& o) {
+       return Network(NetworkConfig::Sequential(
+                          {5, 3}, {Lstm(6), LayerNormalization(),
+                                   Gru(4, {.output = RecurrentOutput::kLast}), Dense(3)}),
+                      o);
+     },
+     true},
+    {"attention",
+     {5, 8},
+     [](const NetworkOptions& o) {
+       return Network(
+           NetworkConfig::Sequential(
+               {5, 8}, {TransformerBlock(2, 16, {.causal = true, .dropout = 0.1}), Dense(3)}),
+           o);
+     },
+     true},
 };
 
 NDArray FeaturesOf(const Small& small, int64_t size, uint64_t seed) {
@@ -107,7 +133,8 @@ Outcome Train(const Small& small, Network& network) {
   for (int i = 0; i < 200; ++i) {
     outcome.losses.push_back(trainer.Step([&] { return BatchFor(small, i); }));
     if (i % 20 != 19) continue;
-    const std::vector<float> output = network.Output(FeaturesOf(small, 2 + i / 20 % 2, 99)).ToVector<float>();
+    const std::vector<float> output =
+        network.Output(FeaturesOf(small, 2 + i / 20 % 2, 99)).ToVector<float>();
     outcome.outputs.insert(outcome.outputs.end(), output.begin(), output.end());
   }
   outcome.arrays = network.arrays().ToVector<float>();
@@ -121,12 +148,14 @@ TEST(PlacementMixes, TwoHundredStepsGiveTheSameBitsInAllSixteen) {
     ASSERT_TRUE(std::isfinite(expected.losses.back()));
     for (WorkspaceMode training : kModes) {
       for (WorkspaceMode inference : kModes) {
-        SCOPED_TRACE(testing::Message() << small.name << ", training " << static_cast<int>(training) << ", inference "
-                                        << static_cast<int>(inference));
+        SCOPED_TRACE(testing::Message() << small.name << ", training " << static_cast<int>(training)
+                                        << ", inference " << static_cast<int>(inference));
         Network network = small.make(Options(training, inference));
         EXPECT_TRUE(Train(small, network) == expected);
-        for (const LayerWorkspaceManager* manager : {&network.training_workspaces(), &network.inference_workspaces()}) {
-          EXPECT_EQ(manager->mode(), manager == &network.training_workspaces() ? training : inference);
+        for (const LayerWorkspaceManager* manager :
+             {&network.training_workspaces(), &network.inference_workspaces()}) {
+          EXPECT_EQ(manager->mode(),
+                    manager == &network.training_workspaces() ? training : inference);
           for (const Workspace* workspace : manager->workspaces()) {
             EXPECT_EQ(workspace->stats().leaked_arrays, 0u) << workspace->id();
             EXPECT_EQ(workspace->stats().findings, 0u) << workspace->id();
@@ -159,9 +188,11 @@ TEST(PlacementMixes, TheReportOfARequestIsWhatTheLedgerMeasures) {
         request();
         measured = in_use().peak_bytes - before;
       }
-      std::printf("%-9s mode %d: request reported %lld, measured %lld\n", name, static_cast<int>(mode),
-                  static_cast<long long>(report.inference_bytes()), static_cast<long long>(measured));
-      EXPECT_NEAR(static_cast<double>(report.inference_bytes()), static_cast<double>(measured), 0.02 * static_cast<double>(measured))
+      std::printf("%-9s mode %d: request reported %lld, measured %lld\n", name,
+                  static_cast<int>(mode), static_cast<long long>(report.inference_bytes()),
+                  static_cast<long long>(measured));
+      EXPECT_NEAR(static_cast<double>(report.inference_bytes()), static_cast<double>(measured),
+                  0.02 * static_cast<double>(measured))
           << name << ", mode " << static_cast<int>(mode);
     }
   }
@@ -169,7 +200,8 @@ TEST(PlacementMixes, TheReportOfARequestIsWhatTheLedgerMeasures) {
 
 // JSON of reports is for others to read: no reader here, and all numbers are in it.
 TEST(PlacementMixes, JsonOfAReportHasItsNumbers) {
-  Network network = ExampleNetwork("lenet", Options(WorkspaceMode::kSeparate, WorkspaceMode::kEnabled));
+  Network network =
+      ExampleNetwork("lenet", Options(WorkspaceMode::kSeparate, WorkspaceMode::kEnabled));
   const MemoryReport report = ReportMemory(network, {.batch = 8});
   const nlohmann::json json = nlohmann::json::parse(report.ToJson());
   EXPECT_EQ(json["network"], report.network);
@@ -190,7 +222,8 @@ TEST(PlacementMixes, JsonOfAReportHasItsNumbers) {
     for (size_t i = 0; i < phase.layers.size(); ++i) {
       EXPECT_EQ(found["layers"][i]["name"], phase.layers[i].layer);
       for (int t = 0; t < kArrayTypes; ++t) {
-        const int64_t bytes = found["layers"][i].value("bytes", nlohmann::json::object())
+        const int64_t bytes = found["layers"][i]
+                                  .value("bytes", nlohmann::json::object())
                                   .value(ArrayTypeName(static_cast<ArrayType>(t)), int64_t{0});
         EXPECT_EQ(bytes, phase.layers[i].bytes[t]);
       }
@@ -198,8 +231,9 @@ TEST(PlacementMixes, JsonOfAReportHasItsNumbers) {
   }
 }
 
-// From the moment on that the loss is there, in the backward pass, requests of the system fail, or (n of -2) its first operator
-// says that there is no memory: a workspace in its first cycle asks the system for little.
+// From the moment on that the loss is there, in the backward pass, requests of the system fail, or
+// (n of -2) its first operator says that there is no memory: a workspace in its first cycle asks
+// the system for little.
 TEST(PlacementMixes, OutOfMemoryInTheBackwardPassLeavesTheNetworkUsable) {
   FailingProvider memory{Host()};
   for (const char* name : kExampleNetworks) {
@@ -217,16 +251,18 @@ TEST(PlacementMixes, OutOfMemoryInTheBackwardPassLeavesTheNetworkUsable) {
             const NoGradientScope constant;
             failing = copy * 1.0;
           }
-          SetGradient("failing", {copy}, {failing}, [](absl::Span<const NDArray>) -> std::vector<NDArray> {
-            throw OutOfMemoryError("no memory in the backward pass", "");
-          });
+          SetGradient("failing", {copy}, {failing},
+                      [](absl::Span<const NDArray>) -> std::vector<NDArray> {
+                        throw OutOfMemoryError("no memory in the backward pass", "");
+                      });
           return failing;
         });
         Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
         std::vector<double> losses;
         while (trainer.steps() < 3) {
           try {
-            losses.push_back(trainer.Step([&] { return SomeBatch(4, static_cast<uint64_t>(trainer.steps())); }));
+            losses.push_back(
+                trainer.Step([&] { return SomeBatch(4, static_cast<uint64_t>(trainer.steps())); }));
           } catch (const OutOfMemoryError&) {
             ++*refused;
             EXPECT_FALSE(network.training_workspace().is_open());
@@ -240,7 +276,8 @@ TEST(PlacementMixes, OutOfMemoryInTheBackwardPassLeavesTheNetworkUsable) {
       const auto expected = run(-1, &refused);
       ASSERT_EQ(refused, 0);
       for (const int64_t n : {-2, 1, 3, 5, 7}) {  // 0 is the mean of the losses
-        EXPECT_TRUE(run(n, &refused) == expected) << name << ", mode " << static_cast<int>(mode) << ", request " << n;
+        EXPECT_TRUE(run(n, &refused) == expected)
+            << name << ", mode " << static_cast<int>(mode) << ", request " << n;
         if (n == -2) {
           EXPECT_EQ(refused, 1);
         }

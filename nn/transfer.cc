@@ -33,14 +33,17 @@ struct Offered {
 // As safetensors calls the type.
 std::string TextOf(const std::string& type, absl::Span<const int64_t> dims) {
   const bool is_long = dims.size() > kMaxRank;
-  return absl::StrCat(type, " [", absl::StrJoin(dims.subspan(0, kMaxRank), ", "), is_long ? ", ...]" : "]");
+  return absl::StrCat(type, " [", absl::StrJoin(dims.subspan(0, kMaxRank), ", "),
+                      is_long ? ", ...]" : "]");
 }
 std::string TextOf(const NDArray& array) {
   return TextOf(absl::AsciiStrToUpper(DTypeName(array.dtype())), array.shape().span());
 }
 
-// What is to be loaded, by its place in network.named_parameters(). Throws before anything is written.
-std::vector<size_t> Plan(const Offered& offered, const Network& network, const TransferOptions& options, Transferred* result) {
+// What is to be loaded, by its place in network.named_parameters(). Throws before anything is
+// written.
+std::vector<size_t> Plan(const Offered& offered, const Network& network,
+                         const TransferOptions& options, Transferred* result) {
   const std::vector<NamedParameter>& parameters = network.named_parameters();
   std::vector<std::string> names;
   for (const NamedParameter& parameter : parameters) names.push_back(parameter.name);
@@ -60,10 +63,12 @@ std::vector<size_t> Plan(const Offered& offered, const Network& network, const T
     }
     const std::string expected = TextOf(parameters[i].value);
     const std::string what = absl::StrCat(offered.where, ": parameter ", QuotedFromFile(names[i]));
-    if (array == found.end()) offered.refuse(absl::StrCat(what, " is missing, expected ", expected));
+    if (array == found.end())
+      offered.refuse(absl::StrCat(what, " is missing, expected ", expected));
     if (array->second != expected) {
-      offered.refuse(absl::StrCat(what, " is ", array->second, ", expected ", expected,
-                                  " as the network's, or a pattern in `except` that leaves it out"));
+      offered.refuse(
+          absl::StrCat(what, " is ", array->second, ", expected ", expected,
+                       " as the network's, or a pattern in `except` that leaves it out"));
     }
     loaded.push_back(i);
     used.insert(names[i]);
@@ -73,10 +78,13 @@ std::vector<size_t> Plan(const Offered& offered, const Network& network, const T
     if (used.count(name) == 0) result->unused.push_back(name);
   }
   if (loaded.empty()) {
-    offered.refuse(absl::StrCat(offered.where, ": none of ", offered.arrays.size(), " parameters",
-                                offered.arrays.empty() ? "" : absl::StrCat(" (", QuotedFromFile(offered.arrays[0].first), " ...)"),
-                                " is to be loaded, expected names as ", names.empty() ? "" : QuotedFromFile(names[0]),
-                                " of the network"));
+    offered.refuse(
+        absl::StrCat(offered.where, ": none of ", offered.arrays.size(), " parameters",
+                     offered.arrays.empty()
+                         ? ""
+                         : absl::StrCat(" (", QuotedFromFile(offered.arrays[0].first), " ...)"),
+                     " is to be loaded, expected names as ",
+                     names.empty() ? "" : QuotedFromFile(names[0]), " of the network"));
   }
   return loaded;
 }
@@ -84,21 +92,26 @@ std::vector<size_t> Plan(const Offered& offered, const Network& network, const T
 std::string Listed(const std::vector<std::string>& names, const char* what) {
   const absl::Span<const std::string> shown = absl::MakeConstSpan(names).subspan(0, kMostNames);
   return absl::StrCat(names.size(), " ", what,
-                      names.empty() ? "" : absl::StrCat(" (", absl::StrJoin(shown, ", "), names.size() > kMostNames ? ", ...)" : ")"));
+                      names.empty() ? ""
+                                    : absl::StrCat(" (", absl::StrJoin(shown, ", "),
+                                                   names.size() > kMostNames ? ", ...)" : ")"));
 }
 
 }  // namespace
 
 std::string Transferred::ToString() const {
-  return absl::StrCat(loaded.size(), " loaded, ", Listed(left, "left as they were"), ", ", Listed(unused, "not used"));
+  return absl::StrCat(loaded.size(), " loaded, ", Listed(left, "left as they were"), ", ",
+                      Listed(unused, "not used"));
 }
 
-Transferred TransferParameters(const std::string& path, Network& network, const TransferOptions& options) {
+Transferred TransferParameters(const std::string& path, Network& network,
+                               const TransferOptions& options) {
   const SafetensorsReader reader = SafetensorsReader::Open(path);
   Offered offered{OneLine(path), {}, [](std::string why) { ThrowDataLoss(std::move(why)); }};
   for (const SafetensorInfo& info : reader.tensors()) {
     // What a checkpoint has beside the parameters is no parameter.
-    if (info.name.find('/') == std::string::npos) offered.arrays.emplace_back(info.name, TextOf(info.dtype, info.shape));
+    if (info.name.find('/') == std::string::npos)
+      offered.arrays.emplace_back(info.name, TextOf(info.dtype, info.shape));
   }
   Transferred result;
   const HandlesOwnScope handles;
@@ -109,8 +122,11 @@ Transferred TransferParameters(const std::string& path, Network& network, const 
   return result;
 }
 
-Transferred TransferParameters(const Network& from, Network& network, const TransferOptions& options) {
-  Offered offered{absl::StrCat("network [", from.name(), "]"), {}, [](std::string why) { ThrowInvalidArgument(std::move(why)); }};
+Transferred TransferParameters(const Network& from, Network& network,
+                               const TransferOptions& options) {
+  Offered offered{absl::StrCat("network [", from.name(), "]"), {}, [](std::string why) {
+                    ThrowInvalidArgument(std::move(why));
+                  }};
   std::map<std::string, NDArray> values;
   for (const NamedParameter& parameter : from.named_parameters()) {
     offered.arrays.emplace_back(parameter.name, TextOf(parameter.value));

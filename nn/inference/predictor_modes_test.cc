@@ -42,20 +42,23 @@ class Probabilities : public Translator<float, NDArray> {
 WorkspaceConfig ConfigFor(WorkspaceMode mode) {
   WorkspaceConfig config;
   config.workspace_mode = mode;
-  if (mode == WorkspaceMode::kSeparate || mode == WorkspaceMode::kSingle) config.policy_learning = LearningPolicy::kFirstLoop;
+  if (mode == WorkspaceMode::kSeparate || mode == WorkspaceMode::kSingle)
+    config.policy_learning = LearningPolicy::kFirstLoop;
   return config;
 }
 
-constexpr WorkspaceMode kEachMode[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle, WorkspaceMode::kSeparate,
-                                       WorkspaceMode::kEnabled};
+constexpr WorkspaceMode kEachMode[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
+                                       WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
 
 TEST(PredictorTest, ByPurposeItTakesNothingInTheSteadyStateAndLeavesNothing) {
   Model model = MakeModel("lenet", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled);
   Probabilities translator;
-  const std::vector<float> expected = Predictor<float, NDArray>(model, translator).Predict(0.5F).ToVector<float>();
+  const std::vector<float> expected =
+      Predictor<float, NDArray>(model, translator).Predict(0.5F).ToVector<float>();
   const int64_t heap = MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated);
   {
-    Predictor<float, NDArray> predictor(model, translator, "separate", 0, ConfigFor(WorkspaceMode::kSeparate));
+    Predictor<float, NDArray> predictor(model, translator, "separate", 0,
+                                        ConfigFor(WorkspaceMode::kSeparate));
     for (int i = 0; i < 4; ++i) EXPECT_EQ(predictor.Predict(0.5F).ToVector<float>(), expected);
     const int64_t system = MemoryTracker::Global().system_allocations();
     for (int i = 0; i < 10; ++i) {
@@ -68,8 +71,10 @@ TEST(PredictorTest, ByPurposeItTakesNothingInTheSteadyStateAndLeavesNothing) {
       EXPECT_FALSE(translator.last_input.IsInScope());
     }
     translator.fail_after = false;
-    EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 7);  // the results, which are the caller's
-    EXPECT_THAT(CatchStatus([&] { predictor.set_graphs(true); }).message(), HasSubstr("workspace mode separate"));
+    EXPECT_EQ(MemoryTracker::Global().system_allocations() - system,
+              7);  // the results, which are the caller's
+    EXPECT_THAT(CatchStatus([&] { predictor.set_graphs(true); }).message(),
+                HasSubstr("workspace mode separate"));
     EXPECT_FALSE(Ones({2}).IsAttached());
   }
   translator.last_input = NDArray();
@@ -77,7 +82,9 @@ TEST(PredictorTest, ByPurposeItTakesNothingInTheSteadyStateAndLeavesNothing) {
   WorkspaceConfig planned;
   planned.workspace_mode = WorkspaceMode::kSeparate;
   planned.policy_learning = LearningPolicy::kOptimized;
-  EXPECT_THAT(CatchStatus([&] { Predictor<float, NDArray>(model, translator, "planned", 0, planned); }).message(),
+  EXPECT_THAT(CatchStatus([&] {
+                Predictor<float, NDArray>(model, translator, "planned", 0, planned);
+              }).message(),
               HasSubstr("kSeparate plans nothing"));
 }
 
@@ -85,7 +92,8 @@ TEST(PredictorTest, Nd4jCase138WorkersInEachModeGiveTheNetworksOutputs) {
   Model model = SmallModel();
   std::vector<std::vector<float>> expected;
   for (int i = 0; i < 6; ++i) {
-    expected.push_back(Softmax(model.network->Output(Full({1, 28, 28, 1}, 0.5 * i))).ToVector<float>());
+    expected.push_back(
+        Softmax(model.network->Output(Full({1, 28, 28, 1}, 0.5 * i))).ToVector<float>());
   }
   for (const WorkspaceMode mode : kEachMode) {
     for (const int workers : {1, 2, 3}) {
@@ -97,7 +105,11 @@ TEST(PredictorTest, Nd4jCase138WorkersInEachModeGiveTheNetworksOutputs) {
           Predictor<float, NDArray> predictor(model, translator, "worker", 0, ConfigFor(mode));
           for (int i = 0; i < 12; ++i) {
             const NDArray found = predictor.Predict(static_cast<float>(i % 6));
-            right[static_cast<size_t>(t)] += !found.IsAttached() && found.ToVector<float>() == expected[static_cast<size_t>(i % 6)] ? 1 : 0;
+            right[static_cast<size_t>(t)] +=
+                !found.IsAttached() &&
+                        found.ToVector<float>() == expected[static_cast<size_t>(i % 6)]
+                    ? 1
+                    : 0;
           }
         });
       }
@@ -114,7 +126,8 @@ TEST(PredictorTest, Nd4jCase141ABadInputIsItsCallersErrorAlone) {
     Predictor<float, NDArray> predictor(model, translator, "mixed", 0, ConfigFor(mode));
     const std::vector<float> expected = predictor.Predict(1).ToVector<float>();
     for (int i = 0; i < 5; ++i) {
-      EXPECT_THAT(CatchStatus([&] { predictor.Predict(-1); }).message(), HasSubstr("translator: negative"));
+      EXPECT_THAT(CatchStatus([&] { predictor.Predict(-1); }).message(),
+                  HasSubstr("translator: negative"));
       EXPECT_EQ(predictor.Predict(1).ToVector<float>(), expected);
     }
   }
@@ -123,7 +136,8 @@ TEST(PredictorTest, Nd4jCase141ABadInputIsItsCallersErrorAlone) {
 TEST(PredictorTest, Nd4jCase143NewParametersReachAllWorkers) {
   Model model = SmallModel();
   Probabilities a, b;
-  Predictor<float, NDArray> first(model, a), second(model, b, "separate", 0, ConfigFor(WorkspaceMode::kSeparate));
+  Predictor<float, NDArray> first(model, a),
+      second(model, b, "separate", 0, ConfigFor(WorkspaceMode::kSeparate));
   const std::vector<float> before = first.Predict(1).ToVector<float>();
   EXPECT_EQ(second.Predict(1).ToVector<float>(), before);
   const Model other = MakeModel("mlp", {28, 28, 1}, 10, 8, WorkspaceMode::kEnabled);

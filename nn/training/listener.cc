@@ -151,8 +151,9 @@ void TrainingWatch::OnEnd() {
 void ProgressPrinter::OnStep(const TrainingReport& report) {
   if (report.seconds - last_ < seconds_) return;
   last_ = report.seconds;
-  absl::FPrintF(file_, "%s, step %d: loss %.4f%s, %.0f examples/s%s\n", EpochOf(report), report.step,
-                report.loss, ScaleOf(report), report.examples_per_second, TimeLeft(report));
+  absl::FPrintF(file_, "%s, step %d: loss %.4f%s, %.0f examples/s%s\n", EpochOf(report),
+                report.step, report.loss, ScaleOf(report), report.examples_per_second,
+                TimeLeft(report));
   std::fflush(file_);
 }
 

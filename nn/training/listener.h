@@ -37,9 +37,9 @@ struct TrainingReport {
                                                             // epoch's, by examples
   double score = std::numeric_limits<double>::quiet_NaN();  // of the epoch
   double loss_scale = std::numeric_limits<double>::quiet_NaN();  // of the next step
-  int64_t skipped = 0;                                           // of `step`: their gradients overflowed
-  double seconds = 0;                                       // since the beginning
-  double examples_per_second = 0;                           // of this epoch
+  int64_t skipped = 0;             // of `step`: their gradients overflowed
+  double seconds = 0;              // since the beginning
+  double examples_per_second = 0;  // of this epoch
   double seconds_left =
       std::numeric_limits<double>::quiet_NaN();  // at the pace of all examples so far
   // Of the ledger, all devices together; not of steps (0), for which it would cost too much.
@@ -73,8 +73,8 @@ class TrainingWatch {
   void Add(TrainingListener* listener);
   void Remove(TrainingListener* listener);
 
-  // Whose scale and skipped steps reports tell (Trainer::loss_scale()); outlives this. Losses of skipped
-  // steps do not count in an epoch's. Null: none.
+  // Whose scale and skipped steps reports tell (Trainer::loss_scale()); outlives this. Losses of
+  // skipped steps do not count in an epoch's. Null: none.
   void set_loss_scale(const LossScale* scale);
 
   // After a step of `examples` examples with that mean loss.

@@ -149,8 +149,11 @@ TEST_F(TrainingWatchTest, TellsTheLossScaleAndLeavesSkippedStepsOutOfTheMean) {
   char text[1000] = {};
   std::fread(text, 1, sizeof(text) - 1, file);
   std::fclose(file);
-  EXPECT_THAT(std::string(text), testing::StartsWith("epoch 1 of 2, step 3: loss inf, loss scale 2, 2 skipped, 2 examples/s"));
-  EXPECT_THAT(std::string(text), testing::HasSubstr("epoch 1 of 2: loss 6.0000, loss scale 2, 2 skipped, "));
+  EXPECT_THAT(
+      std::string(text),
+      testing::StartsWith("epoch 1 of 2, step 3: loss inf, loss scale 2, 2 skipped, 2 examples/s"));
+  EXPECT_THAT(std::string(text),
+              testing::HasSubstr("epoch 1 of 2: loss 6.0000, loss scale 2, 2 skipped, "));
 }
 
 TEST_F(TrainingWatchTest, PrintsALineForAnEpochAndForStepsNowAndThen) {

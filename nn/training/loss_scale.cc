@@ -41,12 +41,18 @@ LossScale::LossScale(const LossScaleConfig& config) : config_(config), scale_(co
 }
 
 LossScaleConfig LossScale::Constant(double scale) {
-  return {.first = scale, .growth = 1, .backoff = 1, .most = scale, .least = scale, .diverges_after = 16};
+  return {.first = scale,
+          .growth = 1,
+          .backoff = 1,
+          .most = scale,
+          .least = scale,
+          .diverges_after = 16};
 }
 
 std::string LossScaleConfig::ToString() const {
-  return absl::StrCat("first ", Whole(first), ", growth ", Whole(growth), " after ", growth_interval, ", backoff ", Whole(backoff),
-                      ", from ", Whole(least), " to ", Whole(most), ", diverged after ", diverges_after);
+  return absl::StrCat("first ", Whole(first), ", growth ", Whole(growth), " after ",
+                      growth_interval, ", backoff ", Whole(backoff), ", from ", Whole(least),
+                      " to ", Whole(most), ", diverged after ", diverges_after);
 }
 
 bool LossScale::Observe(bool finite) {

@@ -28,8 +28,8 @@ struct LossScaleConfig {
   double growth = 2;     // after growth_interval good steps running; 1: never
   double backoff = 0.5;  // after a step that overflowed; 1: never, for a scale that stays
   int64_t growth_interval = 2000;
-  double most = 0x1p24;  // it grows no further
-  double least = 1;      // and shrinks no further
+  double most = 0x1p24;        // it grows no further
+  double least = 1;            // and shrinks no further
   int64_t diverges_after = 1;  // so many overflows running at a scale that can go no lower
 
   std::string ToString() const;  // "first 65536, growth 2 after 2000, backoff 0.5, ..."

@@ -1,4 +1,5 @@
-// Networks whose layers compute in 16 bits, and the scale of their loss: what is skipped, what ends a training, what is resumed.
+// Networks whose layers compute in 16 bits, and the scale of their loss: what is skipped, what ends
+// a training, what is resumed.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,12 +33,15 @@ namespace {
 using absl::StatusCode;
 using ::testing::HasSubstr;
 
-Network SmallNetwork(std::optional<DType> compute_type, WorkspaceMode mode = WorkspaceMode::kEnabled) {
+Network SmallNetwork(std::optional<DType> compute_type,
+                     WorkspaceMode mode = WorkspaceMode::kEnabled) {
   NetworkOptions options;
   options.seed = 3;
   options.mode = mode;
   options.compute_type = compute_type;
-  return Network(NetworkConfig::Sequential({6}, {Dense(16, Activation::kTanh), BatchNormalization(), Dense(3)}), options);
+  return Network(NetworkConfig::Sequential(
+                     {6}, {Dense(16, Activation::kTanh), BatchNormalization(), Dense(3)}),
+                 options);
 }
 
 Batch BatchOf(int64_t i) {
@@ -60,11 +64,13 @@ TEST(MixedPrecision, AScaleThatIsTakenBackChangesNoBitOfF32) {
     Trainer expected(plain, config), trainer(scaled, config);
     trainer.set_loss_scale({.first = 4096, .growth_interval = 3});
     for (int i = 0; i < 12; ++i) {
-      EXPECT_EQ(trainer.Step([&] { return BatchOf(i); }), expected.Step([&] { return BatchOf(i); }));
+      EXPECT_EQ(trainer.Step([&] { return BatchOf(i); }),
+                expected.Step([&] { return BatchOf(i); }));
     }
     EXPECT_EQ(trainer.loss_scale()->scale(), 65536);
     EXPECT_EQ(trainer.loss_scale()->skipped(), 0);
-    const std::vector<float> a = scaled.arrays().ToVector<float>(), b = plain.arrays().ToVector<float>();
+    const std::vector<float> a = scaled.arrays().ToVector<float>(),
+                             b = plain.arrays().ToVector<float>();
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-6) << i;
     EXPECT_EQ(scaled.loss_scale(), 1);  // the program's own gradients are as ever
   }
@@ -72,16 +78,18 @@ TEST(MixedPrecision, AScaleThatIsTakenBackChangesNoBitOfF32) {
 
 // f16 reaches to 65504: a scale of 2^24 is too large until it has been halved often enough.
 TEST(MixedPrecision, StepsWhoseGradientsOverflowAreSkippedAndCounted) {
-  for (WorkspaceMode mode :
-       {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
+  for (WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle,
+                             WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
     Network network = SmallNetwork(DType::kFloat16, mode);
     Trainer trainer(network, Adam());
     trainer.set_loss_scale({.first = 0x1p24});
     int64_t skipped = 0;
     for (int i = 0; i < 12; ++i) {
-      const std::vector<float> before = network.parameters().ToVector<float>(), moments = trainer.updater().state()[0]->ToVector<float>();
+      const std::vector<float> before = network.parameters().ToVector<float>(),
+                               moments = trainer.updater().state()[0]->ToVector<float>();
       const int64_t steps = trainer.steps();
-      const double scale = trainer.loss_scale()->scale(), loss = trainer.Step([&] { return BatchOf(i); });
+      const double scale = trainer.loss_scale()->scale(),
+                   loss = trainer.Step([&] { return BatchOf(i); });
       EXPECT_TRUE(std::isfinite(loss));
       const bool is_skipped = trainer.loss_scale()->skipped() > skipped;
       skipped = trainer.loss_scale()->skipped();
@@ -129,8 +137,9 @@ TEST(MixedPrecision, WhereTheScaleCanGoNoLowerTrainingHasDiverged) {
   const auto broken = [&] { trainer.Step([] { return BrokenBatch(); }); };
   EXPECT_THROW(broken(), DivergedError);
   const Error error = ErrorOf(broken);
-  EXPECT_THAT(error, IsError(StatusCode::kDataLoss,
-                             {"gradients of network [network", "are not finite behind step 1 at loss scale 2", "training has diverged"}));
+  EXPECT_THAT(error, IsError(StatusCode::kDataLoss, {"gradients of network [network",
+                                                     "are not finite behind step 1 at loss scale 2",
+                                                     "training has diverged"}));
   EXPECT_EQ(network.parameters().ToVector<float>(), before);
   EXPECT_EQ(trainer.loss_scale()->skipped(), 4);
   EXPECT_FALSE(network.training_workspace().is_open());
@@ -193,7 +202,9 @@ TEST(MixedPrecision, ACheckpointCarriesTheScaleAndGoesOnToTheLastBit) {
   Network other = SmallNetwork(DType::kFloat16);
   Trainer without(other, Adam());
   EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, without); }),
-              IsError(StatusCode::kDataLoss, {path, "\"loss_scale_config\" is \"first 16777216, growth 2 after 4", "expected \"none\""}));
+              IsError(StatusCode::kDataLoss,
+                      {path, "\"loss_scale_config\" is \"first 16777216, growth 2 after 4",
+                       "expected \"none\""}));
   without.set_loss_scale({});
   EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, without); }),
               IsError(StatusCode::kDataLoss, {"\"loss_scale_config\"", "growth 2 after 2000"}));
@@ -204,15 +215,19 @@ TEST(MixedPrecision, ACheckpointCarriesTheScaleAndGoesOnToTheLastBit) {
   SaveCheckpoint(other, without.updater(), path, {}, &broken);
   without.set_loss_scale(config);
   EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, without); }),
-              IsError(StatusCode::kDataLoss, {"\"loss_scale\" is \"1073741824\"", "of first 16777216, ", "from 1 to 16777216"}));
+              IsError(StatusCode::kDataLoss, {"\"loss_scale\" is \"1073741824\"",
+                                              "of first 16777216, ", "from 1 to 16777216"}));
 }
 
 TEST(MixedPrecision, NumbersAreChecked) {
   Network network = SmallNetwork({});
-  EXPECT_THAT(ErrorOf([&] { network.set_loss_scale(0); }), IsError(StatusCode::kInvalidArgument, {"loss scale 0, expected a positive"}));
-  EXPECT_THAT(ErrorOf([&] { network.set_loss_scale(NAN); }), IsError(StatusCode::kInvalidArgument, {"loss scale nan"}));
+  EXPECT_THAT(ErrorOf([&] { network.set_loss_scale(0); }),
+              IsError(StatusCode::kInvalidArgument, {"loss scale 0, expected a positive"}));
+  EXPECT_THAT(ErrorOf([&] { network.set_loss_scale(NAN); }),
+              IsError(StatusCode::kInvalidArgument, {"loss scale nan"}));
   Trainer trainer(network, Adam());
-  EXPECT_THAT(ErrorOf([&] { trainer.set_loss_scale({.backoff = 2}); }), IsError(StatusCode::kInvalidArgument, {"backoff 2"}));
+  EXPECT_THAT(ErrorOf([&] { trainer.set_loss_scale({.backoff = 2}); }),
+              IsError(StatusCode::kInvalidArgument, {"backoff 2"}));
   EXPECT_EQ(trainer.loss_scale(), nullptr);
 }
 
@@ -227,7 +242,8 @@ Learned LearnDigits(std::optional<DType> compute_type, bool scales) {
   NetworkOptions options;
   options.seed = 5;
   options.compute_type = compute_type;
-  Network network(NetworkConfig::Sequential({28, 28, 1}, {Dense(64, Activation::kRelu), Dense(10)}), options);
+  Network network(NetworkConfig::Sequential({28, 28, 1}, {Dense(64, Activation::kRelu), Dense(10)}),
+                  options);
   Trainer trainer(network, Adam());
   if (scales) trainer.set_loss_scale({.first = 0x1p24, .growth_interval = 50});
   ImageBatches train(digits->train, 64);
@@ -248,14 +264,17 @@ Learned LearnDigits(std::optional<DType> compute_type, bool scales) {
       right += std::max_element(begin, begin + 10) - begin == labels[k] ? 1 : 0;
     }
   }
-  return {static_cast<double>(right) / static_cast<double>(all), network.parameters().ToVector<float>(), all_scores, trainer.loss_scale() != nullptr ? trainer.loss_scale()->skipped() : 0};
+  return {static_cast<double>(right) / static_cast<double>(all),
+          network.parameters().ToVector<float>(), all_scores,
+          trainer.loss_scale() != nullptr ? trainer.loss_scale()->skipped() : 0};
 }
 
 // Within one in a hundred of the accuracy by f32, however they round.
 TEST(MixedPrecision, DigitsAreLearnedAsByF32) {
-  const Learned f32 = LearnDigits({}, false), bf16 = LearnDigits(DType::kBFloat16, false), f16 = LearnDigits(DType::kFloat16, true);
-  std::printf("accuracy f32 %.4f, bf16 %.4f, f16 %.4f with %lld steps skipped\n", f32.accuracy, bf16.accuracy, f16.accuracy,
-              static_cast<long long>(f16.skipped));
+  const Learned f32 = LearnDigits({}, false), bf16 = LearnDigits(DType::kBFloat16, false),
+                f16 = LearnDigits(DType::kFloat16, true);
+  std::printf("accuracy f32 %.4f, bf16 %.4f, f16 %.4f with %lld steps skipped\n", f32.accuracy,
+              bf16.accuracy, f16.accuracy, static_cast<long long>(f16.skipped));
   EXPECT_GT(f32.accuracy, 0.9);
   EXPECT_NEAR(bf16.accuracy, f32.accuracy, 0.01);
   EXPECT_NEAR(f16.accuracy, f32.accuracy, 0.01);
