@@ -16,6 +16,8 @@
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/merge.h"
 #include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/layers/pooling.h"
+#include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/testing/residual.h"
 
@@ -344,6 +346,49 @@ TEST(NetworkBlock, AnErrorInForwardNamesTheMemberAndLeavesTheNetworkUsable) {
   fails = false;
   EXPECT_EQ(Gradients(network, inputs), loss);
   EXPECT_EQ(network.training_workspace().stats().leaked_arrays, 0);
+}
+
+// Two series of different lengths, each with the mask of its own: what is behind the ends changes
+// neither outputs nor gradients, whichever input it is of, and a mask is of its input alone.
+TEST(NetworkGraph, EachInputHasItsMask) {
+  NetworkConfig config;
+  const std::string a = config.AddInput("a", {5, 3}), b = config.AddInput("b", {7, 2});
+  const std::string of_a = config.Add(Lstm(4, {.output = RecurrentOutput::kLast}), {a}, "of a");
+  const std::string of_b =
+      config.Add(GlobalPooling(), {config.Add(Gru(6), {b}, "of b")}, "pooled b");
+  config.outputs = {config.Add(
+      Dense(3), {config.Add(Merge(MergeKind::kConcat), {of_a, of_b}, "both")}, "classes")};
+  NetworkOptions options;
+  options.seed = 4;
+  Network network(std::move(config), options);
+  NDArray first = RandomUniform({4, 5, 3}, -1, 1, 1), second = RandomUniform({4, 7, 2}, -1, 1, 2);
+  NDArray mask_a = Ones({4, 5}), mask_b = Ones({4, 7});
+  mask_a.Slice(0, 0, 1).Slice(1, 2, 5) = 0;
+  mask_b.Slice(0, 1, 3).Slice(1, 3, 7) = 0;
+  const auto run = [&](const Arrays& masks) {
+    Network::RunOptions run_options;
+    run_options.masks = masks;
+    return network.Run({first, second}, run_options)[0].ToVector<float>();
+  };
+  const auto gradients = [&] {
+    network.ComputeGradients(
+        {{first, second}, {RandomIntegers({4}, 0, 3, 6)}, {mask_a, mask_b}, {}});
+    return network.gradients().ToVector<float>();
+  };
+  const std::vector<float> expected = run({mask_a, mask_b}), expected_gradients = gradients();
+  const std::vector<float> without = run({}), a_alone = run({mask_a}),
+                           b_alone = run({NDArray(), mask_b});
+  EXPECT_NE(expected, without);
+  EXPECT_NE(expected, a_alone);
+  EXPECT_NE(expected, b_alone);
+  for (size_t i = 0; i < 12; ++i) {  // example 0 is shorter in a, 1 and 2 in b, 3 in none
+    EXPECT_EQ(a_alone[i] == without[i], i / 3 != 0) << i;
+    EXPECT_EQ(b_alone[i] == without[i], i / 3 == 0 || i / 3 == 3) << i;
+  }
+  first.Slice(0, 0, 1).Slice(1, 2, 5) = NAN;
+  second.Slice(0, 1, 3).Slice(1, 3, 7) = NAN;
+  EXPECT_EQ(run({mask_a, mask_b}), expected);
+  EXPECT_EQ(gradients(), expected_gradients);
 }
 
 }  // namespace

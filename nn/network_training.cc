@@ -1,4 +1,5 @@
 // Training. Inference and the rest: network.cc.
+#include <cmath>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -58,6 +59,14 @@ Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
           on_device(inputs.labels_masks)};
 }
 
+void Network::set_loss_scale(double scale) {
+  CheckWhole("set_loss_scale");
+  if (!(scale > 0) || std::isinf(scale)) {
+    ThrowInvalidArgument(absl::StrCat("network: loss scale ", scale, ", expected a positive number"));
+  }
+  loss_scale_ = scale;
+}
+
 double Network::MeanLoss(const NDArray& losses) {
   double sum = 0;
   const auto add = [&](auto values) {
@@ -104,16 +113,13 @@ void Network::QueueGradients(const Inputs& inputs,
   tape.set_placement(nullptr);
   if (workspaces != nullptr) placed.emplace(*workspaces, &tape);
   // What the forward pass moves beside parameters, running averages say, is as it was where the step fails: it is done again.
-  NDArray kept, kept_before;
-  if (const int64_t trained = parameters_.NumElements(), all = arrays_.NumElements(); trained < all) {
-    kept = arrays_.Slice(0, trained, all);
-    kept_before = kept.Dup();
-  }
+  NDArray beside_before;
+  if (beside_.is_defined()) beside_before = beside_.Dup();
   absl::Cleanup restore = [&] {
-    if (!kept.is_defined()) return;
+    if (!beside_before.is_defined()) return;
     const NoGradientScope constants;
     try {
-      CopyInto(kept_before, kept);
+      CopyInto(beside_before, beside_);
     } catch (const Error&) {
       // The device failed as well: the step's own error is on its way.
     }
@@ -133,6 +139,7 @@ void Network::QueueGradients(const Inputs& inputs,
     call.seed = options_.seed;
     call.step = step_;
     call.compute_type = options_.compute_type;
+    call.frozen = frozen_.empty() ? nullptr : &frozen_;
     call.masks = inputs.features_masks;
     call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
@@ -143,9 +150,9 @@ void Network::QueueGradients(const Inputs& inputs,
     use_losses(losses);
     loss_placed.Finish(losses);
   }
-  // Of their mean, which nobody reads: the gradient of each is one over their number. A device fills it by a kernel, which a
-  // captured step repeats.
-  const double share = 1.0 / static_cast<double>(losses.NumElements());
+  // Of their mean, which nobody reads: the gradient of each is one over their number, times the scale of the loss. A device
+  // fills it by a kernel, which a captured step repeats.
+  const double share = loss_scale_ / static_cast<double>(losses.NumElements());
   const Place place = Place::CurrentOn(losses.device());
   NDArray shares = losses.device() == Host() ? FromScalar(share, losses.dtype(), place) : Full({}, share, losses.dtype(), place);
   shares = shares.BroadcastTo(losses.shape());

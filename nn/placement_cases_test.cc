@@ -1,11 +1,7 @@
 // The numbered cases of ND4J's networks (group K), in each mode, and the memory report.
 //
-// Of group K are not here: 125 and 132 (recurrent layers carry their own tests of states), 126
-// (there are no preprocessors: Dense flattens), 128 (modes are no part of a network's description,
-// which would tie a file to one machine's memory), 129 (layers have no input field), 131 (there is
-// no cache mode: tapes keep what gradients read), 135 (kernels' scratch is reset after each layer,
-// which case 137's working memory shows), 136 (evaluation is of the caller's own loop over
-// Infer()).
+// Others of groups K, L and M: nd4j_cases_test.cc, nn/inference/predictor_test.cc and
+// nn/data/batch_stream_test.cc; what differs by design is told in docs/training.md.
 #include <string>
 #include <utility>
 #include <vector>
