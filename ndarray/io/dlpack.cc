@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/io/dlpack.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/io/dlpack_devices.h"
 #include "tidepool/ndarray/io/dlpack_streams.h"
+#include "tidepool/ndarray/io/release_in_turn.h"
 
 namespace tidepool {
 namespace {
@@ -106,17 +108,21 @@ void CheckVersion(const DLManagedTensorVersioned& tensor) {
 
 // Of what comes in. kDLCUDAHost is the host's memory, page-locked.
 const DLPackDevice& EntryOf(const DLDevice& found, Device* device) {
-  const DLPackDevice* const entry = FindDLPackDevice(
-      found.device_type == kDLCUDAHost ? int32_t{kDLCPU} : static_cast<int32_t>(found.device_type));
+  // As the number that stands there: one that no enumerator has may not be read as one.
+  int32_t number;
+  static_assert(sizeof(number) == sizeof(found.device_type));
+  std::memcpy(&number, &found.device_type, sizeof(number));
+  const bool is_page_locked = number == int32_t{kDLCUDAHost};
+  const DLPackDevice* const entry = FindDLPackDevice(is_page_locked ? int32_t{kDLCPU} : number);
   if (entry == nullptr) {
     ThrowUnimplemented(absl::StrCat("from_dlpack: found a tensor on device type ",
-                                    static_cast<int>(found.device_type), ", expected one of ",
+                                    number, ", expected one of ",
                                     DescribeDLPackDevices(),
                                     " or 3 (page-locked host memory of CUDA); DLPackDeviceRegistrar adds one"));
   }
   if (entry->type == DeviceType::kHost) {
     // There is one; page-locked memory may say of which device's driver it is.
-    const int most = found.device_type == kDLCUDAHost ? kMaxDevicesPerType - 1 : 0;
+    const int most = is_page_locked ? kMaxDevicesPerType - 1 : 0;
     if (found.device_id < 0 || found.device_id > most) {
       ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
                                         most == 0 ? "the host" : "CUDA's page-locked host memory", ", expected 0",
@@ -331,7 +337,7 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
   if (layout.dtype == DType::kBool && device == Host()) CheckBools(layout);
   ImportedMemory memory{.data = layout.lowest,
                         .bytes = layout.bytes,
-                        .release = &Release<Tensor>,
+                        .release = &internal::ReleaseInTurn<&Release<Tensor>>,
                         .context = managed,
                         .read_only = IsReadOnly(*managed)};
   internal::DLPackStream stream("from_dlpack", entry, device, number);
@@ -340,7 +346,7 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
     RefuseWhileCapturing("from_dlpack", "replays would not come behind who made it");
     stream.TakeOver(&memory);
     imported.reset(new Imported{managed, &Release<Tensor>, std::move(stream)});
-    memory.release = &Imported::Release;
+    memory.release = &internal::ReleaseInTurn<&Imported::Release>;
     memory.context = imported.get();
   }
   BufferHandle buffer(NewImportedBuffer(memory));

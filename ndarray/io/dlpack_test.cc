@@ -328,6 +328,8 @@ TEST(DLPack, Errors) {
   };
   EXPECT_THAT(refused([](DLTensor& t) { t.device.device_type = kDLCUDA; }), HasSubstr("no memory provider is linked for cuda:0"));
   EXPECT_THAT(refused([](DLTensor& t) { t.device.device_type = kDLVulkan; }), HasSubstr("device type 7"));
+  EXPECT_THAT(refused([](DLTensor& t) { const int32_t any = 18874374; std::memcpy(&t.device.device_type, &any, sizeof any); }),
+              HasSubstr("device type 18874374"));
   EXPECT_THAT(refused([](DLTensor& t) { t.dtype.bits = 128; }), HasSubstr("128 bits"));
   EXPECT_THAT(refused([](DLTensor& t) { t.dtype.lanes = 4; }), HasSubstr("4 lanes"));
   EXPECT_THAT(refused([](DLTensor& t) { t.ndim = -1; }), HasSubstr("rank -1"));
