@@ -15,7 +15,12 @@
 #endif
 
 #ifdef TIDEPOOL_HAS_MALLOC_HOOKS
-#include <sanitizer/allocator_interface.h>
+// Of sanitizer/allocator_interface.h, which gcc's package leaves out.
+extern "C" {
+size_t __sanitizer_get_allocated_size(const volatile void* data);
+int __sanitizer_install_malloc_and_free_hooks(void (*made)(const volatile void*, size_t),
+                                              void (*gone)(const volatile void*));
+}
 #endif
 
 namespace {
