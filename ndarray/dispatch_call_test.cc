@@ -1,4 +1,4 @@
-// Calls of Dispatch that name what the operator does not take.
+// What Dispatch hands to a kernel, and calls that name what the operator does not take.
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,11 +9,45 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool {
 namespace {
 
 using ::testing::HasSubstr;
+
+Threads given(0);
+void NoteThreads(const KernelCall& call) { given = call.threads; }
+const KernelRegistrar registrar({
+    {OpCode::kAcosh, DeviceType::kHost, DType::kFloat32, "watching", -7, &NoteThreads},
+});
+
+TEST(Dispatch, AKernelIsGivenTheThreadsOfItsCaller) {
+  const ScopedProvider provider("watching");
+  const NDArray x = Zeros({4});
+  NDArray z = Zeros({4});
+  const int before = ThreadCount();
+  SetThreadCount(3);
+  const auto expect = [&](ThreadPool* pool, int count) {
+    Dispatch(OpCode::kAcosh, {&x}, {&z});
+    EXPECT_EQ(given.pool, pool);
+    EXPECT_EQ(given.count, count);
+  };
+  expect(nullptr, 3);  // of those that all share
+  WorkerPool pool(2), inner(1);
+  {
+    const ThreadPoolScope scope(pool);
+    expect(&pool, 2);
+    {
+      const ThreadPoolScope nested(inner);
+      expect(&inner, 1);
+    }
+    expect(&pool, 2);
+  }
+  SetThreadCount(before);
+  expect(nullptr, before);
+}
 
 TEST(Dispatch, AttributesAndOperandsAreThoseOfTheOperator) {
   const NDArray x = Zeros(Shape({4})), y = Zeros(Shape({4}));

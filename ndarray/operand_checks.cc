@@ -54,27 +54,39 @@ void ThrowNull(const OperatorInfo& info, const char* names, int index) {
   ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index), " is null, expected an array"));
 }
 
-// Absent operands were looked at before.
-void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands) {
-  const auto check = [&](const TensorRef& operand, const OperandMark& mark, const char* names, int index) {
-    if (!operand.present) return;
-    const DTypeSet expected = TypesOf(mark.type, key);
-    if (Contains(expected, operand.dtype)) return;
-    std::string list;
-    for (int type = 0; type < kDTypes; ++type) {
-      if (!Contains(expected, static_cast<DType>(type))) continue;
-      absl::StrAppend(&list, list.empty() ? "" : " or ", DTypeName(static_cast<DType>(type)));
-    }
-    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index), " is ", DTypeName(operand.dtype),
-                                      ", expected ", list, ", as ",
-                                      OperandName(info.key_is_input() ? info.inputs : info.outputs, 0), " is ",
-                                      DTypeName(key)));
-  };
-  for (int i = 0; i < info.input_count; ++i) {
-    check(operands.inputs()[static_cast<size_t>(i)], info.input_mark(i), info.inputs, i);
+namespace {
+
+bool HasTypeOf(const OperandMark& mark, DType key, const TensorRef& operand) {
+  if (!operand.present) return true;  // was looked at before
+  return mark.type == 0 ? operand.dtype == key : Contains(TypesOf(mark.type, key), operand.dtype);
+}
+
+[[noreturn]] void ThrowWrongType(const OperatorInfo& info, const OperandMark& mark, DType key, const TensorRef& operand,
+                                 const std::string& name) {
+  const DTypeSet expected = TypesOf(mark.type, key);
+  std::string list;
+  for (int type = 0; type < kDTypes; ++type) {
+    if (!Contains(expected, static_cast<DType>(type))) continue;
+    absl::StrAppend(&list, list.empty() ? "" : " or ", DTypeName(static_cast<DType>(type)));
   }
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", name, " is ", DTypeName(operand.dtype), ", expected ", list,
+                                    ", as ", OperandName(info.key_is_input() ? info.inputs : info.outputs, 0), " is ",
+                                    DTypeName(key)));
+}
+
+}  // namespace
+
+// In each call of an operator with marks: what is nearly always right is a comparison or two for each operand.
+void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands) {
+  const TensorRef* const inputs = operands.inputs().data();
+  for (int i = 0; i < info.input_count; ++i) {
+    if (HasTypeOf(info.input_mark(i), key, inputs[i])) continue;
+    ThrowWrongType(info, info.input_mark(i), key, inputs[i], OperandName(info.inputs, i));
+  }
+  const TensorRef* const outputs = operands.outputs().data();
   for (int o = 0; o < info.output_count; ++o) {
-    check(operands.outputs()[static_cast<size_t>(o)], info.output_mark(o), info.outputs, o);
+    if (HasTypeOf(info.output_mark(o), key, outputs[o])) continue;
+    ThrowWrongType(info, info.output_mark(o), key, outputs[o], OperandName(info.outputs, o));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -12,6 +13,54 @@
 #include "tidepool/ndarray/kernel_scopes.h"
 
 namespace tidepool::nn {
+namespace {
+
+const char* ModeName(WorkspaceMode mode) {
+  switch (mode) {
+    case WorkspaceMode::kEnabled:
+      return "kEnabled";
+    case WorkspaceMode::kSingle:
+      return "kSingle";
+    case WorkspaceMode::kSeparate:
+      return "kSeparate";
+    case WorkspaceMode::kNone:
+      return "kNone";
+  }
+  return "";
+}
+
+}  // namespace
+
+WorkspaceConfig LayerWorkspaceManager::ConfigOf(WorkspaceMode mode,
+                                                const std::optional<WorkspaceConfig>& given,
+                                                const std::string& id, Device device) {
+  WorkspaceConfig config =
+      given.value_or(WorkspaceConfig::Inference());  // the last batch is often a smaller one
+  const bool plans = config.policy_learning == LearningPolicy::kOptimized ||
+                     config.policy_learning == LearningPolicy::kTraining;
+  std::vector<std::string> reasons;
+  if (given.has_value()) {
+    if (config.workspace_mode != WorkspaceMode::kEnabled && config.workspace_mode != mode) {
+      reasons.push_back(absl::StrCat("workspace_mode is ", ModeName(config.workspace_mode),
+                                     ", the network's is ", ModeName(mode)));
+    }
+    if (mode == WorkspaceMode::kSeparate && plans) {
+      reasons.push_back(
+          "kSeparate plans nothing: policy_learning is kFirstLoop, kOverTime or kNone");
+    }
+    if (mode == WorkspaceMode::kSeparate && config.policy_location == LocationPolicy::kMmap) {
+      reasons.push_back(
+          "kSeparate is several workspaces, which cannot all be a mapping of one file");
+    }
+  } else if (mode == WorkspaceMode::kSingle || mode == WorkspaceMode::kSeparate) {
+    config.policy_learning = LearningPolicy::kFirstLoop;
+  }
+  config.workspace_mode = mode == WorkspaceMode::kSeparate ? WorkspaceMode::kEnabled : mode;
+  for (std::string& reason : config.Reasons(device)) reasons.push_back(std::move(reason));
+  if (reasons.empty()) return config;
+  ThrowInvalidArgument(
+      absl::StrCat("network: workspace [", id, "]: ", absl::StrJoin(reasons, "; ")));
+}
 
 const char* ArrayTypeName(ArrayType type) {
   switch (type) {
@@ -45,7 +94,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
     std::unique_ptr<Workspace> workspace;
     bool is_open = false;
     bool is_needed = false;  // of a gradient's: something in it is
-    BufferHandle value;      // of activations: what was made for the layers behind
+    BufferHandle value, mask;  // of activations: what was made for the layers behind
   };
 
   Separate(Workspace& main, Phase phase, const WorkspaceConfig& others)
@@ -72,6 +121,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
 
   void CloseTurn(Turn& closed, bool failed) noexcept {
     closed.value.Reset();
+    closed.mask.Reset();
     closed.is_open = false;
     closed.workspace->core()->LeaveFrame(failed);
   }
@@ -83,7 +133,10 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   }
   bool IsNeeded(const Turn& open) const {
     if (phase == Phase::kTraining) return open.is_needed;
-    return open.value && open.value->references.load(std::memory_order_acquire) > 1;
+    const auto is_held = [](const BufferHandle& made) {
+      return made && made->references.load(std::memory_order_acquire) > 1;
+    };
+    return is_held(open.value) || is_held(open.mask);
   }
   Turn& NextTurn() {
     for (Turn& next : turns) {
@@ -187,7 +240,10 @@ LayerWorkspaceManager LayerWorkspaceManager::NoWorkspaces(Device device) {
 LayerWorkspaceManager::LayerWorkspaceManager(Workspace& main, WorkspaceMode mode, Phase phase,
                                              const WorkspaceConfig& others)
     : main_(mode == WorkspaceMode::kNone ? nullptr : &main), device_(main.device()), mode_(mode) {
-  if (mode == WorkspaceMode::kSeparate) separate_ = std::make_unique<Separate>(main, phase, others);
+  if (mode != WorkspaceMode::kSeparate) return;
+  WorkspaceConfig beside = others;
+  beside.initial_size = 0;
+  separate_ = std::make_unique<Separate>(main, phase, beside);
 }
 
 Place LayerWorkspaceManager::PlaceOf(ArrayType type) const {
@@ -321,13 +377,17 @@ LayerWorkspaceManager::Layer::~Layer() {
   if (manager_->separate_->tape != nullptr) manager_->separate_->tape->set_part(0);
 }
 
-void LayerWorkspaceManager::Layer::Finish(const NDArray& output) {
+void LayerWorkspaceManager::Layer::Finish(const NDArray& output, const NDArray& mask) {
   if (manager_ == nullptr) return;
   manager_->Validate(ArrayType::kActivations, output, name_);
   if (manager_->separate_ == nullptr) return;
-  if (Separate::Turn* const turn = manager_->separate_->turn; turn != nullptr && output.buffer()) {
+  if (Separate::Turn* const turn = manager_->separate_->turn; turn != nullptr) {
     // One that is a view of an input lives where that does.
-    if (output.buffer()->owner == turn->workspace->core()) turn->value = output.buffer();
+    const auto keep = [&](const NDArray& made, BufferHandle& as) {
+      if (made.buffer() && made.buffer()->owner == turn->workspace->core()) as = made.buffer();
+    };
+    keep(output, turn->value);
+    keep(mask, turn->mask);
   }
   if (manager_->uses_ == nullptr) return;
   const Separate& separate = *manager_->separate_;

@@ -33,6 +33,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,12 +75,18 @@ class LayerWorkspaceManager {
   // Everything on the device's heap.
   static LayerWorkspaceManager NoWorkspaces(Device device = Host());
   // `main`: of the step or the request. `others`: the configuration of those that kSeparate makes
-  // beside it, which are called as `main` and their purpose and made when they are first needed.
+  // beside it (without an initial size, which is the main one's), which are called as `main` and
+  // their purpose and made when they are first needed.
   LayerWorkspaceManager(Workspace& main, WorkspaceMode mode, Phase phase,
                         const WorkspaceConfig& others);
   ~LayerWorkspaceManager();
   LayerWorkspaceManager(LayerWorkspaceManager&&) noexcept;
   LayerWorkspaceManager& operator=(LayerWorkspaceManager&&) noexcept;
+
+  // The configuration of `main`, called `id`, for a mode: `given`, or one that suits it. Throws
+  // kInvalidArgument with all reasons why it cannot be.
+  static WorkspaceConfig ConfigOf(WorkspaceMode mode, const std::optional<WorkspaceConfig>& given,
+                                  const std::string& id, Device device);
 
   WorkspaceMode mode() const { return mode_; }
   // Where arrays of that type are made now. Making one throws kFailedPrecondition where the
@@ -121,8 +128,8 @@ class LayerWorkspaceManager {
    public:
     Layer(LayerWorkspaceManager* manager, int number, absl::string_view name);
     ~Layer();
-    // The layer is done: checks its output.
-    void Finish(const NDArray& output);
+    // The layer is done: checks its output. `mask`: of it, which layers behind it read as well.
+    void Finish(const NDArray& output, const NDArray& mask = NDArray());
     Layer(const Layer&) = delete;
     Layer& operator=(const Layer&) = delete;
 

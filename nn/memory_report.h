@@ -56,7 +56,7 @@ struct MemoryReport {
   }
 
   std::string ToString() const;
-  std::string ToJson() const;
+  std::string ToJson() const;  // with all numbers, for other programs: nothing here reads it
 };
 
 // Throws kInvalidArgument for a batch below 1, kFailedPrecondition while a workspace of the network

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 
@@ -71,6 +72,14 @@ Model::~Model() { Unlink(); }
 
 void Model::Unlink() noexcept {
   if (link_ != nullptr) link_->model_.store(nullptr, std::memory_order_release);
+}
+
+void Model::SetFrozen(absl::Span<const std::string> patterns) {
+  CheckOpen("set_frozen");
+  network->SetFrozen(patterns);
+  manager.Uncap();
+  const absl::Cleanup cap = [this] { manager.Cap(); };
+  manager.Attach(network->gradients());
 }
 
 std::shared_ptr<const ModelLink> Model::LinkFor(const char* operation) const {

@@ -69,6 +69,8 @@ struct Model {
   // For what uses the model for longer than a call. Throws as CheckOpen.
   std::shared_ptr<const ModelLink> LinkFor(const char* operation) const;
   void Close() { manager.Close(); }
+  // Network::SetFrozen; the new gradients are the manager's. Throws as CheckOpen too.
+  void SetFrozen(absl::Span<const std::string> patterns);
 
   // The parameters on `device`, for predictors there: copied when first asked for and again after the
   // model's were written to, shared by all who ask meanwhile; for each call while another library has

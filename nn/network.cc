@@ -17,9 +17,6 @@
 namespace tidepool::nn {
 namespace {
 
-// Arrays in the flat buffers start at cache lines.
-constexpr int64_t kParameterAlignment = 16;
-
 NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device, const std::string& name) {
   NetworkOptions options;
   options.seed = seed;
@@ -27,10 +24,6 @@ NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device, const
   options.device = device;
   options.name = name;
   return options;
-}
-
-NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
-  return flat.Slice(0, offset, offset + shape.NumElements()).Reshape(shape);
 }
 
 bool IsThe(const Shape& found, const Shape& example) {
@@ -66,49 +59,6 @@ Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& 
 Network::Network(Network&& other) noexcept = default;
 Network& Network::operator=(Network&& other) noexcept = default;
 Network::~Network() = default;
-
-void Network::MakeArrays() {
-  const std::vector<NamedSpec>& specs = body_->parameters();
-  for (const bool is_trained : {true, false}) {
-    for (size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].spec.is_trained == is_trained) in_body_.push_back(static_cast<int>(i));
-    }
-  }
-  int64_t flat = 0, trained = 0;
-  size_t trained_arrays = 0;
-  for (int i : in_body_) {
-    const ParameterSpec& spec = specs[static_cast<size_t>(i)].spec;
-    const int64_t count = spec.shape.NumElements();
-    parameter_offsets_.push_back(flat);
-    flat += (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
-    if (!spec.is_trained) continue;
-    parameter_count_ += count;
-    trained = flat;
-    ++trained_arrays;
-  }
-  const MemoryOwnerScope owner("network");
-  arrays_ = Zeros({flat}, options_.dtype, Place::On(options_.device));
-  parameters_ = trained == flat ? arrays_ : arrays_.Slice(0, 0, trained);
-  gradients_ = Zeros({trained}, options_.dtype, Place::On(options_.device, MemoryKind::kGradientStandard));
-  parameter_views_ = ViewsOf(arrays_);
-  for (size_t k = 0; k < in_body_.size(); ++k) {
-    const auto i = static_cast<size_t>(in_body_[k]);
-    const ParameterSpec& spec = specs[i].spec;
-    NDArray& view = parameter_views_[i];
-    if (options_.draw_parameters && !spec.StartsAtZero()) CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), view);
-    named_.push_back({specs[i].name, view, spec.is_trained, spec.decays, parameter_offsets_[k]});
-    if (k < trained_arrays) gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
-  }
-}
-
-std::vector<NDArray> Network::ViewsOf(const NDArray& flat) const {
-  std::vector<NDArray> views(in_body_.size());
-  for (size_t k = 0; k < in_body_.size(); ++k) {
-    const auto i = static_cast<size_t>(in_body_[k]);
-    views[i] = ViewOf(flat, parameter_offsets_[k], body_->parameters()[i].spec.shape);
-  }
-  return views;
-}
 
 const std::vector<InputConfig>& Network::inputs() const {
   CheckWhole("inputs");
@@ -188,6 +138,7 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
   call.seed = options_.seed;
   call.step = step_;
   call.compute_type = options_.compute_type;
+  call.frozen = frozen_.empty() ? nullptr : &frozen_;
   for (const NDArray& mask : options.masks) call.masks.push_back(mask.is_defined() ? mask.To(device) : mask);
   std::vector<NDArray> states;
   if (options.states != nullptr) {
@@ -220,6 +171,19 @@ NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) 
                                       " arrays, expected ", parameter_views_.size()));
   }
   return ForwardOne(std::move(features), parameters.views, parameters.flat.device(), [](int, const NDArray&) {});
+}
+
+NDArray Network::Forward(NDArray features, const NetworkParameters* parameters, LayerWorkspaceManager& workspaces) const {
+  CheckWhole("forward");
+  if (parameters != nullptr && parameters->views.size() != parameter_views_.size()) {
+    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
+                                      parameter_views_.size()));
+  }
+  const LayerWorkspaceManager::Call call(workspaces, nullptr);
+  const NDArray output =
+      ForwardOne(std::move(features), parameters != nullptr ? parameters->views : parameter_views_,
+                 parameters != nullptr ? parameters->flat.device() : arrays_.device(), [](int, const NDArray&) {}, &workspaces);
+  return workspaces.LeverageTo(ArrayType::kInput, output);
 }
 
 NDArray Network::ForwardByLayers(NDArray features,

@@ -66,12 +66,14 @@ struct NetworkOptions {
   // What layers compute by, if it is not the parameters' type (f16, bf16): parameters are converted for each layer, gradients
   // are of the parameters' type again.
   std::optional<DType> compute_type;
+  std::vector<std::string> frozen;  // as SetFrozen takes them
 };
 
 struct NamedParameter {
   std::string name;  // "0.conv2d.filter"
   NDArray value;     // a view of the flat array
-  bool is_trained = true;
+  bool is_trained = true;  // has a gradient; not what layers keep beside their parameters, and not what is frozen
+  bool is_frozen = false;
   bool decays = true;  // under weight decay and regularisation
   int64_t begin = 0;   // its first element in the flat array
 };
@@ -138,6 +140,18 @@ class Network {
   const std::vector<NamedParameter>& named_parameters() const { return CheckWhole("named_parameters").named_; }
   int64_t NumParameters() const { return parameter_count_; }  // that are trained; padding not counted
 
+  // Of parameters that match one of the patterns (name_pattern.h: "stem", "block1.*"), training leaves the values alone: they
+  // have no gradient and no state of updaters, and nothing is computed or kept for their sake. They lie behind the trained ones
+  // then. A layer all of whose parameters are frozen runs in training as in inference: batch normalisation goes by its running
+  // averages and does not move them, dropout within it drops nothing. Values, random numbers and workspaces stay;
+  // gradients are zeros. None: everything is trained again. To be called between steps, before trainers and views of named
+  // parameters are made: those made before show other places, and such trainers throw kFailedPrecondition. Of a model's network:
+  // Model::SetFrozen. Throws kInvalidArgument for a pattern that no parameter matches and when nothing would be left to
+  // train; OutOfMemoryError; nothing has changed then. Memory meanwhile: the parameters once more.
+  void SetFrozen(absl::Span<const std::string> patterns);
+  // How often SetFrozen has changed where parameters lie.
+  uint64_t layout_version() const { return layout_version_; }
+
   // ---- Training ----
 
   // Softmax cross-entropy of `labels` [batch] i64 unless set. A Loss is of the first output, labels and mask of these.
@@ -163,6 +177,10 @@ class Network {
                       std::vector<NDArray>* states = nullptr);
   // Waits for the losses.
   static double MeanLoss(const NDArray& losses);
+  // By what gradients are multiplied from the loss on, so that small ones are not lost in f16 (training/loss_scale.h): gradients()
+  // are so many times as large, losses as ever. Throws kInvalidArgument unless it is positive and finite.
+  void set_loss_scale(double scale);
+  double loss_scale() const { return loss_scale_; }
 
   // Which numbers layers draw in the next step: a function of the seed and this. Each QueueGradients counts on.
   uint64_t step() const { return step_; }
@@ -184,6 +202,9 @@ class Network {
   // The output for `features` in the caller's place, by operators whose results go there as well:
   // for callers with a workspace of their own. On many threads at once; needs no workspace of this.
   NDArray Forward(NDArray features) const;
+  // The same with arrays where `workspaces`, of inference, has them: in an open cycle of its main workspace, where the output is
+  // afterwards. Null parameters: the network's own. One thread at a time for each of those.
+  NDArray Forward(NDArray features, const NetworkParameters* parameters, LayerWorkspaceManager& workspaces) const;
   // The same by `parameters` instead of the network's own, on their device.
   NDArray Forward(NDArray features, const NetworkParameters& parameters) const;
   // `flat`, a copy of arrays() wherever it is, as Forward takes it.
@@ -231,7 +252,10 @@ class Network {
     return *this;
   }
   [[noreturn]] static void ThrowMovedFrom(const char* operation);
+  struct Layout;
+  Layout LayoutOf(absl::Span<const std::string> frozen) const;
   void MakeArrays();
+  void Take(Layout layout, NDArray gradients);
   std::vector<NDArray> ViewsOf(const NDArray& flat) const;
   void CheckStates(const std::vector<NDArray>& states, int64_t batch) const;
   NDArray ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
@@ -243,13 +267,17 @@ class Network {
   std::unique_ptr<const NetworkBody> body_;
   LossFunction loss_;
   NDArray arrays_, parameters_, gradients_;
+  NDArray beside_;  // what layers keep beside their parameters, undefined where they keep nothing
   int64_t parameter_count_ = 0;
   std::vector<NamedParameter> named_;        // trained ones first
   std::vector<int> in_body_;                 // of each of those: its place among the body's
   std::vector<int64_t> parameter_offsets_;   // in the flat arrays, of those
   std::vector<NDArray> parameter_views_;     // in the body's order
   std::vector<NDArray> gradient_views_;      // of the trained ones
+  std::vector<bool> frozen_;                 // by place among the body's; empty: none is
+  uint64_t layout_version_ = 0;
   uint64_t step_ = 0;
+  double loss_scale_ = 1;
   std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory
   // Its address stays when the network is moved.
   struct Workspaces {

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/nn/layers/layer_kinds.h"
 #include "tidepool/nn/testing/residual.h"
 
 namespace tidepool::nn {
@@ -16,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(NetworkJson, JsonAndBack) {
-  const NetworkConfig config = ResidualConfig();
+  const NetworkConfig config = SmallResidualConfig();
   const std::string text = NetworkToJson(config);
   const NetworkConfig read = NetworkFromJson(text);
   EXPECT_EQ(NetworkToJson(read), text);
@@ -24,6 +25,28 @@ TEST(NetworkJson, JsonAndBack) {
   EXPECT_EQ(before.parameters().ToVector<float>(), after.parameters().ToVector<float>());
   const NDArray x = Images(2).features[0];
   EXPECT_EQ(before.Output(x).ToVector<float>(), after.Output(x).ToVector<float>());
+}
+
+// Adds what it is given: of a kind that this program makes known.
+class Sum final : public Layer {
+ public:
+  std::string Kind() const override { return "test_sum"; }
+  Shape OutputShapeOf(absl::Span<const Shape> inputs) const override { return inputs[0]; }
+  NDArray ForwardOf(LayerContext&, absl::Span<const NDArray> inputs) const override {
+    return inputs[0] + inputs[1];
+  }
+};
+
+TEST(NetworkJson, LayersOfOnesOwnAreReadOnceTheyAreKnown) {
+  NetworkConfig config;
+  const std::string x = config.AddInput("x", {3});
+  config.outputs = {config.Add(Sum(), {x, config.Add(Dense(3), {x})})};
+  const std::string text = NetworkToJson(config);
+  EXPECT_THAT(MessageOf([&] { NetworkFromJson(text); }), HasSubstr("found \"test_sum\""));
+  RegisterLayer<Sum>("test_sum");
+  const NDArray ones = Ones({2, 3});
+  Network before(config, {.seed = 4}), after(NetworkFromJson(text), {.seed = 4});
+  EXPECT_EQ(before.Output(ones).ToVector<float>(), after.Output(ones).ToVector<float>());
 }
 
 // By how deep, how long and how strange a text is nothing is gone down into, held or shown that is not small.

@@ -1,4 +1,5 @@
 // Training. Inference and the rest: network.cc.
+#include <cmath>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -7,11 +8,11 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
-#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/network_body.h"
 
@@ -56,6 +57,14 @@ Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
   };
   return {on_device(inputs.features), on_device(inputs.labels), on_device(inputs.features_masks),
           on_device(inputs.labels_masks)};
+}
+
+void Network::set_loss_scale(double scale) {
+  CheckWhole("set_loss_scale");
+  if (!(scale > 0) || std::isinf(scale)) {
+    ThrowInvalidArgument(absl::StrCat("network: loss scale ", scale, ", expected a positive number"));
+  }
+  loss_scale_ = scale;
 }
 
 double Network::MeanLoss(const NDArray& losses) {
@@ -103,11 +112,23 @@ void Network::QueueGradients(const Inputs& inputs,
   std::optional<LayerWorkspaceManager::Call> placed;
   tape.set_placement(nullptr);
   if (workspaces != nullptr) placed.emplace(*workspaces, &tape);
+  // What the forward pass moves beside parameters, running averages say, is as it was where the step fails: it is done again.
+  NDArray beside_before;
+  if (beside_.is_defined()) beside_before = beside_.Dup();
+  absl::Cleanup restore = [&] {
+    if (!beside_before.is_defined()) return;
+    const NoGradientScope constants;
+    try {
+      CopyInto(beside_before, beside_);
+    } catch (const Error&) {
+      // The device failed as well: the step's own error is on its way.
+    }
+  };
   tape.Restart();
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
   for (size_t k = 0; k < gradient_views_.size(); ++k) tape.Watch(named_[k].value, gradient_views_[k]);
-  NDArray mean;
+  NDArray losses;
   std::vector<NDArray> carried;
   {
     BodyCall call;
@@ -118,18 +139,25 @@ void Network::QueueGradients(const Inputs& inputs,
     call.seed = options_.seed;
     call.step = step_;
     call.compute_type = options_.compute_type;
+    call.frozen = frozen_.empty() ? nullptr : &frozen_;
     call.masks = inputs.features_masks;
     call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
     LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
-    const NDArray losses = loss_ != nullptr ? loss_(outputs, inputs)
-                                            : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
+    losses = loss_ != nullptr ? loss_(outputs, inputs)
+                              : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
     outputs.clear();
     use_losses(losses);
-    mean = Mean(losses);
-    loss_placed.Finish(mean);
+    loss_placed.Finish(losses);
   }
-  tape.Backward(mean);
+  // Of their mean, which nobody reads: the gradient of each is one over their number, times the scale of the loss. A device
+  // fills it by a kernel, which a captured step repeats.
+  const double share = loss_scale_ / static_cast<double>(losses.NumElements());
+  const Place place = Place::CurrentOn(losses.device());
+  NDArray shares = losses.device() == Host() ? FromScalar(share, losses.dtype(), place) : Full({}, share, losses.dtype(), place);
+  shares = shares.BroadcastTo(losses.shape());
+  tape.BackwardFrom(std::move(losses), std::move(shares));
+  std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   gradients_.MarkWritten();
   for (size_t i = 0; i < carried.size(); ++i) {

@@ -1,11 +1,7 @@
 // The numbered cases of ND4J's networks (group K), in each mode, and the memory report.
 //
-// Of group K are not here: 125 and 132 (recurrent layers carry their own tests of states), 126
-// (there are no preprocessors: Dense flattens), 128 (modes are no part of a network's description,
-// which would tie a file to one machine's memory), 129 (layers have no input field), 131 (there is
-// no cache mode: tapes keep what gradients read), 135 (kernels' scratch is reset after each layer,
-// which case 137's working memory shows), 136 (evaluation is of the caller's own loop over
-// Infer()).
+// Others of groups K, L and M: nd4j_cases_test.cc, nn/inference/predictor_test.cc and
+// nn/data/batch_stream_test.cc; what differs by design is told in docs/training.md.
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +16,9 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/embedding.h"
+#include "tidepool/nn/layers/recurrent.h"
+#include "tidepool/nn/layers/sequence.h"
 #include "tidepool/nn/memory_report.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/testing/example_networks.h"
@@ -145,6 +144,44 @@ TEST(Placement, Nd4jCase137TheReportOfDenseTenTwentyTwentySeven) {
   EXPECT_EQ(of(report.inference, 1, ArrayType::kActivationGradients), 0);
   EXPECT_THAT(report.ToJson(), HasSubstr("\"batch\": 16"));
   EXPECT_THAT(report.ToString(), HasSubstr("training, mode enabled"));
+}
+
+// Letters of which 0 is none: a layer makes the mask that those behind it read.
+struct Reader final : Block {
+  Part letters{*this, "letters", Embedding(5, 4, {.mask_index = 0})};
+  Part first{*this, "first", Bidirectional(Lstm(3))};
+  Part second{*this, "second", Bidirectional(Lstm(3))};
+  Part last{*this, "last", Lstm(3, {.output = RecurrentOutput::kLast})};
+  Part out{*this, "out", Dense(2)};
+  NDArray Forward(const NDArray& x) const override {
+    NDArray mask, h = letters(x, mask);
+    h = second(first(h, mask), mask);
+    return out(last(h, mask));
+  }
+};
+
+TEST(Placement, MasksThatLayersMakeAreThereAsLongAsTheyAreRead) {
+  const NDArray x = RandomIntegers({7, 6}, 0, 5, 3);
+  const InputConfig input{"letters", {6}, DType::kInt64};
+  std::vector<float> expected;
+  for (const bool is_program : {false, true}) {
+    for (WorkspaceMode mode : kModes) {
+      Network network =
+          is_program ? Network({input}, std::make_unique<Reader>(), Options(mode))
+                     : Network(NetworkConfig::Sequential(
+                                   input, {Embedding(5, 4, {.mask_index = 0}),
+                                           Bidirectional(Lstm(3)), Bidirectional(Lstm(3)),
+                                           Lstm(3, {.output = RecurrentOutput::kLast}), Dense(2)}),
+                               Options(mode));
+      for (int i = 0; i < 3; ++i) {
+        const std::vector<float> found = network.Output(x).ToVector<float>();
+        if (expected.empty()) expected = found;
+        EXPECT_EQ(found, expected) << "mode " << static_cast<int>(mode);
+      }
+      for (const Workspace* workspace : network.inference_workspaces().workspaces())
+        EXPECT_EQ(workspace->stats().leaked_arrays, 0u) << workspace->id();
+    }
+  }
 }
 
 TEST(Placement, TheReportIsWhatTheLedgerMeasures) {

@@ -136,7 +136,7 @@ TEST(Placement, ASteadyStepAndRequestAllocateNothingInEveryModeWithWorkspaces) {
 
 TEST(Placement, OutOfMemoryInAnyRequestOfAStepLeavesTheNetworkAsOneThatNeverFailed) {
   FailingProvider memory{Host()};
-  for (const char* name : {"mlp", "residual"}) {
+  for (const char* name : kExampleNetworks) {
     for (WorkspaceMode mode : kModes) {
       const auto run = [&](int64_t n, int* refused) {
         Network network = ExampleNetwork(name, Options(mode));

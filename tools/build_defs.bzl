@@ -49,14 +49,14 @@ def tidepool_test_headers(name, **kwargs):
     """A precompiled_header for tests that are not optimised."""
     precompiled_header(name = name, copts = TIDEPOOL_COPTS + _UNOPTIMIZED, **kwargs)
 
-def tidepool_cc_test_cases(name, srcs, deps = [], **kwargs):
+def tidepool_cc_test_cases(name, srcs, deps = [], copts = [], **kwargs):
     """Test cases that several tests link: compiled once, as a test is."""
     native.cc_library(
         name = name,
         srcs = srcs,
         testonly = True,
         alwayslink = True,
-        copts = TIDEPOOL_COPTS + _UNOPTIMIZED + ["-include", "googletest_headers.h"],
+        copts = TIDEPOOL_COPTS + _UNOPTIMIZED + ["-include", "googletest_headers.h"] + copts,
         linkstatic = True,
         deps = deps + [_GOOGLETEST, "@com_google_googletest//:gtest"],
         **kwargs
@@ -116,18 +116,19 @@ def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", o
         **kwargs
     )
 
-def tidepool_fuzz_targets(name, srcs, deps = [], size = "medium", **kwargs):
+def tidepool_fuzz_targets(name, srcs, deps = [], copts = [], size = "medium", **kwargs):
     """Fuzz targets (memory/testing/fuzzing/fuzz_target.h): the test <name>_test, and <name> for clang's libFuzzer.
 
     Args:
       name: "fuzz".
       srcs: with TIDEPOOL_FUZZ_TARGET.
       deps: beside GoogleTest and the target's own library.
+      copts: of the sources.
       size: of the test.
       **kwargs: of the test.
     """
     targets = Label("//memory/testing/fuzzing:fuzz_target")
-    tidepool_cc_test_cases(name = name + "_targets", srcs = srcs, deps = deps + [targets])
+    tidepool_cc_test_cases(name = name + "_targets", srcs = srcs, copts = copts, deps = deps + [targets])
     tidepool_cc_test(name = name + "_test", srcs = [], size = size, deps = [":" + name + "_targets"], **kwargs)
     native.cc_binary(
         name = name,

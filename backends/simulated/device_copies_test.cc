@@ -17,6 +17,7 @@
 #include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -168,6 +169,29 @@ TEST_P(DeviceCopiesTest, LargeArraysGoInPieces) {
     EXPECT_EQ(there.At<float>({kStagedBytes / 4}), 8);
     EXPECT_EQ(there.At<float>({kElements / 2}), 0);
   }
+}
+
+// Of either device where one has some; pageable memory is not asked for.
+TEST(StagedCopies, GoThroughPageLockedMemoryAlone) {
+  for (const bool of_source : {false, true}) {
+    for (const bool of_target : {false, true}) {
+      Restart(1, /*peers=*/false);
+      DeviceOf(0).set_has_pinned_host(of_source);
+      DeviceOf(1).set_has_pinned_host(of_target);
+      const NDArray x = On(0, 3);
+      NDArray there = On(1, 0);
+      FailingProvider host(Host());
+      CopyInto(x, there);
+      if (of_source || of_target) {
+        EXPECT_EQ(host.faults().requests(), 0) << of_source << of_target;
+      } else {
+        EXPECT_EQ(host.faults().requests(), 1);  // of neither: ordinary memory serves both
+      }
+      EXPECT_EQ(DeviceCopiesBetween(kDevices[0], kDevices[1]).pieces, 1);
+      EXPECT_EQ(there.ToVector<float>(), Same(3));
+    }
+  }
+  Reset();
 }
 
 TEST_P(DeviceCopiesTest, EveryRefusalIsAnErrorAndTheNextCopyIsRight) {

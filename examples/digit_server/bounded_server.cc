@@ -1,7 +1,5 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tidepool/examples/digit_server/body_buffer.h"
+#include "tidepool/examples/digit_server/listener.h"
 #include "tidepool/examples/digit_server/request_head.h"
 #include "tidepool/memory/error.h"
 
@@ -28,8 +28,6 @@ constexpr int kRequestsPerConnection = 1000;
 
 // What this thread serves; the library's handlers know the request alone.
 thread_local Connection* connection_here = nullptr;
-// The listening thread answers no more than that there is no room.
-thread_local bool refuses_here = false;
 
 // What the library compares as it stands, or asks of no request.
 void Understand(httplib::Request& request) {
@@ -47,19 +45,6 @@ void Understand(httplib::Request& request) {
 
 }  // namespace
 
-// The library owns its queue; what it does is the server's.
-class BoundedServer::Queue final : public httplib::TaskQueue {
- public:
-  explicit Queue(BoundedServer& server) : server_(server) {}
-  void enqueue(std::function<void()> connection) override {
-    server_.Enqueue(std::move(connection));
-  }
-  void shutdown() override { server_.EndThreads(); }
-
- private:
-  BoundedServer& server_;
-};
-
 BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
   if (std::min({int64_t{limits.connections}, limits.head_bytes, limits.body_bytes,
                 limits.all_bodies_bytes}) < 1 ||
@@ -68,17 +53,9 @@ BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
     ThrowInvalidArgument(
         "HTTP limits: found one below 1, expected connections, bytes and times of at least 1");
   }
-  new_task_queue = [this] { return new Queue(*this); };
   keep_alive_max_count_ = kRequestsPerConnection;
   keep_alive_timeout_sec_ = std::chrono::ceil<std::chrono::seconds>(limits.idle_time).count();
-  set_tcp_nodelay(true);
   set_default_headers({{"Accept-Ranges", "none"}});
-  // The library would share the port with any other process that listens on it.
-  set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    fcntl(socket, F_SETFD, FD_CLOEXEC);
-  });
   set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     return CheckHead(request, response) ? HandlerResponse::Handled : HandlerResponse::Unhandled;
   });
@@ -129,17 +106,11 @@ void BoundedServer::AddBodyPage(const std::string& path, BodyPage page) {
   Post(path, [this, page = std::move(page)](const httplib::Request&, httplib::Response& response,
                                             const httplib::ContentReader& reader) {
     ReadBody(page, response, reader);
-    ReturnFreedMemory();
   });
 }
 
 int BoundedServer::Start(const std::string& host, int port) {
-  const int bound = port == 0 ? bind_to_any_port(host) : bind_to_port(host, port) ? port : -1;
-  if (bound < 0) {
-    ThrowFailedPrecondition(absl::StrCat("digit server: cannot listen on ", host, ":", port));
-  }
-  // The library has room for five that come at once; a sixth would try again after a second.
-  ::listen(svr_sock_, Backlog());
+  listener_ = std::make_unique<Listener>(host, port, Backlog());
   try {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -147,23 +118,34 @@ int BoundedServer::Start(const std::string& host, int port) {
         throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
     }
     listening_ = true;
-    listener_ = std::thread([this] {
-      listen_after_bind();
-      listening_ = false;
-    });
+    listening_thread_ = std::thread([this] { Listen(); });
   } catch (const std::system_error& error) {
     listening_ = false;
-    close(svr_sock_.exchange(INVALID_SOCKET));
+    listener_.reset();
     EndThreads();
     ThrowResourceExhausted(absl::StrCat("digit server: a thread to listen and one to answer: ",
                                         error.code().message()));
   }
-  while (!is_running() && listening_) std::this_thread::yield();
-  return bound;
+  return listener_->port();
+}
+
+void BoundedServer::Listen() {
+  for (;;) {
+    const int connection = listener_->Accept(
+        [this] {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          return ending_ > 0 || EndAnIdleConnection();
+        },
+        [](int refused) { AnswerAtOnce(refused, 503, "too many open files"); });
+    if (connection < 0) break;
+    Enqueue(connection);
+  }
+  EndThreads();
+  listening_ = false;
 }
 
 void BoundedServer::Stop() {
-  if (!listener_.joinable()) return;
+  if (!listening_thread_.joinable()) return;
   const auto until = Connection::Clock::now() + limits_.stop_time;
   int64_t last_of_backlog;
   {
@@ -176,12 +158,11 @@ void BoundedServer::Stop() {
   // Connections that the system has taken may have brought their requests; the listening thread
   // takes them in their order, so that those of clients that keep coming are not waited for.
   for (;;) {
-    pollfd waits = {svr_sock_, POLLIN, 0};
-    if (!listening_ || Connection::Clock::now() >= until || poll(&waits, 1, 0) <= 0) break;
+    if (!listening_ || Connection::Clock::now() >= until || !listener_->HasWaiting()) break;
     if (const std::lock_guard<std::mutex> lock(mutex_); accepted_ > last_of_backlog) break;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  stop();
+  listener_->Shut();
   {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_until(lock, until,
@@ -189,7 +170,8 @@ void BoundedServer::Stop() {
     cut_ = true;
     for (auto& [connection, open] : open_) connection->ShutDown();
   }
-  listener_.join();
+  listening_thread_.join();
+  listener_.reset();
 }
 
 // ---- connections and their threads ----------------------------------------------------------
@@ -205,7 +187,7 @@ bool BoundedServer::AddThread() {
   return true;
 }
 
-void BoundedServer::Enqueue(std::function<void()> connection) {
+void BoundedServer::Enqueue(int socket) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++accepted_;
@@ -214,14 +196,13 @@ void BoundedServer::Enqueue(std::function<void()> connection) {
     };
     // Connections end by themselves when it stops.
     if (has_room() || AddThread() || stopping_ || EndAnIdleConnection()) {
-      waiting_.push_back(std::move(connection));
+      waiting_.push_back(socket);
       changed_.notify_all();
       return;
     }
   }
-  refuses_here = true;
-  connection();
-  refuses_here = false;
+  AnswerAtOnce(socket, 503, "too many connections at once");
+  close(socket);
 }
 
 bool BoundedServer::EndAnIdleConnection() {
@@ -242,13 +223,13 @@ void BoundedServer::Work() {
   for (;;) {
     changed_.wait(lock, [this] { return threads_end_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    const std::function<void()> connection = std::move(waiting_.front());
+    const int socket = waiting_.front();
     waiting_.pop_front();
     --idle_threads_;
     ++serving_;
     lock.unlock();
     try {
-      connection();
+      ServeConnection(socket);
     } catch (const std::exception&) {
       // No memory for as much as a connection; it is closed.
     }
@@ -269,9 +250,8 @@ void BoundedServer::EndThreads() {
   threads_.clear();
 }
 
-bool BoundedServer::process_and_close_socket(socket_t socket) {
+void BoundedServer::ServeConnection(int socket) {
   const absl::Cleanup closes = [socket] { close(socket); };
-  if (refuses_here) return AnswerAtOnce(socket, 503, "too many connections at once"), false;
   Connection connection(socket, limits_);
   Open* open;
   {
@@ -292,7 +272,6 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
   if (open->must_end) --ending_;
   open_.erase(&connection);
   changed_.notify_all();
-  return true;
 }
 
 void BoundedServer::Serve(Connection& connection, Open& open) {
@@ -304,6 +283,8 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
     }
     bool closed_by_client = false;
     if (!connection.ReadHead()) return RefuseHead(connection);
+    // When the answer has been taken or nobody will.
+    const absl::Cleanup gives_back = [&] { body_bytes_ -= connection.TakeAnswerBytes(); };
     const bool answered = process_request(connection, i == kRequestsPerConnection, closed_by_client,
                                           [&](httplib::Request& request) {
                                             connection.BodyFollows();
@@ -339,27 +320,42 @@ bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response
   return true;
 }
 
+bool BoundedServer::TakeRoom(int64_t bytes) {
+  if (body_bytes_.fetch_add(bytes) + bytes <= limits_.all_bodies_bytes) return true;
+  body_bytes_ -= bytes;
+  return false;
+}
+
 void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
                              const httplib::ContentReader& reader) {
   Connection& connection = *connection_here;
-  std::string body;
-  const absl::Cleanup gives_back = [&] {
-    body_bytes_ -= static_cast<int64_t>(body.size());
-    freed_bytes_ += static_cast<int64_t>(body.size());
-  };
+  BodyBuffer body;
+  int64_t room = 0;  // of this body
+  const absl::Cleanup gives_back = [&] { body_bytes_ -= room; };
   int refused = 0;
   const bool is_whole = reader([&](const char* bytes, size_t size) {
     connection.CountBody(size);
     const auto more = static_cast<int64_t>(size);
-    if (static_cast<int64_t>(body.size()) + more > limits_.body_bytes) return refused = 413, false;
-    if (body_bytes_.load() + more > limits_.all_bodies_bytes) return refused = 503, false;
-    body.append(bytes, size);
-    body_bytes_ += more;
+    if (room + more > limits_.body_bytes) return refused = 413, false;
+    if (!TakeRoom(more)) return refused = 503, false;
+    room += more;
+    body.Append(bytes, size);
     return true;
   });
-  if (is_whole) return page(body, response);
+  if (is_whole) {
+    page(body.bytes(), response);
+    body.Clear();
+    // Until the client has taken it, the answer stands for the body.
+    const auto answer = static_cast<int64_t>(response.body.size());
+    if (answer <= room || TakeRoom(answer - room)) {
+      body_bytes_ -= std::max<int64_t>(room - answer, 0);
+      room = 0;
+      return connection.set_answer_bytes(answer);
+    }
+    refused = 503;
+  }
   connection.CloseAfterwards();
-  response.body.clear();
+  std::string().swap(response.body);
   if (refused == 413 || connection.failure() == Connection::Failure::kFramingTooLarge) {
     AnswerError(
         response, 413,

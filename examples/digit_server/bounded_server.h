@@ -10,8 +10,9 @@
 //   413       a body that is larger than the limit, by its claim or by what arrives in chunks
 //   415       a compressed or multipart body: nothing is unpacked
 //   431       a head that is too large
-//   503       more connections or bytes of bodies at once than the limits; idle connections make
-//             room first
+//   503       more connections or bytes of bodies at once than the limits; an answer to a body
+//   counts
+//             as one until it is taken; idle connections make room first
 //
 // Each has {"error": "..."} and closes the connection, as does a body in chunks, whose end the
 // library does not check. Answers are whole and plain: neither ranges nor compression are asked of
@@ -31,19 +32,22 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "tidepool/examples/digit_server/connection.h"
+#include "tidepool/examples/digit_server/listener.h"
 
 namespace tidepool {
 
 class BoundedServer : private httplib::Server {
  public:
   using Page = std::function<void(httplib::Response&)>;
-  using BodyPage = std::function<void(const std::string& body, httplib::Response&)>;
+  using BodyPage = std::function<void(std::string_view body, httplib::Response&)>;
 
   // Throws kInvalidArgument for a limit below 1.
   explicit BoundedServer(const HttpLimits& limits);
@@ -59,8 +63,12 @@ class BoundedServer : private httplib::Server {
   // {"error": message}, as for all that is refused.
   static void AnswerError(httplib::Response& response, int status, const std::string& message);
 
+  // Answers what comes through a socket that somebody else has accepted, until it ends, on this
+  // thread; closes it.
+  void ServeConnection(int socket);
   // Listens on a thread of its own; port 0: any that is free. Returns the port. Throws
-  // kFailedPrecondition naming host and port if it cannot, kResourceExhausted without threads.
+  // kFailedPrecondition naming host, port and reason if it cannot, kResourceExhausted without
+  // threads.
   int Start(const std::string& host, int port);
   // The request that a connection has brought is answered, also of those that only the system has
   // taken yet, for stop_time at most; those that have not arrived are not waited for. Idempotent.
@@ -71,8 +79,6 @@ class BoundedServer : private httplib::Server {
   bool is_listening() const { return listening_.load(); }
 
  private:
-  // The library's queue of connections.
-  class Queue;
   struct Open {
     bool is_idle = true;    // between requests
     bool must_end = false;  // others need its thread
@@ -81,13 +87,13 @@ class BoundedServer : private httplib::Server {
 
   // Connections that the system takes before the listening thread does.
   int Backlog() const { return std::max(limits_.connections, 64); }
-  void Enqueue(std::function<void()> connection);
+  void Listen();
+  void Enqueue(int socket);
   void Work();
   bool AddThread();  // under the mutex; false: refused
   bool EndAnIdleConnection();
   void EndThreads();
 
-  bool process_and_close_socket(socket_t socket) override;
   void Serve(Connection& connection, Open& open);
   // What arrived is no head that the library gets.
   void RefuseHead(Connection& connection);
@@ -98,21 +104,21 @@ class BoundedServer : private httplib::Server {
   void ReadBody(const BodyPage& page, httplib::Response& response,
                 const httplib::ContentReader& reader);
 
-  // Pages between blocks that are still used.
-  void ReturnFreedMemory();
+  // For bodies, and answers to them that nobody has taken yet; false: there is not so much.
+  bool TakeRoom(int64_t bytes);
 
   const HttpLimits limits_;
   std::map<std::string, bool> takes_body_;  // of each page
-  std::atomic<int64_t> body_bytes_{0};      // of all requests
-  std::atomic<int64_t> freed_bytes_{0};     // of bodies since memory was returned
+  std::atomic<int64_t> body_bytes_{0};      // of all requests, and of answers to them
   std::atomic<bool> stopping_{false}, cut_{false}, listening_{false};
-  std::thread listener_;
+  std::unique_ptr<Listener> listener_;
+  std::thread listening_thread_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
   std::map<Connection*, Open> open_;
-  std::deque<std::function<void()>> waiting_;
+  std::deque<int> waiting_;  // sockets
   std::vector<std::thread> threads_;
   int64_t accepted_ = 0;
   int idle_threads_ = 0, serving_ = 0;

@@ -77,12 +77,4 @@ void BoundedServer::KeepLittleFreedMemory() {
 #endif
 }
 
-void BoundedServer::ReturnFreedMemory() {
-  // Those that find less than a quarter of the bodies that there may be at once do not wait for it.
-  if (freed_bytes_.load() < limits_.all_bodies_bytes / 4 || freed_bytes_.exchange(0) == 0) return;
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
-
 }  // namespace tidepool

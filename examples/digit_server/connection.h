@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tidepool {
@@ -49,6 +50,9 @@ class Connection final : public httplib::Stream {
   bool has_bytes() const { return begin_ < end_; }
   // Bytes of the body that have got through; what else arrives is framing.
   void CountBody(size_t bytes) { body_bytes_ += static_cast<int64_t>(bytes); }
+  // Of the answer to a body, which others have no room for until it is taken.
+  void set_answer_bytes(int64_t bytes) { answer_bytes_ = bytes; }
+  int64_t TakeAnswerBytes() { return std::exchange(answer_bytes_, 0); }
   // Why reading ended.
   Failure failure() const { return failure_; }
 
@@ -86,6 +90,7 @@ class Connection final : public httplib::Stream {
   std::string head_error_;
   int64_t read_bytes_ = 0;  // of the body with its framing
   int64_t body_bytes_ = 0;
+  int64_t answer_bytes_ = 0;
   Clock::time_point request_until_, answer_until_;
   Failure failure_ = Failure::kNone;
 };

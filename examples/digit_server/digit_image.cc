@@ -2,21 +2,68 @@
 
 #include <png.h>
 
+#include <algorithm>
+#include <string>
+
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
+namespace {
 
-bool LooksLikePng(std::string_view bytes) {
-  return bytes.size() >= 8 && bytes.substr(0, 8) == "\x89PNG\r\n\x1a\n";
+constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
+// Of what is ancillary, by a small letter, what pixels depend on. The library would unpack the
+// rest: a thousand texts of eight kilobytes are eight gigabytes.
+constexpr absl::string_view kNeeded[] = {"tRNS", "gAMA", "cHRM", "sRGB"};
+
+uint32_t BigEndian(std::string_view bytes) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  return value;
 }
 
+// The chunks that pixels are made of; larger than `most` they are refused.
+std::string NeededChunks(std::string_view png, size_t most) {
+  std::string needed(kSignature);
+  for (size_t at = kSignature.size(); at < png.size();) {
+    const std::string_view rest = png.substr(at);
+    const size_t bytes = rest.size() < 12 ? 12 : size_t{12} + BigEndian(rest);  // length, type, sum
+    if (bytes > rest.size()) {
+      ThrowInvalidArgument(absl::StrCat("png: a chunk at byte ", at, " needs ", bytes,
+                                        " bytes, found ", rest.size()));
+    }
+    const absl::string_view type(rest.data() + 4, 4);
+    if (!absl::ascii_islower(static_cast<unsigned char>(type[0])) ||
+        std::find(std::begin(kNeeded), std::end(kNeeded), type) != std::end(kNeeded)) {
+      if (bytes > most - needed.size()) {
+        ThrowInvalidArgument(absl::StrCat("png: chunk ", absl::CHexEscape(type), " at byte ", at,
+                                          ": more than ", most,
+                                          " bytes for an image of that size"));
+      }
+      needed.append(rest.substr(0, bytes));
+    }
+    if (type == "IEND") break;
+    at += bytes;
+  }
+  return needed;
+}
+
+}  // namespace
+
+bool LooksLikePng(std::string_view bytes) { return bytes.substr(0, 8) == kSignature; }
+
 GreyImage DecodePng(std::string_view png, int64_t height, int64_t width) {
+  // Four colours of sixteen bits, not compressed at all, and room for a palette.
+  const size_t most = (size_t{64} << 10) + 16 * static_cast<size_t>(height * (width + 1));
+  const std::string needed = NeededChunks(png, most);
   png_image image = {};
   image.version = PNG_IMAGE_VERSION;
   const absl::Cleanup free_image = [&image] { png_image_free(&image); };
-  if (png_image_begin_read_from_memory(&image, png.data(), png.size()) == 0) {
+  if (png_image_begin_read_from_memory(&image, needed.data(), needed.size()) == 0) {
     ThrowInvalidArgument(absl::StrCat("png: ", image.message));
   }
   // Before any pixel is read: a header may claim a picture of any size.
@@ -33,19 +80,14 @@ GreyImage DecodePng(std::string_view png, int64_t height, int64_t width) {
   return pixels;
 }
 
-std::vector<GreyImage> DecodeRaw(std::string_view bytes, int64_t height, int64_t width) {
+int64_t CountRawImages(std::string_view bytes, int64_t height, int64_t width) {
   const auto size = static_cast<size_t>(height * width);
   if (bytes.empty() || bytes.size() % size != 0) {
     ThrowInvalidArgument(absl::StrCat("raw image: found ", bytes.size(),
                                       " bytes, expected a multiple of ", size, " (", height, " x ",
                                       width, " grey pixels)"));
   }
-  std::vector<GreyImage> images;
-  for (size_t begin = 0; begin < bytes.size(); begin += size) {
-    const std::string_view image = bytes.substr(begin, size);
-    images.emplace_back(image.begin(), image.end());
-  }
-  return images;
+  return static_cast<int64_t>(bytes.size() / size);
 }
 
 }  // namespace tidepool

@@ -2,19 +2,22 @@
 
 #include <httplib.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <condition_variable>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/digit_image.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -33,24 +36,50 @@ struct Digit {
   float probability = 0;
 };
 
-class DigitTranslator final : public nn::Translator<GreyImage, Digit> {
+// The pixels of all images of a request, one behind the other, are one array, and one in the
+// network: what a request takes is known by the sizes of a handful of arrays, before the first is
+// made.
+class DigitTranslator final : public nn::Translator<std::string_view, std::vector<Digit>> {
  public:
-  DigitTranslator(int64_t height, int64_t width) : shape_{height, width, 1} {}
+  DigitTranslator(int64_t height, int64_t width) : height_(height), width_(width) {}
 
-  NDList ProcessInput(nn::PredictorContext&, const GreyImage& image) override {
-    NDArray pixels = Empty(shape_);
-    float* data = pixels.mutable_data<float>();
-    for (size_t i = 0; i < image.size(); ++i) data[i] = static_cast<float>(image[i]) / 255.0f;
+  NDList ProcessInput(nn::PredictorContext&, const std::string_view& images) override {
+    const auto count = static_cast<int64_t>(images.size()) / (height_ * width_);
+    NDArray pixels = Empty({count, height_, width_, 1});
+    std::transform(images.begin(), images.end(), pixels.mutable_data<float>(), [](char grey) {
+      return static_cast<float>(static_cast<uint8_t>(grey)) / 255.0f;
+    });
     return {pixels};
   }
-  Digit ProcessOutput(nn::PredictorContext&, NDList outputs) override {
+  std::vector<Digit> ProcessOutput(nn::PredictorContext&, NDList outputs) override {
     const TopKResult best = TopK(Softmax(outputs.Single()), 1, -1);
-    return {best.places.At<int64_t>({0}), best.values.At<float>({0})};
+    const int64_t* digits = best.places.data<int64_t>();
+    const float* probabilities = best.values.data<float>();
+    std::vector<Digit> result(static_cast<size_t>(best.places.NumElements()));
+    for (size_t i = 0; i < result.size(); ++i) result[i] = {digits[i], probabilities[i]};
+    return result;
   }
+  const nn::Batchifier* batchifier() const override { return nullptr; }
 
  private:
-  Shape shape_;
+  const int64_t height_, width_;
 };
+
+// {"digit":7,"probability":0.998} and a comma, at most.
+constexpr int64_t kDigitBytes = 64;
+
+std::string JsonOf(const std::vector<Digit>& digits) {
+  std::string text = "{\"digits\":[";
+  text.reserve(text.size() + digits.size() * kDigitBytes + 2);
+  for (const Digit& digit : digits) {
+    char probability[32];  // as few digits as tell it from all others
+    const auto end =
+        std::to_chars(probability, probability + sizeof probability, digit.probability).ptr;
+    absl::StrAppend(&text, &digit == digits.data() ? "" : ",", "{\"digit\":", digit.digit,
+                    ",\"probability\":", absl::string_view(probability, end - probability), "}");
+  }
+  return text += "]}";
+}
 
 int StatusOf(const Error& error) {
   switch (error.code()) {
@@ -91,7 +120,7 @@ class DigitServer::Impl {
       free_.push_back(std::make_unique<Predictor>(model, translator_, absl::StrCat("worker ", i),
                                                   options_.budget_bytes));
     }
-    server_.AddBodyPage("/digits", [this](const std::string& body, httplib::Response& response) {
+    server_.AddBodyPage("/digits", [this](std::string_view body, httplib::Response& response) {
       Guarded(response, [&] { Read(body, response); });
     });
     server_.AddPage("/memory", [](httplib::Response& response) {
@@ -116,7 +145,7 @@ class DigitServer::Impl {
   bool is_listening() const { return server_.is_listening(); }
 
  private:
-  using Predictor = nn::Predictor<GreyImage, Digit>;
+  using Predictor = nn::Predictor<std::string_view, std::vector<Digit>>;
 
   static int64_t HeightOf(const nn::Model& model) {
     const Shape& input = model.network->input_shape();
@@ -138,27 +167,34 @@ class DigitServer::Impl {
     }
   }
 
-  void Read(const std::string& body, httplib::Response& response) {
+  void Read(std::string_view body, httplib::Response& response) {
     const Lease lease(*this);  // first: images are made for as many requests as are computed
     // Once nobody is answered any more, those that waited pass the predictor on.
     if (lease.predictor() == nullptr || server_.is_cut()) {
       response.set_header("Retry-After", "1");
       return BoundedServer::AnswerError(response, 503, "all workers are busy");
     }
-    std::vector<GreyImage> images;
+    GreyImage pixels;
+    std::string_view images = body;
     if (LooksLikePng(body)) {
-      images.push_back(DecodePng(body, height_, width_));
-    } else {
-      images = DecodeRaw(body, height_, width_);
+      pixels = DecodePng(body, height_, width_);
+      images = {reinterpret_cast<const char*>(pixels.data()), pixels.size()};
     }
-    nlohmann::json digits = nlohmann::json::array();
-    for (const Digit& digit : lease.predictor()->PredictBatch(images)) {
+    const int64_t count = CountRawImages(images, height_, width_);
+    if (const int64_t most = options_.limits.body_bytes / kDigitBytes; count > most) {
+      return BoundedServer::AnswerError(
+          response, 413,
+          absl::StrCat("found ", count, " images, expected at most ", most,
+                       ": an answer is no larger than a body may be"));
+    }
+    const std::vector<Digit> digits = lease.predictor()->Predict(images);
+    for (const Digit& digit : digits) {
       if (!std::isfinite(digit.probability)) {
         ThrowInternal("the model's outputs are not finite: it is no model of digits");
       }
-      digits.push_back({{"digit", digit.digit}, {"probability", digit.probability}});
     }
-    response.set_content(nlohmann::json{{"digits", digits}}.dump(), "application/json");
+    response.body = JsonOf(digits);  // set_content would copy it
+    response.set_header("Content-Type", "application/json");
   }
 
   // One of the predictors, for a request; those that wait for one have their bodies whole.

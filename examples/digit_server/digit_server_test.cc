@@ -125,6 +125,27 @@ TEST_F(DigitServerTest, WhatIsNoImageIsRefusedByNameAndSize) {
   EXPECT_EQ(Post(RawImage(1))->status, 200);
 }
 
+TEST_F(DigitServerTest, OfAPngOnlyWhatPixelsNeedIsRead) {
+  const std::string png = Png(RawImage(1), 28, 28, PNG_FORMAT_GRAY, 0);
+  const httplib::Result plain = Post(png);
+  // Behind the header, of 25 bytes; its sum is not looked at, and neither is what it stands for.
+  std::string text = std::string("\0\0\0\4zTXtk\0\0xsumm", 16);
+  std::string with_texts = png;
+  for (int i = 0; i < 1000; ++i) with_texts.insert(33, text);
+  const httplib::Result answer = Post(with_texts);
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->body, plain->body);
+  // More than the pixels can be.
+  std::string long_one = png;
+  long_one.insert(33, std::string("\0\2\0\0IDAT", 8) + std::string(131076, 'd'));
+  const httplib::Result refused = Post(long_one);
+  EXPECT_EQ(refused->status, 400);
+  EXPECT_THAT(refused->body, HasSubstr("chunk IDAT at byte 33: more than"));
+  const httplib::Result cut = Post(png.substr(0, 40));
+  EXPECT_EQ(cut->status, 400);
+  EXPECT_THAT(cut->body, HasSubstr("png: a chunk at byte 33 needs"));
+}
+
 TEST_F(DigitServerTest, ARequestBeyondTheBudgetIsRefusedAndTheNextIsServed) {
   std::string many;
   for (int i = 0; i < 1000; ++i) many += RawImage(i);

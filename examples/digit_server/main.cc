@@ -1,6 +1,7 @@
 // digit_server --model=FILE: answers POSTed digits on loopback; see README.md.
 #include <signal.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -41,9 +42,8 @@ DigitServerOptions OptionsOfFlags() {
   options.workers = absl::GetFlag(FLAGS_workers);
   options.budget_bytes = InRange("budget_mib", absl::GetFlag(FLAGS_budget_mib), 1 << 20) << 20;
   HttpLimits& limits = options.limits;
-  // The library serves no descriptor beyond 1023.
   limits.connections =
-      static_cast<int>(InRange("connections", absl::GetFlag(FLAGS_connections), 900));
+      static_cast<int>(InRange("connections", absl::GetFlag(FLAGS_connections), 10'000));
   limits.body_bytes = InRange("body_mib", absl::GetFlag(FLAGS_body_mib), 1 << 16) << 20;
   limits.all_bodies_bytes = 4 * limits.body_bytes;
   limits.request_time = limits.answer_time =
@@ -51,7 +51,16 @@ DigitServerOptions OptionsOfFlags() {
   return options;
 }
 
+// At once, for who waits for it.
+void Print(const std::string& line) {
+  if (std::printf("%s\n", line.c_str()) < 0 || std::fflush(stdout) != 0) {
+    ThrowErrno(errno, "write standard output");
+  }
+}
+
 int Run() {
+  // Of a reader of what is printed who has gone writing tells.
+  signal(SIGPIPE, SIG_IGN);
   BoundedServer::KeepLittleFreedMemory();
   // Before there are threads, which kernels have as well: they would take them.
   sigset_t ends;
@@ -65,14 +74,13 @@ int Run() {
   nn::RequireImageModel(model, file);
   DigitServer server(model, options);
   server.Start();
-  std::printf("digit_server: http://%s:%d/digits\n", options.host.c_str(), server.port());
-  std::fflush(stdout);
+  Print(absl::StrCat("digit_server: http://", options.host, ":", server.port(), "/digits"));
   const timespec second = {1, 0};
   while (server.is_listening()) {
     const int signal = sigtimedwait(&ends, nullptr, &second);
     if (signal < 0) continue;
     server.Stop();
-    std::printf("digit_server: stopped by %s\n", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    Print(absl::StrCat("digit_server: stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM"));
     return 0;
   }
   ThrowInternal("the system ended the listening socket");

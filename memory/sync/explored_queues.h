@@ -1,9 +1,5 @@
-// A device of several queues as a model, and threads that use items in them as production does with buffers
-// (memory/queue_use.cc, memory/mirroring, memory/workspace), for tests.
-//
-// The model knows of each piece of work what it comes behind, whatever the threads do: a queue has the set of
-// all work that what is queued there next comes behind, and a point is such a set. Two pieces of work that use
-// the same bytes, one of them to write, of which neither comes behind the other, fail the execution.
+// Threads that use items in queues of a device (explored_device.h) as production does with buffers
+// (memory/queue_use.cc, memory/device_copy.cc, memory/mirroring, memory/workspace), for tests.
 #ifndef TIDEPOOL_MEMORY_SYNC_EXPLORED_QUEUES_H_
 #define TIDEPOOL_MEMORY_SYNC_EXPLORED_QUEUES_H_
 
@@ -13,6 +9,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "tidepool/memory/sync/explored_device.h"
 #include "tidepool/memory/sync/queue_numbers.h"
 #include "tidepool/memory/sync/queue_order.h"
 #include "tidepool/memory/sync/queue_turn.h"
@@ -21,134 +18,6 @@
 #include "tidepool/memory/testing/explorer/sync.h"
 
 namespace tidepool::explored {
-
-using explorer::Check;
-using explorer::Sync;
-inline constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
-
-// What a thread leaves out; set before an exploration.
-enum class Mistake {
-  kNone,
-  kNoTurn,               // takes no turn at all
-  kTurnEndsBeforeWork,   // is queued
-  kDecidesBeforeTurn,    // keeps what it found in a turn with others when it is alone
-  kLateWorkNotWaitedFor, // that began before there was a second queue
-  kLooksAtFlagAgain,     // in a turn that began before
-  kNoCare,               // does not note kOnQueues
-  kWriterNotNoted,
-  kReaderNotNoted,
-  kFirstReaderNotNoted,
-  kSetIsLeft,            // to the next item of the record
-  kOwnerNotTold,         // UsedInQueue
-  kNoWaitForOthers,      // OrderQueueAfter
-  kNoWaitAtRelease,
-  kEndIsForgotten,       // of a queue that ends
-  kNumberBeginsAnew,     // not behind the end of the queue that had it before
-};
-inline constexpr Mistake kLastMistake = Mistake::kNumberBeginsAnew;
-inline const char* MistakeName(Mistake which) {
-  constexpr const char* kNames[] = {
-      "kNone",
-      "kNoTurn",
-      "kTurnEndsBeforeWork",
-      "kDecidesBeforeTurn",
-      "kLateWorkNotWaitedFor",
-      "kLooksAtFlagAgain",
-      "kNoCare",
-      "kWriterNotNoted",
-      "kReaderNotNoted",
-      "kFirstReaderNotNoted",
-      "kSetIsLeft",
-      "kOwnerNotTold",
-      "kNoWaitForOthers",
-      "kNoWaitAtRelease",
-      "kEndIsForgotten",
-      "kNumberBeginsAnew",
-  };
-  return kNames[static_cast<int>(which)];
-}
-inline Mistake mistake = Mistake::kNone;
-inline bool Makes(Mistake which) { return mistake == which; }
-
-inline constexpr int kQueues = 4;  // of the model
-using Works = uint64_t;            // a bit each
-enum Part : uint32_t { kLeft = 1, kRight = 2, kMiddle = 4, kWhole = 7 };
-
-// Every call is one step, in one order for all threads, as a driver's lock makes it.
-class Device {
- public:
-  struct Access {
-    int memory;
-    uint32_t part;
-    bool writes;
-  };
-  // Two halves are ordered like one whole.
-  bool whole_items = true;
-
-  void OpenQueue(int queue, int) {
-    ends_[queue] = 0;
-    open_ |= 1u << queue;
-  }
-  void CloseQueue(int queue) noexcept { open_ &= ~(1u << queue); }
-  Works ComputePoint(int queue) {
-    Step();
-    return ends_[queue];
-  }
-  void ComputeAfter(int queue, Works point) {
-    Step();
-    if (opening_ && Makes(Mistake::kNumberBeginsAnew)) return;
-    ends_[queue] |= point;
-  }
-  void WaitFor(Works point) {
-    Step();
-    done_ |= point;
-  }
-  // A kernel.
-  void Run(int queue, const std::vector<Access>& accesses) {
-    Step();
-    Check((open_ >> queue & 1) != 0, "nothing is queued in a queue that has ended");
-    ends_[queue] |= Add(ends_[queue], accesses);
-  }
-  // A copy, beside the queues.
-  Works Copy(Works after, const Access& access) {
-    Step();
-    return Add(after, {access});
-  }
-  // Of the next ComputeAfter.
-  void set_opening(bool opening) { opening_ = opening; }
-
- private:
-  struct Work {
-    Access access;
-    Works bit;
-  };
-
-  void Step() { step_.fetch_add(1, std::memory_order_acq_rel); }
-
-  Works Add(Works behind, const std::vector<Access>& accesses) {
-    behind |= done_;
-    for (const Access& access : accesses) {
-      for (const Work& earlier : works_) {
-        const bool meet = earlier.access.memory == access.memory &&
-                          (whole_items || (earlier.access.part & access.part) != 0);
-        if (!meet || !(earlier.access.writes || access.writes)) continue;
-        Check((behind & earlier.bit) != 0, "work that uses the same bytes is done one after the other");
-      }
-    }
-    const Works bit = next_;
-    next_ <<= 1;
-    for (const Access& access : accesses) works_.push_back({access, bit});
-    return behind | bit;
-  }
-
-  Sync::Atomic<int> step_{0};
-  std::vector<Work> works_;
-  Works next_ = 1;
-  Works ends_[kQueues] = {};
-  Works done_ = 0;
-  uint32_t open_ = 1;
-  bool opening_ = false;
-};
 
 // ---- items ----
 
@@ -202,6 +71,11 @@ struct World {
   explicit World(int queues) {
     for (int i = 0; i < queues; ++i) Open();
   }
+  // A device that copies to that one and from it.
+  World(int queues, World& other) : several(other.several) {
+    other.device.MakePeers(device);
+    for (int i = 0; i < queues; ++i) Open();
+  }
   int Open() {
     device.set_opening(true);
     const int number = numbers.Open(
@@ -212,7 +86,8 @@ struct World {
   void Close(int number) { numbers.Close(device, number); }
   Works EndOf(int queue) { return numbers.End(device, queue); }
 
-  Sync::Atomic<bool> several{false};
+  Sync::Atomic<bool> its_several{false};
+  Sync::Atomic<bool>& several = its_several;  // one for all devices
   typename Policy::SharedMutex mutex;
   Device device;
   Numbers numbers{several};
@@ -258,7 +133,7 @@ class Host {
   void Write(Item& item, uint32_t part = kWhole) { Call({{&item, true, part}}); }
   void Read(Item& item, uint32_t part = kWhole) { Call({{&item, false, part}}); }
 
-  // Copies from the host, beside the queues (BufferMirror::Send, CopyToPeer): `before` is what the memory was used
+  // Copies from the host, beside the queues (BufferMirror::Send): `before` is what the memory was used
   // for before the item had it.
   void Upload(Item& item, uint32_t part = kWhole, Works before = 0) {
     Turn turn({this}, /*alone=*/true);
@@ -271,6 +146,31 @@ class Host {
     const Works copied = world_.device.Copy(after, {item.memory, part, true});
     world_.device.ComputeAfter(queue, copied);
   }
+  // To an item of the other device, where `there` is the same thread, in three turns, one after the other
+  // (CopyToPeer of memory/device_copy.cc): in turns within each other threads that copy crosswise would be stuck.
+  void CopyToPeer(Item& source, Host& there, Item& target, uint32_t part = kWhole, Works before = 0) {
+    target.version.fetch_add(1, kRelaxed);
+    Works after = 0, copied = 0;
+    {
+      Turn turn({this}, /*alone=*/true);
+      if (!Makes(Mistake::kCopyNotBehindSource)) after = PointAfter(source);
+    }
+    {
+      Turn turn({&there}, /*alone=*/true);
+      const bool used = target.attached || target.version.load(kRelaxed) > 1 ||
+                        (target.care.load(kRelaxed) & Item::kOnQueues) != 0;
+      if (!Makes(Mistake::kCopyNotBehindTarget)) after |= used ? there.PointAfter(target) : before;
+      if (Makes(Mistake::kTurnEndsBeforeWork)) turn.End();
+      copied = world_.device.CopyToPeer(after, {source.memory, part, false}, there.queue, {target.memory, part, true});
+      if (!Makes(Mistake::kTargetNotNoted)) there.NoteAlone(turn, {&target, true, part});
+    }
+    Turn turn({this}, /*alone=*/true);
+    if (!Makes(Mistake::kSourceQueueGoesOn)) world_.device.ComputeAfter(queue, copied);
+    if (!Makes(Mistake::kSourceNotNoted)) NoteAlone(turn, {&source, false, part});
+  }
+  // Turns are the thread's, of whichever device.
+  void IsTheThreadOf(Host& other) { in_turn_ = other.in_turn_; }
+
   // Waits for it (BufferMirror::Fetch), without a turn.
   void ReadOnHost(Item& item, uint32_t part = kWhole) {
     world_.device.WaitFor(world_.device.Copy(PointAfter(item), {item.memory, part, false}));
@@ -310,7 +210,7 @@ class Host {
     Host* host;
     const Sync::Atomic<bool>& several() const { return host->world_.several; }
     typename Policy::SharedMutex& mutex() const { return host->world_.mutex; }
-    bool& in_turn() const { return host->in_turn_; }
+    bool& in_turn() const { return *host->in_turn_; }
     void WaitForFirst() const noexcept {
       if (Makes(Mistake::kLateWorkNotWaitedFor)) return;
       host->world_.device.WaitFor(host->world_.EndOf(0));
@@ -320,13 +220,13 @@ class Host {
   class Turn : public BasicQueueTurn<Policy, Turns> {
    public:
     Turn(const Turns& turns, bool alone) : BasicQueueTurn<Policy, Turns>(Entering(turns), alone) {
-      if (Makes(Mistake::kNoTurn)) turns.host->in_turn_ = false;
+      if (Makes(Mistake::kNoTurn)) *turns.host->in_turn_ = false;
     }
 
    private:
     // As within another turn.
     static const Turns& Entering(const Turns& turns) {
-      if (Makes(Mistake::kNoTurn)) turns.host->in_turn_ = true;
+      if (Makes(Mistake::kNoTurn)) *turns.host->in_turn_ = true;
       return turns;
     }
   };
@@ -369,8 +269,14 @@ class Host {
     if (!Makes(Mistake::kNoWaitAtRelease)) OrderAfter(of, others);
   }
 
+  void NoteAlone(Turn& turn, const Use& use) {
+    if (!HasOthers(turn)) return;
+    OrderUsesInTurnAlone<Item>(queue, Uses{use}, [this](uint32_t others) { OrderAfter(queue, others); });
+  }
+
   World<Policy>& world_;
-  bool in_turn_ = false;
+  bool its_in_turn_ = false;
+  bool* in_turn_ = &its_in_turn_;
 };
 
 }  // namespace tidepool::explored

@@ -18,6 +18,12 @@ void GradientTape::Watch(const NDArray& x, const NDArray& gradient, GradientWrit
 void GradientTape::Backward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep) {
   recorder_->RunBackward(outputs, output_gradients, keep);
 }
+void GradientTape::BackwardFrom(NDArray output, NDArray output_gradient) {
+  recorder_->RunBackward({&output, 1}, {&output_gradient, 1}, /*keep=*/false, [&] {
+    output = NDArray();
+    output_gradient = NDArray();
+  });
+}
 NDArray GradientTape::Gradient(const NDArray& x) const { return recorder_->Gradient(x); }
 void GradientTape::Restart() { recorder_->Restart(); }
 void GradientTape::Clear() { recorder_->Clear(); }

@@ -91,6 +91,8 @@ class GradientTape {
   // do: all that was recorded is gone then, and the arrays are as they were.
   void Backward(const NDArray& loss) { Backward(absl::MakeConstSpan(&loss, 1)); }
   void Backward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients = {}, bool keep = false);
+  // Of one output, and both handles go before anything is computed: the caller keeps no memory by them meanwhile.
+  void BackwardFrom(NDArray output, NDArray output_gradient);
 
   // After Backward(): with respect to a watched array; zeros where nothing flowed, undefined never. The array itself where one was
   // handed in. Throws kInvalidArgument for arrays that are not watched, kFailedPrecondition before.

@@ -32,15 +32,23 @@ NDArray SumOf(NDArray a, NDArray b, bool into_a) {
   return a + b;
 }
 
-// Elements along axes of stride 0 are one: their gradients are added up.
-NDArray SumOfRepeated(TapedView& view, NDArray gradient) {
-  std::vector<int> axes;
+bool Repeats(const TapedView& view) {
   for (int i = 0; i < view.rank; ++i) {
-    if (view.strides[i] == 0 && view.dims[i] > 1) axes.push_back(i);
+    if (view.strides[i] == 0 && view.dims[i] > 1) return true;
   }
-  if (axes.empty()) return gradient;
-  for (const int axis : axes) view.dims[axis] = 1;
-  return Sum(gradient, axes, /*keep_dims=*/true);
+  return false;
+}
+
+// Elements along axes of stride 0 are one: their gradients are added up.
+NDArray SumOfRepeated(TapedView& view, const NDArray& gradient) {
+  int axes[kMaxRank];
+  size_t count = 0;
+  for (int i = 0; i < view.rank; ++i) {
+    if (view.strides[i] == 0 && view.dims[i] > 1) axes[count++] = i;
+  }
+  const absl::Span<const int> repeated(axes, count);
+  for (const int axis : repeated) view.dims[axis] = 1;
+  return Sum(gradient, repeated, /*keep_dims=*/true);
 }
 
 // A copy whose elements lie as they do here: kernels may sum in another order where they lie otherwise.
@@ -112,7 +120,9 @@ ShadowMemory::Piece& ShadowMemory::NewPiece(Shadow& shadow, int64_t begin) {
 
 void ShadowMemory::Erase(Shadow& shadow, Pieces::iterator piece) {
   Pieces::node_type node = shadow.pieces.extract(piece);
-  node.mapped() = Piece();
+  Piece& gone = node.mapped();
+  gone.gradient = NDArray();
+  gone.relu_done = gone.is_own = false;
   if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(node));
 }
 
@@ -131,10 +141,12 @@ void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
 }
 
 void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, bool relu_done, const NDArray* own) {
-  TapedView view;
-  view = of;
-  view.buffer.Reset();
-  gradient = SumOfRepeated(view, std::move(gradient));
+  TapedView summed;
+  if (Repeats(of)) {
+    summed.SetPlace(of);
+    gradient = SumOfRepeated(summed, gradient);
+  }
+  const TapedView& view = summed.present ? summed : of;
   if (shadows_.size() <= view.slot) shadows_.resize(view.slot + 1);
   Shadow& shadow = shadows_[view.slot];
   if (!shadow.full.is_defined()) {
@@ -148,7 +160,7 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
     }
     if (!overlaps) {
       Piece& piece = NewPiece(shadow, view.Extent().first);
-      piece.where = std::move(view);
+      piece.where.SetPlace(view);
       piece.relu_done = relu_done;
       piece.is_own = own != nullptr && own->raw_data() == gradient.raw_data();
       piece.gradient = std::move(gradient);

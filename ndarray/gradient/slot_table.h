@@ -61,6 +61,7 @@ class SlotTable {
   size_t size() const { return used_; }
   // Keeps the memory.
   void Clear() {
+    if (used_ == 0) return;
     for (size_t slot = 0; slot < used_; ++slot) slots_[slot].Clear();
     used_ = 0;
     std::fill(places_.begin(), places_.end(), TapedView::kNoSlot);

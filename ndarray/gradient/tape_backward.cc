@@ -102,7 +102,7 @@ void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs, absl::Span<
 }
 
 void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients,
-                                         bool keep) {
+                                         bool keep, absl::FunctionRef<void()> seeded) {
   CheckThread("Backward");
   if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Backward while it runs");
   if (state_ == State::kDone || state_ == State::kFailed) {
@@ -118,6 +118,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
   state_ = State::kBackward;
   try {
     const RecorderFrame::OutsideOf outside(frame_);
+    seeded();
     BackTo(nullptr, keep);
     SeparateResults();
   } catch (...) {
@@ -208,7 +209,11 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
     ThrowUnimplemented(absl::StrCat("gradient tape: Op [", info.name, "]: a gradient of its output ",
                                     OperandName(info.outputs, o), " is in the way, from which none is computed"));
   }
-  FillTask(record, keep);
+  WatchedArray* watched[kMostInputs] = {};
+  for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
+    if ((record.wanted & InputBit(i)) != 0) watched[i] = FindWatched(record.views[i]);
+  }
+  FillTask(record, keep, watched);
   try {
     task_.Run(*record.plan);
   } catch (Error& error) {
@@ -222,20 +227,20 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
     NDArray& result = task_.results[static_cast<size_t>(i)];
     TapedView& view = record.views[i];
     if (!result.is_defined() || view.slot == TapedView::kNoSlot) continue;
-    const WatchedArray* const watched = FindWatched(view);
+    const WatchedArray* const own = i < kMostInputs ? watched[i] : nullptr;
     shadows_.Add(view, ElementsOf(view), std::move(result), record.relu_before,
-                 watched != nullptr && !watched->adds && watched->destination.is_defined() ? &watched->destination : nullptr);
+                 own != nullptr && !own->adds && own->destination.is_defined() ? &own->destination : nullptr);
   }
   task_.Clear();
 }
 
-void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep) {
+void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep, WatchedArray* const* watched_inputs) {
   task_.op = record.op;
   task_.attributes = record.attributes;
   task_.wanted = record.wanted;
   task_.is_strict = true;
   task_.relu_after = record.relu_before;
-  const OperandSet needs = record.plan->NeedsOf(record.op, record.wanted, record.attributes);
+  const OperandSet needs = record.needs;
   for (int v = 0; v < record.input_count + record.output_count; ++v) {
     TapedView& view = record.views[v];
     const bool is_input = v < record.input_count;
@@ -252,11 +257,10 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep) {
       to.push_back(is_kept ? Recalled(record, view, keep, v) : ShapeOnlyArray(view.shape(), view.dtype, view.device));
     }
   }
-  task_.results.assign(static_cast<size_t>(record.input_count), NDArray());
-  for (int i = 0; i < record.input_count; ++i) {
+  task_.results.resize(static_cast<size_t>(record.input_count));  // it was cleared
+  for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
     const TapedView& view = record.views[i];
-    if ((record.wanted & InputBit(i)) == 0) continue;
-    const WatchedArray* const watched = FindWatched(view);
+    const WatchedArray* const watched = watched_inputs[i];
     if (watched == nullptr || watched->adds || !watched->destination.is_defined() || shadows_.Has(view)) continue;
     bool shared = false;
     for (const NDArray& dz : task_.output_gradients) shared = shared || ShareMemory(dz, watched->destination);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,6 +15,7 @@
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/pooling.h"
 #include "tidepool/ndarray/ops/reduction.h"
@@ -50,6 +52,47 @@ class Counter final : public CallRecorder {
  private:
   RecorderFrame frame_{this};
 };
+
+TEST(TapeMemory, WhatBackwardFromBeginsWithGoesBeforeAnythingIsComputed) {
+  const NDArray x = Values({1, 2}, {2});
+  GradientTape tape;
+  tape.Watch(x);
+  NDArray y = x * x;
+  BufferHandle held;
+  NDArray z = y.Dup(), dz = Values({3, 4}, {2});
+  SetGradient("probe", {&y, 1}, {&z, 1}, [&](GradientList gradient) {
+    EXPECT_EQ(held->references.load(), 1u);
+    return std::vector<NDArray>{gradient[0]};
+  });
+  NDArray last = Exp(z);
+  held = last.buffer();
+  tape.BackwardFrom(std::move(last), std::move(dz));
+  const std::vector<float> found = tape.Gradient(x).ToVector<float>();
+  EXPECT_FLOAT_EQ(found[0], 3 * std::exp(1.0f) * 2);
+  EXPECT_FLOAT_EQ(found[1], 4 * std::exp(4.0f) * 4);
+}
+
+TEST(TapeMemory, LossesAreWeighedByOneNumberAsByOneForEach) {
+  const NDArray x = Random64({5, 3}, 1), targets = Random64({5, 3}, 2);
+  const NDArray labels = FromValues(std::vector<int64_t>{0, 2, 1, 1, 0}, {5});
+  using Function = std::function<NDArray()>;
+  for (const Function& losses : {Function([&] { return SoftmaxCrossEntropy(x, labels).loss; }),
+                                 Function([&] { return MeanSquaredError(x, targets); }),
+                                 Function([&] { return HuberError(x, targets, 0.3); })}) {
+    const auto gradient = [&](const NDArray& weights) {
+      GradientTape tape;
+      tape.Watch(x);
+      tape.BackwardFrom(losses(), weights);
+      return tape.Gradient(x).ToVector<double>();
+    };
+    const std::vector<double> found = gradient(Full({}, 0.3, DType::kFloat64).BroadcastTo({5})),
+                              expected = gradient(Full({5}, 0.3, DType::kFloat64)), whole = gradient(Ones({5}, DType::kFloat64));
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-15);
+      EXPECT_NEAR(found[i], 0.3 * whole[i], 1e-15);
+    }
+  }
+}
 
 TEST(TapeMemory, WritesToMemoryThatIsHandedIn) {
   NDArray flat = RandomUniform({64}, -1, 1, 1), gradients = Full({64}, 9);

@@ -25,6 +25,7 @@ namespace tidepool {
 struct WatchedArray {
   uint64_t buffer_id = 0;
   TapedView view;
+  int64_t begin = 0, end = 0;  // its extent, which is looked for with each gradient
   bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
   NDArray destination;       // undefined: none was handed in
   bool adds = false;         // to it
@@ -47,7 +48,7 @@ struct TapeRecord {
   std::unique_ptr<TapeExtra> extra;    // null where none of it is needed
   WatchedArray* watched = nullptr;     // of kWatch
   int part = 0;                        // of the program
-  OperandSet wanted = 0;
+  OperandSet wanted = 0, needs = 0;  // of which inputs gradients are wanted, and what they read
   OpCode op = OpCode::kAdd;
   Kind kind = Kind::kCall;
   bool keeps_result = false;  // of the outputs: what was there before is part of it

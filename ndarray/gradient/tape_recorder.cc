@@ -46,7 +46,8 @@ void GradientTape::Recorder::Clear() {
   records_.Clear();
   writes_.clear();
   slots_.Clear();
-  for (const auto& watched : Watched()) *watched = WatchedArray();
+  // Views hold no buffers, and Watch() writes all of them anew.
+  for (const auto& watched : Watched()) watched->destination = watched->gradient = NDArray();
   watched_count_ = 0;
   calls_ = 0;
   state_ = State::kStopped;
@@ -80,19 +81,17 @@ bool GradientTape::Recorder::Flows(const TapedView& view) const {
   const TapeSlot& slot = slots_[view.slot];
   if (slot.computed) return true;
   const auto [begin, end] = view.Extent();
-  const auto behind = std::partition_point(slot.watched.begin(), slot.watched.end(), [end = end](const WatchedArray* w) {
-    return w->view.Extent().first < end;
-  });
-  return behind != slot.watched.begin() && (*std::prev(behind))->view.Extent().second > begin;
+  const auto behind = std::partition_point(slot.watched.begin(), slot.watched.end(),
+                                           [end = end](const WatchedArray* w) { return w->begin < end; });
+  return behind != slot.watched.begin() && (*std::prev(behind))->end > begin;
 }
 
 WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
   if (view.slot == TapedView::kNoSlot) return nullptr;
   const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
+  if (watched.empty()) return nullptr;
   const int64_t begin = view.Extent().first;
-  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
-    return w->view.Extent().first < begin;
-  });
+  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) { return w->begin < begin; });
   return at != watched.end() && (*at)->view.IsSame(view) ? *at : nullptr;
 }
 
@@ -126,9 +125,8 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   view.slot = slots_.FindOrAdd(*x.buffer().get());
   TapeSlot& slot = slots_[view.slot];
   const auto [begin, end] = view.Extent();
-  const auto at = std::partition_point(slot.watched.begin(), slot.watched.end(), [&](const WatchedArray* w) {
-    return w->view.Extent().first < view.Extent().first;
-  });
+  const auto at = std::partition_point(slot.watched.begin(), slot.watched.end(),
+                                       [begin = begin](const WatchedArray* w) { return w->begin < begin; });
   if (at != slot.watched.end() && (*at)->view.IsSame(view)) {
     WatchedArray& watched = **at;
     const bool is_new = gradient.is_defined() &&
@@ -137,8 +135,8 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
     if (!is_new) return;
     ThrowInvalidArgument("gradient tape: Watch: the array is watched with another gradient already, expected one");
   }
-  if ((at != slot.watched.end() && (*at)->view.Extent().first < end) ||
-      (at != slot.watched.begin() && (*std::prev(at))->view.Extent().second > begin)) {
+  if ((at != slot.watched.end() && (*at)->begin < end) ||
+      (at != slot.watched.begin() && (*std::prev(at))->end > begin)) {
     ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
                                       ", a view whose memory overlaps that of another watched array, expected apart or the "
                                       "same"));
@@ -152,6 +150,8 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   ++watched_count_;
   watched.buffer_id = x.buffer()->id;
   watched.view = view;
+  watched.begin = begin;
+  watched.end = end;
   watched.is_computed = slot.computed;
   watched.destination = gradient;
   watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
@@ -235,6 +235,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   record->op = op;
   record->plan = wanted != 0 ? plan : nullptr;
   record->wanted = wanted;
+  record->needs = needs;
   record->keeps_result = wanted != 0 && (AddsToResult(op, attributes.data()) || info.updates());
   if (MemoryTracing::enabled()) {
     record->extra = std::make_unique<TapeExtra>();

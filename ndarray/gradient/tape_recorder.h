@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/gradient/shadow_memory.h"
 #include "tidepool/ndarray/gradient/slot_table.h"
@@ -30,7 +31,9 @@ class GradientTape::Recorder final : public CallRecorder {
                                   absl::Span<const NDArray> inputs) override;
 
   void Watch(const NDArray& x, const NDArray& gradient, GradientWrite write);
-  void RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep);
+  // `seeded`: called once both have been read.
+  void RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep,
+                   absl::FunctionRef<void()> seeded = [] {});
   NDArray Gradient(const NDArray& x) const;
   void Stop();
   void set_part(int part) { records_.set_part(part); }
@@ -70,7 +73,8 @@ class GradientTape::Recorder final : public CallRecorder {
   // Tells the placement where the next record's results go.
   void PlaceResultsOf(const TapeRecord& record);
   void BackThroughCall(TapeRecord& record, bool keep);
-  void FillTask(TapeRecord& record, bool keep);
+  // `watched`: of each input, where one is wanted of it.
+  void FillTask(TapeRecord& record, bool keep, WatchedArray* const* watched);
   void BackThroughFunction(TapeRecord& record, bool keep);
   void BackThroughSegment(TapeRecord& record, bool keep);
   void FinishWatched(WatchedArray& watched);

@@ -40,6 +40,8 @@ struct TapedView {
     return *this;
   }
 
+  // Those elements, without keeping the buffer. Of a view that keeps none itself.
+  void SetPlace(const TapedView& other) { CopyPlace(other); }
   // Without keeping the buffer.
   void Set(const NDArray& array) {
     present = true;

@@ -53,11 +53,12 @@ NDArray Where0(const NDArray& condition, const NDArray& values) {
 }
 
 Axes AxesOf(uint32_t mask, int rank) {
-  std::vector<int> axes;
+  int axes[kMaxRank];
+  size_t count = 0;
   for (int i = 0; i < rank; ++i) {
-    if ((mask >> i & 1) != 0) axes.push_back(i);
+    if ((mask >> i & 1) != 0) axes[count++] = i;
   }
-  return axes;
+  return absl::MakeConstSpan(axes, count);
 }
 
 Results OfMultiply(Call c) {

@@ -1,12 +1,15 @@
 #include "tidepool/ndarray/ops/gradient_task.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
@@ -138,17 +141,19 @@ struct RuleRun {
       if (!result.is_defined()) result = NDArray(of.shape(), of.dtype(), Place::CurrentOn(of.device()));
       outputs.push_back(&result);
     }
-    const LossGradAttributes loss{1};
-    const CrossEntropyGradAttributes entropy{1};
+    const std::optional<double> weight = rule.of_sum ? WeightOfAll(task.output_gradients[0]) : std::nullopt;
+    const LossGradAttributes loss{weight.value_or(1)};
+    const CrossEntropyGradAttributes entropy{weight.value_or(1)};
     Pool2dAttributes pooling;
     AttributesRef attributes = AttributesOf(loss, entropy);
+    const bool is_weighed = weight.has_value() && (attributes.data() == &loss || attributes.data() == &entropy);
     if (task.relu_after) {
       pooling = *static_cast<const Pool2dAttributes*>(task.attributes);
       pooling.relu_grad = true;
       attributes = &pooling;
     }
     Dispatch(rule.gradient, inputs, absl::MakeConstSpan(outputs), attributes);
-    if (!rule.of_sum) return;
+    if (!rule.of_sum || is_weighed) return;
     for (const int input : rule.with_respect_to) {
       NDArray& result = task.results[static_cast<size_t>(input)];
       if ((task.wanted & InputBit(input)) != 0) Weigh(result);
@@ -165,6 +170,19 @@ struct RuleRun {
     ThrowInvalidArgument(absl::StrCat("Op [", Info(rule.gradient).name, "], gradient of [", Info(task.op).name,
                                       "]: it takes attributes ", type.name(), ", expected those of [",
                                       Info(task.op).name, "] or none"));
+  }
+
+  // Of every row's loss, where it is one number that the host has: the gradient operator takes it along, and there is no second
+  // pass. A tape around this one records that pass.
+  static std::optional<double> WeightOfAll(const NDArray& dz) {
+    if (dz.device() != Host() || !dz.buffer() || CallRecorder::Current() != nullptr) return std::nullopt;
+    for (int i = 0; i < dz.rank(); ++i) {
+      if (dz.dim(i) != 1 && dz.strides()[i] != 0) return std::nullopt;
+    }
+    dz.CheckAlive("gradient", "dZ");
+    if (dz.dtype() == DType::kFloat32) return *reinterpret_cast<const float*>(dz.raw_data());
+    if (dz.dtype() == DType::kFloat64) return *reinterpret_cast<const double*>(dz.raw_data());
+    return std::nullopt;
   }
 
   // By the gradient of each row's loss: gradients of losses are of their sum.
@@ -288,9 +306,9 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
       continue;
     }
     if (static_cast<int>(op) >= kOpCodes) CheckReturned(op, static_cast<int>(i), found[i], input, outputs[0]);
-    NDArray* const destination = result.is_defined() ? &result : nullptr;
-    NDArray sum = Cast(SumTo(found[i], input.shape(), destination), input.dtype());
-    found[i] = NDArray();
+    NDArray sum = std::move(found[i]);
+    if (!(sum.shape() == input.shape())) sum = SumTo(sum, input.shape(), result.is_defined() ? &result : nullptr);
+    if (sum.dtype() != input.dtype()) sum = Cast(sum, input.dtype());
     result = std::move(sum);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <string>
 
@@ -22,8 +23,10 @@ class NotKept final : public BufferOwner {
 class DeadBuffers {
  public:
   BufferHandle Of(Device device) {
+    const auto place = static_cast<size_t>(device.type.number() * kMaxDevicesPerType + device.index);
+    BufferHandle& handle = handles_[place];
+    if (is_made_[place].load(std::memory_order_acquire)) return handle;
     const std::lock_guard<std::mutex> lock(mutex_);
-    BufferHandle& handle = handles_[static_cast<size_t>(device.type.number() * kMaxDevicesPerType + device.index)];
     if (!handle) {
       auto* buffer = new Buffer();
       buffer->stamp_cell = &never_;
@@ -35,15 +38,17 @@ class DeadBuffers {
       buffer->device = device;
       buffer->kind = MemoryKind::kUnreferenced;
       handle = BufferHandle(buffer);
+      is_made_[place].store(true, std::memory_order_release);
     }
     return handle;
   }
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  // of who makes one
   NotKept owner_;
   std::atomic<uint64_t> never_{0};
   std::array<BufferHandle, size_t{kMaxDeviceTypes} * kMaxDevicesPerType> handles_;
+  std::array<std::atomic<bool>, size_t{kMaxDeviceTypes} * kMaxDevicesPerType> is_made_ = {};
 };
 
 }  // namespace

@@ -24,6 +24,8 @@ std::vector<Batch> Batch::Split(int64_t parts, bool even) const {
   for (int64_t begin = 0; begin < examples; begin += most) {
     const int64_t end = std::min(begin + most, examples);
     Batch& part = batches.emplace_back(features.Slice(0, begin, end), labels.Slice(0, begin, end));
+    if (features_mask.is_defined()) part.features_mask = features_mask.Slice(0, begin, end);
+    if (labels_mask.is_defined()) part.labels_mask = labels_mask.Slice(0, begin, end);
     part.earlier_leases = earlier_leases;
     part.lease = lease;
   }

@@ -28,6 +28,8 @@ struct Batch {
     std::swap(manager, other.manager);
     std::swap(features, other.features);
     std::swap(labels, other.labels);
+    std::swap(features_mask, other.features_mask);
+    std::swap(labels_mask, other.labels_mask);
     return *this;
   }
   ~Batch() = default;
@@ -37,6 +39,8 @@ struct Batch {
   void Close() {
     features = NDArray();
     labels = NDArray();
+    features_mask = NDArray();
+    labels_mask = NDArray();
     if (manager.ownership()) manager.Close();
     lease.Release();
     earlier_leases.clear();
@@ -54,6 +58,7 @@ struct Batch {
   NDManager manager;  // all of them before the arrays, which go first
   NDArray features;   // [batch, ...] f32
   NDArray labels;     // [batch] i64
+  NDArray features_mask, labels_mask;  // [batch, length], of sequences (NetworkInputs); undefined: none
 };
 
 }  // namespace tidepool::nn

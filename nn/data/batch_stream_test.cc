@@ -80,6 +80,44 @@ TEST(BatchStreamTest, SlotsForWhatTheReaderKeeps) {
   }
 }
 
+// Series of different lengths with their masks, made ahead in slots: each batch's four arrays are of one number, when it is read
+// and when it is kept.
+TEST(BatchStreamTest, Nd4jCase115SeriesOfDifferentLengthsComeWithTheirMasks) {
+  const auto make = [](int64_t i) {
+    const int64_t length = 3 + i % 7;
+    const auto number = static_cast<double>(i);
+    Batch batch{Full({4, length, 2}, number), Full({4, length}, number + 0.25)};
+    batch.features_mask = Full({4, length}, number + 0.5);
+    batch.labels_mask = Full({4, length}, number + 0.75);
+    return batch;
+  };
+  const auto expect = [](const NDArray& array, double number, int64_t length) {
+    ASSERT_EQ(array.dim(1), length);
+    for (const float value : array.ToVector<float>()) ASSERT_NEAR(value, number, 1e-10);
+  };
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    BatchStream stream(100, make, /*prefetch=*/3);
+    NDArray kept;
+    for (int64_t i = 0; i < 100; ++i) {
+      std::optional<Batch> batch = stream.Next();
+      ASSERT_TRUE(batch.has_value());
+      const auto number = static_cast<double>(i);
+      const int64_t length = 3 + i % 7;
+      expect(batch->features, number, length);
+      expect(batch->labels, number + 0.25, length);
+      expect(batch->features_mask, number + 0.5, length);
+      expect(batch->labels_mask, number + 0.75, length);
+      EXPECT_TRUE(batch->labels_mask.IsAttached());
+      const std::vector<Batch> parts = batch->Split(2);
+      ASSERT_EQ(parts[1].labels_mask.dim(0), 2);
+      expect(parts[1].labels_mask, number + 0.75, length);
+      if (i == 5) kept = batch->features_mask.Detach();
+    }
+    EXPECT_FALSE(stream.Next().has_value());
+    expect(kept, 5.5, 3 + 5 % 7);
+  }
+}
+
 TEST(BatchStreamTest, PartsKeepTheSlotOfTheirBatch) {
   BatchStream stream(30, &Numbered, 2);
   std::optional<Batch> batch = stream.Next();

@@ -26,12 +26,25 @@ struct PredictorCore::Graphs {
   ReplayedStep step;
 };
 
+namespace {
+
+// kSeparate is several workspaces, of which this is one.
+WorkspaceConfig MainConfig(const WorkspaceConfig& given, const std::string& id, Device device) {
+  if (given.workspace_mode != WorkspaceMode::kSeparate) return given;
+  return LayerWorkspaceManager::ConfigOf(given.workspace_mode, given, id, device);
+}
+
+}  // namespace
+
 PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budget_bytes,
                              const Device* device, const WorkspaceConfig& workspace)
     : model_(model.LinkFor("predictor")),
       network_(model.network),
-      workspace_(absl::StrCat(network_->name(), " ", name), workspace,
-                 device != nullptr ? *device : network_->device()) {
+      workspace_(absl::StrCat(network_->name(), " ", name),
+                 MainConfig(workspace, absl::StrCat(network_->name(), " ", name),
+                            device != nullptr ? *device : network_->device()),
+                 device != nullptr ? *device : network_->device()),
+      workspaces_(workspace_, workspace.workspace_mode, LayerWorkspaceManager::Phase::kInference, workspace_.config()) {
   manager_ = model.manager.NewSubManager(name, workspace_.device());
   if (budget_bytes != 0) manager_.SetBudget(budget_bytes);
 }
@@ -62,6 +75,9 @@ PredictorCore::~PredictorCore() = default;
 
 void PredictorCore::set_graphs(bool graphs) {
   if (graphs == (graphs_ != nullptr)) return;
+  if (graphs && workspaces_.mode() == WorkspaceMode::kSeparate) {
+    ThrowUnimplemented("predictor: calls of workspace mode separate, whose workspaces open and close within them, cannot be captured");
+  }
   graphs_ = graphs ? std::make_unique<Graphs>(workspace_) : nullptr;
 }
 
@@ -81,6 +97,9 @@ NDList PredictorCore::Forward(const NDList& inputs) {
   }
   Network& network = *network_;
   const auto forward = [&](const NDArray& features) {
+    if (workspaces_.mode() == WorkspaceMode::kSeparate) {
+      return network.Forward(features, replica_ != nullptr ? &replica_->parameters : nullptr, workspaces_);
+    }
     return replica_ != nullptr ? network.Forward(features, replica_->parameters)
                                : network.Forward(features);
   };

@@ -34,6 +34,7 @@
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/capture/replayed_step.h"
 #include "tidepool/nn/inference/translator.h"
+#include "tidepool/nn/layer_workspace_manager.h"
 
 namespace tidepool::nn {
 
@@ -42,6 +43,12 @@ inline void MoveOut(NDArray& array, const Place& caller) {
   if (array.is_defined()) array = array.CopyTo(caller.OnDevice(array.device()));
 }
 void MoveOut(NDList& list, const Place& caller);
+// Everything else has no arrays. A type of yours that has: give it a MoveOut in its namespace.
+template <typename T>
+  requires(!std::is_convertible_v<T&, NDArray&>)
+void MoveOut(T&, const Place&) {}
+template <typename A, typename B>
+void MoveOut(std::pair<A, B>& values, const Place& caller);
 template <typename T>
 void MoveOut(std::vector<T>& values, const Place& caller) {
   for (T& value : values) MoveOut(value, caller);
@@ -51,10 +58,6 @@ void MoveOut(std::pair<A, B>& values, const Place& caller) {
   MoveOut(values.first, caller);
   MoveOut(values.second, caller);
 }
-// Everything else has no arrays. A type of yours that has: give it a MoveOut in its namespace.
-template <typename T>
-  requires(!std::is_convertible_v<T&, NDArray&>)
-void MoveOut(T&, const Place&) {}
 
 // What does not depend on the types.
 class PredictorCore {
@@ -66,12 +69,13 @@ class PredictorCore {
 
   NDManager& manager() { return manager_; }
   const Workspace& workspace() const { return workspace_; }
+  const LayerWorkspaceManager& workspaces() const { return workspaces_; }
   // A call: cycle, manager, scope. `prepare` runs before the first one.
   void Run(absl::FunctionRef<void(PredictorContext&)> prepare,
            absl::FunctionRef<void(PredictorContext&)> call);
   // The network's output, of one array.
   NDList Forward(const NDList& inputs);
-  // Throws kUnimplemented where the device cannot capture.
+  // Throws kUnimplemented where the device cannot capture, and with workspace mode separate.
   void set_graphs(bool graphs);
   const ReplayedStep::Stats* graph_stats() const;  // null without graphs
   void Close();
@@ -80,6 +84,7 @@ class PredictorCore {
   std::shared_ptr<const ModelLink> model_;
   std::shared_ptr<Network> network_;
   Workspace workspace_;
+  LayerWorkspaceManager workspaces_;
   NDManager manager_;
   std::shared_ptr<const ModelReplica> replica_;  // of the call under way or the last one; or null
   bool prepared_ = false;
@@ -98,7 +103,9 @@ template <typename In, typename Out>
 class Predictor {
  public:
   // `name`: of its manager in dumps. `budget_bytes`: what a call and the predictor may own at once; 0: no
-  // limit; kInvalidArgument below. `workspace`: of its workspace; kInvalidArgument with all reasons why it cannot be.
+  // limit; kInvalidArgument below. `workspace`: of its workspace; kInvalidArgument with all reasons why it cannot be. Its
+  // workspace_mode is how the network's arrays are placed in a call, whatever the network's own mode: kSeparate (which plans
+  // nothing, layer_workspace_manager.h) makes a workspace for each purpose beside it.
   Predictor(Model& model, Translator<In, Out>& translator, const std::string& name = "predictor",
             int64_t budget_bytes = 0, const WorkspaceConfig& workspace = WorkspaceConfig::Inference())
       : core_(model, name, budget_bytes, nullptr, workspace), translator_(translator) {}

@@ -67,7 +67,7 @@ std::vector<ParameterSpec> Conv2D::Parameters(const Shape& input) const {
 NDArray Conv2D::Forward(LayerContext& context, const NDArray& input) const {
   Conv2dAttributes attributes = attributes_;
   attributes.relu = activation_ == Activation::kRelu;
-  attributes.filter_is_constant = !context.training;
+  attributes.filter_is_constant = context.parameters_stay;
   const NDArray output =
       Conv2d(input, context.parameters[0], options_.bias ? &context.parameters[1] : nullptr, attributes);
   return attributes.relu ? output : Activate(activation_, output);

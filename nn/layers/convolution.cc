@@ -175,7 +175,7 @@ NDArray Convolution<kAxes, kTransposed>::Convolve(const LayerContext& context, c
   const auto with = [&](auto attributes) {
     attributes.relu = relu;
     if constexpr (requires { attributes.filter_is_constant; })
-      attributes.filter_is_constant = !context.training;
+      attributes.filter_is_constant = context.parameters_stay;
     return attributes;
   };
   const Sizes& padding = options_.output_padding;
@@ -315,7 +315,7 @@ NDArray DepthwiseConv2D::Forward(LayerContext& context, const NDArray& input) co
   Conv2dAttributes attributes = attributes_;
   attributes.groups = input.dim(3);
   attributes.relu = activation_ == Activation::kRelu;
-  attributes.filter_is_constant = !context.training;
+  attributes.filter_is_constant = context.parameters_stay;
   const NDArray output =
       Conv2d(input, context.parameters[0], bias_ ? &context.parameters[1] : nullptr, attributes);
   return attributes.relu ? output : Activate(activation_, output);

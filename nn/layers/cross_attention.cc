@@ -72,7 +72,7 @@ NDArray CrossAttention::ForwardOf(LayerContext& context, absl::Span<const NDArra
   const auto projected = [&](int weight, const NDArray& x) {
     MatMulAttributes attributes;
     attributes.transpose_y = true;
-    attributes.y_is_constant = !context.training;
+    attributes.y_is_constant = context.parameters_stay;
     return MatMul(x.ReshapeOrCopy({batch * x.dim(1), x.dim(2)}), context.parameters[weight],
                   attributes, &context.parameters[weight + 1]);
   };

@@ -52,7 +52,7 @@ NDArray Dense::Forward(LayerContext& context, const NDArray& input) const {
   MatMulAttributes attributes;
   attributes.transpose_y = true;
   attributes.relu = activation_ == Activation::kRelu;
-  attributes.y_is_constant = !context.training;
+  attributes.y_is_constant = context.parameters_stay;
   const NDArray& weight = context.parameters[0];
   NDArray output = MatMul(Rows(WithoutMasked(context.mask, input), weight.dim(1)), weight, attributes,
                           options_.bias ? &context.parameters[1] : nullptr);

@@ -16,7 +16,7 @@ NDArray ByHeads(const NDArray& x) { return x.Transpose({0, 2, 1, 3}); }
 NDArray Projected(const LayerContext& context, int weight, const NDArray& rows) {
   MatMulAttributes attributes;
   attributes.transpose_y = true;
-  attributes.y_is_constant = !context.training;
+  attributes.y_is_constant = context.parameters_stay;
   return MatMul(rows, context.parameters[weight], attributes, &context.parameters[weight + 1]);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/ndarray/creation.h"
@@ -156,12 +157,13 @@ NDArray GlobalPooling::Forward(LayerContext& context, const NDArray& input) cons
   const NDArray mask =
       IsMaskOf(context.mask, input) ? MaskOfRank(context.mask, input.rank()) : NDArray();
   context.mask = NDArray();
-  std::vector<int> axes;
+  absl::InlinedVector<int, kMaxRank> reduced;  // a steady step calls no malloc
   int64_t count = 1;  // of elements that one step has
   for (int axis = 1; axis < input.rank() - 1; ++axis) {
-    axes.push_back(axis);
+    reduced.push_back(axis);
     if (axis > 1) count *= input.dim(axis);
   }
+  const Axes axes{absl::Span<const int>(reduced)};
   if (!mask.is_defined()) {
     return pooling_ == PoolingKind::kMax   ? Max(input, axes)
            : pooling_ == PoolingKind::kSum ? Sum(input, axes)

@@ -72,8 +72,10 @@ NDArray TransformerBlock::Forward(LayerContext& context, const NDArray& input) c
   const NDArray mask = context.mask;
   absl::Span<const NDArray> parameters = context.parameters;
   const auto call = [&](const Layer& layer, size_t count, const NDArray& x) {
-    LayerContext inner{
-        .parameters = parameters.first(count), .training = context.training, .mask = mask};
+    LayerContext inner{.parameters = parameters.first(count),
+                       .training = context.training,
+                       .parameters_stay = context.parameters_stay,
+                       .mask = mask};
     parameters.remove_prefix(count);
     return layer.Forward(inner, x);
   };

@@ -30,15 +30,18 @@ Shape Leading(const Shape& shape, int count) {
 
 // x with the axes before `first_kept` as one.
 NDArray Rows(const NDArray& x, int first_kept) {
-  std::vector<int64_t> dims = {Leading(x.shape(), first_kept).NumElements()};
-  for (int i = first_kept; i < x.rank(); ++i) dims.push_back(x.dim(i));
-  return x.ReshapeOrCopy(Shape(dims));
+  int64_t dims[kMaxRank + 1] = {Leading(x.shape(), first_kept).NumElements()};
+  size_t rank = 1;
+  for (int i = first_kept; i < x.rank(); ++i) dims[rank++] = x.dim(i);
+  return x.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, rank)));
 }
 
-std::vector<int> AxesFrom(int first, int rank) {
-  std::vector<int> axes;
-  for (int i = first; i < rank; ++i) axes.push_back(i);
-  return axes;
+// Not of none, which would be all.
+Axes AxesFrom(int first, int rank) {
+  int axes[kMaxRank];
+  size_t count = 0;
+  for (int i = first; i < rank; ++i) axes[count++] = i;
+  return absl::MakeConstSpan(axes, count);
 }
 
 // All axes but the first.
@@ -46,19 +49,24 @@ NDArray RowMean(const NDArray& x) { return x.rank() == 1 ? x : Mean(x, AxesFrom(
 
 // x where the mask is not 0, 0 elsewhere.
 NDArray Masked(const NDArray& x, const NDArray& used) {
-  std::vector<int64_t> dims(used.shape().span().begin(), used.shape().span().end());
-  dims.resize(static_cast<size_t>(x.rank()), 1);
-  return Where(used.ReshapeOrCopy(Shape(dims)), x, 0);
+  int64_t dims[kMaxRank];
+  for (int i = 0; i < x.rank(); ++i) dims[i] = i < used.rank() ? used.dim(i) : 1;
+  const Shape shape(absl::MakeConstSpan(dims, static_cast<size_t>(x.rank())));
+  return Where(used.ReshapeOrCopy(shape), x, 0);
 }
 
 NDArray IsUsed(const NDArray& mask) { return mask.dtype() == DType::kBool ? mask : mask != 0; }
 
 NDArray WithoutZeros(const NDArray& x) { return Where(x == 0, 1, x); }
 
+NDArray MeanOver(const NDArray& values, const NDArray& weights, const Axes& axes) {
+  return Sum(values * weights, axes) / WithoutZeros(Sum(weights, axes));
+}
+
 }  // namespace
 
 NDArray WeightedMean(const NDArray& values, const NDArray& weights, const std::vector<int>& axes) {
-  return Sum(values * weights, axes) / WithoutZeros(Sum(weights, axes));
+  return MeanOver(values, weights, axes);
 }
 
 struct Loss::Weights {
@@ -219,7 +227,7 @@ Loss::Parts Loss::PartsOf(const NDArray& output, const NDArray& labels, const ND
     parts.mask = Cast(*mask, parts.losses.dtype());
     // Positions behind the mask's axes.
     if (mask->rank() < positions) {
-      const std::vector<int> axes = AxesFrom(mask->rank(), positions);
+      const Axes axes = AxesFrom(mask->rank(), positions);
       parts.losses = tidepool::Mean(parts.losses, axes);
       if (parts.class_weights.is_defined())
         parts.class_weights = tidepool::Mean(parts.class_weights, axes);
@@ -234,7 +242,7 @@ NDArray Loss::Of(const NDArray& output, const NDArray& labels, const NDArray* ma
   const Parts parts = PartsOf(output, labels, mask, known);
   if (!parts.mask.is_defined()) return RowMean(parts.losses);
   if (parts.mask.rank() == 1) return parts.losses * parts.mask;
-  return WeightedMean(parts.losses, parts.mask, AxesFrom(1, parts.mask.rank()));
+  return MeanOver(parts.losses, parts.mask, AxesFrom(1, parts.mask.rank()));
 }
 
 NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* mask,

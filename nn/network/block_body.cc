@@ -174,6 +174,12 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
     context.parameters = call.parameters.subspan(found_.first_parameter, found_.specs.size());
   }
   context.training = call.training;
+  context.parameters_stay = !call.training && !call.compute_type.has_value();
+  if (call.training && call.frozen != nullptr) {
+    FrozenLayer layer;
+    for (size_t i = 0; i < found_.specs.size(); ++i) layer.Add((*call.frozen)[found_.first_parameter + i], found_.specs[i]);
+    context.training = !layer.is_frozen();
+  }
   context.seed = call.seed;
   context.stream = StreamOf(call.step, number_);
   if (mask != nullptr) context.mask = *mask;
@@ -186,7 +192,7 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
     error.AddContext(absl::StrCat("block member [", name_, "]"));
     throw;
   }
-  placed.Finish(output);
+  placed.Finish(output, mask != nullptr ? context.mask : NDArray());
   if (mask != nullptr) {
     *mask = std::move(context.mask);
     DropMaskOfOthers(*mask, output);

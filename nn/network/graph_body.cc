@@ -292,6 +292,12 @@ Arrays GraphBody::Forward(BodyCall& call, Arrays inputs) const {
   return results;
 }
 
+bool GraphBody::IsFrozen(const Node& node, const std::vector<bool>& frozen) const {
+  FrozenLayer layer;
+  for (int p : node.parameters) layer.Add(frozen[static_cast<size_t>(p)], parameters_[static_cast<size_t>(p)].spec);
+  return layer.is_frozen();
+}
+
 void GraphBody::Run(BodyCall& call, Frame& frame) const {
   for (int i : order_) {
     const Node& node = nodes_[i];
@@ -306,7 +312,8 @@ void GraphBody::Run(BodyCall& call, Frame& frame) const {
       }
       context.parameters = frame.parameters;
     }
-    context.training = call.training;
+    context.training = call.training && !(call.frozen != nullptr && IsFrozen(node, *call.frozen));
+    context.parameters_stay = !call.training && !call.compute_type.has_value();
     context.seed = call.seed;
     context.stream = StreamOf(call.step, static_cast<size_t>(i));
     if (!call.carried.empty()) context.carried = call.carried.subspan(node.first_carried, node.carried);
@@ -323,7 +330,7 @@ void GraphBody::Run(BodyCall& call, Frame& frame) const {
       error.AddContext(absl::StrCat("layer ", Quoted(config_.nodes[i].name)));
       throw;
     }
-    placed.Finish(output);
+    placed.Finish(output, context.mask);
     frame.taken.clear();
     frame.parameters.clear();
     DropMaskOfOthers(context.mask, output);

@@ -43,6 +43,7 @@ class GraphBody final : public NetworkBody {
   };
   class FrameLease;
   void Run(BodyCall& call, Frame& frame) const;
+  bool IsFrozen(const Node& node, const std::vector<bool>& frozen) const;
 
   void CheckNames();
   void Resolve();

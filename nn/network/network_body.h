@@ -30,6 +30,7 @@ struct BodyCall {
   uint64_t seed = 0, step = 0;  // of what is drawn at random
   // Of floats within the network, where it is not the parameters' own: they are converted for each layer.
   std::optional<DType> compute_type;
+  const std::vector<bool>* frozen = nullptr;  // by parameter of parameters(); null: none is
   Arrays masks;                       // by input; fewer or undefined: none. Afterwards by output
   absl::Span<NDArray> carried;        // of carried_shapes(), as LayerContext::carried; empty: nothing is
   const absl::FunctionRef<void(int, const NDArray&)>* see = nullptr;  // each layer's output; null: nobody does
@@ -65,6 +66,20 @@ class NetworkBody {
 
 // Random numbers of a step are of a stream for each layer.
 inline uint64_t StreamOf(uint64_t step, size_t layer) { return (step << 20) + layer; }
+
+// Whether a layer is frozen, told its parameters: it has frozen ones, and none that would be trained is left. Such a layer runs in
+// training as in inference.
+class FrozenLayer {
+ public:
+  void Add(bool is_frozen, const ParameterSpec& spec) {
+    has_frozen_ = has_frozen_ || is_frozen;
+    has_trained_ = has_trained_ || (spec.is_trained && !is_frozen);
+  }
+  bool is_frozen() const { return has_frozen_ && !has_trained_; }
+
+ private:
+  bool has_frozen_ = false, has_trained_ = false;
+};
 
 // `parameter` as a layer computes by it. State stays what layers write to.
 NDArray InComputeType(const NDArray& parameter, const ParameterSpec& spec, const std::optional<DType>& compute_type);

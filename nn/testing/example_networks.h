@@ -1,4 +1,5 @@
-// Networks of each kind on images of 28x28 and ten classes: chains, a residual graph, a program of blocks.
+// Networks of each kind on images of 28x28 and ten classes: chains, a residual graph, a program of blocks with a layer and a loss
+// of its own.
 #ifndef TIDEPOOL_NN_TESTING_EXAMPLE_NETWORKS_H_
 #define TIDEPOOL_NN_TESTING_EXAMPLE_NETWORKS_H_
 

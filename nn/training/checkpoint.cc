@@ -7,6 +7,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -33,7 +36,25 @@ std::string StateName(size_t i) { return absl::StrCat("updater/", i); }
 
 bool IsOurs(const std::string& field) {
   return field == "format" || field == "updater" || field == "steps" || field == "epoch" || field == "random_step" ||
-         field == "architecture";
+         field == "architecture" || field == "frozen" || field == "loss_scale" || field == "loss_scale_config" ||
+         field == "loss_scale_steps";
+}
+
+constexpr absl::string_view kNone = "none";
+
+// Names of what is frozen, which the updater's state hangs on.
+std::string FrozenOf(const Network& network) {
+  std::vector<std::string> names;
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    if (parameter.is_frozen) names.push_back(parameter.name);
+  }
+  return names.empty() ? std::string(kNone) : absl::StrJoin(names, " ");
+}
+
+// As far as the file has the field: those of before there was any have what none stands for.
+std::string FieldOrNone(const SafetensorsReader& reader, const char* name) {
+  const auto found = reader.metadata().find(name);
+  return found != reader.metadata().end() ? found->second : std::string(kNone);
 }
 
 const std::string& Field(const SafetensorsReader& reader, const std::string& path, const char* name) {
@@ -50,15 +71,38 @@ int64_t Counter(const SafetensorsReader& reader, const std::string& path, const 
   ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" holds ", QuotedFromFile(text), ", expected a number from 0 to ", kMostSteps));
 }
 
-void CheckField(const SafetensorsReader& reader, const std::string& path, const char* name, const std::string& expected) {
-  const std::string& found = Field(reader, path, name);
+void ReadLossScale(const SafetensorsReader& reader, const std::string& path, LossScale* scale) {
+  const std::string& text = Field(reader, path, "loss_scale");
+  const std::string& steps = Field(reader, path, "loss_scale_steps");
+  double value = 0;
+  std::vector<int64_t> counts;
+  bool is_good = absl::SimpleAtod(text, &value) && value >= scale->config().least && value <= scale->config().most;
+  for (const absl::string_view part : absl::StrSplit(steps, ' ')) {
+    int64_t count = -1;
+    is_good = is_good && absl::SimpleAtoi(part, &count) && count >= 0 && count <= kMostSteps;
+    counts.push_back(count);
+  }
+  if (!is_good || counts.size() != 3) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"loss_scale\" is ", QuotedFromFile(text), " and \"loss_scale_steps\" ",
+                               QuotedFromFile(steps), ", expected a scale and three numbers of steps of ",
+                               scale->config().ToString()));
+  }
+  scale->Restore(value, counts[0], counts[1], counts[2]);
+}
+
+void CheckIs(const std::string& path, const char* name, const std::string& found, const std::string& expected) {
   if (found == expected) return;
   ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" is ", QuotedFromFile(found), ", expected ", QuotedFromFile(expected)));
 }
 
+void CheckField(const SafetensorsReader& reader, const std::string& path, const char* name, const std::string& expected) {
+  CheckIs(path, name, Field(reader, path, name), expected);
+}
+
 }  // namespace
 
-void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes) {
+void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes,
+                    const LossScale* loss_scale) {
   std::map<std::string, std::string> metadata = notes;
   for (const auto& [name, value] : notes) {
     if (!IsOurs(name)) continue;
@@ -70,18 +114,42 @@ void SaveCheckpoint(const Network& network, const Updater& updater, const std::s
   metadata["epoch"] = absl::StrCat(updater.epoch());
   metadata["random_step"] = absl::StrCat(network.step());
   metadata["architecture"] = network.Describe();
+  metadata["frozen"] = FrozenOf(network);
+  if (loss_scale != nullptr) {
+    // A power of the growth and backoff, not a number with few digits: written so that it is read back as it was.
+    metadata["loss_scale"] = absl::StrFormat("%.17g", loss_scale->scale());
+    metadata["loss_scale_config"] = loss_scale->config().ToString();
+    metadata["loss_scale_steps"] =
+        absl::StrCat(loss_scale->good_steps(), " ", loss_scale->skipped(), " ", loss_scale->stuck());
+  }
   std::vector<std::pair<std::string, NDArray>> arrays;
   const std::vector<const NDArray*> state = updater.state();
   for (size_t i = 0; i < state.size(); ++i) arrays.emplace_back(StateName(i), *state[i]);
   SaveParameters(network, path, metadata, arrays);
 }
 
-CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Updater& updater) {
+void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes) {
+  SaveCheckpoint(trainer.network(), trainer.updater(), path, notes, trainer.loss_scale());
+}
+
+CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer) {
+  return LoadCheckpoint(path, trainer.network(), trainer.updater(), trainer.loss_scale());
+}
+
+CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Updater& updater, LossScale* loss_scale) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   CheckField(reader, path, "format", kFormat);
   CheckField(reader, path, "architecture", network.Describe());
   CheckField(reader, path, "updater", updater.config().ToString());
+  CheckIs(path, "frozen", FieldOrNone(reader, "frozen"), FrozenOf(network));
+  CheckIs(path, "loss_scale_config", FieldOrNone(reader, "loss_scale_config"),
+          loss_scale != nullptr ? loss_scale->config().ToString() : std::string(kNone));
+  LossScale resumed;
+  if (loss_scale != nullptr) {
+    resumed = *loss_scale;
+    ReadLossScale(reader, path, &resumed);
+  }
   const int64_t steps = Counter(reader, path, "steps"), epoch = Counter(reader, path, "epoch"),
                 random_step = Counter(reader, path, "random_step");
   std::vector<NamedSpec> expected;
@@ -100,6 +168,7 @@ CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Update
   updater.set_steps(steps);
   updater.set_epoch(epoch);
   network.set_step(static_cast<uint64_t>(random_step));
+  if (loss_scale != nullptr) *loss_scale = resumed;
   CheckpointNotes notes;
   for (const auto& [name, value] : reader.metadata()) {
     if (!IsOurs(name)) notes[name] = value;
@@ -137,11 +206,16 @@ std::optional<std::string> CheckpointFolder::Latest() const {
   return std::move(all.back());
 }
 
-std::string CheckpointFolder::Save(const Network& network, const Updater& updater, const CheckpointNotes& notes) {
+std::string CheckpointFolder::Save(Trainer& trainer, const CheckpointNotes& notes) {
+  return Save(trainer.network(), trainer.updater(), notes, trainer.loss_scale());
+}
+
+std::string CheckpointFolder::Save(const Network& network, const Updater& updater, const CheckpointNotes& notes,
+                                   const LossScale* loss_scale) {
   std::string digits = absl::StrCat(updater.steps());
   if (digits.size() < 9) digits.insert(0, 9 - digits.size(), '0');
   const std::string path = absl::StrCat(folder_, "/", kPrefix, digits, kSuffix);
-  SaveCheckpoint(network, updater, path, notes);
+  SaveCheckpoint(network, updater, path, notes, loss_scale);
   // A run that went back to an earlier step has files of later ones: those are the old run's, and the new one is never removed.
   std::vector<std::string> all = All();
   int64_t excess = static_cast<int64_t>(all.size()) - options_.keep;

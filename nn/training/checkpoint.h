@@ -1,12 +1,14 @@
 // Checkpoints: everything a run of training needs to go on as if it had never stopped, to the last bit, in one safetensors file:
-// parameters, what layers keep beside them, the updater's state and counters, the place in random numbers, and whatever the
-// program adds (its place in the data, a best score).
+// parameters, what layers keep beside them, the updater's state and counters, the loss scale, the place in random numbers, and
+// whatever the program adds (its place in the data, a best score).
 //
 //   CheckpointFolder checkpoints("run");
 //   CheckpointNotes notes;
-//   if (const auto latest = checkpoints.Latest()) notes = LoadCheckpoint(*latest, network, trainer.updater());
+//   if (const auto latest = checkpoints.Latest()) notes = LoadCheckpoint(*latest, trainer);
 //   ... from the batch that notes["batch"] says: trainer.Step(...);
-//   checkpoints.Save(network, trainer.updater(), {{"epoch", "3"}, {"batch", "120"}});
+//   checkpoints.Save(trainer, {{"epoch", "3"}, {"batch", "120"}});
+//
+// A trainer has all of it; loops of one's own hand in the network, the updater and the loss scale they use, if any.
 //
 // Files appear whole or not at all (memory/io/atomic_file.h). Threads: as the trainer's.
 #ifndef TIDEPOOL_NN_TRAINING_CHECKPOINT_H_
@@ -20,6 +22,8 @@
 #include <vector>
 
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/training/loss_scale.h"
+#include "tidepool/nn/training/trainer.h"
 #include "tidepool/nn/training/updater.h"
 
 namespace tidepool::nn {
@@ -28,12 +32,15 @@ namespace tidepool::nn {
 using CheckpointNotes = std::map<std::string, std::string>;
 
 // Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("steps", ...).
-void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes = {});
+void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes = {},
+                    const LossScale* loss_scale = nullptr);
+void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes = {});
 
 // Into a network and an updater that were made as those saved. Returns the notes. Throws kDataLoss naming file and field, found and
-// expected, before anything is written: no checkpoint, another updater, tensors of another network; else as
-// SafetensorsReader::Open. An error while reading leaves some arrays written.
-CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Updater& updater);
+// expected, before anything is written: no checkpoint, another updater, a loss scale of another kind or none, tensors of another
+// network, other frozen parameters; else as SafetensorsReader::Open. An error while reading leaves some arrays written.
+CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Updater& updater, LossScale* loss_scale = nullptr);
+CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer);
 
 // A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
 class CheckpointFolder {
@@ -49,7 +56,9 @@ class CheckpointFolder {
   std::vector<std::string> All() const;
   std::optional<std::string> Latest() const;
   // The file that it is called by the updater's steps; then those beyond `keep` go. Returns its path. What cannot be removed stays.
-  std::string Save(const Network& network, const Updater& updater, const CheckpointNotes& notes = {});
+  std::string Save(const Network& network, const Updater& updater, const CheckpointNotes& notes = {},
+                   const LossScale* loss_scale = nullptr);
+  std::string Save(Trainer& trainer, const CheckpointNotes& notes = {});
 
  private:
   std::string folder_;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/nn/training/loss_scale.h"
 
 namespace tidepool::nn {
 namespace {
@@ -35,6 +36,12 @@ std::string TimeLeft(const TrainingReport& report) {
                                          : absl::StrFormat(", %.0f s left", report.seconds_left);
 }
 
+std::string ScaleOf(const TrainingReport& report) {
+  return std::isnan(report.loss_scale)
+             ? ""
+             : absl::StrFormat(", loss scale %g, %d skipped", report.loss_scale, report.skipped);
+}
+
 }  // namespace
 
 TrainingWatch::TrainingWatch(Config config)
@@ -54,6 +61,11 @@ void TrainingWatch::Add(TrainingListener* listener) {
 
 void TrainingWatch::Remove(TrainingListener* listener) { std::erase(listeners_, listener); }
 
+void TrainingWatch::set_loss_scale(const LossScale* scale) {
+  scale_ = scale;
+  skipped_ = scale != nullptr ? scale->skipped() : 0;
+}
+
 void TrainingWatch::Tell(void (TrainingListener::*what)(const TrainingReport&),
                          const TrainingReport& report) {
   // One that is told may remove itself.
@@ -67,6 +79,7 @@ TrainingReport TrainingWatch::Now() const {
   report.step = step_, report.epoch = epoch_, report.epochs = config_.epochs;
   report.examples = examples_, report.epoch_examples = config_.examples;
   report.loss = last_loss_, report.score = score_;
+  if (scale_ != nullptr) report.loss_scale = scale_->scale(), report.skipped = scale_->skipped();
   report.seconds = now - start_;
   report.examples_per_second =
       epoch_seconds > 0 ? static_cast<double>(examples_) / epoch_seconds : 0;
@@ -97,14 +110,20 @@ void TrainingWatch::OnStep(int64_t examples, double loss) {
   ++step_;
   examples_ += examples;
   all_examples_ += examples;
-  loss_sum_ += loss * static_cast<double>(examples);
+  const bool is_skipped = scale_ != nullptr && scale_->skipped() != skipped_;
+  if (is_skipped) {
+    skipped_ = scale_->skipped();
+  } else {
+    loss_sum_ += loss * static_cast<double>(examples);
+    loss_examples_ += examples;
+  }
   last_loss_ = loss;
   if (!listeners_.empty()) Tell(&TrainingListener::OnStep, Now());
 }
 
 void TrainingWatch::OnEpoch(double score) {
   score_ = score;
-  if (examples_ > 0) last_loss_ = loss_sum_ / static_cast<double>(examples_);
+  if (loss_examples_ > 0) last_loss_ = loss_sum_ / static_cast<double>(loss_examples_);
   TrainingReport report = Now();
   // It has ended, however many examples it had.
   if (!std::isnan(report.seconds_left)) {
@@ -116,6 +135,7 @@ void TrainingWatch::OnEpoch(double score) {
   ++epoch_;
   examples_ = 0;
   loss_sum_ = 0;
+  loss_examples_ = 0;
   epoch_start_ = config_.clock();
   Tell(&TrainingListener::OnEpoch, report);
 }
@@ -131,8 +151,9 @@ void TrainingWatch::OnEnd() {
 void ProgressPrinter::OnStep(const TrainingReport& report) {
   if (report.seconds - last_ < seconds_) return;
   last_ = report.seconds;
-  absl::FPrintF(file_, "%s, step %d: loss %.4f, %.0f examples/s%s\n", EpochOf(report), report.step,
-                report.loss, report.examples_per_second, TimeLeft(report));
+  absl::FPrintF(file_, "%s, step %d: loss %.4f%s, %.0f examples/s%s\n", EpochOf(report),
+                report.step, report.loss, ScaleOf(report), report.examples_per_second,
+                TimeLeft(report));
   std::fflush(file_);
 }
 
@@ -140,8 +161,8 @@ void ProgressPrinter::OnEpoch(const TrainingReport& report) {
   last_ = report.seconds;
   const std::string score =
       std::isnan(report.score) ? "" : absl::StrFormat(", score %.4f", report.score);
-  absl::FPrintF(file_, "%s: loss %.4f%s, %.0f examples/s, at most %.1f MiB%s\n", EpochOf(report),
-                report.loss, score, report.examples_per_second,
+  absl::FPrintF(file_, "%s: loss %.4f%s%s, %.0f examples/s, at most %.1f MiB%s\n", EpochOf(report),
+                report.loss, score, ScaleOf(report), report.examples_per_second,
                 static_cast<double>(report.memory_peak_bytes) / (1 << 20), TimeLeft(report));
   std::fflush(file_);
 }

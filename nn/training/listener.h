@@ -24,6 +24,8 @@
 
 namespace tidepool::nn {
 
+class LossScale;
+
 // How far a training is. What is not known is NaN.
 struct TrainingReport {
   int64_t step = 0;                                         // steps so far, of all epochs
@@ -34,8 +36,10 @@ struct TrainingReport {
   double loss = std::numeric_limits<double>::quiet_NaN();   // of the step, or the mean of the
                                                             // epoch's, by examples
   double score = std::numeric_limits<double>::quiet_NaN();  // of the epoch
-  double seconds = 0;                                       // since the beginning
-  double examples_per_second = 0;                           // of this epoch
+  double loss_scale = std::numeric_limits<double>::quiet_NaN();  // of the next step
+  int64_t skipped = 0;             // of `step`: their gradients overflowed
+  double seconds = 0;              // since the beginning
+  double examples_per_second = 0;  // of this epoch
   double seconds_left =
       std::numeric_limits<double>::quiet_NaN();  // at the pace of all examples so far
   // Of the ledger, all devices together; not of steps (0), for which it would cost too much.
@@ -69,6 +73,10 @@ class TrainingWatch {
   void Add(TrainingListener* listener);
   void Remove(TrainingListener* listener);
 
+  // Whose scale and skipped steps reports tell (Trainer::loss_scale()); outlives this. Losses of
+  // skipped steps do not count in an epoch's. Null: none.
+  void set_loss_scale(const LossScale* scale);
+
   // After a step of `examples` examples with that mean loss.
   void OnStep(int64_t examples, double loss);
   void OnEpoch(double score = std::numeric_limits<double>::quiet_NaN());
@@ -87,7 +95,10 @@ class TrainingWatch {
   int64_t step_, epoch_;
   int64_t examples_ = 0;      // of this epoch
   int64_t all_examples_ = 0;  // since the beginning
-  double loss_sum_ = 0;       // of this epoch's examples
+  double loss_sum_ = 0;       // of this epoch's examples, without those of skipped steps:
+  int64_t loss_examples_ = 0;
+  const LossScale* scale_ = nullptr;
+  int64_t skipped_ = 0;  // so far
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();
   double score_ = std::numeric_limits<double>::quiet_NaN();  // the last epoch's
 };

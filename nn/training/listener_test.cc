@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/training/loss_scale.h"
 
 namespace tidepool::nn {
 namespace {
@@ -113,6 +114,46 @@ TEST_F(TrainingWatchTest, NumbersAndListenersAreChecked) {
   TrainingWatch watch(Config(0, 0));
   EXPECT_FALSE(CatchStatus([&] { watch.Add(nullptr); }).ok());
   EXPECT_FALSE(CatchStatus([&] { watch.OnStep(-1, 0); }).ok());
+}
+
+TEST_F(TrainingWatchTest, TellsTheLossScaleAndLeavesSkippedStepsOutOfTheMean) {
+  LossScale scale({.first = 8, .growth_interval = 100});
+  scale.Observe(false);  // before: of a run that is resumed
+  TrainingWatch watch(Config(2, 30));
+  Heard heard;
+  std::FILE* const file = std::tmpfile();
+  ProgressPrinter printer(file, 5);
+  watch.Add(&heard);
+  watch.Add(&printer);
+  Step(watch, 1, 1, 9);
+  EXPECT_TRUE(std::isnan(heard.steps[0].loss_scale));
+  watch.set_loss_scale(&scale);
+  scale.Observe(true);
+  Step(watch, 1, 1, 3);
+  EXPECT_EQ(heard.steps[1].loss_scale, 4);
+  EXPECT_EQ(heard.steps[1].skipped, 1);
+  scale.Observe(false);
+  Step(watch, 4, 10, INFINITY);
+  EXPECT_EQ(heard.steps[2].loss_scale, 2);
+  EXPECT_EQ(heard.steps[2].skipped, 2);
+  EXPECT_EQ(heard.steps[2].step, 3);
+  EXPECT_EQ(heard.steps[2].examples, 12);
+  watch.OnEpoch();
+  EXPECT_EQ(heard.epochs[0].loss, 6);
+  EXPECT_EQ(heard.epochs[0].loss_scale, 2);
+  scale.Observe(true);
+  Step(watch, 1, 2, 5);
+  watch.OnEpoch();
+  EXPECT_EQ(heard.epochs[1].loss, 5);
+  std::rewind(file);
+  char text[1000] = {};
+  std::fread(text, 1, sizeof(text) - 1, file);
+  std::fclose(file);
+  EXPECT_THAT(
+      std::string(text),
+      testing::StartsWith("epoch 1 of 2, step 3: loss inf, loss scale 2, 2 skipped, 2 examples/s"));
+  EXPECT_THAT(std::string(text),
+              testing::HasSubstr("epoch 1 of 2: loss 6.0000, loss scale 2, 2 skipped, "));
 }
 
 TEST_F(TrainingWatchTest, PrintsALineForAnEpochAndForStepsNowAndThen) {

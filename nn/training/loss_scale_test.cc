@@ -1,5 +1,7 @@
 #include "tidepool/nn/training/loss_scale.h"
 
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -29,16 +31,62 @@ TEST(LossScale, GrowsAfterGoodStepsAndHalvesAtOverflow) {
   EXPECT_EQ(scale.ToString(), "loss scale 16, 0 good steps, 1 skipped");
 }
 
+// What PyTorch's GradScaler does: loss_scale_values.py.
+TEST(LossScale, GoesAsPyTorchs) {
+  std::ifstream file("nn/training/loss_scale_values.txt");
+  int cases = 0;
+  for (std::string line; std::getline(file, line); ++cases) {
+    std::istringstream text(line);
+    LossScaleConfig config;
+    std::string steps;
+    text >> config.first >> config.growth >> config.backoff >> config.growth_interval >> steps;
+    LossScale scale(config);
+    int64_t skipped = 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      double expected = 0;
+      text >> expected;
+      ASSERT_NE(expected, 0) << line;
+      const bool is_done = scale.Observe(steps[i] == '.');
+      EXPECT_EQ(is_done ? scale.scale() : -scale.scale(), expected) << line << ", step " << i;
+      skipped += is_done ? 0 : 1;
+    }
+    EXPECT_EQ(scale.skipped(), skipped);
+    EXPECT_FALSE(scale.has_diverged());
+  }
+  EXPECT_EQ(cases, 4);
+}
+
+TEST(LossScale, AnOverflowAtTheLeastScaleIsDivergence) {
+  LossScale scale({.first = 4, .growth_interval = 2, .least = 1, .diverges_after = 2});
+  for (const double expected : {2, 1, 1}) {
+    scale.Observe(false);
+    EXPECT_EQ(scale.scale(), expected);
+    EXPECT_FALSE(scale.has_diverged());
+  }
+  scale.Observe(true);  // not running
+  scale.Observe(false);
+  EXPECT_EQ(scale.stuck(), 1);
+  LossScale resumed(scale.config());
+  resumed.Restore(scale.scale(), scale.good_steps(), scale.skipped(), scale.stuck());
+  EXPECT_EQ(scale, resumed);
+  scale.Observe(false);
+  EXPECT_TRUE(scale.has_diverged());
+  EXPECT_EQ(scale.skipped(), 5);
+}
+
 TEST(LossScale, StaysBetweenItsEnds) {
   LossScale scale({.first = 4, .growth_interval = 1, .most = 8, .least = 2});
   for (int i = 0; i < 5; ++i) scale.Observe(true);
   EXPECT_EQ(scale.scale(), 8);
   for (int i = 0; i < 5; ++i) scale.Observe(false);
   EXPECT_EQ(scale.scale(), 2);
-  LossScale constant = LossScale::Constant(128);
-  constant.Observe(false);
+  LossScale constant(LossScale::Constant(128));
+  for (int i = 0; i < 15; ++i) constant.Observe(false);
   EXPECT_EQ(constant.scale(), 128);
-  EXPECT_EQ(constant.skipped(), 1);
+  EXPECT_EQ(constant.skipped(), 15);
+  EXPECT_FALSE(constant.has_diverged());
+  constant.Observe(false);
+  EXPECT_TRUE(constant.has_diverged());
 }
 
 TEST(LossScale, GoesOnWhereItWas) {

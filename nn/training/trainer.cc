@@ -4,12 +4,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
 
 namespace tidepool::nn {
 
@@ -39,6 +43,13 @@ std::vector<ParameterGroup> GroupsOf(const Network& network, const UpdaterConfig
   return groups;
 }
 
+NetworkInputs InputsOf(const Batch& batch) {
+  NetworkInputs inputs{{batch.features}, {batch.labels}, {}, {}};
+  if (batch.features_mask.is_defined()) inputs.features_masks.push_back(batch.features_mask);
+  if (batch.labels_mask.is_defined()) inputs.labels_masks.push_back(batch.labels_mask);
+  return inputs;
+}
+
 Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
   return Updater(config, network.parameters().shape(), network.device(), network.dtype(), GroupsOf(network, config));
 }
@@ -46,7 +57,7 @@ Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
 }  // namespace
 
 Trainer::Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
-    : network_(network), updater_(UpdaterOf(network, updater)) {
+    : network_(network), layout_(network.layout_version()), updater_(UpdaterOf(network, updater)) {
   if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
 }
 
@@ -54,6 +65,7 @@ Trainer::Trainer(Model& model, const UpdaterConfig& updater, const std::optional
     : model_(model.LinkFor("trainer")),
       models_network_(model.network),
       network_(*models_network_),
+      layout_(network_.layout_version()),
       updater_(UpdaterOf(*model.network, updater)) {
   if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
   manager_ = model.manager.NewSubManager("trainer");
@@ -68,10 +80,18 @@ void Trainer::set_graphs(bool graphs) {
   if (graphs && network_.is_random()) {
     ThrowUnimplemented("trainer: layers that draw random numbers in each step cannot be captured");
   }
+  if (graphs && loss_scale_.has_value()) {
+    ThrowUnimplemented("trainer: steps with a loss scale, whose gradients the host looks at, cannot be captured");
+  }
   if (graphs && network_.training_mode() == WorkspaceMode::kSeparate) {
     ThrowUnimplemented("trainer: steps of workspace mode separate, whose workspaces open and close within them, cannot be captured");
   }
   graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
+}
+
+void Trainer::set_loss_scale(const LossScaleConfig& config) {
+  if (graphs_ != nullptr) ThrowUnimplemented("trainer: steps that are captured (set_graphs) have no loss scale");
+  loss_scale_.emplace(config);
 }
 
 const ReplayedStep::Stats* Trainer::graph_stats() const {
@@ -88,8 +108,12 @@ double Trainer::StepByGraph(absl::FunctionRef<Batch()> make_batch) {
   std::optional<WorkspaceScope> scope;
   if (model_ == nullptr) scope.emplace(graphs.batches);
   const Batch batch = model_ != nullptr ? MakeBatch(make_batch, graphs.batches) : make_batch();
-  Network::Inputs inputs = network_.PrepareInputs(batch.features, batch.labels);
+  Network::Inputs inputs = network_.PrepareInputs(InputsOf(batch));
   const HandlesOwnScope handles;
+  if (network_.loss_scale() != 1) {
+    ThrowFailedPrecondition(absl::StrCat("trainer: loss scale ", network_.loss_scale(), " of network [", network_.name(),
+                                         "], which is no part of steps that are captured, expected 1"));
+  }
   const int64_t count = inputs.features[0].dim(0);
   if (!graphs.losses.is_defined() || graphs.losses.dim(0) != count) {
     const MemoryOwnerScope owner("graphs");
@@ -119,6 +143,10 @@ double Trainer::StepByGraph(absl::FunctionRef<Batch()> make_batch) {
 }
 
 void Trainer::CheckOpen() const {
+  if (network_.layout_version() != layout_) {
+    ThrowFailedPrecondition(absl::StrCat("trainer: parameters of network [", network_.name(),
+                                         "] were frozen or not since it was made, expected a trainer made afterwards"));
+  }
   if (model_ == nullptr) return;
   model_->Get("trainer");
   if (!manager_.is_open()) ThrowFailedPrecondition("trainer: it is closed");
@@ -127,11 +155,12 @@ void Trainer::CheckOpen() const {
 double Trainer::Step(absl::FunctionRef<Batch()> make_batch) {
   if (graphs_ != nullptr) return StepByGraph(make_batch);
   if (model_ == nullptr) {
+    CheckOpen();
     WorkspaceScope scope(network_.training_workspace());
     double loss;
     {
       const Batch batch = make_batch();
-      loss = network_.ComputeGradients(batch.features, batch.labels);
+      loss = Gradients(batch);
     }
     Update();
     return loss;
@@ -164,6 +193,8 @@ Batch Trainer::MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& works
   batch.manager = std::move(manager);
   batch.features = std::move(made.features);
   batch.labels = std::move(made.labels);
+  batch.features_mask = std::move(made.features_mask);
+  batch.labels_mask = std::move(made.labels_mask);
   return batch;
 }
 
@@ -172,14 +203,32 @@ double Trainer::ComputeGradients(const Batch& batch) {
   ForgetGraph();
   std::optional<ManagerScope> scope;
   if (batch.manager.is_open()) scope.emplace(batch.manager);
-  return network_.ComputeGradients(batch.features, batch.labels);
+  return Gradients(batch);
 }
 
-void Trainer::Update() {
+double Trainer::Gradients(const Batch& batch) {
+  if (!loss_scale_.has_value()) return network_.ComputeGradients(InputsOf(batch));
+  // The network's own callers see gradients as they are.
+  const absl::Cleanup restore = [this, before = network_.loss_scale()] { network_.set_loss_scale(before); };
+  network_.set_loss_scale(loss_scale_->scale());
+  return network_.ComputeGradients(InputsOf(batch));
+}
+
+bool Trainer::Update() {
   CheckOpen();
   ForgetGraph();
   const HandlesOwnScope handles;
+  if (loss_scale_.has_value()) {
+    const double scale = loss_scale_->scale();
+    if (!loss_scale_->Observe(All(IsFinite(network_.gradients())).To(Host()).At<bool>({}))) {
+      if (!loss_scale_->has_diverged()) return false;
+      throw DivergedError(absl::StrCat("trainer: gradients of network [", network_.name(), "] are not finite behind step ", steps(),
+                                       " at loss scale ", scale, ", which can go no lower: training has diverged"));
+    }
+    updater_.set_gradient_scale(1 / scale);
+  }
   updater_.Apply(network_.gradients(), network_.parameters());
+  return true;
 }
 
 void Trainer::Close() {

@@ -21,6 +21,11 @@
 // stays open between steps; NewBatch, ComputeGradients and Update end that until the next Step. The loss
 // is read when the update is queued: should a device fail just then, the step throws and is done.
 //
+// With a loss scale (set_loss_scale) gradients are of the loss times a scale, which the update takes back: for networks
+// whose layers compute in f16 (NetworkOptions::compute_type), where small gradients would be lost. A step whose gradients
+// are not finite is skipped: parameters, the updater's state and steps() stay, the scale shrinks, and the host looks at the
+// gradients in each step for that. Where the scale can go no lower, DivergedError says that training has ended.
+//
 // Ownership: a network outlives it. A model may be moved, and destroyed: steps throw
 // kFailedPrecondition then. Threads: one at a time. Errors: an exception leaves parameters and
 // updater as they were, and the next step works.
@@ -29,17 +34,28 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/capture/replayed_step.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/data/batch.h"
 #include "tidepool/nn/model.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/training/loss_scale.h"
 #include "tidepool/nn/training/updater.h"
 
 namespace tidepool::nn {
+
+// Gradients are not finite, and no scale of the loss helps. kDataLoss. Parameters are those before the step.
+class DivergedError final : public Error {
+ public:
+  explicit DivergedError(std::string message) : Error(absl::StatusCode::kDataLoss, std::move(message)) {}
+};
 
 class Trainer {
  public:
@@ -50,12 +66,19 @@ class Trainer {
   ~Trainer();
 
   // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, without one
-  // training workspace (workspace modes none and separate), and where layers draw random numbers.
+  // training workspace (workspace modes none and separate), where layers draw random numbers, and with a loss scale.
   void set_graphs(bool graphs);
   // Of Step since set_graphs(true); null without graphs.
   const ReplayedStep::Stats* graph_stats() const;
 
-  // Makes the batch inside the step's workspace, computes its gradients, updates the parameters;
+  // From here on, beginning with config.first. The updater's gradient scale is the trainer's then. Throws as LossScale, and
+  // kUnimplemented with graphs.
+  void set_loss_scale(const LossScaleConfig& config);
+  // Null: without one. For reports (TrainingWatch) and checkpoints.
+  LossScale* loss_scale() { return loss_scale_.has_value() ? &*loss_scale_ : nullptr; }
+  const LossScale* loss_scale() const { return loss_scale_.has_value() ? &*loss_scale_ : nullptr; }
+
+  // Makes the batch inside the step's workspace, computes its gradients, updates the parameters or skips that (loss scale);
   // returns the mean loss.
   double Step(absl::FunctionRef<Batch()> make_batch);
 
@@ -64,9 +87,11 @@ class Trainer {
   Batch NewBatch(absl::FunctionRef<Batch()> make_batch);
   // Of the batch's mean loss, which it returns; what it makes is the batch's.
   double ComputeGradients(const Batch& batch);
-  void Update();
+  // False: it was skipped.
+  bool Update();
 
-  int64_t steps() const { return updater_.steps(); }
+  int64_t steps() const { return updater_.steps(); }  // updates; skipped ones do not count
+  Network& network() { return network_; }
   // For checkpoints (checkpoint.h), schedules by epoch, scales of losses: between steps.
   Updater& updater() { return updater_; }
   NDManager& manager() { return manager_; }
@@ -78,10 +103,13 @@ class Trainer {
   Batch MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& workspace);
   void ForgetGraph();
   void CheckOpen() const;
+  double Gradients(const Batch& batch);
   std::shared_ptr<const ModelLink> model_;  // null: of a bare network
   std::shared_ptr<Network> models_network_;
   Network& network_;
+  const uint64_t layout_;  // of the network's parameters, as the updater has it
   Updater updater_;
+  std::optional<LossScale> loss_scale_;
   NDManager manager_;
   std::unique_ptr<Graphs> graphs_;
 };

@@ -111,12 +111,22 @@ void ParseFlags(const Command& command, int argc, char** argv) {
   }
 }
 
-}  // namespace
+// What is printed is work as well: a disk that is full behind standard output, or a reader that has
+// gone.
+void FinishOutput() {
+  if (std::fflush(stdout) == 0) {
+    if (std::ferror(stdout) == 0) return;
+    // An earlier write failed, and why is forgotten; it may fail again.
+    errno = EIO;
+    if (std::fputc('\n', stdout) != EOF) std::fflush(stdout);
+  }
+  ThrowErrno(errno, "write standard output");
+}
 
-int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
-  auto find = [&](const char* name) {
+int Run(const std::vector<Command>& commands, int argc, char** argv, const char** name) {
+  auto find = [&](const char* wanted) {
     return std::find_if(commands.begin(), commands.end(), [&](const Command& command) {
-      return std::strcmp(command.name, name) == 0;
+      return std::strcmp(command.name, wanted) == 0;
     });
   };
   const bool asks =
@@ -130,32 +140,39 @@ int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
   if (command == commands.end()) {
     std::string names;
     for (const Command& known : commands) absl::StrAppend(&names, " ", known.name);
-    PrintError(
-        "", absl::StrCat("unknown command \"", argv[asks ? 2 : 1], "\"; commands:", names).c_str());
-    return kExitBadInput;
+    ThrowInvalidArgument(
+        absl::StrCat("unknown command \"", argv[asks ? 2 : 1], "\"; commands:", names));
   }
+  *name = command->name;
   for (int i = 2; i < argc; ++i) {
     if (asks || std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
       PrintHelp(*command);
       return kExitOk;
     }
   }
-  // A limit on file sizes is then an error of write(), which cleans up, instead of the end.
+  ParseFlags(*command, argc, argv);
+  return command->run();
+}
+
+}  // namespace
+
+int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
+  // A limit on file sizes is then an error of write(), which cleans up, instead of the end; and who
+  // looks at the first lines only (head) does not end a training.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  const char* name = "";
   try {
-    ParseFlags(*command, argc, argv);
-    const int status = command->run();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      ThrowErrno(errno, "write standard output");
-    }
+    const int status = Run(commands, argc, argv, &name);
+    FinishOutput();
     return status;
   } catch (const CommandFailed& failure) {
-    PrintError(command->name, failure.what());
+    PrintError(name, failure.what());
     return kExitFailed;
   } catch (const std::bad_alloc&) {
-    PrintError(command->name, "out of memory");
+    PrintError(name, "out of memory");
   } catch (const std::exception& error) {
-    PrintError(command->name, error.what());
+    PrintError(name, error.what());
   }
   return kExitBadInput;
 }

@@ -30,8 +30,9 @@ struct Command {
 
 // Runs the command named by argv[1]. Prints help for none, -h, --help or "help [COMMAND]". Flags
 // are --name=value, --name value, and --name or --noname of booleans; a value that starts with "--"
-// needs the first form. Errors are one line on stderr and kExitBadInput, a full disk behind
-// standard output too, and kExitFailed for CommandFailed. Ignores SIGXFSZ from then on.
+// needs the first form. Errors are one line on stderr and kExitBadInput, kExitFailed for
+// CommandFailed. Standard output that could not be written (a full disk, a reader that has gone) is
+// such an error, of help too. Ignores SIGXFSZ and SIGPIPE from then on.
 int RunCommand(const std::vector<Command>& commands, int argc, char** argv);
 
 }  // namespace tidepool::tools

@@ -18,15 +18,6 @@ ABSL_FLAG(std::string, labels, "", "IDX file of labels, plain or gzip");
 
 namespace tidepool::tools {
 
-WorkspaceMode ParseWorkspaceMode(const std::string& name) {
-  if (name == "enabled") return WorkspaceMode::kEnabled;
-  if (name == "single") return WorkspaceMode::kSingle;
-  if (name == "separate") return WorkspaceMode::kSeparate;
-  if (name == "none") return WorkspaceMode::kNone;
-  ThrowInvalidArgument(absl::StrCat("flag --workspace_mode is \"", name,
-                                    "\", expected enabled, single, separate or none"));
-}
-
 Device DeviceOfFlags() {
   try {
     const Device device = DeviceNamed(absl::GetFlag(FLAGS_device));

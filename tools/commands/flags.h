@@ -7,7 +7,7 @@
 
 #include "absl/flags/declare.h"
 #include "tidepool/memory/device.h"
-#include "tidepool/memory/workspace/policies.h"
+#include "tidepool/tools/commands/workspace_mode.h"  // IWYU pragma: export
 
 ABSL_DECLARE_FLAG(int, threads);
 ABSL_DECLARE_FLAG(int, batch);
@@ -19,8 +19,6 @@ ABSL_DECLARE_FLAG(std::string, labels);
 
 namespace tidepool::tools {
 
-// "enabled", "single", "separate" or "none"; throws kInvalidArgument naming the four otherwise.
-WorkspaceMode ParseWorkspaceMode(const std::string& name);
 // --device: "host", "cuda" (the first one), "cuda:1", "simulated:0". Throws kInvalidArgument for another
 // form; kUnimplemented, kNotFound when no such device is linked or there is none.
 Device DeviceOfFlags();

@@ -26,8 +26,8 @@ void StepCounters::EndStep() {
   ++steps_;
 }
 
-std::string StepCounters::Report() const {
-  std::string out = absl::StrFormat("per step after the first two (%d steps)\n", steps_);
+std::string StepCounters::Report(const char* which) const {
+  std::string out = absl::StrFormat("per step %s (%d steps)\n", which, steps_);
   auto line = [&](const char* what, int64_t count) {
     absl::StrAppendFormat(&out, "  %-38s %10.4f  (%d in all)\n", what,
                           steps_ > 0 ? static_cast<double>(count) / steps_ : 0.0, count);

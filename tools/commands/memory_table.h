@@ -18,7 +18,8 @@ class StepCounters {
   void BeginStep();
   void EndStep();
   // "steps counted, tensor allocations, page faults, memory system calls", in all and per step.
-  std::string Report() const;
+  // `which`: the steps that were counted.
+  std::string Report(const char* which = "after the first two") const;
 
   int64_t steps() const { return steps_; }
   int64_t allocations() const { return allocations_; }

@@ -23,10 +23,17 @@ std::string Canonical(const std::string& path) {
 
 }  // namespace
 
-void CheckOutputPaths(const std::vector<OutputPath>& outputs) {
+void CheckOutputPaths(const std::vector<FlagPath>& outputs, const std::vector<FlagPath>& inputs) {
   std::map<std::string, const char*> flags;
   for (const auto& [flag, path] : outputs) {
     if (path.empty()) continue;
+    for (const auto& [input_flag, input] : inputs) {
+      std::error_code none;  // what does not exist is not the same
+      if (input.empty() || !std::filesystem::equivalent(path, input, none)) continue;
+      ThrowInvalidArgument(absl::StrCat("flag --", flag, " is ", OneLine(path),
+                                        ", which is read by --", input_flag,
+                                        ", expected another file"));
+    }
     try {
       AtomicFile probe(path);  // the temporary file goes with it
     } catch (Error& error) {

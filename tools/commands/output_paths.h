@@ -7,14 +7,17 @@
 
 namespace tidepool::tools {
 
-struct OutputPath {
+// Of an input or an output.
+struct FlagPath {
   const char* flag;  // without the dashes
   std::string path;  // empty: not asked for
 };
 
 // Throws AtomicFile's errors, naming the flag, for one that cannot be written, and kInvalidArgument
-// for two that are the same file, however they are spelled. Leaves nothing behind.
-void CheckOutputPaths(const std::vector<OutputPath>& outputs);
+// for two that are the same file, or one that is the same as an input, however they are spelled and
+// through links. Leaves nothing behind.
+void CheckOutputPaths(const std::vector<FlagPath>& outputs,
+                      const std::vector<FlagPath>& inputs = {});
 
 }  // namespace tidepool::tools
 

@@ -56,7 +56,7 @@ int RunPlanCommand() {
         options.alignment, ", ", absl::FormatDuration(options.time_limit),
         "; expected at least 0, 1 and 0"));
   }
-  CheckOutputPaths({{"output", output}});  // before the search, which may take hours
+  CheckOutputPaths({{"output", output}}, {{"input", input}});  // before the search, which may take hours
   NamedProblem problem = ReadProblemFile(input);
 
   Clock::time_point start = Clock::now();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
@@ -76,6 +77,18 @@ void WriteTrace(const Workspace& workspace, const std::string& path) {
   std::printf("wrote %zu requests to %s\n", problem.buffers.size(), path.c_str());
 }
 
+// Those that LoadImageFolder may read.
+std::vector<FlagPath> ImageFilesOf(const std::string& folder) {
+  std::vector<FlagPath> files;
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    for (const char* suffix : {"", ".gz"}) {
+      files.push_back({"data", absl::StrCat(folder, "/", name, suffix)});
+    }
+  }
+  return files;
+}
+
 // The pool goes on with the threads it got.
 void TellRefusedThreads() {
   const int wanted = ThreadCount();
@@ -103,13 +116,15 @@ int RunTrain() {
   const Device device = DeviceOfFlags();
   const std::string memory_log_file = absl::GetFlag(FLAGS_memory_log);
   const std::string trace = absl::GetFlag(FLAGS_trace_file);
-  CheckOutputPaths({{"save", save}, {"memory_log", memory_log_file}, {"trace_file", trace}});
+  const std::string folder = Required("data", absl::GetFlag(FLAGS_data));
+  CheckOutputPaths({{"save", save}, {"memory_log", memory_log_file}, {"trace_file", trace}},
+                   ImageFilesOf(folder));
   if (!trace.empty() && mode != WorkspaceMode::kEnabled) ThrowNoTrace();
 
   // Before the thread pool exists, so that its threads are counted too.
   StepCounters counters;
   counters.Start();
-  const ImageFolder data = LoadImageFolder(Required("data", absl::GetFlag(FLAGS_data)));
+  const ImageFolder data = LoadImageFolder(folder);
   const LabelledImages& train = data.train;
   nn::Model model = nn::MakeModel(absl::GetFlag(FLAGS_model), {train.height, train.width, 1},
                                   train.classes, seed, mode, device);

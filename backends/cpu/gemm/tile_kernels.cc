@@ -11,10 +11,13 @@ const TileKernels* g_forced_kernels = nullptr;
 
 TileKernelsOfProcessor AllTileKernels() {
   TileKernelsOfProcessor all = {{&PortableTileKernels()}, 1};
-  const TileKernels* const of_sets[] = {Avx2TileKernels(), Avx512TileKernels()};
-  for (int set = 0; set < 2; ++set) {
-    if (of_sets[set] != nullptr && static_cast<int>(BestInstructionSet()) > set) all.kernels[all.count++] = of_sets[set];
-  }
+  // What makes a table is compiled for the instructions of its tiles: it is not even called where there are fewer.
+  const InstructionSet best = BestInstructionSet();
+  const auto add = [&](const TileKernels* kernels) {
+    if (kernels != nullptr) all.kernels[all.count++] = kernels;
+  };
+  if (best >= InstructionSet::kAvx2) add(Avx2TileKernels());
+  if (best >= InstructionSet::kAvx512) add(Avx512TileKernels());
   return all;
 }
 

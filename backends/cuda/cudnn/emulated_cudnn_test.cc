@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/emulation/emulated_cudnn.h"
+#include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/convolution.h"
@@ -119,6 +120,14 @@ TEST(EmulatedCudnnTest, ARefusalAtTheCallIsNoFailure) {
   const long first = CheckAll(3, {}), again = CheckAll(3, {});
   EXPECT_EQ(first, kKind == EmulatedCudnn::kPresent ? 3 : 0);
   EXPECT_EQ(again, first);
+}
+
+// Which is checked before it is used; with one for all, two streams would share what a handle works in.
+TEST(EmulatedCudnnTest, EachQueueHasAHandleOfItsOwn) {
+  CheckAll(2, {});
+  const QueueScope scope(DeviceQueue::New(kDevice));
+  const long first = CheckAll(2, {}), again = CheckAll(2, {});
+  EXPECT_EQ(first, kIsUsed ? kChecks + again : again);
 }
 
 TEST(EmulatedCudnnTest, TheNoteSaysWhatRuns) {

@@ -1,5 +1,6 @@
 // Products against the reference, and what cuBLASLt's epilogues do: one kernel for product, bias and
 // ReLU, the same bits in every run, and steps where there is none.
+#include <algorithm>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -203,6 +204,23 @@ TEST_F(MatMul, AddressesThatAreNotOfVectors) {
     }
   }
   EXPECT_EQ(cudaFree(memory), cudaSuccess);
+}
+
+// Products of two streams in one workspace would disturb each other.
+TEST_F(MatMul, EachQueueHasAHandleAndAWorkspaceOfItsOwn) {
+  CudaDevice* const device = CudaDevice::Find(0);
+  ASSERT_NE(device, nullptr);
+  constexpr int kOther = 3;
+  device->OpenQueue(kOther, nullptr);
+  Cublas &first = Cublas::Of(*device), &other = Cublas::Of(*device, kOther);
+  cublasHandle_t handles[2] = {};
+  first.With([&](cublasHandle_t handle) { handles[0] = handle; });
+  other.With([&](cublasHandle_t handle) { handles[1] = handle; });
+  EXPECT_NE(handles[0], handles[1]);
+  const std::byte* const apart = first.workspace() < other.workspace() ? first.workspace() + first.workspace_bytes()
+                                                                       : other.workspace() + other.workspace_bytes();
+  EXPECT_LE(apart, std::max(first.workspace(), other.workspace()));
+  device->CloseQueue(kOther);
 }
 
 #if defined(TIDEPOOL_CUDA_EMULATED)

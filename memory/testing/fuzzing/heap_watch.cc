@@ -15,11 +15,11 @@
 #endif
 
 #ifdef TIDEPOOL_HAS_MALLOC_HOOKS
-// Of sanitizer/allocator_interface.h, which gcc's package leaves out.
+// As in <sanitizer/allocator_interface.h>, which comes with clang only; GCC's runtime has them too.
 extern "C" {
-size_t __sanitizer_get_allocated_size(const volatile void* data);
 int __sanitizer_install_malloc_and_free_hooks(void (*made)(const volatile void*, size_t),
                                               void (*gone)(const volatile void*));
+size_t __sanitizer_get_allocated_size(const volatile void* data);
 }
 #endif
 

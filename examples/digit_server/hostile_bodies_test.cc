@@ -1,0 +1,156 @@
+// Bodies that are larger than they say, and what they, their images and answers to them take.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tidepool/examples/digit_server/bounded_server.h"
+#include "tidepool/examples/digit_server/hostile_clients.h"
+#include "tidepool/examples/digit_server/raw_client.h"
+#include "tidepool/nn/model_file.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+int64_t ResidentBytes() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+TEST_F(HostileClients, BodiesInChunksAreLimited) {
+  Start();
+  const auto greedy = [&](const std::string& piece) {
+    RawClient client = Client();
+    client.Send(kChunked);
+    // A client that reads while it sends sees the answer; one that does not is not listened to for
+    // ever.
+    int64_t sent = 0;
+    while (sent < 64 * kBody && !client.HasAnswer() && client.Send(piece)) {
+      sent += static_cast<int64_t>(piece.size());
+    }
+    EXPECT_LT(sent, 64 * kBody);
+    return client.AnswersStatus();
+  };
+  EXPECT_EQ(greedy(Chunk(std::string(10'000, 'g'))), 413);
+  std::string tiny;  // mostly framing
+  for (int i = 0; i < 1000; ++i) tiny += Chunk("g");
+  EXPECT_EQ(greedy(tiny), 413);
+  EXPECT_EQ(greedy("-5\r\n" + std::string(10'000, 'g')), 413);  // wraps to nearly 2^64
+  EXPECT_EQ(greedy(std::string(10'000, '0')), 413);             // a size that does not end
+  for (const char* bad : {"zz\r\n", "\r\n"}) {
+    EXPECT_EQ(RawClient::StatusOf(Refusal(kChunked + bad + "0\r\n\r\n")), 400) << bad;
+  }
+  // Its end is not checked by the library: no second request is looked for behind it.
+  const std::string answer =
+      Refusal(kChunked + Chunk(kImage) + "0\r\n\r\nGET /health HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(RawClient::StatusOf(answer), 200);
+  EXPECT_THAT(answer, Not(HasSubstr("ok\n")));
+}
+
+TEST_F(HostileClients, AllBodiesTogetherAreLimited) {
+  options_.limits.all_bodies_bytes = 2 * kBody;
+  Start();
+  const std::string all_but_one(kBody - 1, 'b');
+  RawClient first = Client(), second = Client();
+  first.Send(Post(kBody) + all_but_one);
+  second.Send(Post(kBody) + all_but_one);
+  int status = 0;
+  for (int i = 0; i < 3000 && status != 503; ++i) {  // when both have arrived
+    RawClient third = Client();
+    third.Send(Post(3, "Expect: 100-continue\r\n"));  // a claim only: it takes no room from them
+    status = third.AnswersStatus();
+    ASSERT_THAT(status, testing::AnyOf(100, 503));
+  }
+  EXPECT_EQ(status, 503);
+  first.Send("b");
+  EXPECT_EQ(first.AnswersStatus(), 400);  // not a number of images
+  ExpectServed();
+}
+
+// glibc keeps for each thread what that thread has freed.
+TEST_F(HostileClients, BodiesThatAreGoneLeaveNoMemoryInTheirThreads) {
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  BoundedServer::KeepLittleFreedMemory();
+  options_.limits.body_bytes = int64_t{8} << 20;
+  options_.limits.all_bodies_bytes = int64_t{16} << 20;
+  Start();
+  ExpectServed();
+  const std::string many(784 * 10'000, 'm');
+  const int64_t before = ResidentBytes();
+  std::vector<RawClient> open;  // each keeps its thread
+  for (int i = 0; i < 40; ++i) {
+    open.push_back(Client());
+    open.back().Send(Post(many.size()) + many);
+    EXPECT_EQ(open.back().AnswersStatus(), 507);
+  }
+  EXPECT_LT(ResidentBytes() - before, 2 * options_.limits.all_bodies_bytes + (16 << 20));
+#endif
+}
+
+TEST_F(HostileClients, FormsAsCurlSendsThemAreBodies) {
+  Start();
+  RawClient client = Client();
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += kImage;
+  client.Send(Post(many.size(),
+                   "Content-Type: application/x-www-form-urlencoded\r\n"
+                   "Expect: 100-continue\r\n"));
+  EXPECT_EQ(client.AnswersStatus(), 100);
+  client.Send(many);
+  EXPECT_EQ(client.AnswersStatus(), 200);
+}
+
+// 64 bytes an image are more than an image of a few pixels.
+TEST_F(HostileClients, AnAnswerIsNoLargerThanABody) {
+  model_ = nn::MakeModel("mlp", {1, 1, 1}, 10, 3, WorkspaceMode::kEnabled);
+  options_.budget_bytes = int64_t{1} << 30;
+  Start();
+  const std::string most(kBody / 64, 'i');
+  RawClient client = Client();
+  client.Send(Post(most.size()) + most);
+  EXPECT_EQ(client.AnswersStatus(), 200);
+  client.Send(Post(most.size() + 1) + most + "i");
+  const std::string answer = client.Answer();
+  EXPECT_EQ(RawClient::StatusOf(answer), 413);
+  EXPECT_THAT(answer, HasSubstr("found 4097 images, expected at most 4096"));
+}
+
+TEST_F(HostileClients, AnswersThatNobodyTakesCountAsBodies) {
+  model_ = nn::MakeModel("mlp", {1, 1, 1}, 10, 3, WorkspaceMode::kEnabled);
+  options_.budget_bytes = int64_t{1} << 30;
+  options_.limits.body_bytes = int64_t{16} << 20;
+  options_.limits.all_bodies_bytes = int64_t{18} << 20;
+  Start();
+  const std::string many(options_.limits.body_bytes / 64, 'i');  // 10 MiB of text
+  RawClient first(server_->port(), 4096);
+  first.Send(Post(many.size()) + many);
+  EXPECT_TRUE(first.HasAnswer(30'000));  // more than sockets hold
+  const std::string answer = Refusal(Post(many.size()) + many);
+  EXPECT_EQ(RawClient::StatusOf(answer), 503);
+  EXPECT_THAT(answer, HasSubstr("too many bodies at once"));
+  EXPECT_THAT(answer, HasSubstr("Retry-After: 1\r\n"));
+  RawClient few = Client();
+  few.Send(Post(10) + "ten pixels");
+  EXPECT_EQ(few.AnswersStatus(), 200);
+  EXPECT_EQ(first.AnswersStatus(), 200);
+  // Taken, or will be in a moment.
+  int status = 503;
+  for (int i = 0; i < 3000 && status == 503; ++i) {
+    RawClient client = Client();
+    client.Send(Post(many.size()) + many);
+    status = client.AnswersStatus();
+  }
+  EXPECT_EQ(status, 200);
+}
+
+}  // namespace
+}  // namespace tidepool

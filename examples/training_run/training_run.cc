@@ -1,0 +1,78 @@
+#include "tidepool/examples/training_run/training_run.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/model_file.h"
+#include "tidepool/nn/training/listener.h"
+#include "tidepool/nn/training/trainer.h"
+#include "tidepool/tools/commands/memory_table.h"
+
+namespace tidepool::examples {
+
+int64_t StepsOf(const TrainingRun& run, int64_t examples) {
+  if (run.epochs < 1 || run.batch < 1) {
+    ThrowInvalidArgument(absl::StrCat("training: ", run.epochs, " epochs of batches of ", run.batch,
+                                      ", expected at least 1 of each"));
+  }
+  return run.epochs * ((examples + run.batch - 1) / run.batch);
+}
+
+void Train(
+    nn::Model& model, const nn::UpdaterConfig& updater, const TrainingRun& run, int64_t examples,
+    absl::FunctionRef<nn::Batch(absl::Span<const int64_t> examples, int64_t epoch)> make_batch,
+    absl::FunctionRef<double()> score) {
+  StepsOf(run, examples);  // refuses what cannot be
+  if (!run.save.empty()) {
+    nn::CheckModelCanBeSaved(model);
+    nn::CheckModelPathIsWritable(run.save);
+  }
+  nn::Network& network = *model.network;
+  std::printf("%s; %lld parameters; %lld examples\n", network.Describe().c_str(),
+              static_cast<long long>(network.NumParameters()), static_cast<long long>(examples));
+
+  nn::Trainer trainer(model, updater);
+  nn::ProgressPrinter printer(stdout);
+  nn::TrainingWatch watch({.epochs = run.epochs, .examples = examples});
+  watch.Add(&printer);
+  tools::StepCounters counters;
+  counters.Start();
+  for (int64_t epoch = 0; epoch < run.epochs; ++epoch) {
+    const std::vector<int64_t> order =
+        RandomPermutation(examples, run.seed, static_cast<uint64_t>(epoch)).ToVector<int64_t>();
+    for (int64_t i = 0; i < examples; i += run.batch) {
+      const auto of_step = absl::MakeConstSpan(order).subspan(
+          static_cast<size_t>(i), static_cast<size_t>(std::min(run.batch, examples - i)));
+      if (epoch > 0) counters.BeginStep();
+      const double loss = trainer.Step([&] { return make_batch(of_step, epoch); });
+      if (epoch > 0) counters.EndStep();
+      watch.OnStep(static_cast<int64_t>(of_step.size()), loss);
+    }
+    watch.OnEpoch(score());
+  }
+  watch.OnEnd();
+  std::printf(
+      "%s\n%s",
+      tools::MemoryTable({&network.training_workspace(), &network.inference_workspace()}).c_str(),
+      counters.Report("after the first epoch").c_str());
+  if (!run.save.empty()) {
+    nn::SaveModelAnywhere(model, run.save);
+    std::printf("saved %s\n", run.save.c_str());
+  }
+}
+
+int RunProgram(const char* name, absl::FunctionRef<void()> program) {
+  try {
+    program();
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.message().c_str());
+    return 2;
+  }
+}
+
+}  // namespace tidepool::examples

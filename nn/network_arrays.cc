@@ -1,0 +1,151 @@
+// Network: where its parameters lie, and which of them are trained.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/name_pattern.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/network/network_body.h"
+
+namespace tidepool::nn {
+namespace {
+
+// Arrays in the flat buffers start at cache lines.
+constexpr int64_t kParameterAlignment = 16;
+
+NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
+  return flat.Slice(0, offset, offset + shape.NumElements()).Reshape(shape);
+}
+
+}  // namespace
+
+// Trained ones first, then what layers keep beside their parameters, which a step moves as well, then what is frozen. The whole
+// is as long whatever is frozen.
+struct Network::Layout {
+  std::vector<bool> frozen;      // by place among the body's; empty: none is
+  std::vector<int> in_body;      // in the order of the flat array
+  std::vector<int64_t> offsets;  // of those
+  size_t trained_arrays = 0;
+  int64_t trained = 0, moved = 0, flat = 0;  // elements, with padding; those before `moved` change in a step
+  int64_t parameter_count = 0;
+};
+
+Network::Layout Network::LayoutOf(absl::Span<const std::string> patterns) const {
+  const std::vector<NamedSpec>& specs = body_->parameters();
+  Layout layout;
+  if (!patterns.empty()) {
+    std::vector<std::string> names;
+    for (const NamedSpec& spec : specs) names.push_back(spec.name);
+    layout.frozen = MatchNames(patterns, names, absl::StrCat("network [", name(), "]: frozen"));
+  }
+  enum Part { kTrained, kBeside, kFrozen };
+  const auto part_of = [&](size_t i) {
+    if (!specs[i].spec.is_trained) return kBeside;
+    return layout.frozen.empty() || !layout.frozen[i] ? kTrained : kFrozen;
+  };
+  for (const Part part : {kTrained, kBeside, kFrozen}) {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (part_of(i) != part) continue;
+      const int64_t count = specs[i].spec.shape.NumElements();
+      layout.in_body.push_back(static_cast<int>(i));
+      layout.offsets.push_back(layout.flat);
+      layout.flat += (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+      if (part != kTrained) continue;
+      layout.parameter_count += count;
+      ++layout.trained_arrays;
+    }
+    if (part == kTrained) layout.trained = layout.flat;
+    if (part != kFrozen) layout.moved = layout.flat;
+  }
+  if (!patterns.empty() && layout.trained_arrays == 0) {
+    ThrowInvalidArgument(absl::StrCat("network [", name(),
+                                      "]: frozen: nothing is left to train of ", specs.size(),
+                                      " parameters, expected at least one"));
+  }
+  return layout;
+}
+
+// Views of arrays_ by a layout; values are not looked at.
+void Network::Take(Layout layout, NDArray gradients) {
+  const std::vector<NamedSpec>& specs = body_->parameters();
+  in_body_ = std::move(layout.in_body);
+  parameter_offsets_ = std::move(layout.offsets);
+  frozen_ = std::move(layout.frozen);
+  parameter_count_ = layout.parameter_count;
+  parameters_ = layout.trained == layout.flat ? arrays_ : arrays_.Slice(0, 0, layout.trained);
+  beside_ = layout.trained == layout.moved ? NDArray() : arrays_.Slice(0, layout.trained, layout.moved);
+  gradients_ = std::move(gradients);
+  parameter_views_ = ViewsOf(arrays_);
+  named_.clear();
+  gradient_views_.clear();
+  for (size_t k = 0; k < in_body_.size(); ++k) {
+    const auto i = static_cast<size_t>(in_body_[k]);
+    const ParameterSpec& spec = specs[i].spec;
+    const bool is_trained = k < layout.trained_arrays;
+    named_.push_back({.name = specs[i].name,
+                      .value = parameter_views_[i],
+                      .is_trained = is_trained,
+                      .is_frozen = !frozen_.empty() && frozen_[i],
+                      .decays = spec.decays,
+                      .begin = parameter_offsets_[k]});
+    if (is_trained)
+      gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
+  }
+}
+
+void Network::MakeArrays() {
+  Layout layout = LayoutOf(options_.frozen);
+  const MemoryOwnerScope owner("network");
+  arrays_ = Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
+  NDArray gradients = Zeros({layout.trained}, options_.dtype,
+                            Place::On(options_.device, MemoryKind::kGradientStandard));
+  Take(std::move(layout), std::move(gradients));
+  const std::vector<NamedSpec>& specs = body_->parameters();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const ParameterSpec& spec = specs[i].spec;
+    if (options_.draw_parameters && !spec.StartsAtZero()) {
+      CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), parameter_views_[i]);
+    }
+  }
+}
+
+void Network::SetFrozen(absl::Span<const std::string> patterns) {
+  CheckWhole("set_frozen");
+  if (training_workspace_->is_open() || inference_workspace_->is_open()) {
+    ThrowFailedPrecondition(
+        absl::StrCat("network [", name(),
+                     "]: parameters are frozen while a workspace of it is open, expected closed"));
+  }
+  Layout layout = LayoutOf(patterns);
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const NoGradientScope constants;
+  const MemoryOwnerScope owner("network");
+  // Values move within the array that managers and replicas know.
+  const std::vector<NDArray> before = ViewsOf(arrays_.CopyTo(Place::On(options_.device)));
+  NDArray gradients = Zeros({layout.trained}, options_.dtype,
+                            Place::On(options_.device, MemoryKind::kGradientStandard));
+  tape_.reset();
+  Take(std::move(layout), std::move(gradients));
+  FillInto(0, arrays_);  // what lies between them
+  for (size_t i = 0; i < before.size(); ++i) CopyInto(before[i], parameter_views_[i]);
+  options_.frozen.assign(patterns.begin(), patterns.end());
+  ++layout_version_;
+}
+
+std::vector<NDArray> Network::ViewsOf(const NDArray& flat) const {
+  std::vector<NDArray> views(in_body_.size());
+  for (size_t k = 0; k < in_body_.size(); ++k) {
+    const auto i = static_cast<size_t>(in_body_[k]);
+    views[i] = ViewOf(flat, parameter_offsets_[k], body_->parameters()[i].spec.shape);
+  }
+  return views;
+}
+
+}  // namespace tidepool::nn
