@@ -47,7 +47,7 @@ inline constexpr size_t kReadableTailBytes = 64;
 // Ranges begin at a multiple of it, so no array may ask for more.
 inline constexpr size_t kMaxAlignment = size_t{2} << 20;
 
-// Checked when a provider is made: one whose traits cannot be is refused with kInvalidArgument.
+// Checked when a provider is made, and the same from then on: one whose traits cannot be is refused with kInvalidArgument.
 struct MemoryTraits {
   size_t alignment = 16;        // what the device needs at least of every array; a power of two up to kMaxAlignment
   size_t granularity = 4096;    // commits are multiples of it; a power of two
@@ -129,13 +129,15 @@ class DeviceProvider {
 
   // Behind the kernels queued so far in that compute queue, by any thread.
   virtual QueuePoint ComputePoint(int /*queue*/) { return {}; }
-  // Kernels queued there from here on begin when `point` has passed; the host does not wait.
+  // Kernels queued there from here on begin when `point` has passed; the host does not wait. It may throw anything, such as
+  // std::bad_alloc where the provider's own lists have no memory. Nothing is ordered then: whoever called has the host wait for
+  // the point, or does not queue what needs it.
   virtual void ComputeAfter(int /*queue*/, QueuePoint) {}
   // Behind what earlier owners of a block's memory may still do with it; the block is one of Allocate, not
   // used yet. Work of the queue that it was allocated in comes after that in any case.
   virtual QueuePoint EarlierUses(const std::byte* /*data*/, size_t /*bytes*/) { return {}; }
   virtual bool HasPassed(QueuePoint) { return true; }
-  // Throws kInternal when the work before it failed.
+  // Throws kInternal when the work before it failed. Whatever it throws, that work is over then, and uses nothing any more.
   virtual void WaitFor(QueuePoint) {}
 
   // After a refusal: throws DeviceLostError when the reason is that the device is lost (device_loss.h), which a
@@ -164,7 +166,7 @@ using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
 
 class DeviceProviderRegistrar {
  public:
-  // A second factory of one type, or one for the host, ends the program.
+  // A second factory of one type, one for the host or for a type that nobody has named, and null end the program.
   DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory);
 };
 

@@ -15,7 +15,6 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/reduction.h"
 
 namespace tidepool {
@@ -239,38 +238,6 @@ TEST(DLPack, EveryTypeGoesThereAndBack) {
     EXPECT_EQ(back.raw_data(), x.raw_data());
     EXPECT_EQ(back.ToString(), x.ToString());
   }
-}
-
-// The same bytes under two buffers are one memory: an output is refused where it would be under one.
-TEST(DLPack, OverlapsThroughTwoBuffersAreSeen) {
-  const NDArray x = Arange(0, 20).Reshape({4, 5});
-  NDArray other = FromDLPack(ToDLPack(x));
-  ASSERT_NE(x.buffer().get(), other.buffer().get());
-  auto refused = [&](const std::function<void()>& call) {
-    const Error error = ErrorOf(call);
-    EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(error.message(), HasSubstr("overlaps"));
-  };
-  NDArray lower = other.Slice(0, 1, 4);
-  refused([&] { AddInto(x.Slice(0, 0, 3), Ones({3, 5}), lower); });
-  NDArray own = x;  // an import is read, what was exported is written
-  NDArray own_lower = own.Slice(0, 1, 4);
-  refused([&] { AddInto(other.Slice(0, 0, 3), Ones({3, 5}), own_lower); });
-  const NDArray m = Ones({3, 3});
-  NDArray n = FromDLPack(ToDLPack(m)), third = FromDLPack(ToDLPack(m));
-  refused([&] { MatMulInto(m, m, n); });
-  refused([&] { MatMulInto(third, third, n); });
-  refused([&] { CopyInto(m.Transpose(), n); });
-  EXPECT_EQ(x.At<float>({3, 4}), 19);
-  // What is apart, or the very same view, is done.
-  NDArray last = other.Slice(0, 3, 4);
-  AddInto(x.Slice(0, 0, 1), x.Slice(0, 2, 3), last);
-  EXPECT_THAT(x.Index(0, 3).ToVector<float>(), ElementsAre(10, 12, 14, 16, 18));
-  NDArray left = other.Slice(1, 0, 2);
-  CopyInto(x.Slice(1, 2, 4), left);
-  EXPECT_THAT(x.Index(0, 0).ToVector<float>(), ElementsAre(2, 3, 2, 3, 4));
-  AddInto(m, Ones({3, 3}), n);
-  EXPECT_EQ(m.At<float>({2, 2}), 2);
 }
 
 // Windows over a series are read; two indices of one element are not written to.

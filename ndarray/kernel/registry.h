@@ -8,8 +8,10 @@
 // run what they have found. Kernels are never taken out, so a library that holds some stays open.
 //
 // A registration that cannot be meant ends the program and says which and why: of an operator or a
-// type of elements that there is none of, of elements that the operator is not defined for, without a function to run, and where two would stand in each other's way, as two of one provider
-// or of one priority for the same operator, device type and element type.
+// type of elements that there is none of, for a device type that nobody has named, of elements that the operator is not
+// defined for, without a function to run, for copy but for dense operands only, of a provider whose name is empty or has
+// control characters, and where two would stand in each other's way, as two of one provider or of one priority for the
+// same operator, device type and element type. So do null followers and notes.
 // Threads: any; look-ups are lock-free.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_REGISTRY_H_
 #define TIDEPOOL_NDARRAY_KERNEL_REGISTRY_H_

@@ -65,7 +65,7 @@ std::shared_ptr<ThreadPool> PoolOf(Threads threads);
 // calling thread.
 inline constexpr int64_t kMinParallelWork = 1 << 18;
 
-// body(begin, end) over [0, count) in pieces of `grain`. The pieces are the same for any number of
+// body(begin, end) over [0, count) in pieces of `grain`, which below 1 is as 1. The pieces are the same for any number of
 // threads. `work`: elementary operations in all.
 void ParallelFor(Threads threads, int64_t count, int64_t grain, int64_t work,
                  absl::FunctionRef<void(int64_t, int64_t)> body);
