@@ -1,23 +1,17 @@
-// Kept blocks beside a model that knows of each block what uses it: queues whose work passes when the test says so, in
-// their order; copies in any; points whose numbers say nothing.
+// Kept blocks beside a model that knows of each block what uses it.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <functional>
+#include <iterator>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <random>
-#include <set>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/provider/kept_blocks.h"
+#include "tidepool/memory/provider/kept_blocks_model.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
@@ -25,175 +19,16 @@ namespace {
 
 const Device kDevice = SimulatedDevice::kDevice;
 
-// In the simulated device's place; its memory is addresses alone.
-class ModelDevice final : public DeviceProvider, public KeptBlocks::Source {
- public:
-  ModelDevice(uint64_t seed, size_t capacity) : random_(seed), capacity_(capacity) {
-    SwapDeviceProviderForTesting(kDevice, this);
-  }
-  ~ModelDevice() { SwapDeviceProviderForTesting(kDevice, &SimulatedDevice::Get()); }
-
-  // ---- what the test does ----
-  void QueueWork(int queue) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++queues_[queue].queued;
-  }
-  QueuePoint QueueCopy() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return NewPoint(-1, 0);
-  }
-  // So much of what is queued there is done, as far as it waits for nothing else.
-  void Advance(int queue, int64_t works) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    Queue& of = queues_[queue];
-    while (works-- > 0 && of.done < of.queued && MayBegin(of)) ++of.done;
-  }
-  void FinishCopy(QueuePoint point) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    points_.at(point.value).done = true;
-  }
-
-  // ---- what is so ----
-  bool IsDone(QueuePoint point) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return IsDoneLocked(point);
-  }
-  // Whether what is queued there next comes behind it.
-  bool IsBehind(int queue, QueuePoint point) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const Point& of = points_.at(point.value);
-    return of.queue == queue || IsDoneLocked(point) ||
-           std::any_of(queues_[queue].waits_for.begin(), queues_[queue].waits_for.end(), [&](const auto& each) {
-             const auto it = points_.find(each.second.value);
-             if (it == points_.end() || it->second.queue != of.queue) return false;
-             return of.queue < 0 ? it->first == point.value : it->second.work >= of.work;
-           });
-  }
-  int64_t asked = 0;
-  int64_t waits = 0;
-  std::set<uint64_t> passed;  // points of which somebody was told so
-  size_t used = 0;
-  std::map<std::byte*, size_t> blocks;
-  std::vector<std::byte*> given;
-  std::function<void(int)> at_point;  // called when one has been taken, without locks
-
-  // ---- KeptBlocks::Source ----
-  std::byte* TakeBlock(size_t bytes, QueuePoint* /*from*/) noexcept override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (used + bytes > capacity_) return nullptr;
-    used += bytes;
-    std::byte* const at = next_;
-    next_ += bytes + 4096;
-    blocks[at] = bytes;
-    return at;
-  }
-  void GiveBlock(std::byte* data, size_t bytes) noexcept override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    EXPECT_EQ(blocks[data], bytes);
-    used -= bytes;
-    blocks.erase(data);
-    given.push_back(data);
-  }
-  void FinishAll() noexcept override { ADD_FAILURE() << "all was waited for"; }
-
-  // ---- DeviceProvider ----
-  std::string name() const override { return "model"; }
-  Device device() const override { return kDevice; }
-  MemoryTraits traits() const override { return {.alignment = 256}; }
-  std::byte* Reserve(size_t) noexcept override { return nullptr; }
-  void Unreserve(std::byte*, size_t) noexcept override {}
-  bool Commit(std::byte*, size_t, bool) noexcept override { return false; }
-  bool Decommit(std::byte*, size_t) noexcept override { return false; }
-  std::byte* Allocate(size_t, size_t) noexcept override { return nullptr; }
-  void Release(std::byte*, size_t) noexcept override {}
-  void CopyFromHost(std::byte*, const std::byte*, size_t) override {}
-  void CopyToHost(std::byte*, const std::byte*, size_t) override {}
-  void CopyOnDevice(std::byte*, const std::byte*, size_t) override {}
-  void Fill(std::byte*, std::byte, size_t) override {}
-  void OpenQueue(int, void*) override {}
-  QueuePoint ComputePoint(int queue) override {
-    QueuePoint point;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      Queue& of = queues_[queue];
-      // Behind what it waits for, too.
-      if (!of.waits_for.empty() && of.waits_for.back().first == of.queued) ++of.queued;
-      point = NewPoint(queue, of.queued);
-    }
-    if (at_point) at_point(queue);
-    return point;
-  }
-  void ComputeAfter(int queue, QueuePoint point) override {
-    if (point.value == 0) return;
-    std::lock_guard<std::mutex> lock(mutex_);
-    queues_[queue].waits_for.push_back({queues_[queue].queued, point});
-  }
-  bool HasPassed(QueuePoint point) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++asked;
-    if (!IsDoneLocked(point)) return false;
-    passed.insert(point.value);
-    return true;
-  }
-  void WaitFor(QueuePoint point) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++waits;
-    Finish(point);
-  }
-
- private:
-  struct Point {
-    int queue;  // -1: of a copy
-    int64_t work;
-    bool done = false;  // a copy
-  };
-  struct Queue {
-    int64_t queued = 0, done = 0;
-    std::vector<std::pair<int64_t, QueuePoint>> waits_for;  // what comes behind so many works
-  };
-  QueuePoint NewPoint(int queue, int64_t work) {
-    QueuePoint point;
-    do point.value = random_(); while (point.value == 0 || points_.count(point.value) != 0);
-    points_[point.value] = {queue, work};
-    return point;
-  }
-  bool IsDoneLocked(QueuePoint point) {
-    const auto it = points_.find(point.value);
-    if (it == points_.end()) return true;  // 0, or of a queue that had the number in an earlier test
-    const Point& of = it->second;
-    return of.queue < 0 ? of.done : queues_[of.queue].done >= of.work;
-  }
-  bool MayBegin(const Queue& queue) {
-    return std::all_of(queue.waits_for.begin(), queue.waits_for.end(), [&](const auto& each) {
-      return each.first > queue.done || IsDoneLocked(each.second);
-    });
-  }
-  void Finish(QueuePoint point) {
-    if (IsDoneLocked(point)) return;
-    Point& of = points_.at(point.value);
-    of.done = true;
-    if (of.queue < 0) return;
-    Queue& queue = queues_[of.queue];
-    for (const auto& [works, before] : queue.waits_for) {
-      if (works < of.work) Finish(before);
-    }
-    queue.done = std::max(queue.done, of.work);
-  }
-
-  std::mutex mutex_;
-  std::mt19937_64 random_;
-  const size_t capacity_;
-  std::byte* next_ = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
-  std::map<uint64_t, Point> points_;
-  Queue queues_[kMostQueues];
-};
-
 // One program of a seed: some queues, of which one or another stands still for long.
 class Program {
  public:
   static constexpr size_t kMost = 200'000;
   Program(uint64_t seed, size_t capacity)
-      : random_(seed), device_(seed, capacity), kept_(device_, device_, 256, kMost), copies_rarely_(seed % 3) {
+      : random_(seed),
+        device_(capacity),
+        kept_(device_, device_, 256, kMost),
+        copies_rarely_(seed % 3 != 0),
+        few_sizes_(seed % 2 != 0) {
     queues_.push_back(DeviceQueue::First(kDevice));
     for (size_t i = Below(5); i > 0; --i) queues_.push_back(DeviceQueue::New(kDevice));
   }
@@ -205,9 +40,11 @@ class Program {
 
   void Run(int steps) {
     for (int i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
-      if (Below(40) == 0) standing_ = static_cast<int>(Below(queues_.size() + 1));  // one more: none
+      if (Below(40) == 0)
+        standing_ = static_cast<int>(Below(queues_.size() + 1));  // one more: none
       for (const DeviceQueue& queue : queues_) {
-        if (queue.number() != standing_) device_.Advance(queue.number(), static_cast<int64_t>(Below(4)));
+        if (queue.number() != standing_)
+          device_.Advance(queue.number(), static_cast<int64_t>(Below(4)));
       }
       std::erase_if(copies_, [&](QueuePoint point) {
         if (Below(4) != 0) return false;
@@ -252,7 +89,8 @@ class Program {
 
   size_t Below(size_t limit) { return random_() % limit; }
   bool IsUnused(const Kept& kept) {
-    return std::all_of(kept.uses.begin(), kept.uses.end(), [&](const Use_& use) { return device_.IsDone(use.point); });
+    return std::all_of(kept.uses.begin(), kept.uses.end(),
+                       [&](const Use_& use) { return device_.IsDone(use.point); });
   }
   // Queues have nothing to do with it, or this one alone.
   bool IsInOrder(const Kept& kept, int queue) {
@@ -262,8 +100,9 @@ class Program {
   }
   // Waits for copies alone.
   size_t Copied() {
-    return static_cast<size_t>(std::count_if(kept_blocks_.begin(), kept_blocks_.end(),
-                                             [&](const auto& each) { return IsInOrder(each.second, -1) && !IsUnused(each.second); }));
+    return static_cast<size_t>(std::count_if(
+        kept_blocks_.begin(), kept_blocks_.end(),
+        [&](const auto& each) { return IsInOrder(each.second, -1) && !IsUnused(each.second); }));
   }
 
   void Use() {
@@ -284,8 +123,8 @@ class Program {
   }
 
   void Allocate() {
-    static constexpr size_t kSizes[] = {4'000, 4'300, 9'000, 20'000, 21'000, 50'000};
-    const size_t bytes = kSizes[Below(std::size(kSizes))];
+    static constexpr size_t kSizes[] = {20'000, 21'000, 4'000, 4'300, 9'000, 50'000};
+    const size_t bytes = kSizes[Below(few_sizes_ ? 2 : std::size(kSizes))];
     const size_t whole = (bytes + kReadableTailBytes + 511) / 512 * 512;
     const DeviceQueue& here = queues_[Below(queues_.size())];
     const int queue = here.number();
@@ -317,7 +156,8 @@ class Program {
     }
     if (it != kept_blocks_.end()) {
       if (few_copied && has_in_order && !has_filled) {
-        EXPECT_TRUE(IsInOrder(it->second, queue)) << "a stranger's block beside one of its own queue's";
+        EXPECT_TRUE(IsInOrder(it->second, queue))
+            << "a stranger's block beside one of its own queue's";
       }
       for (const Use_& use : it->second.uses) {
         EXPECT_TRUE(device_.IsBehind(queue, use.point)) << "used again unordered";
@@ -370,16 +210,20 @@ class Program {
     }
   }
 
-  // A call asks for each point that has passed once, and for one of each queue and so many copies in vain.
+  // A call asks for each point that has passed once, and for one of each queue and so many copies
+  // in vain.
   template <typename Call>
   void Counted(const Call& call) {
     const int64_t asked = device_.asked, waits = device_.waits;
     const size_t passed = device_.passed.size();
     call();
-    const int64_t in_vain = device_.asked - asked - static_cast<int64_t>(device_.passed.size() - passed);
-    // Once when a block is picked, and where none is, in front of each that the source is asked for.
+    const int64_t in_vain =
+        device_.asked - asked - static_cast<int64_t>(device_.passed.size() - passed);
+    // Once when a block is picked, and where none is, in front of each that the source is asked
+    // for.
     const int64_t looks = device_.waits == waits ? 3 : INT64_MAX / 100;
-    EXPECT_LE(in_vain, looks * static_cast<int64_t>(queues_.size() + size_t{kMostQueues})) << "points asked for";
+    EXPECT_LE(in_vain, looks * static_cast<int64_t>(queues_.size() + size_t{kMostQueues}))
+        << "points asked for";
   }
 
   void ForgetGiven() {
@@ -399,13 +243,14 @@ class Program {
     EXPECT_EQ(kept_.stats().kept_blocks, kept_blocks_.size());
     EXPECT_EQ(kept_.stats().live_blocks, live_.size());
     if (bytes <= kMost || !few_copied) return;
-    for (const auto& [data, kept] : kept_blocks_) EXPECT_FALSE(IsUnused(kept)) << "kept above what may be, unused";
+    for (const auto& [data, kept] : kept_blocks_)
+      EXPECT_FALSE(IsUnused(kept)) << "kept above what may be, unused";
   }
 
   std::mt19937_64 random_;
   ModelDevice device_;
   KeptBlocks kept_;
-  const bool copies_rarely_;
+  const bool copies_rarely_, few_sizes_;
   std::vector<DeviceQueue> queues_;
   int standing_ = kMostQueues;
   std::map<std::byte*, Live> live_;
@@ -432,10 +277,11 @@ class KeptBlocksOfModel : public testing::Test {
     const DeviceProvider::Block block{data, kBytes};
     kept.ReleaseMany(&block, 1);
   }
-  ModelDevice device_{1, SIZE_MAX / 2};
+  ModelDevice device_{SIZE_MAX / 2};
 };
 
-// Eight of the oldest are another queue's, which stands still: what nobody uses goes back all the same.
+// Eight of the oldest are another queue's, which stands still: what nobody uses goes back all the
+// same.
 TEST_F(KeptBlocksOfModel, AQueueThatStandsStillKeepsNothingOfOthers) {
   KeptBlocks kept(device_, device_, 256, /*most_bytes=*/0);
   const DeviceQueue standing = DeviceQueue::New(kDevice), other = DeviceQueue::New(kDevice);
@@ -453,8 +299,73 @@ TEST_F(KeptBlocksOfModel, AQueueThatStandsStillKeepsNothingOfOthers) {
   EXPECT_EQ(device_.waits, 0);
 }
 
-// Two threads release blocks of one queue: the one that has the earlier point keeps its block later. What it was used for
-// has passed, what comes behind has not.
+// Of more copies than are asked for at once the others' turn comes.
+TEST_F(KeptBlocksOfModel, CopiesAreAskedForInTurn) {
+  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/0);
+  std::vector<std::byte*> blocks;
+  std::vector<QueuePoint> copies;
+  for (int i = 0; i < 5 * kMostQueues; ++i) blocks.push_back(kept.Allocate(kBytes, 256));
+  for (std::byte* block : blocks) {
+    copies.push_back(device_.QueueCopy());
+    kept.NoteCopy(block, copies.back());
+    Release(kept, block, 0);
+    device_.Advance(0, 1);
+  }
+  const size_t count = blocks.size();
+  for (size_t each : {count - 1, count / 2, size_t{0}}) device_.FinishCopy(copies[each]);
+  const int64_t asked = device_.asked;
+  for (int i = 0; i < 6; ++i) kept.TrimUnused();
+  EXPECT_EQ(kept.stats().kept_blocks, count - 3);
+  EXPECT_LE(device_.asked - asked, 6 * kMostQueues + 4);
+  for (const QueuePoint copy : copies) device_.FinishCopy(copy);
+}
+
+// What the source cannot join with what it has got back is given back in full, before anything is
+// waited for.
+TEST_F(KeptBlocksOfModel, WhatNobodyUsesGoesBackBeforeAnythingIsWaitedFor) {
+  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/1 << 20);
+  const DeviceQueue standing = DeviceQueue::New(kDevice);
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 5; ++i) blocks.push_back(kept.Allocate(kBytes, 256));
+  Release(kept, blocks[0], standing.number());
+  for (size_t i = 1; i < 5; ++i) Release(kept, blocks[i], 0);
+  device_.Advance(0, 4);
+  device_.most_blocks = 2;
+  std::byte* const large = kept.Allocate(2 * kBytes + 2000, 256);
+  EXPECT_NE(large, nullptr);
+  EXPECT_EQ(device_.waits, 0);
+  const DeviceProvider::Block block{large, 2 * kBytes + 2000};
+  kept.ReleaseMany(&block, 1);
+}
+
+// Many wait: the queue's own comes first, then the one that waits longest.
+TEST_F(KeptBlocksOfModel, AQueuesOwnBlockIsBeforeAStrangers) {
+  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/1 << 20);
+  const DeviceQueue a = DeviceQueue::New(kDevice), b = DeviceQueue::New(kDevice);
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 2 * KeptBlocks::kMostWaiting; ++i)
+    blocks.push_back(kept.Allocate(kBytes, 256));
+  std::byte* const own = blocks[KeptBlocks::kMostWaiting];
+  std::byte* const both = blocks[1];
+  for (std::byte* block : blocks) {
+    device_.QueueWork(a.number());
+    device_.QueueWork(b.number());
+    const uint32_t users = block == own    ? 1u << b.number()
+                           : block == both ? 3u << a.number()
+                                           : 1u << a.number();
+    kept.NoteUsers(block, users);
+    const DeviceProvider::Block each{block, kBytes};
+    kept.ReleaseMany(&each, 1);
+  }
+  const QueueScope scope(b);
+  EXPECT_EQ(kept.Allocate(kBytes, 256), own);
+  std::byte* const longest = kept.Allocate(kBytes, 256);
+  EXPECT_EQ(longest, blocks[0]);
+  for (std::byte* block : {own, longest}) Release(kept, block, b.number());
+}
+
+// Two threads release blocks of one queue: the one that has the earlier point keeps its block
+// later. What it was used for has passed, what comes behind has not.
 TEST_F(KeptBlocksOfModel, ABlockIsNotBehindALaterOneOfItsQueue) {
   KeptBlocks kept(device_, device_, 256, /*most_bytes=*/0);
   std::byte* const first = kept.Allocate(kBytes, 256);
