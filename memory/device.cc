@@ -86,7 +86,10 @@ int DeviceType::count() noexcept {
 }
 
 std::string DeviceTypeName(DeviceType type) {
-  return names[type.number()].load(std::memory_order_acquire);
+  const int number = type.number();
+  const char* const name = number < kMaxDeviceTypes ? names[number].load(std::memory_order_acquire) : nullptr;
+  // One that was not had by Named().
+  return name != nullptr ? name : "unnamed_" + std::to_string(number);
 }
 
 std::string DeviceName(Device device) {

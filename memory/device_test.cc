@@ -1,6 +1,8 @@
 #include "tidepool/memory/device.h"
 
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <thread>
@@ -59,6 +61,12 @@ TEST(DeviceTypes, NumbersThatNobodyHasAreRefused) {
     EXPECT_THAT(CatchStatus([&] { DeviceType::Numbered(number); }).message(),
                 HasSubstr("found number " + std::to_string(number) + ", expected 0 to "));
   }
+}
+
+// As one that another library has made of a number.
+TEST(DeviceTypes, OneWithoutANameIsToldByItsNumber) {
+  EXPECT_EQ(DeviceTypeName(std::bit_cast<DeviceType>(uint8_t{15})), "unnamed_15");
+  EXPECT_EQ(DeviceName({std::bit_cast<DeviceType>(uint8_t{200}), 3}), "unnamed_200:3");
 }
 
 TEST(DeviceTypes, DevicesAreReadAsTheyAreWritten) {

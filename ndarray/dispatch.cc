@@ -1,5 +1,6 @@
 #include "tidepool/ndarray/dispatch.h"
 
+#include <exception>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -139,8 +140,15 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   } catch (const OutOfMemoryError&) {
     // Of the device, for scratch or copies, before the kernel began.
     if (device == Host() || !WhyNoFallback(inputs, outputs).empty()) throw;
+    const std::exception_ptr lack = std::current_exception();
+    try {
+      DispatchOnHost(op, inputs, outputs, attributes);
+    } catch (const Error& error) {
+      // What the host cannot do in its place still lacks memory.
+      if (error.code() != absl::StatusCode::kUnimplemented) throw;
+      std::rethrow_exception(lack);
+    }
     CountHostFallback(op);
-    DispatchOnHost(op, inputs, outputs, attributes);
   }
 }
 

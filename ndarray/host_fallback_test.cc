@@ -12,6 +12,8 @@
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/sorting.h"
@@ -85,6 +87,19 @@ TEST_F(HostFallbackTest, NotAllowedItIsAnErrorWithTheReason) {
   Workspace disabled("disabled", config, kDevice);
   WorkspaceScope scope(disabled);
   EXPECT_THAT(MessageOf([&] { Add(x, x); }), HasSubstr("policy_mirroring kDisabled"));
+}
+
+// An operator that the host has no kernel for, with scratch that the device has no room for.
+TEST_F(HostFallbackTest, LackOfMemoryIsNotToldAsLackOfAKernel) {
+  const OpCode op = AddOperator({.name = "own_on_device", .inputs = "X", .outputs = "Z", .types = SetOf(DType::kFloat32)});
+  KernelRegistry::Global().Add({op, kDevice.type, DType::kFloat32, "own", 1, [](const KernelCall&) {},
+                                [](const KernelCall&) { return size_t{1} << 20; }});
+  const NDArray x = Ones({3}, DType::kFloat32, Place::On(kDevice));
+  NDArray z = Zeros({3}, DType::kFloat32, Place::On(kDevice));
+  EXPECT_NO_THROW(Dispatch(op, {&x}, {&z}));
+  device_.set_capacity(size_t{1} << 16);
+  EXPECT_THROW(Dispatch(op, {&x}, {&z}), OutOfMemoryError);
+  EXPECT_EQ(HostFallbacksOf(op), 0u);
 }
 
 TEST_F(HostFallbackTest, AFailedCopyIsTheCallersErrorAndTheNextCallWorks) {

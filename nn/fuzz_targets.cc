@@ -1,24 +1,32 @@
 // Model files: each loads into a network that holds exactly what the file does, or is refused. Configurations as JSON: each
 // is one that is written as it was read, or refused.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/fuzzing/fuzz_target.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/model_file.h"
+#include "tidepool/nn/network.h"
 #include "tidepool/nn/network/graph_body.h"
 #include "tidepool/nn/network_json.h"
+#include "tidepool/nn/testing/file_mutators.h"
 
 namespace tidepool::nn {
 namespace {
+
+constexpr int64_t kMostRun = 1 << 12;  // elements of parameters, and of what one example makes
 
 std::string ValidFile(const char* name, const Shape& input, int64_t classes) {
   const std::string path = testing::TempDir() + "/valid";
@@ -29,43 +37,6 @@ std::string ValidFile(const char* name, const Shape& input, int64_t classes) {
 
 std::vector<std::string> ModelFiles() {
   return {ValidFile("mlp", {1, 1, 1}, 1), ValidFile("lenet", {16, 16, 1}, 2)};
-}
-
-size_t HeaderBytes(const std::string& bytes) {
-  uint64_t length = 0;
-  if (bytes.size() >= sizeof(length)) std::memcpy(&length, bytes.data(), sizeof(length));
-  return static_cast<size_t>(
-      std::min<uint64_t>(length, bytes.size() - std::min<size_t>(bytes.size(), sizeof(length))));
-}
-
-// A number for another, or a word or bracket for one that may stand there too.
-void MutateJson(ByteMutator& mutator, std::string& text) {
-  const std::string words[] = {"dense",  "conv2d", "max_pool2d", "batch_norm", "group_norm", "activation", "relu", "tanh",
-                               "inputs", "outputs", "name",      "kind",       "tied",       "units",      "kernel",
-                               "f32",    "i64",    "0.dense",    "1.dense",    "x",          "null",       "true", "[]",
-                               "{}",     "-1",     "1e400",      "1048576",    "4294967296", "0.5",        "\\n",  "\\ud800"};
-  if (text.empty() || mutator.Below(4) == 0) return mutator.Mutate(text);
-  std::vector<size_t> begins;
-  const auto is_word = [&](size_t i) { return std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_'; };
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (is_word(i) && (i == 0 || !is_word(i - 1))) begins.push_back(i);
-  }
-  if (begins.empty()) return mutator.Mutate(text);
-  const size_t begin = begins[mutator.Below(begins.size())];
-  size_t end = begin;
-  while (end < text.size() && is_word(end)) ++end;
-  text.replace(begin, end - begin,
-               mutator.Below(3) == 0 ? absl::StrCat(mutator.Number(1 << 20)) : words[mutator.Below(std::size(words))]);
-}
-
-// The header alone, most of the time; its length fits again.
-void MutateModel(ByteMutator& mutator, std::string& bytes) {
-  if (bytes.size() < 8 || mutator.Below(16) == 0) return mutator.Mutate(bytes);
-  const size_t before = HeaderBytes(bytes);
-  std::string header = bytes.substr(8, before);
-  MutateJson(mutator, header);
-  const uint64_t length = header.size();
-  bytes = std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + bytes.substr(8 + before);
 }
 
 void ExpectHoldsTheFile(const Model& model, const std::string& path) {
@@ -91,34 +62,101 @@ void ReadModel(const std::string& bytes) {
 }
 
 TIDEPOOL_FUZZ_TARGET(ModelFile, {.corpus = &ModelFiles,
-                                 .mutate = &MutateModel,
+                                 .mutate = &MutateHeader,
                                  .run = &ReadModel,
                                  .constant_bytes = size_t{2} << 20,
                                  .cases = 10000,
                                  .max_bytes = size_t{1} << 20});
 
 std::vector<std::string> Configurations() {
-  return {R"({"inputs":[{"name":"image","shape":[8,8,1]}],"layers":[)"
+  return {R"({"inputs":[{"name":"image","shape":[8,8,0]}],"layers":[{"kind":"conv2d","filters":4,"kernel":3}]})",
+          R"({"inputs":[{"name":"image","shape":[8,8,1]}],"layers":[)"
           R"({"kind":"conv2d","filters":4,"kernel":3,"activation":"relu"},{"kind":"max_pool2d"},{"kind":"dense","units":3}]})",
           R"({"inputs":[{"name":"x","shape":[4,6],"type":"f32"}],"layers":[)"
           R"({"kind":"multi_head_attention","heads":2,"causal":true},{"kind":"layer_norm"},)"
           R"({"kind":"dense","units":6,"last_axis":true,"name":"a"},{"kind":"dense","units":6,"last_axis":true,"name":"b",)"
           R"("inputs":["a"],"tied":{"weight":"a.weight","bias":"a.bias"}}],"outputs":["b","a"]})",
           R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"batch_norm"},{"kind":"activation","function":"tanh"},)"
-          R"({"kind":"group_norm","groups":2}]})"};
+          R"({"kind":"group_norm","groups":2}]})",
+          R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"dense","units":2147483649}]})",
+          R"({"inputs":[{"name":"a","shape":[2,6]},{"name":"b","shape":[6]}],"layers":[{"kind":"lstm","units":3,"inputs":["a"],)"
+          R"("name":"l"},{"kind":"last_time_step"},{"kind":"dense","units":3,"inputs":["b"],"name":"d"},)"
+          R"({"kind":"merge","merge":"add","inputs":["1.last_time_step","d"]}]})"};
+}
+
+void ExpectSmallNumbers(const nlohmann::json& value) {
+  if (value.is_number_integer()) {
+    EXPECT_LE(std::abs(value.get<double>()), 2147483648.0);
+  }
+  if (value.is_structured()) {
+    for (const auto& [name, each] : value.items()) ExpectSmallNumbers(each);
+  }
 }
 
 // Without a network: what a configuration claims is not taken.
 void ReadConfiguration(const std::string& bytes) {
   const NetworkConfig config = NetworkFromJson(bytes);
   const std::string text = NetworkToJson(config);
-  EXPECT_EQ(NetworkToJson(NetworkFromJson(text)), text);
-  const GraphBody body(config);
-  for (const NamedSpec& parameter : body.parameters()) EXPECT_GE(parameter.spec.shape.NumElements(), 0);
+  const NetworkConfig again = NetworkFromJson(text);
+  EXPECT_EQ(NetworkToJson(again), text);
+  ExpectSmallNumbers(nlohmann::json::parse(text));
+  const GraphBody body(config), body_again(again);
+  EXPECT_EQ(body.Describe(), body_again.Describe());
+  EXPECT_EQ(body.output_shapes(), body_again.output_shapes());
   EXPECT_EQ(body.output_shapes().size(), config.outputs.size());
+  ASSERT_EQ(body.parameters().size(), body_again.parameters().size());
+  std::set<std::string> names;
+  for (size_t i = 0; i < body.parameters().size(); ++i) {
+    const NamedSpec &one = body.parameters()[i], &other = body_again.parameters()[i];
+    EXPECT_EQ(one.name, other.name);
+    EXPECT_EQ(one.spec.shape, other.spec.shape);
+    EXPECT_TRUE(names.insert(one.name).second) << "two parameters are called " << one.name;
+  }
 }
 
 TIDEPOOL_FUZZ_TARGET(NetworkJson, {.corpus = &Configurations, .mutate = &MutateJson, .run = &ReadConfiguration, .cases = 20000});
+
+// What the configuration's check took is a network that runs, and answers with the shapes that were worked out.
+void RunConfiguration(const std::string& bytes) {
+  const NetworkConfig config = NetworkFromJson(bytes);
+  const GraphBody body(config);
+  int64_t elements = 0;
+  for (const NamedSpec& parameter : body.parameters()) elements += parameter.spec.shape.NumElements();
+  if (elements > kMostRun || body.elements_of_example() > kMostRun) {
+    throw Error(absl::StatusCode::kResourceExhausted, "too large to be run thousands of times");
+  }
+  try {
+    NetworkOptions options;
+    options.mode = WorkspaceMode::kNone;
+    options.draw_parameters = false;  // as those of a file
+    Network network(config, options);
+    std::vector<NDArray> inputs;
+    for (const InputConfig& input : config.inputs) {
+      std::vector<int64_t> dims = {2};
+      dims.insert(dims.end(), input.shape.span().begin(), input.shape.span().end());
+      inputs.push_back(Full(Shape(absl::MakeConstSpan(dims)), 0, input.dtype));
+    }
+    const Arrays outputs = network.Run(Arrays(inputs.begin(), inputs.end()));
+    ASSERT_EQ(outputs.size(), body.output_shapes().size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const absl::Span<const int64_t> found = outputs[i].shape().span(), expected = body.output_shapes()[i].span();
+      ASSERT_EQ(found.size(), expected.size() + 1);
+      ASSERT_TRUE(found[0] == 2 && found.subspan(1) == expected) << outputs[i].shape().ToString();
+    }
+  } catch (const Error& error) {
+    // Which layers take integers shows when they get some.
+    for (const InputConfig& input : config.inputs) {
+      if (input.dtype != DType::kFloat32) throw;
+    }
+    ADD_FAILURE() << "a network that was taken does not run: " << error.message();
+  }
+}
+
+TIDEPOOL_FUZZ_TARGET(NetworkRuns, {.corpus = &Configurations,
+                                   .mutate = &MutateJson,
+                                   .run = &RunConfiguration,
+                                   .constant_bytes = size_t{16} << 20,
+                                   .cases = 3000});
 
 }  // namespace
 }  // namespace tidepool::nn

@@ -1,5 +1,6 @@
 #include "tidepool/nn/model_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -26,6 +27,8 @@ namespace {
 
 // Sizes beyond this are a broken file, not a network to make room for.
 constexpr int64_t kMaxClasses = 1 << 20;
+constexpr size_t kMaxNameBytes = 200;
+constexpr char kExpectedName[] = "at most 200 bytes without control characters";
 // So many models that could not be saved where they should may lie beside each other.
 constexpr int kMaxBeside = 1000;
 
@@ -48,6 +51,23 @@ int64_t ClassesOf(const std::string& path, absl::string_view text) {
   return classes;
 }
 
+// Names stand in messages, and come back as they were.
+bool IsName(const std::string& name) {
+  return name.size() <= kMaxNameBytes && std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+// What the network computes in. Files of before this field say it by their tensors.
+DType TypeOf(const std::string& path, const SafetensorsReader& reader) {
+  const auto found = reader.metadata().find("type");
+  if (found == reader.metadata().end()) {
+    return !reader.tensors().empty() && reader.tensors()[0].dtype == "F64" ? DType::kFloat64 : DType::kFloat32;
+  }
+  for (const DType type : {DType::kFloat32, DType::kFloat64}) {
+    if (found->second == DTypeName(type)) return type;
+  }
+  ThrowDataLoss(absl::StrCat(path, ": metadata \"type\" holds ", QuotedFromFile(found->second), ", expected f32 or f64"));
+}
+
 // Nothing is allocated by what the configuration of a file claims.
 std::unique_ptr<const GraphBody> BodyOf(const std::string& path, const std::string& json) {
   try {
@@ -60,7 +80,7 @@ std::unique_ptr<const GraphBody> BodyOf(const std::string& path, const std::stri
 }
 
 [[noreturn]] void CannotBeSaved(const Model& model, const std::string& why) {
-  ThrowInvalidArgument(absl::StrCat("model \"", model.name, "\" could not be loaded again: ", why));
+  ThrowInvalidArgument(absl::StrCat("model ", QuotedFromFile(model.name), " could not be loaded again: ", why));
 }
 
 }  // namespace
@@ -86,6 +106,7 @@ void CheckModelCanBeSaved(const Model& model) {
   if (model.classes < 1 || model.classes > kMaxClasses) {
     CannotBeSaved(model, absl::StrCat(model.classes, " classes, expected 1 to ", kMaxClasses));
   }
+  if (!IsName(model.name)) CannotBeSaved(model, absl::StrCat("its name is ", QuotedFromFile(model.name), ", expected ", kExpectedName));
   const std::string json = NetworkToJson(*config, -1);
   try {
     const GraphBody again(NetworkFromJson(json));
@@ -111,6 +132,7 @@ std::map<std::string, std::string> MetadataOf(const Model& model, const std::str
           {"model", model.name},
           {"classes", absl::StrCat(model.classes)},
           {"network", NetworkToJson(*model.network->config(), -1)},
+          {"type", DTypeName(model.network->dtype())},
           {"architecture", model.network->Describe()}};
 }
 
@@ -190,8 +212,10 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
     ThrowDataLoss(absl::StrCat(path, ": metadata \"format\" is ", QuotedFromFile(format),
                                ", expected \"tidepool\""));
   }
-  // Escaped and short, it is fit for messages.
-  const std::string name = OneLine(Field(metadata, path, "model").substr(0, 200));
+  const std::string& name = Field(metadata, path, "model");
+  if (!IsName(name)) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"model\" holds ", QuotedFromFile(name), ", expected ", kExpectedName));
+  }
   const int64_t classes = ClassesOf(path, Field(metadata, path, "classes"));
   const std::unique_ptr<const GraphBody> body = BodyOf(path, Field(metadata, path, "network"));
   const std::string& found = Field(metadata, path, "architecture");
@@ -204,10 +228,8 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
     ThrowDataLoss(absl::StrCat(path, ": metadata \"classes\" is ", classes,
                                ", expected that of the network's outputs ", outputs.ToString()));
   }
-  // The file says by its tensors which type the parameters are of.
-  const bool is_double = !reader.tensors().empty() && reader.tensors()[0].dtype == "F64";
   NetworkOptions options;
-  options.dtype = is_double ? DType::kFloat64 : DType::kFloat32;
+  options.dtype = TypeOf(path, reader);
   options.mode = mode;
   options.device = device;
   options.name = name;

@@ -20,8 +20,8 @@ namespace tidepool::nn {
 Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
                 WorkspaceMode mode, Device device = Host());
 
-// Throws kInvalidArgument for a model that LoadModel could not make again, naming why: a network
-// that is a program, a layer of a kind that is not registered (layer_kinds.h) or whose fields do
+// Throws kInvalidArgument for a model that LoadModel could not make again, naming why: a name of more
+// than 200 bytes or with control characters, a network that is a program, a layer of a kind that is not registered (layer_kinds.h) or whose fields do
 // not say all. To be asked before hours of training.
 void CheckModelCanBeSaved(const Model& model);
 // Writes a file in the same folder and renames it: a reader sees the old file or the whole new one.

@@ -136,8 +136,10 @@ TEST(ModelFile, Metadata) {
   EXPECT_EQ(file.metadata.at("classes"), "4");
   EXPECT_THAT(file.metadata.at("network"),
               HasSubstr(R"({"inputs":[{"name":"input","shape":[2,3,1],"type":"f32"}])"));
-  EXPECT_EQ(file.metadata.size(), 5u);
+  EXPECT_EQ(file.metadata.at("type"), "f32");
+  EXPECT_EQ(file.metadata.size(), 6u);
   for (const auto& [field, value] : file.metadata) {
+    if (field == "type") continue;  // which files of before do not have
     ExpectRefused([&, name = field](Parts& changed) { changed.metadata.erase(name); },
                   {"metadata has no \"" + field + "\""});
   }
@@ -153,6 +155,8 @@ TEST(ModelFile, WrongFields) {
   for (const char* bad : {"0", "-1", "", "x", "4.0", "1048577", "99999999999999999999", "4\n5"}) {
     ExpectRefused(set("classes", bad), {"\"classes\" holds", "a number from 1 to 1048576"});
   }
+  for (const char* bad : {"", "f16", "F64", "f32\n"}) ExpectRefused(set("type", bad), {"\"type\" holds", "f32 or f64"});
+  ExpectRefused(set("type", "f64"), {"is F32 [", "expected F64 ["});
   ExpectRefused(set("classes", "5"), {"\"classes\" is 5", "the network's outputs [4]"});
   ExpectRefused(set("architecture", "input [2, 3, 1]; dense 256"),
                 {"\"architecture\" is \"input [2, 3, 1]; dense 256\"", "dense 256 relu"});
@@ -169,15 +173,23 @@ TEST(ModelFile, WrongFields) {
   ExpectRefused(set("network", ChangedNetwork("[2,3,1]", "[2,-3,1]")), {"inputs[0].shape"});
 }
 
-// The name is only a name.
-TEST(ModelFile, AnyName) {
-  Parts file(SavedMlp());
-  file.metadata["model"] = std::string("a\nb") + std::string(100000, 'c');
-  const std::string path = TestPath("named.safetensors");
-  file.Write(path);
-  const Model model = LoadModel(path);
-  EXPECT_EQ(model.name.substr(0, 6), "a\\nbcc");
-  EXPECT_LT(model.name.size(), 300u);
+// The name is only a name, which comes back as it was or is refused, and is fit for messages.
+TEST(ModelFile, Names) {
+  for (const std::string& name : {std::string(), std::string("\xc3\xbc \"ber\""), std::string(200, 'c')}) {
+    const std::string path = TestPath("named.safetensors");
+    Model model = MakeModel("mlp", {2, 3, 1}, 4, 7, WorkspaceMode::kEnabled);
+    model.name = name;
+    SaveModel(model, path);
+    EXPECT_EQ(LoadModel(path).name, name);
+  }
+  for (const std::string& name : {std::string(201, 'c'), std::string("a\nb"), std::string("a\0b", 3), std::string(100000, 'c')}) {
+    ExpectRefused([&](Parts& file) { file.metadata["model"] = name; },
+                  {"metadata \"model\" holds \"", "at most 200 bytes without control characters"});
+    Model model = MakeModel("mlp", {2, 3, 1}, 4, 7, WorkspaceMode::kEnabled);
+    model.name = name;
+    EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }),
+                IsError(StatusCode::kInvalidArgument, {"at most 200 bytes without control characters"}));
+  }
 }
 
 // What the metadata claims and the tensors do not hold is refused before room is made for it:

@@ -134,6 +134,9 @@ TEST(NetworkGraph, GraphsThatCannotBeAreNamed) {
               HasSubstr("which is [4, 3, 3, 1], expected trained ones of shape [4, 3, 3, 4]"));
   EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[2].tied["weight"] = "stem.filter"; }),
               HasSubstr("it is no parameter of"));
+  // What would have no elements: kernels and initial values are made for some.
+  EXPECT_THAT(message([](NetworkConfig& c) { c.inputs[0].shape = {8, 8, 0}; }),
+              HasSubstr("network: input \"image\" is of shape [8, 8, 0], expected sizes from 1"));
 }
 
 TEST(NetworkGraph, ConfigurationsInAnyOrder) {

@@ -1,17 +1,22 @@
 #include "tidepool/nn/parameter_file.h"
 
+#include <sys/stat.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/layers/activation.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/model_file.h"
+#include "tidepool/nn/network_json.h"
 
 namespace tidepool::nn {
 namespace {
@@ -49,6 +54,43 @@ TEST(ParameterFile, RunningAveragesAndDoublesAreKept) {
   const auto other = Normalized(2);
   LoadParameters(path, *other);
   EXPECT_EQ(other->arrays().ToVector<double>(), model.network->arrays().ToVector<double>());
+}
+
+// Where no tensor says which type the network computes in, the file says it.
+TEST(ParameterFile, DoublesWithoutParametersStayDoubles) {
+  const std::string path = testing::TempDir() + "/no_parameters.safetensors";
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+    NetworkOptions options;
+    options.dtype = dtype;
+    SaveModel(Model("mine", 4, std::make_unique<Network>(NetworkConfig::Sequential({4}, {ActivationLayer(Activation::kTanh)}), options)), path);
+    const Model loaded = LoadModel(path);
+    EXPECT_EQ(loaded.network->dtype(), dtype);
+    EXPECT_EQ(loaded.network->Output(Full({1, 4}, 0.5, dtype)).dtype(), dtype);
+  }
+}
+
+// Opening one waits for a writer, who may never come.
+TEST(ParameterFile, PipesAreRefusedAtOnce) {
+  const std::string pipe = testing::TempDir() + "/model_pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto is_refused = IsError(StatusCode::kInvalidArgument, {"open " + pipe, "found a pipe or device"});
+  EXPECT_THAT(ErrorOf([&] { LoadModel(pipe); }), is_refused);
+  const auto network = ProgramNetwork(1);
+  EXPECT_THAT(ErrorOf([&] { LoadParameters(pipe, *network); }), is_refused);
+}
+
+TEST(ParameterFile, LongNamesAreKept) {
+  const std::string path = testing::TempDir() + "/long.safetensors";
+  const std::string a(300, 'a'), b = a + "b";
+  const NetworkConfig config = NetworkFromJson(absl::StrCat(
+      R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"dense","units":4,"name":")", a,
+      R"("},{"kind":"dense","units":4,"name":")", b, R"("}]})"));
+  const Model model("mine", 4, std::make_unique<Network>(config, NetworkOptions{.seed = 3}));
+  SaveModel(model, path);
+  const Model loaded = LoadModel(path);
+  EXPECT_EQ(loaded.network->named_parameters()[0].name, a + ".weight");
+  EXPECT_EQ(loaded.network->named_parameters()[2].name, b + ".weight");
+  EXPECT_EQ(loaded.network->arrays().ToVector<float>(), model.network->arrays().ToVector<float>());
 }
 
 TEST(ParameterFile, OfAProgram) {

@@ -1,5 +1,9 @@
 #include "tidepool/backends/cpu/instruction_set.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,9 +14,17 @@ namespace {
 constexpr const char* kVariable = "TIDEPOOL_CPU_INSTRUCTIONS";
 constexpr InstructionSet kAll[] = {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512};
 
+#if defined(__x86_64__)
+// Which clang 14 has no name for.
+bool HasF16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 InstructionSet OfProcessor() {
 #if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !HasF16c()) {
     return InstructionSet::kPortable;
   }
   const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

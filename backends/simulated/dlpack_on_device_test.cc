@@ -189,6 +189,36 @@ TEST_F(DLPackOnDeviceTest, TheBytesStayUntilTheDeleterHoweverOurSideEnds) {
   }
 }
 
+// Two handles of the same bytes in two queues, by the order of the program.
+TEST_F(DLPackOnDeviceTest, OneOfOursThatComesBackIsOrderedWithItsArray) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    TheDevice().set_asynchronous(seed);
+    {
+      Stream consumer;
+      NDArray x = Full({kElements}, 1, DType::kFloat32, Place::On(kDevice));
+      const bool has_stream = seed % 2 == 0;
+      const std::optional<int64_t> stream = has_stream ? std::optional<int64_t>(consumer.number()) : std::nullopt;
+      DLManagedTensorVersioned* const tensor = ToDLPackVersioned(x, {.stream = stream});
+      if (has_stream) consumer.Add(DataOf(tensor), 3);
+      NDArray y = FromDLPack(tensor, stream);
+      EXPECT_EQ(y.buffer().get(), x.buffer().get());
+      const DeviceQueue side = DeviceQueue::New(kDevice);
+      {
+        const QueueScope scope(side);
+        x += 1;
+      }
+      const NDArray z = Add(y, y);
+      EXPECT_EQ(z.ToVector<float>(), All(has_stream ? 10 : 4));
+      {
+        const QueueScope scope(side);
+        y += 1;
+      }
+      EXPECT_EQ(x.ToVector<float>(), All(has_stream ? 6 : 3));
+    }
+    TheDevice().Reset();
+  }
+}
+
 // Their cycle's end waits for nobody; a copy is the consumer's alone.
 TEST_F(DLPackOnDeviceTest, WorkspacesAndRingSlotsGiveAwayCopies) {
   TheDevice().set_asynchronous(6);

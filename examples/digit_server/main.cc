@@ -14,7 +14,7 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/digit_server.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/nn/finite.h"
+#include "tidepool/nn/image_model.h"
 #include "tidepool/nn/model_file.h"
 
 ABSL_FLAG(std::string, model, "", "a file that `tidepool train` wrote");
@@ -62,7 +62,7 @@ int Run() {
   const DigitServerOptions options = OptionsOfFlags();
   const std::string file = absl::GetFlag(FLAGS_model);
   nn::Model model = nn::LoadModel(file);
-  nn::RequireFinite(*model.network, file);
+  nn::RequireImageModel(model, file);
   DigitServer server(model, options);
   server.Start();
   std::printf("digit_server: http://%s:%d/digits\n", options.host.c_str(), server.port());

@@ -28,17 +28,17 @@ DeviceProvider& HostMemoryFor(DeviceProvider& device) {
 }
 
 // Kernels queued from here on in the thread's queue come after the points: on the device, or where it refuses
-// that because the host waits. Throws when it cannot be waited for either.
+// that, with whatever exception, because the host waits. Throws when it cannot be waited for either.
 void OrderAfter(DeviceProvider& device, const std::vector<QueuePoint>& points) {
   const int queue = QueueHere(device.device());
   std::exception_ptr failed;
   for (QueuePoint point : points) {
     try {
       device.ComputeAfter(queue, point);
-    } catch (const Error&) {
+    } catch (...) {
       try {
         device.WaitFor(point);
-      } catch (const Error&) {
+      } catch (...) {
         failed = std::current_exception();
       }
     }
@@ -56,7 +56,7 @@ void SendInOrder(DeviceProvider& device, const Queue& queue) {
   } catch (...) {
     try {
       OrderAfter(device, points);
-    } catch (const Error&) {
+    } catch (...) {
       // The first error says what was wrong.
     }
     throw;
@@ -108,7 +108,7 @@ void BufferMirror::ReleaseHostCopy() noexcept {
   while (!sent_.empty()) {
     try {
       WaitForSent();
-    } catch (const Error&) {
+    } catch (...) {
       // That copy failed; it reads the memory no more.
     }
   }
@@ -167,7 +167,7 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
     for (QueuePoint point : points) {
       try {
         device_.WaitFor(point);
-      } catch (const Error&) {
+      } catch (...) {
       }
     }
   };

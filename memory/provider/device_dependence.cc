@@ -86,7 +86,7 @@ void AskSources(Device target) {
     bool has_passed = false;
     try {
       has_passed = FindDeviceProvider(each.source)->HasPassed(each.point);
-    } catch (const Error&) {
+    } catch (...) {
       // It is lost, and its dependents with it, or did not answer this time.
     }
     passed[count] = each;

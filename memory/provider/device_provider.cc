@@ -98,14 +98,20 @@ void CheckTraits(Device device, const MemoryTraits& traits) {
 constinit std::atomic<bool> devices_in_use{false};
 
 DeviceProviderRegistrar::DeviceProviderRegistrar(DeviceType type, DeviceProviderFactory factory) {
+  const auto refuse = [](const std::string& what) {
+    std::fprintf(stderr, "tidepool: %s\n", what.c_str());
+    std::abort();
+  };
+  if (type.number() >= DeviceType::count()) {
+    refuse(absl::StrCat("a memory provider is for device type ", type.number(), ", expected 1 to ", DeviceType::count() - 1));
+  }
+  if (factory == nullptr) refuse(absl::StrCat("found null as the factory of ", DeviceTypeName(type), " devices"));
   DeviceProviderFactory known = nullptr;
   if (type != DeviceType::kHost && factories[type.number()].compare_exchange_strong(
                                        known, factory, std::memory_order_acq_rel)) {
     return;
   }
-  std::fprintf(stderr, "tidepool: a second memory provider for %s devices is linked\n",
-               DeviceTypeName(type).c_str());
-  std::abort();
+  refuse(absl::StrCat("a second memory provider for ", DeviceTypeName(type), " devices is linked"));
 }
 
 DeviceProvider* FindDeviceProvider(Device device) {

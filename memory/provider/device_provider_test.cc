@@ -1,5 +1,6 @@
 #include "tidepool/memory/provider/device_provider.h"
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -52,6 +53,10 @@ TEST(DeviceProviderDeathTest, ASecondProviderOfATypeEndsTheProgram) {
   auto none = [](uint8_t) -> DeviceProvider* { return nullptr; };
   EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::Named("simulated"), none), "simulated devices");
   EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::kHost, none), "host devices");
+  EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::Named("factoryless"), nullptr), "null as the factory of factoryless devices");
+  for (const uint8_t number : {uint8_t{15}, uint8_t{200}}) {
+    EXPECT_DEATH(DeviceProviderRegistrar(std::bit_cast<DeviceType>(number), none), "is for device type " + std::to_string(number));
+  }
 }
 
 TEST(DeviceProvider, BytesAreCopiedBetweenAnyTwoDevices) {

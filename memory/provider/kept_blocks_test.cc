@@ -103,6 +103,30 @@ TEST_F(KeptBlocksTest, AReleaseLetsACopyBegin) {
   EXPECT_LT(waited, kSeeds * 3 / 4);
 }
 
+// Its end is known, and nothing can be queued there any more, nor asked.
+TEST_F(KeptBlocksTest, ABlockThatAQueueUsedWhichHasEnded) {
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    Restart(static_cast<uint64_t>(seed));
+    std::byte* block;
+    uint32_t users;
+    {
+      const DeviceQueue side = DeviceQueue::New(kDevice);
+      const QueueScope scope(side);
+      block = Take();
+      Fill(block, 3, side.number());
+      users = 1u << side.number();
+      if (seed % 2 == 0) side.Wait();
+    }
+    device_.NoteUsers(block, users);
+    device_.Release(block, kBytes);
+    EXPECT_EQ(Stats().kept_blocks, 1u);
+    std::byte* const again = Take();
+    Fill(again, 4, 0);
+    EXPECT_EQ(ByteOf(again), 4);
+    device_.Release(again, kBytes);
+  }
+}
+
 TEST_F(KeptBlocksTest, WorkOfAnotherQueueComesBehindTheEarlierUsers) {
   for (int seed = 0; seed < kSeeds; ++seed) {
     Restart(static_cast<uint64_t>(seed));

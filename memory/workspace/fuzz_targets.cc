@@ -122,21 +122,50 @@ void MutatePlans(ByteMutator& mutator, std::string& bytes) {
 }
 
 void CheckPlan(const PlacedRequests& plan) {
+  ASSERT_EQ(plan.offsets.size(), plan.requests.size());
+  uint64_t requested = 0, peak = 0;
   for (size_t i = 0; i < plan.requests.size(); ++i) {
     const LifetimeBuffer& a = plan.requests[i];
     ASSERT_EQ(plan.offsets[i] % 64, 0);
+    ASSERT_EQ(a.lower, static_cast<int64_t>(i));
+    ASSERT_TRUE(a.lower < a.upper && a.upper <= static_cast<int64_t>(plan.requests.size()));
+    ASSERT_GT(a.size, 0);
+    requested += static_cast<uint64_t>(a.size);
+    peak = std::max(peak, static_cast<uint64_t>(plan.offsets[i] + a.size));
     for (size_t k = 0; k < i; ++k) {
       const LifetimeBuffer& b = plan.requests[k];
       ASSERT_TRUE(b.upper <= a.lower || plan.offsets[i] >= plan.offsets[k] + b.size ||
                   plan.offsets[k] >= plan.offsets[i] + a.size);
     }
   }
+  EXPECT_EQ(plan.requested_bytes, requested);
+  EXPECT_EQ(plan.peak_bytes, peak);
+  EXPECT_LE(plan.lower_bound_bytes, peak);
+  for (const PinnedBuffer& pin : plan.pins) {
+    ASSERT_LT(static_cast<size_t>(pin.buffer), plan.requests.size());
+    EXPECT_EQ(pin.offset, plan.offsets[pin.buffer]);
+  }
+}
+
+// All bytes of a file that is taken are something's.
+void CheckBytes(const ParsedPlans& parsed, const std::string& bytes) {
+  if (!parsed.ignored.empty()) {
+    EXPECT_TRUE(parsed.cycles.empty());
+    return;
+  }
+  size_t counted = kHeaderBytes + sizeof(uint64_t);
+  for (const PlacedRequests& plan : parsed.cycles)
+    counted += kPlanHeaderBytes + kRequestBytes * plan.requests.size() +
+               sizeof(uint32_t) * plan.pins.size();
+  EXPECT_EQ(counted, bytes.size());
+  EXPECT_EQ(parsed.cycles.size(), Get<uint32_t>(bytes, 20));
 }
 
 void ReadPlanFile(const std::string& bytes) {
   const std::string path = FuzzFile(bytes);
   const ParsedPlans parsed = ReadPlans(path, 64);
   for (const PlacedRequests& plan : parsed.cycles) CheckPlan(plan);
+  CheckBytes(parsed, bytes);
   {
     Workspace workspace("loads", Quiet());
     const PlansLoaded loaded = workspace.LoadPlans(path);

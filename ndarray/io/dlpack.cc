@@ -1,12 +1,12 @@
 #include "tidepool/ndarray/io/dlpack.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/held_bytes.h"
@@ -18,12 +18,12 @@
 #include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/io/dlpack_devices.h"
+#include "tidepool/ndarray/io/dlpack_layout.h"
 #include "tidepool/ndarray/io/dlpack_streams.h"
+#include "tidepool/ndarray/io/release_in_turn.h"
 
 namespace tidepool {
 namespace {
-
-constexpr uint8_t kCodeOfBool = 6;  // named kDLBool in later versions of the header
 
 template <typename Tensor>
 struct Exported {
@@ -47,6 +47,12 @@ struct Exported {
   int64_t strides[kMaxRank];
 };
 
+// By this one a tensor is known when it comes back.
+template <typename Tensor>
+void DeleteExported(Tensor* self) {
+  delete static_cast<Exported<Tensor>*>(self->manager_ctx);
+}
+
 // What a tensor of a device's stream is taken over with.
 struct Imported {
   void* tensor;
@@ -58,26 +64,6 @@ struct Imported {
     imported->release(imported->tensor);
   }
 };
-
-DLDataType TypeOf(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * DTypeBytes(dtype));
-  if (dtype == DType::kBool) return {kCodeOfBool, bits, 1};
-  if (dtype == DType::kBFloat16) return {kDLBfloat, bits, 1};
-  if (IsUnsigned(dtype)) return {kDLUInt, bits, 1};
-  return {static_cast<uint8_t>(IsFloating(dtype) ? kDLFloat : kDLInt), bits, 1};
-}
-
-DType TypeOf(const DLDataType& type) {
-  for (int i = 0; i < kDTypes; ++i) {
-    const DLDataType ours = TypeOf(static_cast<DType>(i));
-    if (ours.code == type.code && ours.bits == type.bits && type.lanes == 1) {
-      return static_cast<DType>(i);
-    }
-  }
-  ThrowUnimplemented(absl::StrCat("from_dlpack: found elements of code ", type.code, ", ", type.bits,
-                                  " bits, ", type.lanes,
-                                  " lanes, expected f16, bf16, f32, f64, i8 to i64, u8 to u64 or bool"));
-}
 
 template <typename Tensor>
 void Release(void* tensor) {
@@ -106,17 +92,21 @@ void CheckVersion(const DLManagedTensorVersioned& tensor) {
 
 // Of what comes in. kDLCUDAHost is the host's memory, page-locked.
 const DLPackDevice& EntryOf(const DLDevice& found, Device* device) {
-  const DLPackDevice* const entry = FindDLPackDevice(
-      found.device_type == kDLCUDAHost ? int32_t{kDLCPU} : static_cast<int32_t>(found.device_type));
+  // As the number that stands there: one that no enumerator has may not be read as one.
+  int32_t number;
+  static_assert(sizeof(number) == sizeof(found.device_type));
+  std::memcpy(&number, &found.device_type, sizeof(number));
+  const bool is_page_locked = number == int32_t{kDLCUDAHost};
+  const DLPackDevice* const entry = FindDLPackDevice(is_page_locked ? int32_t{kDLCPU} : number);
   if (entry == nullptr) {
     ThrowUnimplemented(absl::StrCat("from_dlpack: found a tensor on device type ",
-                                    static_cast<int>(found.device_type), ", expected one of ",
+                                    number, ", expected one of ",
                                     DescribeDLPackDevices(),
                                     " or 3 (page-locked host memory of CUDA); DLPackDeviceRegistrar adds one"));
   }
   if (entry->type == DeviceType::kHost) {
     // There is one; page-locked memory may say of which device's driver it is.
-    const int most = found.device_type == kDLCUDAHost ? kMaxDevicesPerType - 1 : 0;
+    const int most = is_page_locked ? kMaxDevicesPerType - 1 : 0;
     if (found.device_id < 0 || found.device_id > most) {
       ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
                                         most == 0 ? "the host" : "CUDA's page-locked host memory", ", expected 0",
@@ -202,118 +192,35 @@ Tensor* Export(const NDArray& array, const DLPackExport& how) {
   tensor.data = held.raw_data();
   tensor.device = {static_cast<DLDeviceType>(entry->code), device.index};
   tensor.ndim = held.rank();
-  tensor.dtype = TypeOf(held.dtype());
+  tensor.dtype = internal::DLPackTypeOf(held.dtype());
   tensor.shape = const_cast<int64_t*>(held.shape().dims());
   tensor.strides = exported->strides;
   tensor.byte_offset = 0;
   SetVersion(&exported->tensor, read_only, how.copy);
   exported->tensor.manager_ctx = exported.get();
-  exported->tensor.deleter = [](Tensor* self) {
-    delete static_cast<Exported<Tensor>*>(self->manager_ctx);
-  };
+  exported->tensor.deleter = &DeleteExported<Tensor>;
   return &exported.release()->tensor;
 }
 
-// The elements of a tensor and the bytes from the lowest to the highest of them.
-struct Layout {
-  DType dtype;
-  Shape shape;
-  int64_t strides[kMaxRank];
-  std::byte* lowest;
-  size_t bytes;
-  int64_t first;  // element, from the lowest
-};
-
-Layout LayoutOf(const DLTensor& tensor) {
-  const DType dtype = TypeOf(tensor.dtype);
-  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found rank ", tensor.ndim, " without sizes"));
+// Of one of ours that has come back, a view of its array's buffer: the queues know who uses it, and nothing is kept for it.
+// Undefined where that would be another owner's, is dead or may be written to; and of elements that lie outside.
+template <typename Tensor>
+NDArray ViewOfOwn(const Tensor& managed, const internal::DLPackLayout& layout, Device device,
+                  const internal::DLPackStream& stream) {
+  if (managed.deleter != &DeleteExported<Tensor>) return NDArray();
+  const BufferHandle& buffer = static_cast<const Exported<Tensor>*>(managed.manager_ctx)->array.buffer();
+  const uint64_t owner = current_owner.ref == kHandlesOwn ? 0 : current_owner.ref;
+  if (!buffer || buffer->device != device || !buffer->IsAlive() || buffer->read_only != IsReadOnly(managed) ||
+      CurrentNodeOf(*buffer.get()) != owner) {
+    return NDArray();
   }
-  if (tensor.ndim > kMaxRank) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found rank ", tensor.ndim, ", expected at most ", kMaxRank));
-  }
-  Layout layout{dtype, Shape(absl::Span<const int64_t>(tensor.shape, tensor.ndim)), {}, nullptr, 0, 0};
-  const Shape& shape = layout.shape;
-  shape.SetDenseStrides(layout.strides);
-  if (shape.NumElements() == 0) return layout;
-  if (tensor.strides != nullptr) {
-    for (int i = 0; i < shape.rank(); ++i) {
-      // Of an axis of one element it may be anything and means nothing: what nobody adds up cannot
-      // overflow.
-      if (shape[i] > 1) layout.strides[i] = tensor.strides[i];
-    }
-  }
-  const auto width = static_cast<int64_t>(DTypeBytes(dtype));
-  __int128 lowest = 0, highest = 0;
-  for (int i = 0; i < shape.rank(); ++i) {
-    const __int128 reach = static_cast<__int128>(shape[i] - 1) * layout.strides[i];
-    (reach < 0 ? lowest : highest) += reach;
-  }
-  const __int128 bytes = (highest - lowest + 1) * width;
-  if (bytes > kMostCountedBytes || tensor.data == nullptr) {
-    ThrowInvalidArgument(absl::StrCat(
-        "from_dlpack: found shape ", shape.ToString(), " with strides [",
-        absl::StrJoin(absl::Span<const int64_t>(layout.strides, shape.rank()), ", "), "]",
-        tensor.data == nullptr ? " and no data" : ", which no memory holds"));
-  }
-  if (tensor.byte_offset > static_cast<uint64_t>(kMostCountedBytes)) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found byte_offset ", tensor.byte_offset, ", expected at most ",
-                                      kMostCountedBytes));
-  }
-  // As numbers, because pointers that leave the address space are not even to be computed.
-  const __int128 first = __int128{reinterpret_cast<uintptr_t>(tensor.data)} + tensor.byte_offset;
-  if (first % width != 0) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found data that is not aligned to its elements of ",
-                                      width, " bytes"));
-  }
-  const __int128 begin = first + lowest * width;
-  if (begin <= 0 || begin + bytes > __int128{UINTPTR_MAX}) {
-    ThrowInvalidArgument(absl::StrCat(
-        "from_dlpack: found ", static_cast<int64_t>(bytes), " bytes of elements about ",
-        absl::Hex(reinterpret_cast<uintptr_t>(tensor.data)), " with byte_offset ",
-        tensor.byte_offset, ", expected them within the address space"));
-  }
-  layout.lowest = reinterpret_cast<std::byte*>(static_cast<uintptr_t>(begin));
-  layout.bytes = static_cast<size_t>(bytes);
-  layout.first = -static_cast<int64_t>(lowest);
-  return layout;
-}
-
-// Kernels take bools for 0 or 1. Each byte is looked at once, however often the strides come by.
-void CheckBools(const Layout& layout) {
-  uint64_t elements = 1;
-  for (int i = 0; i < layout.shape.rank(); ++i) {
-    if (layout.strides[i] != 0) elements *= static_cast<uint64_t>(layout.shape[i]);  // below 2^59, as all together
-  }
-  if (elements > layout.bytes) {
-    // They lie over one another, and may be very many in few bytes.
-    for (size_t i = 0; i < layout.bytes; ++i) {
-      const auto value = std::to_integer<int>(layout.lowest[i]);
-      if (value <= 1) continue;
-      ThrowInvalidArgument(absl::StrCat("from_dlpack: found a bool of ", value, " at byte ", i,
-                                        " of elements that overlap, expected 0 or 1"));
-    }
-    return;
-  }
-  int64_t at[kMaxRank] = {};
-  int64_t element = layout.first;
-  for (;;) {
-    const auto value = std::to_integer<int>(layout.lowest[element]);
-    if (value > 1) {
-      ThrowInvalidArgument(absl::StrCat("from_dlpack: found a bool of ", value, " at [",
-                                        absl::StrJoin(absl::Span<const int64_t>(at, layout.shape.rank()), ", "),
-                                        "], expected 0 or 1"));
-    }
-    int axis = layout.shape.rank() - 1;
-    for (; axis >= 0; --axis) {
-      if (layout.strides[axis] == 0) continue;
-      element += layout.strides[axis];
-      if (++at[axis] < layout.shape[axis]) break;
-      element -= layout.strides[axis] * layout.shape[axis];
-      at[axis] = 0;
-    }
-    if (axis < 0) return;
-  }
+  // As numbers: the consumer may have changed them.
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(layout.lowest) - reinterpret_cast<uintptr_t>(buffer->data);
+  const size_t width = DTypeBytes(layout.dtype);
+  if (begin > buffer->bytes || layout.bytes > buffer->bytes - begin || begin % width != 0) return NDArray();
+  stream.TakeBack(buffer.get(), /*writes=*/true);
+  return NDArray::FromStrides(buffer, static_cast<int64_t>(begin / width) + layout.first, layout.shape,
+                              absl::Span<const int64_t>(layout.strides, layout.shape.rank()), layout.dtype);
 }
 
 template <typename Tensor>
@@ -323,24 +230,28 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
   const DLTensor& tensor = managed->dl_tensor;
   Device device;
   const DLPackDevice& entry = EntryOf(tensor.device, &device);
-  const Layout layout = LayoutOf(tensor);
+  const internal::DLPackLayout layout = internal::LayoutOf(tensor);
   if (layout.shape.NumElements() == 0) {
     Release<Tensor>(managed);
     return NDArray(layout.shape, layout.dtype);
   }
-  if (layout.dtype == DType::kBool && device == Host()) CheckBools(layout);
+  if (layout.dtype == DType::kBool && device == Host()) internal::CheckBools(layout);
+  internal::DLPackStream stream("from_dlpack", entry, device, number);
+  if (device != Host()) RefuseWhileCapturing("from_dlpack", "replays would not come behind who made it");
+  if (NDArray view = ViewOfOwn(*managed, layout, device, stream); view.is_defined()) {
+    Release<Tensor>(managed);
+    return view;
+  }
   ImportedMemory memory{.data = layout.lowest,
                         .bytes = layout.bytes,
-                        .release = &Release<Tensor>,
+                        .release = &internal::ReleaseInTurn<&Release<Tensor>>,
                         .context = managed,
                         .read_only = IsReadOnly(*managed)};
-  internal::DLPackStream stream("from_dlpack", entry, device, number);
   std::unique_ptr<Imported> imported;
   if (device != Host()) {
-    RefuseWhileCapturing("from_dlpack", "replays would not come behind who made it");
     stream.TakeOver(&memory);
     imported.reset(new Imported{managed, &Release<Tensor>, std::move(stream)});
-    memory.release = &Imported::Release;
+    memory.release = &internal::ReleaseInTurn<&Imported::Release>;
     memory.context = imported.get();
   }
   BufferHandle buffer(NewImportedBuffer(memory));

@@ -26,6 +26,12 @@
 //   the deleter comes behind our uses. Without a stream that has work of its own (-1, or a queue of ours, whose
 //   number DLPackStreamOf tells the producer) the host waits for our uses before it calls the deleter.
 //
+// One of our own that comes back as it was given away, and not by a tensor of the other library's, is a view of the array that
+// it was made of, as long as that is alive, y would be the same owner's and as writable: closing x closes y then, as that of
+// all views, and the queues of a device order what is done with either. Otherwise, and where the other library hands on
+// our bytes by a tensor of its own, two arrays have the same bytes and nothing orders uses of the one behind those of the
+// other in another queue: that is the program's, by DeviceQueue::After.
+//
 // Whose y is, is the rule of every new array: the manager's that was entered last on this thread
 // (ManagerScope), whose close calls the deleter, handles or not; else its handles'. What is read only (a flag of
 // versioned tensors) is an array that operators refuse to write to.

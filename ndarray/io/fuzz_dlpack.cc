@@ -68,7 +68,14 @@ std::vector<std::string> DLTensors() {
   wraps.has_data = 2, wraps.address = ~uint64_t{0} - 3, wraps.byte_offset = 4;
   Fields far = dense;
   far.shape[0] = int64_t{1} << 58, far.strides[0] = INT64_MIN;
-  return {Bytes(dense), Bytes(reversed), Bytes(bools), Bytes(once), Bytes(wraps), Bytes(far)};
+  Fields nowhere = dense;
+  nowhere.device_type = 18874374;
+  Fields no_bool = bools;
+  no_bool.has_shape = 4;
+  Fields farther = far;
+  farther.shape[0] = INT64_MAX, farther.bits = 248;
+  return {Bytes(farther), Bytes(no_bool), Bytes(nowhere), Bytes(dense), Bytes(reversed),
+          Bytes(bools),   Bytes(once),    Bytes(wraps),   Bytes(far)};
 }
 
 void MutateTensor(ByteMutator& mutator, std::string& bytes) {
@@ -98,11 +105,13 @@ void MutateTensor(ByteMutator& mutator, std::string& bytes) {
       break;
     case 4:
       fields.has_strides = static_cast<uint8_t>(mutator.Below(2));
+      fields.has_shape = static_cast<uint8_t>(mutator.Below(16));
       fields.has_deleter = static_cast<uint8_t>(mutator.Below(2));
       fields.flags = mutator.Below(4);
       break;
     case 5:
-      fields.device_type = static_cast<int32_t>(mutator.Below(20)),
+      fields.device_type =
+          static_cast<int32_t>(mutator.Below(4) == 0 ? mutator.Number(1) : mutator.Below(20)),
       fields.device_id = static_cast<int32_t>(mutator.Number(0));
       break;
     case 6:
@@ -123,14 +132,18 @@ void MutateTensor(ByteMutator& mutator, std::string& bytes) {
 bool RangeOf(const DLTensor& tensor, __int128* begin, __int128* end) {
   const __int128 width = tensor.dtype.bits / 8;
   *begin = *end = static_cast<__int128>(tensor.byte_offset);
-  if (tensor.ndim < 0 || tensor.ndim > 8 || tensor.shape == nullptr || width == 0) return false;
+  if (tensor.ndim < 0 || tensor.ndim > 8 || width == 0 ||
+      (tensor.ndim > 0 && tensor.shape == nullptr))
+    return false;
+  constexpr __int128 kFar = __int128{1} << 100;  // what can be added up
   __int128 dense = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     const __int128 size = tensor.shape[i];
     if (size <= 0 || dense > (__int128{1} << 60)) return false;
-    const __int128 reach =
-        (size - 1) * (tensor.strides != nullptr ? __int128{tensor.strides[i]} : dense) * width;
-    (reach < 0 ? *begin : *end) += reach;
+    const __int128 elements =
+        (size - 1) * (tensor.strides != nullptr ? __int128{tensor.strides[i]} : dense);
+    if (elements > kFar || elements < -kFar) return false;
+    (elements < 0 ? *begin : *end) += elements * width;
     dense *= size;
   }
   *end += width;
@@ -140,12 +153,16 @@ bool RangeOf(const DLTensor& tensor, __int128* begin, __int128* end) {
 template <typename Tensor>
 struct Foreign {
   explicit Foreign(const Fields& from) : fields(from) {
+    // With a shape of "2" there is a byte among them that is no bool.
     for (size_t i = 0; i < kMemoryBytes; ++i) memory[i] = static_cast<uint8_t>(i % 3 != 0);
+    if (fields.has_shape > 1) memory[fields.has_shape] = fields.has_shape;
     DLTensor& tensor = managed.dl_tensor;
     tensor.data = fields.has_data == 0   ? nullptr
                   : fields.has_data == 1 ? memory
                                          : reinterpret_cast<void*>(fields.address);
-    tensor.device = {static_cast<DLDeviceType>(fields.device_type), fields.device_id};
+    // Another library may write any number there.
+    std::memcpy(&tensor.device.device_type, &fields.device_type, sizeof(fields.device_type));
+    tensor.device.device_id = fields.device_id;
     tensor.ndim = fields.rank;
     tensor.dtype = {fields.code, fields.bits, fields.lanes};
     tensor.shape = fields.has_shape != 0 ? fields.shape : nullptr;
@@ -177,12 +194,21 @@ void Take(Foreign<Tensor>& foreign) {
   try {
     const NDArray array = FromDLPack(&foreign.managed);
     taken = true;
+    if (known) {
+      // All of the elements and nothing else.
+      const auto data = __int128{reinterpret_cast<uintptr_t>(tensor.data)};
+      EXPECT_TRUE(array.buffer()->bytes == static_cast<unsigned __int128>(end - begin));
+      EXPECT_TRUE(__int128{reinterpret_cast<uintptr_t>(array.buffer()->data)} == data + begin);
+      EXPECT_TRUE(data + begin > 0 && data + end <= __int128{UINTPTR_MAX});
+    }
     // With strides of 0 few bytes may be very many elements, which no copy of them is asked for.
     if (array.NumElements() > 0 && array.NumElements() < 5000 && inside) {
       const NDArray copy = array.CopyTo(Place::Heap());
       const auto data = reinterpret_cast<uint8_t*>(copy.raw_data());
       const size_t bytes = static_cast<size_t>(copy.NumElements()) * DTypeBytes(copy.dtype());
-      for (size_t i = 0; i < bytes; ++i) ASSERT_LE(data[i], 1);
+      if (copy.dtype() == DType::kBool || foreign.fields.has_shape <= 1) {
+        for (size_t i = 0; i < bytes; ++i) ASSERT_LE(data[i], 1);
+      }
     }
     // The usual ways on from here look at sizes and strides alone.
     EXPECT_EQ(array.Transpose().rank(), array.rank());

@@ -1,6 +1,11 @@
 // Archives that say more than they have, and names that an archive does not hold.
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -47,6 +52,20 @@ TEST(NpzLimits, EntriesThatShareTheirBytesAreRefused) {
   EXPECT_EQ(during.peak_bytes() - during.start().total, 0) << "before any array is made";
 }
 
+// Sums of sizes do not find them: long names make room for more entries than there are bytes of.
+TEST(NpzLimits, FewSharedBytesAreRefusedToo) {
+  const std::string long_name(400, 'n');
+  for (const bool is_deflated : {false, true}) {
+    std::vector<ZipEntry> entries = {{long_name + "0.npy", NpyOfZeros(100), is_deflated},
+                                     {long_name + "1.npy", NpyOfZeros(50), is_deflated}};
+    EXPECT_EQ(ReadNpz(WriteTestFile("apart.npz", ZipOf(entries))).size(), 2);
+    entries.push_back({long_name + "2.npy", "", is_deflated, /*shares_first=*/true});
+    EXPECT_THAT(Refusal(ZipOf(entries)),
+                IsError(StatusCode::kDataLoss,
+                        {"nn\"...: found bytes ", "expected entries that share none"}));
+  }
+}
+
 TEST(NpzLimits, InflatedBytesAreLimited) {
   const std::vector<ZipEntry> entries = {{"a.npy", NpyOfZeros(100000), true},
                                          {"b.npy", NpyOfZeros(100000), true},
@@ -73,6 +92,16 @@ TEST(NpzLimits, SizesAreCheckedAgainstTheFile) {
   bzip2[8] = bzip2[bzip2.find("PK\x01\x02") + 10] = 12;
   EXPECT_THAT(Refusal(bzip2), IsError(StatusCode::kUnimplemented,
                                       {"compression method 12", "expected 0 (stored) or 8"}));
+}
+
+// Opening one waits for a writer, who may never come.
+TEST(NpzLimits, PipesAreRefusedAtOnce) {
+  const std::string pipe = testing::TempDir() + "/arrays_pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto is_refused =
+      IsError(StatusCode::kInvalidArgument, {"open " + pipe, "found a pipe or device"});
+  EXPECT_THAT(ErrorOf([&] { ReadNpy(pipe); }), is_refused);
+  EXPECT_THAT(ErrorOf([&] { ReadNpz(pipe); }), is_refused);
 }
 
 // The end of the directory of a large archive has a count of 64 bits: it is not room for so many.
@@ -119,6 +148,72 @@ TEST(WriteNpz, NamesThatAnArchiveDoesNotHoldAreRefused) {
   const std::map<std::string, NDArray> read = ReadNpz(path);
   ASSERT_EQ(read.size(), arrays.size());
   for (const auto& [name, array] : arrays) EXPECT_EQ(read.count(name), 1) << name.substr(0, 20);
+}
+
+std::vector<std::string> FilesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+// As every file that is written: the old one or the whole new one, and nothing left beside it.
+TEST(WriteNpz, AppearsWholeOrNotAtAll) {
+  const std::string folder = testing::TempDir() + "/whole_npz", path = folder + "/x.npz";
+  std::filesystem::create_directory(folder);
+  const NDArray large = Arange(0, 1 << 16);
+  for (const NpzCompression compression : {NpzCompression::kNone, NpzCompression::kDeflate}) {
+    WriteNpz(path, {{"old", Ones({3})}}, compression);
+    // A process that dies in the middle.
+    const auto die = [&] {
+      const rlimit few{1 << 14, 1 << 14};
+      setrlimit(RLIMIT_FSIZE, &few);
+      WriteNpz(path, {{"new", large}}, compression);
+    };
+    EXPECT_EXIT(die(), testing::KilledBySignal(SIGXFSZ), "");
+    EXPECT_EQ(ReadNpz(path).count("old"), 1);
+    // The system refuses in the middle.
+    struct sigaction ignored = {}, before;
+    ignored.sa_handler = SIG_IGN;
+    ASSERT_EQ(sigaction(SIGXFSZ, &ignored, &before), 0);
+    rlimit limit;
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const rlimit few{1 << 14, limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &few), 0);
+    EXPECT_THAT(ErrorOf([&] {
+                  WriteNpz(path, {{"new", large}}, compression);
+                }),
+                IsError(StatusCode::kOutOfRange, {"write " + path, "File too large"}));
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    sigaction(SIGXFSZ, &before, nullptr);
+    EXPECT_EQ(ReadNpz(path).count("old"), 1);
+    EXPECT_THAT(FilesIn(folder), testing::ElementsAre("x.npz"))
+        << "what the dead process left is gone too";
+    WriteNpz(path, {{"new", large}, {"second", Ones({2})}}, compression);
+    EXPECT_EQ(ReadNpz(path).at("new").ToVector<float>(), large.ToVector<float>());
+  }
+}
+
+// Under the rules of every file that is written.
+TEST(WriteNpz, WhatCannotBeReplacedIsRefused) {
+  const std::string folder = testing::TempDir() + "/replaced_npz";
+  std::filesystem::create_directory(folder);
+  const std::string pipe = folder + "/pipe", target = folder + "/target", link = folder + "/link";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(ErrorOf([&] {
+                WriteNpz(pipe, {{"a", Ones({2})}});
+              }),
+              IsError(StatusCode::kInvalidArgument, {"write " + pipe, "device or pipe"}));
+  WriteNpz(target, {{"kept", Ones({2})}});
+  std::filesystem::create_symlink("target", link);
+  WriteNpz(link, {{"a", Ones({2})}});
+  EXPECT_FALSE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(ReadNpz(target).count("kept"), 1) << "a link is replaced, not followed";
+  EXPECT_THAT(ErrorOf([&] {
+                WriteNpz(folder + "/none/x", {{"a", Ones({2})}});
+              }),
+              IsError(StatusCode::kNotFound, {"write " + folder + "/none/x"}));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The operators that programs add to those of the list.
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes_reduction.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/kernel/operand_marks.h"
 
@@ -85,6 +87,10 @@ void Check(const OperatorInfo& info) {
   if (!IsName(info.name)) {
     refuse("found that name, expected lower case letters, digits and underscores");
   }
+  for (const char* const word : {operator_list::kNoGradient, operator_list::kComposed, operator_list::kUnwritten}) {
+    if (std::strcmp(info.name, word) != 0) continue;
+    refuse("found a word that rows say in place of a gradient, expected another name");
+  }
   const int inputs = CountOperands(info.inputs), outputs = CountOperands(info.outputs);
   if (inputs > kMostInputs || outputs < 1 || outputs > kMostOutputs) {
     refuse(absl::StrCat("found ", inputs, " inputs and ", outputs, " outputs, expected at most ",
@@ -116,8 +122,13 @@ void Check(const OperatorInfo& info) {
       inputs == 0) {
     refuse("its shape or cost is of the first input, and there is none");
   }
-  if (info.cost.each_output < 0 || info.cost.each_input < 0) {
-    refuse("found a negative cost, expected 0 or more operations");
+  for (const float cost : {info.cost.each_output, info.cost.each_input}) {
+    if (std::isfinite(cost) && cost >= 0) continue;
+    refuse(absl::StrCat("found a cost of ", cost, " for each element, expected 0 or more operations, and a finite number"));
+  }
+  if (info.shape == ShapeRule::kReduced && info.attributes != AttributesType::Of<ReduceAttributes>()) {
+    refuse(absl::StrCat("found attributes ", info.attributes.name(), ", expected ",
+                        AttributesType::Of<ReduceAttributes>().name(), ", by which kReduced makes shapes"));
   }
   if (info.key_is_input() && inputs == 0) {
     refuse("kKeyIsInput names the first input, and there is none");

@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/append_format.h"
@@ -132,12 +133,24 @@ void CheckKernel(const Kernel& kernel) {
   if (*provider == 0) {
     Refuse(absl::StrCat("a kernel for [", Info(kernel.op).name, "] has no provider's name"));
   }
+  if (kernel.device.number() >= DeviceType::count()) {
+    Refuse(absl::StrCat("a kernel for [", Info(kernel.op).name, "] by provider \"", provider, "\" is for device type ",
+                        kernel.device.number(), ", expected 0 to ", DeviceType::count() - 1));
+  }
+  // Tables have a line for each.
+  if (std::any_of(provider, provider + std::strlen(provider), absl::ascii_iscntrl)) {
+    Refuse(absl::StrCat("the kernel for ", Describe(kernel), ": found control characters in the provider's name"));
+  }
   if (kernel.run == nullptr) {
     Refuse(absl::StrCat("the kernel for ", Describe(kernel), " has no function to run"));
   }
   if (!Contains(Info(kernel.op).types, kernel.dtype)) {
     Refuse(absl::StrCat("the kernel for ", Describe(kernel),
                         ": the operator is not defined for such elements"));
+  }
+  if (kernel.op == OpCode::kCopy && !kernel.strided) {
+    Refuse(absl::StrCat("the kernel for ", Describe(kernel),
+                        ": found dense operands only, expected strided ones: it is what makes views dense"));
   }
 }
 
@@ -155,6 +168,7 @@ void KernelRegistry::Add(const Kernel& kernel) {
 }
 
 void KernelRegistry::Follow(void (*added)(const Kernel& kernel)) {
+  if (added == nullptr) Refuse("found null as a follower of kernels, expected a function");
   std::vector<Kernel> known;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -193,6 +207,10 @@ std::vector<std::string> KernelRegistry::Providers() const {
 }
 
 void KernelRegistry::AddNote(const char* provider, std::string (*note)()) {
+  if (provider == nullptr || *provider == 0) Refuse("a note has no provider's name");
+  if (note == nullptr) {
+    Refuse(absl::StrCat("found null as the note of provider \"", provider, "\", expected a function"));
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   notes_.push_back({provider, note});
 }

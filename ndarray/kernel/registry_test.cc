@@ -1,7 +1,10 @@
 #include "tidepool/ndarray/kernel/registry.h"
 
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -85,6 +88,18 @@ TEST(RegistryDeathTest, WhatCannotBeMeantEndsTheProgramAndIsNamed) {
   EXPECT_DEATH(add(OpCode::kRelu, f32, "", 9, &Nothing), "no provider's name");
   EXPECT_DEATH(add(static_cast<OpCode>(400), f32, "other", 9, &Nothing), "operator 400 and");
   EXPECT_DEATH(add(OpCode::kRelu, static_cast<DType>(99), "other", 9, &Nothing), "type 99, exp");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "a\nb", 9, &Nothing), "found control characters in the provider's name");
+  // Views are made dense by it.
+  EXPECT_DEATH(add(OpCode::kCopy, f32, "other", 9, &Nothing),
+               "\\[copy\\] on host, f32 by provider \"other\", priority 9: found dense operands only, expected strided");
+  for (const uint8_t number : {uint8_t{15}, uint8_t{200}}) {
+    const auto nobodys = std::bit_cast<DeviceType>(number);
+    EXPECT_DEATH(KernelRegistry::Global().Add({OpCode::kRelu, nobodys, f32, "other", 9, &Nothing}),
+                 "is for device type " + std::to_string(number) + ", expected 0 to ");
+  }
+  EXPECT_DEATH(KernelRegistry::Global().AddNote("other", nullptr), "found null as the note of provider \"other\"");
+  EXPECT_DEATH(KernelRegistry::Global().AddNote(nullptr, [] { return std::string(); }), "a note has no provider's name");
+  EXPECT_DEATH(KernelRegistry::Global().Follow(nullptr), "found null as a follower");
 }
 
 TEST(Registry, FindsNothingForWhatIsNoOperatorOrElementType) {
@@ -234,6 +249,22 @@ TEST(Registry, ProgramsAddOperators) {
     EXPECT_THAT(refused(other), HasSubstr("found marks behind X, whose type"));
   }
   other.flags = 0;
+  other.inputs = "X,Y";
+  for (const char* const word : {operator_list::kNoGradient, operator_list::kComposed, operator_list::kUnwritten}) {
+    other.name = word;
+    EXPECT_THAT(refused(other), HasSubstr("found a word that rows say in place of a gradient, expected another name"));
+  }
+  other.name = "other";
+  for (const float cost : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    other.cost = CostRule(cost, 0);
+    EXPECT_THAT(refused(other), HasSubstr("expected 0 or more operations, and a finite number"));
+    other.cost = CostRule(0, cost);
+    EXPECT_THAT(refused(other), HasSubstr("expected 0 or more operations, and a finite number"));
+  }
+  other.cost = {};
+  other.shape = ShapeRule::kReduced;
+  EXPECT_THAT(refused(other), HasSubstr("expected tidepool::ReduceAttributes, by which kReduced makes shapes"));
+  other.shape = mine.shape;
   other.inputs = nullptr;
   EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found null as its inputs"));
   other.inputs = "X";

@@ -146,9 +146,12 @@ std::shared_ptr<ThreadPool> PoolOf(Threads wanted) {
 
 void ParallelFor(Threads threads, int64_t count, int64_t grain, int64_t work,
                  absl::FunctionRef<void(int64_t, int64_t)> body) {
-  const int64_t pieces = (count + grain - 1) / grain;
+  if (count <= 0) return;
+  grain = std::max<int64_t>(grain, 1);
+  const int64_t pieces = (count - 1) / grain + 1;
   auto piece = [&](int64_t index, int) {
-    body(index * grain, std::min((index + 1) * grain, count));
+    const int64_t begin = index * grain;
+    body(begin, begin + std::min(grain, count - begin));
   };
   if (work >= kMinParallelWork && pieces > 1) {
     if (const std::shared_ptr<ThreadPool> pool = PoolOf(threads)) {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -93,6 +96,31 @@ TEST(ParallelFor, PiecesAreTheSameForAnyThreadCount) {
     EXPECT_EQ(pieces[3], std::make_pair(int64_t{90}, int64_t{103}));
   }
   ParallelFor(2, 0, 30, 1 << 20, [&](int64_t, int64_t) { FAIL(); });
+}
+
+TEST(ParallelFor, AnyGrain) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kLeast = std::numeric_limits<int64_t>::min();
+  using Pieces = std::vector<std::pair<int64_t, int64_t>>;
+  const auto pieces = [](int64_t count, int64_t grain, Threads threads) {
+    Pieces pieces(static_cast<size_t>(count));
+    ParallelFor(threads, count, grain, kMost, [&](int64_t begin, int64_t end) {
+      pieces[static_cast<size_t>(begin)] = {begin, end};
+    });
+    return pieces;
+  };
+  for (const int threads : {1, 3}) {
+    for (const int64_t grain : {int64_t{3}, int64_t{7}, kMost - 3, kMost}) {
+      EXPECT_EQ(pieces(3, grain, threads), (Pieces{{0, 3}, {0, 0}, {0, 0}})) << grain;
+    }
+    for (const int64_t grain : {int64_t{1}, int64_t{0}, int64_t{-2}, kLeast}) {
+      EXPECT_EQ(pieces(3, grain, threads), (Pieces{{0, 1}, {1, 2}, {2, 3}})) << grain;
+    }
+    // To the end of what can be counted.
+    std::atomic<int64_t> done{0};
+    ParallelFor(threads, kMost, kMost / 2, kMost, [&](int64_t begin, int64_t end) { done += end - begin; });
+    EXPECT_EQ(done, kMost);
+    ParallelFor(threads, kLeast, 5, kMost, [&](int64_t, int64_t) { FAIL(); });
+  }
 }
 
 // A pool that a program hands in, which counts.

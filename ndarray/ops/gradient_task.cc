@@ -33,6 +33,32 @@ bool IsLike(const NDArray& a, const NDArray& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && a.device() == b.device();
 }
 
+bool BroadcastsTo(const Shape& from, const Shape& to) {
+  const int added = to.rank() - from.rank();
+  for (int i = 0; i < from.rank(); ++i) {
+    if (added < 0 || (from[i] != 1 && from[i] != to[added + i])) return false;
+  }
+  return true;
+}
+
+std::string Described(const NDArray& array) {
+  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString(), " on ", DeviceName(array.device()));
+}
+
+// What a program's own function (AddGradient) returned for an input.
+void CheckReturned(OpCode op, int input, const NDArray& found, const NDArray& of, const NDArray& result) {
+  const OperatorInfo& info = Info(op);
+  if (!found.IsInScope()) {
+    found.CheckAlive(absl::StrCat("gradient of ", info.name).c_str(), OperandName(info.inputs, input).c_str());
+  }
+  const bool may_be_summed = !(of.shape() == result.shape()) && BroadcastsTo(of.shape(), result.shape());
+  const bool has_shape = found.shape() == of.shape() || (may_be_summed && found.shape() == result.shape());
+  if (has_shape && found.device() == of.device() && IsFloating(found.dtype())) return;
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: its gradient function returned ", Described(found), " for ",
+                                    OperandName(info.inputs, input), ", expected ", Described(of),
+                                    may_be_summed ? absl::StrCat(", or ", result.shape().ToString(), " to be summed") : ""));
+}
+
 }  // namespace
 
 // One gradient operator of a task.
@@ -261,6 +287,7 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
       result = NDArray();
       continue;
     }
+    if (static_cast<int>(op) >= kOpCodes) CheckReturned(op, static_cast<int>(i), found[i], input, outputs[0]);
     NDArray* const destination = result.is_defined() ? &result : nullptr;
     NDArray sum = Cast(SumTo(found[i], input.shape(), destination), input.dtype());
     found[i] = NDArray();

@@ -308,5 +308,48 @@ TEST(Gradients, OfOnesOwn) {
   EXPECT_EQ(CatchStatus([&] { Gradients(unwritten, {&x}, {&x}, {&dz}, &a); }).code(), absl::StatusCode::kUnimplemented);
 }
 
+// Once for each that is returned, whoever asks.
+TEST(Gradients, OfOnesOwnAreChecked) {
+  static GradientResults returned;
+  const OpCode op = AddOperator({.name = "own_of_two",
+                                 .inputs = "X,Y",
+                                 .outputs = "Z",
+                                 .types = SetOf(DType::kFloat32),
+                                 .gradient = operator_list::kComposed});
+  AddGradient(op, [](const GradientCall&) -> GradientResults { return returned; });
+  const NDArray x = Ones({4}), row = Ones({3, 1}), z = Ones({3, 4});
+  const auto found = [&](NDArray of_x, NDArray of_row) {
+    returned = {std::move(of_x), std::move(of_row)};
+    return Gradients(op, {&x, &row}, {&z}, {&z});
+  };
+  // Of the inputs' shapes or the result's; of another floating type; none.
+  const std::vector<NDArray> right = found(Ones({3, 4}), Ones({3, 1}, DType::kFloat64));
+  EXPECT_EQ(right[0].ToVector<float>(), std::vector<float>({3, 3, 3, 3}));
+  EXPECT_EQ(right[1].ToVector<float>(), std::vector<float>({1, 1, 1}));
+  EXPECT_FALSE(found(NDArray(), Ones({3, 4}))[0].is_defined());
+  const auto message = [&](NDArray of_x, NDArray of_row) {
+    return std::string(CatchStatus([&] { found(of_x, of_row); }).message());
+  };
+  EXPECT_EQ(message(Ones({7}), Ones({3, 1})),
+            "Op [own_of_two]: its gradient function returned f32 [7] on host for X, expected f32 [4] on host, or [3, 4] to "
+            "be summed");
+  for (const Shape& wrong : {Shape({1}), Shape({0}), Shape({}), Shape({4, 4}), Shape({2, 2}), Shape({8}), Shape({4, 3})}) {
+    EXPECT_NE(message(Ones(wrong), Ones({3, 1})).find("for X, expected f32 [4]"), std::string::npos) << wrong.ToString();
+    EXPECT_NE(message(Ones({4}), Ones(wrong)).find("for Y, expected f32 [3, 1]"), std::string::npos) << wrong.ToString();
+  }
+  EXPECT_EQ(message(Ones({4}), Ones({3, 1}, DType::kInt64)),
+            "Op [own_of_two]: its gradient function returned i64 [3, 1] on host for Y, expected f32 [3, 1] on host, or [3, 4] "
+            "to be summed");
+  NDArray closed = Ones({4});
+  closed.Close();
+  EXPECT_NE(message(closed, Ones({3, 1})).find("own_of_two"), std::string::npos);
+  // Of an input that does not broadcast to the result, only its own shape.
+  const NDArray long_x = Ones({5});
+  returned = {Ones({3, 4}), Ones({3, 1})};
+  EXPECT_EQ(CatchStatus([&] { Gradients(op, {&long_x, &row}, {&z}, {&z}); }).message(),
+            "Op [own_of_two]: its gradient function returned f32 [3, 4] on host for X, expected f32 [5] on host");
+  returned.clear();
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -121,7 +121,7 @@ TEST(OperatorRows, OfOnesOwnAreChecked) {
   EXPECT_EQ(message({.shape = ShapeRule::kLikeFirst}),
             "operator \"own\": its shape or cost is of the first input, and there is none");
   EXPECT_EQ(message({.inputs = "X", .cost = operator_list::Each(-1)}),
-            "operator \"own\": found a negative cost, expected 0 or more operations");
+            "operator \"own\": found a cost of -1 for each element, expected 0 or more operations, and a finite number");
   EXPECT_EQ(message({.inputs = "X", .shape = static_cast<ShapeRule>(9)}),
             "operator \"own\": found shape rule 9, expected one of ShapeRule");
   const OpCode op = AddOperator({.name = "own_costly", .inputs = "X", .outputs = "Z", .types = SetOf(DType::kFloat32),

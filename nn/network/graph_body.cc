@@ -107,7 +107,14 @@ void GraphBody::FindShapes() {
   const size_t inputs = inputs_.size();
   shapes_.resize(inputs + nodes_.size());
   std::vector<std::vector<Shape>> of_inputs(nodes_.size());
-  for (size_t i = 0; i < inputs; ++i) shapes_[i] = inputs_[i].shape;
+  const auto check = [](const Shape& shape, const std::string& whose) {
+    if (shape.NumElements() > 0) return;
+    Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected sizes from 1"));
+  };
+  for (size_t i = 0; i < inputs; ++i) {
+    shapes_[i] = inputs_[i].shape;
+    check(shapes_[i], absl::StrCat("input ", Quoted(inputs_[i].name)));
+  }
   for (int i : order_) {
     Node& node = nodes_[i];
     for (int value : node.inputs) of_inputs[i].push_back(shapes_[value]);
@@ -117,6 +124,7 @@ void GraphBody::FindShapes() {
       error.AddContext(absl::StrCat("network: layer ", Quoted(config_.nodes[i].name)));
       throw;
     }
+    check(shapes_[inputs + i], absl::StrCat("what layer ", Quoted(config_.nodes[i].name), " makes"));
   }
   // In the order of the configuration, which names and initial values hang on.
   for (size_t i = 0; i < nodes_.size(); ++i) AddParameters(i, of_inputs[i]);

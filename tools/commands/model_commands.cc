@@ -14,7 +14,7 @@
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/nn/data/idx_file.h"
 #include "tidepool/nn/data/image_batches.h"
-#include "tidepool/nn/finite.h"
+#include "tidepool/nn/image_model.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
@@ -29,7 +29,7 @@ nn::Model ModelOfFlags() {
   const std::string file = Required("model_file", absl::GetFlag(FLAGS_model_file));
   nn::Model model = nn::LoadModel(file, ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)),
                                   DeviceOfFlags());
-  nn::RequireFinite(*model.network, file);  // it would answer nan to everything
+  nn::RequireImageModel(model, file);
   return model;
 }
 

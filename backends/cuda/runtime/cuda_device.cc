@@ -351,8 +351,13 @@ QueuePoint CudaDevice::ComputePoint(int queue) {
     ThrowFailedPrecondition(absl::StrCat(name(), ": a graph is being captured; what is queued now has "
                                          "no place in the device's work"));
   }
+  cudaStream_t const stream = compute(queue);
+  // Null would be the default stream.
+  if (stream == nullptr) {
+    ThrowInvalidArgument(absl::StrCat(name(), ": found queue ", queue, ", which is not open, where a point of it was asked for"));
+  }
   Activate();
-  return points_.Record(compute(queue));
+  return points_.Record(stream);
 }
 void CudaDevice::ComputeAfter(int queue, QueuePoint point) {
   Activate();

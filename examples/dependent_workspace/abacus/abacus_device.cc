@@ -43,14 +43,17 @@ AbacusDevice* AbacusDevice::Find(uint8_t index) {
 
 AbacusDevice::AbacusDevice() : committed_(kAddressBytes / kPage) {
   // The addresses and the memory behind them; room to align.
-  const size_t bytes = 2 * kAddressBytes + tidepool::kMaxAlignment;
+  constexpr size_t bytes = 2 * kAddressBytes + tidepool::kMaxAlignment;
+  std::map<std::byte*, size_t> all{{nullptr, kAddressBytes}};  // may throw: first
   void* const mapped =
       mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return;
   addresses_ = reinterpret_cast<std::byte*>(
       RoundUp(reinterpret_cast<uintptr_t>(mapped), tidepool::kMaxAlignment));
   memory_ = addresses_ + kAddressBytes;
-  free_[addresses_] = kAddressBytes;
+  auto entry = all.extract(all.begin());
+  entry.key() = addresses_;
+  free_.insert(std::move(entry));
 }
 
 tidepool::MemoryTraits AbacusDevice::traits() const {
@@ -66,7 +69,10 @@ std::byte* AbacusDevice::TakeAddresses(size_t bytes, size_t alignment) {
         reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(begin), alignment));
     const auto before = static_cast<size_t>(at - begin);
     if (before + bytes > size) continue;
-    if (before + bytes < size) free_[at + bytes] = size - before - bytes;  // may throw: first
+    // What may throw comes first; nothing has changed then.
+    std::map<std::byte*, size_t> made{{at, bytes}};
+    if (before + bytes < size) free_[at + bytes] = size - before - bytes;
+    taken_.insert(made.extract(at));
     if (before > 0) {
       it->second = before;
     } else {
@@ -77,9 +83,9 @@ std::byte* AbacusDevice::TakeAddresses(size_t bytes, size_t alignment) {
   return nullptr;
 }
 
-void AbacusDevice::GiveAddresses(std::byte* at, size_t bytes) {
-  auto it = free_.emplace(at, bytes).first;
-  if (const auto next = std::next(it); next != free_.end() && at + bytes == next->first) {
+void AbacusDevice::GiveAddresses(std::byte* at) noexcept {
+  auto it = free_.insert(taken_.extract(at)).position;
+  if (const auto next = std::next(it); next != free_.end() && at + it->second == next->first) {
     it->second += next->second;
     free_.erase(next);
   }
@@ -126,7 +132,7 @@ void AbacusDevice::Unreserve(std::byte* base, size_t bytes) noexcept {
   AwaitUsersOf(base, bytes);
   std::lock_guard<std::mutex> lock(mutex_);
   SetCommitted(base, RoundUp(bytes, kPage), false);
-  GiveAddresses(base, RoundUp(bytes, kPage));
+  GiveAddresses(base);
 }
 
 bool AbacusDevice::Commit(std::byte* at, size_t bytes, bool) noexcept {
@@ -147,7 +153,7 @@ std::byte* AbacusDevice::Allocate(size_t bytes, size_t alignment) noexcept try {
   std::lock_guard<std::mutex> lock(mutex_);
   std::byte* const data = TakeAddresses(whole, std::max(alignment, kPage));
   if (data == nullptr || SetCommitted(data, whole, true)) return data;
-  GiveAddresses(data, whole);
+  GiveAddresses(data);
   return nullptr;
 } catch (const std::bad_alloc&) {
   return nullptr;

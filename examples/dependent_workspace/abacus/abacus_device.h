@@ -71,16 +71,16 @@ class AbacusDevice final : public tidepool::DeviceProvider {
   void ThrowFailure();
   void AwaitUsersOf(std::byte* at, size_t bytes);
 
-  // With mutex_ held. Addresses, not memory.
+  // With mutex_ held. Addresses, not memory. What gives back may not fail, so it takes no memory.
   std::byte* TakeAddresses(size_t bytes, size_t alignment);
-  void GiveAddresses(std::byte* at, size_t bytes);
+  void GiveAddresses(std::byte* at) noexcept;
   bool SetCommitted(std::byte* at, size_t bytes, bool committed);
 
   WorkQueue kernels_, copies_;
   std::byte* addresses_ = nullptr;  // without access, for ever
   std::byte* memory_ = nullptr;     // with, where it is committed
   std::mutex mutex_;
-  std::map<std::byte*, size_t> free_;  // addresses
+  std::map<std::byte*, size_t> free_, taken_;  // addresses
   std::vector<bool> committed_;        // by page
   size_t used_bytes_ = 0;
 };

@@ -6,25 +6,31 @@
 
 namespace abacus {
 
-WorkQueue::WorkQueue() {
-  std::thread([this] { Serve(); }).detach();
+WorkQueue::~WorkQueue() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ends_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
 }
 
 void WorkQueue::Serve() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return !pieces_.empty(); });
+    changed_.wait(lock, [&] { return ends_ || !pieces_.empty(); });
+    if (pieces_.empty()) return;
     Piece& piece = pieces_.front();
     lock.unlock();
-    std::string failure;
+    std::exception_ptr failure;
     try {
       piece.work();
-    } catch (const std::exception& error) {
-      failure = error.what();
+    } catch (...) {
+      failure = std::current_exception();
     }
     piece.work = nullptr;
     lock.lock();
-    if (failure_.empty()) failure_ = std::move(failure);
+    if (failure_ == nullptr) failure_ = std::move(failure);
     pieces_.pop_front();
     ++done_;
     changed_.notify_all();
@@ -33,6 +39,7 @@ void WorkQueue::Serve() {
 
 uint64_t WorkQueue::Add(std::vector<ByteExtent> uses, std::function<void()> work) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Serve(); });
   pieces_.push_back({std::move(uses), std::move(work)});
   changed_.notify_all();
   return done_ + pieces_.size();
@@ -65,8 +72,19 @@ void WorkQueue::AwaitUsersOf(ByteExtent bytes) {
 }
 
 std::string WorkQueue::TakeFailure() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(failure_, "");
+  std::exception_ptr failure;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    failure = std::exchange(failure_, nullptr);
+  }
+  if (failure == nullptr) return "";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "something that is no std::exception was thrown";
+  }
 }
 
 }  // namespace abacus

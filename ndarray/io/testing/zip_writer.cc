@@ -10,7 +10,7 @@ namespace tidepool {
 namespace {
 
 void Put(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) : 0);
 }
 
 std::string Deflate(const std::string& content) {
