@@ -91,8 +91,7 @@ void CopyToPeer(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source
     {
       const QueueTurn turn(there, /*alone=*/true);
       copy.after_there = BeforeWriting(GetDeviceProvider(there, "copy between devices"), target);
-      done = peers.Queue(copy);
-      DependOn(there, here, done);
+      done = DependOnQueued(there, here, [&] { return peers.Queue(copy); });
       OrderUsesAlone(turn, there, copy.to_queue, {&target, true});
     }
     // Whoever writes the source's bytes next, or gets its memory, comes behind the copy.
@@ -179,6 +178,12 @@ int64_t CopyStaged(Buffer& target, std::byte* to, Buffer& source, const std::byt
 
 }  // namespace
 
+PeerCopies* FindPeerCopies(DeviceType type) { return peers_of[type.number()].load(std::memory_order_acquire); }
+
+PeerCopies* SwapPeerCopiesForTesting(DeviceType type, PeerCopies* peers) {
+  return peers_of[type.number()].exchange(peers, std::memory_order_acq_rel);
+}
+
 PeerCopiesRegistrar::PeerCopiesRegistrar(DeviceType type, PeerCopies* peers) {
   PeerCopies* known = nullptr;
   if (peers_of[type.number()].compare_exchange_strong(known, peers, std::memory_order_acq_rel)) return;
@@ -188,6 +193,10 @@ PeerCopiesRegistrar::PeerCopiesRegistrar(DeviceType type, PeerCopies* peers) {
 
 void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes) {
   if (bytes == 0) return;
+  if (source.device == target.device || source.device == Host() || target.device == Host()) {
+    ThrowInvalidArgument(absl::StrCat("copy between devices: found bytes of ", DeviceName(source.device), " for ",
+                                      DeviceName(target.device), ", expected two devices that are not the host"));
+  }
   CheckNotLost(source.device, "copy between devices");
   CheckNotLost(target.device, "copy between devices");
   Way& way = DecideWay(source.device, target.device);

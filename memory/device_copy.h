@@ -25,7 +25,7 @@ namespace tidepool {
 
 inline constexpr size_t kStagedBytes = size_t{4} << 20;  // of a piece; two are under way
 
-// Bytes at `from`, which lie in `source`, to `to` in `target`, on two devices that are not the host. The caller has both
+// Bytes at `from`, which lie in `source`, to `to` in `target`, on two devices that are not the host, else kInvalidArgument. The caller has both
 // pinned (pins.h), their mirrors prepared (buffer_mirror.h) and raised the target's version. Throws kInternal when a device fails: peer to peer
 // nothing has been written then; staged, pieces may have been. OutOfMemoryError without staging memory.
 void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes);
@@ -65,6 +65,11 @@ class PeerCopies {
  protected:
   ~PeerCopies() = default;
 };
+
+// Those of the type; null: it has none.
+PeerCopies* FindPeerCopies(DeviceType type);
+// Puts `peers` in their place and returns them. While nothing is copied.
+PeerCopies* SwapPeerCopiesForTesting(DeviceType type, PeerCopies* peers);
 
 class PeerCopiesRegistrar {
  public:

@@ -1,6 +1,7 @@
 #include "tidepool/memory/provider/device_dependence.h"
 
 #include <bitset>
+#include <memory>
 #include <mutex>
 #include <new>
 
@@ -23,8 +24,9 @@ struct Dependence {
   Device target, source;
   QueuePoint point;  // 0: nothing is under way
   Dependence* next;
+  std::mutex* order;  // of copies between the two; never destroyed
 };
-// Taken last, and nothing is called under it: devices are lost under locks of theirs.
+// But for orders, taken last, and nothing is called under it: devices are lost under locks of theirs.
 std::mutex mutex;
 constinit Dependence* first = nullptr;  // never destroyed: arrays are copied in static destructors, too
 
@@ -103,7 +105,11 @@ void PrepareToDepend(Device target, Device source) {
   CheckDevice("copy between devices", target);
   CheckDevice("copy between devices", source);
   std::lock_guard<std::mutex> lock(mutex);
-  if (FindLocked(target, source) == nullptr) first = new Dependence{target, source, {}, first};
+  if (FindLocked(target, source) == nullptr) {
+    auto order = std::make_unique<std::mutex>();
+    first = new Dependence{target, source, {}, first, order.get()};
+    order.release();
+  }
 }
 
 void DependOn(Device target, Device source, QueuePoint point) noexcept {
@@ -116,6 +122,11 @@ void DependOn(Device target, Device source, QueuePoint point) noexcept {
 }
 
 namespace internal {
+
+std::mutex& OrderOfDependences(Device target, Device source) noexcept {
+  std::lock_guard<std::mutex> lock(mutex);
+  return *FindLocked(target, source)->order;
+}
 
 void CheckSourcesSlowly(Device target, const char* who) {
   if (target.index < kMaxDevicesPerType) AskSources(target);

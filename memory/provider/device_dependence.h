@@ -5,7 +5,7 @@
 // the source is the loss of the target's device as well (device_loss.h), with the cause of the first.
 //
 //   PrepareToDepend(target, source);               // before anything is queued
-//   DependOn(target, source, QueueCopy(...));
+//   DependOnQueued(target, source, [&] { return QueueCopy(...); });
 //   ...
 //   device.WaitFor(point);                    // the host waited for work of the target
 //   CheckSources(target, "copy to the host"); // and may look at what it left
@@ -18,6 +18,7 @@
 #define TIDEPOOL_MEMORY_PROVIDER_DEVICE_DEPENDENCE_H_
 
 #include <atomic>
+#include <mutex>
 
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -26,16 +27,30 @@ namespace tidepool {
 
 // Makes what DependOn notes things in. Throws std::bad_alloc, and as CheckDevice.
 void PrepareToDepend(Device target, Device source);
-// The target has bytes from here on that come behind `point` of the source. Of the same two a later point passes later.
+// The target has bytes from here on that come behind `point` of the source. Of the same two a later point passes later, so who
+// calls this makes sure that points come here in their order.
 void DependOn(Device target, Device source, QueuePoint point) noexcept;
+// The same of the point that queue() returns, in the order of those calls: copies between the two are queued one at a time.
+// Throws as queue().
+template <typename Queue>
+QueuePoint DependOnQueued(Device target, Device source, const Queue& queue);
 
 namespace internal {
 extern std::atomic<int> dependences_under_way;
+std::mutex& OrderOfDependences(Device target, Device source) noexcept;  // after PrepareToDepend
 void CheckSourcesSlowly(Device target, const char* who);
 // `source` has just been lost.
 void LoseDependents(Device source) noexcept;
 void ForgetDependencesForTesting(Device device) noexcept;
 }  // namespace internal
+
+template <typename Queue>
+QueuePoint DependOnQueued(Device target, Device source, const Queue& queue) {
+  const std::lock_guard<std::mutex> order(internal::OrderOfDependences(target, source));
+  const QueuePoint point = queue();
+  DependOn(target, source, point);
+  return point;
+}
 
 // Behind a wait for work of `target`: throws DeviceLostError of it when what it was copied from has been lost meanwhile.
 inline void CheckSources(Device target, const char* who) {

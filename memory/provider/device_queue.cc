@@ -1,5 +1,6 @@
 #include "tidepool/memory/provider/device_queue.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,7 @@ class DeviceQueues {
     DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
     CheckNotLost(device, "DeviceQueue");
     if (native != nullptr && native == provider.NativeQueue(0)) return DeviceQueue::First(device);
+    if (native != nullptr) CheckNoOtherDevices(device, native);
     using State = std::shared_ptr<const DeviceQueue::State>;
     State state = numbers_.Open(
         provider, native,
@@ -50,15 +52,20 @@ class DeviceQueues {
         [&](int number, Handles& handles) {
           NoteOperation(device, number, nullptr);
           auto made = std::make_shared<const DeviceQueue::State>(device, number, native);
+          if (native == nullptr) ours_[number].store(provider.NativeQueue(number), std::memory_order_relaxed);
           handles = made;
           return State(std::move(made));
         });
     if (state != nullptr) return DeviceQueue(std::move(state));
     ThrowResourceExhausted(absl::StrCat("DeviceQueue: ", DeviceName(device), " has ", kMostQueues,
-                                        " queues in use, which is as many as there may be"));
+                                        " queues in use, which is as many as there may be: the first, ", WhoHolds()));
   }
 
-  void Close(Device device, int number) noexcept { numbers_.Close(*FindDeviceProvider(device), number); }
+  void Close(Device device, int number) noexcept {
+    ours_[number].store(nullptr, std::memory_order_relaxed);  // another may get the address then
+    numbers_.Close(*FindDeviceProvider(device), number);
+  }
+  void CountCycle(int number, int change) noexcept { cycles_[number].fetch_add(change, std::memory_order_relaxed); }
   QueuePoint End(Device device, int number) {
     CheckQueueNumber(device, number);
     return numbers_.End(GetDeviceProvider(device, "DeviceQueue"), number);
@@ -70,6 +77,43 @@ class DeviceQueues {
  private:
   using Handles = std::weak_ptr<const DeviceQueue::State>;
 
+  std::string WhoHolds() {
+    int of_handles = 0, of_cycles = 0, untold = 0;
+    long handles = 0;
+    numbers_.ForEachOpen([&](int number, bool has_owner, const Handles& kept) {
+      const int cycles = cycles_[number].load(std::memory_order_relaxed);
+      const long others = kept.use_count() - cycles;
+      of_handles += has_owner && others > 0;
+      of_cycles += has_owner && others <= 0;
+      untold += !has_owner;
+      handles += std::max(others, 0l);
+    });
+    return absl::StrCat(of_handles, " that have handles (", handles,
+                        " of DeviceQueue, QueueScope and tensors given by DLPack), ", of_cycles,
+                        " that open cycles of workspaces alone hold, ", untold, " whose end the device has not told");
+  }
+
+  // As far as it can be told: the caller's own have no name that says whose they are.
+  static void CheckNoOtherDevices(Device device, void* native) {
+    for (int index = 0; index < kMaxDevicesPerType; ++index) {
+      const Device other{device.type, static_cast<uint8_t>(index)};
+      if (other == device) continue;
+      const int number = Of(other).NumberOf(native);
+      if (number < 0) continue;
+      ThrowInvalidArgument(absl::StrCat("DeviceQueue: found queue ", number, " of ", DeviceName(other),
+                                        ", expected one of ", DeviceName(device), " to adopt"));
+    }
+  }
+  // Of ours; -1: it is none.
+  int NumberOf(const void* native) const noexcept {
+    for (int number = 1; number < kMostQueues; ++number) {
+      if (ours_[number].load(std::memory_order_relaxed) == native) return number;
+    }
+    return -1;
+  }
+
+  std::atomic<void*> ours_[kMostQueues] = {};  // what the device calls those that it made
+  std::atomic<int> cycles_[kMostQueues] = {};  // of workspaces, which are open in them
   QueueNumbers<StdSync, QueuePoint, Handles, kMostQueues> numbers_{queues_in_use};
   std::shared_mutex turns_;
 };
@@ -134,6 +178,17 @@ QueueScope::~QueueScope() {
     std::abort();
   }
   *link = outer_;
+}
+
+QueueOfCycle::QueueOfCycle(Device device) {
+  DeviceQueue here = DeviceQueue::Here(device);
+  if (here.number() == 0) return;
+  DeviceQueues::Of(device).CountCycle(here.number(), 1);
+  queue_.emplace(std::move(here));
+}
+
+QueueOfCycle::~QueueOfCycle() {
+  if (queue_.has_value()) DeviceQueues::Of(queue_->device()).CountCycle(queue_->number(), -1);
 }
 
 int QueueHereSlowly(Device device) noexcept {

@@ -23,6 +23,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <utility>
 
@@ -56,8 +57,9 @@ class DeviceQueue {
   // when the device refuses, and as GetDeviceProvider.
   static DeviceQueue New(Device device);
   // The caller's own, for work between theirs: a cudaStream_t of CUDA devices. They keep it until the last
-  // handle has gone. The same one adopted again is the same queue, and native() of one of ours is ours. Throws as
-  // New(), and kInvalidArgument for null.
+  // handle has gone, and cycles of workspaces that began in it have ended; it is theirs alone then, whatever was made in
+  // it: arrays, and batches of a ring that are leased still. The same one adopted again is the same queue, and native()
+  // of one of ours is ours. Throws as New(), and kInvalidArgument for null and for native() of another device's.
   static DeviceQueue Adopt(Device device, void* native);
 
   Device device() const { return state_->device; }
@@ -112,6 +114,21 @@ class [[nodiscard]] QueueScope {
 extern std::atomic<bool> queues_in_use;
 
 int QueueHereSlowly(Device device) noexcept;
+// A cycle of a workspace is in the thread's queue, which stays open meanwhile. Of the first one nothing.
+class QueueOfCycle {
+ public:
+  explicit QueueOfCycle(Device device);
+  QueueOfCycle(QueueOfCycle&& other) noexcept : queue_(std::exchange(other.queue_, std::nullopt)) {}
+  QueueOfCycle& operator=(QueueOfCycle&& other) noexcept {
+    std::swap(queue_, other.queue_);
+    return *this;
+  }
+  ~QueueOfCycle();
+
+ private:
+  std::optional<DeviceQueue> queue_;
+};
+
 // The number of the calling thread's queue of that device.
 inline int QueueHere(Device device) noexcept {
   return queues_in_use.load(std::memory_order_relaxed) ? QueueHereSlowly(device) : 0;

@@ -75,6 +75,7 @@ TEST_F(DeviceQueueTest, NumbersAreUsedAgainAndRunOut) {
   const Error error = ErrorOf([] { DeviceQueue::New(kDevice); });
   EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(error.message(), HasSubstr("simulated:0 has 16 queues in use"));
+  EXPECT_THAT(error.message(), HasSubstr("the first, 15 that have handles (15 of DeviceQueue"));
   const DeviceQueue kept = queues[6];
   queues.clear();
   EXPECT_EQ(DeviceQueue::New(kDevice).number(), 1);

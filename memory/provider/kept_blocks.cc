@@ -13,9 +13,6 @@
 namespace tidepool {
 namespace {
 
-// Kept blocks that one request looks at, of its size and of the oldest.
-constexpr int kMostLooks = KeptBlocks::kMostWaiting;
-
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -43,195 +40,16 @@ class KeptBlocks::PointsOfQueues {
   QueuePoint points_[kMostQueues];
 };
 
-bool KeptBlocks::Smaller::operator()(const Block* a, const Block* b) const {
-  return a->bytes != b->bytes ? a->bytes < b->bytes : a->released < b->released;
-}
-bool KeptBlocks::Smaller::operator()(const Block* a, size_t bytes) const { return a->bytes < bytes; }
-bool KeptBlocks::Smaller::operator()(size_t bytes, const Block* b) const { return bytes < b->bytes; }
-
 KeptBlocks::KeptBlocks(DeviceProvider& device, Source& source, size_t alignment, size_t most_bytes)
     : device_(device), source_(source), alignment_(alignment), most_bytes_(most_bytes) {
   // So that there is an entry, and counting needs no memory.
   MemoryTracker::Global().Add(device_.device(), MemoryKind::kUnreferenced, 0);
 }
 
-// ---- the books ------------------------------------------------------------------------------------
-
-KeptBlocks::Block* KeptBlocks::Find(const std::byte* at) {
-  auto it = all_.upper_bound(at);
-  if (it == all_.begin()) return nullptr;
-  Block* const block = std::prev(it)->second.get();
-  return at < block->base + block->bytes ? block : nullptr;
-}
-
-// One that cannot be told has not.
-bool KeptBlocks::HasPassed(QueuePoint point) noexcept {
-  try {
-    return device_.HasPassed(point);
-  } catch (...) {
-    return false;
-  }
-}
-
-bool KeptBlocks::IsFree(Block& block) noexcept {
-  while (!block.uses.empty() && HasPassed(block.uses.back().point)) block.uses.pop_back();
-  return block.uses.empty();
-}
-
-void KeptBlocks::Count() noexcept {
-  const size_t counted = stats_.kept_bytes + spare_bytes_;
-  if (counted == stats_.counted_bytes) return;
-  MemoryTracker::Global().Add(device_.device(), MemoryKind::kUnreferenced,
-                              static_cast<int64_t>(counted) - static_cast<int64_t>(stats_.counted_bytes));
-  stats_.counted_bytes = counted;
-}
-
-void KeptBlocks::Keep(Block* block) noexcept {
-  spare_bytes_ -= std::exchange(block->spare, 0);
-  --stats_.live_blocks;
-  ++stats_.kept_blocks;
-  stats_.kept_bytes += block->bytes;
-  block->kept = true;
-  block->released = ++releases_;
-  block->older = newest_;
-  block->newer = nullptr;
-  (newest_ != nullptr ? newest_->newer : oldest_) = block;
-  newest_ = block;
-  by_size_.insert(std::move(block->place));
-}
-
-void KeptBlocks::Unkeep(Block* block) noexcept {
-  --stats_.kept_blocks;
-  stats_.kept_bytes -= block->bytes;
-  block->kept = false;
-  (block->older != nullptr ? block->older->newer : oldest_) = block->newer;
-  (block->newer != nullptr ? block->newer->older : newest_) = block->older;
-  block->older = block->newer = nullptr;
-  block->place = by_size_.extract(block);
-}
-
-void KeptBlocks::TakeIntoUse(Block* block, size_t bytes, int queue) noexcept {
-  if (block->kept) {
-    Unkeep(block);
-    ++stats_.used_again;
-  }
-  ++stats_.live_blocks;
-  block->spare = block->bytes - bytes;
-  spare_bytes_ += block->spare;
-  block->queue = queue;
-  block->users = 0;
-  block->filled_by_copy = false;
-  Count();
-}
-
-KeptBlocks::Block* KeptBlocks::Pick(size_t bytes, int queue) noexcept {
-  Block* longest = nullptr;
-  Block* same_queue = nullptr;
-  int filled = 0, looks = 0;
-  for (auto it = by_size_.lower_bound(bytes); it != by_size_.end() && looks < kMostLooks; ++it, ++looks) {
-    Block* const block = *it;
-    if (block->bytes - bytes > bytes / 8) break;
-    if (IsFree(*block)) return block;
-    if (longest == nullptr || block->released < longest->released) longest = block;
-    filled += block->filled_by_copy;
-    // Copies end by themselves, and it is mostly behind them already.
-    const bool in_order = std::all_of(block->uses.begin(), block->uses.end(),
-                                      [=](const EarlierUse& use) { return use.queue == queue || use.queue < 0; });
-    if (in_order && same_queue == nullptr) same_queue = block;
-  }
-  if (looks == kMostLooks) return same_queue != nullptr ? same_queue : longest;
-  return filled == 0 || filled >= kMostFilled ? same_queue : nullptr;
-}
-
-// Of whatever queue; not one that is far too large.
-KeptBlocks::Block* KeptBlocks::PickAny(size_t bytes) noexcept {
-  const auto it = by_size_.lower_bound(bytes);
-  return it != by_size_.end() && (*it)->bytes / 2 <= bytes ? *it : nullptr;
-}
-
-KeptBlocks::Block* KeptBlocks::TakeOut(size_t bytes, int most_looks) noexcept {
-  Block* chain = nullptr;
-  size_t taken = 0;
-  int looks = 0;
-  for (Block* block = oldest_; block != nullptr && taken < bytes && looks < most_looks;) {
-    Block* const next = block->newer;
-    if (IsFree(*block)) {
-      Unkeep(block);
-      taken += block->bytes;
-      all_.extract(block->base).mapped().release();
-      block->older = std::exchange(chain, block);
-    } else {
-      ++looks;
-    }
-    block = next;
-  }
-  if (chain != nullptr) Count();
-  return chain;
-}
-
-size_t KeptBlocks::Give(Block* chain) noexcept {
-  size_t bytes = 0;
-  int64_t given = 0;
-  while (chain != nullptr) {
-    const std::unique_ptr<Block> block(chain);
-    chain = block->older;
-    source_.GiveBlock(block->base, block->bytes);
-    bytes += block->bytes;
-    ++given;
-  }
-  if (given > 0) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stats_.given += given;
-  }
-  return bytes;
-}
-
-size_t KeptBlocks::TrimUnused() noexcept { return GiveBack(SIZE_MAX, INT_MAX); }
-
-size_t KeptBlocks::GiveBack(size_t bytes, int most_looks) noexcept {
-  std::lock_guard<std::mutex> giving(giving_);
-  Block* chain;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    chain = TakeOut(bytes, most_looks);
-  }
-  return Give(chain);
-}
-
-size_t KeptBlocks::Trim() noexcept {
-  std::lock_guard<std::mutex> giving(giving_);
-  Block* chain = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    while (oldest_ != nullptr) {
-      Block* const block = oldest_;
-      Unkeep(block);
-      all_.extract(block->base).mapped().release();
-      block->older = std::exchange(chain, block);
-    }
-    Count();
-  }
-  bool finished = false;
-  for (const Block* block = chain; block != nullptr && !finished; block = block->older) {
-    for (const EarlierUse& use : block->uses) {
-      try {
-        device_.WaitFor(use.point);
-      } catch (...) {
-        source_.FinishAll();
-        finished = true;
-        break;
-      }
-    }
-  }
-  return Give(chain);
-}
-
 KeptBlocks::Stats KeptBlocks::stats() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return stats_;
 }
-
-// ---- blocks ---------------------------------------------------------------------------------------
 
 // Whoever refuses to order the queue has the host wait; what has failed uses nothing any more.
 void KeptBlocks::OrderBehind(const Block& block, int queue) noexcept {
@@ -283,18 +101,23 @@ std::byte* KeptBlocks::Allocate(size_t bytes, size_t alignment) noexcept {
   const size_t slack = alignment > alignment_ ? alignment : 0;
   const size_t whole = RoundUp(bytes + kReadableTailBytes + slack, kUnit);
   const int queue = QueueHere(device_.device());
+  size_t beyond = 0;
   const auto take_kept = [&](auto&& pick) {
     std::lock_guard<std::mutex> lock(mutex_);
     Block* const found = pick();
     if (found != nullptr) TakeIntoUse(found, whole, queue);
+    beyond = unused_.oldest != nullptr ? Beyond() : 0;
     return found;
   };
   Block* block = take_kept([&] { return Pick(whole, queue); });
   if (block == nullptr) {
-    GiveBack(whole, kMostLooks);
+    GiveBack(std::max(whole, beyond));
     block = TakeFresh(whole, queue);
+  } else if (beyond > 0) {
+    GiveBack(beyond);
   }
-  if (block == nullptr) block = take_kept([&] { return PickAny(whole); });
+  if (block == nullptr && TrimUnused() > 0) block = TakeFresh(whole, queue);
+  if (block == nullptr) block = take_kept([&] { return PickAny(whole, queue); });
   if (block == nullptr) {
     Trim();  // or another thread's, which has ended then
     block = TakeFresh(whole, queue);
@@ -312,7 +135,7 @@ void KeptBlocks::NoteUsers(const std::byte* data, uint32_t queues) noexcept {
 }
 
 // The block is the thread's: it is in no list.
-void KeptBlocks::NoteRelease(Block* block, PointsOfQueues& points) noexcept {
+bool KeptBlocks::NoteRelease(Block* block, PointsOfQueues& points) noexcept {
   block->uses.clear();
   uint32_t users = std::exchange(block->users, 0);
   if (users == 0) users = 1u << QueueHere(device_.device());
@@ -325,32 +148,43 @@ void KeptBlocks::NoteRelease(Block* block, PointsOfQueues& points) noexcept {
     }
   } catch (...) {
     // There is no point, or no memory to note it.
-    source_.FinishAll();
     block->uses.clear();
+    block->copies.clear();
+    return false;
   }
   block->copies.clear();
+  return true;
 }
 
 void KeptBlocks::ReleaseMany(const DeviceProvider::Block* blocks, int count) noexcept {
   PointsOfQueues points(device_);
-  for (int i = 0; i < count; ++i) {
-    Block* block;
-    {
+  Block* unnoted = nullptr;
+  {
+    std::lock_guard<std::mutex> noting(noting_);
+    for (int i = 0; i < count; ++i) {
+      Block* block;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        block = Find(blocks[i].data);
+      }
+      if (block == nullptr) continue;
+      if (!NoteRelease(block, points)) {
+        block->older = std::exchange(unnoted, block);
+        continue;
+      }
       std::lock_guard<std::mutex> lock(mutex_);
-      block = Find(blocks[i].data);
+      Keep(block);
     }
-    if (block == nullptr) continue;
-    NoteRelease(block, points);
-    std::lock_guard<std::mutex> lock(mutex_);
-    Keep(block);
   }
+  if (unnoted != nullptr) source_.FinishAll();
   size_t beyond;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    while (unnoted != nullptr) Keep(std::exchange(unnoted, unnoted->older));
     Count();
-    beyond = stats_.kept_bytes - std::min(stats_.kept_bytes, most_bytes_);
+    beyond = Beyond();
   }
-  if (beyond > 0) GiveBack(beyond, kMostLooks);
+  if (beyond > 0) GiveBack(beyond);
 }
 
 QueuePoint KeptBlocks::EarlierUses(const std::byte* data) {

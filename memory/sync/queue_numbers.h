@@ -75,6 +75,16 @@ class QueueNumbers {
     return end;
   }
 
+  // look(number, has_owner, kept) at each that is open but the first; it calls nothing here.
+  template <typename Look>
+  void ForEachOpen(const Look& look) {
+    std::lock_guard<typename Sync::Mutex> lock(mutex_);
+    for (int number = 1; number <= highest_.get(); ++number) {
+      const Entry& entry = entries_[number];
+      if (entry.open.get()) look(number, entry.has_owner.get(), entry.kept);
+    }
+  }
+
   // Those that are or were open, a bit each.
   uint32_t All() noexcept {
     std::lock_guard<typename Sync::Mutex> lock(mutex_);

@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/testing/device_contract_broken_memory.h"
 #include "tidepool/memory/testing/device_contract_faults.h"
 
@@ -96,6 +97,34 @@ struct HasPassedSaysSoEarly : Faulty {
 struct HasPassedNeverSaysSo : Faulty {
   using Faulty::Faulty;
   bool HasPassed(QueuePoint point) override { return Wrapper::HasPassed(point) && !now(); }
+};
+
+// ---- copies to peers ----
+
+// In the place of the simulated devices' own.
+struct FaultyPeers : Faulty, PeerCopies {
+  explicit FaultyPeers(bool always)
+      : Faulty(always), peers(SwapPeerCopiesForTesting(SimulatedDevice::kDevice.type, this)) {}
+  void Finish() override { SwapPeerCopiesForTesting(SimulatedDevice::kDevice.type, peers); }
+  std::string WhyNot(Device from, Device to) override { return peers->WhyNot(from, to); }
+  PeerCopies* const peers;
+};
+// One that waits for nothing is done before those that wait.
+struct PeerCopiesPassInAnyOrder : FaultyPeers {
+  using FaultyPeers::FaultyPeers;
+  QueuePoint Queue(const PeerCopy& copy) override {
+    if (copy.after.value != 0 || !now()) return peers->Queue(copy);
+    std::memcpy(SimulatedDevice::Get(copy.to_device.index).Hidden(copy.to, copy.bytes),
+                BytesOf(copy.from, copy.bytes), copy.bytes);
+    return {};
+  }
+};
+struct PeerCopiesPassEarly : FaultyPeers {
+  using FaultyPeers::FaultyPeers;
+  QueuePoint Queue(const PeerCopy& copy) override {
+    const QueuePoint point = peers->Queue(copy);
+    return now() ? QueuePoint{} : point;
+  }
 };
 
 // ---- several queues ----

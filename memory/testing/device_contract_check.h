@@ -188,6 +188,8 @@ void CheckOrderWithKernels(DeviceCheck& check);
 void CheckGivingBackInFlight(DeviceCheck& check);
 void CheckThreads(DeviceCheck& check);
 
+void CheckPeerCopies(DeviceCheck& check);
+
 void CheckOrderBehindAll(DeviceCheck& check);
 void CheckBlocksInFlight(DeviceCheck& check);
 void CheckQueues(DeviceCheck& check);

@@ -29,9 +29,15 @@ inline void QueueFill(std::byte* to, std::byte value, size_t bytes) { QueueFillI
 
 inline void Begin() {
   SimulatedDevice::Get().Reset();
+  SimulatedDevice::Get(1).Reset();
+  SimulatedDevice::Get(1).set_asynchronous(2);
+  SimulatedDevice::set_has_peers(true);
   SimulatedDevice::Get().set_capacity(kCapacity);
 }
-inline void End() { SimulatedDevice::Get().Reset(); }  // which finds what is left
+inline void End() {  // which finds what is left
+  SimulatedDevice::Get().Reset();
+  SimulatedDevice::Get(1).Reset();
+}
 
 inline DeviceContract Simulated(const char* name, void (*before)()) {
   return {.device = SimulatedDevice::kDevice,
@@ -39,6 +45,7 @@ inline DeviceContract Simulated(const char* name, void (*before)()) {
           .capacity_bytes = kCapacity,
           .queue_fill = &QueueFill,
           .queue_fill_in = &QueueFillIn,
+          .peer = SimulatedDevice::Get(1).device(),
           .before = before,
           .after = &End};
 }

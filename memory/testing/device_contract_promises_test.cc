@@ -15,6 +15,7 @@ namespace {
 
 constexpr char kOrder[] = "copies_and_fills_come_behind_all_work";
 constexpr char kQueues[] = "several_queues";
+constexpr char kPeers[] = "copies_to_a_peer_pass_in_order";
 constexpr char kInFlight[] = "memory_is_used_again_behind_its_uses";
 constexpr char kDescription[] = "describes_itself";
 constexpr char kCommits[] = "commits_and_decommits_pieces";
@@ -77,6 +78,8 @@ const Fault kFaults[] = {
     {"fill_beside_other_queues", &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kFill>>, {kQueues}},
     {"one_native_for_all", &Make<OneNativeForAll>, {kQueues}, false},
     {"points_of_closed_queues", &Make<PointsOfClosedQueuesAreForgotten>, {kQueues}},
+    {"copies_to_a_peer_pass_in_any_order", &Make<PeerCopiesPassInAnyOrder>, {kPeers}},
+    {"copies_to_a_peer_pass_early", &Make<PeerCopiesPassEarly>, {kPeers}},
     {"pinned_blocks_overlap", &Make<PinnedBlocksOverlap>, {kPinned}},
 };
 

@@ -38,6 +38,7 @@ constexpr Check kChecks[] = {
     {"memory_is_used_again_behind_its_uses", &CheckBlocksInFlight},
     {"pinned_host_memory", &CheckPinnedHost},
     {"several_queues", &CheckQueues},
+    {"copies_to_a_peer_pass_in_order", &CheckPeerCopies},
     {"several_threads", &CheckThreads},
     {"workspaces", &CheckWorkspaces},
     {"rings", &CheckRings},

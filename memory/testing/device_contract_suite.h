@@ -11,6 +11,7 @@
 //       .capacity_bytes = size_t{1} << 30,          // so that refusals are tried
 //       .queue_fill = &QueueMyFill,                 // so that the order of kernels and copies is
 //       .queue_fill_in = &QueueMyFillIn,            // the same of its compute queues, where it has several
+//       .peer = DeviceNamed("mine:1"),              // so that its copies to that are, where it has any
 //   });
 //   }  // namespace tidepool
 //
@@ -42,6 +43,8 @@ struct DeviceContract {
   void (*queue_fill)(std::byte* to, std::byte value, size_t bytes) = nullptr;
   // The same in that compute queue, which is open. Null: its queues are not tried.
   void (*queue_fill_in)(int queue, std::byte* to, std::byte value, size_t bytes) = nullptr;
+  // Another one of its type, to which it copies directly (memory/device_copy.h). The host: that is not tried.
+  Device peer = Host();
   // Run around each test, not by DeviceProblems; null: nothing.
   void (*before)() = nullptr;
   void (*after)() = nullptr;

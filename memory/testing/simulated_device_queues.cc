@@ -1,6 +1,8 @@
 // The compute queues and queued copies of a simulated device.
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -11,6 +13,10 @@ namespace tidepool {
 namespace {
 
 std::atomic<bool> has_peers{false};
+
+// Behind the last copy from each to each.
+std::mutex to_peers_mutex;
+uint64_t last_to_peers[SimulatedDevice::kDevices][SimulatedDevice::kDevices];
 
 class Peers final : public PeerCopies {
  public:
@@ -39,13 +45,26 @@ QueuePoint SimulatedDevice::QueueCopyToPeer(SimulatedDevice& there, int queue_th
     std::lock_guard<std::mutex> lock(mutex_);
     ++counters_.copies_to_peers;
   }
-  const QueuePoint point = {queues_.Add(At(SimulatedQueues::kCopies),
+  // Copies run in any order, and pass in that in which they are queued.
+  QueuePoint point;
+  {
+    std::lock_guard<std::mutex> lock(to_peers_mutex);
+    uint64_t& last = last_to_peers[device_.index][there.device_.index];
+    const uint64_t copied = queues_.Add(At(SimulatedQueues::kCopies),
                                         {{from, from + bytes, false}, {to, to + bytes, true}},
                                         std::vector<uint64_t>{after.value, after_there.value},
                                         [=, this, &there] {
                                           if (!Works() || !there.Works()) return;
                                           std::memcpy(hidden_to, hidden_from, bytes);
-                                        })};
+                                        });
+    try {
+      last = queues_.Add(At(SimulatedQueues::kCopies), {}, std::vector<uint64_t>{copied, last}, [] {});
+    } catch (const std::bad_alloc&) {
+      queues_.WaitFor(copied);
+      throw;
+    }
+    point.value = last;
+  }
   there.queues_.ComputeAfter(there.At(queue_there), point.value);
   if (kept_ != nullptr) kept_->NoteCopy(from, point);
   return point;

@@ -3,9 +3,13 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_new.h"
 #include "tidepool/memory/testing/failing_provider.h"
@@ -173,6 +177,29 @@ TEST_F(SimulatedDeviceDeathTest, MisuseIsNoticed) {
   EXPECT_DEATH(device_.Unreserve(range + kGranule, kGranule), "illegal end of a range");
   EXPECT_DEATH(device_.Reset(), "memory in use");
   device_.Unreserve(range, 4 * kGranule);
+}
+
+// Neither is a copy between devices, and what would order it takes two.
+TEST(SimulatedPeers, CopiesWithinADeviceAndOfTheHostsBytesAreRefused) {
+  const Device kOther{SimulatedDevice::kDevice.type, 1};
+  const std::pair<Device, Device> kPairs[] = {{Host(), Host()},
+                                              {SimulatedDevice::kDevice, SimulatedDevice::kDevice},
+                                              {Host(), kOther},
+                                              {kOther, Host()}};
+  for (const auto& [to, from] : kPairs) {
+    const BufferHandle target(NewHeapBuffer(64, kHeapAlignment, MemoryKind::kAllocated, to));
+    const BufferHandle source(NewHeapBuffer(64, kHeapAlignment, MemoryKind::kAllocated, from));
+    try {
+      CopyBetweenDevices(*target.get(), target->data, *source.get(), source->data, 64);
+      ADD_FAILURE() << DeviceName(from) << " to " << DeviceName(to);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(std::string(error.message()),
+                "copy between devices: found bytes of " + DeviceName(from) + " for " + DeviceName(to) +
+                    ", expected two devices that are not the host");
+    }
+    EXPECT_FALSE(DeviceCopiesBetween(from, to).decided);
+  }
 }
 
 }  // namespace

@@ -56,8 +56,8 @@ void CycleQueues::Begin() {
     return;
   }
   const int here = QueueHere(device_);
-  std::optional<DeviceQueue> open;
-  if (here != 0) open = DeviceQueue::Here(device_);
+  std::optional<QueueOfCycle> open;
+  if (here != 0) open.emplace(device_);
   if (ends_.queues != 0) {
     ends_.OrderAfter(device_, here);
   } else if (ran_ && here != home()) {

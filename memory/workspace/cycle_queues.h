@@ -43,6 +43,8 @@ class CycleQueues {
 
   // A cycle begins in the thread's queue. Throws kInternal when the device refuses; nothing has begun then.
   void Begin();
+  // The cycle goes on, and nobody queues anything for it in its home any more: that may end.
+  void HandOver() noexcept { open_.reset(); }
   void End() noexcept;
   // Of the cycle that has ended.
   uint16_t used() const {
@@ -53,7 +55,7 @@ class CycleQueues {
   const Device device_;
   std::atomic<uint8_t> home_{0};
   std::atomic<uint16_t> used_{0};  // beside the home
-  std::optional<DeviceQueue> open_;  // keeps the home open until the cycle has ended
+  std::optional<QueueOfCycle> open_;  // keeps the home open until the cycle has ended, or is handed over
   bool ran_ = false;                 // a cycle
   QueueEnds ends_;                   // of the cycle before; of its home alone where there were no other queues yet
 };

@@ -1,5 +1,7 @@
 // Rings on a device whose memory the host cannot touch.
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -8,6 +10,8 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/testing/test_device.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -148,6 +152,66 @@ TEST_F(RingDevice, AFullDeviceEndsTheBatchWithTheLedger) {
     EXPECT_NE(error.report().find("simulated:0"), std::string::npos) << error.report();
   }
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(Holds(Make(ring, 3), 3));
+}
+
+// What a stream of the caller's was given to do for a batch is not theirs to keep it for: neither
+// the batch nor its lease, nor the slot's next one, comes to the stream again.
+TEST_F(RingDevice, AnAdoptedQueueIsTheCallersAgainWhileItsBatchIsLeased) {
+  constexpr size_t kBytes = 5000;
+  const auto fill = [&](Buffer* buffer, int value, int queue) {
+    std::byte* const hidden = device_.Hidden(buffer->data, kBytes);
+    const OrderedUses ordered(kDevice, queue, {{buffer, true}});
+    device_.QueueKernel(
+        {{buffer->data, buffer->data + kBytes, true}}, [=] { std::memset(hidden, value, kBytes); },
+        queue);
+  };
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    device_.set_asynchronous(seed);
+    {
+      RingWorkspace ring("ring", WorkspaceConfig::Ring(2), kDevice);
+      for (int round = 0; round < 6; ++round) {
+        SlotLease lease;
+        BufferHandle array;
+        auto theirs = std::make_unique<int>(round);
+        {
+          const QueueScope scope(DeviceQueue::Adopt(kDevice, theirs.get()));
+          RingSlotScope slot(ring);
+          array = BufferHandle(AllocateHere(kBytes));
+          fill(array.get(), 7, QueueHere(kDevice));
+          lease = slot.Commit();
+          EXPECT_EQ(device_.NativeQueue(1), theirs.get());
+        }
+        EXPECT_EQ(OpenQueues(kDevice), 1u) << "no handle is left";
+        theirs.reset();
+        // Somebody else's may have the number then.
+        std::optional<DeviceQueue> other;
+        if (round % 2 != 0) other = DeviceQueue::New(kDevice);
+        const int queue = other ? other->number() : 0;
+        fill(array.get(), 8 + round, queue);
+        EXPECT_TRUE(BufferHolds(*array.get(), static_cast<unsigned char>(8 + round)));
+        fill(array.get(), 20, queue);
+        array = BufferHandle();
+        lease = SlotLease();
+        other.reset();
+        EXPECT_EQ(OpenQueues(kDevice), 1u);
+      }
+    }
+    device_.Reset();
+  }
+}
+
+// The cycle that is open in it holds it until it ends.
+TEST_F(RingDevice, AnAdoptedQueueIsOpenAsLongAsItsCycle) {
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(2), kDevice);
+  std::optional<RingSlotScope> slot;
+  int theirs;
+  {
+    const QueueScope scope(DeviceQueue::Adopt(kDevice, &theirs));
+    slot.emplace(ring);
+  }
+  EXPECT_EQ(OpenQueues(kDevice), 3u);
+  slot.reset();
+  EXPECT_EQ(OpenQueues(kDevice), 1u);
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ void WorkspaceCore::HandOver() noexcept {
   // What is alive now is the batch: when its readers let go of it teaches nothing.
   if (writes_down_) follower_.WriteDown(made());
   follower_.Finish(made());
+  queues_.HandOver();
   gate_.HandOver();
 }
 

@@ -16,7 +16,8 @@ void QueueFillIn(int queue, std::byte* to, std::byte value, size_t bytes) {
 void QueueFill(std::byte* to, std::byte value, size_t bytes) { QueueFillIn(0, to, value, bytes); }
 
 const bool registered = RegisterDeviceContract(
-    {.device = {DeviceType::kCuda, 0}, .queue_fill = &QueueFill, .queue_fill_in = &QueueFillIn});
+    {.device = {DeviceType::kCuda, 0}, .queue_fill = &QueueFill, .queue_fill_in = &QueueFillIn,
+     .peer = {DeviceType::kCuda, 1}});
 
 }  // namespace
 }  // namespace tidepool::cuda
