@@ -67,7 +67,7 @@ QueuePoint BeforeWriting(DeviceProvider& device, Buffer& buffer) {
 void WaitQuietly(DeviceProvider& device, QueuePoint point) noexcept {
   try {
     device.WaitFor(point);
-  } catch (const Error&) {
+  } catch (...) {
     // It failed, and uses nothing any more.
   }
 }
@@ -185,6 +185,10 @@ PeerCopies* SwapPeerCopiesForTesting(DeviceType type, PeerCopies* peers) {
 }
 
 PeerCopiesRegistrar::PeerCopiesRegistrar(DeviceType type, PeerCopies* peers) {
+  if (peers == nullptr) {
+    std::fprintf(stderr, "tidepool: the PeerCopies of %s devices is null\n", DeviceTypeName(type).c_str());
+    std::abort();
+  }
   PeerCopies* known = nullptr;
   if (peers_of[type.number()].compare_exchange_strong(known, peers, std::memory_order_acq_rel)) return;
   std::fprintf(stderr, "tidepool: a second PeerCopies for %s devices is linked\n", DeviceTypeName(type).c_str());

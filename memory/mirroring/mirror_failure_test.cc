@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -143,6 +144,32 @@ TEST_F(MirrorFailure, ABufferGoesWhileItsCopyCannotBeWaitedFor) {
     provider.at_wait = [] {};
     device_.WaitFor(device_.ComputePoint(0));
   }
+}
+
+TEST_F(MirrorFailure, ACopyToAPeerThatCannotBeWaitedForIsTheCallersError) {
+  SimulatedDevice& other = SimulatedDevice::Get(1);
+  for (const auto& throws : kThrows) {
+    SimulatedDevice::set_has_peers(true);
+    ForgetDeviceCopiesForTesting();
+    Throwing provider;
+    const BufferHandle source = NewOnDevice(5);
+    const BufferHandle target(NewHeapBuffer(kBytes, 64, MemoryKind::kAllocated, other.device()));
+    target->version = 1;
+    const auto copy = [&] { CopyBetweenDevices(*target.get(), target->data, *source.get(), source->data, kBytes); };
+    provider.at_order = provider.at_wait = throws;
+    EXPECT_ANY_THROW(copy());
+    provider.at_order = provider.at_wait = [] {};
+    EXPECT_NO_THROW(copy());
+    other.WaitFor(other.ComputePoint(0));
+    EXPECT_EQ(other.Hidden(target->data, kBytes)[9], std::byte{5});
+  }
+  SimulatedDevice::set_has_peers(false);
+  ForgetDeviceCopiesForTesting();
+  other.Reset();
+}
+
+TEST(PeerCopiesDeathTest, NullIsRefused) {
+  EXPECT_DEATH(PeerCopiesRegistrar(kDevice.type, nullptr), "the PeerCopies of simulated devices is null");
 }
 
 }  // namespace
