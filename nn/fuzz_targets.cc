@@ -1,11 +1,12 @@
-// Model files: each loads into a network that holds exactly what the file does, or is refused. Configurations as JSON: each
-// is one that is written as it was read, or refused.
+// Model files: each loads into a network that holds exactly what the file does, or is refused.
+// Configurations as JSON: each is one that is written as it was read, or refused.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,15 +29,20 @@ namespace {
 
 constexpr int64_t kMostRun = 1 << 12;  // elements of parameters, and of what one example makes
 
-std::string ValidFile(const char* name, const Shape& input, int64_t classes) {
+std::string FileOf(const Model& model) {
   const std::string path = testing::TempDir() + "/valid";
-  SaveModel(MakeModel(name, input, classes, 5, WorkspaceMode::kEnabled), path);
+  SaveModel(model, path);
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Those of MakeModel, and one of which thousands are read in the time of one of theirs.
 std::vector<std::string> ModelFiles() {
-  return {ValidFile("mlp", {1, 1, 1}, 1), ValidFile("lenet", {16, 16, 1}, 2)};
+  const NetworkConfig small = NetworkFromJson(
+      R"({"inputs":[{"name":"x","shape":[2]}],"layers":[{"kind":"batch_norm"},{"kind":"dense","units":2}]})");
+  return {FileOf(MakeModel("mlp", {1, 1, 1}, 1, 5, WorkspaceMode::kEnabled)),
+          FileOf(MakeModel("lenet", {16, 16, 1}, 2, 5, WorkspaceMode::kEnabled)),
+          FileOf(Model("small", 2, std::make_unique<Network>(small, NetworkOptions())))};
 }
 
 void ExpectHoldsTheFile(const Model& model, const std::string& path) {
@@ -69,19 +75,20 @@ TIDEPOOL_FUZZ_TARGET(ModelFile, {.corpus = &ModelFiles,
                                  .max_bytes = size_t{1} << 20});
 
 std::vector<std::string> Configurations() {
-  return {R"({"inputs":[{"name":"image","shape":[8,8,0]}],"layers":[{"kind":"conv2d","filters":4,"kernel":3}]})",
-          R"({"inputs":[{"name":"image","shape":[8,8,1]}],"layers":[)"
-          R"({"kind":"conv2d","filters":4,"kernel":3,"activation":"relu"},{"kind":"max_pool2d"},{"kind":"dense","units":3}]})",
-          R"({"inputs":[{"name":"x","shape":[4,6],"type":"f32"}],"layers":[)"
-          R"({"kind":"multi_head_attention","heads":2,"causal":true},{"kind":"layer_norm"},)"
-          R"({"kind":"dense","units":6,"last_axis":true,"name":"a"},{"kind":"dense","units":6,"last_axis":true,"name":"b",)"
-          R"("inputs":["a"],"tied":{"weight":"a.weight","bias":"a.bias"}}],"outputs":["b","a"]})",
-          R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"batch_norm"},{"kind":"activation","function":"tanh"},)"
-          R"({"kind":"group_norm","groups":2}]})",
-          R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"dense","units":2147483649}]})",
-          R"({"inputs":[{"name":"a","shape":[2,6]},{"name":"b","shape":[6]}],"layers":[{"kind":"lstm","units":3,"inputs":["a"],)"
-          R"("name":"l"},{"kind":"last_time_step"},{"kind":"dense","units":3,"inputs":["b"],"name":"d"},)"
-          R"({"kind":"merge","merge":"add","inputs":["1.last_time_step","d"]}]})"};
+  return {
+      R"({"inputs":[{"name":"image","shape":[8,8,0]}],"layers":[{"kind":"conv2d","filters":4,"kernel":3}]})",
+      R"({"inputs":[{"name":"image","shape":[8,8,1]}],"layers":[)"
+      R"({"kind":"conv2d","filters":4,"kernel":3,"activation":"relu"},{"kind":"max_pool2d"},{"kind":"dense","units":3}]})",
+      R"({"inputs":[{"name":"x","shape":[4,6],"type":"f32"}],"layers":[)"
+      R"({"kind":"multi_head_attention","heads":2,"causal":true},{"kind":"layer_norm"},)"
+      R"({"kind":"dense","units":6,"last_axis":true,"name":"a"},{"kind":"dense","units":6,"last_axis":true,"name":"b",)"
+      R"("inputs":["a"],"tied":{"weight":"a.weight","bias":"a.bias"}}],"outputs":["b","a"]})",
+      R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"batch_norm"},{"kind":"activation","function":"tanh"},)"
+      R"({"kind":"group_norm","groups":2}]})",
+      R"({"inputs":[{"name":"x","shape":[4]}],"layers":[{"kind":"dense","units":2147483649}]})",
+      R"({"inputs":[{"name":"a","shape":[2,6]},{"name":"b","shape":[6]}],"layers":[{"kind":"lstm","units":3,"inputs":["a"],)"
+      R"("name":"l"},{"kind":"last_time_step"},{"kind":"dense","units":3,"inputs":["b"],"name":"d"},)"
+      R"({"kind":"merge","merge":"add","inputs":["1.last_time_step","d"]}]})"};
 }
 
 void ExpectSmallNumbers(const nlohmann::json& value) {
@@ -114,14 +121,19 @@ void ReadConfiguration(const std::string& bytes) {
   }
 }
 
-TIDEPOOL_FUZZ_TARGET(NetworkJson, {.corpus = &Configurations, .mutate = &MutateJson, .run = &ReadConfiguration, .cases = 20000});
+TIDEPOOL_FUZZ_TARGET(NetworkJson, {.corpus = &Configurations,
+                                   .mutate = &MutateJson,
+                                   .run = &ReadConfiguration,
+                                   .cases = 20000});
 
-// What the configuration's check took is a network that runs, and answers with the shapes that were worked out.
+// What the configuration's check took is a network that runs, and answers with the shapes that were
+// worked out.
 void RunConfiguration(const std::string& bytes) {
   const NetworkConfig config = NetworkFromJson(bytes);
   const GraphBody body(config);
   int64_t elements = 0;
-  for (const NamedSpec& parameter : body.parameters()) elements += parameter.spec.shape.NumElements();
+  for (const NamedSpec& parameter : body.parameters())
+    elements += parameter.spec.shape.NumElements();
   if (elements > kMostRun || body.elements_of_example() > kMostRun) {
     throw Error(absl::StatusCode::kResourceExhausted, "too large to be run thousands of times");
   }
@@ -139,7 +151,8 @@ void RunConfiguration(const std::string& bytes) {
     const Arrays outputs = network.Run(Arrays(inputs.begin(), inputs.end()));
     ASSERT_EQ(outputs.size(), body.output_shapes().size());
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const absl::Span<const int64_t> found = outputs[i].shape().span(), expected = body.output_shapes()[i].span();
+      const absl::Span<const int64_t> found = outputs[i].shape().span(),
+                                      expected = body.output_shapes()[i].span();
       ASSERT_EQ(found.size(), expected.size() + 1);
       ASSERT_TRUE(found[0] == 2 && found.subspan(1) == expected) << outputs[i].shape().ToString();
     }

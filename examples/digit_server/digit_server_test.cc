@@ -14,6 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/digit_image.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/decimal_comma.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/softmax.h"
@@ -187,6 +188,22 @@ TEST_F(DigitServerTest, TheMetricsPageIsWhatPrometheusReads) {
   const Exposition read = scrape();
   EXPECT_GE(cycles(read), before + 5);
   EXPECT_GT(read.Value("tidepool_memory_bytes", {{"device", "host"}, {"kind", "allocated"}}), 0);
+}
+
+// In the locale of a user who writes 1,5.
+TEST_F(DigitServerTest, NumbersHaveAPointInAnyLocale) {
+  const std::string body = RawImage(1) + RawImage(2);
+  const std::string expected = Post(body)->body;
+  EXPECT_THAT(expected, ::testing::ContainsRegex("\"probability\":0\\.[0-9]"));
+  const DecimalCommaScope comma;
+  if (!comma.is_set()) GTEST_SKIP() << "there is no C.UTF-8";
+  EXPECT_EQ(Post(body)->body, expected);
+  const httplib::Result metrics = client_->Get("/metrics");
+  ASSERT_EQ(metrics->status, 200);
+  EXPECT_EQ(ExpositionParser::Parse(metrics->body).error, "");
+  for (const std::string& page : {metrics->body, client_->Get("/memory")->body}) {
+    EXPECT_THAT(page, ::testing::Not(::testing::ContainsRegex("[0-9],[0-9]")));
+  }
 }
 
 TEST_F(DigitServerTest, ManyClientsGrowNothing) {

@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-int64_t ResidentBytes() {
+[[maybe_unused]] int64_t ResidentBytes() {  // not of sanitizers
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages >> pages;
   return pages * sysconf(_SC_PAGESIZE);

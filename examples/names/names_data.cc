@@ -1,20 +1,25 @@
 #include "tidepool/examples/names/names_data.h"
 
 #include <algorithm>
-#include <fstream>
+#include <cstddef>
+#include <sstream>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool::examples {
 
 Names ReadNames(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) ThrowNotFound(absl::StrCat(path, ": cannot be opened"));
+  FileReader file(path);
+  std::string text(file.size(), '\0'), line;
+  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()), "names");
+  std::istringstream lines(std::move(text));
   Names names;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  for (int number = 1; std::getline(lines, line); ++number) {
     const auto refuse = [&](size_t column, const std::string& expected) {
       ThrowDataLoss(
           absl::StrCat(path, ": line ", number, ", column ", column + 1, ": expected ", expected));

@@ -17,8 +17,8 @@ struct Names {
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
 };
 
-// Lines of a name, a tab and f or m. Throws kNotFound for a file that cannot be opened and
-// kDataLoss naming path, line and column.
+// Lines of a name, a tab and f or m. Throws as FileReader for what cannot be opened or is no regular
+// file, and kDataLoss naming path, line and column.
 Names ReadNames(const std::string& path);
 
 }  // namespace tidepool::examples

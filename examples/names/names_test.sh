@@ -25,4 +25,10 @@ refused "line 2, column 3: expected a letter or a hyphen" 'Ann\tf\nJo4nn\tf\n'
 refused "line 1, column 6: expected f or m" 'Anna\tx\n'
 refused "line 1, column 4: expected a name of 1 to 15 letters" 'Ann'
 refused "no names" ''
+# Which could wait for ever, or never end.
+mkfifo "$TEST_TMPDIR/pipe"
+for path in "$TEST_TMPDIR/pipe" /dev/null; do
+  said=$(timeout 60 "$program" --train="$path" --test="$test" 2>&1) && { echo "not refused: $path" >&2; failed=1; }
+  grep -qF -e "open $path: found a pipe or device" <<<"$said" || { printf 'of %s: found "%s"\n' "$path" "$said" >&2; failed=1; }
+done
 exit $failed

@@ -52,6 +52,20 @@ TEST(NpzLimits, EntriesThatShareTheirBytesAreRefused) {
   EXPECT_EQ(during.peak_bytes() - during.start().total, 0) << "before any array is made";
 }
 
+// As large as what was once read into 6.3 GB: a file of 105 KB.
+TEST(NpzLimits, SixtyArraysOfOneStreamTakeNoMemory) {
+  std::vector<ZipEntry> entries = {{"a0.npy", NpyOfZeros(105 << 20), true}};
+  for (int i = 1; i < 60; ++i)
+    entries.push_back({absl::StrCat("a", i, ".npy"), "", true, /*shares_first=*/true});
+  const std::string bytes = ZipOf(entries);
+  EXPECT_LT(bytes.size(), 115'000);
+  const HeapWatch heap;
+  PeakScope arrays;
+  EXPECT_THAT(Refusal(bytes), IsError(StatusCode::kDataLoss, {"lies.npz: entry \"a"}));
+  EXPECT_LT(heap.peak_bytes(), 1 << 20);
+  EXPECT_EQ(arrays.peak_bytes() - arrays.start().total, 0);
+}
+
 // Sums of sizes do not find them: long names make room for more entries than there are bytes of.
 TEST(NpzLimits, FewSharedBytesAreRefusedToo) {
   const std::string long_name(400, 'n');

@@ -56,6 +56,11 @@ Channel NewChannel(bool terminal) {
     limit.rlim_cur = std::min(static_cast<rlim_t>(options.stack_bytes), limit.rlim_max);
     if (setrlimit(RLIMIT_STACK, &limit) != 0) _exit(126);
   }
+  if (options.address_bytes >= 0) {
+    const rlimit limit = {static_cast<rlim_t>(options.address_bytes),
+                          static_cast<rlim_t>(options.address_bytes)};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(126);
+  }
   const int in = open("/dev/null", O_RDONLY);
   if (dup2(in, 0) != 0 || dup2(out, 1) != 1 || dup2(err, 2) != 2) _exit(126);
   // LeakSanitizer stops all threads and then maps memory, which the thread that watches memory
@@ -107,7 +112,9 @@ RunResult RunProgram(const std::string& program, const std::vector<std::string>&
   close(out.read_end);
   close(err.read_end);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  rusage usage = {};
+  while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) continue;
+  result.peak_bytes = int64_t{usage.ru_maxrss} << 10;
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }

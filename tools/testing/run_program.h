@@ -14,11 +14,15 @@ struct RunOptions {
   bool terminal = false;        // standard output is a pseudo-terminal
   std::string interrupt_after;  // SIGINT once standard output holds this
   int64_t max_file_bytes = -1;  // RLIMIT_FSIZE; -1: none
-  int64_t stack_bytes = -1;     // RLIMIT_STACK, which threads get as well, up to the hard limit; -1: as it is
+  // RLIMIT_STACK, which threads get as well, up to the hard limit; -1: as it is.
+  int64_t stack_bytes = -1;
+  int64_t address_bytes = -1;  // RLIMIT_AS; -1: as it is
 };
 
 struct RunResult {
   int status = -1;  // exit status, or 128 + signal
+  // Resident, or what the test had when it started the program if that was more.
+  int64_t peak_bytes = 0;
   std::string out, err;
 };
 

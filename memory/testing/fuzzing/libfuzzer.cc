@@ -17,6 +17,19 @@ namespace {
 const tidepool::FuzzTarget* target = nullptr;
 std::vector<std::string>* corpus = nullptr;
 
+// libFuzzer's own limit, of 4 KiB, would cut every larger file of the corpus.
+void LimitLength(int* argc, char*** argv) {
+  static std::string limit = "-max_len=" + std::to_string(target->max_bytes);
+  static std::vector<char*> arguments(*argv, *argv + *argc);
+  for (const char* const argument : arguments) {
+    if (std::strncmp(argument, "-max_len=", 9) == 0) return;
+  }
+  arguments.push_back(limit.data());
+  *argc = static_cast<int>(arguments.size());
+  arguments.push_back(nullptr);
+  *argv = arguments.data();
+}
+
 }  // namespace
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
@@ -37,6 +50,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     std::exit(1);
   }
   corpus = new std::vector<std::string>(target->corpus());
+  LimitLength(argc, argv);
   return 0;
 }
 

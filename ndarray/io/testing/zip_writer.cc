@@ -30,15 +30,14 @@ std::string Deflate(const std::string& content) {
 }
 
 // From the version needed on: what a local header and the directory have in common.
-std::string Common(const ZipEntry& entry, const ZipEntry& bytes_of, const std::string& data) {
+std::string Common(const ZipEntry& entry, const ZipEntry& bytes_of, const std::string& data,
+                   uint64_t checksum) {
   std::string out;
   Put(out, 20, 2);
   Put(out, 0, 2);
   Put(out, bytes_of.is_deflated ? 8 : 0, 2);
   Put(out, 0x210000, 4);
-  Put(out,
-      crc32_z(0, reinterpret_cast<const Bytef*>(bytes_of.content.data()), bytes_of.content.size()),
-      4);
+  Put(out, checksum, 4);
   Put(out, data.size(), 4);
   Put(out, entry.claims >= 0 ? static_cast<uint64_t>(entry.claims) : bytes_of.content.size(), 4);
   Put(out, entry.name.size(), 2);
@@ -51,18 +50,23 @@ std::string Common(const ZipEntry& entry, const ZipEntry& bytes_of, const std::s
 std::string ZipOf(const std::vector<ZipEntry>& entries) {
   std::string out, directory;
   std::string first_data;
+  uint64_t first_checksum = 0;
   for (const ZipEntry& entry : entries) {
     const ZipEntry& bytes_of = entry.shares_first ? entries[0] : entry;
     const std::string data = entry.shares_first  ? first_data
                              : entry.is_deflated ? Deflate(entry.content)
                                                  : entry.content;
-    if (&entry == &entries[0]) first_data = data;
+    const uint64_t checksum = entry.shares_first
+                                  ? first_checksum
+                                  : crc32_z(0, reinterpret_cast<const Bytef*>(entry.content.data()),
+                                            entry.content.size());
+    if (&entry == &entries[0]) first_data = data, first_checksum = checksum;
     const size_t at = entry.shares_first ? 0 : out.size();
     if (!entry.shares_first)
-      out += "PK\x03\x04" + Common(entry, bytes_of, data) + entry.name + data;
+      out += "PK\x03\x04" + Common(entry, bytes_of, data, checksum) + entry.name + data;
     directory += "PK\x01\x02";
     Put(directory, 20, 2);
-    directory += Common(entry, bytes_of, data);
+    directory += Common(entry, bytes_of, data, checksum);
     Put(directory, 0, 2 + 2 + 2 + 4);
     Put(directory, at, 4);
     directory += entry.name;
