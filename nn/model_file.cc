@@ -204,7 +204,7 @@ void SaveModelAnywhere(const Model& model, const std::string& path) {
 }
 
 Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
-                int64_t max_example_elements) {
+                int64_t max_example_elements, int64_t max_example_operations) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   const auto& metadata = reader.metadata();
@@ -239,6 +239,11 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
     ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers make ", body->elements_of_example(),
                                " numbers of one example, expected at most ", max_example_elements,
                                " (LoadModel's max_example_elements)"));
+  }
+  if (const double operations = body->operations_of_example(); operations > static_cast<double>(max_example_operations)) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers take ", operations,
+                               " operations for one example, expected at most ", max_example_operations,
+                               " (LoadModel's max_example_operations)"));
   }
   Model model(name, classes, std::make_unique<Network>(*body->config(), options));
   ReadParameters(reader, *model.network);

@@ -43,13 +43,17 @@ void SaveModelAnywhere(const Model& model, const std::string& path);
 // What all layers of a model from a file may make of one example together, in elements: a few bytes of
 // configuration can ask for any amount of memory when the model is first used.
 inline constexpr int64_t kMaxExampleElements = int64_t{1} << 27;
+// What they may compute of one, in multiply-adds by shapes and fields: else a window of many
+// elements at many places takes hours of a program that nothing stops.
+inline constexpr int64_t kMaxExampleOperations = int64_t{1} << 40;
 
 // Throws kDataLoss naming file and field, found and expected: a broken file, missing metadata, a
 // configuration that cannot be, another architecture, a tensor that is missing, unknown, or of
 // another type or shape; else as SafetensorsReader::Open. Memory: some times the file's size; what its header claims is checked against its tensors
 // before room is made for it.
 Model LoadModel(const std::string& path, WorkspaceMode mode = WorkspaceMode::kEnabled,
-                Device device = Host(), int64_t max_example_elements = kMaxExampleElements);
+                Device device = Host(), int64_t max_example_elements = kMaxExampleElements,
+                int64_t max_example_operations = kMaxExampleOperations);
 
 }  // namespace tidepool::nn
 

@@ -4,12 +4,19 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/nn/layers/conv2d.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/max_pool2d.h"
+#include "tidepool/nn/layers/multi_head_attention.h"
+#include "tidepool/nn/layers/pooling.h"
+#include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/network.h"
@@ -55,6 +62,44 @@ TEST(ModelFile, CheckingAPathLeavesNothingAndKeepsWhatIsThere) {
   const std::string fresh = testing::TempDir() + "/fresh";
   CheckModelPathIsWritable(fresh);
   EXPECT_FALSE(std::ifstream(fresh).good());
+}
+
+// The largest number of operations that refuses it, and one more.
+void ExpectOperations(const Shape& input, std::vector<AnyLayer> layers, int64_t operations) {
+  const std::string path = testing::TempDir() + "/operations";
+  SaveModel(Model("m", 3, std::make_unique<Network>(NetworkConfig::Sequential(input, std::move(layers)))), path);
+  const auto load = [&](int64_t most) {
+    LoadModel(path, WorkspaceMode::kNone, Host(), kMaxExampleElements, most);
+  };
+  load(operations);
+  EXPECT_THAT(ErrorOf([&] { load(operations - 1); }),
+              IsError(StatusCode::kDataLoss, {path, "operations for one example",
+                                              "expected at most " + std::to_string(operations - 1)}));
+}
+
+TEST(ModelFile, WhatOneExampleComputesIsLimited) {
+  // What is read and made, and each parameter once.
+  ExpectOperations({4}, {Dense(3)}, 4 + 3 + 15);
+  // Windows by their sizes: 3 x 3 places of 2 x 2.
+  Pool2dAttributes pool;
+  pool.stride_height = pool.stride_width = 1;
+  ExpectOperations({4, 4, 3}, {MaxPool2D(pool), GlobalPooling()}, 48 + 27 * 4 + 27 + 3);
+  // Each parameter at each place of the output; pairs of steps.
+  ExpectOperations({4, 4, 2}, {Conv2D(3, 2, 2), GlobalPooling()}, 32 + 27 + 9 * 27 + 27 + 3);
+  ExpectOperations({5, 3}, {MultiHeadAttention(1), GlobalPooling()},
+                   15 + 15 + 5 * 48 + 25 * (3 + 16) + 15 + 3);
+}
+
+TEST(ModelFile, AWindowThatWouldTakeHoursIsRefused) {
+  const std::string path = testing::TempDir() + "/hours";
+  Pool2dAttributes pool;
+  pool.kernel_height = pool.kernel_width = 2048;
+  pool.stride_height = pool.stride_width = 1;
+  SaveModel(Model("m", 1, std::make_unique<Network>(NetworkConfig::Sequential(
+                              Shape{28, 28, 1}, {Upsampling({148, 148}), MaxPool2D(pool), GlobalPooling()}))),
+            path);
+  EXPECT_THAT(ErrorOf([&] { LoadModel(path); }),
+              IsError(StatusCode::kDataLoss, {path, "1.84441e+13 operations", "at most 1099511627776"}));
 }
 
 TEST(ModelTest, ANetworkThatDoesNotFitItIsRefused) {

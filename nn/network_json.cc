@@ -319,6 +319,10 @@ std::string NetworkToJson(const NetworkConfig& config, int indent) {
 }
 
 NetworkConfig NetworkFromJson(absl::string_view text) {
+  // Which the parser takes for the end.
+  if (const size_t nul = text.find('\0'); nul != text.npos) {
+    ThrowInvalidArgument(absl::StrCat("network JSON: found a zero byte at byte ", nul, ", expected none"));
+  }
   Json root;
   try {
     TextCheck check;

@@ -74,6 +74,16 @@ TEST(NetworkJson, StrangeTextsAreRefusedInAFewWords) {
               HasSubstr("expected 2 numbers"));
 }
 
+TEST(NetworkJson, NothingStandsBehindAZeroByte) {
+  const std::string text = NetworkToJson(SmallResidualConfig());
+  for (const size_t at : {size_t{0}, text.size() / 2, text.size()}) {
+    std::string broken = text;
+    broken.insert(at, std::string("\0junk", 5));
+    EXPECT_THAT(MessageOf([&] { NetworkFromJson(broken); }),
+                HasSubstr("zero byte at byte " + std::to_string(at)));
+  }
+}
+
 TEST(NetworkJson, ShortJsonIsAChain) {
   const NetworkConfig config = NetworkFromJson(R"({
     "inputs": [{"name": "image", "shape": [28, 28, 1]}],

@@ -1,9 +1,11 @@
 // The tidepool command line. Each command lives in tools/commands.
+#include "tidepool/memory/io/standard_streams.h"
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
 
 int main(int argc, char** argv) {
   using namespace tidepool::tools;
+  tidepool::OpenClosedStandardStreams();
   return RunCommand(
       {
           {"train", "train a network on labelled images and save it",

@@ -31,6 +31,13 @@ thread_local Connection* connection_here = nullptr;
 
 // What the library compares as it stands, or asks of no request.
 void Understand(httplib::Request& request) {
+  // The target as proxies are asked: "http://host/path".
+  constexpr absl::string_view kScheme = "http://";
+  if (absl::StartsWithIgnoreCase(request.target, kScheme) &&
+      absl::StartsWithIgnoreCase(request.path, kScheme)) {
+    const size_t path = request.path.find('/', kScheme.size());
+    request.path = path == request.path.npos ? "/" : request.path.substr(path);
+  }
   const auto [begin, end] = request.headers.equal_range("Connection");
   for (auto header = begin; header != end; ++header) {
     for (absl::string_view word : absl::StrSplit(header->second, ',')) {
@@ -146,6 +153,24 @@ void BoundedServer::Listen() {
 
 void BoundedServer::Stop() {
   if (!listening_thread_.joinable()) return;
+  EndAnswers();
+  listening_thread_.join();
+  listener_.reset();
+}
+
+bool BoundedServer::TryStop() {
+  if (!listening_thread_.joinable()) return true;
+  EndAnswers();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!changed_.wait_for(lock, limits_.stop_time, [this] { return HasEnded(); })) return false;
+  }
+  Stop();
+  return true;
+}
+
+void BoundedServer::EndAnswers() {
+  if (cut_) return;
   const auto until = Connection::Clock::now() + limits_.stop_time;
   int64_t last_of_backlog;
   {
@@ -165,13 +190,10 @@ void BoundedServer::Stop() {
   listener_->Shut();
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_until(lock, until,
-                        [this] { return threads_end_ && waiting_.empty() && serving_ == 0; });
+    changed_.wait_until(lock, until, [this] { return HasEnded(); });
     cut_ = true;
     for (auto& [connection, open] : open_) connection->ShutDown();
   }
-  listening_thread_.join();
-  listener_.reset();
 }
 
 // ---- connections and their threads ----------------------------------------------------------
@@ -209,7 +231,9 @@ bool BoundedServer::EndAnIdleConnection() {
   Connection* longest = nullptr;
   for (auto& [connection, open] : open_) {
     if (!open.is_idle || open.must_end) continue;
-    if (longest == nullptr || open.since < open_[longest].since) longest = connection;
+    if (longest != nullptr && open_[longest].since <= open.since) continue;
+    // Its thread has not seen yet that it asks.
+    if (!connection->HasArrived()) longest = connection;
   }
   if (longest == nullptr) return false;
   open_[longest].must_end = true;
@@ -296,7 +320,7 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
                                           });
     if (!answered || closed_by_client || connection.must_close() || stopping_) return;
     const std::lock_guard<std::mutex> lock(mutex_);
-    open.is_idle = true;
+    open.is_idle = !connection.has_bytes();
     open.since = Connection::Clock::now();
   }
 }

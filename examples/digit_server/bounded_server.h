@@ -9,7 +9,7 @@
 //   411       a body without a length, which could end nowhere
 //   413       a body that is larger than the limit, by its claim or by what arrives in chunks
 //   415       a compressed or multipart body: nothing is unpacked
-//   431       a head that is too large
+//   414, 431  a target or a head that is too large or has too many parts (request_head.h)
 //   503       more connections or bytes of bodies at once than the limits; an answer to a body
 //   counts
 //             as one until it is taken; idle connections make room first
@@ -47,6 +47,7 @@ namespace tidepool {
 class BoundedServer : private httplib::Server {
  public:
   using Page = std::function<void(httplib::Response&)>;
+  static constexpr size_t kStackBytes = size_t{512} << 10;
   using BodyPage = std::function<void(std::string_view body, httplib::Response&)>;
 
   // Throws kInvalidArgument for a limit below 1.
@@ -59,6 +60,7 @@ class BoundedServer : private httplib::Server {
   void AddBodyPage(const std::string& path, BodyPage page);  // POST
   // Of the whole process, before it has threads: glibc keeps what a thread has freed for that
   // thread, and all of them together would hold many times the bodies that there may be at once.
+  // Threads that say nothing else have stacks of kStackBytes from then on.
   static void KeepLittleFreedMemory();
   // {"error": message}, as for all that is refused.
   static void AnswerError(httplib::Response& response, int status, const std::string& message);
@@ -73,6 +75,9 @@ class BoundedServer : private httplib::Server {
   // The request that a connection has brought is answered, also of those that only the system has
   // taken yet, for stop_time at most; those that have not arrived are not waited for. Idempotent.
   void Stop();
+  // As Stop, but where a page has not come back stop_time after the time for answers is over, false
+  // without waiting any longer. Stop waits for it then, as the destructor does.
+  bool TryStop();
   // Stopping, and the time for answers is over.
   bool is_cut() const { return cut_.load(); }
   // False: stopped, or the system has ended it (no memory for sockets).
@@ -85,6 +90,9 @@ class BoundedServer : private httplib::Server {
     Connection::Clock::time_point since = Connection::Clock::now();
   };
 
+  bool HasEnded() const { return threads_end_ && waiting_.empty() && serving_ == 0; }
+  // Stop without waiting for pages that have not come back.
+  void EndAnswers();
   // Connections that the system takes before the listening thread does.
   int Backlog() const { return std::max(limits_.connections, 64); }
   void Listen();

@@ -1,5 +1,6 @@
 // Answers without the library, and what is left of requests that were answered.
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -17,6 +18,8 @@ const char* ReasonOf(int status) {
       return "Bad Request";
     case 408:
       return "Request Timeout";
+    case 414:
+      return "URI Too Long";
     case 431:
       return "Request Header Fields Too Large";
     default:
@@ -55,7 +58,7 @@ void BoundedServer::RefuseHead(Connection& connection) {
     case Connection::Failure::kHeadTooLarge:
       return Send(socket, 431, "the head of the request is too large");
     case Connection::Failure::kBadHead:
-      return Send(socket, 400, connection.head_error());
+      return Send(socket, connection.head_refusal().status, connection.head_refusal().message);
     default:
       if (connection.has_bytes()) Send(socket, 400, "the head of the request is not whole");
   }
@@ -74,6 +77,12 @@ void BoundedServer::KeepLittleFreedMemory() {
   mallopt(M_MMAP_THRESHOLD, kBlock);
   mallopt(M_TRIM_THRESHOLD, kBlock);
   mallopt(M_ARENA_MAX, 1);
+  // Else as large as `ulimit -s` says, and what a thread has touched of it stays.
+  pthread_attr_t attributes;
+  if (pthread_getattr_default_np(&attributes) != 0) return;
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
 #endif
 }
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "tidepool/examples/digit_server/request_head.h"
 
 namespace tidepool {
 namespace {
@@ -66,8 +65,10 @@ bool Connection::ReadHead() {
     const absl::string_view rest(buffer_.data() + line, end_ - line);
     const size_t end = rest.find('\n');
     if (end != rest.npos) {
-      head_error_ = lines.Add(rest.substr(0, end + 1));
-      if (!head_error_.empty()) return Fail(Failure::kBadHead), false;
+      head_refusal_ = lines.Add(rest.substr(0, end + 1));
+      if (head_refusal_.status != 0) return Fail(Failure::kBadHead), false;
+      // A name that nobody knows, of the same length.
+      if (lines.is_hidden()) std::fill_n(buffer_.data() + line, rest.find(':'), 'x');
       line += end + 1;
       if (lines.is_whole()) return head_left_ = line, true;
     } else if (end_ == buffer_.size()) {
@@ -145,6 +146,11 @@ void Connection::Linger() {
     if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) return;
     left -= got;
   }
+}
+
+bool Connection::HasArrived() const {
+  char first;
+  return recv(socket_, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 void Connection::ShutDown() { shutdown(socket_, SHUT_RDWR); }

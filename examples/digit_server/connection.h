@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "tidepool/examples/digit_server/request_head.h"
+
 namespace tidepool {
 
 struct HttpLimits {
@@ -28,7 +30,7 @@ struct HttpLimits {
   std::chrono::milliseconds stop_time{2'000};      // for answers under way when the server stops
 };
 
-// Threads: one; ShutDown any, while the socket is open.
+// Threads: one; ShutDown and HasArrived any, while the socket is open.
 class Connection final : public httplib::Stream {
  public:
   using Clock = std::chrono::steady_clock;
@@ -41,13 +43,15 @@ class Connection final : public httplib::Stream {
   // Waits for the next request's first byte, at most idle_time. False: there will be none.
   bool WaitForRequest();
   // Waits until a head has arrived whole and is one that can be read in one way only (HeadLines);
-  // the time begins. False: failure(), of kBadHead head_error(). Until BodyFollows nothing but the
-  // head is read then.
+  // the time begins. False: failure(), of kBadHead head_refusal(). Until BodyFollows nothing but
+  // the head is read then.
   bool ReadHead();
   void BodyFollows() { in_head_ = false; }
-  const std::string& head_error() const { return head_error_; }
+  const HeadRefusal& head_refusal() const { return head_refusal_; }
   // Whether something of a request has arrived.
   bool has_bytes() const { return begin_ < end_; }
+  // Whether something waits in the system. Any thread, as ShutDown.
+  bool HasArrived() const;
   // Bytes of the body that have got through; what else arrives is framing.
   void CountBody(size_t bytes) { body_bytes_ += static_cast<int64_t>(bytes); }
   // Of the answer to a body, which others have no room for until it is taken.
@@ -87,7 +91,7 @@ class Connection final : public httplib::Stream {
   size_t begin_ = 0, end_ = 0;  // of what has arrived and is not read
   size_t head_left_ = 0;        // of it, the head's
   bool in_head_ = true, answering_ = false, must_close_ = false;
-  std::string head_error_;
+  HeadRefusal head_refusal_;
   int64_t read_bytes_ = 0;  // of the body with its framing
   int64_t body_bytes_ = 0;
   int64_t answer_bytes_ = 0;

@@ -28,6 +28,7 @@ uint32_t BigEndian(std::string_view bytes) {
 
 // The chunks that pixels are made of; larger than `most` they are refused.
 std::string NeededChunks(std::string_view png, size_t most) {
+  static constexpr std::string_view kEnd("\0\0\0\0IEND\xae\x42\x60\x82", 12);  // with its sum
   std::string needed(kSignature);
   for (size_t at = kSignature.size(); at < png.size();) {
     const std::string_view rest = png.substr(at);
@@ -46,10 +47,14 @@ std::string NeededChunks(std::string_view png, size_t most) {
       }
       needed.append(rest.substr(0, bytes));
     }
-    if (type == "IEND") break;
+    if (type == "IEND") {
+      if (rest == kEnd) return needed;
+      ThrowInvalidArgument(absl::StrCat("png: chunk IEND at byte ", at,
+                                        ": found other bytes or more behind it, expected the end"));
+    }
     at += bytes;
   }
-  return needed;
+  ThrowInvalidArgument(absl::StrCat("png: found the end at byte ", png.size(), ", expected IEND"));
 }
 
 }  // namespace

@@ -142,6 +142,7 @@ class DigitServer::Impl {
   void Start() { port_ = server_.Start(options_.host, options_.port); }
   int port() const { return port_; }
   void Stop() { server_.Stop(); }
+  bool TryStop() { return server_.TryStop(); }
   bool is_listening() const { return server_.is_listening(); }
 
  private:
@@ -241,6 +242,7 @@ DigitServer::~DigitServer() = default;
 void DigitServer::Start() { impl_->Start(); }
 int DigitServer::port() const { return impl_->port(); }
 void DigitServer::Stop() { impl_->Stop(); }
+bool DigitServer::TryStop() { return impl_->TryStop(); }
 bool DigitServer::is_listening() const { return impl_->is_listening(); }
 
 }  // namespace tidepool

@@ -45,6 +45,9 @@ class DigitServer {
   // Answers the request that each connection has brought, for limits.stop_time at most; what is
   // still being sent is not waited for. Idempotent.
   void Stop();
+  // As Stop, but false where a request is still computed limits.stop_time after that: without
+  // waiting for it, as Stop and the destructor do.
+  bool TryStop();
   bool is_listening() const;
 
  private:

@@ -147,6 +147,18 @@ TEST_F(DigitServerTest, OfAPngOnlyWhatPixelsNeedIsRead) {
   EXPECT_THAT(cut->body, HasSubstr("png: a chunk at byte 33 needs"));
 }
 
+TEST_F(DigitServerTest, APngEndsWithItsLastChunk) {
+  const std::string png = Png(RawImage(1), 28, 28, PNG_FORMAT_GRAY, 0);
+  EXPECT_EQ(Post(png)->status, 200);
+  std::string broken = png;
+  ++broken.back();
+  for (const std::string& bytes : {png + "x", png + png, png.substr(0, png.size() - 12), broken}) {
+    const httplib::Result answer = Post(bytes);
+    EXPECT_EQ(answer->status, 400) << bytes.size();
+    EXPECT_THAT(answer->body, HasSubstr("IEND"));
+  }
+}
+
 TEST_F(DigitServerTest, ARequestBeyondTheBudgetIsRefusedAndTheNextIsServed) {
   std::string many;
   for (int i = 0; i < 1000; ++i) many += RawImage(i);

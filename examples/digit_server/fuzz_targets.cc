@@ -46,17 +46,18 @@ std::string InChunks(const std::vector<std::string>& chunks) {
 
 std::vector<std::string> Requests() {
   const std::string image(kPngSide * kPngSide, 'i');
-  return {WithLength(image),
-          WithLength(image + image, "Content-Type: application/x-www-form-urlencoded\r\n"),
-          WithLength(Png(8, 2, 12)),
-          InChunks({image.substr(0, 5), image.substr(5)}),
-          "GET /health HTTP/1.1\r\n\r\n",
-          "GET /health HTTP/1.1\r\n\r\n" + WithLength(image) + WithLength(image, "A: b\r\n"),
-          "HEAD /health?a=b&%41=%zz HTTP/1.0\r\nConnection: keep-alive, Close\r\n\r\n",
-          WithLength(image, "Expect: 100-continue\r\nRange: bytes=0-1,0-\r\n"),
-          WithLength(std::string(kMostBody + 1, 'b')),
-          WithLength("--x\r\n\r\n--x--\r\n", "Content-Type: multipart/form-data; boundary=x\r\n"),
-          Post("Content-Length: 16\r\nTransfer-Encoding: chunked\r\n", image)};
+  return {
+      WithLength(image),
+      WithLength(image + image, "Content-Type: application/x-www-form-urlencoded\r\n"),
+      WithLength(Png(8, 2, 12)),
+      InChunks({image.substr(0, 5), image.substr(5)}),
+      "GET /health HTTP/1.1\r\nHost: h\r\n\r\n",
+      "GET /health HTTP/1.1\r\nHost: h\r\n\r\n" + WithLength(image) + WithLength(image, "A: b\r\n"),
+      "HEAD /health?a=b&%41=%zz HTTP/1.0\r\nConnection: keep-alive, Close\r\n\r\n",
+      WithLength(image, "Expect: 100-continue\r\nRange: bytes=0-1,0-\r\n"),
+      WithLength(std::string(kMostBody + 1, 'b')),
+      WithLength("--x\r\n\r\n--x--\r\n", "Content-Type: multipart/form-data; boundary=x\r\n"),
+      Post("Content-Length: 16\r\nTransfer-Encoding: chunked\r\n", image)};
 }
 
 // A line of a head or of framing, a length, or a whole request.

@@ -51,7 +51,7 @@ TEST_F(HostileClients, BodiesInChunksAreLimited) {
   }
   // Its end is not checked by the library: no second request is looked for behind it.
   const std::string answer =
-      Refusal(kChunked + Chunk(kImage) + "0\r\n\r\nGET /health HTTP/1.1\r\n\r\n");
+      Refusal(kChunked + Chunk(kImage) + "0\r\n\r\nGET /health HTTP/1.1\r\nHost: h\r\n\r\n");
   EXPECT_EQ(RawClient::StatusOf(answer), 200);
   EXPECT_THAT(answer, Not(HasSubstr("ok\n")));
 }

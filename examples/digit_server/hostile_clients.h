@@ -24,7 +24,8 @@ inline std::string Post(size_t length, const std::string& more = "") {
   return "POST /digits HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(length) + "\r\n" +
          more + "\r\n";
 }
-inline const std::string kChunked = "POST /digits HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+inline const std::string kChunked =
+    "POST /digits HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 inline std::string Chunk(const std::string& bytes) {
   char size[32];

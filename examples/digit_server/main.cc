@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/digit_server.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/standard_streams.h"
 #include "tidepool/nn/image_model.h"
 #include "tidepool/nn/model_file.h"
 
@@ -79,8 +81,16 @@ int Run() {
   while (server.is_listening()) {
     const int signal = sigtimedwait(&ends, nullptr, &second);
     if (signal < 0) continue;
-    server.Stop();
-    Print(absl::StrCat("digit_server: stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM"));
+    const char* by = signal == SIGINT ? "SIGINT" : "SIGTERM";
+    if (!server.TryStop()) {
+      // Kernels cannot be stopped, and who asked is not answered any more.
+      std::fprintf(
+          stderr,
+          "digit_server: stopped by %s; a request is still computed, and is not waited for\n", by);
+      std::fflush(nullptr);
+      std::_Exit(1);
+    }
+    Print(absl::StrCat("digit_server: stopped by ", by));
     return 0;
   }
   ThrowInternal("the system ended the listening socket");
@@ -90,6 +100,7 @@ int Run() {
 }  // namespace tidepool
 
 int main(int argc, char** argv) {
+  tidepool::OpenClosedStandardStreams();
   absl::SetProgramUsageMessage("Serves a model of digits on 127.0.0.1: POST /digits, GET /memory.");
   if (const auto rest = absl::ParseCommandLine(argc, argv); rest.size() > 1) {
     std::fprintf(stderr, "digit_server: argument \"%s\", expected flags\n", rest[1]);

@@ -45,6 +45,13 @@ HeadRefusal CheckBody(const httplib::Request& request, int64_t body_bytes) {
   return {};
 }
 
+// Of RFC 3986's characters; empty where the target has none.
+bool IsHost(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("-._~%!$&'()*+,;=:[]", static_cast<char>(c));
+  });
+}
+
 // Three words with a space between them; their meaning is the library's.
 bool IsRequestLine(absl::string_view line) {
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
@@ -55,41 +62,63 @@ bool IsRequestLine(absl::string_view line) {
 
 }  // namespace
 
-std::string HeadLines::Add(absl::string_view line) {
-  if (!absl::EndsWith(line, "\r\n")) return "expected lines that end with CR LF";
+HeadRefusal HeadLines::Add(absl::string_view line) {
+  is_hidden_ = false;
+  if (!absl::EndsWith(line, "\r\n")) return {400, "expected lines that end with CR LF"};
   line.remove_suffix(2);
-  if (is_first_) {
-    is_first_ = false;
-    is_old_ = absl::EndsWith(line, " HTTP/1.0");
-    return IsRequestLine(line) ? "" : "the request line: expected a method, a target, a version";
-  }
+  if (std::exchange(is_first_, false)) return AddRequestLine(line);
   if (!line.empty()) return AddField(line);
   is_whole_ = true;
-  if (has_length_ && has_coding_) return "found Content-Length and Transfer-Encoding";
-  return has_coding_ && is_old_ ? "HTTP/1.0: found Transfer-Encoding" : "";
+  const std::string flaw = Flaw();
+  return flaw.empty() ? HeadRefusal() : HeadRefusal{400, flaw};
 }
 
-std::string HeadLines::AddField(absl::string_view line) {
+HeadRefusal HeadLines::AddRequestLine(absl::string_view line) {
+  is_old_ = absl::EndsWith(line, " HTTP/1.0");
+  if (!IsRequestLine(line)) {
+    return {400, "the request line: expected a method, a target, a version"};
+  }
+  if (std::count(line.begin(), line.end(), '&') >= kMostParameters) {
+    return {414, absl::StrCat("the target has more than ", kMostParameters, " parameters")};
+  }
+  return {};
+}
+
+std::string HeadLines::Flaw() const {
+  if (has_length_ && has_coding_) return "found Content-Length and Transfer-Encoding";
+  if (has_coding_ && is_old_) return "HTTP/1.0: found Transfer-Encoding";
+  return has_host_ || is_old_ ? "" : "expected a Host";
+}
+
+HeadRefusal HeadLines::AddField(absl::string_view line) {
+  if (++fields_ > kMostFields) {
+    return {431, absl::StrCat("the head of the request has more than ", kMostFields, " fields")};
+  }
+  const auto bad = [](auto... words) { return HeadRefusal{400, absl::StrCat(words...)}; };
   const size_t colon = line.find(':');
   const absl::string_view name = line.substr(0, colon);
   if (colon == line.npos || !IsToken(name)) {
-    return "a header: expected a name, a colon directly behind it and a value, in one line";
+    return bad("a header: expected a name, a colon directly behind it and a value, in one line");
   }
   absl::string_view value = line.substr(colon + 1);
   if (std::any_of(value.begin(), value.end(),
                   [](unsigned char c) { return c != '\t' && absl::ascii_iscntrl(c); })) {
-    return absl::StrCat(name, ": found a control character");
+    return bad(name, ": found a control character");
   }
   value = absl::StripAsciiWhitespace(value);
   if (absl::EqualsIgnoreCase(name, "Content-Length")) {
-    if (std::exchange(has_length_, true)) return "found Content-Length twice";
-    if (!IsNumber(value)) return "Content-Length: expected digits alone";
+    if (std::exchange(has_length_, true)) return bad("found Content-Length twice");
+    if (!IsNumber(value)) return bad("Content-Length: expected digits alone");
+  } else if (absl::EqualsIgnoreCase(name, "Transfer-Encoding")) {
+    if (std::exchange(has_coding_, true)) return bad("found Transfer-Encoding twice");
+    if (!absl::EqualsIgnoreCase(value, "chunked"))
+      return bad("Transfer-Encoding: expected chunked");
+  } else if (absl::EqualsIgnoreCase(name, "Host")) {
+    if (std::exchange(has_host_, true)) return bad("found Host twice");
+    if (!IsHost(value)) return bad("Host: expected a name or an address, and perhaps a port");
   }
-  if (absl::EqualsIgnoreCase(name, "Transfer-Encoding")) {
-    if (std::exchange(has_coding_, true)) return "found Transfer-Encoding twice";
-    if (!absl::EqualsIgnoreCase(value, "chunked")) return "Transfer-Encoding: expected chunked";
-  }
-  return "";
+  is_hidden_ = absl::EqualsIgnoreCase(name, "Range") || absl::EqualsIgnoreCase(name, "If-Range");
+  return {};
 }
 
 HeadRefusal CheckRequestHead(const httplib::Request& request,

@@ -13,26 +13,38 @@
 
 namespace tidepool {
 
-// The lines of a head as they arrive, by RFC 9112: one that two readers could take for requests
-// that end in two places is refused, whatever the library would make of it. Threads: one.
-class HeadLines {
- public:
-  // `line` ends with "\n". Why the head is refused with 400; empty: it is not.
-  std::string Add(absl::string_view line);
-  // The empty line has come.
-  bool is_whole() const { return is_whole_; }
-
- private:
-  std::string AddField(absl::string_view line);
-
-  bool is_whole_ = false, is_first_ = true, is_old_ = false;  // HTTP/1.0 has no chunks
-  bool has_length_ = false, has_coding_ = false;
-};
-
 struct HeadRefusal {
   int status = 0;  // 0: it is not refused
   std::string message;
   std::string header, value;  // one to answer with; or empty
+};
+
+// What one costs a parser is many times its bytes.
+inline constexpr int kMostFields = 100, kMostParameters = 100;
+
+// The lines of a head as they arrive, by RFC 9112: one that two readers could take for requests
+// that end in two places is refused, whatever the library would make of it. Threads: one.
+class HeadLines {
+ public:
+  // `line` ends with "\n". Refused: 400; 414 for more than kMostParameters in the target, 431 for
+  // more fields than kMostFields.
+  HeadRefusal Add(absl::string_view line);
+  // Whether the line that was added last is a field that the library may not see: it takes ranges
+  // apart by recursion, some 600 bytes of stack for each byte, whether anybody asks for them or
+  // not.
+  bool is_hidden() const { return is_hidden_; }
+  // The empty line has come.
+  bool is_whole() const { return is_whole_; }
+
+ private:
+  HeadRefusal AddRequestLine(absl::string_view line);
+  HeadRefusal AddField(absl::string_view line);
+  // What is wrong with the fields together.
+  std::string Flaw() const;
+
+  bool is_whole_ = false, is_first_ = true, is_old_ = false;  // HTTP/1.0 has no chunks
+  bool has_length_ = false, has_coding_ = false, has_host_ = false, is_hidden_ = false;
+  int fields_ = 0;
 };
 
 // `takes_body`: of each page, POST then, else GET and HEAD. `body_bytes`: the most of a body.

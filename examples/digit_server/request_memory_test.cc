@@ -32,7 +32,7 @@ struct Case {
 class RequestMemory : public ::testing::TestWithParam<Case> {};
 
 std::string Request(size_t bytes, bool chunked) {
-  std::string request = "POST /digits HTTP/1.1\r\n";
+  std::string request = "POST /digits HTTP/1.1\r\nHost: h\r\n";
   if (!chunked) {
     return request + "Content-Length: " + std::to_string(bytes) + "\r\n\r\n" +
            std::string(bytes, '\0');
@@ -72,7 +72,7 @@ TEST_P(RequestMemory, BurstsOverChangingConnectionsStayBelowTheStatedBound) {
     std::vector<RawClient> idle;  // move what follows to other threads
     for (size_t i = 0, count = 10 + random() % 30; i < count; ++i) {
       idle.emplace_back(program.port());
-      idle.back().Send("GET /health HTTP/1.1\r\n\r\n");
+      idle.back().Send("GET /health HTTP/1.1\r\nHost: h\r\n\r\n");
       ASSERT_EQ(idle.back().AnswersStatus(), 200);
     }
     std::vector<std::string> requests;

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,12 @@
 #include "tidepool/examples/digit_server/raw_client.h"
 #include "tidepool/examples/digit_server/server_program.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/max_pool2d.h"
+#include "tidepool/nn/layers/pooling.h"
+#include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/model_file.h"
+#include "tidepool/nn/network.h"
 
 namespace tidepool {
 namespace {
@@ -51,7 +57,7 @@ TEST(OpenFiles, IdleConnectionsMakeRoomAtTheLimit) {
   std::vector<RawClient> idle;
   for (int i = 0; i < 40; ++i) {
     idle.emplace_back(program.port());
-    idle.back().Send("GET /health HTTP/1.1\r\n\r\n");
+    idle.back().Send("GET /health HTTP/1.1\r\nHost: h\r\n\r\n");
     ASSERT_EQ(idle.back().AnswersStatus(), 200) << i;
   }
   EXPECT_THAT(program.Errors(),
@@ -81,7 +87,7 @@ TEST(OpenFiles, WithoutIdleConnectionsThereIs503UntilOneEnds) {
   int status = 503;
   for (int i = 0; i < 3000 && status == 503; ++i) {
     RawClient next(program.port());
-    next.Send("GET /health HTTP/1.1\r\n\r\n");
+    next.Send("GET /health HTTP/1.1\r\nHost: h\r\n\r\n");
     status = next.AnswersStatus();
   }
   EXPECT_EQ(status, 200);
@@ -95,6 +101,34 @@ TEST(Signals, AReaderOfItsOutputThatGoesDoesNotEndIt) {
   EXPECT_EQ(client.AnswersStatus(), 200);
   EXPECT_EQ(program.Stop(), 1);
   EXPECT_THAT(program.Errors(), HasSubstr("digit_server: write standard output: Broken pipe\n"));
+}
+
+// Hours of one example, within the limits of a model from a file (5e11 operations).
+std::string SlowModel() {
+  Pool2dAttributes pool;
+  pool.kernel_height = pool.kernel_width = 504;
+  pool.stride_height = pool.stride_width = 1;
+  pool.pad_top = pool.pad_bottom = pool.pad_left = pool.pad_right = 500;
+  const std::string path = testing::TempDir() + "/slow.safetensors";
+  nn::SaveModel(nn::Model("slow", 10,
+                          std::make_unique<nn::Network>(nn::NetworkConfig::Sequential(
+                              Shape{28, 28, 1}, {nn::Upsampling({36, 36}), nn::MaxPool2D(pool),
+                                                 nn::GlobalPooling(), nn::Dense(10)}))),
+                path);
+  return path;
+}
+
+TEST(Signals, ARequestThatIsStillComputedDoesNotKeepTheProgram) {
+  ServerProgram program({"--model=" + SlowModel(), "--budget_mib=64"});
+  RawClient client(program.port());
+  client.Send(Post(784, "Expect: 100-continue\r\n"));
+  ASSERT_EQ(client.AnswersStatus(), 100);
+  client.Send(kImage);
+  EXPECT_FALSE(client.HasAnswer(500));
+  EXPECT_EQ(program.Stop(), 1);
+  EXPECT_THAT(program.Errors(),
+              HasSubstr("digit_server: stopped by SIGTERM; a request is still computed, and is not "
+                        "waited for\n"));
 }
 
 TEST_F(HostileClients, AnAddressThatCannotBeListenedOnIsNamedWithTheReason) {

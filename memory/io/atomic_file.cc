@@ -1,13 +1,16 @@
 #include "tidepool/memory/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <utility>
 
@@ -68,6 +71,35 @@ int SyncFolder(const std::string& folder) {
   return error;
 }
 
+bool IsFolder(const std::string& folder, const char* other) {
+  struct stat one, two;
+  return stat(folder.c_str(), &one) == 0 && stat(other, &two) == 0 && one.st_dev == two.st_dev &&
+         one.st_ino == two.st_ino;
+}
+
+// /dev/stdout and its like are a file that the process has open, by a link for all of the machine,
+// which a rename would put a plain file in the place of.
+void CheckNoMagicLink(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  std::string next = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const std::string folder = FolderOf(next);
+    struct statfs system;
+    if ((statfs(folder.c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) ||
+        IsFolder(folder, "/dev")) {
+      ThrowInvalidArgument(absl::StrCat(
+          "write ", OneLine(path), ": found ", next == path ? "" : "a link to ",
+          next == path ? "a file of /proc or /dev" : OneLine(next),
+          ", expected the name of a file of its own, which a new one can take the place of"));
+    }
+    char target[PATH_MAX];
+    const ssize_t size = readlink(next.c_str(), target, sizeof target);
+    if (size <= 0) return;  // no link
+    const std::string to(target, static_cast<size_t>(size));
+    next = to[0] == '/' ? to : absl::StrCat(folder, "/", to);
+  }
+}
+
 // What would refuse the rename onto `path`, found now.
 void CheckReplaceable(const std::string& path) {
   struct statx found;
@@ -105,7 +137,8 @@ void CheckReplaceable(const std::string& path) {
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (path.empty()) ThrowInvalidArgument("write: path: found \"\", expected the name of a file");
   if (path.find('\0') != std::string::npos) {
-    ThrowInvalidArgument(absl::StrCat("write ", OneLine(path), ": the path has a NUL, expected none"));
+    ThrowInvalidArgument(
+        absl::StrCat("write ", OneLine(path), ": the path has a NUL, expected none"));
   }
   struct stat existing;
   const bool exists = stat(path.c_str(), &existing) == 0;
@@ -117,6 +150,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
     ThrowInvalidArgument(absl::StrCat("write ", OneLine(path),
                                       ": found a device or pipe, expected a regular file or none"));
   }
+  CheckNoMagicLink(path);
   CheckReplaceable(path);
   OpenTemporary();
   if (exists && fchmod(descriptor_, existing.st_mode & 07777) != 0) {

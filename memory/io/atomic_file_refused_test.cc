@@ -47,6 +47,34 @@ TEST(AtomicFile, NamesThatAreTooLongAreRefusedAtOnce) {
   EXPECT_EQ(FileCount(folder), 0u);
 }
 
+// Standard output that goes to a file is a regular one: the link that leads there is the machine's.
+TEST(AtomicFile, LinksToOpenFilesAreRefusedAtOnce) {
+  const std::string folder = NewFolder(), target = folder + "/target";
+  const int file = open(target.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  const std::string magic = "/proc/self/fd/" + std::to_string(file);
+  fs::create_symlink(magic, folder + "/stdout");
+  fs::create_symlink("stdout", folder + "/indirect");
+  fs::create_symlink("/dev/fd/" + std::to_string(file), folder + "/fd");
+  fs::create_symlink("loop", folder + "/loop");
+  for (const std::string& path :
+       {magic, folder + "/stdout", folder + "/indirect", folder + "/fd",
+        std::string("/dev/tidepool-no-such"), std::string("/proc/none")}) {
+    EXPECT_THAT(
+        ErrorOf([&] { AtomicFile out(path); }),
+        IsError(StatusCode::kInvalidArgument, {path, "expected the name of a file of its own"}))
+        << path;
+    EXPECT_EQ(ErrorOf([&] { DiskReservation(path, 1); }).code(), StatusCode::kInvalidArgument);
+  }
+  close(file);
+  EXPECT_TRUE(fs::is_symlink(folder + "/stdout"));
+  EXPECT_EQ(FileCount(folder), 5u);
+  AtomicFile(folder + "/loop");  // a link that is replaced, as others
+  fs::create_symlink(target, folder + "/link");
+  AtomicFile(folder + "/link").Commit();
+  EXPECT_FALSE(fs::is_symlink(folder + "/link"));
+}
+
 TEST(AtomicFile, ImmutableAndAppendOnlyFilesAreRefusedAtOnce) {
   const std::string folder = NewFolder(), path = folder + "/out";
   std::ofstream(path) << "old";

@@ -100,6 +100,22 @@ void CheckLength(const std::string& name, const Header& header, uint64_t found) 
              header.bytes + (too_few ? found : header.elements));
 }
 
+// How many there are behind the header, one more at most than it says.
+uint64_t ElementsOf(const std::string& path, const Header& header, uint64_t max_content) {
+  FileReader file(path);
+  GzipStream stream(file, max_content);
+  std::vector<uint8_t> piece(size_t{1} << 16);
+  const uint64_t most = header.bytes + header.elements + 1;
+  uint64_t found = 0;
+  while (found < most) {
+    const uint64_t next = std::min<uint64_t>(piece.size(), most - found);
+    const size_t got = stream.Read(absl::MakeSpan(piece.data(), next));
+    found += got;
+    if (got < next) break;
+  }
+  return std::max<uint64_t>(found, header.bytes) - header.bytes;
+}
+
 }  // namespace
 
 IdxFile ParseIdx(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank) {
@@ -115,7 +131,8 @@ IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes) 
   FileReader file(path, Opens::kPipesToo);
   const uint64_t kMax = std::numeric_limits<uint64_t>::max();
   const size_t most_header = HeaderBytes(expected_rank);
-  GzipStream stream(file, max_bytes > kMax - most_header ? kMax : max_bytes + most_header);
+  const uint64_t max_content = max_bytes > kMax - most_header ? kMax : max_bytes + most_header;
+  GzipStream stream(file, max_content);
   std::vector<uint8_t> start(most_header);
   start.resize(stream.Read(absl::MakeSpan(start)));
   Header header = ParseHeader(start, file.name(), expected_rank, max_bytes);
@@ -123,7 +140,12 @@ IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes) 
   if (is_plain_file) CheckLength(file.name(), header, file.size() - header.bytes);
   IdxFile idx;
   // What the file's own size does not explain has room made for it as it comes.
-  const uint64_t likely = is_plain_file ? header.elements : 4096 + kLikelyExpansion * file.size();
+  uint64_t likely = is_plain_file ? header.elements : 4096 + kLikelyExpansion * file.size();
+  if (likely < header.elements && file.is_regular()) {
+    // Read twice rather than held twice, as a vector that grows is.
+    CheckLength(file.name(), header, ElementsOf(path, header, max_content));
+    likely = header.elements;
+  }
   while (idx.data.size() < header.elements) {
     const size_t filled = idx.data.size();
     idx.data.resize(std::min<uint64_t>(header.elements, std::max<uint64_t>(2 * filled, likely)));

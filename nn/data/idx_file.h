@@ -10,6 +10,9 @@
 // kLikelyExpansion times its size (gzip_reader.h) before it is refused. Items without elements are
 // refused.
 //
+// Memory: the elements, once, and a constant; through a pipe twice for a moment. A file that inflates
+// to more than kLikelyExpansion times its size is read twice.
+//
 // Errors: kDataLoss, naming file, byte offset, field, found and expected; kResourceExhausted for
 // more than the limit; else as gzip_reader.h. Threads: pure functions.
 #ifndef TIDEPOOL_NN_DATA_IDX_FILE_H_

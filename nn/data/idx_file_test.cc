@@ -130,6 +130,20 @@ TEST(ReadIdx, DimensionsAreCheckedFirst) {
       IsError(StatusCode::kDataLoss, {longer, "byte 12", "found more than 4 bytes, too many"}));
 }
 
+// A file that inflates a thousandfold is read twice rather than held twice.
+TEST(ReadIdx, IsHeldOnce) {
+  constexpr size_t kBytes = (size_t{9} << 20) + 5;
+  std::string content(kBytes, '\0');
+  content.back() = 'z';
+  const std::string path =
+      WriteTestFile("many.idx", Gzip(Idx({static_cast<uint32_t>(kBytes)}, content), 9));
+  const IdxFile idx = ReadIdx(path, 1);
+  ASSERT_EQ(idx.data.size(), kBytes);
+  EXPECT_EQ(idx.data.back(), 'z');
+  // A vector that has grown has room for more, or had the half of its content copied.
+  EXPECT_EQ(idx.data.capacity(), kBytes);
+}
+
 TEST(ReadIdx, WhatNeverEndsIsRefusedByItsFirstBytes) {
   EXPECT_THAT(
       ErrorOf([] { ReadIdx("/dev/zero", 3); }),

@@ -11,6 +11,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/network/layer_cost.h"
 
 namespace tidepool::nn {
 namespace {
@@ -213,6 +214,19 @@ int64_t GraphBody::elements_of_example() const {
   int64_t sum = 0;
   for (const Shape& shape : shapes_) {
     if (__builtin_add_overflow(sum, shape.NumElements(), &sum)) return std::numeric_limits<int64_t>::max();
+  }
+  return sum;
+}
+
+double GraphBody::operations_of_example() const {
+  double sum = 0;
+  std::vector<Shape> inputs;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    inputs.clear();
+    for (const int value : nodes_[i].inputs) inputs.push_back(shapes_[value]);
+    int64_t parameters = 0;
+    for (const int number : nodes_[i].parameters) parameters += parameters_[number].spec.shape.NumElements();
+    sum += OperationsOf(*nodes_[i].layer, inputs, shapes_[inputs_.size() + i], parameters);
   }
   return sum;
 }

@@ -24,6 +24,8 @@ class GraphBody final : public NetworkBody {
   std::vector<AnyLayer> chain() const override;
   // Of all values together, for one example; INT64_MAX beyond.
   int64_t elements_of_example() const;
+  // Of all layers, for one example (layer_cost.h).
+  double operations_of_example() const;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;
 
  private:

@@ -160,15 +160,15 @@ def is_whole(answer):
 
 def hostile_client(port, rng, ended, cut, answered):
   image = bytes(784)
-  honest = b"POST /digits HTTP/1.1\r\nContent-Length: 784\r\n\r\n" + image
-  chunked = b"POST /digits HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+  honest = b"POST /digits HTTP/1.1\r\nHost: h\r\nContent-Length: 784\r\n\r\n" + image
+  chunked = b"POST /digits HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
   begin = [honest, honest, honest[:-5], honest[:30], b"",
            chunked + b"310\r\n" + image + b"\r\n0\r\n\r\n",
            chunked + b"fffffffffff\r\n" + image,
-           b"GET /metrics HTTP/1.1\r\nRange: bytes=0-,0-,0-\r\n\r\n",
-           b"GET /memory HTTP/1.1\r\nAccept-Encoding: br\r\n\r\n",
+           b"GET /metrics HTTP/1.1\r\nHost: h\r\nRange: bytes=0-,0-,0-\r\n\r\n",
+           b"GET /memory HTTP/1.1\r\nHost: h\r\nAccept-Encoding: br\r\n\r\n",
            bytes(rng.randrange(256) for _ in range(500)), b"A" * 100000,
-           b"POST /digits HTTP/1.1\r\nContent-Length: 1099511627776\r\n\r\n"]
+           b"POST /digits HTTP/1.1\r\nHost: h\r\nContent-Length: 1099511627776\r\n\r\n"]
   while not ended.is_set():
     try:
       with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
