@@ -85,11 +85,11 @@ TEST(TapeMemory, LossesAreWeighedByOneNumberAsByOneForEach) {
       tape.BackwardFrom(losses(), weights);
       return tape.Gradient(x).ToVector<double>();
     };
-    const std::vector<double> found = gradient(Full({}, 0.3, DType::kFloat64).BroadcastTo({5})),
-                              expected = gradient(Full({5}, 0.3, DType::kFloat64)), whole = gradient(Ones({5}, DType::kFloat64));
-    for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_NEAR(found[i], expected[i], 1e-15);
-      EXPECT_NEAR(found[i], 0.3 * whole[i], 1e-15);
+    const std::vector<double> whole = gradient(Ones({5}, DType::kFloat64));
+    for (const double weight : {0.3, 0.25, 16.0}) {
+      const std::vector<double> found = gradient(Full({}, weight, DType::kFloat64).BroadcastTo({5}));
+      EXPECT_EQ(found, gradient(Full({5}, weight, DType::kFloat64))) << weight;  // to the last bit
+      for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], weight * whole[i], 1e-15 * (1 + weight));
     }
   }
 }

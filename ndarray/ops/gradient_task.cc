@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/ops/gradient_task.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -172,17 +173,23 @@ struct RuleRun {
                                       Info(task.op).name, "] or none"));
   }
 
-  // Of every row's loss, where it is one number that the host has: the gradient operator takes it along, and there is no second
-  // pass. A tape around this one records that pass.
+  // Of every row's loss, where it is one power of two that the host has, as of the mean of 32: the gradient operator takes it
+  // along, and there is no second pass. Other numbers would round elsewhere than in a pass of their own, which devices
+  // make. A tape around this one records that pass.
   static std::optional<double> WeightOfAll(const NDArray& dz) {
     if (dz.device() != Host() || !dz.buffer() || CallRecorder::Current() != nullptr) return std::nullopt;
     for (int i = 0; i < dz.rank(); ++i) {
       if (dz.dim(i) != 1 && dz.strides()[i] != 0) return std::nullopt;
     }
     dz.CheckAlive("gradient", "dZ");
-    if (dz.dtype() == DType::kFloat32) return *reinterpret_cast<const float*>(dz.raw_data());
-    if (dz.dtype() == DType::kFloat64) return *reinterpret_cast<const double*>(dz.raw_data());
-    return std::nullopt;
+    double weight = 0;
+    if (dz.dtype() == DType::kFloat32) {
+      weight = *reinterpret_cast<const float*>(dz.raw_data());
+    } else if (dz.dtype() == DType::kFloat64) {
+      weight = *reinterpret_cast<const double*>(dz.raw_data());
+    }
+    int exponent = 0;
+    return std::frexp(weight, &exponent) == 0.5 ? std::optional<double>(weight) : std::nullopt;
   }
 
   // By the gradient of each row's loss: gradients of losses are of their sum.
