@@ -50,7 +50,9 @@ class ServerProgram {
         << line << Errors();
   }
   ~ServerProgram() {
-    if (process_ > 0) EXPECT_EQ(Stop(), 0) << Errors();
+    if (process_ > 0) {
+      EXPECT_EQ(Stop(), 0) << Errors();
+    }
     CloseOutput();
     unlink(errors_.c_str());
   }

@@ -158,7 +158,9 @@ void ExpectIsOf(const std::map<std::string, NDArray>& arrays, const std::string&
     if (i > 0 && listed[i - 1].is_stored) {
       ASSERT_LE(listed[i - 1].end, entry.begin + 30) << "they share bytes";
     }
-    if (i > 0) ASSERT_NE(listed[i - 1].data, entry.data) << "they share bytes";
+    if (i > 0) {
+      ASSERT_NE(listed[i - 1].data, entry.data) << "they share bytes";
+    }
     const auto found = arrays.find(entry.name.substr(0, entry.name.size() - 4));
     // Other encodings of names are libzip's to read.
     if (found == arrays.end()) continue;
