@@ -318,18 +318,7 @@ TEST(Freezing, TheReportIsWhatTheLedgerMeasuresInEachMode) {
       options.frozen = FrozenOf(name);
       Network reported = ExampleNetwork(name, options);
       const MemoryReport report = ReportMemory(reported, {.batch = kBatch, .updater_arrays = 2});
-      const int64_t before = MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
-      int64_t measured;
-      {
-        Network network = ExampleNetwork(name, options);
-        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-        const auto step = [&] { trainer.Step([] { return SomeBatch(kBatch, 1); }); };
-        for (int i = 0; i < 4; ++i) step();
-        if (mode != WorkspaceMode::kNone) network.training_workspace().FinishPlanSearch();
-        MemoryTracker::Global().ResetPeaks();
-        step();
-        measured = MemoryTracker::Global().Snapshot()[Host()].total.peak_bytes - before;
-      }
+      const int64_t measured = MeasuredTrainingBytes(name, options, kBatch);
       EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured),
                   0.02 * measured)
           << name << ", mode " << static_cast<int>(mode);

@@ -8,7 +8,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/allocation_counter.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -192,21 +191,7 @@ TEST(Placement, TheReportIsWhatTheLedgerMeasures) {
       const std::vector<float> before_it = reported.parameters().ToVector<float>();
       const MemoryReport report = ReportMemory(reported, {.batch = kBatch, .updater_arrays = 2});
       EXPECT_EQ(reported.parameters().ToVector<float>(), before_it);
-      const auto in_use = [] {
-        return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
-      };
-      const int64_t before = in_use();
-      int64_t measured;
-      {
-        Network network = ExampleNetwork(name, Options(mode));
-        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-        const auto step = [&] { trainer.Step([] { return SomeBatch(kBatch, 1); }); };
-        for (int i = 0; i < 4; ++i) step();
-        if (mode != WorkspaceMode::kNone) network.training_workspace().FinishPlanSearch();
-        MemoryTracker::Global().ResetPeaks();
-        step();
-        measured = MemoryTracker::Global().Snapshot()[Host()].total.peak_bytes - before;
-      }
+      const int64_t measured = MeasuredTrainingBytes(name, Options(mode), kBatch);
       EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured),
                   0.02 * measured)
           << name << ", mode " << static_cast<int>(mode);

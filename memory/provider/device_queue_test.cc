@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
@@ -31,15 +32,6 @@ class DeviceQueueTest : public testing::Test {
 
   SimulatedDevice& device_ = SimulatedDevice::Get();
 };
-
-Error ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(absl::StatusCode::kOk, "nothing was thrown");
-}
 
 TEST_F(DeviceQueueTest, ScopesNestByDeviceAndThread) {
   const Device other{kDevice.type, 1};

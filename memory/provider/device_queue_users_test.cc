@@ -1,6 +1,5 @@
 // Who has a queue open, whose it is, and what comes behind its work on another device.
 #include <atomic>
-#include <functional>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_queue.h"
@@ -28,15 +28,6 @@ class DeviceQueueUsersTest : public testing::Test {
 
   SimulatedDevice& device_ = SimulatedDevice::Get();
 };
-
-Error ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(absl::StatusCode::kOk, "nothing was thrown");
-}
 
 // Handles, cycles and what the device does not tell, each counted once.
 TEST_F(DeviceQueueUsersTest, TheRefusalSaysWhoHoldsThem) {

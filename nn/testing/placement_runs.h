@@ -42,6 +42,10 @@ inline Batch SomeBatch(int64_t size, uint64_t seed) {
         static_cast<int64_t>((seed + static_cast<uint64_t>(i)) % 10);
   return {RandomUniform({size, 28, 28, 1}, 0, 1, seed), labels};
 }
+// Bytes that the ledger says a step of Adam takes at most, beyond what there is without the network: of an example network, once
+// its steps repeat.
+int64_t MeasuredTrainingBytes(const std::string& example, const NetworkOptions& options, int64_t batch);
+
 inline NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
 
 }  // namespace tidepool::nn
