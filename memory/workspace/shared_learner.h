@@ -36,6 +36,7 @@ class SharedLearner {
     uint64_t plans_made = 0;
     uint64_t plans_improved = 0;
     uint64_t cycles_not_planned = 0;
+    uint64_t plans_given_up = 0;
     size_t plans_kept = 0;
   };
 
@@ -66,7 +67,7 @@ class SharedLearner {
   // As of the last cycle that was learned from. No lock is taken.
   Counts counts() const noexcept {
     return {counts_.plans_made, counts_.plans_improved, counts_.cycles_not_planned,
-            counts_.plans_kept};
+            counts_.plans_given_up, counts_.plans_kept};
   }
 
  private:
@@ -74,6 +75,7 @@ class SharedLearner {
     SingleWriter<uint64_t> plans_made;
     SingleWriter<uint64_t> plans_improved;
     SingleWriter<uint64_t> cycles_not_planned;
+    SingleWriter<uint64_t> plans_given_up;
     SingleWriter<size_t> plans_kept;
   };
 

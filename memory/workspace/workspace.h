@@ -49,6 +49,7 @@ struct WorkspaceStats {
   size_t plans_kept = 0;          // now; more than one under kTraining
   uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
+  uint64_t plans_given_up = 0;    // because they were far larger than what was alive in their cycles
   uint64_t plan_switches = 0;     // times a cycle changed its plan, because it was another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
