@@ -346,7 +346,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     return std::nullopt;
   }
   // The plan is far larger than what is alive, and lifetimes that are shorter of late are no help.
-  const bool loose = own != nullptr && MayGiveUp(cycle) && next_ == own &&
+  const bool loose = own != nullptr && family->empty() && MayGiveUp(cycle) && next_ == own &&
                      IsLoose(plan.layout.peak_bytes(), watch.most_alive, *own);
   if (loose && (own->comes_in_turns() ||
                 IsLoose(LiveLowerBound(watch.seen, static_cast<int64_t>(alignment_)), watch.most_alive, *own))) {

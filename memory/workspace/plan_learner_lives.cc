@@ -69,6 +69,9 @@ bool PlanLearner::GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCy
   }
   const auto needed = static_cast<size_t>(LiveLowerBound(longest, alignment));
   if (!IsLoose(needed, same.most_alive, same)) return false;
+  // Plans of kinds that begin alike are larger for one another's sake, and each would miss where another one begins.
+  const std::optional<Family> family = keeps_plans() ? FamilyOf(cycle, &same, 0) : Family();
+  if (!family.has_value() || !family->empty()) return false;
   GiveUp(same, same.most_alive);
   return true;
 }

@@ -157,7 +157,7 @@ TEST(StreamFootprint, AlternatingGrowingAndHostileStreamsHoldLittleMoreThanIsAli
         Case{"drifting", &Drifting, 1.25, 1.25}, Case{"parser", &ParserDocument, 1.25, 1.25},
         Case{"lengths", &Sequence, 1.25, 1.25}, Case{"batches", &Batch, 1.25, 1.25}}) {
     const int cycles = stream.draw == &ParserDocument ? 30 : 300;
-    ExpectWithin(Play(Of(stream.draw), /*raw=*/false, cycles, cycles / 2), stream.factor,
+    ExpectWithin(Play(Of(stream.draw), /*raw=*/false, cycles, cycles / 2), stream.factor, kBeside,
                  stream.name);
     ExpectWithin(Play(Of(stream.draw), /*raw=*/true, cycles, cycles / 2), stream.raw_factor,
                  kBesideRaw, std::string(stream.name) + ", raw");
