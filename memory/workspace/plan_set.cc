@@ -150,8 +150,7 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now, 
     cycle->longer = same->longer;
     cycle->regrets = same->regrets;
     cycle->paid = same->paid;
-    cycle->guessed = same->guessed;
-    cycle->most_alive = same->most_alive;
+    cycle->guessed = same->guessed, cycle->most_alive = same->most_alive;
   }
   return Put(std::move(cycle), same);
 }
