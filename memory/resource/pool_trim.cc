@@ -158,7 +158,7 @@ void Pool::FitArena(bool made_room) noexcept {
         return;
       }
     }
-  } else if (arena_->bytes <= wide + peak / 8) {
+  } else if (arena_->bytes <= wide + peak / 4) {
     return;
   }
   arena_bytes_ = (overflows_ < kOverflowsBeforeWide ? wide - peak / 8 : wide) & ~(alignment_ - 1);
