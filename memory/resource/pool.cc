@@ -311,15 +311,30 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
     SetRoom(*block->chunk, block->chunk->room);
   }
   if (block->size > bytes) {
+    // In an arena what is large comes from the end: between the small ones it would leave gaps that are
+    // too small for the next of another size.
+    const bool from_end = block->chunk == arena_ && bytes >= arena_->bytes / kGrowth;
     Block* const rest = NewNode();
-    rest->data = block->data + bytes;
     rest->size = block->size - bytes;
     rest->chunk = block->chunk;
-    rest->previous_in_chunk = block;
-    rest->next_in_chunk = block->next_in_chunk;
-    if (rest->next_in_chunk != nullptr) rest->next_in_chunk->previous_in_chunk = rest;
-    block->next_in_chunk = rest;
     block->size = bytes;
+    Block* const first = from_end ? rest : block;
+    Block* const second = from_end ? block : rest;
+    if (from_end) {
+      rest->previous_in_chunk = block->previous_in_chunk;
+      if (rest->previous_in_chunk != nullptr) {
+        rest->previous_in_chunk->next_in_chunk = rest;
+      } else {
+        block->chunk->first = rest;
+      }
+    } else {
+      rest->next_in_chunk = block->next_in_chunk;
+      if (rest->next_in_chunk != nullptr) rest->next_in_chunk->previous_in_chunk = rest;
+    }
+    second->previous_in_chunk = first;
+    first->next_in_chunk = second;
+    first->data = block->data;
+    second->data = first->data + first->size;
     AddFree(rest);
   }
   if (on_host_) UnpoisonBlock(block->data, bytes);

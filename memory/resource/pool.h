@@ -173,8 +173,8 @@ class Pool final : public MemoryResource {
   size_t SpanBytesFor(size_t live) const;
   void MakeRoom(size_t bytes, size_t footprint) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
-  void JudgeHuge() noexcept;
-  void FitArena(bool made_room) noexcept;
+  bool JudgeHuge() noexcept;
+  void FitArena(bool made_room, bool strange) noexcept;
   void NoteKind(uint64_t kind) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;

@@ -56,6 +56,7 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
 
 // Bytes owned beyond what was live.
 size_t Pool::Slack(size_t peak) const {
+  if (arena_ != nullptr) return peak / 10;  // it has its own
   if (looseness_ < kLoose) return peak / 10;
   return std::min(peak, peak / 4 << (looseness_ - kLoose));
 }
@@ -93,9 +94,9 @@ size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
 }
 
 // Whether a use is of a kind that comes again, by its huge requests. Those of 256 kinds in turns
-// are known when they come the second time.
-void Pool::JudgeHuge() noexcept {
-  if (huge_ == 0) return;
+// are known when they come the second time. True: such uses have come for some time.
+bool Pool::JudgeHuge() noexcept {
+  if (huge_ == 0) return false;
   if (std::find(kinds_.begin(), kinds_.end(), huge_) != kinds_.end()) {
     strange_uses_ = 0;
   } else {
@@ -103,10 +104,12 @@ void Pool::JudgeHuge() noexcept {
     strange_uses_ = std::min(strange_uses_ + 1, kStrange);
   }
   huge_ = 0;
-  if (strange_uses_ < kStrange) return;
+  if (strange_uses_ < kStrange) return false;
+  if (arena_ != nullptr) return true;  // it holds little more, and is there
   looseness_ = 0;
   MakeRoom(0, 0);
   makes_room_ = false;
+  return true;
 }
 
 // Without the memory for one more, as many are known as there was memory for.
@@ -124,7 +127,7 @@ void Pool::NoteKind(uint64_t kind) noexcept {
 }
 
 // What chunks of many sizes hold beyond what is live is none of one that all sizes share.
-void Pool::FitArena(bool made_room) noexcept {
+void Pool::FitArena(bool made_room, bool strange) noexcept {
   if (!grows_) return;
   const uint64_t last = std::exchange(last_kind_, std::exchange(kind_, 0));
   const bool varies = last != last_kind_;
@@ -138,7 +141,7 @@ void Pool::FitArena(bool made_room) noexcept {
     if (!varies) strikes_ = 0;
     // Without one it did not settle either.
     const bool again = use_ < no_arena_until_;
-    strikes_ += varies && strange_uses_ < kStrange && (made_room || (owned > most && !again));
+    strikes_ += varies && !strange && (made_room || (owned > most && !again));
     if (strikes_ < kStrikes) return;
     strikes_ = 0;
     overflows_ = again ? kOverflowsBeforeWide : 0;
@@ -158,7 +161,9 @@ void Pool::FitArena(bool made_room) noexcept {
         return;
       }
     }
-  } else if (arena_->bytes <= wide + peak / 4) {
+  } else if (arena_->bytes - std::min(arena_->bytes, peak) <= 2 * (most - peak)) {
+    // All of its pages come anew with another one, so that is for having less than half of what it
+    // holds beyond the most that is live, which varies where kinds come less often than uses count.
     return;
   }
   arena_bytes_ = (overflows_ < kOverflowsBeforeWide ? wide - peak / 8 : wide) & ~(alignment_ - 1);
@@ -176,8 +181,7 @@ size_t Pool::TrimIdle(int uses) noexcept {
   const bool made_room = std::exchange(makes_room_, false);
   if (made_room) looseness_ = std::min(looseness_ + 1, kMostLoose);
   if (chunks_.empty()) looseness_ = 0;
-  JudgeHuge();
-  FitArena(made_room);
+  FitArena(made_room, JudgeHuge());
   if (++uses_of_peak_ >= kept) {
     uses_of_peak_ = 0;
     last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);
