@@ -40,10 +40,20 @@ class LoosePlans {
     return alive + alive / 8 + (size_t{1} << 17);
   }
 
+  // Why a plan was given up, for who asks.
+  struct Reason {
+    uint64_t signature = 0;
+    size_t requests = 0;
+    size_t first_bytes = 0;   // of the first request
+    size_t needed_bytes = 0;  // by a plan of all lifetimes seen
+    size_t alive_bytes = 0;   // at once, at most
+    uint64_t cycle = 0;       // counted as came_at
+  };
   struct Kind {
     RepetitionWatch watch;  // since its plan was given up, or the last look
     uint32_t given_up = 0;  // how often
     uint64_t came_at = 0;   // counted in cycles that had ended
+    Reason last;            // why, the last time
   };
 
   // Null: that kind's plan was never given up, as far as is remembered.
@@ -53,9 +63,10 @@ class LoosePlans {
     return at != kinds_.end() ? &at->second : nullptr;
   }
   // Its plan is given up. Throws std::bad_alloc, nothing changed.
-  void Add(uint64_t signature, size_t requests, uint64_t now) {
-    Kind& kind = kinds_[ExtendSignature(signature, requests)];
-    kind.came_at = now;
+  void Add(const Reason& why) {
+    Kind& kind = kinds_[ExtendSignature(why.signature, why.requests)];
+    kind.last = why;
+    kind.came_at = why.cycle;
     kind.watch.Restart();
     kind.watch.refresh_after =
         std::min(RepetitionWatch::kFirst << std::min(kind.given_up, 16u), kMostRepetitionsOfWrong);
@@ -66,6 +77,11 @@ class LoosePlans {
     }));
   }
   void Clear() noexcept { kinds_.clear(); }
+  // Those that are remembered, in no order.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    for (const auto& [key, kind] : kinds_) visit(kind);
+  }
 
   size_t state_bytes() const {
     size_t bytes = kinds_.size() * (sizeof(Kind) + 4 * sizeof(void*));

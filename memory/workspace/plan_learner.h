@@ -192,6 +192,8 @@ class PlanLearner {
   uint64_t plans_improved() const { return plans_improved_; }
   // Because they were far larger than what is alive in their cycles.
   uint64_t plans_given_up() const { return plans_given_up_; }
+  // Why cycles have no plan, a line for each reason that holds now (Workspace::PlanReport). Throws std::bad_alloc.
+  std::string Report() const;
   const PlanningEffort& effort() const { return effort_; }
   size_t state_bytes() const;
 
@@ -233,7 +235,7 @@ class PlanLearner {
   bool IsLoose(size_t needed, size_t alive, const LearnedCycle& own) const;
   static void Look(const EndedCycle& cycle, size_t alignment, RepetitionWatch& watch);
   bool GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCycle& same);
-  void GiveUp(const LearnedCycle& own, size_t most_alive);
+  void GiveUp(const LearnedCycle& own, size_t needed, size_t most_alive);
   std::optional<WantedPlan> ObserveLoose(const EndedCycle& cycle, LoosePlans::Kind& kind);
   std::optional<WantedPlan> PlanAgain(const EndedCycle& cycle, RepetitionWatch& watch);
   // How many cycles of a kind are looked at, one after the other.

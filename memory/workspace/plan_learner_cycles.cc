@@ -350,7 +350,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
                      IsLoose(plan.layout.peak_bytes(), watch.most_alive, *own);
   if (loose && (own->comes_in_turns() ||
                 IsLoose(LiveLowerBound(watch.seen, static_cast<int64_t>(alignment_)), watch.most_alive, *own))) {
-    GiveUp(*own, watch.most_alive);
+    GiveUp(*own, plan.layout.peak_bytes(), watch.most_alive);
     return std::nullopt;
   }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);

@@ -72,13 +72,15 @@ bool PlanLearner::GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCy
   // Plans of kinds that begin alike are larger for one another's sake, and each would miss where another one begins.
   const std::optional<Family> family = keeps_plans() ? FamilyOf(cycle, &same, 0) : Family();
   if (!family.has_value() || !family->empty()) return false;
-  GiveUp(same, same.most_alive);
+  GiveUp(same, needed, same.most_alive);
   return true;
 }
 
 // Pages come down at once. What comes without the plan is about what is alive and has gaps.
-void PlanLearner::GiveUp(const LearnedCycle& own, size_t most_alive) {
-  loose_.Add(own.plan->signature(), own.plan->requests.size(), cycles_);
+void PlanLearner::GiveUp(const LearnedCycle& own, size_t needed, size_t most_alive) {
+  const MappedVector<LifetimeBuffer>& requests = own.plan->requests;
+  loose_.Add({own.plan->signature(), requests.size(), static_cast<size_t>(requests.front().size),
+              needed, most_alive, cycles_});
   plans_.Forget(&own);
   if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
   ++plans_given_up_;

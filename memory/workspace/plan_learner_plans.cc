@@ -181,7 +181,9 @@ bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
   if (!in_making_.End(wanted.learning)) return nullptr;
   if (made == nullptr && wanted.loose_of > 0 && next_ != nullptr && plans_.Holds(next_)) {
-    if (next_->plan->layout.peak_bytes() == wanted.peak_to_beat) GiveUp(*next_, wanted.loose_of);
+    if (next_->plan->layout.peak_bytes() == wanted.peak_to_beat) {
+      GiveUp(*next_, wanted.peak_to_beat, wanted.loose_of);
+    }
     return nullptr;
   }
   // Pages that took their first and only size meanwhile cannot hold it.

@@ -1,7 +1,9 @@
 // What the learner makes of long histories.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -268,6 +270,9 @@ TEST(PlanLearner, ManyKindsOfWhichPlansAreGivenUpTakeLittleMemory) {
     for (int i = 0; i < 30; ++i) player.Run(ShortLives(random, (1 << 18) + 64 * kind));
   }
   EXPECT_GE(player->plans_given_up(), 600u);
+  const std::string why = player->Report();
+  EXPECT_EQ(std::count(why.begin(), why.end(), '\n'), 17) << "as many as one reads: " << why;
+  EXPECT_NE(why.find(" other kinds likewise"), std::string::npos);
   EXPECT_LE(player->state_bytes(), size_t{1} << 20);
 }
 

@@ -101,6 +101,10 @@ void SharedLearner::Forget() noexcept {
   teacher_.Change([](Learner& learner) { learner.Forget(); });
 }
 
+std::string SharedLearner::Report() const {
+  return teacher_.Read([](const Learner& learner) { return learner.Report(); });
+}
+
 void SharedLearner::FinishPlanSearch() {
   const auto ticket = teacher_.Read([](const Learner& learner) { return learner.search(); });
   if (ticket == nullptr) return;

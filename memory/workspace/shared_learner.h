@@ -62,6 +62,7 @@ class SharedLearner {
   size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
               std::string* ignored);
   void Forget() noexcept;
+  std::string Report() const;  // likewise
   // Waits for the background search for better plans and takes what it found.
   void FinishPlanSearch();
   // As of the last cycle that was learned from. No lock is taken.
@@ -112,6 +113,7 @@ class SharedLearner {
     size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
                 std::string* ignored);
     void Forget() noexcept;
+    std::string Report() const { return learner_.Report(); }
     std::shared_ptr<PlanTicket> search() const { return search_.ticket(); }
     void TakeBetterPlan();  // throws as PlanLearner::Improve
 

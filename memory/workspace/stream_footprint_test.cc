@@ -4,17 +4,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/problem_file.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/streams.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
@@ -205,13 +209,57 @@ TEST(StreamFootprint, APlanThatWouldHoldFarMoreIsGivenUpAndComesBack) {
   EXPECT_EQ(irregular.plans_kept, 0u);
   EXPECT_LE(irregular.size_bytes, most_alive + most_alive / 4 + kMiB);
   EXPECT_LE(irregular.plans, 30u);
+  const std::string why = workspace.PlanReport();
+  EXPECT_EQ(std::count(why.begin(), why.end(), '\n'), 1) << "once, however often: " << why;
+  size_t since = 0, needed = 0, alive = 0, times = 0;
+  ASSERT_EQ(std::sscanf(why.c_str(),
+                        "no plan for cycles of 30 requests that begin with %*u bytes, since cycle "
+                        "%zu: their lifetimes are other ones each time, all of which need %zu "
+                        "bytes where at most %zu were alive; given up %zu time",
+                        &since, &needed, &alive, &times),
+            4)
+      << why;
+  EXPECT_LE(since, 300u);
+  EXPECT_GT(needed, alive + alive / 4);
+  EXPECT_LE(alive, most_alive);
+  EXPECT_EQ(times, irregular.plans_given_up);
   for (int i = 0; i < 600; ++i) cycle(true);
   const WorkspaceStats regular = workspace.stats();
   EXPECT_EQ(regular.plans_kept, 1u);
+  EXPECT_EQ(workspace.PlanReport(), "") << "there is a plan again";
   EXPECT_LE(regular.plans_given_up, irregular.plans_given_up + 1);
   for (int i = 0; i < 100; ++i) cycle(true);
   EXPECT_EQ(workspace.stats().misses, regular.misses) << "it is followed";
   EXPECT_EQ(workspace.stats().cycles_not_planned, regular.cycles_not_planned);
+}
+
+// The same of a pool, whose workspaces learn together; while one of them is in a cycle too.
+TEST(StreamFootprint, APoolSaysWhyThereIsNoPlan) {
+  WorkspacePool pool("lives");
+  std::vector<BufferHandle> buffers(64);
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 300; ++i) {
+    PooledScope scope(pool);
+    PlayHere(DrawnLives(random), buffers, /*writes=*/false);
+    if (i < 299) continue;
+    EXPECT_THAT(pool.PlanReport(), testing::HasSubstr("cycles of 30 requests"));
+    EXPECT_THROW((void)scope.workspace().PlanReport(), Error) << "it is the pool's, and open";
+  }
+  EXPECT_GE(pool.stats().plans_given_up, 1u);
+}
+
+TEST(StreamFootprint, WherePlanningWaitsThatIsSaid) {
+  Workspace workspace("parser", Config());
+  std::vector<BufferHandle> buffers(1 << 16);
+  std::mt19937_64 random(5);
+  EXPECT_EQ(workspace.PlanReport(), "");
+  for (int i = 0; i < 30; ++i) {
+    WorkspaceScope scope(workspace);
+    PlayHere(ParserDocument(random), buffers, /*writes=*/false);
+  }
+  EXPECT_THAT(workspace.PlanReport(), testing::HasSubstr("no plan for cycles at first sight"));
+  WorkspaceScope scope(workspace);
+  EXPECT_THROW((void)workspace.PlanReport(), Error) << "it is open";
 }
 
 // Lives that vary a little, of which the plan of all of them is little larger, are planned.

@@ -133,6 +133,11 @@ class Workspace {
   // placement problem for `tidepool plan`). Empty without a plan. kFailedPrecondition while another thread has
   // the workspace open.
   std::vector<LifetimeBuffer> PlannedRequests() const;
+  // Why cycles have no plan, as text: a line for each kind of cycle whose plan was given up and is not
+  // back, however often that was (its requests, the bytes that a plan of all its lifetimes needs, those
+  // alive at once, the cycle since when; the 16 oldest, then how many more), and one where planning
+  // waits because cycles never come again. Empty: neither is so. The workspace must be closed.
+  std::string PlanReport() const;
 
   // For the runtime:
   WorkspaceCore* core() const { return core_; }

@@ -218,6 +218,8 @@ void WorkspacePool::Trim() {
 }
 void WorkspacePool::FinishPlanSearch() { core_->state().learner.FinishPlanSearch(); }
 
+std::string WorkspacePool::PlanReport() const { return core_->state().learner.Report(); }
+
 void WorkspacePool::SavePlans(const std::string& path) const {
   AtomicFile file(path);
   file.Append(FormatPlans(core_->state().learner.plans(), core_->state().alignment));

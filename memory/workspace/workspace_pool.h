@@ -109,6 +109,8 @@ class WorkspacePool {
   void SavePlans(const std::string& path) const;
   PlansLoaded LoadPlans(const std::string& path);
   void FinishPlanSearch();
+  // Likewise; cycles are counted in all its workspaces.
+  std::string PlanReport() const;
 
  private:
   friend class WorkspaceLease;
