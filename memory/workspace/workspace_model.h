@@ -163,14 +163,20 @@ std::vector<ModelWorkspace::Step> RandomScript(std::mt19937& random,
   return script;
 }
 
-// Sizes that are always the same and lives that are other ones each time: plans of them are given up.
+// Requests that are always the same, of which two live to the end, other ones each time: plans of all of
+// their lifetimes hold several times what is alive, and are given up.
 inline std::vector<ModelWorkspace::Step> DrawnLivesScript(std::mt19937& random) {
+  constexpr size_t kRequests = 24;
+  const size_t stay[] = {random() % kRequests, random() % kRequests};
   std::vector<ModelWorkspace::Step> script;
   size_t live = 0;
-  for (size_t i = 0; i < 24; ++i) {
-    script.push_back({(1 + i * 7 % 5) << 15, 0});
-    ++live;
-    while (live > 0 && (live > 6 || random() % 3 == 0)) script.push_back({0, random() % live--});
+  for (size_t i = 0; i < kRequests; ++i) {
+    script.push_back({(1 + i * 7 % 5) << 16, 0});
+    if (i == stay[0] || i == stay[1]) {
+      ++live;
+    } else {
+      script.push_back({0, live});
+    }
   }
   return script;
 }
