@@ -58,12 +58,17 @@
 // different kinds have one memory in turns. Those that need more than twice what was live even so
 // take and give back some chunks in each turn.
 //
-// Uses that repeat settle so. Where they are other ones each time, and four of them end without live blocks (but those of
-// coarse_alignment_) that made room, or found more than 1.25 times what was live and 1 MiB owned, all of it goes, and
-// what comes next gets one chunk of that many bytes, the arena. From there each request is the best fit of one space, so
-// uses take turns in it and ask for nothing. A request that its gaps leave no room for has a chunk of its own, which goes
-// with the use; after three such uses the arena has 1.375 times what was live, after eight there is none for 256 uses, then
-// twice as many, or until chunks of many sizes had to make room in four as well. Not where requests of 32 MiB or more are other ones in each use, as above.
+// Uses that repeat settle so. Where they are other ones each time, and four of them end without live
+// blocks (but those of coarse_alignment_) that made room, or found more than 1.25 times what was live
+// and 1 MiB owned, all of it goes, and what comes next gets one chunk of that many bytes, the arena.
+// From there each request is the best fit of one space, so uses take turns in it and ask for nothing;
+// a sixteenth of the arena and more is cut from the end of what fits, so that small blocks leave no
+// gaps between large ones. A request that its gaps leave no room for has a chunk of its own, which
+// goes with the use, or sooner when another is needed; after three such uses the arena has 1.375
+// times what was live, after eight there is none for 256 uses, then twice as many, or until chunks of
+// many sizes had to make room in four as well. An arena is replaced by a smaller one when it has more
+// than twice as much beyond what was live as that. There comes none where requests of 32 MiB or more
+// are other ones in each use, as above; one that is there stays.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
 // in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The

@@ -134,6 +134,8 @@ Outcome Play(const Stream& stream, bool raw, int cycles, int from, uint64_t seed
 constexpr double kBeside = 6.0 * kMiB, kBesideRaw = 12.0 * kMiB;
 
 void ExpectWithin(const Outcome& found, double factor, double beside, const std::string& what) {
+  std::printf("%s: %.2f MiB alive, %.2f held, %.2f times\n", what.c_str(), found.most_alive / kMiB,
+              found.held / kMiB, found.held / found.most_alive);
   EXPECT_LE(found.held, factor * found.most_alive + beside)
       << what << ": " << found.most_alive << " alive";
 }
