@@ -163,8 +163,8 @@ std::vector<ModelWorkspace::Step> RandomScript(std::mt19937& random,
   return script;
 }
 
-// Requests that are always the same, of which two live to the end, other ones each time: plans of all of
-// their lifetimes hold several times what is alive, and are given up.
+// Requests that are always the same, of which two live to the end, other ones each time: a plan of all of
+// their lifetimes holds several times what is alive. (Seldom given up here: most cycles are never planned.)
 inline std::vector<ModelWorkspace::Step> DrawnLivesScript(std::mt19937& random) {
   constexpr size_t kRequests = 24;
   const size_t stay[] = {random() % kRequests, random() % kRequests};
@@ -181,7 +181,7 @@ inline std::vector<ModelWorkspace::Step> DrawnLivesScript(std::mt19937& random) 
   return script;
 }
 
-// Raw bytes of ever different sizes, all of which are released: what they are cut from becomes one chunk.
+// Raw bytes of ever different sizes, all of which are released: what they are cut from may become one chunk.
 inline void PlayRawBlocks(std::mt19937& random) {
   struct Block {
     unsigned char* data;
