@@ -92,6 +92,7 @@ TEST(MetricsOfPools, EveryField) {
   metrics.ExpectCounter("plans", stats.plans);
   metrics.ExpectCounter("plans_improved", stats.plans_improved);
   metrics.ExpectCounter("cycles_not_planned", stats.cycles_not_planned);
+  metrics.ExpectCounter("plans_given_up", stats.plans_given_up);
   metrics.ExpectGauge("plans_kept", stats.plans_kept);
   metrics.ExpectGauge("ranges", stats.ranges);
   metrics.ExpectGauge("held_bytes", stats.held_bytes);

@@ -160,6 +160,7 @@ TEST(Metrics, EveryFieldOfAWorkspace) {
   metrics.ExpectCounter("plans_improved", stats.plans_improved);
   metrics.ExpectCounter("plan_switches", stats.plan_switches);
   metrics.ExpectCounter("cycles_not_planned", stats.cycles_not_planned);
+  metrics.ExpectCounter("plans_given_up", stats.plans_given_up);
   metrics.ExpectCounter("relocations", stats.relocations);
   metrics.ExpectCounter("host_fallbacks", stats.host_fallbacks);
   metrics.ExpectCounter("mirror_copies_to_host", stats.mirror_copies_to_host);

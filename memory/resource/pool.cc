@@ -249,10 +249,12 @@ void Pool::ReserveRecords() {
 
 Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   const bool large = bytes > shared_bytes_;
-  const size_t wanted = ChunkBytesFor(bytes, coarse);
+  const size_t arena = coarse || arena_ != nullptr ? 0 : std::exchange(arena_bytes_, 0);
+  const size_t wanted = arena > 0 ? std::max(arena, bytes) : ChunkBytesFor(bytes, coarse);
   ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
   Allocation taken = TakeChunk(wanted, &chunk->bytes);
+  const bool is_arena = taken && arena > 0;
   if (!taken && taken.refusal != Refusal::kImpossible && bytes < wanted) {
     taken = TakeChunk(bytes, &chunk->bytes);  // there may be room for the request alone
   }
@@ -277,6 +279,7 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   Poison(node->data, node->size);
   chunk->place = chunks_.size();
   chunk->room = large ? SIZE_MAX : 0;
+  if (is_arena && arena_ == nullptr) arena_ = chunk.get();
   chunks_.push_back(std::move(chunk));
   AddFree(node);
   UpdateShared();
@@ -295,7 +298,9 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
   if (bytes >= kHugeBytes) [[unlikely]] huge_ += KindOf(bytes);
   if (!HasNodes()) MakeNodes();
-  Block* block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
+  Block* block = nullptr;
+  if (arena_ != nullptr && !coarse) block = static_cast<Block*>(arena_->tree.BestFit(bytes));
+  if (block == nullptr) block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
   if (block == nullptr) {
     if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;
   }
@@ -306,21 +311,40 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
     SetRoom(*block->chunk, block->chunk->room);
   }
   if (block->size > bytes) {
+    // In an arena what is large comes from the end: between the small ones it would leave gaps that are
+    // too small for the next of another size.
+    const bool from_end = block->chunk == arena_ && bytes >= arena_->bytes / kGrowth;
     Block* const rest = NewNode();
-    rest->data = block->data + bytes;
     rest->size = block->size - bytes;
     rest->chunk = block->chunk;
-    rest->previous_in_chunk = block;
-    rest->next_in_chunk = block->next_in_chunk;
-    if (rest->next_in_chunk != nullptr) rest->next_in_chunk->previous_in_chunk = rest;
-    block->next_in_chunk = rest;
     block->size = bytes;
+    Block* const first = from_end ? rest : block;
+    Block* const second = from_end ? block : rest;
+    if (from_end) {
+      rest->previous_in_chunk = block->previous_in_chunk;
+      if (rest->previous_in_chunk != nullptr) {
+        rest->previous_in_chunk->next_in_chunk = rest;
+      } else {
+        block->chunk->first = rest;
+      }
+    } else {
+      rest->next_in_chunk = block->next_in_chunk;
+      if (rest->next_in_chunk != nullptr) rest->next_in_chunk->previous_in_chunk = rest;
+    }
+    second->previous_in_chunk = first;
+    first->next_in_chunk = second;
+    first->data = block->data;
+    second->data = first->data + first->size;
     AddFree(rest);
   }
   if (on_host_) UnpoisonBlock(block->data, bytes);
   block->chunk->used_in = use_;
   used_bytes_ += bytes;
   peak_used_bytes_ = std::max(peak_used_bytes_, used_bytes_);
+  if (!coarse) {
+    peak_fine_bytes_ = std::max(peak_fine_bytes_, fine_bytes_ += bytes);
+    if (grows_) kind_ += KindOf(bytes);
+  }
   ++block_count_;
   return {block->data, block};
 }
@@ -330,6 +354,7 @@ void Pool::Release(void* token, size_t, size_t) noexcept {
   Poison(block->data, block->size);
   block->chunk->used_in = use_;
   used_bytes_ -= block->size;
+  if (!block->chunk->coarse) fine_bytes_ -= block->size;
   --block_count_;
   if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
     TakeFree(next);

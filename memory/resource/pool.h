@@ -58,6 +58,18 @@
 // different kinds have one memory in turns. Those that need more than twice what was live even so
 // take and give back some chunks in each turn.
 //
+// Uses that repeat settle so. Where they are other ones each time, and four of them end without live
+// blocks (but those of coarse_alignment_) that made room, or found more than 1.25 times what was live
+// and 1 MiB owned, all of it goes, and what comes next gets one chunk of that many bytes, the arena.
+// From there each request is the best fit of one space, so uses take turns in it and ask for nothing;
+// a sixteenth of the arena and more is cut from the end of what fits, so that small blocks leave no
+// gaps between large ones. A request that its gaps leave no room for has a chunk of its own, which
+// goes with the use, or sooner when another is needed; after three such uses the arena has 1.375
+// times what was live, after eight there is none for 256 uses, then twice as many, or until chunks of
+// many sizes had to make room in four as well. An arena is replaced by a smaller one when it has more
+// than twice as much beyond what was live as that. There comes none where requests of 32 MiB or more
+// are other ones in each use, as above; one that is there stays.
+//
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
 // in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The
 // alignment is the pool's own for every block; requests for more are refused as impossible
@@ -166,7 +178,8 @@ class Pool final : public MemoryResource {
   size_t SpanBytesFor(size_t live) const;
   void MakeRoom(size_t bytes, size_t footprint) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
-  void JudgeHuge() noexcept;
+  bool JudgeHuge() noexcept;
+  void FitArena(bool made_room, bool strange) noexcept;
   void NoteKind(uint64_t kind) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
@@ -212,6 +225,24 @@ class Pool final : public MemoryResource {
   size_t peak_used_bytes_ = 0;       // in this use and the uses_of_peak_ before
   size_t last_peak_used_bytes_ = 0;  // in as many before these as chunks are kept for
   uint64_t uses_of_peak_ = 0;
+  // The same of blocks that are not coarse, of a pool that grows.
+  size_t fine_bytes_ = 0;
+  size_t peak_fine_bytes_ = 0;
+  size_t last_peak_fine_bytes_ = 0;
+  Chunk* arena_ = nullptr;   // one of chunks_, for all that is not coarse
+  size_t arena_bytes_ = 0;   // of the next chunk of such, which is one; 0: none
+  static constexpr int kStrikes = 4;
+  static constexpr int kOverflowsBeforeWide = 3;
+  static constexpr int kOverflowsBeforeNone = 8;
+  static constexpr uint64_t kUsesWithoutArena = 256;
+  static constexpr int kMostArenasInVain = 16;
+  uint64_t kind_ = 0;       // the requests of this use, in any order, as a hash
+  uint64_t last_kind_ = 0;  // of the last
+  int strikes_ = 0;         // uses that were not as the last, for which an arena would be better
+  int overflows_ = 0;       // uses with requests that the arena had no room for, though it is as large as it may be
+  bool arena_stays_ = false;  // however many there are
+  int arenas_in_vain_ = 0;
+  uint64_t no_arena_until_ = 0;  // use_
   bool makes_room_ = false;          // chunks went in this use because another came
   int looseness_ = 0;                // uses that did so since the pool was empty
   // The huge requests of uses, in any order, as hashes: of this one, and of the last ones that had some.

@@ -7,6 +7,11 @@
 #include "tidepool/memory/resource/pool.h"
 
 namespace tidepool {
+namespace {
+
+constexpr size_t kArenaSlack = size_t{1} << 20;  // beside what is live
+
+}  // namespace
 
 // Nothing here knows of the chunk any more, so whoever is called may come in.
 void Pool::GiveBack(std::unique_ptr<Chunk> chunk) noexcept {
@@ -21,6 +26,7 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
   std::erase_if(chunks_, [&](std::unique_ptr<Chunk>& chunk) {
     if (!chunk->idle() || !goes(*chunk)) return false;
     bytes += chunk->footprint;
+    if (chunk.get() == arena_) arena_ = nullptr;
     if (on_host_) UnpoisonBlock(chunk->first->data, chunk->bytes);
     RecycleNode(chunk->first);
     chunk->next_leaving = std::move(leaving);
@@ -50,6 +56,7 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
 
 // Bytes owned beyond what was live.
 size_t Pool::Slack(size_t peak) const {
+  if (arena_ != nullptr) return peak / 10;  // it has its own
   if (looseness_ < kLoose) return peak / 10;
   return std::min(peak, peak / 4 << (looseness_ - kLoose));
 }
@@ -86,10 +93,10 @@ size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
   return GiveBackWhere([&](const Chunk& chunk) { return goes(chunk.token); });
 }
 
-// Whether a use is of a kind that comes again, by its huge requests. Those of 256 kinds in turns are known when they
-// come the second time.
-void Pool::JudgeHuge() noexcept {
-  if (huge_ == 0) return;
+// Whether a use is of a kind that comes again, by its huge requests. Those of 256 kinds in turns
+// are known when they come the second time. True: such uses have come for some time.
+bool Pool::JudgeHuge() noexcept {
+  if (huge_ == 0) return false;
   if (std::find(kinds_.begin(), kinds_.end(), huge_) != kinds_.end()) {
     strange_uses_ = 0;
   } else {
@@ -97,10 +104,12 @@ void Pool::JudgeHuge() noexcept {
     strange_uses_ = std::min(strange_uses_ + 1, kStrange);
   }
   huge_ = 0;
-  if (strange_uses_ < kStrange) return;
+  if (strange_uses_ < kStrange) return false;
+  if (arena_ != nullptr) return true;  // it holds little more, and is there
   looseness_ = 0;
   MakeRoom(0, 0);
   makes_room_ = false;
+  return true;
 }
 
 // Without the memory for one more, as many are known as there was memory for.
@@ -117,6 +126,50 @@ void Pool::NoteKind(uint64_t kind) noexcept {
   next_kind_ = (next_kind_ + 1) % kinds_.size();
 }
 
+// What chunks of many sizes hold beyond what is live is none of one that all sizes share.
+void Pool::FitArena(bool made_room, bool strange) noexcept {
+  if (!grows_) return;
+  const uint64_t last = std::exchange(last_kind_, std::exchange(kind_, 0));
+  const bool varies = last != last_kind_;
+  if (fine_bytes_ > 0) return;
+  const size_t peak = std::max(peak_fine_bytes_, last_peak_fine_bytes_);
+  const size_t wide = std::min(peak + peak / 8 * 3 + kArenaSlack, kMostBytes);
+  const size_t most = overflows_ < kOverflowsBeforeWide ? wide - peak / 8 : wide;
+  size_t owned = 0;
+  for (const auto& chunk : chunks_) owned += chunk->coarse ? 0 : chunk->bytes;
+  if (arena_ == nullptr) {
+    if (!varies) strikes_ = 0;
+    // Without one it did not settle either.
+    const bool again = use_ < no_arena_until_;
+    strikes_ += varies && !strange && (made_room || (owned > most && !again));
+    if (strikes_ < kStrikes) return;
+    strikes_ = 0;
+    overflows_ = again ? kOverflowsBeforeWide : 0;
+    arena_stays_ = again;
+  } else if (owned > arena_->bytes) {
+    const auto goes = [this](const Chunk& chunk) { return !chunk.coarse && &chunk != arena_; };
+    if (arena_->bytes >= most - most / 16) {
+      overflows_ = std::min(overflows_ + 1, kOverflowsBeforeNone);
+      if (overflows_ == kOverflowsBeforeNone && !arena_stays_) {  // its gaps never fit
+        no_arena_until_ = use_ + (kUsesWithoutArena << arenas_in_vain_);
+        arenas_in_vain_ = std::min(arenas_in_vain_ + 1, kMostArenasInVain);
+        GiveBackWhere([](const Chunk& chunk) { return !chunk.coarse; });
+        return;
+      }
+      if (overflows_ != kOverflowsBeforeWide) {
+        GiveBackWhere(goes);
+        return;
+      }
+    }
+  } else if (arena_->bytes - std::min(arena_->bytes, peak) <= 2 * (most - peak)) {
+    // All of its pages come anew with another one, so that is for having less than half of what it
+    // holds beyond the most that is live, which varies where kinds come less often than uses count.
+    return;
+  }
+  arena_bytes_ = (overflows_ < kOverflowsBeforeWide ? wide - peak / 8 : wide) & ~(alignment_ - 1);
+  GiveBackWhere([](const Chunk& chunk) { return !chunk.coarse; });
+}
+
 size_t Pool::TrimIdle(int uses) noexcept {
   for (const auto& chunk : chunks_) {
     if (!chunk->idle()) chunk->used_in = use_;
@@ -125,12 +178,14 @@ size_t Pool::TrimIdle(int uses) noexcept {
   const size_t bytes =
       GiveBackWhere([&](const Chunk& chunk) { return use_ - chunk.used_in >= kept; });
   ++use_;
-  if (std::exchange(makes_room_, false)) looseness_ = std::min(looseness_ + 1, kMostLoose);
+  const bool made_room = std::exchange(makes_room_, false);
+  if (made_room) looseness_ = std::min(looseness_ + 1, kMostLoose);
   if (chunks_.empty()) looseness_ = 0;
-  JudgeHuge();
+  FitArena(made_room, JudgeHuge());
   if (++uses_of_peak_ >= kept) {
     uses_of_peak_ = 0;
     last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);
+    last_peak_fine_bytes_ = std::exchange(peak_fine_bytes_, fine_bytes_);
   }
   return bytes + upstream_.TrimIdle(uses);
 }

@@ -154,10 +154,15 @@ const int registered = [] {
                                      {"large_sizes", &LargeSizes},
                                      {"parser", &ParserDocument},
                                      {"200_lengths", &Sequence},
-                                     {"32_batches", &Batch}}) {
+                                     {"32_batches", &Batch},
+                                     {"drawn_lives", &DrawnLives},
+                                     {"alternating", &Alternating},
+                                     {"saw", &Saw},
+                                     {"drawn_first", &DrawnFirst},
+                                     {"drifting", &Drifting}}) {
     for (const bool equal : {true, false}) {
       if (draw == &LargeTemporary && !equal) continue;
-      const bool large = draw == &LargeTemporary || draw == &LargeSizes;
+      const bool large = draw != &ParserDocument && draw != &Sequence && draw != &Batch;
       const std::string suffix = std::string("/") + stream + (equal ? "/equal" : "/different");
       add("workspace" + suffix,
           [draw = draw, equal] { return OfWorkspace(SpillPolicy::kReallocate, draw, equal); });

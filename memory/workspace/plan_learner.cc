@@ -45,7 +45,8 @@ bool PlanLearner::is_off() const {
 }
 
 size_t PlanLearner::state_bytes() const {
-  return plans_.state_bytes() + effort_.state_bytes() + watch_.seen.capacity() * sizeof(LifetimeBuffer);
+  return plans_.state_bytes() + effort_.state_bytes() + loose_.state_bytes() +
+         watch_.seen.capacity() * sizeof(LifetimeBuffer);
 }
 
 // ---- sizes ------------------------------------------------------------------------------------
@@ -139,6 +140,8 @@ void PlanLearner::Forget() noexcept {
   next_ = nullptr;
   plans_.Clear();
   effort_.Forget();
+  loose_.Clear();
+  loose_cycles_ = 0;
   missing_cycles_ = inexact_cycles_ = 0;
   watched_ = {};
   watch_ = {};

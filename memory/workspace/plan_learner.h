@@ -10,7 +10,9 @@
 //
 // A cycle that repeats stops missing within three repetitions, whatever came before, as long as there is
 // memory for plans and pages: nothing that was learned before may keep it from being learned. One that
-// goes on repeating is looked at anew now and then, so that pages come down to what it needs.
+// goes on repeating is looked at anew now and then, so that pages come down to what it needs. Where lifetimes are other
+// ones each time, so that a plan would be far larger than what is alive, there is none until they are regular again
+// (loose_plans.h).
 //
 // It decides and holds no pages: who follows takes its Lesson. Making a plan takes long (a millisecond for
 // hundreds of requests, seconds for a million), so it is apart: Observe() says that one is wanted,
@@ -34,6 +36,7 @@
 #include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
 #include "tidepool/memory/workspace/cycle_recorder.h"
+#include "tidepool/memory/workspace/loose_plans.h"
 #include "tidepool/memory/workspace/plan_in_making.h"
 #include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/planning_effort.h"
@@ -98,6 +101,7 @@ struct WantedPlan {
   std::shared_ptr<const CyclePlan> whole;   // kBeginning: of which it is one
   MappedVector<LifetimeBuffer> seen;         // kAlone: the longest lifetimes
   size_t peak_to_beat = 0;                  // kAlone
+  size_t loose_of = 0;  // kAlone: the most bytes alive, where the plan there is goes if no smaller one is made; else 0
 };
 
 // What was made for it.
@@ -186,6 +190,10 @@ class PlanLearner {
 
   uint64_t plans_made() const { return plans_made_; }
   uint64_t plans_improved() const { return plans_improved_; }
+  // Because they were far larger than what is alive in their cycles.
+  uint64_t plans_given_up() const { return plans_given_up_; }
+  // Why cycles have no plan, a line for each reason that holds now (Workspace::PlanReport). Throws std::bad_alloc.
+  std::string Report() const;
   const PlanningEffort& effort() const { return effort_; }
   size_t state_bytes() const;
 
@@ -221,6 +229,17 @@ class PlanLearner {
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   void ExpectSteady(const EndedCycle& cycle) noexcept;
+  void ForgetOld() noexcept;
+  // Lifetimes that are other ones each time (plan_learner_lives.cc).
+  bool MayGiveUp(const EndedCycle& cycle) const;
+  bool IsLoose(size_t needed, size_t alive, const LearnedCycle& own) const;
+  static void Look(const EndedCycle& cycle, size_t alignment, RepetitionWatch& watch);
+  bool GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCycle& same);
+  void GiveUp(const LearnedCycle& own, size_t needed, size_t most_alive);
+  std::optional<WantedPlan> ObserveLoose(const EndedCycle& cycle, LoosePlans::Kind& kind);
+  std::optional<WantedPlan> PlanAgain(const EndedCycle& cycle, RepetitionWatch& watch);
+  // How many cycles of a kind are looked at, one after the other.
+  static int LooksOf(const RepetitionWatch& watch);
   void Use(const LearnedCycle* cycle, bool followed) noexcept;
   void SetNext(const LearnedCycle* next) noexcept;
   const LearnedCycle* Install(std::shared_ptr<const CyclePlan> plan, bool loaded = false);
@@ -250,6 +269,12 @@ class PlanLearner {
   size_t served_ = 0;  // requests since a family was planned, about
   uint64_t plans_made_ = 0;
   uint64_t plans_improved_ = 0;
+  LoosePlans loose_;
+  uint64_t plans_given_up_ = 0;
+  // Cycles of loose plans, with no other without a plan in between and none that is looked at. After a few the next ones
+  // are not recorded.
+  static constexpr int kLooseBeforeUnrecorded = 4;
+  int loose_cycles_ = 0;
 
   Shape last_shape_;
   bool comes_again_ = false;  // the last cycle was like the one before

@@ -66,6 +66,10 @@ bool CouldBeSmaller(const CyclePlan& plan, uint64_t signature, const EndedCycle&
 
 }  // namespace
 
+int PlanLearner::LooksOf(const RepetitionWatch& watch) {
+  return std::clamp(watch.refresh_after / 2, kFewestRecordedCycles, kMostRecordedCycles);
+}
+
 PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
   const uint32_t count = cycle.made.count();
   if (cycle.followed == nullptr || cycle.is_recorded()) return {cycle.recorder->signature(), count};
@@ -91,8 +95,13 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (shape == wanted_shape_ && cycle.has_lifetimes()) lifetimes_wanted_ = 0;
   comes_again_ = shape == last_shape_;
   last_shape_ = shape;
+  if (LoosePlans::Kind* const kind = loose_.Find(shape.signature, shape.requests);
+      kind != nullptr && plans_.Find(shape.signature, shape.requests) == nullptr) {
+    return ObserveLoose(cycle, *kind);
+  }
   const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
   missing_cycles_ = followed ? 0 : missing_cycles_ + 1;
+  if (!followed) loose_cycles_ = 0;
   std::optional<WantedPlan> wanted;
   if (followed && keeps_plans()) {
     wanted = UseExactPlan(cycle, shape);
@@ -109,23 +118,28 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   }
   // What no plan serves, nor soon will, comes out of pages that are large enough.
   reach_.Add(followed || wanted.has_value() ? 0 : cycle.reach);
-  const bool forgets = keeps_outliers_ ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
-                                       : plans_.ForgetOutliers(cycles_);
-  if (forgets) {
-    if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
-    Changed();
-    oversized_cycles_ = INT32_MAX / 2;  // at once
-  }
+  ForgetOld();
   FitPages();
   DecideToRecord();
   if (followed && !wanted.has_value()) ExpectSteady(cycle);
   return wanted;
 }
 
+// What has not come for long is not what pages are made for.
+void PlanLearner::ForgetOld() noexcept {
+  const bool forgets = keeps_outliers_ ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
+                                       : plans_.ForgetOutliers(cycles_);
+  if (!forgets) return;
+  if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
+  Changed();
+  oversized_cycles_ = INT32_MAX / 2;  // at once
+}
+
 // While planning waits, nothing is to be known of a cycle but whether it comes again.
 void PlanLearner::DecideToRecord() noexcept {
   if (!effort_.waits()) records_next_ = kFewestCyclesOfRecording;
-  const bool records = !allows_unrecorded_ || !effort_.waits() || cycles_ < records_until_;
+  const bool waits = effort_.waits() || loose_cycles_ >= kLooseBeforeUnrecorded;
+  const bool records = !allows_unrecorded_ || !waits || cycles_ < records_until_;
   if (records == records_) return;
   records_ = records;
   ++version_;
@@ -191,6 +205,10 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
       effort_.PutOff();
       return std::nullopt;
     }
+  }
+  if (same != nullptr && GivesUp(cycle, shape, *same)) {
+    effort_.PutOff();
+    return std::nullopt;
   }
   // The last to throw: what is wanted must be adopted or given up.
   std::optional<Family> family = Family();
@@ -306,14 +324,8 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     watch.WaitLonger(kMostRepetitions);
     return std::nullopt;
   }
-  if (watch.seen_cycles == 0) {
-    watch.seen = cycle.Lifetimes();
-  } else {
-    for (uint32_t slot = 0; slot < watch.seen.size(); ++slot) {
-      watch.seen[slot].upper = std::max(watch.seen[slot].upper, cycle.upper(slot));
-    }
-  }
-  const int looks = std::clamp(watch.refresh_after / 2, kFewestRecordedCycles, kMostRecordedCycles);
+  Look(cycle, alignment_, watch);
+  const int looks = LooksOf(watch);
   if (++watch.seen_cycles < looks) {
     // Where longer ones came back there may be kinds in bursts, which cycles that follow one
     // another do not show: so these are looked for, here and there, for as long as it was waited.
@@ -333,8 +345,18 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
     if (!family.has_value()) watch.WaitLonger(kMostRepetitions);
     return std::nullopt;
   }
+  // The plan is far larger than what is alive, and lifetimes that are shorter of late are no help.
+  const bool loose = own != nullptr && family->empty() && MayGiveUp(cycle) && next_ == own &&
+                     IsLoose(plan.layout.peak_bytes(), watch.most_alive, *own);
+  if (loose && (own->comes_in_turns() ||
+                IsLoose(LiveLowerBound(watch.seen, static_cast<int64_t>(alignment_)), watch.most_alive, *own))) {
+    GiveUp(*own, plan.layout.peak_bytes(), watch.most_alive);
+    return std::nullopt;
+  }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
   if (!wanted.has_value()) return wanted;
+  if (own != nullptr) own->most_alive = watch.most_alive;
+  if (loose) wanted->loose_of = watch.most_alive;
   wanted->peak_to_beat = plan.layout.peak_bytes();
   wanted->family = *std::move(family);
   wanted->seen = std::move(watch.seen);

@@ -180,6 +180,12 @@ bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
 
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
   if (!in_making_.End(wanted.learning)) return nullptr;
+  if (made == nullptr && wanted.loose_of > 0 && next_ != nullptr && plans_.Holds(next_)) {
+    if (next_->plan->layout.peak_bytes() == wanted.peak_to_beat) {
+      GiveUp(*next_, wanted.peak_to_beat, wanted.loose_of);
+    }
+    return nullptr;
+  }
   // Pages that took their first and only size meanwhile cannot hold it.
   if (made == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
   const CyclePlan& plan = *made->plan;
@@ -207,6 +213,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
   const LearnedCycle* const added = Install(made->plan);
   if (is_new) {
     // Of a cycle that was never seen before, as far as is known.
+    plans_.last_used().most_alive = made->plan->lower_bound_bytes;
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
     effort_.Spent(added->plan->requests.size());
   }

@@ -1,7 +1,9 @@
 // What the learner makes of long histories.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -203,6 +205,75 @@ TEST(PlanLearner, CyclesAreRecordedWhereThatWasNotAllowedToEnd) {
     player.Run(Shape(i));
     ASSERT_TRUE(player->lesson().records);
   }
+}
+
+// ---- lifetimes that are other ones each time --------------------------------------------------------
+
+// Twenty requests of 256 KiB, each released before one of the next four.
+std::vector<Request> ShortLives(std::mt19937_64& random, size_t first = 1 << 18) {
+  std::vector<Request> requests;
+  for (uint32_t i = 0; i < 20; ++i) {
+    requests.push_back({i == 0 ? first : 1 << 18, i + 1 + static_cast<uint32_t>(random() % 20 == 0 ? 19 - i : random() % 2)});
+  }
+  return requests;
+}
+
+TEST(PlanLearner, APlanFarLargerThanWhatIsAliveIsGivenUpUntilLivesAreRegular) {
+  for (const WorkspaceConfig& config : {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
+    for (const bool unrecorded : {false, true}) {
+      Player player(config);
+      if (unrecorded) player.AllowUnrecorded();
+      std::mt19937_64 random(1);
+      for (int i = 0; i < 500; ++i) player.Run(ShortLives(random));
+      ASSERT_TRUE(player->plans().empty());
+      EXPECT_GE(player->plans_given_up(), 1u);
+      EXPECT_LE(player->plans_given_up(), 6u);
+      const uint64_t given_up = player->plans_given_up();
+      std::mt19937_64 fixed(7);
+      const std::vector<Request> regular = ShortLives(fixed);
+      int until = 0;
+      while (player->plans().empty() && until < 600) player.Run(regular), ++until;
+      EXPECT_LE(until, 2 * LoosePlans::kMostRepetitions + 64);
+      const uint64_t misses = player.misses();
+      for (int i = 0; i < 500; ++i) player.Run(regular);
+      EXPECT_EQ(player.misses(), misses);
+      EXPECT_EQ(player->plans_given_up(), given_up);
+    }
+  }
+}
+
+// Where nothing is gained: pages of a size that is given, and those that another kind needs.
+TEST(PlanLearner, APlanThatCostsNothingStays) {
+  {
+    Player player(WorkspaceConfig::Inference(), 0, /*initial=*/size_t{64} << 20);
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 300; ++i) player.Run(ShortLives(random));
+    EXPECT_EQ(player->plans_given_up(), 0u);
+  }
+  {
+    Player player(WorkspaceConfig::Inference());
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 300; ++i) {
+      player.Run(ShortLives(random));
+      player.Run({{size_t{32} << 20}, {64}});
+    }
+    EXPECT_EQ(player->plans_given_up(), 0u);
+    EXPECT_EQ(player->plans().size(), 2u);
+  }
+}
+
+// What is remembered of them is bounded.
+TEST(PlanLearner, ManyKindsOfWhichPlansAreGivenUpTakeLittleMemory) {
+  Player player(WorkspaceConfig::Inference());
+  std::mt19937_64 random(1);
+  for (size_t kind = 0; kind < 700; ++kind) {
+    for (int i = 0; i < 30; ++i) player.Run(ShortLives(random, (1 << 18) + 64 * kind));
+  }
+  EXPECT_GE(player->plans_given_up(), 600u);
+  const std::string why = player->Report();
+  EXPECT_EQ(std::count(why.begin(), why.end(), '\n'), 17) << "as many as one reads: " << why;
+  EXPECT_NE(why.find(" other kinds likewise"), std::string::npos);
+  EXPECT_LE(player->state_bytes(), size_t{1} << 20);
 }
 
 TEST(PlanLearner, ManyKindsInTurnsAreAllPlanned) {

@@ -150,7 +150,7 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now, 
     cycle->longer = same->longer;
     cycle->regrets = same->regrets;
     cycle->paid = same->paid;
-    cycle->guessed = same->guessed;
+    cycle->guessed = same->guessed, cycle->most_alive = same->most_alive;
   }
   return Put(std::move(cycle), same);
 }
@@ -337,6 +337,12 @@ bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
   });
   if (gone > 0) Changed();
   return gone > 0;
+}
+
+void PlanSet::Forget(const LearnedCycle* cycle) noexcept {
+  by_key_.erase(Key(*cycle->plan));
+  std::erase_if(cycles_, [cycle](const auto& other) { return other.get() == cycle; });
+  Changed();
 }
 
 void PlanSet::ForgetLarger(size_t bytes) noexcept {

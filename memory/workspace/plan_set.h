@@ -40,6 +40,7 @@ struct RepetitionWatch {
   int refresh_after = kFirst;
   MappedVector<LifetimeBuffer> seen;  // in those that were looked at: each request's longest lifetime
   int seen_cycles = 0;
+  size_t most_alive = 0;  // at once in one of them; bytes
   int not_before = 0;  // repetitions until the next of them
 
   int next_look() const { return std::max(refresh_after, not_before); }
@@ -50,6 +51,7 @@ struct RepetitionWatch {
   // It is looked at anew from here on.
   void Restart() noexcept {
     repetitions = seen_cycles = not_before = 0;
+    most_alive = 0;
     MappedVector<LifetimeBuffer>().swap(seen);
   }
 };
@@ -64,6 +66,7 @@ struct CycleHistory {
   RepetitionWatch watch;
   uint32_t remade = 0;   // how many plans of the same requests it replaced
   uint32_t regrets = 0;  // how often it was planned for shorter lifetimes and longer ones came back
+  size_t most_alive = 0;  // bytes at once in one of its cycles, of those that were looked at
   bool paid = false;     // it was worth making: cycles follow it
   bool guessed = false;  // made when its cycle was first seen
   bool goes = false;     // is being forgotten
@@ -170,6 +173,8 @@ class PlanSet {
   // Forgets those that were guessed and have not paid; `saw` is called with the signature of each. True if there were
   // any.
   bool ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept;
+  // Forgets this one, which is there.
+  void Forget(const LearnedCycle* cycle) noexcept;
   // Forgets those that need more than `bytes` of pages.
   void ForgetLarger(size_t bytes) noexcept;
   void Clear() noexcept;

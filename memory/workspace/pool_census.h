@@ -48,6 +48,8 @@ inline constexpr StatsField<WorkspacePoolStats> kPoolFields[] = {
      "Plans bettered by the search in the background."},
     {&WorkspacePoolStats::cycles_not_planned, true, "cycles_not_planned",
      "Cycles that got no plan because plans did not pay."},
+    {&WorkspacePoolStats::plans_given_up, true, "plans_given_up",
+     "Plans given up because they were far larger than what was alive in their cycles."},
     {&WorkspacePoolStats::plans_kept, false, "plans_kept", "Plans kept now."},
     {&WorkspacePoolStats::ranges, false, "ranges", "Ranges that open cycles have."},
     {&WorkspacePoolStats::held_bytes, false, "held_bytes", "Bytes held from the system."},

@@ -70,6 +70,7 @@ void SharedLearner::Learner::Failed(const std::exception_ptr& why) noexcept {
 
 void SharedLearner::Learner::Changed() noexcept {
   counts_.cycles_not_planned = learner_.effort().put_off();
+  counts_.plans_given_up = learner_.plans_given_up();
   if (learner_.version() == reported_version_) return;
   reported_version_ = learner_.version();
   counts_.plans_made = learner_.plans_made();
@@ -98,6 +99,10 @@ size_t SharedLearner::Load(std::vector<PlacedRequests> cycles, const std::string
 
 void SharedLearner::Forget() noexcept {
   teacher_.Change([](Learner& learner) { learner.Forget(); });
+}
+
+std::string SharedLearner::Report() const {
+  return teacher_.Read([](const Learner& learner) { return learner.Report(); });
 }
 
 void SharedLearner::FinishPlanSearch() {

@@ -36,6 +36,7 @@ class SharedLearner {
     uint64_t plans_made = 0;
     uint64_t plans_improved = 0;
     uint64_t cycles_not_planned = 0;
+    uint64_t plans_given_up = 0;
     size_t plans_kept = 0;
   };
 
@@ -61,12 +62,13 @@ class SharedLearner {
   size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
               std::string* ignored);
   void Forget() noexcept;
+  std::string Report() const;  // likewise
   // Waits for the background search for better plans and takes what it found.
   void FinishPlanSearch();
   // As of the last cycle that was learned from. No lock is taken.
   Counts counts() const noexcept {
     return {counts_.plans_made, counts_.plans_improved, counts_.cycles_not_planned,
-            counts_.plans_kept};
+            counts_.plans_given_up, counts_.plans_kept};
   }
 
  private:
@@ -74,6 +76,7 @@ class SharedLearner {
     SingleWriter<uint64_t> plans_made;
     SingleWriter<uint64_t> plans_improved;
     SingleWriter<uint64_t> cycles_not_planned;
+    SingleWriter<uint64_t> plans_given_up;
     SingleWriter<size_t> plans_kept;
   };
 
@@ -110,6 +113,7 @@ class SharedLearner {
     size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
                 std::string* ignored);
     void Forget() noexcept;
+    std::string Report() const { return learner_.Report(); }
     std::shared_ptr<PlanTicket> search() const { return search_.ticket(); }
     void TakeBetterPlan();  // throws as PlanLearner::Improve
 

@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/streams.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "tidepool/memory/pmr/block_bytes.h"
@@ -106,6 +107,69 @@ std::vector<Step> LargeSizes(std::mt19937_64& random) {
   return script.Finish();
 }
 
+namespace {
+
+// As many of each power of two.
+size_t DrawSize(std::mt19937_64& random, double least, double most) {
+  const double power =
+      std::uniform_real_distribution<double>(std::log2(least), std::log2(most))(random);
+  return static_cast<size_t>(std::exp2(power));
+}
+
+// Sizes are `sizes`', lives `lives`'.
+std::vector<Step> Draws(std::mt19937_64& sizes, std::mt19937_64& lives, int count, double least,
+                        double most, size_t most_alive, double factor = 1) {
+  Script script(most_alive + 1);
+  for (int i = 0; i < count; ++i) {
+    script.Make(static_cast<size_t>(factor * static_cast<double>(DrawSize(sizes, least, most))));
+    while (script.alive() > most_alive || (script.alive() > 0 && lives() % 3 == 0)) {
+      script.Release(lives() % script.alive());
+    }
+  }
+  return script.Finish();
+}
+
+constexpr double kKiB = 1 << 10, kMiB = 1 << 20;
+
+}  // namespace
+
+std::vector<Step> DrawnLives(std::mt19937_64& random) {
+  std::mt19937_64 sizes(20261126);
+  return Draws(sizes, random, 30, 64 * kKiB, 8 * kMiB, 12);
+}
+
+std::vector<Step> Alternating(std::mt19937_64& random) {
+  std::mt19937_64 fixed(1 + random() % 7);
+  return Draws(fixed, fixed, 30, 64, 60 * kMiB, 10);
+}
+
+std::vector<Step> Saw(std::mt19937_64& random) {
+  const size_t unit = (1 + random() % 37) << 16;
+  Script script(8);
+  for (size_t i = 1; i <= 20; ++i) {
+    script.Make(i * unit);
+    if (script.alive() > 6) script.Release(0);
+  }
+  return script.Finish();
+}
+
+std::vector<Step> DrawnFirst(std::mt19937_64& random) {
+  std::mt19937_64 fixed(7);
+  Script script(16);
+  script.Make((1 + random() % 200) << 20);
+  for (int i = 1; i < 20; ++i) {
+    script.Make(DrawSize(fixed, kMiB, 30 * kMiB));
+    while (script.alive() > 12 || (script.alive() > 0 && fixed() % 3 == 0))
+      script.Release(fixed() % script.alive());
+  }
+  return script.Finish();
+}
+
+std::vector<Step> Drifting(std::mt19937_64& random) {
+  std::mt19937_64 sizes(3), lives(4);
+  return Draws(sizes, lives, 30, 64, 20 * kMiB, 8, 1 + static_cast<double>(random() % 100) / 100);
+}
+
 void PlayOn(const Allocator& allocator, const std::vector<Step>& steps,
             std::vector<void*>& blocks) {
   for (const Step& step : steps) {
@@ -118,25 +182,25 @@ void PlayOn(const Allocator& allocator, const std::vector<Step>& steps,
   }
 }
 
-void PlayHere(const std::vector<Step>& steps, std::vector<BufferHandle>& blocks) {
+void PlayHere(const std::vector<Step>& steps, std::vector<BufferHandle>& blocks, bool writes) {
   for (const Step& step : steps) {
     if (step.bytes == 0) {
       blocks[step.number].Reset();
     } else {
       blocks[step.number] = BufferHandle(AllocateHere(step.bytes));
-      WritePages(blocks[step.number]->data, step.bytes);
+      if (writes) WritePages(blocks[step.number]->data, step.bytes);
     }
   }
 }
 
-void PlayRawHere(const std::vector<Step>& steps, std::vector<RawBlock>& blocks) {
+void PlayRawHere(const std::vector<Step>& steps, std::vector<RawBlock>& blocks, bool writes) {
   for (const Step& step : steps) {
     RawBlock& block = blocks[step.number];
     if (step.bytes == 0) {
       ReleaseBytes(block.data, block.bytes);
     } else {
       block = {AllocateBytesHere(step.bytes), step.bytes};
-      WritePages(block.data, step.bytes);
+      if (writes) WritePages(block.data, step.bytes);
     }
   }
 }

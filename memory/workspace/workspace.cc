@@ -73,6 +73,7 @@ void Workspace::Initialize() { core_->Initialize(); }
 void Workspace::Destroy() { core_->Destroy(); }
 void Workspace::Trim() { core_->Trim(); }
 std::vector<LifetimeBuffer> Workspace::PlannedRequests() const { return core_->PlannedRequests(); }
+std::string Workspace::PlanReport() const { return core_->PlanReport(); }
 void Workspace::FinishPlanSearch() { core_->FinishPlanSearch(); }
 void Workspace::SavePlans(const std::string& path) const { core_->SavePlans(path); }
 PlansLoaded Workspace::LoadPlans(const std::string& path) { return core_->LoadPlans(path); }

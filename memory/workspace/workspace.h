@@ -49,6 +49,7 @@ struct WorkspaceStats {
   size_t plans_kept = 0;          // now; more than one under kTraining
   uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
+  uint64_t plans_given_up = 0;    // because they were far larger than what was alive in their cycles
   uint64_t plan_switches = 0;     // times a cycle changed its plan, because it was another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
@@ -132,6 +133,11 @@ class Workspace {
   // placement problem for `tidepool plan`). Empty without a plan. kFailedPrecondition while another thread has
   // the workspace open.
   std::vector<LifetimeBuffer> PlannedRequests() const;
+  // Why cycles have no plan, as text: a line for each kind of cycle whose plan was given up and is not
+  // back, however often that was (its requests, the bytes that a plan of all its lifetimes needs, those
+  // alive at once, the cycle since when; the 16 oldest, then how many more), and one where planning
+  // waits because cycles never come again. Empty: neither is so. The workspace must be closed.
+  std::string PlanReport() const;
 
   // For the runtime:
   WorkspaceCore* core() const { return core_; }

@@ -54,6 +54,8 @@ inline constexpr StatsField<WorkspaceStats> kWorkspaceFields[] = {
      "Times a cycle changed its plan, because it turned out to be another than was expected."},
     {&WorkspaceStats::cycles_not_planned, true, "cycles_not_planned",
      "Cycles that got no plan because plans did not pay."},
+    {&WorkspaceStats::plans_given_up, true, "plans_given_up",
+     "Plans given up because they were far larger than what was alive in their cycles."},
     {&WorkspaceStats::relocations, true, "relocations", "Growths that moved the pages."},
     {&WorkspaceStats::host_fallbacks, true, "host_fallbacks",
      "Operators meant for the device that ran on the host."},

@@ -280,6 +280,7 @@ WorkspaceStats WorkspaceCore::Stats() const {
   stats.plans_kept = counters.plans_kept;
   stats.plans_improved = counters.plans_improved;
   stats.cycles_not_planned = counters.cycles_not_planned;
+  stats.plans_given_up = counters.plans_given_up;
   stats.plan_switches = counters.plan_switches;
   stats.size_bytes = counters.size;
   stats.planned_peak_bytes = counters.planned_peak_bytes;

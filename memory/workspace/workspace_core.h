@@ -110,8 +110,8 @@ class WorkspaceCore final : public BufferOwner {
   std::vector<LifetimeBuffer> PlannedRequests();
   void SavePlans(const std::string& path);
   PlansLoaded LoadPlans(const std::string& path);
-  // The Reclaimer's, on any thread: gives back what `depth` allows when it is closed; when it is open it does so
-  // itself at the end of its cycle. Returns bytes.
+  std::string PlanReport();
+  // The Reclaimer's, on any thread: gives back what `depth` allows, of an open one at its cycle's end. Returns bytes.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
   // The Workspace is gone. Frees the core once no buffer, no scope and no maintenance needs it,
   // which may be further out on this thread's stack. Waits for nobody in a callback.

@@ -26,6 +26,7 @@ struct WorkspaceCounters {
   SingleWriter<uint64_t> plans;
   SingleWriter<uint64_t> plans_improved;
   SingleWriter<uint64_t> cycles_not_planned;
+  SingleWriter<uint64_t> plans_given_up;
   SingleWriter<uint64_t> plan_switches;
   SingleWriter<size_t> plans_kept;
   SingleWriter<size_t> planned_peak_bytes;

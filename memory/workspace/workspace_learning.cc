@@ -56,6 +56,7 @@ void WorkspaceCore::LearnFromCycle() noexcept {
 void WorkspaceCore::LearnFrom(const EndedCycle& cycle) {
   const std::optional<WantedPlan> wanted = learner_.Observe(cycle);
   counters.cycles_not_planned = learner_.effort().put_off();
+  counters.plans_given_up = learner_.plans_given_up();
   if (!wanted.has_value()) return;
   MadePlans plan;
   try {

@@ -120,6 +120,11 @@ std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() {
   return RequestsOf(plans.empty() ? nullptr : plans.cycles().front()->plan.get());
 }
 
+std::string WorkspaceCore::PlanReport() {
+  const Maintenance maintenance(*this, "PlanReport");
+  return learner_.Report();
+}
+
 void WorkspaceCore::SavePlans(const std::string& path) {
   RequirePlans(has_plans(), id, "SavePlans");
   AtomicFile file(path);

@@ -15,7 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -158,6 +161,52 @@ std::vector<ModelWorkspace::Step> RandomScript(std::mt19937& random,
     }
   }
   return script;
+}
+
+// Requests that are always the same, of which two live to the end, other ones each time: a plan of all of
+// their lifetimes holds several times what is alive. (Seldom given up here: most cycles are never planned.)
+inline std::vector<ModelWorkspace::Step> DrawnLivesScript(std::mt19937& random) {
+  constexpr size_t kRequests = 24;
+  const size_t stay[] = {random() % kRequests, random() % kRequests};
+  std::vector<ModelWorkspace::Step> script;
+  size_t live = 0;
+  for (size_t i = 0; i < kRequests; ++i) {
+    script.push_back({(1 + i * 7 % 5) << 16, 0});
+    if (i == stay[0] || i == stay[1]) {
+      ++live;
+    } else {
+      script.push_back({0, live});
+    }
+  }
+  return script;
+}
+
+// Raw bytes of ever different sizes, all of which are released: what they are cut from may become one chunk.
+inline void PlayRawBlocks(std::mt19937& random) {
+  struct Block {
+    unsigned char* data;
+    size_t bytes;
+    unsigned char mark;
+  };
+  std::vector<Block> live;
+  const auto release = [&](size_t i) {
+    const Block block = live[i];
+    live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_EQ(block.data[0], block.mark);
+    EXPECT_EQ(block.data[block.bytes - 1], block.mark);
+    ReleaseBytes(block.data, block.bytes);
+  };
+  try {
+    for (int i = 0; i < 16; ++i) {
+      const size_t bytes = (size_t{1} << (12 + random() % 10)) + random() % 100000;
+      const auto mark = static_cast<unsigned char>(random());
+      live.push_back({static_cast<unsigned char*>(AllocateBytesHere(bytes)), bytes, mark});
+      live.back().data[0] = live.back().data[bytes - 1] = mark;
+      while (live.size() > 6 || (!live.empty() && random() % 3 == 0)) release(random() % live.size());
+    }
+  } catch (const OutOfMemoryError&) {  // beyond max_size
+  }
+  while (!live.empty()) release(live.size() - 1);
 }
 
 struct ModelFrame {

@@ -42,6 +42,7 @@ class Model {
     }
     while (!frames_.empty()) Leave();
     CheckAll();
+    for (const ModelWorkspace* model : present_) given_up_ += model->workspace->stats().plans_given_up;
     for (auto& workspace : workspaces_) workspace->workspace.reset();
     const WorkspacePoolStats pooled = pool_->stats();
     EXPECT_EQ(pooled.leased, 0u);
@@ -51,14 +52,11 @@ class Model {
     releaser_.Wait();
     EXPECT_EQ(LedgerTotal(), ledger_before_) << "not everything was given back";
     EXPECT_TRUE(live_.empty());
-    std::printf("%s: %lld operations, %lld requests refused, %lld cycles, %lld planned requests\n",
-                DeviceName(TestDevice()).c_str(), static_cast<long long>(operation_),
-                static_cast<long long>(refused_),
-                static_cast<long long>(cycles_), static_cast<long long>(hits_));
-    std::printf("pool: %zu plans, %llu cycles, %llu hits, %llu spills\n", pooled.plans_kept,
-                static_cast<unsigned long long>(pooled.cycles),
-                static_cast<unsigned long long>(pooled.hits),
-                static_cast<unsigned long long>(pooled.spills));
+    std::printf("%s: %ld operations, %ld requests refused, %ld cycles, %ld planned requests\n",
+                DeviceName(TestDevice()).c_str(), operation_, refused_, cycles_, hits_);
+    std::printf("pool: %zu plans, %lu cycles, %lu hits, %lu spills; plans given up: %lu and %ld\n",
+                pooled.plans_kept, pooled.cycles, pooled.hits, pooled.spills,
+                pooled.plans_given_up, given_up_);
   }
 
  private:
@@ -315,7 +313,7 @@ class Model {
       model.bytes_last_cycle = 0;
     }
     if (action == 3) {
-      hits_ += workspace.stats().hits;
+      hits_ += workspace.stats().hits, given_up_ += workspace.stats().plans_given_up;
       model.workspace.reset();
       std::erase(present_, &model);
       AddWorkspace();
@@ -331,8 +329,10 @@ class Model {
                                               : model.scripts[Below(model.scripts.size())];
       model.scripts.push_back(RandomScript(random_, like, [this] { return RandomSize(); }));
     }
-    const auto script = model.scripts[Chance(70) ? 0 : Below(model.scripts.size())];
+    const auto script = Chance(10) ? DrawnLivesScript(random_)
+                                   : model.scripts[Chance(70) ? 0 : Below(model.scripts.size())];
     Enter(model);
+    if (Chance(20)) PlayRawBlocks(random_);
     const size_t first = buffers_.size();
     for (const auto& step : script) {
       ++operation_;
@@ -374,7 +374,7 @@ class Model {
   }
 
   std::mt19937 random_;
-  int64_t operation_ = 0, refused_ = 0, cycles_ = 0, hits_ = 0;
+  int64_t operation_ = 0, refused_ = 0, cycles_ = 0, hits_ = 0, given_up_ = 0;
   int64_t ledger_before_, allocated_before_;
   int64_t allocated_ = 0;
   std::unique_ptr<WorkspacePool> pool_;

@@ -29,7 +29,10 @@ namespace tidepool {
 // So much beside what is needed is not worth giving memory back in the middle of a cycle.
 inline constexpr size_t kWorthHoles = size_t{8} << 20;
 // Pages for so much alive, with gaps between: where these do not serve it, larger ones might not either.
-inline size_t WithGaps(size_t alive) { return alive + std::max(alive / 16, kWorthHoles); }
+inline size_t WorthHoles(size_t alive) {
+  return std::clamp(alive / 8, size_t{1} << 20, kWorthHoles);
+}
+inline size_t WithGaps(size_t alive) { return alive + std::max(alive / 16, WorthHoles(alive)); }
 
 class WorkspacePages {
  public:

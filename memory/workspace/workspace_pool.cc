@@ -182,6 +182,7 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
     stats.plans = learned.plans_made;
     stats.plans_improved = learned.plans_improved;
     stats.cycles_not_planned = learned.cycles_not_planned;
+    stats.plans_given_up = learned.plans_given_up;
     stats.plans_kept = learned.plans_kept;
     stats.ranges = usage.ranges;
     stats.held_bytes = usage.held_bytes + stats.block_bytes;
@@ -216,6 +217,8 @@ void WorkspacePool::Trim() {
   core->Trim();
 }
 void WorkspacePool::FinishPlanSearch() { core_->state().learner.FinishPlanSearch(); }
+
+std::string WorkspacePool::PlanReport() const { return core_->state().learner.Report(); }
 
 void WorkspacePool::SavePlans(const std::string& path) const {
   AtomicFile file(path);

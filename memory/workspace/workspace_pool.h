@@ -66,6 +66,7 @@ struct WorkspacePoolStats {
   uint64_t plans = 0;             // made so far
   uint64_t plans_improved = 0;    // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
+  uint64_t plans_given_up = 0;    // because they were far larger than what was alive in their cycles
   size_t plans_kept = 0;          // now
   size_t ranges = 0;              // that open cycles have of the pool's memory
   size_t held_bytes = 0;          // from the system
@@ -108,6 +109,8 @@ class WorkspacePool {
   void SavePlans(const std::string& path) const;
   PlansLoaded LoadPlans(const std::string& path);
   void FinishPlanSearch();
+  // Likewise; cycles are counted in all its workspaces.
+  std::string PlanReport() const;
 
  private:
   friend class WorkspaceLease;

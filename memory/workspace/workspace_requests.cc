@@ -289,7 +289,7 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
 // or the pages, which are what cycles needed lately, and a little that is not worth giving pages back.
 size_t WorkspaceCore::HeldTooMuch(size_t rounded) const {
   const size_t alive = static_cast<size_t>(account_.used_bytes()) + rounded;
-  const size_t needed = std::max(pages_.capacity() + kWorthHoles, WithGaps(alive));
+  const size_t needed = std::max(pages_.capacity() + WorthHoles(alive), WithGaps(alive));
   // Blocks have memory of their own, whose bounds are its own.
   const size_t held = static_cast<size_t>(owned_.bytes()) - counters.block_bytes + rounded;
   return held > needed ? held - needed : 0;

@@ -1,0 +1,47 @@
+// Why cycles have no plan, as text.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/workspace/plan_learner.h"
+
+namespace tidepool {
+namespace {
+
+// Kinds beyond it are counted only.
+constexpr size_t kMostLines = 16;
+
+}  // namespace
+
+std::string PlanLearner::Report() const {
+  std::vector<const LoosePlans::Kind*> kinds;
+  loose_.ForEach([&](const LoosePlans::Kind& kind) {
+    if (plans_.Find(kind.last.signature, kind.last.requests) == nullptr) kinds.push_back(&kind);
+  });
+  std::sort(kinds.begin(), kinds.end(), [](const auto* a, const auto* b) {
+    return a->last.cycle != b->last.cycle ? a->last.cycle < b->last.cycle
+                                          : a->last.signature < b->last.signature;
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min(kinds.size(), kMostLines); ++i) {
+    const LoosePlans::Reason& why = kinds[i]->last;
+    absl::StrAppend(&text, "no plan for cycles of ", why.requests, " requests that begin with ",
+                    why.first_bytes, " bytes, since cycle ", why.cycle,
+                    ": their lifetimes are other ones each time, all of which need ",
+                    why.needed_bytes, " bytes where at most ", why.alive_bytes,
+                    " were alive; given up ", kinds[i]->given_up,
+                    kinds[i]->given_up == 1 ? " time\n" : " times\n");
+  }
+  if (kinds.size() > kMostLines) {
+    absl::StrAppend(&text, "and for ", kinds.size() - kMostLines, " other kinds likewise\n");
+  }
+  if (effort_.waits()) {
+    absl::StrAppend(&text,
+                    "no plan for cycles at first sight: no cycle has followed the last plans that ",
+                    "were made so; ", effort_.put_off(), " cycles had none\n");
+  }
+  return text;
+}
+
+}  // namespace tidepool
