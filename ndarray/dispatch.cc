@@ -17,13 +17,10 @@
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel_choice.h"
 #include "tidepool/ndarray/kernel_run.h"
+#include "tidepool/ndarray/kernel_scopes.h"
 #include "tidepool/ndarray/operand_checks.h"
 
 namespace tidepool {
-
-namespace internal {
-extern thread_local constinit bool kernels_are_off;  // kernel_run.cc
-}  // namespace internal
 
 namespace {
 

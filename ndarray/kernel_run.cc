@@ -4,13 +4,11 @@
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel_scopes.h"
 
 namespace tidepool {
 
-// Set by kernel_scopes.h, which is a target above this one.
 namespace internal {
-extern thread_local constinit bool kernels_are_off;
-extern thread_local constinit Workspace* kernel_scratch;
 thread_local constinit bool kernels_are_off = false;
 thread_local constinit Workspace* kernel_scratch = nullptr;
 }  // namespace internal

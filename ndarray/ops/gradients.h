@@ -72,7 +72,7 @@ struct GradientCall {
 // By input; those left undefined have none. Of the input's shape and device and a floating type, which is cast to the input's.
 // Gradients of broadcast inputs may be of the result's shape: they are summed. What a program's own function returns otherwise
 // is kInvalidArgument. Views whose elements repeat may be given, and dz itself.
-// By input; no memory is taken for as many as most operators have.
+// No memory is taken for as many as most operators have.
 using GradientResults = absl::InlinedVector<NDArray, 3>;
 using GradientFunction = GradientResults (*)(const GradientCall& call);
 
