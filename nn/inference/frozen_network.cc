@@ -38,11 +38,6 @@ void CheckBatch(int64_t batch) {
 }
 
 void CheckOptions(const FrozenOptions& options) {
-  if (options.type == FrozenType::kFloat16) {
-    ThrowUnimplemented(
-        "frozen network: type float16: XNNPACK's 2022 interface has no native f16 on x86, it would emulate each operation "
-        "slower than f32; use kFloat32");
-  }
   if (options.batches.empty()) ThrowInvalidArgument("frozen network: batches is empty, expected a size at least");
   for (const int64_t batch : options.batches) CheckBatch(batch);
   if (options.threads < 1 || options.threads > kMostThreads) {
@@ -50,18 +45,42 @@ void CheckOptions(const FrozenOptions& options) {
   }
 }
 
-// What the engine relies on.
-void CheckGraph(const FrozenGraph& graph) {
-  if (graph.ops.empty()) ThrowInvalidArgument("frozen network: the graph has no operators");
-  Shape at = graph.input_shape;
-  for (const FrozenOp& op : graph.ops) {
-    if (!(op.input_shape == at)) {
-      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " takes ", op.input_shape.ToString(), ", expected ",
-                                        at.ToString()));
+void CheckInputs(const FrozenGraph& graph, int i) {
+  const FrozenOp& op = graph.ops[static_cast<size_t>(i)];
+  const std::vector<int> inputs = graph.InputsOf(i);
+  const bool has_several = op.kind == FrozenOp::Kind::kAdd || op.kind == FrozenOp::Kind::kMultiply;
+  if (has_several ? inputs.size() < 2 : inputs.size() != 1) {
+    ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " takes ", inputs.size(), " inputs, expected ",
+                                      has_several ? "two or more" : "one"));
+  }
+  for (const int input : inputs) {
+    if (input < FrozenOp::kGraphInput || input >= i) {
+      ThrowInvalidArgument(
+          absl::StrCat("frozen network: ", op.name, " takes operator ", input, ", expected -1 to ", i - 1));
     }
-    at = op.output_shape;
-    const bool has_weights = op.kind == FrozenOp::Kind::kDense || op.kind == FrozenOp::Kind::kConv2d;
-    if (!has_weights) continue;
+    if (!(op.input_shape == graph.ShapeOf(input))) {
+      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " takes ", op.input_shape.ToString(), ", expected ",
+                                        graph.ShapeOf(input).ToString()));
+    }
+  }
+}
+
+// What the engine relies on.
+void CheckGraph(const FrozenGraph& graph, const FrozenEngine& engine) {
+  if (graph.ops.empty()) ThrowInvalidArgument("frozen network: the graph has no operators");
+  for (int i = 0; i < static_cast<int>(graph.ops.size()); ++i) {
+    const FrozenOp& op = graph.ops[static_cast<size_t>(i)];
+    CheckInputs(graph, i);
+    if (const std::string why = engine.WhyNot(op, graph.is_half); !why.empty()) {
+      ThrowUnimplemented(
+          absl::StrCat("frozen network: ", op.name, ": engine [", engine.name(), "] cannot run it: ", why));
+    }
+    if (op.kind == FrozenOp::Kind::kPRelu &&
+        static_cast<int64_t>(op.weight.size()) != op.input_shape[op.input_shape.rank() - 1]) {
+      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " has ", op.weight.size(), " slopes, expected ",
+                                        op.input_shape[op.input_shape.rank() - 1]));
+    }
+    if (!op.has_products()) continue;
     const size_t weights = op.is_quantised() ? op.quantised_weight.size() : op.weight.size();
     const size_t biases = op.is_quantised() ? op.quantised_bias.size() : op.bias.size();
     if (op.weight_shape.rank() == 0 || static_cast<int64_t>(weights) != op.weight_shape.NumElements() ||
@@ -269,9 +288,10 @@ FrozenNetwork::FrozenNetwork(const Network& network, const FrozenOptions& option
 }
 FrozenNetwork::FrozenNetwork(FrozenGraph graph, const FrozenOptions& options) {
   CheckOptions(options);
-  CheckGraph(graph);
+  FrozenEngine& engine = EngineForFreezing();
+  CheckGraph(graph, engine);
   const MemoryOwnerScope owner("frozen network");
-  Begin(std::move(graph), EngineForFreezing(), options);
+  Begin(std::move(graph), engine, options);
 }
 void FrozenNetwork::Begin(FrozenGraph graph, FrozenEngine& engine, const FrozenOptions& options) {
   runtimes_ = std::make_unique<Runtimes>(std::move(graph), engine, options.threads);

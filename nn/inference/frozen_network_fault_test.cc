@@ -69,6 +69,7 @@ TEST(FrozenNetworkFault, OperatorNewMayFailAnywhere) {
   if (LinkedFrozenEngine() == nullptr || !LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << "no engine";
   FailOperatorNewAnywhere(FrozenType::kFloat32);
   FailOperatorNewAnywhere(FrozenType::kInt8);
+  if (LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty()) FailOperatorNewAnywhere(FrozenType::kFloat16);
 }
 
 }  // namespace

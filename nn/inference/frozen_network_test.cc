@@ -220,8 +220,6 @@ TEST_F(FrozenNetworkTest, WhatItCannotDoIsRefusedByName) {
   EXPECT_THAT(ErrorOf([&] { FrozenNetwork(network_of(std::make_unique<MaxPool2D>(one))); }, absl::StatusCode::kUnimplemented),
               AllOf(HasSubstr("layer 1 [max_pool2d 1x1"), HasSubstr("no pooling of 1x1")));
   Network lenet = LeNet();
-  EXPECT_THAT(ErrorOf([&] { FrozenNetwork(lenet, {.type = FrozenType::kFloat16}); }, absl::StatusCode::kUnimplemented),
-              AllOf(HasSubstr("float16"), HasSubstr("x86")));
   for (const auto& [options, message] : std::vector<std::pair<FrozenOptions, std::string>>{
            {{.batches = {}}, "batches is empty"},
            {{.batches = {4, 0}}, "a batch of 0, expected at least 1"},
