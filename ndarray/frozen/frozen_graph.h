@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/ndarray/float16.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/shape.h"
 
@@ -58,6 +59,8 @@ struct FrozenOp {
 
   Shape weight_shape;
   std::vector<float> weight, bias;
+  // Instead of `weight` where products are computed by 16-bit floats.
+  std::vector<Float16> half_weight;
 
   // Layers of the network, by number, whose work it does; the output is the last one's.
   std::vector<int> layers;
@@ -77,7 +80,7 @@ struct FrozenOp {
   int64_t constant_bytes() const {
     return static_cast<int64_t>(
         (weight.size() + bias.size() + quantised_bias.size() + weight_scales.size()) * 4 +
-        quantised_weight.size());
+        half_weight.size() * 2 + quantised_weight.size());
   }
 };
 
@@ -85,8 +88,7 @@ struct FrozenGraph {
   Shape input_shape;  // of one example
   Quantisation input_range;
   std::vector<FrozenOp> ops;  // at least one; the last one's output is the graph's
-  // Everything within is computed by 16-bit floats; the input, the output and the constants here
-  // are f32.
+  // Everything within is computed by 16-bit floats; the input and the output are f32.
   bool is_half = false;
 
   const Shape& output_shape() const { return ops.back().output_shape; }

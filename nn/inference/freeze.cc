@@ -33,6 +33,7 @@ class GraphMaker {
     AddNodes();
     if (graph_.ops.empty()) Refuse("the network computes nothing");
     if (options.softmax) AddSoftmax();
+    if (graph_.is_half) TakeHalves();
   }
 
   FrozenGraph TakeGraph() { return std::move(graph_); }
@@ -185,6 +186,20 @@ class GraphMaker {
                                         ", expected one axis of classes"));
     }
     Add(std::move(op));
+  }
+
+  // Rounded here as packing would do it.
+  void TakeHalves() {
+    for (FrozenOp& op : graph_.ops) {
+      if (!op.has_products()) continue;
+      for (const float value : op.weight) {
+        op.half_weight.emplace_back(value);
+        if (std::isfinite(static_cast<float>(op.half_weight.back()))) continue;
+        ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " has a weight ", value,
+                                          ", which is beyond 16-bit floats"));
+      }
+      op.weight = {};
+    }
   }
 
   int Add(FrozenOp op) {

@@ -81,7 +81,9 @@ void CheckGraph(const FrozenGraph& graph, const FrozenEngine& engine) {
                                         op.input_shape[op.input_shape.rank() - 1]));
     }
     if (!op.has_products()) continue;
-    const size_t weights = op.is_quantised() ? op.quantised_weight.size() : op.weight.size();
+    const size_t weights = op.is_quantised() ? op.quantised_weight.size()
+                           : graph.is_half   ? op.half_weight.size()
+                                             : op.weight.size();
     const size_t biases = op.is_quantised() ? op.quantised_bias.size() : op.bias.size();
     if (op.weight_shape.rank() == 0 || static_cast<int64_t>(weights) != op.weight_shape.NumElements() ||
         static_cast<int64_t>(biases) != op.weight_shape[0]) {
@@ -201,6 +203,7 @@ class FrozenNetwork::Runtimes {
   void CountLocked(const One& one, int64_t sign) {
     stats_.runtimes += sign;
     stats_.runtime_bytes += sign * one.runtime->bytes();
+    stats_.shared_bytes = stats_.runtimes == 0 ? 0 : std::max(stats_.shared_bytes, one.runtime->shared_bytes());
     stats_.staging_bytes += sign * 4 * (one.x.NumElements() + one.z.NumElements());
   }
 

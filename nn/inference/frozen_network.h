@@ -51,7 +51,8 @@ class FrozenNetwork {
     int64_t idle_runtimes = 0;
     int64_t made_runtimes = 0;   // so far: how often weights were packed
     int64_t weight_bytes = 0;    // of the copy that runtimes are made from
-    int64_t runtime_bytes = 0;   // that the engine took: packed weights, activations, its own records
+    int64_t runtime_bytes = 0;   // that the engine took for each by itself: activations, small packed weights, its own records
+    int64_t shared_bytes = 0;    // packed weights that all runtimes have in common
     int64_t staging_bytes = 0;   // where pieces are put together that need it
   };
 

@@ -264,6 +264,7 @@ TEST_F(QuantisationTest, LargeWeightsThatSamplesDoNotShowAreFrozenAllTheSame) {
   // The product of scales over the output's would be beyond what XNNPACK takes.
   Layers layers;
   layers.push_back(std::make_unique<Dense>(1));
+  layers.push_back(std::make_unique<Dense>(1));  // which takes the output in the steps that it got
   Network network({2}, std::move(layers));
   NDArray weight = network.named_parameters()[0].value;
   CopyInto(FromValues(absl::Span<const float>({1e6f, 0.0f}), {1, 2}), weight);

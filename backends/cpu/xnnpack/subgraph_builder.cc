@@ -99,6 +99,7 @@ SubgraphBuilder::Dims SubgraphBuilder::DimsOf(const Shape& shape) const {
 
 uint32_t SubgraphBuilder::Define(const Dims& dims, const Quantisation& q, uint32_t external,
                                  uint32_t flags) {
+  has_internal_values_ = has_internal_values_ || external == XNN_INVALID_VALUE_ID;
   uint32_t id = XNN_INVALID_VALUE_ID;
   CheckXnnpack(q.scale > 0
                    ? xnn_define_quantized_tensor_value(subgraph_.get(), xnn_datatype_qint8,
@@ -152,8 +153,13 @@ std::pair<uint32_t, uint32_t> SubgraphBuilder::DefineConstants(const FrozenOp& o
     const size_t* const dims = is_bias ? &filters : weight.data();
     constexpr uint32_t kInternal = XNN_INVALID_VALUE_ID;
     if (!op.is_quantised()) {
-      return xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp32, rank, dims,
-                                     is_bias ? op.bias.data() : op.weight.data(), kInternal, 0, id);
+      const float* data = is_bias ? op.bias.data() : op.weight.data();
+      if (graph_.is_half && !is_bias) {
+        weights_.emplace_back(op.half_weight.begin(), op.half_weight.end());
+        data = weights_.back().data();
+      }
+      return xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp32, rank, dims, data,
+                                     kInternal, 0, id);
     }
     const void* const data =
         is_bias ? static_cast<const void*>(op.quantised_bias.data()) : op.quantised_weight.data();

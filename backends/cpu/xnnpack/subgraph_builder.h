@@ -36,6 +36,8 @@ class SubgraphBuilder {
   SubgraphBuilder(const FrozenGraph& graph, int64_t batch);
 
   xnn_subgraph_t subgraph() const { return subgraph_.get(); }
+  // Whether the runtime has memory for activations, of which it asks for last.
+  bool has_internal_values() const { return has_internal_values_; }
   // For xnn_create_runtime_v2().
   uint32_t runtime_flags() const { return graph_.is_half ? XNN_FLAG_FORCE_FP16_INFERENCE : 0; }
 
@@ -68,9 +70,11 @@ class SubgraphBuilder {
 
   const FrozenGraph& graph_;
   const size_t batch_;
+  bool has_internal_values_ = false;
   std::unique_ptr<std::remove_pointer_t<xnn_subgraph_t>, Delete> subgraph_;
   std::map<int, Value> values_;  // by operator, or the graph's input
   std::vector<std::vector<float>> bias_scales_;
+  std::vector<std::vector<float>> weights_;  // of 16-bit floats, as packing takes them
 };
 
 }  // namespace tidepool::cpu

@@ -68,13 +68,16 @@ class SubgraphRuntime final : public FrozenRuntime {
     XnnpackReserve reserve(4096 + 3 * 64 * values);
     xnn_runtime_t made = nullptr;
     xnn_status status = xnn_status_success;
+    bool has_workspace = false;
     {
       const SubgraphBuilder builder(graph, batch);
+      has_workspace = builder.has_internal_values();
       status = xnn_create_runtime_v2(builder.subgraph(), /*threadpool=*/nullptr,
                                      builder.runtime_flags(), &made);
     }
     runtime_.reset(made);
     if (status == xnn_status_success && made == nullptr) status = xnn_status_out_of_memory;
+    if (status == xnn_status_success) shared_bytes_ = reserve.SharePacked(has_workspace);
     // Memory that depends on shapes is taken here, not by the first call.
     if (status == xnn_status_success) status = SetUp(x, z);
     if (reserve.was_needed()) {
@@ -86,6 +89,7 @@ class SubgraphRuntime final : public FrozenRuntime {
   }
 
   int64_t bytes() const override { return bytes_; }
+  int64_t shared_bytes() const override { return shared_bytes_; }
 
   void Run(const float* x, float* z) override {
     if (x != x_ || z != z_) CheckXnnpack(SetUp(x, z), kName);
@@ -103,7 +107,7 @@ class SubgraphRuntime final : public FrozenRuntime {
   }
 
   Runtime runtime_;
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, shared_bytes_ = 0;
   const float* x_ = nullptr;
   float* z_ = nullptr;
 };
