@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,8 @@ namespace tidepool::nn {
 namespace {
 
 [[noreturn]] void Refuse(const std::string& why) { ThrowUnimplemented("frozen network: " + why); }
+
+int64_t LastOf(const Shape& shape) { return shape[shape.rank() - 1]; }
 
 // From a configuration to a graph: normalisation goes into the products before it, ReLUs into what
 // they are of.
@@ -84,7 +87,30 @@ class GraphMaker {
           CopyOf(tied != node.tied.end() ? tied->second : absl::StrCat(node.name, ".", spec.name)));
       if (parameters.size() == 1) op.weight_shape = spec.shape;
     }
+    CheckParameters(op, parameters, layer);
     values_[node.name] = AddAs(std::move(op), std::move(parameters), node.inputs[0]);
+  }
+
+  // Layers of one's own may say what they are not.
+  static void CheckParameters(const FrozenOp& op, const std::vector<std::vector<float>>& parameters,
+                              const Layer& layer) {
+    const size_t most = op.has_products()                 ? 2
+                        : op.kind == Kind::kPRelu         ? 1
+                        : op.kind == Kind::kNormalisation ? 4
+                                                          : 0;
+    const size_t fewest = op.has_products() ? 1 : most;
+    bool fits = parameters.size() >= fewest && parameters.size() <= most;
+    if (op.kind == Kind::kNormalisation || op.kind == Kind::kPRelu) {
+      fits = fits && op.input_shape.rank() > 0;
+      for (size_t i = 0; fits && op.kind == Kind::kNormalisation && i < parameters.size(); ++i) {
+        fits = static_cast<int64_t>(parameters[i].size()) == LastOf(op.input_shape);
+      }
+    }
+    if (op.has_products()) fits = fits && op.weight_shape.rank() > 0;
+    if (fits) return;
+    ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, ": a layer of kind [",
+                                      layer.Kind(), "] has ", parameters.size(),
+                                      " parameters, which are not those of what it says it is"));
   }
 
   // The value that is the operator's output. `input`: the name of its first input.
@@ -94,31 +120,36 @@ class GraphMaker {
       case Kind::kNormalisation:
         return AddNormalisation(std::move(op), parameters, input);
       case Kind::kReshape:
-        if (op.input_shape == op.output_shape) return Known(of, op.layers);
+        if (op.input_shape == op.output_shape) return Known(of, op.layers, input);
+        break;
+      case Kind::kAdd:
+      case Kind::kMultiply:
+        if (op.inputs.size() == 1) return Known(of, op.layers, input);
         break;
       case Kind::kFunction:
-        if (op.function == FrozenOp::Function::kNone) return Known(of, op.layers);
+        if (op.function == FrozenOp::Function::kNone) return Known(of, op.layers, input);
         if (op.function == FrozenOp::Function::kRelu && MayBeChanged(of, input) &&
             ComputesRelu(graph_.ops[static_cast<size_t>(of)])) {
           graph_.ops[static_cast<size_t>(of)].relu = true;
-          return Known(of, op.layers);
+          return Known(of, op.layers, input);
         }
         break;
       case Kind::kPRelu:
         op.weight = std::move(parameters[0]);
-        op.weight.resize(static_cast<size_t>(op.input_shape[op.input_shape.rank() - 1]),
-                         op.weight[0]);  // one for all
+        if (op.weight.size() == 1) {  // for all
+          op.weight.assign(static_cast<size_t>(LastOf(op.input_shape)), op.weight[0]);
+        }
         op.weight_shape = {static_cast<int64_t>(op.weight.size())};
         break;
-      default:
-        if (parameters.empty()) {
-          op.weight_shape = {};
-          break;
-        }
+      case Kind::kDense:
+      case Kind::kConv2d:
         op.weight = std::move(parameters[0]);
         op.bias = parameters.size() > 1
                       ? std::move(parameters[1])
                       : std::vector<float>(static_cast<size_t>(op.weight_shape[0]), 0.0f);
+        break;
+      default:
+        break;
     }
     if (op.kind == Kind::kFunction || op.function == FrozenOp::Function::kNone)
       return Add(std::move(op));
@@ -159,7 +190,7 @@ class GraphMaker {
       }
       CheckFinite(before.weight, op.name);
       CheckFinite(before.bias, op.name);
-      return Known(of, op.layers);
+      return Known(of, op.layers, input);
     }
     if (op.input_shape.rank() != 3)
       Refuse(
@@ -212,9 +243,10 @@ class GraphMaker {
     return number;
   }
 
-  // The value stands for the output of `layers`, too.
-  int Known(int value, const std::vector<int>& layers) {
+  // The value stands for the output of `layers`, too, which take it by the name `input`.
+  int Known(int value, const std::vector<int>& layers, const std::string& input) {
     if (value == FrozenOp::kGraphInput) return value;
+    if (uses_[input] != 1) has_others_.insert(value);
     std::vector<int>& all = graph_.ops[static_cast<size_t>(value)].layers;
     all.insert(all.end(), layers.begin(), layers.end());
     return value;
@@ -222,7 +254,7 @@ class GraphMaker {
 
   // Whether nobody but who takes it by that name sees the value.
   bool MayBeChanged(int value, const std::string& name) {
-    return value != FrozenOp::kGraphInput && uses_[name] == 1;
+    return value != FrozenOp::kGraphInput && uses_[name] == 1 && !has_others_.contains(value);
   }
   static bool ComputesRelu(const FrozenOp& op) {
     return op.has_products() || op.kind == Kind::kAdd || op.kind == Kind::kMultiply;
@@ -247,6 +279,8 @@ class GraphMaker {
   std::map<std::string, const NamedParameter*> parameters_;
   std::map<std::string, int> values_;  // by name of an input or a node
   std::map<std::string, int> uses_;
+  std::set<int>
+      has_others_;  // values that are taken by several under one name, and have other names besides
   FrozenGraph graph_;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
@@ -128,6 +129,73 @@ TEST_F(FrozenGraphTest, AValueThatOthersTakeIsNotFoldedAway) {
                                                                      Kind::kMultiply, Kind::kFunction, Kind::kAdd));
   const NDArray in = Batch(5, network.input_shape(), 1);
   EXPECT_LT(RelativeError(frozen.Run(in).ToVector<float>(), ByReference(network, in)), 1e-5);
+}
+
+TEST_F(FrozenGraphTest, NorIsOneThatHasOtherNames) {
+  // The convolution is taken as it is, and under the name of a dropout by a normalisation and by a ReLU.
+  for (const bool is_norm : {false, true}) {
+    NetworkConfig config;
+    const std::string x = config.AddInput("image", {6, 7, 4});
+    const std::string conv = config.Add(Conv2D(4, 3, 3, Activation::kIdentity, Conv2D::SamePadding(3)), {x}, "conv");
+    const std::string same = config.Add(DropoutLayer(), {conv}, "same");
+    const std::string again = config.Add(Merge(MergeKind::kAdd), {same}, "again");  // of one
+    const std::string changed = is_norm ? config.Add(BatchNormalization(), {again}, "changed") : config.Add(ActivationLayer(), {again}, "changed");
+    config.outputs = {config.Add(Merge(MergeKind::kAdd), {changed, conv}, "sum")};
+    Network network(std::move(config));
+    Randomise(network, 2);
+    const FrozenNetwork frozen(network, {.batches = {3}});
+    EXPECT_EQ(frozen.graph().ops.size(), 3u);
+    const NDArray in = Batch(5, network.input_shape(), 1);
+    EXPECT_LT(RelativeError(frozen.Run(in).ToVector<float>(), ByReference(network, in)), 1e-5);
+  }
+}
+
+// Says that it is something, with the parameters that it is told.
+class Claims final : public Layer {
+ public:
+  Claims(FrozenOp::Kind kind, std::vector<Shape> shapes, Shape output) : kind_(kind), shapes_(std::move(shapes)), output_(output) {}
+  std::string Kind() const override { return "claims"; }
+  Shape OutputShape(const Shape&) const override { return output_; }
+  std::vector<ParameterSpec> Parameters(const Shape&) const override {
+    std::vector<ParameterSpec> specs;
+    for (const Shape& shape : shapes_) specs.push_back({.name = absl::StrCat("p", specs.size()), .shape = shape});
+    return specs;
+  }
+  NDArray Forward(LayerContext&, const NDArray& input) const override { return input; }
+  bool ToFrozen(FrozenOp& op) const override {
+    op.kind = kind_;
+    return true;
+  }
+
+ private:
+  FrozenOp::Kind kind_;
+  std::vector<Shape> shapes_;
+  Shape output_;
+};
+
+TEST_F(FrozenGraphTest, LayersThatAreNotWhatTheySayAreRefused) {
+  const auto refused = [](const Shape& input, Claims layer) {
+    try {
+      FrozenNetwork(Network(input, {AnyLayer(std::move(layer))}, 3));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument) << error.what();
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refused({4}, Claims(Kind::kDense, {}, {3})), HasSubstr("kind [claims] has 0 parameters"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kDense, {{3, 4}, {3}, {3}}, {3})), HasSubstr("has 3 parameters"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kDense, {{4, 3}, {4}}, {3})), HasSubstr("has weights [4, 3], expected [units, 4]"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kDense, {{3, 4}, {4}}, {3})), HasSubstr("12 weights and 4 biases"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kDense, {{3, 4}, {3}}, {5})), HasSubstr("gives [5], expected [3]"));
+  EXPECT_THAT(refused({5, 5, 4}, Claims(Kind::kConv2d, {{3, 4}}, {5})), HasSubstr("expected four axes"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kMaxPool2d, {}, {2})), HasSubstr("expected [height, width, channels]"));
+  EXPECT_THAT(refused({5, 5, 4}, Claims(Kind::kMaxPool2d, {}, {5, 5, 4})), HasSubstr("gives [5, 5, 4], expected [2, 2, 4]"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kPRelu, {{3}}, {4})), HasSubstr("has 3 slopes, expected 4"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kNormalisation, {{4}, {4}, {4}, {3}}, {4})), HasSubstr("has 4 parameters"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kReshape, {}, {5})), HasSubstr("gives [5], expected [4]"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kAdd, {{4}}, {4})), HasSubstr("has 1 parameters"));
+  EXPECT_THAT(refused({4}, Claims(Kind::kSoftmax, {}, {2})), HasSubstr("gives [2], expected [4]"));
 }
 
 AnyLayer RandomLayer(std::mt19937& random, const Shape& shape) {

@@ -19,6 +19,7 @@
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/threads.h"
 #include "tidepool/ndarray/view_overlap.h"
+#include "tidepool/nn/inference/check_graph.h"
 #include "tidepool/nn/inference/freeze.h"
 #include "tidepool/nn/inference/quantise.h"
 
@@ -42,54 +43,6 @@ void CheckOptions(const FrozenOptions& options) {
   for (const int64_t batch : options.batches) CheckBatch(batch);
   if (options.threads < 1 || options.threads > kMostThreads) {
     ThrowInvalidArgument(absl::StrCat("frozen network: threads is ", options.threads, ", expected 1 to ", kMostThreads));
-  }
-}
-
-void CheckInputs(const FrozenGraph& graph, int i) {
-  const FrozenOp& op = graph.ops[static_cast<size_t>(i)];
-  const std::vector<int> inputs = graph.InputsOf(i);
-  const bool has_several = op.kind == FrozenOp::Kind::kAdd || op.kind == FrozenOp::Kind::kMultiply;
-  if (has_several ? inputs.size() < 2 : inputs.size() != 1) {
-    ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " takes ", inputs.size(), " inputs, expected ",
-                                      has_several ? "two or more" : "one"));
-  }
-  for (const int input : inputs) {
-    if (input < FrozenOp::kGraphInput || input >= i) {
-      ThrowInvalidArgument(
-          absl::StrCat("frozen network: ", op.name, " takes operator ", input, ", expected -1 to ", i - 1));
-    }
-    if (!(op.input_shape == graph.ShapeOf(input))) {
-      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " takes ", op.input_shape.ToString(), ", expected ",
-                                        graph.ShapeOf(input).ToString()));
-    }
-  }
-}
-
-// What the engine relies on.
-void CheckGraph(const FrozenGraph& graph, const FrozenEngine& engine) {
-  if (graph.ops.empty()) ThrowInvalidArgument("frozen network: the graph has no operators");
-  for (int i = 0; i < static_cast<int>(graph.ops.size()); ++i) {
-    const FrozenOp& op = graph.ops[static_cast<size_t>(i)];
-    CheckInputs(graph, i);
-    if (const std::string why = engine.WhyNot(op, graph.is_half); !why.empty()) {
-      ThrowUnimplemented(
-          absl::StrCat("frozen network: ", op.name, ": engine [", engine.name(), "] cannot run it: ", why));
-    }
-    if (op.kind == FrozenOp::Kind::kPRelu &&
-        static_cast<int64_t>(op.weight.size()) != op.input_shape[op.input_shape.rank() - 1]) {
-      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " has ", op.weight.size(), " slopes, expected ",
-                                        op.input_shape[op.input_shape.rank() - 1]));
-    }
-    if (!op.has_products()) continue;
-    const size_t weights = op.is_quantised() ? op.quantised_weight.size()
-                           : graph.is_half   ? op.half_weight.size()
-                                             : op.weight.size();
-    const size_t biases = op.is_quantised() ? op.quantised_bias.size() : op.bias.size();
-    if (op.weight_shape.rank() == 0 || static_cast<int64_t>(weights) != op.weight_shape.NumElements() ||
-        static_cast<int64_t>(biases) != op.weight_shape[0]) {
-      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " has ", weights, " weights and ", biases,
-                                        " biases, expected those of ", op.weight_shape.ToString()));
-    }
   }
 }
 
@@ -286,6 +239,7 @@ FrozenNetwork::FrozenNetwork(const Network& network, const FrozenOptions& option
   FrozenEngine& engine = EngineForFreezing();
   const MemoryOwnerScope owner("frozen network");
   FrozenGraph graph = GraphOf(network, options, engine);
+  CheckGraph(graph, engine);
   if (options.type == FrozenType::kInt8) graph = Quantised(std::move(graph), Calibrate(network, options), options.float_layers);
   Begin(std::move(graph), engine, options);
 }

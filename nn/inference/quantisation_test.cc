@@ -346,6 +346,7 @@ TEST_F(QuantisationTest, DigitsAreReadAsWellInEightAndSixteenBits) {
   EXPECT_LT(report.weight_bytes, report.float_weight_bytes * 0.27);
   if (!LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty()) return;
   const FrozenNetwork whole(*model.network, {.batches = {32}});
+  const FrozenNetwork bytes(*model.network, Int8(images_of(digits.train, 256)));
   const FrozenNetwork halves(*model.network, {.type = FrozenType::kFloat16, .batches = {32}});
   const std::vector<float> scores = halves.Run(x).ToVector<float>();
   int64_t right = 0;
@@ -354,12 +355,13 @@ TEST_F(QuantisationTest, DigitsAreReadAsWellInEightAndSixteenBits) {
     right += std::max_element(row, row + 10) - row == labels[i];
   }
   const double accuracy = static_cast<double>(right) / static_cast<double>(labels.size());
-  std::printf("16 bits: accuracy %.2f %%, weights %lld bytes, packed %lld (f32 %lld)\n", 100 * accuracy,
+  std::printf("16 bits: accuracy %.2f %%, weights %lld bytes, packed %lld (f32 %lld, 8 bits %lld)\n", 100 * accuracy,
               static_cast<long long>(halves.stats().weight_bytes), static_cast<long long>(halves.stats().shared_bytes),
-              static_cast<long long>(whole.stats().shared_bytes));
+              static_cast<long long>(whole.stats().shared_bytes), static_cast<long long>(bytes.stats().shared_bytes));
   EXPECT_GT(accuracy, *report.float_accuracy - 0.005);
   EXPECT_LT(halves.stats().weight_bytes, whole.stats().weight_bytes * 0.51);
   EXPECT_LT(halves.stats().shared_bytes, whole.stats().shared_bytes * 0.55);
+  EXPECT_LT(bytes.stats().shared_bytes, whole.stats().shared_bytes * 0.3);
 }
 
 }  // namespace
