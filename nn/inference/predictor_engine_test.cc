@@ -122,6 +122,19 @@ TEST_F(PredictorEngine, KernelsComputeWhatTheyAreAheadWith) {
   EXPECT_EQ(images.why_not_engine(), "");
   EXPECT_EQ(Ask(images, Images(32)), ByKernels(lenet, Images(32)));
   EXPECT_EQ(images.why_not_engine(), "kernels are estimated to be ahead for a batch of 32");
+  // In 8 bits up to eight, but weights are smaller; in 16 bits everything is emulated.
+  FrozenOptions options{.type = FrozenType::kInt8, .batches = {1, 32}};
+  options.calibration = Images(64);
+  images.set_engine(EngineUse::kWhereAhead, options);
+  EXPECT_NE(Ask(images, Images(1)), ByKernels(lenet, Images(1)));
+  EXPECT_EQ(images.why_not_engine(), "");
+  EXPECT_EQ(Ask(images, Images(32)), ByKernels(lenet, Images(32)));
+  EXPECT_EQ(images.why_not_engine(), "kernels are estimated to be ahead for a batch of 32");
+#if defined(__x86_64__)
+  images.set_engine(EngineUse::kWhereAhead, {.type = FrozenType::kFloat16});
+  EXPECT_EQ(Ask(images, Images(1)), ByKernels(lenet, Images(1)));
+  EXPECT_NE(images.why_not_engine(), "");
+#endif
   images.set_engine(EngineUse::kAlways, {.batches = {1, 32}});
   ExpectNear(Ask(images, Images(35)), ByKernels(lenet, Images(35)));
   EXPECT_EQ(images.why_not_engine(), "");
