@@ -125,6 +125,7 @@ class Network {
   WorkspaceMode inference_mode() const { return options_.inference_mode.value_or(options_.mode); }
   Device device() const { return options_.device; }
   DType dtype() const { return options_.dtype; }
+  const std::optional<DType>& compute_type() const { return options_.compute_type; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
 
   // What is trained, flat, padded between arrays, and what is not behind it. gradients() has the shape of parameters().

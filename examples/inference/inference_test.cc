@@ -5,8 +5,11 @@
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/frozen/frozen_engine.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/inference/frozen_network.h"
+#include "tidepool/nn/inference/predictor.h"
 #include "tidepool/nn/inference/quantisation_report.h"
+#include "tidepool/nn/model_file.h"
 #include "tidepool/nn/models.h"
 
 namespace tidepool::nn {
@@ -29,6 +32,22 @@ TEST_F(Inference, Frozen) {
   EXPECT_EQ(frozen.stats().runtimes, 2);
 }
 // [frozen]
+
+// [predictor]
+TEST_F(Inference, ByPredictor) {
+  Model model = MakeModel("mlp", {28, 28, 1}, 10, 1, WorkspaceMode::kEnabled);
+  NoopTranslator translator;
+  Predictor<NDList, NDList> predictor(model, translator);
+  predictor.set_engine(EngineUse::kWhereAhead, {.batches = {1, 8}});
+  const NDArray x = RandomUniform({8, 28, 28, 1}, 0, 1, 1);
+  predictor.Predict({x});
+  EXPECT_EQ(predictor.why_not_engine(), "");                 // by the engine
+  predictor.Predict({x.Slice(0, 0, 3)});
+  EXPECT_EQ(predictor.why_not_engine(), "a batch of 3, and the engine is asked for those of 8, 1");
+  model.network->parameters() *= 0.5;                        // seen: the next request freezes again
+  predictor.Predict({x});
+}
+// [predictor]
 
 // [int8]
 TEST_F(Inference, EightBits) {

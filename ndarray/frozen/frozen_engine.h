@@ -17,8 +17,10 @@ class FrozenRuntime {
  public:
   virtual ~FrozenRuntime() = default;
 
-  // That the engine has taken for it; they go when it does.
+  // That the engine has taken for it alone; they go when it does.
   virtual int64_t bytes() const = 0;
+  // Of packed weights that it has in common with every other runtime whose weights are the same; they go with the last.
+  virtual int64_t shared_bytes() const { return 0; }
   // z [batch] + output = the graph of x [batch] + input, dense, on the calling thread alone. Behind x kReadableTailBytes
   // can be read (memory/provider/device_provider.h). Takes no memory. Throws kInternal naming the engine.
   virtual void Run(const float* x, float* z) = 0;
@@ -31,8 +33,10 @@ class FrozenEngine {
   virtual const char* name() const = 0;
   // Why it does not run on this machine; empty: it does.
   virtual std::string WhyNotHere() const = 0;
-  // Why it cannot run this operator; empty: it can.
-  virtual std::string WhyNot(const FrozenOp& op) const = 0;
+  // Why it cannot run this operator, in 16-bit floats where `is_half`; empty: it can.
+  virtual std::string WhyNot(const FrozenOp& op, bool is_half) const = 0;
+  // Nanoseconds that a call for `batch` takes less than the host's kernels do, estimated from shapes alone; negative: more.
+  virtual double GainOf(const FrozenGraph& graph, int64_t batch) const = 0;
   // Packs the weights of `graph`, which outlives the runtime. `x` and `z`: any memory as Run takes it that lives
   // as long. Throws OutOfMemoryError, and kInternal naming the engine. Any thread.
   virtual std::unique_ptr<FrozenRuntime> Make(const FrozenGraph& graph, int64_t batch, const float* x, float* z) = 0;

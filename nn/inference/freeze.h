@@ -12,7 +12,7 @@ namespace tidepool::nn {
 // The linked engine. Throws kUnimplemented naming what to link, or why it does not run here.
 FrozenEngine& EngineForFreezing();
 
-// A copy of the network that `engine` runs, in f32. Throws as FrozenNetwork.
+// A copy of the network that `engine` runs, in f32, or in 16-bit floats where the options say so. Throws as FrozenNetwork.
 FrozenGraph GraphOf(const Network& network, const FrozenOptions& options, const FrozenEngine& engine);
 
 }  // namespace tidepool::nn

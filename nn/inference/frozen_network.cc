@@ -19,6 +19,7 @@
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/threads.h"
 #include "tidepool/ndarray/view_overlap.h"
+#include "tidepool/nn/inference/check_graph.h"
 #include "tidepool/nn/inference/freeze.h"
 #include "tidepool/nn/inference/quantise.h"
 
@@ -38,37 +39,10 @@ void CheckBatch(int64_t batch) {
 }
 
 void CheckOptions(const FrozenOptions& options) {
-  if (options.type == FrozenType::kFloat16) {
-    ThrowUnimplemented(
-        "frozen network: type float16: XNNPACK's 2022 interface has no native f16 on x86, it would emulate each operation "
-        "slower than f32; use kFloat32");
-  }
   if (options.batches.empty()) ThrowInvalidArgument("frozen network: batches is empty, expected a size at least");
   for (const int64_t batch : options.batches) CheckBatch(batch);
   if (options.threads < 1 || options.threads > kMostThreads) {
     ThrowInvalidArgument(absl::StrCat("frozen network: threads is ", options.threads, ", expected 1 to ", kMostThreads));
-  }
-}
-
-// What the engine relies on.
-void CheckGraph(const FrozenGraph& graph) {
-  if (graph.ops.empty()) ThrowInvalidArgument("frozen network: the graph has no operators");
-  Shape at = graph.input_shape;
-  for (const FrozenOp& op : graph.ops) {
-    if (!(op.input_shape == at)) {
-      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " takes ", op.input_shape.ToString(), ", expected ",
-                                        at.ToString()));
-    }
-    at = op.output_shape;
-    const bool has_weights = op.kind == FrozenOp::Kind::kDense || op.kind == FrozenOp::Kind::kConv2d;
-    if (!has_weights) continue;
-    const size_t weights = op.is_quantised() ? op.quantised_weight.size() : op.weight.size();
-    const size_t biases = op.is_quantised() ? op.quantised_bias.size() : op.bias.size();
-    if (op.weight_shape.rank() == 0 || static_cast<int64_t>(weights) != op.weight_shape.NumElements() ||
-        static_cast<int64_t>(biases) != op.weight_shape[0]) {
-      ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " has ", weights, " weights and ", biases,
-                                        " biases, expected those of ", op.weight_shape.ToString()));
-    }
   }
 }
 
@@ -182,6 +156,7 @@ class FrozenNetwork::Runtimes {
   void CountLocked(const One& one, int64_t sign) {
     stats_.runtimes += sign;
     stats_.runtime_bytes += sign * one.runtime->bytes();
+    stats_.shared_bytes = stats_.runtimes == 0 ? 0 : std::max(stats_.shared_bytes, one.runtime->shared_bytes());
     stats_.staging_bytes += sign * 4 * (one.x.NumElements() + one.z.NumElements());
   }
 
@@ -264,14 +239,16 @@ FrozenNetwork::FrozenNetwork(const Network& network, const FrozenOptions& option
   FrozenEngine& engine = EngineForFreezing();
   const MemoryOwnerScope owner("frozen network");
   FrozenGraph graph = GraphOf(network, options, engine);
+  CheckGraph(graph, engine);
   if (options.type == FrozenType::kInt8) graph = Quantised(std::move(graph), Calibrate(network, options), options.float_layers);
   Begin(std::move(graph), engine, options);
 }
 FrozenNetwork::FrozenNetwork(FrozenGraph graph, const FrozenOptions& options) {
   CheckOptions(options);
-  CheckGraph(graph);
+  FrozenEngine& engine = EngineForFreezing();
+  CheckGraph(graph, engine);
   const MemoryOwnerScope owner("frozen network");
-  Begin(std::move(graph), EngineForFreezing(), options);
+  Begin(std::move(graph), engine, options);
 }
 void FrozenNetwork::Begin(FrozenGraph graph, FrozenEngine& engine, const FrozenOptions& options) {
   runtimes_ = std::make_unique<Runtimes>(std::move(graph), engine, options.threads);

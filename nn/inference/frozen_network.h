@@ -3,13 +3,14 @@
 //   FrozenNetwork frozen(*model.network, {.batches = {1, 32}});
 //   NDArray y = frozen.Run(x);                     // x [batch] + input_shape, any batch of at least 1
 //
-// The engine (XNNPACK, with the CPU's backend; nn knows it by ndarray/frozen/frozen_engine.h only) packs the weights once and
+// The engine (XNNPACK, with the CPU's backend; nn knows it by ndarray/frozen/frozen_engine.h only) packs the weights and
 // lays the activations of all layers into one block. Its 2022 interface fixes the size of a batch when a *runtime* is made and
-// lets no two runtimes share packed weights. So:
+// lets every runtime pack for itself; what they packed alike is in memory once all the same. So:
 //   - `batches` are the sizes there are runtimes for. A batch is computed in pieces of them, the largest that
 //     fits first; a rest smaller than all is filled up to the smallest. Other sizes: Prepare().
-//   - each size packs the weights, and so does each call that overlaps others of the same size. Runtimes are kept for the calls
-//     that follow, as many as calls overlapped; Trim() and the Reclaimer give back those at rest, which the next call packs anew.
+//   - each size takes the time of packing and memory for activations, and so does each call that overlaps others of the same
+//     size. Runtimes are kept for the calls that follow, as many as calls overlapped; Trim() and the Reclaimer give back those at
+//     rest, which the next call packs anew.
 //   - `stats()` says how many runtimes there are, of how many bytes.
 //
 // The weights are copied: what is written to the network afterwards changes nothing here, and the network may
@@ -17,11 +18,12 @@
 // engine's clamps turn NaN into numbers. For the same reason results that overflow within the network are unspecified.
 //
 // In 8 bits (kInt8, static ranges from samples): a quarter of the weights' bytes; what it costs in accuracy says
-// ReportQuantisation (quantisation_report.h).
+// ReportQuantisation (quantisation_report.h). In 16-bit floats (kFloat16): half of them, slower where they are emulated.
 //
-// What the engine or freezing does not know (layers of one's own, pooling of 1x1, kFloat16) is kUnimplemented naming the layer and the
-// reason; nothing is computed by other means instead. Results are within rounding of Network::Forward's, not the same
-// bits; they depend on `batches` and the size of the batch, and not on threads.
+// Chains and graphs of one input and one output, by configuration. What the engine or freezing does not know (layers of one's own
+// that say nothing, pooling of 1x1, programs) is kUnimplemented naming the layer and the reason; nothing is computed by other
+// means instead. Results are within rounding of Network::Forward's, not the same bits; they depend on `batches` and the size of
+// the batch, and not on threads.
 //
 // Memory: the copy of the weights is on the ledger as allocated memory; XNNPACK's, packed weights and activations, is external memory
 // of the owner "xnnpack". Both are back when the last handle has gone.
@@ -51,7 +53,8 @@ class FrozenNetwork {
     int64_t idle_runtimes = 0;
     int64_t made_runtimes = 0;   // so far: how often weights were packed
     int64_t weight_bytes = 0;    // of the copy that runtimes are made from
-    int64_t runtime_bytes = 0;   // that the engine took: packed weights, activations, its own records
+    int64_t runtime_bytes = 0;   // that the engine took for each by itself: activations, small packed weights, its own records
+    int64_t shared_bytes = 0;    // packed weights that all runtimes have in common
     int64_t staging_bytes = 0;   // where pieces are put together that need it
   };
 

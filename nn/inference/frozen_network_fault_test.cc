@@ -19,8 +19,8 @@ namespace {
 int64_t TotalBytes() { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; }
 
 void FailOperatorNewAnywhere(FrozenType type) {
-  const Network network({28, 28, 1}, LeNetLayers(10), 3);
-  const NDArray x = RandomUniform({5, 28, 28, 1}, -1, 1, 1, 1, Place::Heap());
+  const Network network({16, 16, 1}, LeNetLayers(10), 3);
+  const NDArray x = RandomUniform({5, 16, 16, 1}, -1, 1, 1, 1, Place::Heap());
   FrozenOptions options{.type = type, .batches = {4, 1}};
   options.calibration = x.Slice(0, 0, 1);
   std::vector<float> expected;
@@ -69,6 +69,7 @@ TEST(FrozenNetworkFault, OperatorNewMayFailAnywhere) {
   if (LinkedFrozenEngine() == nullptr || !LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << "no engine";
   FailOperatorNewAnywhere(FrozenType::kFloat32);
   FailOperatorNewAnywhere(FrozenType::kInt8);
+  if (LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty()) FailOperatorNewAnywhere(FrozenType::kFloat16);
 }
 
 }  // namespace

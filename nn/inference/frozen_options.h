@@ -15,7 +15,8 @@ enum class FrozenType : uint8_t {
   // scale for each filter, those of dense layers one (XNNPACK's 2022 interface has no other). Activations have the ranges that
   // `calibration` shows.
   kInt8,
-  kFloat16,  // refused: XNNPACK's 2022 interface emulates it on x86, slower than f32
+  // Weights, activations and sums within; inputs and outputs are f32. XNNPACK of 2022 emulates it on x86, several times slower than f32.
+  kFloat16,
 };
 
 // How the range of an array's values is chosen from those that samples show. What lies outside becomes its ends.

@@ -1,12 +1,16 @@
 #include "tidepool/nn/inference/predictor.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool::nn {
@@ -96,6 +100,7 @@ NDList PredictorCore::Forward(const NDList& inputs) {
                                       inputs.size(), ": ", inputs.ToString()));
   }
   Network& network = *network_;
+  if (NDArray output; engine_use_ != EngineUse::kNever && ForwardByEngine(inputs[0], output)) return {output};
   const auto forward = [&](const NDArray& features) {
     if (workspaces_.mode() == WorkspaceMode::kSeparate) {
       return network.Forward(features, replica_ != nullptr ? &replica_->parameters : nullptr, workspaces_);
@@ -121,6 +126,59 @@ NDList PredictorCore::Forward(const NDList& inputs) {
                     [&] { CopyInto(forward(features), graphs.output); });
   }
   return {graphs.output.Dup()};
+}
+
+void PredictorCore::set_engine(EngineUse use, const FrozenOptions& options) {
+  std::shared_ptr<SharedFrozen> shared;
+  std::string why_not;
+  if (use != EngineUse::kNever) {
+    const ScopeOutOfWorkspaces heap;
+    shared = SharedFrozen::Of(network_, options);
+    shared->Current(&why_not);
+    if (use == EngineUse::kAlways && !why_not.empty()) ThrowUnimplemented("predictor: " + why_not);
+  }
+  engine_use_ = use;
+  shared_frozen_ = std::move(shared);
+  why_not_engine_ = std::move(why_not);
+}
+
+std::shared_ptr<const FrozenNetwork> PredictorCore::frozen() {
+  std::string why_not;
+  return shared_frozen_ == nullptr ? nullptr : shared_frozen_->Current(&why_not);
+}
+
+bool PredictorCore::ForwardByEngine(const NDArray& features, NDArray& output) {
+  network_->CheckFeatures(features);
+  const bool is_always = engine_use_ == EngineUse::kAlways;
+  std::shared_ptr<const FrozenNetwork> frozen;
+  why_not_engine_.clear();
+  if (workspace_.device() != Host()) {
+    why_not_engine_ = absl::StrCat("the predictor is on ", DeviceName(workspace_.device()));
+  } else {
+    const ScopeOutOfWorkspaces heap;  // what is frozen now outlives the call
+    frozen = shared_frozen_->Current(&why_not_engine_);
+  }
+  if (frozen == nullptr && is_always) ThrowUnimplemented("predictor: " + why_not_engine_);
+  if (frozen == nullptr) return false;
+  if (!is_always) {
+    const std::vector<int64_t>& batches = frozen->batches();
+    const int64_t batch = features.dim(0);
+    if (std::find(batches.begin(), batches.end(), batch) == batches.end()) {
+      why_not_engine_ = absl::StrCat("a batch of ", batch, ", and the engine is asked for those of ", absl::StrJoin(batches, ", "));
+    } else if (LinkedFrozenEngine()->GainOf(frozen->graph(), batch) <= 0) {
+      why_not_engine_ = absl::StrCat("kernels are estimated to be ahead for a batch of ", batch);
+    }
+    if (!why_not_engine_.empty()) return false;
+  }
+  try {
+    output = frozen->Run(features);
+  } catch (const Error& error) {
+    // The shape fits: it is not finite.
+    if (is_always || error.code() != absl::StatusCode::kInvalidArgument) throw;
+    why_not_engine_ = error.what();
+    return false;
+  }
+  return true;
 }
 
 namespace internal {

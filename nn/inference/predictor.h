@@ -16,6 +16,9 @@
 // copy of the output. What the translator does is done as ever. No other thread may queue work on the
 // device while a graph is captured (the third request of each new shape in a row).
 //
+// With an engine (set_engine) the network is frozen and handed to it as a whole (frozen_network.h), once for all predictors of
+// the model that ask for the same, and again after the weights were written to. Results are within rounding of those of kernels.
+//
 // Ownership: the translator outlives it. Closing or destroying the model closes the predictor:
 // calls throw kFailedPrecondition then. The model may be moved. Errors: whatever translator and
 // network throw, as it is; the next call works. Threads: one at a time; any number of predictors at
@@ -33,6 +36,7 @@
 #include "absl/types/span.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/capture/replayed_step.h"
+#include "tidepool/nn/inference/shared_frozen.h"
 #include "tidepool/nn/inference/translator.h"
 #include "tidepool/nn/layer_workspace_manager.h"
 
@@ -59,6 +63,16 @@ void MoveOut(std::pair<A, B>& values, const Place& caller) {
   MoveOut(values.second, caller);
 }
 
+// When a predictor's network runs by an inference engine instead of kernels.
+enum class EngineUse : uint8_t {
+  kNever,
+  // For batches of options.batches that the engine is estimated to be ahead with, by shapes alone; all others, what it
+  // cannot do, and inputs that are not finite, go to kernels, and why_not_engine() says why.
+  kWhereAhead,
+  // What it cannot do is an error.
+  kAlways,
+};
+
 // What does not depend on the types.
 class PredictorCore {
  public:
@@ -78,9 +92,14 @@ class PredictorCore {
   // Throws kUnimplemented where the device cannot capture, and with workspace mode separate.
   void set_graphs(bool graphs);
   const ReplayedStep::Stats* graph_stats() const;  // null without graphs
+  void set_engine(EngineUse use, const FrozenOptions& options);
+  const std::string& why_not_engine() const { return why_not_engine_; }
+  std::shared_ptr<const FrozenNetwork> frozen();
   void Close();
 
  private:
+  // False: kernels are to compute it.
+  bool ForwardByEngine(const NDArray& features, NDArray& output);
   std::shared_ptr<const ModelLink> model_;
   std::shared_ptr<Network> network_;
   Workspace workspace_;
@@ -90,6 +109,9 @@ class PredictorCore {
   bool prepared_ = false;
   struct Graphs;
   std::unique_ptr<Graphs> graphs_;
+  EngineUse engine_use_ = EngineUse::kNever;
+  std::shared_ptr<SharedFrozen> shared_frozen_;  // null: kNever
+  std::string why_not_engine_;
 };
 
 namespace internal {
@@ -149,6 +171,13 @@ class Predictor {
 
   void set_graphs(bool graphs) { core_.set_graphs(graphs); }
   const ReplayedStep::Stats* graph_stats() const { return core_.graph_stats(); }
+  // From the next request on. Freezes the network, so that what cannot be frozen is known: it is an error for kAlways (kUnimplemented),
+  // as bad options and lack of memory are. Not from other threads than the predictor's own.
+  void set_engine(EngineUse use, const FrozenOptions& options = {}) { core_.set_engine(use, options); }
+  // Why kernels computed the last request, or would compute the next one; empty: the engine did, or is not asked for.
+  const std::string& why_not_engine() const { return core_.why_not_engine(); }
+  // What computes, for its stats; null: kernels.
+  std::shared_ptr<const FrozenNetwork> frozen() { return core_.frozen(); }
   NDManager& manager() { return core_.manager(); }
   const Workspace& workspace() const { return core_.workspace(); }
   void Close() { core_.Close(); }

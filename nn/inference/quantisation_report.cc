@@ -78,18 +78,20 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
     report.float_accuracy = PartEqual(expected_classes, labels);
     report.accuracy = PartEqual(classes_found, labels);
   }
-  const auto layers = static_cast<int>(network.layers().size());
-  for (int i = 0; i < layers; ++i) {
-    const FrozenOp& op = quantised.ops[static_cast<size_t>(i)];
+  double worst = -1;
+  for (size_t i = 0; i < quantised.ops.size(); ++i) {
+    const FrozenOp& op = quantised.ops[i];
+    if (op.layers.empty()) continue;
     std::vector<int> others;
-    for (int other = 0; other < layers; ++other) {
-      if (other != i) others.push_back(other);
+    for (int other = 0; other + 1 < static_cast<int>(values.size()); ++other) {
+      if (std::find(op.layers.begin(), op.layers.end(), other) == op.layers.end()) others.push_back(other);
     }
     const FrozenGraph alone = Quantised(whole, values, others);
     report.layers.push_back(
-        {op.name, op.is_quantised(), alone.ops[static_cast<size_t>(i)].output, RelativeError(run(alone), expected)});
-    if (report.layers.back().error_alone > report.layers[static_cast<size_t>(report.worst_layer)].error_alone) {
-      report.worst_layer = i;
+        {op.name, op.layers.back(), op.is_quantised(), alone.ops[i].range, RelativeError(run(alone), expected)});
+    if (report.layers.back().error_alone > worst) {
+      worst = report.layers.back().error_alone;
+      report.worst_layer = op.layers.back();
     }
   }
   return report;
@@ -110,13 +112,12 @@ std::string QuantisationReport::ToString() const {
     fixed(" (f32 ", 100 * *float_accuracy, 2, " %)");
   }
   absl::StrAppend(&text, "; weights ", weight_bytes, " bytes (f32 ", float_weight_bytes, ")\n");
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const Layer& layer = layers[i];
+  for (const Layer& layer : layers) {
     absl::StrAppend(&text, "  ", layer.name);
     fixed(": alone ", layer.error_alone, 4, ", output in steps of ");
     AppendGeneral(&text, layer.output.scale, 3);
     absl::StrAppend(&text, layer.is_quantised ? "" : ", stays f32",
-                    static_cast<int>(i) == worst_layer ? " (worst)\n" : "\n");
+                    layer.number == worst_layer ? " (worst)\n" : "\n");
   }
   return text;
 }

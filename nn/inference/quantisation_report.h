@@ -17,6 +17,7 @@ namespace tidepool::nn {
 struct QuantisationReport {
   struct Layer {
     std::string name;         // "layer 2 [dense 500 relu]"
+    int number = 0;           // as float_layers takes it: the last one's of those that are computed as one
     bool is_quantised = false;
     Quantisation output;      // that it has or would have
     // Of the network's output, relative to its root mean square, when this layer alone computes in 8 bits.
@@ -24,7 +25,7 @@ struct QuantisationReport {
   };
 
   std::vector<Layer> layers;
-  int worst_layer = 0;               // with the largest error alone
+  int worst_layer = 0;               // the number of that with the largest error alone
   double error = 0;                  // of the whole as frozen
   double agreement = 0;              // part of the samples whose largest output is the same as f32's
   std::optional<double> float_accuracy, accuracy;  // with labels: part of the samples that are right

@@ -264,6 +264,7 @@ TEST_F(QuantisationTest, LargeWeightsThatSamplesDoNotShowAreFrozenAllTheSame) {
   // The product of scales over the output's would be beyond what XNNPACK takes.
   Layers layers;
   layers.push_back(std::make_unique<Dense>(1));
+  layers.push_back(std::make_unique<Dense>(1));  // which takes the output in the steps that it got
   Network network({2}, std::move(layers));
   NDArray weight = network.named_parameters()[0].value;
   CopyInto(FromValues(absl::Span<const float>({1e6f, 0.0f}), {1, 2}), weight);
@@ -321,7 +322,7 @@ TEST(QuantisationOf, HasZeroExactlyAndBothEnds) {
   }
 }
 
-TEST_F(QuantisationTest, DigitsAreReadAsWellInEightBits) {
+TEST_F(QuantisationTest, DigitsAreReadAsWellInEightAndSixteenBits) {
   const ImageFolder digits = LoadImageFolder("examples/data/mnist");
   Model model = MakeModel("lenet", {28, 28, 1}, 10, 17, WorkspaceMode::kEnabled);
   {
@@ -343,6 +344,24 @@ TEST_F(QuantisationTest, DigitsAreReadAsWellInEightBits) {
   EXPECT_GT(*report.float_accuracy, 0.9) << report.ToString();
   EXPECT_GT(*report.accuracy, *report.float_accuracy - 0.005) << report.ToString();
   EXPECT_LT(report.weight_bytes, report.float_weight_bytes * 0.27);
+  if (!LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty()) return;
+  const FrozenNetwork whole(*model.network, {.batches = {32}});
+  const FrozenNetwork bytes(*model.network, Int8(images_of(digits.train, 256)));
+  const FrozenNetwork halves(*model.network, {.type = FrozenType::kFloat16, .batches = {32}});
+  const std::vector<float> scores = halves.Run(x).ToVector<float>();
+  int64_t right = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto row = scores.begin() + static_cast<int64_t>(i) * 10;
+    right += std::max_element(row, row + 10) - row == labels[i];
+  }
+  const double accuracy = static_cast<double>(right) / static_cast<double>(labels.size());
+  std::printf("16 bits: accuracy %.2f %%, weights %lld bytes, packed %lld (f32 %lld, 8 bits %lld)\n", 100 * accuracy,
+              static_cast<long long>(halves.stats().weight_bytes), static_cast<long long>(halves.stats().shared_bytes),
+              static_cast<long long>(whole.stats().shared_bytes), static_cast<long long>(bytes.stats().shared_bytes));
+  EXPECT_GT(accuracy, *report.float_accuracy - 0.005);
+  EXPECT_LT(halves.stats().weight_bytes, whole.stats().weight_bytes * 0.51);
+  EXPECT_LT(halves.stats().shared_bytes, whole.stats().shared_bytes * 0.55);
+  EXPECT_LT(bytes.stats().shared_bytes, whole.stats().shared_bytes * 0.3);
 }
 
 }  // namespace

@@ -92,6 +92,33 @@ void QuantiseConstants(FrozenOp& op) {
   op.bias = {};
 }
 
+// As XNNPACK of 2022 has it: functions but ReLU, averages of windows and softmax stay f32, and scales
+// may not be too far apart.
+bool MayBeQuantised(const FrozenOp& op, const std::vector<Quantisation>& inputs) {
+  const auto is_unknown = [](const Quantisation& q) { return q.scale == 0; };
+  if (is_unknown(op.range) || std::any_of(inputs.begin(), inputs.end(), is_unknown)) return false;
+  const auto lies = [](double ratio, double low, double high) { return ratio >= low && ratio < high; };
+  switch (op.kind) {
+    case FrozenOp::Kind::kDense:
+    case FrozenOp::Kind::kConv2d:
+    case FrozenOp::Kind::kMaxPool2d:
+    case FrozenOp::Kind::kReshape:
+      return true;
+    case FrozenOp::Kind::kGlobalAverage:
+      return lies(inputs[0].scale / op.range.scale, 0x1p-8, 0x1p+8);
+    case FrozenOp::Kind::kAdd:
+      // Sums of a part of several inputs may lie outside of the range that all of them have.
+      return inputs.size() == 2 && std::all_of(inputs.begin(), inputs.end(), [&](const Quantisation& q) {
+               return lies(q.scale / op.range.scale, 0x1p-10, 0x1p+8);
+             });
+    case FrozenOp::Kind::kMultiply:
+      return inputs.size() == 2 &&
+             lies(double{inputs[0].scale} * inputs[1].scale / op.range.scale, 0x1p-16, 0x1p+8);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Quantisation QuantisationOf(double low, double high) {
@@ -147,7 +174,7 @@ std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions&
     ThrowInvalidArgument(absl::StrCat("frozen network: percentile is ", options.percentile, ", expected above 50 to 100"));
   }
   network.CheckFeatures(options.calibration);
-  std::vector<Observed> observed(network.layers().size() + 1);
+  std::vector<Observed> observed(network.config()->nodes.size() + 1);
   ForEachValue(network, options.calibration, [&](size_t number, absl::Span<const float> values) {
     Observed& seen = observed[number];
     for (const float value : values) {
@@ -186,15 +213,26 @@ FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values
       ThrowInvalidArgument(absl::StrCat("frozen network: float_layers has ", layer, ", expected 0 to ", layers - 1));
     }
   }
-  Quantisation at = values[0];
-  for (int i = 0; i < layers; ++i) {
+  graph.input_range = values[0];
+  const auto range_of = [&](int value) {
+    return value == FrozenOp::kGraphInput ? graph.input_range : graph.ops[static_cast<size_t>(value)].range;
+  };
+  for (int i = 0; i < static_cast<int>(graph.ops.size()); ++i) {
     FrozenOp& op = graph.ops[static_cast<size_t>(i)];
-    op.input = at;
-    op.output = op.kind == FrozenOp::Kind::kMaxPool2d ? at : values[static_cast<size_t>(i) + 1];
-    const bool stays = std::find(float_layers.begin(), float_layers.end(), i) != float_layers.end();
-    if (!stays && op.weight_shape.rank() > 0) QuantiseConstants(op);
-    at = op.output;
-    if (stays) op.output = {};
+    std::vector<Quantisation> inputs;
+    for (const int value : graph.InputsOf(i)) inputs.push_back(range_of(value));
+    op.input = inputs[0];
+    const bool keeps_values = op.kind == FrozenOp::Kind::kMaxPool2d || op.kind == FrozenOp::Kind::kReshape;
+    op.range = keeps_values         ? op.input
+               : !op.layers.empty() ? values[static_cast<size_t>(op.layers.back()) + 1]
+                                    : Quantisation();
+    const bool stays = std::any_of(op.layers.begin(), op.layers.end(), [&](int layer) {
+      return std::find(float_layers.begin(), float_layers.end(), layer) != float_layers.end();
+    });
+    if (stays || !MayBeQuantised(op, inputs)) continue;
+    op.output = op.range;
+    if (op.has_products()) QuantiseConstants(op);
+    op.range = op.output;
   }
   return graph;
 }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
@@ -89,5 +90,35 @@ Shape ActivationLayer::OutputShape(const Shape& input) const {
 }
 
 NDArray ActivationLayer::Forward(LayerContext&, const NDArray& input) const { return Activate(activation_, input); }
+
+bool FreezeActivation(Activation activation, FrozenOp& op) {
+  switch (activation) {
+    case Activation::kIdentity:
+      return true;
+    case Activation::kRelu:
+      op.function = FrozenOp::Function::kRelu;
+      return true;
+    case Activation::kLeakyRelu:
+      op.function = FrozenOp::Function::kLeakyRelu;
+      return true;
+    case Activation::kElu:
+      op.function = FrozenOp::Function::kElu;
+      return true;
+    case Activation::kSigmoid:
+      op.function = FrozenOp::Function::kSigmoid;
+      return true;
+    case Activation::kSwish:
+      op.function = FrozenOp::Function::kSwish;
+      return true;
+    default:
+      op.why_not = absl::StrCat("the function ", ActivationName(activation));
+      return false;
+  }
+}
+
+bool ActivationLayer::ToFrozen(FrozenOp& op) const {
+  op.kind = activation_ == Activation::kSoftmax ? FrozenOp::Kind::kSoftmax : FrozenOp::Kind::kFunction;
+  return activation_ == Activation::kSoftmax || FreezeActivation(activation_, op);
+}
 
 }  // namespace tidepool::nn

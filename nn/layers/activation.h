@@ -43,6 +43,9 @@ std::string ActivationText(Activation activation);
 // He's initialiser before a ReLU and its like, Glorot's otherwise.
 Initializer InitializerBefore(Activation activation);
 
+// As engines know it: op.function, or for a softmax op.kind. False, with op.why_not, for those that they do not.
+bool FreezeActivation(Activation activation, FrozenOp& op);
+
 // The function alone.
 class ActivationLayer final : public Layer {
  public:
@@ -53,6 +56,7 @@ class ActivationLayer final : public Layer {
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   Activation activation_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/nn/layers/window_fields.h"
 
@@ -74,11 +75,9 @@ NDArray Conv2D::Forward(LayerContext& context, const NDArray& input) const {
 }
 
 bool Conv2D::ToFrozen(FrozenOp& op) const {
-  if (!options_.bias || (activation_ != Activation::kRelu && activation_ != Activation::kIdentity)) return false;
   op.kind = FrozenOp::Kind::kConv2d;
-  op.relu = activation_ == Activation::kRelu;
   op.convolution = attributes_;
-  return true;
+  return FreezeActivation(activation_, op);
 }
 
 }  // namespace tidepool::nn

@@ -1,6 +1,7 @@
 #include "tidepool/nn/layers/dense.h"
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/nn/layers/sequence_mask.h"
 
@@ -68,11 +69,12 @@ NDArray Dense::Forward(LayerContext& context, const NDArray& input) const {
 }
 
 bool Dense::ToFrozen(FrozenOp& op) const {
-  if (!options_.bias || options_.last_axis) return false;
-  if (activation_ != Activation::kRelu && activation_ != Activation::kIdentity) return false;
+  if (options_.last_axis && op.input_shape.rank() != 1) {
+    op.why_not = "a dense layer of each step of a sequence";
+    return false;
+  }
   op.kind = FrozenOp::Kind::kDense;
-  op.relu = activation_ == Activation::kRelu;
-  return true;
+  return FreezeActivation(activation_, op);
 }
 
 }  // namespace tidepool::nn

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/dropout.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -39,6 +40,11 @@ NDArray DropoutLayer::Forward(LayerContext& context, const NDArray& input) const
       Ones(Shape(absl::MakeConstSpan(dims)), input.dtype(), Place::CurrentOn(input.device())),
       rate_, context.seed, context.stream);
   return input * kept;
+}
+
+bool DropoutLayer::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kReshape;  // to the same shape: nothing
+  return true;
 }
 
 }  // namespace tidepool::nn

@@ -20,6 +20,7 @@ class DropoutLayer final : public Layer {
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
   bool IsRandom() const override { return rate_ > 0; }
 
  private:

@@ -28,10 +28,13 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/layers/field_visitor.h"
 #include "tidepool/nn/layers/initializer.h"
+
+namespace tidepool {
+struct FrozenOp;  // ndarray/frozen/frozen_graph.h
+}  // namespace tidepool
 
 namespace tidepool::nn {
 
@@ -83,8 +86,9 @@ class Layer {
   // Whether training draws random numbers: such steps are not captured.
   virtual bool IsRandom() const { return false; }
 
-  // What the layer is to an inference engine (nn/inference/frozen_network.h): sets kind, relu and attributes of `op`, whose
-  // weight and bias are its Parameters() in that order. False: it is nothing that engines know.
+  // What the layer is to an inference engine (nn/inference/frozen_network.h): sets kind, function and attributes of `op`, which
+  // has the shapes of its inputs and output already; its Parameters() are those that the kind has. False: engines know
+  // nothing like it, for the reason that it may leave in op.why_not.
   virtual bool ToFrozen(FrozenOp& /*op*/) const { return false; }
 
  protected:

@@ -1,6 +1,7 @@
 #include "tidepool/nn/layers/max_pool2d.h"
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/pooling.h"
 #include "tidepool/nn/layers/window_fields.h"
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -131,6 +132,20 @@ std::vector<ParameterSpec> PRelu::Parameters(const Shape& input) const {
 NDArray PRelu::Forward(LayerContext& context, const NDArray& input) const {
   const NDArray x = WithoutMasked(context.mask, input);
   return Relu(x) + Minimum(x, 0.0) * context.parameters[0];
+}
+
+bool Merge::ToFrozen(FrozenOp& op) const {
+  if (merge_ != MergeKind::kAdd && merge_ != MergeKind::kMultiply) {
+    op.why_not = "inputs that are merged by other means than adding and multiplying";
+    return false;
+  }
+  op.kind = merge_ == MergeKind::kAdd ? FrozenOp::Kind::kAdd : FrozenOp::Kind::kMultiply;
+  return true;
+}
+
+bool PRelu::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kPRelu;
+  return true;
 }
 
 }  // namespace tidepool::nn

@@ -25,6 +25,7 @@ class Merge final : public Layer {
   std::string Describe() const override;
   Shape OutputShapeOf(absl::Span<const Shape> inputs) const override;
   NDArray ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   int64_t AxisOf(int rank) const { return axis_ < 0 ? axis_ + rank : axis_; }
@@ -73,6 +74,7 @@ class PRelu final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   double initial_;

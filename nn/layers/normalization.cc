@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/nn/layers/sequence_mask.h"
 
@@ -92,6 +93,12 @@ std::vector<ParameterSpec> GroupNormalization::Parameters(const Shape& input) co
 }
 NDArray GroupNormalization::Forward(LayerContext& context, const NDArray& input) const {
   return GroupNorm(WithoutMasked(context.mask, input), context.parameters[0], context.parameters[1], attributes_).output;
+}
+
+bool BatchNormalization::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kNormalisation;
+  op.epsilon = attributes_.epsilon;
+  return true;
 }
 
 }  // namespace tidepool::nn

@@ -24,6 +24,7 @@ class BatchNormalization final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   double momentum_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -71,7 +72,7 @@ Shape Pooling<kAxes, kKind>::OutputShape(const Shape& input) const {
 }
 
 template <int kAxes, PoolingKind kKind>
-NDArray Pooling<kAxes, kKind>::PoolImages(const NDArray& x, int of_height, int of_width) const {
+Pool2dAttributes Pooling<kAxes, kKind>::AttributesOf(int of_height, int of_width) const {
   Pool2dAttributes a;
   a.kernel_height = kernel_[of_height];
   a.stride_height = Stride(of_height);
@@ -82,6 +83,12 @@ NDArray Pooling<kAxes, kKind>::PoolImages(const NDArray& x, int of_height, int o
   a.pad_left = of_width < 0 ? 0 : options_.before[of_width];
   a.pad_right = of_width < 0 ? 0 : options_.behind[of_width];
   a.count_include_pad = options_.count_padding;
+  return a;
+}
+
+template <int kAxes, PoolingKind kKind>
+NDArray Pooling<kAxes, kKind>::PoolImages(const NDArray& x, int of_height, int of_width) const {
+  const Pool2dAttributes a = AttributesOf(of_height, of_width);
   return kKind == PoolingKind::kMax ? MaxPool2d(x, a) : AveragePool2d(x, a);
 }
 
@@ -134,6 +141,18 @@ NDArray Pooling<kAxes, kKind>::Forward(LayerContext& context, const NDArray& inp
   }
 }
 
+template <int kAxes, PoolingKind kKind>
+bool Pooling<kAxes, kKind>::ToFrozen(FrozenOp& op) const {
+  if constexpr (kAxes != 2) {
+    op.why_not = "pooling of other axes than two";
+    return false;
+  } else {
+    op.kind = FrozenOp::Kind::kAveragePool2d;
+    op.pooling = AttributesOf(0, 1);
+    return true;
+  }
+}
+
 template class Pooling<1, PoolingKind::kMax>;
 template class Pooling<3, PoolingKind::kMax>;
 template class Pooling<1, PoolingKind::kAverage>;
@@ -181,6 +200,15 @@ NDArray GlobalPooling::Forward(LayerContext& context, const NDArray& input) cons
   const NDArray sum = Sum(Where(mask, input, 0), axes);
   if (pooling_ == PoolingKind::kSum) return sum;
   return sum / Maximum(steps * static_cast<double>(count), 1.0);
+}
+
+bool GlobalPooling::ToFrozen(FrozenOp& op) const {
+  if (pooling_ != PoolingKind::kAverage || op.input_shape.rank() != 3) {
+    op.why_not = "pooling over all axes but the average of images";
+    return false;
+  }
+  op.kind = FrozenOp::Kind::kGlobalAverage;
+  return true;
 }
 
 }  // namespace tidepool::nn

@@ -45,6 +45,7 @@ class Pooling final : public Layer {
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   static constexpr Sizes Twos() {
@@ -57,6 +58,7 @@ class Pooling final : public Layer {
   }
   // Of images [batch, height, width, channels]: the layer's axis `of_height`, and `of_width`, which
   // is left as it is for -1.
+  Pool2dAttributes AttributesOf(int of_height, int of_width) const;
   NDArray PoolImages(const NDArray& x, int of_height, int of_width) const;
   NDArray PoolMasked(LayerContext& context, const NDArray& input) const;
 
@@ -80,6 +82,7 @@ class GlobalPooling final : public Layer {
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   PoolingKind pooling_;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/joining.h"
@@ -201,6 +202,16 @@ NDArray Resize::Forward(LayerContext& context, const NDArray& input) const {
   context.mask = NDArray();
   if (sizes_.size() == 1) return Resize2d(input.ExpandDims(2), sizes_[0], 1, attributes).Squeeze(2);
   return Resize2d(input, sizes_[0], sizes_[1], attributes);
+}
+
+bool ReshapeLayer::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kReshape;
+  return true;
+}
+
+bool Flatten::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kReshape;
+  return true;
 }
 
 }  // namespace tidepool::nn

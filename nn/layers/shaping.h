@@ -22,6 +22,7 @@ class ReshapeLayer final : public Layer {
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   std::vector<int64_t> shape_;
@@ -33,6 +34,7 @@ class Flatten final : public Layer {
   std::string Describe() const override { return "flatten"; }
   Shape OutputShape(const Shape& input) const override { return {input.NumElements()}; }
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 };
 
 // Axis i of an example is its axis axes[i] before, from 0. The result is dense.

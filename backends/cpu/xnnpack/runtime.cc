@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/xnnpack/operators.h"
+#include "tidepool/backends/cpu/xnnpack/shared_pages.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -26,6 +27,8 @@ namespace tidepool::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+// Smaller blocks are not worth pages of their own.
+constexpr size_t kLeastShared = size_t{32} << 10;
 
 // See TakingXnnpackMemory.
 thread_local constinit bool is_taking_memory = false;
@@ -50,7 +53,7 @@ class Allocator {
 
   // Recursive: dropping operators while it is held releases their memory.
   std::recursive_mutex& mutex() { return mutex_; }
-  int64_t owned_bytes() const { return used_ + unused_; }
+  int64_t owned_bytes() const { return used_ + unused_ + SharedPages::Global().owned_bytes(); }
 
   void* Allocate(size_t bytes) {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -58,7 +61,10 @@ class Allocator {
     Header header{bytes + kAlignment};
     Allocation block;
     try {
-      if (MayTake()) block = pool_.Allocate(header.bytes, kAlignment);
+      if (MayTake()) {
+        if (XnnpackReserve::WantsPages(header.bytes)) return AllocatePages(header);
+        block = pool_.Allocate(header.bytes, kAlignment);
+      }
     } catch (const std::bad_alloc&) {
     }
     if (!block) {
@@ -72,6 +78,7 @@ class Allocator {
     Report();
     header.token = block.token;
     std::memcpy(block.data, &header, sizeof(header));
+    XnnpackReserve::NoteBlock(block.data);
     return block.data + kAlignment;
   }
 
@@ -80,6 +87,12 @@ class Allocator {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     const Header header = HeaderOf(data);
     if (header.token == &reserve) return;
+    if (header.token == this) {
+      XnnpackReserve::ForgetPages(static_cast<std::byte*>(data) - kAlignment);
+      SharedPages::Global().Release(static_cast<std::byte*>(data) - kAlignment);
+      XnnpackReserve::Count(-static_cast<int64_t>(SharedPages::InPages(header.bytes)));
+      return;
+    }
     pool_.Release(header.token, header.bytes, kAlignment);
     Report();
   }
@@ -107,6 +120,22 @@ class Allocator {
     Header header;
     std::memcpy(&header, static_cast<std::byte*>(data) - kAlignment, sizeof(header));
     return header;
+  }
+
+  // Throws std::bad_alloc.
+  void* AllocatePages(Header header) {
+    std::byte* const block = SharedPages::Global().Allocate(header.bytes);
+    if (block == nullptr) throw std::bad_alloc();
+    header.token = this;
+    std::memcpy(block, &header, sizeof(header));
+    try {
+      XnnpackReserve::AddPages(block);
+    } catch (const std::bad_alloc&) {
+      SharedPages::Global().Release(block);
+      throw;
+    }
+    XnnpackReserve::Count(static_cast<int64_t>(SharedPages::InPages(header.bytes)));
+    return block + kAlignment;
   }
 
   static bool MayTake() {
@@ -225,6 +254,34 @@ void* XnnpackReserve::Take(size_t bytes) {
 
 void XnnpackReserve::Count(int64_t bytes) {
   if (reserve != nullptr) reserve->taken_bytes_ += bytes;
+}
+
+bool XnnpackReserve::WantsPages(size_t bytes) {
+  return reserve != nullptr && reserve->is_packing_ && bytes >= kLeastShared;
+}
+
+void XnnpackReserve::AddPages(std::byte* block) {
+  reserve->pages_.push_back(block);
+  NoteBlock(block);
+}
+
+void XnnpackReserve::ForgetPages(std::byte* block) {
+  if (reserve != nullptr) std::erase(reserve->pages_, block);
+}
+
+void XnnpackReserve::NoteBlock(const void* block) {
+  if (reserve != nullptr) reserve->last_ = block;
+}
+
+int64_t XnnpackReserve::SharePacked(bool has_workspace) {
+  is_packing_ = false;
+  if (has_workspace && !pages_.empty() && pages_.back() == last_) pages_.pop_back();
+  int64_t shared = 0;
+  for (std::byte* const block : pages_) {
+    shared += static_cast<int64_t>(SharedPages::Global().Share(block));
+  }
+  taken_bytes_ -= shared;
+  return shared;
 }
 
 void RefuseXnnpackMemoryForTesting(int64_t requests) { requests_until_refused = requests; }

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 
@@ -58,6 +59,8 @@ bool IsTakingXnnpackMemory();
 // While it lives, memory that XNNPACK takes on this thread is counted, and small blocks that cannot be had come from a
 // reserve: its planner of subgraphs (2022) writes to what it asked for without looking whether it got it. What was made then
 // is not to be kept. One at a time a thread; blocks of the reserve must be released before it ends.
+//
+// Large blocks that are asked for until SharePacked() may be packed weights, and have pages that can be shared (shared_pages.h).
 class XnnpackReserve {
  public:
   explicit XnnpackReserve(size_t bytes);  // throws std::bad_alloc
@@ -66,11 +69,21 @@ class XnnpackReserve {
   XnnpackReserve& operator=(const XnnpackReserve&) = delete;
 
   bool was_needed() const { return was_needed_; }
-  int64_t taken_bytes() const { return taken_bytes_; }  // and not given back
+  int64_t taken_bytes() const { return taken_bytes_; }  // and not given back; what is shared does not count
+
+  // Shares the large blocks with all that have the same bytes. `has_workspace`: but for the last block that was asked for, which
+  // is where activations will be. Returns how many bytes. Throws OutOfMemoryError: what has them is to be deleted then.
+  int64_t SharePacked(bool has_workspace);
 
   // For the allocator: null when there is no reserve, or not as much.
   static void* Take(size_t bytes);
   static void Count(int64_t bytes);
+  // Whether a block that is asked for now is to have pages, and that it has them.
+  static bool WantsPages(size_t bytes);
+  static void AddPages(std::byte* block);
+  static void ForgetPages(std::byte* block);  // it is released
+  // Of every block.
+  static void NoteBlock(const void* block);
 
  private:
   std::unique_ptr<std::byte[]> block_;
@@ -78,6 +91,9 @@ class XnnpackReserve {
   std::byte* next_ = nullptr;
   int64_t taken_bytes_ = 0;
   bool was_needed_ = false;
+  bool is_packing_ = true;
+  std::vector<std::byte*> pages_;
+  const void* last_ = nullptr;
 };
 
 // Calls `drop`, which deletes operators, and gives back what nobody uses then: bytes. Nothing, and 0, while another thread

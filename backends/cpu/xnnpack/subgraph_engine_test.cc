@@ -1,4 +1,5 @@
 // The engine's runtimes under refused memory; what they compute: nn/inference/frozen_network_test.cc.
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -59,6 +60,71 @@ TEST(SubgraphEngine, EveryRefusedRequestForMemoryIsAnErrorThatLeavesNothing) {
   for (const float value : z) EXPECT_EQ(value, 45 * 14.5f + 0.25f);
   runtime.reset();
   EXPECT_EQ(Used(), before);
+}
+
+// With a layer whose weights are large enough for pages of their own.
+FrozenGraph LargeGraph() {
+  FrozenGraph graph = GraphOfOneOfEach();
+  FrozenOp wide{.kind = FrozenOp::Kind::kDense, .name = "wide", .relu = true};
+  wide.weight_shape = {500, 45};
+  for (int i = 0; i < 22500; ++i) wide.weight.push_back(static_cast<float>(i % 7) - 3);
+  wide.bias.assign(500, 0.5f);
+  wide.input_shape = graph.ops[1].output_shape;
+  wide.output_shape = {500};
+  graph.ops[2].weight_shape = {4, 500};
+  graph.ops[2].weight.assign(2000, 1.0f);
+  graph.ops[2].input_shape = {500};
+  graph.ops.insert(graph.ops.begin() + 2, wide);
+  return graph;
+}
+
+TEST(SubgraphEngine, RuntimesOfEqualWeightsHaveThemOnce) {
+  if (!XnnpackIsUsable()) GTEST_SKIP() << XnnpackDescription();
+  constexpr int64_t kBatch = 300;  // whose activations are large blocks, too
+  std::vector<float> x(kBatch * 192 + 64, 1.0f), one(4), other(kBatch * 4);
+  const int64_t before = Used();
+  auto first = LinkedFrozenEngine()->Make(LargeGraph(), 1, x.data(), one.data());
+  ASSERT_GT(first->shared_bytes(), 22500 * 4);
+  EXPECT_EQ(Used() - before, first->bytes() + first->shared_bytes());
+  // Another graph, made from other arrays, for another batch.
+  auto second = LinkedFrozenEngine()->Make(LargeGraph(), kBatch, x.data(), other.data());
+  EXPECT_EQ(second->shared_bytes(), first->shared_bytes());
+  EXPECT_GT(second->bytes(), 500'000);
+  EXPECT_EQ(Used() - before, first->bytes() + second->bytes() + first->shared_bytes());
+  first->Run(x.data(), one.data());
+  second->Run(x.data(), other.data());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(one[static_cast<size_t>(i)], other[static_cast<size_t>(1196 + i)]);
+  first.reset();
+  std::fill(other.begin(), other.end(), 0.0f);
+  second->Run(x.data(), other.data());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(one[static_cast<size_t>(i)], other[static_cast<size_t>(1196 + i)]);
+  // One weight is another one: nothing in common.
+  FrozenGraph changed = LargeGraph();
+  changed.ops[2].weight[22499] += 1;
+  auto third = LinkedFrozenEngine()->Make(changed, kBatch, x.data(), other.data());
+  EXPECT_EQ(Used() - before, second->bytes() + third->bytes() + second->shared_bytes() + third->shared_bytes());
+  third.reset();
+  EXPECT_EQ(Used() - before, second->bytes() + second->shared_bytes());
+  second.reset();
+  EXPECT_EQ(Used(), before);
+}
+
+TEST(SubgraphEngine, LargeBlocksAreRefusedAsSmallOnes) {
+  if (!XnnpackIsUsable()) GTEST_SKIP() << XnnpackDescription();
+  const FrozenGraph graph = LargeGraph();
+  std::vector<float> x(192 + 64, 1.0f), z(4);
+  const int64_t before = Used();
+  std::unique_ptr<FrozenRuntime> runtime;
+  for (int64_t requests = 0; runtime == nullptr && requests < 1000; ++requests) {
+    RefuseXnnpackMemoryForTesting(requests);
+    try {
+      runtime = LinkedFrozenEngine()->Make(graph, 1, x.data(), z.data());
+    } catch (const OutOfMemoryError&) {
+      EXPECT_EQ(Used(), before) << "after " << requests << " requests";
+    }
+  }
+  RefuseXnnpackMemoryForTesting(-1);
+  EXPECT_NE(runtime, nullptr);
 }
 
 TEST(SubgraphEngine, BatchesBeyondAnyMemoryAreRefusedBeforeTheyOverflow) {

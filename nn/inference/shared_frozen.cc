@@ -1,0 +1,83 @@
+#include "tidepool/nn/inference/shared_frozen.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tidepool/memory/error.h"
+
+namespace tidepool::nn {
+namespace {
+
+using Key = std::pair<const Network*, std::string>;
+
+std::string TextOf(const FrozenOptions& options) {
+  const auto& samples = options.calibration;
+  const Buffer* const buffer = samples.is_defined() ? samples.buffer().get() : nullptr;
+  return absl::StrCat(static_cast<int>(options.type), " ", absl::StrJoin(options.batches, ","), " ",
+                      options.softmax, " ", options.threads, " ", static_cast<int>(options.method),
+                      " ", options.percentile, " ", absl::StrJoin(options.float_layers, ","), " ",
+                      buffer == nullptr ? 0 : buffer->id, " ",
+                      samples.is_defined() ? samples.shape().ToString() : "", " ",
+                      reinterpret_cast<uintptr_t>(samples.is_defined() ? samples.raw_data() : nullptr));
+}
+
+}  // namespace
+
+std::shared_ptr<SharedFrozen> SharedFrozen::Of(std::shared_ptr<const Network> network,
+                                               const FrozenOptions& options) {
+  static std::mutex mutex;
+  static auto* const all = new std::map<Key, std::weak_ptr<SharedFrozen>>;
+  Key key(network.get(), TextOf(options));
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::erase_if(*all, [](const auto& each) { return each.second.expired(); });
+  std::weak_ptr<SharedFrozen>& known = (*all)[std::move(key)];
+  std::shared_ptr<SharedFrozen> result = known.lock();
+  if (result == nullptr) {
+    result = std::make_shared<SharedFrozen>(std::move(network), options);
+    known = result;
+  }
+  return result;
+}
+
+std::shared_ptr<const FrozenNetwork> SharedFrozen::Current(std::string* why_not) {
+  const NDArray& weights = network_->arrays();
+  if (weights.device() != Host()) {
+    *why_not = absl::StrCat("the network is on ", DeviceName(weights.device()));
+    return nullptr;
+  }
+  if (network_->compute_type().has_value()) {
+    *why_not = absl::StrCat("layers compute by ", DTypeName(*network_->compute_type()));
+    return nullptr;
+  }
+  std::shared_ptr<const FrozenNetwork> old;  // goes when the lock has gone
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Buffer& buffer = *weights.buffer().get();
+  if (buffer.MayBeWrittenOutside()) {
+    old = std::exchange(frozen_, nullptr);
+    is_known_ = false;
+    *why_not = "the weights are in other hands too, which may write to them unseen";
+    return nullptr;
+  }
+  // Read before the weights are: what is written meanwhile is seen at the next call.
+  const uint32_t version = buffer.version.load(std::memory_order_acquire);
+  if (!is_known_ || buffer.id != buffer_id_ || version != version_) {
+    old = std::exchange(frozen_, nullptr);
+    is_known_ = false;
+    why_not_.clear();
+    try {
+      frozen_ = std::make_shared<const FrozenNetwork>(*network_, options_);
+    } catch (const Error& error) {
+      if (error.code() != absl::StatusCode::kUnimplemented) throw;
+      why_not_ = error.what();
+    }
+    is_known_ = true;
+    buffer_id_ = buffer.id;
+    version_ = version;
+  }
+  *why_not = why_not_;
+  return frozen_;
+}
+
+}  // namespace tidepool::nn

@@ -1,0 +1,45 @@
+// One frozen copy of a network for all who predict by it, frozen again when the weights were written to.
+#ifndef TIDEPOOL_NN_INFERENCE_SHARED_FROZEN_H_
+#define TIDEPOOL_NN_INFERENCE_SHARED_FROZEN_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "tidepool/nn/inference/frozen_network.h"
+#include "tidepool/nn/inference/frozen_options.h"
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+class SharedFrozen {
+ public:
+  // The same for all who ask for the same network with the same options while one of them has it. Nothing is frozen yet. Any
+  // thread.
+  static std::shared_ptr<SharedFrozen> Of(std::shared_ptr<const Network> network,
+                                          const FrozenOptions& options);
+
+  SharedFrozen(std::shared_ptr<const Network> network, const FrozenOptions& options)
+      : network_(std::move(network)), options_(options) {}
+
+  // Frozen from the weights as they are now; or null, and why not in `*why_not`: what FrozenNetwork refuses, weights on another
+  // device, or such as another library or a raw pointer may write to unseen (Buffer::MayBeWrittenOutside). Who holds an older
+  // one keeps it. Any thread, while nobody writes to the weights. Throws OutOfMemoryError, and kInvalidArgument for options.
+  // Cost where nothing was written: a lock.
+  std::shared_ptr<const FrozenNetwork> Current(std::string* why_not);
+
+ private:
+  const std::shared_ptr<const Network> network_;
+  const FrozenOptions options_;
+  std::mutex mutex_;
+  std::shared_ptr<const FrozenNetwork> frozen_;
+  std::string why_not_;     // of the weights that frozen_ would be of
+  bool is_known_ = false;   // what those give
+  uint64_t buffer_id_ = 0;  // of the weights
+  uint32_t version_ = 0;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_INFERENCE_SHARED_FROZEN_H_
