@@ -1,5 +1,6 @@
 // The text of Evaluation::Report().
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -52,7 +53,10 @@ std::string Evaluation::Confusions() const {
 }
 
 std::string Evaluation::Report() const {
-  std::string text = absl::StrFormat("examples %d  classes %d\n", count(), classes());
+  std::string text = absl::StrFormat("examples %d  classes %d", count(), classes());
+  if (confusion_.is_weighted())
+    absl::StrAppendFormat(&text, "  weight %.6g", confusion_.total_weight());
+  text += "\n";
   absl::StrAppendFormat(&text, "accuracy          %.4f\n", Accuracy());
   if (top_n_ > 1)
     absl::StrAppendFormat(&text, "%-17s %.4f\n", absl::StrCat("top-", top_n_, " accuracy"),
@@ -60,7 +64,11 @@ std::string Evaluation::Report() const {
   absl::StrAppendFormat(&text,
                         "macro precision   %.4f\nmacro recall      %.4f\nmacro F1          %.4f\n",
                         MacroPrecision(), MacroRecall(), MacroF1());
+  absl::StrAppendFormat(&text, "weighted F1       %.4f\n", WeightedF1());
   absl::StrAppendFormat(&text, "Matthews          %.4f\n", MatthewsCorrelation());
+  const double kappa = CohensKappa();
+  absl::StrAppend(&text, "Cohen's kappa     ",
+                  std::isnan(kappa) ? "undefined" : absl::StrFormat("%.4f", kappa), "\n");
   int never_predicted = 0, never_occurring = 0;
   for (int c = 0; c < classes(); ++c) {
     never_predicted += !IsPredicted(c);
