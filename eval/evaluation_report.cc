@@ -1,6 +1,5 @@
 // The text of Evaluation::Report().
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -8,21 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tidepool/eval/evaluation.h"
+#include "tidepool/eval/report_text.h"
 
 namespace tidepool {
 namespace {
 
 constexpr int kMaxMatrixClasses = 20;
 constexpr size_t kMaxConfusions = 20;
-constexpr size_t kMaxNameBytes = 24;
-
-// At most kMaxNameBytes, without cutting a UTF-8 character.
-std::string Shortened(const std::string& name) {
-  if (name.size() <= kMaxNameBytes) return name;
-  size_t end = kMaxNameBytes - 2;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
-  return name.substr(0, end) + "..";
-}
 
 }  // namespace
 
@@ -46,8 +37,8 @@ std::string Evaluation::Confusions() const {
       absl::StrFormat("commonest confusions (%d of %d kinds)\n", shown, pairs.size());
   for (size_t i = 0; i < shown; ++i) {
     const auto& [count, label, prediction] = pairs[i];
-    absl::StrAppendFormat(&text, "%8d  %s predicted as %s\n", count, Shortened(ClassName(label)),
-                          Shortened(ClassName(prediction)));
+    absl::StrAppendFormat(&text, "%8d  %s predicted as %s\n", count,
+                          ShortenedName(ClassName(label)), ShortenedName(ClassName(prediction)));
   }
   return text;
 }
@@ -66,9 +57,7 @@ std::string Evaluation::Report() const {
                         MacroPrecision(), MacroRecall(), MacroF1());
   absl::StrAppendFormat(&text, "weighted F1       %.4f\n", WeightedF1());
   absl::StrAppendFormat(&text, "Matthews          %.4f\n", MatthewsCorrelation());
-  const double kappa = CohensKappa();
-  absl::StrAppend(&text, "Cohen's kappa     ",
-                  std::isnan(kappa) ? "undefined" : absl::StrFormat("%.4f", kappa), "\n");
+  absl::StrAppend(&text, "Cohen's kappa     ", ValueText(CohensKappa()), "\n");
   int never_predicted = 0, never_occurring = 0;
   for (int c = 0; c < classes(); ++c) {
     never_predicted += !IsPredicted(c);
@@ -80,7 +69,7 @@ std::string Evaluation::Report() const {
         never_predicted, never_occurring);
   }
   size_t width = 5;
-  for (int c = 0; c < classes(); ++c) width = std::max(width, Shortened(ClassName(c)).size());
+  for (int c = 0; c < classes(); ++c) width = std::max(width, ShortenedName(ClassName(c)).size());
   const int name_width = static_cast<int>(width);
   const bool named = !names_.empty();
   absl::StrAppendFormat(&text, "\n%5s  ", "class");
@@ -88,7 +77,7 @@ std::string Evaluation::Report() const {
   text += "precision  recall      F1     count\n";
   for (int c = 0; c < classes(); ++c) {
     absl::StrAppendFormat(&text, "%5d  ", c);
-    if (named) absl::StrAppendFormat(&text, "%-*s  ", name_width, Shortened(ClassName(c)));
+    if (named) absl::StrAppendFormat(&text, "%-*s  ", name_width, ShortenedName(ClassName(c)));
     absl::StrAppendFormat(&text, "%9.4f  %6.4f  %6.4f  %8d\n", Precision(c), Recall(c), F1(c),
                           confusion_.LabelCount(c));
   }

@@ -77,6 +77,15 @@ double StateReader::Double() {
   return value;
 }
 
+double StateReader::DoubleOfSize(double largest) {
+  const double value = Double();
+  if (!(std::abs(value) <= largest) || value == 0) {
+    position_ -= 8;
+    Throw(absl::StrCat("found ", value, ", expected a size of at most ", largest, " above 0"));
+  }
+  return value;
+}
+
 void StateReader::Same(const char* what, int64_t expected) {
   const int64_t found = Int();
   if (found == expected) return;

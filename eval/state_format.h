@@ -31,6 +31,8 @@ class StateReader {
               int64_t highest = std::numeric_limits<int64_t>::max());
   // Not NaN.
   double Double();
+  // Of a size up to `largest` and not 0.
+  double DoubleOfSize(double largest);
   // A part of a configuration. Throws kInvalidArgument unless it is `expected`.
   void Same(const char* what, int64_t expected);
   void Same(const char* what, double expected);
