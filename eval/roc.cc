@@ -148,6 +148,7 @@ std::vector<ROC::Step> ROC::Steps() const {
   WeightSum positive, negative;
   if (!is_exact()) {
     for (int64_t bin = steps_; bin >= 0; --bin) {
+      if (bins_[bin].positive.IsZero() && bins_[bin].negative.IsZero()) continue;
       positive.Merge(bins_[bin].positive);
       negative.Merge(bins_[bin].negative);
       steps.push_back({static_cast<double>(bin) / steps_, positive.Value(), negative.Value()});
@@ -220,8 +221,6 @@ std::vector<PrecisionRecallPoint> ROC::PrecisionRecallCurve() const {
   std::vector<PrecisionRecallPoint> curve{{kInfinity, 0, 1}};
   for (const Step& step : steps) {
     const double called = step.positive + step.negative, all = steps.back().positive;
-    // Thresholds above all scores call nothing positive.
-    if (called == 0) continue;
     curve.push_back({step.threshold, all == 0 ? 1 : step.positive / all, step.positive / called});
   }
   return curve;
