@@ -55,7 +55,9 @@ class Values : public testing::Test {
         EXPECT_NEAR(found[i], expected[i], 1e-9 * std::fmax(1, std::abs(expected[i]))) << i;
       } else {
         EXPECT_EQ(std::isnan(found[i]), std::isnan(expected[i])) << i;
-        if (!std::isnan(expected[i])) EXPECT_EQ(found[i], expected[i]) << i;
+        if (!std::isnan(expected[i])) {
+          EXPECT_EQ(found[i], expected[i]) << i;
+        }
       }
     }
   }
