@@ -58,7 +58,8 @@ void CheckedBatch::CheckSizes(bool weights_by_column) {
     const double weight = batch_.weights[i];
     if (weight >= 0 && weight <= WeightSum::kLargestWeight) continue;
     ThrowInvalidArgument(absl::StrCat(who_, ": weight ", i, ": found ", NumberText(weight),
-                                      ", expected 0 to ", WeightSum::kLargestWeight));
+                                      ", expected 0 to ",
+                                      static_cast<int64_t>(WeightSum::kLargestWeight)));
   }
 }
 

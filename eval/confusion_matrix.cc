@@ -171,8 +171,7 @@ void ConfusionMatrix::Read(StateReader& reader) {
   reader.CheckRoom(static_cast<int64_t>(counts_.size()), weighted ? 24 : 8);
   for (int label = 0; label < classes_; ++label) {
     for (int prediction = 0; prediction < classes_; ++prediction) {
-      // So that no sum of a row, a column or all overflows.
-      const int64_t count = reader.Int(0, (int64_t{1} << 62) - total_);
+      const int64_t count = reader.Int(0, StateReader::kMaxCount - total_);
       counts_[static_cast<size_t>(label) * classes_ + prediction] = count;
       label_counts_[label] += count;
       prediction_counts_[prediction] += count;

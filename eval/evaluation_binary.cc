@@ -96,7 +96,7 @@ void EvaluationBinary::MergeSerialized(absl::string_view state) {
   for (const double threshold : thresholds_) reader.Same("threshold", threshold);
   EvaluationBinary other(columns(), {}, thresholds_);
   for (Counts& counts : other.counts_) {
-    counts.count = reader.Int(0, int64_t{1} << 60);
+    counts.count = reader.Count();
     for (WeightSum& sum : counts.sums) sum.Read(reader);
   }
   reader.End();

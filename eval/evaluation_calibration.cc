@@ -152,7 +152,7 @@ void EvaluationCalibration::MergeSerialized(absl::string_view state) {
   reader.Same("reliability bins", int64_t{reliability_bins_});
   reader.Same("histogram bins", int64_t{histogram_bins_});
   EvaluationCalibration other(classes_, reliability_bins_, histogram_bins_);
-  other.count_ = reader.Int(0, int64_t{1} << 60);
+  other.count_ = reader.Count();
   for (Bin& bin : other.bins_) {
     bin.weight.Read(reader);
     bin.probability.Read(reader);

@@ -104,7 +104,7 @@ void RegressionEvaluation::Sums::Write(StateWriter& writer) const {
 }
 
 void RegressionEvaluation::Sums::Read(StateReader& reader) {
-  count = reader.Int(0, int64_t{1} << 60);
+  count = reader.Count();
   for (ExactSum* sum : {&weight, &label, &score, &label_squared, &score_squared, &product,
                         &error_squared, &error_size}) {
     sum->Read(reader);

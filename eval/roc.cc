@@ -17,7 +17,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kMaxCount = int64_t{1} << 60;
 
 void CheckSteps(const char* who, int found, int expected) {
   if (found == expected) return;
@@ -97,7 +96,7 @@ void ROC::Write(StateWriter& writer) const {
 
 void ROC::Read(StateReader& reader) {
   Reset();
-  count_ = reader.Int(0, kMaxCount);
+  count_ = reader.Count();
   positive_count_ = reader.Int(0, count_);
   reader.CheckRoom(is_exact() ? count_ : static_cast<int64_t>(bins_.size()), is_exact() ? 16 : 32);
   if (is_exact()) {

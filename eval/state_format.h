@@ -25,10 +25,14 @@ class StateWriter {
 // Throws kDataLoss naming the byte where the text ends early or a number is out of its range.
 class StateReader {
  public:
+  // So that sums of thousands of states do not overflow.
+  static constexpr int64_t kMaxCount = int64_t{1} << 48;
+
   // `bytes` outlive this. Throws kInvalidArgument for a state of another kind.
   StateReader(absl::string_view bytes, absl::string_view kind);
   int64_t Int(int64_t lowest = std::numeric_limits<int64_t>::min(),
               int64_t highest = std::numeric_limits<int64_t>::max());
+  int64_t Count() { return Int(0, kMaxCount); }
   // Not NaN.
   double Double();
   // Of a size up to `largest` and not 0.

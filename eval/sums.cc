@@ -23,7 +23,7 @@ void WeightSum::Write(StateWriter& writer) const {
 }
 
 void WeightSum::Read(StateReader& reader) {
-  const int64_t high = reader.Int(0, int64_t{1} << 62);
+  const int64_t high = reader.Int(0, StateReader::kMaxCount);
   bits_ = static_cast<Fixed>((static_cast<Wide>(high) << 64) | static_cast<uint64_t>(reader.Int()));
 }
 

@@ -17,7 +17,7 @@ class WeightSum {
   __extension__ typedef __int128 Fixed;
 
  public:
-  static constexpr double kLargestWeight = 1 << 20;  // so that 2^42 of them fit
+  static constexpr double kLargestWeight = 1 << 20;  // so that 2^43 of them fit, 2^28 in a state
 
   static WeightSum Of(int64_t count) {
     WeightSum sum;
