@@ -75,6 +75,12 @@ NDArray OutputOf(nn::Network& network, const nn::Batch& batch) {
   return network.Run(std::move(inputs), options)[0];
 }
 
+// Probabilities of f16 would be coarse.
+NDArray Wide(const NDArray& output) {
+  const bool narrow = output.dtype() == DType::kFloat16 || output.dtype() == DType::kBFloat16;
+  return narrow ? Cast(output, DType::kFloat32) : output;
+}
+
 NDArray Probabilities(const NDArray& output, OutputsAre outputs) {
   switch (outputs) {
     case OutputsAre::kLogits:
@@ -98,8 +104,9 @@ void CheckFinite(const EvaluationBatch& batch, int64_t batch_size, int64_t first
   }
 }
 
+// `given` is the output, or probabilities made of it.
 void AddTo(absl::Span<BaseEvaluation* const> evaluations, const nn::Batch& batch,
-           const NDArray& output, const DoEvaluationOptions& options, int64_t first_example) {
+           const NDArray& output, const NDArray& given, int64_t first_example) {
   RequireBegins("labels", output, batch.labels);
   EvaluationBatch numbers;
   numbers.columns = output.rank() > 1 ? output.dim(output.rank() - 1) : 1;
@@ -113,11 +120,8 @@ void AddTo(absl::Span<BaseEvaluation* const> evaluations, const nn::Batch& batch
   numbers.scores = ViewOf(scores);
   numbers.labels = ViewOf(labels);
   CheckFinite(numbers, output.dim(0), first_example);
-  NDArray probabilities;
-  if (options.outputs != OutputsAre::kScores) {
-    probabilities = Readable(Probabilities(output, options.outputs));
-    numbers.scores = ViewOf(probabilities);
-  }
+  const NDArray readable = Readable(given);
+  numbers.scores = ViewOf(readable);
   for (BaseEvaluation* evaluation : evaluations) evaluation->Add(numbers);
 }
 
@@ -141,10 +145,12 @@ EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
       std::optional<nn::Batch> batch = next();
       if (!batch) return counts;
       const int64_t size = batch->size();
-      const NDArray output = OutputOf(network, *batch);
+      const NDArray output = Wide(OutputOf(network, *batch));
+      // Made on the network's device, where its workspace is.
+      const NDArray given = Probabilities(output, options.outputs);
       std::optional<WorkspaceScope> copies_scope;
       if (copies) copies_scope.emplace(*copies);
-      AddTo(evaluations, *batch, output, options, counts.examples);
+      AddTo(evaluations, *batch, output, given, counts.examples);
       ++counts.batches;
       counts.examples += size;
     } catch (Error& error) {

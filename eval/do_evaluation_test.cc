@@ -16,6 +16,7 @@
 #include "tidepool/eval/roc.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
@@ -267,6 +268,76 @@ TEST(DoEvaluation, ErrorsNameTheBatch) {
   // The workspace is closed, and the next pass as ever.
   Source source(2);
   EXPECT_EQ(DoEvaluation(network, std::ref(source), {}, evaluation).examples, 10);
+}
+
+TEST(DoEvaluation, AnyTypesOfNetworksAndLabels) {
+  const NDArray features = Features(1, {20, 3}), labels = Classes({20}, 4, 0);
+  NDArray one_hot = Zeros({20, 4}, DType::kUInt8, Place::Heap());
+  for (int i = 0; i < 20; ++i) one_hot(i, static_cast<int>(labels.At<int64_t>({i}))) = Scalar(1);
+  std::vector<std::string> states;
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+    nn::NetworkOptions options;
+    options.seed = 5;
+    if (type == DType::kFloat16) {
+      options.compute_type = type;
+    } else {
+      options.dtype = type;
+    }
+    Network network(
+        nn::NetworkConfig::Sequential({3}, {nn::Dense(7, nn::Activation::kTanh), nn::Dense(4)}),
+        options);
+    for (const NDArray& given : {labels, one_hot, labels.Reshape({20, 1})}) {
+      Batch batch(Cast(features, options.dtype), given);
+      Evaluation evaluation(4);
+      EvaluationCalibration calibration(4);
+      DoEvaluation(
+          network, [&] { return Once(batch); }, {.outputs = OutputsAre::kLogits}, evaluation,
+          calibration);
+      EXPECT_EQ(calibration.count(), 20);
+      states.push_back(evaluation.Serialize());
+    }
+  }
+  // Of f64 other parameters are drawn.
+  for (const int i : {1, 2, 6, 7, 8}) EXPECT_EQ(states[i], states[0]);
+  for (const int i : {4, 5}) EXPECT_EQ(states[i], states[3]);
+}
+
+// Outputs come to the host through a workspace of the pass; labels and masks may be on the device.
+TEST(DoEvaluation, NetworksOfADevice) {
+  SimulatedDevice::Get().Reset();
+  const Device device = SimulatedDevice::kDevice;
+  {
+    Network near({3}, {nn::Dense(7, nn::Activation::kTanh), nn::Dense(4)}, 5);
+    Network far({3}, {nn::Dense(7, nn::Activation::kTanh), nn::Dense(4)}, 5,
+                WorkspaceMode::kEnabled, device);
+    Evaluation expected(4), evaluation(4);
+    NDArray mask = Full({256}, 1);
+    mask(3) = Scalar(0);
+    const NDArray features = Features(1, {256, 3}), labels = Classes({256}, 4, 3);
+    int64_t taken[2] = {0, 0};
+    for (Network* network : {&near, &far}) {
+      const NDArray labels_there = labels.To(network->device()),
+                    mask_there = mask.To(network->device());
+      int made = 0;
+      const auto next = [&]() -> std::optional<Batch> {
+        if (made == 6) taken[0] = AllocatedArrays();
+        if (made == 40) {
+          taken[1] = AllocatedArrays();
+          return std::nullopt;
+        }
+        ++made;
+        Batch batch(features, labels_there);
+        batch.labels_mask = mask_there;
+        return batch;
+      };
+      DoEvaluation(*network, next, {.outputs = OutputsAre::kLogits},
+                   network == &near ? expected : evaluation);
+    }
+    EXPECT_EQ(evaluation.count(), 40 * 255);
+    EXPECT_EQ(evaluation.confusion().correct(), expected.confusion().correct());
+    EXPECT_EQ(taken[0], taken[1]);
+  }
+  SimulatedDevice::Get().Reset();  // which finds what is left
 }
 
 }  // namespace
