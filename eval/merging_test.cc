@@ -119,6 +119,26 @@ TEST(Merging, PartsOfAnySizeInAnyOrderAreOnePass) {
   }
 }
 
+TEST(Merging, PartsWithAndWithoutWeights) {
+  for (const Kind& kind : Kinds()) {
+    SCOPED_TRACE(kind.name);
+    const std::unique_ptr<BaseEvaluation> one_pass = kind.make(), plain = kind.make(),
+                                          weighted = kind.make();
+    for (BaseEvaluation* evaluation : {one_pass.get(), plain.get()})
+      evaluation->Add(kind.data.Batch(false, 0, 100));
+    for (BaseEvaluation* evaluation : {one_pass.get(), weighted.get()})
+      evaluation->Add(kind.data.Batch(true, 100, 250));
+    const std::unique_ptr<BaseEvaluation> plain_first = kind.make(), weighted_first = kind.make();
+    kind.merge(*plain_first, *plain);
+    kind.merge(*plain_first, *weighted);
+    kind.merge(*weighted_first, *weighted);
+    kind.merge(*weighted_first, *plain);
+    EXPECT_EQ(plain_first->Serialize(), one_pass->Serialize());
+    EXPECT_EQ(weighted_first->Serialize(), one_pass->Serialize());
+    EXPECT_EQ(weighted_first->Report(), one_pass->Report());
+  }
+}
+
 TEST(Merging, ThreadsEachWithTheirOwn) {
   for (const Kind& kind : Kinds()) {
     const std::unique_ptr<BaseEvaluation> one_pass = kind.make(), merged = kind.make();
@@ -165,6 +185,12 @@ TEST(Merging, DamagedStatesAreNamedAndChangeNothing) {
     }
     EXPECT_EQ(to->Serialize(), before);
   }
+  ROC roc;
+  roc.AddExample(true, 0.5, 1);
+  std::string lies = roc.Serialize();
+  lies[lies.find("ROC\n") + 4 + 16] = 0;  // of positive examples
+  EXPECT_THAT(ErrorOf([&] { ROC().MergeSerialized(lies); }),
+              IsError(StatusCode::kDataLoss, {"found 1 positive examples, expected 0"}));
   const auto refused = [](BaseEvaluation&& to, const BaseEvaluation& from,
                           const std::vector<std::string>& parts) {
     EXPECT_THAT(ErrorOf([&] { to.MergeSerialized(from.Serialize()); }),

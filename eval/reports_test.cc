@@ -160,6 +160,22 @@ TEST(Reports, WeightedClasses) {
                                                        "accuracy          0.7143\n"));
 }
 
+// A score that is a threshold belongs to it, however k / steps and its product are rounded.
+TEST(Roc, ScoresAreRoundedDownToThresholds) {
+  for (int steps = 1; steps < 200; ++steps) {
+    for (int k = 0; k <= steps; ++k) {
+      const double threshold = static_cast<double>(k) / steps;
+      ROC roc(steps);
+      roc.AddExample(true, threshold, 1);
+      ASSERT_EQ(roc.PrecisionRecallCurve()[1].threshold, threshold) << k << " of " << steps;
+      if (k == 0) continue;
+      roc.Reset();
+      roc.AddExample(true, std::nextafter(threshold, 0), 1);
+      ASSERT_EQ(roc.PrecisionRecallCurve()[1].threshold, static_cast<double>(k - 1) / steps);
+    }
+  }
+}
+
 // ---- what is refused; nothing is added then ----
 
 TEST(Refusals, NameRowColumnAndFinding) {
