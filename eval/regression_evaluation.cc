@@ -61,13 +61,13 @@ void RegressionEvaluation::Add(const EvaluationBatch& batch) {
       Sums& sums = sums_[column];
       ++sums.count;
       sums.weight.Add(weight);
-      sums.label.AddProduct(weight, label);
-      sums.score.AddProduct(weight, score);
+      sums.label.AddProduct(label, weight);
+      sums.score.AddProduct(score, weight);
       sums.label_squared.AddProduct(label, label, weight);
       sums.score_squared.AddProduct(score, score, weight);
       sums.product.AddProduct(label, score, weight);
       sums.error_squared.AddProduct(error, error, weight);
-      sums.error_size.AddProduct(weight, std::abs(error));
+      sums.error_size.AddProduct(std::abs(error), weight);
       sums.least_label = std::min(sums.least_label, label);
       sums.most_label = std::max(sums.most_label, label);
       sums.least_score = std::min(sums.least_score, score);

@@ -1,5 +1,6 @@
 #include "tidepool/eval/sums.h"
 
+#include <bit>
 #include <cmath>
 
 #include "tidepool/eval/state_format.h"
@@ -15,7 +16,11 @@ constexpr int64_t kDigit = int64_t{1} << 32;
 
 }  // namespace
 
-void WeightSum::Add(double weight) { bits_ += static_cast<Fixed>(std::rint(weight * 0x1p64)); }
+void WeightSum::Add(double weight) {
+  const int64_t whole = static_cast<int64_t>(weight);
+  const double part = weight - static_cast<double>(whole);  // exact, below 1
+  bits_ += (static_cast<Fixed>(whole) << 64) + static_cast<uint64_t>(part * 0x1p64);
+}
 
 void WeightSum::Write(StateWriter& writer) const {
   writer.Int(static_cast<int64_t>(bits_ >> 64));
@@ -29,16 +34,13 @@ void WeightSum::Read(StateReader& reader) {
 
 void ExactSum::Add(double number) {
   if (number == 0) return;
-  int exponent;
-  const double fraction = std::frexp(std::abs(number), &exponent);
-  // number = mantissa * 2^(place - 1074); below the smallest normal number the mantissa ends in
-  // zeros.
-  uint64_t mantissa = static_cast<uint64_t>(std::ldexp(fraction, 53));
-  int place = exponent - 53 + 1074;
-  if (place < 0) {
-    mantissa >>= -place;
-    place = 0;
-  }
+  // number = mantissa * 2^(place - 1074); the smallest numbers, those of exponent 0, lack the
+  // leading bit.
+  const uint64_t bits = std::bit_cast<uint64_t>(number);
+  const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
+  const uint64_t fraction = bits & ((uint64_t{1} << 52) - 1);
+  const uint64_t mantissa = exponent == 0 ? fraction : fraction | uint64_t{1} << 52;
+  const int place = exponent == 0 ? 0 : exponent - 1;
   const Wide shifted = static_cast<Wide>(mantissa) << (place % 32);
   int64_t* digit = &digits_[place / 32];
   const int64_t sign = number < 0 ? -1 : 1;
@@ -49,12 +51,14 @@ void ExactSum::Add(double number) {
 }
 
 void ExactSum::AddProduct(double a, double b) {
+  if (b == 1) return Add(a);
   const double product = a * b;
   Add(product);
   Add(std::fma(a, b, -product));
 }
 
 void ExactSum::AddProduct(double a, double b, double c) {
+  if (c == 1) return AddProduct(a, b);
   const double product = a * b;
   AddProduct(product, c);
   AddProduct(std::fma(a, b, -product), c);

@@ -12,7 +12,7 @@ class StateReader;
 class StateWriter;
 
 // Of weights and shares: fixed point with 64 bits behind the point. Whole numbers and f32 numbers
-// of at least 2^-40 are added exactly, others rounded to 2^-64 each.
+// of at least 2^-40 are added exactly, others rounded down to 2^-64.
 class WeightSum {
   __extension__ typedef __int128 Fixed;
 
