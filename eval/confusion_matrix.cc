@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tidepool/eval/state_format.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -60,6 +61,60 @@ void ConfusionMatrix::Add(int64_t label, int64_t prediction) {
   ++prediction_counts_[prediction];
   ++total_;
   correct_ += label == prediction;
+  if (is_weighted()) weights_[static_cast<size_t>(label) * classes_ + prediction].Add(1);
+}
+
+void ConfusionMatrix::Add(int64_t label, int64_t prediction, double weight) {
+  if (weight == 1) return Add(label, prediction);
+  RequireClass(label, "label");
+  RequireClass(prediction, "prediction");
+  MakeWeights();
+  WeightSum& sum = weights_[static_cast<size_t>(label) * classes_ + prediction];
+  const WeightSum before = sum;
+  Add(label, prediction);
+  sum = before;
+  sum.Add(weight);
+}
+
+void ConfusionMatrix::MakeWeights() {
+  if (is_weighted()) return;
+  weights_.resize(counts_.size());
+  for (size_t i = 0; i < counts_.size(); ++i) weights_[i] = WeightSum::Of(counts_[i]);
+}
+
+double ConfusionMatrix::Weight(int label, int prediction) const {
+  const int64_t count = at(label, prediction);
+  if (!is_weighted()) return static_cast<double>(count);
+  return weights_[static_cast<size_t>(label) * classes_ + prediction].Value();
+}
+
+double ConfusionMatrix::WeightsFrom(size_t first, size_t step) const {
+  WeightSum sum;
+  for (size_t i = 0; i < static_cast<size_t>(classes_); ++i) sum.Merge(weights_[first + i * step]);
+  return sum.Value();
+}
+
+double ConfusionMatrix::LabelWeight(int label) const {
+  const int64_t count = LabelCount(label);
+  return is_weighted() ? WeightsFrom(static_cast<size_t>(label) * classes_, 1)
+                       : static_cast<double>(count);
+}
+
+double ConfusionMatrix::PredictionWeight(int prediction) const {
+  const int64_t count = PredictionCount(prediction);
+  return is_weighted() ? WeightsFrom(prediction, classes_) : static_cast<double>(count);
+}
+
+double ConfusionMatrix::total_weight() const {
+  if (!is_weighted()) return static_cast<double>(total_);
+  WeightSum sum;
+  for (const WeightSum& weight : weights_) sum.Merge(weight);
+  return sum.Value();
+}
+
+double ConfusionMatrix::correct_weight() const {
+  return is_weighted() ? WeightsFrom(0, static_cast<size_t>(classes_) + 1)
+                       : static_cast<double>(correct_);
 }
 
 void ConfusionMatrix::Add(absl::Span<const int64_t> labels, absl::Span<const int64_t> predictions) {
@@ -83,6 +138,12 @@ void ConfusionMatrix::Merge(const ConfusionMatrix& other) {
   const auto add = [](std::vector<int64_t>& to, const std::vector<int64_t>& from) {
     for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
   };
+  if (other.is_weighted()) {
+    MakeWeights();
+    for (size_t i = 0; i < weights_.size(); ++i) weights_[i].Merge(other.weights_[i]);
+  } else if (is_weighted()) {
+    for (size_t i = 0; i < weights_.size(); ++i) weights_[i].Merge(WeightSum::Of(other.counts_[i]));
+  }
   add(counts_, other.counts_);
   add(label_counts_, other.label_counts_);
   add(prediction_counts_, other.prediction_counts_);
@@ -95,6 +156,32 @@ void ConfusionMatrix::Reset() {
   std::fill(label_counts_.begin(), label_counts_.end(), 0);
   std::fill(prediction_counts_.begin(), prediction_counts_.end(), 0);
   total_ = correct_ = 0;
+  weights_.clear();
+}
+
+void ConfusionMatrix::Write(StateWriter& writer) const {
+  writer.Int(is_weighted());
+  for (const int64_t count : counts_) writer.Int(count);
+  for (const WeightSum& weight : weights_) weight.Write(writer);
+}
+
+void ConfusionMatrix::Read(StateReader& reader) {
+  Reset();
+  const bool weighted = reader.Int(0, 1) != 0;
+  reader.CheckRoom(static_cast<int64_t>(counts_.size()), weighted ? 24 : 8);
+  for (int label = 0; label < classes_; ++label) {
+    for (int prediction = 0; prediction < classes_; ++prediction) {
+      const int64_t count = reader.Int(0, StateReader::kMaxCount - total_);
+      counts_[static_cast<size_t>(label) * classes_ + prediction] = count;
+      label_counts_[label] += count;
+      prediction_counts_[prediction] += count;
+      total_ += count;
+      if (label == prediction) correct_ += count;
+    }
+  }
+  if (!weighted) return;
+  weights_.resize(counts_.size());
+  for (WeightSum& weight : weights_) weight.Read(reader);
 }
 
 std::string ConfusionMatrix::ToString() const {

@@ -1,17 +1,18 @@
 #include "tidepool/eval/evaluation.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/eval/checked_batch.h"
+#include "tidepool/eval/state_format.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
 namespace {
 
-double Ratio(int64_t numerator, int64_t denominator) {
-  return denominator == 0 ? 0.0 : static_cast<double>(numerator) / static_cast<double>(denominator);
+double Ratio(double numerator, double denominator) {
+  return denominator == 0 ? 0.0 : numerator / denominator;
 }
 
 }  // namespace
@@ -44,29 +45,27 @@ void Evaluation::AddScores(absl::Span<const int64_t> labels, absl::Span<const fl
                                       labels.size(), " labels x ", width,
                                       " classes = ", labels.size() * width));
   }
-  // All checks come first, so that a bad batch leaves nothing behind.
-  for (size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] < 0 || labels[i] >= classes()) {
-      ThrowInvalidArgument(absl::StrCat("evaluation: label ", i, ": found ", labels[i],
-                                        ", expected 0..", classes() - 1));
-    }
+  EvaluationBatch batch;
+  batch.scores = scores;
+  batch.labels = labels;
+  batch.columns = classes();
+  Add(batch);
+}
+
+void Evaluation::Add(const EvaluationBatch& batch) {
+  const CheckedBatch checked(batch, "evaluation", classes(), ScoresAre::kNumbers,
+                             LabelsAre::kClasses, false);
+  for (int64_t row = 0; row < checked.rows(); ++row) {
+    const double weight = checked.weight(row);
+    if (weight == 0) continue;
+    const int64_t label = checked.label_class(row);
+    confusion_.Add(label, checked.Largest(row), weight);
+    scored_.Add(weight);
+    const double own = checked.score(row, label);
+    int larger = 0;
+    for (int64_t c = 0; c < checked.columns(); ++c) larger += checked.score(row, c) > own;
+    if (larger < top_n_) top_n_correct_.Add(weight);
   }
-  for (size_t i = 0; i < scores.size(); ++i) {
-    if (std::isnan(scores[i])) {
-      ThrowInvalidArgument(absl::StrCat("evaluation: score of row ", i / width, ", class ",
-                                        i % width, ": found NaN, expected a number"));
-    }
-  }
-  for (size_t i = 0; i < labels.size(); ++i) {
-    const auto row = scores.subspan(i * width, width);
-    const auto best = std::max_element(row.begin(), row.end());
-    confusion_.Add(labels[i], best - row.begin());
-    const float own = row[static_cast<size_t>(labels[i])];
-    const auto larger =
-        std::count_if(row.begin(), row.end(), [own](float score) { return score > own; });
-    top_n_correct_ += larger < top_n_;
-  }
-  scored_ += static_cast<int64_t>(labels.size());
 }
 
 void Evaluation::Merge(const Evaluation& other) {
@@ -75,30 +74,58 @@ void Evaluation::Merge(const Evaluation& other) {
         absl::StrCat("evaluation: merge: found top_n ", other.top_n_, ", expected ", top_n_));
   }
   confusion_.Merge(other.confusion_);
-  scored_ += other.scored_;
-  top_n_correct_ += other.top_n_correct_;
+  scored_.Merge(other.scored_);
+  top_n_correct_.Merge(other.top_n_correct_);
 }
 
 void Evaluation::Reset() {
   confusion_.Reset();
-  scored_ = top_n_correct_ = 0;
+  scored_ = top_n_correct_ = WeightSum();
+}
+
+std::string Evaluation::Serialize() const {
+  StateWriter writer("evaluation");
+  writer.Int(classes());
+  writer.Int(top_n_);
+  confusion_.Write(writer);
+  scored_.Write(writer);
+  top_n_correct_.Write(writer);
+  return std::move(writer).Take();
+}
+
+void Evaluation::MergeSerialized(absl::string_view state) {
+  StateReader reader(state, "evaluation");
+  reader.Same("classes", int64_t{classes()});
+  reader.Same("top_n", int64_t{top_n_});
+  Evaluation other(classes(), {}, top_n_);
+  other.confusion_.Read(reader);
+  other.scored_.Read(reader);
+  other.top_n_correct_.Read(reader);
+  reader.End();
+  Merge(other);
 }
 
 int64_t Evaluation::TrueNegatives(int c) const {
   return count() - confusion_.LabelCount(c) - confusion_.PredictionCount(c) + TruePositives(c);
 }
 
-double Evaluation::Accuracy() const { return Ratio(confusion_.correct(), count()); }
-double Evaluation::TopNAccuracy() const { return Ratio(top_n_correct_, scored_); }
-double Evaluation::Precision(int c) const {
-  return Ratio(TruePositives(c), confusion_.PredictionCount(c));
+double Evaluation::Accuracy() const {
+  return Ratio(confusion_.correct_weight(), confusion_.total_weight());
 }
-double Evaluation::Recall(int c) const { return Ratio(TruePositives(c), confusion_.LabelCount(c)); }
+double Evaluation::TopNAccuracy() const { return Ratio(top_n_correct_.Value(), scored_.Value()); }
+double Evaluation::Precision(int c) const {
+  return Ratio(confusion_.Weight(c, c), confusion_.PredictionWeight(c));
+}
+double Evaluation::Recall(int c) const {
+  return Ratio(confusion_.Weight(c, c), confusion_.LabelWeight(c));
+}
 double Evaluation::F1(int c) const {
-  return Ratio(2 * TruePositives(c), confusion_.PredictionCount(c) + confusion_.LabelCount(c));
+  return Ratio(2 * confusion_.Weight(c, c),
+               confusion_.PredictionWeight(c) + confusion_.LabelWeight(c));
 }
 double Evaluation::FalsePositiveRate(int c) const {
-  return Ratio(FalsePositives(c), FalsePositives(c) + TrueNegatives(c));
+  return Ratio(confusion_.PredictionWeight(c) - confusion_.Weight(c, c),
+               confusion_.total_weight() - confusion_.LabelWeight(c));
 }
 
 template <typename Metric, typename Defined>
@@ -130,11 +157,36 @@ double Evaluation::MicroPrecision() const { return Accuracy(); }
 double Evaluation::MicroRecall() const { return Accuracy(); }
 double Evaluation::MicroF1() const { return Accuracy(); }
 
+template <typename Metric>
+double Evaluation::Weighted(Metric metric) const {
+  double sum = 0;
+  for (int c = 0; c < classes(); ++c) sum += confusion_.LabelWeight(c) * metric(c);
+  return Ratio(sum, confusion_.total_weight());
+}
+
+double Evaluation::WeightedPrecision() const {
+  return Weighted([this](int c) { return Precision(c); });
+}
+double Evaluation::WeightedRecall() const {
+  return Weighted([this](int c) { return Recall(c); });
+}
+double Evaluation::WeightedF1() const {
+  return Weighted([this](int c) { return F1(c); });
+}
+
+double Evaluation::CohensKappa() const {
+  const double n = confusion_.total_weight();
+  double by_chance = 0;
+  for (int c = 0; c < classes(); ++c)
+    by_chance += confusion_.LabelWeight(c) * confusion_.PredictionWeight(c);
+  // One class alone: n * n exactly, and 0 / 0.
+  return (n * confusion_.correct_weight() - by_chance) / (n * n - by_chance);
+}
+
 double Evaluation::MatthewsCorrelation(int c) const {
-  const double tp = static_cast<double>(TruePositives(c)),
-               fp = static_cast<double>(FalsePositives(c));
-  const double fn = static_cast<double>(FalseNegatives(c)),
-               tn = static_cast<double>(TrueNegatives(c));
+  const double tp = confusion_.Weight(c, c);
+  const double fp = confusion_.PredictionWeight(c) - tp, fn = confusion_.LabelWeight(c) - tp;
+  const double tn = confusion_.total_weight() - tp - fp - fn;
   const double denominator =
       std::sqrt(tp + fp) * std::sqrt(tp + fn) * std::sqrt(tn + fp) * std::sqrt(tn + fn);
   return denominator == 0 ? 0.0 : (tp * tn - fp * fn) / denominator;
@@ -143,11 +195,11 @@ double Evaluation::MatthewsCorrelation(int c) const {
 double Evaluation::MatthewsCorrelation() const {
   // With n examples, correct ones s, and p_c predictions and t_c labels of class c:
   // (n s - sum p_c t_c) / sqrt((n^2 - sum p_c^2) (n^2 - sum t_c^2)).
-  const double n = static_cast<double>(count()), s = static_cast<double>(confusion_.correct());
+  const double n = confusion_.total_weight(), s = confusion_.correct_weight();
   double both = 0, predicted = 0, labelled = 0;
   for (int c = 0; c < classes(); ++c) {
-    const double p = static_cast<double>(confusion_.PredictionCount(c));
-    const double t = static_cast<double>(confusion_.LabelCount(c));
+    const double p = confusion_.PredictionWeight(c);
+    const double t = confusion_.LabelWeight(c);
     both += p * t;
     predicted += p * p;
     labelled += t * t;

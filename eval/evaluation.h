@@ -1,5 +1,5 @@
 // Quality of a classifier's decisions: accuracy, precision, recall, F1, Matthews correlation,
-// top-N. Successor of DL4J's Evaluation.
+// Cohen's kappa, top-N. Successor of DL4J's Evaluation.
 //
 //   Evaluation evaluation(10);
 //   for (each batch) evaluation.AddScores(labels, scores);   // scores [n, 10], row-major
@@ -11,8 +11,12 @@
 // the default is DL4J's. Of no examples at all, everything is 0 (DL4J). With two classes DL4J's
 // averages silently mean class 1 alone; here Precision(1) says so.
 //
+// With weights (base_evaluation.h) all metrics are of sums of weights; numbers of true positives
+// and the like stay counts of examples.
+//
 // Threads: const calls from several threads are safe; Add and Merge are not: give each thread its
-// own and Merge them. Memory: taken at construction; adding allocates nothing.
+// own and Merge them. Memory: taken at construction; adding allocates nothing (but see
+// ConfusionMatrix for the first weight).
 #ifndef TIDEPOOL_EVAL_EVALUATION_H_
 #define TIDEPOOL_EVAL_EVALUATION_H_
 
@@ -21,7 +25,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/eval/base_evaluation.h"
 #include "tidepool/eval/confusion_matrix.h"
+#include "tidepool/eval/sums.h"
 
 namespace tidepool {
 
@@ -32,7 +38,7 @@ enum class ZeroDivision {
   kZero,     // it counts 0 (scikit-learn's zero_division=0 with labels=range(classes))
 };
 
-class Evaluation {
+class Evaluation : public BaseEvaluation {
  public:
   // Throws kInvalidArgument unless classes is as ConfusionMatrix wants it, there is one name per
   // class or none at all, and 1 <= top_n <= classes.
@@ -52,9 +58,14 @@ class Evaluation {
   // scores[i * classes + c]: any number that grows with the belief in class c (probability, logit);
   // the infinities are numbers. The largest is the prediction, the first of equal ones.
   void AddScores(absl::Span<const int64_t> labels, absl::Span<const float> scores);
+  // Of classes; labels [rows] are class numbers, those [rows, classes] count by their largest, the
+  // first of equal ones. Weights are of rows.
+  void Add(const EvaluationBatch& batch) override;
   // Throws kInvalidArgument unless classes and top_n are equal.
   void Merge(const Evaluation& other);
-  void Reset();
+  void MergeSerialized(absl::string_view state) override;
+  std::string Serialize() const override;
+  void Reset() override;
 
   int64_t TruePositives(int c) const { return confusion_.at(c, c); }
   int64_t FalsePositives(int c) const { return confusion_.PredictionCount(c) - TruePositives(c); }
@@ -81,7 +92,16 @@ class Evaluation {
   double MicroPrecision() const;
   double MicroRecall() const;
   double MicroF1() const;
+  // Means by how often a class occurs; scikit-learn's average="weighted" with zero_division=0.
+  double WeightedPrecision() const;
+  double WeightedRecall() const;
+  double WeightedF1() const;
 
+  // Agreement of labels and predictions beyond what chance gives, up to 1: (p - e) / (1 - e) with p
+  // the accuracy and e that of as many labels and predictions of each class that know nothing of
+  // each other. NaN where e is 1 (one class, all right) and of no examples, as scikit-learn's
+  // cohen_kappa_score.
+  double CohensKappa() const;
   // Correlation of "is class c" with "was predicted c", -1 to 1.
   double MatthewsCorrelation(int c) const;
   // Correlation of labels with predictions over all classes: R_K of J. Gorodkin, "Comparing two
@@ -91,11 +111,13 @@ class Evaluation {
 
   // Totals, a line per class and the confusion matrix; above 20 classes the matrix gives way to the
   // 20 commonest confusions. Ends with a newline.
-  std::string Report() const;
+  std::string Report() const override;
 
  private:
   template <typename Metric, typename Defined>
   double Macro(ZeroDivision zero, Metric metric, Defined defined) const;
+  template <typename Metric>
+  double Weighted(Metric metric) const;
   bool IsPredicted(int c) const { return confusion_.PredictionCount(c) > 0; }
   bool Occurs(int c) const { return confusion_.LabelCount(c) > 0; }
   std::string Confusions() const;
@@ -103,8 +125,8 @@ class Evaluation {
   ConfusionMatrix confusion_;
   std::vector<std::string> names_;
   int top_n_;
-  int64_t scored_ = 0;         // examples added with scores
-  int64_t top_n_correct_ = 0;  // of them
+  WeightSum scored_;         // examples added with scores
+  WeightSum top_n_correct_;  // of them
 };
 
 }  // namespace tidepool

@@ -7,21 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tidepool/eval/evaluation.h"
+#include "tidepool/eval/report_text.h"
 
 namespace tidepool {
 namespace {
 
 constexpr int kMaxMatrixClasses = 20;
 constexpr size_t kMaxConfusions = 20;
-constexpr size_t kMaxNameBytes = 24;
-
-// At most kMaxNameBytes, without cutting a UTF-8 character.
-std::string Shortened(const std::string& name) {
-  if (name.size() <= kMaxNameBytes) return name;
-  size_t end = kMaxNameBytes - 2;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
-  return name.substr(0, end) + "..";
-}
 
 }  // namespace
 
@@ -45,14 +37,17 @@ std::string Evaluation::Confusions() const {
       absl::StrFormat("commonest confusions (%d of %d kinds)\n", shown, pairs.size());
   for (size_t i = 0; i < shown; ++i) {
     const auto& [count, label, prediction] = pairs[i];
-    absl::StrAppendFormat(&text, "%8d  %s predicted as %s\n", count, Shortened(ClassName(label)),
-                          Shortened(ClassName(prediction)));
+    absl::StrAppendFormat(&text, "%8d  %s predicted as %s\n", count,
+                          ShortenedName(ClassName(label)), ShortenedName(ClassName(prediction)));
   }
   return text;
 }
 
 std::string Evaluation::Report() const {
-  std::string text = absl::StrFormat("examples %d  classes %d\n", count(), classes());
+  std::string text = absl::StrFormat("examples %d  classes %d", count(), classes());
+  if (confusion_.is_weighted())
+    absl::StrAppendFormat(&text, "  weight %.6g", confusion_.total_weight());
+  text += "\n";
   absl::StrAppendFormat(&text, "accuracy          %.4f\n", Accuracy());
   if (top_n_ > 1)
     absl::StrAppendFormat(&text, "%-17s %.4f\n", absl::StrCat("top-", top_n_, " accuracy"),
@@ -60,7 +55,9 @@ std::string Evaluation::Report() const {
   absl::StrAppendFormat(&text,
                         "macro precision   %.4f\nmacro recall      %.4f\nmacro F1          %.4f\n",
                         MacroPrecision(), MacroRecall(), MacroF1());
+  absl::StrAppendFormat(&text, "weighted F1       %.4f\n", WeightedF1());
   absl::StrAppendFormat(&text, "Matthews          %.4f\n", MatthewsCorrelation());
+  absl::StrAppend(&text, "Cohen's kappa     ", ValueText(CohensKappa()), "\n");
   int never_predicted = 0, never_occurring = 0;
   for (int c = 0; c < classes(); ++c) {
     never_predicted += !IsPredicted(c);
@@ -72,7 +69,7 @@ std::string Evaluation::Report() const {
         never_predicted, never_occurring);
   }
   size_t width = 5;
-  for (int c = 0; c < classes(); ++c) width = std::max(width, Shortened(ClassName(c)).size());
+  for (int c = 0; c < classes(); ++c) width = std::max(width, ShortenedName(ClassName(c)).size());
   const int name_width = static_cast<int>(width);
   const bool named = !names_.empty();
   absl::StrAppendFormat(&text, "\n%5s  ", "class");
@@ -80,7 +77,7 @@ std::string Evaluation::Report() const {
   text += "precision  recall      F1     count\n";
   for (int c = 0; c < classes(); ++c) {
     absl::StrAppendFormat(&text, "%5d  ", c);
-    if (named) absl::StrAppendFormat(&text, "%-*s  ", name_width, Shortened(ClassName(c)));
+    if (named) absl::StrAppendFormat(&text, "%-*s  ", name_width, ShortenedName(ClassName(c)));
     absl::StrAppendFormat(&text, "%9.4f  %6.4f  %6.4f  %8d\n", Precision(c), Recall(c), F1(c),
                           confusion_.LabelCount(c));
   }

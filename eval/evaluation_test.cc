@@ -14,10 +14,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/eval/confusion_matrix.h"
-#include "tidepool/memory/testing/allocation_counter.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/testing/allocation_counter.h"
 
 namespace tidepool {
 namespace {
@@ -332,7 +332,7 @@ TEST(Evaluation, ReportOfTenClassesStaysReadable) {
     EXPECT_LE(line.size(), 80u) << line;
     ++count;
   }
-  EXPECT_EQ(count, 7 + 12 + 1 + 12) << report;
+  EXPECT_EQ(count, 9 + 12 + 1 + 12) << report;
   for (const char* part : {"examples 10000  classes 10\n", "accuracy          0.",
                            "top-3 accuracy    0.0000\n", "class  name ", "digit 9 ",
                            "a very long name of a ..", "predicted\n", "| count\n", "|  1000\n"}) {
@@ -349,7 +349,9 @@ TEST(Evaluation, ReportOfTwoClassesWordForWord) {
             "macro precision   0.8333\n"
             "macro recall      0.8333\n"
             "macro F1          0.8000\n"
+            "weighted F1       0.8000\n"
             "Matthews          0.6667\n"
+            "Cohen's kappa     0.6154\n"
             "\n"
             "class  precision  recall      F1     count\n"
             "    0     0.6667  1.0000  0.8000         2\n"

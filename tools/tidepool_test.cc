@@ -142,6 +142,8 @@ TEST(Tidepool, EvaluateSeesWhatTrainingSaw) {
           .out;
   EXPECT_EQ("test " + LineOf(evaluated, "accuracy 0."), LineOf(trained, "test accuracy 0."));
   EXPECT_EQ(EvaluationOf(evaluated), EvaluationOf(trained));
+  EXPECT_THAT(evaluated, HasSubstr("\n\ncalibration\nexamples 1000  classes 10\nexpected calibration error  0.0"));
+  EXPECT_GT(std::atof(LineOf(evaluated, "macro AUC     ").substr(14).c_str()), 0.98) << evaluated;
 }
 
 TEST(Tidepool, PredictPrintsALinePerImage) {

@@ -1,9 +1,9 @@
 #include "tidepool/tools/commands/evaluate_model.h"
 
-#include <algorithm>
-#include <cmath>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/eval/do_evaluation.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/data/image_batches.h"
@@ -20,31 +20,19 @@ void CheckImageSize(const std::string& path, int64_t height, int64_t width,
                                     " as the model takes"));
 }
 
-Evaluation EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch) {
-  Evaluation evaluation(static_cast<int>(model.classes));
+void EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch,
+                   absl::Span<BaseEvaluation* const> evaluations) {
   const nn::ImageBatches batches(images, batch);
-  for (int64_t i = 0; i < batches.size(); ++i) {
-    NDArray labels;
-    model.network->Infer(
-        [&] {
-          nn::Batch made = batches.Make(i);
-          labels = made.labels;
-          return made.features;
-        },
-        [&](const NDArray& device_scores) {
-          const NDArray scores = device_scores.To(Host());
-          const absl::Span<const float> numbers(scores.data<float>(), static_cast<size_t>(scores.NumElements()));
-          const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float score) { return !std::isfinite(score); });
-          if (bad != numbers.end()) {
-            throw CommandFailed(absl::StrCat("image ", i * batch + (bad - numbers.begin()) / model.classes,
-                                             ": its scores are not finite"));
-          }
-          evaluation.AddScores(absl::MakeConstSpan(labels.data<int64_t>(), labels.NumElements()),
-                               numbers);
-          labels = NDArray();
-        });
+  int64_t made = 0;
+  const auto next = [&]() -> std::optional<nn::Batch> {
+    if (made == batches.size()) return std::nullopt;
+    return batches.Make(made++);
+  };
+  try {
+    DoEvaluation(*model.network, next, {.outputs = OutputsAre::kLogits}, evaluations);
+  } catch (const ScoresNotFiniteError& error) {
+    throw CommandFailed(absl::StrCat("image ", error.example(), ": its scores are not finite"));
   }
-  return evaluation;
 }
 
 }  // namespace tidepool::tools

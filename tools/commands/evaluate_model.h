@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "tidepool/eval/evaluation.h"
+#include "absl/types/span.h"
+#include "tidepool/eval/base_evaluation.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/model_file.h"
 
@@ -14,8 +15,10 @@ namespace tidepool::tools {
 // Throws kInvalidArgument naming `path`, the images' file, when they are not of the model's size.
 void CheckImageSize(const std::string& path, int64_t height, int64_t width, const nn::Model& model);
 
-// The images must be of the model's size.
-Evaluation EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch);
+// Adds probabilities of the images, which must be of the model's size. Throws CommandFailed naming
+// the first image whose scores are not finite.
+void EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch,
+                   absl::Span<BaseEvaluation* const> evaluations);
 
 }  // namespace tidepool::tools
 

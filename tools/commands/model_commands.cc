@@ -7,6 +7,9 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tidepool/eval/evaluation.h"
+#include "tidepool/eval/evaluation_calibration.h"
+#include "tidepool/eval/roc.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/operator_cost.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -27,8 +30,8 @@ namespace {
 
 nn::Model ModelOfFlags() {
   const std::string file = Required("model_file", absl::GetFlag(FLAGS_model_file));
-  nn::Model model = nn::LoadModel(file, ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)),
-                                  DeviceOfFlags());
+  nn::Model model =
+      nn::LoadModel(file, ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)), DeviceOfFlags());
   nn::RequireImageModel(model, file);
   return model;
 }
@@ -50,8 +53,17 @@ int RunEvaluate() {
   const LabelledImages images =
       ReadLabelledImages(images_path, labels_path, static_cast<int>(model.classes));
   CheckImageSize(images_path, images.height, images.width, model);
-  const Evaluation evaluation = EvaluateModel(model, images, batch);
-  std::printf("%s\naccuracy %.4f\n", evaluation.Report().c_str(), evaluation.Accuracy());
+  const int classes = static_cast<int>(model.classes);
+  Evaluation evaluation(classes);
+  EvaluationCalibration calibration(classes);
+  // At thresholds: some memory for each class, none for each image.
+  ROCMultiClass roc(classes, classes <= 1000 ? 1000 : 100);
+  EvaluateModel(model, images, batch, {&evaluation, &calibration, &roc});
+  std::printf(
+      "%s\ncalibration\n%s\nareas under the curves of each class against the others\n%s\naccuracy "
+      "%.4f\n",
+      evaluation.Report().c_str(), calibration.Report().c_str(), roc.Report().c_str(),
+      evaluation.Accuracy());
   return kExitOk;
 }
 

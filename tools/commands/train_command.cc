@@ -9,6 +9,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/eval/evaluation.h"
 #include "tidepool/memory/accounting/memory_log.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
@@ -176,7 +177,8 @@ int RunTrain() {
     nn::SaveModelAnywhere(model, save);
   }
 
-  const Evaluation evaluation = EvaluateModel(model, data.test, batch);
+  Evaluation evaluation(static_cast<int>(model.classes));
+  EvaluateModel(model, data.test, batch, {&evaluation});
   std::printf("\n%s\n", evaluation.Report().c_str());
   std::printf(
       "%s\n%s",
