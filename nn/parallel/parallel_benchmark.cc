@@ -1,4 +1,5 @@
-// Examples a second by workers of a ParallelWrapper, each with batches of the same size, beside one trainer alone.
+// Examples a second by workers of a ParallelWrapper, each with batches of the same size, beside one
+// trainer alone.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -21,12 +22,14 @@ constexpr int64_t kBatch = 32;
 constexpr int kRounds = 8;  // of a pass
 
 // 0 workers: a trainer alone.
-void Fit(benchmark::State& state, const std::string& model, ParallelTraining training, int workers) {
+void Fit(benchmark::State& state, const std::string& model, ParallelTraining training,
+         int workers) {
   SetThreadCount(1);
   Network network({28, 28, 1}, LayersOf(model, 10), /*seed=*/1);
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
   ParallelWrapper parallel(trainer, {.workers = std::max(workers, 1), .training = training});
-  const NDArray features = RandomUniform({kBatch, 28, 28, 1}, 0, 1, 1), labels = Zeros({kBatch}, DType::kInt64);
+  const NDArray features = RandomUniform({kBatch, 28, 28, 1}, 0, 1, 1),
+                labels = Zeros({kBatch}, DType::kInt64);
   const auto pass = [&] {
     if (workers == 0) {
       for (int i = 0; i < kRounds; ++i) trainer.Step([&] { return Batch(features, labels); });
@@ -39,19 +42,22 @@ void Fit(benchmark::State& state, const std::string& model, ParallelTraining tra
     });
   };
   for (int i = 0; i < 3; ++i) pass();
-  for (int w = 0; w < std::max(workers, 1); ++w) parallel.network(w).training_workspace().FinishPlanSearch();
+  for (int w = 0; w < std::max(workers, 1); ++w)
+    parallel.network(w).training_workspace().FinishPlanSearch();
   pass();
   const int64_t before = MemoryTracker::Global().system_allocations();
   for (auto _ : state) pass();
   state.SetItemsProcessed(state.iterations() * kRounds * std::max(workers, 1) * kBatch);
-  state.counters["system_allocations"] = static_cast<double>(MemoryTracker::Global().system_allocations() - before);
+  state.counters["system_allocations"] =
+      static_cast<double>(MemoryTracker::Global().system_allocations() - before);
 }
 
 void RegisterAll() {
   for (const std::string model : {"lenet", "mlp"}) {
     const auto add = [&](const std::string& name, ParallelTraining training, int workers) {
-      benchmark::RegisterBenchmark(("Fit/" + model + "/" + name).c_str(),
-                                   [=](benchmark::State& state) { Fit(state, model, training, workers); })
+      benchmark::RegisterBenchmark(
+          ("Fit/" + model + "/" + name).c_str(),
+          [=](benchmark::State& state) { Fit(state, model, training, workers); })
           ->UseRealTime()
           ->Unit(benchmark::kMillisecond);
     };

@@ -6,7 +6,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -71,9 +70,9 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
     }
     replicas_.push_back(std::move(made));
   }
-  if (network.beside().is_defined()) {
-    const MemoryOwnerScope owner("network");
-    beside_before_ = network.beside().CopyTo(Place::On(network.device()));
+  if (shares && network.beside().is_defined()) {
+    first_ = std::make_unique<Worker>(
+        network.NewReplica(Network::ReplicaParameters::kShared, network.seed()));
   }
 }
 
@@ -84,7 +83,8 @@ Network& ParallelWrapper::network(int worker) {
     ThrowInvalidArgument(
         absl::StrCat(kName, ": worker ", worker, ", expected 0 to ", config_.workers - 1));
   }
-  return worker == 0 ? trainer_.network() : replicas_[static_cast<size_t>(worker - 1)]->network;
+  if (worker > 0) return replicas_[static_cast<size_t>(worker - 1)]->network;
+  return first_ != nullptr ? first_->network : trainer_.network();
 }
 
 std::pair<int64_t, int64_t> ParallelWrapper::PartOf(int worker, int64_t count) const {
@@ -118,7 +118,8 @@ ParallelPass ParallelWrapper::Fit(absl::FunctionRef<std::optional<Batch>()> next
   }
   fitting_ = true;
   const absl::Cleanup done = [&] { fitting_ = false; };
-  for (const auto& replica : replicas_) replica->network.set_step(trainer_.network().step());
+  for (int worker = 0; worker < config_.workers; ++worker)
+    network(worker).set_step(trainer_.network().step());
   const bool averages = config_.training == ParallelTraining::kParameterAveraging;
   if (averages) CopyToReplicas();
   Pass pass;
@@ -174,61 +175,56 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Batch>()> next, Pass
 
 double ParallelWrapper::Share(std::vector<Batch>& batches, ParallelRound& round) {
   const int workers = static_cast<int>(batches.size());
-  const double before = trainer_.network().loss_scale();
+  Network& whole = trainer_.network();
+  const double before = whole.loss_scale();
   const double scale = trainer_.loss_scale() != nullptr ? trainer_.loss_scale()->scale() : before;
-  if (beside_before_.is_defined()) CopyInto(trainer_.network().beside(), beside_before_);
   std::vector<double> losses(batches.size());
   const absl::Cleanup restore = [&] {
     for (int worker = 0; worker < workers; ++worker) network(worker).set_loss_scale(before);
   };
-  try {
-    group_->Run(workers, [&](int worker) {
-      Network& its = network(worker);
-      const Batch& batch = batches[static_cast<size_t>(worker)];
-      // Of the mean of all examples of the round.
-      const double examples = static_cast<double>(batch.size());
-      its.set_loss_scale(scale * examples / static_cast<double>(round.examples));
-      if (beside_before_.is_defined() && worker > 0) {
-        NDArray beside = its.beside();
-        CopyInto(beside_before_, beside);
-      }
-      const WorkspaceScope scope(its.training_workspace());
-      losses[static_cast<size_t>(worker)] = its.ComputeGradients(InputsOf(batch)) * examples;
-    });
-    AddGradients(workers);
-    round.updated = trainer_.Update();
-  } catch (...) {
-    if (beside_before_.is_defined()) {
-      NDArray beside = trainer_.network().beside();
-      CopyInto(beside_before_, beside);
+  group_->Run(workers, [&](int worker) {
+    Network& its = network(worker);
+    const Batch& batch = batches[static_cast<size_t>(worker)];
+    // Of the mean of all examples of the round.
+    const double examples = static_cast<double>(batch.size());
+    its.set_loss_scale(scale * examples / static_cast<double>(round.examples));
+    if (first_ != nullptr) {
+      NDArray beside = its.beside();
+      CopyInto(whole.beside(), beside);
     }
-    throw;
-  }
+    const WorkspaceScope scope(its.training_workspace());
+    losses[static_cast<size_t>(worker)] = its.ComputeGradients(InputsOf(batch)) * examples;
+  });
+  AddGradients(workers);
+  round.updated = trainer_.Update();
   AverageBeside(workers);
+  whole.set_step(network(0).step());
   double sum = 0;
   for (const double loss : losses) sum += loss;
   return sum;
 }
 
 void ParallelWrapper::AddGradients(int workers) {
-  if (workers == 1) return;
   const NDArray& gradients = trainer_.network().gradients();
+  if (workers == 1 && first_ == nullptr) return;
   group_->Run(config_.workers, [&](int worker) {
     const InPlace in_place;
     const auto part = PartOf(worker, gradients.NumElements());
     if (part.first == part.second) return;
     NDArray sum = PartOfArray(gradients, part);
+    if (first_ != nullptr) CopyInto(PartOfArray(network(0).gradients(), part), sum);
     for (int other = 1; other < workers; ++other)
       AddInto(sum, PartOfArray(network(other).gradients(), part), sum);
   });
 }
 
 void ParallelWrapper::AverageBeside(int workers) {
-  if (!beside_before_.is_defined() || workers == 1) return;
+  if (first_ == nullptr) return;
   const InPlace in_place;
   NDArray mean = trainer_.network().beside();
+  CopyInto(network(0).beside(), mean);
   for (int other = 1; other < workers; ++other) AddInto(mean, network(other).beside(), mean);
-  mean *= 1.0 / workers;
+  if (workers > 1) mean *= 1.0 / workers;
 }
 
 // ---- Averaging parameters ----

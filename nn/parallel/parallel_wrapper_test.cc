@@ -192,6 +192,18 @@ TEST(GradientSharing, AStepThatALossScaleSkipsChangesNothing) {
   EXPECT_EQ(network.loss_scale(), 1);
 }
 
+TEST(GradientSharing, NumbersThatLayersDrawGoOnFromTheTrainersOwnSteps) {
+  const auto batch = [](int64_t = 0) { return Batch(Ones({4, 64}), Zeros({4}, DType::kInt64)); };
+  Network network(NetworkConfig::Sequential({64}, {DropoutLayer(0.5), Dense(2)}), {.seed = 3});
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  ParallelWrapper parallel(trainer, {.workers = 3});
+  parallel.Fit(7, batch);  // the last round has one worker
+  trainer.Step(batch);
+  EXPECT_EQ(network.step(), 4u);
+  parallel.Fit(3, batch);
+  for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(parallel.network(worker).step(), 5u);
+}
+
 // ---- Averaging ----
 
 // Workers of their own, by hand.
