@@ -347,7 +347,7 @@ TEST(ParallelInferenceTest, ShutdownAnswersWhatWaitsAndRefusesWhatComes) {
 
 TEST(ParallelInferenceTest, ThousandsOfRequestsOfMixedSizesHoldFlatMemory) {
   ParallelInference service(Plain(), {.workers = 2});
-  int64_t asked = 0, plans = 0;
+  uint64_t plans = 0;
   for (int round = 0; round < 6; ++round) {
     std::vector<std::thread> clients;
     for (int client = 0; client < 3; ++client) {
@@ -361,13 +361,12 @@ TEST(ParallelInferenceTest, ThousandsOfRequestsOfMixedSizesHoldFlatMemory) {
       });
     }
     for (std::thread& client : clients) client.join();
-    const auto held = static_cast<int64_t>(service.workspaces().stats().held_bytes);
-    if (round == 2) asked = held, plans = static_cast<int64_t>(service.workspaces().stats().plans);
-    if (round > 2) {
-      EXPECT_LE(held, asked + asked / 4);
-    }
+    // What a pool of such small cycles may hold (workspace_pool.h); inputs and outputs kept would
+    // be 20 MiB in all.
+    EXPECT_LE(service.workspaces().stats().held_bytes, size_t{8} << 20);
+    if (round == 2) plans = service.workspaces().stats().plans;
   }
-  EXPECT_LE(service.workspaces().stats().plans, static_cast<uint64_t>(plans) + 15);
+  EXPECT_LE(service.workspaces().stats().plans, plans + 15);
   EXPECT_EQ(service.workspaces().stats().leaked_arrays, 0u);
   EXPECT_EQ(service.stats().requests, 9000);
 }
