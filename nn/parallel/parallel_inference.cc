@@ -12,22 +12,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
-#include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/ops/joining.h"
+#include "tidepool/nn/parallel/waiting_request.h"
 
 namespace tidepool::nn {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Deadline = std::optional<Clock::time_point>;
-
 constexpr char kName[] = "parallel inference";
 
 // A deadline of centuries is none.
-Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted) {
+WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted) {
+  using Clock = WaitingRequest::Clock;
   if (!wanted.has_value()) return std::nullopt;
   const Clock::time_point now = Clock::now();
   if (*wanted > Clock::time_point::max() - now) return std::nullopt;
@@ -38,38 +34,6 @@ void CheckDeadline(const std::optional<std::chrono::nanoseconds>& deadline) {
   if (!deadline.has_value() || deadline->count() > 0) return;
   ThrowInvalidArgument(
       absl::StrCat(kName, ": deadline of ", deadline->count(), " ns, expected a positive one"));
-}
-
-// A request under way, on its caller's stack.
-struct Waiting {
-  const ParallelInference::Request* request;
-  Arrays* outputs;
-  int64_t examples;
-  Deadline deadline;
-  enum class State : uint8_t { kWaiting, kRunning, kDone } state = State::kWaiting;
-  std::exception_ptr error;
-  std::condition_variable done;
-  Waiting* next = nullptr;  // behind it
-};
-
-bool IsDefined(const Arrays& arrays, size_t i) {
-  return i < arrays.size() && arrays[i].is_defined();
-}
-
-// Whether the two can be rows of one batch.
-bool FitTogether(const Waiting& a, const Waiting& b) {
-  const auto fit = [](const NDArray& x, const NDArray& y) {
-    return x.dtype() == y.dtype() && x.device() == y.device() &&
-           x.shape().span().subspan(1) == y.shape().span().subspan(1);
-  };
-  const Arrays &x = a.request->inputs, &y = b.request->inputs;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (!fit(x[i], y[i])) return false;
-    const bool masked = IsDefined(a.request->masks, i);
-    if (masked != IsDefined(b.request->masks, i)) return false;
-    if (masked && !fit(a.request->masks[i], b.request->masks[i])) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -93,8 +57,9 @@ class ParallelInference::Core {
   ~Core() { Shutdown(); }
 
   void Run(const Request& request, Arrays& outputs, int64_t examples) {
-    Waiting waiting{&request, &outputs, examples,
-                    DeadlineOf(request.deadline.has_value() ? request.deadline : config_.deadline)};
+    WaitingRequest waiting{
+        &request.inputs, &request.masks, &outputs, examples,
+        DeadlineOf(request.deadline.has_value() ? request.deadline : config_.deadline)};
     config_.mode == InferenceMode::kInPlace ? RunHere(waiting) : RunThere(waiting);
     if (waiting.error != nullptr) std::rethrow_exception(waiting.error);
   }
@@ -136,7 +101,7 @@ class ParallelInference::Core {
     if (stopping_) ThrowFailedPrecondition(absl::StrCat(kName, ": a request after Shutdown"));
   }
 
-  void RunHere(Waiting& waiting) {
+  void RunHere(WaitingRequest& waiting) {
     std::shared_ptr<const Network> network;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -144,23 +109,23 @@ class ParallelInference::Core {
       network = network_;
       CountBatch(1, waiting.examples);
     }
-    Waiting* const batch[] = {&waiting};
-    Compute(*network, batch);
+    WaitingRequest* const batch[] = {&waiting};
+    ComputeRequests(*network, pool_, batch);
     const std::lock_guard<std::mutex> lock(mutex_);
     Count(waiting);
     if (--stats_.running == 0) idle_.notify_all();
   }
 
-  void RunThere(Waiting& waiting) {
+  void RunThere(WaitingRequest& waiting) {
     std::unique_lock<std::mutex> lock(mutex_);
     AwaitRoom(lock, waiting.deadline);
     (last_ != nullptr ? last_->next : first_) = &waiting;
     last_ = &waiting;
     ++stats_.waiting;
     wakes_.notify_one();
-    const auto is_done = [&] { return waiting.state == Waiting::State::kDone; };
+    const auto is_done = [&] { return waiting.state == WaitingRequest::State::kDone; };
     if (waiting.deadline.has_value()) {
-      const auto has_begun = [&] { return waiting.state != Waiting::State::kWaiting; };
+      const auto has_begun = [&] { return waiting.state != WaitingRequest::State::kWaiting; };
       if (!waiting.done.wait_until(lock, *waiting.deadline, has_begun)) {
         Remove(waiting);
         Expire(waiting);
@@ -170,7 +135,7 @@ class ParallelInference::Core {
     waiting.done.wait(lock, is_done);
   }
 
-  void AwaitRoom(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
+  void AwaitRoom(std::unique_lock<std::mutex>& lock, const WaitingRequest::Deadline& deadline) {
     CheckOpen();
     const auto has_room = [&] { return stopping_ || stats_.waiting < config_.queue_limit; };
     if (!has_room()) {
@@ -191,15 +156,15 @@ class ParallelInference::Core {
     CheckOpen();
   }
 
-  void Remove(Waiting& waiting) {
-    Waiting* before = nullptr;
-    for (Waiting* at = first_; at != &waiting; at = at->next) before = at;
+  void Remove(WaitingRequest& waiting) {
+    WaitingRequest* before = nullptr;
+    for (WaitingRequest* at = first_; at != &waiting; at = at->next) before = at;
     RemoveBehind(before);
   }
 
-  Waiting* RemoveBehind(Waiting* before) {
-    Waiting*& link = before != nullptr ? before->next : first_;
-    Waiting* const removed = link;
+  WaitingRequest* RemoveBehind(WaitingRequest* before) {
+    WaitingRequest*& link = before != nullptr ? before->next : first_;
+    WaitingRequest* const removed = link;
     link = removed->next;
     if (last_ == removed) last_ = before;
     removed->next = nullptr;
@@ -208,15 +173,15 @@ class ParallelInference::Core {
     return removed;
   }
 
-  void Expire(Waiting& waiting) {
+  void Expire(WaitingRequest& waiting) {
     ++stats_.expired;
     waiting.error = std::make_exception_ptr(
         Error(absl::StatusCode::kDeadlineExceeded,
               absl::StrCat(kName, ": no worker was free by the request's deadline")));
-    waiting.state = Waiting::State::kDone;
+    waiting.state = WaitingRequest::State::kDone;
   }
 
-  void Count(const Waiting& waiting) {
+  void Count(const WaitingRequest& waiting) {
     if (waiting.error != nullptr) {
       ++stats_.failed;
       return;
@@ -230,7 +195,7 @@ class ParallelInference::Core {
   void Work() {
     WorkerPool kernels(config_.threads_of_worker);
     const ThreadPoolScope own(kernels);
-    std::vector<Waiting*> batch;
+    std::vector<WaitingRequest*> batch;
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       wakes_.wait(lock, [&] { return stopping_ || first_ != nullptr; });
@@ -239,33 +204,33 @@ class ParallelInference::Core {
       if (batch.empty()) continue;
       std::shared_ptr<const Network> network = network_;
       lock.unlock();
-      Compute(*network, batch);
+      ComputeRequests(*network, pool_, batch);
       network.reset();
       lock.lock();
       stats_.running -= static_cast<int64_t>(batch.size());
-      for (Waiting* const waiting : batch) {
+      for (WaitingRequest* const waiting : batch) {
         Count(*waiting);
-        waiting->state = Waiting::State::kDone;
+        waiting->state = WaitingRequest::State::kDone;
         waiting->done.notify_one();  // under the lock: it is gone once its caller has that
       }
     }
   }
 
   // The oldest request, and those behind it that fit. Those whose deadline is over are told so.
-  void Take(std::vector<Waiting*>& batch) {
+  void Take(std::vector<WaitingRequest*>& batch) {
     batch.clear();
     int64_t examples = 0;
-    Waiting* before = nullptr;
-    for (Waiting* at = first_; at != nullptr;) {
-      Waiting* const behind = at->next;
-      if (at->deadline.has_value() && *at->deadline <= Clock::now()) {
+    WaitingRequest* before = nullptr;
+    for (WaitingRequest* at = first_; at != nullptr;) {
+      WaitingRequest* const behind = at->next;
+      if (at->deadline.has_value() && *at->deadline <= WaitingRequest::Clock::now()) {
         RemoveBehind(before);
         Expire(*at);
         at->done.notify_one();
       } else if (batch.empty() ||
                  (examples + at->examples <= config_.batch_limit && FitTogether(*batch[0], *at))) {
         RemoveBehind(before);
-        at->state = Waiting::State::kRunning;
+        at->state = WaitingRequest::State::kRunning;
         examples += at->examples;
         batch.push_back(at);
         if (config_.mode == InferenceMode::kSequential || examples >= config_.batch_limit) break;
@@ -283,48 +248,6 @@ class ParallelInference::Core {
     stats_.largest_batch = std::max(stats_.largest_batch, examples);
   }
 
-  void Compute(const Network& network, absl::Span<Waiting* const> batch) {
-    try {
-      ComputeTogether(network, batch);
-      return;
-    } catch (...) {
-      if (batch.size() == 1) {
-        batch[0]->error = std::current_exception();
-        return;
-      }
-    }
-    for (size_t i = 0; i < batch.size(); ++i) Compute(network, batch.subspan(i, 1));
-  }
-
-  void ComputeTogether(const Network& network, absl::Span<Waiting* const> batch) {
-    const HandlesOwnScope handles;
-    const PooledScope scope(pool_);
-    Network::RunOptions options;
-    Arrays inputs = batch[0]->request->inputs;
-    options.masks = batch[0]->request->masks;
-    if (batch.size() > 1) {
-      std::vector<NDArray> parts(batch.size());
-      const auto join = [&](Arrays Request::*arrays, size_t i) {
-        for (size_t k = 0; k < batch.size(); ++k) parts[k] = (batch[k]->request->*arrays)[i];
-        return Concat(parts);
-      };
-      for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = join(&Request::inputs, i);
-      for (size_t i = 0; i < options.masks.size(); ++i) {
-        if (options.masks[i].is_defined()) options.masks[i] = join(&Request::masks, i);
-      }
-    }
-    const Arrays outputs = network.Run(std::move(inputs), options);
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      int64_t row = 0;
-      for (Waiting* const waiting : batch) {
-        const NDArray rows = outputs[o].Slice(0, row, row + waiting->examples);
-        row += waiting->examples;
-        NDArray& result = (*waiting->outputs)[o];
-        CopyInto(rows.dtype() == result.dtype() ? rows : Cast(rows, result.dtype()), result);
-      }
-    }
-  }
-
   const ParallelInferenceConfig config_;
   WorkspacePool pool_;
   std::mutex shutdown_mutex_;
@@ -332,7 +255,7 @@ class ParallelInference::Core {
   std::condition_variable wakes_, room_, idle_;
   // Guarded by mutex_:
   std::shared_ptr<const Network> network_;
-  Waiting *first_ = nullptr, *last_ = nullptr;
+  WaitingRequest *first_ = nullptr, *last_ = nullptr;
   bool stopping_ = false;
   ParallelInferenceStats stats_;
 

@@ -102,8 +102,8 @@ class ParallelWrapper {
   }
 
   const ParallelWrapperConfig& config() const { return config_; }
-  // Of a worker; that of worker 0 is the trainer's, or, with kGradientSharing where layers keep running averages, a replica as
-  // well. Between passes all have the same parameters.
+  // Of a worker; that of worker 0 is the trainer's, or, with kGradientSharing where layers keep
+  // running averages, a replica as well. Between passes all have the same parameters.
   Network& network(int worker);
 
  private:
@@ -129,8 +129,8 @@ class ParallelWrapper {
   const ParallelWrapperConfig config_;
   const uint64_t layout_;
   std::vector<std::unique_ptr<Worker>> replicas_;  // of workers 1 and on
-  // Of worker 0 with kGradientSharing where layers keep something beside their parameters: they move it while others read
-  // parameters of the same array.
+  // Of worker 0 with kGradientSharing where layers keep something beside their parameters: they
+  // move it while others read parameters of the same array.
   std::unique_ptr<Worker> first_;
   std::function<void(const ParallelRound&)> listener_;
   bool fitting_ = false, has_fitted_ = false;
