@@ -52,19 +52,37 @@ struct Unreadable : std::runtime_error {
 
 TEST(AsyncFailures, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeIt) {
   for (const int producers : {1, 4}) {
-    std::atomic<bool> broken{true};
-    FunctionIterator<DataSet> source(20, [&](int64_t i) {
-      if (broken && i == 3) ThrowDataLoss("images.idx: byte 17: found 3");
-      if (broken && i == 4) throw Unreadable("a later one");
+    std::atomic<bool> broken{true}, has_begun{producers == 1}, is_later{producers == 1};
+    std::atomic<AsyncDataSetIterator*> reader{nullptr};
+    // Batch 4 is begun before batch 3 fails, and fails when that is known.
+    FunctionIterator<DataSet> source(20, [&](int64_t i, const std::stop_token& stop) {
+      const auto wait = [&](auto until) {
+        while (!stop.stop_requested() && !until()) std::this_thread::yield();
+      };
+      if (broken && i == 3) {
+        wait([&] { return has_begun.load(); });
+        ThrowDataLoss("images.idx: byte 17: found 3");
+      }
+      if (broken && i == 4) {
+        wait([&] { return reader != nullptr; });
+        if (!stop.stop_requested()) has_begun = true;
+        wait([&] { return reader.load()->failed_batch().has_value(); });
+        is_later = !stop.stop_requested();
+        throw Unreadable("a later one");
+      }
       return Numbered(i);
     });
-    AsyncDataSetIterator ahead(source, {.prefetch = 4, .producers = producers, .name = "digits"});
+    AsyncDataSetIterator ahead(source, {.prefetch = 5, .producers = producers, .name = "digits"});
     ahead.Reset();
+    reader = &ahead;
     for (int64_t i = 0; i < 3; ++i) {
       EXPECT_FALSE(ahead.failed_batch().has_value());
       EXPECT_EQ(NumberOf(*ahead.Next()), static_cast<float>(i));
     }
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 100; ++i) {
+      if (i == 1) {
+        while (!is_later) std::this_thread::yield();
+      }
       EXPECT_THAT(ErrorOf([&] { ahead.Next(); }),
                   IsError(StatusCode::kDataLoss,
                           {"digits: batch 3 of epoch 1: images.idx: byte 17: found 3"}));
