@@ -12,6 +12,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/parallel/worker_group.h"
 
 namespace tidepool::nn {
@@ -104,9 +105,18 @@ void ParallelWrapper::CheckBatches(const std::vector<Batch>& batches) const {
   }
 }
 
-ParallelPass ParallelWrapper::Fit(int64_t count, BatchStream::Make make) {
-  BatchStream stream(count, std::move(make), config_.prefetch * config_.workers, config_.workers);
-  return Fit([&] { return stream.Next(); });
+ParallelPass ParallelWrapper::Fit(DataSetIterator& batches) {
+  const AsyncOptions options{.prefetch = config_.prefetch * config_.workers,
+                             .kept = config_.workers,
+                             .device = trainer_.network().device(),
+                             .name = kName};
+  AsyncDataSetIterator ahead(batches, options);
+  return Fit([&] { return ahead.Next(); });
+}
+
+ParallelPass ParallelWrapper::Fit(int64_t count, std::function<Batch(int64_t index)> make) {
+  FunctionIterator<DataSet> batches(count, std::move(make));
+  return Fit(batches);
 }
 
 ParallelPass ParallelWrapper::Fit(absl::FunctionRef<std::optional<Batch>()> next) {

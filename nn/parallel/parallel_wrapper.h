@@ -47,7 +47,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/nn/data/batch.h"
-#include "tidepool/nn/data/batch_stream.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -61,7 +61,7 @@ struct ParallelWrapperConfig {
   ParallelTraining training = ParallelTraining::kGradientSharing;
   int averaging_frequency = 1;   // kParameterAveraging: rounds from one averaging to the next
   bool average_updaters = true;  // kParameterAveraging: false: each keeps its own updater's state
-  int prefetch = 2;              // Fit by number: batches made ahead for each worker
+  int prefetch = 2;              // batches made ahead for each worker
   int threads_of_worker = 1;     // that its kernels use
   std::optional<WorkspaceMode> workspace_mode;  // of training, for all workers; none: the network's
 };
@@ -89,9 +89,11 @@ class ParallelWrapper {
   explicit ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& config = {});
   ~ParallelWrapper();
 
-  // A pass over batches 0 to count - 1, made ahead of their use by a thread of their own
-  // (BatchStream, which has what `make` may do).
-  ParallelPass Fit(int64_t count, BatchStream::Make make);
+  // A pass over the epoch of `batches`, from where it is, made ahead of their use where it allows that (AsyncDataSetIterator).
+  // Its Reset() is the caller's.
+  ParallelPass Fit(DataSetIterator& batches);
+  // Over batches 0 to count - 1 of a function, made ahead likewise.
+  ParallelPass Fit(int64_t count, std::function<Batch(int64_t index)> make);
   // Over what `next` gives on the calling thread, a round at a time, until it gives none.
   ParallelPass Fit(absl::FunctionRef<std::optional<Batch>()> next);
 
