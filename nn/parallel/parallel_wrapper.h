@@ -89,8 +89,8 @@ class ParallelWrapper {
   explicit ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& config = {});
   ~ParallelWrapper();
 
-  // A pass over the epoch of `batches`, from where it is, made ahead of their use where it allows that (AsyncDataSetIterator).
-  // Its Reset() is the caller's.
+  // A pass over the epoch of `batches`, from where it is, made ahead of their use where it allows
+  // that (AsyncDataSetIterator). Its Reset() is the caller's.
   ParallelPass Fit(DataSetIterator& batches);
   // Over batches 0 to count - 1 of a function, made ahead likewise.
   ParallelPass Fit(int64_t count, std::function<Batch(int64_t index)> make);
