@@ -47,6 +47,7 @@ Model::Model(std::string model_name, int64_t model_classes, std::unique_ptr<Netw
 Model::Model(Model&& other) noexcept
     : name(std::move(other.name)),
       classes(std::exchange(other.classes, 0)),
+      notes(std::move(other.notes)),
       manager(std::move(other.manager)),
       network(std::move(other.network)),
       replicas_(std::move(other.replicas_)),
@@ -62,6 +63,7 @@ Model& Model::operator=(Model&& other) noexcept {
   replicas_ = std::move(other.replicas_);
   network = std::move(other.network);
   manager = std::move(other.manager);
+  notes = std::move(other.notes);
   classes = std::exchange(other.classes, 0);
   name = std::move(other.name);
   if (link_ != nullptr) link_->model_.store(this, std::memory_order_release);
@@ -95,9 +97,11 @@ std::shared_ptr<const ModelReplica> Model::ReplicaOn(Device device) {
   const uint32_t version = own.buffer()->version.load(std::memory_order_relaxed);
   const std::lock_guard<std::mutex> lock(replicas_->mutex);
   std::shared_ptr<const ModelReplica>& kept = replicas_->by_device[DeviceName(device)];
-  if (is_known && kept != nullptr && kept->version == version && kept->manager.is_open()) return kept;
+  if (is_known && kept != nullptr && kept->version == version && kept->manager.is_open())
+    return kept;
   auto replica = std::make_shared<ModelReplica>();
-  replica->manager = manager.NewSubManager(absl::StrCat("parameters on ", DeviceName(device)), device);
+  replica->manager =
+      manager.NewSubManager(absl::StrCat("parameters on ", DeviceName(device)), device);
   replica->parameters = network->ParametersIn(own.CopyTo(Place(replica->manager).OnDevice(device)));
   replica->version = version;
   replica->manager.Cap();

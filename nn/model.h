@@ -59,6 +59,9 @@ struct Model {
 
   std::string name;
   int64_t classes = 0;
+  // What the program wants to find again with the model, by name: a Normalizer's text, what classes are called. Saved and
+  // loaded with it (model_file.h).
+  std::map<std::string, std::string> notes;
   // Before the network: it ends after it, so that the network's last handles free the arrays.
   NDManager manager;
   std::shared_ptr<Network> network;  // trainers and predictors hold it as well

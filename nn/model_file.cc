@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -31,6 +32,7 @@ constexpr size_t kMaxNameBytes = 200;
 constexpr char kExpectedName[] = "at most 200 bytes without control characters";
 // So many models that could not be saved where they should may lie beside each other.
 constexpr int kMaxBeside = 1000;
+constexpr absl::string_view kNotePrefix = "note.";
 
 const std::string& Field(const std::map<std::string, std::string>& metadata,
                          const std::string& path, const char* name) {
@@ -128,12 +130,14 @@ std::map<std::string, std::string> MetadataOf(const Model& model, const std::str
     error.AddContext(absl::StrCat("SaveModel: ", path));
     throw;
   }
-  return {{"format", "tidepool"},
-          {"model", model.name},
-          {"classes", absl::StrCat(model.classes)},
-          {"network", NetworkToJson(*model.network->config(), -1)},
-          {"type", DTypeName(model.network->dtype())},
-          {"architecture", model.network->Describe()}};
+  std::map<std::string, std::string> metadata = {{"format", "tidepool"},
+                                                 {"model", model.name},
+                                                 {"classes", absl::StrCat(model.classes)},
+                                                 {"network", NetworkToJson(*model.network->config(), -1)},
+                                                 {"type", DTypeName(model.network->dtype())},
+                                                 {"architecture", model.network->Describe()}};
+  for (const auto& [name, note] : model.notes) metadata.emplace(absl::StrCat(kNotePrefix, name), note);
+  return metadata;
 }
 
 }  // namespace
@@ -247,6 +251,9 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
   }
   Model model(name, classes, std::make_unique<Network>(*body->config(), options));
   ReadParameters(reader, *model.network);
+  for (const auto& [key, note] : metadata) {
+    if (absl::StartsWith(key, kNotePrefix)) model.notes.emplace(key.substr(kNotePrefix.size()), note);
+  }
   return model;
 }
 

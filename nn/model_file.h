@@ -1,6 +1,6 @@
 // Models in safetensors files: parameters by name ("0.conv2d.filter") and, as metadata, what
 // network they belong to: model (its name), classes, network (its configuration as JSON,
-// network_json.h), architecture (the same for people).
+// network_json.h), architecture (the same for people), and the model's notes, each as "note." and its name.
 //
 // A network of a configuration is made anew from its file. One that is a program (Block) cannot be:
 // its parameters are saved and loaded by parameter_file.h.

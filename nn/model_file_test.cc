@@ -145,6 +145,25 @@ TEST(ModelFile, Metadata) {
   }
 }
 
+TEST(ModelFile, NotesComeBackAndHideNoField) {
+  Model model = MakeModel("mlp", {4, 4, 1}, 3, 1, WorkspaceMode::kEnabled);
+  model.notes = {{"normalizer", "scale 1\n\"quoted\""},
+                 {"", "of no name"},
+                 {"classes", "eight"},
+                 {"\xC3\xA4", "\xC3\xB6"}};
+  const std::map<std::string, std::string> notes = model.notes;
+  Model moved = std::move(model);
+  const std::string path = TestPath("notes.safetensors");
+  SaveModel(moved, path);
+  Model loaded = LoadModel(path);
+  EXPECT_EQ(loaded.notes, notes);
+  EXPECT_EQ(loaded.classes, 3);
+  moved = LoadModel(path);
+  EXPECT_EQ(moved.notes, notes);
+  moved.notes["broken"] = "\xFF";
+  EXPECT_THROW(SaveModel(moved, path), Error);
+}
+
 TEST(ModelFile, WrongFields) {
   auto set = [](const char* field, std::string value) {
     return [=](Parts& file) { file.metadata[field] = value; };
@@ -155,7 +174,8 @@ TEST(ModelFile, WrongFields) {
   for (const char* bad : {"0", "-1", "", "x", "4.0", "1048577", "99999999999999999999", "4\n5"}) {
     ExpectRefused(set("classes", bad), {"\"classes\" holds", "a number from 1 to 1048576"});
   }
-  for (const char* bad : {"", "f16", "F64", "f32\n"}) ExpectRefused(set("type", bad), {"\"type\" holds", "f32 or f64"});
+  for (const char* bad : {"", "f16", "F64", "f32\n"})
+    ExpectRefused(set("type", bad), {"\"type\" holds", "f32 or f64"});
   ExpectRefused(set("type", "f64"), {"is F32 [", "expected F64 ["});
   ExpectRefused(set("classes", "5"), {"\"classes\" is 5", "the network's outputs [4]"});
   ExpectRefused(set("architecture", "input [2, 3, 1]; dense 256"),
@@ -175,20 +195,23 @@ TEST(ModelFile, WrongFields) {
 
 // The name is only a name, which comes back as it was or is refused, and is fit for messages.
 TEST(ModelFile, Names) {
-  for (const std::string& name : {std::string(), std::string("\xc3\xbc \"ber\""), std::string(200, 'c')}) {
+  for (const std::string& name :
+       {std::string(), std::string("\xc3\xbc \"ber\""), std::string(200, 'c')}) {
     const std::string path = TestPath("named.safetensors");
     Model model = MakeModel("mlp", {2, 3, 1}, 4, 7, WorkspaceMode::kEnabled);
     model.name = name;
     SaveModel(model, path);
     EXPECT_EQ(LoadModel(path).name, name);
   }
-  for (const std::string& name : {std::string(201, 'c'), std::string("a\nb"), std::string("a\0b", 3), std::string(100000, 'c')}) {
+  for (const std::string& name : {std::string(201, 'c'), std::string("a\nb"),
+                                  std::string("a\0b", 3), std::string(100000, 'c')}) {
     ExpectRefused([&](Parts& file) { file.metadata["model"] = name; },
                   {"metadata \"model\" holds \"", "at most 200 bytes without control characters"});
     Model model = MakeModel("mlp", {2, 3, 1}, 4, 7, WorkspaceMode::kEnabled);
     model.name = name;
-    EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }),
-                IsError(StatusCode::kInvalidArgument, {"at most 200 bytes without control characters"}));
+    EXPECT_THAT(
+        ErrorOf([&] { CheckModelCanBeSaved(model); }),
+        IsError(StatusCode::kInvalidArgument, {"at most 200 bytes without control characters"}));
   }
 }
 
@@ -261,7 +284,8 @@ TEST(ModelFile, BrokenFiles) {
 
 TEST(ModelFile, LoadsInTheModeThatIsAskedFor) {
   const std::string path = SavedMlp();
-  EXPECT_EQ(LoadModel(path, WorkspaceMode::kSeparate).network->workspace_mode(), WorkspaceMode::kSeparate);
+  EXPECT_EQ(LoadModel(path, WorkspaceMode::kSeparate).network->workspace_mode(),
+            WorkspaceMode::kSeparate);
 }
 
 class Private final : public Layer {
@@ -329,8 +353,13 @@ TEST(ModelFile, WhatCouldNotBeLoadedAgainIsNotSaved) {
 // A few bytes of configuration that ask for gigabytes once the model is used.
 TEST(ModelFile, WhatOneExampleTakesIsLimited) {
   const std::string path = TestPath("large.safetensors");
-  SaveModel(Model("large", 4, std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Dense(4), RepeatVector(1 << 26)})), path);
-  EXPECT_THAT(ErrorOf([&] { LoadModel(path); }), IsError(StatusCode::kDataLoss, {path, "numbers of one example", "at most 134217728"}));
+  SaveModel(Model("large", 4,
+                  std::make_unique<Network>(
+                      Shape{4}, std::vector<AnyLayer>{Dense(4), RepeatVector(1 << 26)})),
+            path);
+  EXPECT_THAT(
+      ErrorOf([&] { LoadModel(path); }),
+      IsError(StatusCode::kDataLoss, {path, "numbers of one example", "at most 134217728"}));
   EXPECT_EQ(LoadModel(path, WorkspaceMode::kEnabled, Host(), int64_t{1} << 30).classes, 4);
 }
 

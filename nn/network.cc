@@ -33,16 +33,16 @@ bool IsThe(const Shape& found, const Shape& example) {
 }  // namespace
 
 Network::Network(NetworkConfig config, const NetworkOptions& options)
-    : Network(std::make_unique<const GraphBody>(std::move(config)), options) {}
+    : Network(std::make_shared<const GraphBody>(std::move(config)), options) {}
 
 Network::Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block, const NetworkOptions& options)
-    : Network(std::make_unique<const BlockBody>(std::move(inputs), std::move(block)), options) {}
+    : Network(std::make_shared<const BlockBody>(std::move(inputs), std::move(block)), options) {}
 
 Network::Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed, WorkspaceMode mode, Device device,
                  const std::string& name)
     : Network(NetworkConfig::Sequential(std::move(input), std::move(layers)), OptionsOf(seed, mode, device, name)) {}
 
-Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& options)
+Network::Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& options, const Network* shared)
     : options_(options), name_(options.name), body_(std::move(body)) {
   if (options_.dtype != DType::kFloat32 && options_.dtype != DType::kFloat64) {
     ThrowInvalidArgument(absl::StrCat("network: parameters of ", DTypeName(options_.dtype), ", expected f32 or f64"));
@@ -53,7 +53,7 @@ Network::Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& 
   }
   set_inference_workspace(inference_mode(), options_.inference_workspace);
   set_training_workspace(training_mode(), options_.training_workspace);
-  MakeArrays();
+  MakeArrays(shared);
 }
 
 Network::Network(Network&& other) noexcept = default;

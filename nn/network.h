@@ -124,6 +124,7 @@ class Network {
   WorkspaceMode training_mode() const { return options_.training_mode.value_or(options_.mode); }
   WorkspaceMode inference_mode() const { return options_.inference_mode.value_or(options_.mode); }
   Device device() const { return options_.device; }
+  uint64_t seed() const { return options_.seed; }
   DType dtype() const { return options_.dtype; }
   const std::optional<DType>& compute_type() const { return options_.compute_type; }
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
@@ -150,6 +151,15 @@ class Network {
   // Model::SetFrozen. Throws kInvalidArgument for a pattern that no parameter matches and when nothing would be left to
   // train; OutOfMemoryError; nothing has changed then. Memory meanwhile: the parameters once more.
   void SetFrozen(absl::Span<const std::string> patterns);
+  // What layers keep beside their parameters (running averages), flat; undefined where they keep nothing. A step moves it.
+  const NDArray& beside() const { return CheckWhole("beside").beside_; }
+  // A network of the same function, loss, frozen parameters and workspace modes for another thread (parallel/parallel_wrapper.h),
+  // with gradients, what layers keep beside their parameters, and workspaces of its own. kShared: the parameters are this
+  // one's arrays, so nobody may write them while the other computes; SetFrozen of the replica is kFailedPrecondition, and one of
+  // this network ends the replica's use. kOwn: copies. The loss and the layers are called by both at once. `seed`: of what its
+  // layers draw. Throws OutOfMemoryError; kFailedPrecondition while a workspace of this is open.
+  enum class ReplicaParameters : uint8_t { kShared, kOwn };
+  Network NewReplica(ReplicaParameters parameters, uint64_t seed) const;
   // How often SetFrozen has changed where parameters lie.
   uint64_t layout_version() const { return layout_version_; }
 
@@ -246,7 +256,8 @@ class Network {
 
  private:
   friend class NetworkMeter;  // nn/memory_report.cc
-  Network(std::unique_ptr<const NetworkBody> body, const NetworkOptions& options);
+  // `shared`: whose parameters it has; null: its own.
+  Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& options, const Network* shared = nullptr);
   // Throws when this was moved from.
   const Network& CheckWhole(const char* operation) const {
     if (training_workspace_ == nullptr) ThrowMovedFrom(operation);
@@ -255,8 +266,9 @@ class Network {
   [[noreturn]] static void ThrowMovedFrom(const char* operation);
   struct Layout;
   Layout LayoutOf(absl::Span<const std::string> frozen) const;
-  void MakeArrays();
+  void MakeArrays(const Network* shared);
   void Take(Layout layout, NDArray gradients);
+  void TakeBeside(NDArray beside);
   std::vector<NDArray> ViewsOf(const NDArray& flat) const;
   void CheckStates(const std::vector<NDArray>& states, int64_t batch) const;
   NDArray ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
@@ -265,7 +277,7 @@ class Network {
 
   NetworkOptions options_;
   UniqueName name_;
-  std::unique_ptr<const NetworkBody> body_;
+  std::shared_ptr<const NetworkBody> body_;  // replicas have it too
   LossFunction loss_;
   NDArray arrays_, parameters_, gradients_;
   NDArray beside_;  // what layers keep beside their parameters, undefined where they keep nothing
@@ -277,6 +289,7 @@ class Network {
   std::vector<NDArray> gradient_views_;      // of the trained ones
   std::vector<bool> frozen_;                 // by place among the body's; empty: none is
   uint64_t layout_version_ = 0;
+  bool shares_parameters_ = false;           // with the network that it is a replica of
   uint64_t step_ = 0;
   double loss_scale_ = 1;
   std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory

@@ -99,13 +99,18 @@ void Network::Take(Layout layout, NDArray gradients) {
   }
 }
 
-void Network::MakeArrays() {
+void Network::MakeArrays(const Network* shared) {
   Layout layout = LayoutOf(options_.frozen);
   const MemoryOwnerScope owner("network");
-  arrays_ = Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
+  arrays_ = shared != nullptr ? shared->arrays_ : Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
   NDArray gradients = Zeros({layout.trained}, options_.dtype,
                             Place::On(options_.device, MemoryKind::kGradientStandard));
   Take(std::move(layout), std::move(gradients));
+  if (shared != nullptr) {
+    shares_parameters_ = true;
+    if (beside_.is_defined()) TakeBeside(shared->beside_.CopyTo(Place::On(options_.device)));
+    return;
+  }
   const std::vector<NamedSpec>& specs = body_->parameters();
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParameterSpec& spec = specs[i].spec;
@@ -115,8 +120,45 @@ void Network::MakeArrays() {
   }
 }
 
+// What layers keep beside their parameters lies in an array of its own.
+void Network::TakeBeside(NDArray beside) {
+  beside_ = std::move(beside);
+  const int64_t begin = parameters_.NumElements(), end = begin + beside_.NumElements();
+  for (size_t k = 0; k < named_.size(); ++k) {
+    NamedParameter& named = named_[k];
+    if (named.begin < begin || named.begin >= end) continue;
+    named.value = ViewOf(beside_, named.begin - begin, named.value.shape());
+    parameter_views_[static_cast<size_t>(in_body_[k])] = named.value;
+  }
+}
+
+Network Network::NewReplica(ReplicaParameters parameters, uint64_t seed) const {
+  CheckWhole("replica");
+  if (training_workspace_->is_open() || inference_workspace_->is_open()) {
+    ThrowFailedPrecondition(
+        absl::StrCat("network [", name(), "]: a replica is made while a workspace of it is open, expected closed"));
+  }
+  arrays_.CheckAlive("replica", "parameters");
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const NoGradientScope constants;
+  NetworkOptions options = options_;
+  options.seed = seed;
+  options.draw_parameters = false;
+  const bool shares = parameters == ReplicaParameters::kShared;
+  Network replica(body_, options, shares ? this : nullptr);
+  if (!shares) CopyInto(arrays_, replica.arrays_);
+  replica.loss_ = loss_;
+  replica.step_ = step_;
+  return replica;
+}
+
 void Network::SetFrozen(absl::Span<const std::string> patterns) {
   CheckWhole("set_frozen");
+  if (shares_parameters_) {
+    ThrowFailedPrecondition(absl::StrCat("network [", name(),
+                                         "]: frozen: its parameters are those of the network it is a replica of, expected that one's call"));
+  }
   if (training_workspace_->is_open() || inference_workspace_->is_open()) {
     ThrowFailedPrecondition(
         absl::StrCat("network [", name(),

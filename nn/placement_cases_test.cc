@@ -1,7 +1,7 @@
 // The numbered cases of ND4J's networks (group K), in each mode, and the memory report.
 //
 // Others of groups K, L and M: nd4j_cases_test.cc, nn/inference/predictor_test.cc and
-// nn/data/batch_stream_test.cc; what differs by design is told in docs/training.md.
+// nn/data/async_iterator_test.cc; what differs by design is told in docs/training.md.
 #include <string>
 #include <utility>
 #include <vector>

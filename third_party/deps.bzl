@@ -124,6 +124,13 @@ def tidepool_deps():
     )
     _once(
         system_repository,
+        "libjpeg",
+        libraries = {":jpeg": ["-ljpeg"]},
+        probe_headers = ["jpeglib.h"],
+        debian_package = "libjpeg62-turbo-dev",
+    )
+    _once(
+        system_repository,
         "eigen",
         libraries = {":eigen": []},
         probe_headers = ["eigen3/Eigen/Core"],

@@ -6,19 +6,17 @@
 #include <string_view>
 #include <vector>
 
+#include "tidepool/nn/data/png_image.h"
+
 namespace tidepool {
 
 using GreyImage = std::vector<uint8_t>;  // [height, width], 0 is the background
 
-// PNG of any colour type, of exactly that size; colours become grey. What is not needed for that,
-// such as texts and profiles, is not looked at: a few bytes can stand for any number of them.
-// Throws kInvalidArgument naming what was found. Memory: some times height * width, whatever the
-// file's size.
+// PNG of any colour type, of exactly that size; colours become grey. Throws as png_image.h.
 GreyImage DecodePng(std::string_view png, int64_t height, int64_t width);
 // How many raw images these bytes are, one behind the other. Throws kInvalidArgument for no image
 // or a part of one.
 int64_t CountRawImages(std::string_view bytes, int64_t height, int64_t width);
-bool LooksLikePng(std::string_view bytes);
 
 }  // namespace tidepool
 

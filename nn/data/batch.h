@@ -54,7 +54,7 @@ struct Batch {
   std::vector<Batch> Split(int64_t parts, bool even = false) const;
 
   std::vector<SlotLease> earlier_leases;  // of the streams it went through before the last one
-  SlotLease lease;    // of a batch made ahead (BatchStream): its arrays' slot
+  SlotLease lease;    // of a batch made ahead (AsyncDataSetIterator): its arrays' slot
   NDManager manager;  // all of them before the arrays, which go first
   NDArray features;   // [batch, ...] f32
   NDArray labels;     // [batch] i64

@@ -43,18 +43,18 @@ std::vector<ParameterGroup> GroupsOf(const Network& network, const UpdaterConfig
   return groups;
 }
 
+Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
+  return Updater(config, network.parameters().shape(), network.device(), network.dtype(), GroupsOf(network, config));
+}
+
+}  // namespace
+
 NetworkInputs InputsOf(const Batch& batch) {
   NetworkInputs inputs{{batch.features}, {batch.labels}, {}, {}};
   if (batch.features_mask.is_defined()) inputs.features_masks.push_back(batch.features_mask);
   if (batch.labels_mask.is_defined()) inputs.labels_masks.push_back(batch.labels_mask);
   return inputs;
 }
-
-Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
-  return Updater(config, network.parameters().shape(), network.device(), network.dtype(), GroupsOf(network, config));
-}
-
-}  // namespace
 
 Trainer::Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
     : network_(network), layout_(network.layout_version()), updater_(UpdaterOf(network, updater)) {

@@ -57,6 +57,9 @@ class DivergedError final : public Error {
   explicit DivergedError(std::string message) : Error(absl::StatusCode::kDataLoss, std::move(message)) {}
 };
 
+// What a network is given of a batch.
+NetworkInputs InputsOf(const Batch& batch);
+
 class Trainer {
  public:
   // `workspace`: of the network's training workspace from here on, in the network's mode (NetworkOptions); none: it stays as it is.

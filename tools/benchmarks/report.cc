@@ -10,11 +10,11 @@ namespace tidepool::tools {
 namespace {
 
 constexpr char kLegend[] = R"(
-Milliseconds per training step: median (min to max) of the rounds. Ratio: libtorch / Tidepool, round
+Milliseconds per training step: median (min to max) of the rounds. Ratio: peer / Tidepool, round
 by round; CPU: the same of processor time. MiB: growth of the process's peak memory since before the
 network was made, code first run included.
 
-| network | batch | threads | updater | Tidepool, ms | libtorch, ms | ratio | CPU | Tidepool, MiB | libtorch, MiB |
+| network | batch | threads | updater | Tidepool, ms | peer, ms | ratio | CPU | Tidepool, MiB | peer, MiB |
 |---|---|---|---|---|---|---|---|---|---|
 )";
 
@@ -73,7 +73,7 @@ std::string MarkdownOf(const Report& report) {
   absl::StrAppend(&text, kLegend);
   for (const CaseResult& result : report.cases) {
     const TrainingCase& c = result.training_case;
-    std::string peer_time = "libtorch: absent", ratio = "absent", cpu_ratio = "absent",
+    std::string peer_time = "peer: absent", ratio = "absent", cpu_ratio = "absent",
                 peer_memory = "absent";
     if (result.peer.has_value()) {
       const Spread spread = RatioOf(result.tidepool.milliseconds, result.peer->milliseconds);
@@ -98,7 +98,7 @@ std::string JsonOf(const Report& report) {
   for (const CaseResult& result : report.cases) {
     json["benchmarks"].push_back(JsonOf(result.training_case, "tidepool", result.tidepool));
     if (result.peer.has_value()) {
-      json["benchmarks"].push_back(JsonOf(result.training_case, "libtorch", *result.peer));
+      json["benchmarks"].push_back(JsonOf(result.training_case, "peer", *result.peer));
     }
   }
   return json.dump(2) + "\n";

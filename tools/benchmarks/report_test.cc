@@ -46,7 +46,7 @@ TEST(Report, Markdown) {
 TEST(Report, AnAbsentPeerIsNamed) {
   const std::string text = MarkdownOf(Example(false));
   EXPECT_NE(
-      text.find("| 2.000 (1.000 to 4.000) | libtorch: absent | absent | absent | 2.0 | absent |\n"),
+      text.find("| 2.000 (1.000 to 4.000) | peer: absent | absent | absent | 2.0 | absent |\n"),
       std::string::npos)
       << text;
   EXPECT_EQ(nlohmann::json::parse(JsonOf(Example(false)))["benchmarks"].size(), 1u);
@@ -67,7 +67,7 @@ TEST(Report, JsonIsGoogleBenchmarks) {
   EXPECT_EQ(ours["cpu_time"], 3);
   EXPECT_EQ(ours["peak_memory_bytes"], 2 << 20);
   const nlohmann::json& peer = json["benchmarks"][1];
-  EXPECT_EQ(peer["name"], "TrainingStep/lenet/adam/batch:32/threads:2/libtorch");
+  EXPECT_EQ(peer["name"], "TrainingStep/lenet/adam/batch:32/threads:2/peer");
   EXPECT_EQ(peer["real_time"], 4);
   EXPECT_FALSE(peer.contains("peak_memory_bytes"));
 }

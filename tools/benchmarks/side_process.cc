@@ -30,7 +30,7 @@ SideProcess::SideProcess(const std::vector<std::string>& command) : name_(comman
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   const int error =
-      posix_spawn(&process_, name_.c_str(), &actions, nullptr, arguments.data(), environ);
+      posix_spawnp(&process_, name_.c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   socket_ = ends[0];

@@ -8,9 +8,9 @@
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
-#include "tidepool/nn/models.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/trainer.h"
+#include "tidepool/tools/benchmarks/training_networks.h"
 
 namespace tidepool::tools {
 namespace {
@@ -31,8 +31,8 @@ class TidepoolSide : public StepSide {
     }
     updater.learning_rate = wanted.updater == "sgd" ? kSgdLearningRate : kAdamLearningRate;
     batch_ = wanted.batch;
-    network_.emplace(Shape{images.height, images.width, 1},
-                     nn::LayersOf(wanted.model, images.classes), /*seed=*/1);
+    const Shape image{images.height, images.width, 1};
+    network_.emplace(TrainingNetwork(wanted.model, image, images.classes), nn::NetworkOptions{.seed = 1});
     trainer_.emplace(*network_, updater);
     batches_.emplace(images, batch_);
     return network_->NumParameters();

@@ -1,5 +1,5 @@
 // Milliseconds per training step on real digits, beside the same networks in libtorch where the
-// peer is built (P8 of docs/performance.md).
+// peer is built, or in PyTorch (torch_training.py; P8 of docs/performance.md).
 //
 //   tools/benchmarks/run          builds both sides and keeps the results
 //
@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/tools/benchmarks/conductor.h"
 #include "tidepool/tools/benchmarks/machine.h"
@@ -27,7 +28,7 @@
 #include "tidepool/tools/benchmarks/tidepool_side.h"
 
 ABSL_FLAG(std::vector<std::string>, models, (std::vector<std::string>{"mlp", "lenet"}),
-          "of mlp and lenet");
+          "of mlp, lenet, residual, lstm and transformer (training_networks.h)");
 ABSL_FLAG(std::vector<std::string>, batches, (std::vector<std::string>{"32", "128"}),
           "images in a step");
 ABSL_FLAG(std::vector<std::string>, threads, (std::vector<std::string>{"1", "2"}),
@@ -40,7 +41,8 @@ ABSL_FLAG(double, round_seconds, 0.25, "length of a round of one side");
 ABSL_FLAG(std::string, data, "",
           "folder with the four IDX files of MNIST's names; empty: examples/data/mnist");
 ABSL_FLAG(std::string, torch_peer, "",
-          "program of libtorch's side, or none; empty: train_benchmark_torch beside this program");
+          "command of the peer's side, its arguments behind spaces (\"python3 tools/benchmarks/torch_training.py "
+          "--mode=compiled\"), or none; empty: train_benchmark_torch beside this program");
 ABSL_FLAG(std::string, json, "", "file for the results in Google Benchmark's form");
 ABSL_FLAG(std::string, revision, "", "version of the sources, put into the report");
 ABSL_FLAG(bool, force, false, "report even when other processes are busy");
@@ -71,7 +73,7 @@ std::string DataFolder(const std::string& program) {
 std::vector<std::string> PeerCommand(const std::string& program) {
   const std::string wanted = absl::GetFlag(FLAGS_torch_peer);
   if (wanted == "none") return {};
-  if (!wanted.empty()) return {wanted};
+  if (!wanted.empty()) return absl::StrSplit(wanted, ' ', absl::SkipEmpty());
   const std::string beside = (fs::path(program).parent_path() / "train_benchmark_torch").string();
   return fs::exists(beside) ? std::vector<std::string>{beside} : std::vector<std::string>{};
 }
@@ -139,7 +141,7 @@ int Run() {
       {"tidepool", Greeting(config.tidepool)},
       {"revision", absl::GetFlag(FLAGS_revision)},
       {"compilation mode", TIDEPOOL_COMPILATION_MODE},
-      {"libtorch", config.peer.empty() ? "absent" : Greeting(config.peer)},
+      {"peer", config.peer.empty() ? "absent" : Greeting(config.peer)},
       {"data", config.data},
       {"rounds", absl::StrCat(config.rounds, ", the sides in turn")},
   };
@@ -184,7 +186,7 @@ int Run() {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
-      "milliseconds per training step of Tidepool, and of libtorch where its side is built");
+      "milliseconds per training step of Tidepool, and of its peer");
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   try {
     if (rest.size() > 1) {

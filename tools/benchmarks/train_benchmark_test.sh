@@ -7,11 +7,26 @@ small=(--rounds=1 --steps=1 --warm_up=2 --torch_peer=none)
 
 table=$($program "${small[@]}" --force --updater=sgd,adam --json="$json" --revision=r1)
 expect "exit status" 0 $?
-expect "rows" 16 "$(grep -c '| libtorch: absent |' <<<"$table")"
-for part in "- libtorch: absent" "- revision: r1" "- compilation mode: " "| lenet | 128 | 2 | adam |"; do
+expect "rows" 16 "$(grep -c '| peer: absent |' <<<"$table")"
+for part in "- peer: absent" "- revision: r1" "- compilation mode: " "| lenet | 128 | 2 | adam |"; do
   expect_contains "table" "$part" "$table"
 done
 expect "JSON entries" 16 "$(grep -c '"real_time":' "$json")"
+
+others=$($program "${small[@]}" --force --models=residual,lstm,transformer --batches=4 --threads=1)
+expect "exit status of the other networks" 0 $?
+expect "rows of the other networks" 3 "$(grep -c '| peer: absent |' <<<"$others")"
+
+# The same networks in PyTorch, where there is one: numbers of parameters are compared.
+torch=tools/benchmarks/torch_training.py
+if python3 -c 'import torch' 2>/dev/null; then
+  beside=$($program "${small[@]}" --force --models=mlp,lenet,residual,lstm,transformer --batches=4 --threads=1 \
+    --torch_peer="python3 $torch --mode=channels_last" 2>&1)
+  expect "exit status beside PyTorch" 0 $?
+  expect "rows beside PyTorch" 5 "$(grep -c '^| .* | 4 | 1 | sgd |' <<<"$beside")"
+else
+  expect "without PyTorch" "torch_training.py: no torch; pip install torch" "$(python3 $torch 2>&1)"
+fi
 
 # refuses WHAT STATUS PART [FLAGS]
 refuses() {

@@ -8,7 +8,7 @@
 namespace tidepool::tools {
 
 struct TrainingCase {
-  std::string model;  // "lenet" or "mlp", as nn/models.h has them
+  std::string model;  // a name of training_networks.h
   int64_t batch = 0;  // images in a step
   int threads = 0;
   std::string updater;  // "sgd" or "adam"

@@ -1,0 +1,192 @@
+// Iterators that are asked ahead and fail, wait or are configured wrongly.
+#include <atomic>
+#include <climits>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/data/async_iterator.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::absl::StatusCode;
+
+DataSet Numbered(int64_t index) {
+  return {Full({4, 3}, static_cast<double>(index)),
+          Full({4}, static_cast<double>(index % 10), DType::kInt64)};
+}
+
+float NumberOf(const DataSet& batch) { return batch.features.At<float>({3, 2}); }
+
+// The same batches as a stream: one behind the other.
+class Stream : public DataSetIterator {
+ public:
+  explicit Stream(int64_t count) : count_(count) {}
+  void Reset() override { next_ = 0; }
+
+ protected:
+  std::optional<DataSet> NextBatch(const std::stop_token&) override {
+    if (next_ == count_) return std::nullopt;
+    return Numbered(next_++);
+  }
+
+ private:
+  int64_t count_, next_ = 0;
+};
+
+struct Unreadable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+TEST(AsyncFailures, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeIt) {
+  for (const int producers : {1, 4}) {
+    std::atomic<bool> broken{true}, has_begun{producers == 1}, is_later{producers == 1};
+    std::atomic<AsyncDataSetIterator*> reader{nullptr};
+    // Batch 4 is begun before batch 3 fails, and fails when that is known.
+    FunctionIterator<DataSet> source(20, [&](int64_t i, const std::stop_token& stop) {
+      const auto wait = [&](auto until) {
+        while (!stop.stop_requested() && !until()) std::this_thread::yield();
+      };
+      if (broken && i == 3) {
+        wait([&] { return has_begun.load(); });
+        ThrowDataLoss("images.idx: byte 17: found 3");
+      }
+      if (broken && i == 4) {
+        wait([&] { return reader != nullptr; });
+        if (!stop.stop_requested()) has_begun = true;
+        wait([&] { return reader.load()->failed_batch().has_value(); });
+        is_later = !stop.stop_requested();
+        throw Unreadable("a later one");
+      }
+      return Numbered(i);
+    });
+    AsyncDataSetIterator ahead(source, {.prefetch = 5, .producers = producers, .name = "digits"});
+    ahead.Reset();
+    reader = &ahead;
+    for (int64_t i = 0; i < 3; ++i) {
+      EXPECT_FALSE(ahead.failed_batch().has_value());
+      EXPECT_EQ(NumberOf(*ahead.Next()), static_cast<float>(i));
+    }
+    for (int i = 0; i < 100; ++i) {
+      if (i == 1) {
+        while (!is_later) std::this_thread::yield();
+      }
+      EXPECT_THAT(ErrorOf([&] { ahead.Next(); }),
+                  IsError(StatusCode::kDataLoss,
+                          {"digits: batch 3 of epoch 1: images.idx: byte 17: found 3"}));
+    }
+    EXPECT_EQ(ahead.failed_batch(), 3);
+    broken = false;
+    ahead.Reset();
+    int64_t seen = 0;
+    while (ahead.Next().has_value()) ++seen;
+    EXPECT_EQ(seen, 20);
+    EXPECT_FALSE(ahead.failed_batch().has_value());
+  }
+  // Of any type, and from a stream.
+  FunctionIterator<DataSet> source(20, [&](int64_t i) {
+    if (i == 5) throw Unreadable("socket 7");
+    return Numbered(i);
+  });
+  class Unindexed : public DataSetIterator {
+   public:
+    explicit Unindexed(DataSetIterator& base) : base_(base) {}
+    void Reset() override { base_.Reset(); }
+
+   protected:
+    std::optional<DataSet> NextBatch(const std::stop_token& stop) override {
+      return base_.Next(stop);
+    }
+    DataSetIterator& base_;
+  } stream(source);
+  AsyncDataSetIterator ahead(stream, {.producers = 3});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(ahead.Next().has_value());
+  EXPECT_THROW(ahead.Next(), Unreadable);
+  EXPECT_EQ(ahead.failed_batch(), 5);
+}
+
+TEST(AsyncFailures, AResetThatFailsSaysSoUntilOneSucceeds) {
+  class Rewinds : public Stream {
+   public:
+    Rewinds() : Stream(3) {}
+    void Reset() override {
+      if (++resets_ < 3) throw Unreadable("cannot rewind");
+      Stream::Reset();
+    }
+    int resets_ = 0;
+  } source;
+  AsyncDataSetIterator ahead(source);
+  EXPECT_TRUE(ahead.Next().has_value());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(ahead.Reset(), Unreadable);
+    EXPECT_THROW(ahead.Next(), Unreadable);
+    EXPECT_EQ(ahead.failed_batch(), -1);
+  }
+  ahead.Reset();
+  EXPECT_EQ(NumberOf(*ahead.Next()), 0);
+}
+
+// A source that waits for something that never comes: the end, and a reset, get it back.
+TEST(AsyncFailures, ASourceThatWaitsIsStopped) {
+  for (const bool throws : {false, true}) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::atomic<int> waits{0};
+    FunctionIterator<DataSet> source(10, [&](int64_t i, const std::stop_token& stop) {
+      if (i < 2) return Numbered(i);
+      std::unique_lock<std::mutex> lock(mutex);
+      ++waits;
+      never.wait(lock, stop, [] { return false; });
+      if (throws) ThrowFailedPrecondition("reader: stopped");
+      return DataSet();
+    });
+    AsyncDataSetIterator ahead(source, {.prefetch = 4, .producers = 2});
+    for (int round = 1; round < 20; ++round) {
+      for (int64_t i = 0; i < 2; ++i) ASSERT_EQ(NumberOf(*ahead.Next()), static_cast<float>(i));
+      while (waits < 2 * round) std::this_thread::yield();
+      if (round == 10) {  // a reader that waits is stopped as well
+        std::stop_source reader;
+        std::jthread stopper([&] { reader.request_stop(); });
+        EXPECT_FALSE(ahead.Next(reader.get_token()).has_value());
+      }
+      ahead.Reset();
+    }
+  }
+}
+
+TEST(AsyncFailures, OptionsAreChecked) {
+  struct Wrong {
+    AsyncOptions options;
+    const char* found;
+  };
+  FunctionIterator<DataSet> source(1, &Numbered);
+  for (const Wrong& wrong :
+       {Wrong{{.prefetch = 0}, "prefetch 0"}, Wrong{{.prefetch = INT_MIN}, "prefetch -2147483648"},
+        Wrong{{.prefetch = 65536}, "prefetch 65536"},
+        Wrong{{.prefetch = INT_MAX, .kept = INT_MAX}, "prefetch + kept at most 65536"},
+        Wrong{{.producers = 0}, "producers 0"},
+        Wrong{{.producers = 1025}, "producers at most 1024"}, Wrong{{.kept = 0}, "kept 0"}}) {
+    EXPECT_THAT(ErrorOf([&] { AsyncDataSetIterator(source, wrong.options); }),
+                IsError(StatusCode::kInvalidArgument, {wrong.found}));
+  }
+  EXPECT_THROW(FunctionIterator<DataSet>(-1, &Numbered), Error);
+  EXPECT_THROW(FunctionIterator<DataSet>(1, std::function<DataSet(int64_t)>()), Error);
+  Stream stream(1);
+  EXPECT_THAT(ErrorOf([&] { stream.Claim(); }),
+              IsError(StatusCode::kUnimplemented, {"go by index"}));
+}
+
+}  // namespace
+}  // namespace tidepool::nn

@@ -1,0 +1,178 @@
+#include "tidepool/nn/data/csv_file.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/nn/data/testing/gzip_writer.h"
+
+namespace tidepool {
+namespace {
+
+using ::absl::StatusCode;
+
+std::string FileOf(const std::string& text) {
+  const std::string path = ::testing::TempDir() + "/table.csv";
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+CsvSchema Houses() {
+  CsvSchema schema;
+  schema.columns = {{.name = "area"},
+                    {.name = "rooms", .if_missing = -1},
+                    {.name = "kind",
+                     .kind = CsvKind::kCategory,
+                     .categories = {"house", "flat"},
+                     .if_missing = 0},
+                    {.name = "sold", .kind = CsvKind::kInteger, .is_label = true}};
+  return schema;
+}
+
+TEST(CsvFile, NumbersCategoriesAndMissingValuesByName) {
+  const CsvTable table =
+      ReadCsv(FileOf("kind,sold,agent, area ,rooms\r\n"
+                     "flat,1,\"Smith, J.\",70.5,3\r\n"
+                     "\r\n"
+                     "house,-9007199254740993,\"said \"\"no\"\"\n twice\", 1e2 ,NA\n"
+                     "NA,3,,+5,4"),
+              Houses());
+  EXPECT_EQ(table.features.ToVector<float>(),
+            (std::vector<float>{70.5, 3, 0, 1, 100, -1, 1, 0, 5, 4, 0, 0}));
+  EXPECT_EQ(table.features.shape(), Shape({3, 4}));
+  EXPECT_EQ(table.labels.ToVector<int64_t>(), (std::vector<int64_t>{1, -9007199254740993, 3}));
+  EXPECT_THAT(table.feature_names,
+              ::testing::ElementsAre("area", "rooms", "kind=house", "kind=flat"));
+}
+
+TEST(CsvFile, CategoriesOfTheFileAreSortedAndReadOtherFiles) {
+  CsvSchema schema;
+  schema.has_header = false;
+  schema.format.separator = ';';
+  schema.columns = {{.name = "x"},
+                    {.name = "colour", .kind = CsvKind::kCategory, .is_label = true}};
+  const CsvTable table = ReadCsv(FileOf("\xEF\xBB\xBF"
+                                        "1;red\n2;blue\n3;red\n4;green\n"),
+                                 schema);
+  EXPECT_THAT(table.schema.columns[1].categories, ::testing::ElementsAre("blue", "green", "red"));
+  EXPECT_EQ(table.labels.ToVector<int64_t>(), (std::vector<int64_t>{2, 0, 2, 1}));
+  EXPECT_EQ(ReadCsv(FileOf("7;green\n"), table.schema).labels.ToVector<int64_t>(),
+            std::vector<int64_t>{1});
+  EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf("7;green\n8;pink\n"), table.schema); }),
+              IsError(StatusCode::kDataLoss,
+                      {"table.csv: line 2, column 2: \"colour\"", "\"pink\"", "3 categories"}));
+  // Several numbers are labels of a regression; gzip is looked through.
+  schema.columns = {{.is_label = true}, {.name = "b", .is_label = true}};
+  const CsvTable targets = ReadCsv(FileOf(Gzip("1;2\n3;4\n")), schema);
+  EXPECT_FALSE(targets.features.is_defined());
+  EXPECT_EQ(targets.labels.shape(), Shape({2, 2}));
+  EXPECT_EQ(targets.labels.ToVector<float>(), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(ReadCsv(FileOf(""), schema).labels.shape(), Shape({0, 2}));
+}
+
+TEST(CsvFile, WhatIsWrongIsToldWithLineAndColumn) {
+  struct Case {
+    const char* text;
+    StatusCode code;
+    std::vector<std::string> parts;
+  };
+  const std::string header = "area,rooms,kind,sold\n";
+  for (const Case& wrong : std::vector<Case>{
+           {"1,2,flat,1\nabc,2,flat,1\n",
+            StatusCode::kDataLoss,
+            {"line 3, column 1: \"area\"", "\"abc\"", "a number"}},
+           {"1,2x,flat,1\n", StatusCode::kDataLoss, {"line 2, column 2: \"rooms\"", "\"2x\""}},
+           {"1,2,flat,1.5\n",
+            StatusCode::kDataLoss,
+            {"line 2, column 4: \"sold\"", "integer of 64 bits"}},
+           {"1,2,flat,9223372036854775808\n", StatusCode::kDataLoss, {"integer of 64 bits"}},
+           {"1e39,2,flat,1\n", StatusCode::kDataLoss, {"column 1", "finite in f32"}},
+           {"inf,2,flat,1\n", StatusCode::kDataLoss, {"column 1", "finite in f32"}},
+           {"1,1e999,flat,1\n", StatusCode::kDataLoss, {"column 2", "a number"}},
+           {",2,flat,1\n", StatusCode::kDataLoss, {"column 1", "where it is missing"}},
+           {"1,2,flat,\n", StatusCode::kDataLoss, {"column 4", "where it is missing"}},
+           {"1,2,Flat,1\n",
+            StatusCode::kDataLoss,
+            {"column 3: \"kind\"", "\"Flat\"", "2 categories"}},
+           {"1,2,flat\n",
+            StatusCode::kDataLoss,
+            {"line 2, column 3", "found 3 fields, expected 4"}},
+           {"1,2,flat,1,5\n",
+            StatusCode::kDataLoss,
+            {"line 2, column 5", "found 5 fields, expected 4"}},
+           {"1,2,\"flat\n\nmore,1\n", StatusCode::kDataLoss, {"line 2, column 3", "not closed"}},
+           {"1,2,\"a\nb\"c,1\n",
+            StatusCode::kDataLoss,
+            {"line 3, column 3", "behind a closing quote"}},
+           {"1,2,fl\"at,1\n",
+            StatusCode::kDataLoss,
+            {"line 2, column 3", "a quote within a field"}},
+           {"1,2,flat\x01,1\n", StatusCode::kDataLoss, {"\"flat\\x01\"", "categories"}}}) {
+    EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf(header + wrong.text), Houses()); }),
+                IsError(wrong.code, wrong.parts))
+        << wrong.text;
+  }
+  EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf(header + std::string("1,2,fl\0at,1", 11)), Houses()); }),
+              IsError(StatusCode::kDataLoss, {"line 2, column 3", "a zero byte"}));
+  EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf("area,rooms,kind\n"), Houses()); }),
+              IsError(StatusCode::kDataLoss, {"line 1: header", "no column \"sold\""}));
+  EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf("area,rooms,kind,sold,area\n"), Houses()); }),
+              IsError(StatusCode::kDataLoss, {"two columns \"area\""}));
+  EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf(""), Houses()); }),
+              IsError(StatusCode::kDataLoss, {"expected a header"}));
+}
+
+TEST(CsvFile, LimitsHold) {
+  const auto error = [](const CsvSchema& schema, const std::string& text) {
+    return ErrorOf([&] { ReadCsv(FileOf(text), schema); });
+  };
+  CsvSchema schema;
+  schema.has_header = false;
+  schema.columns = {{.kind = CsvKind::kCategory}};
+  schema.max_categories = 3;
+  EXPECT_THAT(error(schema, "a\nb\nc\nd\n"),
+              IsError(StatusCode::kResourceExhausted, {"line 4, column 1", "3 categories"}));
+  schema.max_values = 8;
+  EXPECT_THAT(error(schema, "a\nb\nc\n"),
+              IsError(StatusCode::kResourceExhausted, {"3 rows of 3 features", "8 values"}));
+  schema.format.max_record_bytes = 10;
+  EXPECT_THAT(error(schema, "a\n\"" + std::string(20, '\n') + "\"\n"),
+              IsError(StatusCode::kResourceExhausted, {"line 2", "10 bytes"}));
+  schema.format.max_fields = 3;
+  EXPECT_THAT(error(schema, "a,b,c,d\n"),
+              IsError(StatusCode::kResourceExhausted, {"line 1", "3 fields"}));
+  schema.format.max_bytes = 100;
+  EXPECT_THAT(error(schema, std::string(200, '\n')),
+              IsError(StatusCode::kResourceExhausted, {"100"}));
+}
+
+TEST(CsvFile, SchemasThatCannotBe) {
+  const auto message = [](std::vector<CsvColumn> columns, char separator = ',') {
+    CsvSchema schema;
+    schema.columns = std::move(columns);
+    schema.format.separator = separator;
+    const Error error = ErrorOf([&] { ReadCsv(FileOf("a,b\n1,2\n"), schema); });
+    EXPECT_EQ(error.code(), StatusCode::kInvalidArgument);
+    return error.message();
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(message({}), HasSubstr("no columns"));
+  EXPECT_THAT(message({{.name = "a"}, {.name = "a"}}), HasSubstr("doubled name"));
+  EXPECT_THAT(message({{.name = ""}}), HasSubstr("empty"));
+  EXPECT_THAT(message({{.name = "a", .categories = {"x"}}}), HasSubstr("none for numbers"));
+  EXPECT_THAT(message({{.name = "a", .kind = CsvKind::kCategory, .categories = {"x", "x"}}}),
+              HasSubstr("twice"));
+  EXPECT_THAT(message({{.name = "a", .if_missing = 1, .is_label = true}}),
+              HasSubstr("labels that are there"));
+  EXPECT_THAT(message({{.name = "a", .is_label = true},
+                       {.name = "b", .kind = CsvKind::kInteger, .is_label = true}}),
+              HasSubstr("found 2 labels, 1 of them numbers"));
+  EXPECT_THAT(message({{.name = "a"}}, '"'), HasSubstr("separator"));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,310 @@
+#include "tidepool/nn/data/normalizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr absl::string_view kFormat = "tidepool-normalizer-1";
+constexpr absl::string_view kNames[] = {"standardize", "min_max", "image_scale"};
+constexpr size_t kMostColumns = size_t{1} << 24;
+
+[[noreturn]] void ThrowNotFitted() {
+  ThrowFailedPrecondition("normalizer: found none that is fitted, expected Fit() first");
+}
+
+int64_t ColumnsIn(const NDArray& array, const char* what) {
+  if (!array.is_defined() || array.rank() < 1) {
+    ThrowInvalidArgument(absl::StrCat("normalizer: ", what, ": found ",
+                                      array.is_defined() ? "an array without axes" : "none",
+                                      ", expected columns as the last axis"));
+  }
+  return array.dim(array.rank() - 1);
+}
+
+// Calls visit(first value) of an array of numbers.
+template <typename Visit>
+void VisitNumbers(const NDArray& array, const char* what, Visit visit) {
+  switch (array.dtype()) {
+    case DType::kFloat32:
+      return visit(float());
+    case DType::kFloat64:
+      return visit(double());
+    case DType::kUInt8:
+      return visit(uint8_t());
+    default:
+      ThrowInvalidArgument(absl::StrCat("normalizer: ", what, ": found ", DTypeName(array.dtype()),
+                                        ", expected f32, f64 or u8"));
+  }
+}
+
+}  // namespace
+
+// Of each column, by Welford's way, which loses nothing where values are large and lie close
+// together.
+struct Normalizer::Sums {
+  int64_t count = 0;
+  std::vector<double> mean, squares, least, greatest;
+
+  void Add(const NDArray& array, const NDArray& mask, const char* what) {
+    const int64_t columns = ColumnsIn(array, what);
+    if (columns == 0) return;
+    if (mean.empty()) {
+      const auto size = static_cast<size_t>(columns);
+      mean.resize(size);
+      squares.resize(size);
+      least.assign(size, std::numeric_limits<double>::infinity());
+      greatest.assign(size, -std::numeric_limits<double>::infinity());
+    }
+    if (static_cast<size_t>(columns) != mean.size()) {
+      ThrowInvalidArgument(absl::StrCat("normalizer: ", what, ": found ", columns,
+                                        " columns, expected ", mean.size(),
+                                        " as in the batches before"));
+    }
+    const int64_t rows = array.NumElements() / columns;
+    const std::vector<float> steps = MaskOf(array, mask, rows, what);
+    VisitNumbers(array, what, [&]<typename T>(T) {
+      const T* values = array.data<T>();
+      for (int64_t row = 0; row < rows; ++row, values += columns) {
+        if (!steps.empty() && steps[static_cast<size_t>(row)] == 0) continue;
+        ++count;
+        for (int64_t column = 0; column < columns; ++column) {
+          AddOne(static_cast<size_t>(column), static_cast<double>(values[column]), what);
+        }
+      }
+    });
+  }
+
+ private:
+  // Of each row whether it counts; empty: all do.
+  static std::vector<float> MaskOf(const NDArray& array, const NDArray& mask, int64_t rows,
+                                   const char* what) {
+    if (!mask.is_defined() || array.rank() < 3) return {};
+    if (mask.dtype() != DType::kFloat32 || mask.NumElements() != rows) {
+      ThrowInvalidArgument(absl::StrCat(
+          "normalizer: mask of ", what, ": found ", DTypeName(mask.dtype()), " of shape ",
+          mask.shape().ToString(), ", expected f32 for ", rows, " steps"));
+    }
+    return mask.ToVector<float>();
+  }
+
+  void AddOne(size_t column, double value, const char* what) {
+    if (!std::isfinite(value)) {
+      ThrowDataLoss(absl::StrCat("normalizer: ", what, ": column ", column, ": found ", value,
+                                 ", expected a finite number"));
+    }
+    const double away = value - mean[column];
+    mean[column] += away / static_cast<double>(count);
+    squares[column] += away * (value - mean[column]);
+    least[column] = std::min(least[column], value);
+    greatest[column] = std::max(greatest[column], value);
+  }
+};
+
+Normalizer Normalizer::Standardize(bool labels_too) {
+  return {Kind::kStandardize, 0, 1, labels_too};
+}
+
+Normalizer Normalizer::MinMax(double low, double high, bool labels_too) {
+  if (!(low < high) || !std::isfinite(high - low)) {
+    ThrowInvalidArgument(absl::StrCat("normalizer: found a range from ", low, " to ", high,
+                                      ", expected finite bounds, the lower one first"));
+  }
+  return {Kind::kMinMax, low, high, labels_too};
+}
+
+Normalizer Normalizer::ImageScale(double low, double high, double greatest) {
+  Normalizer normalizer = MinMax(low, high);
+  if (!(greatest > 0) || !std::isfinite(greatest)) {
+    ThrowInvalidArgument(absl::StrCat("normalizer: found a greatest pixel of ", greatest,
+                                      ", expected a finite one above 0"));
+  }
+  normalizer.kind_ = Kind::kImageScale;
+  normalizer.features_ = {{0}, {(high - low) / greatest}, {low}};
+  return normalizer;
+}
+
+Normalizer::Columns Normalizer::ColumnsOf(const Sums& sums) const {
+  Columns columns;
+  for (size_t i = 0; i < sums.mean.size(); ++i) {
+    const bool standardize = kind_ == Kind::kStandardize;
+    const double spread = standardize ? std::sqrt(sums.squares[i] / static_cast<double>(sums.count))
+                                      : sums.greatest[i] - sums.least[i];
+    columns.center.push_back(standardize ? sums.mean[i] : sums.least[i]);
+    columns.factor.push_back((standardize ? 1 : high_ - low_) / (spread > 0 ? spread : 1));
+    columns.offset.push_back(standardize ? 0 : low_);
+  }
+  return columns;
+}
+
+void Normalizer::Fit(DataSetIterator& batches) {
+  if (kind_ != Kind::kImageScale) {
+    Sums features, labels;
+    while (const std::optional<DataSet> batch = batches.Next()) {
+      features.Add(batch->features, batch->features_mask, "features");
+      if (labels_too_) labels.Add(batch->labels, batch->labels_mask, "labels");
+    }
+    if (features.count == 0 || (labels_too_ && labels.count == 0)) {
+      ThrowFailedPrecondition("normalizer: found no examples to fit, expected at least one");
+    }
+    Columns of_features = ColumnsOf(features), of_labels = ColumnsOf(labels);
+    features_ = std::move(of_features);
+    labels_ = std::move(of_labels);
+  }
+  batches.Reset();
+}
+
+void Normalizer::Change(NDArray& array, const Columns& columns, const char* what,
+                        bool reverts) const {
+  if (columns.center.empty()) ThrowNotFitted();
+  const int64_t width = ColumnsIn(array, what);
+  const bool one = kind_ == Kind::kImageScale;
+  if (!one && static_cast<size_t>(width) != columns.center.size()) {
+    ThrowInvalidArgument(absl::StrCat("normalizer: ", what, ": found ", width,
+                                      " columns, expected ", columns.center.size(), " as fitted"));
+  }
+  NDArray to = array.dtype() == DType::kUInt8 ? NDArray(array.shape(), DType::kFloat32) : array;
+  const int64_t rows = width == 0 ? 0 : array.NumElements() / width;
+  if (rows == 0) {
+    array = to;
+    return;
+  }
+  VisitNumbers(array, what, [&]<typename T>(T) {
+    using Result = std::conditional_t<std::is_same_v<T, uint8_t>, float, T>;
+    const T* from = array.data<T>();
+    Result* values = to.mutable_data<Result>();
+    for (int64_t row = 0; row < rows; ++row, from += width, values += width) {
+      for (int64_t column = 0; column < width; ++column) {
+        const size_t i = one ? 0 : static_cast<size_t>(column);
+        const auto x = static_cast<double>(from[column]);
+        values[column] = static_cast<Result>(
+            reverts ? (x - columns.offset[i]) / columns.factor[i] + columns.center[i]
+                    : (x - columns.center[i]) * columns.factor[i] + columns.offset[i]);
+      }
+    }
+  });
+  array = to;
+}
+
+void Normalizer::Apply(DataSet& batch) const {
+  ApplyToFeatures(batch.features);
+  if (labels_too_) Change(batch.labels, labels_, "labels", false);
+}
+
+void Normalizer::ApplyToFeatures(NDArray& features) const {
+  Change(features, features_, "features", false);
+}
+
+void Normalizer::RevertFeatures(NDArray& features) const {
+  Change(features, features_, "features", true);
+}
+
+void Normalizer::RevertLabels(NDArray& labels) const {
+  if (!labels_too_) {
+    ThrowFailedPrecondition(
+        "normalizer: found labels that are not normalized, expected one made with labels_too");
+  }
+  Change(labels, labels_, "labels", true);
+}
+
+std::string Normalizer::ToText() const {
+  if (!is_fitted()) ThrowNotFitted();
+  std::string text = absl::StrFormat("%s %s %.17g %.17g", kFormat,
+                                     kNames[static_cast<size_t>(kind_)], low_, high_);
+  for (const Columns* columns : {&features_, &labels_}) {
+    if (columns == &labels_ && !labels_too_) break;
+    absl::StrAppend(&text, columns == &labels_ ? " labels " : " features ", columns->center.size());
+    for (const std::vector<double>* numbers :
+         {&columns->center, &columns->factor, &columns->offset}) {
+      for (const double number : *numbers) absl::StrAppendFormat(&text, " %.17g", number);
+    }
+  }
+  return text;
+}
+
+Normalizer Normalizer::FromText(absl::string_view text) {
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
+  size_t at = 0;
+  const auto refuse = [&](absl::string_view expected) {
+    const std::string found =
+        at < words.size() ? absl::StrCat("\"", OneLine(std::string(words[at].substr(0, 40))), "\"")
+                          : "the end";
+    ThrowDataLoss(
+        absl::StrCat("normalizer: word ", at, ": found ", found, ", expected ", expected));
+  };
+  const auto expect = [&](absl::string_view word) {
+    if (at >= words.size() || words[at] != word) refuse(word);
+    ++at;
+  };
+  const auto number = [&] {
+    double value = 0;
+    if (at >= words.size() || !absl::SimpleAtod(words[at], &value) || !std::isfinite(value))
+      refuse("a finite number");
+    ++at;
+    return value;
+  };
+  expect(kFormat);
+  const auto* const name = at < words.size()
+                               ? std::find(std::begin(kNames), std::end(kNames), words[at])
+                               : std::end(kNames);
+  if (name == std::end(kNames)) refuse("standardize, min_max or image_scale");
+  ++at;
+  const double low = number(), high = number();
+  if (!(low < high)) refuse("bounds, the lower one first, in front of this");
+  Normalizer normalizer(static_cast<Kind>(name - std::begin(kNames)), low, high, false);
+  const auto read = [&](Columns& columns, absl::string_view word) {
+    expect(word);
+    uint64_t count = 0;
+    // The words themselves bound what room is made.
+    if (at >= words.size() || !absl::SimpleAtoi(words[at], &count) || count < 1 ||
+        count > kMostColumns || 3 * count > words.size() - at - 1 ||
+        (normalizer.kind_ == Kind::kImageScale && count != 1)) {
+      refuse("how many columns follow, of three numbers each");
+    }
+    ++at;
+    for (std::vector<double>* numbers : {&columns.center, &columns.factor, &columns.offset}) {
+      for (uint64_t i = 0; i < count; ++i) numbers->push_back(number());
+    }
+    if (std::any_of(columns.factor.begin(), columns.factor.end(),
+                    [](double factor) { return !(factor > 0); })) {
+      refuse("factors above 0 in front of this");
+    }
+  };
+  read(normalizer.features_, "features");
+  if (at < words.size()) {
+    normalizer.labels_too_ = true;
+    read(normalizer.labels_, "labels");
+  }
+  if (at < words.size()) refuse("the end");
+  return normalizer;
+}
+
+NormalizedIterator::NormalizedIterator(DataSetIterator& base, const Normalizer& normalizer)
+    : base_(base), normalizer_(normalizer) {
+  if (!normalizer.is_fitted()) ThrowNotFitted();
+}
+
+DataSet NormalizedIterator::Make(int64_t index, const std::stop_token& stop) const {
+  DataSet batch = base_.Make(index, stop);
+  normalizer_.Apply(batch);
+  return batch;
+}
+
+std::optional<DataSet> NormalizedIterator::NextBatch(const std::stop_token& stop) {
+  std::optional<DataSet> batch = base_.Next(stop);
+  if (batch.has_value()) normalizer_.Apply(*batch);
+  return batch;
+}
+
+}  // namespace tidepool::nn

@@ -1,0 +1,31 @@
+// The pixels of a PNG file in memory, straight to where they are wanted.
+//
+// Of any colour type; grey of colours and colours of grey, transparent pixels on black, 8 bits
+// each. What pixels do not need, such as texts and profiles, is not looked at: a few bytes can
+// stand for any number of them. Memory: some times the pixels, whatever the file's size. Errors:
+// kInvalidArgument naming byte, found and expected. Threads: pure functions.
+#ifndef TIDEPOOL_NN_DATA_PNG_IMAGE_H_
+#define TIDEPOOL_NN_DATA_PNG_IMAGE_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/types/span.h"
+
+namespace tidepool {
+
+struct ImageSize {
+  int64_t height = 0, width = 0;  // pixels
+
+  friend bool operator==(const ImageSize&, const ImageSize&) = default;
+};
+
+bool LooksLikePng(std::string_view bytes);
+// What the header claims; nothing else is looked at.
+ImageSize PngSizeOf(std::string_view png);
+// [height, width, channels] of exactly that size, of 1 (grey) or 3 channels (red, green, blue).
+void DecodePng(std::string_view png, ImageSize size, int channels, absl::Span<uint8_t> pixels);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NN_DATA_PNG_IMAGE_H_

@@ -1,0 +1,350 @@
+#include "tidepool/nn/parallel/parallel_inference.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/nn/parallel/waiting_request.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr char kName[] = "parallel inference";
+
+// A deadline of centuries is none.
+WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted) {
+  using Clock = WaitingRequest::Clock;
+  if (!wanted.has_value()) return std::nullopt;
+  const Clock::time_point now = Clock::now();
+  if (*wanted > Clock::time_point::max() - now) return std::nullopt;
+  return now + *wanted;
+}
+
+void CheckDeadline(const std::optional<std::chrono::nanoseconds>& deadline) {
+  if (!deadline.has_value() || deadline->count() > 0) return;
+  ThrowInvalidArgument(
+      absl::StrCat(kName, ": deadline of ", deadline->count(), " ns, expected a positive one"));
+}
+
+}  // namespace
+
+class ParallelInference::Core {
+ public:
+  Core(std::shared_ptr<const Network> network, const ParallelInferenceConfig& config)
+      : config_(config),
+        pool_(kName, WorkspaceConfig::Inference(), network->device()),
+        network_(std::move(network)) {
+    if (config.mode == InferenceMode::kInPlace) return;
+    try {
+      for (int i = 0; i < config.workers; ++i) workers_.emplace_back([this] { Work(); });
+    } catch (const std::system_error& error) {
+      const size_t started = workers_.size();
+      Shutdown();
+      ThrowResourceExhausted(absl::StrCat(kName, ": the system has no thread for worker ", started,
+                                          " of ", config.workers, ": ", error.code().message()));
+    }
+  }
+  ~Core() { Shutdown(); }
+
+  void Run(const Request& request, Arrays& outputs, int64_t examples) {
+    WaitingRequest waiting{
+        &request.inputs, &request.masks, &outputs, examples,
+        DeadlineOf(request.deadline.has_value() ? request.deadline : config_.deadline)};
+    config_.mode == InferenceMode::kInPlace ? RunHere(waiting) : RunThere(waiting);
+    if (waiting.error != nullptr) std::rethrow_exception(waiting.error);
+  }
+
+  void UpdateModel(std::shared_ptr<const Network> network) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    network_.swap(network);
+  }
+  std::shared_ptr<const Network> network() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return network_;
+  }
+
+  void Shutdown() {
+    const std::lock_guard<std::mutex> one(shutdown_mutex_);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    wakes_.notify_all();
+    room_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+    std::unique_lock<std::mutex> lock(mutex_);
+    idle_.wait(lock, [&] { return stats_.running == 0; });
+  }
+
+  const ParallelInferenceConfig& config() const { return config_; }
+  ParallelInferenceStats stats() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return stats_;
+  }
+  WorkspacePool& pool() { return pool_; }
+
+ private:
+  // ---- Requests; mutex_ is held where `lock` is handed in ----
+
+  void CheckOpen() const {
+    if (stopping_) ThrowFailedPrecondition(absl::StrCat(kName, ": a request after Shutdown"));
+  }
+
+  void RunHere(WaitingRequest& waiting) {
+    std::shared_ptr<const Network> network;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      CheckOpen();
+      network = network_;
+      CountBatch(1, waiting.examples);
+    }
+    WaitingRequest* const batch[] = {&waiting};
+    ComputeRequests(*network, pool_, batch);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Count(waiting);
+    if (--stats_.running == 0) idle_.notify_all();
+  }
+
+  void RunThere(WaitingRequest& waiting) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    AwaitRoom(lock, waiting.deadline);
+    (last_ != nullptr ? last_->next : first_) = &waiting;
+    last_ = &waiting;
+    ++stats_.waiting;
+    wakes_.notify_one();
+    const auto is_done = [&] { return waiting.state == WaitingRequest::State::kDone; };
+    if (waiting.deadline.has_value()) {
+      const auto has_begun = [&] { return waiting.state != WaitingRequest::State::kWaiting; };
+      if (!waiting.done.wait_until(lock, *waiting.deadline, has_begun)) {
+        Remove(waiting);
+        Expire(waiting);
+        return;
+      }
+    }
+    waiting.done.wait(lock, is_done);
+  }
+
+  void AwaitRoom(std::unique_lock<std::mutex>& lock, const WaitingRequest::Deadline& deadline) {
+    CheckOpen();
+    const auto has_room = [&] { return stopping_ || stats_.waiting < config_.queue_limit; };
+    if (!has_room()) {
+      if (config_.when_full == WhenFull::kRefuse) {
+        ++stats_.refused;
+        ThrowResourceExhausted(absl::StrCat(kName, ": ", stats_.waiting,
+                                            " requests wait, which is the limit; try again later"));
+      }
+      if (!deadline.has_value()) {
+        room_.wait(lock, has_room);
+      } else if (!room_.wait_until(lock, *deadline, has_room)) {
+        ++stats_.expired;
+        throw Error(absl::StatusCode::kDeadlineExceeded,
+                    absl::StrCat(kName, ": no room among ", stats_.waiting,
+                                 " requests that wait by the deadline"));
+      }
+    }
+    CheckOpen();
+  }
+
+  void Remove(WaitingRequest& waiting) {
+    WaitingRequest* before = nullptr;
+    for (WaitingRequest* at = first_; at != &waiting; at = at->next) before = at;
+    RemoveBehind(before);
+  }
+
+  WaitingRequest* RemoveBehind(WaitingRequest* before) {
+    WaitingRequest*& link = before != nullptr ? before->next : first_;
+    WaitingRequest* const removed = link;
+    link = removed->next;
+    if (last_ == removed) last_ = before;
+    removed->next = nullptr;
+    --stats_.waiting;
+    room_.notify_one();
+    return removed;
+  }
+
+  void Expire(WaitingRequest& waiting) {
+    ++stats_.expired;
+    waiting.error = std::make_exception_ptr(
+        Error(absl::StatusCode::kDeadlineExceeded,
+              absl::StrCat(kName, ": no worker was free by the request's deadline")));
+    waiting.state = WaitingRequest::State::kDone;
+  }
+
+  void Count(const WaitingRequest& waiting) {
+    if (waiting.error != nullptr) {
+      ++stats_.failed;
+      return;
+    }
+    ++stats_.requests;
+    stats_.examples += waiting.examples;
+  }
+
+  // ---- Workers ----
+
+  void Work() {
+    WorkerPool kernels(config_.threads_of_worker);
+    const ThreadPoolScope own(kernels);
+    std::vector<WaitingRequest*> batch;
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      wakes_.wait(lock, [&] { return stopping_ || first_ != nullptr; });
+      if (first_ == nullptr) return;
+      Take(batch);
+      if (batch.empty()) continue;
+      std::shared_ptr<const Network> network = network_;
+      lock.unlock();
+      ComputeRequests(*network, pool_, batch);
+      network.reset();
+      lock.lock();
+      stats_.running -= static_cast<int64_t>(batch.size());
+      for (WaitingRequest* const waiting : batch) {
+        Count(*waiting);
+        waiting->state = WaitingRequest::State::kDone;
+        waiting->done.notify_one();  // under the lock: it is gone once its caller has that
+      }
+    }
+  }
+
+  // The oldest request, and those behind it that fit. Those whose deadline is over are told so.
+  void Take(std::vector<WaitingRequest*>& batch) {
+    batch.clear();
+    int64_t examples = 0;
+    WaitingRequest* before = nullptr;
+    for (WaitingRequest* at = first_; at != nullptr;) {
+      WaitingRequest* const behind = at->next;
+      if (at->deadline.has_value() && *at->deadline <= WaitingRequest::Clock::now()) {
+        RemoveBehind(before);
+        Expire(*at);
+        at->done.notify_one();
+      } else if (batch.empty() ||
+                 (examples + at->examples <= config_.batch_limit && FitTogether(*batch[0], *at))) {
+        RemoveBehind(before);
+        at->state = WaitingRequest::State::kRunning;
+        examples += at->examples;
+        batch.push_back(at);
+        if (config_.mode == InferenceMode::kSequential || examples >= config_.batch_limit) break;
+      } else {
+        before = at;
+      }
+      at = behind;
+    }
+    if (!batch.empty()) CountBatch(static_cast<int64_t>(batch.size()), examples);
+  }
+
+  void CountBatch(int64_t requests, int64_t examples) {
+    stats_.running += requests;
+    ++stats_.batches;
+    stats_.largest_batch = std::max(stats_.largest_batch, examples);
+  }
+
+  const ParallelInferenceConfig config_;
+  WorkspacePool pool_;
+  std::mutex shutdown_mutex_;
+  mutable std::mutex mutex_;
+  std::condition_variable wakes_, room_, idle_;
+  // Guarded by mutex_:
+  std::shared_ptr<const Network> network_;
+  WaitingRequest *first_ = nullptr, *last_ = nullptr;
+  bool stopping_ = false;
+  ParallelInferenceStats stats_;
+
+  std::vector<std::thread> workers_;
+};
+
+ParallelInference::ParallelInference(std::shared_ptr<const Network> network,
+                                     const ParallelInferenceConfig& config) {
+  if (network == nullptr) ThrowInvalidArgument(absl::StrCat(kName, ": no network, expected one"));
+  if (config.workers < 1 || config.batch_limit < 1 || config.queue_limit < 1 ||
+      config.threads_of_worker < 1) {
+    ThrowInvalidArgument(absl::StrCat(kName, ": workers ", config.workers, ", batch_limit ",
+                                      config.batch_limit, ", queue_limit ", config.queue_limit,
+                                      ", threads_of_worker ", config.threads_of_worker,
+                                      ", expected at least 1 of each"));
+  }
+  CheckDeadline(config.deadline);
+  core_ = std::make_unique<Core>(std::move(network), config);
+}
+
+ParallelInference::~ParallelInference() = default;
+
+Arrays ParallelInference::Run(const Request& request) {
+  CheckDeadline(request.deadline);
+  const std::shared_ptr<const Network> network = core_->network();
+  const Arrays& inputs = request.inputs;
+  if (inputs.size() != network->inputs().size()) {
+    ThrowInvalidArgument(
+        absl::StrCat(kName, ": ", inputs.size(), " inputs, expected ", network->inputs().size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    network->CheckFeatures(inputs[i], static_cast<int>(i));
+    if (inputs[i].dim(0) == inputs[0].dim(0)) continue;
+    ThrowInvalidArgument(absl::StrCat(kName, ": inputs of ", inputs[0].dim(0), " and ",
+                                      inputs[i].dim(0), " examples, expected one size"));
+  }
+  const int64_t examples = inputs[0].dim(0);
+  for (size_t i = 0; i < request.masks.size(); ++i) {
+    const NDArray& mask = request.masks[i];
+    if (!mask.is_defined()) continue;
+    mask.CheckAlive("run", "mask");
+    if (i < inputs.size() && mask.rank() >= 1 && mask.dim(0) == examples) continue;
+    ThrowInvalidArgument(absl::StrCat(kName, ": mask ", i, " has shape ", mask.shape().ToString(),
+                                      ", expected [", examples, ", ...] for one of ", inputs.size(),
+                                      " inputs"));
+  }
+  Arrays outputs;
+  for (const Shape& shape : network->output_shapes()) {
+    std::vector<int64_t> dims = {examples};
+    dims.insert(dims.end(), shape.dims(), shape.dims() + shape.rank());
+    outputs.push_back(NDArray(Shape(absl::MakeConstSpan(dims)), network->dtype(),
+                              Place::CurrentOn(network->device())));
+  }
+  core_->Run(request, outputs, examples);
+  return outputs;
+}
+
+NDArray ParallelInference::Output(const NDArray& features) {
+  Request request;
+  request.inputs.push_back(features);
+  Arrays outputs = Run(request);
+  if (outputs.size() == 1) return std::move(outputs[0]);
+  ThrowInvalidArgument(absl::StrCat(kName, ": the network has ", outputs.size(),
+                                    " outputs, expected one, or a call of Run()"));
+}
+
+void ParallelInference::UpdateModel(std::shared_ptr<const Network> network) {
+  if (network == nullptr)
+    ThrowInvalidArgument(absl::StrCat(kName, ": UpdateModel: no network, expected one"));
+  const std::shared_ptr<const Network> now = core_->network();
+  bool fits = network->inputs().size() == now->inputs().size() &&
+              network->output_shapes() == now->output_shapes() &&
+              network->dtype() == now->dtype() && network->device() == now->device();
+  for (size_t i = 0; fits && i < now->inputs().size(); ++i) {
+    fits = network->inputs()[i].shape == now->inputs()[i].shape &&
+           network->inputs()[i].dtype == now->inputs()[i].dtype;
+  }
+  if (!fits) {
+    ThrowInvalidArgument(absl::StrCat(kName, ": UpdateModel: network [", network->Describe(),
+                                      "] in place of [", now->Describe(),
+                                      "], expected the same inputs, outputs, type and device"));
+  }
+  core_->UpdateModel(std::move(network));
+}
+
+std::shared_ptr<const Network> ParallelInference::network() const { return core_->network(); }
+void ParallelInference::Shutdown() { core_->Shutdown(); }
+const ParallelInferenceConfig& ParallelInference::config() const { return core_->config(); }
+ParallelInferenceStats ParallelInference::stats() const { return core_->stats(); }
+WorkspacePool& ParallelInference::workspaces() { return core_->pool(); }
+
+}  // namespace tidepool::nn

@@ -1,0 +1,55 @@
+// Networks and batches for tests of several workers.
+#ifndef TIDEPOOL_NN_PARALLEL_PARALLEL_TESTING_H_
+#define TIDEPOOL_NN_PARALLEL_PARALLEL_TESTING_H_
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/data/digits.h"
+#include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/models.h"
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+inline const LabelledImages& Digits() {
+  static const auto* const digits =
+      new LabelledImages(LoadImageFolder("examples/data/mnist").train);
+  return *digits;
+}
+
+inline Network NetworkOf(const std::string& name, const NetworkOptions& options = {.seed = 5}) {
+  if (name == "residual") return Network(ResidualConfig({28, 28, 1}, 10, {4, 8}), options);
+  return Network(NetworkConfig::Sequential({28, 28, 1}, LayersOf(name, 10)), options);
+}
+
+// Consecutive images of the digits: batch i of any size is [i * size, (i + 1) * size).
+class Batches {
+ public:
+  explicit Batches(int64_t size, DType dtype = DType::kFloat32)
+      : batches_(Digits(), size), dtype_(dtype) {}
+  Batch operator()(int64_t i) {
+    Batch batch = batches_.Make(i);
+    batch.features = Cast(batch.features, dtype_);
+    return batch;
+  }
+
+ private:
+  ImageBatches batches_;
+  DType dtype_;
+};
+
+inline double LargestDifference(const NDArray& a, const NDArray& b) {
+  const std::vector<double> x = Cast(a, DType::kFloat64).ToVector<double>(),
+                            y = Cast(b, DType::kFloat64).ToVector<double>();
+  double largest = 0;
+  for (size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+  return largest;
+}
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_PARALLEL_PARALLEL_TESTING_H_

@@ -1,0 +1,311 @@
+#include "tidepool/nn/parallel/parallel_wrapper.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/data/async_iterator.h"
+#include "tidepool/nn/parallel/worker_group.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr char kName[] = "parallel wrapper";
+
+// Parts begin at cache lines: no line is written by two workers.
+constexpr int64_t kPartAlignment = 16;
+
+// Arrays that are there are written: nobody's manager and no tape has a part in it.
+struct InPlace {
+  const HandlesOwnScope handles;
+  const NoGradientScope constants;
+};
+
+// What layers of a worker draw: other numbers than any other worker's.
+uint64_t SeedOf(int worker) { return 0x9E3779B97F4A7C15u * static_cast<uint64_t>(worker); }
+
+NDArray PartOfArray(const NDArray& flat, std::pair<int64_t, int64_t> part) {
+  return flat.Slice(0, part.first, part.second);
+}
+
+}  // namespace
+
+struct ParallelWrapper::Worker {
+  explicit Worker(Network its_network) : network(std::move(its_network)) {}
+  Network network;
+  std::optional<Trainer> trainer;  // kParameterAveraging
+};
+
+ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& config)
+    : trainer_(trainer), config_(config), layout_(trainer.network().layout_version()) {
+  if (config.averaging_frequency < 1 || config.prefetch < 1) {
+    ThrowInvalidArgument(absl::StrCat(kName, ": averaging_frequency ", config.averaging_frequency,
+                                      " and prefetch ", config.prefetch,
+                                      ", expected at least 1 of each"));
+  }
+  if (trainer.graph_stats() != nullptr) {
+    ThrowUnimplemented(absl::StrCat(
+        kName,
+        ": the trainer's steps are captured (set_graphs), expected a trainer without graphs"));
+  }
+  group_ = std::make_unique<WorkerGroup>(kName, config.workers, config.threads_of_worker);
+  Network& network = trainer.network();
+  if (config.workspace_mode.has_value()) network.set_training_workspace(*config.workspace_mode);
+  const bool shares = config.training == ParallelTraining::kGradientSharing;
+  for (int worker = 1; worker < config.workers; ++worker) {
+    auto made = std::make_unique<Worker>(network.NewReplica(
+        shares ? Network::ReplicaParameters::kShared : Network::ReplicaParameters::kOwn,
+        network.seed() ^ SeedOf(worker)));
+    if (!shares) {
+      made->trainer.emplace(made->network, trainer.updater().config());
+      if (trainer.loss_scale() != nullptr)
+        made->trainer->set_loss_scale(trainer.loss_scale()->config());
+    }
+    replicas_.push_back(std::move(made));
+  }
+  if (shares && network.beside().is_defined()) {
+    first_ = std::make_unique<Worker>(
+        network.NewReplica(Network::ReplicaParameters::kShared, network.seed()));
+  }
+}
+
+ParallelWrapper::~ParallelWrapper() = default;
+
+Network& ParallelWrapper::network(int worker) {
+  if (worker < 0 || worker >= config_.workers) {
+    ThrowInvalidArgument(
+        absl::StrCat(kName, ": worker ", worker, ", expected 0 to ", config_.workers - 1));
+  }
+  if (worker > 0) return replicas_[static_cast<size_t>(worker - 1)]->network;
+  return first_ != nullptr ? first_->network : trainer_.network();
+}
+
+std::pair<int64_t, int64_t> ParallelWrapper::PartOf(int worker, int64_t count) const {
+  const int64_t lines = (count + kPartAlignment - 1) / kPartAlignment;
+  const auto begin_of = [&](int64_t w) {
+    return std::min(count, lines * w / config_.workers * kPartAlignment);
+  };
+  return {begin_of(worker), begin_of(worker + 1)};
+}
+
+void ParallelWrapper::CheckBatches(const std::vector<Batch>& batches) const {
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (batches[i].features.is_defined()) continue;
+    ThrowInvalidArgument(
+        absl::StrCat(kName, ": batch ", i,
+                     " of the round has no features, expected those of at least one example"));
+  }
+}
+
+ParallelPass ParallelWrapper::Fit(DataSetIterator& batches) {
+  const AsyncOptions options{.prefetch = config_.prefetch * config_.workers,
+                             .kept = config_.workers,
+                             .device = trainer_.network().device(),
+                             .name = kName};
+  AsyncDataSetIterator ahead(batches, options);
+  return Fit([&] { return ahead.Next(); });
+}
+
+ParallelPass ParallelWrapper::Fit(int64_t count, std::function<Batch(int64_t index)> make) {
+  FunctionIterator<DataSet> batches(count, std::move(make));
+  return Fit(batches);
+}
+
+ParallelPass ParallelWrapper::Fit(absl::FunctionRef<std::optional<Batch>()> next) {
+  if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
+  if (trainer_.network().layout_version() != layout_) {
+    ThrowFailedPrecondition(
+        absl::StrCat(kName, ": parameters of network [", trainer_.network().name(),
+                     "] were frozen or not since it was made, expected one made afterwards"));
+  }
+  fitting_ = true;
+  const absl::Cleanup done = [&] { fitting_ = false; };
+  for (int worker = 0; worker < config_.workers; ++worker)
+    network(worker).set_step(trainer_.network().step());
+  const bool averages = config_.training == ParallelTraining::kParameterAveraging;
+  if (averages) CopyToReplicas();
+  Pass pass;
+  try {
+    while (Round(next, pass)) {
+    }
+  } catch (...) {
+    try {
+      if (averages) Average(pass);
+    } catch (const Error&) {
+      // What ended the pass is on its way.
+    }
+    throw;
+  }
+  if (averages) Average(pass);
+  if (pass.sums.examples > 0) pass.sums.loss /= static_cast<double>(pass.sums.examples);
+  return pass.sums;
+}
+
+bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Batch>()> next, Pass& pass) {
+  std::vector<Batch> batches;
+  while (batches.size() < static_cast<size_t>(config_.workers)) {
+    std::optional<Batch> batch = next();
+    if (!batch.has_value()) break;
+    batches.push_back(std::move(*batch));
+  }
+  if (batches.empty()) return false;
+  CheckBatches(batches);
+  ParallelRound round;
+  round.batches = static_cast<int64_t>(batches.size());
+  for (const Batch& batch : batches) round.examples += batch.size();
+  double sum;  // of the examples' losses
+  if (config_.training == ParallelTraining::kGradientSharing) {
+    sum = Share(batches, round);
+  } else {
+    pass.took_part = std::max(pass.took_part, static_cast<int>(batches.size()));
+    sum = Step(batches);
+    round.averaged = ++pass.rounds_since == config_.averaging_frequency;
+    if (round.averaged) Average(pass);
+  }
+  pass.sums.batches += round.batches;
+  pass.sums.examples += round.examples;
+  pass.sums.loss += sum;
+  round.round = ++pass.sums.rounds;
+  round.loss = sum / static_cast<double>(round.examples);
+  const bool was_full = batches.size() == static_cast<size_t>(config_.workers);
+  batches.clear();  // what they took is free for the next ones
+  if (listener_) listener_(round);
+  return was_full;
+}
+
+// ---- Sharing gradients ----
+
+double ParallelWrapper::Share(std::vector<Batch>& batches, ParallelRound& round) {
+  const int workers = static_cast<int>(batches.size());
+  Network& whole = trainer_.network();
+  const double before = whole.loss_scale();
+  const double scale = trainer_.loss_scale() != nullptr ? trainer_.loss_scale()->scale() : before;
+  std::vector<double> losses(batches.size());
+  const absl::Cleanup restore = [&] {
+    for (int worker = 0; worker < workers; ++worker) network(worker).set_loss_scale(before);
+  };
+  group_->Run(workers, [&](int worker) {
+    Network& its = network(worker);
+    const Batch& batch = batches[static_cast<size_t>(worker)];
+    // Of the mean of all examples of the round.
+    const double examples = static_cast<double>(batch.size());
+    its.set_loss_scale(scale * examples / static_cast<double>(round.examples));
+    if (first_ != nullptr) {
+      NDArray beside = its.beside();
+      CopyInto(whole.beside(), beside);
+    }
+    const WorkspaceScope scope(its.training_workspace());
+    losses[static_cast<size_t>(worker)] = its.ComputeGradients(InputsOf(batch)) * examples;
+  });
+  AddGradients(workers);
+  round.updated = trainer_.Update();
+  AverageBeside(workers);
+  whole.set_step(network(0).step());
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum;
+}
+
+void ParallelWrapper::AddGradients(int workers) {
+  const NDArray& gradients = trainer_.network().gradients();
+  if (workers == 1 && first_ == nullptr) return;
+  group_->Run(config_.workers, [&](int worker) {
+    const InPlace in_place;
+    const auto part = PartOf(worker, gradients.NumElements());
+    if (part.first == part.second) return;
+    NDArray sum = PartOfArray(gradients, part);
+    if (first_ != nullptr) CopyInto(PartOfArray(network(0).gradients(), part), sum);
+    for (int other = 1; other < workers; ++other)
+      AddInto(sum, PartOfArray(network(other).gradients(), part), sum);
+  });
+}
+
+void ParallelWrapper::AverageBeside(int workers) {
+  if (first_ == nullptr) return;
+  const InPlace in_place;
+  NDArray mean = trainer_.network().beside();
+  CopyInto(network(0).beside(), mean);
+  for (int other = 1; other < workers; ++other) AddInto(mean, network(other).beside(), mean);
+  if (workers > 1) mean *= 1.0 / workers;
+}
+
+// ---- Averaging parameters ----
+
+double ParallelWrapper::Step(std::vector<Batch>& batches) {
+  std::vector<double> losses(batches.size());
+  group_->Run(static_cast<int>(batches.size()), [&](int worker) {
+    Batch& batch = batches[static_cast<size_t>(worker)];
+    const double examples = static_cast<double>(batch.size());
+    Trainer& trainer =
+        worker == 0 ? trainer_ : *replicas_[static_cast<size_t>(worker - 1)]->trainer;
+    losses[static_cast<size_t>(worker)] = trainer.Step([&] { return std::move(batch); }) * examples;
+  });
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum;
+}
+
+void ParallelWrapper::Average(Pass& pass) {
+  // Workers that had no batch since the last time take the others' mean and give nothing.
+  const int workers = std::exchange(pass.took_part, 0);
+  pass.rounds_since = 0;
+  if (workers == 0) return;
+  const auto average = [&](absl::FunctionRef<NDArray(int worker)> flat_of) {
+    const NDArray first = flat_of(0);
+    if (!first.is_defined()) return;
+    group_->Run(config_.workers, [&](int worker) {
+      const InPlace in_place;
+      const auto part = PartOf(worker, first.NumElements());
+      if (part.first == part.second) return;
+      NDArray mean = PartOfArray(first, part);
+      if (workers > 1) {
+        for (int other = 1; other < workers; ++other)
+          AddInto(mean, PartOfArray(flat_of(other), part), mean);
+        mean *= 1.0 / workers;
+      }
+      for (int other = 1; other < config_.workers; ++other) {
+        NDArray copy = PartOfArray(flat_of(other), part);
+        CopyInto(mean, copy);
+      }
+    });
+  };
+  average([&](int worker) { return network(worker).parameters(); });
+  average([&](int worker) { return network(worker).beside(); });
+  if (!config_.average_updaters) return;
+  for (size_t i = 0; i < trainer_.updater().state().size(); ++i) {
+    average([&](int worker) {
+      Updater& updater = worker == 0
+                             ? trainer_.updater()
+                             : replicas_[static_cast<size_t>(worker - 1)]->trainer->updater();
+      return updater.state()[i]->Reshape({updater.state()[i]->NumElements()});
+    });
+  }
+}
+
+void ParallelWrapper::CopyToReplicas() {
+  const InPlace in_place;
+  for (const auto& replica : replicas_) {
+    NDArray arrays = replica->network.arrays();
+    CopyInto(trainer_.network().arrays(), arrays);
+    Updater &from = trainer_.updater(), &to = replica->trainer->updater();
+    to.set_steps(from.steps());
+    to.set_epoch(from.epoch());
+    if (!config_.average_updaters && has_fitted_) continue;
+    const std::vector<const NDArray*> source = from.state(), target = to.state();
+    for (size_t i = 0; i < source.size(); ++i) {
+      NDArray copy = *target[i];
+      CopyInto(*source[i], copy);
+    }
+  }
+  has_fitted_ = true;
+}
+
+}  // namespace tidepool::nn

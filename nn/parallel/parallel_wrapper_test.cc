@@ -1,0 +1,270 @@
+// Averages of several workers against averages made by hand, and what both ways of training have in
+// common.
+#include "tidepool/nn/parallel/parallel_wrapper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/data/digits.h"
+#include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/model_file.h"
+#include "tidepool/nn/parallel/parallel_testing.h"
+
+namespace tidepool::nn {
+namespace {
+
+int64_t LiveBytes() { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; }
+
+// ---- Averaging ----
+
+// Workers of their own, by hand.
+struct Hand {
+  explicit Hand(const std::string& model, int workers, UpdaterKind kind) {
+    for (int w = 0; w < workers; ++w)
+      networks.push_back(std::make_unique<Network>(NetworkOf(model)));
+    for (const auto& network : networks)
+      trainers.push_back(std::make_unique<Trainer>(*network, UpdaterConfig::Of(kind)));
+  }
+  static void Mean(std::vector<NDArray> arrays) {
+    NDArray sum = arrays[0].Dup();
+    for (size_t i = 1; i < arrays.size(); ++i) sum += arrays[i];
+    sum *= 1.0 / static_cast<double>(arrays.size());
+    for (NDArray& array : arrays) CopyInto(sum, array);
+  }
+  void Average(bool updaters) {
+    std::vector<NDArray> parameters;
+    for (const auto& network : networks) parameters.push_back(network->parameters());
+    Mean(parameters);
+    if (!updaters) return;
+    for (size_t i = 0; i < trainers[0]->updater().state().size(); ++i) {
+      std::vector<NDArray> states;
+      for (const auto& trainer : trainers) states.push_back(*trainer->updater().state()[i]);
+      Mean(states);
+    }
+  }
+  std::vector<std::unique_ptr<Network>> networks;
+  std::vector<std::unique_ptr<Trainer>> trainers;
+};
+
+TEST(ParameterAveraging, EqualsAveragesByHand) {
+  for (const bool updaters : {true, false}) {
+    for (const int frequency : {1, 3}) {
+      constexpr int kWorkers = 2, kRounds = 7;  // the last averaging is the pass's end
+      Hand hand("mlp", kWorkers, UpdaterKind::kAdam);
+      Network network = NetworkOf("mlp");
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      ParallelWrapper parallel(trainer, {.workers = kWorkers,
+                                         .training = ParallelTraining::kParameterAveraging,
+                                         .averaging_frequency = frequency,
+                                         .average_updaters = updaters});
+      std::vector<bool> averaged;
+      parallel.set_listener(
+          [&](const ParallelRound& round) { averaged.push_back(round.averaged); });
+      Batches small(8);
+      for (int pass = 0; pass < 2; ++pass) {
+        for (int round = 0; round < kRounds; ++round) {
+          for (int w = 0; w < kWorkers; ++w)
+            hand.trainers[static_cast<size_t>(w)]->Step(
+                [&] { return small(kWorkers * round + w); });
+          if ((round + 1) % frequency == 0 || round + 1 == kRounds) hand.Average(updaters);
+        }
+        parallel.Fit(kWorkers * kRounds, [&](int64_t i) { return small(i); });
+        EXPECT_EQ(network.parameters().ToVector<float>(),
+                  hand.networks[0]->parameters().ToVector<float>());
+        EXPECT_EQ(parallel.network(1).parameters().ToVector<float>(),
+                  network.parameters().ToVector<float>());
+      }
+      EXPECT_EQ(std::count(averaged.begin(), averaged.end(), true), 2 * (kRounds / frequency));
+      EXPECT_EQ(trainer.steps(), 2 * kRounds);
+    }
+  }
+}
+
+TEST(ParameterAveraging, WorkersWithoutABatchTakeTheMeanOfTheOthers) {
+  Hand hand("mlp", 2, UpdaterKind::kSgd);
+  Network network = NetworkOf("mlp");
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  ParallelWrapper parallel(trainer,
+                           {.workers = 3, .training = ParallelTraining::kParameterAveraging});
+  Batches small(8);
+  for (size_t w = 0; w < 2; ++w)
+    hand.trainers[w]->Step([&] { return small(static_cast<int64_t>(w)); });
+  hand.Average(true);
+  parallel.Fit(2, [&](int64_t i) { return small(i); });
+  for (int w = 0; w < 3; ++w) {
+    EXPECT_EQ(parallel.network(w).parameters().ToVector<float>(),
+              hand.networks[0]->parameters().ToVector<float>())
+        << w;
+  }
+}
+
+TEST(ParameterAveraging, Nd4jCase145LeNetByTwoWorkersAveragedEveryThreeRounds) {
+  Model model = MakeModel("lenet", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled);
+  Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
+  ParallelWrapper parallel(trainer, {.workers = 2,
+                                     .training = ParallelTraining::kParameterAveraging,
+                                     .averaging_frequency = 3,
+                                     .prefetch = 24});
+  ImageBatches batches(Digits(), 16);
+  for (uint64_t epoch = 1; epoch <= 1; ++epoch) {
+    batches.Shuffle(3, epoch);
+    parallel.Fit(batches.size(), [&](int64_t i) { return batches.Make(i); });
+    EXPECT_EQ(parallel.network(1).parameters().ToVector<float>(),
+              model.network->parameters().ToVector<float>());
+  }
+  const LabelledImages test = LoadImageFolder("examples/data/mnist").test;
+  ImageBatches tested(test, test.count);
+  const Batch batch = tested.Make(0);
+  const std::vector<float> scores = model.network->Output(batch.features).ToVector<float>();
+  const std::vector<int64_t> labels = batch.labels.ToVector<int64_t>();
+  int right = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto begin = scores.begin() + static_cast<std::ptrdiff_t>(10 * i);
+    right += std::max_element(begin, begin + 10) - begin == labels[i];
+  }
+  EXPECT_GT(right, static_cast<int>(labels.size()) * 8 / 10);
+}
+
+// ---- Memory, errors, life ----
+
+TEST(ParallelWrapperTest, PassesTakeNothingFromTheSystemAndHoldNoMore) {
+  for (const ParallelTraining training :
+       {ParallelTraining::kGradientSharing, ParallelTraining::kParameterAveraging}) {
+    Network network = NetworkOf("residual");
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+    ParallelWrapper parallel(trainer, {.workers = 2, .training = training});
+    Batches small(8);
+    const Batch kept[] = {small(0), small(1)};
+    int64_t asked = 0, live = 0;
+    for (int pass = 0; pass < 40; ++pass) {
+      int64_t next = 0;
+      parallel.Fit([&]() -> std::optional<Batch> {
+        if (next == 6) return std::nullopt;
+        const Batch& batch = kept[next++ % 2];
+        return Batch(batch.features, batch.labels);
+      });
+      if (pass == 4) {
+        for (int w = 0; w < 2; ++w) parallel.network(w).training_workspace().FinishPlanSearch();
+      }
+      if (pass == 9) asked = MemoryTracker::Global().system_allocations(), live = LiveBytes();
+    }
+    EXPECT_EQ(MemoryTracker::Global().system_allocations(), asked);
+    EXPECT_EQ(LiveBytes(), live);
+  }
+}
+
+TEST(ParallelWrapperTest, SharingTakesGradientsForEachWorkerAndNoParameters) {
+  Network network = NetworkOf("lenet");
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  const int64_t before = LiveBytes();
+  const int64_t gradients = static_cast<int64_t>(network.gradients().NumElements() * sizeof(float));
+  const ParallelWrapper sharing(trainer, {.workers = 3});
+  EXPECT_NEAR(static_cast<double>(LiveBytes() - before), 2.0 * gradients, 4096);
+}
+
+TEST(ParallelWrapperTest, RefusesWhatCannotBe) {
+  Network network = NetworkOf("mlp");
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 0}); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"parallel wrapper", "0 workers"}));
+  EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.threads_of_worker = 0}); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"0 threads"}));
+  EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.averaging_frequency = 0}); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"averaging_frequency 0"}));
+  EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.prefetch = 0}); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"prefetch 0"}));
+  ParallelWrapper parallel(trainer);
+  EXPECT_THAT(ErrorOf([&] { parallel.network(2); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"worker 2"}));
+  EXPECT_THAT(
+      ErrorOf([&] { parallel.Fit(1, [](int64_t) { return Batch(); }); }),
+      IsError(absl::StatusCode::kInvalidArgument, {"batch 0 of the round has no features"}));
+  EXPECT_THAT(ErrorOf([&] { parallel.network(1).SetFrozen({{"0.dense"}}); }),
+              IsError(absl::StatusCode::kFailedPrecondition, {"replica"}));
+  const ParallelPass none = parallel.Fit(0, [](int64_t) { return Batch(); });
+  EXPECT_EQ(none.rounds, 0);
+  EXPECT_EQ(none.loss, 0);
+  parallel.set_listener(
+      [&](const ParallelRound&) { parallel.Fit(0, [](int64_t) { return Batch(); }); });
+  Batches small(8);
+  EXPECT_THAT(ErrorOf([&] { parallel.Fit(2, [&](int64_t i) { return small(i); }); }),
+              IsError(absl::StatusCode::kFailedPrecondition, {"under way"}));
+  network.SetFrozen({{"0.*"}});
+  EXPECT_THAT(ErrorOf([&] { parallel.Fit(0, [](int64_t) { return Batch(); }); }),
+              IsError(absl::StatusCode::kFailedPrecondition, {"frozen"}));
+}
+
+TEST(ParallelWrapperTest, AWorkersErrorLeavesTheRoundUndoneAndTheNextPassWorks) {
+  Network network = NetworkOf("residual"), expected = NetworkOf("residual");
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam)),
+      reference(expected, UpdaterConfig::Of(UpdaterKind::kAdam));
+  ParallelWrapper parallel(trainer, {.workers = 3}), by(reference, {.workers = 3});
+  Batches small(4);
+  for (const int bad : {0, 1, 2}) {
+    const std::vector<float> before = network.arrays().ToVector<float>();
+    const Error error = ErrorOf([&] {
+      parallel.Fit(3, [&](int64_t i) {
+        return i == bad ? Batch(Zeros({4, 5}), Zeros({4}, DType::kInt64)) : small(i);
+      });
+    });
+    EXPECT_THAT(error, IsError(absl::StatusCode::kInvalidArgument,
+                               {"worker " + std::to_string(bad), "[4, 5]"}));
+    EXPECT_EQ(network.arrays().ToVector<float>(), before);
+    EXPECT_EQ(trainer.steps(), bad);
+    // Numbers that layers draw are as if the round had not been.
+    parallel.Fit(3, [&](int64_t i) { return small(i); });
+    by.Fit(3, [&](int64_t i) { return small(i); });
+    EXPECT_EQ(network.arrays().ToVector<float>(), expected.arrays().ToVector<float>());
+  }
+}
+
+TEST(ParallelWrapperTest, AProducersErrorComesOutAsItIsBehindTheRoundsBeforeIt) {
+  Network network = NetworkOf("mlp");
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  ParallelWrapper parallel(trainer, {.workers = 2,
+                                     .training = ParallelTraining::kParameterAveraging,
+                                     .averaging_frequency = 100});
+  Batches small(4);
+  EXPECT_THROW(parallel.Fit(9,
+                            [&](int64_t i) {
+                              if (i == 4) throw std::out_of_range("no more");
+                              return small(i);
+                            }),
+               std::out_of_range);
+  EXPECT_EQ(trainer.steps(), 2);
+  EXPECT_EQ(parallel.network(1).parameters().ToVector<float>(),
+            network.parameters().ToVector<float>());
+}
+
+TEST(ParallelWrapperTest, APassBeginsWithWhatTheTrainerHasThen) {
+  for (const ParallelTraining training :
+       {ParallelTraining::kGradientSharing, ParallelTraining::kParameterAveraging}) {
+    Network network = NetworkOf("mlp"), other = NetworkOf("mlp", {.seed = 6});
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd)),
+        others(other, UpdaterConfig::Of(UpdaterKind::kSgd));
+    ParallelWrapper parallel(trainer, {.workers = 2, .training = training});
+    Batches small(4);
+    parallel.Fit(2, [&](int64_t i) { return small(i); });
+    NDArray parameters = network.parameters();
+    CopyInto(other.parameters(), parameters);
+    ParallelWrapper by(others, {.workers = 2, .training = training});
+    parallel.Fit(4, [&](int64_t i) { return small(i); });
+    by.Fit(4, [&](int64_t i) { return small(i); });
+    EXPECT_EQ(network.parameters().ToVector<float>(), other.parameters().ToVector<float>());
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::nn

@@ -1,0 +1,78 @@
+#include "tidepool/nn/parallel/waiting_request.h"
+
+#include <utility>
+#include <vector>
+
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/joining.h"
+
+namespace tidepool::nn {
+namespace {
+
+bool IsDefined(const Arrays& arrays, size_t i) {
+  return i < arrays.size() && arrays[i].is_defined();
+}
+
+void ComputeTogether(const Network& network, WorkspacePool& pool,
+                     absl::Span<WaitingRequest* const> batch) {
+  const HandlesOwnScope handles;
+  const PooledScope scope(pool);
+  Network::RunOptions options;
+  Arrays inputs = *batch[0]->inputs;
+  options.masks = *batch[0]->masks;
+  if (batch.size() > 1) {
+    std::vector<NDArray> parts(batch.size());
+    const auto join = [&](const Arrays* WaitingRequest::*arrays, size_t i) {
+      for (size_t k = 0; k < batch.size(); ++k) parts[k] = (*(batch[k]->*arrays))[i];
+      return Concat(parts);
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = join(&WaitingRequest::inputs, i);
+    for (size_t i = 0; i < options.masks.size(); ++i) {
+      if (options.masks[i].is_defined()) options.masks[i] = join(&WaitingRequest::masks, i);
+    }
+  }
+  const Arrays outputs = network.Run(std::move(inputs), options);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    int64_t row = 0;
+    for (WaitingRequest* const waiting : batch) {
+      const NDArray rows = outputs[o].Slice(0, row, row + waiting->examples);
+      row += waiting->examples;
+      NDArray& result = (*waiting->outputs)[o];
+      CopyInto(rows.dtype() == result.dtype() ? rows : Cast(rows, result.dtype()), result);
+    }
+  }
+}
+
+}  // namespace
+
+bool FitTogether(const WaitingRequest& a, const WaitingRequest& b) {
+  const auto fit = [](const NDArray& x, const NDArray& y) {
+    return x.dtype() == y.dtype() && x.device() == y.device() &&
+           x.shape().span().subspan(1) == y.shape().span().subspan(1);
+  };
+  const Arrays &x = *a.inputs, &y = *b.inputs;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!fit(x[i], y[i])) return false;
+    const bool masked = IsDefined(*a.masks, i);
+    if (masked != IsDefined(*b.masks, i)) return false;
+    if (masked && !fit((*a.masks)[i], (*b.masks)[i])) return false;
+  }
+  return true;
+}
+
+void ComputeRequests(const Network& network, WorkspacePool& pool,
+                     absl::Span<WaitingRequest* const> batch) {
+  try {
+    ComputeTogether(network, pool, batch);
+    return;
+  } catch (...) {
+    if (batch.size() == 1) {
+      batch[0]->error = std::current_exception();
+      return;
+    }
+  }
+  for (size_t i = 0; i < batch.size(); ++i) ComputeRequests(network, pool, batch.subspan(i, 1));
+}
+
+}  // namespace tidepool::nn

@@ -1,0 +1,45 @@
+// A request that waits for a worker or is computed, and the computing of several as one batch. See
+// parallel_inference.h.
+#ifndef TIDEPOOL_NN_PARALLEL_WAITING_REQUEST_H_
+#define TIDEPOOL_NN_PARALLEL_WAITING_REQUEST_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <optional>
+
+#include "absl/types/span.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+// On its caller's stack, who waits for kDone.
+struct WaitingRequest {
+  using Clock = std::chrono::steady_clock;
+  using Deadline = std::optional<Clock::time_point>;
+  enum class State : uint8_t { kWaiting, kRunning, kDone };
+
+  const Arrays* inputs;
+  const Arrays* masks;
+  Arrays* outputs;  // where the results go
+  int64_t examples;
+  Deadline deadline;
+  State state = State::kWaiting;
+  std::exception_ptr error;
+  std::condition_variable done;
+  WaitingRequest* next = nullptr;  // behind it
+};
+
+// Whether the two can be rows of one batch.
+bool FitTogether(const WaitingRequest& a, const WaitingRequest& b);
+
+// One batch of at least one request, in a cycle of the pool. Where several together fail each is
+// computed alone; `error` is that of each. Throws nothing.
+void ComputeRequests(const Network& network, WorkspacePool& pool,
+                     absl::Span<WaitingRequest* const> batch);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_PARALLEL_WAITING_REQUEST_H_
