@@ -132,6 +132,7 @@ class Pool final : public MemoryResource {
   size_t used_bytes() const { return used_bytes_; }             // live blocks
   size_t block_count() const { return block_count_; }           // live blocks
   size_t chunk_count() const { return chunks_.size(); }
+  bool has_arena() const { return arena_ != nullptr; }
 
   size_t Trim() noexcept override;
   size_t TrimIdle(int uses) noexcept override;

@@ -76,7 +76,7 @@ void Draw(Uses& uses, uint64_t sizes_seed, uint64_t lives_seed) {
 }
 
 TEST(PoolArena, KindsInTurnsAskForNothingInTheEnd) {
-  for (uint32_t seed = 1; seed <= 60; ++seed) {
+  for (uint32_t seed = 1; seed <= 25; ++seed) {
     std::mt19937_64 random(seed);
     struct Kind {
       size_t count, bytes;
@@ -187,19 +187,40 @@ TEST(PoolArena, AnArenaFollowsWhatIsLiveWhenThatIsFarLess) {
   EXPECT_EQ(uses.pool().owned_bytes(), 0u);
 }
 
-// Its turns with coarse blocks, and uses that ask for these alone meanwhile, do not keep it large.
+void AllocateMany(Uses& uses, size_t count, size_t bytes) {
+  for (size_t i = 0; i < count; ++i) uses.Allocate(bytes, bytes == kCoarse ? kCoarse : 64);
+}
+
+// Each evicted the other's memory in each turn.
+TEST(PoolArena, UsesOfCoarseBlocksAndOfOthersInTurnsSettle) {
+  Uses uses;
+  for (int use = 0; use < 120; ++use) {
+    if (use == 60) uses.Watch();
+    if (use % 3 == 0) AllocateMany(uses, 300, kCoarse);
+    if (use % 3 == 1) AllocateMany(uses, 18, kMiB);
+    if (use % 3 == 2) AllocateMany(uses, 3, 6 * kMiB);
+    uses.End();
+  }
+  EXPECT_EQ(uses.requests(), 0u);
+  EXPECT_LE(uses.most_owned(), 2.1 * uses.most_live() + 3 * kMiB);
+}
+
+// Uses that ask for coarse blocks alone do not keep it large, nor does it come as many chunks.
 TEST(PoolArena, AnArenaThatWentForCoarseBlocksComesBackAsLargeAsIsNeeded) {
   Uses uses;
   TakeTurns(uses, 40);
-  for (int use = 0; use < 200; ++use) {
-    for (int i = 0; i < 800; ++i) uses.Allocate(kCoarse, kCoarse);
+  AllocateMany(uses, 800, kCoarse);
+  uses.End();
+  ASSERT_FALSE(uses.pool().has_arena());
+  uses.Watch();
+  AllocateMany(uses, 10, kMiB);
+  EXPECT_EQ(uses.requests(), 1u);
+  uses.End();
+  for (int use = 0; use < 280; ++use) {
+    AllocateMany(uses, 800, kCoarse);
+    if (use >= 200) uses.Allocate(kMiB);
     uses.End();
-  }
-  for (int use = 0; use < 80; ++use) {
-    for (int i = 0; i < 800; ++i) uses.Allocate(kCoarse, kCoarse);
-    uses.Allocate(kMiB);
-    uses.End();
-    if (use == 40) uses.Watch();
+    if (use == 240) uses.Watch();
   }
   EXPECT_EQ(uses.requests(), 0u);
   EXPECT_LE(uses.most_owned(), 1.1 * uses.most_live() + 4 * kMiB);
@@ -209,11 +230,13 @@ TEST(PoolArena, AnArenaThatWentForCoarseBlocksComesBackAsLargeAsIsNeeded) {
 TEST(PoolArena, UsesSettleBesideABlockThatStays) {
   Uses uses;
   TakeTurns(uses, 40);
+  ASSERT_TRUE(uses.pool().has_arena());
   void* const stays = uses.pool().Allocate(kMiB, 64).token;
   for (int use = 0; use < 300; ++use) {
     if (use == 200) uses.Watch();
-    Draw(uses, 7 + use % 3, 7 + use % 3);
-    for (int i = 0; i < 8; ++i) uses.Allocate(11 * kMiB + (use % 5) * kMiB);
+    if (use % 3 == 0) AllocateMany(uses, 110, kMiB);
+    if (use % 3 == 1) AllocateMany(uses, 15, 7 * kMiB);
+    if (use % 3 == 2) AllocateMany(uses, 5, 21 * kMiB);
     uses.End();
   }
   EXPECT_EQ(uses.requests(), 0u);
