@@ -84,6 +84,9 @@ class CycleHeap final : public CycleMemory {
   void Trim() noexcept override;
   void Abandon() noexcept override;
 
+  // Whether large blocks come from one chunk (memory/resource/pool.h). Within the gate, for tests.
+  bool has_arena() const { return storage_->spans.has_arena(); }
+
  private:
   // In records that other threads give back: small blocks as they are, large ones by their headers
   // with the lowest bit set.

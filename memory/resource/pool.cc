@@ -13,10 +13,11 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kFewestNodes = 64, kMostNodes = 1024;  // that are made at once
-constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what was live
+constexpr size_t kGrowth = 16;           // a chunk is at most one part in so many of what was live
 constexpr size_t kGrainOfChunks = 4096;  // so much more than what was asked for a chunk may have
 constexpr size_t kMostGrownBytes = size_t{1} << 26;
-constexpr size_t kLeastSharedBytes = size_t{1} << 20;  // requests of up to this share chunks that grow
+constexpr size_t kLeastSharedBytes = size_t{1}
+                                     << 20;  // requests of up to this share chunks that grow
 constexpr size_t kCoarseChunkBytes = size_t{1} << 20;
 // Fewer of a size in a chunk than this, and its end would be missed.
 constexpr size_t kMany = 16;
@@ -25,6 +26,12 @@ constexpr size_t kMany = 16;
 uint64_t KindOf(uint64_t bytes) {
   bytes *= 0x9e3779b97f4a7c15u;
   return (bytes ^ bytes >> 32) * 0xd6e8feb86659fd93u;
+}
+
+// Of a sequence: what came before, and what comes next.
+uint64_t Then(uint64_t before, uint64_t next) {
+  before = (before ^ next) * 0x9e3779b97f4a7c15u;
+  return before ^ before >> 29;
 }
 
 }  // namespace
@@ -87,9 +94,7 @@ void Pool::DropNodes() noexcept {
   nodes_ = 0;
 }
 
-Pool::Block* Pool::NewNode() noexcept {
-  return std::exchange(recycled_, recycled_->next_in_chunk);
-}
+Pool::Block* Pool::NewNode() noexcept { return std::exchange(recycled_, recycled_->next_in_chunk); }
 
 void Pool::RecycleNode(Block* node) noexcept {
   node->next_in_chunk = std::exchange(recycled_, node);
@@ -151,7 +156,7 @@ bool Pool::FitToLive() noexcept {
   const size_t peak = peak_used_bytes();
   const size_t shared = std::max(SpanBytesFor(peak), kLeastSharedBytes);
   const size_t coarse = coarse_alignment_ > 0 ? kCoarseChunkBytes : 0;
-  if (owned_bytes_ <= peak + Slack(peak) + shared + coarse) return false;
+  if (owned_bytes_ <= peak + Slack(peak, false) + shared + coarse) return false;
   for (const auto& chunk : chunks_) {
     if (chunk->large || chunk->bytes <= 2 * shared) continue;
     chunk->large = true;
@@ -218,7 +223,7 @@ Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
 }
 
 // All of what the chunk takes in the end is asked for, but for the tail.
-Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
+Allocation Pool::TakeChunk(size_t bytes, bool coarse, size_t* asked) {
   *asked = bytes;
   const size_t footprint = upstream_.FootprintBytes(bytes, chunk_alignment_);
   if (footprint != SIZE_MAX && footprint >= bytes + kReadableTailBytes) {
@@ -226,7 +231,7 @@ Allocation Pool::TakeChunk(size_t bytes, size_t* asked) {
     if (upstream_.FootprintBytes(all, chunk_alignment_) == footprint) *asked = all;
   }
   if (footprint == SIZE_MAX) return upstream_.Allocate(*asked, chunk_alignment_);
-  MakeRoom(*asked, footprint);
+  MakeRoom(*asked, footprint, coarse);
   // Others may come in until it is there.
   asked_bytes_ += footprint;
   try {
@@ -249,14 +254,14 @@ void Pool::ReserveRecords() {
 
 Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   const bool large = bytes > shared_bytes_;
-  const size_t arena = coarse || arena_ != nullptr ? 0 : std::exchange(arena_bytes_, 0);
+  const size_t arena = coarse || !std::exchange(arena_is_due_, false) ? 0 : arena_bytes_;
   const size_t wanted = arena > 0 ? std::max(arena, bytes) : ChunkBytesFor(bytes, coarse);
   ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
-  Allocation taken = TakeChunk(wanted, &chunk->bytes);
+  Allocation taken = TakeChunk(wanted, coarse, &chunk->bytes);
   const bool is_arena = taken && arena > 0;
   if (!taken && taken.refusal != Refusal::kImpossible && bytes < wanted) {
-    taken = TakeChunk(bytes, &chunk->bytes);  // there may be room for the request alone
+    taken = TakeChunk(bytes, coarse, &chunk->bytes);  // there may be room for the request alone
   }
   if (!taken) return taken;
   try {
@@ -296,11 +301,14 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   }
   const bool coarse = alignment > alignment_;
   bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
-  if (bytes >= kHugeBytes) [[unlikely]] huge_ += KindOf(bytes);
+  if (bytes >= kHugeBytes) [[unlikely]]
+    huge_ += KindOf(bytes);
   if (!HasNodes()) MakeNodes();
   Block* block = nullptr;
   if (arena_ != nullptr && !coarse) block = static_cast<Block*>(arena_->tree.BestFit(bytes));
-  if (block == nullptr) block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
+  if (block == nullptr && (coarse || !arena_is_due_)) {
+    block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
+  }
   if (block == nullptr) {
     if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;
   }
@@ -311,8 +319,8 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
     SetRoom(*block->chunk, block->chunk->room);
   }
   if (block->size > bytes) {
-    // In an arena what is large comes from the end: between the small ones it would leave gaps that are
-    // too small for the next of another size.
+    // In an arena what is large comes from the end: between the small ones it would leave gaps that
+    // are too small for the next of another size.
     const bool from_end = block->chunk == arena_ && bytes >= arena_->bytes / kGrowth;
     Block* const rest = NewNode();
     rest->size = block->size - bytes;
@@ -343,7 +351,9 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   peak_used_bytes_ = std::max(peak_used_bytes_, used_bytes_);
   if (!coarse) {
     peak_fine_bytes_ = std::max(peak_fine_bytes_, fine_bytes_ += bytes);
-    if (grows_) kind_ += KindOf(bytes);
+    if (grows_) kind_ = Then(kind_, bytes);
+    if (block->chunk != arena_)
+      peak_beside_bytes_ = std::max(peak_beside_bytes_, beside_bytes_ += bytes);
   }
   ++block_count_;
   return {block->data, block};
@@ -354,7 +364,11 @@ void Pool::Release(void* token, size_t, size_t) noexcept {
   Poison(block->data, block->size);
   block->chunk->used_in = use_;
   used_bytes_ -= block->size;
-  if (!block->chunk->coarse) fine_bytes_ -= block->size;
+  if (!block->chunk->coarse) {
+    fine_bytes_ -= block->size;
+    if (block->chunk != arena_) beside_bytes_ -= block->size;
+    if (grows_) kind_ = Then(kind_, block->size + 1);
+  }
   --block_count_;
   if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
     TakeFree(next);

@@ -29,8 +29,9 @@
 // times at first, more after each use that makes room even so. So large chunks take at most five
 // times what lives in them, or that. (Of a pool that grows, cycles of a buffer that doubles, old
 // and new alive at once, settle at 1.1 times what is live; of one that grows by half at 1.2, of
-// several that double in turns at 1.2 to 1.6.) Not where requests of 32 MiB or more are other ones in each use, and
-// in none of the last 256 the same: what they find by chance is not worth that memory, and 1.1 times is kept.
+// several that double in turns at 1.2 to 1.6.) Not where requests of 32 MiB or more are other ones
+// in each use, and in none of the last 256 the same: what they find by chance is not worth that
+// memory, and 1.1 times is kept.
 //
 // Small blocks that are kept gather in the chunks that were there first, whatever temporaries come
 // and go: streams of those and sizes drawn at random stay below 1.25 times what was live and three
@@ -58,23 +59,27 @@
 // different kinds have one memory in turns. Those that need more than twice what was live even so
 // take and give back some chunks in each turn.
 //
-// Uses that repeat settle so. Where they are other ones each time, and four of them end without live
-// blocks (but those of coarse_alignment_) that made room, or found more than 1.25 times what was live
-// and 1 MiB owned, all of it goes, and what comes next gets one chunk of that many bytes, the arena.
-// From there each request is the best fit of one space, so uses take turns in it and ask for nothing;
-// a sixteenth of the arena and more is cut from the end of what fits, so that small blocks leave no
-// gaps between large ones. A request that its gaps leave no room for has a chunk of its own, which
-// goes with the use, or sooner when another is needed; after three such uses the arena has 1.375
-// times what was live, after eight there is none for 256 uses, then twice as many, or until chunks of
-// many sizes had to make room in four as well. An arena is replaced by a smaller one when it has more
-// than twice as much beyond what was live as that. There comes none where requests of 32 MiB or more
-// are other ones in each use, as above; one that is there stays.
+// Uses that end without live blocks (but those of coarse_alignment_), and of which three made room
+// or owned more than 1.25 times what was live and 1 MiB, get one chunk for all that is not coarse,
+// the arena, in the place of those there were. Each request is the best fit of it, a sixteenth of
+// it and more from the end of what fits, so that small blocks leave no gaps between large ones. It
+// is empty when a use begins, so a use that is the same again lies as it lay before: what fitted
+// once fits again, and uses of one kind or of many in turns ask for nothing. It has 17/16 of what
+// was live and 1 MiB at first. A request that its gaps leave no room for has a chunk of its own,
+// which goes with the use, or sooner when another is needed, and the next arena is larger by what
+// was live beside it: to twice what was live where the same use, release for release, had that
+// before (of the last 256), else to 1.25 times, or 1.375 after three others. So uses that are ever
+// different go on asking only where that is too little. A smaller one comes when so much less is
+// live than when its size was decided that it was 1.5 times that and 1 MiB; none, when nothing was
+// in chunks for n uses. There comes none where requests of 32 MiB or more are other ones in each
+// use, as above. Coarse blocks of some uses lie beside the arena of others: up to twice what was
+// live is kept of both, as above.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
 // in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The
 // alignment is the pool's own for every block; requests for more are refused as impossible
-// (align_resource.h), but for PoolGrowth::coarse_alignment: such blocks have chunks of their own kind
-// until those are idle.
+// (align_resource.h), but for PoolGrowth::coarse_alignment: such blocks have chunks of their own
+// kind until those are idle.
 //
 // Threads: one at a time (locked_resource.h). While what it wraps takes a chunk or has one back,
 // others may come in: on this thread from callbacks, or where the lock of its users is given up
@@ -94,14 +99,15 @@
 #include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/resource/first_fit.h"
 #include "tidepool/memory/resource/fit_tree.h"
+#include "tidepool/memory/resource/known_kinds.h"
 #include "tidepool/memory/resource/memory_resource.h"
 
 namespace tidepool {
 
 struct PoolGrowth {
   bool grows = false;
-  // More than the pool's alignment, 0: none. Requests of up to this alignment are served too; sizes of
-  // those beyond the pool's own are rounded up to it, and chunks for them have 1 MiB.
+  // More than the pool's alignment, 0: none. Requests of up to this alignment are served too; sizes
+  // of those beyond the pool's own are rounded up to it, and chunks for them have 1 MiB.
   size_t coarse_alignment = 0;
 };
 
@@ -126,13 +132,14 @@ class Pool final : public MemoryResource {
   size_t used_bytes() const { return used_bytes_; }             // live blocks
   size_t block_count() const { return block_count_; }           // live blocks
   size_t chunk_count() const { return chunks_.size(); }
+  bool has_arena() const { return arena_ != nullptr; }
 
   size_t Trim() noexcept override;
   size_t TrimIdle(int uses) noexcept override;
   // Of a pool that grows: whether more is owned than it keeps for what was live, as after a time in
-  // which more was. Then chunks more than twice as large as those of now serve small blocks no more,
-  // and who keeps such blocks between uses without need may release them, so that they gather in
-  // few chunks and the others go. A look at each chunk.
+  // which more was. Then chunks more than twice as large as those of now serve small blocks no
+  // more, and who keeps such blocks between uses without need may release them, so that they gather
+  // in few chunks and the others go. A look at each chunk.
   bool FitToLive() noexcept;
   // The chunks without live blocks whose token, of what it wraps, `goes` says so of. Returns bytes.
   size_t TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept;
@@ -170,17 +177,18 @@ class Pool final : public MemoryResource {
   Block* FindBest(size_t bytes, bool coarse) const noexcept;
   size_t ChunkBytesFor(size_t bytes, bool coarse) const;
   Allocation AddChunk(size_t bytes, bool coarse, Block** whole);
-  Allocation TakeChunk(size_t bytes, size_t* asked);
+  Allocation TakeChunk(size_t bytes, bool coarse, size_t* asked);
   void ReserveRecords();
   bool MayHold(size_t bytes, size_t chunk_bytes) const;
   bool CutsDeeply() const;
-  size_t Slack(size_t peak) const;
+  size_t Slack(size_t peak, bool coarse) const;
   size_t SpanBytesFor(size_t live) const;
-  void MakeRoom(size_t bytes, size_t footprint) noexcept;
+  void MakeRoom(size_t bytes, size_t footprint, bool coarse) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
   bool JudgeHuge() noexcept;
   void FitArena(bool made_room, bool strange) noexcept;
-  void NoteKind(uint64_t kind) noexcept;
+  size_t ArenaBytesFor(size_t peak) const;
+  void ReplaceArena(size_t bytes, size_t peak) noexcept;
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {
@@ -212,8 +220,8 @@ class Pool final : public MemoryResource {
   std::vector<std::unique_ptr<Chunk>> chunks_;  // the oldest first
   // By place, for fine and for coarse blocks: `room`, or 0 of chunks that do not serve those.
   FirstFit room_[2];
-  size_t span_bytes_;    // of the next chunk of several requests
-  size_t shared_bytes_;  // requests beyond it have chunks of their own
+  size_t span_bytes_;                       // of the next chunk of several requests
+  size_t shared_bytes_;                     // requests beyond it have chunks of their own
   std::vector<MappedVector<Block>> slabs_;  // of nodes
   size_t nodes_ = 0;
   Block* recycled_ = nullptr;
@@ -229,29 +237,31 @@ class Pool final : public MemoryResource {
   size_t fine_bytes_ = 0;
   size_t peak_fine_bytes_ = 0;
   size_t last_peak_fine_bytes_ = 0;
-  Chunk* arena_ = nullptr;   // one of chunks_, for all that is not coarse
-  size_t arena_bytes_ = 0;   // of the next chunk of such, which is one; 0: none
-  static constexpr int kStrikes = 4;
+  // Bytes of these outside of the arena, where there is one; and the most of them in this use.
+  size_t beside_bytes_ = 0;
+  size_t peak_beside_bytes_ = 0;
+  static constexpr int kStrikes = kLoose + 1;
   static constexpr int kOverflowsBeforeWide = 3;
-  static constexpr int kOverflowsBeforeNone = 8;
-  static constexpr uint64_t kUsesWithoutArena = 256;
-  static constexpr int kMostArenasInVain = 16;
-  uint64_t kind_ = 0;       // the requests of this use, in any order, as a hash
-  uint64_t last_kind_ = 0;  // of the last
-  int strikes_ = 0;         // uses that were not as the last, for which an arena would be better
-  int overflows_ = 0;       // uses with requests that the arena had no room for, though it is as large as it may be
-  bool arena_stays_ = false;  // however many there are
-  int arenas_in_vain_ = 0;
-  uint64_t no_arena_until_ = 0;  // use_
-  bool makes_room_ = false;          // chunks went in this use because another came
-  int looseness_ = 0;                // uses that did so since the pool was empty
-  // The huge requests of uses, in any order, as hashes: of this one, and of the last ones that had some.
+  bool has_arenas_ = false;    // one chunk for all that is not coarse, in each use
+  Chunk* arena_ = nullptr;     // that of now, one of chunks_
+  size_t arena_bytes_ = 0;     // of the next one
+  bool arena_is_due_ = false;  // the next chunk of such is one
+  bool keeps_blocks_ = false;  // such were live when the last use ended
+  size_t arena_peak_ = 0;      // what was live when it was decided how large they are
+  int strikes_ = 0;            // uses after which it would have been better to have them
+  int overflows_ =
+      0;  // uses that are not known, which an arena of the size for those had no room for
+  KnownKinds overflowed_;    // uses that an arena had no room for
+  uint64_t kind_ = 0;        // what this use asks for and releases, in order, as a hash
+  uint64_t last_kind_ = 0;   // of the last
+  bool makes_room_ = false;  // chunks went in this use because another came
+  int looseness_ = 0;        // uses that did so since the pool was empty
+  // The huge requests of uses, in any order, as hashes: of this one, and of the last ones that had
+  // some.
   static constexpr size_t kHugeBytes = size_t{1} << 25;
-  static constexpr size_t kKindsKnown = 256;
   static constexpr int kStrange = 2;
   uint64_t huge_ = 0;  // 0: none
-  std::vector<uint64_t> kinds_;  // up to kKindsKnown
-  size_t next_kind_ = 0;
+  KnownKinds huge_kinds_;
   int strange_uses_ = 0;  // running, of no kind that is known
 };
 

@@ -10,6 +10,7 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kArenaSlack = size_t{1} << 20;  // beside what is live
+constexpr size_t kArenaPart = 16;                // of what is live, also
 
 }  // namespace
 
@@ -54,19 +55,20 @@ size_t Pool::GiveBackWhere(const Predicate& goes) noexcept {
   return bytes;
 }
 
-// Bytes owned beyond what was live.
-size_t Pool::Slack(size_t peak) const {
-  if (arena_ != nullptr) return peak / 10;  // it has its own
-  if (looseness_ < kLoose) return peak / 10;
+// Bytes owned beyond what was live. An arena has its own; beside it only chunks of the other kind
+// pay for not going in turns with it.
+size_t Pool::Slack(size_t peak, bool coarse) const {
+  const bool arena_serves = arena_ != nullptr && !coarse && !keeps_blocks_;
+  if (looseness_ < kLoose || arena_serves) return peak / 10;
   return std::min(peak, peak / 4 << (looseness_ - kLoose));
 }
 
 // First those go that the new one, of so many bytes, can serve for; else kinds of cycles that take
 // turns would each take away what the next one needs.
-void Pool::MakeRoom(size_t bytes, size_t footprint) noexcept {
+void Pool::MakeRoom(size_t bytes, size_t footprint, bool coarse) noexcept {
   const size_t added = asked_bytes_ + footprint;
   const size_t peak = std::max(peak_used_bytes(), used_bytes_ + added);
-  const size_t most = peak + Slack(peak) + shared_bytes_;
+  const size_t most = peak + Slack(peak, coarse) + shared_bytes_;
   while (owned_bytes_ + added > most) {
     const Chunk* oldest = nullptr;
     bool oldest_replaced = false;
@@ -97,77 +99,66 @@ size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
 // are known when they come the second time. True: such uses have come for some time.
 bool Pool::JudgeHuge() noexcept {
   if (huge_ == 0) return false;
-  if (std::find(kinds_.begin(), kinds_.end(), huge_) != kinds_.end()) {
-    strange_uses_ = 0;
-  } else {
-    NoteKind(huge_);
-    strange_uses_ = std::min(strange_uses_ + 1, kStrange);
-  }
-  huge_ = 0;
+  strange_uses_ =
+      huge_kinds_.Note(std::exchange(huge_, 0)) ? 0 : std::min(strange_uses_ + 1, kStrange);
   if (strange_uses_ < kStrange) return false;
-  if (arena_ != nullptr) return true;  // it holds little more, and is there
+  if (has_arenas_) return true;  // they hold little more, and are there
   looseness_ = 0;
-  MakeRoom(0, 0);
+  MakeRoom(0, 0, false);
   makes_room_ = false;
   return true;
 }
 
-// Without the memory for one more, as many are known as there was memory for.
-void Pool::NoteKind(uint64_t kind) noexcept {
-  if (kinds_.size() < kKindsKnown) {
-    try {
-      kinds_.push_back(kind);
-      return;
-    } catch (const std::bad_alloc&) {
-      if (kinds_.empty()) return;
-    }
-  }
-  kinds_[next_kind_ % kinds_.size()] = kind;
-  next_kind_ = (next_kind_ + 1) % kinds_.size();
+// At first; more where that proves too little.
+size_t Pool::ArenaBytesFor(size_t peak) const { return peak + peak / kArenaPart + kArenaSlack; }
+
+// It comes with the next request.
+void Pool::ReplaceArena(size_t bytes, size_t peak) noexcept {
+  GiveBackWhere([](const Chunk& chunk) { return !chunk.coarse; });
+  arena_bytes_ = std::min(bytes, kMostBytes) & ~(alignment_ - 1);
+  arena_peak_ = peak;
+  arena_is_due_ = true;
 }
 
 // What chunks of many sizes hold beyond what is live is none of one that all sizes share.
 void Pool::FitArena(bool made_room, bool strange) noexcept {
   if (!grows_) return;
-  const uint64_t last = std::exchange(last_kind_, std::exchange(kind_, 0));
-  const bool varies = last != last_kind_;
-  if (fine_bytes_ > 0) return;
+  const uint64_t kind = std::exchange(kind_, 0);
+  const bool at_once = std::exchange(last_kind_, kind) == kind;
+  const size_t beside = std::exchange(peak_beside_bytes_, beside_bytes_);
+  keeps_blocks_ = fine_bytes_ > 0;
+  if (keeps_blocks_) return;
   const size_t peak = std::max(peak_fine_bytes_, last_peak_fine_bytes_);
-  const size_t wide = std::min(peak + peak / 8 * 3 + kArenaSlack, kMostBytes);
-  const size_t most = overflows_ < kOverflowsBeforeWide ? wide - peak / 8 : wide;
-  size_t owned = 0;
-  for (const auto& chunk : chunks_) owned += chunk->coarse ? 0 : chunk->bytes;
-  if (arena_ == nullptr) {
-    if (!varies) strikes_ = 0;
-    // Without one it did not settle either.
-    const bool again = use_ < no_arena_until_;
-    strikes_ += varies && !strange && (made_room || (owned > most && !again));
+  const size_t most = peak + peak / 4 + kArenaSlack;
+  if (!has_arenas_) {
+    size_t owned = 0;
+    for (const auto& chunk : chunks_) owned += chunk->coarse ? 0 : chunk->bytes;
+    strikes_ += !strange && (made_room || owned > most);
     if (strikes_ < kStrikes) return;
-    strikes_ = 0;
-    overflows_ = again ? kOverflowsBeforeWide : 0;
-    arena_stays_ = again;
-  } else if (owned > arena_->bytes) {
-    const auto goes = [this](const Chunk& chunk) { return !chunk.coarse && &chunk != arena_; };
-    if (arena_->bytes >= most - most / 16) {
-      overflows_ = std::min(overflows_ + 1, kOverflowsBeforeNone);
-      if (overflows_ == kOverflowsBeforeNone && !arena_stays_) {  // its gaps never fit
-        no_arena_until_ = use_ + (kUsesWithoutArena << arenas_in_vain_);
-        arenas_in_vain_ = std::min(arenas_in_vain_ + 1, kMostArenasInVain);
-        GiveBackWhere([](const Chunk& chunk) { return !chunk.coarse; });
-        return;
-      }
-      if (overflows_ != kOverflowsBeforeWide) {
-        GiveBackWhere(goes);
-        return;
-      }
+    has_arenas_ = true;
+    overflows_ = 0;
+    return ReplaceArena(ArenaBytesFor(peak), peak);
+  }
+  if (beside > 0) {
+    const bool comes_again = overflowed_.Note(kind);
+    if (!comes_again) overflows_ = std::min(overflows_ + 1, kOverflowsBeforeWide + 1);
+    if (arena_ == nullptr) {  // it had to go for something larger
+      return ReplaceArena(std::max(ArenaBytesFor(peak), arena_bytes_), peak);
     }
-  } else if (arena_->bytes - std::min(arena_->bytes, peak) <= 2 * (most - peak)) {
-    // All of its pages come anew with another one, so that is for having less than half of what it
-    // holds beyond the most that is live, which varies where kinds come less often than uses count.
+    const size_t wide = overflows_ > kOverflowsBeforeWide ? most + peak / 8 : most;
+    const size_t step = at_once ? std::min(beside, peak / 8 + kArenaSlack) : beside;
+    const size_t wanted =
+        std::min(arena_->bytes + step, comes_again ? 2 * peak + kArenaSlack : wide);
+    if (wanted > arena_->bytes) return ReplaceArena(wanted, peak);
+    GiveBackWhere([this](const Chunk& chunk) { return !chunk.coarse && &chunk != arena_; });
     return;
   }
-  arena_bytes_ = (overflows_ < kOverflowsBeforeWide ? wide - peak / 8 : wide) & ~(alignment_ - 1);
-  GiveBackWhere([](const Chunk& chunk) { return !chunk.coarse; });
+  // All of its pages come anew with another one, so that is for having far less, as what is live
+  // varies where kinds come less often than uses count.
+  if (arena_peak_ - std::min(arena_peak_, peak) > peak / 2 + kArenaSlack) {
+    return ReplaceArena(ArenaBytesFor(peak), peak);
+  }
+  arena_is_due_ = arena_ == nullptr;  // nothing was asked for, and it had to go for coarse blocks
 }
 
 size_t Pool::TrimIdle(int uses) noexcept {
@@ -180,7 +171,11 @@ size_t Pool::TrimIdle(int uses) noexcept {
   ++use_;
   const bool made_room = std::exchange(makes_room_, false);
   if (made_room) looseness_ = std::min(looseness_ + 1, kMostLoose);
-  if (chunks_.empty()) looseness_ = 0;
+  if (chunks_.empty()) {
+    looseness_ = strikes_ = 0;
+    has_arenas_ = false;
+    arena_is_due_ = false;
+  }
   FitArena(made_room, JudgeHuge());
   if (++uses_of_peak_ >= kept) {
     uses_of_peak_ = 0;

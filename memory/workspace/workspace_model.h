@@ -164,7 +164,8 @@ std::vector<ModelWorkspace::Step> RandomScript(std::mt19937& random,
 }
 
 // Requests that are always the same, of which two live to the end, other ones each time: a plan of all of
-// their lifetimes holds several times what is alive. (Seldom given up here: most cycles are never planned.)
+// their lifetimes holds several times what is alive. (Seldom given up: most cycles are never planned. That is
+// given_up_model_test.cc's.)
 inline std::vector<ModelWorkspace::Step> DrawnLivesScript(std::mt19937& random) {
   constexpr size_t kRequests = 24;
   const size_t stay[] = {random() % kRequests, random() % kRequests};
