@@ -15,6 +15,7 @@
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/resource/heap.h"
+#include "tidepool/memory/sync/queue_order.h"
 
 namespace tidepool {
 namespace {
@@ -56,12 +57,9 @@ DeviceCopyCounters CountersOf(const Way& way) {
           way.pieces.load(std::memory_order_relaxed)};
 }
 
-// Behind what may still use the bytes that are about to be written: where the write that has been marked is the
-// first, and nothing has read them, what used the memory before.
+// Behind what may still use the bytes that are about to be written.
 QueuePoint BeforeWriting(DeviceProvider& device, Buffer& buffer) {
-  const bool used = buffer.version.load(std::memory_order_relaxed) > 1 ||
-                    (buffer.care.load(std::memory_order_relaxed) & Buffer::kOnQueues) != 0;
-  return buffer.attached || used ? PointAfterUses(buffer) : device.EarlierUses(buffer.data, buffer.bytes);
+  return WasUsedBeforeThisWrite(buffer) ? PointAfterUses(buffer) : device.EarlierUses(buffer.data, buffer.bytes);
 }
 
 void WaitQuietly(DeviceProvider& device, QueuePoint point) noexcept {
@@ -74,36 +72,41 @@ void WaitQuietly(DeviceProvider& device, QueuePoint point) noexcept {
 
 // ---- peer to peer ---------------------------------------------------------------------------------
 
-// One turn after the other, and what is queued is noted when it is ordered: whoever may look at the bytes in between
-// reads the source, as the copy does.
-void CopyToPeer(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source, const std::byte* from,
-                size_t bytes) {
-  const Device here = source.device, there = target.device;
-  DeviceProvider& device = GetDeviceProvider(here, "copy between devices");
-  PrepareToDepend(there, here);
-  PeerCopy copy{here, there, from, to, bytes, {}, {}, QueueHere(there)};
-  {
-    const QueueTurn turn(here, /*alone=*/true);
-    copy.after = PointAfterUses(source);
+// For QueueInTurns.
+class CopyInTurns {
+ public:
+  CopyInTurns(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes)
+      : peers_(peers), target_(target), source_(source),
+        at_target_(GetDeviceProvider(target.device, "copy between devices")),
+        at_source_(GetDeviceProvider(source.device, "copy between devices")),
+        copy_{source.device, target.device, from, to, bytes, {}, {}, QueueHere(target.device)} {}
+
+  QueueTurn TurnAtSource() const { return QueueTurn(source_.device, /*alone=*/true); }
+  QueueTurn TurnAtTarget() const { return QueueTurn(target_.device, /*alone=*/true); }
+  void FindUsesOfSource() { copy_.after = PointAfterUses(source_); }
+  void FindUsesOfTarget() { copy_.after_there = BeforeWriting(at_target_, target_); }
+  void Queue(QueueTurn&) {
+    done_ = DependOnQueued(target_.device, source_.device, [this] { return peers_.Queue(copy_); });
   }
-  QueuePoint done;
-  try {
-    {
-      const QueueTurn turn(there, /*alone=*/true);
-      copy.after_there = BeforeWriting(GetDeviceProvider(there, "copy between devices"), target);
-      done = DependOnQueued(there, here, [&] { return peers.Queue(copy); });
-      OrderUsesAlone(turn, there, copy.to_queue, {&target, true});
-    }
-    // Whoever writes the source's bytes next, or gets its memory, comes behind the copy.
-    const QueueTurn turn(here, /*alone=*/true);
-    const int queue = QueueHere(here);
-    device.ComputeAfter(queue, done);
-    OrderUsesAlone(turn, here, queue, {&source, false});
-  } catch (...) {
-    WaitQuietly(device, done);
-    throw;
+  void NoteAtTarget(const QueueTurn& turn) { OrderUsesAlone(turn, target_.device, copy_.to_queue, {&target_, true}); }
+  // Whoever writes the source's bytes next, or gets its memory, comes behind the copy.
+  void ContinueSource() {
+    source_queue_ = QueueHere(source_.device);
+    at_source_.ComputeAfter(source_queue_, done_);
   }
-}
+  void NoteAtSource(const QueueTurn& turn) { OrderUsesAlone(turn, source_.device, source_queue_, {&source_, false}); }
+  void GiveUp() noexcept { WaitQuietly(at_source_, done_); }
+
+ private:
+  PeerCopies& peers_;
+  Buffer& target_;
+  Buffer& source_;
+  DeviceProvider& at_target_;
+  DeviceProvider& at_source_;
+  PeerCopy copy_;
+  QueuePoint done_;
+  int source_queue_ = 0;
+};
 
 // ---- staged ---------------------------------------------------------------------------------------
 
@@ -205,7 +208,9 @@ void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std
   CheckNotLost(target.device, "copy between devices");
   Way& way = DecideWay(source.device, target.device);
   if (way.peers != nullptr) {
-    CopyToPeer(*way.peers, target, to, source, from, bytes);
+    PrepareToDepend(target.device, source.device);
+    CopyInTurns copy(*way.peers, target, to, source, from, bytes);
+    QueueInTurns(copy);
   } else {
     way.pieces.fetch_add(CopyStaged(target, to, source, from, bytes), std::memory_order_relaxed);
   }

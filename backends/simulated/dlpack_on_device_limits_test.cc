@@ -141,7 +141,7 @@ TEST_F(DLPackOnDeviceTest, TheDeviceRefuses) {
       const Error taken = ErrorOf([&] { y = FromDLPack(&foreign.tensor, theirs.number()); });
       EXPECT_EQ(y.is_defined(), taken.code() == absl::StatusCode::kOk) << taken.message();
       y = NDArray();
-      if (taken.code() == absl::StatusCode::kOk) EXPECT_EQ(foreign.deleted, 1);
+      if (taken.code() == absl::StatusCode::kOk) { EXPECT_EQ(foreign.deleted, 1); }
       device.faults().Clear();
       std::vector<float> seen;
       if (tensor != nullptr) {

@@ -244,7 +244,7 @@ TEST_F(DLPackOnDeviceTest, WorkspacesAndRingSlotsGiveAwayCopies) {
       RingSlotScope slot(ring);
       const NDArray x = Full({kElements}, 4, DType::kFloat32, Place::CurrentOn(kDevice));
       if (batch == 0) give(x);
-      slot.Commit();
+      static_cast<void>(slot.Commit());
     }
     for (DLManagedTensorVersioned* tensor : tensors) tensor->deleter(tensor);
   }

@@ -1,11 +1,9 @@
 // Kept blocks beside a model that knows of each block what uses it.
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -266,127 +264,6 @@ TEST(KeptBlocksModel, IsAsTheModelSays) {
     program.Run(400);
     if (HasFailure()) return;
   }
-}
-
-class KeptBlocksOfModel : public testing::Test {
- protected:
-  static constexpr size_t kBytes = 10'000;
-  void Release(KeptBlocks& kept, std::byte* data, int queue) {
-    device_.QueueWork(queue);
-    kept.NoteUsers(data, 1u << queue);
-    const DeviceProvider::Block block{data, kBytes};
-    kept.ReleaseMany(&block, 1);
-  }
-  ModelDevice device_{SIZE_MAX / 2};
-};
-
-// Eight of the oldest are another queue's, which stands still: what nobody uses goes back all the
-// same.
-TEST_F(KeptBlocksOfModel, AQueueThatStandsStillKeepsNothingOfOthers) {
-  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/0);
-  const DeviceQueue standing = DeviceQueue::New(kDevice), other = DeviceQueue::New(kDevice);
-  std::vector<std::byte*> blocks;
-  for (int i = 0; i < 300; ++i) blocks.push_back(kept.Allocate(kBytes, 256));
-  for (int i = 0; i < 100; ++i) Release(kept, blocks[static_cast<size_t>(i)], standing.number());
-  const int64_t asked = device_.asked;
-  for (int i = 100; i < 300; ++i) {
-    Release(kept, blocks[static_cast<size_t>(i)], other.number());
-    device_.Advance(other.number(), 1);
-  }
-  kept.TrimUnused();
-  EXPECT_EQ(kept.stats().kept_blocks, 100u);
-  EXPECT_LE(device_.asked - asked, 3 * 201);  // of each queue one, and what has passed
-  EXPECT_EQ(device_.waits, 0);
-}
-
-// Of more copies than are asked for at once the others' turn comes.
-TEST_F(KeptBlocksOfModel, CopiesAreAskedForInTurn) {
-  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/0);
-  std::vector<std::byte*> blocks;
-  std::vector<QueuePoint> copies;
-  for (int i = 0; i < 5 * kMostQueues; ++i) blocks.push_back(kept.Allocate(kBytes, 256));
-  for (std::byte* block : blocks) {
-    copies.push_back(device_.QueueCopy());
-    kept.NoteCopy(block, copies.back());
-    Release(kept, block, 0);
-    device_.Advance(0, 1);
-  }
-  const size_t count = blocks.size();
-  for (size_t each : {count - 1, count / 2, size_t{0}}) device_.FinishCopy(copies[each]);
-  const int64_t asked = device_.asked;
-  for (int i = 0; i < 6; ++i) kept.TrimUnused();
-  EXPECT_EQ(kept.stats().kept_blocks, count - 3);
-  EXPECT_LE(device_.asked - asked, 6 * kMostQueues + 4);
-  for (const QueuePoint copy : copies) device_.FinishCopy(copy);
-}
-
-// What the source cannot join with what it has got back is given back in full, before anything is
-// waited for.
-TEST_F(KeptBlocksOfModel, WhatNobodyUsesGoesBackBeforeAnythingIsWaitedFor) {
-  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/1 << 20);
-  const DeviceQueue standing = DeviceQueue::New(kDevice);
-  std::vector<std::byte*> blocks;
-  for (int i = 0; i < 5; ++i) blocks.push_back(kept.Allocate(kBytes, 256));
-  Release(kept, blocks[0], standing.number());
-  for (size_t i = 1; i < 5; ++i) Release(kept, blocks[i], 0);
-  device_.Advance(0, 4);
-  device_.most_blocks = 2;
-  std::byte* const large = kept.Allocate(2 * kBytes + 2000, 256);
-  EXPECT_NE(large, nullptr);
-  EXPECT_EQ(device_.waits, 0);
-  const DeviceProvider::Block block{large, 2 * kBytes + 2000};
-  kept.ReleaseMany(&block, 1);
-}
-
-// Many wait: the queue's own comes first, then the one that waits longest.
-TEST_F(KeptBlocksOfModel, AQueuesOwnBlockIsBeforeAStrangers) {
-  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/1 << 20);
-  const DeviceQueue a = DeviceQueue::New(kDevice), b = DeviceQueue::New(kDevice);
-  std::vector<std::byte*> blocks;
-  for (int i = 0; i < 2 * KeptBlocks::kMostWaiting; ++i)
-    blocks.push_back(kept.Allocate(kBytes, 256));
-  std::byte* const own = blocks[KeptBlocks::kMostWaiting];
-  std::byte* const both = blocks[1];
-  for (std::byte* block : blocks) {
-    device_.QueueWork(a.number());
-    device_.QueueWork(b.number());
-    const uint32_t users = block == own    ? 1u << b.number()
-                           : block == both ? 3u << a.number()
-                                           : 1u << a.number();
-    kept.NoteUsers(block, users);
-    const DeviceProvider::Block each{block, kBytes};
-    kept.ReleaseMany(&each, 1);
-  }
-  const QueueScope scope(b);
-  EXPECT_EQ(kept.Allocate(kBytes, 256), own);
-  std::byte* const longest = kept.Allocate(kBytes, 256);
-  EXPECT_EQ(longest, blocks[0]);
-  for (std::byte* block : {own, longest}) Release(kept, block, b.number());
-}
-
-// Two threads release blocks of one queue: the one that has the earlier point keeps its block
-// later. What it was used for has passed, what comes behind has not.
-TEST_F(KeptBlocksOfModel, ABlockIsNotBehindALaterOneOfItsQueue) {
-  KeptBlocks kept(device_, device_, 256, /*most_bytes=*/0);
-  std::byte* const first = kept.Allocate(kBytes, 256);
-  std::byte* const second = kept.Allocate(kBytes, 256);
-  std::atomic<bool> has_point{false}, is_kept{false};
-  device_.at_point = [&](int) {
-    if (has_point.exchange(true)) return;
-    // It keeps its block within that if it may.
-    for (int i = 0; i < 200 && !is_kept; ++i) std::this_thread::yield();
-  };
-  std::thread thread([&] {
-    while (!has_point) std::this_thread::yield();
-    Release(kept, second, 0);
-    is_kept = true;
-  });
-  Release(kept, first, 0);
-  thread.join();
-  device_.at_point = nullptr;
-  device_.Advance(0, 1);
-  kept.TrimUnused();
-  EXPECT_EQ(kept.stats().kept_blocks, 1u);
 }
 
 }  // namespace

@@ -146,27 +146,12 @@ class Host {
     const Works copied = world_.device.Copy(after, {item.memory, part, true});
     world_.device.ComputeAfter(queue, copied);
   }
-  // To an item of the other device, where `there` is the same thread, in three turns, one after the other
-  // (CopyToPeer of memory/device_copy.cc): in turns within each other threads that copy crosswise would be stuck.
+  // To an item of the other device, where `there` is the same thread, as CopyBetweenDevices does (QueueInTurns).
+  // `before` is what the memory was used for before the item had it.
   void CopyToPeer(Item& source, Host& there, Item& target, uint32_t part = kWhole, Works before = 0) {
     target.version.fetch_add(1, kRelaxed);
-    Works after = 0, copied = 0;
-    {
-      Turn turn({this}, /*alone=*/true);
-      if (!Makes(Mistake::kCopyNotBehindSource)) after = PointAfter(source);
-    }
-    {
-      Turn turn({&there}, /*alone=*/true);
-      const bool used = target.attached || target.version.load(kRelaxed) > 1 ||
-                        (target.care.load(kRelaxed) & Item::kOnQueues) != 0;
-      if (!Makes(Mistake::kCopyNotBehindTarget)) after |= used ? there.PointAfter(target) : before;
-      if (Makes(Mistake::kTurnEndsBeforeWork)) turn.End();
-      copied = world_.device.CopyToPeer(after, {source.memory, part, false}, there.queue, {target.memory, part, true});
-      if (!Makes(Mistake::kTargetNotNoted)) there.NoteAlone(turn, {&target, true, part});
-    }
-    Turn turn({this}, /*alone=*/true);
-    if (!Makes(Mistake::kSourceQueueGoesOn)) world_.device.ComputeAfter(queue, copied);
-    if (!Makes(Mistake::kSourceNotNoted)) NoteAlone(turn, {&source, false, part});
+    CopyInTurns copy{*this, there, {&source, false, part}, {&target, true, part}, before};
+    QueueInTurns(copy);
   }
   // Turns are the thread's, of whichever device.
   void IsTheThreadOf(Host& other) { in_turn_ = other.in_turn_; }
@@ -229,6 +214,39 @@ class Host {
       if (Makes(Mistake::kNoTurn)) *turns.host->in_turn_ = true;
       return turns;
     }
+  };
+
+  struct CopyInTurns {
+    Turn TurnAtSource() { return Turn({&here}, /*alone=*/true); }
+    Turn TurnAtTarget() { return Turn({&there}, /*alone=*/true); }
+    void FindUsesOfSource() {
+      if (!Makes(Mistake::kCopyNotBehindSource)) after = here.PointAfter(*source.buffer);
+    }
+    void FindUsesOfTarget() {
+      if (Makes(Mistake::kCopyNotBehindTarget)) return;
+      after |= WasUsedBeforeThisWrite(*target.buffer) ? there.PointAfter(*target.buffer) : before;
+    }
+    void Queue(Turn& turn) {
+      if (Makes(Mistake::kTurnEndsBeforeWork)) turn.End();
+      copied = here.world_.device.CopyToPeer(after, {source.buffer->memory, source.part, false}, there.queue,
+                                             {target.buffer->memory, target.part, true});
+    }
+    void NoteAtTarget(Turn& turn) {
+      if (!Makes(Mistake::kTargetNotNoted)) there.NoteAlone(turn, target);
+    }
+    void ContinueSource() {
+      if (!Makes(Mistake::kSourceQueueGoesOn)) here.world_.device.ComputeAfter(here.queue, copied);
+    }
+    void NoteAtSource(Turn& turn) {
+      if (!Makes(Mistake::kSourceNotNoted)) here.NoteAlone(turn, source);
+    }
+    void GiveUp() noexcept {}
+
+    Host& here;
+    Host& there;
+    Use source, target;
+    Works before;
+    Works after = 0, copied = 0;
   };
 
   bool HasOthers(const Turn& turn) {

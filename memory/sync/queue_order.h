@@ -3,6 +3,7 @@
 #ifndef TIDEPOOL_MEMORY_SYNC_QUEUE_ORDER_H_
 #define TIDEPOOL_MEMORY_SYNC_QUEUE_ORDER_H_
 
+#include <atomic>
 #include <bit>
 
 #include "tidepool/memory/sync/queue_users.h"
@@ -50,6 +51,50 @@ auto PointAfterUsesOf(const Item& item, const EndOf& end_of, const Here& here, c
   const int queue = here();
   order(queue, users & ~uint32_t{SetOfQueue(queue)});
   return end_of(queue);
+}
+
+// Whether an item that is written, of which its `version` tells already, had been used before. Where it had not, its
+// memory may have been, by whatever had it earlier.
+template <typename Item>
+bool WasUsedBeforeThisWrite(const Item& item) {
+  return item.attached || item.version.load(std::memory_order_relaxed) > 1 ||
+         (item.care.load(std::memory_order_relaxed) & Item::kOnQueues) != 0;
+}
+
+// How a copy from one device to another comes behind what it needs on either, and what comes later on either behind it:
+// in three turns alone, one after the other and never one within another, as threads that copy crosswise would wait for
+// each other. What is queued is noted in the turn that it is queued in: whoever looks at the bytes in between reads the
+// source, as the copy does. The caller keeps the source from going meanwhile.
+//
+// Copy has
+//   TurnAtSource(), TurnAtTarget()  turns alone, of both devices
+//   FindUsesOfSource()              finds the point behind what uses the source's bytes,
+//   FindUsesOfTarget()              and behind what used those that it writes
+//   Queue(turn)                     queues it behind both; the thread's queue at the target continues behind it
+//   NoteAtTarget(turn)              notes that it writes there
+//   ContinueSource()                the thread's queue at the source continues behind it
+//   NoteAtSource(turn)              notes that it reads there
+//   GiveUp() noexcept               waits for it where it was queued: something threw, which is passed on
+template <typename Copy>
+void QueueInTurns(Copy& copy) {
+  {
+    [[maybe_unused]] const auto turn = copy.TurnAtSource();
+    copy.FindUsesOfSource();
+  }
+  try {
+    {
+      auto turn = copy.TurnAtTarget();
+      copy.FindUsesOfTarget();
+      copy.Queue(turn);
+      copy.NoteAtTarget(turn);
+    }
+    auto turn = copy.TurnAtSource();
+    copy.ContinueSource();
+    copy.NoteAtSource(turn);
+  } catch (...) {
+    copy.GiveUp();
+    throw;
+  }
 }
 
 }  // namespace tidepool

@@ -22,6 +22,9 @@ constexpr int64_t kMinColumnsToPackA = 48;
 // And when rows are contiguous but so spaced that they compete for the same lines of the cache.
 constexpr int64_t kConflictingStride = 1024 / sizeof(float);
 constexpr int64_t kMinColumnsToPackConflicting = 512;
+// Floats of scratch that a task has on its stack. A request of memory costs about as much as a product that small, most
+// of which pack nothing, and the code of requests would push that of products out of the instruction cache.
+constexpr int64_t kMaxStackFloats = 4096;
 
 // The product as the tiles see it: rows read one float at a time, columns 8 at a time. A transposed
 // product computes C^T = B^T A^T.
@@ -239,11 +242,28 @@ void RunMatrixVector(const TileKernels& kernels, const GemmProblem& p, const Mat
   }
 }
 
+void RunTask(const TileKernels& kernels, const Plan& plan, int64_t index, float* scratch) {
+  SlotScratch memory;
+  memory.panel = scratch;
+  memory.a = memory.panel + PanelFloats(plan.p.k);
+  memory.output = memory.a + StripFloats(plan.p.m, plan.p.k);
+  RunBlock(kernels, plan, index / plan.column_blocks * plan.block_rows,
+           index % plan.column_blocks * plan.block_columns, memory);
+}
+
+// Out of line: only these tasks have a frame of that size.
+[[gnu::noinline]] void RunTaskOnStack(const TileKernels& kernels, const Plan& plan, int64_t index) {
+  alignas(kScratchAlignment) float scratch[kMaxStackFloats];
+  RunTask(kernels, plan, index, scratch);
+}
+
 }  // namespace
 
 size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
   if (m <= 0 || n <= 0 || k < 0) return 0;
-  return static_cast<size_t>(SlotFloats(m, n, k)) * sizeof(float) * std::max(threads, 1);
+  const int64_t slot_floats = SlotFloats(m, n, k);
+  if (slot_floats <= kMaxStackFloats) return 0;
+  return static_cast<size_t>(slot_floats) * sizeof(float) * std::max(threads, 1);
 }
 
 void Gemm(const GemmProblem& problem, void* scratch, ThreadPool* pool) {
@@ -265,12 +285,11 @@ void Gemm(const GemmProblem& problem, void* scratch, ThreadPool* pool) {
   const Plan plan = MakePlan(problem, PoolThreads(pool));
   const int64_t slot_floats = SlotFloats(problem.m, problem.n, problem.k);
   ParallelTasks(pool, plan.row_blocks * plan.column_blocks, [&](int64_t index, int slot) {
-    SlotScratch memory;
-    memory.panel = static_cast<float*>(scratch) + slot * slot_floats;
-    memory.a = memory.panel + PanelFloats(plan.p.k);
-    memory.output = memory.a + StripFloats(plan.p.m, plan.p.k);
-    RunBlock(kernels, plan, index / plan.column_blocks * plan.block_rows,
-             index % plan.column_blocks * plan.block_columns, memory);
+    if (slot_floats <= kMaxStackFloats) {
+      RunTaskOnStack(kernels, plan, index);
+    } else {
+      RunTask(kernels, plan, index, static_cast<float*>(scratch) + slot * slot_floats);
+    }
   });
 }
 

@@ -1,8 +1,8 @@
 // Single-precision matrix product, C[m, n] (+)= A[m, k] * B[k, n] + bias[n], then max(0, .).
 //
 // For weights that change at every step: nothing is packed ahead of the call, no state is kept,
-// and all scratch memory comes from the caller, so a call never allocates. A and B have any
-// strides: the four transposes are GemmProblems with the strides exchanged.
+// and scratch memory comes from the caller or is on the stack, so a call never allocates. A and B
+// have any strides: the four transposes are GemmProblems with the strides exchanged.
 //
 //   // y[batch, out] = relu(x[batch, in] * w[out, in]^T + b)
 //   Gemm({.m = batch, .n = out, .k = in, .a = x, .a_row_stride = in, .a_col_stride = 1,
@@ -42,7 +42,8 @@ struct GemmProblem {
 };
 
 // Bytes of scratch, aligned to 64, that Gemm needs with a pool of up to `threads` threads, whatever
-// the strides. At most about 0.5 MiB per thread.
+// the strides. At most about 0.5 MiB per thread; 0 for small products (those of 36 by 36 matrices,
+// say), which have up to 16 KiB on the stack and take a null scratch.
 size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
 
 // Throws tidepool::Error (invalid argument) before writing anything when a size is negative, ldc <

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -148,6 +149,31 @@ TEST_P(GemmTest, SameBitsForAnyPool) {
           << threads << " threads, seed " << kSeed << " round " << round << ": " << p.m << "x"
           << p.n << "x" << p.k;
       ASSERT_TRUE(scratch.FrontIntact());
+    }
+  }
+}
+
+// What a task needs of it is on its stack: also where there are many of them, on several threads at once.
+TEST_P(GemmTest, SmallProductsTakeNoScratch) {
+  EXPECT_EQ(GemmScratchBytes(36, 36, 36, 4), 0u);
+  EXPECT_GT(GemmScratchBytes(37, 37, 37, 1), 0u);
+  WorkerPool pool(3);
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{8, 8, 8}, {36, 36, 36}, {20000, 8, 3}, {8, 20000, 3}}) {
+    for (int layout : {0, 1}) {
+      ASSERT_EQ(GemmScratchBytes(m, n, k, 3), 0u) << m << "x" << n << "x" << k;
+      StridedMatrix a(m, k, layout, 0), b(k, n, layout, 0);
+      GuardedArray c(m * n);
+      a.array.Randomize(random_), b.array.Randomize(random_);
+      Gemm({m, n, k, a.array.data(), a.row_stride, a.column_stride, b.array.data(), b.row_stride, b.column_stride,
+            c.data(), n},
+           nullptr, &pool);
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int64_t l = 0; l < k; ++l) sum += double{a.At(i, l)} * b.At(l, j);
+          ASSERT_NEAR(c[i * n + j], sum, 1e-5) << m << "x" << n << "x" << k << " at " << i << "," << j;
+        }
+      }
     }
   }
 }
