@@ -114,6 +114,11 @@ TEST(Normalizer, MinMaxAndImages) {
   EXPECT_EQ(ordinary.back(), 3);
   EXPECT_NEAR(ordinary[50], -1 + 4 * 50.0 / 199, 1e-12);
   EXPECT_EQ(ColumnOf(normalized, 2)[9], -1);
+  NDArray back = Of<double>({-1, 3, -1, 0, 0, 0}, {2, 3});
+  normalizer.RevertFeatures(back);
+  EXPECT_NEAR(back.At<double>({0, 1}), 199 * 0.25 - 3, 1e-12);
+  EXPECT_NEAR(back.At<double>({1, 1}), -3 + 199 * 0.25 / 4, 1e-12);
+  EXPECT_EQ(back.At<double>({0, 2}), 7);
   EXPECT_THAT(ErrorOf([&] {
                 NDArray other = Ones({2, 4});
                 normalizer.ApplyToFeatures(other);
