@@ -2,7 +2,7 @@
 //
 //   Evaluation evaluation(10);
 //   ROCMultiClass roc(10);
-//   DoEvaluation(network, stream, {.outputs = OutputsAre::kLogits}, evaluation, roc);
+//   DoEvaluation(network, batches, {.outputs = OutputsAre::kLogits}, evaluation, roc);
 //
 // Each batch is one cycle of the network's inference workspace: `next` is called in it, so that
 // what it makes without a place of its own is there (as Trainer::Step's maker); outputs are there;
@@ -29,7 +29,7 @@
 #include "tidepool/eval/base_evaluation.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/nn/data/batch.h"
-#include "tidepool/nn/data/batch_stream.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool {
@@ -74,11 +74,12 @@ EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
   return DoEvaluation(network, next, options, absl::MakeConstSpan(list));
 }
 
+// The epoch of an iterator, from where it is; its Reset() is the caller's.
 template <typename... E>
-EvaluatedCounts DoEvaluation(nn::Network& network, nn::BatchStream& stream,
+EvaluatedCounts DoEvaluation(nn::Network& network, nn::DataSetIterator& batches,
                              const DoEvaluationOptions& options, E&... evaluations) {
   return DoEvaluation(
-      network, [&stream] { return stream.Next(); }, options, evaluations...);
+      network, [&batches] { return batches.Next(); }, options, evaluations...);
 }
 
 }  // namespace tidepool

@@ -20,6 +20,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/recurrent.h"
 
@@ -154,13 +155,18 @@ TEST(DoEvaluation, TakesNoMemoryForABatch) {
   ExpectNothingTaken(network, masked, {&evaluation});
 }
 
-TEST(DoEvaluation, BatchesOfAStream) {
+TEST(DoEvaluation, BatchesOfAnIterator) {
   Network network = Classifier();
   Evaluation evaluation(4), expected(4);
-  nn::BatchStream stream(8, [](int64_t i) {
+  nn::FunctionIterator<nn::DataSet> batches(8, [](int64_t i) {
     return Batch(Features(static_cast<int>(i), {6, 3}), Classes({6}, 4, i));
   });
-  EXPECT_EQ(DoEvaluation(network, stream, {}, evaluation).examples, 48);
+  nn::AsyncDataSetIterator ahead(batches);
+  EXPECT_EQ(DoEvaluation(network, ahead, {}, evaluation).examples, 48);
+  EXPECT_EQ(DoEvaluation(network, ahead, {}, evaluation).examples, 0);
+  evaluation.Reset();
+  ahead.Reset();
+  EXPECT_EQ(DoEvaluation(network, ahead, {}, evaluation).examples, 48);
   int i = 0;
   DoEvaluation(
       network,
