@@ -394,6 +394,21 @@ TEST(BadInput, ImagesOfAnotherSize) {
   ExpectRefused(folder, {"predict", "--model_file=model", "--images=" + images}, parts);
   ExpectRefused(folder, {"evaluate", "--model_file=model", "--images=" + images, "--labels=" + Mnist() + "/t10k-labels-idx1-ubyte.gz"},
                 parts);
+  // Before any of them is read: a file that ends behind its header.
+  Write(folder + "/header", Idx({1 << 22, 28, 28}, ""));
+  ExpectRefused(folder, {"predict", "--model_file=model", "--images=header"}, {"images are [28, 28, 1]"});
+}
+
+TEST(BadInput, ModelsThatComputeTooLong) {
+  const std::string folder = SmallImages();
+  SaveMlp(folder, "model");
+  const auto predict = [&](const std::string& operations) -> std::vector<std::string> {
+    return {"predict", "--model_file=model", "--images=t10k-images-idx3-ubyte.gz",
+            "--max_operations=" + operations};
+  };
+  ExpectRefused(folder, predict("1000"),
+                {"model: metadata \"network\"", "operations for one example, expected at most 1000"});
+  ExpectRefused(folder, predict("0"), {"flag --max_operations is 0"});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +13,9 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/hostile_clients.h"
 #include "tidepool/examples/digit_server/raw_client.h"
+#include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/model_file.h"
+#include "tidepool/nn/network.h"
 
 namespace tidepool {
 namespace {
@@ -125,7 +128,10 @@ TEST_F(HostileClients, AnAnswerIsNoLargerThanABody) {
 }
 
 TEST_F(HostileClients, AnswersThatNobodyTakesCountAsBodies) {
-  model_ = nn::MakeModel("mlp", {1, 1, 1}, 10, 3, WorkspaceMode::kEnabled);
+  // As small as a model can be: hundreds of thousands of images are computed.
+  model_ = nn::Model(
+      "pixel", 10,
+      std::make_unique<nn::Network>(Shape{1, 1, 1}, std::vector<nn::AnyLayer>{nn::Dense(10)}));
   options_.budget_bytes = int64_t{1} << 30;
   options_.limits.body_bytes = int64_t{16} << 20;
   options_.limits.all_bodies_bytes = int64_t{18} << 20;
