@@ -80,6 +80,9 @@ std::vector<LayerCase> LargeCases() {
   add(Conv2D(64, 16, 16, Activation::kIdentity, {.stride_height = 16, .stride_width = 16}),
       {{128, 128, 3}});
   add(DepthwiseConv2D(2, 9, 9), {{60, 60, 8}});
+  add(DepthwiseConv2D(2, 9, 9, Activation::kIdentity, {.stride_height = 8, .stride_width = 8}),
+      {{60, 60, 8}});
+  add(Conv1D(32, {33}, Activation::kIdentity, {.stride = {16}}), {{500, 16}});
   add(Conv1D(32, {33}), {{500, 16}});
   add(Conv3D(8, {5, 5, 5}), {{20, 20, 20, 4}});
   add(Conv1DTranspose(32, {33}), {{500, 16}});
