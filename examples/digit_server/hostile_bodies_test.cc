@@ -140,7 +140,8 @@ TEST_F(HostileClients, AnswersThatNobodyTakesCountAsBodies) {
   RawClient first(server_->port(), 4096);
   first.Send(Post(many.size()) + many);
   EXPECT_TRUE(first.HasAnswer(30'000));  // more than sockets hold
-  const std::string answer = Refusal(Post(many.size()) + many);
+  // Its beginning: one that is not refused has megabytes.
+  const std::string answer = Refusal(Post(many.size()) + many).substr(0, 1000);
   EXPECT_EQ(RawClient::StatusOf(answer), 503);
   EXPECT_THAT(answer, HasSubstr("too many bodies at once"));
   EXPECT_THAT(answer, HasSubstr("Retry-After: 1\r\n"));
