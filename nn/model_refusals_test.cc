@@ -99,7 +99,7 @@ TEST(ModelFile, AWindowThatWouldTakeHoursIsRefused) {
                               Shape{28, 28, 1}, {Upsampling({148, 148}), MaxPool2D(pool), GlobalPooling()}))),
             path);
   EXPECT_THAT(ErrorOf([&] { LoadModel(path); }),
-              IsError(StatusCode::kDataLoss, {path, "1.84442e+13 operations", "at most 68719476736"}));
+              IsError(StatusCode::kDataLoss, {path, "1.84442e+13 operations", "at most 34359738368"}));
 }
 
 TEST(ModelTest, ANetworkThatDoesNotFitItIsRefused) {
