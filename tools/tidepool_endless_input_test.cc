@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
+#include "tidepool/nn/model_file.h"
 #include "tidepool/tools/testing/run_program.h"
 
 namespace tidepool::tools {
@@ -32,9 +33,8 @@ constexpr int64_t kMostBytes = 64 * kMiB;
 class EndlessInput : public testing::Test {
  protected:
   EndlessInput() : folder_(NewFolder()) {
-    const RunResult trained = Run({"train", "--data=" + DataPath("examples/data/mnist"),
-                                   "--model=mlp", "--epochs=1", "--threads=1", "--save=model"});
-    EXPECT_EQ(trained.status, 0) << trained.err;
+    nn::SaveModel(nn::MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kNone),
+                  folder_ + "/model");
   }
   RunResult Run(const std::vector<std::string>& arguments) const {
     return RunProgram(DataPath("tools/tidepool"), arguments,
