@@ -31,7 +31,7 @@ int64_t Sanitized([[maybe_unused]] int64_t bytes) {
   // It keeps records of all that was ever touched: there is no bound to hold it to.
   return std::numeric_limits<int64_t>::max();
 #elif defined(__SANITIZE_ADDRESS__)
-  return bytes + bytes / 8 + 16 * kMiB;  // its shadow, and what its allocator keeps of each size
+  return bytes + bytes / 8 + 24 * kMiB;  // its shadow, and what its allocator keeps of each size
 #else
   return bytes;
 #endif
