@@ -29,7 +29,7 @@ ABSL_FLAG(int64_t, budget_mib, 8, "MiB that a worker's requests may own at once"
 ABSL_FLAG(int, connections, 64, "open at once; one more is answered 503");
 ABSL_FLAG(int64_t, body_mib, 16, "MiB of one body; all at once may have four times that");
 ABSL_FLAG(int64_t, max_operations, tidepool::nn::kMaxExampleOperations,
-          "that the model may compute of one image: multiply-adds or comparisons");
+          "multiply-adds or the like for one image, at most");
 ABSL_FLAG(int, request_seconds, 10, "for a request to arrive, and for its answer to be taken");
 
 namespace tidepool {

@@ -26,7 +26,7 @@
 #include "tidepool/tools/commands/flags.h"
 
 ABSL_FLAG(int64_t, max_operations, tidepool::nn::kMaxExampleOperations,
-          "that the model may compute of one image: multiply-adds or comparisons");
+          "multiply-adds or the like for one image, at most");
 
 namespace tidepool::tools {
 
