@@ -134,7 +134,7 @@ void RunConfiguration(const std::string& bytes) {
   int64_t elements = 0;
   for (const NamedSpec& parameter : body.parameters())
     elements += parameter.spec.shape.NumElements();
-  if (elements > kMostRun || body.elements_of_example() > kMostRun) {
+  if (elements > kMostRun || body.cost_of_example().elements > kMostRun) {
     throw Error(absl::StatusCode::kResourceExhausted, "too large to be run thousands of times");
   }
   try {

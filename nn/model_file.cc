@@ -239,15 +239,16 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
   options.name = name;
   options.draw_parameters = false;  // they are read
   CheckParameters(reader, path, body->parameters(), options.dtype);
-  if (body->elements_of_example() > max_example_elements) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers make ", body->elements_of_example(),
+  const LayerCost cost = body->cost_of_example();
+  if (cost.elements > static_cast<double>(max_example_elements)) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers make ", cost.elements,
                                " numbers of one example, expected at most ", max_example_elements,
                                " (LoadModel's max_example_elements)"));
   }
-  if (const double operations = body->operations_of_example(); operations > static_cast<double>(max_example_operations)) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers take ", operations,
+  if (cost.operations > static_cast<double>(max_example_operations)) {
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers take ", cost.operations,
                                " operations for one example, expected at most ", max_example_operations,
-                               " (LoadModel's max_example_operations)"));
+                               " (LoadModel's max_example_operations, --max_operations of programs)"));
   }
   Model model(name, classes, std::make_unique<Network>(*body->config(), options));
   ReadParameters(reader, *model.network);

@@ -344,8 +344,8 @@ TEST(BadInput, ModelsThatAreNoNumbers) {
 TEST(BadInput, StandardOutputOnAFullDisk) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"kernels"},
-        std::vector<std::string>{"train", "--data=" + Mnist(), "--model=mlp", "--epochs=1"}}) {
-    const RunResult result = RunProgram(Binary(), arguments, {.stdout_path = "/dev/full"});
+        std::vector<std::string>{"train", "--data=.", "--model=mlp", "--epochs=1"}}) {
+    const RunResult result = RunProgram(Binary(), arguments, {.folder = SmallImages(), .stdout_path = "/dev/full"});
     EXPECT_EQ(result.status, 2);
     EXPECT_EQ(result.err,
               "tidepool " + arguments[0] + ": write standard output: No space left on device\n");

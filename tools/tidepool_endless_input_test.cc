@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
+#include "tidepool/nn/model_file.h"
 #include "tidepool/tools/testing/run_program.h"
 
 namespace tidepool::tools {
@@ -32,9 +33,8 @@ constexpr int64_t kMostBytes = 64 * kMiB;
 class EndlessInput : public testing::Test {
  protected:
   EndlessInput() : folder_(NewFolder()) {
-    const RunResult trained = Run({"train", "--data=" + DataPath("examples/data/mnist"),
-                                   "--model=mlp", "--epochs=1", "--threads=1", "--save=model"});
-    EXPECT_EQ(trained.status, 0) << trained.err;
+    nn::SaveModel(nn::MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kNone),
+                  folder_ + "/model");
   }
   RunResult Run(const std::vector<std::string>& arguments) const {
     return RunProgram(DataPath("tools/tidepool"), arguments,
@@ -54,9 +54,11 @@ class EndlessInput : public testing::Test {
     std::printf("%lld KiB: %s", static_cast<long long>(result.peak_bytes >> 10),
                 result.err.c_str());
   }
-  // By all three commands that read images.
-  void ExpectNoImages(const std::string& images, const std::string& part) const {
-    Write("labels", Idx({1}, std::string(1, '\0')));
+  // By all three commands that read images, with so many labels.
+  void ExpectNoImages(const std::string& images, const std::string& part,
+                      uint32_t labels = 1) const {
+    const std::string zeros = Idx({labels}, std::string(labels, '\0'));
+    Write("labels", zeros);
     ExpectRefused({"predict", "--model_file=model", "--images=" + images}, part);
     ExpectRefused({"evaluate", "--model_file=model", "--images=" + images, "--labels=labels"},
                   part);
@@ -64,10 +66,9 @@ class EndlessInput : public testing::Test {
     const std::string train = folder_ + "/data/train-images-idx3-ubyte";
     std::filesystem::remove(train);
     std::filesystem::create_symlink(images[0] == '/' ? images : "../" + images, train);
-    for (const char* file :
-         {"train-labels-idx1-ubyte", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"}) {
-      Write(std::string("data/") + file, "");
-    }
+    Write("data/train-labels-idx1-ubyte", zeros);
+    Write("data/t10k-images-idx3-ubyte.gz", "");
+    Write("data/t10k-labels-idx1-ubyte", "");
     ExpectRefused({"train", "--data=data", "--model=mlp", "--save=new"}, part);
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/new"));
   }
@@ -91,11 +92,21 @@ TEST_F(EndlessInput, OfHeadersThatSayTheyHaveThreeGigabytes) {
   const std::string few = ", expected 3136000000 for dimensions [4000000,28,28]";
   Write("plain", Idx(many, ""));
   ASSERT_EQ(std::filesystem::file_size(folder_ + "/plain"), 16);
-  ExpectNoImages("plain", ": byte 16: IDX data: found 0 bytes, too few" + few);
+  ExpectNoImages("plain", ": byte 16: IDX data: found 0 bytes, too few" + few, many[0]);
   Write("packed.gz", Gzip(Idx(many, "")));
-  ExpectNoImages("packed.gz", ": byte 16: IDX data: found 0 bytes, too few" + few);
+  ExpectNoImages("packed.gz", ": byte 16: IDX data: found 0 bytes, too few" + few, many[0]);
   ExpectRefused({"predict", "--model_file=plain", "--images=plain"},
                 "plain: byte 0: header length");
+}
+
+// 3 GB that are there, though no model takes them.
+TEST_F(EndlessInput, OfTrueImagesOfAnotherSize) {
+  Write("large", Idx({4'000'000, 28, 27}, ""));
+  std::filesystem::resize_file(folder_ + "/large", 16 + int64_t{4'000'000} * 28 * 27);
+  Write("labels", Idx({4'000'000}, std::string(4'000'000, '\0')));
+  const std::string part = "large: images are [28, 27, 1], expected [28, 28, 1]";
+  ExpectRefused({"predict", "--model_file=model", "--images=large"}, part);
+  ExpectRefused({"evaluate", "--model_file=model", "--images=large", "--labels=labels"}, part);
 }
 
 // 3.5 MB that inflate to 3.6 GB, by members of which the first says what there is.
@@ -108,7 +119,8 @@ TEST_F(EndlessInput, OfCompressedFilesWhoseDimensionsAreWrong) {
     return bytes.size();
   };
   EXPECT_LT(bomb({1000, 28, 28}), 4 * kMiB);
-  ExpectNoImages("bomb.gz", ": byte 784016: IDX data: found more than 784000 bytes, too many");
+  ExpectNoImages("bomb.gz", ": byte 784016: IDX data: found more than 784000 bytes, too many",
+                 1000);
   bomb({60'000});
   ExpectNoImages("bomb.gz", ": byte 3: IDX rank: found 1, expected 3");
   bomb({4'000'000'000, 28, 28});

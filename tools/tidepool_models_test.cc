@@ -66,6 +66,22 @@ std::unique_ptr<Network> Chain(const Shape& input, std::vector<AnyLayer> layers,
                                    options);
 }
 
+TEST(Models, ThatComputeTooLongAreRefused) {
+  const std::string folder = Images();
+  Save(folder, Chain({4, 6, 1}, {Dense(3)}));
+  const auto predict = [&](const std::string& operations) {
+    return RunProgram(
+        DataPath("tools/tidepool"),
+        {"predict", "--images=images", "--model_file=m", "--max_operations=" + operations},
+        {.folder = folder});
+  };
+  EXPECT_EQ(predict("102").status, 0);  // 24 read, 3 made, 75 parameters once
+  const RunResult refused = predict("101");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("take 102 operations for one example, expected at most 101"));
+  EXPECT_THAT(predict("0").err, HasSubstr("flag --max_operations is 0, expected at least 1"));
+}
+
 TEST(Models, OfImagesAnswer) {
   const std::string folder = Images();
   Save(folder, Chain({4, 6, 1}, {Dense(3)}));

@@ -27,6 +27,7 @@
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/ops/sorting.h"
 #include "tidepool/nn/inference/predictor.h"
+#include "tidepool/nn/network_cost.h"
 
 namespace tidepool {
 namespace {
@@ -67,6 +68,18 @@ class DigitTranslator final : public nn::Translator<std::string_view, std::vecto
 
 // {"digit":7,"probability":0.998} and a comma, at most.
 constexpr int64_t kDigitBytes = 64;
+
+// The images of a request are computed in parts of about a second: kernels cannot be stopped, but
+// no part is begun for who is not answered any more.
+constexpr double kOperationsOfPart = int64_t{1} << 32;
+
+int64_t ImagesOfPart(const nn::Network& network) {
+  constexpr int64_t kUnknown = 32, kMost = int64_t{1} << 24;
+  if (network.config() == nullptr) return kUnknown;
+  const double operations = std::max(1.0, nn::CostOfExample(*network.config()).operations);
+  return static_cast<int64_t>(
+      std::clamp(kOperationsOfPart / operations, 1.0, static_cast<double>(kMost)));
+}
 
 std::string JsonOf(const std::vector<Digit>& digits) {
   std::string text = "{\"digits\":[";
@@ -114,6 +127,7 @@ class DigitServer::Impl {
       : options_(Checked(options)),
         height_(HeightOf(model)),
         width_(model.network->input_shape()[1]),
+        images_of_part_(ImagesOfPart(*model.network)),
         translator_(height_, width_),
         server_(options.limits) {
     for (int i = 1; i <= options_.workers; ++i) {
@@ -168,13 +182,14 @@ class DigitServer::Impl {
     }
   }
 
+  static void AnswerBusy(httplib::Response& response) {
+    response.set_header("Retry-After", "1");
+    BoundedServer::AnswerError(response, 503, "all workers are busy");
+  }
+
   void Read(std::string_view body, httplib::Response& response) {
     const Lease lease(*this);  // first: images are made for as many requests as are computed
-    // Once nobody is answered any more, those that waited pass the predictor on.
-    if (lease.predictor() == nullptr || server_.is_cut()) {
-      response.set_header("Retry-After", "1");
-      return BoundedServer::AnswerError(response, 503, "all workers are busy");
-    }
+    if (lease.predictor() == nullptr) return AnswerBusy(response);
     GreyImage pixels;
     std::string_view images = body;
     if (LooksLikePng(body)) {
@@ -188,11 +203,21 @@ class DigitServer::Impl {
           absl::StrCat("found ", count, " images, expected at most ", most,
                        ": an answer is no larger than a body may be"));
     }
-    const std::vector<Digit> digits = lease.predictor()->Predict(images);
-    for (const Digit& digit : digits) {
-      if (!std::isfinite(digit.probability)) {
-        ThrowInternal("the model's outputs are not finite: it is no model of digits");
+    std::vector<Digit> digits;
+    digits.reserve(static_cast<size_t>(count));
+    for (size_t at = 0; at < images.size();) {
+      // Once nobody is answered any more, the predictor is passed on.
+      if (server_.is_cut()) return AnswerBusy(response);
+      const std::string_view part =
+          images.substr(at, static_cast<size_t>(images_of_part_ * height_ * width_));
+      const std::vector<Digit> found = lease.predictor()->Predict(part);
+      for (const Digit& digit : found) {
+        if (!std::isfinite(digit.probability)) {
+          ThrowInternal("the model's outputs are not finite: it is no model of digits");
+        }
       }
+      digits.insert(digits.end(), found.begin(), found.end());
+      at += part.size();
     }
     response.body = JsonOf(digits);  // set_content would copy it
     response.set_header("Content-Type", "application/json");
@@ -228,6 +253,7 @@ class DigitServer::Impl {
 
   const DigitServerOptions options_;
   const int64_t height_, width_;
+  const int64_t images_of_part_;
   DigitTranslator translator_;
   int port_ = -1;
   std::mutex mutex_;

@@ -43,7 +43,8 @@ class DigitServer {
   void Start();
   int port() const;
   // Answers the request that each connection has brought, for limits.stop_time at most; what is
-  // still being sent is not waited for. Idempotent.
+  // still being sent is not waited for, what is computed then only to the end of its part: images
+  // of 2^32 operations, or one that takes more (LoadModel limits those). Idempotent.
   void Stop();
   // As Stop, but false where a request is still computed limits.stop_time after that: without
   // waiting for it, as Stop and the destructor do.

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/digit_server.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/standard_streams.h"
 #include "tidepool/nn/image_model.h"
@@ -26,6 +28,8 @@ ABSL_FLAG(int, workers, 2, "requests computed at once; each has a predictor");
 ABSL_FLAG(int64_t, budget_mib, 8, "MiB that a worker's requests may own at once");
 ABSL_FLAG(int, connections, 64, "open at once; one more is answered 503");
 ABSL_FLAG(int64_t, body_mib, 16, "MiB of one body; all at once may have four times that");
+ABSL_FLAG(int64_t, max_operations, tidepool::nn::kMaxExampleOperations,
+          "multiply-adds or the like for one image, at most");
 ABSL_FLAG(int, request_seconds, 10, "for a request to arrive, and for its answer to be taken");
 
 namespace tidepool {
@@ -72,7 +76,10 @@ int Run() {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   const DigitServerOptions options = OptionsOfFlags();
   const std::string file = absl::GetFlag(FLAGS_model);
-  nn::Model model = nn::LoadModel(file);
+  const int64_t operations = InRange("max_operations", absl::GetFlag(FLAGS_max_operations),
+                                     std::numeric_limits<int64_t>::max());
+  nn::Model model =
+      nn::LoadModel(file, WorkspaceMode::kEnabled, Host(), nn::kMaxExampleElements, operations);
   nn::RequireImageModel(model, file);
   DigitServer server(model, options);
   server.Start();

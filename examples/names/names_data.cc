@@ -31,7 +31,7 @@ Names ReadNames(const std::string& path) {
     if (line.substr(tab) != "\tf" && line.substr(tab) != "\tm") refuse(tab + 1, "f or m");
     for (size_t i = 0; i < kLength; ++i) {
       const char letter = i < tab ? absl::ascii_tolower(static_cast<unsigned char>(line[i])) : '\0';
-      if (letter != '\0' && letter != '-' && (letter < 'a' || letter > 'z'))
+      if (i < tab && letter != '-' && (letter < 'a' || letter > 'z'))
         refuse(i, "a letter or a hyphen");
       names.letters.push_back(letter == '\0' ? 0 : letter == '-' ? kLetters - 1 : letter - 'a' + 1);
     }

@@ -54,7 +54,9 @@ TEST(SafetensorsArrays, ArraysThatCannotTakeATensorAreNotTouched) {
     try {
       ReadSafetensor(reader, info, array);
     } catch (const Error& error) {
-      if (!before.empty()) EXPECT_EQ(array.ToString(), before);
+      if (!before.empty()) {
+        EXPECT_EQ(array.ToString(), before);
+      }
       return std::string(error.message());
     }
     return "nothing was thrown";

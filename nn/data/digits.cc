@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -28,30 +29,35 @@ std::string FindFile(const std::string& folder, const char* name, std::string& t
 }  // namespace
 
 LabelledImages ReadLabelledImages(const std::string& images_path, const std::string& labels_path,
-                                  int classes, uint64_t max_bytes) {
+                                  int classes, uint64_t max_bytes, IdxDimsCheck check) {
   if (classes < 1 || classes > 256) {
     ThrowInvalidArgument(
         absl::StrCat(OneLine(labels_path), ": classes: found ", classes, ", expected 1 to 256"));
   }
-  IdxFile images = ReadIdx(images_path, 3, max_bytes);
-  if (images.data.empty()) {
-    ThrowDataLoss(absl::StrCat(OneLine(images_path), ": byte 4: IDX dimensions: found ",
-                               images.dims[0], " images of ", images.dims[1], "x", images.dims[2],
-                               ", expected at least one image with pixels"));
-  }
-  IdxFile labels = ReadIdx(labels_path, 1, max_bytes);
-  if (labels.dims[0] != images.dims[0]) {
-    ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte 4: IDX dimensions: found ",
-                               labels.dims[0], " labels, expected ", images.dims[0],
-                               ", the images in ", OneLine(images_path)));
-  }
-  const auto wrong = std::find_if(labels.data.begin(), labels.data.end(),
-                                  [classes](uint8_t label) { return label >= classes; });
-  if (wrong != labels.data.end()) {
+  IdxFile labels;
+  const auto read_labels = [&](int64_t images) {
+    labels = ReadIdx(labels_path, 1, max_bytes, [&](absl::Span<const int64_t> dims) {
+      if (dims[0] == images) return;
+      ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte 4: IDX dimensions: found ", dims[0],
+                                 " labels, expected ", images, ", the images in ",
+                                 OneLine(images_path)));
+    });
+    const auto wrong = std::find_if(labels.data.begin(), labels.data.end(),
+                                    [classes](uint8_t label) { return label >= classes; });
+    if (wrong == labels.data.end()) return;
     const auto index = wrong - labels.data.begin();
     ThrowDataLoss(absl::StrCat(OneLine(labels_path), ": byte ", 8 + index, ": label ", index,
                                ": found ", *wrong, ", expected 0..", classes - 1));
-  }
+  };
+  IdxFile images = ReadIdx(images_path, 3, max_bytes, [&](absl::Span<const int64_t> dims) {
+    if (dims[0] == 0) {
+      ThrowDataLoss(absl::StrCat(OneLine(images_path), ": byte 4: IDX dimensions: found ", dims[0],
+                                 " images of ", dims[1], "x", dims[2],
+                                 ", expected at least one image with pixels"));
+    }
+    check(dims);
+    read_labels(dims[0]);
+  });
   const MemoryTagScope tag("data set");
   MemoryCharge charge(MemoryKind::kAllocated,
                       static_cast<int64_t>(images.data.capacity() + labels.data.capacity()));
@@ -79,13 +85,13 @@ ImageFolder LoadImageFolder(const std::string& folder, int classes, uint64_t max
   }
   ImageFolder result;
   result.train = ReadLabelledImages(train_images, train_labels, classes, max_bytes);
-  result.test = ReadLabelledImages(test_images, test_labels, classes, max_bytes);
-  if (result.train.height != result.test.height || result.train.width != result.test.width) {
+  const auto as_in_training = [&](absl::Span<const int64_t> dims) {
+    if (dims[1] == result.train.height && dims[2] == result.train.width) return;
     ThrowDataLoss(absl::StrCat(OneLine(test_images), ": byte 8: IDX dimensions: found images of ",
-                               result.test.height, "x", result.test.width, ", expected ",
-                               result.train.height, "x", result.train.width, ", as in ",
-                               OneLine(train_images)));
-  }
+                               dims[1], "x", dims[2], ", expected ", result.train.height, "x",
+                               result.train.width, ", as in ", OneLine(train_images)));
+  };
+  result.test = ReadLabelledImages(test_images, test_labels, classes, max_bytes, as_in_training);
   return result;
 }
 

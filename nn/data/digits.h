@@ -24,7 +24,7 @@ struct LabelledImages {
   std::vector<uint8_t> pixels;  // [count, height, width]
   std::vector<uint8_t> labels;  // [count], each below classes
   int classes = 0;
-  MemoryCharge charge = {};     // pixels and labels on the ledger, when read from files
+  MemoryCharge charge = {};  // pixels and labels on the ledger, when read from files
 };
 
 struct ImageFolder {
@@ -35,9 +35,11 @@ struct ImageFolder {
 // Reads an IDX file of images (rank 3) and one of labels (rank 1), plain or gzip. `classes` is from
 // 1 to 256. Throws kDataLoss when the counts differ, a label is not below `classes` (naming file,
 // index, found and expected), or there are no images or pixels; else as idx_file.h, for more than
-// `max_bytes` of pixels too.
+// `max_bytes` of pixels too. All but pixels, the labels with them, is looked at before pixels are
+// read. `check` sees [count, height, width] then and throws for images that are not wanted.
 LabelledImages ReadLabelledImages(const std::string& images_path, const std::string& labels_path,
-                                  int classes, uint64_t max_bytes = kMaxIdxBytes);
+                                  int classes, uint64_t max_bytes = kMaxIdxBytes,
+                                  IdxDimsCheck check = AnyIdxDims);
 
 // Finds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
 // t10k-labels-idx1-ubyte in `folder`, each as it is or with ".gz"; the plain one is preferred.

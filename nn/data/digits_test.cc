@@ -132,6 +132,26 @@ TEST(ReadLabelledImages, CountsMustAgree) {
                  {"labels: byte 4", "found 3 labels", "expected 2", "images"});
 }
 
+// The files of images end behind their headers: all else is looked at before that is found.
+TEST(ReadLabelledImages, PixelsAreReadLast) {
+  ExpectDataLoss(Idx({2, 28, 28}, ""), Idx({3}, "\1\1\1"), {"labels: byte 4", "found 3 labels"});
+  ExpectDataLoss(Idx({2, 28, 28}, ""), Idx({2}, "\1\3"), {"labels: byte 9", "found 3"});
+  ExpectDataLoss(Idx({2, 28, 28}, ""), Idx({2}, "\1\1"), {"images: byte 16", "too few"});
+  // Of labels nothing but their number.
+  ExpectDataLoss(Idx({2, 28, 28}, ""), Idx({1u << 31}, ""),
+                 {"labels: byte 4", "2147483648 labels"});
+  const std::string images = WriteTestFile("images", Idx({2, 28, 28}, ""));
+  const std::string labels = WriteTestFile("labels", Idx({2}, ""));
+  EXPECT_EQ(ErrorOf([&] {
+              ReadLabelledImages(images, labels, 3, kMaxIdxBytes,
+                                 [](absl::Span<const int64_t>) { ThrowInvalidArgument("size"); });
+            }).message(),
+            "size");
+  const std::string folder = NewFolder("", Idx({2, 1, 1}, ""));
+  EXPECT_THAT(ErrorOf([&] { LoadImageFolder(folder); }),
+              IsError(StatusCode::kDataLoss, {"byte 8", "found images of 1x1"}));
+}
+
 TEST(ReadLabelledImages, LabelsMustBeClasses) {
   ExpectDataLoss(Idx({3, 1, 1}, "abc"), Idx({3}, "\1\2\3"),
                  {"labels: byte 10", "label 2", "found 3", "expected 0..2"});

@@ -127,7 +127,8 @@ IdxFile ParseIdx(absl::Span<const uint8_t> bytes, const std::string& name, int e
   return file;
 }
 
-IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes) {
+IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes,
+                IdxDimsCheck check) {
   FileReader file(path, Opens::kPipesToo);
   const uint64_t kMax = std::numeric_limits<uint64_t>::max();
   const size_t most_header = HeaderBytes(expected_rank);
@@ -136,6 +137,7 @@ IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes) 
   std::vector<uint8_t> start(most_header);
   start.resize(stream.Read(absl::MakeSpan(start)));
   Header header = ParseHeader(start, file.name(), expected_rank, max_bytes);
+  check(header.dims);
   const bool is_plain_file = file.is_regular() && !stream.is_gzip();
   if (is_plain_file) CheckLength(file.name(), header, file.size() - header.bytes);
   IdxFile idx;

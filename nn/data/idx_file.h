@@ -8,10 +8,10 @@
 // The dimensions are checked against a file's size, or where it is compressed or a pipe against the
 // limit, before there is room for the elements: a damaged or lying file costs no more than
 // kLikelyExpansion times its size (gzip_reader.h) before it is refused. Items without elements are
-// refused.
+// refused, and what the caller does not want costs no more than the header.
 //
-// Memory: the elements, once, and a constant; through a pipe twice for a moment. A file that inflates
-// to more than kLikelyExpansion times its size is read twice.
+// Memory: the elements, once, and a constant; through a pipe twice for a moment. A file that
+// inflates to more than kLikelyExpansion times its size is read twice.
 //
 // Errors: kDataLoss, naming file, byte offset, field, found and expected; kResourceExhausted for
 // more than the limit; else as gzip_reader.h. Threads: pure functions.
@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 
 namespace tidepool {
@@ -36,8 +37,14 @@ struct IdxFile {
 // largest of the family has 0.5 GiB.
 inline constexpr uint64_t kMaxIdxBytes = uint64_t{4} << 30;
 
+// Of dimensions that are not wanted: throws. Sees them before anything of the elements is read or
+// has room made for it.
+using IdxDimsCheck = absl::FunctionRef<void(absl::Span<const int64_t> dims)>;
+inline void AnyIdxDims(absl::Span<const int64_t> /*dims*/) {}
+
 // Plain or gzip, a file or a pipe.
-IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes = kMaxIdxBytes);
+IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes = kMaxIdxBytes,
+                IdxDimsCheck check = AnyIdxDims);
 
 // The same of a plain file's bytes; `name` stands for the file in messages.
 IdxFile ParseIdx(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank);

@@ -131,6 +131,22 @@ TEST(ReadIdx, DimensionsAreCheckedFirst) {
 }
 
 // A file that inflates a thousandfold is read twice rather than held twice.
+// Files that end behind their headers: whoever looks at the dimensions does so before that is
+// found.
+TEST(ReadIdx, WhatIsNotWantedCostsTheHeaderAlone) {
+  const std::string header = Idx({1 << 20, 28, 28}, "");
+  const auto unwanted = [](absl::Span<const int64_t> dims) {
+    EXPECT_THAT(dims, testing::ElementsAre(1 << 20, 28, 28));
+    ThrowInvalidArgument("not wanted");
+  };
+  for (const std::string& path :
+       {WriteTestFile("unwanted", header), WriteTestFile("unwanted.gz", Gzip(header))}) {
+    EXPECT_EQ(ErrorOf([&] { ReadIdx(path, 3, kMaxIdxBytes, unwanted); }).message(), "not wanted");
+    EXPECT_THAT(ErrorOf([&] { ReadIdx(path, 3); }),
+                IsError(StatusCode::kDataLoss, {path, "too few"}));
+  }
+}
+
 TEST(ReadIdx, IsHeldOnce) {
   constexpr size_t kBytes = (size_t{9} << 20) + 5;
   std::string content(kBytes, '\0');

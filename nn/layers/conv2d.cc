@@ -65,6 +65,10 @@ std::vector<ParameterSpec> Conv2D::Parameters(const Shape& input) const {
   return specs;
 }
 
+LayerCost Conv2D::CostOf(absl::Span<const Shape> inputs) const {
+  return CostWith(inputs, PlacesOf(OutputShape(inputs[0])));
+}
+
 NDArray Conv2D::Forward(LayerContext& context, const NDArray& input) const {
   Conv2dAttributes attributes = attributes_;
   attributes.relu = activation_ == Activation::kRelu;

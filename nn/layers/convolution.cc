@@ -250,6 +250,13 @@ NDArray Convolution<kAxes, kTransposed>::OutputMask(const NDArray& mask) const {
   }
 }
 
+// Of transposed ones kernels go over the larger side.
+template <int kAxes, bool kTransposed>
+LayerCost Convolution<kAxes, kTransposed>::CostOf(absl::Span<const Shape> inputs) const {
+  const double places = PlacesOf(OutputShape(inputs[0]));
+  return CostWith(inputs, kTransposed ? std::max(places, PlacesOf(inputs[0])) : places);
+}
+
 template <int kAxes, bool kTransposed>
 NDArray Convolution<kAxes, kTransposed>::Forward(LayerContext& context,
                                                  const NDArray& input) const {
@@ -309,6 +316,10 @@ std::vector<ParameterSpec> DepthwiseConv2D::Parameters(const Shape& input) const
                                        window * multiplier_}};
   if (bias_) specs.push_back({.name = "bias", .shape = {filters}, .decays = false});
   return specs;
+}
+
+LayerCost DepthwiseConv2D::CostOf(absl::Span<const Shape> inputs) const {
+  return CostWith(inputs, PlacesOf(OutputShape(inputs[0])));
 }
 
 NDArray DepthwiseConv2D::Forward(LayerContext& context, const NDArray& input) const {

@@ -67,6 +67,7 @@ class Convolution final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   NDArray Convolve(const LayerContext& context, const NDArray& input, bool relu) const;
@@ -107,6 +108,7 @@ class DepthwiseConv2D final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   int64_t multiplier_, kernel_height_, kernel_width_;

@@ -63,6 +63,15 @@ std::vector<ParameterSpec> CrossAttention::ParametersOf(absl::Span<const Shape> 
   return specs;
 }
 
+LayerCost CrossAttention::CostOf(absl::Span<const Shape> inputs) const {
+  const auto queries = static_cast<double>(inputs[0][0]), keys = static_cast<double>(inputs[1][0]);
+  const auto width = static_cast<double>(WidthOf(inputs[0])), heads = static_cast<double>(heads_);
+  LayerCost cost = CostWith(inputs, std::max(queries, keys));
+  cost.operations += queries * keys * (2 * width + kOperationsOfScore * heads);
+  cost.elements += 2 * queries * width + 2 * keys * width + queries * heads;
+  return cost;
+}
+
 NDArray CrossAttention::ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const {
   const size_t sequences = inputs.size() - (options_.key_mask ? 1 : 0);
   const int64_t batch = inputs[0].dim(0), queries = inputs[0].dim(1), keys = inputs[1].dim(1);

@@ -32,6 +32,7 @@ class CrossAttention final : public Layer {
   Shape OutputShapeOf(absl::Span<const Shape> inputs) const override;
   std::vector<ParameterSpec> ParametersOf(absl::Span<const Shape> inputs) const override;
   NDArray ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   int64_t WidthOf(const Shape& queries) const {

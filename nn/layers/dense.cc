@@ -49,6 +49,10 @@ std::vector<ParameterSpec> Dense::Parameters(const Shape& input) const {
   return specs;
 }
 
+LayerCost Dense::CostOf(absl::Span<const Shape> inputs) const {
+  return CostWith(inputs, options_.last_axis ? PlacesOf(inputs[0]) : 1);
+}
+
 NDArray Dense::Forward(LayerContext& context, const NDArray& input) const {
   MatMulAttributes attributes;
   attributes.transpose_y = true;

@@ -29,6 +29,7 @@ class Dense final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;  // "weight", "bias"
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
   bool ToFrozen(FrozenOp& op) const override;
 
  private:

@@ -47,6 +47,10 @@ std::vector<ParameterSpec> Embedding::Parameters(const Shape&) const {
            width_}};
 }
 
+LayerCost Embedding::CostOf(absl::Span<const Shape> inputs) const {
+  return CostWith(inputs, 0);  // rows are looked up
+}
+
 NDArray Embedding::Forward(LayerContext& context, const NDArray& input) const {
   if (IsFloating(input.dtype())) {
     ThrowInvalidArgument(absl::StrCat("layer [", Describe(), "]: input ", DTypeName(input.dtype()),
@@ -76,6 +80,9 @@ Shape PositionEmbedding::OutputShape(const Shape& input) const {
 std::vector<ParameterSpec> PositionEmbedding::Parameters(const Shape& input) const {
   return {{"table", input, initializer_.Or(Initializer::Normal(0.02)), input[0], input[1]}};
 }
+LayerCost PositionEmbedding::CostOf(absl::Span<const Shape> inputs) const {
+  return CostWith(inputs, 1);
+}
 NDArray PositionEmbedding::Forward(LayerContext& context, const NDArray& input) const {
   return WithoutMasked(context.mask, input + context.parameters[0]);
 }
@@ -87,6 +94,11 @@ Shape SinusoidalPositions::OutputShape(const Shape& input) const {
     RefuseInput(input, "[length, width], and a period of more than 0");
   }
   return input;
+}
+
+// Angles, sines and cosines are of f64.
+LayerCost SinusoidalPositions::CostOf(absl::Span<const Shape> inputs) const {
+  return 4 * CostWith(inputs, 0);
 }
 
 NDArray SinusoidalPositions::Forward(LayerContext&, const NDArray& input) const {

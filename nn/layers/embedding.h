@@ -31,6 +31,7 @@ class Embedding final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   int64_t entries_, width_;
@@ -48,6 +49,7 @@ class PositionEmbedding final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   Initializer initializer_;
@@ -63,6 +65,7 @@ class SinusoidalPositions final : public Layer {
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   double period_;

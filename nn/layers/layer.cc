@@ -1,5 +1,6 @@
 #include "tidepool/nn/layers/layer.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,19 @@ std::vector<ParameterSpec> Layer::ParametersOf(absl::Span<const Shape> inputs) c
 NDArray Layer::ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const {
   CheckOneInput(*this, inputs.size());
   return Forward(context, inputs[0]);
+}
+
+LayerCost Layer::CostOf(absl::Span<const Shape> inputs) const {
+  double places = PlacesOf(OutputShapeOf(inputs));
+  for (const Shape& input : inputs) places = std::max(places, PlacesOf(input));
+  return CostWith(inputs, places);
+}
+
+LayerCost Layer::CostWith(absl::Span<const Shape> inputs, double times) const {
+  const double written = ElementsOf(OutputShapeOf(inputs));
+  LayerCost cost{.operations = written + times * ElementsOf(ParametersOf(inputs)), .elements = written};
+  for (const Shape& input : inputs) cost.operations += ElementsOf(input);
+  return cost;
 }
 
 }  // namespace tidepool::nn

@@ -31,6 +31,7 @@
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/layers/field_visitor.h"
 #include "tidepool/nn/layers/initializer.h"
+#include "tidepool/nn/layers/layer_cost.h"
 
 namespace tidepool {
 struct FrozenOp;  // ndarray/frozen/frozen_graph.h
@@ -81,6 +82,11 @@ class Layer {
   virtual std::vector<ParameterSpec> ParametersOf(absl::Span<const Shape> inputs) const;
   virtual NDArray ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const;
 
+  // Of shapes that OutputShapeOf takes. What limits networks of files (model_file.h) goes by it. By default the output is all that
+  // is made, and each parameter counts at each place of the inputs or the output, whichever has more: a layer that computes
+  // more than that (a window without parameters, pairs of steps), or very much less, says so.
+  virtual LayerCost CostOf(absl::Span<const Shape> inputs) const;
+
   // States that a layer of sequences takes on from one part of a sequence to the next, for each example.
   virtual std::vector<Shape> CarriedShapes(const Shape& /*input*/) const { return {}; }
   // Whether training draws random numbers: such steps are not captured.
@@ -94,6 +100,8 @@ class Layer {
  protected:
   // Throws kInvalidArgument: "layer [dense 10]: input shape [...], expected ...".
   [[noreturn]] void RefuseInput(const Shape& input, const std::string& expected) const;
+  // Of a layer that uses each parameter `times` times.
+  LayerCost CostWith(absl::Span<const Shape> inputs, double times) const;
 };
 
 // A layer of any class, shared and immutable: made of a layer or a pointer to one where it is handed over.

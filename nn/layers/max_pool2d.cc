@@ -30,6 +30,13 @@ Shape MaxPool2D::OutputShape(const Shape& input) const {
   return {output[1], output[2], output[3]};
 }
 
+LayerCost MaxPool2D::CostOf(absl::Span<const Shape> inputs) const {
+  LayerCost cost = CostWith(inputs, 0);
+  cost.operations += cost.elements * static_cast<double>(attributes_.kernel_height) *
+                     static_cast<double>(attributes_.kernel_width);
+  return cost;
+}
+
 NDArray MaxPool2D::Forward(LayerContext&, const NDArray& input) const { return MaxPool2d(input, attributes_); }
 
 bool MaxPool2D::ToFrozen(FrozenOp& op) const {

@@ -18,6 +18,7 @@ class MaxPool2D final : public Layer {
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
   bool ToFrozen(FrozenOp& op) const override;
 
  private:

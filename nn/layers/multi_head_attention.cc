@@ -54,6 +54,16 @@ std::vector<ParameterSpec> MultiHeadAttention::Parameters(const Shape& input) co
           bias("out_bias", width)};
 }
 
+LayerCost MultiHeadAttention::CostOf(absl::Span<const Shape> inputs) const {
+  const Shape& input = inputs[0];
+  const auto length = static_cast<double>(input[0]), width = static_cast<double>(input[1]);
+  LayerCost cost = CostWith(inputs, length);
+  cost.operations += length * length * (2 * width + kOperationsOfScore * static_cast<double>(heads_));
+  const double together = static_cast<double>(heads_ + 2 * KeyHeads()) / static_cast<double>(heads_);
+  cost.elements += length * (width * (together + 1) + static_cast<double>(heads_));
+  return cost;
+}
+
 NDArray MultiHeadAttention::Forward(LayerContext& context, const NDArray& input) const {
   const int64_t batch = input.dim(0), length = input.dim(1), width = input.dim(2), key_heads = KeyHeads();
   NDArray together = Projected(context, 0, WithoutMasked(context.mask, input).ReshapeOrCopy({batch * length, width}))

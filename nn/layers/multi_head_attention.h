@@ -25,6 +25,7 @@ class MultiHeadAttention final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   int64_t KeyHeads() const { return key_heads_ == 0 ? heads_ : key_heads_; }

@@ -119,6 +119,26 @@ NDArray Pooling<kAxes, kKind>::PoolMasked(LayerContext& context, const NDArray& 
 }
 
 template <int kAxes, PoolingKind kKind>
+LayerCost Pooling<kAxes, kKind>::CostOf(absl::Span<const Shape> inputs) const {
+  LayerCost cost = CostWith(inputs, 0);
+  double window = 1;
+  for (int axis = kAxes == 3 ? 1 : 0; axis < kAxes; ++axis) {
+    window *= static_cast<double>(kernel_[axis]);
+  }
+  if constexpr (kAxes == 3) {
+    // Height and width at each depth, then depth.
+    const Shape output = OutputShape(inputs[0]);
+    const double between =
+        cost.elements / static_cast<double>(output[0]) * static_cast<double>(inputs[0][0]);
+    cost.operations += between * window + cost.elements * static_cast<double>(kernel_[0]);
+    cost.elements += between;
+  } else {
+    cost.operations += cost.elements * window;
+  }
+  return cost;
+}
+
+template <int kAxes, PoolingKind kKind>
 NDArray Pooling<kAxes, kKind>::Forward(LayerContext& context, const NDArray& input) const {
   if constexpr (kAxes == 1) {
     if (IsMaskOf(context.mask, input)) return PoolMasked(context, input);

@@ -67,6 +67,16 @@ std::vector<Shape> RecurrentLayer::CarriedShapes(const Shape&) const {
   return std::vector<Shape>(static_cast<size_t>(Cell().states()), Shape{units_});
 }
 
+LayerCost RecurrentLayer::CostOf(absl::Span<const Shape> inputs) const {
+  // A step is some calls of operators, however little they compute.
+  constexpr double kOperationsOfStep = 4096, kMostRowsOfRun = 256;
+  const auto steps = static_cast<double>(inputs[0][0]), units = static_cast<double>(units_);
+  LayerCost cost = CostWith(inputs, steps);
+  cost.operations += steps * kOperationsOfStep;
+  cost.elements += std::min(steps, kMostRowsOfRun) * units * (Cell().gates() + 2);
+  return cost;
+}
+
 NDArray RecurrentLayer::Forward(LayerContext& context, const NDArray& input) const {
   return Run(context, input, options_.reversed);
 }

@@ -55,6 +55,7 @@ class RecurrentLayer : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
   std::vector<Shape> CarriedShapes(const Shape& input) const override;
 
   // As Forward, with the direction turned round.

@@ -58,6 +58,12 @@ std::vector<ParameterSpec> Bidirectional::Parameters(const Shape& input) const {
   return all;
 }
 
+LayerCost Bidirectional::CostOf(absl::Span<const Shape> inputs) const {
+  LayerCost cost = CostWith(inputs, 0);
+  cost += 2 * RecurrentIn(*this, layer_).CostOf(inputs);
+  return cost;
+}
+
 NDArray Bidirectional::Forward(LayerContext& context, const NDArray& input) const {
   const RecurrentLayer& layer = RecurrentIn(*this, layer_);
   const size_t count = context.parameters.size() / 2;
@@ -123,6 +129,11 @@ Shape TimeDistributed::OutputShape(const Shape& input) const {
 
 std::vector<ParameterSpec> TimeDistributed::Parameters(const Shape& input) const {
   return layer_->Parameters(StepOf(input));
+}
+
+LayerCost TimeDistributed::CostOf(absl::Span<const Shape> inputs) const {
+  const Shape step = StepOf(inputs[0]);
+  return static_cast<double>(inputs[0][0]) * layer_->CostOf({&step, 1});
 }
 
 NDArray TimeDistributed::Forward(LayerContext& context, const NDArray& input) const {

@@ -28,6 +28,7 @@ class Bidirectional final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   AnyLayer layer_;
@@ -56,6 +57,7 @@ class TimeDistributed final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
   bool IsRandom() const override { return layer_ && layer_->IsRandom(); }
 
  private:

@@ -162,6 +162,12 @@ Shape Upsampling::OutputShape(const Shape& input) const {
   for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] *= factors_[i];
   return Shape(absl::MakeConstSpan(dims));
 }
+LayerCost Upsampling::CostOf(absl::Span<const Shape> inputs) const {
+  constexpr double kOperationsOfPlace = 4;
+  LayerCost cost = CostWith(inputs, 0);
+  cost.operations += kOperationsOfPlace * cost.elements;
+  return (factors_.size() == 3 ? 2 : 1) * cost;  // of volumes height and width first, then depth
+}
 NDArray Upsampling::Forward(LayerContext& context, const NDArray& input) const {
   const ResizeAttributes nearest{.mode = ResizeMode::kNearest};
   const NDArray x = input.is_dense() ? input : input.Dup();
@@ -196,6 +202,12 @@ Shape Resize::OutputShape(const Shape& input) const {
   std::vector<int64_t> dims = sizes_;
   dims.push_back(input[input.rank() - 1]);
   return Shape(absl::MakeConstSpan(dims));
+}
+LayerCost Resize::CostOf(absl::Span<const Shape> inputs) const {
+  LayerCost cost = CostWith(inputs, 0);
+  const int taps = mode_ == ResizeMode::kCubic ? 4 : mode_ == ResizeMode::kLinear ? 2 : 1;
+  cost.operations += cost.elements * taps * taps;
+  return cost;
 }
 NDArray Resize::Forward(LayerContext& context, const NDArray& input) const {
   const ResizeAttributes attributes{.mode = mode_, .align_corners = align_corners_};

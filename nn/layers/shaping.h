@@ -98,6 +98,7 @@ class Upsampling final : public Layer {
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   std::vector<int64_t> factors_;
@@ -113,6 +114,7 @@ class Resize final : public Layer {
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
 
  private:
   std::vector<int64_t> sizes_;

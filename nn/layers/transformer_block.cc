@@ -68,6 +68,18 @@ std::vector<ParameterSpec> TransformerBlock::Parameters(const Shape& input) cons
   return all;
 }
 
+LayerCost TransformerBlock::CostOf(absl::Span<const Shape> inputs) const {
+  const Shape& input = inputs[0];
+  const int64_t hidden = hidden_ == 0 ? 4 * input[1] : hidden_;
+  LayerCost cost = CostWith(inputs, 0);  // the two sums
+  cost += 2 * LayerNormalization(options_.epsilon).CostOf(inputs);
+  cost += MultiHeadAttention(heads_, options_.causal).CostOf(inputs);
+  cost += Dense(hidden, options_.activation, OfSteps()).CostOf(inputs);
+  const Shape of_hidden{input[0], hidden};
+  cost += Dense(input[1], Activation::kIdentity, OfSteps()).CostOf({&of_hidden, 1});
+  return cost;
+}
+
 NDArray TransformerBlock::Forward(LayerContext& context, const NDArray& input) const {
   const NDArray mask = context.mask;
   absl::Span<const NDArray> parameters = context.parameters;

@@ -37,6 +37,7 @@ class TransformerBlock final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
+  LayerCost CostOf(absl::Span<const Shape> inputs) const override;
   bool IsRandom() const override { return options_.dropout > 0; }
 
  private:

@@ -1,7 +1,6 @@
 #include "tidepool/nn/network/graph_body.h"
 
 #include <functional>
-#include <limits>
 #include <queue>
 #include <set>
 #include <utility>
@@ -11,7 +10,6 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/nn/network/layer_cost.h"
 
 namespace tidepool::nn {
 namespace {
@@ -210,23 +208,14 @@ std::string GraphBody::Describe() const {
   return text;
 }
 
-int64_t GraphBody::elements_of_example() const {
-  int64_t sum = 0;
-  for (const Shape& shape : shapes_) {
-    if (__builtin_add_overflow(sum, shape.NumElements(), &sum)) return std::numeric_limits<int64_t>::max();
-  }
-  return sum;
-}
-
-double GraphBody::operations_of_example() const {
-  double sum = 0;
+LayerCost GraphBody::cost_of_example() const {
+  LayerCost sum;
+  for (size_t i = 0; i < inputs_.size(); ++i) sum.elements += ElementsOf(shapes_[i]);
   std::vector<Shape> inputs;
-  for (size_t i = 0; i < nodes_.size(); ++i) {
+  for (const Node& node : nodes_) {
     inputs.clear();
-    for (const int value : nodes_[i].inputs) inputs.push_back(shapes_[value]);
-    int64_t parameters = 0;
-    for (const int number : nodes_[i].parameters) parameters += parameters_[number].spec.shape.NumElements();
-    sum += OperationsOf(*nodes_[i].layer, inputs, shapes_[inputs_.size() + i], parameters);
+    for (const int value : node.inputs) inputs.push_back(shapes_[value]);
+    sum += node.layer->CostOf(inputs);
   }
   return sum;
 }

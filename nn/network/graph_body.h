@@ -22,10 +22,8 @@ class GraphBody final : public NetworkBody {
   std::string Describe() const override;
   const NetworkConfig* config() const override { return &config_; }
   std::vector<AnyLayer> chain() const override;
-  // Of all values together, for one example; INT64_MAX beyond.
-  int64_t elements_of_example() const;
-  // Of all layers, for one example (layer_cost.h).
-  double operations_of_example() const;
+  // Of all layers, for one example, and its inputs among the elements.
+  LayerCost cost_of_example() const;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;
 
  private:

@@ -7,6 +7,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "tidepool/eval/evaluation.h"
 #include "tidepool/eval/evaluation_calibration.h"
 #include "tidepool/eval/roc.h"
@@ -24,14 +25,18 @@
 #include "tidepool/tools/commands/evaluate_model.h"
 #include "tidepool/tools/commands/flags.h"
 
+ABSL_FLAG(int64_t, max_operations, tidepool::nn::kMaxExampleOperations,
+          "multiply-adds or the like for one image, at most");
+
 namespace tidepool::tools {
 
 namespace {
 
 nn::Model ModelOfFlags() {
   const std::string file = Required("model_file", absl::GetFlag(FLAGS_model_file));
-  nn::Model model =
-      nn::LoadModel(file, ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)), DeviceOfFlags());
+  nn::Model model = nn::LoadModel(
+      file, ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode)), DeviceOfFlags(),
+      nn::kMaxExampleElements, AtLeastOne("max_operations", absl::GetFlag(FLAGS_max_operations)));
   nn::RequireImageModel(model, file);
   return model;
 }
@@ -51,8 +56,10 @@ int RunEvaluate() {
   const std::string labels_path = Required("labels", absl::GetFlag(FLAGS_labels));
   nn::Model model = ModelOfFlags();
   const LabelledImages images =
-      ReadLabelledImages(images_path, labels_path, static_cast<int>(model.classes));
-  CheckImageSize(images_path, images.height, images.width, model);
+      ReadLabelledImages(images_path, labels_path, static_cast<int>(model.classes), kMaxIdxBytes,
+                         [&](absl::Span<const int64_t> dims) {
+                           CheckImageSize(images_path, dims[1], dims[2], model);
+                         });
   const int classes = static_cast<int>(model.classes);
   Evaluation evaluation(classes);
   EvaluationCalibration calibration(classes);
@@ -72,14 +79,15 @@ int RunPredict() {
   const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
   const std::string path = Required("images", absl::GetFlag(FLAGS_images));
   nn::Model model = ModelOfFlags();
-  IdxFile file = ReadIdx(path, 3);
+  IdxFile file = ReadIdx(path, 3, kMaxIdxBytes, [&](absl::Span<const int64_t> dims) {
+    CheckImageSize(path, dims[1], dims[2], model);
+  });
   LabelledImages images;
   images.count = file.dims[0];
   images.height = file.dims[1];
   images.width = file.dims[2];
   images.pixels = std::move(file.data);
   images.labels.assign(static_cast<size_t>(images.count), 0);  // not known, not used
-  CheckImageSize(path, images.height, images.width, model);
   const nn::ImageBatches batches(images, batch);
   std::printf("image,class,probability\n");
   int64_t image = 0;
