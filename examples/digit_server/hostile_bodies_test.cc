@@ -52,6 +52,10 @@ TEST_F(HostileClients, BodiesInChunksAreLimited) {
   for (const char* bad : {"zz\r\n", "\r\n"}) {
     EXPECT_EQ(RawClient::StatusOf(Refusal(kChunked + bad + "0\r\n\r\n")), 400) << bad;
   }
+  // What is refused for its framing does not say that the body was too large.
+  std::string small;
+  for (int i = 0; i < 80'000; ++i) small += Chunk("g");
+  EXPECT_THAT(Refusal(kChunked + small + "0\r\n\r\n"), HasSubstr("expected larger chunks"));
   // Its end is not checked by the library: no second request is looked for behind it.
   const std::string answer =
       Refusal(kChunked + Chunk(kImage) + "0\r\n\r\nGET /health HTTP/1.1\r\nHost: h\r\n\r\n");

@@ -133,6 +133,21 @@ TEST_F(HostileClients, HeadsAreLimited) {
                   Refusal("GET /" + megabyte.substr(0, 9000) + " HTTP/1.1\r\nHost: h\r\n\r\n")),
               414);
   EXPECT_EQ(RawClient::StatusOf(Refusal(megabyte)), 431);
+  // Of one line: what the library would refuse without a reason.
+  const auto field = [&](size_t bytes) {
+    return Refusal("GET /health HTTP/1.1\r\nHost: h\r\nA: " + megabyte.substr(0, bytes - 3) +
+                   "\r\nConnection: close\r\n\r\n");
+  };
+  EXPECT_EQ(RawClient::StatusOf(field(kMostLineBytes)), 200);
+  EXPECT_EQ(RawClient::StatusOf(field(kMostLineBytes + 1)), 431);
+  EXPECT_THAT(field(kMostLineBytes + 1), HasSubstr("more than 8190 bytes"));
+  const auto target = [&](size_t bytes) {  // of the whole line
+    return Refusal("GET /" + megabyte.substr(0, bytes - 14) +
+                   " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  };
+  EXPECT_EQ(RawClient::StatusOf(target(kMostLineBytes)), 404);
+  EXPECT_EQ(RawClient::StatusOf(target(kMostLineBytes + 1)), 414);
+  EXPECT_THAT(target(kMostLineBytes + 1), HasSubstr("more than 8190 bytes"));
   ExpectServed();
 }
 

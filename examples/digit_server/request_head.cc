@@ -75,6 +75,9 @@ HeadRefusal HeadLines::Add(absl::string_view line) {
 
 HeadRefusal HeadLines::AddRequestLine(absl::string_view line) {
   is_old_ = absl::EndsWith(line, " HTTP/1.0");
+  if (line.size() > kMostLineBytes) {
+    return {414, absl::StrCat("the request line has more than ", kMostLineBytes, " bytes")};
+  }
   if (!IsRequestLine(line)) {
     return {400, "the request line: expected a method, a target, a version"};
   }
@@ -93,6 +96,9 @@ std::string HeadLines::Flaw() const {
 HeadRefusal HeadLines::AddField(absl::string_view line) {
   if (++fields_ > kMostFields) {
     return {431, absl::StrCat("the head of the request has more than ", kMostFields, " fields")};
+  }
+  if (line.size() > kMostLineBytes) {
+    return {431, absl::StrCat("a header of the request has more than ", kMostLineBytes, " bytes")};
   }
   const auto bad = [](auto... words) { return HeadRefusal{400, absl::StrCat(words...)}; };
   const size_t colon = line.find(':');

@@ -5,6 +5,7 @@
 
 #include <httplib.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -21,13 +22,15 @@ struct HeadRefusal {
 
 // What one costs a parser is many times its bytes.
 inline constexpr int kMostFields = 100, kMostParameters = 100;
+// Of a line without its end: the library takes no longer ones, and does not say why.
+inline constexpr size_t kMostLineBytes = 8190;
 
 // The lines of a head as they arrive, by RFC 9112: one that two readers could take for requests
 // that end in two places is refused, whatever the library would make of it. Threads: one.
 class HeadLines {
  public:
-  // `line` ends with "\n". Refused: 400; 414 for more than kMostParameters in the target, 431 for
-  // more fields than kMostFields.
+  // `line` ends with "\n". Refused: 400; 414 for a request line of more than kMostLineBytes or
+  // kMostParameters in its target, 431 for a longer field or more fields than kMostFields.
   HeadRefusal Add(absl::string_view line);
   // Whether the line that was added last is a field that the library may not see: it takes ranges
   // apart by recursion, some 600 bytes of stack for each byte, whether anybody asks for them or
