@@ -13,6 +13,7 @@
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/sync/queue_order.h"
@@ -198,7 +199,7 @@ PeerCopiesRegistrar::PeerCopiesRegistrar(DeviceType type, PeerCopies* peers) {
   std::abort();
 }
 
-void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes) {
+void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes) try {
   if (bytes == 0) return;
   if (source.device == target.device || source.device == Host() || target.device == Host()) {
     ThrowInvalidArgument(absl::StrCat("copy between devices: found bytes of ", DeviceName(source.device), " for ",
@@ -216,6 +217,9 @@ void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std
   }
   way.copies.fetch_add(1, std::memory_order_relaxed);
   way.bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+} catch (...) {
+  RethrowAsError("copy between devices",
+                 absl::StrCat("the provider of ", DeviceName(source.device), " or ", DeviceName(target.device)));
 }
 
 DeviceCopyCounters DeviceCopiesBetween(Device from, Device to) {

@@ -10,6 +10,7 @@
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -146,7 +147,8 @@ void FillFromHost(double value, NDArray& to) {
   const size_t width = DTypeBytes(to.dtype());
   if (std::all_of(pattern, pattern + width, [&](std::byte b) { return b == pattern[0]; })) {
     Prepare(to, true);
-    return GetDeviceProvider(to.device(), "fill").Fill(to.raw_data(), pattern[0], BytesOf(to));
+    DeviceProvider& device = GetDeviceProvider(to.device(), "fill");
+    return AskProvider("fill", to.device(), [&] { device.Fill(to.raw_data(), pattern[0], BytesOf(to)); });
   }
   NDArray host(to.shape(), to.dtype(), Place::Scratch(Host()));
   fill(host);

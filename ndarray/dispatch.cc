@@ -100,6 +100,7 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     if (!operands.output(o).dense) CheckNoRepeats(op, *outputs[o], o);
   }
   const DType dtype = CheckTypes(info, mixed || info.has_marks, operands);
+  CheckShapes(op, inputs, outputs, attributes);
   if (empty) return;
 
   KernelCall call;

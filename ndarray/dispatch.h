@@ -42,9 +42,10 @@ inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operan
 // Throws kFailedPrecondition (stale operands), kInvalidArgument (attributes of another operator; fewer
 // or more operands than it has, null where the row has no ?, of a type that the row does not have for them; outputs that
 // overlap each other, or inputs in a way the operator does not allow; operands on different devices), kUnimplemented
-// (no kernel: the message lists what is linked). The kernel has not run then. Shapes, and values that a kernel goes by as
-// indices, are the caller's to check. A call whose outputs
-// are all empty does nothing. Views with gaps are copied for kernels that take dense operands only.
+// (no kernel: the message lists what is linked). The kernel has not run then. What a kernel's functions throw names the
+// operator: an Error keeps its code and type, std::bad_alloc passes, all else becomes kInternal. Shapes of operators that
+// programs add follow their row's rule, else kInvalidArgument; those of others, and values that a kernel goes by as indices,
+// are the caller's to check. A call whose outputs are all empty does nothing. Views with gaps are copied for kernels that take dense operands only.
 // Fill and copy need no kernel on any device, and copy takes operands on two.
 void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
               absl::Span<NDArray* const> outputs, AttributesRef attributes = {});

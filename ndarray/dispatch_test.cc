@@ -366,7 +366,7 @@ TEST(Dispatch, AThrowingKernelLeavesTheWorkspaceUsable) {
     {
       ScopedProvider forced("throwing");
       EXPECT_EQ(MessageOf([&] { ReluInto(x, z); }, absl::StatusCode::kInternal),
-                "the kernel gave up");
+                "Op [relu]: the kernel gave up");
     }
     ScopedProvider forced("reference");
     EXPECT_THAT(Relu(x).ToVector<float>(), Each(1));

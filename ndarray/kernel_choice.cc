@@ -9,6 +9,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/host_fallback.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel_run.h"
 
 namespace tidepool {
 namespace {
@@ -32,11 +33,19 @@ namespace {
           : absl::StrCat("; not done on the host, as ", why_no_fallback)));
 }
 
+bool Supports(const Kernel& kernel, const KernelCall& call) {
+  try {
+    return kernel.supports == nullptr || kernel.supports(call);
+  } catch (...) {
+    internal::RethrowOfKernel(kernel, call.op);
+  }
+}
+
 const Kernel* FindKernel(const KernelCall& call, absl::Span<const Kernel> candidates,
                          const char* provider) {
   for (const Kernel& kernel : candidates) {
     if (provider != nullptr && std::strcmp(provider, kernel.provider) != 0) continue;
-    if (kernel.supports == nullptr || kernel.supports(call)) return &kernel;
+    if (Supports(kernel, call)) return &kernel;
   }
   return nullptr;
 }

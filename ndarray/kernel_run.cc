@@ -1,6 +1,11 @@
 #include "tidepool/ndarray/kernel_run.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_loss.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -48,18 +53,29 @@ void RunInOrder(const Kernel& kernel, const KernelCall& call, Buffer* scratch,
   kernel.run(call);
 }
 
+size_t ScratchBytes(const Kernel& kernel, const KernelCall& call) {
+  try {
+    return kernel.scratch_bytes != nullptr ? kernel.scratch_bytes(call) : 0;
+  } catch (...) {
+    internal::RethrowOfKernel(kernel, call.op);
+  }
+}
+
 void Run(const Kernel& kernel, KernelCall& call, absl::Span<const NDArray* const> inputs,
          absl::Span<NDArray* const> outputs) {
   Scratch scratch;
-  if (kernel.scratch_bytes != nullptr) {
-    if (const size_t bytes = kernel.scratch_bytes(call); bytes > 0) {
-      call.scratch = scratch.Get(bytes, call.device);
-      call.scratch_bytes = bytes;
-    }
+  const size_t bytes = ScratchBytes(kernel, call);
+  if (bytes > 0) {
+    call.scratch = scratch.Get(bytes, call.device);
+    call.scratch_bytes = bytes;
   }
   if (internal::kernels_are_off) return;
-  if (call.device != Host()) return RunInOrder(kernel, call, scratch.buffer(), inputs, outputs);
-  kernel.run(call);
+  try {
+    if (call.device != Host()) return RunInOrder(kernel, call, scratch.buffer(), inputs, outputs);
+    kernel.run(call);
+  } catch (...) {
+    internal::RethrowOfKernel(kernel, call.op);
+  }
 }
 
 // For kernels that take dense operands only: copies in, and out again. `operands` are the call's.
@@ -92,6 +108,18 @@ void RunDense(const Kernel& kernel, KernelCall& call, CallOperands& operands,
 }
 
 }  // namespace
+
+void internal::RethrowOfKernel(const Kernel& kernel, OpCode op) {
+  const std::string who = absl::StrCat("Op [", Info(op).name, "]");
+  try {
+    throw;
+  } catch (Error& error) {
+    if (error.message().rfind("Op [", 0) != 0) error.AddContext(who);
+    throw;
+  } catch (...) {
+    RethrowAsError(who, absl::StrCat("the kernel of ", kernel.provider));
+  }
+}
 
 void internal::RunWithNeeds(const Kernel& kernel, KernelCall& call, CallOperands& operands,
                             absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {

@@ -10,6 +10,9 @@
 namespace tidepool {
 
 namespace internal {
+// Within a handler, of what a function of the kernel threw: an Error says the operator first where it did not, std::bad_alloc
+// passes, and all else becomes kInternal, which names operator and provider.
+[[noreturn]] void RethrowOfKernel(const Kernel& kernel, OpCode op);
 void RunWithNeeds(const Kernel& kernel, KernelCall& call, CallOperands& operands, absl::Span<const NDArray* const> inputs,
                   absl::Span<NDArray* const> outputs);
 }  // namespace internal
@@ -19,7 +22,11 @@ void RunWithNeeds(const Kernel& kernel, KernelCall& call, CallOperands& operands
 inline void RunKernel(const Kernel& kernel, KernelCall& call, CallOperands& operands,
                       absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
   if (call.device == Host() && kernel.scratch_bytes == nullptr && (kernel.strided || operands.all_dense())) {
-    return kernel.run(call);
+    try {
+      return kernel.run(call);
+    } catch (...) {
+      internal::RethrowOfKernel(kernel, call.op);
+    }
   }
   internal::RunWithNeeds(kernel, call, operands, inputs, outputs);
 }

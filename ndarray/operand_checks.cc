@@ -7,6 +7,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/attributes_chain.h"
 #include "tidepool/ndarray/kernel/operand_marks.h"
+#include "tidepool/ndarray/kernel/shape_rules.h"
 
 namespace tidepool {
 namespace {
@@ -87,6 +88,24 @@ void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& 
   for (int o = 0; o < info.output_count; ++o) {
     if (HasTypeOf(info.output_mark(o), key, outputs[o])) continue;
     ThrowWrongType(info, info.output_mark(o), key, outputs[o], OperandName(info.outputs, o));
+  }
+}
+
+void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+                       AttributesRef attributes) {
+  const OperatorInfo& info = Info(op);
+  const bool needs_first = info.shape == ShapeRule::kLikeFirst || info.shape == ShapeRule::kReduced;
+  if (info.shape == ShapeRule::kOwnShape || (needs_first && inputs[0] == nullptr)) return;
+  const Shape* shapes[kMostInputs] = {};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] != nullptr) shapes[i] = &inputs[i]->shape();
+  }
+  const Shape expected = *ShapeByRule(op, absl::MakeConstSpan(shapes, inputs.size()), attributes);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (outputs[o]->shape() == expected) continue;
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: output ", OperandName(info.outputs, static_cast<int>(o)),
+                                      " is of shape ", outputs[o]->shape().ToString(), ", expected ", expected.ToString(),
+                                      ", by the rule of its row"));
   }
 }
 

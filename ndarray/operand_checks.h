@@ -17,6 +17,8 @@ namespace internal {
 [[noreturn]] void ThrowWrongCounts(const OperatorInfo& info, size_t inputs, size_t outputs);
 [[noreturn]] void ThrowNull(const OperatorInfo& info, const char* names, int index);
 void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands);
+void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+                       AttributesRef attributes);
 void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index, const NDArray& output,
                        int output_index);
 }  // namespace internal
@@ -81,6 +83,13 @@ inline void CheckOverlap(const OperatorInfo& info, const NDArray& input, int inp
 
 // Of outputs of one call: on one device, and nothing of one in the other.
 void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other, int other_index);
+
+// Of operators that programs add, whose outputs have the shape that their row's rule says; the functions of ndarray/ops
+// look at shapes for those of the list.
+inline void CheckShapes(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+                        AttributesRef attributes) {
+  if (static_cast<int>(op) >= kOpCodes) [[unlikely]] internal::CheckShapesByRule(op, inputs, outputs, attributes);
+}
 
 // Two elements of a view that is written to may not be one.
 void CheckNoRepeats(OpCode op, const NDArray& output, int index);

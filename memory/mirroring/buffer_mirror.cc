@@ -12,6 +12,7 @@
 #include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/provider/device_dependence.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/resource/heap.h"
 
@@ -43,7 +44,7 @@ void OrderAfter(DeviceProvider& device, const std::vector<QueuePoint>& points) {
       }
     }
   }
-  if (failed != nullptr) std::rethrow_exception(failed);
+  if (failed != nullptr) AskProvider("host copy", device.device(), [&] { std::rethrow_exception(failed); });
 }
 
 // queue(&points) queues copies to the device. Those that were queued before it throws are on the way too. In a turn
@@ -59,7 +60,7 @@ void SendInOrder(DeviceProvider& device, const Queue& queue) {
     } catch (...) {
       // The first error says what was wrong.
     }
-    throw;
+    RethrowAsError("host copy", device.device());
   }
   OrderAfter(device, points);
 }
@@ -99,7 +100,9 @@ BufferMirror::BufferMirror(Buffer& buffer)
                                    ? Freshness::kNobody
                                    : Freshness::kDevice),
       ready_(buffer.attached || !IsUnused(buffer) ? PointAfterUses(buffer)
-                                                  : device_.EarlierUses(data_, bytes_)) {}
+                                                  : AskProvider("host copy", buffer.device, [&] {
+                                                      return device_.EarlierUses(data_, bytes_);
+                                                    })) {}
 
 BufferMirror::~BufferMirror() { ReleaseHostCopy(); }
 
@@ -124,7 +127,7 @@ void BufferMirror::WaitForSent() {
   for (; !sent_.empty(); sent_.pop_back()) {
     const QueuePoint point = sent_.back();
     absl::Cleanup gone = [this] { sent_.pop_back(); };
-    device_.WaitFor(point);
+    AskProvider("host copy", device_name_, [&] { device_.WaitFor(point); });
     std::move(gone).Cancel();
   }
 }
@@ -172,10 +175,11 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
     }
   };
   for (const FreshnessMap::Range& range : copies) {
-    points.push_back(device_.QueueCopyToHost(host_ + range.begin, data_ + range.begin,
-                                             range.end - range.begin, after));
+    points.push_back(AskProvider("host copy", device_name_, [&] {
+      return device_.QueueCopyToHost(host_ + range.begin, data_ + range.begin, range.end - range.begin, after);
+    }));
   }
-  for (QueuePoint point : points) device_.WaitFor(point);
+  for (QueuePoint point : points) AskProvider("host copy", device_name_, [&] { device_.WaitFor(point); });
   CheckSources(device_name_, "host copy");
   for (const FreshnessMap::Range& range : copies) {
     CountMirrorCopy(device_name_, buffer_.owner, false, range.end - range.begin);

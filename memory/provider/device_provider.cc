@@ -18,6 +18,7 @@
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/host_provider.h"
+#include "tidepool/memory/provider/provider_calls.h"
 
 namespace tidepool {
 namespace {
@@ -68,7 +69,7 @@ void CheckDeviceOf(Device device, const DeviceProvider& provider) {
   const Device found = provider.device();
   if (found == device) return;
   ThrowInvalidArgument(absl::StrCat("memory provider of ", DeviceName(device), ": found one of ", DeviceName(found), " (\"",
-                                    provider.name(), "\"), expected one whose device() is ", DeviceName(device)));
+                                    ProviderName(provider), "\"), expected one whose device() is ", DeviceName(device)));
 }
 
 // Whoever divides by them or rounds up to them relies on it.
@@ -162,7 +163,7 @@ DeviceProvider& GetDeviceProvider(Device device, std::string_view asked_by) {
 void DeviceProvider::ThrowIfLost(const std::string& who) { CheckNotLost(device(), who); }
 
 void DeviceProvider::OpenQueue(int, void*) {
-  ThrowUnimplemented(absl::StrCat("DeviceQueue: ", name(), " has one queue"));
+  ThrowUnimplemented(absl::StrCat("DeviceQueue: ", ProviderName(*this), " has one queue"));
 }
 
 DeviceProvider* SwapDeviceProviderForTesting(Device device, DeviceProvider* provider) {
@@ -180,15 +181,18 @@ void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::b
   CheckNotLost(to_device, "copy");
   CheckNotLost(from_device, "copy");
   if (to_device == from_device) {
-    return GetDeviceProvider(to_device, "CopyBytes").CopyOnDevice(to, from, bytes);
+    DeviceProvider& device = GetDeviceProvider(to_device, "CopyBytes");
+    return AskProvider("copy", to_device, [&] { device.CopyOnDevice(to, from, bytes); });
   }
-  if (to_device == Host()) {
-    GetDeviceProvider(from_device, "CopyBytes").CopyToHost(to, from, bytes);
-    return CheckSources(from_device, "copy");
-  }
-  if (from_device == Host()) {
-    return GetDeviceProvider(to_device, "CopyBytes").CopyFromHost(to, from, bytes);
-  }
+  const auto fetch = [&](DeviceProvider& source, std::byte* to_host, const std::byte* at, size_t piece) {
+    AskProvider("copy", from_device, [&] { source.CopyToHost(to_host, at, piece); });
+    CheckSources(from_device, "copy");
+  };
+  const auto send = [&](DeviceProvider& target, std::byte* at, const std::byte* from_host, size_t piece) {
+    AskProvider("copy", to_device, [&] { target.CopyFromHost(at, from_host, piece); });
+  };
+  if (to_device == Host()) return fetch(GetDeviceProvider(from_device, "CopyBytes"), to, from, bytes);
+  if (from_device == Host()) return send(GetDeviceProvider(to_device, "CopyBytes"), to, from, bytes);
   DeviceProvider& target = GetDeviceProvider(to_device, "CopyBytes");
   DeviceProvider& source = GetDeviceProvider(from_device, "CopyBytes");
   // Page-locked, where one of them has such memory and grants it.
@@ -196,14 +200,12 @@ void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::b
   DeviceProvider* const pinned = source.PinnedHost() != nullptr ? source.PinnedHost() : target.PinnedHost();
   DeviceProvider& memory = pinned != nullptr ? *pinned : HostProvider();
   const auto release = [&](std::byte* data) { memory.Release(data, most); };
-  const std::unique_ptr<std::byte[], decltype(release)> staging(
-      memory.Allocate(most, std::max<size_t>(64, memory.traits().alignment)), release);
+  const std::unique_ptr<std::byte[], decltype(release)> staging(AllocateAligned(memory, most, 64), release);
   if (staging == nullptr) throw std::bad_alloc();
   for (size_t done = 0; done < bytes; done += kStagingBytes) {
     const size_t piece = std::min(bytes - done, kStagingBytes);
-    source.CopyToHost(staging.get(), from + done, piece);
-    CheckSources(from_device, "copy");
-    target.CopyFromHost(to + done, staging.get(), piece);
+    fetch(source, staging.get(), from + done, piece);
+    send(target, to + done, staging.get(), piece);
   }
 }
 

@@ -26,6 +26,9 @@
 // the others that have used it have been waited for by, unless it takes note of those (NoteUsers). One that
 // keeps blocks with their points is kept_blocks.h.
 //
+// What a function throws that is neither an Error nor std::bad_alloc reaches callers as kInternal with the device and what it
+// said; memory that is not aligned as it should is given back and refused with kInternal (provider_calls.h).
+//
 // Threads: any, all functions. Cost: a system or driver call each; never on a planned request.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
 #define TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
@@ -131,7 +134,7 @@ class DeviceProvider {
   virtual QueuePoint ComputePoint(int /*queue*/) { return {}; }
   // Kernels queued there from here on begin when `point` has passed; the host does not wait. It may throw anything, such as
   // std::bad_alloc where the provider's own lists have no memory. Nothing is ordered then: whoever called has the host wait for
-  // the point, or does not queue what needs it.
+  // the point (ComputeAfterOrWait, provider_calls.h), or does not queue what needs it.
   virtual void ComputeAfter(int /*queue*/, QueuePoint) {}
   // Behind what earlier owners of a block's memory may still do with it; the block is one of Allocate, not
   // used yet. Work of the queue that it was allocated in comes after that in any case.

@@ -11,6 +11,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/sync/queue_numbers.h"
 
 namespace tidepool {
@@ -18,6 +19,29 @@ namespace {
 
 thread_local constinit const QueueScope* newest_scope = nullptr;
 thread_local constinit bool in_turn = false;
+
+// For queues whose last handle has gone. A device that is lost tells no end, and nobody waits there for any: its queues end
+// at once, so that their numbers are not lost with it.
+class EndsOfQueues {
+ public:
+  explicit EndsOfQueues(DeviceProvider& provider) : provider_(provider) {}
+  QueuePoint ComputePoint(int queue) const {
+    try {
+      return provider_.ComputePoint(queue);
+    } catch (...) {
+      if (!IsLost(provider_.device())) throw;
+      return {};
+    }
+  }
+  void CloseQueue(int queue) const noexcept { provider_.CloseQueue(queue); }
+
+ private:
+  DeviceProvider& provider_;
+};
+
+void* NativeOf(DeviceProvider& provider, int queue) {
+  return AskProvider("DeviceQueue", provider.device(), [&] { return provider.NativeQueue(queue); });
+}
 
 }  // namespace
 
@@ -41,21 +65,22 @@ class DeviceQueues {
   DeviceQueue Open(Device device, void* native) {
     DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
     CheckNotLost(device, "DeviceQueue");
-    if (native != nullptr && native == provider.NativeQueue(0)) return DeviceQueue::First(device);
+    if (native != nullptr && native == NativeOf(provider, 0)) return DeviceQueue::First(device);
     if (native != nullptr) CheckNoOtherDevices(device, native);
     using State = std::shared_ptr<const DeviceQueue::State>;
-    State state = numbers_.Open(
-        provider, native,
-        [&](int number, const Handles& handles) {
-          return native != nullptr && provider.NativeQueue(number) == native ? handles.lock() : State();
-        },
-        [&](int number, Handles& handles) {
-          NoteOperation(device, number, nullptr);
-          auto made = std::make_shared<const DeviceQueue::State>(device, number, native);
-          if (native == nullptr) ours_[number].store(provider.NativeQueue(number), std::memory_order_relaxed);
-          handles = made;
-          return State(std::move(made));
-        });
+    const auto find = [&](int number, const Handles& handles) {
+      return native != nullptr && provider.NativeQueue(number) == native ? handles.lock() : State();
+    };
+    const auto make = [&](int number, Handles& handles) {
+      NoteOperation(device, number, nullptr);
+      // Before there is a handle, which would close what is not open yet.
+      void* const ours = native == nullptr ? provider.NativeQueue(number) : nullptr;
+      auto made = std::make_shared<const DeviceQueue::State>(device, number, native);
+      if (native == nullptr) ours_[number].store(ours, std::memory_order_relaxed);
+      handles = made;
+      return State(std::move(made));
+    };
+    State state = AskProvider("DeviceQueue", device, [&] { return numbers_.Open(provider, native, find, make); });
     if (state != nullptr) return DeviceQueue(std::move(state));
     ThrowResourceExhausted(absl::StrCat("DeviceQueue: ", DeviceName(device), " has ", kMostQueues,
                                         " queues in use, which is as many as there may be: the first, ", WhoHolds()));
@@ -63,12 +88,14 @@ class DeviceQueues {
 
   void Close(Device device, int number) noexcept {
     ours_[number].store(nullptr, std::memory_order_relaxed);  // another may get the address then
-    numbers_.Close(*FindDeviceProvider(device), number);
+    const EndsOfQueues ends(*FindDeviceProvider(device));
+    numbers_.Close(ends, number);
   }
   void CountCycle(int number, int change) noexcept { cycles_[number].fetch_add(change, std::memory_order_relaxed); }
   QueuePoint End(Device device, int number) {
     CheckQueueNumber(device, number);
-    return numbers_.End(GetDeviceProvider(device, "DeviceQueue"), number);
+    DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
+    return AskProvider("DeviceQueue", device, [&] { return numbers_.End(provider, number); });
   }
   uint32_t All() noexcept { return numbers_.All(); }
   uint32_t Open() noexcept { return numbers_.Open(); }
@@ -149,11 +176,13 @@ DeviceQueue DeviceQueue::Adopt(Device device, void* native) {
 }
 
 void* DeviceQueue::native() const {
-  return GetDeviceProvider(device(), "DeviceQueue").NativeQueue(number());
+  return NativeOf(GetDeviceProvider(device(), "DeviceQueue"), number());
 }
 
 void DeviceQueue::Wait() const {
-  GetDeviceProvider(device(), "DeviceQueue").WaitFor(EndOfQueue(device(), number()));
+  DeviceProvider& provider = GetDeviceProvider(device(), "DeviceQueue");
+  const QueuePoint end = EndOfQueue(device(), number());
+  AskProvider("DeviceQueue", device(), [&] { provider.WaitFor(end); });
   CheckSources(device(), "DeviceQueue");
 }
 
@@ -214,7 +243,7 @@ void OrderQueueAfter(Device device, int queue, uint32_t others) {
   if (provider.IsCapturing(queue)) return;
   for (int other = 0; others != 0; ++other, others >>= 1) {
     if ((others & 1) != 0 && other != queue) {
-      provider.ComputeAfter(queue, EndOfQueue(device, other));
+      ComputeAfterOrWait(provider, queue, EndOfQueue(device, other));
     }
   }
 }

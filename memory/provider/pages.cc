@@ -9,6 +9,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/provider_calls.h"
 
 namespace tidepool {
 namespace {
@@ -67,7 +68,7 @@ size_t Pages::CommittedFor(size_t bytes) const {
 }
 
 bool Pages::Reserve(size_t bytes) {
-  base_ = provider_->Reserve(bytes);
+  base_ = ReserveAligned(*provider_, bytes);
   if (base_ == nullptr) return false;
   reserved_ = bytes;
   return true;
@@ -82,8 +83,8 @@ void Pages::Relocate(size_t bytes, size_t wanted, PagesMove move) {
       !larger.Reserve(RoundUp(wanted, unit))) {
     provider_->ThrowIfLost("pages");
     ThrowRefused(
-        RequestOf(wanted), provider_->name(),
-        absl::StrCat(provider_->name(), " refused an address range of ", wanted, " bytes"));
+        RequestOf(wanted), ProviderName(*provider_),
+        absl::StrCat(ProviderName(*provider_), " refused an address range of ", wanted, " bytes"));
   }
   const bool moves = base_ != nullptr;
   if (move == PagesMove::kGivesFirst && committed_ > 0) {
@@ -102,8 +103,8 @@ void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
   if (!provider_->Decommit(base_, before)) {
     charge_.ShrinkTo(static_cast<int64_t>(before));
     provider_->ThrowIfLost("pages");
-    ThrowRefused(RequestOf(wanted), provider_->name(),
-                 absl::StrCat(provider_->name(), " refused to take ", before, " bytes back"));
+    ThrowRefused(RequestOf(wanted), ProviderName(*provider_),
+                 absl::StrCat(ProviderName(*provider_), " refused to take ", before, " bytes back"));
   }
   MemoryTracker::Global().CountSystemRelease();
   committed_ = prefaulted_ = 0;
@@ -146,8 +147,8 @@ void Pages::Commit(size_t offset, size_t bytes, bool large_pages) {
       missing, [&] { return missing = lacking(); }, RequestOf(bytes));
   if (missing > 0) {
     charge_.ShrinkTo(static_cast<int64_t>(held));
-    ThrowRefused(RequestOf(bytes), provider_->name(),
-                 absl::StrCat(provider_->name(), " refused ", bytes, " bytes more (", held,
+    ThrowRefused(RequestOf(bytes), ProviderName(*provider_),
+                 absl::StrCat(ProviderName(*provider_), " refused ", bytes, " bytes more (", held,
                               " bytes are committed)"));
   }
   MemoryTracker::Global().CountSystemAllocation();
@@ -181,7 +182,7 @@ void Pages::CutTo(size_t wanted) noexcept {
 void Pages::Resize(size_t bytes, PagesMove move) {
   if (bytes == 0) return ReleaseAll();
   if (bytes > kMostBytes) {
-    ThrowRefused(RequestOf(bytes), provider_->name(),
+    ThrowRefused(RequestOf(bytes), ProviderName(*provider_),
                  absl::StrCat("a range of ", bytes, " bytes cannot exist"));
   }
   const size_t unit = Unit(bytes);

@@ -1,9 +1,8 @@
 #include "tidepool/memory/resource/heap.h"
 
-#include <algorithm>
-
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/provider/provider_calls.h"
 
 namespace tidepool {
 
@@ -32,8 +31,7 @@ void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvid
   if (budget.limited() || !possible) [[unlikely]] {
     return AllocateByResource(bytes, alignment, kind, provider, owner, /*refused_once=*/false);
   }
-  std::byte* const data =
-      provider.Allocate(bytes, std::max(alignment, provider.traits().alignment));
+  std::byte* const data = AllocateAligned(provider, bytes, alignment);
   if (data == nullptr) [[unlikely]] {
     provider.ThrowIfLost("heap");
     return AllocateByResource(bytes, alignment, kind, provider, owner, /*refused_once=*/true);

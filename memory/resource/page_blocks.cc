@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/provider/provider_calls.h"
 
 namespace tidepool {
 
@@ -26,7 +27,7 @@ Allocation PageBlocks::Allocate(size_t bytes, size_t alignment) {
   }
   MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   const size_t reserved = ReservedBytes(footprint);
-  std::byte* const base = provider_.Reserve(reserved);
+  std::byte* const base = ReserveAligned(provider_, reserved);
   if (base == nullptr) {
     provider_.ThrowIfLost("pages");
     return Allocation::Refused(Refusal::kExhausted, this, footprint);
@@ -48,6 +49,6 @@ void PageBlocks::Release(void* token, size_t bytes, size_t alignment) noexcept {
   MemoryTracker::Global().CountSystemRelease();
 }
 
-std::string PageBlocks::Describe() const { return "pages of " + provider_.name(); }
+std::string PageBlocks::Describe() const { return "pages of " + ProviderName(provider_); }
 
 }  // namespace tidepool

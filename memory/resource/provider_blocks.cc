@@ -14,6 +14,6 @@ void ProviderBlocks::Release(void* token, size_t bytes, size_t) noexcept {
   MemoryTracker::Global().CountSystemRelease();
 }
 
-std::string ProviderBlocks::Describe() const { return "blocks of " + provider_.name(); }
+std::string ProviderBlocks::Describe() const { return "blocks of " + ProviderName(provider_); }
 
 }  // namespace tidepool

@@ -5,13 +5,13 @@
 #ifndef TIDEPOOL_MEMORY_RESOURCE_PROVIDER_BLOCKS_H_
 #define TIDEPOOL_MEMORY_RESOURCE_PROVIDER_BLOCKS_H_
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <string>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/resource/memory_resource.h"
 
 namespace tidepool {
@@ -26,8 +26,7 @@ class ProviderBlocks final : public MemoryResource {
     }
     // Before a block is taken that would be lost: the first use of the ledger makes it, and may throw.
     MemoryTracker& ledger = MemoryTracker::Global();
-    std::byte* const data =
-        provider_.Allocate(bytes, std::max(alignment, provider_.traits().alignment));
+    std::byte* const data = AllocateAligned(provider_, bytes, alignment);
     if (data == nullptr) {
       provider_.ThrowIfLost("heap");
       return Allocation::Refused(Refusal::kExhausted, this, bytes);

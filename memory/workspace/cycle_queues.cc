@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "tidepool/memory/provider/provider_calls.h"
+
 namespace tidepool {
 namespace {
 
@@ -32,7 +34,7 @@ void QueueEnds::OrderAfter(Device device, int queue) const {
     if (points[other].value == kUnknown) {
       OrderQueueAfter(device, queue, 1u << other);
     } else {
-      provider.ComputeAfter(queue, points[other]);
+      ComputeAfterOrWait(provider, queue, points[other]);
     }
   }
 }

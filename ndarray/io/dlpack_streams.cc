@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_dependence.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/queue_use.h"
 
 namespace tidepool::internal {
@@ -38,7 +39,9 @@ DLPackStream::DLPackStream(const char* who, const DLPackDevice& entry, Device de
 
 void DLPackStream::GiveAway(Buffer* buffer, bool writes) const {
   if (host_waits_) {
-    GetDeviceProvider(device_, "to_dlpack").WaitFor(PointAfterUses(*buffer));
+    DeviceProvider& provider = GetDeviceProvider(device_, "to_dlpack");
+    const QueuePoint end = PointAfterUses(*buffer);
+    AskProvider("to_dlpack", device_, [&] { provider.WaitFor(end); });
     CheckSources(device_, "to_dlpack");
   }
   if (queue_.has_value()) {

@@ -133,8 +133,8 @@ inline const OperatorInfo& Info(OpCode op) {
   return code < kOpCodes ? internal::kListedOperators[code] : internal::InfoOfAdded(op);
 }
 
-// A new one, whose name is that of no other: lower case letters, digits and underscores. Counts of operands are
-// taken from their names, at most kMostInputs and 1 to kMostOutputs, no two of one list alike, with the marks that
+// A new one, whose name is that of no other: lower case letters, digits and underscores, 200 at most. Counts of operands are
+// taken from their names (in `info` they are 0 or the same), at most kMostInputs and 1 to kMostOutputs, no two of one list alike, with the marks that
 // operator_list.inc explains. What its pointers point to is copied. The same
 // once more is the same operator. Throws kInvalidArgument, kResourceExhausted beyond kMaxOpCodes. Operators are never
 // taken out. Any thread, static initialisers too.

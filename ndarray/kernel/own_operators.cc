@@ -31,6 +31,7 @@ constinit std::atomic<const Added*> table[kMaxOpCodes - kOpCodes] = {};
 constinit std::atomic<int> count{kOpCodes};
 constinit std::mutex adding;
 
+constexpr size_t kMostNameBytes = 200;
 constexpr DTypeSet kKnownTypes = (1 << kDTypes) - 1;
 constexpr uint8_t kKnownFlags = operator_list::kInPlace | operator_list::kUpdates |
                                 operator_list::kKeyIsInput | operator_list::kHeavy;
@@ -84,6 +85,10 @@ void Check(const OperatorInfo& info) {
   if (info.inputs == nullptr) refuse("found null as its inputs, expected names, or \"\" for none");
   if (info.outputs == nullptr) refuse("found null as its outputs, expected names");
   if (info.gradient == nullptr) refuse("found null as its gradient, expected operators' names, or kUnwritten");
+  if (const size_t bytes = std::strlen(info.name); bytes > kMostNameBytes) {
+    ThrowInvalidArgument(absl::StrCat("operator \"", std::string(info.name, kMostNameBytes), "...\": found a name of ", bytes,
+                                      " bytes, expected at most ", kMostNameBytes));
+  }
   if (!IsName(info.name)) {
     refuse("found that name, expected lower case letters, digits and underscores");
   }
@@ -95,6 +100,12 @@ void Check(const OperatorInfo& info) {
   if (inputs > kMostInputs || outputs < 1 || outputs > kMostOutputs) {
     refuse(absl::StrCat("found ", inputs, " inputs and ", outputs, " outputs, expected at most ",
                         kMostInputs, " and 1 to ", kMostOutputs));
+  }
+  // A row may leave them to the names; what it says otherwise is a row for other operands.
+  if ((info.input_count != 0 && info.input_count != inputs) || (info.output_count != 0 && info.output_count != outputs)) {
+    refuse(absl::StrCat("found input_count ", static_cast<int>(info.input_count), " and output_count ",
+                        static_cast<int>(info.output_count), ", expected 0, or as many as there are names: ", inputs,
+                        " and ", outputs));
   }
   for (const char* const operands : {info.inputs, info.outputs}) {
     const std::string problem = ProblemOf(operands);

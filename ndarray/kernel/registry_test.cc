@@ -273,6 +273,19 @@ TEST(Registry, ProgramsAddOperators) {
   other.outputs = "X";
   other.name = nullptr;
   EXPECT_THAT(refused(other), HasSubstr("operator \"\": found null as its name"));
+  const std::string longest(200, 'a'), longer = longest + "a";
+  other.name = longer.c_str();
+  EXPECT_EQ(refused(other), "operator \"" + longest + "...\": found a name of 201 bytes, expected at most 200");
+  // Counts are those of the names, as rows that are given back have them.
+  other.name = "other";
+  other.inputs = "X,Y";
+  other.input_count = -5;
+  EXPECT_EQ(refused(other), "operator \"other\": found input_count -5 and output_count 0, expected 0, or as many as there "
+                            "are names: 2 and 1");
+  other.input_count = 2;
+  other.output_count = 100;
+  EXPECT_THAT(refused(other), HasSubstr("found input_count 2 and output_count 100"));
+  EXPECT_EQ(AddOperator(Info(op)), op);
   EXPECT_EQ(OperatorCount(), before + 1);
   EXPECT_THAT(MessageOf([] { Info(static_cast<OpCode>(500)); }, absl::StatusCode::kInvalidArgument),
               HasSubstr("found operator 500, expected 0 to "));

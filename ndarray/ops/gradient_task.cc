@@ -304,6 +304,12 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
   const GradientCall call{op,     input_pointers_, output_pointers_,   dz, attributes, wanted, destinations_,
                           IsSpare(dz) ? &dz : nullptr, release, this};
   GradientResults found = plan.function(call);
+  const bool is_own = static_cast<int>(op) >= kOpCodes;
+  if (is_own && found.size() > inputs.size()) {
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: its gradient function returned ", found.size(),
+                                      " gradients, expected at most ", inputs.size(), ", one for each input (",
+                                      Info(op).inputs, ")"));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const NDArray& input = inputs[i];
     NDArray& result = results[i];
@@ -312,7 +318,7 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
       result = NDArray();
       continue;
     }
-    if (static_cast<int>(op) >= kOpCodes) CheckReturned(op, static_cast<int>(i), found[i], input, outputs[0]);
+    if (is_own) CheckReturned(op, static_cast<int>(i), found[i], input, outputs[0]);
     NDArray sum = std::move(found[i]);
     if (!(sum.shape() == input.shape())) sum = SumTo(sum, input.shape(), result.is_defined() ? &result : nullptr);
     if (sum.dtype() != input.dtype()) sum = Cast(sum, input.dtype());

@@ -343,6 +343,10 @@ TEST(Gradients, OfOnesOwnAreChecked) {
   NDArray closed = Ones({4});
   closed.Close();
   EXPECT_NE(message(closed, Ones({3, 1})).find("own_of_two"), std::string::npos);
+  // No more than there are inputs.
+  returned = {Ones({4}), Ones({3, 1}), NDArray()};
+  EXPECT_EQ(CatchStatus([&] { Gradients(op, {&x, &row}, {&z}, {&z}); }).message(),
+            "Op [own_of_two]: its gradient function returned 3 gradients, expected at most 2, one for each input (X,Y)");
   // Of an input that does not broadcast to the result, only its own shape.
   const NDArray long_x = Ones({5});
   returned = {Ones({3, 4}), Ones({3, 1})};
