@@ -380,22 +380,7 @@ void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
   }
   connection.CloseAfterwards();
   std::string().swap(response.body);
-  if (refused == 413) {
-    AnswerError(
-        response, 413,
-        absl::StrCat("the body is larger than the limit of ", limits_.body_bytes, " bytes"));
-  } else if (connection.failure() == Connection::Failure::kFramingTooLarge) {
-    AnswerError(response, 413,
-                "the chunks' sizes and extensions are too many bytes beside what is in them; "
-                "expected larger chunks");
-  } else if (refused == 503) {
-    response.set_header("Retry-After", "1");
-    AnswerError(response, 503, "too many bodies at once");
-  } else if (connection.failure() == Connection::Failure::kTooSlow) {
-    AnswerError(response, 408, "the request took too long to arrive");
-  } else {
-    AnswerError(response, 400, "the body is not whole");
-  }
+  RefuseBody(refused, connection.failure(), response);
 }
 
 }  // namespace tidepool

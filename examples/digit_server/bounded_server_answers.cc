@@ -50,6 +50,26 @@ void BoundedServer::AnswerError(httplib::Response& response, int status,
                        "application/json");
 }
 
+void BoundedServer::RefuseBody(int status, Connection::Failure failure,
+                               httplib::Response& response) const {
+  if (status == 413) {
+    AnswerError(
+        response, 413,
+        absl::StrCat("the body is larger than the limit of ", limits_.body_bytes, " bytes"));
+  } else if (failure == Connection::Failure::kFramingTooLarge) {
+    AnswerError(response, 413,
+                "the chunks' sizes and extensions are too many bytes beside what is in them; "
+                "expected larger chunks");
+  } else if (status == 503) {
+    response.set_header("Retry-After", "1");
+    AnswerError(response, 503, "too many bodies at once");
+  } else if (failure == Connection::Failure::kTooSlow) {
+    AnswerError(response, 408, "the request took too long to arrive");
+  } else {
+    AnswerError(response, 400, "the body is not whole");
+  }
+}
+
 void BoundedServer::RefuseHead(Connection& connection) {
   const int socket = connection.socket();
   switch (connection.failure()) {
