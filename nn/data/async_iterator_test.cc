@@ -261,7 +261,8 @@ TEST(AsyncIterator, Nd4jCase118SetsOfSeveralArrays) {
   });
   AsyncMultiDataSetIterator ahead(source, {.prefetch = 3, .producers = 2});
   MultiDataSet kept;
-  for (int epoch = 0; epoch < 2; ++epoch, ahead.Reset()) {
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    if (epoch > 0) ahead.Reset();  // not behind the last: it makes the next epoch's first ones
     for (int64_t i = 0; i < 50; ++i) {
       std::optional<MultiDataSet> set = ahead.Next();
       ASSERT_TRUE(set.has_value());
