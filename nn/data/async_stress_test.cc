@@ -50,8 +50,8 @@ DataSet Numbered(int64_t index) {
 TEST(AsyncStress, TenThousandStartsPartialReadsAndStopsLeaveNothing) {
   FunctionIterator<DataSet> source(1000, &Numbered);
   const auto round = [&](int i) {
+    source.Reset();  // before: it is nobody else's afterwards
     AsyncDataSetIterator ahead(source, {.prefetch = 1 + i % 4, .producers = 1 + i % 3});
-    source.Reset();
     for (int batch = 0; batch < i % 5; ++batch) ASSERT_TRUE(ahead.Next().has_value());
     if (i % 7 == 0) {
       ahead.Reset();
