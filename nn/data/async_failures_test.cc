@@ -17,34 +17,12 @@
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/data/async_iterator.h"
+#include "tidepool/nn/data/testing/numbered.h"
 
 namespace tidepool::nn {
 namespace {
 
 using ::absl::StatusCode;
-
-DataSet Numbered(int64_t index) {
-  return {Full({4, 3}, static_cast<double>(index)),
-          Full({4}, static_cast<double>(index % 10), DType::kInt64)};
-}
-
-float NumberOf(const DataSet& batch) { return batch.features.At<float>({3, 2}); }
-
-// The same batches as a stream: one behind the other.
-class Stream : public DataSetIterator {
- public:
-  explicit Stream(int64_t count) : count_(count) {}
-  void Reset() override { next_ = 0; }
-
- protected:
-  std::optional<DataSet> NextBatch(const std::stop_token&) override {
-    if (next_ == count_) return std::nullopt;
-    return Numbered(next_++);
-  }
-
- private:
-  int64_t count_, next_ = 0;
-};
 
 struct Unreadable : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -21,32 +21,10 @@
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/trainer.h"
+#include "tidepool/nn/data/testing/numbered.h"
 
 namespace tidepool::nn {
 namespace {
-
-DataSet Numbered(int64_t index) {
-  return {Full({4, 3}, static_cast<double>(index)),
-          Full({4}, static_cast<double>(index % 10), DType::kInt64)};
-}
-
-float NumberOf(const DataSet& batch) { return batch.features.At<float>({3, 2}); }
-
-// The same batches as a stream: one behind the other.
-class Stream : public DataSetIterator {
- public:
-  explicit Stream(int64_t count) : count_(count) {}
-  void Reset() override { next_ = 0; }
-
- protected:
-  std::optional<DataSet> NextBatch(const std::stop_token&) override {
-    if (next_ == count_) return std::nullopt;
-    return Numbered(next_++);
-  }
-
- private:
-  int64_t count_, next_ = 0;
-};
 
 TEST(AsyncIterator, Nd4jCases111And114AllInOrderAndThenNone) {
   for (const bool by_index : {true, false}) {

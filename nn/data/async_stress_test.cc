@@ -17,6 +17,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/data/async_iterator.h"
+#include "tidepool/nn/data/testing/numbered.h"
 
 namespace tidepool::nn {
 namespace {
@@ -40,11 +41,6 @@ int64_t LedgerBytes() {
     bytes += MemoryTracker::Global().CurrentBytes(Host(), kind);
   }
   return bytes;
-}
-
-DataSet Numbered(int64_t index) {
-  return {Full({4, 3}, static_cast<double>(index)),
-          Full({4}, static_cast<double>(index % 10), DType::kInt64)};
 }
 
 TEST(AsyncStress, TenThousandStartsPartialReadsAndStopsLeaveNothing) {

@@ -1,0 +1,39 @@
+// Batches that say which they are, for tests of iterators.
+#ifndef TIDEPOOL_NN_DATA_TESTING_NUMBERED_H_
+#define TIDEPOOL_NN_DATA_TESTING_NUMBERED_H_
+
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/data/data_set_iterator.h"
+
+namespace tidepool::nn {
+
+inline DataSet Numbered(int64_t index) {
+  return {Full({4, 3}, static_cast<double>(index)),
+          Full({4}, static_cast<double>(index % 10), DType::kInt64)};
+}
+
+inline float NumberOf(const DataSet& batch) { return batch.features.At<float>({3, 2}); }
+
+// The same batches as a stream: one behind the other.
+class Stream : public DataSetIterator {
+ public:
+  explicit Stream(int64_t count) : count_(count) {}
+  void Reset() override { next_ = 0; }
+
+ protected:
+  std::optional<DataSet> NextBatch(const std::stop_token&) override {
+    if (next_ == count_) return std::nullopt;
+    return Numbered(next_++);
+  }
+
+ private:
+  int64_t count_, next_ = 0;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_DATA_TESTING_NUMBERED_H_
