@@ -11,8 +11,7 @@
 // lower bound, the last one also 1 (numpy.histogram).
 //
 // Threads: const calls from several threads are safe; Add and Merge are not. Memory: (reliability
-// bins * 3 + histogram bins * 2)
-// * 16 bytes for each class, taken at construction.
+// bins * 3 + histogram bins * 2) * 16 bytes for each class, taken at construction.
 #ifndef TIDEPOOL_EVAL_EVALUATION_CALIBRATION_H_
 #define TIDEPOOL_EVAL_EVALUATION_CALIBRATION_H_
 

@@ -2,8 +2,9 @@
 // the areas under them. Successors of DL4J's ROC, ROCBinary and ROCMultiClass.
 //
 //   ROC roc;                       // exact: keeps 16 bytes for each example
-//   ROC coarse(200);               // at thresholds 0, 1/200, ... 1: constant memory, scores from 0
-//   to 1 roc.Add({scores, labels}); std::cout << roc.Report();
+//   ROC coarse(200);               // at thresholds 0, 1/200, ... 1: constant memory, scores 0 to 1
+//   roc.Add({scores, labels});
+//   std::cout << roc.Report();
 //
 // An example is called positive at a threshold when its score is not below it; examples of equal
 // scores cross together. What is 0/0: AUC is NaN without positive or without negative examples,

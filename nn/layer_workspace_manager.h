@@ -6,19 +6,20 @@
 //
 //   kNone      the heap.
 //   kSingle    everything in the one workspace of the step or the request, one behind the other,
-//   until that ends. kEnabled   likewise in one, where lifetimes decide: all types are shared
-//   memory, and nothing is copied. kSeparate  by type (below). What kernels need while they run,
-//   and what is made for a layer's gradients and ends with
-//              them, is reset after each layer; what goes from layer to layer alternates between
-//              workspaces.
+//              until that ends.
+//   kEnabled   likewise in one, where lifetimes decide: all types are shared memory, and nothing
+//              is copied.
+//   kSeparate  by type (below). What kernels need while they run, and what is made for a layer's
+//              gradients and ends with them, is reset after each layer; what goes from layer to
+//              layer alternates between workspaces.
 //
-//   type                          training, kSeparate                    inference, kSeparate
-//   input                         the step's workspace                   the request's workspace
-//   activations                   the step's workspace                   activations 1, 2, ... in
-//   turn activation gradients          gradients 1, 2, ... in turn            - forward, backward
-//   working     working, reset after each layer        working, reset after each layer recurrent
-//   loops               as working: loops are within kernels   likewise updater working, cache the
-//   step's workspace                   the request's workspace
+//   type                        training, kSeparate              inference, kSeparate
+//   input                       the step's workspace             the request's workspace
+//   activations                 the step's workspace             activations 1, 2, ... in turn
+//   activation gradients        gradients 1, 2, ... in turn      -
+//   forward, backward working   working, reset after each layer  working, reset after each layer
+//   recurrent loops             as working: loops are within kernels, likewise
+//   updater working, cache      the step's workspace             the request's workspace
 //
 // What a tape keeps for gradients is an activation: it was made by a layer's forward call, all of
 // whose results are in the step's workspace. A workspace is taken again once nothing that was made

@@ -1,10 +1,11 @@
 // Transfer of learning: parameters of a saved network, or of one in memory, into another one by
 // their names, where both have them.
 //
-//   Transferred t = TransferParameters("digits.safetensors", network, {.except = {"classes"}});  //
-//   a head of its own network.SetFrozen({"stem", "block1"}); std::printf("%s\n",
-//   t.ToString().c_str());   // "7 loaded, 2 left as they were (classes.weight, ...), 2 not used
-//   (...)"
+//   Transferred t = TransferParameters("digits.safetensors", network,
+//                                      {.except = {"classes"}});   // a head of its own
+//   network.SetFrozen({"stem", "block1"});
+//   std::puts(t.ToString().c_str());
+//   // "7 loaded, 2 left as they were (classes.weight, ...), 2 not used (...)"
 //
 // What is to be loaded is decided by names alone: a parameter that both have fits in shape and
 // type, or it is an error that names it, before anything is written. A head of other classes is

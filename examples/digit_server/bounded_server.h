@@ -11,8 +11,7 @@
 //   415       a compressed or multipart body: nothing is unpacked
 //   414, 431  a target or a head that is too large or has too many parts (request_head.h)
 //   503       more connections or bytes of bodies at once than the limits; an answer to a body
-//   counts
-//             as one until it is taken; idle connections make room first
+//             counts as one until it is taken; idle connections make room first
 //
 // Each has {"error": "..."} and closes the connection, as does a body in chunks, whose end the
 // library does not check. Answers are whole and plain: neither ranges nor compression are asked of

@@ -6,8 +6,7 @@
 //     WorkspaceScope scope(workspace);                  // one cycle
 //     std::pmr::vector<std::pmr::string> words(&resource);
 //     ...
-//   }                                                   // containers went first; the memory is
-//   kept
+//   }                                                   // containers went first; memory is kept
 //
 // Inside a cycle of the workspace that is open on the calling thread, innermost or further out,
 // blocks live in that cycle and cost a few nanoseconds; anywhere else they are the process's

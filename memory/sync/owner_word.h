@@ -1,11 +1,11 @@
 // OwnerWord: whose a buffer is, in one word, and so who closes it: whoever moves the word to
 // kClosed gives the bytes back, nobody else does.
 //
-//   kHandles      Its handles'. Anybody who has one, or a loan of it, may move it: by
-//   compare-exchange. a reference   A node's (owner_list.h). Moved under that node's lock only,
-//   while the reference is the
-//                 node's current one. An outdated one, of a node that dropped what it had, is as
-//                 kHandles once DropOutdated has said so.
+//   kHandles      Its handles'. Anybody who has one, or a loan of it, may move it, by
+//                 compare-exchange.
+//   a reference   A node's (owner_list.h). Moved under that node's lock only, while the reference
+//                 is the node's current one. An outdated one, of a node that dropped what it had,
+//                 is as kHandles once DropOutdated has said so.
 //   kClosed       For ever, until the record serves another buffer.
 //
 // So two threads that close, or one that closes and one that attaches, are decided by one exchange

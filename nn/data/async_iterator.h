@@ -2,9 +2,10 @@
 // of their own.
 //
 //   AsyncDataSetIterator ahead(batches, {.prefetch = 4, .producers = 2});
-//   while (std::optional<DataSet> batch = ahead.Next()) trainer.Step([&] { return
-//   std::move(*batch); }); ahead.Reset();                                              // the next
-//   epoch
+//   while (std::optional<DataSet> batch = ahead.Next()) {
+//     trainer.Step([&] { return std::move(*batch); });
+//   }
+//   ahead.Reset();   // the next epoch
 //
 // Each batch is made in a slot of a ring, by the iterator that reads or decodes it: nothing is
 // copied afterwards, and from the second round on memory is what the ring has; batches of other

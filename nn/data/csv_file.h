@@ -3,8 +3,8 @@
 //   CsvSchema schema;
 //   schema.columns = {{.name = "area"},
 //                     {.name = "rooms", .if_missing = 0},
-//                     {.name = "kind", .kind = CsvKind::kCategory, .categories = {"flat",
-//                     "house"}},
+//                     {.name = "kind", .kind = CsvKind::kCategory,
+//                      .categories = {"flat", "house"}},
 //                     {.name = "sold", .kind = CsvKind::kInteger, .is_label = true}};
 //   CsvTable houses = ReadCsv("houses.csv", schema);                     // .csv or .csv.gz
 //   ArrayExamples examples(houses.features, houses.labels);

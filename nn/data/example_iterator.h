@@ -1,8 +1,9 @@
 // ExampleIterator: batches of examples that can be had in any order, shuffled anew in each epoch,
 // shared out by rank.
 //
-//   auto examples = std::make_shared<ArrayExamples>(features, labels);      // or images of a
-//   folder, rows of a CSV file ExampleIterator batches(examples, {.batch_size = 64, .seed = 7});
+//   // Or the images of a folder, the rows of a CSV file.
+//   auto examples = std::make_shared<ArrayExamples>(features, labels);
+//   ExampleIterator batches(examples, {.batch_size = 64, .seed = 7});
 //
 // The order of an epoch is a pure function of (seed, epoch, number of examples), the same on every
 // machine. Of n ranks each has a part of the same batches: batch i of all ranks together is batch i

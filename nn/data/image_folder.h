@@ -1,11 +1,12 @@
 // Images in folders, one folder for each class, as examples: PNG and JPEG files, decoded when a
 // batch is made.
 //
-//   auto images = std::make_shared<ImageFolderExamples>("flowers", ImageFolderOptions{.channels =
-//   3}); ExampleIterator<DataSet> batches(images, {.batch_size = 32, .seed = 1}); const Normalizer
-//   scale = Normalizer::ImageScale(); NormalizedIterator floats(batches, scale);
-//   AsyncDataSetIterator ahead(floats, {.prefetch = 4, .producers = 4});   // decodes on four
-//   threads
+//   auto images = std::make_shared<ImageFolderExamples>("flowers",
+//                                                       ImageFolderOptions{.channels = 3});
+//   ExampleIterator<DataSet> batches(images, {.batch_size = 32, .seed = 1});
+//   const Normalizer scale = Normalizer::ImageScale();
+//   NormalizedIterator floats(batches, scale);
+//   AsyncDataSetIterator ahead(floats, {.prefetch = 4, .producers = 4});   // four threads decode
 //
 // "flowers/rose/7.png" is of the class "rose". Classes are sorted by name and labelled from 0,
 // files likewise, so that examples have the same numbers everywhere. Folders below those of

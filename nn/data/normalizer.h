@@ -4,8 +4,7 @@
 //   Normalizer normalizer = Normalizer::Standardize();
 //   normalizer.Fit(batches);                                 // one pass, then Reset()
 //   NormalizedIterator normalized(batches, normalizer);      // to train on; may be made ahead
-//   model.notes["normalizer"] = normalizer.ToText();         // saved with the model, or in a
-//   checkpoint's notes
+//   model.notes["normalizer"] = normalizer.ToText();         // saved with the model or checkpoint
 //   ...
 //   Normalizer same = Normalizer::FromText(loaded.notes.at("normalizer"));
 //

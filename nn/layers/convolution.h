@@ -1,9 +1,9 @@
 // Convolutions of one to three axes and transposed ones, then an activation. See conv2d.h for two
 // axes, depthwise ones here.
 //
-//   Conv1D(64, {3}, Activation::kRelu, Conv1D::Same({3}))            sequences [length, channels]
-//   Conv3D(8, {3, 3, 3})                                             volumes [depth, height, width,
-//   channels] Conv2DTranspose(8, {3, 3}, Activation::kIdentity, {.stride = {2, 2}})
+//   Conv1D(64, {3}, Activation::kRelu, Conv1D::Same({3}))   sequences [length, channels]
+//   Conv3D(8, {3, 3, 3})                                    volumes [depth, height, width, channels]
+//   Conv2DTranspose(8, {3, 3}, Activation::kIdentity, {.stride = {2, 2}})
 //
 // Parameters: "filter" [filters, kernel..., channels / groups], of transposed ones that of the
 // convolution which they transpose, [channels, kernel..., filters / groups]; "bias" [filters].

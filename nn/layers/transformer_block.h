@@ -1,7 +1,7 @@
 // A block of a transformer, normalised before its two halves (Xiong et al. 2020):
 //
-//   x = x + Dropout(MultiHeadAttention(LayerNorm(x)));   x = x +
-//   Dropout(Dense(activation(Dense(LayerNorm(x)))))
+//   x = x + Dropout(MultiHeadAttention(LayerNorm(x)))
+//   x = x + Dropout(Dense(activation(Dense(LayerNorm(x)))))
 //
 // of [length, width] sequences. Parameters are those of its layers: "attention_norm.scale",
 // "attention.in_weight", "hidden_norm.scale", "hidden.weight", "out.weight" and so on. The mask

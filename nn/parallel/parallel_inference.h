@@ -1,15 +1,14 @@
 // ParallelInference: requests of any number of threads to one network, computed by a few workers,
 // several together where they wait.
 //
-//   ParallelInference service(std::make_shared<Network>(std::move(network)), {.workers = 2,
-//   .batch_limit = 32}); NDArray y = service.Output(x);                 // on any thread: x [n] +
-//   input_shape service.UpdateModel(newer);                    // requests from here on are
-//   computed by it
+//   ParallelInference service(std::make_shared<Network>(std::move(network)),
+//                             {.workers = 2, .batch_limit = 32});
+//   NDArray y = service.Output(x);   // on any thread: x [n] + input_shape
+//   service.UpdateModel(newer);      // requests from here on are computed by it
 //
 //   kBatched      a worker that becomes free takes the oldest request and what waits behind it of
-//   the same shapes, up to
-//                 batch_limit examples, computes them as one batch and gives each caller its rows.
-//                 Nobody waits for a batch to fill.
+//                 the same shapes, up to batch_limit examples, computes them as one batch and gives
+//                 each caller its rows. Nobody waits for a batch to fill.
 //   kSequential   a worker takes one request at a time
 //   kInPlace      the caller's thread computes; nothing waits
 //

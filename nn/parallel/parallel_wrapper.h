@@ -3,23 +3,22 @@
 //   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
 //   ParallelWrapper parallel(trainer, {.workers = 4});
 //   for (int epoch = 0; epoch < 10; ++epoch) {
-//     const ParallelPass pass = parallel.Fit(batches.size(), [&](int64_t i) { return
-//     batches.Make(i); });
+//     const ParallelPass pass = parallel.Fit(batches.size(),
+//                                            [&](int64_t i) { return batches.Make(i); });
 //   }
 //
 // Batches are dealt in rounds, one to each worker. Worker 0 is the calling thread with the
 // trainer's own network; the others have replicas of it (Network::NewReplica), threads, and
 // workspaces, all made once and kept until the wrapper goes.
 //   kGradientSharing     a round is one step of one network on all of its examples: gradients are
-//   added up, in the order of the
-//                        workers, and the trainer updates once. Workers share the parameters'
-//                        memory; k workers equal one with batches k times as large, to rounding
-//                        (but for what layers compute over a batch, such as batch normalisation,
-//                        which see a worker's own).
+//                        added up, in the order of the workers, and the trainer updates once.
+//                        Workers share the parameters' memory; k workers equal one with batches k
+//                        times as large, to rounding (but for what layers compute over a batch,
+//                        such as batch normalisation, which see a worker's own).
 //   kParameterAveraging  each worker updates its own copy by its own updater; every
-//   averaging_frequency rounds, and at the end
-//                        of a pass, parameters become their mean, and with average_updaters
-//                        updaters' state too.
+//                        averaging_frequency rounds, and at the end of a pass, parameters become
+//                        their mean, and with average_updaters updaters' state too.
+//
 // Running averages of layers become the mean of the workers' that took part, in each round or each
 // averaging. Layers that draw random numbers draw other ones in each worker. A last round of fewer
 // batches has as many workers. Results do not depend on timing: the same batches give the same

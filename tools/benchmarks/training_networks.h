@@ -13,9 +13,9 @@ namespace tidepool::tools {
 //   mlp, lenet    nn/models.h
 //   residual      nn::ResidualConfig with stages of 32 and 64 channels
 //   lstm          an image's rows are the steps: two layers of 128, the last state, one output per
-//   class transformer   an image's rows are the steps: 128 wide, learned places, two blocks of four
-//   heads, normalised, their mean,
-//                 one output per class
+//                 class
+//   transformer   an image's rows are the steps: 128 wide, learned places, two blocks of four
+//                 heads, normalised, their mean, one output per class
 // Throws kInvalidArgument for another name, naming these.
 nn::NetworkConfig TrainingNetwork(const std::string& model, const Shape& image, int64_t classes);
 

@@ -1,7 +1,7 @@
 // The tidepool::Error a call throws, for tests of messages.
 //
-//   EXPECT_THAT(ErrorOf([&] { ReadIdx(path, 3); }), IsError(StatusCode::kDataLoss, {path, "byte
-//   4"}));
+//   EXPECT_THAT(ErrorOf([&] { ReadIdx(path, 3); }),
+//               IsError(StatusCode::kDataLoss, {path, "byte 4"}));
 #ifndef TIDEPOOL_MEMORY_IO_TESTING_ERROR_OF_H_
 #define TIDEPOOL_MEMORY_IO_TESTING_ERROR_OF_H_
 

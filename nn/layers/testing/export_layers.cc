@@ -2,8 +2,8 @@
 // PyTorch (compare_with_torch.py):
 //
 //   export_layers FOLDER      one NAME.safetensors each: "input.0", parameters by name, "mask"
-//   (f32, where there is one), "output"; and
-//                             NAME.json, the configuration
+//                             (f32, where there is one), "output"; and NAME.json, the
+//                             configuration
 #include <cstdio>
 #include <fstream>
 #include <map>
