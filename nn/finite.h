@@ -5,13 +5,18 @@
 
 #include <string>
 
+#include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
 
+// Whether every element of x is finite, of floating-point numbers on any device. Cost: two passes
+// over x where it is, a wait for them, and memory for a few numbers.
+bool AllFinite(const NDArray& x);
+
 // The first element that is not finite, such as `parameter "2.dense.bias" holds nan at [5]`; empty:
-// all are, those too that layers keep beside what is trained. Cost: a pass over the parameters on
-// their device and a wait for it; memory for one bool an element meanwhile.
+// all are, those too that layers keep beside what is trained. Cost: that of
+// AllFinite.
 std::string FindNotFinite(const Network& network);
 // Throws kDataLoss "<where>: parameter ..., expected finite numbers" for what FindNotFinite found.
 void RequireFinite(const Network& network, const std::string& where);

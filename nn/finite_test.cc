@@ -5,8 +5,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/subscript.h"
 #include "tidepool/nn/model_file.h"
 
 namespace tidepool::nn {
@@ -39,6 +43,39 @@ TEST(Finite, NamesTheFirstElementThatIsNot) {
         IsError(absl::StatusCode::kDataLoss,
                 {"a\\nfile: parameter \"1.dense.weight\" holds nan at [5, 7], expected finite"}));
   }
+}
+
+TEST(Finite, OfAnyArrayWithoutOneOfItsSize) {
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    EXPECT_TRUE(AllFinite(Zeros({0}, type))) << DTypeName(type);
+    for (const int64_t size : {1, 7, 4099}) {
+      for (const float bad : {kInfinity, -kInfinity, kNan}) {
+        for (const int64_t at : {int64_t{0}, size / 2, size - 1}) {
+          NDArray x = Cast(RandomNormal({size}, 0, 1, 3), type);
+          EXPECT_TRUE(AllFinite(x));
+          x(at) = bad;
+          EXPECT_FALSE(AllFinite(x))
+              << DTypeName(type) << " " << size << " " << bad << " at " << at;
+          // The other infinity does not make up for it.
+          if (size > 1) {
+            x((at + 1) % size) = -bad;
+            EXPECT_FALSE(AllFinite(x));
+          }
+        }
+      }
+    }
+  }
+  // Numbers at the ends of the range are finite, and so are those beside 0.
+  NDArray ends = Zeros({4});
+  ends(0) = std::numeric_limits<float>::max();
+  ends(1) = std::numeric_limits<float>::lowest();
+  ends(2) = std::numeric_limits<float>::denorm_min();
+  EXPECT_TRUE(AllFinite(ends));
+  const NDArray large = Ones({1 << 20});
+  PeakScope peak;
+  const int64_t before = peak.peak_in_use_bytes();
+  EXPECT_TRUE(AllFinite(large));
+  EXPECT_LT(peak.peak_in_use_bytes() - before, 1 << 16);
 }
 
 }  // namespace

@@ -81,20 +81,36 @@ void Network::ThrowMovedFrom(const char* operation) {
 void Network::CheckFeatures(const NDArray& features, int input) const {
   CheckWhole("features");
   const InputConfig& expected = body_->inputs()[static_cast<size_t>(input)];
-  const std::string what = body_->inputs().size() == 1 ? "features" : absl::StrCat("features of \"", expected.name, "\"");
+  // Made where it is needed alone: each step comes by here.
+  const auto what = [&] {
+    return body_->inputs().size() == 1 ? std::string("features") : absl::StrCat("features of \"", expected.name, "\"");
+  };
   features.CheckAlive("network", "features");
   if (!IsThe(features.shape(), expected.shape)) {
-    ThrowInvalidArgument(absl::StrCat("network: ", what, " have shape ", features.shape().ToString(), ", expected [batch] + ",
+    ThrowInvalidArgument(absl::StrCat("network: ", what(), " have shape ", features.shape().ToString(), ", expected [batch] + ",
                                       expected.shape.ToString()));
   }
   const DType type = IsFloating(expected.dtype) ? options_.dtype : expected.dtype;
   if (features.dtype() != type) {
     ThrowInvalidArgument(
-        absl::StrCat("network: ", what, " are ", DTypeName(features.dtype()), ", expected ", DTypeName(type)));
+        absl::StrCat("network: ", what(), " are ", DTypeName(features.dtype()), ", expected ", DTypeName(type)));
   }
   if (features.dim(0) > 0) return;
   ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ", features.shape().ToString(),
                                     ", expected at least one"));
+}
+
+void Network::CheckFeatures(absl::Span<const NDArray> features) const {
+  CheckWhole("features");
+  if (features.size() != body_->inputs().size()) {
+    ThrowInvalidArgument(absl::StrCat("network: ", features.size(), " inputs, expected ", body_->inputs().size()));
+  }
+  for (size_t i = 0; i < features.size(); ++i) {
+    CheckFeatures(features[i], static_cast<int>(i));
+    if (features[i].dim(0) == features[0].dim(0)) continue;
+    ThrowInvalidArgument(absl::StrCat("network: batches of ", features[0].dim(0), " and ", features[i].dim(0),
+                                      " examples, expected one size"));
+  }
 }
 
 // ---- Inference ----
@@ -113,10 +129,7 @@ void Network::CheckStates(const std::vector<NDArray>& states, int64_t batch) con
 }
 
 Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
-  CheckWhole("run");
-  if (inputs.size() != body_->inputs().size()) {
-    ThrowInvalidArgument(absl::StrCat("network: ", inputs.size(), " inputs, expected ", body_->inputs().size()));
-  }
+  CheckFeatures(inputs);
   const NetworkParameters* parameters = options.parameters;
   if (parameters != nullptr && parameters->views.size() != parameter_views_.size()) {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
@@ -124,14 +137,7 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
   }
   const Device device = parameters != nullptr ? parameters->flat.device() : arrays_.device();
   const HandlesOwnScope handles;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    CheckFeatures(inputs[i], static_cast<int>(i));
-    if (inputs[i].dim(0) != inputs[0].dim(0)) {
-      ThrowInvalidArgument(absl::StrCat("network: batches of ", inputs[0].dim(0), " and ", inputs[i].dim(0),
-                                        " examples, expected one size"));
-    }
-    inputs[i] = inputs[i].To(device);
-  }
+  for (NDArray& input : inputs) input = input.To(device);
   BodyCall call;
   call.parameters = parameters != nullptr ? parameters->views : parameter_views_;
   call.training = options.training;

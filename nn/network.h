@@ -205,6 +205,8 @@ class Network {
 
   // Throws kInvalidArgument unless they are [batch] + the input's shape, of at least one example and of its type.
   void CheckFeatures(const NDArray& features, int input = 0) const;
+  // Of all inputs, and that they are of as many examples.
+  void CheckFeatures(absl::Span<const NDArray> features) const;
 
   // One inference cycle: `make_input` makes the input [batch, ...] in the inference workspace,
   // `use_output` sees the output there. Neither may keep an array without moving it out.

@@ -36,12 +36,7 @@ Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& l
 }
 
 Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
-  CheckWhole("gradients");
-  if (inputs.features.size() != body_->inputs().size()) {
-    ThrowInvalidArgument(
-        absl::StrCat("network: ", inputs.features.size(), " arrays of features, expected ", body_->inputs().size()));
-  }
-  for (size_t i = 0; i < inputs.features.size(); ++i) CheckFeatures(inputs.features[i], static_cast<int>(i));
+  CheckFeatures(inputs.features);
   const HandlesOwnScope handles;
   if (loss_ == nullptr) {
     if (body_->output_shapes().size() != 1 || inputs.labels.size() != 1) {

@@ -55,19 +55,26 @@ NDArray Examples(const Network& network, int64_t count) {
 
 int64_t External() { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kExternal); }
 
-void OfPredictor(benchmark::State& state) {
+// One request by our kernels, or by the engine behind the same call (P13: beside OfFrozen, which is the engine alone).
+void OfPredictor(benchmark::State& state, EngineUse engine) {
   SetThreadCount(1);
   Reclaimer::Global().RunNow();
   const int64_t before = External();
   Model model("benchmark", 10, std::make_unique<Network>(NetworkOf(state.range(0))));
   NoopTranslator translator;
   Predictor<NDList, NDList> predictor(model, translator);
+  predictor.set_engine(engine, {.batches = {state.range(1)}});
   const NDList x = {Examples(*model.network, state.range(1))};
   for (int i = 0; i < 5; ++i) predictor.Predict(x);
   for (auto _ : state) benchmark::DoNotOptimize(predictor.Predict(x));
   state.counters["weights"] = static_cast<double>(4 * model.network->NumParameters() + External() - before);
 }
-BENCHMARK(OfPredictor)->ArgNames({"network", "batch"})->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
+BENCHMARK_CAPTURE(OfPredictor, kernels, EngineUse::kNever)
+    ->ArgNames({"network", "batch"})
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
+BENCHMARK_CAPTURE(OfPredictor, engine, EngineUse::kAlways)
+    ->ArgNames({"network", "batch"})
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
 
 void OfFrozen(benchmark::State& state, FrozenType type, std::vector<int> float_layers = {}) {
   SetThreadCount(1);

@@ -120,6 +120,7 @@ std::vector<LayerCase> LargeCases() {
   add(PositionEmbedding(), {{400, 64}});
   add(SinusoidalPositions(), {{400, 64}});
   add(Resize({300, 300}, ResizeMode::kCubic), {{20, 20, 4}});
+  add(Resize({30, 40, 50}), {{60, 20, 20, 2}});
   add(Upsampling({1, 20, 20}), {{20, 10, 10, 2}});
   add(Upsampling({20, 1, 1}), {{20, 20, 20, 2}});
   add(Merge(MergeKind::kAdd), {{300, 300}, {300, 300}, {300, 300}});

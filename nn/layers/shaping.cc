@@ -29,6 +29,21 @@ bool FitsAxes(const Shape& input, const std::vector<int64_t>& numbers, int each,
                      [least](int64_t number) { return number >= least; });
 }
 
+// One to three axes between batch and channels. Of volumes height and width first, then the depth:
+// a plane is resized by itself, and then each column of places along the depth.
+NDArray ResizeAxes(const NDArray& input, const std::vector<int64_t>& sizes,
+                   const ResizeAttributes& attributes) {
+  const NDArray x = input.is_dense() ? input : input.Dup();
+  if (sizes.size() == 1) return Resize2d(x.ExpandDims(2), sizes[0], 1, attributes).Squeeze(2);
+  if (sizes.size() == 2) return Resize2d(x, sizes[0], sizes[1], attributes);
+  const int64_t batch = x.dim(0), depth = x.dim(1), channels = x.dim(4);
+  const int64_t places = sizes[1] * sizes[2];
+  const NDArray planes = Resize2d(x.Reshape({batch * depth, x.dim(2), x.dim(3), channels}),
+                                  sizes[1], sizes[2], attributes);
+  return Resize2d(planes.Reshape({batch, depth, places, channels}), sizes[0], places, attributes)
+      .Reshape({batch, sizes[0], sizes[1], sizes[2], channels});
+}
+
 }  // namespace
 
 void ReshapeLayer::VisitFields(FieldVisitor& visitor) {
@@ -166,23 +181,13 @@ LayerCost Upsampling::CostOf(absl::Span<const Shape> inputs) const {
   constexpr double kOperationsOfPlace = 4;
   LayerCost cost = CostWith(inputs, 0);
   cost.operations += kOperationsOfPlace * cost.elements;
-  return (factors_.size() == 3 ? 2 : 1) * cost;  // of volumes height and width first, then depth
+  return (factors_.size() == 3 ? 2 : 1) * cost;  // ResizeAxes
 }
 NDArray Upsampling::Forward(LayerContext& context, const NDArray& input) const {
-  const ResizeAttributes nearest{.mode = ResizeMode::kNearest};
-  const NDArray x = input.is_dense() ? input : input.Dup();
-  const int64_t batch = x.dim(0), channels = x.dim(x.rank() - 1);
+  std::vector<int64_t> sizes = factors_;
+  for (size_t i = 0; i < sizes.size(); ++i) sizes[i] *= input.dim(static_cast<int>(i) + 1);
   if (factors_[0] != 1) context.mask = NDArray();
-  if (factors_.size() == 1)
-    return Resize2d(x.ExpandDims(2), x.dim(1) * factors_[0], 1, nearest).Squeeze(2);
-  if (factors_.size() == 2)
-    return Resize2d(x, x.dim(1) * factors_[0], x.dim(2) * factors_[1], nearest);
-  const int64_t depth = x.dim(1), height = x.dim(2) * factors_[1], width = x.dim(3) * factors_[2];
-  const NDArray flat =
-      Resize2d(x.Reshape({batch * depth, x.dim(2), x.dim(3), channels}), height, width, nearest);
-  return Resize2d(flat.Reshape({batch, depth, height * width, channels}), depth * factors_[0],
-                  height * width, nearest)
-      .Reshape({batch, depth * factors_[0], height, width, channels});
+  return ResizeAxes(input, sizes, {.mode = ResizeMode::kNearest});
 }
 
 void Resize::VisitFields(FieldVisitor& visitor) {
@@ -192,12 +197,12 @@ void Resize::VisitFields(FieldVisitor& visitor) {
   visitor.Field("align_corners", align_corners_);
 }
 Shape Resize::OutputShape(const Shape& input) const {
-  if (!FitsAxes(input, sizes_, 1, 1) || input.rank() > 3 || input.NumElements() < 1 ||
+  if (!FitsAxes(input, sizes_, 1, 1) || input.rank() > 4 || input.NumElements() < 1 ||
       (align_corners_ && mode_ == ResizeMode::kNearest)) {
-    RefuseInput(input,
-                "[length, channels] or [height, width, channels], a size for each axis but the "
-                "last, and corners aligned "
-                "of linear and cubic only");
+    RefuseInput(
+        input,
+        "[length, channels], [height, width, channels] or [depth, height, width, channels], "
+        "a size for each axis but the last, and corners aligned of linear and cubic only");
   }
   std::vector<int64_t> dims = sizes_;
   dims.push_back(input[input.rank() - 1]);
@@ -206,14 +211,19 @@ Shape Resize::OutputShape(const Shape& input) const {
 LayerCost Resize::CostOf(absl::Span<const Shape> inputs) const {
   LayerCost cost = CostWith(inputs, 0);
   const int taps = mode_ == ResizeMode::kCubic ? 4 : mode_ == ResizeMode::kLinear ? 2 : 1;
-  cost.operations += cost.elements * taps * taps;
+  double made = cost.elements;
+  // ResizeAxes
+  if (sizes_.size() == 3) {
+    made += cost.elements / static_cast<double>(sizes_[0]) * static_cast<double>(inputs[0][0]);
+  }
+  cost.operations += made * taps * taps;
+  cost.elements = made;
   return cost;
 }
 NDArray Resize::Forward(LayerContext& context, const NDArray& input) const {
   const ResizeAttributes attributes{.mode = mode_, .align_corners = align_corners_};
   context.mask = NDArray();
-  if (sizes_.size() == 1) return Resize2d(input.ExpandDims(2), sizes_[0], 1, attributes).Squeeze(2);
-  return Resize2d(input, sizes_[0], sizes_[1], attributes);
+  return ResizeAxes(input, sizes_, attributes);
 }
 
 bool ReshapeLayer::ToFrozen(FrozenOp& op) const {

@@ -104,7 +104,8 @@ class Upsampling final : public Layer {
   std::vector<int64_t> factors_;
 };
 
-// To `sizes`: [length] of sequences, [height, width] of images; ndarray/ops/resize.h says how.
+// To `sizes`: [length] of sequences, [height, width] of images, [depth, height, width] of volumes;
+// ndarray/ops/resize.h says how.
 class Resize final : public Layer {
  public:
   explicit Resize(std::vector<int64_t> sizes, ResizeMode mode = ResizeMode::kLinear,

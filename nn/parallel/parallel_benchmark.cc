@@ -1,10 +1,13 @@
 // Examples a second by workers of a ParallelWrapper, each with batches of the same size, beside one
-// trainer alone.
+// trainer alone; and requests a second of one image by ParallelInference, which clients ask for one
+// behind the other.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/nn/models.h"
+#include "tidepool/nn/parallel/parallel_inference.h"
 #include "tidepool/nn/parallel/parallel_wrapper.h"
 
 namespace tidepool::nn {
@@ -52,6 +56,49 @@ void Fit(benchmark::State& state, const std::string& model, ParallelTraining tra
       static_cast<double>(MemoryTracker::Global().system_allocations() - before);
 }
 
+constexpr int kRequests = 256;  // of all clients in an iteration
+
+void Serve(benchmark::State& state, const std::string& model, InferenceMode mode, int workers,
+           int clients) {
+  SetThreadCount(1);
+  ParallelInference service(std::make_shared<Network>(Shape{28, 28, 1}, LayersOf(model, 10), 1),
+                            {.mode = mode, .workers = workers});
+  const NDArray image = RandomUniform({1, 28, 28, 1}, 0, 1, 1);
+  const auto serve = [&] {
+    std::vector<std::thread> threads;
+    for (int c = 0; c < clients; ++c) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < kRequests / clients; ++i) service.Output(image);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+  serve();
+  const ParallelInferenceStats before = service.stats();
+  for (auto _ : state) serve();
+  const ParallelInferenceStats after = service.stats();
+  state.SetItemsProcessed(after.requests - before.requests);
+  state.counters["of_a_batch"] = static_cast<double>(after.requests - before.requests) /
+                                 static_cast<double>(after.batches - before.batches);
+}
+
+void RegisterServices(const std::string& model) {
+  const auto add = [&](const std::string& name, InferenceMode mode, int workers, int clients) {
+    benchmark::RegisterBenchmark(
+        ("Serve/" + model + "/" + name + "/clients:" + std::to_string(clients)).c_str(),
+        [=](benchmark::State& state) { Serve(state, model, mode, workers, clients); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  };
+  for (const int clients : {1, 2, 16}) add("in_place", InferenceMode::kInPlace, 1, clients);
+  for (const int workers : {1, 2}) {
+    for (const int clients : {1, 16}) {
+      add("sequential/" + std::to_string(workers), InferenceMode::kSequential, workers, clients);
+      add("batched/" + std::to_string(workers), InferenceMode::kBatched, workers, clients);
+    }
+  }
+}
+
 void RegisterAll() {
   for (const std::string model : {"lenet", "mlp"}) {
     const auto add = [&](const std::string& name, ParallelTraining training, int workers) {
@@ -61,6 +108,7 @@ void RegisterAll() {
           ->UseRealTime()
           ->Unit(benchmark::kMillisecond);
     };
+    RegisterServices(model);
     add("alone", ParallelTraining::kGradientSharing, 0);
     for (const int workers : {1, 2}) {
       add("sharing/" + std::to_string(workers), ParallelTraining::kGradientSharing, workers);

@@ -282,16 +282,7 @@ Arrays ParallelInference::Run(const Request& request) {
   CheckDeadline(request.deadline);
   const std::shared_ptr<const Network> network = core_->network();
   const Arrays& inputs = request.inputs;
-  if (inputs.size() != network->inputs().size()) {
-    ThrowInvalidArgument(
-        absl::StrCat(kName, ": ", inputs.size(), " inputs, expected ", network->inputs().size()));
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    network->CheckFeatures(inputs[i], static_cast<int>(i));
-    if (inputs[i].dim(0) == inputs[0].dim(0)) continue;
-    ThrowInvalidArgument(absl::StrCat(kName, ": inputs of ", inputs[0].dim(0), " and ",
-                                      inputs[i].dim(0), " examples, expected one size"));
-  }
+  network->CheckFeatures(absl::MakeConstSpan(inputs));
   const int64_t examples = inputs[0].dim(0);
   for (size_t i = 0; i < request.masks.size(); ++i) {
     const NDArray& mask = request.masks[i];

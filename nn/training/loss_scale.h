@@ -4,8 +4,8 @@
 //   const double by = scale.scale();
 //   NDArray loss = Mean(losses) * by;  // its gradients are `by` times as large
 //   ...
-//   // Else the step is skipped, and the scale halved.
-//   if (scale.Observe(All(IsFinite(gradients)).Item<bool>())) {
+//   // finite.h. Else the step is skipped, and the scale halved.
+//   if (scale.Observe(AllFinite(gradients))) {
 //     updater.set_gradient_scale(1 / by);
 //     updater.Apply(gradients, parameters);
 //   }

@@ -11,9 +11,8 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/finite.h"
 
 namespace tidepool::nn {
 
@@ -49,11 +48,21 @@ Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
 
 }  // namespace
 
+template <typename Set>
+struct Trainer::Made {
+  NDManager manager;  // before the arrays, which go first; none where the trainer has none
+  Set set;
+};
+
 NetworkInputs InputsOf(const Batch& batch) {
   NetworkInputs inputs{{batch.features}, {batch.labels}, {}, {}};
   if (batch.features_mask.is_defined()) inputs.features_masks.push_back(batch.features_mask);
   if (batch.labels_mask.is_defined()) inputs.labels_masks.push_back(batch.labels_mask);
   return inputs;
+}
+
+NetworkInputs InputsOf(const MultiDataSet& set) {
+  return {set.features, set.labels, set.features_masks, set.labels_masks};
 }
 
 Trainer::Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
@@ -102,13 +111,22 @@ void Trainer::ForgetGraph() {
   if (graphs_ != nullptr) graphs_->step.Forget();
 }
 
-double Trainer::StepByGraph(absl::FunctionRef<Batch()> make_batch) {
-  Graphs& graphs = *graphs_;
+template <typename Set>
+double Trainer::StepByGraph(absl::FunctionRef<Set()> make) {
   CheckOpen();
   std::optional<WorkspaceScope> scope;
-  if (model_ == nullptr) scope.emplace(graphs.batches);
-  const Batch batch = model_ != nullptr ? MakeBatch(make_batch, graphs.batches) : make_batch();
-  Network::Inputs inputs = network_.PrepareInputs(InputsOf(batch));
+  if (model_ == nullptr) scope.emplace(graphs_->batches);
+  Made<Set> made;
+  if (model_ != nullptr) {
+    made = Make(make, graphs_->batches);
+  } else {
+    made.set = make();
+  }
+  return ReplayStep(network_.PrepareInputs(InputsOf(made.set)));
+}
+
+double Trainer::ReplayStep(const NetworkInputs& inputs) {
+  Graphs& graphs = *graphs_;
   const HandlesOwnScope handles;
   if (network_.loss_scale() != 1) {
     ThrowFailedPrecondition(absl::StrCat("trainer: loss scale ", network_.loss_scale(), " of network [", network_.name(),
@@ -152,23 +170,36 @@ void Trainer::CheckOpen() const {
   if (!manager_.is_open()) ThrowFailedPrecondition("trainer: it is closed");
 }
 
-double Trainer::Step(absl::FunctionRef<Batch()> make_batch) {
-  if (graphs_ != nullptr) return StepByGraph(make_batch);
+template <typename Set>
+double Trainer::StepOf(absl::FunctionRef<Set()> make) {
+  if (graphs_ != nullptr) return StepByGraph(make);
+  CheckOpen();
+  double loss;
   if (model_ == nullptr) {
-    CheckOpen();
     WorkspaceScope scope(network_.training_workspace());
-    double loss;
     {
-      const Batch batch = make_batch();
-      loss = Gradients(batch);
+      const Set set = make();
+      loss = Gradients(InputsOf(set));
     }
     Update();
     return loss;
   }
-  const Batch batch = NewBatch(make_batch);
-  const double loss = ComputeGradients(batch);
+  const Made<Set> made = Make(make, network_.training_workspace());
+  const ManagerScope scope(made.manager);
+  loss = Gradients(InputsOf(made.set));
   Update();
   return loss;
+}
+template double Trainer::StepOf(absl::FunctionRef<Batch()> make);
+template double Trainer::StepOf(absl::FunctionRef<MultiDataSet()> make);
+
+template <typename Set>
+Trainer::Made<Set> Trainer::Make(absl::FunctionRef<Set()> make, Workspace& workspace) {
+  Made<Set> made;
+  made.manager = manager_.NewCycleManager("batch", workspace);
+  const ManagerScope scope(made.manager);
+  made.set = make();
+  return made;
 }
 
 Batch Trainer::NewBatch(absl::FunctionRef<Batch()> make_batch) {
@@ -177,25 +208,9 @@ Batch Trainer::NewBatch(absl::FunctionRef<Batch()> make_batch) {
     ThrowFailedPrecondition("trainer: NewBatch needs a trainer of a model, which has managers");
   }
   ForgetGraph();
-  return MakeBatch(make_batch, network_.training_workspace());
-}
-
-Batch Trainer::MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& workspace) {
-  NDManager manager = manager_.NewCycleManager("batch", workspace);
-  Batch made;
-  {
-    const ManagerScope scope(manager);
-    made = make_batch();
-  }
-  Batch batch;
-  batch.earlier_leases = std::move(made.earlier_leases);
-  batch.lease = std::move(made.lease);
-  batch.manager = std::move(manager);
-  batch.features = std::move(made.features);
-  batch.labels = std::move(made.labels);
-  batch.features_mask = std::move(made.features_mask);
-  batch.labels_mask = std::move(made.labels_mask);
-  return batch;
+  Made<Batch> made = Make(make_batch, network_.training_workspace());
+  made.set.manager = std::move(made.manager);
+  return std::move(made.set);
 }
 
 double Trainer::ComputeGradients(const Batch& batch) {
@@ -203,15 +218,21 @@ double Trainer::ComputeGradients(const Batch& batch) {
   ForgetGraph();
   std::optional<ManagerScope> scope;
   if (batch.manager.is_open()) scope.emplace(batch.manager);
-  return Gradients(batch);
+  return Gradients(InputsOf(batch));
 }
 
-double Trainer::Gradients(const Batch& batch) {
-  if (!loss_scale_.has_value()) return network_.ComputeGradients(InputsOf(batch));
+double Trainer::ComputeGradients(const MultiDataSet& set) {
+  CheckOpen();
+  ForgetGraph();
+  return Gradients(InputsOf(set));
+}
+
+double Trainer::Gradients(const NetworkInputs& inputs) {
+  if (!loss_scale_.has_value()) return network_.ComputeGradients(inputs);
   // The network's own callers see gradients as they are.
   const absl::Cleanup restore = [this, before = network_.loss_scale()] { network_.set_loss_scale(before); };
   network_.set_loss_scale(loss_scale_->scale());
-  return network_.ComputeGradients(InputsOf(batch));
+  return network_.ComputeGradients(inputs);
 }
 
 bool Trainer::Update() {
@@ -220,7 +241,7 @@ bool Trainer::Update() {
   const HandlesOwnScope handles;
   if (loss_scale_.has_value()) {
     const double scale = loss_scale_->scale();
-    if (!loss_scale_->Observe(All(IsFinite(network_.gradients())).To(Host()).At<bool>({}))) {
+    if (!loss_scale_->Observe(AllFinite(network_.gradients()))) {
       if (!loss_scale_->has_diverged()) return false;
       throw DivergedError(absl::StrCat("trainer: gradients of network [", network_.name(), "] are not finite behind step ", steps(),
                                        " at loss scale ", scale, ", which can go no lower: training has diverged"));

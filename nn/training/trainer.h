@@ -10,6 +10,8 @@
 //   trainer.Update();
 //                                      // the batch's end frees all the step made
 //
+// A network of several inputs or outputs is given a MultiDataSet in the place of the Batch.
+//
 // A trainer of a model has a manager below the model's that owns the updater's state and is capped;
 // each step's manager is below that, with the step's cycle as its place. Closing the model ends the
 // trainer: steps throw kFailedPrecondition then. A trainer of a bare network has no managers.
@@ -44,6 +46,7 @@
 #include "tidepool/ndarray/capture/replayed_step.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/data/batch.h"
+#include "tidepool/nn/data/data_set.h"
 #include "tidepool/nn/model.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/loss_scale.h"
@@ -59,6 +62,7 @@ class DivergedError final : public Error {
 
 // What a network is given of a batch.
 NetworkInputs InputsOf(const Batch& batch);
+NetworkInputs InputsOf(const MultiDataSet& set);
 
 class Trainer {
  public:
@@ -83,13 +87,16 @@ class Trainer {
 
   // Makes the batch inside the step's workspace, computes its gradients, updates the parameters or skips that (loss scale);
   // returns the mean loss.
-  double Step(absl::FunctionRef<Batch()> make_batch);
+  double Step(absl::FunctionRef<Batch()> make_batch) { return StepOf(make_batch); }
+  double Step(absl::FunctionRef<MultiDataSet()> make_set) { return StepOf(make_set); }
 
   // A batch with a manager of its own whose cycle of the training workspace begins here: one at a
   // time, on one thread. Needs a model.
   Batch NewBatch(absl::FunctionRef<Batch()> make_batch);
   // Of the batch's mean loss, which it returns; what it makes is the batch's.
   double ComputeGradients(const Batch& batch);
+  // What it makes is in the current place.
+  double ComputeGradients(const MultiDataSet& set);
   // False: it was skipped.
   bool Update();
 
@@ -102,11 +109,18 @@ class Trainer {
 
  private:
   struct Graphs;
-  double StepByGraph(absl::FunctionRef<Batch()> make_batch);
-  Batch MakeBatch(absl::FunctionRef<Batch()> make_batch, Workspace& workspace);
+  template <typename Set>
+  struct Made;  // a batch and the manager of its step
+  template <typename Set>
+  Made<Set> Make(absl::FunctionRef<Set()> make, Workspace& workspace);
+  template <typename Set>
+  double StepOf(absl::FunctionRef<Set()> make);
+  template <typename Set>
+  double StepByGraph(absl::FunctionRef<Set()> make);
+  double ReplayStep(const NetworkInputs& inputs);
   void ForgetGraph();
   void CheckOpen() const;
-  double Gradients(const Batch& batch);
+  double Gradients(const NetworkInputs& inputs);
   std::shared_ptr<const ModelLink> model_;  // null: of a bare network
   std::shared_ptr<Network> models_network_;
   Network& network_;

@@ -249,7 +249,7 @@ def upsample(f, t):
 
 def resize(f, t):
     mode = {("linear", 1): "linear", ("linear", 2): "bilinear", ("cubic", 2): "bicubic", ("nearest", 1): "nearest",
-            ("nearest", 2): "nearest"}[f["mode"], len(f["sizes"])]
+            ("nearest", 2): "nearest", ("linear", 3): "trilinear", ("nearest", 3): "nearest"}[f["mode"], len(f["sizes"])]
     corners = None if f["mode"] == "nearest" else f["align_corners"]
     return channels_last(F.interpolate(channels_first(t["input.0"]), f["sizes"], mode=mode, align_corners=corners))
 

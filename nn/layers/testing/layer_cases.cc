@@ -158,6 +158,9 @@ std::vector<LayerCase> AllCases() {
   add("upsampling_volume", Upsampling({2, 1, 3}), {volume});
   add("resize", Resize({9}), {steps});
   add("resize_image", Resize({9, 4}, ResizeMode::kCubic, true), {image});
+  add("resize_volume", Resize({7, 3, 9}), {volume});
+  add("resize_volume_corners", Resize({2, 6, 6}, ResizeMode::kLinear, true), {volume});
+  add("resize_volume_nearest", Resize({3, 7, 6}, ResizeMode::kNearest), {volume});
   return cases;
 }
 
