@@ -15,6 +15,7 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kMostBytes = SIZE_MAX / 4;
+constexpr size_t kFits = 64;
 
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -53,10 +54,15 @@ void Pages::Swap(Pages& other) {
   charge_.Swap(other.charge_);
 }
 
+bool Pages::IsLarge(size_t bytes) const {
+  const size_t large = provider_->traits().large_granularity;
+  return options_.large_pages && large > 0 && bytes >= large;
+}
+
 size_t Pages::Unit(size_t bytes) const {
   const MemoryTraits traits = provider_->traits();
   const bool large =
-      options_.large_pages && traits.large_granularity > 0 && bytes >= traits.large_granularity;
+      IsLarge(bytes) && (!options_.fits || bytes / kFits >= traits.large_granularity);
   return large ? traits.large_granularity : traits.granularity;
 }
 
@@ -103,8 +109,9 @@ void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
   if (!provider_->Decommit(base_, before)) {
     charge_.ShrinkTo(static_cast<int64_t>(before));
     provider_->ThrowIfLost("pages");
-    ThrowRefused(RequestOf(wanted), ProviderName(*provider_),
-                 absl::StrCat(ProviderName(*provider_), " refused to take ", before, " bytes back"));
+    ThrowRefused(
+        RequestOf(wanted), ProviderName(*provider_),
+        absl::StrCat(ProviderName(*provider_), " refused to take ", before, " bytes back"));
   }
   MemoryTracker::Global().CountSystemRelease();
   committed_ = prefaulted_ = 0;
@@ -113,7 +120,7 @@ void Pages::GiveFirst(Pages& larger, size_t bytes, size_t wanted) {
     larger.Resize(bytes);
   } catch (const Error&) {
     try {
-      Extend(before, Unit(before - kReadableTailBytes) > provider_->traits().granularity);
+      Extend(before, IsLarge(before - kReadableTailBytes));
     } catch (const Error&) {
       ReleaseAll();
     }
@@ -162,7 +169,8 @@ void Pages::CutTo(size_t wanted) noexcept {
     if (end < committed_ && !provider_->Decommit(base_ + end, committed_ - end)) {
       // It may be in the middle of a large page, which stays as a whole.
       const size_t whole = RoundUp(end, Unit(committed_));
-      if (whole > end && whole < committed_ && provider_->Decommit(base_ + whole, committed_ - whole)) {
+      if (whole > end && whole < committed_ &&
+          provider_->Decommit(base_ + whole, committed_ - whole)) {
         committed_ = whole;
       }
       break;
@@ -185,26 +193,25 @@ void Pages::Resize(size_t bytes, PagesMove move) {
     ThrowRefused(RequestOf(bytes), ProviderName(*provider_),
                  absl::StrCat("a range of ", bytes, " bytes cannot exist"));
   }
-  const size_t unit = Unit(bytes);
   const size_t wanted = CommittedFor(bytes);
   if (wanted == committed_) return;
   // What was committed in smaller units may not be a multiple of the large one: it stays.
   if (wanted < committed_) return CutTo(wanted);
   if (wanted > reserved_) return Relocate(bytes, wanted, move);
-  Extend(wanted, unit > provider_->traits().granularity);
+  Extend(wanted, IsLarge(bytes));
   if (options_.prefault) Prefault(bytes);
 }
 
 // ---- holes ------------------------------------------------------------------------------------
 
-Pages::Hole Pages::HoleWithin(size_t offset, size_t bytes) const {
-  const size_t unit = Unit(committed_);
+Pages::Hole Pages::HoleWithin(size_t offset, size_t bytes, size_t unit) const {
   return {RoundUp(offset + kReadableTailBytes, unit),
           std::min(offset + bytes, committed_) / unit * unit};
 }
 
-bool Pages::MakeHole(size_t offset, size_t bytes) noexcept {
-  const Hole hole = HoleWithin(offset, bytes);
+bool Pages::MakeHole(size_t offset, size_t bytes, bool splits) noexcept {
+  const size_t unit = splits ? provider_->traits().granularity : Unit(committed_);
+  const Hole hole = HoleWithin(offset, bytes, unit);
   if (hole.begin >= hole.end) return false;
   try {
     holes_.reserve(holes_.size() + 1);
@@ -222,13 +229,36 @@ bool Pages::MakeHole(size_t offset, size_t bytes) noexcept {
 }
 
 void Pages::FillHole(size_t offset, size_t bytes) {
-  const auto hole = std::find_if(holes_.begin(), holes_.end(),
-                                 [&](const Hole& other) { return other.begin >= offset; });
-  if (hole == holes_.end() || hole->end > offset + bytes) return;
-  const size_t hole_bytes = hole->end - hole->begin;
-  Commit(hole->begin, hole_bytes, Unit(hole_bytes) > provider_->traits().granularity);
-  hole_bytes_ -= hole_bytes;
-  holes_.erase(hole);
+  const size_t unit = provider_->traits().granularity;
+  const size_t begin = offset / unit * unit,
+               end = RoundUp(offset + bytes + kReadableTailBytes, unit);
+  for (size_t i = 0; i < holes_.size();) {
+    const size_t holes = holes_.size();
+    const Hole part = {std::max(holes_[i].begin, begin), std::min(holes_[i].end, end)};
+    if (part.begin < part.end) FillPart(i, part);
+    if (holes_.size() >= holes) ++i;
+  }
+}
+
+// Of the hole of that number.
+void Pages::FillPart(size_t number, Hole part) {
+  holes_.reserve(holes_.size() + 1);
+  const size_t bytes = part.end - part.begin;
+  // As what is around it is, so that it is one with that again.
+  Commit(part.begin, bytes, IsLarge(committed_));
+  hole_bytes_ -= bytes;
+  Hole& hole = holes_[number];
+  const Hole above = {part.end, hole.end};
+  hole.end = part.begin;
+  const bool empty = hole.begin == hole.end;
+  const auto at = holes_.begin() + static_cast<std::ptrdiff_t>(number);
+  if (above.begin == above.end) {
+    if (empty) holes_.erase(at);
+  } else if (empty) {
+    hole = above;
+  } else {
+    holes_.insert(at + 1, above);
+  }
 }
 
 void Pages::Prefault(size_t bytes) noexcept {

@@ -24,6 +24,8 @@ namespace tidepool {
 
 struct PagesOptions {
   bool large_pages = true;   // for ranges of at least that size, where the provider has them
+  // A range that a large page would be more than a 64th of ends with pages of the ordinary size.
+  bool fits = false;
   bool prefault = true;      // touch committed memory at once; else at first use, or by Prefault()
   size_t reserve_bytes = 0;  // address space; 0: the provider's default, or what is granted
   MemoryOwner* owner = nullptr;  // whose budget the memory is taken from; null: the process
@@ -54,13 +56,19 @@ class Pages {
   // Holes: what lies in the middle goes back and comes again, untouched even if it had been prefaulted. While
   // there are some, pages move only with PagesMove::kHoldsBoth. Holes that are cut off by Resize() go.
   //
-  // Of [offset, offset + bytes), which nobody uses: whole pages, after the readable tail of what lies below.
-  // False: there are none, or they were refused; nothing changed.
-  bool MakeHole(size_t offset, size_t bytes) noexcept;
-  // The same arguments. Throws as Resize(), nothing changed; bytes are of unknown contents.
+  // Of [offset, offset + bytes), which nobody uses: whole pages, after the readable tail of what lies below;
+  // `splits`: of the ordinary size also where pages are large. False: there are none, or they were refused;
+  // nothing changed.
+  bool MakeHole(size_t offset, size_t bytes, bool splits = false) noexcept;
+  // Of holes what these bytes and their readable tail lie in. Throws as Resize(): of several holes some may
+  // be filled then. Bytes are of unknown contents.
   void FillHole(size_t offset, size_t bytes);
-  // The lowest one, filled. Throws likewise; there must be one.
-  void FillFirstHole() { FillHole(holes_.front().begin, holes_.front().end - holes_.front().begin); }
+  // The lowest one, filled. Throws likewise, nothing changed; there must be one.
+  void FillFirstHole() { FillPart(0, holes_.front()); }
+  struct Hole {
+    size_t begin, end;
+  };
+  const std::vector<Hole>& holes() const { return holes_; }  // ascending
   // Nothing at or above is one; 0: there are none.
   size_t hole_end() const { return holes_.empty() ? 0 : holes_.back().end; }
 
@@ -85,12 +93,11 @@ class Pages {
   void Extend(size_t wanted, bool large_pages);
   void Commit(size_t offset, size_t bytes, bool large_pages);
   void CutTo(size_t wanted) noexcept;
-  struct Hole {
-    size_t begin, end;
-  };
-  Hole HoleWithin(size_t offset, size_t bytes) const;
+  Hole HoleWithin(size_t offset, size_t bytes, size_t unit) const;
+  void FillPart(size_t number, Hole part);
   void Swap(Pages& other);
   void ReleaseAll() noexcept;
+  bool IsLarge(size_t bytes) const;
   size_t Unit(size_t bytes) const;
   size_t CommittedFor(size_t bytes) const;
 
@@ -99,7 +106,7 @@ class Pages {
   std::byte* base_ = nullptr;
   size_t reserved_ = 0;
   size_t committed_ = 0;  // up to here, but for holes
-  std::vector<Hole> holes_;  // ascending
+  std::vector<Hole> holes_;
   size_t hole_bytes_ = 0;
   size_t prefaulted_ = 0;
   uint64_t relocations_ = 0;

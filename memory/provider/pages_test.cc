@@ -332,60 +332,6 @@ TEST(Pages, RefusalLeavesTheObjectAsItWas) {
   std::memset(base, 1, kMiB);
 }
 
-// What lies in the middle goes back and comes again, whichever request is refused; ends may be cut off.
-TEST(Pages, HolesGoBackAndComeAgain) {
-  SimulatedDevice& device = SimulatedDevice::Get();
-  device.Reset();
-  MemoryOwner& owner = MemoryOwner::Process().Child("pages with holes");
-  for (int64_t n = 0;; ++n) {
-    {
-      Pages pages({.large_pages = false, .prefault = false, .owner = &owner}, device);
-      pages.Resize(8 * kMiB);
-      const size_t whole = pages.committed_bytes();
-      EXPECT_FALSE(pages.MakeHole(kMiB, SimulatedDevice::kGranularity)) << "no whole page is in it";
-      device.faults().FailRequest(n);
-      const bool first = pages.MakeHole(kMiB, kMiB);
-      const bool second = pages.MakeHole(4 * kMiB + 256, 3 * kMiB);
-      const size_t first_bytes = first ? kMiB - SimulatedDevice::kGranularity : 0;
-      const size_t second_bytes = second ? 3 * kMiB - SimulatedDevice::kGranularity : 0;
-      const auto check = [&](size_t committed) {
-        ASSERT_EQ(pages.committed_bytes(), committed);
-        ASSERT_EQ(device.used_bytes(), committed);
-        ASSERT_EQ(MemoryBudget::Global().Of(owner, device.device()).taken_bytes,
-                  static_cast<int64_t>(committed));
-      };
-      check(whole - first_bytes - second_bytes);
-      // What is beside a hole is there, with the readable tail.
-      device.Hidden(pages.base(), kMiB + kReadableTailBytes);
-      device.Hidden(pages.base() + 2 * kMiB, 2 * kMiB + kReadableTailBytes);
-      bool filled = true;
-      try {
-        if (first) pages.FillHole(kMiB, kMiB);
-      } catch (const OutOfMemoryError&) {
-        filled = false;
-      }
-      check(whole - (filled ? 0 : first_bytes) - second_bytes);
-      if (filled) device.Hidden(pages.base(), 4 * kMiB);
-      device.faults().Clear();
-      pages.Resize(9 * kMiB);
-      device.faults().FailRequest(n % 4);
-      pages.Resize(4 * kMiB);  // the second one goes with the end, as far as that is not refused
-      if (device.faults().failed() == 0) {
-        EXPECT_EQ(pages.hole_end(), filled ? 0u : 2 * kMiB);
-      }
-      device.faults().Clear();
-      pages.Resize(4 * kMiB);
-      check(4 * kMiB + SimulatedDevice::kGranularity - (filled ? 0 : first_bytes));
-      pages.Resize(8 * kMiB);
-      device.Hidden(pages.base() + 2 * kMiB, 6 * kMiB);
-    }
-    ASSERT_EQ(device.used_bytes(), 0u);
-    ASSERT_EQ(MemoryBudget::Global().Of(owner, device.device()).taken_bytes, 0);
-    if (n > 12) break;
-  }
-  device.Reset();
-}
-
 TEST(Pages, CountsWhatItAsksTheSystemFor) {
   const int64_t before = MemoryTracker::Global().system_allocations();
   Pages pages;

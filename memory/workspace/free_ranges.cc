@@ -137,7 +137,8 @@ size_t FreeRanges::largest_free() const {
   return largest;
 }
 
-// About the smallest that is large enough: of the first in its list, else in the next one that has any.
+// About the smallest that is large enough: of the first in its list, else in the next one that has
+// any.
 uint32_t FreeRanges::FindFree(size_t bytes) const noexcept {
   const int own = ListOf(bytes);
   uint32_t best = kNobody;
@@ -216,6 +217,51 @@ uint32_t FreeRanges::TakeUnused(size_t bytes) noexcept {
   top_ += bytes;
   reached_ = std::max(reached_, top_);
   return last_;
+}
+
+void FreeRanges::TakeAt(absl::Span<Taken> wanted) noexcept {
+  MergeKept();
+  const auto above = std::find_if(wanted.begin(), wanted.end(),
+                                  [this](const Taken& one) { return one.offset >= top_; });
+  uint32_t at = last_;
+  for (auto one = above; one != wanted.begin();) {
+    --one;
+    while (records_[at].offset > one->offset) at = records_[at].below;
+    one->range = Range{TakePart(at, one->offset, one->bytes)};
+  }
+  for (auto one = above; one != wanted.end(); ++one) {
+    const size_t gap = one->offset - top_;
+    if (gap > 0) last_ = Append(top_, State::kFree, last_);
+    const uint32_t free = last_;
+    last_ = Append(one->offset, State::kTaken, last_);
+    if (gap > 0) PutFree(free);
+    one->range = Range{last_};
+    top_ = one->offset + one->bytes;
+    reached_ = std::max(reached_, top_);
+  }
+}
+
+// Of one that is free and has it: what lies below keeps the record.
+uint32_t FreeRanges::TakePart(uint32_t free, size_t offset, size_t bytes) noexcept {
+  TakeOut(free);
+  const size_t end = records_[free].offset + BytesOf(free);
+  const uint32_t above = records_[free].above;
+  uint32_t taken = free;
+  if (records_[free].offset < offset) {
+    taken = Append(offset, State::kTaken, free);
+    PutFree(free);
+  }
+  Record& record = records_[taken];
+  record.state = State::kTaken;
+  record.above = above;
+  uint32_t next = taken;
+  if (offset + bytes < end) {
+    next = Append(offset + bytes, State::kFree, taken);
+    records_[next].above = above;
+    PutFree(next);
+  }
+  records_[above].below = next;  // a free range is never the last one
+  return taken;
 }
 
 // It is the highest one there is by now.

@@ -57,6 +57,8 @@ class FreeRanges {
   void Reserve() {
     if (!has_reserved()) AddRecords(1);
   }
+  // For so many, likewise.
+  void Reserve(size_t records) { AddRecords(records); }
   // Take() is served from what was released in that very size, in a few instructions.
   bool HasKept(size_t bytes) const {
     const size_t units = bytes >> unit_bits_;
@@ -86,6 +88,10 @@ class FreeRanges {
     lists_->kept_sizes[units / 64] |= uint64_t{1} << (units % 64);
     kept_bytes_ += bytes;
   }
+
+  // Takes these very ranges, which are free, below the end, apart and in ascending order. Two records
+  // for each were reserved. O(ranges).
+  void TakeAt(absl::Span<Taken> wanted) noexcept;
 
   // Ranges that are kept by their size are free as all others are.
   void Merge() noexcept { MergeKept(); }
@@ -161,6 +167,7 @@ class FreeRanges {
   uint32_t FindFree(size_t bytes) const noexcept;
   uint32_t TakeFree(size_t bytes) noexcept;
   uint32_t TakeUnused(size_t bytes) noexcept;
+  uint32_t TakePart(uint32_t free, size_t offset, size_t bytes) noexcept;
 
   const int unit_bits_;
   bool begun_ = false;

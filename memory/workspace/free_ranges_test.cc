@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 
 namespace {
@@ -52,6 +53,14 @@ class Model {
     most_live_ = std::max(most_live_, live_);
     return true;
   }
+  // One that was taken otherwise.
+  void Add(const FreeRanges::Taken& one) {
+    EXPECT_EQ(ranges_.offset(one.range), one.offset);
+    EXPECT_EQ(ranges_.bytes(one.range), one.bytes);
+    taken_[one.offset] = one.range;
+    live_ += one.bytes;
+  }
+  const std::map<size_t, FreeRanges::Range>& taken() const { return taken_; }
   void Give(size_t number) {
     const auto at = std::next(taken_.begin(), static_cast<std::ptrdiff_t>(number));
     const size_t bytes = ranges_.bytes(at->second);
@@ -310,6 +319,43 @@ TEST(FreeRanges, RandomStreamsStayApartAndNearWhatIsAlive) {
     model.GiveAll();
     EXPECT_TRUE(model.Take(reached)) << "all of it is one range again";
     EXPECT_EQ(ranges.reached(), reached);
+  }
+}
+
+// Of what is free these very ranges, wherever they lie in it, also above all that is taken.
+TEST(FreeRanges, TakesWhatItIsToldWhereItIsFree) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 300; ++round) {
+    FreeRanges ranges(kUnit);
+    ranges.Begin(0, 1000 * kUnit);
+    Model model(ranges);
+    for (int i = 0; i < 40; ++i) ASSERT_TRUE(model.Take(kUnit * (1 + random() % 20)));
+    for (int i = 0; i < 25; ++i) model.Give(random() % model.size());
+    std::vector<FreeRanges::Taken> wanted;
+    size_t at = 0;
+    const auto add_within = [&](size_t end) {  // up to three in each free range
+      for (int i = 0; i < 3; ++i) {
+        const size_t begin = at + kUnit * (random() % 3);
+        const size_t bytes = kUnit * (1 + random() % 4);
+        if (random() % 3 == 0 || begin + bytes > end) continue;
+        wanted.push_back({begin, bytes});
+        at = begin + bytes;
+      }
+    };
+    for (const auto& [offset, range] : model.taken()) {
+      add_within(offset);
+      at = offset + ranges.bytes(range);
+    }
+    add_within(ranges.end());
+    ranges.Reserve(2 * wanted.size());
+    may_allocate = false;
+    ranges.TakeAt(absl::MakeSpan(wanted));
+    may_allocate = true;
+    for (const FreeRanges::Taken& one : wanted) model.Add(one);
+    while (model.Take(kUnit * (1 + random() % 8))) {
+    }
+    while (model.size() > 0) model.Give(random() % model.size());
+    EXPECT_TRUE(model.Take(1000 * kUnit)) << "all of it is one range again";
   }
 }
 

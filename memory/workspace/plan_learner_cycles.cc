@@ -121,7 +121,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   ForgetOld();
   FitPages();
   DecideToRecord();
-  if (followed && !wanted.has_value()) ExpectSteady(cycle);
+  if (followed && !wanted.has_value() && plans_.Holds(cycle.followed)) ExpectSteady(cycle);
   return wanted;
 }
 
@@ -272,7 +272,7 @@ std::optional<WantedPlan> PlanLearner::UseExactPlan(const EndedCycle& cycle, con
         WantLifetimes(shape);
       } else if (!Allows(*exact->plan, cycle)) {
         std::optional<WantedPlan> wanted = WantCycle(cycle, shape);
-        if (wanted.has_value()) return wanted;
+        if (wanted.has_value() || !plans_.Holds(exact)) return wanted;  // it may be given up
       }
     }
     Use(exact, true);

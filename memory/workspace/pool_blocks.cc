@@ -41,6 +41,7 @@ Allocation PoolMemory::Chunks::Allocate(size_t bytes, size_t alignment) {
   Allocation taken = {};
   if (chunk->range.is_taken()) {
     taken.data = chunk->range.data;
+    memory_.chunk_range_bytes_ += chunk->range.bytes;
   } else {
     taken = upstream().Allocate(bytes, alignment);
     if (!taken) return taken;
@@ -54,6 +55,7 @@ void PoolMemory::Chunks::Release(void* token, size_t bytes, size_t alignment) no
   const std::unique_ptr<Chunk> chunk(static_cast<Chunk*>(token));
   if (chunk->range.is_taken()) {
     memory_.spans_[chunk->range.span]->ranges.Give(chunk->range.range, chunk->range.bytes);
+    memory_.chunk_range_bytes_ -= chunk->range.bytes;
   } else {
     upstream().Release(chunk->token, bytes, alignment);
   }

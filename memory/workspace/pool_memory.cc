@@ -28,8 +28,6 @@ constexpr int kMostKeptRanges = 16;
 constexpr size_t kLastStep = size_t{8} << 20;
 // What a span may take beyond the bytes asked for: the readable tail, in pages of the largest kind.
 constexpr size_t kRounding = size_t{4} << 20;
-// Smaller holes are not made: each is a part of the system's books.
-constexpr size_t kLeastHole = size_t{1} << 20;
 // What is held beyond twice what was open at once is worth holes where it is so much.
 constexpr size_t kWorthHoles = size_t{8} << 20;
 
@@ -58,8 +56,8 @@ PoolMemory::PoolMemory(const std::string& id, const WorkspaceConfig& config, siz
   pool_ = &chunks_.Add<Pool>(chunks, config.temp_block_size, alignment);
   MemoryTracker::Global().Register(&account_);
   try {
-    reclaimer_ = Reclaimer::Global().Register(absl::StrCat("workspace pool ", id),
-                                              [this](ReclaimDepth depth) { return Reclaim(depth); });
+    reclaimer_ = Reclaimer::Global().Register(
+        absl::StrCat("workspace pool ", id), [this](ReclaimDepth depth) { return Reclaim(depth); });
   } catch (...) {
     MemoryTracker::Global().Unregister(&account_);
     throw;
@@ -76,7 +74,8 @@ PoolMemory::~PoolMemory() {
 
 PoolMemory::Range PoolMemory::Take(size_t bytes) {
   if (bytes > MemoryResource::kMostBytes) {
-    ThrowOutOfMemory({provider_.device(), account_.owner(), INT64_MAX, "a range"}, "the size of memory",
+    ThrowOutOfMemory({provider_.device(), account_.owner(), INT64_MAX, "a range"},
+                     "the size of memory",
                      absl::StrCat("workspace pool: a range of ", bytes, " bytes cannot exist"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
@@ -88,6 +87,7 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
   range_bytes_ += rounded;
   if (range_bytes_ > most_range_bytes_) most_range_bytes_ = range_bytes_;
   most_open_ = std::max<size_t>(most_open_, range_bytes_);
+  most_in_use_ = std::max(most_in_use_, InUse());
   return range;
 }
 
@@ -115,25 +115,23 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
   // What cycles were learned from is not held beside the ranges that serve them from then on.
   if (const Range range = TakeFromBlocks(bytes); range.is_taken()) return range;
   grew_ = true;
-  bool holes = true;
   for (bool trimmed = false;;) {
     try {
-      holes = holes && GrowInHole(lock, bytes);
-      if (holes) {
-        if (const Range range = TakeFromAny(bytes); range.is_taken()) return range;
-        continue;
-      }
+      if (const Range range = GrowInHoles(lock, bytes); range.is_taken()) return range;
       Span* grows = nullptr;
       for (const auto& span : spans_) {
         const size_t end = span->ranges.top() + bytes;
         const bool has_room = span->ranges.top() == 0 || end + kRounding <= span->reserved_bytes;
         if (!has_room || (span->resizing && !may_wait)) continue;
-        if (!span->resizing && span->hole_end > span->ranges.top()) continue;  // could not be cut off
+        if (!span->resizing && span->hole_end > span->ranges.top())
+          continue;  // could not be cut off
         grows = span.get();
         break;
       }
       if (grows == nullptr) {
-        auto added = std::make_unique<Span>(options_, provider_, unit_);
+        PagesOptions options = options_;
+        options.fits = true;
+        auto added = std::make_unique<Span>(options, provider_, unit_);
         added->ranges.Begin(0, 0);
         grows = added.get();
         spans_.push_back(std::move(added));
@@ -145,8 +143,7 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
       } else {
         const size_t end = grows->ranges.top() + bytes;
         grows->moves = end + kRounding > grows->reserved_bytes;
-        Resize(lock, *grows, end);
-        grows->ranges.SetEnd(end);
+        Extend(lock, *grows, bytes);
       }
     } catch (const OutOfMemoryError&) {
       // What is free in other places may make room.
@@ -154,64 +151,6 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
     }
     if (const Range range = TakeFromAny(bytes); range.is_taken()) return range;
   }
-}
-
-// One that is not much larger than what is needed. False: there is none, or no memory for it.
-bool PoolMemory::GrowInHole(Lock& lock, size_t bytes) {
-  Span* best = nullptr;
-  size_t at = 0;
-  for (const auto& span : spans_) {
-    for (size_t i = 0; i < span->holes.size() && !span->resizing; ++i) {
-      const size_t size = span->ranges.bytes(span->holes[i]);
-      if (size < bytes || size / 2 > bytes) continue;
-      if (best != nullptr && best->ranges.bytes(best->holes[at]) <= size) continue;
-      best = span.get();
-      at = i;
-    }
-  }
-  if (best == nullptr) return false;
-  const FreeRanges::Range hole = std::exchange(best->holes[at], best->holes.back());
-  const size_t offset = best->ranges.offset(hole), hole_bytes = best->ranges.bytes(hole);
-  best->holes.pop_back();
-  try {
-    ChangePages(lock, *best, [&] { best->pages.FillHole(offset, hole_bytes); });
-  } catch (const OutOfMemoryError&) {
-    best->holes.push_back(hole);  // there is room
-    return false;
-  } catch (...) {
-    best->holes.push_back(hole);
-    throw;
-  }
-  best->ranges.Give(hole, hole_bytes);
-  return true;
-}
-
-void PoolMemory::Resize(Lock& lock, Span& span, size_t bytes) {
-  ChangePages(lock, span, [&] { span.pages.Resize(bytes); });
-}
-
-// Nobody else changes its pages meanwhile.
-template <typename Change>
-void PoolMemory::ChangePages(Lock& lock, Span& span, const Change& change) {
-  span.resizing = true;
-  const auto end = [&] {
-    lock.lock();
-    span.resizing = span.moves = false;
-    span.base = span.pages.base();
-    span.reserved_bytes = span.pages.reserved_bytes();
-    span.held_bytes = span.pages.committed_bytes();
-    span.hole_end = span.pages.hole_end();
-    Report();
-    if (waiting_ > 0) resized_.notify_all();
-  };
-  lock.unlock();
-  try {
-    change();
-  } catch (...) {
-    end();
-    throw;
-  }
-  end();
 }
 
 void PoolMemory::Give(const Range& range) noexcept {
@@ -251,6 +190,7 @@ void PoolMemory::EndUseOfRanges(Lock& lock) noexcept {
   }
   if (counts) {
     const size_t most_open = std::max(most_open_, most_open_before_);
+    if (most_open < most_in_use_ - most_in_use_ / 8) most_in_use_ -= (most_in_use_ - most_open) / 2;
     most_open_before_ = std::exchange(most_open_, range_bytes_.get());
     for (size_t i = 0; i < spans_.size(); ++i) {
       if (HeldInSpans() > 2 * most_open + kWorthHoles) gave_back += MakeHoles(lock, *spans_[i]);
@@ -258,50 +198,6 @@ void PoolMemory::EndUseOfRanges(Lock& lock) noexcept {
   }
   keeps_ranges_.EndUse(asked, gave_back > 0);
   Report();
-}
-
-// What ends at the top has no memory: the span must end there before anything is taken.
-bool PoolMemory::DropHolesAtTop(Span& span) noexcept {
-  bool any = false;
-  for (size_t i = 0; i < span.holes.size();) {
-    const FreeRanges::Range hole = span.holes[i];
-    const size_t hole_bytes = span.ranges.bytes(hole);
-    if (span.ranges.offset(hole) + hole_bytes != span.ranges.top()) {
-      ++i;
-      continue;
-    }
-    span.holes[i] = span.holes.back();
-    span.holes.pop_back();
-    span.ranges.Give(hole, hole_bytes);
-    any = true;
-    i = 0;
-  }
-  return any;
-}
-
-// Returns bytes.
-size_t PoolMemory::MakeHoles(Lock& lock, Span& span) noexcept {
-  const size_t before = span.held_bytes;
-  while (!span.resizing && span.ranges.largest_free() >= kLeastHole) {
-    try {
-      span.ranges.Reserve();
-      span.holes.reserve(span.holes.size() + 1);
-    } catch (const std::bad_alloc&) {
-      break;
-    }
-    size_t offset = 0;
-    const size_t hole_bytes = span.ranges.largest_free();
-    const FreeRanges::Range hole = span.ranges.Take(hole_bytes, &offset);
-    if (hole == FreeRanges::Range::kNone) break;
-    bool made = false;
-    ChangePages(lock, span, [&] { made = span.pages.MakeHole(offset, hole_bytes); });
-    if (!made) {
-      span.ranges.Give(hole, hole_bytes);
-      break;
-    }
-    span.holes.push_back(hole);
-  }
-  return before - std::min(before, span.held_bytes);
 }
 
 // Returns bytes.

@@ -5,6 +5,11 @@
 // are cut best fit out of few spans of addresses that grow at their end. What is not in a range
 // comes from blocks(), whose chunks are free ranges as far as there are any, else the system's.
 //
+// Ranges of many sizes leave gaps that the next one does not fit. Addresses cost nothing: before
+// memory is taken for one that fits none of them, gaps go back to the system until what is held is
+// a twelfth and 64 KiB more than what was out at once, and addresses without memory get it again
+// as ranges come to lie there. So it grows by gaps where most is out at once, and only there.
+//
 // What nobody uses goes back to the system: chunks that were not used in the last 32 to 40 cycles,
 // and all that are free before a span grows; of a span what was not reached in the last 256 to 512
 // cycles, half of it with every 256th (the last 8 MiB at once), but for an eighth more than was
@@ -117,6 +122,14 @@ class PoolMemory {
     size_t reached_before = 0;  // in as many before
     size_t kept = 0;            // as of then; more goes in steps
   };
+  // A free range that is taken so that its memory may go.
+  struct Gap {
+    FreeRanges::Range range;
+    size_t offset;
+    size_t bytes;
+    bool splits;
+    bool gone;
+  };
   class Blocks final : public MemoryResource {
    public:
     explicit Blocks(PoolMemory& memory) : memory_(memory) {}
@@ -152,10 +165,15 @@ class PoolMemory {
   Range TakeFrom(uint32_t span, size_t bytes) noexcept;
   Range TakeFromBlocks(size_t bytes);
   Range Grow(Lock& lock, size_t bytes);
-  bool GrowInHole(Lock& lock, size_t bytes);
+  Range GrowInHoles(Lock& lock, size_t bytes);
+  Range PlaceOverHoles(uint32_t span, size_t bytes);
+  void Extend(Lock& lock, Span& span, size_t bytes);
+  std::vector<Gap> GapsToGive(Span& span, size_t lacks, size_t bytes, bool above) noexcept;
+  bool TakeGap(Span& span, size_t bytes, bool splits, std::vector<Gap>& gaps) noexcept;
+  size_t InUse() const { return range_bytes_ + chunk_range_bytes_; }
   void Resize(Lock& lock, Span& span, size_t bytes);
   template <typename Change>
-  void ChangePages(Lock& lock, Span& span, const Change& change);
+  void ChangePages(Lock& lock, Span& span, std::vector<Gap> gaps, const Change& change);
   size_t Shrink(Lock& lock, Span& span, size_t end) noexcept;
   size_t MakeHoles(Lock& lock, Span& span) noexcept;
   bool DropHolesAtTop(Span& span) noexcept;
@@ -187,6 +205,8 @@ class PoolMemory {
   int uses_counted_ = 0;  // together
   size_t most_open_ = 0;         // bytes in ranges at once, in these
   size_t most_open_before_ = 0;  // in as many before
+  size_t chunk_range_bytes_ = 0;  // of ranges that blocks have
+  size_t most_in_use_ = 0;        // with these, at once, as far as that is not long ago
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;
   std::weak_ptr<const void> owner_;
   bool has_owner_ = false;

@@ -122,24 +122,52 @@ TEST(PoolMemory, HolesAtTheEndGoWithTheEnd) {
   EXPECT_LE(pool.held(), 32 * kMiB);
 }
 
-// A hole that there is no memory for is left alone, and what is asked for taken elsewhere.
-TEST(PoolMemory, WithoutMemoryForAHoleItGrowsAtItsEnd) {
+// What comes to lie where a hole is takes memory for itself, not for all of it.
+TEST(PoolMemory, OfAHoleWhatIsNeededIsFilled) {
   Memory pool(HostProvider(), "tight");
   const PoolMemory::Range giant = pool.memory.Take(100 * kMiB);
   const PoolMemory::Range small = pool.memory.Take(4096);
   pool.memory.Give(giant);
   pool.memory.Trim();
   MemoryBudget::Global().SetOwnerLimit(pool.owner, Host(), pool.charged() + static_cast<int64_t>(80 * kMiB));
+  const size_t held = pool.held();
   const PoolMemory::Range other = pool.memory.Take(60 * kMiB);
-  EXPECT_GT(other.data, small.data);
+  EXPECT_LT(other.data, small.data);
+  EXPECT_LE(pool.held(), held + 60 * kMiB + 8192);
   std::memset(other.data, 1, other.bytes);
   EXPECT_THROW(pool.memory.Take(60 * kMiB), OutOfMemoryError);
   pool.memory.Give(other);
   const PoolMemory::Range again = pool.memory.Take(70 * kMiB);
+  EXPECT_LT(again.data, small.data) << "beside what is filled";
   std::memset(again.data, 1, again.bytes);
   pool.memory.Give(again);
   pool.memory.Give(small);
   MemoryBudget::Global().SetOwnerLimit(pool.owner, Host(), MemoryBudget::kUnlimited);
+}
+
+// A hole whose memory is refused is left alone, and what is asked for taken elsewhere; and is there
+// the next time.
+TEST(PoolMemory, WithoutMemoryForAHoleItGrowsAtItsEnd) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  device.set_reserve_bytes(64 * kMiB);
+  {
+    Memory pool(device);
+    const PoolMemory::Range giant = pool.memory.Take(10 * kMiB);
+    const PoolMemory::Range small = pool.memory.Take(4096);
+    pool.memory.Give(giant);
+    pool.memory.Trim();
+    device.faults().FailRequest(0);
+    const PoolMemory::Range above = pool.memory.Take(9 * kMiB);
+    EXPECT_EQ(device.faults().failed(), 1);
+    EXPECT_GT(above.data, small.data);
+    device.faults().Clear();
+    const PoolMemory::Range within = pool.memory.Take(9 * kMiB);
+    EXPECT_LT(within.data, small.data);
+    EXPECT_EQ(device.used_bytes(), pool.held());
+    for (const PoolMemory::Range& range : {small, above, within}) pool.memory.Give(range);
+  }
+  device.Reset();
 }
 
 // As far as there are any, and in nobody's way once they are released.
