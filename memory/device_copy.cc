@@ -38,6 +38,14 @@ std::atomic<Way*>& WayOf(Device from, Device to) {
   return ways[DevicePlace("copy between devices", from)][DevicePlace("copy between devices", to)];
 }
 
+// A backend's words, in one line of a report.
+std::string Short(std::string why) {
+  constexpr size_t kMost = 200;
+  if (why.size() > kMost) why = why.substr(0, kMost) + "...";
+  std::replace_if(why.begin(), why.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  return why;
+}
+
 // The backend is asked under no lock: it takes its own, and calls its driver.
 Way& DecideWay(Device from, Device to) {
   std::atomic<Way*>& known = WayOf(from, to);
@@ -47,7 +55,7 @@ Way& DecideWay(Device from, Device to) {
       from.type == to.type ? peers_of[from.type.number()].load(std::memory_order_acquire) : nullptr;
   std::string why_staged = from.type != to.type ? "devices of two types"
                            : peers == nullptr   ? "the backend has no copies between its devices"
-                                                : peers->WhyNot(from, to);
+                                                : Short(peers->WhyNot(from, to));
   auto made = std::make_unique<Way>(why_staged.empty() ? peers : nullptr, std::move(why_staged));
   // Of several threads that ask at a time the first to come back decides for all.
   return known.compare_exchange_strong(way, made.get(), std::memory_order_acq_rel) ? *made.release() : *way;
@@ -208,6 +216,8 @@ void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std
   CheckNotLost(source.device, "copy between devices");
   CheckNotLost(target.device, "copy between devices");
   Way& way = DecideWay(source.device, target.device);
+  CheckNotLost(source.device, "copy between devices");  // the backend may have found out
+  CheckNotLost(target.device, "copy between devices");
   if (way.peers != nullptr) {
     PrepareToDepend(target.device, source.device);
     CopyInTurns copy(*way.peers, target, to, source, from, bytes);

@@ -210,7 +210,7 @@ TEST_F(LossOfASourceTest, TheTargetIsLostWithItAndSaysWhy) {
       EXPECT_THAT(error.message(),
                   HasSubstr("simulated:2 is lost: a copy from simulated:1 had not been seen to end when that "
                              "was lost (a copy from simulated:0 had not been seen to end when that was lost (cosmic "
-                             "rays)); "));
+                             "rays; it was one of the operators queued last, or one before them: "));
     }
   }
 }

@@ -162,6 +162,7 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
     if (event != MirrorEvent::kHostOverwrite && used_on_device_) CountMirrorAvoided(device_name_, false);
     return;
   }
+  CheckNotLost(device_name_, "host copy");
   const QueuePoint after = PointAfterUses(buffer_);
   std::vector<QueuePoint> points;
   points.reserve(copies.size());

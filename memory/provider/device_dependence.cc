@@ -3,9 +3,7 @@
 #include <bitset>
 #include <memory>
 #include <mutex>
-#include <new>
 
-#include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_loss.h"
@@ -67,38 +65,6 @@ void End(const Dependence& ended) {
   if (dependence.point.value == ended.point.value) SetLocked(dependence, {});
 }
 
-// All that is under way to the target, and to its sources, and theirs, is asked for: a device that is found to be lost is lost
-// with its dependents. Nothing is ended before all have answered, as any of them may be what another gave.
-void AskSources(Device target) {
-  std::bitset<kDevicePlaces> reached;
-  reached.set(PlaceOf(target));
-  Dependence passed[kMostAsked];
-  int count = 0;
-  const auto is_new = [&](const Dependence& of) {
-    if (!reached[PlaceOf(of.target)]) return false;
-    for (int i = 0; i < count; ++i) {
-      if (passed[i].target == of.target && passed[i].source == of.source) return false;
-    }
-    return true;
-  };
-  for (Dependence each; count < kMostAsked && FindUnderWay(is_new, &each); ++count) {
-    reached.set(PlaceOf(each.source));
-    bool has_passed = false;
-    try {
-      has_passed = FindDeviceProvider(each.source)->HasPassed(each.point);
-    } catch (...) {
-      // It is lost, and its dependents with it, or did not answer this time.
-    }
-    passed[count] = each;
-    if (!has_passed) passed[count].point = {};
-  }
-  if (count == kMostAsked) return;  // there may be more: nothing is ended
-  // The points of a device that is lost may pass as well.
-  for (int i = 0; i < count; ++i) {
-    if (passed[i].point.value != 0 && !IsLost(passed[i].source)) End(passed[i]);
-  }
-}
-
 }  // namespace
 
 void PrepareToDepend(Device target, Device source) {
@@ -128,23 +94,57 @@ std::mutex& OrderOfDependences(Device target, Device source) noexcept {
   return *FindLocked(target, source)->order;
 }
 
-void CheckSourcesSlowly(Device target, const char* who) {
-  if (target.index < kMaxDevicesPerType) AskSources(target);
-  CheckNotLost(target, who);
+// All that is under way to the target, and to its sources, and theirs, is asked for: a device that is found to be lost is lost
+// with its dependents. Nothing is ended before all have answered, as any of them may be what another gave.
+void AskSources(Device target) noexcept {
+  if (target.index >= kMaxDevicesPerType) return;
+  std::bitset<kDevicePlaces> reached;
+  reached.set(PlaceOf(target));
+  Dependence passed[kMostAsked];
+  int count = 0;
+  const auto is_new = [&](const Dependence& of) {
+    if (!reached[PlaceOf(of.target)]) return false;
+    for (int i = 0; i < count; ++i) {
+      if (passed[i].target == of.target && passed[i].source == of.source) return false;
+    }
+    return true;
+  };
+  for (Dependence each; count < kMostAsked && FindUnderWay(is_new, &each); ++count) {
+    reached.set(PlaceOf(each.source));
+    bool has_passed = false;
+    try {
+      has_passed = FindDeviceProvider(each.source)->HasPassed(each.point);
+    } catch (...) {
+      // It is lost, and its dependents with it, or did not answer this time.
+    }
+    passed[count] = each;
+    if (!has_passed) passed[count].point = {};
+  }
+  if (count == kMostAsked) {  // there may be more: nothing is ended, but who is lost is known
+    for (const Dependence& each : passed) {
+      if (IsLost(each.source)) LoseDependents(each.source);
+    }
+    return;
+  }
+  // The points of a device that is lost may pass as well. Whoever tells of its loss may not have come to its dependents.
+  for (int i = 0; i < count; ++i) {
+    if (IsLost(passed[i].source)) {
+      LoseDependents(passed[i].source);
+    } else if (passed[i].point.value != 0) {
+      End(passed[i]);
+    }
+  }
 }
 
+// A dependence ends behind the loss of its target, so that nobody finds neither.
 void LoseDependents(Device source) noexcept {
   Dependence each;
   // What it waited for itself matters no more.
   while (FindUnderWay([&](const Dependence& of) { return of.target == source; }, &each)) End(each);
   while (FindUnderWay([&](const Dependence& of) { return of.source == source; }, &each)) {
+    // Where another thread was first, it may not have come to those that depend on this one.
+    if (!LoseDependent(each.target, source)) LoseDependents(each.target);
     End(each);
-    try {
-      LoseDevice(each.target, absl::StrCat("a copy from ", DeviceName(source),
-                                           " had not been seen to end when that was lost (", CauseOfLoss(source), ")"));
-    } catch (const std::bad_alloc&) {
-      LoseDevice(each.target, "a device that it was copying from was lost");
-    }
   }
 }
 

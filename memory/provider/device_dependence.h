@@ -21,6 +21,7 @@
 #include <mutex>
 
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool {
@@ -38,8 +39,8 @@ QueuePoint DependOnQueued(Device target, Device source, const Queue& queue);
 namespace internal {
 extern std::atomic<int> dependences_under_way;
 std::mutex& OrderOfDependences(Device target, Device source) noexcept;  // after PrepareToDepend
-void CheckSourcesSlowly(Device target, const char* who);
-// `source` has just been lost.
+void AskSources(Device target) noexcept;
+// `source` is lost. Several may tell so at a time: when this returns, all that depended on it is lost.
 void LoseDependents(Device source) noexcept;
 void ForgetDependencesForTesting(Device device) noexcept;
 }  // namespace internal
@@ -52,11 +53,12 @@ QueuePoint DependOnQueued(Device target, Device source, const Queue& queue) {
   return point;
 }
 
-// Behind a wait for work of `target`: throws DeviceLostError of it when what it was copied from has been lost meanwhile.
+// Behind a wait for work of `target`: throws DeviceLostError of it when it is lost, by itself or because what it was copied
+// from has been lost meanwhile.
 inline void CheckSources(Device target, const char* who) {
-  if (internal::dependences_under_way.load(std::memory_order_acquire) != 0) {
-    internal::CheckSourcesSlowly(target, who);
-  }
+  // What is not under way any more has passed, or has its target lost before.
+  if (internal::dependences_under_way.load(std::memory_order_acquire) != 0) internal::AskSources(target);
+  CheckNotLost(target, who);
 }
 
 }  // namespace tidepool

@@ -54,9 +54,9 @@ std::string DescribeOperators(Device device, const char* operation) {
   return absl::StrCat("it was one of the operators queued last, or one before them: ", queued);
 }
 
-}  // namespace
-
-bool LoseDevice(Device device, std::string_view cause, const char* operation) noexcept {
+// Loses it for what `describe` writes into cause and operators.
+template <typename Describe>
+bool Lose(Device device, const Describe& describe) noexcept {
   if (!MayBeDevice(device)) return false;
   std::atomic<DeviceLoss*>& known = device_losses[PlaceOf(device)];
   if (known.load(std::memory_order_acquire) != nullptr) return false;
@@ -64,8 +64,7 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation) no
   DeviceLoss* loss = &unknown;
   try {
     auto made = std::make_unique<DeviceLoss>();
-    made->cause = cause;
-    made->operators = DescribeOperators(device, operation);
+    describe(*made);
     loss = made.release();
   } catch (const std::bad_alloc&) {
   }
@@ -76,6 +75,24 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation) no
   }
   if (loss != &unknown) delete loss;
   return false;
+}
+
+}  // namespace
+
+bool LoseDevice(Device device, std::string_view cause, const char* operation) noexcept {
+  return Lose(device, [&](DeviceLoss& loss) {
+    loss.cause = cause;
+    loss.operators = absl::StrCat("; ", DescribeOperators(device, operation));
+  });
+}
+
+// Its own operators are not to blame.
+bool internal::LoseDependent(Device target, Device source) noexcept {
+  return Lose(target, [&](DeviceLoss& loss) {
+    const DeviceLoss* const first = LossOf(source);
+    loss.cause = absl::StrCat("a copy from ", DeviceName(source), " had not been seen to end when that was lost");
+    if (first != nullptr) absl::StrAppend(&loss.cause, " (", first->cause, first->operators, ")");
+  });
 }
 
 bool DeviceLostError::is_first() const {
@@ -91,8 +108,7 @@ const std::string& CauseOfLoss(Device device) {
 void ThrowLost(Device device, std::string_view who) {
   CheckDevice(std::string(who).c_str(), device);
   const DeviceLoss& loss = *LossOf(device);
-  throw DeviceLostError(device, absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause, "; ",
-                                             loss.operators,
+  throw DeviceLostError(device, absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause, loss.operators,
                                              "; what its memory holds is gone, and nothing is done on it any more "
                                              "in this process"));
 }

@@ -52,6 +52,8 @@ class DeviceLostError : public Error {
 namespace internal {
 struct DeviceLoss;
 extern std::atomic<DeviceLoss*> device_losses[kDevicePlaces];
+// As LoseDevice, because `source` is lost, of which it has something that had not been seen to arrive.
+bool LoseDependent(Device target, Device source) noexcept;
 }  // namespace internal
 
 inline bool IsLost(Device device) {

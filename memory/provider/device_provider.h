@@ -29,6 +29,11 @@
 // What a function throws that is neither an Error nor std::bad_alloc reaches callers as kInternal with the device and what it
 // said; memory that is not aligned as it should is given back and refused with kInternal (provider_calls.h).
 //
+// Functions are called in the middle of requests, under locks of Tidepool, with the thread's current workspace as it is: they
+// make no arrays, open no workspaces and queues, and wait for nobody who does. A thread that is cancelled (pthread_cancel)
+// unwinds through those that copy, open queues and wait; through others, whose callers may not throw, the program ends, as
+// everywhere in C++: they are to hold cancellation off.
+//
 // Threads: any, all functions. Cost: a system or driver call each; never on a planned request.
 #ifndef TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_
 #define TIDEPOOL_MEMORY_PROVIDER_DEVICE_PROVIDER_H_

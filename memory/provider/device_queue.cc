@@ -181,6 +181,7 @@ void* DeviceQueue::native() const {
 
 void DeviceQueue::Wait() const {
   DeviceProvider& provider = GetDeviceProvider(device(), "DeviceQueue");
+  CheckNotLost(device(), "DeviceQueue");
   const QueuePoint end = EndOfQueue(device(), number());
   AskProvider("DeviceQueue", device(), [&] { provider.WaitFor(end); });
   CheckSources(device(), "DeviceQueue");
@@ -191,6 +192,7 @@ void DeviceQueue::After(const DeviceQueue& other) const {
     ThrowInvalidArgument(absl::StrCat("DeviceQueue: a queue of ", DeviceName(device()),
                                       " cannot begin behind one of ", DeviceName(other.device())));
   }
+  CheckNotLost(device(), "DeviceQueue");
   if (number() != other.number()) OrderQueueAfter(device(), number(), 1u << other.number());
 }
 

@@ -25,7 +25,7 @@ std::string ProviderName(const DeviceProvider& provider) {
 
 std::string DescribeException() {
   const std::type_info* const type = abi::__cxa_current_exception_type();
-  if (type == nullptr) return "an exception of no type";  // as of a thread that is cancelled
+  if (type == nullptr) return "an exception of no type";  // of another language
   const std::unique_ptr<char, decltype(&std::free)> name(
       abi::__cxa_demangle(type->name(), nullptr, nullptr, nullptr), &std::free);
   std::string text = name != nullptr ? name.get() : type->name();
@@ -45,6 +45,8 @@ void RethrowAsError(std::string_view call, std::string_view where) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const abi::__forced_unwind&) {
+    throw;
   } catch (...) {
     ThrowInternal(
         absl::StrCat(std::string(call), ": ", std::string(where), " threw ", DescribeException()));
@@ -58,6 +60,8 @@ void RethrowAsError(std::string_view call, Device device) {
 void ComputeAfterOrWait(DeviceProvider& provider, int queue, QueuePoint point) {
   try {
     return provider.ComputeAfter(queue, point);
+  } catch (const abi::__forced_unwind&) {
+    throw;
   } catch (...) {
     CheckNotLost(provider.device(), "DeviceQueue");
   }

@@ -24,8 +24,8 @@ std::string ProviderName(const DeviceProvider& provider);
 // Within a handler: what() of the exception at hand, with its type where that says more.
 std::string DescribeException();
 
-// Within a handler: passes Errors and std::bad_alloc (of the C++ heap) on, and throws kInternal in
-// place of all else: "<call>: <where> threw <what>".
+// Within a handler: passes Errors, std::bad_alloc (of the C++ heap) and the unwinding of a thread
+// that is cancelled on, and throws kInternal in place of all else: "<call>: <where> threw <what>".
 [[noreturn]] void RethrowAsError(std::string_view call, std::string_view where);
 [[noreturn]] void RethrowAsError(std::string_view call, Device device);
 

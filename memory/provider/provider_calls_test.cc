@@ -2,6 +2,8 @@
 // memory lies.
 #include "tidepool/memory/provider/provider_calls.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -201,6 +203,47 @@ TEST_F(ProviderCallsTest, WhatItThrowsIsAnErrorThatNamesDeviceAndCause) {
   EXPECT_THROW(DeviceQueue::New(kDevice), std::bad_alloc);
   odd.throws_from.clear();
   HeapRelease(data, 64, MemoryKind::kAllocated, kDevice);
+}
+
+// A thread that is cancelled within a provider's call unwinds to its end, as the POSIX library
+// demands: whoever keeps its exception ends the program.
+TEST_F(ProviderCallsTest, AThreadIsCancelledWithinACall) {
+  const DeviceQueue side = DeviceQueue::New(kDevice);
+  OddProvider odd;
+  odd.thrower = [] {
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+  };
+  std::byte host[32] = {};
+  std::byte* const data = device_.Allocate(64, 256);
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"open", [] { DeviceQueue::New(kDevice); }},
+      {"native", [&] { side.native(); }},
+      {"after", [&] { ComputeAfterOrWait(odd, 0, {1}); }},
+      {"wait", [&] { side.Wait(); }},
+      {"point", [&] { EndOfQueue(kDevice, side.number()); }},
+      {"copy", [&] { CopyBytes(kDevice, data, Host(), host, 32); }},
+      {"copy", [&] { CopyBytes(kDevice, data, kDevice, data + 32, 32); }},
+      {"copy",
+       [&] {
+         CopyBytes({kDevice.type, 1}, data, kDevice, data, 32);
+       }},
+  };
+  for (const auto& [from, call] : calls) {
+    odd.throws_from = from;
+    pthread_t thread;
+    const auto run = [](void* body) -> void* {
+      (*static_cast<const std::function<void()>*>(body))();
+      return nullptr;
+    };
+    ASSERT_EQ(pthread_create(&thread, nullptr, run, const_cast<std::function<void()>*>(&call)), 0);
+    void* end = nullptr;
+    ASSERT_EQ(pthread_join(thread, &end), 0);
+    EXPECT_EQ(end, PTHREAD_CANCELED) << from;
+    odd.throws_from.clear();
+    EXPECT_EQ(OpenQueues(kDevice), 0b11u) << from;
+  }
+  device_.Release(data, 64);
 }
 
 // Whatever it says when one is to begin behind another.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
@@ -48,6 +49,8 @@ void WorkspaceCore::LearnFromCycle() noexcept {
     // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
   } catch (const OutOfMemoryError&) {
     // Likewise.
+  } catch (const DeviceLostError&) {
+    // Whoever uses the device is told.
   } catch (const std::exception& error) {
     findings_.CannotLearn(error.what());
   }

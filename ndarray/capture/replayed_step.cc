@@ -1,10 +1,14 @@
 #include "tidepool/ndarray/capture/replayed_step.h"
 
+#include <cxxabi.h>
+
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -25,13 +29,22 @@ ReplayedStep::ReplayedStep(Workspace& workspace, const char* who) : workspace_(w
   }
 }
 
-ReplayedStep::~ReplayedStep() { Forget(); }
+ReplayedStep::~ReplayedStep() { ForgetQuietly(); }
 
 void ReplayedStep::Forget() {
   if (!std::exchange(held_, false)) return;
-  steady_ = false;      // others may have changed the plan
-  captured_->Forget();  // before its memory may go
-  workspace_.core()->LeaveFrame(/*failed=*/false);
+  steady_ = false;  // others may have changed the plan
+  const absl::Cleanup leave = [this] { workspace_.core()->LeaveFrame(/*failed=*/false); };
+  // Before its memory may go.
+  AskProvider(who_, workspace_.core()->memory_device(), [this] { captured_->Forget(); });
+}
+
+void ReplayedStep::ForgetQuietly() noexcept {
+  try {
+    held_ ? Forget() : captured_->Forget();
+  } catch (...) {
+    // The device has failed, or is lost: there is nothing under way.
+  }
 }
 
 ReplayedStep::Marks ReplayedStep::MarksNow() const {
@@ -40,10 +53,21 @@ ReplayedStep::Marks ReplayedStep::MarksNow() const {
   return {s.plans, s.plans_improved, s.plan_switches, s.misses, s.spills, s.relocations, s.size};
 }
 
-void ReplayedStep::Failed(const std::string& message) {
+// Within a handler.
+void ReplayedStep::Failed() {
   ++stats_.failures;
   ++failures_in_a_row_;
-  stats_.last_failure = message;
+  try {
+    throw;
+  } catch (const Error& error) {
+    stats_.last_failure = error.message();
+  } catch (const abi::__forced_unwind&) {
+    ForgetQuietly();
+    throw;  // the thread is cancelled
+  } catch (...) {
+    stats_.last_failure = DescribeException();
+  }
+  ForgetQuietly();
 }
 
 bool ReplayedStep::TryCapture(absl::FunctionRef<void()> step) {
@@ -55,26 +79,24 @@ bool ReplayedStep::TryCapture(absl::FunctionRef<void()> step) {
       ThrowFailedPrecondition(absl::StrCat(who_, ": the step did not follow the plan of workspace [",
                                            workspace_.id(), "], so its memory would not stay"));
     }
+    stats_.nodes = captured_->nodes();
     workspace_.core()->EnterFrame(CurrentThreadToken());  // left by Forget()
-  } catch (const Error& error) {
-    captured_->Forget();
-    Failed(error.message());
+  } catch (...) {
+    Failed();
     return false;
   }
   held_ = true;
   held_generation_ = workspace_.generation();
   held_bytes_ = workspace_.bytes_this_cycle();
   ++stats_.captures;
-  stats_.nodes = captured_->nodes();
   return true;
 }
 
 bool ReplayedStep::TryLaunch() {
   try {
     captured_->Launch();
-  } catch (const Error& error) {
-    Failed(error.message());
-    Forget();
+  } catch (...) {
+    Failed();
     return false;
   }
   failures_in_a_row_ = 0;

@@ -23,7 +23,8 @@
 // same thread, continues that cycle, and the next Run notices; on another thread that is an error.
 //
 // Errors: whatever the work throws when done as it is; kFailedPrecondition for operands that are gone or
-// in use by a view. Threads: one at a time, always the same one while a step is captured; no other
+// in use by a view. What a device's CapturedStep throws, whatever its type, is a failure to capture or to
+// launch. Threads: one at a time, always the same one while a step is captured; no other
 // thread may queue work on the device during a capture. Cost of a replay: one launch, and a look at
 // each named array.
 #ifndef TIDEPOOL_NDARRAY_CAPTURE_REPLAYED_STEP_H_
@@ -67,7 +68,8 @@ class ReplayedStep {
   // Arrays that are null or undefined count as absent; the same ones in every call.
   void Run(absl::Span<const NDArray* const> reads, absl::Span<NDArray* const> writes,
            absl::FunctionRef<void()> step);
-  // The next Run is done as it is. The workspace is closed afterwards.
+  // The next Run is done as it is. The workspace is closed afterwards, also when it throws what waiting for the
+  // device throws; the destructor keeps that to itself.
   void Forget();
   bool is_captured() const { return held_; }
   const Stats& stats() const { return stats_; }
@@ -86,7 +88,8 @@ class ReplayedStep {
   using Marks = std::array<uint64_t, 7>;
 
   Marks MarksNow() const;
-  void Failed(const std::string& message);
+  void Failed();
+  void ForgetQuietly() noexcept;
   bool TryCapture(absl::FunctionRef<void()> step);
   bool TryLaunch();
 

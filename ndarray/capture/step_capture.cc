@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/provider_calls.h"
 
 namespace tidepool {
 namespace {
@@ -35,7 +36,8 @@ std::unique_ptr<CapturedStep> NewCapturedStep(Device device) {
   CheckDevice("NewCapturedStep", device);
   const StepCaptureFactory factory =
       factories[device.type.number()].load(std::memory_order_acquire);
-  return factory != nullptr ? factory(device.index) : nullptr;
+  if (factory == nullptr) return nullptr;
+  return AskProvider("NewCapturedStep", device, [&] { return factory(device.index); });
 }
 
 bool IsCapturingStep() { return captures > 0; }

@@ -35,7 +35,8 @@ class CapturedStep {
   // Queues what was captured, behind what is queued already. Throws kInternal when the device refuses;
   // nothing is queued then.
   virtual void Launch() = 0;
-  // What was captured goes, after the launches under way.
+  // What was captured goes, after the launches under way. Throws what waiting for them throws, as of a
+  // device that is lost; it is gone then as well.
   virtual void Forget() = 0;
   virtual size_t nodes() const = 0;  // kernels, copies and fills of it
 };
@@ -50,7 +51,8 @@ class StepCaptureRegistrar {
 
 // Whether steps of that device can be captured.
 bool CanCaptureSteps(Device device);
-// Null when they cannot. Throws kNotFound without such a device, kInvalidArgument for one that there cannot be.
+// Null when they cannot. Throws kNotFound without such a device, kInvalidArgument for one that there cannot be, and
+// what the device's factory throws, as an Error.
 std::unique_ptr<CapturedStep> NewCapturedStep(Device device);
 
 // Whether the calling thread is capturing.

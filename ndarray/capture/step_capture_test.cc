@@ -1,7 +1,10 @@
 // What is the same on every device: refusals, and a stand-in that records how it is used.
 #include "tidepool/ndarray/capture/step_capture.h"
 
+#include <functional>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -25,11 +28,17 @@ using ::testing::HasSubstr;
 struct Log {
   int captures = 0, launches = 0, fail_captures = 0, fail_launches = 0;
   bool captured = false;
+  std::string throws_in;  // "factory", "capture", "launch", "forget", "nodes"
+  std::function<void()> thrower;
 };
 Log the_log;
 
-// As if the host were a device: the step is done when it is captured, which is not what launches do,
-// but enough to see when they come.
+void MayThrow(const char* where) {
+  if (the_log.throws_in == where) the_log.thrower();
+}
+
+// As if the host were a device: the step is done when it is captured, which is not what launches
+// do, but enough to see when they come.
 class FakeStep final : public CapturedStep {
  public:
   void Capture(absl::FunctionRef<void()> step) override {
@@ -38,6 +47,7 @@ class FakeStep final : public CapturedStep {
       --the_log.fail_captures;
       ThrowInternal("fake: no capture");
     }
+    MayThrow("capture");
     step();
     ++the_log.captures;
     the_log.captured = true;
@@ -48,14 +58,20 @@ class FakeStep final : public CapturedStep {
       --the_log.fail_launches;
       ThrowInternal("fake: no launch");
     }
+    MayThrow("launch");
     ++the_log.launches;
   }
-  void Forget() override { the_log.captured = false; }
-  size_t nodes() const override { return 1; }
+  void Forget() override {
+    the_log.captured = false;
+    MayThrow("forget");
+  }
+  size_t nodes() const override { return MayThrow("nodes"), 1; }
 };
-const StepCaptureRegistrar registrar(DeviceType::kHost, [](uint8_t) -> std::unique_ptr<CapturedStep> {
-  return std::make_unique<FakeStep>();
-});
+const StepCaptureRegistrar registrar(DeviceType::kHost,
+                                     [](uint8_t) -> std::unique_ptr<CapturedStep> {
+                                       MayThrow("factory");
+                                       return std::make_unique<FakeStep>();
+                                     });
 
 class ReplayedStepTest : public testing::Test {
  protected:
@@ -164,7 +180,8 @@ TEST(StepCapture, WhatWouldBeWrongInReplaysIsRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     return std::string(status.message());
   };
-  EXPECT_THAT(refused([&] { Dropout(x, 0.5, 1, 1); }), HasSubstr("Op [dropout]: not in a captured"));
+  EXPECT_THAT(refused([&] { Dropout(x, 0.5, 1, 1); }),
+              HasSubstr("Op [dropout]: not in a captured"));
   EXPECT_THAT(refused([&] { RandomUniform({4}, 0, 1, 1); }), HasSubstr("random_uniform"));
   EXPECT_THAT(refused([&] { RandomNormal({4}, 0, 1, 1); }), HasSubstr("random_normal"));
   EXPECT_THAT(refused([&] { RandomPermutation(4, 1); }), HasSubstr("random_permutation"));
@@ -183,6 +200,61 @@ TEST(StepCapture, DevicesWithoutItAreTold) {
   Workspace off("off", config);
   EXPECT_THAT(CatchStatus([&] { ReplayedStep(off, "me"); }).message(),
               HasSubstr("me: graphs need a workspace"));
+}
+
+// Of any type: the step is done as it is, nothing stays open, and the next ones are as ever.
+TEST_F(ReplayedStepTest, WhatADevicesCaptureThrowsIsAFailureToCapture) {
+  const std::pair<std::function<void()>, const char*> throwers[] = {
+      {[] { throw 7; }, "int"},
+      {[] { throw std::bad_alloc(); }, "bad_alloc"},
+      {[] { throw std::runtime_error("out of events"); }, "out of events"},
+      {[] { ThrowInternal("no more graphs"); }, "no more graphs"}};
+  for (const char* where : {"capture", "launch", "nodes", "forget"}) {
+    for (const auto& [thrower, what] : throwers) {
+      SCOPED_TRACE(testing::Message() << where << ": " << what);
+      the_log = Log();
+      {
+        ReplayedStep step(workspace_, "test");
+        the_log.throws_in = where;
+        the_log.thrower = thrower;
+        for (int i = 0; i < 8; ++i) Run(step, x_, z_);
+        EXPECT_EQ(z_.At<float>({99}), 2);
+        if (std::string(where) == "forget") {
+          EXPECT_TRUE(step.is_captured());
+          EXPECT_THAT(CatchStatus([&] { step.Forget(); }).message(), HasSubstr(what));
+          EXPECT_FALSE(step.is_captured());
+          EXPECT_FALSE(workspace_.is_open());
+          Run(step, x_, z_);
+        } else {
+          EXPECT_EQ(step.stats().failures, 3);
+          EXPECT_THAT(step.stats().last_failure, HasSubstr(what));
+          EXPECT_EQ(step.stats().launches, 0);
+        }
+        the_log.throws_in.clear();
+        step.Forget();
+        NDArray other = Zeros({100});  // other arrays, so that it is tried again
+        for (int i = 0; i < 8; ++i) Run(step, x_, other);
+        EXPECT_TRUE(step.is_captured());
+        the_log.throws_in = where;  // in the destructor
+      }
+      EXPECT_FALSE(workspace_.is_open());
+    }
+  }
+  the_log.throws_in = "factory";
+  the_log.thrower = [] { throw 7; };
+  EXPECT_THAT(CatchStatus([&] { ReplayedStep step(workspace_, "test"); }).message(),
+              HasSubstr("the provider of host threw an exception of type int"));
+}
+
+// The step's own exception comes out of it where it is done as it is.
+TEST_F(ReplayedStepTest, WhatTheStepThrowsComesOutOfIt) {
+  ReplayedStep step(workspace_, "test");
+  for (int i = 0; i < 2; ++i) Run(step, x_, z_);
+  EXPECT_THROW(step.Run({&x_}, {&z_}, [] { throw std::runtime_error("mine"); }),
+               std::runtime_error);
+  EXPECT_FALSE(workspace_.is_open());
+  for (int i = 0; i < 6; ++i) Run(step, x_, z_);
+  EXPECT_TRUE(step.is_captured());
 }
 
 }  // namespace
