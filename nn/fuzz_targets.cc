@@ -169,7 +169,7 @@ TIDEPOOL_FUZZ_TARGET(NetworkRuns, {.corpus = &Configurations,
                                    .mutate = &MutateJson,
                                    .run = &RunConfiguration,
                                    .constant_bytes = size_t{16} << 20,
-                                   .cases = 3000});
+                                   .cases = 5000});
 
 }  // namespace
 }  // namespace tidepool::nn

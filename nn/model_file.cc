@@ -143,7 +143,8 @@ std::map<std::string, std::string> MetadataOf(const Model& model, const std::str
 }  // namespace
 
 void SaveModel(const Model& model, const std::string& path) {
-  SaveParameters(*model.network, path, MetadataOf(model, path));
+  const auto metadata = MetadataOf(model, path);  // first: it refuses a model without a network
+  SaveParameters(*model.network, path, metadata);
 }
 
 void CheckModelPathIsWritable(const std::string& path) {

@@ -139,10 +139,7 @@ TEST(BadInput, Flags) {
       {"--data=", "flag --data is not set"},
       {"--foo=1", "unknown flag --foo"}};
   for (const auto& [flag, message] : cases) ExpectRefused(folder, Train({flag}), {message});
-  SaveMlp(folder, "model");
-  std::vector<std::string> evaluate = Evaluate("model");
-  evaluate.push_back("--batch=0");
-  ExpectRefused(folder, evaluate, {"flag --batch is 0"});
+  ExpectRefused(folder, {"evaluate", "--batch=0"}, {"flag --batch is 0"});
   ExpectRefused(folder, {"predict", "--model_file=model"}, {"flag --images is not set"});
   ExpectRefused(folder, {"evaluate", "--images=x"}, {"flag --labels is not set"});
 }
@@ -153,8 +150,11 @@ TEST(BadInput, PlacementProblems) {
   ExpectRefused(folder, {"plan"}, {"flag --input is not set"});
   ExpectRefused(folder, {"plan", "--input=nowhere.csv"}, {"nowhere.csv", "No such file"});
   ExpectRefused(folder, {"plan", "--input", bad}, {"bad.csv:2"});
-  ExpectRefused(folder, {"plan", "--input", bad, "--time_limit=soon"}, {"--time_limit"});
-  ExpectRefused(folder, {"plan", "--input", bad, "--alignment=0"}, {"expected at least 0, 1"});
+  for (const auto& [flag, message] : std::map<std::string, std::string>{
+           {"--alignment=0", "--alignment is 0, expected at least 1\n"},
+           {"--capacity=-1", "--capacity is -1, expected at least 0\n"},
+           {"--time_limit=-2s", "--time_limit is -2s, expected at least 0\n"}})
+    ExpectRefused(folder, {"plan", "--input", bad, flag}, {": flag " + message});
   // Before the problem is looked at.
   ExpectRefused(folder, {"plan", "--input", bad, "--output=none/x"}, {"flag --output: write none/x", "No such file"});
 }

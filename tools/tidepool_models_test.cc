@@ -82,6 +82,21 @@ TEST(Models, ThatComputeTooLongAreRefused) {
   EXPECT_THAT(predict("0").err, HasSubstr("flag --max_operations is 0, expected at least 1"));
 }
 
+// A model of a few hundred bytes whose layers make 144 MB of an image: twenty at once are no more
+// than what one may be made of.
+TEST(Models, ThatMakeMuchOfAnImageGetFewAtOnce) {
+  const std::string folder = Images();
+  const std::vector<int64_t> wide(4, 3000);
+  Save(folder, Chain({4, 6, 1}, {nn::ZeroPadding(wide), nn::Cropping(wide), Dense(3)}));
+  for (const std::string command : {"predict", "evaluate"}) {
+    std::vector<std::string> arguments = {command, "--images=images", "--model_file=m"};
+    if (command == "evaluate") arguments.push_back("--labels=labels");
+    const RunResult result = RunProgram(DataPath("tools/tidepool"), arguments, {.folder = folder});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_LT(result.peak_bytes, int64_t{1} << 30);
+  }
+}
+
 TEST(Models, OfImagesAnswer) {
   const std::string folder = Images();
   Save(folder, Chain({4, 6, 1}, {Dense(3)}));

@@ -62,6 +62,23 @@ void ExpectSame(const json::Value& found, const Other& expected) {
   }
 }
 
+int DepthOf(const json::Value& value) {
+  int deepest = 0;
+  if (const auto* const array = std::get_if<json::Array>(&value.value)) {
+    for (const json::Value& each : *array) deepest = std::max(deepest, DepthOf(each));
+  } else if (const auto* const object = std::get_if<json::Object>(&value.value)) {
+    for (const auto& [name, each] : *object) deepest = std::max(deepest, DepthOf(each));
+  }
+  return deepest + 1;
+}
+
+// Bytes that need not be UTF-8, halves of pairs and control characters in strings: the other parser
+// takes none.
+bool IsPlain(const std::string& bytes) {
+  return bytes.find("\\u") == std::string::npos &&
+         std::all_of(bytes.begin(), bytes.end(), [](char c) { return c >= ' '; });
+}
+
 void Read(const std::string& bytes) {
   // It takes a zero byte for the end.
   const Other other = bytes.find('\0') != std::string::npos
@@ -75,6 +92,8 @@ void Read(const std::string& bytes) {
   try {
     const json::Value value = json::Parse(bytes, std::pmr::new_delete_resource());
     if (!other.is_discarded()) ExpectSame(value, other);
+    EXPECT_TRUE(!other.is_discarded() || !IsPlain(bytes)) << bytes;
+    EXPECT_LE(DepthOf(value), 201);
   } catch (const json::ParseError& error) {
     // It has a limit of depth.
     EXPECT_TRUE(other.is_discarded() || deepest > 200) << error.what();

@@ -81,7 +81,15 @@ class Parser {
     Expect(']');
     return array;
   }
+  bool IsDigit(size_t at) const {
+    return at < text_.size() && text_[at] >= '0' && text_[at] <= '9';
+  }
   double ParseNumber() {
+    // Fewer than std::from_chars takes, such as "-inf", "01" and "1.".
+    size_t at = at_ + (text_[at_] == '-' ? 1 : 0);
+    if (!IsDigit(at) || (text_[at] == '0' && IsDigit(at + 1))) Fail("a number");
+    while (IsDigit(at)) ++at;
+    if (at < text_.size() && text_[at] == '.' && !IsDigit(at + 1)) Fail("a number");
     double number = 0;
     const char* const begin = text_.data() + at_;
     const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);

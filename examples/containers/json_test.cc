@@ -45,6 +45,8 @@ TEST(JsonTest, ErrorsSayWhatWasExpectedWhereAndFound) {
   EXPECT_EQ(ErrorOf("\"abc"), "JSON: expected '\"' at byte 4, found the end");
   EXPECT_EQ(ErrorOf("\"\\u12\""), "JSON: expected an escape at byte 2, found 'u'");
   EXPECT_EQ(ErrorOf("-"), "JSON: expected a number at byte 0, found '-'");
+  for (const char* none : {"-inf", "-nan", "01", "-00", "1.", "-.5", "1.e3"})
+    EXPECT_EQ(ErrorOf(none).substr(0, 23), "JSON: expected a number") << none;
   EXPECT_NE(ErrorOf(std::string(300, '[').c_str()), "");
 }
 

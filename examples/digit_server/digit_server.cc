@@ -210,7 +210,7 @@ class DigitServer::Impl {
       if (server_.is_cut()) return AnswerBusy(response);
       const std::string_view part =
           images.substr(at, static_cast<size_t>(images_of_part_ * height_ * width_));
-      const std::vector<Digit> found = lease.predictor()->Predict(part);
+      const std::vector<Digit> found = Predict(*lease.predictor(), part, count);
       for (const Digit& digit : found) {
         if (!std::isfinite(digit.probability)) {
           ThrowInternal("the model's outputs are not finite: it is no model of digits");
@@ -221,6 +221,20 @@ class DigitServer::Impl {
     }
     response.body = JsonOf(digits);  // set_content would copy it
     response.set_header("Content-Type", "application/json");
+  }
+
+  // `part` of `count` images.
+  static std::vector<Digit> Predict(Predictor& predictor, std::string_view part, int64_t count) {
+    try {
+      return predictor.Predict(part);
+    } catch (Error& error) {
+      // Which array found no room is for whoever runs the server; this is for who asked.
+      if (error.code() == absl::StatusCode::kResourceExhausted && count > 1) {
+        error.AddContext(
+            absl::StrCat(count, " images at once take too much memory, expected fewer"));
+      }
+      throw;
+    }
   }
 
   // One of the predictors, for a request; those that wait for one have their bodies whole.

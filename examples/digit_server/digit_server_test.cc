@@ -165,6 +165,9 @@ TEST_F(DigitServerTest, ARequestBeyondTheBudgetIsRefusedAndTheNextIsServed) {
   for (int i = 0; i < 3; ++i) {
     const httplib::Result answer = Post(many);
     ASSERT_EQ(answer->status, 507) << answer->body;
+    EXPECT_THAT(answer->body,
+                ::testing::StartsWith("{\"error\":\"1000 images at once take too much "
+                                      "memory, expected fewer: a new array"));
     EXPECT_THAT(answer->body, HasSubstr("exceed a budget"));
     EXPECT_EQ(Post(RawImage(1))->status, 200);
   }

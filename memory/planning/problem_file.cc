@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -75,8 +76,9 @@ Header ParseHeader(const Place& place, absl::string_view line) {
   }
   for (const Column column : {kId, kLower, kUpper, kSize}) {
     if (header.position[column] < 0) {
-      FailInColumn(place, column, absl::StrCat("missing in the header ", Quoted(line),
-                                               ", expected id,lower,upper,size"));
+      FailInColumn(
+          place, column,
+          absl::StrCat("missing in the header ", Quoted(line), ", expected id,lower,upper,size"));
     }
   }
   return header;
@@ -112,8 +114,8 @@ void ParseRow(const Place& place, const Header& header, absl::string_view line,
     ++buffer.upper;
   }
   if (buffer.upper <= buffer.lower) {
-    FailInColumn(place, kUpper, absl::StrCat("found ", buffer.upper, ", expected more than lower ",
-                                             buffer.lower));
+    FailInColumn(place, kUpper,
+                 absl::StrCat("found ", buffer.upper, ", expected more than lower ", buffer.lower));
   }
   if (buffer.size < 0) {
     FailInColumn(place, kSize, absl::StrCat("found ", buffer.size, ", expected >= 0"));
@@ -163,10 +165,26 @@ class Parser {
                                  ":1: found an empty file, expected a header such as ",
                                  "id,lower,upper,size"));
     }
+    CheckIds();
     return std::move(problem_);
   }
 
  private:
+  // Offsets are found by their id. Each line behind the header is a buffer.
+  void CheckIds() {
+    absl::flat_hash_map<absl::string_view, int64_t> lines;
+    lines.reserve(problem_.ids.size());
+    place_.line = 1;
+    for (const std::string& id : problem_.ids) {
+      const auto [first, is_new] = lines.emplace(id, ++place_.line);
+      if (!is_new) {
+        FailInColumn(place_, kId,
+                     absl::StrCat("found ", Quoted(id), " as in line ", first->second,
+                                  ", expected one that is new"));
+      }
+    }
+  }
+
   Place place_;
   Header header_;
   NamedProblem problem_;

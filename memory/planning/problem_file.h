@@ -6,7 +6,7 @@
 // The header names the columns, in any order: id (or buffer, buffer_id), lower (or begin, start),
 // upper or end (`end` names the last tick alive, upper the first tick after it), size, and
 // optionally offset. Lines end in LF or CR LF. Fields are not quoted; an id is any text without a
-// comma. Columns this reader does not know are refused, because ignoring one (MiniMalloc's gaps,
+// comma, and names one buffer. Columns this reader does not know are refused, because ignoring one (MiniMalloc's gaps,
 // alignment) would change the problem.
 //
 // Errors: Error(kDataLoss) "<file>:<line>: column <name>: found ..., expected ..."; what the
@@ -37,7 +37,7 @@ inline constexpr uint64_t kMostProblemFileBytes = uint64_t{256} << 20;
 // `file_name` is used in error messages only.
 NamedProblem ParseProblem(absl::string_view text, const std::string& file_name);
 // A file or a pipe, line by line: what never ends is refused by its first line, which is longer
-// than a line may be, or by `max_bytes` (kResourceExhausted). Memory: some 20 times the file's
+// than a line may be, or by `max_bytes` (kResourceExhausted). Memory: some 25 times the file's
 // size.
 NamedProblem ReadProblemFile(const std::string& path, uint64_t max_bytes = kMostProblemFileBytes);
 

@@ -96,6 +96,10 @@ TEST(ParseProblem, ErrorsNameThePlace) {
             "p.csv:2: column offset: found -1, expected >= 0");
   EXPECT_EQ(ErrorOf("id,lower,end,size\na,0,9223372036854775807,4\n"),
             "p.csv:2: column upper: found end 9223372036854775807, expected less");
+  EXPECT_EQ(ErrorOf(header + "a,0,1,4\nb,0,1,4\na,5,6,4\n"),
+            "p.csv:4: column id: found \"a\" as in line 2, expected one that is new");
+  EXPECT_EQ(ErrorOf("size,upper,lower,id\n4,1,0,\n4,1,0,"),
+            "p.csv:3: column id: found \"\" as in line 2, expected one that is new");
   EXPECT_EQ(ErrorOf(header + std::string("a,\0\n,1,4\n", 9)),
             "p.csv:2: found 2 fields in \"a,\\x00\", expected 4 as in the header");
   EXPECT_LT(ErrorOf(header + "a,0,1," + std::string(1000, '7')).size(), 120);

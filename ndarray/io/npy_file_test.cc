@@ -141,6 +141,8 @@ TEST(Npy, ErrorsNameFileByteFoundAndExpected) {
             "DATA_LOSS: w.npy: byte 0: found \"PK\\x03\\x04\", expected \"\\x93NUMPY\"");
   EXPECT_EQ(parse(std::string("\x93NUMPY\x01", 7)),
             "DATA_LOSS: w.npy: found a file of 7 bytes, expected a header");
+  EXPECT_THAT(parse(NumpyFile(good, "").substr(0, 20)),
+              HasSubstr("w.npy: found a file of 20 bytes, expected a header up to byte 128"));
   EXPECT_EQ(parse(NumpyFile(good, "1234567")),
             "DATA_LOSS: w.npy: found 7 bytes of data, expected 8 for [2] f32");
   EXPECT_EQ(parse(NumpyFile("{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "")),
@@ -190,6 +192,9 @@ TEST(Npz, Errors) {
               HasSubstr("entry \"notes.txt\": found another file, expected arrays"));
   EXPECT_THAT(ErrorOf([] { ReadNpz(ZipOf("w.npy", "hello, this is no array")); }).message(),
               HasSubstr("entry \"w.npy\": byte 0: found"));
+  const std::string two = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+  EXPECT_THAT(ErrorOf([&] { ReadNpz(ZipOf("w.npy", NumpyFile(two, "123456789"))); }).message(),
+              HasSubstr("entry \"w.npy\": found 9 bytes of data, expected 8 for [2] f32"));
   WriteNpz(Path("good.npz"), {{"w", Ones({100})}});
   std::string bytes = Read(Path("good.npz"));
   bytes[bytes.find("\x80\x3f") + 4]++;

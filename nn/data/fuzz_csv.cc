@@ -1,11 +1,17 @@
 // CSV files.
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/testing/fuzzing/fuzz_target.h"
 #include "tidepool/nn/data/csv_file.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
@@ -25,6 +31,41 @@ std::vector<std::string> CsvFiles() {
   files.push_back(many);
   files.push_back(Gzip(files[0]));
   return files;
+}
+
+// A field, a line or a quote.
+void MutateCsv(ByteMutator& mutator, std::string& bytes) {
+  if (bytes.substr(0, 2) == "\x1f\x8b") return mutator.Mutate(bytes);
+  std::vector<std::string> lines = absl::StrSplit(bytes, '\n');
+  std::string& line = lines[mutator.Below(lines.size())];
+  std::vector<std::string> fields = absl::StrSplit(line, ',');
+  std::string& field = fields[mutator.Below(fields.size())];
+  static constexpr const char* kWords[] = {"",      "x",    "NA", "nan", "inf",
+                                           "1e999", "0x10", " 1", "\"\""};
+  switch (mutator.Below(7)) {
+    case 0:
+      fields.back() += absl::StrCat("\n", line);
+      break;
+    case 1:
+      fields = {lines[mutator.Below(lines.size())]};
+      break;
+    case 2:
+      field = absl::StrCat("\"", field, mutator.Below(2) == 0 ? "\n" : ",", "\"");
+      break;
+    case 3:
+      field.insert(mutator.Below(field.size() + 1), "\"");
+      break;
+    case 4:
+      fields.insert(fields.begin(), mutator.Below(8) == 0 ? mutator.Below(80) : 1, "1");
+      break;
+    case 5:
+      field = kWords[mutator.Below(std::size(kWords))];
+      break;
+    default:
+      field = absl::StrCat(mutator.Below(4) == 0 ? "-" : "", mutator.Number(10));
+  }
+  line = absl::StrJoin(fields, ",");
+  bytes = absl::StrJoin(lines, "\n");
 }
 
 void ReadCsvFile(const std::string& bytes) {
@@ -65,6 +106,7 @@ void ReadCsvFile(const std::string& bytes) {
 }
 
 TIDEPOOL_FUZZ_TARGET(Csv, {.corpus = &CsvFiles,
+                           .mutate = &MutateCsv,
                            .run = &ReadCsvFile,
                            .constant_bytes = size_t{2} << 20,
                            .cases = 20000});

@@ -15,6 +15,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/testing/fuzzing/heap_watch.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
 
 namespace tidepool {
@@ -139,6 +140,15 @@ TEST(Gunzip, TrailingGarbage) {
               IsError(StatusCode::kDataLoss, {"byte 26", "3 bytes after"}));
   EXPECT_THAT(GunzipError(kHello + "\x1f\x8b"),
               IsError(StatusCode::kDataLoss, {"byte 26", "header", "after 2 bytes"}));
+}
+
+// The last four bytes say how much there is, and nobody has to tell the truth.
+TEST(Gunzip, ItsOwnLengthIsNotBelieved) {
+  const std::string claims = kHello.substr(0, 22) + std::string("\xff\xff\xff\x7f", 4);
+  const HeapWatch heap;
+  EXPECT_THAT(GunzipError(claims, size_t{4} << 30),
+              IsError(StatusCode::kDataLoss, {"found 2147483647", "expected 6"}));
+  EXPECT_LT(heap.peak_bytes(), 1 << 20);
 }
 
 TEST(Gunzip, BombsStopAtTheLimit) {

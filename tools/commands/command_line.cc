@@ -12,6 +12,7 @@
 
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool::tools {
@@ -56,10 +57,15 @@ std::string ExpectedOf(const absl::CommandLineFlag& flag, const std::string& par
     return absl::StrCat("expected a whole number from ", std::numeric_limits<int>::min(), " to ",
                         std::numeric_limits<int>::max());
   }
+  if (flag.IsOfType<int64_t>()) {
+    return absl::StrCat("expected a whole number from ", std::numeric_limits<int64_t>::min(),
+                        " to ", std::numeric_limits<int64_t>::max());
+  }
   if (flag.IsOfType<uint64_t>()) {
     return absl::StrCat("expected a whole number from 0 to ", std::numeric_limits<uint64_t>::max());
   }
   if (flag.IsOfType<double>()) return "expected a number";
+  if (flag.IsOfType<absl::Duration>()) return "expected a time with its unit, such as 10s or 500ms";
   return parser_error;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
@@ -15,6 +16,8 @@
 ABSL_FLAG(int, number, 7, "a number");
 ABSL_FLAG(uint64_t, size, 8, "a size");
 ABSL_FLAG(double, rate, 0.5, "a rate");
+ABSL_FLAG(int64_t, offset, 0, "an offset");
+ABSL_FLAG(absl::Duration, period, absl::Seconds(1), "a period");
 ABSL_FLAG(bool, verbose, false, "a switch");
 ABSL_FLAG(bool, notable, true, "a switch whose name starts with no");
 ABSL_FLAG(std::string, name, "", "a text");
@@ -50,7 +53,7 @@ Result RunWith(std::vector<std::string> arguments) {
           {"work",
            "does it",
            "More words.",
-           {"number", "size", "rate", "verbose", "notable", "name"},
+           {"number", "size", "rate", "verbose", "notable", "name", "offset", "period"},
            [] {
              ++runs;
              return kExitOk;
@@ -150,6 +153,10 @@ TEST(CommandLine, BadValues) {
   ExpectRefused({"work", "--number=2147483648"}, {"--number is \"2147483648\""});
   ExpectRefused({"work", "--size=-1"}, {"--size is \"-1\"", "0 to 18446744073709551615"});
   ExpectRefused({"work", "--rate", "fast"}, {"--rate is \"fast\", expected a number"});
+  ExpectRefused({"work", "--offset=1e9"},
+                {"--offset is \"1e9\", expected a whole number from -9223372036854775808 to 92"});
+  ExpectRefused({"work", "--period=10"},
+                {"--period is \"10\", expected a time with its unit, such as 10s or 500ms;"});
   ExpectRefused({"work", "--number=1\n2"}, {"--number is \"1\\x0a2\""});
 }
 
@@ -159,7 +166,8 @@ TEST(CommandLine, MissingValues) {
 }
 
 TEST(CommandLine, UnknownCommands) {
-  ExpectRefused({"wrok"}, {"unknown command \"wrok\"; commands: work no fail disagree exhaust surprise"});
+  ExpectRefused({"wrok"},
+                {"unknown command \"wrok\"; commands: work no fail disagree exhaust surprise"});
   ExpectRefused({"a\nb"}, {"unknown command \"a\\x0ab\""});
   ExpectRefused({"help", "wrok"}, {"unknown command \"wrok\""});
   ExpectRefused({"--number=1", "work"}, {"unknown command \"--number=1\""});

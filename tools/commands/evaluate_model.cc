@@ -1,5 +1,6 @@
 #include "tidepool/tools/commands/evaluate_model.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/network_cost.h"
 #include "tidepool/tools/commands/command_line.h"
 
 namespace tidepool::tools {
@@ -18,6 +20,14 @@ void CheckImageSize(const std::string& path, int64_t height, int64_t width,
   ThrowInvalidArgument(absl::StrCat(OneLine(path), ": images are ", shape.ToString(), ", expected ",
                                     model.network->input_shape().ToString(),
                                     " as the model takes"));
+}
+
+int64_t ImagesAtOnce(const nn::Model& model, int64_t batch) {
+  if (model.network->config() == nullptr) return batch;
+  const double elements = nn::CostOfExample(*model.network->config()).elements;
+  const double most = static_cast<double>(nn::kMaxExampleElements) / std::max(1.0, elements);
+  return most < static_cast<double>(batch) ? std::max(int64_t{1}, static_cast<int64_t>(most))
+                                           : batch;
 }
 
 void EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch,

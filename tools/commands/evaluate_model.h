@@ -15,6 +15,10 @@ namespace tidepool::tools {
 // Throws kInvalidArgument naming `path`, the images' file, when they are not of the model's size.
 void CheckImageSize(const std::string& path, int64_t height, int64_t width, const nn::Model& model);
 
+// `batch`, or fewer where the layers make much of one image, at least one: what a file makes of a
+// batch is limited as what it may make of one (nn::kMaxExampleElements).
+int64_t ImagesAtOnce(const nn::Model& model, int64_t batch);
+
 // Adds probabilities of the images, which must be of the model's size. Throws CommandFailed naming
 // the first image whose scores are not finite.
 void EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch,

@@ -65,7 +65,7 @@ int RunEvaluate() {
   EvaluationCalibration calibration(classes);
   // At thresholds: some memory for each class, none for each image.
   ROCMultiClass roc(classes, classes <= 1000 ? 1000 : 100);
-  EvaluateModel(model, images, batch, {&evaluation, &calibration, &roc});
+  EvaluateModel(model, images, ImagesAtOnce(model, batch), {&evaluation, &calibration, &roc});
   std::printf(
       "%s\ncalibration\n%s\nareas under the curves of each class against the others\n%s\naccuracy "
       "%.4f\n",
@@ -88,7 +88,7 @@ int RunPredict() {
   images.width = file.dims[2];
   images.pixels = std::move(file.data);
   images.labels.assign(static_cast<size_t>(images.count), 0);  // not known, not used
-  const nn::ImageBatches batches(images, batch);
+  const nn::ImageBatches batches(images, ImagesAtOnce(model, batch));
   std::printf("image,class,probability\n");
   int64_t image = 0;
   for (int64_t i = 0; i < batches.size(); ++i) {

@@ -35,8 +35,7 @@ double Milliseconds(Clock::time_point since) {
 void PrintResult(const char* name, const Placement& placement, int64_t live_bound,
                  double milliseconds) {
   const double bound = static_cast<double>(live_bound);
-  std::printf("%-12s %14lld  ratio %.4f  %10.2f ms\n", name,
-              static_cast<long long>(placement.peak),
+  std::printf("%-12s %14lld  ratio %.4f  %10.2f ms\n", name, static_cast<long long>(placement.peak),
               bound > 0 ? static_cast<double>(placement.peak) / bound : 1.0, milliseconds);
 }
 
@@ -47,16 +46,19 @@ int RunPlanCommand() {
   const std::string output = absl::GetFlag(FLAGS_output);
   SearchOptions options;
   options.capacity = absl::GetFlag(FLAGS_capacity);
-  options.alignment = absl::GetFlag(FLAGS_alignment);
-  options.time_limit = absl::GetFlag(FLAGS_time_limit);
-  if (options.capacity < 0 || options.alignment < 1 ||
-      options.time_limit < absl::ZeroDuration()) {
-    ThrowInvalidArgument(absl::StrCat(
-        "flags --capacity, --alignment, --time_limit are ", options.capacity, ", ",
-        options.alignment, ", ", absl::FormatDuration(options.time_limit),
-        "; expected at least 0, 1 and 0"));
+  if (options.capacity < 0) {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --capacity is ", options.capacity, ", expected at least 0"));
   }
-  CheckOutputPaths({{"output", output}}, {{"input", input}});  // before the search, which may take hours
+  options.alignment = AtLeastOne("alignment", absl::GetFlag(FLAGS_alignment));
+  options.time_limit = absl::GetFlag(FLAGS_time_limit);
+  if (options.time_limit < absl::ZeroDuration()) {
+    ThrowInvalidArgument(absl::StrCat("flag --time_limit is ",
+                                      absl::FormatDuration(options.time_limit),
+                                      ", expected at least 0"));
+  }
+  CheckOutputPaths({{"output", output}},
+                   {{"input", input}});  // before the search, which may take hours
   NamedProblem problem = ReadProblemFile(input);
 
   Clock::time_point start = Clock::now();
