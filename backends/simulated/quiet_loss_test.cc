@@ -219,7 +219,7 @@ TEST_F(QuietLoss, CyclesOnItEndWithoutAWord) {
   testing::internal::CaptureStderr();
   {
     WorkspaceScope scope(workspace);
-    const NDArray x = Empty({1000}, DType::kFloat32, Place::CurrentOn(kTarget));
+    const NDArray x = Empty({1 << 20}, DType::kFloat32, Place::CurrentOn(kTarget));
     LoseDevice(kTarget, "cosmic rays");
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");

@@ -65,6 +65,18 @@ void End(const Dependence& ended) {
   if (dependence.point.value == ended.point.value) SetLocked(dependence, {});
 }
 
+// What a device waited for itself ends last, when all that depends on it is lost: whoever finds it ended finds them lost, and
+// whoever does not does the same.
+void LoseDependentsOf(Device source, std::bitset<kDevicePlaces>& visited) noexcept {
+  visited.set(PlaceOf(source));
+  Dependence each;
+  while (FindUnderWay([&](const Dependence& of) { return of.source == source && !visited[PlaceOf(of.target)]; }, &each)) {
+    internal::LoseDependent(each.target, source);
+    LoseDependentsOf(each.target, visited);
+  }
+  while (FindUnderWay([&](const Dependence& of) { return of.target == source; }, &each)) End(each);
+}
+
 }  // namespace
 
 void PrepareToDepend(Device target, Device source) {
@@ -136,16 +148,9 @@ void AskSources(Device target) noexcept {
   }
 }
 
-// A dependence ends behind the loss of its target, so that nobody finds neither.
 void LoseDependents(Device source) noexcept {
-  Dependence each;
-  // What it waited for itself matters no more.
-  while (FindUnderWay([&](const Dependence& of) { return of.target == source; }, &each)) End(each);
-  while (FindUnderWay([&](const Dependence& of) { return of.source == source; }, &each)) {
-    // Where another thread was first, it may not have come to those that depend on this one.
-    if (!LoseDependent(each.target, source)) LoseDependents(each.target);
-    End(each);
-  }
+  std::bitset<kDevicePlaces> visited;
+  LoseDependentsOf(source, visited);
 }
 
 void ForgetDependencesForTesting(Device device) noexcept {

@@ -69,10 +69,7 @@ bool Lose(Device device, const Describe& describe) noexcept {
   } catch (const std::bad_alloc&) {
   }
   DeviceLoss* none = nullptr;
-  if (known.compare_exchange_strong(none, loss, std::memory_order_acq_rel)) {
-    internal::LoseDependents(device);
-    return true;
-  }
+  if (known.compare_exchange_strong(none, loss, std::memory_order_acq_rel)) return true;
   if (loss != &unknown) delete loss;
   return false;
 }
@@ -80,10 +77,12 @@ bool Lose(Device device, const Describe& describe) noexcept {
 }  // namespace
 
 bool LoseDevice(Device device, std::string_view cause, const char* operation) noexcept {
-  return Lose(device, [&](DeviceLoss& loss) {
+  const bool first = Lose(device, [&](DeviceLoss& loss) {
     loss.cause = cause;
     loss.operators = absl::StrCat("; ", DescribeOperators(device, operation));
   });
+  if (first) internal::LoseDependents(device);
+  return first;
 }
 
 // Its own operators are not to blame.
