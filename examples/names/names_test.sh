@@ -21,9 +21,9 @@ refused() {  # TEXT LINES: a file of these lines is refused with the text
   said=$("$program" --train="$TEST_TMPDIR/bad.tsv" --test="$test" 2>&1) && { echo "not refused: $2" >&2; failed=1; }
   grep -qF -e "$1" <<<"$said" || { printf 'expected "%s", found "%s"\n' "$1" "$said" >&2; failed=1; }
 }
-refused 'line 2, column 3: found "4nn", expected a letter or a hyphen' 'Ann\tf\nJo4nn\tf\n'
+refused 'line 2, column 3: found "4nn\tf", expected a letter or a hyphen' 'Ann\tf\nJo4nn\tf\n'
 refused 'line 1, column 6: found "x", expected f or m' 'Anna\tx\n'
-refused "line 1, column 4: expected a name of 1 to 15 letters" 'Ann'
+refused 'line 1, column 4: found "", expected a name of 1 to 15 letters' 'Ann'
 refused "no names" ''
 # Which could wait for ever, or never end.
 mkfifo "$TEST_TMPDIR/pipe"
