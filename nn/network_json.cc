@@ -45,7 +45,7 @@ std::string Plain(const std::string& text) {
 }
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& found, const std::string& expected) {
-  ThrowInvalidArgument(absl::StrCat("network JSON: ", Plain(path), ": found ", Plain(found), ", expected ", Plain(expected)));
+  ThrowInvalidArgument(absl::StrCat("network JSON: ", Plain(path), path.empty() ? "found " : ": found ", Plain(found), ", expected ", Plain(expected)));
 }
 
 // ---- Writing ----

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/nn/layers/layer_kinds.h"
@@ -134,9 +135,23 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
                     HasSubstr("input shape [4], expected [height, width, channels]")));
   EXPECT_THAT(message(R"({"kind": "dense", "units": 3})", R"(, "output": [])"),
               HasSubstr("output: found an unknown field"));
+  // What would only be wrong when it is first computed with.
+  for (const char* const kind : {"batch_norm", "layer_norm", "rms_norm", "group_norm"}) {
+    for (const char* const epsilon : {"-1", "-1e-300"}) {
+      EXPECT_THAT(message(absl::StrCat(R"({"kind": ")", kind, R"(", "epsilon": )", epsilon,
+                                       kind[0] == 'g' ? R"(, "groups": 1})" : "}")),
+                  HasSubstr(absl::StrCat("epsilon ", epsilon, ", expected 0 or more")));
+    }
+  }
+  EXPECT_THAT(MessageOf([] {
+                Network network(NetworkFromJson(
+                    R"({"inputs": [{"name": "x", "shape": [3, 4]}], "layers": [{"kind": "transformer_block", "heads": 2, "epsilon": -1}]})"));
+              }),
+              HasSubstr("epsilon -1, expected 0 or more"));
   EXPECT_THAT(message("", ""), HasSubstr("no layers"));
   EXPECT_THAT(message("["), HasSubstr("network JSON: "));
-  EXPECT_THAT(MessageOf([] { NetworkFromJson("[]"); }), HasSubstr("found [], expected an object"));
+  EXPECT_EQ(MessageOf([] { NetworkFromJson("[]"); }), "network JSON: found [], expected an object");
+  EXPECT_EQ(MessageOf([] { NetworkFromJson("null"); }), "network JSON: found null, expected an object");
   EXPECT_THAT(MessageOf([] {
                 NetworkFromJson(R"({"inputs": [{"name": "x", "shape": [-1]}], "layers": []})");
               }),

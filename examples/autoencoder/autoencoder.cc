@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "tidepool/examples/autoencoder/picture.h"
 #include "tidepool/examples/training_run/digits.h"
 #include "tidepool/examples/training_run/training_run.h"
@@ -27,6 +26,7 @@
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/losses/loss.h"
+#include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
 ABSL_FLAG(std::string, data, "examples/data/mnist",
@@ -96,11 +96,13 @@ void Draw(const std::string& path, const std::vector<NDArray>& rows) {
 }
 
 void Run() {
+  const std::string picture = absl::GetFlag(FLAGS_picture);
+  tools::CheckOutputPaths({{"save", absl::GetFlag(FLAGS_save)}, {"picture", picture}},
+                          tools::ImageFilesOf("data", absl::GetFlag(FLAGS_data)));
   const ImageFolder data = LoadImageFolder(absl::GetFlag(FLAGS_data));
   const int64_t examples = CountOf(data.train, absl::GetFlag(FLAGS_examples));
   const TrainingRun run{absl::GetFlag(FLAGS_epochs), absl::GetFlag(FLAGS_batch),
                         absl::GetFlag(FLAGS_seed), absl::GetFlag(FLAGS_save)};
-  const std::string picture = absl::GetFlag(FLAGS_picture);
 
   nn::NetworkOptions options{.seed = run.seed};
   options.name = "autoencoder";
@@ -149,6 +151,5 @@ void Run() {
 }  // namespace tidepool::examples
 
 int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  return tidepool::examples::RunProgram("autoencoder", tidepool::examples::Run);
+  return tidepool::examples::RunProgram("autoencoder", argc, argv, tidepool::examples::Run);
 }

@@ -10,13 +10,13 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tidepool/examples/digit_server/body_buffer.h"
-#include "tidepool/examples/digit_server/listener.h"
 #include "tidepool/examples/digit_server/request_head.h"
 #include "tidepool/memory/error.h"
 
@@ -28,6 +28,16 @@ constexpr int kRequestsPerConnection = 1000;
 
 // What this thread serves; the library's handlers know the request alone.
 thread_local Connection* connection_here = nullptr;
+
+// The library takes paths for regular expressions, and "/:" for the begin of a parameter.
+std::string PatternOf(absl::string_view path) {
+  std::string pattern;
+  for (const char c : path) {
+    if (absl::ascii_ispunct(static_cast<unsigned char>(c)) && c != '/') pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
 
 // What the library compares as it stands, or asks of no request.
 void Understand(httplib::Request& request) {
@@ -53,13 +63,7 @@ void Understand(httplib::Request& request) {
 }  // namespace
 
 BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
-  if (std::min({int64_t{limits.connections}, limits.head_bytes, limits.body_bytes,
-                limits.all_bodies_bytes}) < 1 ||
-      std::min({limits.request_time, limits.answer_time, limits.idle_time, limits.stop_time}) <
-          std::chrono::milliseconds(1)) {
-    ThrowInvalidArgument(
-        "HTTP limits: found one below 1, expected connections, bytes and times of at least 1");
-  }
+  CheckHttpLimits(limits);
   keep_alive_max_count_ = kRequestsPerConnection;
   keep_alive_timeout_sec_ = std::chrono::ceil<std::chrono::seconds>(limits.idle_time).count();
   set_default_headers({{"Accept-Ranges", "none"}});
@@ -102,98 +106,34 @@ BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
 }
 
 void BoundedServer::AddPage(const std::string& path, Page page) {
-  takes_body_[path] = false;
-  Get(path, [page = std::move(page)](const httplib::Request&, httplib::Response& response) {
-    page(response);
-  });
+  AddPath(path, page != nullptr, false);
+  Get(PatternOf(path), [page = std::move(page)](const httplib::Request&,
+                                                httplib::Response& response) { page(response); });
 }
 
 void BoundedServer::AddBodyPage(const std::string& path, BodyPage page) {
-  takes_body_[path] = true;
-  Post(path, [this, page = std::move(page)](const httplib::Request&, httplib::Response& response,
-                                            const httplib::ContentReader& reader) {
-    ReadBody(page, response, reader);
-  });
+  AddPath(path, page != nullptr, true);
+  Post(PatternOf(path),
+       [this, page = std::move(page)](const httplib::Request&, httplib::Response& response,
+                                      const httplib::ContentReader& reader) {
+         ReadBody(page, response, reader);
+       });
 }
 
-int BoundedServer::Start(const std::string& host, int port) {
-  listener_ = std::make_unique<Listener>(host, port, Backlog());
-  try {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (!AddThread())
-        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
-    }
-    listening_ = true;
-    listening_thread_ = std::thread([this] { Listen(); });
-  } catch (const std::system_error& error) {
-    listening_ = false;
-    listener_.reset();
-    EndThreads();
-    ThrowResourceExhausted(absl::StrCat("digit server: a thread to listen and one to answer: ",
-                                        error.code().message()));
+void BoundedServer::AddPath(const std::string& path, bool has_page, bool takes_body) {
+  const auto refuse = [&](const char* expected) {
+    ThrowInvalidArgument(
+        absl::StrCat("digit server: page \"", absl::CHexEscape(path), "\": expected ", expected));
+  };
+  if (path.empty() || path[0] != '/') refuse("a path that begins with a slash");
+  if (!has_page) refuse("a function");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (stage_ != Stage::kNew) {
+    ThrowFailedPrecondition(absl::StrCat("digit server: page \"", absl::CHexEscape(path),
+                                         "\": found a server that has been started, expected pages "
+                                         "before that"));
   }
-  return listener_->port();
-}
-
-void BoundedServer::Listen() {
-  for (;;) {
-    const int connection = listener_->Accept(
-        [this] {
-          const std::lock_guard<std::mutex> lock(mutex_);
-          return ending_ > 0 || EndAnIdleConnection();
-        },
-        [](int refused) { AnswerAtOnce(refused, 503, "too many open files"); });
-    if (connection < 0) break;
-    Enqueue(connection);
-  }
-  EndThreads();
-  listening_ = false;
-}
-
-void BoundedServer::Stop() {
-  if (!listening_thread_.joinable()) return;
-  EndAnswers();
-  listening_thread_.join();
-  listener_.reset();
-}
-
-bool BoundedServer::TryStop() {
-  if (!listening_thread_.joinable()) return true;
-  EndAnswers();
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!changed_.wait_for(lock, limits_.stop_time, [this] { return HasEnded(); })) return false;
-  }
-  Stop();
-  return true;
-}
-
-void BoundedServer::EndAnswers() {
-  if (cut_) return;
-  const auto until = Connection::Clock::now() + limits_.stop_time;
-  int64_t last_of_backlog;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
-    // What has not arrived will not.
-    for (auto& [connection, open] : open_) shutdown(connection->socket(), SHUT_RD);
-    last_of_backlog = accepted_ + Backlog() + 1;
-  }
-  // Connections that the system has taken may have brought their requests; the listening thread
-  // takes them in their order, so that those of clients that keep coming are not waited for.
-  for (;;) {
-    if (!listening_ || Connection::Clock::now() >= until || !listener_->HasWaiting()) break;
-    if (const std::lock_guard<std::mutex> lock(mutex_); accepted_ > last_of_backlog) break;
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-  listener_->Shut();
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_until(lock, until, [this] { return HasEnded(); });
-    cut_ = true;
-    for (auto& [connection, open] : open_) connection->ShutDown();
-  }
+  if (!takes_body_.emplace(path, takes_body).second) refuse("one that is not there yet");
 }
 
 // ---- connections and their threads ----------------------------------------------------------
@@ -264,16 +204,6 @@ void BoundedServer::Work() {
   }
 }
 
-void BoundedServer::EndThreads() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    threads_end_ = true;
-  }
-  changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
-}
-
 void BoundedServer::ServeConnection(int socket) {
   const absl::Cleanup closes = [socket] { close(socket); };
   Connection connection(socket, limits_);
@@ -284,6 +214,7 @@ void BoundedServer::ServeConnection(int socket) {
     if (stopping_) shutdown(socket, cut_ ? SHUT_RDWR : SHUT_RD);
   }
   connection_here = &connection;
+  server_here_ = this;
   try {
     Serve(connection, *open);
   } catch (const std::exception&) {
@@ -292,6 +223,7 @@ void BoundedServer::ServeConnection(int socket) {
   const bool is_slow = connection.failure() == Connection::Failure::kTooSlow;
   if (connection.must_close() && !is_slow && !stopping_) connection.Linger();
   connection_here = nullptr;
+  server_here_ = nullptr;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (open->must_end) --ending_;
   open_.erase(&connection);

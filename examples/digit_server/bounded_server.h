@@ -49,12 +49,14 @@ class BoundedServer : private httplib::Server {
   static constexpr size_t kStackBytes = size_t{512} << 10;
   using BodyPage = std::function<void(std::string_view body, httplib::Response&)>;
 
-  // Throws kInvalidArgument for a limit below 1.
+  // Throws kInvalidArgument naming a limit that is below 1 or above the most of its kind.
   explicit BoundedServer(const HttpLimits& limits);
+  // Not within a page.
   ~BoundedServer() override { Stop(); }
 
   // Before Start. Pages may be asked for on several threads at once. What they throw is answered
-  // 500.
+  // 500. The path is compared as it stands. Throws kInvalidArgument for one that does not begin
+  // with a slash or has a page already, kFailedPrecondition after Start.
   void AddPage(const std::string& path, Page page);          // GET and HEAD
   void AddBodyPage(const std::string& path, BodyPage page);  // POST
   // Of the whole process, before it has threads: glibc keeps what a thread has freed for that
@@ -67,15 +69,17 @@ class BoundedServer : private httplib::Server {
   // Answers what comes through a socket that somebody else has accepted, until it ends, on this
   // thread; closes it.
   void ServeConnection(int socket);
-  // Listens on a thread of its own; port 0: any that is free. Returns the port. Throws
-  // kFailedPrecondition naming host, port and reason if it cannot, kResourceExhausted without
-  // threads.
+  // Listens on a thread of its own; port 0: any that is free. Returns the port. Once: throws
+  // kFailedPrecondition after that, stopped or not, and naming host, port and reason if it cannot;
+  // kInvalidArgument for a port that is none, kResourceExhausted without threads.
   int Start(const std::string& host, int port);
   // The request that a connection has brought is answered, also of those that only the system has
-  // taken yet, for stop_time at most; those that have not arrived are not waited for. Idempotent.
+  // taken yet, for stop_time at most; those that have not arrived are not waited for. Nothing is
+  // done before Start. Any threads, also at once: all wait until it has stopped. Throws
+  // kFailedPrecondition within a page, which it would wait for.
   void Stop();
   // As Stop, but where a page has not come back stop_time after the time for answers is over, false
-  // without waiting any longer. Stop waits for it then, as the destructor does.
+  // without waiting any longer; so within a page. Stop waits for it then, as the destructor does.
   bool TryStop();
   // Stopping, and the time for answers is over.
   bool is_cut() const { return cut_.load(); }
@@ -89,8 +93,15 @@ class BoundedServer : private httplib::Server {
     Connection::Clock::time_point since = Connection::Clock::now();
   };
 
+  enum class Stage { kNew, kStarting, kStarted, kStopping, kJoining, kStopped };
+
+  // What AddPage and AddBodyPage refuse.
+  void AddPath(const std::string& path, bool has_page, bool takes_body);
+  void EnterStage(Stage stage);
+  // Stop or TryStop.
+  bool End(bool waits);
   bool HasEnded() const { return threads_end_ && waiting_.empty() && serving_ == 0; }
-  // Stop without waiting for pages that have not come back.
+  // Without waiting for pages that have not come back; one thread, once.
   void EndAnswers();
   // Connections that the system takes before the listening thread does.
   int Backlog() const { return std::max(limits_.connections, 64); }
@@ -116,6 +127,8 @@ class BoundedServer : private httplib::Server {
   // For bodies, and answers to them that nobody has taken yet; false: there is not so much.
   bool TakeRoom(int64_t bytes);
 
+  static thread_local const BoundedServer* server_here_;  // that this thread answers for
+
   const HttpLimits limits_;
   std::map<std::string, bool> takes_body_;  // of each page
   std::atomic<int64_t> body_bytes_{0};      // of all requests, and of answers to them
@@ -126,6 +139,7 @@ class BoundedServer : private httplib::Server {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
+  Stage stage_ = Stage::kNew;
   std::map<Connection*, Open> open_;
   std::deque<int> waiting_;  // sockets
   std::vector<std::thread> threads_;

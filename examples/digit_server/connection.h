@@ -20,6 +20,11 @@
 namespace tidepool {
 
 struct HttpLimits {
+  static constexpr int kMostConnections = 1 << 16;
+  static constexpr int64_t kMostHeadBytes = int64_t{1} << 20;  // which each connection has room for
+  static constexpr int64_t kMostBodyBytes = int64_t{1} << 40;
+  static constexpr std::chrono::hours kMostTime{24};
+
   int connections = 64;                            // open at once
   int64_t head_bytes = int64_t{16} << 10;          // request line and headers
   int64_t body_bytes = int64_t{16} << 20;          // of one request
@@ -29,6 +34,9 @@ struct HttpLimits {
   std::chrono::milliseconds idle_time{5'000};      // between two requests of a connection
   std::chrono::milliseconds stop_time{2'000};      // for answers under way when the server stops
 };
+
+// Throws kInvalidArgument naming a limit that is below 1 or above the most of its kind.
+void CheckHttpLimits(const HttpLimits& limits);
 
 // Threads: one; ShutDown and HasArrived any, while the socket is open.
 class Connection final : public httplib::Stream {

@@ -13,11 +13,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/hostile_clients.h"
 #include "tidepool/examples/digit_server/raw_client.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/layers/layer.h"
 #include "tidepool/nn/network.h"
@@ -56,6 +58,120 @@ TEST(BoundedServer, APageThatDoesNotComeBackIsNotWaitedFor) {
   server.Stop();
   EXPECT_TRUE(server.TryStop());
   EXPECT_FALSE(server.is_listening());
+}
+
+void Answer(httplib::Response& response) { response.set_content("x", "text/plain"); }
+
+const std::string kGet = "GET /page HTTP/1.1\r\nHost: h\r\n\r\n";
+
+int StatusOfPage(int port) {
+  RawClient client(port);
+  client.Send(kGet);
+  return client.AnswersStatus();
+}
+
+TEST(BoundedServer, StopsFromManyThreadsAtOnce) {
+  HttpLimits limits;
+  limits.stop_time = std::chrono::milliseconds(100);
+  for (int round = 0; round < 20; ++round) {
+    BoundedServer server(limits);
+    server.AddPage("/page", Answer);
+    const int port = server.Start("127.0.0.1", 0);
+    RawClient client(port);
+    client.Send(kGet);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back([&, i] {
+        if (i % 2 == 0) {
+          server.Stop();
+          EXPECT_FALSE(server.is_listening());
+        } else {
+          server.TryStop();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(server.TryStop());
+  }
+}
+
+TEST(BoundedServer, StartsOnce) {
+  BoundedServer server(HttpLimits{});
+  server.AddPage("/page", Answer);
+  server.Stop();  // nothing yet
+  const int port = server.Start("127.0.0.1", 0);
+  EXPECT_EQ(CatchStatus([&] { server.Start("127.0.0.1", 0); }).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CatchStatus([&] { server.AddPage("/more", Answer); }).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(StatusOfPage(port), 200);
+  server.Stop();
+  EXPECT_EQ(CatchStatus([&] { server.Start("127.0.0.1", 0); }).message(),
+            "digit server: Start: found a server that has been started, expected a new one");
+}
+
+TEST(BoundedServer, StartsWhereItCouldNotBefore) {
+  BoundedServer first(HttpLimits{}), second(HttpLimits{});
+  second.AddPage("/page", Answer);
+  const int taken = first.Start("127.0.0.1", 0);
+  EXPECT_EQ(CatchStatus([&] { second.Start("127.0.0.1", taken); }).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(StatusOfPage(second.Start("127.0.0.1", 0)), 200);
+}
+
+TEST(BoundedServer, APageDoesNotStopItsServer) {
+  HttpLimits limits;
+  limits.stop_time = std::chrono::milliseconds(10);
+  BoundedServer server(limits);
+  server.AddPage("/page", [&](httplib::Response&) { server.Stop(); });
+  EXPECT_EQ(StatusOfPage(server.Start("127.0.0.1", 0)), 500);
+  EXPECT_TRUE(server.is_listening());
+}
+
+TEST(BoundedServer, RefusesPortsThatAreNone) {
+  for (const int port : {-1, 65536, 70000}) {
+    BoundedServer server(HttpLimits{});
+    EXPECT_EQ(CatchStatus([&] { server.Start("127.0.0.1", port); }).message(),
+              "digit server: port is " + std::to_string(port) + ", expected 0 to 65535");
+  }
+}
+
+TEST(BoundedServer, RefusesLimitsThatItCannotKeep) {
+  const auto message = [](auto set) {
+    HttpLimits limits;
+    set(limits);
+    return std::string(CatchStatus([&] { BoundedServer server(limits); }).message());
+  };
+  EXPECT_EQ(message([](HttpLimits& l) { l.connections = 0; }),
+            "HTTP limits: connections is 0, expected 1 to 65536");
+  EXPECT_EQ(message([](HttpLimits& l) { l.head_bytes = INT64_MAX; }),
+            "HTTP limits: head_bytes is 9223372036854775807, expected 1 to 1048576");
+  EXPECT_EQ(message([](HttpLimits& l) { l.all_bodies_bytes = INT64_MAX; }),
+            "HTTP limits: all_bodies_bytes is 9223372036854775807, expected 1 to 1099511627776");
+  EXPECT_EQ(message([](HttpLimits& l) { l.stop_time = std::chrono::milliseconds::max(); }),
+            "HTTP limits: stop_time is 9223372036854775807 ms, expected 1 to 86400000");
+}
+
+TEST(BoundedServer, PathsOfPagesAreLiteral) {
+  BoundedServer server(HttpLimits{});
+  for (const char* const path : {"/(((", "/a.c", "/a/:id", "/[x]*\\"}) server.AddPage(path, Answer);
+  const auto message = [&](const char* path, BoundedServer::Page page) {
+    return std::string(CatchStatus([&] { server.AddPage(path, std::move(page)); }).message());
+  };
+  EXPECT_EQ(message("", Answer),
+            "digit server: page \"\": expected a path that begins with a slash");
+  EXPECT_EQ(message("/a.c", Answer),
+            "digit server: page \"/a.c\": expected one that is not there yet");
+  EXPECT_EQ(message("/none", nullptr), "digit server: page \"/none\": expected a function");
+  const int port = server.Start("127.0.0.1", 0);
+  const auto status = [&](const std::string& path) {
+    RawClient client(port);
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n");
+    return client.AnswersStatus();
+  };
+  for (const char* const path : {"/(((", "/a.c", "/a/:id", "/[x]*\\"})
+    EXPECT_EQ(status(path), 200) << path;
+  for (const char* const path : {"/abc", "/a/5", "/none"}) EXPECT_EQ(status(path), 404) << path;
 }
 
 // Says that an image of it takes long, and takes as long as the test lets it.

@@ -12,11 +12,12 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "tidepool/examples/language_model/ngram_model.h"
 #include "tidepool/examples/names/names_data.h"
 #include "tidepool/examples/training_run/training_run.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -30,6 +31,7 @@
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/layers/transformer_block.h"
+#include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
 ABSL_FLAG(std::string, train, "examples/data/names/train.tsv",
@@ -173,6 +175,13 @@ std::vector<std::string> MakeUp(nn::Network& network, int64_t count, uint64_t se
 }
 
 void Run() {
+  tools::CheckOutputPaths(
+      {{"save", absl::GetFlag(FLAGS_save)}},
+      {{"train", absl::GetFlag(FLAGS_train)}, {"test", absl::GetFlag(FLAGS_test)}});
+  const int names = absl::GetFlag(FLAGS_names);
+  if (names < 0) {
+    ThrowInvalidArgument(absl::StrCat("flag --names is ", names, ", expected 0 or more"));
+  }
   const Names train = ReadNames(absl::GetFlag(FLAGS_train)),
               test = ReadNames(absl::GetFlag(FLAGS_test));
   const TrainingRun run{absl::GetFlag(FLAGS_epochs), absl::GetFlag(FLAGS_batch),
@@ -200,8 +209,7 @@ void Run() {
       [&] { return BitsPerCharacter(*model.network, test); });
 
   std::printf("names made up:");
-  for (const std::string& name :
-       MakeUp(*model.network, std::max(0, absl::GetFlag(FLAGS_names)), run.seed)) {
+  for (const std::string& name : MakeUp(*model.network, names, run.seed)) {
     std::printf(" %s", name.c_str());
   }
   double counted = std::numeric_limits<double>::infinity();
@@ -219,6 +227,5 @@ void Run() {
 }  // namespace tidepool::examples
 
 int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  return tidepool::examples::RunProgram("language_model", tidepool::examples::Run);
+  return tidepool::examples::RunProgram("language_model", argc, argv, tidepool::examples::Run);
 }

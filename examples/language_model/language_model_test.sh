@@ -19,4 +19,21 @@ check "the best by counting: ${counted:-nothing}, expected 2.8770" test "${count
 check "${bits:-nothing} bits, expected fewer than ${behind_one:-}" awk "BEGIN { exit !(${bits:-9} < ${behind_one:-0}) }"
 check "no names made up" grep -q '^names made up: [A-Z-][a-z-]*' <<<"$output"
 check "no model" test -s "$model"
+
+refused_run() {  # TEXT STATUS FLAG...: ends with that status and the text
+  local text=$1 status=$2 said found
+  shift 2
+  said=$("$program" "$@" 2>&1 >"${out:-/dev/null}")
+  found=$?
+  [[ $found == "$status" ]] || { echo "$*: status $found, expected $status" >&2; failed=1; }
+  grep -qF -e "$text" <<<"$said" || { printf 'of %s: expected "%s", found "%s"\n' "$*" "$text" "$said" >&2; failed=1; }
+}
+names=examples/data/names/test.tsv
+cp -L "$names" "$TEST_TMPDIR/mine.tsv"
+refused_run "which is read by --train" 2 --train="$TEST_TMPDIR/mine.tsv" --test="$names" --save="$TEST_TMPDIR/mine.tsv" --epochs=1
+check "the names are lost" cmp "$names" "$TEST_TMPDIR/mine.tsv"
+refused_run "flag --names is -1, expected 0 or more" 2 --train="$names" --test="$names" --epochs=1 --names=-1
+# Training that diverges saves nothing that is not a number.
+refused_run "training has diverged" 1 --train="$names" --test="$names" --epochs=1 --learning_rate=1e30 --save="$TEST_TMPDIR/diverged"
+check "a model of NaN" test ! -e "$TEST_TMPDIR/diverged"
 exit $failed

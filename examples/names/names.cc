@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/types/span.h"
 #include "tidepool/examples/names/names_data.h"
 #include "tidepool/examples/training_run/training_run.h"
@@ -21,6 +20,7 @@
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/sequence.h"
+#include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
 ABSL_FLAG(std::string, train, "examples/data/names/train.tsv",
@@ -62,6 +62,9 @@ double Accuracy(nn::Network& network, const Names& names) {
 }
 
 void Run() {
+  tools::CheckOutputPaths(
+      {{"save", absl::GetFlag(FLAGS_save)}},
+      {{"train", absl::GetFlag(FLAGS_train)}, {"test", absl::GetFlag(FLAGS_test)}});
   const Names train = ReadNames(absl::GetFlag(FLAGS_train)),
               test = ReadNames(absl::GetFlag(FLAGS_test));
   const TrainingRun run{absl::GetFlag(FLAGS_epochs), absl::GetFlag(FLAGS_batch),
@@ -95,6 +98,5 @@ void Run() {
 }  // namespace tidepool::examples
 
 int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  return tidepool::examples::RunProgram("names", tidepool::examples::Run);
+  return tidepool::examples::RunProgram("names", argc, argv, tidepool::examples::Run);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "tidepool/memory/error.h"
@@ -21,8 +22,12 @@ Names ReadNames(const std::string& path) {
   Names names;
   for (int number = 1; std::getline(lines, line); ++number) {
     const auto refuse = [&](size_t column, const std::string& expected) {
-      ThrowDataLoss(
-          absl::StrCat(path, ": line ", number, ", column ", column + 1, ": expected ", expected));
+      constexpr size_t kMost = 20;
+      const std::string found = line.substr(column, kMost);
+      ThrowDataLoss(absl::StrCat(OneLine(path), ": line ", number, ", column ", column + 1,
+                                 ": found \"", absl::CHexEscape(found),
+                                 line.size() - column > kMost ? "...\"" : "\"", ", expected ",
+                                 expected));
     };
     const size_t tab = line.find('\t');
     if (tab == std::string::npos || tab < 1 || tab > kLength)

@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
 #include "tidepool/examples/training_run/digits.h"
 #include "tidepool/examples/training_run/training_run.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/models.h"
+#include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
 ABSL_FLAG(std::string, data, "examples/data/mnist",
@@ -54,13 +56,19 @@ double Accuracy(nn::Network& network, const LabelledImages& images, int64_t coun
 }
 
 void Run() {
+  tools::CheckOutputPaths({{"save", absl::GetFlag(FLAGS_save)}},
+                          tools::ImageFilesOf("data", absl::GetFlag(FLAGS_data)));
   const ImageFolder data = LoadImageFolder(absl::GetFlag(FLAGS_data));
   const int64_t examples = CountOf(data.train, absl::GetFlag(FLAGS_examples)),
                 asked = CountOf(data.test, absl::GetFlag(FLAGS_examples));
   const TrainingRun run{absl::GetFlag(FLAGS_epochs), absl::GetFlag(FLAGS_batch),
                         absl::GetFlag(FLAGS_seed), absl::GetFlag(FLAGS_save)};
   const int64_t channels = absl::GetFlag(FLAGS_channels);
-  const int64_t shift = std::max(0, absl::GetFlag(FLAGS_shift));
+  const int64_t shift = absl::GetFlag(FLAGS_shift);
+  const int64_t most = std::min(data.train.height, data.train.width) - 1;
+  if (shift < 0 || shift > most) {
+    ThrowInvalidArgument(absl::StrCat("flag --shift is ", shift, ", expected 0 to ", most));
+  }
 
   nn::NetworkOptions options{.seed = run.seed};
   options.name = "residual";
@@ -99,6 +107,5 @@ void Run() {
 }  // namespace tidepool::examples
 
 int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  return tidepool::examples::RunProgram("residual", tidepool::examples::Run);
+  return tidepool::examples::RunProgram("residual", argc, argv, tidepool::examples::Run);
 }

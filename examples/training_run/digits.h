@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/data/digits.h"
@@ -35,9 +38,13 @@ inline NDArray PixelsOf(const LabelledImages& images, absl::Span<const int64_t> 
   return PixelsOf(images, which, [](size_t) { return std::pair<int64_t, int64_t>(); });
 }
 
-// The first `count` images, or all of them where there are fewer or it is 0.
+// --examples: the first so many images, or all of them where there are fewer or it is 0. Throws
+// kInvalidArgument below 0.
 inline int64_t CountOf(const LabelledImages& images, int64_t count) {
-  return count < 1 ? images.count : std::min(count, images.count);
+  if (count < 0) {
+    ThrowInvalidArgument(absl::StrCat("flag --examples is ", count, ", expected 0 (all) or more"));
+  }
+  return count == 0 ? images.count : std::min(count, images.count);
 }
 
 }  // namespace tidepool::examples

@@ -4,12 +4,15 @@
 #include <cstdio>
 #include <vector>
 
+#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/listener.h"
 #include "tidepool/nn/training/trainer.h"
+#include "tidepool/tools/commands/command_line.h"
+#include "tidepool/tools/commands/last_finite.h"
 #include "tidepool/tools/commands/memory_table.h"
 
 namespace tidepool::examples {
@@ -39,6 +42,7 @@ void Train(
   nn::ProgressPrinter printer(stdout);
   nn::TrainingWatch watch({.epochs = run.epochs, .examples = examples});
   watch.Add(&printer);
+  tools::LastFinite last_finite(model, run.save, "a lower learning rate may help");
   tools::StepCounters counters;
   counters.Start();
   for (int64_t epoch = 0; epoch < run.epochs; ++epoch) {
@@ -50,8 +54,13 @@ void Train(
       if (epoch > 0) counters.BeginStep();
       const double loss = trainer.Step([&] { return make_batch(of_step, epoch); });
       if (epoch > 0) counters.EndStep();
+      last_finite.CheckLoss(loss, trainer.steps(), static_cast<int>(epoch) + 1);
       watch.OnStep(static_cast<int64_t>(of_step.size()), loss);
     }
+    last_finite.EndEpoch(trainer.steps(), static_cast<int>(epoch) + 1, [&] {
+      const auto first = static_cast<size_t>(std::min(run.batch, examples));
+      return make_batch(absl::MakeConstSpan(order).subspan(0, first), epoch).features;
+    });
     watch.OnEpoch(score());
   }
   watch.OnEnd();
@@ -65,14 +74,11 @@ void Train(
   }
 }
 
-int RunProgram(const char* name, absl::FunctionRef<void()> program) {
-  try {
+int RunProgram(const char* name, int argc, char** argv, absl::FunctionRef<void()> program) {
+  return tools::RunProgram(name, absl::ParseCommandLine(argc, argv), [&] {
     program();
-    return 0;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.message().c_str());
-    return 2;
-  }
+    return tools::kExitOk;
+  });
 }
 
 }  // namespace tidepool::examples

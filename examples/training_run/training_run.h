@@ -28,14 +28,15 @@ int64_t StepsOf(const TrainingRun& run, int64_t examples);
 // step's workspace; `score` is asked after each epoch and printed beside the loss. Steps of the
 // first epoch are not counted: its last one may be smaller than the others, which is new then.
 // Throws kInvalidArgument for an epoch or a batch below 1 and, before the first step, for a model
-// that cannot be saved.
+// that cannot be saved. Training that diverges is tools::CommandFailed, which tells the step; what
+// is saved then is the model of the last epoch before, beside the path.
 void Train(
     nn::Model& model, const nn::UpdaterConfig& updater, const TrainingRun& run, int64_t examples,
     absl::FunctionRef<nn::Batch(absl::Span<const int64_t> examples, int64_t epoch)> make_batch,
     absl::FunctionRef<double()> score);
 
-// Runs `program` and returns what main() returns: 2 for an error, which is printed.
-int RunProgram(const char* name, absl::FunctionRef<void()> program);
+// The program's flags, then tools::RunProgram: what main() returns.
+int RunProgram(const char* name, int argc, char** argv, absl::FunctionRef<void()> program);
 
 }  // namespace tidepool::examples
 

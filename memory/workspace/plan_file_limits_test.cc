@@ -34,8 +34,10 @@ void Put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Of one plan of requests that are alive together, with the right checksum.
-std::string PlanFileOf(const std::string& name, const std::vector<uint64_t>& sizes) {
+// Of one plan of requests that are alive together, with the right checksum. Without `offsets` one lies behind the
+// other.
+std::string PlanFileOf(const std::string& name, const std::vector<uint64_t>& sizes,
+                       const std::vector<uint64_t>& offsets = {}) {
   std::string bytes("tidepool plans\n\0", 16);
   Put<uint32_t>(bytes, kPlanFileVersion);
   Put<uint32_t>(bytes, 1);
@@ -43,11 +45,11 @@ std::string PlanFileOf(const std::string& name, const std::vector<uint64_t>& siz
   Put<uint32_t>(bytes, static_cast<uint32_t>(sizes.size()));
   Put<uint32_t>(bytes, 0);
   uint64_t offset = 0;
-  for (const uint64_t size : sizes) {
-    Put<uint64_t>(bytes, size);
-    Put<uint64_t>(bytes, offset);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Put<uint64_t>(bytes, sizes[i]);
+    Put<uint64_t>(bytes, offsets.empty() ? offset : offsets[i]);
     Put<uint32_t>(bytes, static_cast<uint32_t>(sizes.size()));
-    offset += size;
+    offset += sizes[i];
   }
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -104,6 +106,27 @@ TEST(PlanFileLimits, PlansTakeNothingBeforeACycleBeginsAsTheySay) {
   // One that begins so has pages for it, which are touched by requests alone.
   Cycle(workspace, {64, 4096});
   EXPECT_LT(ResidentBytes(), resident + static_cast<int64_t>(256 * kMiB));
+}
+
+// A file may place small buffers far from one another: what lies between them is nobody's.
+TEST(PlanFileLimits, GapsOfPlansAreNotTouched) {
+  const uint64_t most =
+      static_cast<uint64_t>(MachineMemoryBytes()) / kBelievedShareOfMemory / 64 * 64;
+  const uint64_t far = std::min<uint64_t>(most, kGiB) - 64;
+  const std::vector<std::vector<uint64_t>> offsets = {{0, 64, far}, {far, 0, 64}, {0, far, 64}};
+  // As the plan, other ones from the second and from the last request on, fewer, more.
+  const std::vector<std::vector<size_t>> cycles = {
+      {64, 64, 64}, {64, 4096}, {64, 64, 4096}, {64, 64}, {64, 64, 64, 64}};
+  for (const std::vector<uint64_t>& places : offsets) {
+    for (const std::vector<size_t>& sizes : cycles) {
+      const std::string path = PlanFileOf("far.plans", {64, 64, 64}, places);
+      Workspace workspace("w", Quiet());
+      const int64_t resident = ResidentBytes();
+      EXPECT_EQ(workspace.LoadPlans(path).plans, 1);
+      for (int i = 0; i < 5; ++i) Cycle(workspace, sizes);
+      EXPECT_LT(ResidentBytes(), resident + static_cast<int64_t>(64 * kMiB));
+    }
+  }
 }
 
 TEST(PlanFileLimits, ABudgetIsNotExceeded) {

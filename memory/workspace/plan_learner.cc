@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <climits>
-#include <iterator>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -233,13 +234,10 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
     plans.push_back(std::move(plan));
   }
   // The last used one last, so that it is the next cycle's.
-  size_t loaded = 0;
+  std::set<std::pair<uint64_t, size_t>> loaded;  // of plans of the same requests the first one in the file stays
   for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
     const CyclePlan& its = **plan;
-    // Of plans of the same requests the first one in the file stays.
-    loaded += std::none_of(std::next(plan), plans.rend(), [&its](const auto& other) {
-      return other->signature() == its.signature() && other->requests.size() == its.requests.size();
-    });
+    loaded.emplace(its.signature(), its.requests.size());
     const LearnedCycle* const same = plans_.Find(its.signature(), its.requests.size());
     if (same != nullptr && SamePlaces(*same->plan, its)) {
       plans_.Use(same, cycles_, false);
@@ -248,7 +246,7 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
       Install(std::move(*plan), /*loaded=*/true);
     }
   }
-  return loaded;
+  return loaded.size();
 }
 
 }  // namespace tidepool

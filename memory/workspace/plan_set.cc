@@ -15,88 +15,7 @@ constexpr uint64_t kIdlePerPlan = 16;
 // So many sizes of plans are looked at for a gap below them.
 constexpr int kMostGaps = 64;
 
-// How many requests both begin with.
-uint32_t CommonRequests(const CyclePlan& a, const CyclePlan& b) {
-  const size_t shorter = std::min(a.signatures.size(), b.signatures.size());
-  const auto differ = std::partition_point(
-      a.signatures.begin(), a.signatures.begin() + static_cast<std::ptrdiff_t>(shorter),
-      [&](const uint64_t& signature) {
-        return signature == b.signatures[static_cast<size_t>(&signature - a.signatures.data())];
-      });
-  return static_cast<uint32_t>(differ - a.signatures.begin());
-}
-
-// What is next after `slot` requests: those that end there come first.
-struct Next {
-  bool ends;
-  uint64_t signature;
-};
-Next NextOf(const CyclePlan& plan, uint32_t slot) {
-  if (plan.signatures.size() <= slot) return {true, 0};
-  return {false, plan.signatures[slot]};
-}
-bool Before(const Next& a, const Next& b) {
-  return a.ends != b.ends ? a.ends : a.signature < b.signature;
-}
-
-bool BeginsBefore(const CyclePlan& a, const CyclePlan& b) {
-  const uint32_t common = CommonRequests(a, b);
-  return Before(NextOf(a, common), NextOf(b, common));
-}
-
 }  // namespace
-
-// ---- the list ---------------------------------------------------------------------------------
-
-const std::shared_ptr<const PlanList>& PlanList::None() {
-  // Never destroyed: workspaces may end after the statics of the program.
-  static const auto* const none =
-      new std::shared_ptr<const PlanList>(std::make_shared<PlanList>());
-  return *none;
-}
-
-PlanList::Range PlanList::Like(const CyclePlan& plan, uint32_t count) const {
-  // Those before it that are unlike it, those that are like it, those after it.
-  const auto side = [&](const std::shared_ptr<const LearnedCycle>& cycle) {
-    const uint32_t common = CommonRequests(*cycle->plan, plan);
-    if (common >= count) return 0;
-    return Before(NextOf(*cycle->plan, common), NextOf(plan, common)) ? -1 : 1;
-  };
-  const auto begin = std::partition_point(cycles_.begin(), cycles_.end(),
-                                          [&](const auto& cycle) { return side(cycle) < 0; });
-  const auto end =
-      std::partition_point(begin, cycles_.end(), [&](const auto& cycle) { return side(cycle) == 0; });
-  return {static_cast<uint32_t>(begin - cycles_.begin()),
-          static_cast<uint32_t>(end - cycles_.begin())};
-}
-
-PlanList::Range PlanList::Narrow(Range range, uint32_t slot, uint64_t signature) const {
-  if (range.empty()) return range;
-  const Next next{false, signature};
-  const auto is_next = [&](uint32_t i) {
-    const Next of = NextOf(*cycles_[i]->plan, slot);
-    return !of.ends && of.signature == signature;
-  };
-  if (is_next(range.begin) && is_next(range.end - 1)) return range;
-  const auto first = cycles_.begin() + range.begin, last = cycles_.begin() + range.end;
-  const auto begin = std::partition_point(first, last, [&](const auto& cycle) {
-    return Before(NextOf(*cycle->plan, slot), next);
-  });
-  const auto end = std::partition_point(begin, last, [&](const auto& cycle) {
-    return !Before(next, NextOf(*cycle->plan, slot));
-  });
-  return {static_cast<uint32_t>(begin - cycles_.begin()),
-          static_cast<uint32_t>(end - cycles_.begin())};
-}
-
-std::shared_ptr<const PlanList> PlanSet::MakeList(const Cycles& cycles) {
-  auto list = std::make_shared<PlanList>();
-  list->cycles_.assign(cycles.begin(), cycles.end());
-  std::sort(list->cycles_.begin(), list->cycles_.end(), [](const auto& a, const auto& b) {
-    return a != b && BeginsBefore(*a->plan, *b->plan);
-  });
-  return list;
-}
 
 // ---- the set ----------------------------------------------------------------------------------
 
@@ -198,8 +117,26 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
     dropped.push_back(std::move(cycles.back()));
     cycles.pop_back();
   }
-  std::shared_ptr<const PlanList> list = MakeList(cycles);
+  std::shared_ptr<const PlanList> list;
   LearnedCycle* const added = cycles.front().get();
+  if (list_->cycles_.size() == cycles_.size()) {
+    // One goes in where it belongs: sorting them all each time is noticed when a file has thousands.
+    auto with = std::make_shared<PlanList>();
+    const uint32_t at = list_->Like(*added->plan, static_cast<uint32_t>(added->plan->signatures.size())).begin;
+    with->cycles_.reserve(cycles.size() + dropped.size());
+    for (uint32_t i = 0; i <= list_->cycles_.size(); ++i) {
+      if (i == at) with->cycles_.push_back(cycles.front());
+      if (i == list_->cycles_.size()) break;
+      const std::shared_ptr<const LearnedCycle>& other = list_->cycles_[i];
+      const auto is_other = [&other](const auto& gone) { return gone == other; };
+      if (other.get() != same && std::none_of(dropped.begin(), dropped.end(), is_other)) {
+        with->cycles_.push_back(other);
+      }
+    }
+    list = std::move(with);
+  } else {
+    list = MakeList(cycles);
+  }
   by_key_.try_emplace(Key(*added->plan), added).first->second = added;  // the last to throw
   for (const auto& gone : dropped) {
     const auto at = by_key_.find(Key(*gone->plan));

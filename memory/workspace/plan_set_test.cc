@@ -1,6 +1,9 @@
 #include "tidepool/memory/workspace/plan_set.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -45,6 +48,29 @@ TEST(PlanSet, TheLeastRecentlyUsedGoesWhenFull) {
   EXPECT_EQ(plans.size(), 3);
   EXPECT_EQ(FindOneRequest(plans, 128), nullptr);
   EXPECT_NE(FindOneRequest(plans, 64), nullptr);
+}
+
+// However plans come, take another's place and go.
+TEST(PlanSet, ListsPlansByWhatTheirRequestsBeginWith) {
+  std::mt19937_64 random(20261127);
+  PlanSet plans(40);
+  for (uint64_t now = 0; now < 600; ++now) {
+    std::vector<LifetimeBuffer> requests;
+    const int64_t count = 1 + static_cast<int64_t>(random() % 4);
+    for (int64_t i = 0; i < count; ++i) {
+      requests.push_back({i, i + 1, 64 * (1 + static_cast<int64_t>(random() % 3))});
+    }
+    plans.Add(MakeCyclePlan(PlaceRequests(requests, {}, 64), SIZE_MAX), now);
+    const PlanList& list = *plans.list();
+    ASSERT_EQ(list.size(), plans.size());
+    for (uint32_t i = 0; i < list.size(); ++i) {
+      ASSERT_TRUE(plans.Holds(&list[i]));
+      if (i == 0) continue;
+      const auto &before = list[i - 1].plan->signatures, &behind = list[i].plan->signatures;
+      ASSERT_TRUE(std::lexicographical_compare(before.begin(), before.end(), behind.begin(), behind.end()));
+    }
+  }
+  EXPECT_EQ(plans.size(), 40);
 }
 
 // Two requests, one after the other.

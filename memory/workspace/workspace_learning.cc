@@ -41,10 +41,11 @@ void WorkspaceCore::LearnFromCycle() noexcept {
   try {
     LearnFrom(Ended());
     FollowLearned();
-    // What a file says that no cycle has followed to its end is not touched ahead.
+    // What a file says that no cycle has followed to its end is not touched ahead, nor are the gaps that it may have
+    // between buffers.
     const LearnedCycle* const followed = follower_.followed();
     const size_t planned = followed == nullptr || followed->loaded ? 0 : followed->plan->layout.peak_bytes();
-    pages_.Prefault(std::max<size_t>(counters.cursor, planned));
+    pages_.Prefault(std::min(std::max<size_t>(counters.cursor, planned), WithGaps(counters.bytes_this_cycle)));
   } catch (const std::bad_alloc&) {
     // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
   } catch (const OutOfMemoryError&) {

@@ -14,6 +14,8 @@
 
 namespace tidepool {
 
+namespace {
+
 NDArray MakeNpyArray(const NpyHeader& header, Place place) {
   if (!header.fortran_order) return NDArray(header.shape, header.dtype, place);
   int64_t dims[kMaxRank];
@@ -21,8 +23,17 @@ NDArray MakeNpyArray(const NpyHeader& header, Place place) {
   return NDArray(Shape(absl::Span<const int64_t>(dims, header.shape.rank())), header.dtype, place);
 }
 
-NDArray HostArrayFor(const NDArray& array) {
-  return array.device() == Host() ? array : NDArray(array.shape(), array.dtype(), Place::Heap());
+}  // namespace
+
+NpyArrays MakeNpyArrays(const NpyHeader& header, Place place, const std::string& name) {
+  try {
+    const NDArray array = MakeNpyArray(header, place);
+    return {array, array.device() == Host() ? array
+                                            : NDArray(array.shape(), array.dtype(), Place::Heap())};
+  } catch (Error& error) {
+    error.AddContext(name);
+    throw;
+  }
 }
 
 NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray array) {
@@ -35,7 +46,8 @@ NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray arr
   }
   if (header.dtype == DType::kBool) {
     // A bool of another value than 0 and 1 is not one.
-    for (uint64_t at = 0; at < header.data_bytes(); ++at) data[at] = std::byte(data[at] != std::byte{0});
+    for (uint64_t at = 0; at < header.data_bytes(); ++at)
+      data[at] = std::byte(data[at] != std::byte{0});
   }
   if (array.device() != Host()) Dispatch(OpCode::kCopy, {&read}, {&array});
   return header.fortran_order ? array.Transpose() : array;
@@ -44,7 +56,8 @@ NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray arr
 NDArray ReadNpy(const std::string& path, Place place) {
   FileReader file(path);
   std::string text(std::min<uint64_t>(file.size(), kNpyPrefixBytes), '\0');
-  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()), "header");
+  file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()),
+                   "header");
   const NpyHeaderRange range = FindNpyHeader(text, file.name());
   if (file.size() < range.end) {
     ThrowDataLoss(absl::StrCat(file.name(), ": found a file of ", file.size(),
@@ -58,15 +71,14 @@ NDArray ReadNpy(const std::string& path, Place place) {
         absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()) + before, range.end - before),
         "header");
   }
-  const NpyHeader header =
-      ParseNpyHeader(absl::string_view(text).substr(range.begin), file.name());
+  const NpyHeader header = ParseNpyHeader(absl::string_view(text).substr(range.begin), file.name());
   const uint64_t found = file.size() - range.end;
   if (file.size() < kNpyPrefixBytes || found != header.data_bytes()) {
     ThrowDataLoss(absl::StrCat(file.name(), ": found ", found, " bytes of data, expected ",
                                header.data_bytes(), " for ", header.shape.ToString(), " ",
                                DTypeName(header.dtype)));
   }
-  const NDArray array = MakeNpyArray(header, place), host = HostArrayFor(array);
+  const auto [array, host] = MakeNpyArrays(header, place, file.name());
   if (header.data_bytes() > 0) {
     // What the prefix read beyond a short header of version 1.0 cannot be: headers are longer.
     file.ReadExactly(absl::MakeSpan(host.raw_data(), header.data_bytes()), "data");
@@ -80,14 +92,13 @@ NDArray ParseNpy(absl::string_view bytes, const std::string& name, Place place) 
     ThrowDataLoss(absl::StrCat(name, ": found a file of ", bytes.size(),
                                " bytes, expected a header up to byte ", range.end));
   }
-  const NpyHeader header =
-      ParseNpyHeader(bytes.substr(range.begin, range.end - range.begin), name);
+  const NpyHeader header = ParseNpyHeader(bytes.substr(range.begin, range.end - range.begin), name);
   if (bytes.size() - range.end != header.data_bytes()) {
     ThrowDataLoss(absl::StrCat(name, ": found ", bytes.size() - range.end,
                                " bytes of data, expected ", header.data_bytes(), " for ",
                                header.shape.ToString(), " ", DTypeName(header.dtype)));
   }
-  const NDArray array = MakeNpyArray(header, place), host = HostArrayFor(array);
+  const auto [array, host] = MakeNpyArrays(header, place, name);
   if (header.data_bytes() > 0) {
     std::memcpy(host.raw_data(), bytes.data() + range.end, header.data_bytes());
   }

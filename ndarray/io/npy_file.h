@@ -10,8 +10,8 @@
 //
 // Errors: kNotFound, kPermissionDenied, ... from errno; kDataLoss for broken files, naming file,
 // entry, byte, found and expected; kUnimplemented for other types, naming them; kFailedPrecondition
-// for stale arrays; OutOfMemoryError, only after the header has been checked against the file's
-// length; kInvalidArgument for names that an archive does not hold (empty, not UTF-8, with a zero
+// for stale arrays; OutOfMemoryError naming the file, only after the header has been checked against
+// its length; kInvalidArgument for shapes of more axes or elements than arrays have (shape.h), and for names that an archive does not hold (empty, not UTF-8, with a zero
 // byte); of a pipe or device kInvalidArgument. Memory: the arrays. No file makes a reader take more
 // than it has bytes for: an uncompressed one its own size, a compressed one what its directory
 // says, which is at most 1,032 times the file, adds up to no more than the limit, and is checked

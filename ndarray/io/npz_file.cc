@@ -157,7 +157,7 @@ NDArray ReadArray(zip_t* archive, const NpzEntry& stat, Place place) {
                                header.data_bytes(), " for ", header.shape.ToString(), " ",
                                DTypeName(header.dtype)));
   }
-  const NDArray array = MakeNpyArray(header, place), host = HostArrayFor(array);
+  const auto [array, host] = MakeNpyArrays(header, place, name);
   ReadExactly(file.get(), host.raw_data(), header.data_bytes(), name);
   char end;  // reading on checks the checksum
   if (zip_fread(file.get(), &end, 1) != 0) {
@@ -225,6 +225,10 @@ std::vector<NpzEntry> CheckedEntries(zip_t* archive, const FileReader& file,
 std::map<std::string, NDArray> ReadNpz(const std::string& path, Place place,
                                        uint64_t max_inflated_bytes) {
   const FileReader file(path);
+  // Which libzip takes for an archive without entries.
+  if (file.size() == 0) {
+    ThrowDataLoss(absl::StrCat(file.name(), ": found no bytes, expected a zip archive"));
+  }
   ArchiveFile source(file);
   const std::unique_ptr<zip_t, DiscardZip> archive = OpenArchive(source, file.name());
   std::map<std::string, NDArray> arrays;

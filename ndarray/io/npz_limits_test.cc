@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
@@ -109,6 +110,41 @@ TEST(NpzLimits, SizesAreCheckedAgainstTheFile) {
 }
 
 // Opening one waits for a writer, who may never come.
+// libzip takes a file without bytes for an archive without entries; files of the system have none.
+TEST(NpzLimits, AFileWithoutBytesIsNoArchive) {
+  EXPECT_THAT(Refusal(""),
+              IsError(StatusCode::kDataLoss, {"lies.npz: found no bytes, expected a zip archive"}));
+  EXPECT_THAT(ErrorOf([] { ReadNpz("/proc/self/maps"); }),
+              IsError(StatusCode::kDataLoss, {"/proc/self/maps: found no bytes"}));
+}
+
+// By the field that archives have for sizes and places of 2^32 bytes and more.
+TEST(NpzLimits, PlacesBeyondTheLargestFileAreDataLoss) {
+  std::string bytes = ZipOf({{"a.npy", NpyOfZeros(10)}});
+  const size_t directory = bytes.find("PK\1\2");
+  bytes.replace(directory + 20, 8, 8, '\xff');  // both sizes are elsewhere
+  bytes.replace(directory + 42, 4, 4, '\xff');  // and where the entry begins
+  bytes[directory + 30] = 28;                   // bytes of the field
+  char& directory_bytes = bytes[bytes.size() - 22 + 12];
+  directory_bytes = static_cast<char>(directory_bytes + 28);
+  bytes.insert(directory + 46 + 5, std::string("\1\0\30\0", 4) + std::string(24, '\xff'));
+  EXPECT_THAT(Refusal(bytes), IsError(StatusCode::kDataLoss, {"lies.npz: cannot be opened"}));
+}
+
+TEST(NpzLimits, WhoHasNoMemoryForAnArrayIsToldWhichFile) {
+  MemoryOwner& owner = MemoryOwner::Process().Child("little");
+  const MemoryOwnerScope scope(owner);
+  MemoryBudget::Global().SetOwnerLimit(owner, Host(), 1 << 20);
+  const std::string bytes = NpyOfZeros(4 << 20);
+  EXPECT_THAT(ErrorOf([&] { ParseNpy(bytes, "w.npy", Place::Heap()); }),
+              IsError(StatusCode::kResourceExhausted, {"w.npy: "}));
+  EXPECT_THAT(ErrorOf([&] { ReadNpy(WriteTestFile("w.npy", bytes), Place::Heap()); }),
+              IsError(StatusCode::kResourceExhausted, {"w.npy: "}));
+  EXPECT_THAT(Refusal(ZipOf({{"a.npy", bytes, true}})),
+              IsError(StatusCode::kResourceExhausted, {"lies.npz: entry \"a.npy\": "}));
+  MemoryBudget::Global().SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+}
+
 TEST(NpzLimits, PipesAreRefusedAtOnce) {
   const std::string pipe = testing::TempDir() + "/arrays_pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -144,14 +180,18 @@ TEST(NpzLimits, TheNumberOfEntriesIsNotBelieved) {
 TEST(WriteNpz, NamesThatAnArchiveDoesNotHoldAreRefused) {
   const std::string path = testing::TempDir() + "/names.npz";
   WriteNpz(path, {{"kept", Ones({2})}});
-  for (const std::string& name :
-       {std::string(), std::string("a\0b", 3), std::string("\xff"), std::string(65532, 'x')}) {
+  for (const std::string& name : {std::string(), std::string("a\0b", 3), std::string("\xff"),
+                                  std::string(65532, 'x'), std::string("\xed\xa0\x80")}) {
     EXPECT_THAT(ErrorOf([&] {
                   WriteNpz(path, {{"good", Ones({2})}, {name, Ones({2})}});
                 }),
                 IsError(StatusCode::kInvalidArgument,
                         {path + ": array \"", "expected 1 to 65531 bytes of UTF-8"}));
   }
+  EXPECT_THAT(ErrorOf([&] {
+                WriteNpz(path, {{"odd", Ones({2}, DType::kBFloat16)}});
+              }),
+              IsError(StatusCode::kInvalidArgument, {path + ": array \"odd\": npy: found bf16"}));
   EXPECT_EQ(ReadNpz(path).count("kept"), 1) << "what was there stays";
   std::map<std::string, NDArray> arrays;
   for (const std::string& name :

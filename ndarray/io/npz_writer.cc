@@ -209,7 +209,12 @@ void WriteNpz(const std::string& path, const std::map<std::string, NDArray>& arr
     CheckName(OneLine(path), name);
     array.CheckAlive("write_npz", name.c_str());
     auto entry = std::make_unique<Entry>();
-    entry->header = SerializeNpyHeader(array.dtype(), array.shape());
+    try {
+      entry->header = SerializeNpyHeader(array.dtype(), array.shape());
+    } catch (Error& error) {
+      error.AddContext(absl::StrCat(OneLine(path), ": array ", ShownEntry(name)));
+      throw;
+    }
     entry->array =
         array.is_dense() && array.device() == Host() ? array : array.CopyTo(Place::Heap());
     entries.push_back(std::move(entry));
@@ -236,7 +241,8 @@ void WriteNpz(const std::string& path, const std::map<std::string, NDArray>& arr
                                            source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
       zip_source_free(source);
-      ThrowZip(OneLine(path), "cannot hold an array of that name", zip_get_error(archive.get()));
+      ThrowZip(absl::StrCat(OneLine(path), ": array ", ShownEntry(name)), "cannot be held",
+               zip_get_error(archive.get()));
     }
     // The same arrays give the same file: no dates (1980-01-01 is the format's first).
     const auto at = static_cast<zip_uint64_t>(index);

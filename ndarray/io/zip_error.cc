@@ -1,5 +1,7 @@
 #include "tidepool/ndarray/io/zip_error.h"
 
+#include <cerrno>
+
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -21,6 +23,10 @@ void ThrowZip(const std::string& name, const char* what, zip_error_t* error) {
     case ZIP_ER_ENCRNOTSUPP:
     case ZIP_ER_NOPASSWD:
       ThrowUnimplemented(message);
+    case ZIP_ER_SEEK:
+      // Of an archive that says so: a source that cannot seek says why itself.
+      if (zip_error_code_system(error) == EFBIG) ThrowDataLoss(message);
+      [[fallthrough]];
     default:
       if (zip_error_system_type(error) == ZIP_ET_SYS && zip_error_code_system(error) != 0) {
         ThrowErrno(zip_error_code_system(error), absl::StrCat(name, ": ", what));

@@ -10,6 +10,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/charconv.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -18,6 +20,8 @@ namespace tidepool {
 namespace {
 
 constexpr int32_t kMissing = -1;
+// Of a number of integers: larger ones are as large as any, beside the length of a record.
+constexpr int64_t kMostExponent = int64_t{1} << 40;
 
 // A column while the file is read.
 struct Cells {
@@ -69,14 +73,73 @@ void CheckSchema(const CsvSchema& schema) {
   }
 }
 
-// `text` as a T, all of it.
-template <typename T>
-bool Parse(absl::string_view text, T& value) {
+// Without blanks around it and its plus.
+absl::string_view Unsigned(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   if (!text.empty() && text[0] == '+' && text.substr(0, 2) != "+-") text.remove_prefix(1);
+  return text;
+}
+
+// `text` as a T, all of it.
+template <typename T>
+std::errc Parse(absl::string_view text, T& value) {
   const std::from_chars_result result =
       std::from_chars(text.data(), text.data() + text.size(), value);
-  return result.ec == std::errc() && result.ptr == text.data() + text.size();
+  return result.ptr == text.data() + text.size() ? result.ec : std::errc::invalid_argument;
+}
+
+// As one of double; an infinity for one that is too large.
+bool ParseNumber(absl::string_view text, double& value) {
+  text = Unsigned(text);
+  const std::errc error = Parse(text, value);
+  if (error != std::errc::result_out_of_range) return error == std::errc();
+  absl::from_chars(text.data(), text.data() + text.size(), value);  // which of the two ends it is
+  value = std::abs(value) > 1 ? std::copysign(std::numeric_limits<double>::infinity(), value) : 0;
+  return true;
+}
+
+// A whole number in every form that a number has: exactly, so not by double.
+bool ParseInteger(absl::string_view text, int64_t& value) {
+  text = Unsigned(text);
+  if (Parse(text, value) == std::errc()) return true;
+  std::string digits(absl::StartsWith(text, "-") ? "-" : "");
+  const size_t sign = digits.size();
+  int64_t behind = 0;  // digits behind the point
+  bool has_point = false, has_digits = false;
+  size_t i = sign;
+  for (; i < text.size() && (absl::ascii_isdigit(static_cast<unsigned char>(text[i])) ||
+                             (text[i] == '.' && !has_point));
+       ++i) {
+    if (text[i] == '.') {
+      has_point = true;
+      continue;
+    }
+    has_digits = true;
+    behind += has_point;
+    if (text[i] != '0' || digits.size() > sign) digits += text[i];
+  }
+  if (!has_digits) return false;
+  int64_t exponent = 0;
+  if (i < text.size()) {
+    if (text[i] != 'e' && text[i] != 'E') return false;
+    absl::string_view power = text.substr(i + 1);
+    if (absl::StartsWith(power, "+") && !absl::StartsWith(power, "+-")) power.remove_prefix(1);
+    const std::errc error = Parse(power, exponent);
+    if (error == std::errc::result_out_of_range) {
+      exponent = power[0] == '-' ? -kMostExponent : kMostExponent;
+    } else if (error != std::errc()) {
+      return false;
+    }
+    exponent = std::clamp(exponent, -kMostExponent, kMostExponent);
+  }
+  if (digits.size() == sign) return value = 0, true;
+  // What the point has behind it in the end is zeros.
+  int64_t zeros = exponent - behind;
+  for (; zeros < 0 && digits.back() == '0'; ++zeros) digits.pop_back();
+  constexpr int64_t kMostDigits = 19;
+  if (zeros < 0 || zeros + static_cast<int64_t>(digits.size() - sign) > kMostDigits) return false;
+  digits.append(static_cast<size_t>(zeros), '0');
+  return Parse(absl::string_view(digits), value) == std::errc();
 }
 
 class Reader {
@@ -163,7 +226,7 @@ class Reader {
     if (is_category) return cells.codes.push_back(CodeOf(cells, trimmed));
     if (column.kind == CsvKind::kInteger) {
       int64_t value = 0;
-      if (!Parse(text, value)) Fail(cells, text, "an integer of 64 bits");
+      if (!ParseInteger(text, value)) Fail(cells, text, "an integer of 64 bits");
       if (column.is_label) {
         cells.integers.push_back(value);
       } else {
@@ -172,7 +235,7 @@ class Reader {
       return;
     }
     double value = 0;
-    if (!Parse(text, value)) Fail(cells, text, "a number");
+    if (!ParseNumber(text, value)) Fail(cells, text, "a number");
     const auto number = static_cast<float>(value);
     if (!std::isfinite(number)) Fail(cells, text, "a number that is finite in f32");
     cells.numbers.push_back(number);

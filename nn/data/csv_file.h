@@ -36,7 +36,7 @@ namespace tidepool {
 
 enum class CsvKind : uint8_t {
   kNumber,    // decimal or scientific, finite in f32; blanks around it do not count
-  kInteger,   // the same without a fraction; as a label i64
+  kInteger,   // the same without a fraction ("1e3", "1.0"), within 64 bits; as a label i64
   kCategory,  // one of some texts
 };
 

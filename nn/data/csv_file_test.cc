@@ -126,6 +126,40 @@ TEST(CsvFile, WhatIsWrongIsToldWithLineAndColumn) {
               IsError(StatusCode::kDataLoss, {"expected a header"}));
 }
 
+TEST(CsvFile, WholeNumbersInEveryForm) {
+  CsvSchema schema;
+  schema.has_header = false;
+  schema.columns = {{.name = "x", .kind = CsvKind::kInteger},
+                    {.name = "y", .kind = CsvKind::kInteger, .is_label = true}};
+  const CsvTable table = ReadCsv(
+      FileOf(
+          "1.0,1e3\n+25e-0,10e-1\n.0,-9223372036854775808.000\n-2.50e1, 9.223372036854775807E18 \n"
+          "0e99999999999999999999,0.0000001e+7\n1e15,+00000000000000000000000012.\n"),
+      schema);
+  EXPECT_EQ(table.features.ToVector<float>(), (std::vector<float>{1, 25, 0, -25, 0, 1e15f}));
+  EXPECT_EQ(table.labels.ToVector<int64_t>(),
+            (std::vector<int64_t>{1000, 1, INT64_MIN, INT64_MAX, 1, 12}));
+  for (const char* const bad :
+       {"1.5", "25e-1", "9223372036854775808.0", "1e19", "1e99999999999999999999", "1e", "e1", ".",
+        "1.0.0", "1e1.0", "--1", "0x10", "inf", "1 0", "0.00000000000000000000000000000001"}) {
+    EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf(std::string("1,") + bad + "\n"), schema); }),
+                IsError(StatusCode::kDataLoss, {"\"y\": found ", "expected an integer of 64 bits"}))
+        << bad;
+  }
+}
+
+TEST(CsvFile, NumbersBeyondThoseOfDouble) {
+  CsvSchema schema;
+  schema.has_header = false;
+  schema.columns = {{.name = "x"}};
+  EXPECT_EQ(ReadCsv(FileOf("1e-400\n-1e-400\n"), schema).features.ToVector<float>(),
+            (std::vector<float>{0, 0}));
+  for (const char* const large : {"1e400", "-1e400", "1e39"}) {
+    EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf(large), schema); }),
+                IsError(StatusCode::kDataLoss, {large, "expected a number that is finite in f32"}));
+  }
+}
+
 TEST(CsvFile, LimitsHold) {
   const auto error = [](const CsvSchema& schema, const std::string& text) {
     return ErrorOf([&] { ReadCsv(FileOf(text), schema); });

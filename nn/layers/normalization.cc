@@ -11,7 +11,10 @@ namespace {
 
 int64_t LastOf(const Shape& input) { return input[input.rank() - 1]; }
 
-Shape CheckInput(const Layer& layer, const Shape& input, int64_t multiple = 1) {
+Shape CheckInput(const Layer& layer, const Shape& input, double epsilon, int64_t multiple = 1) {
+  if (!(epsilon >= 0)) {
+    ThrowInvalidArgument(absl::StrCat("layer [", layer.Describe(), "]: epsilon ", epsilon, ", expected 0 or more"));
+  }
   if (input.rank() >= 1 && multiple >= 1 && LastOf(input) >= 1 && LastOf(input) % multiple == 0) return input;
   ThrowInvalidArgument(absl::StrCat("layer [", layer.Describe(), "]: input shape ", input.ToString(),
                                     ", expected a last axis of at least one element, a multiple of the groups"));
@@ -44,7 +47,7 @@ Shape BatchNormalization::OutputShape(const Shape& input) const {
   if (!(momentum_ >= 0 && momentum_ <= 1)) {
     ThrowInvalidArgument(absl::StrCat("layer [", Describe(), "]: momentum ", momentum_, ", expected 0 to 1"));
   }
-  return CheckInput(*this, input);
+  return CheckInput(*this, input, attributes_.epsilon);
 }
 std::vector<ParameterSpec> BatchNormalization::Parameters(const Shape& input) const {
   return {Scale(input), Shift(input), State("running_mean", input, 0), State("running_variance", input, 1)};
@@ -64,7 +67,9 @@ NDArray BatchNormalization::Forward(LayerContext& context, const NDArray& input)
 
 void LayerNormalization::VisitFields(FieldVisitor& visitor) { visitor.Field("epsilon", attributes_.epsilon); }
 std::string LayerNormalization::Describe() const { return absl::StrCat("layer_norm ", attributes_.epsilon); }
-Shape LayerNormalization::OutputShape(const Shape& input) const { return CheckInput(*this, input); }
+Shape LayerNormalization::OutputShape(const Shape& input) const {
+  return CheckInput(*this, input, attributes_.epsilon);
+}
 std::vector<ParameterSpec> LayerNormalization::Parameters(const Shape& input) const {
   return {Scale(input), Shift(input)};
 }
@@ -74,7 +79,9 @@ NDArray LayerNormalization::Forward(LayerContext& context, const NDArray& input)
 
 void RmsNormalization::VisitFields(FieldVisitor& visitor) { visitor.Field("epsilon", attributes_.epsilon); }
 std::string RmsNormalization::Describe() const { return absl::StrCat("rms_norm ", attributes_.epsilon); }
-Shape RmsNormalization::OutputShape(const Shape& input) const { return CheckInput(*this, input); }
+Shape RmsNormalization::OutputShape(const Shape& input) const {
+  return CheckInput(*this, input, attributes_.epsilon);
+}
 std::vector<ParameterSpec> RmsNormalization::Parameters(const Shape& input) const { return {Scale(input)}; }
 NDArray RmsNormalization::Forward(LayerContext& context, const NDArray& input) const {
   return RmsNorm(WithoutMasked(context.mask, input), context.parameters[0], attributes_).output;
@@ -87,7 +94,9 @@ void GroupNormalization::VisitFields(FieldVisitor& visitor) {
 std::string GroupNormalization::Describe() const {
   return absl::StrCat("group_norm ", attributes_.groups, " groups ", attributes_.epsilon);
 }
-Shape GroupNormalization::OutputShape(const Shape& input) const { return CheckInput(*this, input, attributes_.groups); }
+Shape GroupNormalization::OutputShape(const Shape& input) const {
+  return CheckInput(*this, input, attributes_.epsilon, attributes_.groups);
+}
 std::vector<ParameterSpec> GroupNormalization::Parameters(const Shape& input) const {
   return {Scale(input), Shift(input)};
 }

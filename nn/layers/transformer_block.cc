@@ -48,7 +48,7 @@ Shape TransformerBlock::OutputShape(const Shape& input) const {
   if (input.rank() != 2 || heads_ < 1 || input[1] < 1 || input[1] % heads_ != 0) {
     RefuseInput(input, "[length, width], a width that is a multiple of the heads");
   }
-  return input;
+  return LayerNormalization(options_.epsilon).OutputShape(input);
 }
 
 std::vector<ParameterSpec> TransformerBlock::Parameters(const Shape& input) const {

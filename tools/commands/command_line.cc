@@ -37,7 +37,7 @@ void PrintHelp(const Command& command) {
 }
 
 // One line, whatever a flag or a file put into the message.
-void PrintError(const char* command, const char* message) {
+void PrintError(const std::string& program, const char* message) {
   std::string line;
   for (const char* c = message; *c != '\0'; ++c) {
     if (static_cast<unsigned char>(*c) < 0x20 || *c == 0x7f) {
@@ -47,7 +47,7 @@ void PrintError(const char* command, const char* message) {
     }
   }
   std::fflush(stdout);
-  std::fprintf(stderr, "tidepool%s%s: %s\n", command[0] != '\0' ? " " : "", command, line.c_str());
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), line.c_str());
 }
 
 // What a flag of this type takes; for others the parser's own words.
@@ -160,27 +160,45 @@ int Run(const std::vector<Command>& commands, int argc, char** argv, const char*
   return command->run();
 }
 
-}  // namespace
-
-int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
+// `run` with what is said of RunCommand; `program` is asked for when something is wrong.
+int RunGuarded(absl::FunctionRef<std::string()> program, absl::FunctionRef<int()> run) {
   // A limit on file sizes is then an error of write(), which cleans up, instead of the end; and who
   // looks at the first lines only (head) does not end a training.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  const char* name = "";
   try {
-    const int status = Run(commands, argc, argv, &name);
+    const int status = run();
     FinishOutput();
     return status;
   } catch (const CommandFailed& failure) {
-    PrintError(name, failure.what());
+    PrintError(program(), failure.what());
     return kExitFailed;
   } catch (const std::bad_alloc&) {
-    PrintError(name, "out of memory");
+    PrintError(program(), "out of memory");
   } catch (const std::exception& error) {
-    PrintError(name, error.what());
+    PrintError(program(), error.what());
   }
   return kExitBadInput;
+}
+
+}  // namespace
+
+int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
+  const char* name = "";
+  return RunGuarded([&] { return absl::StrCat("tidepool", name[0] != '\0' ? " " : "", name); },
+                    [&] { return Run(commands, argc, argv, &name); });
+}
+
+int RunProgram(const char* name, const std::vector<char*>& arguments,
+               absl::FunctionRef<int()> run) {
+  return RunGuarded(
+      [&] { return std::string(name); },
+      [&] {
+        if (arguments.size() > 1) {
+          ThrowInvalidArgument(absl::StrCat("argument \"", arguments[1], "\", expected a flag"));
+        }
+        return run();
+      });
 }
 
 }  // namespace tidepool::tools

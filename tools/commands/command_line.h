@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 namespace tidepool::tools {
 
 // Exit statuses of every command.
@@ -34,6 +36,10 @@ struct Command {
 // CommandFailed. Standard output that could not be written (a full disk, a reader that has gone) is
 // such an error, of help too. Ignores SIGXFSZ and SIGPIPE from then on.
 int RunCommand(const std::vector<Command>& commands, int argc, char** argv);
+
+// The same of a program without commands, whose Abseil flags have been parsed and left `arguments`,
+// the program's name first: more is an error. `name` begins the line of an error.
+int RunProgram(const char* name, const std::vector<char*>& arguments, absl::FunctionRef<int()> run);
 
 }  // namespace tidepool::tools
 

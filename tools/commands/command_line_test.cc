@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -183,6 +185,23 @@ TEST(CommandLine, ExitStatuses) {
   EXPECT_EQ(disagrees.err, "tidepool disagree: no,\\x0anever\n");
   ExpectRefused({"exhaust"}, {"tidepool exhaust: out of memory"});
   ExpectRefused({"surprise"}, {"tidepool surprise: too long"});
+}
+
+TEST(CommandLine, ProgramsWithoutCommands) {
+  const auto run = [](std::vector<std::string> arguments, absl::FunctionRef<int()> program) {
+    arguments.insert(arguments.begin(), "path/of/it");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    testing::internal::CaptureStderr();
+    const int status = RunProgram("it", argv, program);
+    return absl::StrCat(status, " ", testing::internal::GetCapturedStderr());
+  };
+  EXPECT_EQ(run({}, [] { return kExitOk; }), "0 ");
+  EXPECT_EQ(run({}, [] { return kExitFailed; }), "1 ");
+  EXPECT_EQ(run({"more"}, [] { return kExitOk; }), "2 it: argument \"more\", expected a flag\n");
+  EXPECT_EQ(run({}, []() -> int { throw CommandFailed("no"); }), "1 it: no\n");
+  EXPECT_EQ(run({}, []() -> int { throw std::bad_alloc(); }), "2 it: out of memory\n");
+  EXPECT_EQ(run({}, []() -> int { ThrowDataLoss("a\nb"); }), "2 it: a\\x0ab\n");
 }
 
 TEST(CommandLine, Overview) {

@@ -43,7 +43,7 @@ void LastFinite::EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> 
 
 void LastFinite::Fail(int64_t step, int epoch, const std::string& what) {
   std::string message = absl::StrCat("step ", step, " (epoch ", epoch, "): ", what,
-                                     ": training has diverged; a lower --learning_rate may help");
+                                     ": training has diverged; ", advice_);
   if (save_.empty()) throw CommandFailed(message);
   if (kept_epoch_ == 0) {
     throw CommandFailed(

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -17,8 +18,10 @@ namespace tidepool::tools {
 // which has been read anyway, is compared.
 class LastFinite {
  public:
-  // Empty `save`: nothing is kept. The model outlives this.
-  LastFinite(nn::Model& model, std::string save) : model_(model), save_(std::move(save)) {}
+  // Empty `save`: nothing is kept. The model outlives this. `advice` is in the messages.
+  LastFinite(nn::Model& model, std::string save,
+             std::string advice = "a lower --learning_rate may help")
+      : model_(model), save_(std::move(save)), advice_(std::move(advice)) {}
 
   // `step` from 1. Throws CommandFailed naming step, epoch and loss, and where the parameters of
   // the last epoch are now ("<save>.epoch-3"), when the loss is not finite; `save` itself is left
@@ -32,7 +35,7 @@ class LastFinite {
   [[noreturn]] void Fail(int64_t step, int epoch, const std::string& what);
 
   nn::Model& model_;
-  const std::string save_;
+  const std::string save_, advice_;
   NDArray kept_;        // Network::arrays()
   int kept_epoch_ = 0;  // 0: none
 };

@@ -48,4 +48,15 @@ void CheckOutputPaths(const std::vector<FlagPath>& outputs, const std::vector<Fl
   }
 }
 
+std::vector<FlagPath> ImageFilesOf(const char* flag, const std::string& folder) {
+  std::vector<FlagPath> files;
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    for (const char* suffix : {"", ".gz"}) {
+      files.push_back({flag, absl::StrCat(folder, "/", name, suffix)});
+    }
+  }
+  return files;
+}
+
 }  // namespace tidepool::tools

@@ -19,6 +19,9 @@ struct FlagPath {
 void CheckOutputPaths(const std::vector<FlagPath>& outputs,
                       const std::vector<FlagPath>& inputs = {});
 
+// What LoadImageFolder may read of the folder that is given by the flag.
+std::vector<FlagPath> ImageFilesOf(const char* flag, const std::string& folder);
+
 }  // namespace tidepool::tools
 
 #endif  // TIDEPOOL_TOOLS_COMMANDS_OUTPUT_PATHS_H_

@@ -78,18 +78,6 @@ void WriteTrace(const Workspace& workspace, const std::string& path) {
   std::printf("wrote %zu requests to %s\n", problem.buffers.size(), path.c_str());
 }
 
-// Those that LoadImageFolder may read.
-std::vector<FlagPath> ImageFilesOf(const std::string& folder) {
-  std::vector<FlagPath> files;
-  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-                           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
-    for (const char* suffix : {"", ".gz"}) {
-      files.push_back({"data", absl::StrCat(folder, "/", name, suffix)});
-    }
-  }
-  return files;
-}
-
 // The pool goes on with the threads it got.
 void TellRefusedThreads() {
   const int wanted = ThreadCount();
@@ -119,7 +107,7 @@ int RunTrain() {
   const std::string trace = absl::GetFlag(FLAGS_trace_file);
   const std::string folder = Required("data", absl::GetFlag(FLAGS_data));
   CheckOutputPaths({{"save", save}, {"memory_log", memory_log_file}, {"trace_file", trace}},
-                   ImageFilesOf(folder));
+                   ImageFilesOf("data", folder));
   if (!trace.empty() && mode != WorkspaceMode::kEnabled) ThrowNoTrace();
 
   // Before the thread pool exists, so that its threads are counted too.
