@@ -75,6 +75,29 @@ TEST(GradientListener, LastLayersAreFinalFirst) {
               ElementsAre(2, 1, 0));
 }
 
+TEST(GradientListener, GradientsAreFinalWhileThePassGoesOn) {
+  Flat flat(2);
+  const NDArray x = Random({5, 4}, 1);
+  Recording recording(flat.g);
+  GradientTape tape;
+  tape.set_listener(&recording);
+  for (size_t i = 0; i < 2; ++i) tape.Watch(flat.w[i], flat.g[i]);
+  const NDArray h = MatMul(x, flat.w[0]);
+  NDArray copy;
+  {
+    const NoGradientScope constants;
+    copy = h.Dup();
+  }
+  std::vector<int> by_then;
+  SetGradient("probe", {&h, 1}, {&copy, 1}, [&](absl::Span<const NDArray> dh) {
+    by_then = recording.order;
+    return std::vector<NDArray>{dh[0]};
+  });
+  tape.Backward(Sum(MatMul(copy, flat.w[1])));
+  EXPECT_THAT(by_then, ElementsAre(1));
+  EXPECT_THAT(recording.order, ElementsAre(1, 0));
+}
+
 TEST(GradientListener, AnArrayThatIsReadTwiceIsFinalBehindTheFirstReader) {
   Flat flat(3);
   const NDArray x = Random({5, 4}, 1);
