@@ -457,7 +457,8 @@ TEST(GradientBuckets, AreBegunInOrderOnceTheirGradientsAreFinal) {
 
 // Between two layers: notes in the backward pass how many buckets have been begun by then.
 struct Probed : Block {
-  Probed(const GradientBuckets*& buckets, std::vector<size_t>& completed) : buckets(buckets), completed(completed) {}
+  Probed(const GradientBuckets*& buckets, std::vector<size_t>& completed)
+      : buckets(buckets), completed(completed) {}
   Part first{*this, "first", Dense(4, Activation::kTanh)};
   Part second{*this, "second", Dense(2)};
   NDArray Forward(const NDArray& x) const override {
