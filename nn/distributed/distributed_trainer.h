@@ -66,9 +66,9 @@ class DistributedTrainer {
  public:
   // Checks that all ranks have the same network, updater and version, then gives all of them rank
   // 0's parameters, updater's state and counters: so what is resumed is loaded there. Throws
-  // kFailedPrecondition (rank_agreement.h), and where the job has other than config.ranks;
-  // kInvalidArgument for numbers below 1; kUnimplemented for a trainer with graphs and a network on
-  // a device.
+  // as CheckFacts (rank_agreement.h); kFailedPrecondition where the job has other than
+  // config.ranks; kInvalidArgument for numbers below 1; kUnimplemented for a trainer with graphs
+  // and a network on a device.
   DistributedTrainer(Trainer& trainer, Communicator& communicator,
                      const DistributedConfig& config = {});
   ~DistributedTrainer();

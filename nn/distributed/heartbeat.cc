@@ -24,6 +24,8 @@ void Heartbeat::Guard(absl::FunctionRef<void()> body) {
   try {
     body();
   } catch (const Error& error) {
+    // Another rank's fault, as this one was told by a collective: that one says what it was.
+    if (error.code() == absl::StatusCode::kAborted && watch_ != nullptr) watch_->AwaitVerdict();
     Fail(error);
     throw;
   } catch (const std::exception& error) {

@@ -55,7 +55,7 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   // Calls `body`. What it throws leaves here, told to the other ranks, whose collectives end with
-  // it.
+  // it; kAborted, which is another rank's fault, is that one's to tell.
   void Guard(absl::FunctionRef<void()> body);
   // The job ends by this rank's error, on all ranks; this one's communicator ends too.
   void Fail(const Error& error);

@@ -184,6 +184,11 @@ void Heartbeat::Watch::Fail(const std::string& message) {
   told_.wait_for(lock, 2 * kLogPatience, [&] { return failure_told_ || !verdict_.empty(); });
 }
 
+void Heartbeat::Watch::AwaitVerdict() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  told_.wait_for(lock, std::min(kPatience, config_.limit), [&] { return !verdict_.empty(); });
+}
+
 void Heartbeat::Watch::Loop() {
   Clock::time_point next = Clock::now();
   for (;;) {
@@ -356,7 +361,15 @@ void Heartbeat::Watch::EndJob(std::string cause) {
       static_cast<size_t>(communicator_.size()));
   logs[0] = communicator_.Log();
   for (Peer& peer : peers_) logs[static_cast<size_t>(peer.rank)] = std::move(peer.log);
-  const std::string difference = FirstDifference(logs);
+  std::string difference = FirstDifference(logs);
+  if (difference.empty()) {
+    // A rank that is gone has not said where it was: the others' last collective is the first that
+    // it did not end.
+    for (const auto& log : logs) {
+      if (log.has_value() && !log->empty())
+        difference = absl::StrCat("the others were in ", log->back().ToString());
+    }
+  }
   const std::string verdict =
       absl::StrCat("distributed: ", cause, difference.empty() ? "" : "; ", difference);
   for (Peer& peer : peers_) {

@@ -26,6 +26,8 @@ class Heartbeat::Watch {
   ~Watch();
 
   void Fail(const std::string& message);
+  // For as long as another rank may take to say what it met.
+  void AwaitVerdict();
   std::string verdict() const;
 
  private:

@@ -88,11 +88,11 @@ void CheckFacts(Communicator& communicator, const RankFacts& facts) {
                                          facts.size(), " facts, expected ", expected.size(),
                                          ", as rank 0 has"));
   }
-  ThrowFailedPrecondition(
-      absl::StrCat("distributed: ",
-                   differ[0] == 1 ? absl::StrCat("rank ", differ[1], " has")
-                                  : absl::StrCat(differ[0], " ranks have"),
-                   " another program, network or updater than rank 0, as said there"));
+  throw Error(absl::StatusCode::kAborted,
+              absl::StrCat("distributed: ",
+                           differ[0] == 1 ? absl::StrCat("rank ", differ[1], " has")
+                                          : absl::StrCat(differ[0], " ranks have"),
+                           " another program, network or updater than rank 0, as said there"));
 }
 
 void CheckSameParameters(Communicator& communicator, const Network& network,

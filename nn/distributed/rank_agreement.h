@@ -17,12 +17,13 @@ using RankFacts = std::vector<std::pair<std::string, std::string>>;
 // Of the program, the network, its parameters, the updater and the loss scale; not of values.
 RankFacts FactsOf(Trainer& trainer);
 
-// Throws kFailedPrecondition on all ranks where one has others than rank 0: on those, the first
-// that differs, found and expected; elsewhere how many ranks they are.
+// Throws on all ranks where one has others than rank 0: there kFailedPrecondition, the first that
+// differs, found and expected; elsewhere kAborted, which rank it is.
 void CheckFacts(Communicator& communicator, const RankFacts& facts);
 
-// Likewise where the bytes of what the network computes by differ, which they do not unless a
-// rank's memory or processor is other than it should be. `where`: "behind step 20".
+// Throws kFailedPrecondition on all ranks where the bytes of what the network computes by differ,
+// which they do not unless a rank's memory or processor is other than it should be. `where`:
+// "behind step 20".
 void CheckSameParameters(Communicator& communicator, const Network& network,
                          const std::string& where);
 

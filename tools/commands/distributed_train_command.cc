@@ -206,9 +206,14 @@ int RunTrainDistributed() {
       TrainAsRank(*communicator, settings);
     });
   } catch (const Error& error) {
-    // What the job ended by has been said.
-    if (error.message() == heartbeat.verdict()) return kExitFailed;
-    throw;
+    // What the job ended by has been said, this rank's part in it too.
+    if (heartbeat.verdict().empty()) throw;
+    const bool is_anothers = error.code() == absl::StatusCode::kUnavailable ||
+                             error.code() == absl::StatusCode::kAborted;
+    return is_anothers ? kExitFailed : kExitBadInput;
+  } catch (const CommandFailed&) {
+    if (heartbeat.verdict().empty()) throw;
+    return kExitFailed;
   }
   return kExitOk;
 }
