@@ -80,11 +80,11 @@ bool Collectives::Run(const CollectiveCall& call) {
     case CollectiveKind::kAllGather:
       return RingAllGather(elements);
     case CollectiveKind::kReduceScatter:
-      return RingReduceScatter(elements);
     case CollectiveKind::kAllReduce:
-      if (elements.bytes() > kTreeBytes)
-        return RingReduceScatter(elements) && RingAllGather(elements);
-      return TreeReduce(elements) && TreeBroadcast(elements, 0);
+      // By the same way, so that parts of sums have the bits of whole ones.
+      if (elements.bytes() <= kTreeBytes) return TreeReduce(elements) && TreeBroadcast(elements, 0);
+      return RingReduceScatter(elements) &&
+             (call.kind == CollectiveKind::kReduceScatter || RingAllGather(elements));
     case CollectiveKind::kBarrier:
       break;
   }

@@ -27,7 +27,16 @@ T NumberOf(const CheckpointNotes& notes, const std::string& name) {
   return value;
 }
 
-// On rank 0 alone; all learn whether it worked.
+void BroadcastText(Communicator& communicator, std::string& text) {
+  double bytes = static_cast<double>(text.size());
+  communicator.Broadcast(absl::MakeSpan(&bytes, 1), 0, "length of a note");
+  text.resize(static_cast<size_t>(bytes));
+  communicator.Broadcast(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()), 0,
+                         "note");
+}
+
+}  // namespace
+
 void OnRank0(Communicator& communicator, const char* what, absl::FunctionRef<void()> work) {
   std::exception_ptr failure;
   if (communicator.rank() == 0) {
@@ -45,16 +54,6 @@ void OnRank0(Communicator& communicator, const char* what, absl::FunctionRef<voi
                 absl::StrCat("distributed: rank 0 could not ", what, ", as said there"));
   }
 }
-
-void BroadcastText(Communicator& communicator, std::string& text) {
-  double bytes = static_cast<double>(text.size());
-  communicator.Broadcast(absl::MakeSpan(&bytes, 1), 0, "length of a note");
-  text.resize(static_cast<size_t>(bytes));
-  communicator.Broadcast(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()), 0,
-                         "note");
-}
-
-}  // namespace
 
 CheckpointNotes DataPosition::ToNotes() const {
   return {{"data_examples", absl::StrCat(examples)},

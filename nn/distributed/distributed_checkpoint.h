@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/nn/distributed/communicator.h"
 #include "tidepool/nn/training/checkpoint.h"
 #include "tidepool/nn/training/trainer.h"
@@ -43,6 +44,10 @@ struct DataPosition {
   void CheckIsIn(int64_t its_examples, int64_t its_together, uint64_t its_seed) const;
   bool operator==(const DataPosition&) const = default;
 };
+
+// Collective: `work` on rank 0 alone. What it throws leaves there; others throw kAborted then,
+// "rank 0 could not <what>".
+void OnRank0(Communicator& communicator, const char* what, absl::FunctionRef<void()> work);
 
 // Collective. Rank 0 writes; where it cannot, all throw: rank 0 why, others kAborted.
 void SaveLatest(Communicator& communicator, Trainer& trainer, CheckpointFolder& folder,

@@ -1,5 +1,8 @@
 #include "tidepool/nn/distributed/distributed_trainer.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -8,8 +11,11 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/data/async_iterator.h"
+#include "tidepool/nn/distributed/distributed_checkpoint.h"
 #include "tidepool/nn/distributed/rank_agreement.h"
 
 namespace tidepool::nn {
@@ -25,7 +31,9 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
       communicator_(communicator),
       config_(config),
       layout_(trainer.network().layout_version()),
-      buckets_(trainer.network(), communicator, config.bucket_bytes) {
+      buckets_(
+          trainer.network(), communicator, config.bucket_bytes,
+          config.shard_updater ? GradientBuckets::Sums::kOwnPart : GradientBuckets::Sums::kWhole) {
   if (config.ranks < 0 || config.prefetch < 1) {
     ThrowInvalidArgument(absl::StrCat(kName, ": ", config.ranks, " ranks and prefetch ",
                                       config.prefetch,
@@ -44,8 +52,10 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
   RankFacts facts = FactsOf(trainer);
   facts.emplace_back("buckets",
                      absl::StrCat(buckets_.count(), " of at most ", config.bucket_bytes, " bytes"));
+  facts.emplace_back("updater's state", config.shard_updater ? "in parts" : "whole");
   CheckFacts(communicator, facts);
   BroadcastState();
+  if (config.shard_updater) trainer.updater().KeepOnly(buckets_.OwnRanges());
 }
 
 DistributedTrainer::~DistributedTrainer() = default;
@@ -197,7 +207,7 @@ std::optional<DistributedStep> DistributedTrainer::Step(
   step.ranks = static_cast<int>(begin_.values[1]);
   step.loss = end_.values[0] / begin_.values[0];
   if (beside.is_defined()) beside *= 1.0 / step.ranks;
-  step.updated = trainer_.Update();
+  step.updated = config_.shard_updater ? UpdateOwnParts() : trainer_.Update();
   network.set_step(drawn + 1);
   if (!order_learned_) LearnOrder();
   return step;
@@ -226,6 +236,86 @@ void DistributedTrainer::LearnOrder() {
       "order of buckets");
   buckets_.set_order(order);
   order_learned_ = true;
+}
+
+bool DistributedTrainer::UpdateOwnParts() {
+  Network& network = trainer_.network();
+  Updater& updater = trainer_.updater();
+  LossScale* const loss_scale = trainer_.loss_scale();
+  const GradientClipping& clipping = updater.config().clipping;
+  const bool clips = clipping.kind == ClippingKind::kGlobalNorm;
+  if (loss_scale != nullptr || clips) {
+    // Whether some are not finite, and the squares' sum.
+    std::array<double, 2> told = {0, 0};
+    for (const auto& [begin, end] : buckets_.OwnRanges()) {
+      if (begin == end) continue;
+      const NDArray part = network.gradients().Slice(0, begin, end);
+      if (loss_scale != nullptr && !All(IsFinite(part)).Item<bool>()) told[0] = 1;
+      if (!clips) continue;
+      const NDArray norm = Cast(Norm2(part), DType::kFloat64);
+      told[1] += norm.Item<double>() * norm.Item<double>();
+    }
+    communicator_.AllReduce(absl::MakeSpan(told), "gradients' norm");
+    const auto diverged = [&](const char* what) {
+      throw DivergedError(absl::StrCat(kName, ": ", what, " behind step ", trainer_.steps(),
+                                       ": training has diverged"));
+    };
+    double scale = 1;
+    if (loss_scale != nullptr) {
+      scale = 1 / loss_scale->scale();
+      if (!loss_scale->Observe(told[0] == 0)) {
+        if (!loss_scale->has_diverged()) return false;
+        diverged("gradients are not finite at the least loss scale");
+      }
+    }
+    if (clips) {
+      // As Updater has it, PyTorch's small number too.
+      const double norm = std::sqrt(told[1]) * scale;
+      if (std::isnan(norm)) diverged("the norm of the gradients is not a number");
+      scale *= std::min(1.0, clipping.limit / (norm + 1e-6));
+    }
+    updater.set_gradient_scale(std::max(scale, std::numeric_limits<double>::min()));
+  }
+  updater.Apply(network.gradients(), network.parameters());
+  buckets_.GatherParts(network.parameters());
+  return true;
+}
+
+void DistributedTrainer::SaveLatest(CheckpointFolder& folder, const CheckpointNotes& notes) {
+  if (!config_.shard_updater) return nn::SaveLatest(communicator_, trainer_, folder, notes);
+  const Updater& updater = trainer_.updater();
+  std::optional<Updater> whole;
+  OnRank0(communicator_, "make room for the updater's state", [&] {
+    whole.emplace(updater.config(), trainer_.network().parameters().shape(), Host(),
+                  trainer_.network().dtype());
+    whole->set_steps(updater.steps());
+    whole->set_epoch(updater.epoch());
+  });
+  GatherState(whole.has_value() ? &*whole : nullptr);
+  OnRank0(communicator_, "save the checkpoint",
+          [&] { folder.Save(trainer_.network(), *whole, notes, trainer_.loss_scale()); });
+}
+
+void DistributedTrainer::GatherState(Updater* whole) {
+  const HandlesOwnScope handles;
+  const std::vector<const NDArray*> state = trainer_.updater().state();
+  for (size_t i = 0; i < state.size(); ++i) {
+    int64_t at = 0;  // in this rank's state
+    for (int number = buckets_.count() - 1; number >= 0; --number) {
+      const auto [begin, end] = buckets_.range(number);
+      const auto [mine, mine_end] = PartOf(end - begin, communicator_.rank(), communicator_.size());
+      NDArray bucket = Empty({end - begin}, state[i]->dtype(), Place::Heap());
+      if (mine < mine_end) {
+        NDArray part = bucket.Slice(0, mine, mine_end);
+        CopyInto(state[i]->Slice(0, at, at + mine_end - mine), part);
+        at += mine_end - mine;
+      }
+      communicator_.AllGather(ElementsOf(bucket), "updater's state");
+      if (whole == nullptr) continue;
+      NDArray to = whole->state()[i]->Slice(0, begin, end);
+      CopyInto(bucket, to);
+    }
+  }
 }
 
 }  // namespace tidepool::nn

@@ -22,6 +22,12 @@
 // that each of n ranks sends in a step: 2 (n - 1) / n of the gradients' and of the running
 // averages', and 3 messages of some words up and down a tree.
 //
+// With shard_updater gradients are summed up in parts (reduce-scatter), each rank updates its own,
+// and all gather the parameters: as many bytes in all, an n-th of the updater's state on each rank,
+// and the bits of a job without it but for clipping by the global norm (the sum of squares is that
+// of parts). Clipping by each parameter's norm is kUnimplemented. The whole state is there until
+// the trainer is handed over here; from then on the trainer does no steps of its own.
+//
 // Ownership: trainer and communicator outlive it. Between steps the trainer may be used as ever,
 // alike on all ranks. Threads: one at a time. All calls are collective.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_DISTRIBUTED_TRAINER_H_
@@ -40,6 +46,7 @@
 #include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/distributed/communicator.h"
 #include "tidepool/nn/distributed/gradient_buckets.h"
+#include "tidepool/nn/training/checkpoint.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -47,7 +54,10 @@ namespace tidepool::nn {
 struct DistributedConfig {
   int64_t bucket_bytes = int64_t{4} << 20;  // of gradients that are summed up at a time
   int ranks = 0;                            // that the job should have; 0: any
-  int prefetch = 2;                         // of Fit: batches made ahead
+  // Each rank keeps its part of the updater's state and updates its part of the parameters, which
+  // all ranks gather then.
+  bool shard_updater = false;
+  int prefetch = 2;  // of Fit: batches made ahead
 };
 
 struct DistributedStep {
@@ -88,6 +98,11 @@ class DistributedTrainer {
     listener_ = std::move(listener);
   }
 
+  // As nn::SaveLatest (distributed_checkpoint.h), of the whole updater's state, wherever its parts
+  // are: a job of any number of ranks goes on from it. Memory meanwhile, with shard_updater: the
+  // state on rank 0, a bucket elsewhere.
+  void SaveLatest(CheckpointFolder& folder, const CheckpointNotes& notes);
+
   // Throws kFailedPrecondition where the ranks' parameters are not the same to the last bit.
   void CheckSameParameters();
 
@@ -104,6 +119,9 @@ class DistributedTrainer {
   void BroadcastState();
   void Compute(const Batch& batch, double* loss);
   void LearnOrder();
+  bool UpdateOwnParts();
+  // Rank 0: into a whole updater, whose state it is.
+  void GatherState(Updater* whole);
   [[noreturn]] void ThrowOthersFailed(const Told& told, const char* doing) const;
 
   Trainer& trainer_;

@@ -28,8 +28,8 @@ Elements ElementsOf(const NDArray& array) {
 }
 
 GradientBuckets::GradientBuckets(const Network& network, Communicator& communicator,
-                                 int64_t bucket_bytes)
-    : network_(network), communicator_(communicator) {
+                                 int64_t bucket_bytes, Sums sums)
+    : network_(network), communicator_(communicator), sums_(sums) {
   if (bucket_bytes < 1)
     ThrowInvalidArgument(
         absl::StrCat("distributed: buckets of ", bucket_bytes, " bytes, expected at least 1"));
@@ -79,9 +79,32 @@ void GradientBuckets::BeginRest() {
 }
 
 void GradientBuckets::Start(Bucket& bucket) {
-  communicator_.Start(CollectiveKind::kAllReduce,
+  const bool parts = sums_ == Sums::kOwnPart;
+  communicator_.Start(parts ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
                       ElementsOf(network_.gradients().Slice(0, bucket.begin, bucket.end)),
                       *bucket.sum, "gradients");
+}
+
+void GradientBuckets::GatherParts(const NDArray& flat) {
+  for (const int32_t number : order_) {
+    const Bucket& bucket = buckets_[static_cast<size_t>(number)];
+    communicator_.Start(CollectiveKind::kAllGather,
+                        ElementsOf(flat.Slice(0, bucket.begin, bucket.end)), *bucket.sum,
+                        "parameters");
+  }
+  Wait();
+}
+
+std::vector<std::pair<int64_t, int64_t>> GradientBuckets::OwnRanges() const {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  // Buckets are numbered from the array's end.
+  for (size_t i = buckets_.size(); i-- > 0;) {
+    const Bucket& bucket = buckets_[i];
+    const auto [begin, end] =
+        PartOf(bucket.end - bucket.begin, communicator_.rank(), communicator_.size());
+    ranges.emplace_back(bucket.begin + begin, bucket.begin + end);
+  }
+  return ranges;
 }
 
 void GradientBuckets::Wait() {

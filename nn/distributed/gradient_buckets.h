@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -24,8 +25,11 @@ namespace tidepool::nn {
 
 class GradientBuckets final : public GradientListener {
  public:
+  // What a rank has of each sum: all of it, or its part (PartOf).
+  enum class Sums : uint8_t { kWhole, kOwnPart };
   // Of at most `bucket_bytes` each, but for a parameter that is larger. Both outlive it.
-  GradientBuckets(const Network& network, Communicator& communicator, int64_t bucket_bytes);
+  GradientBuckets(const Network& network, Communicator& communicator, int64_t bucket_bytes,
+                  Sums sums = Sums::kWhole);
 
   // Of the next step: nothing is complete.
   void Begin();
@@ -34,6 +38,11 @@ class GradientBuckets final : public GradientListener {
   void BeginRest();
   // Waits for all. Throws what the communicator ended with.
   void Wait();
+
+  // All ranks' parts of `flat`, of the gradients' shape, to all; begun in order, and waited for.
+  void GatherParts(const NDArray& flat);
+  // Of the flat array what is this rank's part of each bucket: ascending.
+  std::vector<std::pair<int64_t, int64_t>> OwnRanges() const;
 
   int count() const { return static_cast<int>(buckets_.size()); }
   int begun() const { return static_cast<int>(begun_); }  // in this step
@@ -57,6 +66,7 @@ class GradientBuckets final : public GradientListener {
 
   const Network& network_;
   Communicator& communicator_;
+  const Sums sums_;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;      // by parameter
   std::vector<int32_t> order_;      // in which they are begun
