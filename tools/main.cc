@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
            "needs while it runs; none uses the plain heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save",
-            "distributed", "ranks", "checkpoints", "checkpoint_every", "rank_limit"},
+            "distributed", "ranks", "checkpoints", "checkpoint_every", "shard_updater", "rank_limit"},
            &RunTrain},
           {"evaluate", "measure a saved model on labelled images", "",
            {"model_file", "images", "labels", "batch", "workspace_mode", "device", "threads", "max_operations"},

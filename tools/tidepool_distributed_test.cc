@@ -168,7 +168,8 @@ TEST(TidepoolDistributed, AJobGoesOnWithAnotherNumberOfRanks) {
       0);
   ASSERT_EQ(FilesIn(folder + "/checkpoints"),
             (std::vector<std::string>{"step-000000050.safetensors", "step-000000100.safetensors"}));
-  const RunResult result = Job(3, {"--model=mlp", "--schedule=constant", checkpoints});
+  const RunResult result =
+      Job(3, {"--model=mlp", "--schedule=constant", "--shard_updater", checkpoints});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("on 3 ranks"), HasSubstr("goes on behind batch 100 of epoch 1")));

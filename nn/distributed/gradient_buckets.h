@@ -50,6 +50,7 @@ class GradientBuckets final : public GradientListener {
   std::pair<int64_t, int64_t> range(int bucket) const;
   // By time, of the last step: buckets as they became complete, those that did not last.
   std::vector<int32_t> completed() const;
+  size_t completed_count() const { return completed_.size(); }  // in this step
   absl::Span<const int32_t> order() const { return order_; }
   // A permutation of the buckets' numbers.
   void set_order(absl::Span<const int32_t> order);

@@ -1,5 +1,6 @@
 // One rank of a job, for mpi_test.cc: does what its first argument says and ends with 1, and why,
 // where that went wrong.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -108,12 +109,34 @@ void Hang(Communicator& communicator, bool as_another) {
   });
 }
 
+// Seconds of an all-reduce by size, the least of some: what a model of cost is fitted to
+// (docs/distributed.md).
+void MeasureCost(Communicator& communicator) {
+  constexpr int kTimes = 30;
+  for (int64_t bytes = 1 << 10; bytes <= 64 << 20; bytes *= 4) {
+    std::vector<float> values(static_cast<size_t>(bytes / 4));
+    double least = 1e9;
+    for (int i = 0; i < kTimes; ++i) {
+      communicator.Barrier("before");
+      const double before = communicator.stats().busy_seconds;
+      communicator.AllReduce(absl::MakeSpan(values), "cost");
+      least = std::min(least, communicator.stats().busy_seconds - before);
+    }
+    if (communicator.rank() == 0) {
+      std::printf("%d ranks %10lld bytes %10.1f us\n", communicator.size(),
+                  static_cast<long long>(bytes), least * 1e6);
+    }
+  }
+}
+
 int Main(const std::string& what) {
   const auto communicator = Communicator::Open();
   if (what == "collectives") {
     RunCollectives(*communicator);
   } else if (what == "training") {
     RunTraining(*communicator);
+  } else if (what == "cost") {
+    MeasureCost(*communicator);
   } else if (what == "hang" || what == "part") {
     Hang(*communicator, what == "part");
   } else {

@@ -35,6 +35,7 @@ ABSL_FLAG(int, ranks, 0, "that the job is to have, with --distributed; 0: any");
 ABSL_FLAG(std::string, checkpoints, "",
           "folder of checkpoints, with --distributed; a job goes on from the newest");
 ABSL_FLAG(int, checkpoint_every, 100, "steps from one checkpoint to the next");
+ABSL_FLAG(bool, shard_updater, false, "each rank keeps its part of the updater's state");
 ABSL_FLAG(absl::Duration, rank_limit, absl::Seconds(60),
           "a rank that others wait for as long has failed");
 
@@ -106,7 +107,9 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
           static_cast<long long>(at.batch), static_cast<unsigned long long>(at.epoch));
     }
   }
-  nn::DistributedTrainer distributed(trainer, communicator, {.ranks = absl::GetFlag(FLAGS_ranks)});
+  nn::DistributedTrainer distributed(
+      trainer, communicator,
+      {.ranks = absl::GetFlag(FLAGS_ranks), .shard_updater = absl::GetFlag(FLAGS_shard_updater)});
   LastFinite last_finite(model, is_first ? settings.save : "");
   Progress progress(settings.epochs, train.count);
   for (; at.epoch <= static_cast<uint64_t>(settings.epochs); ++at.epoch, at.batch = 0) {
@@ -124,7 +127,7 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
         progress.Step(epoch, std::min(at.batch * settings.batch, train.count),
                       loss / static_cast<double>(at.batch - first));
       if (checkpoints.has_value() && trainer.steps() % settings.checkpoint_every == 0) {
-        nn::SaveLatest(communicator, trainer, *checkpoints, at.ToNotes());
+        distributed.SaveLatest(*checkpoints, at.ToNotes());
       }
     }
     if (is_first)
