@@ -14,16 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "tidepool/eval/do_evaluation.h"
-#include "tidepool/eval/evaluation.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/nn/distributed/merge_evaluations.h"
 #include "tidepool/nn/distributed/thread_ranks.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/dropout.h"
@@ -31,9 +27,6 @@
 
 namespace tidepool::nn {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // Kernels of ranks that are threads of one process take turns on its pool.
 class OneThread {
@@ -323,176 +316,6 @@ TEST(DistributedTrainer, SteadyStepsTakeNoMemoryFromTheSystem) {
     EXPECT_EQ(MemoryTracker::Global().system_allocations(), before);
     EXPECT_EQ(network.training_workspace().spilled_count(), 0u);
     communicator.Barrier("test");
-  });
-}
-
-TEST(DistributedTrainer, RanksThatDifferAreRefusedAtTheStart) {
-  const auto refusal = [](int whose, const std::function<void(int rank, Communicator&)>& begin) {
-    std::mutex mutex;
-    std::vector<std::string> messages(3);
-    ThreadRanks(3).Run([&](Communicator& communicator) {
-      const OneThread thread;
-      const Error error = ErrorOf([&] { begin(communicator.rank(), communicator); });
-      EXPECT_EQ(error.code(), communicator.rank() == 2 ? absl::StatusCode::kFailedPrecondition
-                                                       : absl::StatusCode::kAborted);
-      const std::lock_guard<std::mutex> lock(mutex);
-      messages[static_cast<size_t>(communicator.rank())] = error.message();
-    });
-    EXPECT_THAT(messages[0],
-                HasSubstr("rank 2 has another program, network or updater than rank 0"));
-    return messages[static_cast<size_t>(whose)];
-  };
-  EXPECT_THAT(
-      refusal(2,
-              [](int rank, Communicator& communicator) {
-                Network network = NetworkOf(rank == 2 ? "lenet" : "mlp");
-                Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
-                DistributedTrainer distributed(trainer, communicator);
-              }),
-      AllOf(HasSubstr("rank 2: network: found"), HasSubstr("conv2d"), HasSubstr("as rank 0 has")));
-  EXPECT_THAT(refusal(2,
-                      [](int rank, Communicator& communicator) {
-                        Network network = NetworkOf("mlp");
-                        UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kSgd);
-                        if (rank == 2) config.learning_rate = 0.05;
-                        Trainer trainer(network, config);
-                        DistributedTrainer distributed(trainer, communicator);
-                      }),
-              AllOf(HasSubstr("rank 2: updater: found sgd, learning rate 0.05"),
-                    HasSubstr("expected sgd, learning rate 0.1")));
-  EXPECT_THAT(refusal(2,
-                      [](int rank, Communicator& communicator) {
-                        Network network = NetworkOf("mlp");
-                        if (rank == 2) network.SetFrozen({"0.dense.bias"});
-                        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
-                        DistributedTrainer distributed(trainer, communicator);
-                      }),
-              HasSubstr("rank 2: parameters: found"));
-  ThreadRanks(2).Run([](Communicator& communicator) {
-    Network network = NetworkOf("mlp");
-    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
-    EXPECT_THAT(
-        ErrorOf([&] { DistributedTrainer distributed(trainer, communicator, {.ranks = 3}); }),
-        IsError(absl::StatusCode::kFailedPrecondition, {"a job of 2 ranks, expected 3"}));
-  });
-}
-
-TEST(DistributedTrainer, ParametersThatPartAreNoticed) {
-  ThreadRanks(3).Run([](Communicator& communicator) {
-    const OneThread thread;
-    Network network = NetworkOf("mlp");
-    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
-    DistributedTrainer distributed(trainer, communicator);
-    distributed.CheckSameParameters();
-    if (communicator.rank() == 1) network.parameters().mutable_data<float>()[12345] += 1e-6f;
-    EXPECT_THAT(ErrorOf([&] { distributed.CheckSameParameters(); }),
-                IsError(absl::StatusCode::kFailedPrecondition,
-                        {"parameters of rank 1 are not rank 0's behind step 0"}));
-  });
-}
-
-TEST(DistributedTrainer, EvaluationsAreMergedToTheBitsOfOnePass) {
-  Network network = NetworkOf("mlp");
-  Evaluation whole(10);
-  Batches batches(10);
-  int64_t next = 0;
-  DoEvaluation(
-      network, [&] { return next < 12 ? std::optional<Batch>(batches(next++)) : std::nullopt; }, {},
-      whole);
-  ThreadRanks(3).Run([&](Communicator& communicator) {
-    const OneThread thread;
-    Network mine = NetworkOf("mlp");
-    Batches small(10);
-    Evaluation evaluation(10);
-    int64_t at = communicator.rank();
-    DoEvaluation(
-        mine,
-        [&]() -> std::optional<Batch> {
-          if (at >= 12) return std::nullopt;
-          return small(std::exchange(at, at + 3));
-        },
-        {}, evaluation);
-    MergeEvaluations(communicator, evaluation);
-    EXPECT_EQ(evaluation.Serialize(), whole.Serialize());
-  });
-}
-
-// ---- Buckets ----
-
-TEST(GradientBuckets, AreBegunInOrderOnceTheirGradientsAreFinal) {
-  ThreadRanks(1).Run([](Communicator& communicator) {
-    Network network = NetworkOf("lenet");  // eight parameters
-    GradientBuckets buckets(network, communicator, 1);
-    ASSERT_EQ(buckets.count(), 8);
-    EXPECT_EQ(buckets.range(0).second, network.gradients().NumElements());
-    EXPECT_EQ(buckets.range(7).first, 0);
-    const auto begun = [&] {
-      communicator.Barrier("test");
-      return static_cast<int>(communicator.Progress().done);
-    };
-    int barriers = 0;
-    const auto sums = [&] { return begun() - ++barriers; };
-    buckets.Begin();
-    buckets.GradientIsFinal(6);  // of the second bucket: the first is not complete
-    EXPECT_EQ(sums(), 0);
-    buckets.GradientIsFinal(7);
-    EXPECT_EQ(sums(), 2);
-    buckets.GradientIsFinal(5);
-    EXPECT_EQ(sums(), 3);
-    buckets.BeginRest();
-    EXPECT_EQ(sums(), 8);
-    buckets.Wait();
-    EXPECT_THAT(buckets.completed(), testing::ElementsAre(1, 0, 2, 3, 4, 5, 6, 7));
-    buckets.set_order(buckets.completed());
-    buckets.Begin();
-    buckets.GradientIsFinal(6);
-    EXPECT_EQ(sums(), 9);
-    buckets.BeginRest();
-    buckets.Wait();
-    EXPECT_THAT(ErrorOf([&] {
-                  buckets.set_order({0, 0, 1, 2, 3, 4, 5, 6});
-                }).message(),
-                HasSubstr("expected one of each of 8"));
-  });
-}
-
-// Between two layers: notes in the backward pass how many buckets have been begun by then.
-struct Probed : Block {
-  Probed(const GradientBuckets*& buckets, std::vector<size_t>& completed)
-      : buckets(buckets), completed(completed) {}
-  Part first{*this, "first", Dense(4, Activation::kTanh)};
-  Part second{*this, "second", Dense(2)};
-  NDArray Forward(const NDArray& x) const override {
-    const NDArray h = first(x);
-    NDArray copy;
-    {
-      const NoGradientScope constants;
-      copy = h.Dup();
-    }
-    SetGradient("probe", {&h, 1}, {&copy, 1}, [this](absl::Span<const NDArray> dh) {
-      completed.push_back(static_cast<size_t>(buckets->begun()));
-      return std::vector<NDArray>{dh[0]};
-    });
-    return second(copy);
-  }
-  const GradientBuckets*& buckets;
-  std::vector<size_t>& completed;
-};
-
-TEST(GradientBuckets, AreBegunWhileTheBackwardPassGoesOn) {
-  ThreadRanks(1).Run([](Communicator& communicator) {
-    const GradientBuckets* seen = nullptr;
-    std::vector<size_t> begun;
-    Network network({{"x", {3}}}, std::make_unique<Probed>(seen, begun));
-    GradientBuckets buckets(network, communicator, 1);
-    seen = &buckets;
-    buckets.Begin();
-    network.set_gradient_listener(&buckets);
-    network.ComputeGradients(Ones({5, 3}), Zeros({5}, DType::kInt64));
-    EXPECT_THAT(begun, testing::ElementsAre(2));  // the second layer's weight and bias
-    EXPECT_EQ(buckets.begun(), 4);
-    buckets.Wait();
-    EXPECT_EQ(communicator.stats().collectives, 4);
   });
 }
 

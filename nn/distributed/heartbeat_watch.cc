@@ -181,7 +181,7 @@ void Heartbeat::Watch::Fail(const std::string& message) {
   failure_ = message;
   Wake();
   // The process may end next.
-  told_.wait_for(lock, 2 * kLogPatience, [&] { return failure_told_ || !verdict_.empty(); });
+  told_.wait_for(lock, 2 * kLogPatience, [&] { return failure_told_; });
 }
 
 void Heartbeat::Watch::AwaitVerdict() {
@@ -372,9 +372,6 @@ void Heartbeat::Watch::EndJob(std::string cause) {
   }
   const std::string verdict =
       absl::StrCat("distributed: ", cause, difference.empty() ? "" : "; ", difference);
-  for (Peer& peer : peers_) {
-    if (peer.link != nullptr) peer.link->Send(FrameKind::kVerdict, 0, MyProgress(), verdict);
-  }
   Declare(verdict);
 }
 
@@ -384,11 +381,19 @@ void Heartbeat::Watch::Declare(const std::string& verdict) {
     if (!verdict_.empty()) return;
     verdict_ =
         verdict.rfind("distributed: ", 0) == 0 ? verdict : absl::StrCat("distributed: ", verdict);
-    failure_told_ = true;
-    told_.notify_all();
+  }
+  // Said before others end, as their end may be this process's.
+  if (config_.on_verdict) config_.on_verdict(this->verdict());
+  if (rank_ == 0) {
+    for (Peer& peer : peers_) {
+      if (peer.link != nullptr)
+        peer.link->Send(FrameKind::kVerdict, 0, MyProgress(), this->verdict());
+    }
   }
   communicator_.Abort(Error(absl::StatusCode::kUnavailable, this->verdict()));
-  if (config_.on_verdict) config_.on_verdict(this->verdict());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  failure_told_ = true;
+  told_.notify_all();
 }
 
 }  // namespace tidepool::nn
