@@ -63,21 +63,28 @@ TEST(ShardedUpdater, HasTheBitsOfAWholeOneAndAnNthOfTheState) {
   for (const UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdamW}) {
     for (const int size : {1, 2, 3, 4}) {
       const UpdaterConfig config = UpdaterConfig::Of(kind);
-      const Outcome whole = OutcomeOf(size, config, false, 256 << 10),
-                    parts = OutcomeOf(size, config, true, 256 << 10);
-      EXPECT_EQ(parts.parameters, whole.parameters)
-          << UpdaterName(kind) << " on " << size << " ranks";
+      const Outcome whole = OutcomeOf(size, config, false, 256 << 10);
+      const Outcome parts = OutcomeOf(size, config, true, 256 << 10);
+      EXPECT_EQ(parts.parameters, whole.parameters) << UpdaterName(kind) << " on " << size;
       const int64_t arrays = kind == UpdaterKind::kSgd ? 0 : kind == UpdaterKind::kAdamW ? 2 : 1;
-      for (const int64_t state : parts.state) {
-        EXPECT_LE(state, arrays * (whole.elements / size +
-                                   8));  // of eight buckets at most, an element each
-      }
+      // Of eight buckets at most, an element each.
+      for (const int64_t state : parts.state)
+        EXPECT_LE(state, arrays * (whole.elements / size + 8));
       EXPECT_EQ(whole.state[0], arrays * whole.elements);
-      // As many bytes: the second half of the sums' way is gone by the parameters. Small buckets go
-      // up a tree whole, and in a ring parts of them.
+      // As many bytes: parameters go what is left of the sums' way.
       EXPECT_NEAR(static_cast<double>(parts.sent), static_cast<double>(whole.sent),
                   0.02 * static_cast<double>(whole.sent));
     }
+  }
+}
+
+TEST(ShardedUpdater, HasTheBitsOfAWholeOneInBucketsOfAnySize) {
+  // A bucket for each parameter: biases go up a tree and not round a ring.
+  const UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kNesterovs);
+  for (const int64_t bucket_bytes : {int64_t{1}, int64_t{64} << 10, int64_t{1} << 30}) {
+    EXPECT_EQ(OutcomeOf(4, config, true, bucket_bytes).parameters,
+              OutcomeOf(4, config, false, bucket_bytes).parameters)
+        << bucket_bytes;
   }
 }
 

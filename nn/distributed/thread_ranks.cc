@@ -29,13 +29,6 @@ class ThreadRanks::OneRank final : public Transport {
 };
 
 bool ThreadRanks::OneRank::Run(const Exchange& exchange) {
-  if (exchange.to >= 0) {
-    const auto delay =
-        all_.options_.delay_per_message +
-        std::chrono::nanoseconds(static_cast<int64_t>(all_.options_.delay_ns_per_byte *
-                                                      static_cast<double>(exchange.out_bytes)));
-    if (delay.count() > 0) std::this_thread::sleep_for(delay);
-  }
   std::unique_lock<std::mutex> lock(all_.mutex_);
   bool sends = exchange.to >= 0, posted = false, takes = exchange.from >= 0;
   Mail* const out = sends ? &all_.From(rank_, exchange.to) : nullptr;
@@ -76,8 +69,7 @@ bool ThreadRanks::OneRank::Run(const Exchange& exchange) {
   return true;
 }
 
-ThreadRanks::ThreadRanks(int size, Options options)
-    : size_(size), options_(options), mail_(static_cast<size_t>(size * size)) {
+ThreadRanks::ThreadRanks(int size) : size_(size), mail_(static_cast<size_t>(size * size)) {
   if (size < 1)
     ThrowInvalidArgument(absl::StrCat("thread ranks: ", size, " ranks, expected at least 1"));
 }

@@ -7,7 +7,6 @@
 #ifndef TIDEPOOL_NN_DISTRIBUTED_THREAD_RANKS_H_
 #define TIDEPOOL_NN_DISTRIBUTED_THREAD_RANKS_H_
 
-#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -22,12 +21,7 @@ namespace tidepool::nn {
 
 class ThreadRanks {
  public:
-  struct Options {
-    std::chrono::nanoseconds delay_per_message{0};  // that a link takes beside its bytes
-    double delay_ns_per_byte = 0;
-  };
-  explicit ThreadRanks(int size, Options options);
-  explicit ThreadRanks(int size) : ThreadRanks(size, Options()) {}
+  explicit ThreadRanks(int size);
 
   // For Communicator's constructor. This outlives it.
   std::unique_ptr<Transport> Open(int rank);
@@ -47,7 +41,6 @@ class ThreadRanks {
   Mail& From(int from, int to) { return mail_[static_cast<size_t>(from * size_ + to)]; }
 
   const int size_;
-  const Options options_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Mail> mail_;  // from each to each; guarded by mutex_
