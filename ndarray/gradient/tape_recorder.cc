@@ -22,10 +22,6 @@ const void* ThisThread() {
   return &here;
 }
 
-std::string Described(const NDArray& array) {
-  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString());
-}
-
 }  // namespace
 
 GradientTape::Recorder::Recorder() : thread_(ThisThread()) {}
