@@ -31,7 +31,7 @@ void Expect(bool holds, const std::string& what) {
 void RunCollectives(Communicator& communicator) {
   const int rank = communicator.rank(), size = communicator.size();
   const auto value = [](int of, int64_t i) { return static_cast<float>((i * 31 + of * 17) % 101); };
-  for (const int64_t count : {1, 100, 4097, 300001, 5000000}) {
+  for (const int64_t count : {1, 100, 4097, 300001}) {
     const std::string of = " of " + std::to_string(count);
     std::vector<float> values(static_cast<size_t>(count)), sum(values.size());
     for (int r = 0; r < size; ++r) {
@@ -70,7 +70,7 @@ void RunTraining(Communicator& communicator) {
   constexpr int kSteps = 100;
   const int size = communicator.size();
   const NetworkOptions options{.seed = 5, .dtype = DType::kFloat64};
-  Network network = NetworkOf("lenet", options);
+  Network network = NetworkOf("mlp", options);
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kNesterovs));
   DistributedTrainer distributed(trainer, communicator, {.bucket_bytes = 1 << 20, .ranks = size});
   Batches small(4, DType::kFloat64);
@@ -83,7 +83,7 @@ void RunTraining(Communicator& communicator) {
          "steady steps took memory from the system");
   distributed.CheckSameParameters();
   if (communicator.rank() == 0) {
-    Network one = NetworkOf("lenet", options);
+    Network one = NetworkOf("mlp", options);
     Trainer alone(one, UpdaterConfig::Of(UpdaterKind::kNesterovs));
     Batches large(4 * size, DType::kFloat64);
     for (int i = 0; i < kSteps; ++i) alone.Step([&] { return large(i); });
