@@ -43,6 +43,7 @@
 #include "tidepool/nn/unique_name.h"
 
 namespace tidepool {
+class GradientListener;
 class GradientTape;
 }  // namespace tidepool
 
@@ -193,6 +194,10 @@ class Network {
   void set_loss_scale(double scale);
   double loss_scale() const { return loss_scale_; }
 
+  // Told, while gradients are computed, by the numbers of named_parameters(), that the gradient of a trained one is in gradients()
+  // and stays there (ndarray/gradient/gradient_tape.h): of layers at the end first. Outlives the steps; null: nobody.
+  void set_gradient_listener(GradientListener* listener) { gradient_listener_ = listener; }
+
   // Which numbers layers draw in the next step: a function of the seed and this. Each QueueGradients counts on.
   uint64_t step() const { return step_; }
   void set_step(uint64_t step) { step_ = step; }
@@ -295,6 +300,7 @@ class Network {
   uint64_t step_ = 0;
   double loss_scale_ = 1;
   std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory
+  GradientListener* gradient_listener_ = nullptr;
   // Its address stays when the network is moved.
   struct Workspaces {
     LayerWorkspaceManager training = LayerWorkspaceManager::NoWorkspaces();

@@ -122,6 +122,7 @@ void Network::QueueGradients(const Inputs& inputs,
   tape.Restart();
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
+  tape.set_listener(gradient_listener_);
   for (size_t k = 0; k < gradient_views_.size(); ++k) tape.Watch(named_[k].value, gradient_views_[k]);
   NDArray losses;
   std::vector<NDArray> carried;

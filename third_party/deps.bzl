@@ -4,6 +4,7 @@ load("//third_party/cuda:cuda_configure.bzl", "cuda_configure")
 load("//third_party/systemlibs:absl.bzl", "ABSL_LIBRARIES")
 load("//third_party/systemlibs:libtorch_configure.bzl", "libtorch_configure")
 load("//third_party/systemlibs:onednn_configure.bzl", "onednn_configure")
+load("//third_party/systemlibs:openmpi_configure.bzl", "openmpi_configure")
 load("//third_party/systemlibs:system_repository.bzl", "system_repository")
 
 # Bazel 4.2's own tools load @rules_cc; Debian's package of it does not fit that version.
@@ -139,3 +140,4 @@ def tidepool_deps():
     _once(cuda_configure, "local_config_cuda")
     _once(libtorch_configure, "libtorch")
     _once(onednn_configure, "onednn")
+    _once(openmpi_configure, "openmpi")

@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
            "puts them one behind the other; separate has a workspace for each purpose and resets what a layer\n"
            "needs while it runs; none uses the plain heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
-            "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save"},
+            "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save",
+            "distributed", "ranks", "checkpoints", "checkpoint_every", "shard_updater", "rank_limit"},
            &RunTrain},
           {"evaluate", "measure a saved model on labelled images", "",
            {"model_file", "images", "labels", "batch", "workspace_mode", "device", "threads", "max_operations"},

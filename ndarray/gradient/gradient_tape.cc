@@ -29,6 +29,7 @@ void GradientTape::Restart() { recorder_->Restart(); }
 void GradientTape::Clear() { recorder_->Clear(); }
 void GradientTape::set_part(int part) { recorder_->set_part(part); }
 void GradientTape::set_placement(BackwardPlacement* placement) { recorder_->set_placement(placement); }
+void GradientTape::set_listener(GradientListener* listener) { recorder_->set_listener(listener); }
 void GradientTape::Stop() { recorder_->Stop(); }
 bool GradientTape::is_recording() const { return recorder_->is_recording(); }
 int64_t GradientTape::calls() const { return recorder_->calls(); }

@@ -66,6 +66,18 @@ class BackwardPlacement {
   ~BackwardPlacement() = default;
 };
 
+// Told of gradients while Backward() goes on, so that each may be used (sent to other machines, say) before the pass ends.
+class GradientListener {
+ public:
+  // The gradient of what Watch() was called with as the `watched`-th, from 0, is where it was to be written; on a device it is queued.
+  // Nothing of the pass touches it from here on. Called once for each watched array, those with no gradient too, on the tape's
+  // thread; what it throws ends the pass.
+  virtual void GradientIsFinal(int watched) = 0;
+
+ protected:
+  ~GradientListener() = default;
+};
+
 class GradientTape {
  public:
   GradientTape();
@@ -109,6 +121,11 @@ class GradientTape {
   // in the current place.
   void set_part(int part);
   void set_placement(BackwardPlacement* placement);
+
+  // Of what is recorded from here on; outlives Backward(); null: nobody is told. A gradient is final behind the first call that
+  // read the array, or, where that cannot be told (a segment may read it), behind the first segment. Of arrays that were
+  // computed on the tape it is where they were watched.
+  void set_listener(GradientListener* listener);
 
   // Calls are no longer recorded.
   void Stop();

@@ -116,6 +116,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
     throw;
   }
   state_ = State::kBackward;
+  for (const auto& watched : Watched()) watched->is_final = false;
   try {
     const RecorderFrame::OutsideOf outside(frame_);
     seeded();
@@ -159,12 +160,16 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
         slots_[output.slot].ends_with_relu = nullptr;
       }
     }
+    WatchedArray* used = kind == TapeRecord::Kind::kWatch ? nullptr : record->watched;
     switch (kind) {
       case TapeRecord::Kind::kCall: BackThroughCall(*record, keep); break;
-      case TapeRecord::Kind::kWatch: FinishWatched(*record->watched); break;
+      case TapeRecord::Kind::kWatch:
+        if (!record->watched->is_final) FinishWatched(*record->watched);
+        break;
       case TapeRecord::Kind::kFunction: BackThroughFunction(*record, keep); break;
       case TapeRecord::Kind::kSegment: BackThroughSegment(*record, keep); break;
     }
+    for (; used != nullptr; used = used->next_used) FinishWatched(*used);
     if (!keep && kind != TapeRecord::Kind::kSegment) records_.Drop();  // a segment drops itself before it runs again
     record = previous;
   }
@@ -342,54 +347,6 @@ void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
     }
   }
   BackTo(stop, /*keep=*/false);
-}
-
-void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
-  const int64_t elements = ElementsOf(watched.view);
-  NDArray gradient = watched.is_computed ? shadows_.Peek(watched.view, elements)
-                                         : shadows_.Take(watched.view, elements).gradient;
-  if (!watched.destination.is_defined()) {
-    watched.gradient = std::move(gradient);
-    return;
-  }
-  NDArray& destination = watched.destination;
-  if (!gradient.is_defined()) {
-    if (!watched.adds) FillInto(0, destination);
-  } else if (watched.adds) {
-    AddInto(destination, gradient, destination);
-  } else if (gradient.raw_data() != destination.raw_data()) {
-    CopyInto(gradient, destination);
-  }
-  watched.gradient = destination;
-}
-
-// Whoever has a gradient may write to it: it is not that of another array too, nor what was handed in for an output.
-void GradientTape::Recorder::SeparateResults() {
-  shadows_.Clear();
-  for (const auto& watched : Watched()) {
-    NDArray& gradient = watched->gradient;
-    if (!gradient.is_defined() || watched->destination.is_defined() || !gradient.buffer()) continue;
-    if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient)) gradient = gradient.Dup();
-    Buffer& buffer = *gradient.buffer().get();
-    if (!buffer.attached && !buffer.imported) SetBufferKind(buffer, MemoryKind::kGradientStandard);
-  }
-}
-
-NDArray GradientTape::Recorder::Gradient(const NDArray& x) const {
-  x.CheckAlive("gradient", "X");
-  TapedView view(x);
-  view.slot = SlotOf(x);
-  const WatchedArray* const watched = FindWatched(view);
-  if (watched == nullptr) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Gradient: ", Described(x), " is not watched, expected an array or view "
-                                      "that Watch() was called with"));
-  }
-  if (state_ != State::kDone && state_ != State::kKept) {
-    ThrowFailedPrecondition(state_ == State::kFailed ? "gradient tape: Gradient after a Backward() that failed"
-                                                     : "gradient tape: Gradient before Backward(), expected after it");
-  }
-  if (watched->gradient.is_defined()) return watched->gradient;
-  return Zeros(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
 }
 
 }  // namespace tidepool

@@ -29,6 +29,10 @@ struct WatchedArray {
   bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
   NDArray destination;       // undefined: none was handed in
   bool adds = false;         // to it
+  int number = 0;            // in the order of Watch()
+  bool is_used = false;      // a record has it among its `watched`
+  bool is_final = false;     // its gradient was found in the pass under way
+  WatchedArray* next_used = nullptr;  // of the same record
   NDArray gradient;          // what was found; undefined: none
 };
 
@@ -46,7 +50,8 @@ struct TapeRecord {
   TapeRecord* previous = nullptr;
   const GradientPlan* plan = nullptr;  // of a call; null: it only overwrote something
   std::unique_ptr<TapeExtra> extra;    // null where none of it is needed
-  WatchedArray* watched = nullptr;     // of kWatch
+  // Of kWatch that one; of others the arrays whose gradients are final behind it, as it is the first that reads them.
+  WatchedArray* watched = nullptr;
   int part = 0;                        // of the program
   OperandSet wanted = 0, needs = 0;  // of which inputs gradients are wanted, and what they read
   OpCode op = OpCode::kAdd;

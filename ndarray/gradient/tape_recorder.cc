@@ -22,10 +22,6 @@ const void* ThisThread() {
   return &here;
 }
 
-std::string Described(const NDArray& array) {
-  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString());
-}
-
 }  // namespace
 
 GradientTape::Recorder::Recorder() : thread_(ThisThread()) {}
@@ -86,78 +82,8 @@ bool GradientTape::Recorder::Flows(const TapedView& view) const {
   return behind != slot.watched.begin() && (*std::prev(behind))->end > begin;
 }
 
-WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
-  if (view.slot == TapedView::kNoSlot) return nullptr;
-  const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
-  if (watched.empty()) return nullptr;
-  const int64_t begin = view.Extent().first;
-  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) { return w->begin < begin; });
-  return at != watched.end() && (*at)->view.IsSame(view) ? *at : nullptr;
-}
-
 int64_t GradientTape::Recorder::ElementsOf(const TapedView& view) const {
   return slots_[view.slot].bytes / static_cast<int64_t>(DTypeBytes(view.dtype));
-}
-
-void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, GradientWrite write) {
-  CheckThread("Watch");
-  x.CheckAlive("watch", "X");
-  if (state_ != State::kRecording) {
-    ThrowFailedPrecondition("gradient tape: Watch of an array when it no longer records, expected before Backward and Stop");
-  }
-  if (!IsFloating(x.dtype()) || x.NumElements() == 0 || MayRepeat(x)) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
-                                      MayRepeat(x) ? " whose elements repeat" : "",
-                                      ", expected floats, at least one, each in a place of its own"));
-  }
-  if (gradient.is_defined()) {
-    gradient.CheckAlive("watch", "gradient");
-    gradient.CheckWritable("watch");
-    if (!(gradient.shape() == x.shape()) || gradient.dtype() != x.dtype() || gradient.device() != x.device() ||
-        MayRepeat(gradient) || ViewsOverlap(gradient, x)) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient is ", Described(gradient), " on ",
-                                        DeviceName(gradient.device()), ViewsOverlap(gradient, x) ? " over X itself" : "",
-                                        ", expected ", Described(x), " on ", DeviceName(x.device()),
-                                        ", each element in a place of its own"));
-    }
-  }
-  TapedView view(x);
-  view.slot = slots_.FindOrAdd(*x.buffer().get());
-  TapeSlot& slot = slots_[view.slot];
-  const auto [begin, end] = view.Extent();
-  const auto at = std::partition_point(slot.watched.begin(), slot.watched.end(),
-                                       [begin = begin](const WatchedArray* w) { return w->begin < begin; });
-  if (at != slot.watched.end() && (*at)->view.IsSame(view)) {
-    WatchedArray& watched = **at;
-    const bool is_new = gradient.is_defined() &&
-                        (!watched.destination.is_defined() || watched.destination.raw_data() != gradient.raw_data() ||
-                         watched.adds != (write == GradientWrite::kAdd));
-    if (!is_new) return;
-    ThrowInvalidArgument("gradient tape: Watch: the array is watched with another gradient already, expected one");
-  }
-  if ((at != slot.watched.end() && (*at)->begin < end) ||
-      (at != slot.watched.begin() && (*std::prev(at))->end > begin)) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
-                                      ", a view whose memory overlaps that of another watched array, expected apart or the "
-                                      "same"));
-  }
-  const auto place = at - slot.watched.begin();
-  TapeRecord* const record = records_.New(0, 0, nullptr, 0);
-  if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
-  WatchedArray& watched = *watched_[watched_count_];
-  slot.watched.insert(slot.watched.begin() + place, &watched);
-  // Nothing fails from here on.
-  ++watched_count_;
-  watched.buffer_id = x.buffer()->id;
-  watched.view = view;
-  watched.begin = begin;
-  watched.end = end;
-  watched.is_computed = slot.computed;
-  watched.destination = gradient;
-  watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
-  record->kind = TapeRecord::Kind::kWatch;
-  record->watched = &watched;
-  records_.Commit(record);
 }
 
 void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
@@ -276,6 +202,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     if (wanted != 0) slot.computed = true;
     slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) ? record : nullptr;
   }
+  NoteUses(record);
   records_.Commit(record);
   ++calls_;
 }
@@ -313,6 +240,7 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
     slots_[view.slot].computed = true;
     slots_[view.slot].ends_with_relu = nullptr;
   }
+  NoteUses(record);
   records_.Commit(record);
   ++calls_;
 }

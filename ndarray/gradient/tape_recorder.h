@@ -38,6 +38,7 @@ class GradientTape::Recorder final : public CallRecorder {
   void Stop();
   void set_part(int part) { records_.set_part(part); }
   void set_placement(BackwardPlacement* placement) { placement_ = placement; }
+  void set_listener(GradientListener* listener) { listener_ = listener; }
   bool is_recording() const { return state_ == State::kRecording; }
   int64_t calls() const { return calls_; }
   std::vector<SavedArray> Saved() const;
@@ -63,6 +64,10 @@ class GradientTape::Recorder final : public CallRecorder {
   void CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
                        absl::Span<NDArray* const> outputs) const;
   void NoteWrites(const char* op, absl::Span<NDArray* const> outputs);
+  // The record is the first that reads or writes what is watched of the view's elements, or of all: for the listener.
+  void NoteUse(TapeRecord* record, const TapedView& view);
+  void NoteUseOfAll(TapeRecord* record);
+  void NoteUses(TapeRecord* record);
   // A record of a function or segment without outputs yet; null where nothing flows to it.
   TapeRecord* NewRecord(TapeRecord::Kind kind, std::string name, absl::Span<const NDArray> inputs, int outputs,
                         bool keep_inputs);
@@ -100,6 +105,7 @@ class GradientTape::Recorder final : public CallRecorder {
   GradientTask task_;
   std::vector<Write> writes_;
   BackwardPlacement* placement_ = nullptr;
+  GradientListener* listener_ = nullptr;
 };
 
 }  // namespace tidepool

@@ -30,7 +30,9 @@ class SplitMix64 {
 };
 
 // Examples of a batch of all ranks.
-int64_t AllRanks(const Batching& batching) { return batching.batch_size * batching.ranks; }
+int64_t AllRanks(const Batching& batching) {
+  return batching.together.value_or(batching.batch_size * batching.ranks);
+}
 
 int64_t CheckedSize(const Batching& batching, int64_t count) {
   const auto refuse = [](const auto&... parts) {
@@ -43,6 +45,11 @@ int64_t CheckedSize(const Batching& batching, int64_t count) {
   if (batching.batch_size > (int64_t{1} << 62) / batching.ranks) {
     refuse("batch size ", batching.batch_size, " for ", batching.ranks,
            " ranks, expected a product up to 2^62");
+  }
+  if (batching.together.has_value() &&
+      (*batching.together < batching.ranks || *batching.together > int64_t{1} << 62)) {
+    refuse(*batching.together, " examples together for ", batching.ranks,
+           " ranks, expected at least one for each, and up to 2^62");
   }
   constexpr int64_t kMost = ExampleIterator<DataSet>::kMostExamples;
   if (count < 0 || count > kMost) refuse(count, " examples, expected 0 to ", kMost);

@@ -68,6 +68,10 @@ struct Batching {
   LastBatch last = LastBatch::kKeep;
   uint64_t epoch = 0;  // to begin with
   int rank = 0, ranks = 1;
+  // Examples of a batch of all ranks together, instead of batch_size for each; parts differ by one at
+  // most. So batches, and with them the place in an epoch (Seek()), are the same for any number of
+  // ranks.
+  std::optional<int64_t> together;
 };
 
 template <typename Set>
@@ -76,8 +80,8 @@ class ExampleIterator : public IndexedIterator<Set> {
   static constexpr int64_t kMostExamples = int64_t{1} << 32;
 
   // Throws kInvalidArgument for null examples, more than kMostExamples or, of kFill, none, a batch
-  // size below 1, a rank that is not from 0 to ranks - 1, ranks * batch_size beyond 2^62, and of
-  // kKeep a last batch with fewer examples than ranks.
+  // size below 1 (`together`: below the ranks), a rank that is not from 0 to ranks - 1, a batch of
+  // all ranks beyond 2^62, and of kKeep a last batch with fewer examples than ranks.
   explicit ExampleIterator(std::shared_ptr<const Examples<Set>> examples,
                            const Batching& batching = {});
 

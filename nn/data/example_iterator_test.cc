@@ -140,6 +140,36 @@ TEST(ExampleIterator, RanksTogetherHaveTheBatchesOfOne) {
   EXPECT_GT(refused, 20);
 }
 
+TEST(ExampleIterator, BatchesTogetherAreTheSameForAnyNumberOfRanks) {
+  const auto examples = Numbered(45);
+  const Batching together{.seed = 5, .epoch = 2, .together = 10};
+  ExampleIterator<DataSet> one(examples, together);
+  const Batches whole = EpochOf(one);
+  ASSERT_EQ(whole.size(), 5u);
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    Batches joined(5);
+    for (int rank = 0; rank < ranks; ++rank) {
+      Batching part = together;
+      part.rank = rank;
+      part.ranks = ranks;
+      ExampleIterator<DataSet> iterator(examples, part);
+      // From any place, as a training is gone on with on other ranks than it was left on.
+      iterator.Seek(1);
+      const Batches batches = EpochOf(iterator);
+      ASSERT_EQ(batches.size(), 4u);
+      for (size_t i = 0; i < 4; ++i) {
+        EXPECT_GE(batches[i].size(), whole[i + 1].size() / static_cast<size_t>(ranks));
+        EXPECT_LE(batches[i].size(), whole[i + 1].size() / static_cast<size_t>(ranks) + 1);
+        joined[i + 1].insert(joined[i + 1].end(), batches[i].begin(), batches[i].end());
+      }
+    }
+    joined[0] = whole[0];
+    EXPECT_EQ(joined, whole) << ranks << " ranks";
+  }
+  EXPECT_THAT(ErrorOf([&] { ExampleIterator<DataSet>(examples, {.ranks = 11, .together = 10}); }),
+              IsError(StatusCode::kInvalidArgument, {"10 examples together for 11 ranks"}));
+}
+
 TEST(ExampleIterator, WrongOptionsAreRefused) {
   const auto examples = Numbered(5);
   const auto message = [&](const Batching& batching) {

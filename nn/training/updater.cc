@@ -1,5 +1,6 @@
 #include "tidepool/nn/training/updater.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -96,11 +97,77 @@ void Updater::SetGroups(std::vector<ParameterGroup> groups) {
   if (elements_ == 0) runs = {ParameterGroup()};
   runs_ = std::move(runs);
   numbers_ = NDArray();
+  CutRuns();
+}
+
+// To what is kept, and where that lies in the state.
+void Updater::CutRuns() {
+  state_begins_.clear();
+  if (keeps_all_) {
+    for (const ParameterGroup& run : runs_) state_begins_.push_back(run.begin);
+    return;
+  }
+  std::vector<ParameterGroup> cut;
+  int64_t before = 0;  // elements of the state
+  size_t run = 0;
+  for (const auto& [begin, end] : kept_) {
+    while (run < runs_.size() && runs_[run].end <= begin) ++run;
+    for (size_t r = run; r < runs_.size() && runs_[r].begin < end; ++r) {
+      ParameterGroup part = runs_[r];
+      part.begin = std::max(part.begin, begin);
+      part.end = std::min(part.end, end);
+      state_begins_.push_back(before + part.begin - begin);
+      cut.push_back(part);
+    }
+    before += end - begin;
+  }
+  runs_ = std::move(cut);
+  is_one_run_ = false;
+}
+
+void Updater::KeepOnly(std::vector<std::pair<int64_t, int64_t>> ranges) {
+  if (!keeps_all_) ThrowFailedPrecondition("updater: KeepOnly a second time");
+  if (config_.clipping.kind == ClippingKind::kNormOfEach) {
+    ThrowUnimplemented(
+        "updater: clipping by each parameter's norm, parts of which are others', expected another "
+        "clipping");
+  }
+  int64_t next = 0, kept = 0;
+  for (const auto& [begin, end] : ranges) {
+    if (begin < next || end < begin || end > elements_) {
+      ThrowInvalidArgument(absl::StrCat("updater: range [", begin, ", ", end, ") behind element ",
+                                        next, " of ", elements_,
+                                        ", expected ascending ranges that lie apart and inside"));
+    }
+    next = end;
+    kept += end - begin;
+  }
+  const MemoryOwnerScope owner("updater");
+  const HandlesOwnScope handles;
+  NDArray parts[2];
+  const NDArray* const whole[2] = {&first_, &second_};
+  for (int i = 0; i < 2; ++i) {
+    if (!whole[i]->is_defined()) continue;
+    parts[i] = Empty({kept}, dtype_, Place::On(device_));
+    int64_t at = 0;
+    for (const auto& [begin, end] : ranges) {
+      if (begin == end) continue;
+      NDArray part = parts[i].Slice(0, at, at + end - begin);
+      CopyInto(Flat(*whole[i]).Slice(0, begin, end), part);
+      at += end - begin;
+    }
+  }
+  first_ = std::move(parts[0]);
+  second_ = std::move(parts[1]);
+  kept_ = std::move(ranges);
+  keeps_all_ = false;
+  numbers_ = NDArray();
+  CutRuns();
 }
 
 bool Updater::ClipsByNorm() const {
   return config_.clipping.kind == ClippingKind::kNormOfEach ||
-         config_.clipping.kind == ClippingKind::kGlobalNorm;
+         (config_.clipping.kind == ClippingKind::kGlobalNorm && keeps_all_);
 }
 
 double Updater::learning_rate() const {
@@ -138,13 +205,17 @@ void Updater::WithAttributes(const ParameterGroup& run, Visit visit) const {
   }
 }
 
-void Updater::Queue(const ParameterGroup& run, const NDArray& gradients, NDArray& parameters,
+void Updater::Queue(size_t number, const NDArray& gradients, NDArray& parameters,
                     const NDArray* numbers) {
-  const auto part = [&](const NDArray& array) {
-    return is_one_run_ || !array.is_defined() ? array : Flat(array).Slice(0, run.begin, run.end);
+  const ParameterGroup& run = runs_[number];
+  const auto part = [&](const NDArray& array, int64_t begin) {
+    return is_one_run_ || !array.is_defined()
+               ? array
+               : Flat(array).Slice(0, begin, begin + run.end - run.begin);
   };
-  const NDArray g = part(gradients);
-  NDArray p = part(parameters), first = part(first_), second = part(second_);
+  const NDArray g = part(gradients, run.begin);
+  NDArray p = part(parameters, run.begin), first = part(first_, state_begins_[number]),
+          second = part(second_, state_begins_[number]);
   WithAttributes(run, [&](const auto& a) {
     using A = std::decay_t<decltype(a)>;
     if constexpr (std::is_same_v<A, SgdAttributes>) SgdUpdate(g, p, a, numbers);
@@ -160,7 +231,7 @@ void Updater::QueueRuns(const NDArray& gradients, NDArray& parameters, const NDA
     NDArray row;
     if (numbers != nullptr)
       row = numbers->rank() == 1 ? *numbers : numbers->Index(0, static_cast<int64_t>(r));
-    Queue(runs_[r], gradients, parameters, numbers != nullptr ? &row : nullptr);
+    Queue(r, gradients, parameters, numbers != nullptr ? &row : nullptr);
   }
 }
 
@@ -213,7 +284,8 @@ NDArray Updater::ClippedNumbers(const NDArray& gradients) const {
     norms = Norm2(norms, {}, true);
   NDArray scales = numbers.rank() == 1 ? numbers.Slice(0, kUpdateNumbers - 1, kUpdateNumbers)
                                        : numbers.Index(1, kUpdateNumbers - 1);
-  MultiplyInto(scales, Clip(Reciprocal(norms * scales + kOfNorm) * config_.clipping.limit, 0, 1), scales);
+  MultiplyInto(scales, Clip(Reciprocal(norms * scales + kOfNorm) * config_.clipping.limit, 0, 1),
+               scales);
   return numbers;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tidepool/ndarray/ndarray.h"
@@ -85,6 +86,14 @@ class Updater {
   // them. Throws kInvalidArgument naming the group.
   void SetGroups(std::vector<ParameterGroup> groups);
 
+  // Keeps the state of these ranges of elements, ascending and apart, and updates them alone from
+  // here on, where others hold and update the rest (distributed/distributed_trainer.h); the state
+  // of all others is given back. state() has the ranges one behind the other. A global norm is not
+  // this updater's to know then: who does puts its clipping into the gradient scale. Throws
+  // kInvalidArgument naming the range, kFailedPrecondition the second time, kUnimplemented where
+  // each parameter's norm is clipped; OutOfMemoryError: nothing has changed.
+  void KeepOnly(std::vector<std::pair<int64_t, int64_t>> ranges);
+
   // gradients and parameters are dense where there are groups.
   void Apply(const NDArray& gradients, NDArray& parameters);
 
@@ -114,9 +123,9 @@ class Updater {
 
  private:
   bool ClipsByNorm() const;
+  void CutRuns();
   // One run of elements: its part of the arrays, or all of them where there is one run.
-  void Queue(const ParameterGroup& run, const NDArray& gradients, NDArray& parameters,
-             const NDArray* numbers);
+  void Queue(size_t run, const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
   void QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
   NDArray ClippedNumbers(const NDArray& gradients) const;
   template <typename Visit>
@@ -127,8 +136,11 @@ class Updater {
   DType dtype_;
   int64_t elements_;
   bool is_one_run_ = true;
-  std::vector<ParameterGroup> runs_;  // that are updated
-  NDArray first_, second_;            // velocity, sum or mean of squares, or the two moments
+  std::vector<ParameterGroup> runs_;               // that are updated
+  std::vector<int64_t> state_begins_;              // of those, in the state
+  std::vector<std::pair<int64_t, int64_t>> kept_;  // KeepOnly; with keeps_all_ all
+  bool keeps_all_ = true;
+  NDArray first_, second_;  // velocity, sum or mean of squares, or the two moments
   NDArray numbers_;
   double gradient_scale_ = 1;
   int64_t steps_ = 0;

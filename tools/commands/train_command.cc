@@ -28,45 +28,26 @@
 #include "tidepool/tools/commands/memory_table.h"
 #include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/progress.h"
+#include "tidepool/tools/commands/train_setup.h"
 
 ABSL_FLAG(std::string, data, "", "folder with the four IDX files of MNIST's names");
 ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
 ABSL_FLAG(int, epochs, 10, "passes over the training images");
 ABSL_FLAG(std::string, updater, "adam", "sgd, nesterovs, adagrad, rmsprop, adam or adamw");
-ABSL_FLAG(double, learning_rate, 0, "0: that which suits the updater");
-ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CUDA devices");
 ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
 ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
+ABSL_FLAG(bool, distributed, false,
+          "one rank of a job: mpirun -n 4 tidepool train --distributed ...");
 
 namespace tidepool::tools {
 namespace {
 
-nn::UpdaterConfig UpdaterOfFlags() {
-  nn::UpdaterConfig updater = nn::UpdaterConfig::Of(nn::ParseUpdater(absl::GetFlag(FLAGS_updater)));
-  const double rate = absl::GetFlag(FLAGS_learning_rate);
-  if (!(rate >= 0) || std::isinf(rate)) {
-    ThrowInvalidArgument(absl::StrCat("flag --learning_rate is ", rate,
-                                      ", expected a finite number from 0 (the updater's own)"));
-  }
-  if (rate != 0) updater.learning_rate = rate;
-  return updater;
-}
-
-// Over so many steps.
-nn::Schedule ScheduleOfFlags(int64_t steps) {
-  const std::string schedule = absl::GetFlag(FLAGS_schedule);
-  if (schedule != "cosine" && schedule != "constant") {
-    ThrowInvalidArgument(
-        absl::StrCat("flag --schedule is \"", schedule, "\", expected cosine or constant"));
-  }
-  return schedule == "cosine" ? nn::Schedule::Cosine(steps) : nn::Schedule::Constant();
-}
-
 [[noreturn]] void ThrowNoTrace() {
-  ThrowFailedPrecondition("flag --trace_file: no step was learned; it needs --workspace_mode=enabled");
+  ThrowFailedPrecondition(
+      "flag --trace_file: no step was learned; it needs --workspace_mode=enabled");
 }
 
 void WriteTrace(const Workspace& workspace, const std::string& path) {
@@ -78,18 +59,11 @@ void WriteTrace(const Workspace& workspace, const std::string& path) {
   std::printf("wrote %zu requests to %s\n", problem.buffers.size(), path.c_str());
 }
 
-// The pool goes on with the threads it got.
-void TellRefusedThreads() {
-  const int wanted = ThreadCount();
-  const std::shared_ptr<ThreadPool> pool = PoolOf(Threads(wanted));
-  const int given = pool != nullptr ? pool->threads() : 1;
-  if (given >= wanted) return;
-  std::printf("%d threads of %d: the system refused more (ulimit -u, ulimit -s)\n", given, wanted);
-}
-
 }  // namespace
 
 int RunTrain() {
+  if (absl::GetFlag(FLAGS_distributed)) return RunTrainDistributed();
+  CheckNoFlagsOfJobs();
   const auto start = std::chrono::steady_clock::now();
   auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -174,11 +148,13 @@ int RunTrain() {
           .c_str(),
       counters.Report().c_str());
   if (const ReplayedStep::Stats* graphs = trainer.graph_stats()) {
-    std::printf("graphs: %lld captured, %lld launches of %zu nodes, %lld steps without, %lld failures%s%s\n",
-                static_cast<long long>(graphs->captures), static_cast<long long>(graphs->launches),
-                graphs->nodes, static_cast<long long>(graphs->done_as_it_is),
-                static_cast<long long>(graphs->failures), graphs->failures > 0 ? ": " : "",
-                graphs->last_failure.c_str());
+    std::printf(
+        "graphs: %lld captured, %lld launches of %zu nodes, %lld steps without, %lld "
+        "failures%s%s\n",
+        static_cast<long long>(graphs->captures), static_cast<long long>(graphs->launches),
+        graphs->nodes, static_cast<long long>(graphs->done_as_it_is),
+        static_cast<long long>(graphs->failures), graphs->failures > 0 ? ": " : "",
+        graphs->last_failure.c_str());
   }
   std::printf("first step done %.3f s after the start of the program\n", first_step_seconds);
   if (!save.empty()) std::printf("saved %s\n", save.c_str());

@@ -96,6 +96,7 @@ RunResult RunProgram(const std::string& program, const std::vector<std::string>&
   EXPECT_GT(child, 0) << std::strerror(errno);
   close(out.write_end);
   close(err.write_end);
+  if (options.on_start) options.on_start(child);
 
   RunResult result;
   bool interrupted = options.interrupt_after.empty();

@@ -3,6 +3,7 @@
 #define TIDEPOOL_TOOLS_TESTING_RUN_PROGRAM_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct RunOptions {
   // RLIMIT_STACK, which threads get as well, up to the hard limit; -1: as it is.
   int64_t stack_bytes = -1;
   int64_t address_bytes = -1;  // RLIMIT_AS; -1: as it is
+  std::function<void(int pid)> on_start;  // called once it runs, before it is waited for
 };
 
 struct RunResult {

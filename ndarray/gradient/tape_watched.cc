@@ -1,0 +1,170 @@
+// What a tape is asked for gradients of: watched arrays, from Watch() to what was found.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/tape_recorder.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/view_overlap.h"
+
+namespace tidepool {
+namespace {
+
+std::string Described(const NDArray& array) {
+  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString());
+}
+
+}  // namespace
+
+WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
+  if (view.slot == TapedView::kNoSlot) return nullptr;
+  const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
+  if (watched.empty()) return nullptr;
+  const int64_t begin = view.Extent().first;
+  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) { return w->begin < begin; });
+  return at != watched.end() && (*at)->view.IsSame(view) ? *at : nullptr;
+}
+
+void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, GradientWrite write) {
+  CheckThread("Watch");
+  x.CheckAlive("watch", "X");
+  if (state_ != State::kRecording) {
+    ThrowFailedPrecondition("gradient tape: Watch of an array when it no longer records, expected before Backward and Stop");
+  }
+  if (!IsFloating(x.dtype()) || x.NumElements() == 0 || MayRepeat(x)) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
+                                      MayRepeat(x) ? " whose elements repeat" : "",
+                                      ", expected floats, at least one, each in a place of its own"));
+  }
+  if (gradient.is_defined()) {
+    gradient.CheckAlive("watch", "gradient");
+    gradient.CheckWritable("watch");
+    if (!(gradient.shape() == x.shape()) || gradient.dtype() != x.dtype() || gradient.device() != x.device() ||
+        MayRepeat(gradient) || ViewsOverlap(gradient, x)) {
+      ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient is ", Described(gradient), " on ",
+                                        DeviceName(gradient.device()), ViewsOverlap(gradient, x) ? " over X itself" : "",
+                                        ", expected ", Described(x), " on ", DeviceName(x.device()),
+                                        ", each element in a place of its own"));
+    }
+  }
+  TapedView view(x);
+  view.slot = slots_.FindOrAdd(*x.buffer().get());
+  TapeSlot& slot = slots_[view.slot];
+  const auto [begin, end] = view.Extent();
+  const auto at = std::partition_point(slot.watched.begin(), slot.watched.end(),
+                                       [begin = begin](const WatchedArray* w) { return w->begin < begin; });
+  if (at != slot.watched.end() && (*at)->view.IsSame(view)) {
+    WatchedArray& watched = **at;
+    const bool is_new = gradient.is_defined() &&
+                        (!watched.destination.is_defined() || watched.destination.raw_data() != gradient.raw_data() ||
+                         watched.adds != (write == GradientWrite::kAdd));
+    if (!is_new) return;
+    ThrowInvalidArgument("gradient tape: Watch: the array is watched with another gradient already, expected one");
+  }
+  if ((at != slot.watched.end() && (*at)->begin < end) ||
+      (at != slot.watched.begin() && (*std::prev(at))->end > begin)) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
+                                      ", a view whose memory overlaps that of another watched array, expected apart or the "
+                                      "same"));
+  }
+  const auto place = at - slot.watched.begin();
+  TapeRecord* const record = records_.New(0, 0, nullptr, 0);
+  if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
+  WatchedArray& watched = *watched_[watched_count_];
+  slot.watched.insert(slot.watched.begin() + place, &watched);
+  // Nothing fails from here on.
+  ++watched_count_;
+  watched.buffer_id = x.buffer()->id;
+  watched.view = view;
+  watched.begin = begin;
+  watched.end = end;
+  watched.is_computed = slot.computed;
+  watched.destination = gradient;
+  watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
+  watched.number = static_cast<int>(watched_count_) - 1;
+  watched.is_used = watched.is_final = false;
+  watched.next_used = nullptr;
+  record->kind = TapeRecord::Kind::kWatch;
+  record->watched = &watched;
+  records_.Commit(record);
+}
+
+void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) {
+  if (view.slot == TapedView::kNoSlot) return;
+  const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
+  if (watched.empty()) return;
+  const auto [begin, end] = view.Extent();
+  auto at = std::partition_point(watched.begin(), watched.end(), [begin = begin](const WatchedArray* w) { return w->end <= begin; });
+  for (; at != watched.end() && (*at)->begin < end; ++at) {
+    WatchedArray& used = **at;
+    if (used.is_used || used.is_computed) continue;
+    used.is_used = true;
+    used.next_used = record->watched;
+    record->watched = &used;
+  }
+}
+
+void GradientTape::Recorder::NoteUseOfAll(TapeRecord* record) {
+  for (const auto& watched : Watched()) NoteUse(record, watched->view);
+}
+
+void GradientTape::Recorder::NoteUses(TapeRecord* record) {
+  // What a segment records when it runs again comes behind the segment itself.
+  if (listener_ == nullptr || state_ != State::kRecording) return;
+  for (int v = 0; v < record->input_count + record->output_count; ++v) NoteUse(record, record->views[v]);
+  if (record->kind == TapeRecord::Kind::kSegment) NoteUseOfAll(record);
+}
+
+void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
+  const int64_t elements = ElementsOf(watched.view);
+  NDArray gradient = watched.is_computed ? shadows_.Peek(watched.view, elements)
+                                         : shadows_.Take(watched.view, elements).gradient;
+  watched.is_final = true;
+  NDArray& destination = watched.destination;
+  if (!destination.is_defined()) {
+    watched.gradient = std::move(gradient);
+  } else {
+    if (!gradient.is_defined()) {
+      if (!watched.adds) FillInto(0, destination);
+    } else if (watched.adds) {
+      AddInto(destination, gradient, destination);
+    } else if (gradient.raw_data() != destination.raw_data()) {
+      CopyInto(gradient, destination);
+    }
+    watched.gradient = destination;
+  }
+  if (listener_ != nullptr) listener_->GradientIsFinal(watched.number);
+}
+
+// Whoever has a gradient may write to it: it is not that of another array too, nor what was handed in for an output.
+void GradientTape::Recorder::SeparateResults() {
+  shadows_.Clear();
+  for (const auto& watched : Watched()) {
+    NDArray& gradient = watched->gradient;
+    if (!gradient.is_defined() || watched->destination.is_defined() || !gradient.buffer()) continue;
+    if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient)) gradient = gradient.Dup();
+    Buffer& buffer = *gradient.buffer().get();
+    if (!buffer.attached && !buffer.imported) SetBufferKind(buffer, MemoryKind::kGradientStandard);
+  }
+}
+
+NDArray GradientTape::Recorder::Gradient(const NDArray& x) const {
+  x.CheckAlive("gradient", "X");
+  TapedView view(x);
+  view.slot = SlotOf(x);
+  const WatchedArray* const watched = FindWatched(view);
+  if (watched == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Gradient: ", Described(x), " is not watched, expected an array or view "
+                                      "that Watch() was called with"));
+  }
+  if (state_ != State::kDone && state_ != State::kKept) {
+    ThrowFailedPrecondition(state_ == State::kFailed ? "gradient tape: Gradient after a Backward() that failed"
+                                                     : "gradient tape: Gradient before Backward(), expected after it");
+  }
+  if (watched->gradient.is_defined()) return watched->gradient;
+  return Zeros(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,103 @@
+// What of the time that sums of gradients take a backward pass hides, by ranks and links: the times
+// at which buckets are complete are measured, as processor time of the thread, which a busy machine
+// changes little; what sums take is the model's (cost_model.h).
+#include <benchmark/benchmark.h>
+#include <time.h>
+
+#include <vector>
+
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/nn/distributed/communicator.h"
+#include "tidepool/nn/distributed/cost_model.h"
+#include "tidepool/nn/distributed/gradient_buckets.h"
+#include "tidepool/nn/distributed/thread_ranks.h"
+#include "tidepool/nn/models.h"
+
+namespace tidepool::nn {
+namespace {
+
+double ProcessorSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Hands on to the buckets, and notes when each was complete.
+class Timed final : public GradientListener {
+ public:
+  explicit Timed(GradientBuckets& buckets) : buckets_(buckets) {}
+  void Begin() {
+    buckets_.Begin();
+    complete_.clear();
+  }
+  void GradientIsFinal(int parameter) override {
+    const size_t before = buckets_.completed_count();
+    buckets_.GradientIsFinal(parameter);
+    if (buckets_.completed_count() > before) complete_.push_back(ProcessorSeconds());
+  }
+  const std::vector<double>& complete() const { return complete_; }
+
+ private:
+  GradientBuckets& buckets_;
+  std::vector<double> complete_;
+};
+
+// Arguments: ranks, KiB of a bucket, alpha in microseconds, beta in picoseconds a byte.
+void BM_HiddenBehindTheBackwardPass(benchmark::State& state) {
+  constexpr int64_t kBatch = 128;
+  const LinkCost link{1e-6 * static_cast<double>(state.range(2)),
+                      1e-12 * static_cast<double>(state.range(3))};
+  WorkerPool pool(1);
+  const ThreadPoolScope thread(pool);
+  ThreadRanks alone(1);
+  Communicator communicator([&] { return alone.Open(0); });
+  Network network(NetworkConfig::Sequential({28, 28, 1}, LayersOf("lenet", 10)), {.seed = 1});
+  GradientBuckets buckets(network, communicator, state.range(1) << 10);
+  Timed timed(buckets);
+  network.set_gradient_listener(&timed);
+  double communication = 0, exposed = 0, backward = 0, steps = 0;
+  for (auto _ : state) {
+    const WorkspaceScope scope(network.training_workspace());
+    const NetworkInputs inputs =
+        network.PrepareInputs(Zeros({kBatch, 28, 28, 1}), Zeros({kBatch}, DType::kInt64));
+    timed.Begin();
+    double begin = 0;
+    network.QueueGradients(inputs, [&](const NDArray&) { begin = ProcessorSeconds(); });
+    const double took = ProcessorSeconds() - begin;
+    buckets.BeginRest();
+    buckets.Wait();
+    std::vector<BucketTime> times;
+    const std::vector<int32_t> order = buckets.completed();
+    for (size_t i = 0; i < timed.complete().size(); ++i) {
+      const auto [first, end] = buckets.range(order[i]);
+      times.push_back({timed.complete()[i] - begin, (end - first) * 4});
+    }
+    const Overlap overlap = OverlapOf(times, took, static_cast<int>(state.range(0)), link);
+    communication += overlap.communication;
+    exposed += overlap.exposed;
+    backward += took;
+    ++steps;
+  }
+  state.counters["backward_ms"] = 1e3 * backward / steps;
+  state.counters["communication_ms"] = 1e3 * communication / steps;
+  state.counters["exposed_ms"] = 1e3 * exposed / steps;
+  state.counters["hidden_percent"] = 100 * (1 - exposed / communication);
+}
+void Cases(benchmark::internal::Benchmark* benchmark) {
+  for (const int ranks : {8, 64, 256, 1024}) {
+    for (const int kib : {256, 1 << 20}) {
+      benchmark->Args({ranks, kib, 2, 80});    // 100 Gb/s
+      benchmark->Args({ranks, kib, 20, 800});  // 10 Gb/s
+    }
+  }
+}
+BENCHMARK(BM_HiddenBehindTheBackwardPass)
+    ->ArgNames({"ranks", "bucket_KiB", "alpha_us", "beta_ps"})
+    ->Apply(Cases)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace tidepool::nn

@@ -1,0 +1,55 @@
+// The transport of Open MPI: rank_program.cc under mpirun.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tidepool/tools/testing/run_job.h"
+#include "tidepool/tools/testing/run_program.h"
+
+namespace tidepool::tools {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+RunResult Job(int ranks, const char* what) {
+  return RunJob(ranks, DataPath("nn/distributed/rank_program"), {what});
+}
+
+class Mpi : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Mpirun().empty()) GTEST_SKIP() << "no mpirun: openmpi-bin is not installed";
+  }
+};
+
+TEST_F(Mpi, CollectivesAddGatherAndCopy) {
+  for (const int ranks : {2, 5}) {
+    const RunResult result = Job(ranks, "collectives");
+    EXPECT_EQ(result.status, 0) << ranks << " ranks: " << result.err;
+  }
+}
+
+TEST_F(Mpi, FourRanksEqualOneRankWithAFourTimesLargerBatchOver100Steps) {
+  const RunResult result = Job(4, "training");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("after 100 steps of 4 ranks"));
+}
+
+TEST_F(Mpi, ARankThatDoesNotComeIsNamed) {
+  const RunResult result = Job(3, "hang");
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("rank 1 has not come to collective"),
+                                HasSubstr("at step 12, where others have waited for 3 s"),
+                                HasSubstr("rank 1: not begun")));
+}
+
+TEST_F(Mpi, RanksThatPartAreToldWhere) {
+  const RunResult result = Job(3, "part");
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the ranks differ first at collective"),
+                                HasSubstr("all-reduce of 50 f32 [losses]"),
+                                HasSubstr("all-reduce of 100 f32 [gradients]")));
+}
+
+}  // namespace
+}  // namespace tidepool::tools

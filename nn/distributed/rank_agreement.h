@@ -1,0 +1,32 @@
+// What ranks must have in common, looked at before it can do harm. Collective: all ranks call them.
+#ifndef TIDEPOOL_NN_DISTRIBUTED_RANK_AGREEMENT_H_
+#define TIDEPOOL_NN_DISTRIBUTED_RANK_AGREEMENT_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tidepool/nn/distributed/communicator.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+
+// Texts by what they are about: "updater", "adam, learning rate 0.001 ...".
+using RankFacts = std::vector<std::pair<std::string, std::string>>;
+
+// Of the program, the network, its parameters, the updater and the loss scale; not of values.
+RankFacts FactsOf(Trainer& trainer);
+
+// Throws on all ranks where one has others than rank 0: there kFailedPrecondition, the first that
+// differs, found and expected; elsewhere kAborted, which rank it is.
+void CheckFacts(Communicator& communicator, const RankFacts& facts);
+
+// Throws kFailedPrecondition on all ranks where the bytes of what the network computes by differ,
+// which they do not unless a rank's memory or processor is other than it should be. `where`:
+// "behind step 20".
+void CheckSameParameters(Communicator& communicator, const Network& network,
+                         const std::string& where);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_DISTRIBUTED_RANK_AGREEMENT_H_

@@ -1,0 +1,125 @@
+// What ranks have in common, and what they make of their parts of an evaluation.
+#include "tidepool/nn/distributed/rank_agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tidepool/eval/do_evaluation.h"
+#include "tidepool/eval/evaluation.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/nn/distributed/distributed_trainer.h"
+#include "tidepool/nn/distributed/merge_evaluations.h"
+#include "tidepool/nn/distributed/thread_ranks.h"
+#include "tidepool/nn/parallel/parallel_testing.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(RankAgreement, RanksThatDifferAreRefusedAtTheStart) {
+  const auto refusal = [](int whose, const std::function<void(int rank, Communicator&)>& begin) {
+    std::mutex mutex;
+    std::vector<std::string> messages(3);
+    ThreadRanks(3).Run([&](Communicator& communicator) {
+      WorkerPool pool(1);
+      const ThreadPoolScope thread(pool);
+      const Error error = ErrorOf([&] { begin(communicator.rank(), communicator); });
+      EXPECT_EQ(error.code(), communicator.rank() == 2 ? absl::StatusCode::kFailedPrecondition
+                                                       : absl::StatusCode::kAborted);
+      const std::lock_guard<std::mutex> lock(mutex);
+      messages[static_cast<size_t>(communicator.rank())] = error.message();
+    });
+    EXPECT_THAT(messages[0],
+                HasSubstr("rank 2 has another program, network or updater than rank 0"));
+    return messages[static_cast<size_t>(whose)];
+  };
+  EXPECT_THAT(
+      refusal(2,
+              [](int rank, Communicator& communicator) {
+                Network network = NetworkOf(rank == 2 ? "lenet" : "mlp");
+                Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+                DistributedTrainer distributed(trainer, communicator);
+              }),
+      AllOf(HasSubstr("rank 2: network: found"), HasSubstr("conv2d"), HasSubstr("as rank 0 has")));
+  EXPECT_THAT(refusal(2,
+                      [](int rank, Communicator& communicator) {
+                        Network network = NetworkOf("mlp");
+                        UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kSgd);
+                        if (rank == 2) config.learning_rate = 0.05;
+                        Trainer trainer(network, config);
+                        DistributedTrainer distributed(trainer, communicator);
+                      }),
+              AllOf(HasSubstr("rank 2: updater: found sgd, learning rate 0.05"),
+                    HasSubstr("expected sgd, learning rate 0.1")));
+  EXPECT_THAT(refusal(2,
+                      [](int rank, Communicator& communicator) {
+                        Network network = NetworkOf("mlp");
+                        if (rank == 2) network.SetFrozen({"0.dense.bias"});
+                        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+                        DistributedTrainer distributed(trainer, communicator);
+                      }),
+              HasSubstr("rank 2: parameters: found"));
+  ThreadRanks(2).Run([](Communicator& communicator) {
+    Network network = NetworkOf("mlp");
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    EXPECT_THAT(
+        ErrorOf([&] { DistributedTrainer distributed(trainer, communicator, {.ranks = 3}); }),
+        IsError(absl::StatusCode::kFailedPrecondition, {"a job of 2 ranks, expected 3"}));
+  });
+}
+
+TEST(RankAgreement, ParametersThatPartAreNoticed) {
+  ThreadRanks(3).Run([](Communicator& communicator) {
+    WorkerPool pool(1);
+    const ThreadPoolScope thread(pool);
+    Network network = NetworkOf("mlp");
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    DistributedTrainer distributed(trainer, communicator);
+    distributed.CheckSameParameters();
+    if (communicator.rank() == 1) network.parameters().mutable_data<float>()[12345] += 1e-6f;
+    EXPECT_THAT(ErrorOf([&] { distributed.CheckSameParameters(); }),
+                IsError(absl::StatusCode::kFailedPrecondition,
+                        {"parameters of rank 1 are not rank 0's behind step 0"}));
+  });
+}
+
+TEST(MergeEvaluations, EvaluationsAreMergedToTheBitsOfOnePass) {
+  Network network = NetworkOf("mlp");
+  Evaluation whole(10);
+  Batches batches(10);
+  int64_t next = 0;
+  DoEvaluation(
+      network, [&] { return next < 12 ? std::optional<Batch>(batches(next++)) : std::nullopt; }, {},
+      whole);
+  ThreadRanks(3).Run([&](Communicator& communicator) {
+    WorkerPool pool(1);
+    const ThreadPoolScope thread(pool);
+    Network mine = NetworkOf("mlp");
+    Batches small(10);
+    Evaluation evaluation(10);
+    int64_t at = communicator.rank();
+    DoEvaluation(
+        mine,
+        [&]() -> std::optional<Batch> {
+          if (at >= 12) return std::nullopt;
+          return small(std::exchange(at, at + 3));
+        },
+        {}, evaluation);
+    MergeEvaluations(communicator, evaluation);
+    EXPECT_EQ(evaluation.Serialize(), whole.Serialize());
+  });
+}
+
+}  // namespace
+}  // namespace tidepool::nn

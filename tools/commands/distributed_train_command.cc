@@ -1,0 +1,224 @@
+// train --distributed: one rank of a job that mpirun has started.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tidepool/eval/evaluation.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/nn/data/digits.h"
+#include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/distributed/distributed_checkpoint.h"
+#include "tidepool/nn/distributed/distributed_trainer.h"
+#include "tidepool/nn/distributed/heartbeat.h"
+#include "tidepool/nn/distributed/merge_evaluations.h"
+#include "tidepool/nn/image_model.h"
+#include "tidepool/nn/model_file.h"
+#include "tidepool/nn/training/checkpoint.h"
+#include "tidepool/nn/training/trainer.h"
+#include "tidepool/tools/commands/command_line.h"
+#include "tidepool/tools/commands/evaluate_model.h"
+#include "tidepool/tools/commands/flags.h"
+#include "tidepool/tools/commands/last_finite.h"
+#include "tidepool/tools/commands/output_paths.h"
+#include "tidepool/tools/commands/progress.h"
+#include "tidepool/tools/commands/train_setup.h"
+
+ABSL_FLAG(int, ranks, 0, "that the job is to have, with --distributed; 0: any");
+ABSL_FLAG(std::string, checkpoints, "",
+          "folder of checkpoints, with --distributed; a job goes on from the newest");
+ABSL_FLAG(int, checkpoint_every, 100, "steps from one checkpoint to the next");
+ABSL_FLAG(bool, shard_updater, false, "each rank keeps its part of the updater's state");
+ABSL_FLAG(absl::Duration, rank_limit, absl::Seconds(60),
+          "a rank that others wait for as long has failed");
+
+namespace tidepool::tools {
+namespace {
+
+struct Settings {
+  int epochs = 0;
+  int64_t batch = 0;
+  uint64_t seed = 0;
+  std::string save, checkpoints;
+  int64_t checkpoint_every = 0;
+  WorkspaceMode mode = WorkspaceMode::kEnabled;
+};
+
+// Of one rank's share of the images.
+LabelledImages PartOfImages(const LabelledImages& images, int rank, int ranks) {
+  const auto [begin, end] = nn::PartOf(images.count, rank, ranks);
+  const int64_t pixels = images.height * images.width;
+  LabelledImages part;
+  part.count = end - begin;
+  part.height = images.height;
+  part.width = images.width;
+  part.classes = images.classes;
+  part.pixels.assign(images.pixels.begin() + begin * pixels, images.pixels.begin() + end * pixels);
+  part.labels.assign(images.labels.begin() + begin, images.labels.begin() + end);
+  return part;
+}
+
+// Rank 0 speaks for all.
+template <typename... Arguments>
+void Say(const nn::Communicator& communicator, const char* format, Arguments... arguments) {
+  if (communicator.rank() != 0) return;
+  std::printf(format, arguments...);
+  std::fflush(stdout);
+}
+
+void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
+  const int rank = communicator.rank(), ranks = communicator.size();
+  const bool is_first = rank == 0;
+  const ImageFolder data = LoadImageFolder(Required("data", absl::GetFlag(FLAGS_data)));
+  const LabelledImages& train = data.train;
+  nn::Model model = nn::MakeModel(absl::GetFlag(FLAGS_model), {train.height, train.width, 1},
+                                  train.classes, settings.seed, settings.mode, Host());
+  Say(communicator, "%s: %s; %lld parameters\n", model.name.c_str(),
+      model.network->Describe().c_str(), static_cast<long long>(model.network->NumParameters()));
+  Say(communicator,
+      "%lld training and %lld test images; %s, batch %lld on %d ranks, workspace mode %s\n",
+      static_cast<long long>(train.count), static_cast<long long>(data.test.count),
+      absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(settings.batch), ranks,
+      absl::GetFlag(FLAGS_workspace_mode).c_str());
+  DiskReservation room;
+  if (is_first && !settings.save.empty()) room = nn::ReserveModelFile(model, settings.save);
+
+  nn::ImageBatches batches(train,
+                           nn::Batching{.rank = rank, .ranks = ranks, .together = settings.batch});
+  nn::UpdaterConfig updater = UpdaterOfFlags();
+  updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, settings.epochs * batches.size()));
+  nn::Trainer trainer(model, updater);
+  nn::DataPosition at{
+      .examples = train.count, .together = settings.batch, .seed = settings.seed, .epoch = 1};
+  std::optional<nn::CheckpointFolder> checkpoints;
+  if (!settings.checkpoints.empty()) {
+    checkpoints.emplace(settings.checkpoints);
+    if (const auto notes = nn::LoadLatest(communicator, trainer, *checkpoints)) {
+      at = nn::DataPosition::FromNotes(*notes);
+      at.CheckIsIn(train.count, settings.batch, settings.seed);
+      Say(communicator, "goes on behind batch %lld of epoch %llu\n",
+          static_cast<long long>(at.batch), static_cast<unsigned long long>(at.epoch));
+    }
+  }
+  nn::DistributedTrainer distributed(
+      trainer, communicator,
+      {.ranks = absl::GetFlag(FLAGS_ranks), .shard_updater = absl::GetFlag(FLAGS_shard_updater)});
+  LastFinite last_finite(model, is_first ? settings.save : "");
+  Progress progress(settings.epochs, train.count);
+  for (; at.epoch <= static_cast<uint64_t>(settings.epochs); ++at.epoch, at.batch = 0) {
+    const int epoch = static_cast<int>(at.epoch);
+    batches.Shuffle(settings.seed, at.epoch);
+    double loss = 0;
+    const int64_t first = at.batch;
+    while (at.batch < batches.size()) {
+      const auto step =
+          distributed.Step([&] { return std::optional<nn::Batch>(batches.Make(at.batch)); });
+      last_finite.CheckLoss(step->loss, trainer.steps(), epoch);
+      loss += step->loss;
+      ++at.batch;
+      if (is_first)
+        progress.Step(epoch, std::min(at.batch * settings.batch, train.count),
+                      loss / static_cast<double>(at.batch - first));
+      if (checkpoints.has_value() && trainer.steps() % settings.checkpoint_every == 0) {
+        distributed.SaveLatest(*checkpoints, at.ToNotes());
+      }
+    }
+    if (is_first)
+      progress.EndEpoch(epoch, at.batch > first ? loss / static_cast<double>(at.batch - first) : 0);
+    last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
+    distributed.CheckSameParameters();
+  }
+  if (is_first && !settings.save.empty()) {
+    room.Release();
+    nn::SaveModelAnywhere(model, settings.save);
+  }
+  Evaluation evaluation(static_cast<int>(model.classes));
+  const LabelledImages part = PartOfImages(data.test, rank, ranks);
+  if (part.count > 0) EvaluateModel(model, part, settings.batch, {&evaluation});
+  nn::MergeEvaluations(communicator, evaluation);
+  const nn::CommunicatorStats stats = communicator.stats();
+  Say(communicator, "\n%s\n", evaluation.Report().c_str());
+  Say(communicator,
+      "rank 0 sent %.1f MB in %lld messages; its collectives took %.2f s, of which %.2f s were "
+      "waited for\n",
+      static_cast<double>(stats.bytes_sent) / 1e6, static_cast<long long>(stats.messages_sent),
+      stats.busy_seconds, stats.waited_seconds);
+  if (!settings.save.empty()) Say(communicator, "saved %s\n", settings.save.c_str());
+  Say(communicator, "test accuracy %.4f\n", evaluation.Accuracy());
+  communicator.Barrier("end");
+}
+
+}  // namespace
+
+void CheckNoFlagsOfJobs() {
+  const bool ranks = absl::GetFlag(FLAGS_ranks) != 0,
+             checkpoints = !absl::GetFlag(FLAGS_checkpoints).empty();
+  if (!ranks && !checkpoints) return;
+  ThrowInvalidArgument(
+      absl::StrCat("flag --", ranks ? "ranks" : "checkpoints", " is set without --distributed"));
+}
+
+int RunTrainDistributed() {
+  ApplyThreads();
+  Settings settings;
+  settings.epochs = static_cast<int>(AtLeastOne("epochs", absl::GetFlag(FLAGS_epochs)));
+  settings.batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
+  settings.seed = absl::GetFlag(FLAGS_seed);
+  settings.save = absl::GetFlag(FLAGS_save);
+  settings.checkpoints = absl::GetFlag(FLAGS_checkpoints);
+  settings.checkpoint_every = AtLeastOne("checkpoint_every", absl::GetFlag(FLAGS_checkpoint_every));
+  settings.mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
+  const absl::Duration limit = absl::GetFlag(FLAGS_rank_limit);
+  if (limit < absl::Seconds(1) || limit > absl::Hours(24)) {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --rank_limit is ", absl::FormatDuration(limit), ", expected 1s to 24h"));
+  }
+  if (absl::GetFlag(FLAGS_graphs) || !absl::GetFlag(FLAGS_trace_file).empty() ||
+      !absl::GetFlag(FLAGS_memory_log).empty() || absl::GetFlag(FLAGS_device) != "host") {
+    ThrowUnimplemented(
+        "flag --distributed: not with --graphs, --trace_file, --memory_log and devices");
+  }
+  UpdaterOfFlags();
+  ScheduleOfFlags(1);
+  const std::unique_ptr<nn::Communicator> communicator = nn::Communicator::Open();
+  nn::HeartbeatConfig beats;
+  beats.limit = std::chrono::milliseconds(absl::ToInt64Milliseconds(limit));
+  beats.interval = std::min(beats.interval, beats.limit / 2);
+  beats.on_verdict = [rank = communicator->rank()](const std::string& verdict) {
+    // At once, as mpirun may end this process before it gets further. Where rank 0 is gone all
+    // others say so.
+    if (rank != 0 && !absl::StrContains(verdict, "rank 0 has died") &&
+        !absl::StrContains(verdict, "heard of rank 0"))
+      return;
+    std::fprintf(stderr, "tidepool train: %s\n", verdict.c_str());
+  };
+  nn::Heartbeat heartbeat(*communicator, std::move(beats));
+  try {
+    heartbeat.Guard([&] {
+      if (communicator->rank() == 0) {
+        CheckOutputPaths({{"save", settings.save}},
+                         ImageFilesOf("data", Required("data", absl::GetFlag(FLAGS_data))));
+      }
+      TrainAsRank(*communicator, settings);
+    });
+  } catch (const Error& error) {
+    // What the job ended by has been said, this rank's part in it too.
+    if (heartbeat.verdict().empty()) throw;
+    const bool is_anothers = error.code() == absl::StatusCode::kUnavailable ||
+                             error.code() == absl::StatusCode::kAborted;
+    return is_anothers ? kExitFailed : kExitBadInput;
+  } catch (const CommandFailed&) {
+    if (heartbeat.verdict().empty()) throw;
+    return kExitFailed;
+  }
+  return kExitOk;
+}
+
+}  // namespace tidepool::tools

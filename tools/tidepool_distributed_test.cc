@@ -1,0 +1,206 @@
+// tidepool train --distributed under mpirun, as a user runs it.
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/tools/testing/run_job.h"
+#include "tidepool/tools/testing/run_program.h"
+
+namespace tidepool::tools {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+#define SKIP_WITHOUT_MPIRUN() \
+  if (Mpirun().empty()) GTEST_SKIP() << "no mpirun: openmpi-bin is not installed"
+
+std::vector<std::string> Train(std::vector<std::string> more) {
+  more.insert(more.begin(),
+              {"train", "--data", DataPath("examples/data/mnist"), "--epochs=1", "--threads=1"});
+  return more;
+}
+
+RunResult Job(int ranks, std::vector<std::string> more, const RunOptions& options = {}) {
+  more.insert(more.begin(), "--distributed");
+  return RunJob(ranks, DataPath("tools/tidepool"), Train(std::move(more)), options);
+}
+
+double AccuracyIn(const std::string& out) {
+  const size_t at = out.find("test accuracy ");
+  return at == std::string::npos ? -1 : std::atof(out.c_str() + at + 14);
+}
+
+TEST(TidepoolDistributed, FourRanksAreOneLogOneModelAndTheAccuracyOfOneProcess) {
+  SKIP_WITHOUT_MPIRUN();
+  const std::string folder = NewFolder();
+  const RunResult one =
+      RunProgram(DataPath("tools/tidepool"), Train({"--model=mlp", "--save=" + folder + "/one"}));
+  const RunResult four = Job(4, {"--model=mlp", "--ranks=4", "--save=" + folder + "/four"});
+  ASSERT_EQ(four.status, 0) << four.err;
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_NEAR(AccuracyIn(four.out), AccuracyIn(one.out), 0.01);
+  EXPECT_GT(AccuracyIn(four.out), 0.85);
+  EXPECT_THAT(four.out,
+              AllOf(HasSubstr("batch 64 on 4 ranks"), HasSubstr("examples 1000  classes 10")));
+  // Rank 0 alone speaks.
+  const size_t at = four.out.find("training and");
+  EXPECT_EQ(four.out.find("training and", at + 1), std::string::npos);
+  EXPECT_EQ(FilesIn(folder).size(), 2u);
+  EXPECT_EQ(std::filesystem::file_size(folder + "/one"),
+            std::filesystem::file_size(folder + "/four"));
+}
+
+TEST(TidepoolDistributed, AJobWithoutMpirunHasOneRankAndSaysSoWhereMoreAreExpected) {
+  const RunResult alone =
+      RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--ranks=4", "--model=mlp"}));
+  EXPECT_NE(alone.status, 0);
+  if (Mpirun().empty()) {
+    EXPECT_THAT(alone.err, HasSubstr("//nn/distributed:mpi"));
+  } else {
+    EXPECT_THAT(alone.err, AllOf(HasSubstr("a job of 1 ranks, expected 4"),
+                                 HasSubstr("was it started by mpirun")));
+  }
+}
+
+TEST(TidepoolDistributed, FlagsOfJobsAreRefusedWithoutOne) {
+  EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--ranks=4"})).err,
+              HasSubstr("flag --ranks is set without --distributed"));
+  EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--graphs"})).err,
+              HasSubstr("--distributed: not with --graphs"));
+}
+
+// What one rank meets ends the job, in words that all see.
+TEST(TidepoolDistributed, AnErrorOfRank0EndsTheJob) {
+  SKIP_WITHOUT_MPIRUN();
+  const RunResult result = Job(3, {"--model=mlp", "--save=/nonexistent/folder/model"});
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.err, HasSubstr("distributed: rank 0 failed: flag --save: "));
+  // Once.
+  const size_t at = result.err.find("/nonexistent/folder");
+  EXPECT_EQ(result.err.find("rank 0 failed", at), std::string::npos);
+}
+
+// Kills a rank at random points until the job has come to its end, and expects the bits of a job
+// that never stopped.
+TEST(TidepoolDistributed, ARankThatIsKilledIsNamedAndTheJobGoesOnToTheSameBits) {
+  SKIP_WITHOUT_MPIRUN();
+  const char* const wanted = std::getenv("TIDEPOOL_TEST_KILLS");
+  const int kills = wanted != nullptr ? std::atoi(wanted) : 3;
+  const auto seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::string folder = NewFolder(), checkpoints = folder + "/checkpoints";
+  const std::vector<std::string> flags = {"--model=lenet", "--batch=16", "--checkpoint_every=3",
+                                          "--checkpoints=" + checkpoints};
+  const auto with_save = [&](const std::string& name) {
+    std::vector<std::string> all = flags;
+    all.push_back("--save=" + folder + "/" + name);
+    return all;
+  };
+  ASSERT_EQ(Job(4, {"--model=lenet", "--batch=16", "--save=" + folder + "/undisturbed"}).status, 0);
+
+  int done = 0;
+  for (int run = 0; run < 20 * kills && done < kills; ++run) {
+    const int whose = static_cast<int>(random() % 4);
+    const auto pause = std::chrono::milliseconds(random() % 300);
+    std::filesystem::remove_all(folder + "/disturbed");
+    std::atomic<bool> ended{false};
+    bool killed = false;
+    std::thread killer;
+    RunOptions options;
+    options.on_start = [&](int pid) {
+      killer = std::thread([&, pid] {
+        // Some checkpoints later than when it began, and at any point between two.
+        const auto count = [&] {
+          std::string latest;
+          if (std::filesystem::exists(checkpoints)) {
+            const std::vector<std::string> files = FilesIn(checkpoints);
+            if (!files.empty()) latest = files.back();
+          }
+          return latest;
+        };
+        const std::string before = count();
+        while (!ended && count() == before)
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::this_thread::sleep_for(pause);
+        const int rank = ended ? 0 : PidOfRank(pid, whose);
+        killed = rank > 0 && kill(rank, SIGKILL) == 0;
+      });
+    };
+    const RunResult result = Job(4, with_save("disturbed"), options);
+    ended = true;
+    killer.join();
+    if (result.status == 0) {
+      // It came to its end first: from the beginning again.
+      std::filesystem::remove_all(checkpoints);
+      continue;
+    }
+    ASSERT_TRUE(killed) << result.err;
+    ++done;
+    EXPECT_THAT(result.err, HasSubstr("rank " + std::to_string(whose) + " has died"));
+  }
+  EXPECT_EQ(done, kills);
+  const RunResult last = Job(4, with_save("disturbed"));
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_THAT(last.out, HasSubstr("goes on behind batch"));
+  EXPECT_TRUE(ReadWhole(folder + "/disturbed") == ReadWhole(folder + "/undisturbed"))
+      << "other parameters than without kills";
+}
+
+TEST(TidepoolDistributed, AJobGoesOnWithAnotherNumberOfRanks) {
+  SKIP_WITHOUT_MPIRUN();
+  const std::string folder = NewFolder();
+  const std::string checkpoints = "--checkpoints=" + folder + "/checkpoints";
+  ASSERT_EQ(
+      Job(4, {"--model=mlp", "--schedule=constant", "--checkpoint_every=50", checkpoints}).status,
+      0);
+  ASSERT_EQ(FilesIn(folder + "/checkpoints"),
+            (std::vector<std::string>{"step-000000050.safetensors", "step-000000100.safetensors"}));
+  const RunResult result =
+      Job(3, {"--model=mlp", "--schedule=constant", "--shard_updater", checkpoints});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("on 3 ranks"), HasSubstr("goes on behind batch 100 of epoch 1")));
+  const RunResult other = Job(2, {"--model=mlp", "--schedule=constant", "--batch=32", checkpoints});
+  EXPECT_NE(other.status, 0);
+  EXPECT_THAT(other.err,
+              HasSubstr("batches of 64 of 8000 examples by seed 1, expected batches of 32"));
+}
+
+// Stopped, not dead: its connection stays open.
+TEST(TidepoolDistributed, ARankThatHangsIsNamedWithinTheLimit) {
+  SKIP_WITHOUT_MPIRUN();
+  const std::string folder = NewFolder(), checkpoints = folder + "/checkpoints";
+  RunOptions options;
+  std::thread stopper;
+  options.on_start = [&](int pid) {
+    stopper = std::thread([&, pid] {
+      while (!std::filesystem::exists(checkpoints) || FilesIn(checkpoints).empty())
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      const int rank = PidOfRank(pid, 2);
+      if (rank > 0) kill(rank, SIGSTOP);
+    });
+  };
+  const RunResult result = Job(4,
+                               {"--model=lenet", "--epochs=1000", "--rank_limit=4s",
+                                "--checkpoint_every=3", "--checkpoints=" + checkpoints},
+                               options);
+  stopper.join();
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("rank 2"), HasSubstr("4 s"), HasSubstr("at step")));
+}
+
+}  // namespace
+}  // namespace tidepool::tools
