@@ -19,7 +19,7 @@ TEST(ExpositionWriter, WritesTheFormat) {
   ExpositionWriter text;
   text.Family("a_total", ExpositionWriter::Type::kCounter, "Back\\slash,\nline, \"quote\".");
   text.Sample({}, uint64_t{18446744073709551615u});
-  text.Sample({{"x", "a\"b\\c\nd"}, {"none", ""}, {"y", "\xff caf\xc3\xa9"}}, int64_t{-3});
+  text.Sample({{"x", "a\"b\\c\nd"}, {"none", ""}, {"y", std::string_view("\xff\0 caf\xc3\xa9", 8)}}, int64_t{-3});
   text.Family("b", ExpositionWriter::Type::kGauge, "");
   text.Sample({}, 0.1);
   text.Sample({{"v", "inf"}}, std::numeric_limits<double>::infinity());
@@ -29,7 +29,7 @@ TEST(ExpositionWriter, WritesTheFormat) {
             "# HELP a_total Back\\\\slash,\\nline, \"quote\".\n"
             "# TYPE a_total counter\n"
             "a_total 18446744073709551615\n"
-            "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\\\\xff caf\xc3\xa9\"} -3\n"
+            "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\\\\xff\\\\x00 caf\xc3\xa9\"} -3\n"
             "# HELP b \n"
             "# TYPE b gauge\n"
             "b 0.10000000000000001\n"
@@ -38,7 +38,7 @@ TEST(ExpositionWriter, WritesTheFormat) {
   const Exposition read = ExpositionParser::Parse(written);
   EXPECT_EQ(read.error, "");
   EXPECT_EQ(read.families.at("a_total").help, "Back\\slash,\nline, \"quote\".");
-  EXPECT_EQ(read.Value("a_total", {{"x", "a\"b\\c\nd"}, {"y", "\\xff caf\xc3\xa9"}}), -3);
+  EXPECT_EQ(read.Value("a_total", {{"x", "a\"b\\c\nd"}, {"y", "\\xff\\x00 caf\xc3\xa9"}}), -3);
 }
 
 // The bytes that a label was written for.
@@ -56,7 +56,7 @@ std::string BytesOf(const std::string& value) {
 }
 
 TEST(ExpositionWriter, DifferentBytesAreDifferentLabels) {
-  std::vector<std::string> values = {"\xff",     "\\xff",     "\\\\xff",   "\\x5cxff", "\\x5c",
+  std::vector<std::string> values = {std::string("a\0b", 3), std::string(1, '\0'), "a\\x00b", "\xff",     "\\xff",     "\\\\xff",   "\\x5cxff", "\\x5c",
                                      "\xff\xff", "\xff\\xff", "\\xc3\xa9", "\xc3\xa9", "\xa9\xc3",
                                      "\\\xff",   "x\\",       "\"\xfe\"",  "\\x"};
   // All texts of six pieces, with what could be mistaken for one another.

@@ -35,7 +35,7 @@ void AppendHex(unsigned char byte, std::string* out) {
 void AppendUtf8(std::string_view value, std::string* out) {
   for (;;) {
     size_t plain = 0;
-    while (plain < value.size() && static_cast<unsigned char>(value[plain]) < 0x80 &&
+    while (plain < value.size() && static_cast<unsigned char>(value[plain]) < 0x80 && value[plain] != '\0' &&
            value[plain] != '\\' && value[plain] != '"' && value[plain] != '\n') {
       ++plain;
     }
@@ -43,7 +43,8 @@ void AppendUtf8(std::string_view value, std::string* out) {
     value.remove_prefix(plain);
     if (value.empty()) return;
     size_t bytes = CodePointBytes({value.data(), value.size()});
-    if (bytes == 0 || value.substr(0, 2) == "\\x") {
+    // Scrapers end a value at a zero byte.
+    if (bytes == 0 || value[0] == '\0' || value.substr(0, 2) == "\\x") {
       bytes = 1;
       AppendHex(static_cast<unsigned char>(value[0]), out);
     } else {

@@ -54,6 +54,16 @@ void RethrowAsError(std::string_view call, std::string_view where) {
 }
 
 void RethrowAsError(std::string_view call, Device device) {
+  try {
+    throw;
+  } catch (const DeviceLostError&) {
+    throw;
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    // Of a device that is lost nothing else matters, and it may have been found out by this call.
+    CheckNotLost(device, call);
+  }
   RethrowAsError(call, absl::StrCat("the provider of ", DeviceName(device)));
 }
 

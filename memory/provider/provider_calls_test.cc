@@ -149,6 +149,22 @@ TEST_F(ProviderCallsTest, ANameThatThrowsHidesNoOtherError) {
               IsError(StatusCode::kInternal, {"memory of simulated:0"}));
 }
 
+// Whatever its calls throw from then on.
+TEST_F(ProviderCallsTest, OfALostDeviceTheLossIsTold) {
+  const DeviceQueue queue = DeviceQueue::New(kDevice);
+  for (const std::function<void()>& thrower : std::initializer_list<std::function<void()>>{
+           [] { throw 42; }, [] { throw std::bad_alloc(); }, [] { ThrowInternal("a bad handle"); }}) {
+    OddProvider odd;
+    odd.throws_from = "native";
+    odd.thrower = [&] {
+      LoseDevice(kDevice, "the test wanted it");
+      thrower();
+    };
+    EXPECT_THROW(queue.native(), DeviceLostError);
+    ForgetLossForTesting(kDevice);
+  }
+}
+
 struct Nothing {};
 
 TEST_F(ProviderCallsTest, WhatItThrowsIsAnErrorThatNamesDeviceAndCause) {

@@ -60,13 +60,17 @@ void PoolMemory::Resize(Lock& lock, Span& span, size_t bytes) {
   ChangePages(lock, span, {}, [&] { span.pages.Resize(bytes); });
 }
 
-// For `bytes` above all that is in it. Gaps go for what is taken.
+// For `bytes` above all that is in it, where there is no room for them. Gaps go for what is taken.
 void PoolMemory::Extend(Lock& lock, Span& span, size_t bytes) {
-  span.ranges.Merge();
-  const size_t end = span.ranges.top() + bytes;
-  const size_t lacks = end - std::min(end, span.ranges.end());
+  const size_t top = span.ranges.top(), end = top + bytes;
+  const size_t lacks = end - span.ranges.end();
   std::vector<Gap> gaps = GapsToGive(span, lacks, bytes, /*above=*/false);
-  ChangePages(lock, span, std::move(gaps), [&] { span.pages.Resize(end); });
+  ChangePages(lock, span, std::move(gaps), [&] {
+    // Of a hole that could not be cut off when all above had to go.
+    const size_t hole_end = std::min(span.pages.hole_end(), end);
+    if (hole_end > top) span.pages.FillHole(top, hole_end - top);
+    span.pages.Resize(end);
+  });
   span.ranges.SetEnd(std::max(end, span.ranges.top()));
 }
 

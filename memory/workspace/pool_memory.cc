@@ -118,13 +118,15 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
   for (bool trimmed = false;;) {
     try {
       if (const Range range = GrowInHoles(lock, bytes); range.is_taken()) return range;
+      // It may have given the lock up: a span that has room by now must not be resized to less.
+      if (const Range range = TakeFromAny(bytes); range.is_taken()) return range;
       Span* grows = nullptr;
       for (const auto& span : spans_) {
         const size_t end = span->ranges.top() + bytes;
         const bool has_room = span->ranges.top() == 0 || end + kRounding <= span->reserved_bytes;
         if (!has_room || (span->resizing && !may_wait)) continue;
-        if (!span->resizing && span->hole_end > span->ranges.top())
-          continue;  // could not be cut off
+        // Pages with a hole that could not be cut off stay where they are.
+        if (!span->resizing && span->hole_end > 0 && end + kRounding > span->reserved_bytes) continue;
         grows = span.get();
         break;
       }
@@ -141,9 +143,12 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
         resized_.wait(lock);
         --waiting_;
       } else {
+        grows->ranges.Merge();
         const size_t end = grows->ranges.top() + bytes;
-        grows->moves = end + kRounding > grows->reserved_bytes;
-        Extend(lock, *grows, bytes);
+        if (end > grows->ranges.end()) {
+          grows->moves = end + kRounding > grows->reserved_bytes;
+          Extend(lock, *grows, bytes);
+        }
       }
     } catch (const OutOfMemoryError&) {
       // What is free in other places may make room.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -106,6 +107,7 @@ bool ReplayedStep::TryLaunch() {
 
 void ReplayedStep::Run(absl::Span<const NDArray* const> reads, absl::Span<NDArray* const> writes,
                        absl::FunctionRef<void()> step) {
+  CheckNotLost(workspace_.core()->memory_device(), who_);
   seen_.clear();
   PinScope pins;  // as for an operator: who closes one meanwhile leaves its bytes to this call
   for (const NDArray* array : reads) {

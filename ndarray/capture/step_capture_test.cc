@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/capture/replayed_step.h"
@@ -244,6 +245,20 @@ TEST_F(ReplayedStepTest, WhatADevicesCaptureThrowsIsAFailureToCapture) {
   the_log.thrower = [] { throw 7; };
   EXPECT_THAT(CatchStatus([&] { ReplayedStep step(workspace_, "test"); }).message(),
               HasSubstr("the provider of host threw an exception of type int"));
+}
+
+// A launch that was quiet would be taken for work that is done.
+TEST_F(ReplayedStepTest, OfALostDeviceNothingIsLaunched) {
+  ReplayedStep step(workspace_, "test");
+  for (int i = 0; i < 4; ++i) Run(step, x_, z_);
+  ASSERT_TRUE(step.is_captured());
+  const int launches = the_log.launches;
+  LoseDevice(Host(), "the test wanted it");
+  EXPECT_THROW(Run(step, x_, z_), DeviceLostError);
+  EXPECT_EQ(the_log.launches, launches);
+  ForgetLossForTesting(Host());
+  Run(step, x_, z_);
+  EXPECT_EQ(the_log.launches, launches + 1);
 }
 
 // The step's own exception comes out of it where it is done as it is.

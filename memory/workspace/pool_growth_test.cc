@@ -1,0 +1,96 @@
+// How a pool's spans grow where memory is refused and where holes could not be cut off.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/host_provider.h"
+#include "tidepool/memory/workspace/pool_memory.h"
+
+namespace tidepool {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+struct Memory {
+  explicit Memory(const char* name)
+      : owner(MemoryOwner::Process().Child(name)),
+        memory(name, WorkspaceConfig::Inference(), kMaxAlignment, HostProvider(), owner) {}
+  MemoryOwner& owner;
+  PoolMemory memory;
+};
+
+// A span that others have grown while the budget refused one thread is not cut back under them:
+// each range has its memory, with what its holder wrote there, until it is given back.
+TEST(PoolGrowth, RefusalsTakeNoMemoryFromOtherThreads) {
+  Memory pool("refused in threads");
+  MemoryBudget::Global().SetOwnerLimit(pool.owner, Host(), static_cast<int64_t>(6 * kMiB));
+  std::vector<size_t> kinds(24);
+  std::mt19937_64 sizes(7);
+  for (size_t& bytes : kinds) bytes = 20000 + sizes() % 1'500'000;
+  std::atomic<int> refused{0}, wrong{0};
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      std::mt19937_64 random(thread);
+      for (int i = 0; i < 3000; ++i) {
+        const size_t bytes = kinds[random() % kinds.size()];
+        const auto mark = static_cast<std::byte>(random());
+        try {
+          const PoolMemory::Range range = pool.memory.Take(bytes);
+          for (size_t at = 0; at < bytes; at += 4096) range.data[at] = mark;
+          range.data[bytes - 1] = mark;
+          if (random() % 8 == 0) std::this_thread::yield();
+          for (size_t at = 0; at < bytes; at += 4096) wrong += range.data[at] != mark;
+          wrong += range.data[bytes - 1] != mark;
+          pool.memory.Give(range);
+          if (random() % 64 == 0) pool.memory.Trim();
+        } catch (const OutOfMemoryError&) {
+          ++refused;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(refused, 0);
+  MemoryBudget::Global().SetOwnerLimit(pool.owner, Host(), MemoryBudget::kUnlimited);
+}
+
+// Where pages are large the end of a hole above all ranges may be within one that stays. The span
+// grows on there.
+TEST(PoolGrowth, AHoleThatCouldNotBeCutOffIsFilledByWhatComesNext) {
+  Memory pool("hole at the end");
+  const auto take = [&](size_t bytes) {
+    const PoolMemory::Range range = pool.memory.Take(bytes);
+    std::memset(range.data, 1, range.bytes);
+    return range;
+  };
+  const PoolMemory::Range low = take(150 * kMiB + 64), gap = take(30 * kMiB), small = take(4096);
+  pool.memory.Give(gap);
+  const PoolMemory::Range high = take(220 * kMiB);
+  pool.memory.Give(high);
+  pool.memory.Give(small);
+  pool.memory.Trim();
+  const PoolMemory::Range next = take(10 * kMiB);
+  EXPECT_EQ(next.span, low.span);
+  pool.memory.Give(low);
+  const PoolMemory::Range large = take(360 * kMiB);
+  EXPECT_LE(pool.memory.usage().held_bytes, 407 * kMiB);  // 370 MiB and a tenth
+  pool.memory.Give(next);
+  pool.memory.Give(large);
+  pool.memory.Trim();
+  EXPECT_EQ(pool.memory.usage().held_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace tidepool
