@@ -8,28 +8,44 @@ int main(int argc, char** argv) {
   tidepool::OpenClosedStandardStreams();
   return RunCommand(
       {
-          {"train", "train a network on labelled images and save it",
-           "Modes: enabled places each step's arrays by lifetimes learned in the first step; single\n"
-           "puts them one behind the other; separate has a workspace for each purpose and resets what a layer\n"
+          {"train",
+           "train a network on labelled images and save it",
+           "Modes: enabled places each step's arrays by lifetimes learned in the first step; "
+           "single\n"
+           "puts them one behind the other; separate has a workspace for each purpose and resets "
+           "what a layer\n"
            "needs while it runs; none uses the plain heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save",
-            "distributed", "ranks", "checkpoints", "checkpoint_every", "shard_updater", "rank_limit"},
-           &RunTrain},
-          {"evaluate", "measure a saved model on labelled images", "",
-           {"model_file", "images", "labels", "batch", "workspace_mode", "device", "threads", "max_operations"},
+            "distributed"},
+           &RunTrain,
+           "With --distributed",
+           {"ranks", "checkpoints", "checkpoint_every", "shard_updater", "rank_limit"}},
+          {"evaluate",
+           "measure a saved model on labelled images",
+           "",
+           {"model_file", "images", "labels", "batch", "workspace_mode", "device", "threads",
+            "max_operations"},
            &RunEvaluate},
-          {"predict", "print the class of each image as CSV", "",
-           {"model_file", "images", "batch", "workspace_mode", "device", "threads", "max_operations"},
+          {"predict",
+           "print the class of each image as CSV",
+           "",
+           {"model_file", "images", "batch", "workspace_mode", "device", "threads",
+            "max_operations"},
            &RunPredict},
-          {"plan", "place the buffers of a cycle in one range of memory",
-           "Exit status 1: no placement within the capacity was found in time; the best is written.",
+          {"plan",
+           "place the buffers of a cycle in one range of memory",
+           "Exit status 1: no placement within the capacity was found in time; the best is "
+           "written.",
            {"input", "capacity", "time_limit", "alignment", "output"},
            &RunPlanCommand},
-          {"memory_report", "what a network takes for a batch, before it runs",
-           "By layer and type, and in all: parameters, gradients, updater, planned peak. Exact on the host; on\n"
+          {"memory_report",
+           "what a network takes for a batch, before it runs",
+           "By layer and type, and in all: parameters, gradients, updater, planned peak. Exact on "
+           "the host; on\n"
            "other devices memory is taken there for as long as the report takes.",
-           {"model", "input", "classes", "batch", "updater", "workspace_mode", "device", "budget", "json"},
+           {"model", "input", "classes", "batch", "updater", "workspace_mode", "device", "budget",
+            "json"},
            &RunMemoryReport},
           {"kernels", "print the table of linked kernels", "", {}, &RunKernels},
       },

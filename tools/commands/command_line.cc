@@ -33,6 +33,11 @@ void PrintHelp(const Command& command) {
     std::printf("  --%-16s %s (default: \"%s\")\n", name, flag->Help().c_str(),
                 flag->DefaultValue().c_str());
   }
+  if (!command.special_flags.empty()) {
+    std::printf("  %s:", command.special);
+    for (const char* name : command.special_flags) std::printf(" --%s", name);
+    std::printf("\n");
+  }
   if (command.help[0] != '\0') std::printf("\n%s\n", command.help);
 }
 
@@ -89,8 +94,9 @@ void ParseFlags(const Command& command, int argc, char** argv) {
       has_value = true;
     }
     auto takes = [&](const std::string& flag) {
-      return std::any_of(command.flags.begin(), command.flags.end(),
-                         [&](const char* known) { return flag == known; });
+      const auto is_it = [&](const char* known) { return flag == known; };
+      return std::any_of(command.flags.begin(), command.flags.end(), is_it) ||
+             std::any_of(command.special_flags.begin(), command.special_flags.end(), is_it);
     };
     bool negated = false;
     if (!takes(name) && name.rfind("no", 0) == 0 && takes(name.substr(2)) && !has_value &&

@@ -28,6 +28,10 @@ struct Command {
   const char* help;                // below the flags; fits on a screen with them
   std::vector<const char*> flags;  // names of Abseil flags it takes
   int (*run)();
+  // Flags that it takes with one of those alone, which help names in a line: what they are, a guide
+  // says.
+  const char* special = "";  // "With --distributed (docs/distributed.md)"
+  std::vector<const char*> special_flags = {};
 };
 
 // Runs the command named by argv[1]. Prints help for none, -h, --help or "help [COMMAND]". Flags

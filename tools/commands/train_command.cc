@@ -39,8 +39,7 @@ ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CU
 ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
 ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
-ABSL_FLAG(bool, distributed, false,
-          "one rank of a job: mpirun -n 4 tidepool train --distributed ...");
+ABSL_FLAG(bool, distributed, false, "one rank of a job of mpirun; docs/distributed.md");
 
 namespace tidepool::tools {
 namespace {
