@@ -52,7 +52,7 @@ TEST(AbacusLoss, IsToldWithItsOperatorAndNeverWorkedAround) {
     // As the kernel of the square would find.
     AbacusDevice::Find(0)->QueueKernel(
         {}, [] { LoseDevice(kDevice, "a bead has come off", "square"); });
-    DeviceQueue::First(kDevice).Wait();
+    EXPECT_THROW(DeviceQueue::First(kDevice).Wait(), DeviceLostError);
     ASSERT_TRUE(IsLost(kDevice));
 
     const std::string fallbacks = DescribeHostFallbacks();
