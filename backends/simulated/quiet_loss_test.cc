@@ -42,6 +42,7 @@ class QuietProvider final : public DeviceProvider {
         .alignment = 64, .granularity = 4096, .large_granularity = 4096, .reserve_bytes = 1 << 24};
   }
   std::byte* Reserve(size_t bytes) noexcept override {
+    if (IsLost(device_)) return nullptr;
     return static_cast<std::byte*>(
         std::aligned_alloc(1 << 21, (bytes + (1 << 21) - 1) >> 21 << 21));
   }
