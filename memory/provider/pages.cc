@@ -211,30 +211,83 @@ Pages::Hole Pages::HoleWithin(size_t offset, size_t bytes, size_t unit) const {
 
 bool Pages::MakeHole(size_t offset, size_t bytes, bool splits) noexcept {
   const size_t unit = splits ? provider_->traits().granularity : Unit(committed_);
-  const Hole hole = HoleWithin(offset, bytes, unit);
-  if (hole.begin >= hole.end) return false;
+  const Hole wanted = HoleWithin(offset, bytes, unit);
+  bool any = false;
+  for (size_t at = wanted.begin; at < wanted.end;) {
+    const auto next =
+        std::find_if(holes_.begin(), holes_.end(), [&](const Hole& hole) { return hole.end > at; });
+    if (next != holes_.end() && next->begin <= at) {
+      at = next->end;
+      continue;
+    }
+    const size_t end = next == holes_.end() ? wanted.end : std::min(wanted.end, next->begin);
+    if (!MakePart({at, end})) break;
+    any = true;
+    at = end;
+  }
+  if (any) charge_.ShrinkTo(static_cast<int64_t>(committed_bytes()));
+  return any;
+}
+
+// No part of it is in a hole; one with those beside it.
+bool Pages::MakePart(Hole part) noexcept {
   try {
     holes_.reserve(holes_.size() + 1);
   } catch (const std::bad_alloc&) {
     return false;
   }
-  if (!provider_->Decommit(base_ + hole.begin, hole.end - hole.begin)) return false;
-  holes_.insert(std::find_if(holes_.begin(), holes_.end(),
-                             [&](const Hole& other) { return other.begin > hole.begin; }),
-                hole);
-  hole_bytes_ += hole.end - hole.begin;
-  charge_.ShrinkTo(static_cast<int64_t>(committed_bytes()));
+  if (!provider_->Decommit(base_ + part.begin, part.end - part.begin)) return false;
+  hole_bytes_ += part.end - part.begin;
   MemoryTracker::Global().CountSystemRelease();
+  const auto above = std::find_if(holes_.begin(), holes_.end(),
+                                  [&](const Hole& hole) { return hole.begin >= part.end; });
+  const bool joins_above = above != holes_.end() && above->begin == part.end;
+  if (above != holes_.begin() && (above - 1)->end == part.begin) {
+    (above - 1)->end = joins_above ? above->end : part.end;
+    if (joins_above) holes_.erase(above);
+  } else if (joins_above) {
+    above->begin = part.begin;
+  } else {
+    holes_.insert(above, part);
+  }
   return true;
 }
 
-void Pages::FillHole(size_t offset, size_t bytes) {
+bool Pages::ReserveHole(size_t bytes) {
+  const MemoryTraits traits = provider_->traits();
+  const size_t wanted = CommittedFor(bytes);
+  holes_.reserve(1);
+  if (!Reserve(RoundUp(wanted, std::max(traits.granularity, traits.large_granularity)))) {
+    provider_->ThrowIfLost("pages");
+    return false;
+  }
+  committed_ = hole_bytes_ = wanted;
+  holes_.push_back({0, wanted});
+  return true;
+}
+
+// With the readable tail.
+Pages::Hole Pages::PagesOf(size_t offset, size_t bytes) const {
   const size_t unit = provider_->traits().granularity;
-  const size_t begin = offset / unit * unit,
-               end = RoundUp(offset + bytes + kReadableTailBytes, unit);
+  return {offset / unit * unit, RoundUp(offset + bytes + kReadableTailBytes, unit)};
+}
+
+size_t Pages::HoleBytesIn(size_t offset, size_t bytes) const {
+  const Hole wanted = PagesOf(offset, bytes);
+  size_t found = 0;
+  for (const Hole& hole : holes_) {
+    const size_t begin = std::max(hole.begin, wanted.begin);
+    found += std::max(std::min(hole.end, wanted.end), begin) - begin;
+  }
+  return found;
+}
+
+void Pages::FillHole(size_t offset, size_t bytes) {
+  const Hole wanted = PagesOf(offset, bytes);
   for (size_t i = 0; i < holes_.size();) {
     const size_t holes = holes_.size();
-    const Hole part = {std::max(holes_[i].begin, begin), std::min(holes_[i].end, end)};
+    const Hole part = {std::max(holes_[i].begin, wanted.begin),
+                       std::min(holes_[i].end, wanted.end)};
     if (part.begin < part.end) FillPart(i, part);
     if (holes_.size() >= holes) ++i;
   }

@@ -56,10 +56,15 @@ class Pages {
   // Holes: what lies in the middle goes back and comes again, untouched even if it had been prefaulted. While
   // there are some, pages move only with PagesMove::kHoldsBoth. Holes that are cut off by Resize() go.
   //
-  // Of [offset, offset + bytes), which nobody uses: whole pages, after the readable tail of what lies below;
-  // `splits`: of the ordinary size also where pages are large. False: there are none, or they were refused;
-  // nothing changed.
+  // Of [offset, offset + bytes), which nobody uses: whole pages, after the readable tail of what lies below,
+  // as far as they are not in holes; `splits`: of the ordinary size also where pages are large. False: there are
+  // none, or they were refused; nothing changed. (Of several parts, between holes, the first ones may go alone.)
   bool MakeHole(size_t offset, size_t bytes, bool splits = false) noexcept;
+  // Of an object that has no memory: addresses for `bytes` and their readable tail, all of them one hole. False:
+  // refused. Throws std::bad_alloc, and where the device is lost.
+  bool ReserveHole(size_t bytes);
+  // Of what FillHole() would fill.
+  size_t HoleBytesIn(size_t offset, size_t bytes) const;
   // Of holes what these bytes and their readable tail lie in. Throws as Resize(): of several holes some may
   // be filled then. Bytes are of unknown contents.
   void FillHole(size_t offset, size_t bytes);
@@ -94,6 +99,8 @@ class Pages {
   void Commit(size_t offset, size_t bytes, bool large_pages);
   void CutTo(size_t wanted) noexcept;
   Hole HoleWithin(size_t offset, size_t bytes, size_t unit) const;
+  Hole PagesOf(size_t offset, size_t bytes) const;
+  bool MakePart(Hole part) noexcept;
   void FillPart(size_t number, Hole part);
   void Swap(Pages& other);
   void ReleaseAll() noexcept;

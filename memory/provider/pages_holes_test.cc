@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/host_provider.h"
@@ -19,6 +20,8 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
+
+int64_t Released() { return MemoryTracker::Global().Snapshot().system_releases; }
 
 // What lies in the middle goes back and comes again, whichever request is refused; ends may be cut
 // off.
@@ -72,6 +75,46 @@ TEST(Pages, HolesGoBackAndComeAgain) {
     ASSERT_EQ(MemoryBudget::Global().Of(owner, device.device()).taken_bytes, 0);
     if (n > 12) break;
   }
+  device.Reset();
+}
+
+// Of what is asked for only the parts between holes go, which are one with these then.
+TEST(Pages, HolesGrowTogether) {
+  constexpr size_t kUnit = SimulatedDevice::kGranularity;
+  SimulatedDevice& device = SimulatedDevice::Get();
+  device.Reset();
+  {
+    Pages pages({.large_pages = false, .prefault = false}, device);
+    ASSERT_TRUE(pages.ReserveHole(16 * kUnit - kReadableTailBytes));
+    EXPECT_EQ(pages.committed_bytes(), 0u);
+    EXPECT_EQ(device.used_bytes(), 0u);
+    EXPECT_EQ(pages.HoleBytesIn(0, 16 * kUnit - kReadableTailBytes), 16 * kUnit);
+    // Pages 2 and 3, and with its tail 8 to 11.
+    pages.FillHole(2 * kUnit, 2 * kUnit - kReadableTailBytes);
+    pages.FillHole(8 * kUnit, 4 * kUnit - kReadableTailBytes);
+    EXPECT_EQ(device.used_bytes(), 6 * kUnit);
+    EXPECT_EQ(pages.HoleBytesIn(3 * kUnit, 6 * kUnit - kReadableTailBytes), 4 * kUnit);
+    ASSERT_EQ(pages.holes().size(), 3u);
+    const int64_t before = Released();
+    // From page 3 on, because of the tail below: 3, 8 and 9 have memory.
+    EXPECT_TRUE(pages.MakeHole(2 * kUnit, 8 * kUnit));
+    EXPECT_EQ(Released(), before + 2);
+    EXPECT_EQ(device.used_bytes(), 3 * kUnit);
+    ASSERT_EQ(pages.holes().size(), 3u);
+    EXPECT_EQ(pages.holes()[1].begin, 3 * kUnit);
+    EXPECT_EQ(pages.holes()[1].end, 10 * kUnit);
+    EXPECT_FALSE(pages.MakeHole(2 * kUnit, 8 * kUnit)) << "all of it is one";
+    // The rest: everything is one hole again.
+    EXPECT_TRUE(pages.MakeHole(9 * kUnit, 6 * kUnit));
+    EXPECT_EQ(pages.holes().size(), 2u);
+    device.faults().FailRequest(0);
+    EXPECT_THROW(pages.FillHole(4 * kUnit, kUnit), OutOfMemoryError);
+    device.faults().Clear();
+    EXPECT_EQ(device.used_bytes(), kUnit);
+    pages.FillHole(4 * kUnit, kUnit);
+    EXPECT_EQ(device.used_bytes(), 3 * kUnit) << "with the page of its tail";
+  }
+  EXPECT_EQ(device.used_bytes(), 0u);
   device.Reset();
 }
 

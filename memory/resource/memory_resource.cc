@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/provider/pages.h"
 
 namespace tidepool {
 namespace {
@@ -22,6 +23,8 @@ const char* WhyOf(Refusal refusal) {
 }
 
 }  // namespace
+
+std::unique_ptr<Pages> MemoryResource::ReservePages(size_t) { return nullptr; }
 
 void MemoryResource::ThrowRefused(const Allocation& refused, size_t bytes, size_t alignment) const {
   ThrowOutOfMemory(

@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "tidepool/memory/device.h"
@@ -28,6 +29,7 @@
 namespace tidepool {
 
 class MemoryResource;
+class Pages;  // provider/pages.h
 
 enum class Refusal : uint8_t {
   kNone,
@@ -80,6 +82,11 @@ class MemoryResource {
     static_cast<void>(alignment);
     return bytes;
   }
+
+  // Addresses for `bytes` and their readable tail, aligned for any block, whose memory comes and goes in
+  // parts: all of them are a hole at first. They are not among the resource's blocks, and must not outlive it.
+  // Null: refused, or the resource has no such. Throws as Allocate().
+  virtual std::unique_ptr<Pages> ReservePages(size_t bytes);
 
   // What the resource has taken and is on no ledger yet, live blocks and kept ones: its holder
   // accounts for it. 0 for those that keep nothing back or charge the ledger themselves.

@@ -7,8 +7,11 @@
 #define TIDEPOOL_MEMORY_RESOURCE_PAGES_RESOURCE_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/resource/budgeted_resource.h"
 #include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/resource/page_blocks.h"
@@ -21,7 +24,9 @@ class PagesResource final : public MemoryResource {
   // Of `options`: large_pages, prefault and owner.
   explicit PagesResource(const PagesOptions& options = {},
                          DeviceProvider& provider = HostProvider())
-      : pages_(provider, options),
+      : provider_(provider),
+        options_(options),
+        pages_(provider, options),
         budgeted_(pages_, options.owner, "pages"),
         reclaiming_(budgeted_) {}
 
@@ -36,8 +41,14 @@ class PagesResource final : public MemoryResource {
   size_t FootprintBytes(size_t bytes, size_t alignment) const override {
     return pages_.FootprintBytes(bytes, alignment);
   }
+  std::unique_ptr<Pages> ReservePages(size_t bytes) override {
+    auto pages = std::make_unique<Pages>(options_, provider_);
+    return pages->ReserveHole(bytes) ? std::move(pages) : nullptr;
+  }
 
  private:
+  DeviceProvider& provider_;
+  const PagesOptions options_;
   PageBlocks pages_;
   BudgetedResource budgeted_;
   ReclaimingResource reclaiming_;

@@ -7,20 +7,18 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
 
 namespace tidepool {
 namespace {
 
 constexpr size_t kFewestNodes = 64, kMostNodes = 1024;  // that are made at once
-constexpr size_t kGrowth = 16;           // a chunk is at most one part in so many of what was live
 constexpr size_t kGrainOfChunks = 4096;  // so much more than what was asked for a chunk may have
 constexpr size_t kMostGrownBytes = size_t{1} << 26;
 constexpr size_t kLeastSharedBytes = size_t{1}
                                      << 20;  // requests of up to this share chunks that grow
 constexpr size_t kCoarseChunkBytes = size_t{1} << 20;
-// Fewer of a size in a chunk than this, and its end would be missed.
-constexpr size_t kMany = 16;
 
 // Sums of these tell apart sets of sizes, in whatever order they come.
 uint64_t KindOf(uint64_t bytes) {
@@ -173,55 +171,6 @@ size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
   return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
 
-// At first a pool that is loose leaves free what fits, but not closely: for something larger, as
-// when a container grows, whose old and new buffers take turns in the two largest chunks. A pool
-// that had to make room even so packs as closely as it can.
-Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
-  FitNode* closest = nullptr;
-  FitNode* largest = nullptr;
-  for (const auto& chunk : chunks_) {
-    if (!MayHold(bytes, chunk->bytes)) continue;
-    // Not only `large` ones: the tail alone may make a chunk larger than what is shared.
-    if (!chunk->large && !Serves(*chunk, false)) continue;
-    FitNode* const block = chunk->tree.BestFit(bytes);
-    if (block == nullptr) continue;
-    if (closest == nullptr || block->size < closest->size) closest = block;
-    if (largest == nullptr || block->size > largest->size) largest = block;
-  }
-  const bool spreads = looseness_ == kLoose;
-  if (spreads && closest != nullptr && closest->size - bytes > bytes / 10) closest = largest;
-  return static_cast<Block*>(closest);
-}
-
-// In the oldest chunk that has such a block, the smallest there.
-Pool::Block* Pool::FindShared(size_t bytes, bool coarse) noexcept {
-  if (grows_ && !coarse && bytes > span_bytes_ / kMany) {
-    Block* const best = FindBest(bytes, coarse);
-    return best == nullptr && CutsDeeply() ? FindLarge(bytes) : best;
-  }
-  FirstFit& room = room_[coarse];
-  while (room.Has(bytes)) {
-    Chunk& chunk = *chunks_[room.First(bytes)];
-    FitNode* const found = chunk.tree.BestFit(bytes);
-    if (found != nullptr) return static_cast<Block*>(found);
-    SetRoom(chunk, chunk.tree.Largest());  // had been more
-  }
-  return nullptr;
-}
-
-// The smallest of all chunks, which are few where such requests are not small.
-Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
-  FitNode* best = nullptr;
-  for (const auto& chunk : chunks_) {
-    if (chunk->room < bytes || !Serves(*chunk, coarse)) continue;
-    FitNode* const block = chunk->tree.BestFit(bytes);
-    if (block == nullptr || (best != nullptr && block->size >= best->size)) continue;
-    best = block;
-    if (block->size == bytes) break;
-  }
-  return static_cast<Block*>(best);
-}
-
 // All of what the chunk takes in the end is asked for, but for the tail.
 Allocation Pool::TakeChunk(size_t bytes, bool coarse, size_t* asked) {
   *asked = bytes;
@@ -258,7 +207,13 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   const size_t wanted = arena > 0 ? std::max(arena, bytes) : ChunkBytesFor(bytes, coarse);
   ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
-  Allocation taken = TakeChunk(wanted, coarse, &chunk->bytes);
+  Allocation taken = {};
+  if (arena > 0 && arena_in_parts_) {
+    chunk->bytes = wanted;
+    chunk->pages = upstream_.ReservePages(wanted);
+    if (chunk->pages != nullptr) taken = {chunk->pages->base(), chunk->pages.get()};
+  }
+  if (!taken) taken = TakeChunk(wanted, coarse, &chunk->bytes);
   const bool is_arena = taken && arena > 0;
   if (!taken && taken.refusal != Refusal::kImpossible && bytes < wanted) {
     taken = TakeChunk(bytes, coarse, &chunk->bytes);  // there may be room for the request alone
@@ -267,11 +222,14 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   try {
     ReserveRecords();  // others may have used them
   } catch (...) {
-    upstream_.Release(taken.token, chunk->bytes, chunk_alignment_);
+    chunk->token = taken.token;
+    GiveBack(std::move(chunk));
     throw;
   }
   chunk->token = taken.token;
-  chunk->footprint = upstream_.FootprintBytes(chunk->bytes, chunk_alignment_);
+  chunk->footprint = chunk->pages != nullptr
+                         ? chunk->pages->committed_bytes()
+                         : upstream_.FootprintBytes(chunk->bytes, chunk_alignment_);
   chunk->large = large;
   chunk->coarse = coarse;
   Block* const node = NewNode();
@@ -294,24 +252,8 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
 
 // ---- blocks ---------------------------------------------------------------------------------
 
-Allocation Pool::Allocate(size_t bytes, size_t alignment) {
-  if (bytes > kMostBytes || alignment - 1 >= chunk_alignment_ ||
-      (alignment & (alignment - 1)) != 0) {
-    return Allocation::Refused(Refusal::kImpossible, this, bytes);
-  }
-  const bool coarse = alignment > alignment_;
-  bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
-  if (bytes >= kHugeBytes) [[unlikely]]
-    huge_ += KindOf(bytes);
-  if (!HasNodes()) MakeNodes();
-  Block* block = nullptr;
-  if (arena_ != nullptr && !coarse) block = static_cast<Block*>(arena_->tree.BestFit(bytes));
-  if (block == nullptr && (coarse || !arena_is_due_)) {
-    block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
-  }
-  if (block == nullptr) {
-    if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;
-  }
+// As many bytes of a free block, for a live one; the rest stays free.
+Pool::Block* Pool::Cut(Block* block, size_t bytes, bool coarse) noexcept {
   const bool begins = coarse_alignment_ > 0 && block->chunk->idle();
   TakeFree(block);
   if (begins) {  // from here on it is for blocks of this kind
@@ -321,7 +263,9 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   if (block->size > bytes) {
     // In an arena what is large comes from the end: between the small ones it would leave gaps that
     // are too small for the next of another size.
-    const bool from_end = block->chunk == arena_ && bytes >= arena_->bytes / kGrowth;
+    const bool from_end =
+        block->chunk == arena_ &&
+        bytes >= (arena_->pages != nullptr ? arena_peak_ : arena_->bytes) / kGrowth;
     Block* const rest = NewNode();
     rest->size = block->size - bytes;
     rest->chunk = block->chunk;
@@ -344,6 +288,33 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
     first->data = block->data;
     second->data = first->data + first->size;
     AddFree(rest);
+  }
+  return block;
+}
+
+Allocation Pool::Allocate(size_t bytes, size_t alignment) {
+  if (bytes > kMostBytes || alignment - 1 >= chunk_alignment_ ||
+      (alignment & (alignment - 1)) != 0) {
+    return Allocation::Refused(Refusal::kImpossible, this, bytes);
+  }
+  const bool coarse = alignment > alignment_;
+  bytes = RoundedTo(coarse ? coarse_alignment_ : alignment_, bytes);
+  if (bytes >= kHugeBytes) [[unlikely]]
+    huge_ += KindOf(bytes);
+  if (!HasNodes()) MakeNodes();
+  Block* block = nullptr;
+  if (arena_ != nullptr && !arena_->busy && !coarse)
+    block = static_cast<Block*>(arena_->tree.BestFit(bytes));
+  if (block == nullptr && (coarse || !arena_is_due_)) {
+    block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
+  }
+  if (block == nullptr) {
+    if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;
+  }
+  block = Cut(block, bytes, coarse);
+  if (block->chunk->pages != nullptr && !FillOrJoin(block)) [[unlikely]] {
+    if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;
+    block = Cut(block, bytes, coarse);
   }
   if (on_host_) UnpoisonBlock(block->data, bytes);
   block->chunk->used_in = use_;
@@ -370,6 +341,11 @@ void Pool::Release(void* token, size_t, size_t) noexcept {
     if (grows_) kind_ = Then(kind_, block->size + 1);
   }
   --block_count_;
+  Join(block);
+}
+
+// Free from here on, and one with its free neighbours.
+void Pool::Join(Block* block) noexcept {
   if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
     TakeFree(next);
     block->size += next->size;
@@ -387,6 +363,18 @@ void Pool::Release(void* token, size_t, size_t) noexcept {
   }
   AddFree(block);
   if (coarse_alignment_ > 0 && block->chunk->idle()) SetRoom(*block->chunk, block->chunk->room);
+}
+
+// False: it was refused, and is free.
+bool Pool::FillOrJoin(Block* block) {
+  try {
+    if (Fill(*block)) return true;
+  } catch (...) {
+    Join(block);
+    throw;
+  }
+  Join(block);
+  return false;
 }
 
 }  // namespace tidepool

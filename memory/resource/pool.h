@@ -72,7 +72,14 @@
 // different go on asking only where that is too little. A smaller one comes when so much less is
 // live than when its size was decided that it was 1.5 times that and 1 MiB; none, when nothing was
 // in chunks for n uses. There comes none where requests of 32 MiB or more are other ones in each
-// use, as above. Coarse blocks of some uses lie beside the arena of others: up to twice what was
+// use, as above.
+//
+// Where uses with such requests would make it larger than 1.25 times what was live and 1 MiB, it has
+// addresses for three times as much (MemoryResource::ReservePages, where the pool's has that), and
+// memory where blocks are or were: before more is held than that, what lies free goes back, some
+// pages of it, and comes again when a block is cut there. So such uses in turns hold no more and
+// pay for what they do not have with a request now and then, one for twelve huge blocks in the mean.
+// A block that gets no memory there has a chunk of its own. Coarse blocks of some uses lie beside the arena of others: up to twice what was
 // live is kept of both, as above.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
@@ -146,7 +153,11 @@ class Pool final : public MemoryResource {
 
  private:
   static constexpr int kLoose = 2;  // uses that made room until large chunks are shared
-  static constexpr int kMostLoose = kLoose + 2;  // until twice what was live is kept
+  static constexpr int kMostLoose = kLoose + 2;           // until twice what was live is kept
+  static constexpr size_t kArenaSlack = size_t{1} << 20;  // of an arena, beside what is live
+  static constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what was live
+  // Fewer of a size in a chunk than this, and its end would be missed.
+  static constexpr size_t kMany = 16;
 
   struct Chunk;
   struct Block : FitNode {  // size: rounded up to the granule
@@ -168,10 +179,17 @@ class Pool final : public MemoryResource {
     size_t room;       // no less than its largest free block; SIZE_MAX of a large one
     FitTree tree;      // its free blocks
     std::unique_ptr<Chunk> next_leaving;
+    std::unique_ptr<Pages> pages;  // of an arena whose memory comes and goes in parts
+    bool busy;                     // it does, and nobody else may be at it
 
     bool idle() const { return first->free && first->next_in_chunk == nullptr; }
   };
 
+  Block* Cut(Block* block, size_t bytes, bool coarse) noexcept;
+  void Join(Block* block) noexcept;
+  bool Fill(Block& block);
+  bool FillOrJoin(Block* block);
+  void MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept;
   Block* FindLarge(size_t bytes) const noexcept;
   Block* FindShared(size_t bytes, bool coarse) noexcept;
   Block* FindBest(size_t bytes, bool coarse) const noexcept;
@@ -186,9 +204,11 @@ class Pool final : public MemoryResource {
   void MakeRoom(size_t bytes, size_t footprint, bool coarse) noexcept;
   void GiveBack(std::unique_ptr<Chunk> chunk) noexcept;
   bool JudgeHuge() noexcept;
-  void FitArena(bool made_room, bool strange) noexcept;
+  void FitArena(bool made_room, bool strange, uint64_t kept) noexcept;
   size_t ArenaBytesFor(size_t peak) const;
-  void ReplaceArena(size_t bytes, size_t peak) noexcept;
+  void ReplaceArena(size_t bytes, size_t peak, bool in_parts = false) noexcept;
+  // What an arena has of which parts have no memory.
+  static size_t MostWithGaps(size_t peak) { return peak + peak / 4 + kArenaSlack; }
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {
@@ -242,13 +262,14 @@ class Pool final : public MemoryResource {
   size_t peak_beside_bytes_ = 0;
   static constexpr int kStrikes = kLoose + 1;
   static constexpr int kOverflowsBeforeWide = 3;
-  bool has_arenas_ = false;    // one chunk for all that is not coarse, in each use
-  Chunk* arena_ = nullptr;     // that of now, one of chunks_
-  size_t arena_bytes_ = 0;     // of the next one
-  bool arena_is_due_ = false;  // the next chunk of such is one
-  bool keeps_blocks_ = false;  // such were live when the last use ended
-  size_t arena_peak_ = 0;      // what was live when it was decided how large they are
-  int strikes_ = 0;            // uses after which it would have been better to have them
+  bool has_arenas_ = false;      // one chunk for all that is not coarse, in each use
+  Chunk* arena_ = nullptr;       // that of now, one of chunks_
+  size_t arena_bytes_ = 0;       // of the next one
+  bool arena_is_due_ = false;    // the next chunk of such is one
+  bool keeps_blocks_ = false;    // such were live when the last use ended
+  bool arena_in_parts_ = false;  // and its memory comes and goes in parts
+  size_t arena_peak_ = 0;        // what was live when it was decided how large they are
+  int strikes_ = 0;              // uses after which it would have been better to have them
   int overflows_ =
       0;  // uses that are not known, which an arena of the size for those had no room for
   KnownKinds overflowed_;    // uses that an arena had no room for
@@ -262,7 +283,8 @@ class Pool final : public MemoryResource {
   static constexpr int kStrange = 2;
   uint64_t huge_ = 0;  // 0: none
   KnownKinds huge_kinds_;
-  int strange_uses_ = 0;  // running, of no kind that is known
+  uint64_t last_huge_use_ = 0;  // that had one; 0: none
+  int strange_uses_ = 0;        // running, of no kind that is known
 };
 
 }  // namespace tidepool

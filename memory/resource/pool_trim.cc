@@ -3,20 +3,22 @@
 #include <new>
 #include <utility>
 
+#include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
 #include "tidepool/memory/resource/pool.h"
 
 namespace tidepool {
 namespace {
 
-constexpr size_t kArenaSlack = size_t{1} << 20;  // beside what is live
-constexpr size_t kArenaPart = 16;                // of what is live, also
+constexpr size_t kArenaPart = 16;  // of what is live, an arena has also
+// Addresses of one whose memory comes and goes in parts, by what is live.
+constexpr size_t kAddresses = 3;
 
 }  // namespace
 
 // Nothing here knows of the chunk any more, so whoever is called may come in.
 void Pool::GiveBack(std::unique_ptr<Chunk> chunk) noexcept {
-  upstream_.Release(chunk->token, chunk->bytes, chunk_alignment_);
+  if (chunk->pages == nullptr) upstream_.Release(chunk->token, chunk->bytes, chunk_alignment_);
 }
 
 template <typename Predicate>
@@ -99,6 +101,7 @@ size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
 // are known when they come the second time. True: such uses have come for some time.
 bool Pool::JudgeHuge() noexcept {
   if (huge_ == 0) return false;
+  last_huge_use_ = use_;
   strange_uses_ =
       huge_kinds_.Note(std::exchange(huge_, 0)) ? 0 : std::min(strange_uses_ + 1, kStrange);
   if (strange_uses_ < kStrange) return false;
@@ -113,15 +116,16 @@ bool Pool::JudgeHuge() noexcept {
 size_t Pool::ArenaBytesFor(size_t peak) const { return peak + peak / kArenaPart + kArenaSlack; }
 
 // It comes with the next request.
-void Pool::ReplaceArena(size_t bytes, size_t peak) noexcept {
+void Pool::ReplaceArena(size_t bytes, size_t peak, bool in_parts) noexcept {
   GiveBackWhere([](const Chunk& chunk) { return !chunk.coarse; });
   arena_bytes_ = std::min(bytes, kMostBytes) & ~(alignment_ - 1);
+  arena_in_parts_ = in_parts;
   arena_peak_ = peak;
   arena_is_due_ = true;
 }
 
 // What chunks of many sizes hold beyond what is live is none of one that all sizes share.
-void Pool::FitArena(bool made_room, bool strange) noexcept {
+void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   if (!grows_) return;
   const uint64_t kind = std::exchange(kind_, 0);
   const bool at_once = std::exchange(last_kind_, kind) == kind;
@@ -129,7 +133,7 @@ void Pool::FitArena(bool made_room, bool strange) noexcept {
   keeps_blocks_ = fine_bytes_ > 0;
   if (keeps_blocks_) return;
   const size_t peak = std::max(peak_fine_bytes_, last_peak_fine_bytes_);
-  const size_t most = peak + peak / 4 + kArenaSlack;
+  const size_t most = MostWithGaps(peak);
   if (!has_arenas_) {
     size_t owned = 0;
     for (const auto& chunk : chunks_) owned += chunk->coarse ? 0 : chunk->bytes;
@@ -149,6 +153,11 @@ void Pool::FitArena(bool made_room, bool strange) noexcept {
     const size_t step = at_once ? std::min(beside, peak / 8 + kArenaSlack) : beside;
     const size_t wanted =
         std::min(arena_->bytes + step, comes_again ? 2 * peak + kArenaSlack : wide);
+    // Beyond that huge requests get addresses, but no memory to keep.
+    if (arena_->bytes + step > most && last_huge_use_ > 0 && use_ - last_huge_use_ < kept) {
+      const size_t addresses = kAddresses * peak + kArenaSlack;
+      if (addresses > arena_->bytes) return ReplaceArena(addresses, peak, /*in_parts=*/true);
+    }
     if (wanted > arena_->bytes) return ReplaceArena(wanted, peak);
     GiveBackWhere([this](const Chunk& chunk) { return !chunk.coarse && &chunk != arena_; });
     return;
@@ -176,7 +185,7 @@ size_t Pool::TrimIdle(int uses) noexcept {
     has_arenas_ = false;
     arena_is_due_ = false;
   }
-  FitArena(made_room, JudgeHuge());
+  FitArena(made_room, JudgeHuge(), kept);
   if (++uses_of_peak_ >= kept) {
     uses_of_peak_ = 0;
     last_peak_used_bytes_ = std::exchange(peak_used_bytes_, used_bytes_);

@@ -1,0 +1,115 @@
+// Which free block of a pool serves a request, and memory under it where an arena has none.
+#include <algorithm>
+#include <utility>
+
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/resource/pool.h"
+
+namespace tidepool {
+namespace {
+
+// Smaller ones do not go: each is a system call and a part of the system's books.
+constexpr size_t kLeastHole = size_t{256} << 10;
+
+}  // namespace
+
+// At first a pool that is loose leaves free what fits, but not closely: for something larger, as
+// when a container grows, whose old and new buffers take turns in the two largest chunks. A pool
+// that had to make room even so packs as closely as it can.
+Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
+  FitNode* closest = nullptr;
+  FitNode* largest = nullptr;
+  for (const auto& chunk : chunks_) {
+    if (chunk->busy || !MayHold(bytes, chunk->bytes)) continue;
+    // Not only `large` ones: the tail alone may make a chunk larger than what is shared.
+    if (!chunk->large && !Serves(*chunk, false)) continue;
+    FitNode* const block = chunk->tree.BestFit(bytes);
+    if (block == nullptr) continue;
+    if (closest == nullptr || block->size < closest->size) closest = block;
+    if (largest == nullptr || block->size > largest->size) largest = block;
+  }
+  const bool spreads = looseness_ == kLoose;
+  if (spreads && closest != nullptr && closest->size - bytes > bytes / 10) closest = largest;
+  return static_cast<Block*>(closest);
+}
+
+// In the oldest chunk that has such a block, the smallest there.
+Pool::Block* Pool::FindShared(size_t bytes, bool coarse) noexcept {
+  if (grows_ && !coarse && bytes > span_bytes_ / kMany) {
+    Block* const best = FindBest(bytes, coarse);
+    return best == nullptr && CutsDeeply() ? FindLarge(bytes) : best;
+  }
+  FirstFit& room = room_[coarse];
+  while (room.Has(bytes)) {
+    Chunk& chunk = *chunks_[room.First(bytes)];
+    FitNode* const found = chunk.tree.BestFit(bytes);
+    if (found != nullptr) return static_cast<Block*>(found);
+    SetRoom(chunk, chunk.tree.Largest());  // had been more
+  }
+  return nullptr;
+}
+
+// The smallest of all chunks, which are few where such requests are not small.
+Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
+  FitNode* best = nullptr;
+  for (const auto& chunk : chunks_) {
+    if (chunk->busy || chunk->room < bytes || !Serves(*chunk, coarse)) continue;
+    FitNode* const block = chunk->tree.BestFit(bytes);
+    if (block == nullptr || (best != nullptr && block->size >= best->size)) continue;
+    best = block;
+    if (block->size == bytes) break;
+  }
+  return static_cast<Block*>(best);
+}
+
+// ---- holes ------------------------------------------------------------------------------------
+
+// Memory for what is to be live there. False: refused. Of an arena whose memory comes and goes in
+// parts; nobody else comes to it meanwhile.
+bool Pool::Fill(Block& block) {
+  Chunk& chunk = *block.chunk;
+  const auto offset = static_cast<size_t>(block.data - chunk.pages->base());
+  const size_t lacks = chunk.pages->HoleBytesIn(offset, block.size);
+  if (lacks == 0) return true;
+  const auto note = [&] {
+    owned_bytes_ -= std::exchange(chunk.footprint, chunk.pages->committed_bytes());
+    owned_bytes_ += chunk.footprint;
+    chunk.busy = false;
+    UpdateShared();
+  };
+  chunk.busy = true;
+  MakeHoles(chunk, fine_bytes_ + block.size, lacks);
+  try {
+    chunk.pages->FillHole(offset, block.size);
+  } catch (const OutOfMemoryError&) {
+    note();
+    return false;
+  } catch (...) {
+    note();
+    throw;
+  }
+  note();
+  return true;
+}
+
+// Before so many bytes more are held, where as many are to be live: what lies between the live
+// blocks goes as far as too much would be.
+void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {
+  Pages& pages = *chunk.pages;
+  const size_t most = MostWithGaps(std::max({peak_fine_bytes_, last_peak_fine_bytes_, live}));
+  const auto excess = [&] {
+    const size_t held = pages.committed_bytes() + beside_bytes_ + lacks;
+    return held - std::min(held, most);
+  };
+  for (Block* block = chunk.first; block != nullptr; block = block->next_in_chunk) {
+    const size_t goes = excess();
+    if (goes == 0) return;
+    if (!block->free || block->size < kLeastHole) continue;
+    const auto offset = static_cast<size_t>(block->data - pages.base());
+    const size_t bytes = std::max(goes, kLeastHole) + pages.HoleBytesIn(offset, block->size);
+    pages.MakeHole(offset, std::min(block->size, bytes), /*splits=*/true);
+  }
+}
+
+}  // namespace tidepool
