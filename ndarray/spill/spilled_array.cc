@@ -18,16 +18,29 @@ size_t BytesOf(const Shape& shape, DType dtype) {
 }  // namespace
 
 SpilledArray::SpilledArray(SpillFile& file, const NDArray& array)
-    : file_(&file), shape_(array.shape()), dtype_(array.dtype()), device_(array.device()) {
+    : SpilledArray(Writing(file, array).Finish()) {}
+
+SpilledArray::Writing::Writing(SpillFile& file, const NDArray& array) {
   array.CheckAlive("spill", "array");
-  const NDArray dense = device_ == Host() && array.is_dense() ? array : array.CopyTo(Place::Heap());
-  if (shape_.NumElements() == 0) {
-    kept_ = file.Write(nullptr, 0);
+  array_.file_ = &file;
+  array_.shape_ = array.shape();
+  array_.dtype_ = array.dtype();
+  array_.device_ = array.device();
+  if (array.NumElements() == 0) {
+    writes_ = file.BeginWrite(nullptr, 0);
     return;
   }
-  const LockedView view(dense, dtype_, LockedView::Side::kHost, /*writes=*/false,
-                        ViewContents::kKept);
-  kept_ = file.Write(view.data(), BytesOf(shape_, dtype_));
+  dense_ = array.device() == Host() && array.is_dense() ? array : array.CopyTo(Place::Heap());
+  view_ = std::make_unique<LockedView>(dense_, array.dtype(), LockedView::Side::kHost,
+                                       /*writes=*/false, ViewContents::kKept);
+  writes_ = file.BeginWrite(view_->data(), BytesOf(array.shape(), array.dtype()));
+}
+
+SpilledArray SpilledArray::Writing::Finish() {
+  array_.kept_ = writes_.Wait();
+  view_.reset();
+  dense_ = NDArray();
+  return std::move(array_);
 }
 
 void SpilledArray::RestoreInto(NDArray& array) const {

@@ -13,15 +13,21 @@
 #define TIDEPOOL_NDARRAY_SPILL_SPILLED_ARRAY_H_
 
 #include <cstddef>
+#include <memory>
 
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool {
 
 class SpilledArray {
  public:
+  // One that is being written. The array must not be written to, and not go, before Finish() has returned or this
+  // is gone; then nobody reads it any more.
+  class Writing;
+
   SpilledArray() = default;
   // Waits until the elements are written: those of a host array that is dense as they lie, others by way of
   // a dense copy on the host's heap. The array stays as it is.
@@ -55,6 +61,20 @@ class SpilledArray {
   Device device_ = Host();
   NDArray ahead_;        // what was prefetched
   SpillTransfer reads_;  // after it: goes first
+};
+
+class SpilledArray::Writing {
+ public:
+  Writing(SpillFile& file, const NDArray& array);
+  Writing(Writing&&) noexcept = default;
+  // Once. Waits; throws as SpillFile::Write.
+  SpilledArray Finish();
+
+ private:
+  SpilledArray array_;
+  NDArray dense_;
+  std::unique_ptr<internal::LockedView> view_;
+  SpillTransfer writes_;  // goes first
 };
 
 }  // namespace tidepool
