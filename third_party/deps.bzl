@@ -137,6 +137,20 @@ def tidepool_deps():
         probe_headers = ["eigen3/Eigen/Core"],
         debian_package = "libeigen3-dev",
     )
+    _once(
+        system_repository,
+        "liburing",
+        libraries = {":uring": ["-luring"]},
+        probe_headers = ["liburing.h"],
+        debian_package = "liburing-dev",
+    )
+    _once(
+        system_repository,
+        "xxhash",
+        libraries = {":xxhash": ["-lxxhash"]},
+        probe_headers = ["xxhash.h"],
+        debian_package = "libxxhash-dev",
+    )
     _once(cuda_configure, "local_config_cuda")
     _once(libtorch_configure, "libtorch")
     _once(onednn_configure, "onednn")

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
@@ -17,6 +19,7 @@ namespace {
 
 constexpr size_t kHoldersNamed = 3;
 constexpr const char* kWho = "memory budget";
+constexpr const char* kBudgetVariable = "TIDEPOOL_MEMORY_BUDGET";  // docs/memory_ledger.md
 
 BudgetUsage UsageOf(const BudgetLine& line) {
   return {line.taken.load(std::memory_order_relaxed), line.limit.load(std::memory_order_relaxed),
@@ -76,8 +79,19 @@ std::string Holders(const MemorySnapshot& snapshot, Device device) {
 
 }  // namespace
 
+// What the environment says holds from the first byte on. A text that cannot be meant is an error of whoever asks
+// first, and of all who ask after: a program that was to have a limit must not run without one.
 MemoryBudget& MemoryBudget::Global() {
-  static MemoryBudget* const budget = new MemoryBudget;
+  static MemoryBudget* const budget = [] {
+    const char* const text = std::getenv(kBudgetVariable);
+    const int64_t limit = text == nullptr || *text == '\0' ? kUnlimited : BytesOfText(kBudgetVariable, text);
+    auto* const made = new MemoryBudget;
+    if (limit != kUnlimited) {
+      made->process_.limit.store(limit, std::memory_order_relaxed);
+      made->limits_.store(1, std::memory_order_relaxed);
+    }
+    return made;
+  }();
   return *budget;
 }
 

@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/nn/memory_report.h"
 #include "tidepool/nn/model_file.h"
@@ -20,7 +20,7 @@
 ABSL_DECLARE_FLAG(std::string, input);
 ABSL_DECLARE_FLAG(std::string, model);
 ABSL_DECLARE_FLAG(std::string, updater);
-ABSL_FLAG(std::string, budget, "", "to find the largest batch that fits: 67108864, 64MiB, 2GiB");
+ABSL_FLAG(std::string, budget, "", "to find the largest batch that fits: 67108864, 64MiB, 1.5GiB, 25%");
 ABSL_FLAG(int64_t, classes, 10, "of the network's output");
 ABSL_FLAG(bool, json, false, "as JSON instead of text");
 
@@ -40,21 +40,6 @@ Shape ShapeOfFlag(const std::string& text) {
   return Shape(dims);
 }
 
-int64_t BytesOfFlag(const std::string& text) {
-  absl::string_view number = text;
-  int64_t unit = 1;
-  for (const auto& [suffix, bytes] :
-       {std::pair{"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30}}) {
-    if (absl::ConsumeSuffix(&number, suffix)) unit = bytes;
-  }
-  int64_t count = 0;
-  if (!absl::SimpleAtoi(number, &count) || count < 1 || count > (int64_t{1} << 50) / unit) {
-    ThrowInvalidArgument(absl::StrCat("flag --budget is \"", text,
-                                      "\", expected bytes, such as 67108864, 64MiB or 2GiB"));
-  }
-  return count * unit;
-}
-
 int StateArraysOf(nn::UpdaterKind kind) {
   const nn::Updater updater(nn::UpdaterConfig::Of(kind), {1});
   return static_cast<int>(updater.state().size());
@@ -67,7 +52,7 @@ int RunMemoryReport() {
   options.batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
   options.updater_arrays = StateArraysOf(nn::ParseUpdater(absl::GetFlag(FLAGS_updater)));
   const std::string budget = absl::GetFlag(FLAGS_budget);
-  const int64_t bytes = budget.empty() ? 0 : BytesOfFlag(budget);
+  const int64_t bytes = budget.empty() ? 0 : BytesOfText("flag --budget", budget);
   const nn::Model model = nn::MakeModel(
       absl::GetFlag(FLAGS_model), ShapeOfFlag(Required("input", absl::GetFlag(FLAGS_input))),
       AtLeastOne("classes", absl::GetFlag(FLAGS_classes)), /*seed=*/0,

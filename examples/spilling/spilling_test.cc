@@ -1,0 +1,94 @@
+// What docs/spilling.md shows.
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/unary.h"
+#include "tidepool/ndarray/spill/spilled_array.h"
+#include "tidepool/ndarray/spill/spilled_segments.h"
+
+namespace tidepool {
+namespace {
+
+// [array]
+float SumAfterWaiting(SpillFile& file) {
+  NDArray activations = RandomUniform({256, 1024}, -1, 1, /*seed=*/1);
+  SpilledArray waits(file, activations);  // written when this returns
+  activations = NDArray();                // its memory is free now
+
+  const NDArray other = RandomUniform({256, 1024}, -1, 1, /*seed=*/2);
+
+  waits.Prefetch();  // read beside what comes next
+  const NDArray busy = Sum(Tanh(other));
+  activations = waits.Restore();  // shape, type and bits of before
+  return Sum(activations).Item<float>();
+}
+// [array]
+
+// [training]
+// Layers whose inputs wait in the file between the forward and the backward pass.
+float Step(SpillFile& file, std::vector<NDArray>& weights, const NDArray& x, double rate) {
+  GradientTape tape;
+  for (const NDArray& w : weights) tape.Watch(w);
+  SpilledSegments segments(file);
+  NDArray h = x.Dup();
+  for (const NDArray& w : weights) {
+    const auto layer = [w](absl::Span<const NDArray> in) {
+      return std::vector<NDArray>{Tanh(MatMul(in[0], w))};
+    };
+    h = segments.Run(layer, {h}, {w})[0];
+  }
+  NDArray loss = Mean(Square(h));
+  h = NDArray();
+  tape.Backward(loss);
+  for (NDArray& w : weights) w -= tape.Gradient(w) * Scalar(rate);
+  return loss.Item<float>();
+}
+// [training]
+
+// [bytes]
+SpilledBytes WriteBeside(SpillFile& file, const std::string& text) {
+  SpillTransfer writes = file.BeginWrite(text.data(), text.size());
+  // ... text must stay as it is until then ...
+  return writes.Wait();
+}
+// [bytes]
+
+TEST(Spilling, AnArrayWaitsInAFile) {
+  SpillFile file({.folder = testing::TempDir(), .capacity_bytes = int64_t{1} << 30});
+  EXPECT_EQ(SumAfterWaiting(file), Sum(RandomUniform({256, 1024}, -1, 1, 1)).Item<float>());
+  EXPECT_EQ(file.stats().reads, 1);
+  EXPECT_EQ(file.stats().used_bytes, 0);
+}
+
+TEST(Spilling, LayersWhoseInputsWait) {
+  SpillFile file({.folder = testing::TempDir()});
+  std::vector<NDArray> weights;
+  for (int i = 0; i < 6; ++i)
+    weights.push_back(RandomUniform({16, 16}, -0.5, 0.5, static_cast<uint64_t>(i)));
+  const NDArray x = RandomUniform({64, 16}, -1, 1, 9);
+  const float first = Step(file, weights, x, 1);
+  float last = 0;
+  for (int step = 0; step < 20; ++step) last = Step(file, weights, x, 1);
+  EXPECT_LT(last, first);
+}
+
+TEST(Spilling, BytesWithoutArrays) {
+  SpillFile file({.folder = testing::TempDir()});
+  std::string text(100000, 'x');
+  const SpilledBytes kept = WriteBeside(file, text);
+  text.assign(text.size(), ' ');
+  file.Read(kept, text.data());
+  EXPECT_EQ(text, std::string(100000, 'x'));
+  EXPECT_EQ(file.stats().used_bytes, 102400);  // whole pages
+}
+
+}  // namespace
+}  // namespace tidepool

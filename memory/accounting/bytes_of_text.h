@@ -1,0 +1,18 @@
+// Amounts of memory as people write them.
+#ifndef TIDEPOOL_MEMORY_ACCOUNTING_BYTES_OF_TEXT_H_
+#define TIDEPOOL_MEMORY_ACCOUNTING_BYTES_OF_TEXT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace tidepool {
+
+// "67108864", "64KiB", "512MiB", "2GiB", "1.5GiB", "25%" (of MachineMemoryBytes(), up to 100). At least one byte. Throws
+// kInvalidArgument, which begins with `what` ("flag --budget") and says what was found and expected.
+int64_t BytesOfText(absl::string_view what, absl::string_view text);
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_ACCOUNTING_BYTES_OF_TEXT_H_

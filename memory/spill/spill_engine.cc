@@ -1,0 +1,350 @@
+#include "tidepool/memory/spill/spill_engine.h"
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/host_provider.h"
+
+namespace tidepool::internal {
+namespace {
+
+constexpr size_t kPage = SpillFile::kPageBytes;
+// So often a block may come back without a page of it having moved.
+constexpr int kMostTries = 16;
+constexpr int kReadsInTurn = 3;  // while a write waits
+
+size_t WholePages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+uint64_t ChecksumOf(const std::byte* data, size_t bytes) { return XXH3_64bits(data, bytes); }
+
+std::chrono::nanoseconds LimitOf(absl::Duration limit) {
+  return limit == absl::InfiniteDuration() ? std::chrono::nanoseconds(0)
+                                           : absl::ToChronoNanoseconds(limit);
+}
+
+// Of what a function of it throws, which may be that there is no memory for the words.
+template <typename Throws>
+std::exception_ptr Caught(const Throws& throws) noexcept {
+  try {
+    throws();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+SpillEngine::SpillEngine(const SpillFileOptions& options, std::shared_ptr<SpillSpace> space)
+    : space_(std::move(space)),
+      block_bytes_(options.block_bytes),
+      limit_(LimitOf(options.time_limit)),
+      owner_(options.owner != nullptr ? *options.owner : MemoryOwner::Process()),
+      memory_({.prefault = true, .owner = &owner_}, HostProvider()) {
+  const auto depth = static_cast<size_t>(options.in_flight);
+  memory_.Resize(depth * block_bytes_);
+  slots_.resize(depth);
+  for (size_t i = 0; i < depth; ++i) slots_[i].data = memory_.base() + i * block_bytes_;
+  if (space_->is_direct()) {
+    // Some file systems take the flag and refuse the transfers.
+    std::memset(memory_.base(), 0, kPage);
+    if (pwrite(space_->descriptor(), memory_.base(), kPage, 0) < 0 && errno == EINVAL)
+      space_->EndDirect();
+  }
+  queue_ = options.queue ? options.queue(space_->descriptor(), options.in_flight)
+                         : NewFileQueue(space_->descriptor(), options.in_flight);
+  stats_.queue = queue_->name();
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    ThrowResourceExhausted(
+        absl::StrCat(space_->name(), ": its thread was refused: ", error.what()));
+  }
+  memory_bytes_ = static_cast<int64_t>(memory_.committed_bytes());
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, memory_bytes_, &owner_);
+}
+
+SpillEngine::~SpillEngine() {
+  {
+    std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  queue_->Wake();
+  thread_.join();
+  queue_.reset();
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, -memory_bytes_, &owner_);
+}
+
+// ---- for callers --------------------------------------------------------------------------------
+
+void SpillEngine::Begin(const std::shared_ptr<SpillRequest>& request) {
+  {
+    std::lock_guard lock(mutex_);
+    if (broken_ != nullptr) std::rethrow_exception(broken_);
+    if (request->blocks.empty()) {
+      EndRequest(*request);
+      return;
+    }
+    request->begun = Clock::now();
+    waiting_[request->writes].push_back(request);
+  }
+  queue_->Wake();
+}
+
+bool SpillEngine::IsDone(const SpillRequest& request) const {
+  std::lock_guard lock(mutex_);
+  return request.done;
+}
+
+void SpillEngine::Await(const std::shared_ptr<SpillRequest>& request) {
+  std::unique_lock lock(mutex_);
+  while (!request->done) {
+    if (limit_.count() == 0) {
+      request->changed.wait(lock);
+      continue;
+    }
+    // That of the block that was handed in first; of one that waits for others, since any was done.
+    const Slot* oldest = nullptr;
+    for (const Slot& slot : slots_) {
+      if (slot.request != request) continue;
+      if (oldest == nullptr || slot.since < oldest->since) oldest = &slot;
+    }
+    const Clock::time_point since =
+        oldest != nullptr ? oldest->since : std::max(last_done_, request->begun);
+    if (Clock::now() - since >= limit_) {
+      const size_t block = oldest != nullptr ? oldest->block : request->handed_in;
+      request->abandoned = true;
+      request->changed.wait(lock, [&] { return !request->copying; });
+      ++stats_.failures;
+      throw Error(absl::StatusCode::kDeadlineExceeded,
+                  absl::StrCat(Where(*request, block), " has had no answer for ",
+                               absl::FormatDuration(absl::FromChrono(limit_)), " (time_limit)"));
+    }
+    request->changed.wait_until(lock, since + limit_);
+  }
+  if (request->error != nullptr) std::rethrow_exception(request->error);
+}
+
+void SpillEngine::Abandon(SpillRequest& request) noexcept {
+  std::unique_lock lock(mutex_);
+  request.abandoned = true;
+  request.changed.wait(lock, [&] { return !request.copying; });
+}
+
+void SpillEngine::AddTo(SpillFileStats& stats) const {
+  std::lock_guard lock(mutex_);
+  stats.written_bytes = stats_.written_bytes;
+  stats.read_bytes = stats_.read_bytes;
+  stats.writes = stats_.writes;
+  stats.reads = stats_.reads;
+  stats.failures = stats_.failures;
+  stats.busy_seconds = stats_.busy_seconds;
+  if (under_way_ > 0) {
+    stats.busy_seconds += std::chrono::duration<double>(Clock::now() - busy_since_).count();
+  }
+  stats.queue = stats_.queue;
+}
+
+// ---- the thread ---------------------------------------------------------------------------------
+
+void SpillEngine::Run() noexcept {
+  const std::exception_ptr broken = Caught([this] { RunUntilTheEnd(); });
+  if (broken == nullptr) return;
+  std::lock_guard lock(mutex_);
+  broken_ = broken;
+  for (Slot& slot : slots_) {
+    if (slot.request != nullptr) EndBlock(slot, broken_);
+  }
+  for (auto& requests : waiting_) {
+    for (const auto& request : requests) {
+      if (request->error == nullptr) request->error = broken_;
+      EndRequest(*request);
+    }
+    requests.clear();
+  }
+}
+
+void SpillEngine::RunUntilTheEnd() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (HandInOne(lock)) {
+    }
+    if (ends_ && under_way_ == 0 && waiting_[0].empty() && waiting_[1].empty()) return;
+    lock.unlock();
+    const std::optional<FileQueue::Done> done = queue_->Wait();
+    lock.lock();
+    if (done.has_value()) Finish(lock, *done);
+  }
+}
+
+// Whose block is next; those that are abandoned or have failed are dropped.
+std::shared_ptr<SpillRequest> SpillEngine::Next() {
+  for (auto& requests : waiting_) {
+    while (!requests.empty() &&
+           (requests.front()->abandoned || requests.front()->error != nullptr)) {
+      SpillRequest& request = *requests.front();
+      if (request.under_way == 0) EndRequest(request);
+      requests.pop_front();
+    }
+  }
+  auto& [reads, writes] = waiting_;
+  if (reads.empty() && writes.empty()) return nullptr;
+  const bool reading = !reads.empty() && (writes.empty() || reads_in_turn_ < kReadsInTurn);
+  reads_in_turn_ = reading ? reads_in_turn_ + 1 : 0;
+  return reading ? reads.front() : writes.front();
+}
+
+// False: there is nothing to hand in, or no memory for it.
+bool SpillEngine::HandInOne(std::unique_lock<std::mutex>& lock) {
+  const auto free = std::find_if(slots_.begin(), slots_.end(),
+                                 [](const Slot& slot) { return slot.request == nullptr; });
+  if (free == slots_.end()) return false;
+  const std::shared_ptr<SpillRequest> request = Next();
+  if (request == nullptr) return false;
+  const auto number = static_cast<size_t>(free - slots_.begin());
+  Slot& slot = *free;
+  slot.request = request;
+  slot.block = request->handed_in++;
+  slot.moved = 0;
+  slot.tries = 0;
+  slot.since = Clock::now();
+  SpilledBlock& block = request->blocks[slot.block];
+  slot.bytes = WholePages(block.bytes);
+  ++request->under_way;
+  if (under_way_++ == 0) busy_since_ = slot.since;
+  if (request->handed_in == request->blocks.size()) waiting_[request->writes].pop_front();
+  if (request->writes) {
+    request->copying = true;
+    lock.unlock();
+    std::memcpy(slot.data, request->from + request->starts[slot.block], block.bytes);
+    std::memset(slot.data + block.bytes, 0, slot.bytes - block.bytes);
+    block.checksum = ChecksumOf(slot.data, block.bytes);
+    lock.lock();
+    request->copying = false;
+    if (request->abandoned) {
+      request->changed.notify_all();
+      EndBlock(slot, nullptr);
+      return true;
+    }
+  }
+  lock.unlock();
+  Submit(number);
+  lock.lock();
+  return true;
+}
+
+void SpillEngine::Submit(size_t number) {
+  const Slot& slot = slots_[number];
+  queue_->Submit(
+      {.tag = number,
+       .writes = slot.request->writes,
+       .data = slot.data + slot.moved,
+       .bytes = slot.bytes - slot.moved,
+       .offset = slot.request->blocks[slot.block].offset + static_cast<int64_t>(slot.moved)});
+}
+
+void SpillEngine::Finish(std::unique_lock<std::mutex>& lock, const FileQueue::Done& done) {
+  Slot& slot = slots_[done.tag];
+  last_done_ = Clock::now();
+  const bool again = done.result == -EINTR || done.result == -EAGAIN;
+  if (done.result <= 0 && !again) return EndBlock(slot, ErrorOf(slot, done.result));
+  // Whole pages, as the next part begins at one.
+  const size_t moved = again ? 0 : static_cast<size_t>(done.result) / kPage * kPage;
+  if (moved == 0 && ++slot.tries == kMostTries) return EndBlock(slot, ErrorOf(slot, done.result));
+  slot.moved += std::min(moved, slot.bytes - slot.moved);
+  if (slot.moved < slot.bytes) {
+    lock.unlock();
+    Submit(done.tag);
+    lock.lock();
+    return;
+  }
+  if (!slot.request->writes) return Receive(lock, slot);
+  EndBlock(slot, nullptr);
+}
+
+// What was read: checked, and then the caller's.
+void SpillEngine::Receive(std::unique_lock<std::mutex>& lock, Slot& slot) {
+  SpillRequest& request = *slot.request;
+  if (request.abandoned || request.error != nullptr) return EndBlock(slot, nullptr);
+  const SpilledBlock& block = request.blocks[slot.block];
+  request.copying = true;
+  lock.unlock();
+  const uint64_t found = ChecksumOf(slot.data, block.bytes);
+  std::exception_ptr error;
+  if (found == block.checksum) {
+    std::memcpy(request.to + request.starts[slot.block], slot.data, block.bytes);
+  } else {
+    error = Caught([&] {
+      ThrowDataLoss(absl::StrCat(Where(request, slot.block), " came back damaged: checksum ",
+                                 absl::Hex(found), ", expected ", absl::Hex(block.checksum)));
+    });
+  }
+  lock.lock();
+  request.copying = false;
+  EndBlock(slot, std::move(error));
+}
+
+void SpillEngine::EndBlock(Slot& slot, std::exception_ptr error) noexcept {
+  const std::shared_ptr<SpillRequest> request = std::move(slot.request);
+  slot.request = nullptr;
+  if (--under_way_ == 0) {
+    stats_.busy_seconds += std::chrono::duration<double>(Clock::now() - busy_since_).count();
+  }
+  if (error != nullptr && request->error == nullptr) request->error = std::move(error);
+  const bool no_more = request->handed_in == request->blocks.size() || request->error != nullptr ||
+                       request->abandoned;
+  if (--request->under_way == 0 && no_more) return EndRequest(*request);
+  request->changed.notify_all();
+}
+
+void SpillEngine::EndRequest(SpillRequest& request) noexcept {
+  if (!request.done && !request.abandoned) {
+    if (request.error != nullptr) {
+      ++stats_.failures;
+    } else {
+      size_t bytes = 0;
+      for (const SpilledBlock& block : request.blocks) bytes += block.bytes;
+      (request.writes ? stats_.written_bytes : stats_.read_bytes) += static_cast<int64_t>(bytes);
+      ++(request.writes ? stats_.writes : stats_.reads);
+    }
+  }
+  request.done = true;
+  request.changed.notify_all();
+}
+
+// ---- words --------------------------------------------------------------------------------------
+
+std::string SpillEngine::Where(const SpillRequest& request, size_t block) const {
+  const SpilledBlock& one = request.blocks[std::min(block, request.blocks.size() - 1)];
+  return absl::StrCat(space_->name(), ": a ", request.writes ? "write" : "read", " of ", one.bytes,
+                      " bytes at offset ", one.offset);
+}
+
+std::exception_ptr SpillEngine::ErrorOf(const Slot& slot, int64_t result) const noexcept {
+  return Caught([&] {
+    const std::string where = Where(*slot.request, slot.block);
+    if (result >= 0) {
+      const std::string words =
+          absl::StrCat(where, " moved ", slot.moved, " bytes, expected ", slot.bytes);
+      if (slot.request->writes) ThrowInternal(words);
+      ThrowDataLoss(words);
+    }
+    const int error = static_cast<int>(-result);
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+      ThrowResourceExhausted(
+          absl::StrCat(where, ": the disk is full (", std::strerror(error), ")"));
+    }
+    ThrowInternal(absl::StrCat(where, " failed: ", std::strerror(error)));
+  });
+}
+
+}  // namespace tidepool::internal

@@ -1,0 +1,119 @@
+// The thread of a spill file: copies blocks into page-aligned memory and out of it, checks them, and
+// keeps as many of them under way as there is such memory.
+//
+// Reads come first, because somebody waits for them, but each fourth block is of a write as long as any
+// waits. Within each the order is that of their beginnings. Threads: any, but what is said to be the thread's own.
+#ifndef TIDEPOOL_MEMORY_SPILL_SPILL_ENGINE_H_
+#define TIDEPOOL_MEMORY_SPILL_SPILL_ENGINE_H_
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/provider/pages.h"
+#include "tidepool/memory/spill/file_queue.h"
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/spill/spill_space.h"
+
+namespace tidepool::internal {
+
+// Kept by its SpillTransfer, and by the engine as long as a block of it waits or is under way.
+struct SpillRequest {
+  bool writes = false;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  SpilledBytes kept;                 // of a write
+  std::vector<SpilledBlock> blocks;  // of both; their checksums are those to be
+  std::vector<size_t> starts;        // of each, in the memory
+  std::chrono::steady_clock::time_point begun;
+  // Guarded by the engine's mutex:
+  size_t handed_in = 0;
+  size_t under_way = 0;
+  bool copying = false;    // the engine is at the caller's memory
+  bool abandoned = false;  // and may not be again
+  bool done = false;
+  std::exception_ptr error;
+  std::condition_variable changed;
+};
+
+class SpillEngine {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Options that were checked.
+  SpillEngine(const SpillFileOptions& options, std::shared_ptr<SpillSpace> space);
+  // Waits for what is under way.
+  ~SpillEngine();
+  SpillEngine(const SpillEngine&) = delete;
+  SpillEngine& operator=(const SpillEngine&) = delete;
+
+  void Begin(const std::shared_ptr<SpillRequest>& request);
+  // Throws what became of it, kDeadlineExceeded too.
+  void Await(const std::shared_ptr<SpillRequest>& request);
+  bool IsDone(const SpillRequest& request) const;
+  // Its memory is not touched after this.
+  void Abandon(SpillRequest& request) noexcept;
+
+  size_t block_bytes() const { return block_bytes_; }
+  void AddTo(SpillFileStats& stats) const;
+
+ private:
+  struct Slot {
+    std::shared_ptr<SpillRequest> request;  // null: free
+    std::byte* data = nullptr;
+    size_t block = 0;
+    size_t bytes = 0;  // whole pages
+    size_t moved = 0;  // of these
+    int tries = 0;     // that moved nothing
+    Clock::time_point since;
+  };
+
+  void Run() noexcept;
+  void RunUntilTheEnd();
+  // The thread's own, with the lock.
+  bool HandInOne(std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<SpillRequest> Next();
+  void Finish(std::unique_lock<std::mutex>& lock, const FileQueue::Done& done);
+  void Receive(std::unique_lock<std::mutex>& lock, Slot& slot);
+  void EndBlock(Slot& slot, std::exception_ptr error) noexcept;
+  void EndRequest(SpillRequest& request) noexcept;
+  void Submit(size_t number);
+  std::exception_ptr ErrorOf(const Slot& slot, int64_t result) const noexcept;
+  std::string Where(const SpillRequest& request, size_t block) const;
+
+  const std::shared_ptr<SpillSpace> space_;
+  const size_t block_bytes_;
+  const std::chrono::nanoseconds limit_;  // 0: none
+  MemoryOwner& owner_;
+  Pages memory_;
+  int64_t memory_bytes_ = 0;  // on the ledger
+  std::unique_ptr<FileQueue> queue_;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_:
+  std::vector<Slot> slots_;
+  std::array<std::deque<std::shared_ptr<SpillRequest>>, 2> waiting_;  // [writes]
+  int reads_in_turn_ = 0;
+  size_t under_way_ = 0;
+  bool ends_ = false;
+  std::exception_ptr broken_;    // the queue failed; nothing goes any more
+  Clock::time_point last_done_;  // a block
+  Clock::time_point busy_since_;
+  SpillFileStats stats_;
+
+  std::thread thread_;
+};
+
+}  // namespace tidepool::internal
+
+#endif  // TIDEPOOL_MEMORY_SPILL_SPILL_ENGINE_H_

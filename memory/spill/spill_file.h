@@ -1,0 +1,166 @@
+// SpillFile: a file as a tier below memory. Bytes that are only waiting go there and come back.
+//
+//   SpillFile file({.folder = "/scratch", .capacity_bytes = int64_t{64} << 30});
+//   SpilledBytes kept = file.Write(data, bytes);          // the memory may go now
+//   ... later ...
+//   file.Read(kept, data);                                // the same bytes, or an Error
+//
+//   SpillTransfer writes = file.BeginWrite(data, bytes);  // goes on beside the caller
+//   SpilledBytes kept = writes.Wait();
+//
+// Several blocks are under way at once (file_queue.h), past the page cache where the file system can
+// (O_DIRECT), so that spilling does not push out what others have there. Bytes pass through page-aligned
+// memory of block_bytes for each transfer, on the ledger as the owner's, so any address and length will do.
+// A checksum (XXH3) of each block is kept in memory and compared before a byte of it comes back.
+//
+// The file has no name: it is gone with the process, however that ends. Its blocks are allocated before
+// they are written, so a full disk is an error of the write that needs more, and of nothing else. It never
+// survives a restart: what is to do that is a checkpoint (nn/training).
+//
+// Errors name file, offset and size: kResourceExhausted (disk full or capacity_bytes: nothing of it was
+// written, and the caller has the bytes still), kDataLoss (a block came back damaged or short), kInternal (the
+// device failed), kDeadlineExceeded (no answer within time_limit). The file works on after each; what
+// failed to be read may be read again. A read that failed has written any part of `data`, or nothing.
+//
+// Threads: any, each its own SpilledBytes and SpillTransfer. One thread of the file's own copies, checks and
+// hands in. Cost: of a write or read, what the device takes; one copy; of each block, a few microseconds. fork(): not for children.
+#ifndef TIDEPOOL_MEMORY_SPILL_SPILL_FILE_H_
+#define TIDEPOOL_MEMORY_SPILL_SPILL_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/spill/file_queue.h"
+
+namespace tidepool {
+
+struct SpillFileOptions {
+  // Where; it must exist. Empty: $TIDEPOOL_SPILL_FOLDER, else $TMPDIR, else /var/tmp.
+  std::string folder;
+  // At most so much in the file at once, in whole pages of 4096 bytes. 0: what the file system gives.
+  int64_t capacity_bytes = 0;
+  size_t block_bytes = size_t{4} << 20;  // of a transfer: a multiple of 4096, at most 1 GiB
+  int in_flight = 4;                     // blocks at once, 1 to 64
+  bool direct = true;                    // past the page cache, where the file system can
+  // For one block, from when it was handed in. Infinite: it is waited for as long as it takes.
+  absl::Duration time_limit = absl::InfiniteDuration();
+  MemoryOwner* owner = nullptr;  // of the memory that blocks pass through; null: the process
+  // What moves blocks; null: NewFileQueue().
+  std::function<std::unique_ptr<FileQueue>(int descriptor, int depth)> queue;
+};
+
+class SpillFile;
+namespace internal {
+class SpillSpace;
+class SpillEngine;
+struct SpillRequest;
+struct SpilledBlock {
+  size_t bytes = 0;
+  int64_t offset = 0;
+  uint64_t checksum = 0;
+  uint32_t range = 0;  // of the space
+};
+}  // namespace internal
+
+// Bytes in a file; their place is free again when this goes, also where the file has ended before.
+class SpilledBytes {
+ public:
+  SpilledBytes() = default;
+  SpilledBytes(SpilledBytes&& other) noexcept = default;
+  SpilledBytes& operator=(SpilledBytes&& other) noexcept;
+  ~SpilledBytes() { Reset(); }
+
+  size_t bytes() const { return bytes_; }
+  // There is something, of 0 bytes maybe. What was moved from has nothing.
+  bool has_value() const { return space_ != nullptr; }
+  void Reset() noexcept;
+
+ private:
+  friend class SpillFile;
+  friend class SpillTransfer;
+  friend class internal::SpillEngine;
+
+  std::shared_ptr<internal::SpillSpace> space_;
+  std::vector<internal::SpilledBlock> blocks_;
+  size_t bytes_ = 0;
+};
+
+// A write or read under way. The memory must stay, and what is written unchanged, until Wait() has
+// returned or thrown, or this is gone: then nobody touches it any more. What is dropped before it is done is not
+// waited for; of a write nothing stays. It keeps the file open.
+class SpillTransfer {
+ public:
+  SpillTransfer() = default;
+  SpillTransfer(SpillTransfer&&) noexcept = default;
+  SpillTransfer& operator=(SpillTransfer&& other) noexcept;
+  ~SpillTransfer() { Abandon(); }
+
+  bool is_done() const;
+  // Once. Returns what was written, nothing of a read. Throws what became of it otherwise.
+  SpilledBytes Wait();
+
+ private:
+  friend class SpillFile;
+  SpillTransfer(std::shared_ptr<internal::SpillEngine> engine,
+                std::shared_ptr<internal::SpillRequest> request)
+      : engine_(std::move(engine)), request_(std::move(request)) {}
+  void Abandon() noexcept;
+
+  std::shared_ptr<internal::SpillEngine> engine_;
+  std::shared_ptr<internal::SpillRequest> request_;
+};
+
+struct SpillFileStats {
+  int64_t capacity_bytes = 0;                 // 0: no limit but the disk's
+  int64_t used_bytes = 0;                     // in SpilledBytes, whole pages
+  int64_t file_bytes = 0;                     // allocated on the disk
+  int64_t written_bytes = 0, read_bytes = 0;  // ever, as asked for
+  int64_t writes = 0, reads = 0;              // ever, done
+  int64_t failures = 0;                       // of these, ended with an error
+  double busy_seconds = 0;                    // with any block under way
+  bool direct = false;
+  std::string queue;  // "io_uring"
+};
+
+class SpillFile {
+ public:
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr int kMostInFlight = 64;
+
+  // Throws kInvalidArgument for options out of range, kNotFound and kPermissionDenied for a folder,
+  // OutOfMemoryError where the memory for blocks is refused.
+  explicit SpillFile(SpillFileOptions options = {});
+  // Where transfers are left the file stays open until they are gone; else this waits for what is under way.
+  ~SpillFile();
+  SpillFile(const SpillFile&) = delete;
+  SpillFile& operator=(const SpillFile&) = delete;
+
+  SpilledBytes Write(const void* data, size_t bytes) { return BeginWrite(data, bytes).Wait(); }
+  // `data` has room for kept.bytes(). Throws kInvalidArgument where `kept` is not of this file.
+  void Read(const SpilledBytes& kept, void* data) { BeginRead(kept, data).Wait(); }
+  SpillTransfer BeginWrite(const void* data, size_t bytes);
+  // `kept` may be read by many at once; it must stay until then.
+  SpillTransfer BeginRead(const SpilledBytes& kept, void* data);
+
+  // Gives the disk back what lies above all that is in use. Returns bytes.
+  int64_t Trim();
+  SpillFileStats stats() const;
+  // "/scratch (no name)", for messages.
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  std::shared_ptr<internal::SpillSpace> space_;
+  std::shared_ptr<internal::SpillEngine> engine_;
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_MEMORY_SPILL_SPILL_FILE_H_
