@@ -191,7 +191,7 @@ TEST_F(QuietLoss, QueuesSaySo) {
 // Of a chain of devices, told by one thread, found by another: whoever knows that the first is lost
 // knows it of the last.
 TEST_F(QuietLoss, NobodyFindsADependentWellOnceItsSourceIsLost) {
-  constexpr int kRounds = 10000;
+  constexpr int kRounds = 5000;
   for (int round = 0; round < kRounds; ++round) {
     Mend();
     QuietProvider::passes = false;
