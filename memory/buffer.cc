@@ -13,6 +13,7 @@
 #include "tidepool/memory/held_bytes.h"
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/block_cache.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/resource/heap.h"
@@ -186,6 +187,7 @@ uint64_t NextBufferId() {
 }
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
+  if (device != Host()) CheckNotLost(device, "heap");  // what it had given back it might give again
   std::unique_ptr<Buffer> buffer(new Buffer);  // make_unique would clear it before
   buffer->outside = {&MemoryOwner::Current(), nullptr, nullptr};
   auto* data = static_cast<std::byte*>(

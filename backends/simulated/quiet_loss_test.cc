@@ -15,7 +15,9 @@
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/host_view.h"
@@ -25,6 +27,7 @@ namespace tidepool {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const DeviceType kQuiet = DeviceType::Named("quiet");
 
@@ -33,6 +36,7 @@ class QuietProvider final : public DeviceProvider {
  public:
   explicit QuietProvider(uint8_t index) : device_{kQuiet, index} {}
   static inline std::function<void()> at_wait = [] {};
+  static inline std::atomic<int> sent{0};
   static inline bool passes = true;
 
   std::string name() const override { return DeviceName(device_); }
@@ -55,6 +59,7 @@ class QuietProvider final : public DeviceProvider {
   }
   void Release(std::byte* data, size_t) noexcept override { std::free(data); }
   void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    ++sent;
     std::memcpy(to, from, bytes);
   }
   void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
@@ -149,6 +154,32 @@ TEST_F(QuietLoss, WhatTheHostHasCanBeRead) {
   EXPECT_EQ(x.ToVector<float>().size(), 1000u);
 }
 
+// However many pieces the host has written of them, which are sent together when they are too many.
+TEST_F(QuietLoss, PiecesThatTheHostHasCanBeRead) {
+  for (int pieces = 1; pieces < 80; ++pieces) {
+    Mend();
+    NDArray x = Ones({1000}).To(kTarget);
+    for (int i = 0; i < pieces; ++i) {
+      HostView<float> piece(x.Slice(0, 7 * i, 7 * i + 1), ViewContents::kOverwritten);
+      piece[0] = i;
+    }
+    LoseDevice(kTarget, "cosmic rays");
+    HostView<const float> last(x.Slice(0, 7 * pieces - 7, 7 * pieces - 6));
+    EXPECT_EQ(last[0], pieces - 1);
+    EXPECT_THROW(HostView<const float>(x.Slice(0, 900, 901)), DeviceLostError);
+  }
+}
+
+TEST_F(QuietLoss, NothingIsSentToIt) {
+  NDArray x = Ones({1000}).To(kTarget);
+  x.mutable_data<float>()[5] = 2;
+  LoseDevice(kTarget, "cosmic rays");
+  const int before = QuietProvider::sent;
+  EXPECT_THROW(x.To(kSource), DeviceLostError);
+  EXPECT_EQ(QuietProvider::sent, before);
+  EXPECT_EQ(x.data<float>()[5], 2);
+}
+
 TEST_F(QuietLoss, QueuesSaySo) {
   const DeviceQueue first = DeviceQueue::First(kTarget);
   first.Wait();
@@ -160,7 +191,7 @@ TEST_F(QuietLoss, QueuesSaySo) {
 // Of a chain of devices, told by one thread, found by another: whoever knows that the first is lost
 // knows it of the last.
 TEST_F(QuietLoss, NobodyFindsADependentWellOnceItsSourceIsLost) {
-  constexpr int kRounds = 4000;
+  constexpr int kRounds = 5000;
   for (int round = 0; round < kRounds; ++round) {
     Mend();
     QuietProvider::passes = false;
@@ -171,7 +202,9 @@ TEST_F(QuietLoss, NobodyFindsADependentWellOnceItsSourceIsLost) {
     std::atomic<int> ready{0};
     const auto meet = [&] {
       ++ready;
-      while (ready < 3) {
+      // At once, but there may be fewer processors than threads.
+      for (int spins = 0; ready < 3; ++spins) {
+        if (spins > 2000) std::this_thread::yield();
       }
     };
     std::thread teller([&] {
@@ -213,6 +246,42 @@ TEST_F(QuietLoss, ADependentsOwnOperatorsAreNotBlamed) {
             "operator that failed is [guilty]); what its memory holds is gone, and nothing is done "
             "on it any more in this "
             "process");
+}
+
+// Though its provider would give memory, and workspaces have some.
+TEST_F(QuietLoss, NothingNewBeginsOnIt) {
+  WorkspaceConfig config = WorkspaceConfig::Training();
+  config.initial_size = 1 << 20;
+  Workspace open("open", config, kTarget), closed("closed", config, kTarget);
+  RingWorkspace ring("ring", WorkspaceConfig::Ring(2), kTarget);
+  WorkspacePool pool("pool", WorkspaceConfig::Inference(), kTarget);
+  const auto array = [](Place place) { return Empty({100}, DType::kFloat32, place); };
+  for (int i = 0; i < 2; ++i) {
+    WorkspaceScope scope(closed);
+    array(Place::CurrentOn(kTarget));
+  }
+  const std::pair<const char*, std::function<void()>> begin[] = {
+      {"heap", [&] { array(Place::On(kTarget)); }},
+      {"workspace [closed]", [&] { const WorkspaceScope scope(closed); }},
+      {"workspace [ring", [&] { const RingSlotScope slot(ring); }},
+      {"workspace [pool", [&] { const PooledScope scope(pool); }},
+  };
+  {
+    WorkspaceScope scope(open);
+    LoseDevice(kTarget, "cosmic rays");
+    for (const auto& [who, call] : begin) {
+      const absl::Status told = CatchStatus(call);
+      EXPECT_EQ(told.code(), absl::StatusCode::kInternal) << who;
+      EXPECT_THAT(std::string(told.message()), StartsWith(who));
+      EXPECT_THAT(told.message(), HasSubstr("quiet:1 is lost: cosmic rays"));
+    }
+    // A cycle that is open has its memory; what is done with it is refused.
+    const NDArray x = array(Place::CurrentOn(kTarget));
+    EXPECT_THROW(Add(x, x), DeviceLostError);
+  }
+  EXPECT_EQ(closed.stats().cycles, 2u);
+  Mend();
+  for (const auto& [who, call] : begin) EXPECT_TRUE(CatchStatus(call).ok()) << who;
 }
 
 TEST_F(QuietLoss, CyclesOnItEndWithoutAWord) {

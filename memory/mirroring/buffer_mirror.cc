@@ -193,6 +193,7 @@ void BufferMirror::Send(const QueueTurn& turn, MirrorEvent event, size_t begin, 
   if (copies.empty()) {
     if (host_ != nullptr) CountMirrorAvoided(device_name_, true);
   } else {
+    CheckNotLost(device_name_, "host copy");
     const QueuePoint after = used_on_device_ ? PointAfterUses(buffer_) : ready_;
     while (!sent_.empty() && device_.HasPassed(sent_.back())) sent_.pop_back();
     points->reserve(points->size() + copies.size());
@@ -249,7 +250,7 @@ void BufferMirror::EndView(MirrorLock* lock) noexcept {
 
 std::byte* BufferMirror::OnHost(MirrorEvent event, size_t begin, size_t end, const char* who,
                                 MirrorLock* lock) {
-  if (IsCrowded()) {
+  if (IsCrowded() && !IsLost(device_name_)) {  // what the host has of that can be read
     const QueueTurn turn(device_name_, /*alone=*/true);
     std::lock_guard<std::mutex> hold(mutex_);
     SendNow(turn, MirrorEvent::kDeviceRead, 0, bytes_);

@@ -37,6 +37,8 @@ class BufferRecords {
     free_ = record->link.next_free;
     return record;
   }
+  // The same of next_free(), which the caller has.
+  void Take(Buffer* next) { free_ = next->link.next_free; }
   // The next one is on its way to the cache: for who takes many that were not used of late.
   void FetchNext() const {
     if (free_ != nullptr) __builtin_prefetch(&free_->link.next_free, 1);
@@ -68,9 +70,9 @@ class BufferRecords {
   BufferOwner* const owner_;
   const std::atomic<uint64_t>* const stamp_cell_;
   const Device device_;
-  Buffer* free_ = nullptr;
   std::vector<std::unique_ptr<Buffer[]>> slabs_;
   Returned returned_;
+  Buffer* free_ = nullptr;  // the last: beside what else a request writes (workspace_core.h)
 };
 
 }  // namespace tidepool

@@ -29,16 +29,36 @@ thread_local void (*at_large_allocation)() = nullptr;
 thread_local void (*at_free)() = nullptr;
 }  // namespace
 
-void* operator new(size_t bytes) {
+namespace {
+void NoteAllocation(size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (at_large_allocation != nullptr && bytes >= 1024)
     std::exchange(at_large_allocation, nullptr)();
+}
+void NoteFree(size_t bytes) {
+  if (at_free != nullptr && bytes >= 1024) std::exchange(at_free, nullptr)();
+}
+}  // namespace
+
+void* operator new(size_t bytes) {
+  NoteAllocation(bytes);
   if (void* data = std::malloc(bytes)) return data;
   throw std::bad_alloc();
 }
+void* operator new(size_t bytes, std::align_val_t alignment) {  // slots among them
+  NoteAllocation(bytes);
+  const auto unit = static_cast<size_t>(alignment);
+  if (void* data = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return data;
+  throw std::bad_alloc();
+}
 void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::align_val_t) noexcept { std::free(data); }
 void operator delete(void* data, size_t bytes) noexcept {
-  if (at_free != nullptr && bytes >= 1024) std::exchange(at_free, nullptr)();
+  NoteFree(bytes);
+  std::free(data);
+}
+void operator delete(void* data, size_t bytes, std::align_val_t) noexcept {
+  NoteFree(bytes);
   std::free(data);
 }
 

@@ -9,6 +9,7 @@
 #include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/pool_state.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
@@ -100,6 +101,7 @@ void WorkspaceCore::BeginCycle(const void* thread) {
 // Inside the gate. Nothing is changed by what throws.
 void WorkspaceCore::Open() {
   if (config.debug_mode == DebugMode::kGuard && findings_.detector().first().has()) RefuseAfterFinding();
+  if (memory_device_ != Host() && IsLost(memory_device_)) ThrowLost(memory_device_, absl::StrCat("workspace [", id, "]"));
   DrainReturned();
   if (search_.ready()) AdoptBetterPlan();
   if (pages_.needs_preparing()) {

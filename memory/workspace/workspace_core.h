@@ -333,23 +333,23 @@ class WorkspaceCore final : public BufferOwner {
       (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) ||
       (config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0);
 
-  // What the way of a planned request reads and writes.
-  std::atomic<uint64_t> stamp_{0};  // 2 * generation - 1 while a cycle is open, then 2 * generation
-  // That of the open cycle while its requests may be quick, else one that no buffer has.
-  static constexpr uint64_t kNoQuickStamp = 2;
-  uint64_t quick_stamp_ = kNoQuickStamp;
+  // What the way of a planned request reads.
+  alignas(64) std::atomic<uint64_t> stamp_{0};  // 2 * generation - 1 while a cycle is open, then 2 * generation
+  static constexpr uint64_t kNoQuickStamp = 2;  // no buffer has it
+  uint64_t quick_stamp_ = kNoQuickStamp;        // the open cycle's while its requests may be quick
   CycleGate gate_;
-  BufferRecords records_;
+  PlanFollower::Quick quick_;        // the learner's follower, while quick_slots_ > 0
+  uint64_t first_id_ = 0;            // of this cycle's quick requests
   MappedVector<RequestSlot> slots_;  // this cycle's requests by number
+  // It writes one line, from the last word of records_ to the account: stores to one leave a processor together.
+  alignas(64) BufferRecords records_;
+  static_assert(sizeof(BufferRecords) == 72);
   SingleWriter<uint32_t> slot_count_;
   SingleWriter<uint32_t> settled_;  // the requests before this one are counted
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
   // Requests from this one on have no slots: nobody learns from them (CycleFollower::unrecorded).
   uint32_t slots_end_ = UINT32_MAX;
-  PlanFollower::Quick quick_;  // the learner's follower, while quick_slots_ > 0
-  uint64_t first_id_ = 0;      // of this cycle's quick requests
   MemoryAccount account_;
-
   OwnedBytes owned_{account_};
   WorkspacePages pages_;
   WorkspaceSpills spills_;

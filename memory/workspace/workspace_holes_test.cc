@@ -153,6 +153,39 @@ TEST_P(WorkspaceHoles, SmallRequestsThatStayAreNoReasonToAskForMemory) {
   EXPECT_LE(asked() - calls, 40 * 10);
 }
 
+// A request that what is kept has room for takes nothing: no room is made for it.
+TEST_P(WorkspaceHoles, AFreeBlockServesOneRequestAfterTheOther) {
+  MemoryTracker& tracker = MemoryTracker::Global();
+  for (const size_t bytes : {size_t{64}, size_t{4096}, 100 * kMiB / 1024, 4 * kMiB, 60 * kMiB}) {
+    for (const size_t chunk : {kMiB, 4 * kMiB}) {
+      WorkspaceConfig config = Config();
+      config.temp_block_size = chunk;
+      Workspace workspace("w", config, GetParam());
+      WorkspaceScope scope(workspace);
+      { const BufferHandle first(AllocateHere(bytes)); }
+      const int64_t taken = tracker.system_allocations(), given = tracker.Snapshot().system_releases;
+      for (int i = 0; i < 64; ++i) BufferHandle(AllocateHere(bytes));
+      EXPECT_EQ(tracker.system_allocations(), taken) << bytes << " bytes, chunks of " << chunk;
+      EXPECT_EQ(tracker.Snapshot().system_releases, given) << bytes << " bytes, chunks of " << chunk;
+    }
+  }
+}
+
+// Nor where small ones come between.
+TEST_P(WorkspaceHoles, ABlockThatThisCycleNeededIsKeptForIt) {
+  MemoryTracker& tracker = MemoryTracker::Global();
+  Workspace workspace("w", Config(), GetParam());
+  WorkspaceScope scope(workspace);
+  const auto request = [] {
+    for (const size_t bytes : {20 * kMiB, size_t{64}}) BufferHandle(AllocateHere(bytes));
+  };
+  request();
+  const int64_t taken = tracker.system_allocations(), given = tracker.Snapshot().system_releases;
+  for (int i = 0; i < 20; ++i) request();
+  EXPECT_EQ(tracker.system_allocations(), taken);
+  EXPECT_EQ(tracker.Snapshot().system_releases, given);
+}
+
 // What came before is no reason to ask for memory in each turn of what repeats.
 TEST_P(WorkspaceHoles, ARepeatedCycleAsksForNothingAfterThem) {
   FailingProvider provider(GetParam());

@@ -27,16 +27,17 @@ Buffer* WorkspaceCore::Allocate(size_t bytes) {
   const PlanLayout::Slot* const planned = quick_.TryPlace(slot, bytes, alignment_);
   if (planned == nullptr) return AllocateSlowly(bytes);
   const size_t rounded = planned->bytes;
-  // As few stores as can be: they are what this path costs. Settle() counts the rest.
-  records_.Take();
+  // As few stores as can be, those to one cache line after each other: they are what this path costs. Settle() counts
+  // the rest.
+  buffer->id = first_id_ + slot;
   buffer->data = pages_.base() + planned->offset;
   pages_.Unpoison(buffer->data, rounded);
   buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   buffer->bytes = bytes;
-  buffer->id = first_id_ + slot;
   buffer->request.slot = slot;
   buffer->request.bytes = rounded;
   slots_[slot] = RequestSlot(buffer);
+  records_.Take(buffer);
   slot_count_ = slot + 1;
   // The rare call is the last thing, so that it needs no stack here.
   if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
@@ -288,20 +289,26 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
 // Bytes that would be held beyond what is needed, if so many were taken from outside: what serves all that is alive,
 // or the pages, which are what cycles needed lately, and a little that is not worth giving pages back.
 size_t WorkspaceCore::HeldTooMuch(size_t rounded) const {
-  const size_t alive = static_cast<size_t>(account_.used_bytes()) + rounded;
+  // What was alive at once in this cycle may be so again.
+  const size_t alive =
+      std::max(static_cast<size_t>(account_.used_bytes()) + rounded, most_alive_at_spills_);
   const size_t needed = std::max(pages_.capacity() + WorthHoles(alive), WithGaps(alive));
   // Blocks have memory of their own, whose bounds are its own.
-  const size_t held = static_cast<size_t>(owned_.bytes()) - counters.block_bytes + rounded;
-  return held > needed ? held - needed : 0;
+  const size_t held = static_cast<size_t>(owned_.bytes()) - counters.block_bytes;
+  // What is kept has room for it, or it is taken beside that.
+  const size_t taken = spills_.owned_bytes() >= spilled_bytes_alive_ + rounded ? 0 : rounded;
+  return held + taken > needed ? held + taken - needed : 0;
 }
 
 // Large requests that are ever different leave gaps in the pages that the next one does not fit: the gaps go, so that
 // they are not held beside it. Not while a plan is followed, as another one may be changed to, which uses all.
 void WorkspaceCore::MakeHolesFor(size_t rounded) noexcept {
   if (!ranges_.begun() || follower_.plan() != nullptr || pool_ != nullptr || is_ring_slot_) return;
-  if (HeldTooMuch(rounded) == 0) return;
+  // Small requests share chunks, of which the last one is not used up.
+  const size_t chunk = rounded <= config.temp_block_size ? config.temp_block_size : 0;
+  if (HeldTooMuch(rounded) <= chunk) return;
   spills_.Trim();
-  if (const size_t bytes = HeldTooMuch(rounded); bytes > 0) pages_.MakeHoles(ranges_, bytes);
+  if (const size_t bytes = HeldTooMuch(rounded); bytes > chunk) pages_.MakeHoles(ranges_, bytes);
 }
 
 // Under kFail, before a request is refused: whether it fits beside what is alive. What the plan keeps free is free then.

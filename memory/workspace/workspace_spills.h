@@ -42,6 +42,7 @@ class WorkspaceSpills {
   // Gives back what is kept and not in use.
   void Trim() noexcept;
   bool keeps_any() const { return owned_.bytes() > 0; }
+  size_t owned_bytes() const { return owned_.bytes(); }  // in use or kept
 
   // What serves blocks without records beside this: it ages and is trimmed as this is. Null: none.
   // Any thread; SetBeside() once, false when there is one.
