@@ -233,36 +233,6 @@ TEST(GradientTape, FunctionsOfOnesOwn) {
   EXPECT_THAT(tape.Gradient(x).ToVector<float>(), ElementsAre(3, 3));
   EXPECT_THAT(tape.Gradient(y).ToVector<float>(), ElementsAre(0, 0));
 
-  // Which gradients go anywhere.
-  const NDArray constant = Values({1, 1}, {2});
-  std::vector<bool> used;
-  {
-    GradientTape third;
-    third.Watch(x);
-    const NDArray double_x = x * 2.0f;
-    NDArray z = x.Dup();
-    SetGradient("asks", {constant, double_x, x}, {z}, [&used](GradientList dz) {
-      for (int i = 0; i < 3; ++i) used.push_back(IsGradientUsed(i));
-      EXPECT_THAT(MessageOf([] { IsGradientUsed(3); }), HasSubstr("input 3 of a function of 3 inputs"));
-      // One that is within another, and afterwards.
-      NDArray y = Values({1}, {1});
-      GradientTape inner;
-      inner.Watch(y);
-      NDArray w = y.Dup();
-      SetGradient("inner", {y, Values({1}, {1})}, {w}, [&used](GradientList dw) {
-        used.push_back(IsGradientUsed(1));
-        return std::vector<NDArray>{dw[0], NDArray()};
-      });
-      inner.Backward(Sum(w));
-      used.push_back(IsGradientUsed(0));
-      return std::vector<NDArray>{NDArray(), dz[0], dz[0]};
-    });
-    third.Backward(Sum(z));
-    EXPECT_THAT(third.Gradient(x).ToVector<float>(), ElementsAre(3, 3));
-  }
-  EXPECT_THAT(used, ElementsAre(false, true, true, false, false));
-  EXPECT_TRUE(IsGradientUsed(7));
-
   const auto wrong = [&](std::vector<NDArray> found) {
     GradientTape second;
     second.Watch(x);
