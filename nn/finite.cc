@@ -8,17 +8,22 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 
 namespace tidepool::nn {
 
+NDArray FiniteMark(const NDArray& x) {
+  if (x.NumElements() == 0) return Zeros({}, x.dtype(), Place::CurrentOn(x.device()));
+  // NaN goes through both, and times zero infinity is NaN: one number, and no array of an element
+  // for each of x.
+  return Max(x) * 0.0 + Min(x) * 0.0;
+}
+
 bool AllFinite(const NDArray& x) {
   if (x.NumElements() == 0) return true;
-  // NaN goes through both, and times zero infinity is NaN: one number to wait for, and no array of
-  // an element for each of x.
-  const NDArray zero = Max(x) * 0.0 + Min(x) * 0.0;
-  return Cast(zero.To(Host()), DType::kFloat64).At<double>({}) == 0;
+  return Cast(FiniteMark(x).To(Host()), DType::kFloat64).At<double>({}) == 0;
 }
 
 std::string FindNotFinite(const Network& network) {

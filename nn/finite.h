@@ -10,6 +10,10 @@
 
 namespace tidepool::nn {
 
+// 0 where every element of x is finite, else NaN: [], of x's type, in the current place of its
+// device. Nothing waits: for what a device decides by itself (Updater::ApplyNumbers).
+NDArray FiniteMark(const NDArray& x);
+
 // Whether every element of x is finite, of floating-point numbers on any device. Cost: two passes
 // over x where it is, a wait for them, and memory for a few numbers.
 bool AllFinite(const NDArray& x);

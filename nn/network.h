@@ -184,9 +184,10 @@ class Network {
   Inputs PrepareInputs(const NetworkInputs& inputs) const;
   // Queues the gradients of those; `use_losses` sees the losses [batch] once they are queued, before
   // the backward pass. Nothing waits, and everything the network makes is gone when it returns.
-  // `states` as ComputeGradients takes them.
+  // `states` as ComputeGradients takes them. `share`: [], of the losses' type and where they are, the gradient of each
+  // example's loss instead of loss_scale() by the number of examples: a captured step reads it in each replay.
   void QueueGradients(const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses,
-                      std::vector<NDArray>* states = nullptr);
+                      std::vector<NDArray>* states = nullptr, const NDArray* share = nullptr);
   // Waits for the losses.
   static double MeanLoss(const NDArray& losses);
   // By what gradients are multiplied from the loss on, so that small ones are not lost in f16 (training/loss_scale.h): gradients()

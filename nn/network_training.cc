@@ -95,7 +95,8 @@ double Network::ComputeGradients(const NetworkInputs& given, std::vector<NDArray
 }
 
 void Network::QueueGradients(const Inputs& inputs,
-                             absl::FunctionRef<void(const NDArray&)> use_losses, std::vector<NDArray>* states) {
+                             absl::FunctionRef<void(const NDArray&)> use_losses, std::vector<NDArray>* states,
+                             const NDArray* given_share) {
   CheckWhole("gradients");
   if (states != nullptr) CheckStates(*states, inputs.features[0].dim(0));
   const HandlesOwnScope handles;
@@ -150,7 +151,9 @@ void Network::QueueGradients(const Inputs& inputs,
   // fills it by a kernel, which a captured step repeats.
   const double share = loss_scale_ / static_cast<double>(losses.NumElements());
   const Place place = Place::CurrentOn(losses.device());
-  NDArray shares = losses.device() == Host() ? FromScalar(share, losses.dtype(), place) : Full({}, share, losses.dtype(), place);
+  NDArray shares = given_share != nullptr      ? *given_share
+                   : losses.device() == Host() ? FromScalar(share, losses.dtype(), place)
+                                               : Full({}, share, losses.dtype(), place);
   shares = shares.BroadcastTo(losses.shape());
   tape.BackwardFrom(std::move(losses), std::move(shares));
   std::move(restore).Cancel();

@@ -30,6 +30,7 @@ void ForEachRange(const KernelCall& call, int64_t work, Run run) {
 void RunSgd(const KernelCall& call) {
   const auto& a = call.attrs<SgdAttributes>();
   const UpdateNumbers numbers = NumbersOf<SgdAttributes>(call);
+  if (numbers.is_skipped()) return;
   const UpdateTerms terms = TermsOf(a, numbers);
   const float* g = call.inputs[0].as<float>();
   float* p = call.outputs[0].as<float>();
@@ -41,6 +42,7 @@ void RunSgd(const KernelCall& call) {
 void RunNesterovs(const KernelCall& call) {
   const auto& a = call.attrs<NesterovsAttributes>();
   const UpdateNumbers numbers = NumbersOf<NesterovsAttributes>(call);
+  if (numbers.is_skipped()) return;
   const UpdateTerms terms = TermsOf(a, numbers);
   const float* g = call.inputs[0].as<float>();
   float *p = call.outputs[0].as<float>(), *v = call.outputs[1].as<float>();
@@ -53,6 +55,7 @@ void RunNesterovs(const KernelCall& call) {
 template <typename Attributes>
 void RunByRoot(const KernelCall& call, double keep, double rest) {
   const UpdateNumbers numbers = NumbersOf<Attributes>(call);
+  if (numbers.is_skipped()) return;
   const UpdateTerms terms = TermsOf(call.attrs<Attributes>(), numbers);
   const float* g = call.inputs[0].as<float>();
   float *p = call.outputs[0].as<float>(), *s = call.outputs[1].as<float>();
@@ -73,6 +76,7 @@ void RunRmsProp(const KernelCall& call) {
 void RunAdam(const KernelCall& call) {
   const auto& a = call.attrs<AdamAttributes>();
   const UpdateNumbers numbers = NumbersOf<AdamAttributes>(call);
+  if (numbers.is_skipped()) return;
   const UpdateTerms terms = TermsOf(a, numbers);
   const AdamStep step{static_cast<float>(a.beta1),      static_cast<float>(a.beta2),
                       static_cast<float>(1 - a.beta1),  static_cast<float>(1 - a.beta2),

@@ -218,6 +218,19 @@ TEST(Reference, Updaters) {
   EXPECT_THAT(Values(p), Pointwise(FloatNear(1e-5f), {0.99, 1.01}));
   EXPECT_THAT(Values(first), Pointwise(FloatNear(1e-6f), {1e-4, -4.0}));
   EXPECT_THAT(Values(second), Pointwise(FloatNear(1e-6f), {1e-9, 1.6}));
+  // What the numbers leave out leaves everything as it is.
+  for (const float skip : {1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    const std::vector<float> were[] = {Values(p), Values(first), Values(second)};
+    const NDArray numbers = F({0.1, 1e-8, 0.5, 1, skip});
+    const float infinity = std::numeric_limits<float>::infinity();
+    AdamUpdate(F({infinity, 1}), p, first, second, {}, &numbers);
+    RmsPropUpdate(F({1, infinity}), p, second, {}, &numbers);
+    NesterovsUpdate(F({1, infinity}), p, first, {}, &numbers);
+    SgdUpdate(F({1, infinity}), p, {}, &numbers);
+    EXPECT_EQ(Values(p), were[0]);
+    EXPECT_EQ(Values(first), were[1]);
+    EXPECT_EQ(Values(second), were[2]);
+  }
 }
 
 TEST(Reference, RandomElementsAreFunctionsOfTheirNumber) {

@@ -11,9 +11,11 @@
 namespace tidepool {
 namespace {
 
-// Calls update(gradient, parameter, states...) for each element; kStates state arrays.
+// Calls update(gradient, parameter, states...) for each element, unless the step is left out;
+// kStates state arrays.
 template <typename T, int kStates, typename Update>
 void ForEachParameter(const KernelCall& call, Update update) {
+  if (call.inputs[1].present && NumbersOf<SgdAttributes, T>(call).is_skipped()) return;
   const TensorRef& gradient = call.inputs[0];
   constexpr int kOperands = 2 + kStates;
   int64_t strides[kOperands][kMaxRank];

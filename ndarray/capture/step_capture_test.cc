@@ -187,7 +187,7 @@ TEST(StepCapture, WhatWouldBeWrongInReplaysIsRefused) {
   EXPECT_THAT(refused([&] { RandomNormal({4}, 0, 1, 1); }), HasSubstr("random_normal"));
   EXPECT_THAT(refused([&] { RandomPermutation(4, 1); }), HasSubstr("random_permutation"));
   EXPECT_THAT(refused([&] { AdamUpdate(x, y, z, w, {}); }), HasSubstr("step number"));
-  const NDArray numbers = Ones({4}), too_many = Ones({5});
+  const NDArray numbers = Ones({5}), too_many = Ones({6});
   AdamUpdate(x, y, z, w, {}, &numbers);
   SgdUpdate(x, y, {});
   EXPECT_FALSE(CatchStatus([&] { AdamUpdate(x, y, z, w, {}, &too_many); }).ok());

@@ -165,6 +165,10 @@ std::vector<NDArray> Recomputed(std::function<std::vector<NDArray>(absl::Span<co
 void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
                  std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)> backward);
 
+// Within such a function, while a tape runs it: whether the gradient of that input goes anywhere. One that does not need not be
+// computed: it may be left undefined, and is not looked at. True anywhere else.
+bool IsGradientUsed(int input);
+
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_NDARRAY_GRADIENT_GRADIENT_TAPE_H_

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -30,7 +31,18 @@ bool ShareMemory(const NDArray& a, const NDArray& b) {
   return a.is_defined() && b.is_defined() && ViewsOverlap(a, b);
 }
 
+// Whose gradient function the thread is in.
+thread_local constinit TapeRecord* function_under_way = nullptr;
+
 }  // namespace
+
+bool IsGradientUsed(int input) {
+  if (function_under_way == nullptr) return true;
+  if (input < 0 || input >= function_under_way->input_count) {
+    ThrowInvalidArgument(absl::StrCat("gradient tape: input ", input, " of a function of ", function_under_way->input_count, " inputs"));
+  }
+  return function_under_way->views[input].slot != TapedView::kNoSlot;
+}
 
 void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const TapedView& view, int operand) const {
   if (!view.guarded || view.buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
@@ -285,6 +297,7 @@ void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) 
   std::vector<NDArray> found;
   {
     const CallRecorder::Backward backward = keep ? record.extra->backward : std::move(record.extra->backward);
+    const absl::Cleanup leave = [before = std::exchange(function_under_way, &record)] { function_under_way = before; };
     found = backward(gradients);
   }
   gradients.clear();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
@@ -225,6 +226,36 @@ TEST(TapeMemory, GradientsOnTheHeapAreOfTheirKind) {
   tape.Watch(x);
   tape.Backward(Sum(Square(x)));
   EXPECT_EQ(bytes() - before, 8);
+}
+
+TEST(TapeMemory, FunctionsAreToldWhichGradientsGoAnywhere) {
+  const NDArray x = Values({1, 4}, {2}), constant = Values({1, 1}, {2}), z = Values({1, 4}, {2});
+  std::vector<bool> used;
+  std::string refused;
+  GradientTape tape;
+  tape.Watch(x);
+  const NDArray twice = x * 2.0f;
+  SetGradient("asks", {constant, twice, x}, {z}, [&](GradientList dz) {
+    for (int i = 0; i < 3; ++i) used.push_back(IsGradientUsed(i));
+    refused = std::string(CatchStatus([] { IsGradientUsed(3); }).message());
+    // One that is within another, and afterwards.
+    NDArray y = Values({1}, {1});
+    GradientTape inner;
+    inner.Watch(y);
+    NDArray w = y.Dup();
+    SetGradient("inner", {y, Values({1}, {1})}, {w}, [&](GradientList dw) {
+      used.push_back(IsGradientUsed(1));
+      return std::vector<NDArray>{dw[0], NDArray()};
+    });
+    inner.Backward(Sum(w));
+    used.push_back(IsGradientUsed(0));
+    return std::vector<NDArray>{NDArray(), dz[0], dz[0]};
+  });
+  tape.Backward(Sum(z));
+  EXPECT_THAT(tape.Gradient(x).ToVector<float>(), ElementsAre(3, 3));
+  EXPECT_THAT(used, ElementsAre(false, true, true, false, false));
+  EXPECT_THAT(refused, HasSubstr("input 3 of a function of 3 inputs"));
+  EXPECT_TRUE(IsGradientUsed(7));
 }
 
 TEST(TapeMemory, ProductsOfBatchesByOneMatrixAreOneProduct) {

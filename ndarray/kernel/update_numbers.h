@@ -14,7 +14,7 @@
 namespace tidepool {
 
 // The array has the parameters' type and this many elements, in the order of the members.
-inline constexpr int kUpdateNumbers = 4;
+inline constexpr int kUpdateNumbers = 5;
 
 struct UpdateNumbers {
   double rate = 0;     // the learning rate; Adam's with the bias corrections
@@ -22,6 +22,11 @@ struct UpdateNumbers {
   double keep = 1;     // Adam's: what weight decay leaves of the parameters
   double scale =
       1;  // of the gradient, before everything else: of its clipped norm, of a loss that was scaled
+  // Not 0, NaN too: the update is left out, parameters and state keep their bits. A device finds
+  // out by itself that gradients overflowed (a scaled loss), in the middle of a captured step.
+  double skip = 0;
+
+  bool is_skipped() const { return !(skip == 0); }
 };
 
 inline UpdateNumbers NumbersOf(const SgdAttributes& a) { return {a.learning_rate}; }
@@ -43,7 +48,7 @@ UpdateNumbers NumbersOf(const KernelCall& call) {
   if (!numbers.present) return NumbersOf(call.attrs<Attributes>());
   const int64_t stride = numbers.strides[0];
   const T* const at = numbers.as<T>();
-  return {at[0], at[stride], at[2 * stride], at[3 * stride]};
+  return {at[0], at[stride], at[2 * stride], at[3 * stride], at[4 * stride]};
 }
 
 // What becomes of an element of the gradient before the formulas use it, as attributes.h has it. W:

@@ -13,7 +13,7 @@ namespace tidepool {
 // `numbers`, if given, is an array of the parameters' type and kUpdateNumbers elements
 // (ndarray/kernel/update_numbers.h) on the parameters' device with what NumbersOf(attributes) says:
 // kernels read it there and not in the attributes, so that a captured step may be replayed with
-// other numbers. Without it AdamUpdate, whose step number is different in each step, is refused
+// other numbers, and leave everything as it is where the array says so. Without it AdamUpdate, whose step number is different in each step, is refused
 // while a step is captured.
 void SgdUpdate(const NDArray& gradient, NDArray& parameters, const SgdAttributes& attributes,
                const NDArray* numbers = nullptr);

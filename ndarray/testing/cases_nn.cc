@@ -169,8 +169,10 @@ void Pooling(CaseValues& m, OpCase& c) {
 
 void Update(CaseValues& m, OpCase& c) {
   const Shape shape = m.AnyShape(0, 3);
-  OperandValues numbers = m.Floats({4}, false, c.dtype);  // the rate, epsilon, what is kept, of the gradient
-  numbers.reals = {m.Real(0, 0.2), m.Real(1e-8, 1e-3), m.Real(0.9, 1), m.Real(0.1, 2)};
+  // The rate, epsilon, what is kept, of the gradient, and whether it is left out.
+  OperandValues numbers = m.Floats({5}, false, c.dtype);
+  numbers.reals = {m.Real(0, 0.2), m.Real(1e-8, 1e-3), m.Real(0.9, 1), m.Real(0.1, 2), 0};
+  if (m.Chance(0.2)) numbers.reals[4] = 1;
   numbers.present = m.Chance(0.4);
   const auto floats = [&] { return m.Floats(shape, false, c.dtype); };
   c.inputs = {m.Floats(shape, m.Chance(0.2), c.dtype), numbers};

@@ -80,19 +80,19 @@ TEST(Masks, KeysThatAreNoneAreNotSeen) {
   for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(alone[i], before[i], 1e-5) << i;
 }
 
-// The gradients of examples [begin, end): their inputs', then those of the parameters.
+// The gradients of examples [begin, end): their inputs' if `of_input`, then those of the parameters.
 std::vector<NDArray> GradientsOf(const AnyLayer& layer, const LayerArrays& all, const NDArray& g,
-                                 int64_t begin, int64_t end, bool again) {
+                                 int64_t begin, int64_t end, bool again, bool of_input = true) {
   const NDArray x = all.inputs[0].Slice(0, begin, end).Dup(), dz = g.Slice(0, begin, end).Dup();
   GradientTape tape;
-  tape.Watch(x);
+  if (of_input) tape.Watch(x);
   for (const NDArray& parameter : all.parameters) tape.Watch(parameter);
   LayerContext context{.parameters = all.parameters, .training = true};
   if (all.mask.is_defined()) context.mask = all.mask.Slice(0, begin, end).Dup();
   const NDArray y = layer->Forward(context, x);
   if (again) tape.Backward({&y, 1}, {&dz, 1}, /*keep=*/true);
   tape.Backward({&y, 1}, {&dz, 1});
-  std::vector<NDArray> found = {tape.Gradient(x)};
+  std::vector<NDArray> found = {of_input ? tape.Gradient(x) : NDArray()};
   for (const NDArray& parameter : all.parameters) found.push_back(tape.Gradient(parameter));
   return found;
 }
@@ -124,6 +124,9 @@ TEST(Recurrent, SequencesOfSeveralRunsAreThoseOfSmallerBatches) {
         for (size_t i = 1; i < whole.size(); ++i) ExpectNear(sum[i], whole[i]);
         // A tape that keeps what it recorded gives the same again; both passes are added up.
         for (size_t i = 0; i < whole.size(); ++i) ExpectNear(again[i], whole[i]);
+        // An input that is a constant has none, and the parameters theirs.
+        const std::vector<NDArray> of_constant = GradientsOf(layer, all, g, 0, batch, false, false);
+        for (size_t i = 1; i < whole.size(); ++i) ExpectNear(of_constant[i], whole[i]);
       }
     }
   }

@@ -10,8 +10,9 @@
 namespace tidepool::nn {
 namespace {
 
-constexpr MatMulAttributes kAddByWeights{.transpose_y = true, .accumulate = true};
-constexpr MatMulAttributes kByWeights{.transpose_y = true};
+MatMulAttributes ByWeights(bool is_turned, bool accumulate) {
+  return {.transpose_y = !is_turned, .accumulate = accumulate};
+}
 
 // Parameters: input weight, recurrent weight, bias.
 class LstmSteps final : public RecurrentCell {
@@ -22,9 +23,10 @@ class LstmSteps final : public RecurrentCell {
     static constexpr int kKept[] = {4};
     return kKept;
   }
-  void Step(NDArray gates, absl::Span<const NDArray> parameters, absl::Span<const NDArray> states,
-            absl::Span<NDArray> next, KeptOfStep kept) const override {
-    MatMulInto(states[0], parameters[1], gates, kAddByWeights);
+  void Step(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
+            absl::Span<const NDArray> states, absl::Span<NDArray> next,
+            KeptOfStep kept) const override {
+    MatMulInto(states[0], parameters[1], gates, ByWeights(is_turned, /*accumulate=*/true));
     NDArray activations =
         kept.empty() ? Empty(gates.shape(), gates.dtype(), Place::CurrentOn(gates.device()))
                      : kept[0];
@@ -56,12 +58,14 @@ class GruSteps final : public RecurrentCell {
   }
   bool has_recurrent_bias() const override { return true; }
   bool reads_h() const override { return true; }
-  void Step(NDArray gates, absl::Span<const NDArray> parameters, absl::Span<const NDArray> states,
-            absl::Span<NDArray> next, KeptOfStep kept) const override {
+  void Step(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
+            absl::Span<const NDArray> states, absl::Span<NDArray> next,
+            KeptOfStep kept) const override {
     const Place place = Place::CurrentOn(gates.device());
     NDArray activations = kept.empty() ? Empty(gates.shape(), gates.dtype(), place) : kept[0];
     NDArray of_state = kept.empty() ? Empty(gates.shape(), gates.dtype(), place) : kept[1];
-    MatMulInto(states[0], parameters[1], of_state, kByWeights, &parameters[3]);
+    MatMulInto(states[0], parameters[1], of_state, ByWeights(is_turned, /*accumulate=*/false),
+               &parameters[3]);
     Dispatch(OpCode::kGruCell, {&gates, &of_state, &states[0]}, {&next[0], &activations});
   }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray>, KeptOfStep kept,
@@ -81,9 +85,9 @@ class SimpleSteps final : public RecurrentCell {
   int gates() const override { return 1; }
   int states() const override { return 1; }
   absl::Span<const int> kept() const override { return {}; }
-  void Step(NDArray gates, absl::Span<const NDArray> parameters, absl::Span<const NDArray> states,
-            absl::Span<NDArray> next, KeptOfStep) const override {
-    MatMulInto(states[0], parameters[1], gates, kAddByWeights);
+  void Step(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
+            absl::Span<const NDArray> states, absl::Span<NDArray> next, KeptOfStep) const override {
+    MatMulInto(states[0], parameters[1], gates, ByWeights(is_turned, /*accumulate=*/true));
     relu_ ? ReluInto(gates, next[0]) : TanhInto(gates, next[0]);
   }
   void StepGrad(absl::Span<const NDArray>, absl::Span<const NDArray> next, KeptOfStep,

@@ -25,8 +25,9 @@ class RecurrentCell {
   }  // StepGrad reads the state h before the step; otherwise it is undefined there
 
   // `gates` [batch, gates * units], a product with the input plus the bias, may be overwritten.
-  // parameters: as the layer's. Writes `next` states, and `kept` where it is not empty.
-  virtual void Step(NDArray gates, absl::Span<const NDArray> parameters,
+  // parameters: as the layer's, but for the recurrent weight, which may be turned: [units, gates *
+  // units]. Writes `next` states, and `kept` where it is not empty.
+  virtual void Step(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
                     absl::Span<const NDArray> states, absl::Span<NDArray> next,
                     KeptOfStep kept) const = 0;
 

@@ -24,6 +24,11 @@ namespace {
 constexpr int64_t kRowsOfRun = 256;
 constexpr size_t kMostStates = 2;
 
+// On the host a product by weights as they lie, [gates, width], is computed and written the other
+// way round; turned once for the whole pass, they are read as they are. Not worth it for less than
+// this: of fewer rows weights are read where they lie.
+constexpr int64_t kRowsToTurn = 64, kStepsToTurn = 4;
+
 using States = std::array<NDArray, kMostStates>;
 
 // Steps [begin, end) that are taken together, and what they keep for the pass back: by step,
@@ -80,9 +85,20 @@ struct Pass {
     return Where(mask.Slice(1, run.begin, run.end).Transpose().ExpandDims(-1), steps, 0)
         .Reshape(rows);
   }
+  // Likewise, into [steps, batch, n].
+  void CopyInputs(const NDArray& x, const StepRun& run, NDArray& to) const {
+    const NDArray steps = x.Slice(1, run.begin, run.end).Transpose({1, 0, 2});
+    if (!mask.is_defined()) return CopyInto(steps, to);
+    WhereInto(mask.Slice(1, run.begin, run.end).Transpose().ExpandDims(-1), steps,
+              Full({1, 1, 1}, 0, dtype, place()), to);
+  }
   // The state h before each of the run's steps, [steps, batch, units].
   NDArray StatesBefore(const StepRun& run) const {
     NDArray before = New({run.end - run.begin, batch, units});
+    CopyStatesBefore(run, before);
+    return before;
+  }
+  void CopyStatesBefore(const StepRun& run, NDArray& before) const {
     const int64_t shift = reversed ? 1 : -1;
     const int64_t from = std::max<int64_t>(0, run.begin + shift),
                   to = std::min(length, run.end + shift);
@@ -94,16 +110,21 @@ struct Pass {
       NDArray first_step = before.Index(0, TimeOf(0) - run.begin);
       CopyInto(first[0], first_step);
     }
-    return before;
   }
 };
-
-constexpr MatMulAttributes kByWeights{.transpose_y = true};
 
 class ForwardPass {
  public:
   ForwardPass(Pass& pass, bool keeps, absl::Span<const NDArray> parameters)
-      : pass_(pass), keeps_(keeps), parameters_(parameters) {}
+      : pass_(pass), keeps_(keeps), parameters_(parameters.begin(), parameters.end()) {
+    is_turned_ = pass.device == Host() && pass.batch >= kRowsToTurn && pass.length >= kStepsToTurn;
+    if (!is_turned_) return;
+    for (NDArray* weight : {&parameters_[0], &parameters_[1]}) {
+      NDArray turned = pass.New({weight->dim(1), weight->dim(0)});
+      CopyInto(weight->Transpose(), turned);
+      *weight = std::move(turned);
+    }
+  }
 
   // The output.
   NDArray Run(const NDArray& input, absl::Span<NDArray> carried) {
@@ -120,8 +141,9 @@ class ForwardPass {
         if (p.states() > 1) run.c = p.New({steps, p.batch, p.units});
         for (int size : p.cell->kept()) run.kept.push_back(p.New({steps, p.batch, size * p.units}));
       }
-      const NDArray gates = MatMul(p.Rows(input, run), parameters_[0], kByWeights, &parameters_[2])
-                                .Reshape({steps, p.batch, p.gate_width()});
+      const NDArray gates =
+          MatMul(p.Rows(input, run), parameters_[0], {.transpose_y = !is_turned_}, &parameters_[2])
+              .Reshape({steps, p.batch, p.gate_width()});
       for (int64_t i = 0; i < steps; ++i) Step(run, p.TimeOf(position++), gates, states);
     }
     for (size_t s = 0; s < carried.size(); ++s) carried[s] = states[s].Dup();
@@ -140,7 +162,8 @@ class ForwardPass {
     if (p.states() > 1) next[1] = keeps_ ? run.c.Index(0, i) : p.New({p.batch, p.units});
     absl::InlinedVector<NDArray, 2> kept;
     for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));
-    p.cell->Step(gates.Index(0, i), parameters_, absl::MakeConstSpan(states.data(), p.states()),
+    p.cell->Step(gates.Index(0, i), parameters_, is_turned_,
+                 absl::MakeConstSpan(states.data(), p.states()),
                  absl::MakeSpan(next.data(), p.states()), absl::MakeSpan(kept));
     if (p.mask.is_defined()) {
       const NDArray here = p.MaskAt(t);
@@ -161,84 +184,111 @@ class ForwardPass {
 
   Pass& pass_;
   const bool keeps_;
-  const absl::Span<const NDArray> parameters_;
+  absl::InlinedVector<NDArray, 4> parameters_;  // the weights turned, where is_turned_
+  bool is_turned_;
   NDArray output_, record_, zero_, spare_;
   bool owns_state_ = false;
 };
 
-// Gradients: of the input, then of the parameters. First those of the gates, by step, for which a
-// run lets go of what it kept unless the pass may come again; then what they are multiplied with,
-// by run.
+// Gradients of the parameters and of the input. Run by run, last to first: those of the gates, by
+// step, for which a run lets go of what it kept unless the pass may come again; then, while they
+// are near, what the run adds to those of the parameters. That of the input comes last, if
+// somebody reads it: by then what the runs kept is free.
 class BackwardPass {
  public:
   BackwardPass(Pass& pass, bool comes_again) : pass_(pass), comes_again_(comes_again) {}
 
   std::vector<NDArray> Run(const NDArray& dz) {
-    StepsBack(dz);
     Pass& p = pass_;
-    const bool two_products = p.cell->has_recurrent_bias();
-    const NDArray &weight = p.parameters[0], &recurrent = p.parameters[1];
-    const auto rows_of = [&](const NDArray& steps) {
-      return steps.Reshape({steps.dim(0) * p.batch, steps.dim(2)});
-    };
-    NDArray dr = p.New(recurrent.shape()), dd;
-    MatMulAttributes by_rows{.transpose_x = true};
-    for (StepRun& run : p.runs) {
-      MatMulInto(rows_of(run.recurrent_gradient), rows_of(p.StatesBefore(run)), dr, by_rows);
-      by_rows.accumulate = true;
+    const bool two_products = p.cell->has_recurrent_bias(), has_dx = IsGradientUsed(0);
+    ones_ = Ones({p.StepsOfRun() * p.batch}, p.dtype, p.place());
+    if (p.last) gradients_[0] = dz;
+    int64_t position = p.length;
+    for (auto run = p.runs.rbegin(); run != p.runs.rend(); ++run) {
+      NDArray before = StepsBack(*run, dz, position);
+      two_products ? AddTwoProducts(*run, std::move(before)) : AddOneProduct(*run);
+      run->recurrent_gradient = NDArray();
+      if (!has_dx) run->gate_gradient = NDArray();
     }
-    if (two_products) dd = SumOfRows(&StepRun::recurrent_gradient);
-    for (StepRun& run : p.runs) run.recurrent_gradient = NDArray();
+    ones_ = NDArray();
     if (!comes_again_) p.h = KeptForGradient();
-    NDArray db = SumOfRows(&StepRun::gate_gradient), dw = p.New(weight.shape()),
-            dx = p.New({p.batch, p.length, p.width});
-    by_rows.accumulate = false;
-    for (StepRun& run : p.runs) {
-      const NDArray gates = rows_of(std::exchange(run.gate_gradient, NDArray()));
-      MatMulInto(gates, p.Rows(p.input.array, run), dw, by_rows);
-      by_rows.accumulate = true;
-      NDArray at = dx.Slice(1, run.begin, run.end).Transpose({1, 0, 2});
-      CopyInto(MatMul(gates, weight).Reshape({run.end - run.begin, p.batch, p.width}), at);
+    NDArray dw = std::move(dw_), dr = std::move(dr_), dx;
+    if (!two_products) {
+      dr = dw.Slice(1, p.width, p.width + p.units).Dup();
+      dw = dw.Slice(1, 0, p.width).Dup();
     }
-    std::vector<NDArray> all = {std::move(dx), std::move(dw), std::move(dr), std::move(db)};
-    if (two_products) all.push_back(std::move(dd));
+    if (has_dx) dx = InputGradient();
+    std::vector<NDArray> all = {std::move(dx), std::move(dw), std::move(dr), std::move(db_)};
+    if (two_products) all.push_back(std::move(dd_));
     return all;
   }
 
  private:
-  NDArray SumOfRows(NDArray StepRun::*gradient) const {
+  NDArray RowsOf(const NDArray& steps) const {
+    return steps.Reshape({steps.dim(0) * pass_.batch, steps.dim(2)});
+  }
+  // sum += x^T y, of which it is the first where there is none yet.
+  void AddProduct(const NDArray& x, const NDArray& y, NDArray& sum) const {
+    const bool is_first = !sum.is_defined();
+    if (is_first) sum = pass_.New({x.dim(1), y.dim(1)});
+    MatMulInto(x, y, sum, {.transpose_x = true, .accumulate = !is_first});
+  }
+  void AddRows(const NDArray& rows, NDArray& sum) const {
+    const bool is_first = !sum.is_defined();
+    if (is_first) sum = pass_.New({rows.dim(1)});
+    MatMulInto(ones_.Slice(0, 0, rows.dim(0)), rows, sum, {.accumulate = !is_first});
+  }
+  // Where gates and the state's product have one gradient, one product has both weights' parts:
+  // [gates, width + units].
+  void AddOneProduct(const StepRun& run) {
     const Pass& p = pass_;
-    NDArray sum = p.New({p.gate_width()});
-    const NDArray ones = Ones({p.StepsOfRun() * p.batch}, p.dtype, p.place());
-    MatMulAttributes attributes;
-    for (const StepRun& run : p.runs) {
-      const int64_t count = (run.end - run.begin) * p.batch;
-      MatMulInto(ones.Slice(0, 0, count), (run.*gradient).Reshape({count, p.gate_width()}), sum,
-                 attributes);
-      attributes.accumulate = true;
+    const NDArray rows = RowsOf(run.gate_gradient);
+    NDArray operands = p.New({run.end - run.begin, p.batch, p.width + p.units});
+    NDArray inputs = operands.Slice(2, 0, p.width),
+            h = operands.Slice(2, p.width, p.width + p.units);
+    p.CopyInputs(p.input.array, run, inputs);
+    p.CopyStatesBefore(run, h);
+    AddProduct(rows, RowsOf(operands), dw_);
+    AddRows(rows, db_);
+  }
+  void AddTwoProducts(const StepRun& run, NDArray before) {
+    const Pass& p = pass_;
+    if (!before.is_defined()) before = p.StatesBefore(run);
+    AddProduct(RowsOf(run.recurrent_gradient), RowsOf(before), dr_);
+    AddRows(RowsOf(run.recurrent_gradient), dd_);
+    before = NDArray();
+    AddProduct(RowsOf(run.gate_gradient), p.Rows(p.input.array, run), dw_);
+    AddRows(RowsOf(run.gate_gradient), db_);
+  }
+  NDArray InputGradient() const {
+    Pass& p = pass_;
+    NDArray dx = p.New({p.batch, p.length, p.width});
+    for (StepRun& run : p.runs) {
+      const NDArray gates = RowsOf(std::exchange(run.gate_gradient, NDArray()));
+      NDArray at = dx.Slice(1, run.begin, run.end).Transpose({1, 0, 2});
+      CopyInto(MatMul(gates, p.parameters[0]).Reshape({run.end - run.begin, p.batch, p.width}), at);
     }
-    return sum;
+    return dx;
   }
 
-  void StepsBack(const NDArray& dz) {
-    Pass& p = pass_;
-    if (p.last) gradients_[0] = dz;
-    int64_t position = p.length;
-    for (auto run = p.runs.rbegin(); run != p.runs.rend(); ++run) {
-      const Shape shape{run->end - run->begin, p.batch, p.gate_width()};
-      run->gate_gradient = p.New(shape);
-      run->recurrent_gradient = p.cell->has_recurrent_bias() ? p.New(shape) : run->gate_gradient;
-      NDArray before;
-      if (p.cell->reads_h()) before = p.StatesBefore(*run);
-      for (int64_t i = shape[0]; i-- > 0;) {
-        --position;
-        if (!p.last) AddOutputGradient(dz, p.TimeOf(position));
-        Step(*run, position, before);
-      }
-      if (comes_again_) continue;
-      run->kept.clear();
-      run->c = NDArray();
+  // `position` counts down. Returns the states h before the steps where the cell has read them.
+  NDArray StepsBack(StepRun& run, const NDArray& dz, int64_t& position) {
+    const Pass& p = pass_;
+    const Shape shape{run.end - run.begin, p.batch, p.gate_width()};
+    run.gate_gradient = p.New(shape);
+    run.recurrent_gradient = p.cell->has_recurrent_bias() ? p.New(shape) : run.gate_gradient;
+    NDArray before;
+    if (p.cell->reads_h()) before = p.StatesBefore(run);
+    for (int64_t i = shape[0]; i-- > 0;) {
+      --position;
+      if (!p.last) AddOutputGradient(dz, p.TimeOf(position));
+      Step(run, position, before);
     }
+    if (!comes_again_) {
+      run.kept.clear();
+      run.c = NDArray();
+    }
+    return before;
   }
 
   void AddOutputGradient(const NDArray& dz, int64_t t) {
@@ -292,7 +342,9 @@ class BackwardPass {
 
   Pass& pass_;
   const bool comes_again_;
-  States gradients_;  // of the states behind the step under way
+  NDArray ones_;
+  NDArray dw_, dr_, db_, dd_;  // dw_ has both weights' where there is one product
+  States gradients_;           // of the states behind the step under way
 };
 
 }  // namespace

@@ -32,6 +32,24 @@ struct InPlace {
 // What layers of a worker draw: other numbers than any other worker's.
 uint64_t SeedOf(int worker) { return 0x9E3779B97F4A7C15u * static_cast<uint64_t>(worker); }
 
+const NDArray& FeaturesOf(const Batch& batch) { return batch.features; }
+const NDArray& FeaturesOf(const MultiDataSet& set) {
+  static const auto* const kNone = new NDArray();
+  return set.features.empty() ? *kNone : set.features[0];
+}
+
+template <typename Set>
+void CheckBatches(const std::vector<Set>& batches) {
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const NDArray& features = FeaturesOf(batches[i]);
+    if (features.is_defined() && (features.rank() == 0 || features.dim(0) > 0)) continue;
+    ThrowInvalidArgument(absl::StrCat(
+        kName, ": batch ", i, " of the round has ",
+        features.is_defined() ? "features " + features.shape().ToString() : "no features",
+        ", expected those of at least one example"));
+  }
+}
+
 NDArray PartOfArray(const NDArray& flat, std::pair<int64_t, int64_t> part) {
   return flat.Slice(0, part.first, part.second);
 }
@@ -96,30 +114,30 @@ std::pair<int64_t, int64_t> ParallelWrapper::PartOf(int worker, int64_t count) c
   return {begin_of(worker), begin_of(worker + 1)};
 }
 
-void ParallelWrapper::CheckBatches(const std::vector<Batch>& batches) const {
-  for (size_t i = 0; i < batches.size(); ++i) {
-    if (batches[i].features.is_defined()) continue;
-    ThrowInvalidArgument(
-        absl::StrCat(kName, ": batch ", i,
-                     " of the round has no features, expected those of at least one example"));
-  }
-}
-
-ParallelPass ParallelWrapper::Fit(DataSetIterator& batches) {
+template <typename Set>
+ParallelPass ParallelWrapper::FitAhead(Iterator<Set>& batches) {
   const AsyncOptions options{.prefetch = config_.prefetch * config_.workers,
                              .kept = config_.workers,
                              .device = trainer_.network().device(),
                              .name = kName};
-  AsyncDataSetIterator ahead(batches, options);
-  return Fit([&] { return ahead.Next(); });
+  AsyncIterator<Set> ahead(batches, options);
+  return FitRounds<Set>([&] { return ahead.Next(); });
 }
+template ParallelPass ParallelWrapper::FitAhead(DataSetIterator& batches);
+template ParallelPass ParallelWrapper::FitAhead(MultiDataSetIterator& batches);
 
 ParallelPass ParallelWrapper::Fit(int64_t count, std::function<Batch(int64_t index)> make) {
   FunctionIterator<DataSet> batches(count, std::move(make));
-  return Fit(batches);
+  return FitAhead(batches);
 }
 
-ParallelPass ParallelWrapper::Fit(absl::FunctionRef<std::optional<Batch>()> next) {
+ParallelPass ParallelWrapper::Fit(int64_t count, std::function<MultiDataSet(int64_t index)> make) {
+  FunctionIterator<MultiDataSet> sets(count, std::move(make));
+  return FitAhead(sets);
+}
+
+template <typename Set>
+ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> next) {
   if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
   if (trainer_.network().layout_version() != layout_) {
     ThrowFailedPrecondition(
@@ -149,10 +167,15 @@ ParallelPass ParallelWrapper::Fit(absl::FunctionRef<std::optional<Batch>()> next
   return pass.sums;
 }
 
-bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Batch>()> next, Pass& pass) {
-  std::vector<Batch> batches;
+template ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Batch>()> next);
+template ParallelPass ParallelWrapper::FitRounds(
+    absl::FunctionRef<std::optional<MultiDataSet>()> next);
+
+template <typename Set>
+bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Set>()> next, Pass& pass) {
+  std::vector<Set> batches;
   while (batches.size() < static_cast<size_t>(config_.workers)) {
-    std::optional<Batch> batch = next();
+    std::optional<Set> batch = next();
     if (!batch.has_value()) break;
     batches.push_back(std::move(*batch));
   }
@@ -160,7 +183,7 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Batch>()> next, Pass
   CheckBatches(batches);
   ParallelRound round;
   round.batches = static_cast<int64_t>(batches.size());
-  for (const Batch& batch : batches) round.examples += batch.size();
+  for (const Set& batch : batches) round.examples += batch.size();
   double sum;  // of the examples' losses
   if (config_.training == ParallelTraining::kGradientSharing) {
     sum = Share(batches, round);
@@ -183,7 +206,8 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Batch>()> next, Pass
 
 // ---- Sharing gradients ----
 
-double ParallelWrapper::Share(std::vector<Batch>& batches, ParallelRound& round) {
+template <typename Set>
+double ParallelWrapper::Share(std::vector<Set>& batches, ParallelRound& round) {
   const int workers = static_cast<int>(batches.size());
   Network& whole = trainer_.network();
   const double before = whole.loss_scale();
@@ -194,7 +218,7 @@ double ParallelWrapper::Share(std::vector<Batch>& batches, ParallelRound& round)
   };
   group_->Run(workers, [&](int worker) {
     Network& its = network(worker);
-    const Batch& batch = batches[static_cast<size_t>(worker)];
+    const Set& batch = batches[static_cast<size_t>(worker)];
     // Of the mean of all examples of the round.
     const double examples = static_cast<double>(batch.size());
     its.set_loss_scale(scale * examples / static_cast<double>(round.examples));
@@ -239,10 +263,11 @@ void ParallelWrapper::AverageBeside(int workers) {
 
 // ---- Averaging parameters ----
 
-double ParallelWrapper::Step(std::vector<Batch>& batches) {
+template <typename Set>
+double ParallelWrapper::Step(std::vector<Set>& batches) {
   std::vector<double> losses(batches.size());
   group_->Run(static_cast<int>(batches.size()), [&](int worker) {
-    Batch& batch = batches[static_cast<size_t>(worker)];
+    Set& batch = batches[static_cast<size_t>(worker)];
     const double examples = static_cast<double>(batch.size());
     Trainer& trainer =
         worker == 0 ? trainer_ : *replicas_[static_cast<size_t>(worker - 1)]->trainer;

@@ -7,7 +7,7 @@
 //                                            [&](int64_t i) { return batches.Make(i); });
 //   }
 //
-// Batches are dealt in rounds, one to each worker. Worker 0 is the calling thread with the
+// Networks of several inputs or outputs are given MultiDataSets in the place of Batches. Batches are dealt in rounds, one to each worker. Worker 0 is the calling thread with the
 // trainer's own network; the others have replicas of it (Network::NewReplica), threads, and
 // workspaces, all made once and kept until the wrapper goes.
 //   kGradientSharing     a round is one step of one network on all of its examples: gradients are
@@ -46,6 +46,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/nn/data/batch.h"
+#include "tidepool/nn/data/data_set.h"
 #include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/training/trainer.h"
 
@@ -90,11 +91,14 @@ class ParallelWrapper {
 
   // A pass over the epoch of `batches`, from where it is, made ahead of their use where it allows
   // that (AsyncDataSetIterator). Its Reset() is the caller's.
-  ParallelPass Fit(DataSetIterator& batches);
+  ParallelPass Fit(DataSetIterator& batches) { return FitAhead(batches); }
+  ParallelPass Fit(MultiDataSetIterator& sets) { return FitAhead(sets); }
   // Over batches 0 to count - 1 of a function, made ahead likewise.
   ParallelPass Fit(int64_t count, std::function<Batch(int64_t index)> make);
+  ParallelPass Fit(int64_t count, std::function<MultiDataSet(int64_t index)> make);
   // Over what `next` gives on the calling thread, a round at a time, until it gives none.
-  ParallelPass Fit(absl::FunctionRef<std::optional<Batch>()> next);
+  ParallelPass Fit(absl::FunctionRef<std::optional<Batch>()> next) { return FitRounds(next); }
+  ParallelPass Fit(absl::FunctionRef<std::optional<MultiDataSet>()> next) { return FitRounds(next); }
 
   // Called behind each round on the calling thread; what it throws ends the pass, whose round is
   // done.
@@ -114,15 +118,21 @@ class ParallelWrapper {
     int rounds_since = 0,
         took_part = 0;  // kParameterAveraging: since the last averaging, and how many workers did
   };
+  template <typename Set>
+  ParallelPass FitAhead(Iterator<Set>& batches);
+  template <typename Set>
+  ParallelPass FitRounds(absl::FunctionRef<std::optional<Set>()> next);
   // False: there are no more.
-  bool Round(absl::FunctionRef<std::optional<Batch>()> next, Pass& pass);
-  double Share(std::vector<Batch>& batches, ParallelRound& round);
-  double Step(std::vector<Batch>& batches);
+  template <typename Set>
+  bool Round(absl::FunctionRef<std::optional<Set>()> next, Pass& pass);
+  template <typename Set>
+  double Share(std::vector<Set>& batches, ParallelRound& round);
+  template <typename Set>
+  double Step(std::vector<Set>& batches);
   void AddGradients(int workers);
   void Average(Pass& pass);
   void AverageBeside(int workers);
   void CopyToReplicas();
-  void CheckBatches(const std::vector<Batch>& batches) const;
   // Elements [begin, end) that a worker has of `count`, of all workers apart.
   std::pair<int64_t, int64_t> PartOf(int worker, int64_t count) const;
 

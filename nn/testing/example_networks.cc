@@ -12,7 +12,13 @@
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/unary.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/layer.h"
+#include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/layers/pooling.h"
+#include "tidepool/nn/layers/recurrent.h"
+#include "tidepool/nn/layers/shaping.h"
+#include "tidepool/nn/layers/transformer_block.h"
 #include "tidepool/nn/models.h"
 
 namespace tidepool::nn {
@@ -62,8 +68,24 @@ Network ExampleNetwork(const std::string& name, const NetworkOptions& options) {
     network.set_loss(&PenalisedLoss);
     return network;
   }
+  // The rows of an image one behind the other.
+  const ReshapeLayer rows({28, 28});
+  if (name == "lstm") {
+    return Network(
+        NetworkConfig::Sequential(
+            {28, 28, 1}, {rows, Lstm(12), Lstm(8, {.output = RecurrentOutput::kLast}), Dense(10)}),
+        options);
+  }
+  if (name == "transformer") {
+    return Network(NetworkConfig::Sequential(
+                       {28, 28, 1}, {rows, Dense(16, Activation::kIdentity, {.last_axis = true}),
+                                     PositionEmbedding(), TransformerBlock(2), LayerNormalization(),
+                                     GlobalPooling(), Dense(10)}),
+                   options);
+  }
   ThrowInvalidArgument(
-      absl::StrCat("example network \"", name, "\", expected mlp, lenet, residual or program"));
+      absl::StrCat("example network \"", name,
+                   "\", expected mlp, lenet, residual, program, lstm or transformer"));
 }
 
 }  // namespace tidepool::nn

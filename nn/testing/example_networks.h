@@ -9,7 +9,8 @@
 
 namespace tidepool::nn {
 
-inline constexpr const char* kExampleNetworks[] = {"mlp", "lenet", "residual", "program"};
+inline constexpr const char* kExampleNetworks[] = {"mlp",     "lenet", "residual",
+                                                   "program", "lstm",  "transformer"};
 
 // One of those; throws kInvalidArgument for another name.
 Network ExampleNetwork(const std::string& name, const NetworkOptions& options);

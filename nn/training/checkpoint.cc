@@ -129,10 +129,12 @@ void SaveCheckpoint(const Network& network, const Updater& updater, const std::s
 }
 
 void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes) {
+  trainer.Settle();
   SaveCheckpoint(trainer.network(), trainer.updater(), path, notes, trainer.loss_scale());
 }
 
 CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer) {
+  trainer.Settle();
   return LoadCheckpoint(path, trainer.network(), trainer.updater(), trainer.loss_scale());
 }
 
@@ -207,6 +209,7 @@ std::optional<std::string> CheckpointFolder::Latest() const {
 }
 
 std::string CheckpointFolder::Save(Trainer& trainer, const CheckpointNotes& notes) {
+  trainer.Settle();
   return Save(trainer.network(), trainer.updater(), notes, trainer.loss_scale());
 }
 

@@ -126,10 +126,10 @@ TEST(Groups, RowsOfNumbersAreThoseOfRunsThatAreTreatedAlike) {
   const std::vector<ParameterGroup> alike = {{.begin = 0, .end = 2}, {.begin = 2, .end = 6}};
   Updater together(Sgd(ClippingKind::kGlobalNorm, 1), {6}, Host(), DType::kFloat32, alike);
   together.SetNumbers();
-  EXPECT_EQ(together.numbers().shape(), Shape{4});
+  EXPECT_EQ(together.numbers().shape(), Shape{5});
   Updater each(Sgd(ClippingKind::kNormOfEach, 1), {6}, Host(), DType::kFloat32, alike);
   each.SetNumbers();
-  EXPECT_EQ(each.numbers().shape(), (Shape{2, 4}));
+  EXPECT_EQ(each.numbers().shape(), (Shape{2, 5}));
 }
 
 TEST(Groups, AreChecked) {

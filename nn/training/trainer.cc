@@ -11,6 +11,7 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/finite.h"
 
@@ -20,10 +21,32 @@ namespace tidepool::nn {
 struct Trainer::Graphs {
   explicit Graphs(Network& network)
       : batches(network.name() + " batches", WorkspaceConfig::Inference(), network.device()),
-        step(network.training_workspace(), "trainer") {}
+        step(network.training_workspace(), "trainer") {
+    const MemoryOwnerScope owner("graphs");
+    const HandlesOwnScope handles;
+    share = Zeros({}, network.dtype(), Place::On(network.device()));
+  }
+
+  // Of a step of so many examples. Arrays that are others are captured anew; a share that stays is not sent again.
+  void Prepare(int64_t count, double new_share) {
+    if (!results.is_defined() || results.dim(0) != count + 1) {
+      const MemoryOwnerScope owner("graphs");
+      results = Zeros({count + 1}, share.dtype(), Place::On(share.device()));
+    }
+    if (new_share == share_value) return;
+    const auto write = [&](auto number) {
+      HostView<decltype(number)> view(share, ViewContents::kOverwritten);
+      view[0] = number;
+    };
+    share.dtype() == DType::kFloat64 ? write(new_share) : write(static_cast<float>(new_share));
+    share_value = new_share;
+  }
 
   Workspace batches;
-  NDArray losses;  // [batch], of the last step
+  NDArray results;  // [batch + 1], of the last step: losses, then the mark of its gradients (FiniteMark)
+  NDArray share;    // []: the gradient of an example's loss
+  double share_value = 0;
+  bool unsettled = false;  // results have not been read, and the step is not counted
   ReplayedStep step;
 };
 
@@ -89,18 +112,18 @@ void Trainer::set_graphs(bool graphs) {
   if (graphs && network_.is_random()) {
     ThrowUnimplemented("trainer: layers that draw random numbers in each step cannot be captured");
   }
-  if (graphs && loss_scale_.has_value()) {
-    ThrowUnimplemented("trainer: steps with a loss scale, whose gradients the host looks at, cannot be captured");
-  }
   if (graphs && network_.training_mode() == WorkspaceMode::kSeparate) {
     ThrowUnimplemented("trainer: steps of workspace mode separate, whose workspaces open and close within them, cannot be captured");
   }
+  Settle();
   graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
 }
 
 void Trainer::set_loss_scale(const LossScaleConfig& config) {
-  if (graphs_ != nullptr) ThrowUnimplemented("trainer: steps that are captured (set_graphs) have no loss scale");
-  loss_scale_.emplace(config);
+  Settle();
+  const LossScale scale(config);
+  ForgetGraph();  // which looks at no gradients where there was none
+  loss_scale_ = scale;
 }
 
 const ReplayedStep::Stats* Trainer::graph_stats() const {
@@ -128,39 +151,74 @@ double Trainer::StepByGraph(absl::FunctionRef<Set()> make) {
 double Trainer::ReplayStep(const NetworkInputs& inputs) {
   Graphs& graphs = *graphs_;
   const HandlesOwnScope handles;
-  if (network_.loss_scale() != 1) {
-    ThrowFailedPrecondition(absl::StrCat("trainer: loss scale ", network_.loss_scale(), " of network [", network_.name(),
-                                         "], which is no part of steps that are captured, expected 1"));
-  }
   const int64_t count = inputs.features[0].dim(0);
-  if (!graphs.losses.is_defined() || graphs.losses.dim(0) != count) {
-    const MemoryOwnerScope owner("graphs");
-    graphs.losses = Zeros({count}, network_.dtype(), Place::On(network_.device()));
-  }
+  const double scale = loss_scale_.has_value() ? loss_scale_->scale() : network_.loss_scale();
+  graphs.Prepare(count, scale / static_cast<double>(count));
+  if (loss_scale_.has_value()) updater_.set_gradient_scale(1 / scale);
   updater_.SetNumbers();
   const std::vector<const NDArray*> state = updater_.state();
   NDArray parameters = network_.parameters(), gradients = network_.gradients();
   NDArray first = !state.empty() ? *state[0] : NDArray();
   NDArray second = state.size() > 1 ? *state[1] : NDArray();
-  std::vector<const NDArray*> reads = {&updater_.numbers()};
+  std::vector<const NDArray*> reads = {&updater_.numbers(), &graphs.share};
   for (const auto* arrays : {&inputs.features, &inputs.labels, &inputs.features_masks, &inputs.labels_masks}) {
     for (const NDArray& array : *arrays) reads.push_back(&array);
   }
-  graphs.step.Run(reads, {&parameters, &gradients, &first, &second, &graphs.losses}, [&] {
-                    network_.QueueGradients(
-                        inputs, [&](const NDArray& losses) { CopyInto(losses, graphs.losses); });
-                    updater_.ApplyNumbers(gradients, parameters);
-                  });
-  updater_.Advance();
-  try {
-    return Network::MeanLoss(graphs.losses);
-  } catch (const Error&) {
-    // The step is done: it must not be reported as one that is not while the loss can still be had.
-    return Network::MeanLoss(graphs.losses);
-  }
+  const uint64_t random_step = network_.step();
+  graphs.step.Run(reads, {&parameters, &gradients, &first, &second, &graphs.results}, [&] {
+    network_.QueueGradients(
+        inputs,
+        [&](const NDArray& losses) {
+          NDArray part = graphs.results.Slice(0, 0, count);
+          CopyInto(losses, part);
+        },
+        /*states=*/nullptr, &graphs.share);
+    if (!loss_scale_.has_value()) return updater_.ApplyNumbers(gradients, parameters);
+    NDArray mark = graphs.results.Index(0, count);
+    CopyInto(FiniteMark(gradients), mark);
+    updater_.ApplyNumbers(gradients, parameters, &mark);
+  });
+  network_.set_step(random_step + 1);  // replays as well
+  graphs.unsettled = true;
+  // A step that nothing skips is done, whether its loss can be read or not.
+  if (!loss_scale_.has_value()) updater_.Advance();
+  return CountStep();
 }
 
-void Trainer::CheckOpen() const {
+double Trainer::CountStep() {
+  Graphs& graphs = *graphs_;
+  const HandlesOwnScope handles;
+  double loss = 0;
+  bool finite = true;
+  const auto read = [&](auto&& results) {
+    const int64_t count = graphs.results.dim(0) - 1;
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(results[i]);
+    loss = sum / static_cast<double>(count);
+    finite = results[count] == 0;
+  };
+  const auto read_any = [&] {
+    if (graphs.results.dtype() == DType::kFloat64) return read(HostView<const double>(graphs.results));
+    read(HostView<const float>(graphs.results));
+  };
+  if (!loss_scale_.has_value()) graphs.unsettled = false;
+  try {
+    read_any();
+  } catch (const Error&) {
+    // It must not be reported as a step that is not done while the results can still be had.
+    read_any();
+  }
+  graphs.unsettled = false;
+  if (loss_scale_.has_value() && Observe(finite)) updater_.Advance();
+  return loss;
+}
+
+void Trainer::Settle() {
+  if (graphs_ != nullptr && graphs_->unsettled) CountStep();
+}
+
+void Trainer::CheckOpen() {
+  Settle();
   if (network_.layout_version() != layout_) {
     ThrowFailedPrecondition(absl::StrCat("trainer: parameters of network [", network_.name(),
                                          "] were frozen or not since it was made, expected a trainer made afterwards"));
@@ -168,6 +226,15 @@ void Trainer::CheckOpen() const {
   if (model_ == nullptr) return;
   model_->Get("trainer");
   if (!manager_.is_open()) ThrowFailedPrecondition("trainer: it is closed");
+}
+
+// Whether a step is done whose gradients are all finite or not.
+bool Trainer::Observe(bool finite) {
+  const double scale = loss_scale_->scale();
+  if (loss_scale_->Observe(finite)) return true;
+  if (!loss_scale_->has_diverged()) return false;
+  throw DivergedError(absl::StrCat("trainer: gradients of network [", network_.name(), "] are not finite behind step ", steps(),
+                                   " at loss scale ", scale, ", which can go no lower: training has diverged"));
 }
 
 template <typename Set>
@@ -241,11 +308,7 @@ bool Trainer::Update() {
   const HandlesOwnScope handles;
   if (loss_scale_.has_value()) {
     const double scale = loss_scale_->scale();
-    if (!loss_scale_->Observe(AllFinite(network_.gradients()))) {
-      if (!loss_scale_->has_diverged()) return false;
-      throw DivergedError(absl::StrCat("trainer: gradients of network [", network_.name(), "] are not finite behind step ", steps(),
-                                       " at loss scale ", scale, ", which can go no lower: training has diverged"));
-    }
+    if (!Observe(AllFinite(network_.gradients()))) return false;
     updater_.set_gradient_scale(1 / scale);
   }
   updater_.Apply(network_.gradients(), network_.parameters());

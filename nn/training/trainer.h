@@ -21,12 +21,14 @@
 // bits. ReplayedStep (ndarray/capture) has the rules; where a step cannot be captured it is done as
 // ever. Batches are made in a workspace of the trainer's then, and the network's training workspace
 // stays open between steps; NewBatch, ComputeGradients and Update end that until the next Step. The loss
-// is read when the update is queued: should a device fail just then, the step throws and is done.
+// is read when the update is queued: should a device fail just then, the step throws and is done (Settle).
 //
 // With a loss scale (set_loss_scale) gradients are of the loss times a scale, which the update takes back: for networks
 // whose layers compute in f16 (NetworkOptions::compute_type), where small gradients would be lost. A step whose gradients
-// are not finite is skipped: parameters, the updater's state and steps() stay, the scale shrinks, and the host looks at the
-// gradients in each step for that. Where the scale can go no lower, DivergedError says that training has ended.
+// are not finite is skipped: parameters, the updater's state and steps() stay, the scale shrinks, and the host waits for the
+// gradients in each step for that. With graphs it does not: the scale lies in an array that the captured step reads, the update
+// leaves everything as it is where the device finds gradients that are not finite, and the host reads which it was with the loss.
+// Where the scale can go no lower, DivergedError says that training has ended.
 //
 // Ownership: a network outlives it. A model may be moved, and destroyed: steps throw
 // kFailedPrecondition then. Threads: one at a time. Errors: an exception leaves parameters and
@@ -73,13 +75,13 @@ class Trainer {
   ~Trainer();
 
   // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, without one
-  // training workspace (workspace modes none and separate), where layers draw random numbers, and with a loss scale.
+  // training workspace (workspace modes none and separate), and where layers draw random numbers.
   void set_graphs(bool graphs);
   // Of Step since set_graphs(true); null without graphs.
   const ReplayedStep::Stats* graph_stats() const;
 
-  // From here on, beginning with config.first. The updater's gradient scale is the trainer's then. Throws as LossScale, and
-  // kUnimplemented with graphs.
+  // From here on, beginning with config.first. The updater's gradient scale is the trainer's then. Throws as LossScale; with
+  // graphs as Settle, too.
   void set_loss_scale(const LossScaleConfig& config);
   // Null: without one. For reports (TrainingWatch) and checkpoints.
   LossScale* loss_scale() { return loss_scale_.has_value() ? &*loss_scale_ : nullptr; }
@@ -99,6 +101,10 @@ class Trainer {
   double ComputeGradients(const MultiDataSet& set);
   // False: it was skipped.
   bool Update();
+  // With graphs and a loss scale a step whose results could not be read, because its device failed just then, throws before it is
+  // known whether it was skipped. This reads and counts it; everything above and SaveCheckpoint begin with it. Throws what the
+  // device throws, DivergedError. Else it does nothing.
+  void Settle();
 
   int64_t steps() const { return updater_.steps(); }  // updates; skipped ones do not count
   Network& network() { return network_; }
@@ -118,8 +124,10 @@ class Trainer {
   template <typename Set>
   double StepByGraph(absl::FunctionRef<Set()> make);
   double ReplayStep(const NetworkInputs& inputs);
+  double CountStep();
+  bool Observe(bool finite);
   void ForgetGraph();
-  void CheckOpen() const;
+  void CheckOpen();
   double Gradients(const NetworkInputs& inputs);
   std::shared_ptr<const ModelLink> model_;  // null: of a bare network
   std::shared_ptr<Network> models_network_;

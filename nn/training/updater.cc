@@ -56,6 +56,14 @@ std::vector<ParameterGroup> Complete(const std::vector<ParameterGroup>& groups, 
   return all;
 }
 
+// Where the members of UpdateNumbers lie.
+constexpr int kScaleNumber = 3, kSkipNumber = 4;
+
+// That number of each run.
+NDArray NumberOfRuns(const NDArray& numbers, int number) {
+  return numbers.rank() == 1 ? numbers.Slice(0, number, number + 1) : numbers.Index(1, number);
+}
+
 NDArray Flat(const NDArray& array) {
   return array.rank() == 1 ? array : array.Reshape({array.NumElements()});
 }
@@ -263,18 +271,15 @@ void Updater::SetNumbers() {
                      [&](const auto& attributes) { next = NumbersOf(attributes); });
       next.scale = gradient_scale_;
       int64_t i = r * kUpdateNumbers;
-      for (const double number : {next.rate, next.epsilon, next.keep, next.scale})
+      for (const double number : {next.rate, next.epsilon, next.keep, next.scale, next.skip})
         view[i++] = static_cast<T>(number);
     }
   };
   dtype_ == DType::kFloat64 ? write(0.0) : write(0.0f);
 }
 
-// A copy, in the current place: what is queued may be replayed with new numbers.
-NDArray Updater::ClippedNumbers(const NDArray& gradients) const {
-  const Place here = Place::CurrentOn(device_);
-  NDArray numbers = numbers_.CopyTo(here);
-  NDArray norms({static_cast<int64_t>(runs_.size())}, dtype_, here);
+void Updater::ClipNumbers(const NDArray& gradients, NDArray& numbers) const {
+  NDArray norms({static_cast<int64_t>(runs_.size())}, dtype_, Place::CurrentOn(device_));
   for (size_t r = 0; r < runs_.size(); ++r) {
     NDArray norm = norms.Index(0, static_cast<int64_t>(r));
     Norm2Into(is_one_run_ ? gradients : Flat(gradients).Slice(0, runs_[r].begin, runs_[r].end), {},
@@ -282,17 +287,21 @@ NDArray Updater::ClippedNumbers(const NDArray& gradients) const {
   }
   if (config_.clipping.kind == ClippingKind::kGlobalNorm && runs_.size() > 1)
     norms = Norm2(norms, {}, true);
-  NDArray scales = numbers.rank() == 1 ? numbers.Slice(0, kUpdateNumbers - 1, kUpdateNumbers)
-                                       : numbers.Index(1, kUpdateNumbers - 1);
+  NDArray scales = NumberOfRuns(numbers, kScaleNumber);
   MultiplyInto(scales, Clip(Reciprocal(norms * scales + kOfNorm) * config_.clipping.limit, 0, 1),
                scales);
-  return numbers;
 }
 
-void Updater::ApplyNumbers(const NDArray& gradients, NDArray& parameters) {
+void Updater::ApplyNumbers(const NDArray& gradients, NDArray& parameters, const NDArray* skip) {
   if (runs_.empty()) return;
-  if (!ClipsByNorm()) return QueueRuns(gradients, parameters, &numbers_);
-  const NDArray numbers = ClippedNumbers(gradients);
+  if (!ClipsByNorm() && skip == nullptr) return QueueRuns(gradients, parameters, &numbers_);
+  // A copy, in the current place: what is queued may be replayed with new numbers.
+  NDArray numbers = numbers_.CopyTo(Place::CurrentOn(device_));
+  if (ClipsByNorm()) ClipNumbers(gradients, numbers);
+  if (skip != nullptr) {
+    NDArray skips = NumberOfRuns(numbers, kSkipNumber);
+    CopyInto(skip->BroadcastTo(skips.shape()), skips);
+  }
   QueueRuns(gradients, parameters, &numbers);
 }
 

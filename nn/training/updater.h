@@ -100,9 +100,10 @@ class Updater {
   // The same in parts, for steps that are captured and replayed: what changes from step to step
   // lies in numbers(), an array on the device. SetNumbers writes it for the next step, ApplyNumbers
   // queues the update by it, Advance counts the step once it is queued. The norms of clipping stay
-  // on the device.
+  // on the device. `skip`: [], where gradients are (FiniteMark of finite.h, say); unless it is 0 by the
+  // time that the device gets there, the update leaves parameters and state as they are.
   void SetNumbers();
-  void ApplyNumbers(const NDArray& gradients, NDArray& parameters);
+  void ApplyNumbers(const NDArray& gradients, NDArray& parameters, const NDArray* skip = nullptr);
   void Advance() { ++steps_; }
   // [kUpdateNumbers], or a row for each run of groups; undefined before the first SetNumbers.
   const NDArray& numbers() const { return numbers_; }
@@ -127,7 +128,7 @@ class Updater {
   // One run of elements: its part of the arrays, or all of them where there is one run.
   void Queue(size_t run, const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
   void QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
-  NDArray ClippedNumbers(const NDArray& gradients) const;
+  void ClipNumbers(const NDArray& gradients, NDArray& numbers) const;
   template <typename Visit>
   void WithAttributes(const ParameterGroup& run, Visit visit) const;
 

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool::nn {
 namespace {
@@ -127,6 +128,47 @@ TEST(Updater, NumbersInAnArrayGiveTheSameBits) {
       last = by_numbers.numbers().At<float>({0});
     }
     EXPECT_EQ(by_numbers.steps(), 7);
+  }
+}
+
+// What a device finds out by itself: gradients that overflowed.
+TEST(Updater, AMarkThatIsNotZeroLeavesParametersAndStateAsTheyAre) {
+  const std::vector<ParameterGroup> groups = {{.begin = 0, .end = 3, .rate = 0.5},
+                                              {.begin = 3, .end = 7}};
+  for (UpdaterKind kind : kKinds) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      for (const ClippingKind clipping : {ClippingKind::kNone, ClippingKind::kGlobalNorm}) {
+        for (const bool grouped : {false, true}) {
+          UpdaterConfig config = UpdaterConfig::Of(kind);
+          config.clipping = {clipping, 1};
+          const auto of = grouped ? groups : std::vector<ParameterGroup>();
+          Updater updater(config, {7}, Host(), dtype, of), plain(config, {7}, Host(), dtype, of);
+          NDArray x = Full({7}, 0.5, dtype), y = x.Dup();
+          const auto apply = [&](double gradient, double mark) {
+            const NDArray skip = Full({}, mark, dtype);
+            updater.SetNumbers();
+            updater.ApplyNumbers(Full({7}, gradient, dtype), x, &skip);
+          };
+          const auto bits = [&](const NDArray& parameters, const Updater& of_updater) {
+            std::vector<double> all = Cast(parameters, DType::kFloat64).ToVector<double>();
+            for (const NDArray* state : of_updater.state()) {
+              for (double v : Cast(*state, DType::kFloat64).ToVector<double>()) all.push_back(v);
+            }
+            return all;
+          };
+          for (const double gradient : {0.25, -0.5}) {
+            apply(INFINITY, NAN);
+            apply(0.125, 1);
+            apply(gradient, 0);
+            updater.Advance();
+            plain.SetNumbers();
+            plain.ApplyNumbers(Full({7}, gradient, dtype), y);
+            plain.Advance();
+            EXPECT_EQ(bits(x, updater), bits(y, plain)) << UpdaterName(kind) << " " << grouped;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -38,11 +38,13 @@ struct Of {
 
 void RunSgd(const KernelCall& call) {
   const Of<SgdAttributes> of(call);
+  if (of.numbers.is_skipped()) return;
   ForEachParameter(call, [&](int64_t i) { of.p[i] -= of.numbers.rate * of.Gradient(i); });
 }
 
 void RunNesterovs(const KernelCall& call) {
   const Of<NesterovsAttributes> of(call);
+  if (of.numbers.is_skipped()) return;
   double* v = call.outputs[1].as<double>();
   ForEachParameter(call, [&](int64_t i) {
     const double step = of.numbers.rate * of.Gradient(i);
@@ -54,6 +56,7 @@ void RunNesterovs(const KernelCall& call) {
 template <typename Attributes>
 void RunByRoot(const KernelCall& call, double keep, double rest) {
   const Of<Attributes> of(call);
+  if (of.numbers.is_skipped()) return;
   double* s = call.outputs[1].as<double>();
   ForEachParameter(call, [&](int64_t i) {
     const double g = of.Gradient(i);
@@ -71,6 +74,7 @@ void RunRmsProp(const KernelCall& call) {
 
 void RunAdam(const KernelCall& call) {
   const Of<AdamAttributes> of(call);
+  if (of.numbers.is_skipped()) return;
   double *m = call.outputs[1].as<double>(), *v = call.outputs[2].as<double>();
   ForEachParameter(call, [&](int64_t i) {
     const double gradient = of.Gradient(i);

@@ -113,7 +113,10 @@ template <int kWidth, typename Step>
 __global__ void __launch_bounds__(kThreads)
     Update(Step step, int64_t count, const float* gradient, float* parameters, float* first,
            float* second, const float* numbers) {
-  if (numbers != nullptr) step.Take(numbers);
+  if (numbers != nullptr) {
+    if (!(numbers[4] == 0)) return;  // UpdateNumbers::skip, NaN too
+    step.Take(numbers);
+  }
   float* const states[kMaxStates] = {first, second};
   const int64_t vectors = count / kWidth;
   for (int64_t n = GlobalThread(); n < vectors; n += GlobalThreads()) {

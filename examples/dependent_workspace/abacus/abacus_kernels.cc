@@ -88,6 +88,7 @@ void Copy(const KernelCall& call) {
 void SgdUpdate(const KernelCall& call) {
   const auto& a = call.attrs<tidepool::SgdAttributes>();
   const tidepool::UpdateNumbers numbers = tidepool::NumbersOf<tidepool::SgdAttributes>(call);
+  if (numbers.is_skipped()) return;
   const auto terms = tidepool::GradientTerms<float>::Of(a, numbers.scale);
   ForEachElement<float, 1>(call, [&](float gradient, float& parameter) {
     parameter -= static_cast<float>(numbers.rate) * terms.Gradient(gradient, parameter);

@@ -4,7 +4,7 @@
     compare_with_torch.py EXPORT_LAYERS     the program of //nn/layers/testing:export_layers
 
 Prints the largest difference of each case; fails when one is larger than 1e-5 of the largest output (at least 1). Without PyTorch it
-says so and succeeds.
+says so and succeeds. Where Python's safetensors can be imported it reads the files as well.
 """
 
 import json
@@ -22,6 +22,11 @@ except ImportError as error:
     print(f"skipped: PyTorch cannot be imported: {error}")
     sys.exit(0)
 
+try:
+    from safetensors.torch import load_file
+except ImportError:
+    load_file = None
+
 TOLERANCE = 1e-5
 DTYPES = {"F32": torch.float32, "I64": torch.int64}
 
@@ -38,6 +43,11 @@ def read_safetensors(path):
         begin, end = info["data_offsets"]
         flat = torch.frombuffer(data[begin:end], dtype=DTYPES[info["dtype"]])
         tensors[name] = flat.reshape(info["shape"])
+    if load_file is not None:
+        theirs = load_file(path)
+        assert theirs.keys() == tensors.keys(), f"{path}: safetensors finds {sorted(theirs)}"
+        for name, tensor in tensors.items():
+            assert theirs[name].dtype == tensor.dtype and torch.equal(theirs[name], tensor), f"{path}: {name} by safetensors"
     return tensors
 
 
