@@ -177,6 +177,8 @@ class Network {
   // the order of layers is a program's, on a device, and for layers that compute by another type, whose converted
   // parameters a step would keep; kFailedPrecondition while a workspace is open, and of replicas.
   void HostParameters(ParameterHost* host);
+  // Throws kUnimplemented as that would.
+  void CheckCanBeHosted() const;
   bool is_hosted() const { return options_.hosted_parameters; }
   // What lies behind the trained parameters in arrays(), where they are hosted; undefined where there is nothing.
   const NDArray& untrained() const { return CheckWhole("untrained").untrained_; }
@@ -312,7 +314,6 @@ class Network {
   void TakeUntrained(Layout layout, NDArray untrained);
   void ReleaseTrained();
   void DrawParameters(size_t first);  // of named_, from there on
-  void CheckCanBeHosted() const;
   std::vector<NDArray> ViewsOf(const NDArray& flat) const;
   void CheckStates(const std::vector<NDArray>& states, int64_t batch) const;
   // Null parameters: the network's own, or the host's.

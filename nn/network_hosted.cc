@@ -17,9 +17,9 @@ Network::HostedPass::HostedPass(const Network* network, ParameterHost::Pass pass
   views_ = network->parameter_views_;
   if (!network->is_hosted()) return;
   if (network->host_ == nullptr) network->ThrowHosted("pass");
-  network->host_->Begin(pass);
-  host_ = network->host_;
   placed_ = network->parameter_views_;
+  network->host_->Begin(pass);  // nothing fails behind it
+  host_ = network->host_;
   for (size_t k = 0; k < network->gradient_views_.size(); ++k) {
     placed_[static_cast<size_t>(network->in_body_[k])] = host_->value(static_cast<int>(k));
   }
@@ -34,6 +34,7 @@ void Network::ThrowHosted(const char* operation) const {
 }
 
 void Network::CheckCanBeHosted() const {
+  CheckWhole("host_parameters");
   const auto refuse = [&](const std::string& found, const char* expected) {
     ThrowUnimplemented(absl::StrCat("network [", name(), "]: hosted parameters of ", found, ", expected ", expected));
   };

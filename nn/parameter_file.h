@@ -24,8 +24,9 @@ void SaveParameters(const Network& network, const std::string& path,
                     const std::map<std::string, std::string>& metadata = {},
                     const std::vector<std::pair<std::string, NDArray>>& more = {});
 
-// The same of values that are not all in memory at once, as where they are in parts on many ranks: called
-// for one tensor after another, in an order of the file's own, each of which it appends whole.
+// The same of values that are not all in memory at once, as where they are in parts on many ranks:
+// called for one tensor after another, in an order of the file's own, each of which it appends
+// whole.
 using AppendBytes = absl::FunctionRef<void(absl::Span<const std::byte> bytes)>;
 using WriteTensor = absl::FunctionRef<void(const std::string& name, AppendBytes append)>;
 // `more`: shapes, of the network's type.

@@ -1,13 +1,13 @@
-// A transport whose messages take as long as those of slower links: for measuring, on one machine, what
-// of the communication a job hides behind its computing, and for tests.
+// A transport whose messages take as long as those of slower links: for measuring, on one machine,
+// what of the communication a job hides behind its computing, and for tests.
 //
 //   Communicator communicator([&] {
 //     return std::make_unique<DelayedTransport>(OpenTransport("mpi"), LinkCost{20e-6, 800e-12});
 //   });
 //
-// Each message that a rank sends is held back by alpha + beta times its bytes, asleep, and then sent by the
-// transport below. What sleeping takes longer than it was asked for is made up for by the messages
-// behind.
+// Each message that a rank sends is held back by alpha + beta times its bytes, asleep, and then
+// sent by the transport below. What sleeping takes longer than it was asked for is made up for by
+// the messages behind.
 //
 // Threads: as Transport.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_DELAYED_TRANSPORT_H_

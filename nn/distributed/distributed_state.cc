@@ -33,12 +33,17 @@ void DistributedTrainer::TakeParts() {
         kName,
         ": parameters in parts with clipping by each one's norm, expected another clipping"));
   }
+  if (config_.gather_ahead < 0) {
+    ThrowInvalidArgument(absl::StrCat(kName, ": ", config_.gather_ahead,
+                                      " buckets are gathered ahead, expected 0 or more"));
+  }
+  network.CheckCanBeHosted();
   const bool was_hosted = network.is_hosted();
   // Of a network that has its parameters, and what was loaded into it.
   if (!was_hosted) BroadcastState(/*parameters=*/true);
+  updater.KeepOnly(buckets_.OwnRanges());
   sharded_ =
       std::make_unique<ShardedParameters>(network, communicator_, buckets_, config_.gather_ahead);
-  updater.KeepOnly(buckets_.OwnRanges());
   if (!was_hosted) return;
   if (network.untrained().is_defined())
     communicator_.Broadcast(ElementsOf(network.untrained()), 0, "what is not trained");

@@ -30,12 +30,13 @@
 // the trainer is handed over here; from then on the trainer does no steps of its own.
 //
 // With shard_parameters each rank keeps an n-th of the parameters and of their gradients as well
-// (sharded_parameters.h), and gathers buckets layer by layer: half as many bytes more, and the bits of
-// shard_updater. The network's own memory for parameters is given back; one that is made with
+// (sharded_parameters.h), and gathers buckets layer by layer: half as many bytes more, and the bits
+// of shard_updater. The network's own memory for parameters is given back; one that is made with
 // NetworkOptions::hosted_parameters never takes it, nor its trainer the updater's state, so that a
-// network may be larger than what one rank has. Every pass over the network is a collective then:
-// evaluations by NextForAll. What is frozen, and what layers keep beside their parameters, is whole
-// on each rank. kUnimplemented as Network::HostParameters says.
+// network may be larger than what one rank has; they end with this, so they are saved before. Every
+// pass over the network is a collective then: evaluations by NextForAll. What is frozen, and what
+// layers keep beside their parameters, is whole on each rank. kUnimplemented as
+// Network::HostParameters says.
 //
 // Ownership: trainer and communicator outlive it. Between steps the trainer may be used as ever,
 // alike on all ranks. Threads: one at a time. All calls are collective.
@@ -124,16 +125,17 @@ class DistributedTrainer {
   // are: a job of any number of ranks goes on from it. Memory meanwhile, with shard_updater: the
   // state on rank 0, a bucket elsewhere.
   void SaveLatest(CheckpointFolder& folder, const CheckpointNotes& notes);
-  // With shard_parameters: goes on from the newest, a bucket at a time, and has its notes, if there is one. Throws
-  // kFailedPrecondition without: nn::LoadLatest is called before there is a DistributedTrainer.
+  // With shard_parameters: goes on from the newest, a bucket at a time, and has its notes, if there
+  // is one. Throws kFailedPrecondition without: nn::LoadLatest is called before there is a
+  // DistributedTrainer.
   std::optional<CheckpointNotes> LoadLatest(const CheckpointFolder& folder);
-  // As SaveModel (model_file.h) on rank 0, of parameters that are in parts as well. `model`: the trainer's
-  // network's. Where rank 0 cannot, all throw.
+  // As SaveModel (model_file.h) on rank 0, of parameters that are in parts as well. `model`: the
+  // trainer's network's. Where rank 0 cannot, all throw.
   void SaveModel(const Model& model, const std::string& path);
 
-  // What DoEvaluation asks for batches, within a cycle of the inference workspace: this rank's next one.
-  // Where parameters are in parts, ranks that have none left wait here for those that have: all
-  // ranks evaluate, each on its part of the data.
+  // What DoEvaluation asks for batches, within a cycle of the inference workspace: this rank's next
+  // one. Where parameters are in parts, ranks that have none left wait here for those that have:
+  // all ranks evaluate, each on its part of the data.
   std::optional<Batch> NextForAll(absl::FunctionRef<std::optional<Batch>()> next);
 
   // Throws kFailedPrecondition where the ranks' parameters are not the same to the last bit.

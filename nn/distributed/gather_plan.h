@@ -1,11 +1,11 @@
-// When the buckets of sharded parameters are gathered, dropped and summed up in a step, and where they
-// lie meanwhile: all of it is known from the layers that read them, before the first step.
+// When the buckets of sharded parameters are gathered, dropped and summed up in a step, and where
+// they lie meanwhile: all of it is known from the layers that read them, before the first step.
 //
-// Places are layers in the order of their calls, 0 to places - 1; the forward pass goes through them
-// upwards, the backward pass downwards. A bucket is gathered while the buckets `ahead` of it in the
-// order are first used, and is there until its last layer of the pass is done; those of the last
-// layer stay for the backward pass. The gradients of a bucket are there from its first layer of the
-// backward pass on until `ahead` more buckets are being summed up.
+// Places are layers in the order of their calls, 0 to places - 1; the forward pass goes through
+// them upwards, the backward pass downwards. A bucket is gathered while the buckets `ahead` of it
+// in the order are first used, and is there until its last layer of the pass is done; those of the
+// last layer stay for the backward pass. The gradients of a bucket are there from its first layer
+// of the backward pass on until `ahead` more buckets are being summed up.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_GATHER_PLAN_H_
 #define TIDEPOOL_NN_DISTRIBUTED_GATHER_PLAN_H_
 

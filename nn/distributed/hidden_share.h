@@ -1,5 +1,5 @@
-// What of its communication a job hides, measured: LeNet trained by real ranks over links that are as slow
-// as asked for (delayed_transport.h). For distributed_benchmark and rank_program.
+// What of its communication a job hides, measured: LeNet trained by real ranks over links that are
+// as slow as asked for (delayed_transport.h). For distributed_benchmark and rank_program.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_HIDDEN_SHARE_H_
 #define TIDEPOOL_NN_DISTRIBUTED_HIDDEN_SHARE_H_
 

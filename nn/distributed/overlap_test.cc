@@ -1,4 +1,5 @@
-// What ranks send while they compute, by the order of events: what was begun when, not how long it took.
+// What ranks send while they compute, by the order of events: what was begun when, not how long it
+// took.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -157,8 +158,8 @@ TEST(Overlap, BucketsAreUnderWayWhileTheBackwardPassRuns) {
       gate.Set(true);
     };
     step();
-    // The first bucket waits at the gate, five behind it in the queue, while the backward pass has come
-    // to the first layers.
+    // The first bucket waits at the gate, five behind it in the queue, while the backward pass has
+    // come to the first layers.
     EXPECT_EQ(before.begun, before.done);
     EXPECT_EQ(then.begun, before.begun + 1);
     EXPECT_EQ(then.done, before.done);

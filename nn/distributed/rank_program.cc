@@ -133,8 +133,8 @@ void MeasureCost(Communicator& communicator) {
   }
 }
 
-// What of the communication is hidden, over links that are slower by alpha microseconds a message and
-// beta picoseconds a byte.
+// What of the communication is hidden, over links that are slower by alpha microseconds a message
+// and beta picoseconds a byte.
 int MeasureHiddenOver(double alpha_us, double beta_ps) {
   const LinkCost link{1e-6 * alpha_us, 1e-12 * beta_ps};
   Communicator communicator(

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Runs a job of ranks that have an address each: a network namespace and a host name for every rank, joined
-# by a bridge, with Open MPI over TCP, as on machines of their own.
+# Runs a job of ranks that have an address each: a network namespace and a host name for every rank,
+# joined by a bridge, with Open MPI over TCP, as on machines of their own.
 #
 #   run_in_namespaces.sh [--delay=1ms] RANKS PROGRAM [ARGUMENT...]
 #
-# --delay, of each message on each rank's link (needs the kernel's sch_netem). The job's status is the script's; 77:
-# namespaces cannot be made here, for the reason that is printed. Nothing of the machine's own network
-# changes, and what is made goes at the end.
+# --delay, of each message on each rank's link (needs the kernel's sch_netem). The job's status is
+# the script's; 77: namespaces cannot be made here, for the reason that is printed. Nothing of the
+# machine's own network changes, and what is made goes at the end.
 set -u
 
 skip() {
@@ -32,7 +32,8 @@ shift
 for tool in ip mpirun nsenter unshare; do
   command -v "$tool" > /dev/null || skip "no $tool (packages iproute2, openmpi-bin, util-linux)"
 done
-# Names of namespaces are files below /run, of which this job has its own: all goes with its last process.
+# Names of namespaces are files below /run, of which this job has its own: all goes with its last
+# process.
 if [[ -z "${TIDEPOOL_RUN_IN_NAMESPACES:-}" ]]; then
   own=(unshare --mount --net)
   [[ "$(id -u)" == 0 ]] || own+=(--user --map-root-user)

@@ -159,7 +159,7 @@ void SaveShardedCheckpoint(const ShardedState& state, CheckpointFolder& folder,
 
 std::optional<CheckpointNotes> LoadShardedCheckpoint(const ShardedState& state,
                                                      const CheckpointFolder& folder) {
-  enum : int { kNone, kReads, kCannot };
+  constexpr double kNone = 0, kReads = 1, kCannot = 2;
   double told = kNone;
   const auto tell = [&] {
     state.communicator.Broadcast(absl::MakeSpan(&told, 1), 0, "whether there is a checkpoint");

@@ -1,6 +1,6 @@
-// Checkpoints and models of sharded parameters: the files that whole ones have, written and read by rank 0
-// a bucket at a time, so that nobody has all of it in memory. A job of any number of ranks goes on
-// from them, with whole parameters or with parts.
+// Checkpoints and models of sharded parameters: the files that whole ones have, written and read by
+// rank 0 a bucket at a time, so that nobody has all of it in memory. A job of any number of ranks
+// goes on from them, with whole parameters or with parts.
 //
 // Threads: one, of the steps. All calls are collective.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_SHARDED_FILES_H_
@@ -34,8 +34,8 @@ void WriteSharded(const ShardedState& state, absl::FunctionRef<void(WriteTensor)
 
 void SaveShardedCheckpoint(const ShardedState& state, CheckpointFolder& folder,
                            const CheckpointNotes& notes);
-// None where the folder has none. An error while values are read leaves some of them written, on all
-// ranks.
+// None where the folder has none. An error while values are read leaves some of them written, on
+// all ranks.
 std::optional<CheckpointNotes> LoadShardedCheckpoint(const ShardedState& state,
                                                      const CheckpointFolder& folder);
 

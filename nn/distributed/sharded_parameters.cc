@@ -14,63 +14,17 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/distributed/distributed_checkpoint.h"
+#include "tidepool/nn/distributed/lent_buffer.h"
 #include "tidepool/nn/network/network_body.h"
 
 namespace tidepool::nn {
 namespace {
 
 constexpr char kName[] = "distributed";
-constexpr uint64_t kThere = 1, kGone = 2;
-
-class LentOwner final : public BufferOwner {
- public:
-  void Release(Buffer* buffer) noexcept override { delete buffer; }
-  void Close(Buffer*) noexcept override {}
-  std::string DescribeStale(uint64_t) const override {
-    return "it is of parameters in parts on the ranks of a job, and is there only while the layers "
-           "that "
-           "have it run";
-  }
-};
-constinit LentOwner lent_owner;
 
 NDArray NewHeapArray(int64_t count, DType dtype) { return Empty({count}, dtype, Place::Heap()); }
 
 }  // namespace
-
-// A buffer over memory of a pass, which comes and goes.
-class ShardedParameters::Lent {
- public:
-  explicit Lent(size_t bytes) {
-    auto* const buffer = new Buffer();
-    buffer->stamp_cell = &cell_;
-    buffer->stamp.store(kThere, std::memory_order_relaxed);
-    buffer->data = nullptr;
-    buffer->bytes = bytes;
-    buffer->owner = &lent_owner;
-    buffer->id = NextBufferId();
-    buffer->device = Host();
-    buffer->kind = MemoryKind::kUnreferenced;
-    // The communicator writes to it unseen: nothing that is derived from its bytes is kept.
-    buffer->imported = true;
-    handle_ = BufferHandle(buffer);
-  }
-  ~Lent() { handle_->stamp.store(0, std::memory_order_relaxed); }  // a handle that is left is dead
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
-
-  void set_data(std::byte* data, bool readable_tail) {
-    handle_->data = data;
-    handle_->readable_tail = readable_tail;
-  }
-  void set_there(bool there) { cell_.store(there ? kThere : kGone, std::memory_order_relaxed); }
-  const BufferHandle& handle() const { return handle_; }
-  std::byte* data() const { return handle_->data; }
-
- private:
-  std::atomic<uint64_t> cell_{kGone};
-  BufferHandle handle_;
-};
 
 struct ShardedParameters::Bucket {
   Bucket(int its_number, int64_t its_begin, int64_t its_end, size_t bytes)
@@ -82,16 +36,13 @@ struct ShardedParameters::Bucket {
   std::vector<int> parameters;
   std::vector<std::pair<int64_t, int64_t>> padding;  // elements, from its begin
   int missing = 0;                                   // gradients, in this pass
-  Lent value, gradient;
+  LentBuffer value, gradient;
   Pending gather, sum;
 };
 
 ShardedParameters::ShardedParameters(Network& network, Communicator& communicator,
                                      const GradientBuckets& buckets, int ahead)
     : network_(network), communicator_(communicator), buckets_(buckets) {
-  if (ahead < 0)
-    ThrowInvalidArgument(
-        absl::StrCat(kName, ": ", ahead, " buckets are gathered ahead, expected 0 or more"));
   const std::vector<LayerParameters> layers = network.trained_by_layer();
   MakeBuckets(layers);
   std::vector<BucketUse> uses;
@@ -125,7 +76,13 @@ ShardedParameters::ShardedParameters(Network& network, Communicator& communicato
   network.HostParameters(this);
 }
 
-ShardedParameters::~ShardedParameters() { network_.HostParameters(nullptr); }
+ShardedParameters::~ShardedParameters() {
+  try {
+    network_.HostParameters(nullptr);
+  } catch (const Error&) {
+    // The network was moved from.
+  }
+}
 
 void ShardedParameters::MakeBuckets(const std::vector<LayerParameters>& layers) {
   const auto element = DTypeBytes(network_.dtype());
@@ -248,7 +205,7 @@ void ShardedParameters::PlaceViews() {
     const Shape& shape = parameter.value.shape();
     std::array<int64_t, kMaxRank> strides;
     shape.SetDenseStrides(strides.data());
-    const auto view = [&](const Lent& of) {
+    const auto view = [&](const LentBuffer& of) {
       return NDArray::FromStrides(
           of.handle(), parameter.begin - bucket.begin, shape,
           absl::MakeConstSpan(strides.data(), static_cast<size_t>(shape.rank())), network_.dtype());

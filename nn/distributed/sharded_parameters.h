@@ -10,15 +10,14 @@
 // Idle() instead. A pass that fails on a rank is ended there as on all others: what ranks do
 // together they do to the end.
 //
-// Bytes that n ranks send in a step: (n - 1) times those of the parameters twice, for gathering, less
-// once those of the last layer's buckets, which stay, and of the gradients once. Sums have the
+// Bytes that n ranks send in a step: (n - 1) times those of the parameters twice, for gathering,
+// less once those of the last layer's buckets, which stay, and of the gradients once. Sums have the
 // bits that they have where whole gradients are summed up in the same buckets.
 //
 // Threads: one, of the steps.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_SHARDED_PARAMETERS_H_
 #define TIDEPOOL_NN_DISTRIBUTED_SHARDED_PARAMETERS_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,7 +25,6 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "tidepool/memory/buffer.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/distributed/communicator.h"
 #include "tidepool/nn/distributed/gather_plan.h"
@@ -39,8 +37,8 @@ namespace tidepool::nn {
 class ShardedParameters final : public ParameterHost {
  public:
   // Takes the network's parameters over: its own memory for them is given back, but for this rank's
-  // part. `ahead`: buckets that are gathered before they are needed. All outlive this. Throws as
-  // Network::HostParameters, and OutOfMemoryError; nothing has changed then.
+  // part. `ahead`: buckets that are gathered before they are needed, 0 or more. All outlive this.
+  // Throws as Network::HostParameters, and OutOfMemoryError; nothing has changed then.
   ShardedParameters(Network& network, Communicator& communicator, const GradientBuckets& buckets,
                     int ahead);
   ~ShardedParameters();
@@ -52,11 +50,11 @@ class ShardedParameters final : public ParameterHost {
   // Of the last step.
   const NDArray& gradients() const { return own_gradients_; }
 
-  // Collective. Values for all, from rank 0, a bucket at a time: `fill` is called there for each, with
-  // an array to be filled; what it throws ends the call on all ranks.
+  // Collective. Values for all, from rank 0, a bucket at a time: `fill` is called there for each,
+  // with an array to be filled; what it throws ends the call on all ranks.
   void Distribute(absl::FunctionRef<void(int bucket, NDArray& to)> fill);
-  // Collective. What all ranks have of a bucket in an array laid out as values(): their values of it
-  // in an array of the heap.
+  // Collective. What all ranks have of a bucket in an array laid out as values(): their values of
+  // it in an array of the heap.
   NDArray Gather(const NDArray& own, int bucket, const char* site);
   // As Distribute, into this rank's part of any array that is laid out as values().
   void DistributeInto(const NDArray& own, absl::FunctionRef<void(int bucket, NDArray& to)> fill);
@@ -66,9 +64,11 @@ class ShardedParameters final : public ParameterHost {
   // The memory of the next pass, in the current place. Else the pass takes it, and where it cannot,
   // the other ranks wait for this one.
   void Reserve(Pass pass);
-  // A pass of the other ranks that this one has no batch for, or has failed before: gradients are 0.
+  // A pass of the other ranks that this one has no batch for, or has failed before: gradients are
+  // 0.
   void Idle(Pass pass);
-  bool is_reserved() const { return memory_.is_defined(); }  // and no pass has ended since
+  // Whether it is, and no pass has ended since.
+  bool is_reserved() const { return memory_.is_defined(); }
   void ReleaseReserve() { memory_ = NDArray(); }
 
   const GatherPlan& plan() const { return plan_; }
@@ -83,7 +83,6 @@ class ShardedParameters final : public ParameterHost {
   void End() noexcept override;
 
  private:
-  class Lent;
   struct Bucket;
   void MakeBuckets(const std::vector<LayerParameters>& layers);
   void PlaceViews();
