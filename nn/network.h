@@ -145,7 +145,8 @@ class Network {
   const NDArray& gradients() const { return CheckOwn("gradients").gradients_; }
   // Parameters and what layers keep beside them, in one array; parameters() is its beginning.
   const NDArray& arrays() const { return CheckOwn("arrays").arrays_; }
-  int64_t trained_elements() const { return trained_elements_; }  // of parameters(), with padding
+  // Of parameters(), with padding, hosted or not.
+  int64_t trained_elements() const { return CheckWhole("parameters").trained_elements_; }
   // Trained ones first.
   const std::vector<NamedParameter>& named_parameters() const { return CheckWhole("named_parameters").named_; }
   int64_t NumParameters() const { return parameter_count_; }  // that are trained; padding not counted

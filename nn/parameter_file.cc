@@ -34,6 +34,7 @@ std::string QuotedFromFile(absl::string_view text) {
 void SaveParameters(const Network& network, const std::string& path,
                     const std::map<std::string, std::string>& metadata,
                     const std::vector<std::pair<std::string, NDArray>>& more) {
+  network.arrays();  // throws where they are somebody else's, in words that say so
   std::vector<SafetensorView> tensors;
   std::vector<NDArray> values;  // on the host
   const auto add = [&](const std::string& name, const NDArray& array) {
@@ -105,6 +106,7 @@ void CheckParameters(const SafetensorsReader& reader, const std::string& path,
 }
 
 void ReadParameters(const SafetensorsReader& reader, Network& network) {
+  network.arrays();
   for (const NamedParameter& parameter : network.named_parameters()) {
     NDArray value = parameter.value;
     ReadSafetensor(reader, reader.Find(parameter.name), value);

@@ -76,8 +76,11 @@ void Walk(const std::vector<BucketUse>& buckets, int places, int ahead) {
       const int b = plan.backward[static_cast<size_t>(begun)];
       memory.Take(b, plan.values[static_cast<size_t>(b)], use(b).bytes);
     }
-    for (int b = 0; b < count; ++b)
-      if (use(b).first <= place && place <= use(b).last) EXPECT_TRUE(memory.Has(b));
+    for (int b = 0; b < count; ++b) {
+      if (use(b).first <= place && place <= use(b).last) {
+        EXPECT_TRUE(memory.Has(b));
+      }
+    }
   }
   EXPECT_EQ(begun, count);
   EXPECT_EQ(summed, count);

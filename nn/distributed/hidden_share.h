@@ -3,6 +3,7 @@
 #ifndef TIDEPOOL_NN_DISTRIBUTED_HIDDEN_SHARE_H_
 #define TIDEPOOL_NN_DISTRIBUTED_HIDDEN_SHARE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -20,7 +21,10 @@ struct HiddenShare {
   double collectives = 0, messages = 0, bytes = 0;
   double busy_seconds = 0;    // that collectives took
   double waited_seconds = 0;  // of those, that the step waited for them
-  double hidden() const { return busy_seconds > 0 ? 1 - waited_seconds / busy_seconds : 1; }
+  // 0 where callers woke up later than the communicator was done, as on busy processors.
+  double hidden() const {
+    return busy_seconds > 0 ? std::max(0.0, 1 - waited_seconds / busy_seconds) : 1;
+  }
 };
 
 // All ranks alike. `communicator` is that of a DelayedTransport.

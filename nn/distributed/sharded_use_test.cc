@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tidepool/eval/do_evaluation.h"
 #include "tidepool/eval/evaluation.h"
 #include "tidepool/memory/error.h"
@@ -26,6 +27,8 @@
 #include "tidepool/nn/layers/merge.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
+#include "tidepool/nn/parameter_file.h"
+#include "tidepool/nn/training/checkpoint.h"
 
 namespace tidepool::nn {
 namespace {
@@ -127,6 +130,12 @@ TEST(ShardedParameters, WhatHasNoneOfItsOwnSaysSo) {
                 absl::StatusCode::kFailedPrecondition);
       EXPECT_EQ(ErrorOf([&] { network.SetFrozen({}); }).code(),
                 absl::StatusCode::kFailedPrecondition);
+      const std::string path = absl::StrCat(testing::TempDir(), "/of ", communicator.rank());
+      for (const Error& error : {ErrorOf([&] { SaveCheckpoint(trainer, path); }),
+                                 ErrorOf([&] { SaveParameters(network, path); })}) {
+        EXPECT_THAT(error, IsError(absl::StatusCode::kFailedPrecondition,
+                                   {"hosted", "DistributedTrainer"}));
+      }
       // A pass of all ranks.
       const NDArray output = network.Output(input);
       EXPECT_EQ(output.dim(1), 10);
