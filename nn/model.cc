@@ -40,7 +40,7 @@ Model::Model(std::string model_name, int64_t model_classes, std::unique_ptr<Netw
       network(std::move(model_network)),
       link_(std::make_shared<ModelLink>(this, name)) {
   manager.PlaceOnHeap();
-  manager.AttachAll({network->arrays(), network->gradients()});
+  if (!network->is_hosted()) manager.AttachAll({network->arrays(), network->gradients()});
   manager.Cap();
 }
 

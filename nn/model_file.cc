@@ -147,6 +147,11 @@ void SaveModel(const Model& model, const std::string& path) {
   SaveParameters(*model.network, path, metadata);
 }
 
+void SaveModelInParts(const Model& model, const std::string& path, WriteTensor write) {
+  const auto metadata = MetadataOf(model, path);
+  SaveParametersInParts(*model.network, path, metadata, {}, write);
+}
+
 void CheckModelPathIsWritable(const std::string& path) {
   AtomicFile probe(path);  // the temporary file goes with it
 }

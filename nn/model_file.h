@@ -13,6 +13,7 @@
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/nn/model.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/parameter_file.h"
 
 namespace tidepool::nn {
 
@@ -27,6 +28,8 @@ void CheckModelCanBeSaved(const Model& model);
 // Writes a file in the same folder and renames it: a reader sees the old file or the whole new one.
 // Throws as CheckModelCanBeSaved, and Error naming the path.
 void SaveModel(const Model& model, const std::string& path);
+// The same of parameters that are not whole in one place (distributed/sharded_files.h).
+void SaveModelInParts(const Model& model, const std::string& path, WriteTensor write);
 // Throws as SaveModel would, now rather than after hours of training; leaves nothing behind.
 void CheckModelPathIsWritable(const std::string& path);
 // The bytes SaveModel will need where it will need them, kept from others until they are released.

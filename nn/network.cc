@@ -13,6 +13,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/network/block_body.h"
 #include "tidepool/nn/network/graph_body.h"
+#include "tidepool/nn/network_hosted.h"
 
 namespace tidepool::nn {
 namespace {
@@ -135,11 +136,13 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
                                       parameter_views_.size()));
   }
-  const Device device = parameters != nullptr ? parameters->flat.device() : arrays_.device();
+  const Device device = parameters != nullptr ? parameters->flat.device() : options_.device;
   const HandlesOwnScope handles;
   for (NDArray& input : inputs) input = input.To(device);
   BodyCall call;
-  call.parameters = parameters != nullptr ? parameters->views : parameter_views_;
+  const HostedPass hosted(parameters == nullptr ? this : nullptr, ParameterHost::Pass::kInference);
+  call.host = hosted.host();
+  call.parameters = parameters != nullptr ? parameters->views : hosted.views();
   call.training = options.training;
   call.seed = options_.seed;
   call.step = step_;
@@ -167,7 +170,7 @@ std::vector<NDArray> Network::NewStates() const {
 
 NDArray Network::Forward(NDArray features) const {
   CheckWhole("forward");
-  return ForwardOne(std::move(features), parameter_views_, arrays_.device(), [](int, const NDArray&) {});
+  return ForwardOne(std::move(features), nullptr, [](int, const NDArray&) {});
 }
 
 NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) const {
@@ -176,7 +179,7 @@ NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) 
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters.views.size(),
                                       " arrays, expected ", parameter_views_.size()));
   }
-  return ForwardOne(std::move(features), parameters.views, parameters.flat.device(), [](int, const NDArray&) {});
+  return ForwardOne(std::move(features), &parameters, [](int, const NDArray&) {});
 }
 
 NDArray Network::Forward(NDArray features, const NetworkParameters* parameters, LayerWorkspaceManager& workspaces) const {
@@ -187,18 +190,17 @@ NDArray Network::Forward(NDArray features, const NetworkParameters* parameters, 
   }
   const LayerWorkspaceManager::Call call(workspaces, nullptr);
   const NDArray output =
-      ForwardOne(std::move(features), parameters != nullptr ? parameters->views : parameter_views_,
-                 parameters != nullptr ? parameters->flat.device() : arrays_.device(), [](int, const NDArray&) {}, &workspaces);
+      ForwardOne(std::move(features), parameters, [](int, const NDArray&) {}, &workspaces);
   return workspaces.LeverageTo(ArrayType::kInput, output);
 }
 
 NDArray Network::ForwardByLayers(NDArray features,
                                  absl::FunctionRef<void(int, const NDArray&)> see) const {
   CheckWhole("forward");
-  return ForwardOne(std::move(features), parameter_views_, arrays_.device(), see);
+  return ForwardOne(std::move(features), nullptr, see);
 }
 
-NDArray Network::ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
+NDArray Network::ForwardOne(NDArray features, const NetworkParameters* parameters,
                             absl::FunctionRef<void(int, const NDArray&)> see,
                             LayerWorkspaceManager* workspaces) const {
   if (body_->inputs().size() != 1 || body_->output_shapes().size() != 1) {
@@ -207,19 +209,21 @@ NDArray Network::ForwardOne(NDArray features, const std::vector<NDArray>& parame
   }
   CheckFeatures(features);
   const HandlesOwnScope handles;
+  const HostedPass hosted(parameters == nullptr ? this : nullptr, ParameterHost::Pass::kInference);
   BodyCall call;
-  call.parameters = parameters;
+  call.host = hosted.host();
+  call.parameters = parameters != nullptr ? parameters->views : hosted.views();
   call.seed = options_.seed;
   call.compute_type = options_.compute_type;
   call.see = &see;
   call.workspaces = workspaces;
   Arrays inputs;
-  inputs.push_back(std::move(features).To(device));
+  inputs.push_back(std::move(features).To(parameters != nullptr ? parameters->flat.device() : options_.device));
   return std::move(body_->Forward(call, std::move(inputs))[0]);
 }
 
 NetworkParameters Network::ParametersIn(const NDArray& flat) const {
-  CheckWhole("parameters_in");
+  CheckOwn("parameters_in");
   if (!(flat.shape() == arrays_.shape()) || flat.dtype() != arrays_.dtype()) {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", DTypeName(flat.dtype()), " ",
                                       flat.shape().ToString(), ", expected ",
@@ -234,8 +238,7 @@ void Network::Infer(absl::FunctionRef<NDArray()> make_input,
   WorkspaceScope scope(inference_workspace());
   const HandlesOwnScope handles;
   const LayerWorkspaceManager::Call call(workspaces_->inference, nullptr);
-  const NDArray output = ForwardOne(make_input(), parameter_views_, arrays_.device(), [](int, const NDArray&) {},
-                                    &workspaces_->inference);
+  const NDArray output = ForwardOne(make_input(), nullptr, [](int, const NDArray&) {}, &workspaces_->inference);
   use_output(output);
 }
 

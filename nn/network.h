@@ -50,7 +50,9 @@ class GradientTape;
 namespace tidepool::nn {
 
 class NetworkBody;
+class ParameterHost;
 struct BodyCall;
+struct LayerParameters;
 
 struct NetworkOptions {
   uint64_t seed = 0;  // of initial parameters and of what layers draw while training
@@ -68,6 +70,9 @@ struct NetworkOptions {
   // are of the parameters' type again.
   std::optional<DType> compute_type;
   std::vector<std::string> frozen;  // as SetFrozen takes them
+  // Trained parameters and their gradients are somebody else's (HostParameters): no memory is taken for them. Of a network on the
+  // host that is made of a configuration.
+  bool hosted_parameters = false;
 };
 
 struct NamedParameter {
@@ -131,14 +136,17 @@ class Network {
   std::string Describe() const;  // "input [28, 28, 1]; conv2d 20 of 5x5 relu; ..."
 
   // What is trained, flat, padded between arrays, and what is not behind it. gradients() has the shape of parameters().
-  const NDArray& parameters() const { return CheckWhole("parameters").parameters_; }
+  // They and arrays() throw kFailedPrecondition where parameters are hosted.
+  const NDArray& parameters() const { return CheckOwn("parameters").parameters_; }
   NDArray& parameters() {
-    CheckWhole("parameters");
+    CheckOwn("parameters");
     return parameters_;
   }
-  const NDArray& gradients() const { return CheckWhole("gradients").gradients_; }
+  const NDArray& gradients() const { return CheckOwn("gradients").gradients_; }
   // Parameters and what layers keep beside them, in one array; parameters() is its beginning.
-  const NDArray& arrays() const { return CheckWhole("arrays").arrays_; }
+  const NDArray& arrays() const { return CheckOwn("arrays").arrays_; }
+  // Of parameters(), with padding, hosted or not.
+  int64_t trained_elements() const { return CheckWhole("parameters").trained_elements_; }
   // Trained ones first.
   const std::vector<NamedParameter>& named_parameters() const { return CheckWhole("named_parameters").named_; }
   int64_t NumParameters() const { return parameter_count_; }  // that are trained; padding not counted
@@ -161,6 +169,26 @@ class Network {
   // layers draw. Throws OutOfMemoryError; kFailedPrecondition while a workspace of this is open.
   enum class ReplicaParameters : uint8_t { kShared, kOwn };
   Network NewReplica(ReplicaParameters parameters, uint64_t seed) const;
+  // ---- Parameters that are somebody else's ----
+
+  // Trained parameters and their gradients lie where `host` says, in each pass anew (network/parameter_host.h); null: nowhere until the
+  // next call, and passes throw kFailedPrecondition. The network's own memory for them is given back at the first call, so
+  // whoever wants their values takes them before; what is frozen and what layers keep beside their parameters stay its
+  // own. named_parameters() tell shapes then, and values of what is not trained. `host` outlives its use. Throws kUnimplemented where
+  // the order of layers is a program's, on a device, and for layers that compute by another type, whose converted
+  // parameters a step would keep; kFailedPrecondition while a workspace is open, and of replicas.
+  void HostParameters(ParameterHost* host);
+  // Throws kUnimplemented as that would.
+  void CheckCanBeHosted() const;
+  bool is_hosted() const { return options_.hosted_parameters; }
+  // What lies behind the trained parameters in arrays(), where they are hosted; undefined where there is nothing.
+  const NDArray& untrained() const { return CheckWhole("untrained").untrained_; }
+  // What the network begins with, by number of named_parameters(): a new array of the heap.
+  NDArray InitialValue(int parameter) const;
+  // Layers in the order in which they are called, and the trained parameters that each reads, by numbers of named_parameters().
+  // None of a program.
+  std::vector<LayerParameters> trained_by_layer() const;
+
   // How often SetFrozen has changed where parameters lie.
   uint64_t layout_version() const { return layout_version_; }
 
@@ -272,14 +300,25 @@ class Network {
     return *this;
   }
   [[noreturn]] static void ThrowMovedFrom(const char* operation);
+  const Network& CheckOwn(const char* operation) const {
+    CheckWhole(operation);
+    if (options_.hosted_parameters) ThrowHosted(operation);
+    return *this;
+  }
+  [[noreturn]] void ThrowHosted(const char* operation) const;
+  class HostedPass;  // nn/network_hosted.h
   struct Layout;
   Layout LayoutOf(absl::Span<const std::string> frozen) const;
   void MakeArrays(const Network* shared);
   void Take(Layout layout, NDArray gradients);
   void TakeBeside(NDArray beside);
+  void TakeUntrained(Layout layout, NDArray untrained);
+  void ReleaseTrained();
+  void DrawParameters(size_t first);  // of named_, from there on
   std::vector<NDArray> ViewsOf(const NDArray& flat) const;
   void CheckStates(const std::vector<NDArray>& states, int64_t batch) const;
-  NDArray ForwardOne(NDArray features, const std::vector<NDArray>& parameters, Device device,
+  // Null parameters: the network's own, or the host's.
+  NDArray ForwardOne(NDArray features, const NetworkParameters* parameters,
                      absl::FunctionRef<void(int, const NDArray&)> see, LayerWorkspaceManager* workspaces = nullptr) const;
   void CheckOutput(const NDArray& features, const NDArray& output) const;
 
@@ -289,6 +328,9 @@ class Network {
   LossFunction loss_;
   NDArray arrays_, parameters_, gradients_;
   NDArray beside_;  // what layers keep beside their parameters, undefined where they keep nothing
+  NDArray untrained_;               // instead of arrays_, where parameters are hosted
+  ParameterHost* host_ = nullptr;
+  int64_t trained_elements_ = 0;
   int64_t parameter_count_ = 0;
   std::vector<NamedParameter> named_;        // trained ones first
   std::vector<int> in_body_;                 // of each of those: its place among the body's

@@ -9,6 +9,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/shape_only_array.h"
 #include "tidepool/nn/name_pattern.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/network_body.h"
@@ -78,6 +79,7 @@ void Network::Take(Layout layout, NDArray gradients) {
   parameter_offsets_ = std::move(layout.offsets);
   frozen_ = std::move(layout.frozen);
   parameter_count_ = layout.parameter_count;
+  trained_elements_ = layout.trained;
   parameters_ = layout.trained == layout.flat ? arrays_ : arrays_.Slice(0, 0, layout.trained);
   beside_ = layout.trained == layout.moved ? NDArray() : arrays_.Slice(0, layout.trained, layout.moved);
   gradients_ = std::move(gradients);
@@ -99,9 +101,59 @@ void Network::Take(Layout layout, NDArray gradients) {
   }
 }
 
+// Trained ones are somebody else's: shapes stand for them, in named_ and in the views alike.
+void Network::TakeUntrained(Layout layout, NDArray untrained) {
+  const std::vector<NamedSpec>& specs = body_->parameters();
+  in_body_ = std::move(layout.in_body);
+  parameter_offsets_ = std::move(layout.offsets);
+  frozen_ = std::move(layout.frozen);
+  parameter_count_ = layout.parameter_count;
+  trained_elements_ = layout.trained;
+  arrays_ = parameters_ = gradients_ = NDArray();
+  untrained_ = std::move(untrained);
+  beside_ = layout.trained == layout.moved ? NDArray() : untrained_.Slice(0, 0, layout.moved - layout.trained);
+  named_.clear();
+  gradient_views_.assign(layout.trained_arrays, NDArray());
+  parameter_views_.resize(in_body_.size());
+  for (size_t k = 0; k < in_body_.size(); ++k) {
+    const auto i = static_cast<size_t>(in_body_[k]);
+    const ParameterSpec& spec = specs[i].spec;
+    const bool is_trained = k < layout.trained_arrays;
+    parameter_views_[i] = is_trained ? ShapeOnlyArray(spec.shape, options_.dtype, options_.device)
+                                     : ViewOf(untrained_, parameter_offsets_[k] - layout.trained, spec.shape);
+    named_.push_back({.name = specs[i].name,
+                      .value = parameter_views_[i],
+                      .is_trained = is_trained,
+                      .is_frozen = !frozen_.empty() && frozen_[i],
+                      .decays = spec.decays,
+                      .begin = parameter_offsets_[k]});
+  }
+}
+
+void Network::ReleaseTrained() {
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const NoGradientScope constants;
+  const MemoryOwnerScope owner("network");
+  NDArray untrained;
+  if (trained_elements_ < arrays_.NumElements()) {
+    untrained = arrays_.Slice(0, trained_elements_, arrays_.NumElements()).CopyTo(Place::On(options_.device));
+  }
+  tape_.reset();
+  TakeUntrained(LayoutOf(options_.frozen), std::move(untrained));
+}
+
 void Network::MakeArrays(const Network* shared) {
   Layout layout = LayoutOf(options_.frozen);
   const MemoryOwnerScope owner("network");
+  if (options_.hosted_parameters) {
+    CheckCanBeHosted();
+    NDArray untrained;
+    if (layout.trained < layout.flat) untrained = Zeros({layout.flat - layout.trained}, options_.dtype, Place::On(options_.device));
+    TakeUntrained(std::move(layout), std::move(untrained));
+    DrawParameters(gradient_views_.size());
+    return;
+  }
   arrays_ = shared != nullptr ? shared->arrays_ : Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
   NDArray gradients = Zeros({layout.trained}, options_.dtype,
                             Place::On(options_.device, MemoryKind::kGradientStandard));
@@ -111,9 +163,13 @@ void Network::MakeArrays(const Network* shared) {
     if (beside_.is_defined()) TakeBeside(shared->beside_.CopyTo(Place::On(options_.device)));
     return;
   }
-  const std::vector<NamedSpec>& specs = body_->parameters();
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const ParameterSpec& spec = specs[i].spec;
+  DrawParameters(0);
+}
+
+void Network::DrawParameters(size_t first) {
+  for (size_t k = first; k < in_body_.size(); ++k) {
+    const auto i = static_cast<size_t>(in_body_[k]);
+    const ParameterSpec& spec = body_->parameters()[i].spec;
     if (options_.draw_parameters && !spec.StartsAtZero()) {
       CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), parameter_views_[i]);
     }
@@ -138,7 +194,7 @@ Network Network::NewReplica(ReplicaParameters parameters, uint64_t seed) const {
     ThrowFailedPrecondition(
         absl::StrCat("network [", name(), "]: a replica is made while a workspace of it is open, expected closed"));
   }
-  arrays_.CheckAlive("replica", "parameters");
+  CheckOwn("replica").arrays_.CheckAlive("replica", "parameters");
   const ScopeOutOfWorkspaces heap;
   const HandlesOwnScope handles;
   const NoGradientScope constants;
@@ -154,7 +210,7 @@ Network Network::NewReplica(ReplicaParameters parameters, uint64_t seed) const {
 }
 
 void Network::SetFrozen(absl::Span<const std::string> patterns) {
-  CheckWhole("set_frozen");
+  CheckOwn("set_frozen");
   if (shares_parameters_) {
     ThrowFailedPrecondition(absl::StrCat("network [", name(),
                                          "]: frozen: its parameters are those of the network it is a replica of, expected that one's call"));

@@ -15,11 +15,40 @@
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/network_body.h"
+#include "tidepool/nn/network_hosted.h"
 
 namespace tidepool::nn {
 namespace {
 
 constexpr absl::string_view kLoss = "loss";
+
+// A host of parameters, told by the tape of where the backward pass is: what a layer records is a part of its own.
+class TapedHost final : public ParameterHost, public GradientListener {
+ public:
+  TapedHost(ParameterHost& host, GradientTape& tape, GradientListener* listener)
+      : host_(host), tape_(tape), listener_(listener) {}
+  void Begin(Pass) override {}
+  const NDArray& value(int parameter) const override { return host_.value(parameter); }
+  const NDArray& gradient(int parameter) const override { return host_.gradient(parameter); }
+  void EnterForward(int layer) override {
+    tape_.set_part(layer + 1);
+    host_.EnterForward(layer);
+  }
+  void EnterBackward(int layer) override { host_.EnterBackward(layer); }
+  void End() noexcept override {}
+  void GradientIsFinal(int parameter) override {
+    host_.GradientIsFinal(parameter);
+    if (listener_ != nullptr) listener_->GradientIsFinal(parameter);
+  }
+  void PartIsNext(int part) override {
+    if (part > 0) EnterBackward(part - 1);
+  }
+
+ private:
+  ParameterHost& host_;
+  GradientTape& tape_;
+  GradientListener* const listener_;
+};
 
 }  // namespace
 
@@ -120,18 +149,25 @@ void Network::QueueGradients(const Inputs& inputs,
       // The device failed as well: the step's own error is on its way.
     }
   };
+  const HostedPass hosted(this, ParameterHost::Pass::kTraining);
+  std::optional<TapedHost> host;
+  if (hosted.host() != nullptr) host.emplace(*hosted.host(), tape, gradient_listener_);
   tape.Restart();
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
-  tape.set_listener(gradient_listener_);
-  for (size_t k = 0; k < gradient_views_.size(); ++k) tape.Watch(named_[k].value, gradient_views_[k]);
+  tape.set_listener(host.has_value() ? &*host : gradient_listener_);
+  for (size_t k = 0; k < gradient_views_.size(); ++k) {
+    const int number = static_cast<int>(k);
+    host.has_value() ? tape.Watch(host->value(number), host->gradient(number)) : tape.Watch(named_[k].value, gradient_views_[k]);
+  }
   NDArray losses;
   std::vector<NDArray> carried;
   {
     BodyCall call;
     if (states != nullptr) carried = *states;
     call.carried = absl::MakeSpan(carried);
-    call.parameters = parameter_views_;
+    call.parameters = hosted.views();
+    call.host = host.has_value() ? &*host : nullptr;
     call.training = true;
     call.seed = options_.seed;
     call.step = step_;
@@ -144,6 +180,7 @@ void Network::QueueGradients(const Inputs& inputs,
     losses = loss_ != nullptr ? loss_(outputs, inputs)
                               : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
     outputs.clear();
+    if (host.has_value()) tape.set_part(0);
     use_losses(losses);
     loss_placed.Finish(losses);
   }
@@ -158,7 +195,7 @@ void Network::QueueGradients(const Inputs& inputs,
   tape.BackwardFrom(std::move(losses), std::move(shares));
   std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
-  gradients_.MarkWritten();
+  if (gradients_.is_defined()) gradients_.MarkWritten();
   for (size_t i = 0; i < carried.size(); ++i) {
     NDArray &state = (*states)[i], &now = carried[i];
     if (!now.is_defined() || (state.is_defined() && state.buffer().get() == now.buffer().get())) continue;

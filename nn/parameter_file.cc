@@ -1,6 +1,7 @@
 #include "tidepool/nn/parameter_file.h"
 
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -33,6 +34,7 @@ std::string QuotedFromFile(absl::string_view text) {
 void SaveParameters(const Network& network, const std::string& path,
                     const std::map<std::string, std::string>& metadata,
                     const std::vector<std::pair<std::string, NDArray>>& more) {
+  network.arrays();  // throws where they are somebody else's, in words that say so
   std::vector<SafetensorView> tensors;
   std::vector<NDArray> values;  // on the host
   const auto add = [&](const std::string& name, const NDArray& array) {
@@ -49,6 +51,27 @@ void SaveParameters(const Network& network, const std::string& path,
   }
   for (const auto& [name, array] : more) add(name, array);
   WriteSafetensors(path, metadata, tensors);
+}
+
+void SaveParametersInParts(const Network& network, const std::string& path,
+                           const std::map<std::string, std::string>& metadata,
+                           const std::vector<std::pair<std::string, Shape>>& more,
+                           WriteTensor write) {
+  std::vector<SafetensorInfo> tensors;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    const absl::Span<const int64_t> dims = shape.span();
+    tensors.push_back({name, FileType(network.dtype()),
+                       std::vector<int64_t>(dims.begin(), dims.end()), 0, 0});
+  };
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    add(parameter.name, parameter.value.shape());
+  }
+  for (const auto& [name, shape] : more) add(name, shape);
+  SafetensorsWriter writer(path, metadata, std::move(tensors));
+  for (const SafetensorInfo& info : writer.tensors()) {
+    write(info.name, [&](absl::Span<const std::byte> bytes) { writer.Append(bytes); });
+  }
+  writer.Commit();
 }
 
 void CheckParameters(const SafetensorsReader& reader, const std::string& path,
@@ -83,6 +106,7 @@ void CheckParameters(const SafetensorsReader& reader, const std::string& path,
 }
 
 void ReadParameters(const SafetensorsReader& reader, Network& network) {
+  network.arrays();
   for (const NamedParameter& parameter : network.named_parameters()) {
     NDArray value = parameter.value;
     ReadSafetensor(reader, reader.Find(parameter.name), value);

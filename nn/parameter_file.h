@@ -4,11 +4,14 @@
 #ifndef TIDEPOOL_NN_PARAMETER_FILE_H_
 #define TIDEPOOL_NN_PARAMETER_FILE_H_
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/network_body.h"
@@ -20,6 +23,17 @@ namespace tidepool::nn {
 void SaveParameters(const Network& network, const std::string& path,
                     const std::map<std::string, std::string>& metadata = {},
                     const std::vector<std::pair<std::string, NDArray>>& more = {});
+
+// The same of values that are not all in memory at once, as where they are in parts on many ranks:
+// called for one tensor after another, in an order of the file's own, each of which it appends
+// whole.
+using AppendBytes = absl::FunctionRef<void(absl::Span<const std::byte> bytes)>;
+using WriteTensor = absl::FunctionRef<void(const std::string& name, AppendBytes append)>;
+// `more`: shapes, of the network's type.
+void SaveParametersInParts(const Network& network, const std::string& path,
+                           const std::map<std::string, std::string>& metadata,
+                           const std::vector<std::pair<std::string, Shape>>& more,
+                           WriteTensor write);
 
 // Into a network that has them, of any device: model files too. Throws kDataLoss naming file and
 // tensor, found and expected, before anything is written: one that is missing, unknown, or of

@@ -179,6 +179,30 @@ TEST(TidepoolDistributed, AJobGoesOnWithAnotherNumberOfRanks) {
               HasSubstr("batches of 64 of 8000 examples by seed 1, expected batches of 32"));
 }
 
+// Whole parameters and parts are the same files, and the same bits.
+TEST(TidepoolDistributed, ParametersInPartsAreThoseOfWholeOnes) {
+  SKIP_WITHOUT_MPIRUN();
+  const std::string folder = NewFolder();
+  const std::string checkpoints = "--checkpoints=" + folder + "/checkpoints";
+  const RunResult whole = Job(3, {"--model=mlp", "--save=" + folder + "/whole"});
+  const RunResult parts = Job(3, {"--model=mlp", "--shard_parameters", "--checkpoint_every=50",
+                                  checkpoints, "--save=" + folder + "/parts"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  ASSERT_EQ(parts.status, 0) << parts.err;
+  EXPECT_TRUE(ReadWhole(folder + "/parts") == ReadWhole(folder + "/whole"));
+  EXPECT_EQ(AccuracyIn(parts.out), AccuracyIn(whole.out));
+  EXPECT_THAT(parts.out, HasSubstr("examples 1000  classes 10"));
+  // From what three ranks had in parts, two with parts and one without.
+  for (const int ranks : {2, 1}) {
+    std::vector<std::string> flags = {"--model=mlp", checkpoints};
+    if (ranks > 1) flags.push_back("--shard_parameters");
+    const RunResult result = Job(ranks, flags);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("goes on behind batch 100 of epoch 1"));
+    EXPECT_NEAR(AccuracyIn(result.out), AccuracyIn(whole.out), 0.01);
+  }
+}
+
 // Stopped, not dead: its connection stays open.
 TEST(TidepoolDistributed, ARankThatHangsIsNamedWithinTheLimit) {
   SKIP_WITHOUT_MPIRUN();

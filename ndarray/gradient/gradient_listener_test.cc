@@ -98,6 +98,39 @@ TEST(GradientListener, GradientsAreFinalWhileThePassGoesOn) {
   EXPECT_THAT(recording.order, ElementsAre(1, 0));
 }
 
+TEST(GradientListener, IsToldOfPartsBeforeTheirRecordsAndBehindThoseOfLaterOnes) {
+  class Parts final : public GradientListener {
+   public:
+    void GradientIsFinal(int watched) override { events.push_back(watched); }
+    void PartIsNext(int part) override { events.push_back(-part); }
+    std::vector<int> events;
+  };
+  for (const bool in_segments : {false, true}) {
+    Flat flat(3);
+    Parts parts;
+    GradientTape tape;
+    tape.set_listener(&parts);
+    for (size_t i = 0; i < 3; ++i) tape.Watch(flat.w[i], flat.g[i]);
+    NDArray h = Random({5, 4}, 1);
+    for (int i = 0; i < 3; ++i) {
+      tape.set_part(10 * (i + 1));
+      const NDArray& w = flat.w[static_cast<size_t>(i)];
+      // What a segment records when it runs again is of its part, of which nobody is told a second time.
+      h = in_segments ? Recomputed([w](absl::Span<const NDArray> x) { return std::vector<NDArray>{Tanh(MatMul(x[0], w))}; }, {&h, 1})[0]
+                      : Tanh(MatMul(h, w));
+    }
+    tape.set_part(0);
+    const NDArray loss = Sum(h);
+    tape.Backward(loss);
+    // What is watched was noted before all, in part 0.
+    if (in_segments) {
+      EXPECT_THAT(parts.events, ElementsAre(-0, -30, -20, -10, testing::AnyOf(0, 1, 2), testing::AnyOf(0, 1, 2), testing::AnyOf(0, 1, 2), -0));
+    } else {
+      EXPECT_THAT(parts.events, ElementsAre(-0, -30, 2, -20, 1, -10, 0, -0));
+    }
+  }
+}
+
 TEST(GradientListener, AnArrayThatIsReadTwiceIsFinalBehindTheFirstReader) {
   Flat flat(3);
   const NDArray x = Random({5, 4}, 1);

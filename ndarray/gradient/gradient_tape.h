@@ -73,6 +73,9 @@ class GradientListener {
   // Nothing of the pass touches it from here on. Called once for each watched array, those with no gradient too, on the tape's
   // thread; what it throws ends the pass.
   virtual void GradientIsFinal(int watched) = 0;
+  // The gradients of what was recorded in `part` (set_part()) are next; those of what was recorded behind it are done, so that the arrays
+  // which only that read are not read again. For each run of records of one part; parts without records are left out.
+  virtual void PartIsNext(int /*part*/) {}
 
  protected:
   ~GradientListener() = default;

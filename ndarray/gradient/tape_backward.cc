@@ -155,16 +155,15 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
 void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
   int part = -1;
   for (TapeRecord* record = records_.last(); record != stop;) {
-    if (placement_ != nullptr) {
-      // A segment that runs again is of the part that it is in.
-      if (stop == nullptr && record->part != part) {
-        if (part >= 0) shadows_.MoveOutOfPart(*placement_);
-        part = record->part;
-        records_.set_part(part);
-        placement_->EnterPart(part);
-      }
-      PlaceResultsOf(*record);
+    // A segment that runs again is of the part that it is in.
+    if (stop == nullptr && record->part != part) {
+      if (placement_ != nullptr && part >= 0) shadows_.MoveOutOfPart(*placement_);
+      part = record->part;
+      records_.set_part(part);
+      if (placement_ != nullptr) placement_->EnterPart(part);
+      if (listener_ != nullptr) listener_->PartIsNext(part);
     }
+    if (placement_ != nullptr) PlaceResultsOf(*record);
     TapeRecord* const previous = record->previous;
     const TapeRecord::Kind kind = record->kind;
     for (TapedView& output : record->outputs()) {

@@ -1,9 +1,12 @@
 // What of the time that sums of gradients take a backward pass hides, by ranks and links: the times
 // at which buckets are complete are measured, as processor time of the thread, which a busy machine
-// changes little; what sums take is the model's (cost_model.h).
+// changes little; what sums take is the model's (cost_model.h). And the same measured, by two ranks
+// that are threads, over links whose messages are delayed.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -12,7 +15,9 @@
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/nn/distributed/communicator.h"
 #include "tidepool/nn/distributed/cost_model.h"
+#include "tidepool/nn/distributed/delayed_transport.h"
 #include "tidepool/nn/distributed/gradient_buckets.h"
+#include "tidepool/nn/distributed/hidden_share.h"
 #include "tidepool/nn/distributed/thread_ranks.h"
 #include "tidepool/nn/models.h"
 
@@ -97,6 +102,42 @@ void Cases(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(BM_HiddenBehindTheBackwardPass)
     ->ArgNames({"ranks", "bucket_KiB", "alpha_us", "beta_ps"})
     ->Apply(Cases)
+    ->Unit(benchmark::kMillisecond);
+
+// Arguments: KiB of a bucket, alpha in microseconds, beta in picoseconds a byte, what is in parts.
+void BM_HiddenOverDelayedLinks(benchmark::State& state) {
+  constexpr int kRanks = 2;
+  const LinkCost link{1e-6 * static_cast<double>(state.range(1)),
+                      1e-12 * static_cast<double>(state.range(2))};
+  DistributedConfig config;
+  config.bucket_bytes = state.range(0) << 10;
+  config.shard_updater = state.range(3) == 1;
+  config.shard_parameters = state.range(3) == 2;
+  HiddenShare found;
+  for (auto _ : state) {
+    ThreadRanks ranks(kRanks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        Communicator communicator(
+            [&] { return std::make_unique<DelayedTransport>(ranks.Open(rank), link); });
+        const HiddenShare share = MeasureHidden(communicator, config);
+        if (rank == 0) found = share;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  state.counters["collectives"] = found.collectives;
+  state.counters["messages"] = found.messages;
+  state.counters["bytes"] = found.bytes;
+  state.counters["communication_ms"] = 1e3 * found.busy_seconds;
+  state.counters["waited_ms"] = 1e3 * found.waited_seconds;
+  state.counters["hidden_percent"] = 100 * found.hidden();
+}
+BENCHMARK(BM_HiddenOverDelayedLinks)
+    ->ArgNames({"bucket_KiB", "alpha_us", "beta_ps", "parts"})
+    ->ArgsProduct({{64, 256, 1 << 20}, {20}, {800, 8000}, {0, 1, 2}})
+    ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace

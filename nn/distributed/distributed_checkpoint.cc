@@ -90,25 +90,28 @@ void SaveLatest(Communicator& communicator, Trainer& trainer, CheckpointFolder& 
 
 std::optional<CheckpointNotes> LoadLatest(Communicator& communicator, Trainer& trainer,
                                           const CheckpointFolder& folder) {
-  CheckpointNotes notes;
-  double count = -1;  // none
+  std::optional<CheckpointNotes> notes;
   OnRank0(communicator, "load the checkpoint", [&] {
     const std::optional<std::string> latest = folder.Latest();
-    if (!latest.has_value()) return;
-    notes = LoadCheckpoint(*latest, trainer);
-    count = static_cast<double>(notes.size());
+    if (latest.has_value()) notes = LoadCheckpoint(*latest, trainer);
   });
+  BroadcastNotes(communicator, notes);
+  return notes;
+}
+
+void BroadcastNotes(Communicator& communicator, std::optional<CheckpointNotes>& notes) {
+  double count = notes.has_value() ? static_cast<double>(notes->size()) : -1;
   communicator.Broadcast(absl::MakeSpan(&count, 1), 0, "number of notes");
-  if (count < 0) return std::nullopt;
-  std::vector<std::pair<std::string, std::string>> texts(notes.begin(), notes.end());
+  if (count < 0) return notes.reset();
+  std::vector<std::pair<std::string, std::string>> texts;
+  if (notes.has_value()) texts.assign(notes->begin(), notes->end());
   texts.resize(static_cast<size_t>(count));
-  notes.clear();
+  notes.emplace();
   for (auto& [name, value] : texts) {
     BroadcastText(communicator, name);
     BroadcastText(communicator, value);
-    notes.emplace(name, value);
+    notes->emplace(name, value);
   }
-  return notes;
 }
 
 }  // namespace tidepool::nn

@@ -58,6 +58,9 @@ void SaveLatest(Communicator& communicator, Trainer& trainer, CheckpointFolder& 
 std::optional<CheckpointNotes> LoadLatest(Communicator& communicator, Trainer& trainer,
                                           const CheckpointFolder& folder);
 
+// Collective: rank 0's notes to all; none for none.
+void BroadcastNotes(Communicator& communicator, std::optional<CheckpointNotes>& notes);
+
 }  // namespace tidepool::nn
 
 #endif  // TIDEPOOL_NN_DISTRIBUTED_DISTRIBUTED_CHECKPOINT_H_

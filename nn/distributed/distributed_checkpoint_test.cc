@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
@@ -57,19 +58,30 @@ struct Seen {
 
 // From the newest checkpoint of the folder, so many steps more or to the end of epoch 3; a
 // checkpoint is written at the end.
-void Train(int ranks, int steps, const std::string& path, bool shards, Seen& seen) {
+enum class Shards { kNothing, kUpdater, kParameters };
+
+void Train(int ranks, int steps, const std::string& path, Shards shards, Seen& seen) {
   ThreadRanks(ranks).Run([&](Communicator& communicator) {
     WorkerPool pool(1);
     const ThreadPoolScope thread(pool);
+    const bool parts = shards == Shards::kParameters;
     Network network(NetworkConfig::Sequential({4}, {Dense(8, Activation::kTanh), Dense(3)}),
-                    {.seed = static_cast<uint64_t>(communicator.rank()), .dtype = DType::kFloat64});
+                    {.seed = static_cast<uint64_t>(communicator.rank()),
+                     .dtype = DType::kFloat64,
+                     .hosted_parameters = parts});
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     CheckpointFolder folder(path);
     DataPosition at{.examples = kExamples, .together = kTogether, .seed = kSeed};
-    if (const auto notes = LoadLatest(communicator, trainer, folder))
-      at = DataPosition::FromNotes(*notes);
+    std::optional<CheckpointNotes> notes;
+    if (!parts) notes = LoadLatest(communicator, trainer, folder);
+    // A bucket for each array.
+    DistributedTrainer distributed(trainer, communicator,
+                                   {.bucket_bytes = 1,
+                                    .shard_updater = shards == Shards::kUpdater,
+                                    .shard_parameters = parts});
+    if (parts) notes = distributed.LoadLatest(folder);
+    if (notes.has_value()) at = DataPosition::FromNotes(*notes);
     at.CheckIsIn(kExamples, kTogether, kSeed);
-    DistributedTrainer distributed(trainer, communicator, {.shard_updater = shards});
     ExampleIterator<DataSet> batches(Numbered(), {.seed = kSeed,
                                                   .epoch = at.epoch,
                                                   .rank = communicator.rank(),
@@ -93,8 +105,14 @@ void Train(int ranks, int steps, const std::string& path, bool shards, Seen& see
     }
     distributed.SaveLatest(folder, at.ToNotes());
     if (communicator.rank() != 0) return;
+    // As the file has them: a whole network reads any.
+    Network whole(NetworkConfig::Sequential({4}, {Dense(8, Activation::kTanh), Dense(3)}),
+                  {.dtype = DType::kFloat64});
+    Trainer reader(whole, UpdaterConfig::Of(UpdaterKind::kAdam));
+    LoadCheckpoint(*folder.Latest(), reader);
+    EXPECT_EQ(reader.steps(), trainer.steps());
     const std::lock_guard<std::mutex> lock(seen.mutex);
-    seen.parameters = network.parameters().ToVector<double>();
+    seen.parameters = whole.parameters().ToVector<double>();
   });
 }
 
@@ -107,11 +125,21 @@ void ExpectEachExampleOnce(const Seen& seen) {
   }
 }
 
+void ExpectAlike(const Seen& parts, const Seen& whole) {
+  ASSERT_EQ(parts.parameters.size(), whole.parameters.size());
+  double largest = 0;
+  for (size_t i = 0; i < whole.parameters.size(); ++i) {
+    largest = std::max(largest, std::abs(parts.parameters[i] - whole.parameters[i]));
+  }
+  EXPECT_LT(largest, 1e-9);
+}
+
 TEST(DistributedCheckpoint, GoesOnWithAnyNumberOfRanksWithEveryExampleOnce) {
-  for (const bool shards : {false, true}) {
-    Seen whole;
-    Train(1, 100, NewFolder(), false, whole);
-    ExpectEachExampleOnce(whole);
+  Seen whole;
+  // Rank 0's initial parameters are everybody's, in parts or not.
+  Train(1, 100, NewFolder(), Shards::kNothing, whole);
+  ExpectEachExampleOnce(whole);
+  for (const Shards shards : {Shards::kNothing, Shards::kUpdater, Shards::kParameters}) {
     Seen parts;
     const std::string folder = NewFolder();
     // In the middle of epochs and at their ends, of 5 batches each.
@@ -120,21 +148,66 @@ TEST(DistributedCheckpoint, GoesOnWithAnyNumberOfRanksWithEveryExampleOnce) {
       Train(ranks, steps, folder, shards, parts);
     }
     ExpectEachExampleOnce(parts);
-    ASSERT_EQ(parts.parameters.size(), whole.parameters.size());
-    double largest = 0;
-    for (size_t i = 0; i < whole.parameters.size(); ++i) {
-      largest = std::max(largest, std::abs(parts.parameters[i] - whole.parameters[i]));
-    }
-    EXPECT_LT(largest, 1e-9);
+    ExpectAlike(parts, whole);
   }
 }
 
-TEST(DistributedCheckpoint, TheSameRanksGoOnToTheSameBits) {
-  Seen whole, parts;
-  Train(3, 100, NewFolder(), false, whole);
+TEST(DistributedCheckpoint, OfWholeParametersAndOfPartsAreTheSameFiles) {
+  Seen whole, both;
+  Train(1, 100, NewFolder(), Shards::kNothing, whole);
   const std::string folder = NewFolder();
-  for (const int steps : {4, 1, 100}) Train(3, steps, folder, false, parts);
-  EXPECT_EQ(parts.parameters, whole.parameters);
+  Train(3, 4, folder, Shards::kParameters, both);
+  Train(2, 3, folder, Shards::kUpdater, both);
+  Train(4, 3, folder, Shards::kParameters, both);
+  Train(1, 100, folder, Shards::kNothing, both);
+  ExpectEachExampleOnce(both);
+  ExpectAlike(both, whole);
+}
+
+TEST(DistributedCheckpoint, TheSameRanksGoOnToTheSameBits) {
+  for (const Shards shards : {Shards::kNothing, Shards::kParameters}) {
+    Seen whole, parts;
+    Train(3, 100, NewFolder(), Shards::kNothing, whole);
+    const std::string folder = NewFolder();
+    for (const int steps : {4, 1, 100}) Train(3, steps, folder, shards, parts);
+    EXPECT_EQ(parts.parameters, whole.parameters);
+  }
+}
+
+TEST(DistributedCheckpoint, WhatRank0CannotDoWithPartsEndsAllAlike) {
+  const std::string path = NewFolder();
+  ThreadRanks(2).Run([&](Communicator& communicator) {
+    WorkerPool pool(1);
+    const ThreadPoolScope thread(pool);
+    const auto expect = [&](const Error& error, absl::StatusCode code, const std::string& text) {
+      const bool is_first = communicator.rank() == 0;
+      EXPECT_THAT(error, IsError(is_first ? code : absl::StatusCode::kAborted,
+                                 {is_first ? text : "rank 0 could not"}));
+    };
+    CheckpointFolder folder(path);
+    const auto with = [&](UpdaterKind kind, absl::FunctionRef<void(DistributedTrainer&)> work) {
+      Network network(NetworkConfig::Sequential({4}, {Dense(3)}), {.hosted_parameters = true});
+      Trainer trainer(network, UpdaterConfig::Of(kind));
+      DistributedTrainer distributed(trainer, communicator, {.shard_parameters = true});
+      work(distributed);
+    };
+    with(UpdaterKind::kAdam, [&](DistributedTrainer& distributed) {
+      EXPECT_FALSE(distributed.LoadLatest(folder).has_value());
+      expect(ErrorOf([&] {
+               distributed.SaveLatest(folder, {{"steps", "a"}});
+             }),
+             absl::StatusCode::kInvalidArgument, "steps");
+      distributed.SaveLatest(folder, {{"note", "a"}});
+      EXPECT_EQ(*distributed.LoadLatest(folder), (CheckpointNotes{{"note", "a"}}));
+    });
+    with(UpdaterKind::kSgd, [&](DistributedTrainer& distributed) {
+      expect(ErrorOf([&] { distributed.LoadLatest(folder); }), absl::StatusCode::kDataLoss, "adam");
+      // It goes on as if nothing had been.
+      distributed.Step([] {
+        return std::optional<Batch>(Batch(Zeros({1, 4}), Zeros({1}, DType::kInt64)));
+      });
+    });
+  });
 }
 
 TEST(DataPosition, IsReadBackAndRefusesOtherData) {

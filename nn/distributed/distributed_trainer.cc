@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <vector>
 
@@ -15,13 +16,17 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/data/async_iterator.h"
-#include "tidepool/nn/distributed/distributed_checkpoint.h"
 #include "tidepool/nn/distributed/rank_agreement.h"
 
 namespace tidepool::nn {
 namespace {
 
 constexpr char kName[] = "distributed";
+
+bool HasFeatures(const Batch& batch) { return batch.features.is_defined(); }
+bool HasFeatures(const MultiDataSet& set) {
+  return !set.features.empty() && set.features[0].is_defined();
+}
 
 }  // namespace
 
@@ -31,9 +36,9 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
       communicator_(communicator),
       config_(config),
       layout_(trainer.network().layout_version()),
-      buckets_(
-          trainer.network(), communicator, config.bucket_bytes,
-          config.shard_updater ? GradientBuckets::Sums::kOwnPart : GradientBuckets::Sums::kWhole) {
+      buckets_(trainer.network(), communicator, config.bucket_bytes,
+               config.shard_updater || config.shard_parameters ? GradientBuckets::Sums::kOwnPart
+                                                               : GradientBuckets::Sums::kWhole) {
   if (config.ranks < 0 || config.prefetch < 1) {
     ThrowInvalidArgument(absl::StrCat(kName, ": ", config.ranks, " ranks and prefetch ",
                                       config.prefetch,
@@ -52,51 +57,38 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
   RankFacts facts = FactsOf(trainer);
   facts.emplace_back("buckets",
                      absl::StrCat(buckets_.count(), " of at most ", config.bucket_bytes, " bytes"));
-  facts.emplace_back("updater's state", config.shard_updater ? "in parts" : "whole");
+  facts.emplace_back("updater's state", shards_updater() ? "in parts" : "whole");
+  facts.emplace_back("parameters' memory",
+                     config.shard_parameters
+                         ? absl::StrCat("in parts, ", config.gather_ahead, " gathered ahead")
+                         : "whole");
+  facts.emplace_back("parameters at first", trainer.network().is_hosted() ? "hosted" : "there");
   CheckFacts(communicator, facts);
-  BroadcastState();
+  if (config.shard_parameters) {
+    TakeParts();
+    return;
+  }
+  if (trainer.network().is_hosted()) {
+    ThrowFailedPrecondition(absl::StrCat(kName, ": the parameters of network [",
+                                         trainer.network().name(),
+                                         "] are hosted, expected shard_parameters"));
+  }
+  BroadcastState(/*parameters=*/true);
   if (config.shard_updater) trainer.updater().KeepOnly(buckets_.OwnRanges());
 }
 
 DistributedTrainer::~DistributedTrainer() = default;
 
-void DistributedTrainer::BroadcastState() {
-  Network& network = trainer_.network();
-  Updater& updater = trainer_.updater();
-  LossScale* const scale = trainer_.loss_scale();
-  communicator_.Broadcast(ElementsOf(network.arrays()), 0, "parameters");
-  for (const NDArray* const state : updater.state()) {
-    communicator_.Broadcast(ElementsOf(state->Reshape({state->NumElements()})), 0,
-                            "updater's state");
-  }
-  std::array<double, 7> numbers = {static_cast<double>(updater.steps()),
-                                   static_cast<double>(updater.epoch()),
-                                   static_cast<double>(network.step())};
-  if (scale != nullptr) {
-    numbers[3] = scale->scale();
-    numbers[4] = static_cast<double>(scale->good_steps());
-    numbers[5] = static_cast<double>(scale->skipped());
-    numbers[6] = static_cast<double>(scale->stuck());
-  }
-  communicator_.Broadcast(absl::MakeSpan(numbers), 0, "counters");
-  updater.set_steps(static_cast<int64_t>(numbers[0]));
-  updater.set_epoch(static_cast<int64_t>(numbers[1]));
-  network.set_step(static_cast<uint64_t>(numbers[2]));
-  if (scale != nullptr) {
-    scale->Restore(numbers[3], static_cast<int64_t>(numbers[4]), static_cast<int64_t>(numbers[5]),
-                   static_cast<int64_t>(numbers[6]));
-  }
-}
-
-DistributedPass DistributedTrainer::Fit(DataSetIterator& batches) {
+template <typename Set>
+DistributedPass DistributedTrainer::FitOn(Iterator<Set>& batches) {
   if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
   fitting_ = true;
   const absl::Cleanup done = [&] { fitting_ = false; };
-  AsyncDataSetIterator ahead(
+  AsyncIterator<Set> ahead(
       batches,
       {.prefetch = config_.prefetch, .device = trainer_.network().device(), .name = kName});
   DistributedPass pass;
-  while (const std::optional<DistributedStep> step = Step([&] { return ahead.Next(); })) {
+  while (const std::optional<DistributedStep> step = StepOf<Set>([&] { return ahead.Next(); })) {
     ++pass.steps;
     pass.examples += step->examples;
     pass.loss += step->loss * static_cast<double>(step->examples);
@@ -122,8 +114,12 @@ void DistributedTrainer::ThrowOthersFailed(const Told& told, const char* doing) 
                            ", as said there; nothing has changed"));
 }
 
-std::optional<DistributedStep> DistributedTrainer::Step(
-    absl::FunctionRef<std::optional<Batch>()> next) {
+template DistributedPass DistributedTrainer::FitOn(Iterator<DataSet>& batches);
+template DistributedPass DistributedTrainer::FitOn(Iterator<MultiDataSet>& batches);
+
+template <typename Set>
+std::optional<DistributedStep> DistributedTrainer::StepOf(
+    absl::FunctionRef<std::optional<Set>()> next) {
   Network& network = trainer_.network();
   if (network.layout_version() != layout_) {
     ThrowFailedPrecondition(
@@ -138,10 +134,14 @@ std::optional<DistributedStep> DistributedTrainer::Step(
 
   const WorkspaceScope scope(network.training_workspace());
   std::exception_ptr failure;
-  std::optional<Batch> batch;
+  std::optional<Set> batch;
+  const absl::Cleanup release = [&] {
+    if (sharded_ != nullptr) sharded_->ReleaseReserve();
+  };
   try {
+    if (sharded_ != nullptr) sharded_->Reserve(ParameterHost::Pass::kTraining);
     batch = next();
-    if (batch.has_value() && !batch->features.is_defined()) {
+    if (batch.has_value() && !HasFeatures(*batch)) {
       ThrowInvalidArgument(
           absl::StrCat(kName, ": a batch has no features, expected those of at least one example"));
     }
@@ -154,7 +154,8 @@ std::optional<DistributedStep> DistributedTrainer::Step(
   begin_.values = {examples, batch.has_value() ? 1.0 : 0.0, failed ? 1.0 : 0.0, failed ? rank : 0};
   communicator_.Start(CollectiveKind::kAllReduce, absl::MakeSpan(begin_.values), begin_.sum,
                       "examples");
-  if (!batch.has_value()) {
+  // Where parameters are gathered for the forward pass, ranks are known to do so before it begins.
+  if (!batch.has_value() || sharded_ != nullptr) {
     begin_.sum.Wait();
     if (failed) std::rethrow_exception(failure);
     if (begin_.values[2] > 0) ThrowOthersFailed(begin_, "make its batch");
@@ -171,12 +172,17 @@ std::optional<DistributedStep> DistributedTrainer::Step(
   try {
     if (batch.has_value()) {
       Compute(*batch, &loss);
+    } else if (sharded_ != nullptr) {
+      sharded_->Idle(ParameterHost::Pass::kTraining);
     } else {
       NDArray gradients = network.gradients();
       FillInto(0, gradients);
     }
   } catch (...) {
     failure = std::current_exception();
+    // Before the pass had begun: the other ranks gather in theirs.
+    if (sharded_ != nullptr && sharded_->is_reserved())
+      sharded_->Idle(ParameterHost::Pass::kTraining);
   }
   batch.reset();
   network.set_step(drawn);
@@ -186,7 +192,7 @@ std::optional<DistributedStep> DistributedTrainer::Step(
     ThrowOthersFailed(begin_, "make its batch");
   }
   // To the end whatever happened here, as the other ranks do.
-  buckets_.BeginRest();
+  if (sharded_ == nullptr) buckets_.BeginRest();
   if (beside.is_defined()) {
     if (examples == 0) FillInto(0, beside);
     communicator_.Start(CollectiveKind::kAllReduce, ElementsOf(beside), beside_,
@@ -194,7 +200,7 @@ std::optional<DistributedStep> DistributedTrainer::Step(
   }
   end_.values = {loss * examples, 0, failure != nullptr ? 1.0 : 0.0, failure != nullptr ? rank : 0};
   communicator_.Start(CollectiveKind::kAllReduce, absl::MakeSpan(end_.values), end_.sum, "losses");
-  buckets_.Wait();
+  if (sharded_ == nullptr) buckets_.Wait();
   beside_.Wait();
   end_.sum.Wait();
   if (end_.values[2] > 0) {
@@ -207,18 +213,24 @@ std::optional<DistributedStep> DistributedTrainer::Step(
   step.ranks = static_cast<int>(begin_.values[1]);
   step.loss = end_.values[0] / begin_.values[0];
   if (beside.is_defined()) beside *= 1.0 / step.ranks;
-  step.updated = config_.shard_updater ? UpdateOwnParts() : trainer_.Update();
+  step.updated = shards_updater() ? UpdateOwnParts() : trainer_.Update();
   network.set_step(drawn + 1);
-  if (!order_learned_) LearnOrder();
+  if (!order_learned_ && sharded_ == nullptr) LearnOrder();
   return step;
 }
 
-void DistributedTrainer::Compute(const Batch& batch, double* loss) {
+template std::optional<DistributedStep> DistributedTrainer::StepOf(
+    absl::FunctionRef<std::optional<Batch>()> next);
+template std::optional<DistributedStep> DistributedTrainer::StepOf(
+    absl::FunctionRef<std::optional<MultiDataSet>()> next);
+
+template <typename Set>
+void DistributedTrainer::Compute(const Set& batch, double* loss) {
   Network& network = trainer_.network();
   const double scale =
       trainer_.loss_scale() != nullptr ? trainer_.loss_scale()->scale() : network.loss_scale();
   const NetworkInputs inputs = network.PrepareInputs(InputsOf(batch));
-  network.set_gradient_listener(&buckets_);
+  network.set_gradient_listener(sharded_ == nullptr ? &buckets_ : nullptr);
   const absl::Cleanup silence = [&] { network.set_gradient_listener(nullptr); };
   network.QueueGradients(inputs, [&](const NDArray& losses) {
     *loss = Network::MeanLoss(losses);
@@ -247,9 +259,13 @@ bool DistributedTrainer::UpdateOwnParts() {
   if (loss_scale != nullptr || clips) {
     // Whether some are not finite, and the squares' sum.
     std::array<double, 2> told = {0, 0};
+    int64_t kept = 0;  // elements before, of this rank's parts
     for (const auto& [begin, end] : buckets_.OwnRanges()) {
       if (begin == end) continue;
-      const NDArray part = network.gradients().Slice(0, begin, end);
+      const NDArray part = sharded_ != nullptr
+                               ? sharded_->gradients().Slice(0, kept, kept + end - begin)
+                               : network.gradients().Slice(0, begin, end);
+      kept += end - begin;
       if (loss_scale != nullptr && !All(IsFinite(part)).Item<bool>()) told[0] = 1;
       if (!clips) continue;
       const NDArray norm = Cast(Norm2(part), DType::kFloat64);
@@ -276,46 +292,13 @@ bool DistributedTrainer::UpdateOwnParts() {
     }
     updater.set_gradient_scale(std::max(scale, std::numeric_limits<double>::min()));
   }
+  if (sharded_ != nullptr) {
+    updater.ApplyToKept(sharded_->gradients(), sharded_->values());
+    return true;
+  }
   updater.Apply(network.gradients(), network.parameters());
   buckets_.GatherParts(network.parameters());
   return true;
-}
-
-void DistributedTrainer::SaveLatest(CheckpointFolder& folder, const CheckpointNotes& notes) {
-  if (!config_.shard_updater) return nn::SaveLatest(communicator_, trainer_, folder, notes);
-  const Updater& updater = trainer_.updater();
-  std::optional<Updater> whole;
-  OnRank0(communicator_, "make room for the updater's state", [&] {
-    whole.emplace(updater.config(), trainer_.network().parameters().shape(), Host(),
-                  trainer_.network().dtype());
-    whole->set_steps(updater.steps());
-    whole->set_epoch(updater.epoch());
-  });
-  GatherState(whole.has_value() ? &*whole : nullptr);
-  OnRank0(communicator_, "save the checkpoint",
-          [&] { folder.Save(trainer_.network(), *whole, notes, trainer_.loss_scale()); });
-}
-
-void DistributedTrainer::GatherState(Updater* whole) {
-  const HandlesOwnScope handles;
-  const std::vector<const NDArray*> state = trainer_.updater().state();
-  for (size_t i = 0; i < state.size(); ++i) {
-    int64_t at = 0;  // in this rank's state
-    for (int number = buckets_.count() - 1; number >= 0; --number) {
-      const auto [begin, end] = buckets_.range(number);
-      const auto [mine, mine_end] = PartOf(end - begin, communicator_.rank(), communicator_.size());
-      NDArray bucket = Empty({end - begin}, state[i]->dtype(), Place::Heap());
-      if (mine < mine_end) {
-        NDArray part = bucket.Slice(0, mine, mine_end);
-        CopyInto(state[i]->Slice(0, at, at + mine_end - mine), part);
-        at += mine_end - mine;
-      }
-      communicator_.AllGather(ElementsOf(bucket), "updater's state");
-      if (whole == nullptr) continue;
-      NDArray to = whole->state()[i]->Slice(0, begin, end);
-      CopyInto(bucket, to);
-    }
-  }
 }
 
 }  // namespace tidepool::nn

@@ -29,6 +29,15 @@
 // of parts). Clipping by each parameter's norm is kUnimplemented. The whole state is there until
 // the trainer is handed over here; from then on the trainer does no steps of its own.
 //
+// With shard_parameters each rank keeps an n-th of the parameters and of their gradients as well
+// (sharded_parameters.h), and gathers buckets layer by layer: half as many bytes more, and the bits
+// of shard_updater. The network's own memory for parameters is given back; one that is made with
+// NetworkOptions::hosted_parameters never takes it, nor its trainer the updater's state, so that a
+// network may be larger than what one rank has; they end with this, so they are saved before. Every
+// pass over the network is a collective then: evaluations by NextForAll. What is frozen, and what
+// layers keep beside their parameters, is whole on each rank. kUnimplemented as
+// Network::HostParameters says.
+//
 // Ownership: trainer and communicator outlive it. Between steps the trainer may be used as ever,
 // alike on all ranks. Threads: one at a time. All calls are collective.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_DISTRIBUTED_TRAINER_H_
@@ -38,6 +47,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,6 +57,8 @@
 #include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/distributed/communicator.h"
 #include "tidepool/nn/distributed/gradient_buckets.h"
+#include "tidepool/nn/distributed/sharded_parameters.h"
+#include "tidepool/nn/model.h"
 #include "tidepool/nn/training/checkpoint.h"
 #include "tidepool/nn/training/trainer.h"
 
@@ -58,7 +70,10 @@ struct DistributedConfig {
   // Each rank keeps its part of the updater's state and updates its part of the parameters, which
   // all ranks gather then.
   bool shard_updater = false;
-  int prefetch = 2;  // of Fit: batches made ahead
+  // Each rank keeps its part of parameters, gradients and the updater's state.
+  bool shard_parameters = false;
+  int gather_ahead = 1;  // buckets of parameters that are gathered before they are needed
+  int prefetch = 2;      // of Fit: batches made ahead
 };
 
 struct DistributedStep {
@@ -88,11 +103,18 @@ class DistributedTrainer {
 
   // `next` makes this rank's batch in the step's workspace, or none. None: no rank had one, and
   // nothing was done.
-  std::optional<DistributedStep> Step(absl::FunctionRef<std::optional<Batch>()> next);
+  std::optional<DistributedStep> Step(absl::FunctionRef<std::optional<Batch>()> next) {
+    return StepOf(next);
+  }
+  // Of a network of several inputs or outputs.
+  std::optional<DistributedStep> Step(absl::FunctionRef<std::optional<MultiDataSet>()> next) {
+    return StepOf(next);
+  }
 
   // Steps over the epoch of `batches`, this rank's, from where it is, made ahead of their use where
   // it allows that. Its Reset() is the caller's. At the end the ranks' parameters are compared.
-  DistributedPass Fit(DataSetIterator& batches);
+  DistributedPass Fit(DataSetIterator& batches) { return FitOn(batches); }
+  DistributedPass Fit(MultiDataSetIterator& batches) { return FitOn(batches); }
   // Called behind each step; what it throws ends the pass on this rank alone, so it throws on all
   // or none.
   void set_listener(std::function<void(const DistributedStep&)> listener) {
@@ -103,6 +125,18 @@ class DistributedTrainer {
   // are: a job of any number of ranks goes on from it. Memory meanwhile, with shard_updater: the
   // state on rank 0, a bucket elsewhere.
   void SaveLatest(CheckpointFolder& folder, const CheckpointNotes& notes);
+  // With shard_parameters: goes on from the newest, a bucket at a time, and has its notes, if there
+  // is one. Throws kFailedPrecondition without: nn::LoadLatest is called before there is a
+  // DistributedTrainer.
+  std::optional<CheckpointNotes> LoadLatest(const CheckpointFolder& folder);
+  // As SaveModel (model_file.h) on rank 0, of parameters that are in parts as well. `model`: the
+  // trainer's network's. Where rank 0 cannot, all throw.
+  void SaveModel(const Model& model, const std::string& path);
+
+  // What DoEvaluation asks for batches, within a cycle of the inference workspace: this rank's next
+  // one. Where parameters are in parts, ranks that have none left wait here for those that have:
+  // all ranks evaluate, each on its part of the data.
+  std::optional<Batch> NextForAll(absl::FunctionRef<std::optional<Batch>()> next);
 
   // Throws kFailedPrecondition where the ranks' parameters are not the same to the last bit.
   void CheckSameParameters();
@@ -110,6 +144,7 @@ class DistributedTrainer {
   Trainer& trainer() { return trainer_; }
   Communicator& communicator() { return communicator_; }
   const GradientBuckets& buckets() const { return buckets_; }
+  ShardedParameters* sharded_parameters() { return sharded_.get(); }  // null: whole
 
  private:
   // What ranks tell each other of a step: sums over them.
@@ -117,8 +152,15 @@ class DistributedTrainer {
     std::array<double, 4> values;
     Pending sum;
   };
-  void BroadcastState();
-  void Compute(const Batch& batch, double* loss);
+  bool shards_updater() const { return config_.shard_updater || config_.shard_parameters; }
+  void TakeParts();
+  void BroadcastState(bool parameters);
+  template <typename Set>
+  std::optional<DistributedStep> StepOf(absl::FunctionRef<std::optional<Set>()> next);
+  template <typename Set>
+  DistributedPass FitOn(Iterator<Set>& batches);
+  template <typename Set>
+  void Compute(const Set& batch, double* loss);
   void LearnOrder();
   bool UpdateOwnParts();
   // Rank 0: into a whole updater, whose state it is.
@@ -130,6 +172,7 @@ class DistributedTrainer {
   const DistributedConfig config_;
   const uint64_t layout_;
   GradientBuckets buckets_;
+  std::unique_ptr<ShardedParameters> sharded_;
   // Before the forward pass: examples, ranks with a batch, ranks that have none because they
   // failed, their number. Behind the backward pass: the examples' losses, ranks that failed, their
   // number.

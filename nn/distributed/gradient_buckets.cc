@@ -40,7 +40,7 @@ GradientBuckets::GradientBuckets(const Network& network, Communicator& communica
   }
   bucket_of_.resize(begins.size());
   const auto element_bytes = static_cast<int64_t>(DTypeBytes(network.dtype()));
-  int64_t end = network.gradients().NumElements();
+  int64_t end = network.trained_elements();
   // From the end, so that what is final first fills whole buckets.
   for (size_t k = begins.size(); k-- > 0;) {
     const int64_t parameter_end = k + 1 < begins.size() ? begins[k + 1] : end;

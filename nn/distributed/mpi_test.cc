@@ -35,6 +35,23 @@ TEST_F(Mpi, FourRanksEqualOneRankWithAFourTimesLargerBatchOver100Steps) {
   EXPECT_THAT(result.out, HasSubstr("after 100 steps of 4 ranks"));
 }
 
+// As on machines of their own, as far as the network goes.
+TEST_F(Mpi, RanksHaveNetworkNamespacesAndAddressesOfTheirOwn) {
+  const std::string script = DataPath("nn/distributed/run_in_namespaces.sh");
+  const std::string program = DataPath("nn/distributed/rank_program");
+  for (const char* const what : {"collectives", "hang"}) {
+    const RunResult result = RunProgram("/bin/bash", {script, "3", program, what});
+    if (result.status == 77) GTEST_SKIP() << result.err;
+    if (what[0] == 'c') {
+      EXPECT_EQ(result.status, 0) << result.err;
+    } else {
+      // The heartbeat goes between the namespaces as well.
+      EXPECT_NE(result.status, 0);
+      EXPECT_THAT(result.err, HasSubstr("rank 1 has not come to collective"));
+    }
+  }
+}
+
 TEST_F(Mpi, ARankThatDoesNotComeIsNamed) {
   const RunResult result = Job(3, "hang");
   EXPECT_NE(result.status, 0);

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,8 +15,10 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/distributed/delayed_transport.h"
 #include "tidepool/nn/distributed/distributed_trainer.h"
 #include "tidepool/nn/distributed/heartbeat.h"
+#include "tidepool/nn/distributed/hidden_share.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
 
 namespace tidepool::nn {
@@ -129,6 +133,31 @@ void MeasureCost(Communicator& communicator) {
   }
 }
 
+// What of the communication is hidden, over links that are slower by alpha microseconds a message
+// and beta picoseconds a byte.
+int MeasureHiddenOver(double alpha_us, double beta_ps) {
+  const LinkCost link{1e-6 * alpha_us, 1e-12 * beta_ps};
+  Communicator communicator(
+      [&] { return std::make_unique<DelayedTransport>(OpenTransport(), link); });
+  for (const int64_t kib : {64, 256, 1 << 20}) {
+    for (const char* const parts : {"nothing", "updater", "parameters"}) {
+      DistributedConfig config;
+      config.bucket_bytes = kib << 10;
+      config.shard_updater = parts[0] == 'u';
+      config.shard_parameters = parts[0] == 'p';
+      const HiddenShare share = MeasureHidden(communicator, config);
+      if (communicator.rank() != 0) continue;
+      std::printf(
+          "buckets of %7lld KiB, %-10s in parts: %4.0f collectives, %5.0f messages, %9.0f "
+          "bytes, %7.2f ms, waited %7.2f ms, hidden %3.0f %%\n",
+          static_cast<long long>(kib), parts, share.collectives, share.messages, share.bytes,
+          1e3 * share.busy_seconds, 1e3 * share.waited_seconds, 100 * share.hidden());
+    }
+  }
+  communicator.Barrier("end");
+  return 0;
+}
+
 int Main(const std::string& what) {
   const auto communicator = Communicator::Open();
   if (what == "collectives") {
@@ -151,6 +180,8 @@ int Main(const std::string& what) {
 
 int main(int argc, char** argv) {
   try {
+    if (argc == 4 && std::string(argv[1]) == "hidden")
+      return tidepool::nn::MeasureHiddenOver(std::atof(argv[2]), std::atof(argv[3]));
     return tidepool::nn::Main(argc > 1 ? argv[1] : "");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -220,6 +220,12 @@ LayerCost GraphBody::cost_of_example() const {
   return sum;
 }
 
+std::vector<LayerParameters> GraphBody::layer_parameters() const {
+  std::vector<LayerParameters> layers;
+  for (const int i : order_) layers.push_back({i, nodes_[static_cast<size_t>(i)].parameters});
+  return layers;
+}
+
 std::vector<AnyLayer> GraphBody::chain() const {
   if (inputs_.size() != 1 || outputs_.size() != 1) return {};
   std::vector<AnyLayer> layers;
@@ -304,6 +310,7 @@ bool GraphBody::IsFrozen(const Node& node, const std::vector<bool>& frozen) cons
 void GraphBody::Run(BodyCall& call, Frame& frame) const {
   for (int i : order_) {
     const Node& node = nodes_[i];
+    if (call.host != nullptr) call.host->EnterForward(i);
     LayerContext context;
     if (node.is_run && !call.compute_type.has_value()) {
       if (!node.parameters.empty()) {
@@ -316,7 +323,8 @@ void GraphBody::Run(BodyCall& call, Frame& frame) const {
       context.parameters = frame.parameters;
     }
     context.training = call.training && !(call.frozen != nullptr && IsFrozen(node, *call.frozen));
-    context.parameters_stay = !call.training && !call.compute_type.has_value();
+    // What is gathered for a layer is gone behind it.
+    context.parameters_stay = !call.training && !call.compute_type.has_value() && call.host == nullptr;
     context.seed = call.seed;
     context.stream = StreamOf(call.step, static_cast<size_t>(i));
     if (!call.carried.empty()) context.carried = call.carried.subspan(node.first_carried, node.carried);

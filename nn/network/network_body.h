@@ -14,6 +14,7 @@
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/layer_workspace_manager.h"
 #include "tidepool/nn/layers/layer.h"
+#include "tidepool/nn/network/parameter_host.h"
 #include "tidepool/nn/network_config.h"
 
 namespace tidepool::nn {
@@ -35,6 +36,13 @@ struct BodyCall {
   absl::Span<NDArray> carried;        // of carried_shapes(), as LayerContext::carried; empty: nothing is
   const absl::FunctionRef<void(int, const NDArray&)>* see = nullptr;  // each layer's output; null: nobody does
   LayerWorkspaceManager* workspaces = nullptr;  // null: everything in the current place
+  ParameterHost* host = nullptr;  // told of each layer; null: nobody is. Not of a program
+};
+
+// A layer, by its number in the configuration, and which of parameters() it reads.
+struct LayerParameters {
+  int layer = 0;
+  std::vector<int> parameters;
 };
 
 class NetworkBody {
@@ -52,6 +60,9 @@ class NetworkBody {
   virtual const NetworkConfig* config() const { return nullptr; }
   // The layers of a chain of one input and one output, first to last; empty for anything else.
   virtual std::vector<AnyLayer> chain() const { return {}; }
+
+  // In the order in which they are called; none of a program, which knows it when it runs.
+  virtual std::vector<LayerParameters> layer_parameters() const { return {}; }
 
   // `inputs`: checked. The outputs, in the current place. Threads: any number.
   virtual Arrays Forward(BodyCall& call, Arrays inputs) const = 0;

@@ -31,9 +31,6 @@ bool IsCheckpointName(absl::string_view name) {
   return name.find_first_not_of("0123456789") == absl::string_view::npos;
 }
 
-// Slashes cannot be in names of parameters' parts, which are words with dots between.
-std::string StateName(size_t i) { return absl::StrCat("updater/", i); }
-
 bool IsOurs(const std::string& field) {
   return field == "format" || field == "updater" || field == "steps" || field == "epoch" || field == "random_step" ||
          field == "architecture" || field == "frozen" || field == "loss_scale" || field == "loss_scale_config" ||
@@ -101,8 +98,11 @@ void CheckField(const SafetensorsReader& reader, const std::string& path, const 
 
 }  // namespace
 
-void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes,
-                    const LossScale* loss_scale) {
+// Slashes cannot be in names of parameters' parts, which are words with dots between.
+std::string UpdaterStateName(int i) { return absl::StrCat("updater/", i); }
+
+std::map<std::string, std::string> CheckpointMetadata(const Network& network, const Updater& updater, const std::string& path,
+                                                      const CheckpointNotes& notes, const LossScale* loss_scale) {
   std::map<std::string, std::string> metadata = notes;
   for (const auto& [name, value] : notes) {
     if (!IsOurs(name)) continue;
@@ -122,9 +122,15 @@ void SaveCheckpoint(const Network& network, const Updater& updater, const std::s
     metadata["loss_scale_steps"] =
         absl::StrCat(loss_scale->good_steps(), " ", loss_scale->skipped(), " ", loss_scale->stuck());
   }
+  return metadata;
+}
+
+void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes,
+                    const LossScale* loss_scale) {
+  const std::map<std::string, std::string> metadata = CheckpointMetadata(network, updater, path, notes, loss_scale);
   std::vector<std::pair<std::string, NDArray>> arrays;
   const std::vector<const NDArray*> state = updater.state();
-  for (size_t i = 0; i < state.size(); ++i) arrays.emplace_back(StateName(i), *state[i]);
+  for (size_t i = 0; i < state.size(); ++i) arrays.emplace_back(UpdaterStateName(static_cast<int>(i)), *state[i]);
   SaveParameters(network, path, metadata, arrays);
 }
 
@@ -139,6 +145,18 @@ CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer) {
 }
 
 CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Updater& updater, LossScale* loss_scale) {
+  return LoadCheckpointInParts(file, network, updater, loss_scale, [&](const SafetensorsReader& reader) {
+    ReadParameters(reader, network);
+    const std::vector<const NDArray*> state = updater.state();
+    for (size_t i = 0; i < state.size(); ++i) {
+      NDArray array = *state[i];
+      ReadSafetensor(reader, reader.Find(UpdaterStateName(static_cast<int>(i))), array);
+    }
+  });
+}
+
+CheckpointNotes LoadCheckpointInParts(const std::string& file, Network& network, Updater& updater, LossScale* loss_scale,
+                                      absl::FunctionRef<void(const SafetensorsReader& reader)> read) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   CheckField(reader, path, "format", kFormat);
@@ -158,15 +176,11 @@ CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Update
   for (const NamedParameter& parameter : network.named_parameters()) {
     expected.push_back({parameter.name, {.name = parameter.name, .shape = parameter.value.shape()}});
   }
-  const std::vector<const NDArray*> state = updater.state();
-  for (size_t i = 0; i < state.size(); ++i) expected.push_back({StateName(i), {.shape = state[i]->shape()}});
-  CheckParameters(reader, path, expected, network.dtype());
-
-  ReadParameters(reader, network);
-  for (size_t i = 0; i < state.size(); ++i) {
-    NDArray array = *state[i];
-    ReadSafetensor(reader, reader.Find(StateName(i)), array);
+  for (int i = 0; i < updater.state_arrays(); ++i) {
+    expected.push_back({UpdaterStateName(i), {.shape = {network.trained_elements()}}});
   }
+  CheckParameters(reader, path, expected, network.dtype());
+  read(reader);
   updater.set_steps(steps);
   updater.set_epoch(epoch);
   network.set_step(static_cast<uint64_t>(random_step));
@@ -215,10 +229,14 @@ std::string CheckpointFolder::Save(Trainer& trainer, const CheckpointNotes& note
 
 std::string CheckpointFolder::Save(const Network& network, const Updater& updater, const CheckpointNotes& notes,
                                    const LossScale* loss_scale) {
-  std::string digits = absl::StrCat(updater.steps());
+  return SaveBy(updater.steps(), [&](const std::string& path) { SaveCheckpoint(network, updater, path, notes, loss_scale); });
+}
+
+std::string CheckpointFolder::SaveBy(int64_t steps, absl::FunctionRef<void(const std::string& path)> write) {
+  std::string digits = absl::StrCat(steps);
   if (digits.size() < 9) digits.insert(0, 9 - digits.size(), '0');
   const std::string path = absl::StrCat(folder_, "/", kPrefix, digits, kSuffix);
-  SaveCheckpoint(network, updater, path, notes, loss_scale);
+  write(path);
   // A run that went back to an earlier step has files of later ones: those are the old run's, and the new one is never removed.
   std::vector<std::string> all = All();
   int64_t excess = static_cast<int64_t>(all.size()) - options_.keep;

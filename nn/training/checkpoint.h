@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/loss_scale.h"
 #include "tidepool/nn/training/trainer.h"
@@ -42,6 +44,14 @@ void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointN
 CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Updater& updater, LossScale* loss_scale = nullptr);
 CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer);
 
+// The same in parts, for state that is not whole in one place (distributed/sharded_files.h): as safetensors metadata, under
+// which names the updater's arrays are, and with arrays read by the caller, once all was found to be as expected.
+std::map<std::string, std::string> CheckpointMetadata(const Network& network, const Updater& updater, const std::string& path,
+                                                      const CheckpointNotes& notes, const LossScale* loss_scale);
+std::string UpdaterStateName(int i);
+CheckpointNotes LoadCheckpointInParts(const std::string& path, Network& network, Updater& updater, LossScale* loss_scale,
+                                      absl::FunctionRef<void(const SafetensorsReader& reader)> read);
+
 // A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
 class CheckpointFolder {
  public:
@@ -59,6 +69,8 @@ class CheckpointFolder {
   std::string Save(const Network& network, const Updater& updater, const CheckpointNotes& notes = {},
                    const LossScale* loss_scale = nullptr);
   std::string Save(Trainer& trainer, const CheckpointNotes& notes = {});
+  // Of what `write` writes to the path it is given.
+  std::string SaveBy(int64_t steps, absl::FunctionRef<void(const std::string& path)> write);
 
  private:
   std::string folder_;

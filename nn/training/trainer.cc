@@ -60,13 +60,14 @@ std::vector<ParameterGroup> GroupsOf(const Network& network, const UpdaterConfig
   for (const NamedParameter& parameter : network.named_parameters()) {
     if (!parameter.is_trained) continue;
     if (!groups.empty()) groups.back().end = parameter.begin;
-    groups.push_back({.begin = parameter.begin, .end = network.parameters().NumElements(), .decays = parameter.decays});
+    groups.push_back({.begin = parameter.begin, .end = network.trained_elements(), .decays = parameter.decays});
   }
   return groups;
 }
 
 Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
-  return Updater(config, network.parameters().shape(), network.device(), network.dtype(), GroupsOf(network, config));
+  return Updater(config, {network.trained_elements()}, network.device(), network.dtype(), GroupsOf(network, config),
+                 network.is_hosted() ? Updater::State::kNone : Updater::State::kWhole);
 }
 
 }  // namespace

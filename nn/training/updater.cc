@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
@@ -71,7 +72,7 @@ NDArray Flat(const NDArray& array) {
 }  // namespace
 
 Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device, DType dtype,
-                 std::vector<ParameterGroup> groups)
+                 std::vector<ParameterGroup> groups, State state)
     : config_(config), device_(device), dtype_(dtype), elements_(shape.NumElements()) {
   config.Check();
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
@@ -79,11 +80,23 @@ Updater::Updater(const UpdaterConfig& config, const Shape& shape, Device device,
         absl::StrCat("updater: parameters of ", DTypeName(dtype), ", expected f32 or f64"));
   }
   SetGroups(std::move(groups));
+  if (state == State::kNone) return;
   const MemoryOwnerScope owner("updater");
   const Place place = Place::On(device);
-  if (config.kind != UpdaterKind::kSgd) first_ = Zeros(shape, dtype, place);
-  if (config.kind == UpdaterKind::kAdam || config.kind == UpdaterKind::kAdamW)
-    second_ = Zeros(shape, dtype, place);
+  if (state_arrays() > 0) first_ = Zeros(shape, dtype, place);
+  if (state_arrays() > 1) second_ = Zeros(shape, dtype, place);
+}
+
+int Updater::state_arrays() const {
+  switch (config_.kind) {
+    case UpdaterKind::kSgd:
+      return 0;
+    case UpdaterKind::kAdam:
+    case UpdaterKind::kAdamW:
+      return 2;
+    default:
+      return 1;
+  }
 }
 
 void Updater::SetGroups(std::vector<ParameterGroup> groups) {
@@ -154,8 +167,11 @@ void Updater::KeepOnly(std::vector<std::pair<int64_t, int64_t>> ranges) {
   const HandlesOwnScope handles;
   NDArray parts[2];
   const NDArray* const whole[2] = {&first_, &second_};
-  for (int i = 0; i < 2; ++i) {
-    if (!whole[i]->is_defined()) continue;
+  for (int i = 0; i < state_arrays(); ++i) {
+    if (!whole[i]->is_defined()) {
+      parts[i] = Zeros({kept}, dtype_, Place::On(device_));
+      continue;
+    }
     parts[i] = Empty({kept}, dtype_, Place::On(device_));
     int64_t at = 0;
     for (const auto& [begin, end] : ranges) {
@@ -221,8 +237,9 @@ void Updater::Queue(size_t number, const NDArray& gradients, NDArray& parameters
                ? array
                : Flat(array).Slice(0, begin, begin + run.end - run.begin);
   };
-  const NDArray g = part(gradients, run.begin);
-  NDArray p = part(parameters, run.begin), first = part(first_, state_begins_[number]),
+  const int64_t begin = applies_to_kept_ ? state_begins_[number] : run.begin;
+  const NDArray g = part(gradients, begin);
+  NDArray p = part(parameters, begin), first = part(first_, state_begins_[number]),
           second = part(second_, state_begins_[number]);
   WithAttributes(run, [&](const auto& a) {
     using A = std::decay_t<decltype(a)>;
@@ -251,6 +268,13 @@ void Updater::Apply(const NDArray& gradients, NDArray& parameters) {
     QueueRuns(gradients, parameters, nullptr);
   }
   Advance();
+}
+
+void Updater::ApplyToKept(const NDArray& gradients, NDArray& parameters) {
+  if (keeps_all_) ThrowFailedPrecondition("updater: ApplyToKept before KeepOnly");
+  applies_to_kept_ = true;
+  const absl::Cleanup done = [this] { applies_to_kept_ = false; };
+  Apply(gradients, parameters);
 }
 
 void Updater::SetNumbers() {

@@ -75,10 +75,12 @@ struct ParameterGroup {
 
 class Updater {
  public:
-  // State for parameters of `shape` and `dtype` (f32, f64) on `device`. Throws as
-  // UpdaterConfig::Check, and as SetGroups.
+  // State for parameters of `shape` and `dtype` (f32, f64) on `device`; kNone: none yet, KeepOnly
+  // makes what it keeps. Throws as UpdaterConfig::Check, and as SetGroups.
+  enum class State : uint8_t { kWhole, kNone };
   Updater(const UpdaterConfig& config, const Shape& shape, Device device = Host(),
-          DType dtype = DType::kFloat32, std::vector<ParameterGroup> groups = {});
+          DType dtype = DType::kFloat32, std::vector<ParameterGroup> groups = {},
+          State state = State::kWhole);
 
   // From the next step on; the state stays. Ascending and apart; elements in between are groups of
   // their own as ParameterGroup is made. None: all elements are one. Neighbours that are treated
@@ -96,6 +98,10 @@ class Updater {
 
   // gradients and parameters are dense where there are groups.
   void Apply(const NDArray& gradients, NDArray& parameters);
+  // The same where those are of what is kept alone, as state() has it. Throws kFailedPrecondition
+  // before KeepOnly.
+  void ApplyToKept(const NDArray& gradients, NDArray& parameters);
+  int state_arrays() const;  // of each element
 
   // The same in parts, for steps that are captured and replayed: what changes from step to step
   // lies in numbers(), an array on the device. SetNumbers writes it for the next step, ApplyNumbers
@@ -141,6 +147,7 @@ class Updater {
   std::vector<int64_t> state_begins_;              // of those, in the state
   std::vector<std::pair<int64_t, int64_t>> kept_;  // KeepOnly; with keeps_all_ all
   bool keeps_all_ = true;
+  bool applies_to_kept_ = false;  // in ApplyToKept
   NDArray first_, second_;  // velocity, sum or mean of squares, or the two moments
   NDArray numbers_;
   double gradient_scale_ = 1;

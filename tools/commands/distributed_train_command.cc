@@ -11,8 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "tidepool/eval/do_evaluation.h"
 #include "tidepool/eval/evaluation.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/ops/comparison.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/distributed/distributed_checkpoint.h"
@@ -21,6 +25,8 @@
 #include "tidepool/nn/distributed/merge_evaluations.h"
 #include "tidepool/nn/image_model.h"
 #include "tidepool/nn/model_file.h"
+#include "tidepool/nn/models.h"
+#include "tidepool/nn/network.h"
 #include "tidepool/nn/training/checkpoint.h"
 #include "tidepool/nn/training/trainer.h"
 #include "tidepool/tools/commands/command_line.h"
@@ -36,6 +42,8 @@ ABSL_FLAG(std::string, checkpoints, "",
           "folder of checkpoints, with --distributed; a job goes on from the newest");
 ABSL_FLAG(int, checkpoint_every, 100, "steps from one checkpoint to the next");
 ABSL_FLAG(bool, shard_updater, false, "each rank keeps its part of the updater's state");
+ABSL_FLAG(bool, shard_parameters, false,
+          "each rank keeps its part of parameters, gradients and the updater's state");
 ABSL_FLAG(absl::Duration, rank_limit, absl::Seconds(60),
           "a rank that others wait for as long has failed");
 
@@ -49,7 +57,49 @@ struct Settings {
   std::string save, checkpoints;
   int64_t checkpoint_every = 0;
   WorkspaceMode mode = WorkspaceMode::kEnabled;
+  bool shard_parameters = false;
 };
+
+nn::Model NewModel(const LabelledImages& images, const Settings& settings) {
+  const std::string name = absl::GetFlag(FLAGS_model);
+  nn::NetworkOptions options;
+  options.seed = settings.seed;
+  options.mode = settings.mode;
+  options.name = name;
+  options.hosted_parameters = settings.shard_parameters;
+  auto config = nn::NetworkConfig::Sequential({images.height, images.width, 1},
+                                              nn::LayersOf(name, images.classes));
+  return nn::Model(name, images.classes, std::make_unique<nn::Network>(std::move(config), options));
+}
+
+// Of parameters in parts: all ranks, on their parts of the images.
+void EvaluateInParts(nn::DistributedTrainer& distributed, const LabelledImages& part, int64_t batch,
+                     Evaluation& evaluation) {
+  std::optional<nn::ImageBatches> batches;
+  if (part.count > 0) batches.emplace(part, batch);
+  int64_t made = 0;
+  const auto next = [&]() -> std::optional<nn::Batch> {
+    if (!batches.has_value() || made == batches->size()) return std::nullopt;
+    return batches->Make(made++);
+  };
+  try {
+    DoEvaluation(
+        distributed.trainer().network(), [&] { return distributed.NextForAll(next); },
+        {.outputs = OutputsAre::kLogits}, evaluation);
+  } catch (const ScoresNotFiniteError& error) {
+    throw CommandFailed(absl::StrCat("image ", error.example(), ": its scores are not finite"));
+  }
+}
+
+// At an epoch's end. Whole parameters are looked through by LastFinite.
+void CheckPartsAreFinite(nn::DistributedTrainer& distributed, int epoch) {
+  double infinite = All(IsFinite(distributed.sharded_parameters()->values())).Item<bool>() ? 0 : 1;
+  distributed.communicator().AllReduce(absl::MakeSpan(&infinite, 1), "whether parts are finite");
+  if (infinite == 0) return;
+  throw CommandFailed(absl::StrCat("step ", distributed.trainer().steps(), " (epoch ", epoch,
+                                   "): parameters are not finite: training has diverged; a lower "
+                                   "--learning_rate may help; no model is saved"));
+}
 
 // Of one rank's share of the images.
 LabelledImages PartOfImages(const LabelledImages& images, int rank, int ranks) {
@@ -78,8 +128,7 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   const bool is_first = rank == 0;
   const ImageFolder data = LoadImageFolder(Required("data", absl::GetFlag(FLAGS_data)));
   const LabelledImages& train = data.train;
-  nn::Model model = nn::MakeModel(absl::GetFlag(FLAGS_model), {train.height, train.width, 1},
-                                  train.classes, settings.seed, settings.mode, Host());
+  nn::Model model = NewModel(train, settings);
   Say(communicator, "%s: %s; %lld parameters\n", model.name.c_str(),
       model.network->Describe().c_str(), static_cast<long long>(model.network->NumParameters()));
   Say(communicator,
@@ -97,20 +146,25 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   nn::Trainer trainer(model, updater);
   nn::DataPosition at{
       .examples = train.count, .together = settings.batch, .seed = settings.seed, .epoch = 1};
+  const bool in_parts = settings.shard_parameters;
   std::optional<nn::CheckpointFolder> checkpoints;
+  std::optional<nn::CheckpointNotes> notes;
   if (!settings.checkpoints.empty()) {
     checkpoints.emplace(settings.checkpoints);
-    if (const auto notes = nn::LoadLatest(communicator, trainer, *checkpoints)) {
-      at = nn::DataPosition::FromNotes(*notes);
-      at.CheckIsIn(train.count, settings.batch, settings.seed);
-      Say(communicator, "goes on behind batch %lld of epoch %llu\n",
-          static_cast<long long>(at.batch), static_cast<unsigned long long>(at.epoch));
-    }
+    if (!in_parts) notes = nn::LoadLatest(communicator, trainer, *checkpoints);
   }
-  nn::DistributedTrainer distributed(
-      trainer, communicator,
-      {.ranks = absl::GetFlag(FLAGS_ranks), .shard_updater = absl::GetFlag(FLAGS_shard_updater)});
-  LastFinite last_finite(model, is_first ? settings.save : "");
+  nn::DistributedTrainer distributed(trainer, communicator,
+                                     {.ranks = absl::GetFlag(FLAGS_ranks),
+                                      .shard_updater = absl::GetFlag(FLAGS_shard_updater),
+                                      .shard_parameters = in_parts});
+  if (checkpoints.has_value() && in_parts) notes = distributed.LoadLatest(*checkpoints);
+  if (notes.has_value()) {
+    at = nn::DataPosition::FromNotes(*notes);
+    at.CheckIsIn(train.count, settings.batch, settings.seed);
+    Say(communicator, "goes on behind batch %lld of epoch %llu\n", static_cast<long long>(at.batch),
+        static_cast<unsigned long long>(at.epoch));
+  }
+  LastFinite last_finite(model, is_first && !in_parts ? settings.save : "");
   Progress progress(settings.epochs, train.count);
   for (; at.epoch <= static_cast<uint64_t>(settings.epochs); ++at.epoch, at.batch = 0) {
     const int epoch = static_cast<int>(at.epoch);
@@ -132,16 +186,28 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
     }
     if (is_first)
       progress.EndEpoch(epoch, at.batch > first ? loss / static_cast<double>(at.batch - first) : 0);
-    last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
+    if (in_parts) {
+      CheckPartsAreFinite(distributed, epoch);
+    } else {
+      last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
+    }
     distributed.CheckSameParameters();
   }
-  if (is_first && !settings.save.empty()) {
+  if (!settings.save.empty()) {
     room.Release();
-    nn::SaveModelAnywhere(model, settings.save);
+    if (in_parts) {
+      distributed.SaveModel(model, settings.save);
+    } else if (is_first) {
+      nn::SaveModelAnywhere(model, settings.save);
+    }
   }
   Evaluation evaluation(static_cast<int>(model.classes));
   const LabelledImages part = PartOfImages(data.test, rank, ranks);
-  if (part.count > 0) EvaluateModel(model, part, settings.batch, {&evaluation});
+  if (in_parts) {
+    EvaluateInParts(distributed, part, settings.batch, evaluation);
+  } else if (part.count > 0) {
+    EvaluateModel(model, part, settings.batch, {&evaluation});
+  }
   nn::MergeEvaluations(communicator, evaluation);
   const nn::CommunicatorStats stats = communicator.stats();
   Say(communicator, "\n%s\n", evaluation.Report().c_str());
@@ -174,6 +240,7 @@ int RunTrainDistributed() {
   settings.save = absl::GetFlag(FLAGS_save);
   settings.checkpoints = absl::GetFlag(FLAGS_checkpoints);
   settings.checkpoint_every = AtLeastOne("checkpoint_every", absl::GetFlag(FLAGS_checkpoint_every));
+  settings.shard_parameters = absl::GetFlag(FLAGS_shard_parameters);
   settings.mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   const absl::Duration limit = absl::GetFlag(FLAGS_rank_limit);
   if (limit < absl::Seconds(1) || limit > absl::Hours(24)) {
