@@ -1,0 +1,112 @@
+// What waits, for how long and at whose cost, and what a batch may own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/parallel/inference_testing.h"
+#include "tidepool/nn/parallel/parallel_inference.h"
+
+namespace tidepool::nn {
+namespace {
+
+using namespace std::chrono_literals;  // NOLINT
+using ::testing::HasSubstr;
+
+TEST(InferenceLimitsTest, ARequestSaysWhetherItWaitsForRoomAndIsNotOvertaken) {
+  Gate gate;
+  ParallelInference service(Gated(gate),
+                            {.workers = 1, .batch_limit = 1, .queue_limit = 1, .name = "limited"});
+  gate.Close();
+  const NDArray x = Ones({1, 100});
+  std::vector<std::thread> clients;
+  clients.emplace_back([&] { service.Output(x); });
+  gate.AwaitInside(1);
+  clients.emplace_back([&] { service.Output(x); });
+  AwaitWaiting(service, 1);
+  const auto refused = [&] { service.Run({{x}, {}, {}, WhenFull::kRefuse}); };
+  EXPECT_THROW(refused(), QueueFullError);
+  EXPECT_THAT(ErrorOf(refused), IsError(absl::StatusCode::kResourceExhausted,
+                                        {"limited: 1 requests wait, which is the limit"}));
+  // Two that wait for room, as the configuration has it, are before whoever does not.
+  for (int i = 0; i < 2; ++i) clients.emplace_back([&] { service.Output(x); });
+  while (ErrorOf(refused).message().find("limited: 3 requests") == std::string::npos) {
+    std::this_thread::sleep_for(1ms);
+  }
+  gate.Open();
+  for (std::thread& client : clients) client.join();
+  refused();  // is served now
+  EXPECT_EQ(service.stats().requests, 5);
+  EXPECT_EQ(service.stats().waiting, 0);
+}
+
+TEST(InferenceLimitsTest, SizesOfBatchesAreCounted) {
+  ParallelInference service(Plain(), {.workers = 1, .batch_limit = 1});
+  for (const int64_t rows : {1, 1, 2, 3, 4, 5, 8, 9, 65536, 65537}) {
+    service.Output(Ones({rows, 100}));
+  }
+  const auto sizes = service.stats().batches_by_size;
+  EXPECT_THAT(std::vector<int64_t>(sizes.begin(), sizes.begin() + 5),
+              ::testing::ElementsAre(2, 1, 2, 2, 1));
+  EXPECT_EQ(sizes.back(), 2);
+}
+
+TEST(InferenceLimitsTest, ABatchOwnsNoMoreThanItsBudgetAndTheNextIsComputed) {
+  for (const InferenceMode mode :
+       {InferenceMode::kBatched, InferenceMode::kSequential, InferenceMode::kInPlace}) {
+    ParallelInference service(Plain(),
+                              {.mode = mode, .workers = 2, .budget_bytes = 4096, .name = "frugal"});
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_THAT(ErrorOf([&] {
+                    service.Output(Ones({100, 100}));
+                  }),
+                  IsError(absl::StatusCode::kResourceExhausted, {"exceed a budget"}));
+      EXPECT_EQ(service.Output(Ones({4, 100})).dim(0), 4);
+    }
+    EXPECT_THROW(service.Output(Ones({100, 100})), Error);
+    EXPECT_EQ(service.stats().failed, 6);
+    EXPECT_EQ(service.stats().requests, 5);
+    std::ostringstream tree;
+    NDManager::System().DebugDump(tree);
+    EXPECT_THAT(tree.str(), HasSubstr("frugal"));
+    EXPECT_THAT(tree.str(), HasSubstr(mode == InferenceMode::kInPlace ? "in place" : "worker 2"));
+    EXPECT_THAT(tree.str(), ::testing::Not(HasSubstr("batch")));
+  }
+}
+
+// Those that fit alone are answered where they do not fit together.
+TEST(InferenceLimitsTest, RequestsThatTogetherExceedTheBudgetAreComputedAlone) {
+  Gate gate;
+  ParallelInference service(Gated(gate), {.workers = 1, .budget_bytes = 2048});
+  gate.Close();
+  std::atomic<int> answered = 0;
+  std::vector<std::thread> clients;
+  const auto ask = [&] {
+    service.Output(Ones({1, 100}));
+    ++answered;
+  };
+  clients.emplace_back(ask);
+  gate.AwaitInside(1);
+  for (int i = 0; i < 8; ++i) clients.emplace_back(ask);
+  AwaitWaiting(service, 8);
+  gate.Open();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(answered, 9);
+  EXPECT_EQ(service.stats().failed, 0);
+  EXPECT_THAT(ErrorOf([] { ParallelInference(Plain(), {.budget_bytes = -1}); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"budget_bytes -1"}));
+}
+
+}  // namespace
+}  // namespace tidepool::nn
