@@ -60,6 +60,40 @@ TEST(InferenceLimitsTest, SizesOfBatchesAreCounted) {
   EXPECT_THAT(std::vector<int64_t>(sizes.begin(), sizes.begin() + 5),
               ::testing::ElementsAre(2, 1, 2, 2, 1));
   EXPECT_EQ(sizes.back(), 2);
+  EXPECT_EQ(service.stats().batch_examples, 33 + 65536 + 65537);
+}
+
+TEST(InferenceLimitsTest, CancelEndsWhatWaitsWithoutComputingIt) {
+  Gate gate;
+  ParallelInference service(Gated(gate), {.workers = 1, .batch_limit = 1, .queue_limit = 3});
+  gate.Close();
+  std::atomic<int> answered = 0, cancelled = 0;
+  std::vector<std::thread> clients;
+  const auto ask = [&] {
+    try {
+      service.Output(Ones({1, 100}));
+      ++answered;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kCancelled) << error.message();
+      ++cancelled;
+    }
+  };
+  clients.emplace_back(ask);
+  gate.AwaitInside(1);
+  for (int i = 0; i < 5; ++i) clients.emplace_back(ask);  // two of them for room
+  AwaitWaiting(service, 3);
+  service.Cancel();
+  while (cancelled < 5) std::this_thread::sleep_for(1ms);  // though nothing more is computed
+  EXPECT_EQ(answered, 0);
+  gate.Open();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(answered, 1);
+  ask();
+  EXPECT_EQ(cancelled, 6);
+  service.Shutdown();
+  service.Cancel();
+  EXPECT_EQ(gate.batches().size(), 1u);
+  EXPECT_EQ(service.stats().waiting, 0);
 }
 
 TEST(InferenceLimitsTest, ABatchOwnsNoMoreThanItsBudgetAndTheNextIsComputed) {

@@ -106,6 +106,21 @@ class ParallelInference::Core {
     idle_.wait(lock, [&] { return stats_.running == 0; });
   }
 
+  void Cancel() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = cancelled_ = true;
+      while (first_ != nullptr) {
+        WaitingRequest& waiting = *RemoveBehind(nullptr);
+        waiting.error = std::make_exception_ptr(Cancelled());
+        waiting.state = WaitingRequest::State::kDone;
+        waiting.done.notify_one();
+      }
+    }
+    wakes_.notify_all();
+    room_.notify_all();
+  }
+
   const ParallelInferenceConfig& config() const { return config_; }
   ParallelInferenceStats stats() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -116,7 +131,13 @@ class ParallelInference::Core {
  private:
   // ---- Requests; mutex_ is held where `lock` is handed in ----
 
+  Error Cancelled() const {
+    return {absl::StatusCode::kCancelled,
+            absl::StrCat(config_.name, ": requests that wait have been cancelled")};
+  }
+
   void CheckOpen() const {
+    if (cancelled_) throw Cancelled();
     if (stopping_)
       ThrowFailedPrecondition(absl::StrCat(config_.name, ": a request after Shutdown"));
   }
@@ -273,6 +294,7 @@ class ParallelInference::Core {
   void CountBatch(int64_t requests, int64_t examples) {
     stats_.running += requests;
     ++stats_.batches;
+    stats_.batch_examples += examples;
     stats_.largest_batch = std::max(stats_.largest_batch, examples);
     const auto size = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(examples - 1)));
     ++stats_.batches_by_size[std::min(size, stats_.batches_by_size.size() - 1)];
@@ -289,7 +311,7 @@ class ParallelInference::Core {
   std::shared_ptr<const Network> network_;
   WaitingRequest *first_ = nullptr, *last_ = nullptr;
   int64_t waiting_for_room_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, cancelled_ = false;
   ParallelInferenceStats stats_;
 
   std::vector<std::thread> workers_;
@@ -371,6 +393,7 @@ void ParallelInference::UpdateModel(std::shared_ptr<const Network> network) {
 
 std::shared_ptr<const Network> ParallelInference::network() const { return core_->network(); }
 void ParallelInference::Shutdown() { core_->Shutdown(); }
+void ParallelInference::Cancel() { core_->Cancel(); }
 const ParallelInferenceConfig& ParallelInference::config() const { return core_->config(); }
 ParallelInferenceStats ParallelInference::stats() const { return core_->stats(); }
 WorkspacePool& ParallelInference::workspaces() { return core_->pool(); }

@@ -31,7 +31,8 @@
 // for that, with a replica that has its own (Network::NewReplica). Threads: any, for every call.
 // Errors: a request that the network refuses is refused on its own thread before it waits. Where
 // computing several together fails, each is computed alone, so that only those that fail alone
-// fail. Shutdown lets what waits be computed; requests after it are kFailedPrecondition.
+// fail. Shutdown lets what waits be computed; requests after it are kFailedPrecondition. Cancel ends
+// what waits, and what comes, with kCancelled.
 #ifndef TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 #define TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 
@@ -76,6 +77,7 @@ struct ParallelInferenceConfig {
 struct ParallelInferenceStats {
   int64_t requests = 0, examples = 0;  // answered
   int64_t batches = 0;                 // computed
+  int64_t batch_examples = 0;          // in all batches
   int64_t largest_batch = 0;           // examples
   // Of more than 2^(i-1) and at most 2^i examples, by i; the last one of larger ones as well.
   std::array<int64_t, 17> batches_by_size = {};
@@ -117,6 +119,9 @@ class ParallelInference {
 
   // Waits until all requests are answered and the workers have gone. Idempotent.
   void Shutdown();
+  // What waits is not computed; what has begun is, and nobody waits for it here. Idempotent, also
+  // after Shutdown.
+  void Cancel();
 
   const ParallelInferenceConfig& config() const;
   ParallelInferenceStats stats() const;
