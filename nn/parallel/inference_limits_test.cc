@@ -51,6 +51,43 @@ TEST(InferenceLimitsTest, ARequestSaysWhetherItWaitsForRoomAndIsNotOvertaken) {
   EXPECT_EQ(service.stats().waiting, 0);
 }
 
+// Each batch is one request: two rows of one that does not wait for room, one of those that do.
+TEST(InferenceLimitsTest, RoomThatBecomesFreeIsForThoseWhoWaitForIt) {
+  Gate gate;
+  ParallelInference service(Gated(gate), {.workers = 1, .batch_limit = 1, .queue_limit = 1});
+  gate.Close();
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 50; ++i) {
+    waiting.emplace_back([&] { service.Output(Ones({1, 100})); });
+    if (i == 0) gate.AwaitInside(1);
+    if (i == 1) AwaitWaiting(service, 1);  // the others wait for room
+  }
+  const auto refused = [&] {
+    return std::string(ErrorOf([&] {
+                         service.Run({{Ones({2, 100})}, {}, {}, WhenFull::kRefuse});
+                       }).message());
+  };
+  while (refused().find("49 requests wait") == std::string::npos) continue;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i) {
+    others.emplace_back([&] {
+      for (bool is_in = false; !is_in;) {
+        try {
+          service.Run({{Ones({2, 100})}, {}, {}, WhenFull::kRefuse});
+          is_in = true;
+        } catch (const QueueFullError&) {
+        }
+      }
+    });
+  }
+  gate.Open();
+  for (std::thread& thread : waiting) thread.join();
+  for (std::thread& thread : others) thread.join();
+  const std::vector<int64_t> batches = gate.batches();
+  ASSERT_EQ(batches.size(), 53u);
+  for (size_t i = 0; i < 50; ++i) EXPECT_EQ(batches[i], 1) << i;
+}
+
 TEST(InferenceLimitsTest, SizesOfBatchesAreCounted) {
   ParallelInference service(Plain(), {.workers = 1, .batch_limit = 1});
   for (const int64_t rows : {1, 1, 2, 3, 4, 5, 8, 9, 65536, 65537}) {
