@@ -136,8 +136,9 @@ class BoundedServer : private httplib::Server {
   bool HasEnded() const { return threads_end_ && waiting_.empty() && serving_ == 0; }
   // Without waiting for pages that have not come back; one thread, once.
   void EndAnswers();
-  // Connections that the system takes before the listening thread does.
-  int Backlog() const { return std::max(limits_.connections, 64); }
+  // Connections that the system takes before the listening thread does. Beyond, who comes is not
+  // even refused, and asks again after a second.
+  int Backlog() const { return std::max(limits_.connections, 1024); }
   void Listen();
   void Enqueue(int socket);
   void Work();

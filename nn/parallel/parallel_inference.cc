@@ -25,15 +25,6 @@ namespace {
 // Of what is refused before there is a service with a name.
 constexpr char kName[] = "parallel inference";
 
-// A deadline of centuries is none.
-WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted) {
-  using Clock = WaitingRequest::Clock;
-  if (!wanted.has_value()) return std::nullopt;
-  const Clock::time_point now = Clock::now();
-  if (*wanted > Clock::time_point::max() - now) return std::nullopt;
-  return now + *wanted;
-}
-
 void CheckDeadline(const std::optional<std::chrono::nanoseconds>& deadline) {
   if (!deadline.has_value() || deadline->count() > 0) return;
   ThrowInvalidArgument(
@@ -110,8 +101,9 @@ class ParallelInference::Core {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       stopping_ = cancelled_ = true;
-      while (first_ != nullptr) {
-        WaitingRequest& waiting = *RemoveBehind(nullptr);
+      while (queue_.first() != nullptr) {
+        WaitingRequest& waiting = *queue_.first();
+        TakeOut(nullptr);
         waiting.error = std::make_exception_ptr(Cancelled());
         waiting.state = WaitingRequest::State::kDone;
         waiting.done.notify_one();
@@ -160,15 +152,14 @@ class ParallelInference::Core {
   void RunThere(WaitingRequest& waiting, WhenFull when_full) {
     std::unique_lock<std::mutex> lock(mutex_);
     AwaitRoom(lock, waiting.deadline, when_full);
-    (last_ != nullptr ? last_->next : first_) = &waiting;
-    last_ = &waiting;
+    queue_.Add(waiting);
     ++stats_.waiting;
     wakes_.notify_one();
     const auto is_done = [&] { return waiting.state == WaitingRequest::State::kDone; };
     if (waiting.deadline.has_value()) {
       const auto has_begun = [&] { return waiting.state != WaitingRequest::State::kWaiting; };
       if (!waiting.done.wait_until(lock, *waiting.deadline, has_begun)) {
-        Remove(waiting);
+        TakeOut(queue_.Before(waiting));
         Expire(waiting);
         return;
       }
@@ -200,21 +191,11 @@ class ParallelInference::Core {
     CheckOpen();
   }
 
-  void Remove(WaitingRequest& waiting) {
-    WaitingRequest* before = nullptr;
-    for (WaitingRequest* at = first_; at != &waiting; at = at->next) before = at;
-    RemoveBehind(before);
-  }
-
-  WaitingRequest* RemoveBehind(WaitingRequest* before) {
-    WaitingRequest*& link = before != nullptr ? before->next : first_;
-    WaitingRequest* const removed = link;
-    link = removed->next;
-    if (last_ == removed) last_ = before;
-    removed->next = nullptr;
+  // It waits no longer.
+  void TakeOut(WaitingRequest* before) {
+    queue_.RemoveBehind(before);
     --stats_.waiting;
     room_.notify_one();
-    return removed;
   }
 
   void Expire(WaitingRequest& waiting) {
@@ -247,8 +228,8 @@ class ParallelInference::Core {
     std::vector<WaitingRequest*> batch;
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      wakes_.wait(lock, [&] { return stopping_ || first_ != nullptr; });
-      if (first_ == nullptr) return;
+      wakes_.wait(lock, [&] { return stopping_ || queue_.first() != nullptr; });
+      if (queue_.first() == nullptr) return;
       Take(batch);
       if (batch.empty()) continue;
       std::shared_ptr<const Network> network = network_;
@@ -270,15 +251,15 @@ class ParallelInference::Core {
     batch.clear();
     int64_t examples = 0;
     WaitingRequest* before = nullptr;
-    for (WaitingRequest* at = first_; at != nullptr;) {
+    for (WaitingRequest* at = queue_.first(); at != nullptr;) {
       WaitingRequest* const behind = at->next;
       if (at->deadline.has_value() && *at->deadline <= WaitingRequest::Clock::now()) {
-        RemoveBehind(before);
+        TakeOut(before);
         Expire(*at);
         at->done.notify_one();
       } else if (batch.empty() ||
                  (examples + at->examples <= config_.batch_limit && FitTogether(*batch[0], *at))) {
-        RemoveBehind(before);
+        TakeOut(before);
         at->state = WaitingRequest::State::kRunning;
         examples += at->examples;
         batch.push_back(at);
@@ -309,7 +290,7 @@ class ParallelInference::Core {
   std::condition_variable wakes_, room_, idle_;
   // Guarded by mutex_:
   std::shared_ptr<const Network> network_;
-  WaitingRequest *first_ = nullptr, *last_ = nullptr;
+  WaitingQueue queue_;
   int64_t waiting_for_room_ = 0;
   bool stopping_ = false, cancelled_ = false;
   ParallelInferenceStats stats_;

@@ -58,6 +58,33 @@ void ComputeIn(const BatchPlace& place, const Network& network,
 
 }  // namespace
 
+void WaitingQueue::Add(WaitingRequest& request) {
+  (last_ != nullptr ? last_->next : first_) = &request;
+  last_ = &request;
+}
+
+WaitingRequest* WaitingQueue::Before(const WaitingRequest& request) const {
+  WaitingRequest* before = nullptr;
+  for (WaitingRequest* at = first_; at != &request; at = at->next) before = at;
+  return before;
+}
+
+void WaitingQueue::RemoveBehind(WaitingRequest* before) {
+  WaitingRequest*& link = before != nullptr ? before->next : first_;
+  WaitingRequest* const removed = link;
+  link = removed->next;
+  if (last_ == removed) last_ = before;
+  removed->next = nullptr;
+}
+
+WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted) {
+  using Clock = WaitingRequest::Clock;
+  if (!wanted.has_value()) return std::nullopt;
+  const Clock::time_point now = Clock::now();
+  if (*wanted > Clock::time_point::max() - now) return std::nullopt;
+  return now + *wanted;
+}
+
 bool FitTogether(const WaitingRequest& a, const WaitingRequest& b) {
   const auto fit = [](const NDArray& x, const NDArray& y) {
     return x.dtype() == y.dtype() && x.device() == y.device() &&

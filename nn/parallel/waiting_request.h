@@ -33,6 +33,23 @@ struct WaitingRequest {
   WaitingRequest* next = nullptr;  // behind it
 };
 
+// In the order in which they came. Threads: one.
+class WaitingQueue {
+ public:
+  WaitingRequest* first() const { return first_; }
+  void Add(WaitingRequest& request);
+  // Null: it is the first.
+  WaitingRequest* Before(const WaitingRequest& request) const;
+  // The one behind `before`, or the first where that is null.
+  void RemoveBehind(WaitingRequest* before);
+
+ private:
+  WaitingRequest *first_ = nullptr, *last_ = nullptr;
+};
+
+// From now on. One of centuries is none.
+WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted);
+
 // Whether the two can be rows of one batch.
 bool FitTogether(const WaitingRequest& a, const WaitingRequest& b);
 
