@@ -54,7 +54,6 @@ std::optional<DataSet> CsvIterator::NextBatch(const std::stop_token&) {
   if (reader_ == nullptr) return std::nullopt;
   const int64_t size = batching_.batch_size;
   try {
-    reader_->Clear();
     int64_t read = reader_->Skip(batching_.rank * size);
     if (read == batching_.rank * size) read += reader_->Read(size);
     if (read == (batching_.rank + 1) * size) {
