@@ -97,22 +97,18 @@ std::string DigitReader::Answer(std::string_view body) {
   if (const int64_t waiting = service_.stats().waiting; waiting >= options_.queue_limit) {
     throw nn::QueueFullError(absl::StrCat(waiting, " requests wait; try again later"));
   }
-  GreyImage pixels;
-  std::string_view images = body;
-  if (LooksLikePng(body)) {
-    pixels = DecodePng(body, height_, width_);
-    images = {reinterpret_cast<const char*>(pixels.data()), pixels.size()};
-  }
-  const int64_t count = CountRawImages(images, height_, width_);
-  if (const int64_t most = server_.limits().body_bytes / kDigitBytes; count > most) {
+  const bool is_png = LooksLikePng(body);
+  const int64_t count = is_png ? 1 : CountRawImages(body, height_, width_);
+  const HttpLimits& limits = server_.limits();
+  if (const int64_t most = limits.body_bytes / kDigitBytes; count > most) {
     throw Error(absl::StatusCode::kOutOfRange,
                 absl::StrCat("found ", count, " images, expected at most ", most,
                              ": an answer is no larger than a body may be"));
   }
   const int64_t part = std::min(count, images_of_part_.load());
-  const int64_t image_bytes = height_ * width_ * static_cast<int64_t>(sizeof(float));
-  const int64_t bytes = part * image_bytes + count * kAnswerBytes;
-  const HttpLimits& limits = server_.limits();
+  const int64_t pixels_of_image = height_ * width_;
+  const int64_t bytes = part * pixels_of_image * static_cast<int64_t>(sizeof(float)) +
+                        (is_png ? pixels_of_image : 0) + count * kAnswerBytes;
   if (const int64_t most = limits.all_bodies_bytes + limits.work_bytes; bytes > most) {
     ThrowResourceExhausted(absl::StrCat(part, " images at once take too much memory: found ", bytes,
                                         " bytes, expected at most ", most));
@@ -120,6 +116,12 @@ std::string DigitReader::Answer(std::string_view body) {
   const BoundedServer::WorkRoom room(server_, bytes);
   if (!room.is_there()) {
     throw nn::QueueFullError("too many images wait for the memory there is; try again later");
+  }
+  GreyImage pixels;
+  std::string_view images = body;
+  if (is_png) {
+    pixels = DecodePng(body, height_, width_);
+    images = {reinterpret_cast<const char*>(pixels.data()), pixels.size()};
   }
   std::vector<Digit> digits;
   digits.reserve(static_cast<size_t>(count));
@@ -131,7 +133,7 @@ std::string DigitReader::Answer(std::string_view body) {
     // One that is over is a deadline all the same.
     const auto left =
         std::max<std::chrono::nanoseconds>(until - Clock::now(), std::chrono::nanoseconds(1));
-    const std::string_view these = images.substr(at, static_cast<size_t>(part * height_ * width_));
+    const std::string_view these = images.substr(at, static_cast<size_t>(part * pixels_of_image));
     try {
       ReadPart(these, left, digits);
     } catch (Error& error) {
