@@ -14,6 +14,7 @@
 
 #include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/digit_image.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/decimal_comma.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
@@ -282,6 +283,19 @@ TEST_F(DigitServerTest, ManyClientsGrowNothing) {
   load(100);
   EXPECT_EQ(ToString(Diff(before, NDManager::System().Snapshot())), "");
   EXPECT_LE(before.size(), 5u);  // root, model, the service and each of its workers
+}
+
+TEST_F(DigitServerTest, ASteadyServiceAsksTheSystemForNoTensorMemory) {
+  const auto ask = [&](int requests) {
+    for (int i = 0; i < requests; ++i) {
+      ASSERT_EQ(Post(RawImage(i))->status, 200);
+      ASSERT_EQ(Post(RawImage(1) + RawImage(2) + RawImage(3))->status, 200);
+    }
+  };
+  ask(100);
+  const int64_t before = MemoryTracker::Global().Snapshot().system_allocations;
+  ask(100);
+  EXPECT_EQ(MemoryTracker::Global().Snapshot().system_allocations, before);
 }
 
 TEST_F(DigitServerTest, AModelIsReplacedWhileItServes) {
