@@ -97,7 +97,9 @@ BoundedServer::BoundedServer(const HttpLimits& limits) : limits_(limits) {
         return AnswerError(response, response.status, "the request is not understood");
     }
   });
-  set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+  // Before it is sent: who has an answer finds it counted.
+  set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
+    CountAnswer(response.status);
     if (!connection_here->must_close()) return;
     response.headers.erase("Keep-Alive");
     response.headers.erase("Connection");
@@ -275,8 +277,17 @@ bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response
 }
 
 bool BoundedServer::TakeRoom(int64_t bytes) {
-  if (body_bytes_.fetch_add(bytes) + bytes <= limits_.all_bodies_bytes) return true;
+  if (body_bytes_.fetch_add(bytes) + bytes <= limits_.all_bodies_bytes && IsWithinLimits()) {
+    return true;
+  }
   body_bytes_ -= bytes;
+  return false;
+}
+
+bool BoundedServer::TakeWorkRoom(int64_t bytes) {
+  work_bytes_ += bytes;
+  if (IsWithinLimits()) return true;
+  work_bytes_ -= bytes;
   return false;
 }
 

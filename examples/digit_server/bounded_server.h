@@ -13,6 +13,9 @@
 //   503       more connections or bytes of bodies at once than the limits; an answer to a body
 //             counts as one until it is taken; idle connections make room first
 //
+// What pages make of bodies, their answers among it, they ask room for (WorkRoom): what bodies leave
+// of theirs, and as much beside that as the limit says.
+//
 // Each has {"error": "..."} and closes the connection, as does a body in chunks, whose end the
 // library does not check. Answers are whole and plain: neither ranges nor compression are asked of
 // the library.
@@ -25,6 +28,7 @@
 #include <httplib.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -36,6 +40,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tidepool/examples/digit_server/connection.h"
@@ -59,12 +64,40 @@ class BoundedServer : private httplib::Server {
   // with a slash or has a page already, kFailedPrecondition after Start.
   void AddPage(const std::string& path, Page page);          // GET and HEAD
   void AddBodyPage(const std::string& path, BodyPage page);  // POST
+  // Before Start: runs once the time for answers is over (is_cut), before connections are ended, to
+  // end what pages wait for. It calls nothing of the server that waits.
+  void set_on_cut(std::function<void()> on_cut) { on_cut_ = std::move(on_cut); }
   // Of the whole process, before it has threads: glibc keeps what a thread has freed for that
   // thread, and all of them together would hold many times the bodies that there may be at once.
   // Threads that say nothing else have stacks of kStackBytes from then on.
   static void KeepLittleFreedMemory();
   // {"error": message}, as for all that is refused.
   static void AnswerError(httplib::Response& response, int status, const std::string& message);
+
+  // Room for what a page makes of a body, from its limit's.
+  class WorkRoom {
+   public:
+    WorkRoom(BoundedServer& server, int64_t bytes) : server_(server), bytes_(bytes) {
+      is_there_ = server.TakeWorkRoom(bytes);
+    }
+    ~WorkRoom() {
+      if (is_there_) server_.work_bytes_ -= bytes_;
+    }
+    WorkRoom(const WorkRoom&) = delete;
+    WorkRoom& operator=(const WorkRoom&) = delete;
+    bool is_there() const { return is_there_; }
+
+   private:
+    BoundedServer& server_;
+    const int64_t bytes_;
+    bool is_there_ = false;
+  };
+  const HttpLimits& limits() const { return limits_; }
+  // Bytes of bodies and answers, and of work, that there are now.
+  int64_t body_bytes() const { return body_bytes_.load(); }
+  int64_t work_bytes() const { return work_bytes_.load(); }
+  // How many answers of each status there have been, of all pages and of none.
+  std::map<int, int64_t> answers() const;
 
   // Answers what comes through a socket that somebody else has accepted, until it ends, on this
   // thread; closes it.
@@ -103,8 +136,9 @@ class BoundedServer : private httplib::Server {
   bool HasEnded() const { return threads_end_ && waiting_.empty() && serving_ == 0; }
   // Without waiting for pages that have not come back; one thread, once.
   void EndAnswers();
-  // Connections that the system takes before the listening thread does.
-  int Backlog() const { return std::max(limits_.connections, 64); }
+  // Connections that the system takes before the listening thread does. Beyond, who comes is not
+  // even refused, and asks again after a second.
+  int Backlog() const { return std::max(limits_.connections, 1024); }
   void Listen();
   void Enqueue(int socket);
   void Work();
@@ -115,8 +149,11 @@ class BoundedServer : private httplib::Server {
   void Serve(Connection& connection, Open& open);
   // What arrived is no head that the library gets.
   void RefuseHead(Connection& connection);
-  // Without the library and without waiting.
-  static void AnswerAtOnce(int socket, int status, const std::string& message);
+  // Without the library and without waiting: a client that has not taken earlier answers gets none.
+  void Send(int socket, int status, const std::string& message);
+  // The same, to a connection that ends with it.
+  void AnswerAtOnce(int socket, int status, const std::string& message);
+  void CountAnswer(int status);
   // Whether the head is refused; it is answered then.
   bool CheckHead(const httplib::Request& request, httplib::Response& response);
   void ReadBody(const BodyPage& page, httplib::Response& response,
@@ -126,13 +163,22 @@ class BoundedServer : private httplib::Server {
 
   // For bodies, and answers to them that nobody has taken yet; false: there is not so much.
   bool TakeRoom(int64_t bytes);
+  bool TakeWorkRoom(int64_t bytes);
+  // Of bodies and work together.
+  bool IsWithinLimits() const {
+    return body_bytes_.load() + work_bytes_.load() <= limits_.all_bodies_bytes + limits_.work_bytes;
+  }
 
   static thread_local const BoundedServer* server_here_;  // that this thread answers for
 
   const HttpLimits limits_;
   std::map<std::string, bool> takes_body_;  // of each page
   std::atomic<int64_t> body_bytes_{0};      // of all requests, and of answers to them
+  std::atomic<int64_t> work_bytes_{0};
+  static constexpr size_t kStatuses = 600;
+  std::array<std::atomic<int64_t>, kStatuses> answers_ = {};  // by status
   std::atomic<bool> stopping_{false}, cut_{false}, listening_{false};
+  std::function<void()> on_cut_;
   std::unique_ptr<Listener> listener_;
   std::thread listening_thread_;
 

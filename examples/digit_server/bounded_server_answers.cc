@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -27,10 +30,12 @@ const char* ReasonOf(int status) {
   }
 }
 
-// Without the library and without waiting: a client that has not taken earlier answers gets none.
-void Send(int socket, int status, const std::string& message) {
+}  // namespace
+
+void BoundedServer::Send(int socket, int status, const std::string& message) {
+  CountAnswer(status);
   httplib::Response response;
-  BoundedServer::AnswerError(response, status, message);
+  AnswerError(response, status, message);
   const std::string answer =
       absl::StrCat("HTTP/1.1 ", status, " ", ReasonOf(status), "\r\nConnection: close\r\n",
                    status == 503 ? "Retry-After: 1\r\n" : "",
@@ -39,7 +44,20 @@ void Send(int socket, int status, const std::string& message) {
   send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-}  // namespace
+void BoundedServer::CountAnswer(int status) {
+  if (status > 0 && static_cast<size_t>(status) < kStatuses) {
+    answers_[static_cast<size_t>(status)].fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+std::map<int, int64_t> BoundedServer::answers() const {
+  std::map<int, int64_t> counts;
+  for (size_t status = 0; status < kStatuses; ++status) {
+    const int64_t count = answers_[status].load(std::memory_order_relaxed);
+    if (count > 0) counts[static_cast<int>(status)] = count;
+  }
+  return counts;
+}
 
 void BoundedServer::AnswerError(httplib::Response& response, int status,
                                 const std::string& message) {

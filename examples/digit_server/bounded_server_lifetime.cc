@@ -30,6 +30,7 @@ void CheckHttpLimits(const HttpLimits& limits) {
   check("head_bytes", limits.head_bytes, HttpLimits::kMostHeadBytes, "");
   check("body_bytes", limits.body_bytes, HttpLimits::kMostBodyBytes, "");
   check("all_bodies_bytes", limits.all_bodies_bytes, HttpLimits::kMostBodyBytes, "");
+  check("work_bytes", limits.work_bytes, HttpLimits::kMostBodyBytes, "");
   const auto check_time = [&](const char* name, std::chrono::milliseconds time) {
     check(name, time.count(), std::chrono::milliseconds(HttpLimits::kMostTime).count(), " ms");
   };
@@ -82,7 +83,7 @@ void BoundedServer::Listen() {
           const std::lock_guard<std::mutex> lock(mutex_);
           return ending_ > 0 || EndAnIdleConnection();
         },
-        [](int refused) { AnswerAtOnce(refused, 503, "too many open files"); });
+        [this](int refused) { AnswerAtOnce(refused, 503, "too many open files"); });
     if (connection < 0) break;
     Enqueue(connection);
   }
@@ -159,6 +160,7 @@ void BoundedServer::EndAnswers() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_until(lock, until, [this] { return HasEnded(); });
     cut_ = true;
+    if (on_cut_ != nullptr) on_cut_();
     for (auto& [connection, open] : open_) connection->ShutDown();
   }
   changed_.notify_all();

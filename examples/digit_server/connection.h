@@ -29,6 +29,7 @@ struct HttpLimits {
   int64_t head_bytes = int64_t{16} << 10;          // request line and headers
   int64_t body_bytes = int64_t{16} << 20;          // of one request
   int64_t all_bodies_bytes = int64_t{64} << 20;    // of all requests at once
+  int64_t work_bytes = int64_t{16} << 20;          // what pages make of bodies, beside those
   std::chrono::milliseconds request_time{10'000};  // from a request's first byte to its last
   std::chrono::milliseconds answer_time{10'000};   // for a client to take an answer
   std::chrono::milliseconds idle_time{5'000};      // between two requests of a connection

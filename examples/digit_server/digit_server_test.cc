@@ -7,16 +7,19 @@
 #include <png.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "nlohmann/json.hpp"
 #include "tidepool/examples/digit_server/digit_image.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/decimal_comma.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/nn/model_file.h"
 
@@ -52,8 +55,11 @@ std::string Png(const std::string& pixels, uint32_t height, uint32_t width, uint
 class DigitServerTest : public ::testing::Test {
  protected:
   DigitServerTest() : model_(nn::MakeModel("mlp", {28, 28, 1}, 10, 3, WorkspaceMode::kEnabled)) {
-    options_.budget_bytes = 1 << 20;
+    options_.reader.budget_bytes = 1 << 20;
     options_.limits.body_bytes = 4 << 20;
+    Start();
+  }
+  void Start() {
     server_ = std::make_unique<DigitServer>(model_, options_);
     server_->Start();
     client_ = std::make_unique<httplib::Client>("127.0.0.1", server_->port());
@@ -159,17 +165,36 @@ TEST_F(DigitServerTest, APngEndsWithItsLastChunk) {
   }
 }
 
-TEST_F(DigitServerTest, ARequestBeyondTheBudgetIsRefusedAndTheNextIsServed) {
+std::string ManyImages(int count) {
   std::string many;
-  for (int i = 0; i < 1000; ++i) many += RawImage(i);
+  for (int i = 0; i < count; ++i) many += RawImage(i);
+  return many;
+}
+
+TEST_F(DigitServerTest, ARequestBeyondTheBudgetIsRefusedAndTheNextIsServed) {
+  options_.reader.budget_bytes = 8 << 10;
+  options_.reader.batch_limit = 100;
+  Start();
+  const std::string many = ManyImages(1000);
   for (int i = 0; i < 3; ++i) {
     const httplib::Result answer = Post(many);
     ASSERT_EQ(answer->status, 507) << answer->body;
-    EXPECT_THAT(answer->body,
-                ::testing::StartsWith("{\"error\":\"1000 images at once take too much "
-                                      "memory, expected fewer: a new array"));
+    EXPECT_THAT(answer->body, ::testing::StartsWith("{\"error\":\"100 images at once take too much "
+                                                    "memory, expected fewer: "));
+    EXPECT_THAT(answer->body, HasSubstr("a new array"));
     EXPECT_THAT(answer->body, HasSubstr("exceed a budget"));
     EXPECT_EQ(Post(RawImage(1))->status, 200);
+  }
+}
+
+// Before, a request of 1,000 images was beyond a budget of 1 MiB.
+TEST_F(DigitServerTest, ARequestOfManyImagesTakesTheMemoryOfAPart) {
+  const httplib::Result answer = Post(ManyImages(1000));
+  ASSERT_EQ(answer->status, 200) << answer->body;
+  const json digits = json::parse(answer->body)["digits"];
+  ASSERT_EQ(digits.size(), 1000u);
+  for (const int i : {0, 31, 32, 999}) {
+    ExpectSame(digits[static_cast<size_t>(i)], Expected(RawImage(i)));
   }
 }
 
@@ -178,6 +203,7 @@ TEST_F(DigitServerTest, TheMemoryPageShowsTheTree) {
   const httplib::Result page = client_->Get("/memory");
   ASSERT_EQ(page->status, 200);
   EXPECT_THAT(page->body, HasSubstr("model mlp"));
+  EXPECT_THAT(page->body, HasSubstr("digit inference"));
   EXPECT_THAT(page->body, HasSubstr("capped"));
   EXPECT_THAT(page->body, HasSubstr("worker 1"));
 }
@@ -200,7 +226,21 @@ TEST_F(DigitServerTest, TheMetricsPageIsWhatPrometheusReads) {
   };
   const double before = cycles(scrape());
   for (int i = 0; i < 5; ++i) ASSERT_EQ(Post(RawImage(i))->status, 200);
+  ASSERT_EQ(Post("no image")->status, 400);
+  ASSERT_EQ(client_->Get("/nothing")->status, 404);
   const Exposition read = scrape();
+  EXPECT_EQ(read.Value("digit_server_requests_total", {{"outcome", "answered"}}), 5);
+  EXPECT_EQ(read.Value("digit_server_requests_total", {{"outcome", "no_image"}}), 1);
+  EXPECT_EQ(read.Value("digit_server_requests_total", {{"outcome", "queue_full"}}), 0);
+  EXPECT_EQ(read.Value("digit_server_request_seconds_count"), 5);
+  EXPECT_EQ(read.Value("digit_server_request_seconds_bucket", {{"le", "+Inf"}}), 5);
+  EXPECT_GT(read.Value("digit_server_request_seconds_sum"), 0);
+  EXPECT_EQ(read.Value("digit_server_batch_images_bucket", {{"le", "1"}}), 5);
+  EXPECT_EQ(read.Value("digit_server_batch_images_sum"), 5);
+  EXPECT_EQ(read.Value("digit_server_http_answers_total", {{"code", "404"}}), 1);
+  EXPECT_EQ(read.Value("digit_server_http_answers_total", {{"code", "200"}}), 6);
+  EXPECT_EQ(read.Value("digit_server_queue_requests"), 0);
+  EXPECT_EQ(read.Value("digit_server_ready"), 1);
   EXPECT_GE(cycles(read), before + 5);
   EXPECT_GT(read.Value("tidepool_memory_bytes", {{"device", "host"}, {"kind", "allocated"}}), 0);
 }
@@ -239,10 +279,46 @@ TEST_F(DigitServerTest, ManyClientsGrowNothing) {
     EXPECT_EQ(served, 4 * requests);
   };
   load(20);
-  const OwnershipSnapshot before = model_.manager.Snapshot();
+  const OwnershipSnapshot before = NDManager::System().Snapshot();
   load(100);
-  EXPECT_EQ(ToString(Diff(before, model_.manager.Snapshot())), "");
-  EXPECT_LE(before.size(), 3u);  // the model and a predictor for each worker
+  EXPECT_EQ(ToString(Diff(before, NDManager::System().Snapshot())), "");
+  EXPECT_LE(before.size(), 5u);  // root, model, the service and each of its workers
+}
+
+TEST_F(DigitServerTest, ASteadyServiceAsksTheSystemForNoTensorMemory) {
+  const auto ask = [&](int requests) {
+    for (int i = 0; i < requests; ++i) {
+      ASSERT_EQ(Post(RawImage(i))->status, 200);
+      ASSERT_EQ(Post(RawImage(1) + RawImage(2) + RawImage(3))->status, 200);
+    }
+  };
+  ask(100);
+  const int64_t before = MemoryTracker::Global().Snapshot().system_allocations;
+  ask(100);
+  EXPECT_EQ(MemoryTracker::Global().Snapshot().system_allocations, before);
+}
+
+TEST_F(DigitServerTest, AModelIsReplacedWhileItServes) {
+  const std::string raw = RawImage(1);
+  const std::string first = Post(raw)->body;
+  auto second = std::make_shared<nn::Model>(
+      nn::MakeModel("mlp", {28, 28, 1}, 10, 4, WorkspaceMode::kEnabled));
+  const std::weak_ptr<nn::Model> watched = second;
+  server_->UpdateModel(second);
+  model_.network->parameters().mutable_data<float>()[0] = 7;  // nobody reads it any more
+  second.reset();
+  const std::string by_second = Post(raw)->body;
+  EXPECT_NE(by_second, first);
+  EXPECT_FALSE(watched.expired());
+  EXPECT_THAT(CatchStatus([&] {
+                server_->UpdateModel(std::make_shared<nn::Model>(
+                    nn::MakeModel("mlp", {8, 8, 1}, 10, 4, WorkspaceMode::kEnabled)));
+              }).message(),
+              HasSubstr("same inputs"));
+  EXPECT_EQ(Post(raw)->body, by_second);
+  server_->UpdateModel(std::make_shared<nn::Model>(
+      nn::MakeModel("mlp", {28, 28, 1}, 10, 5, WorkspaceMode::kEnabled)));
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST_F(DigitServerTest, APortThatIsTakenIsNamed) {

@@ -92,6 +92,7 @@ TEST_F(HostileClients, BodiesThatAreGoneLeaveNoMemoryInTheirThreads) {
   BoundedServer::KeepLittleFreedMemory();
   options_.limits.body_bytes = int64_t{8} << 20;
   options_.limits.all_bodies_bytes = int64_t{16} << 20;
+  options_.reader.budget_bytes = int64_t{8} << 10;  // of a batch of one image, not of 32
   Start();
   ExpectServed();
   const std::string many(784 * 10'000, 'm');
@@ -122,7 +123,7 @@ TEST_F(HostileClients, FormsAsCurlSendsThemAreBodies) {
 // 64 bytes an image are more than an image of a few pixels.
 TEST_F(HostileClients, AnAnswerIsNoLargerThanABody) {
   model_ = nn::MakeModel("mlp", {1, 1, 1}, 10, 3, WorkspaceMode::kEnabled);
-  options_.budget_bytes = int64_t{1} << 30;
+  options_.reader.budget_bytes = int64_t{1} << 30;
   Start();
   const std::string most(kBody / 64, 'i');
   RawClient client = Client();
@@ -139,7 +140,7 @@ TEST_F(HostileClients, AnswersThatNobodyTakesCountAsBodies) {
   model_ = nn::Model(
       "pixel", 10,
       std::make_unique<nn::Network>(Shape{1, 1, 1}, std::vector<nn::AnyLayer>{nn::Dense(10)}));
-  options_.budget_bytes = int64_t{1} << 30;
+  options_.reader.budget_bytes = int64_t{1} << 30;
   options_.limits.body_bytes = int64_t{16} << 20;
   options_.limits.all_bodies_bytes = int64_t{18} << 20;
   Start();

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "tidepool/examples/digit_server/digit_server.h"
 #include "tidepool/examples/digit_server/raw_client.h"
@@ -58,6 +59,21 @@ class HostileClients : public ::testing::Test {
     RawClient client = Client();
     client.Send(Post(784) + kImage);
     EXPECT_THAT(client.Answer(), ::testing::HasSubstr("{\"digits\":[{"));
+  }
+  std::string Get(const std::string& path) {
+    RawClient client = Client();
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: h\r\n\r\n");
+    return client.Answer();
+  }
+  // Of /metrics; NaN where there is no such series.
+  double Metric(const std::string& series) {
+    const std::string page = Get("/metrics");
+    const size_t at = page.find("\n" + series + " ");
+    if (at == std::string::npos) return std::stod("nan");
+    return std::stod(page.substr(at + series.size() + 2));
+  }
+  void AwaitMetric(const std::string& series, double value) {
+    while (Metric(series) != value) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   nn::Model model_;

@@ -202,12 +202,13 @@ TEST_F(HostileClients, OptionsOutOfRangeAreNamed) {
     EXPECT_THAT(status.message(), HasSubstr(part));
   };
   for (const int workers : {-1, 0, 100000}) {
-    refuses({.workers = workers}, "workers is " + std::to_string(workers) + ", expected 1 to 256");
+    refuses({.reader = {.workers = workers}},
+            "workers is " + std::to_string(workers) + ", expected 1 to 256");
   }
   for (const int port : {-1, 65536, 99999}) {
     refuses({.port = port}, "port is " + std::to_string(port) + ", expected 0 to 65535");
   }
-  refuses({.budget_bytes = -1}, "budget_bytes is -1");
+  refuses({.reader = {.budget_bytes = -1}}, "budget_bytes is -1");
   refuses({.limits = {.connections = 0}}, "HTTP limits");
   refuses({.limits = {.request_time = std::chrono::milliseconds(0)}}, "HTTP limits");
 }

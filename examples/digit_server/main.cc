@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -24,13 +25,21 @@
 
 ABSL_FLAG(std::string, model, "", "a file that `tidepool train` wrote");
 ABSL_FLAG(int, port, 8080, "0: any that is free");
-ABSL_FLAG(int, workers, 2, "requests computed at once; each has a predictor");
-ABSL_FLAG(int64_t, budget_mib, 8, "MiB that a worker's requests may own at once");
+ABSL_FLAG(int, workers, 2, "batches of requests computed at once");
+ABSL_FLAG(int, threads, 1, "that the kernels of a worker use");
+ABSL_FLAG(int64_t, budget_mib, 8, "MiB that a worker's batch may own at once");
+ABSL_FLAG(int64_t, batch_limit, 32, "images computed together, and of one request at a time");
+ABSL_FLAG(int64_t, queue_limit, 32, "requests that wait for a worker; one more is answered 503");
+ABSL_FLAG(int64_t, deadline_ms, 10'000,
+          "a request that no worker could begin so long after it came is answered 504");
 ABSL_FLAG(int, connections, 64, "open at once; one more is answered 503");
 ABSL_FLAG(int64_t, body_mib, 16, "MiB of one body; all at once may have four times that");
 ABSL_FLAG(int64_t, max_operations, tidepool::nn::kMaxExampleOperations,
           "multiply-adds or the like for one image, at most");
 ABSL_FLAG(int, request_seconds, 10, "for a request to arrive, and for its answer to be taken");
+ABSL_FLAG(int, stop_seconds, 2, "for what has come to be answered when it stops");
+ABSL_FLAG(int, drain_seconds, 0,
+          "between SIGTERM or SIGINT and the stop: /readyz is 503, everything else goes on");
 
 namespace tidepool {
 namespace {
@@ -45,8 +54,14 @@ int64_t InRange(const char* flag, int64_t value, int64_t most) {
 DigitServerOptions OptionsOfFlags() {
   DigitServerOptions options;
   options.port = absl::GetFlag(FLAGS_port);
-  options.workers = absl::GetFlag(FLAGS_workers);
-  options.budget_bytes = InRange("budget_mib", absl::GetFlag(FLAGS_budget_mib), 1 << 20) << 20;
+  DigitReaderOptions& reader = options.reader;
+  reader.workers = absl::GetFlag(FLAGS_workers);
+  reader.threads_of_worker = absl::GetFlag(FLAGS_threads);
+  reader.budget_bytes = InRange("budget_mib", absl::GetFlag(FLAGS_budget_mib), 1 << 20) << 20;
+  reader.batch_limit = absl::GetFlag(FLAGS_batch_limit);
+  reader.queue_limit = absl::GetFlag(FLAGS_queue_limit);
+  reader.deadline = std::chrono::milliseconds(
+      InRange("deadline_ms", absl::GetFlag(FLAGS_deadline_ms), 86'400'000));
   HttpLimits& limits = options.limits;
   limits.connections =
       static_cast<int>(InRange("connections", absl::GetFlag(FLAGS_connections), 10'000));
@@ -54,7 +69,17 @@ DigitServerOptions OptionsOfFlags() {
   limits.all_bodies_bytes = 4 * limits.body_bytes;
   limits.request_time = limits.answer_time =
       std::chrono::seconds(InRange("request_seconds", absl::GetFlag(FLAGS_request_seconds), 3600));
+  limits.stop_time =
+      std::chrono::seconds(InRange("stop_seconds", absl::GetFlag(FLAGS_stop_seconds), 3600));
   return options;
+}
+
+std::shared_ptr<nn::Model> LoadDigits(int64_t operations) {
+  const std::string file = absl::GetFlag(FLAGS_model);
+  auto model = std::make_shared<nn::Model>(
+      nn::LoadModel(file, WorkspaceMode::kEnabled, Host(), nn::kMaxExampleElements, operations));
+  nn::RequireImageModel(*model, file);
+  return model;
 }
 
 // At once, for who waits for it.
@@ -69,26 +94,36 @@ int Run() {
   signal(SIGPIPE, SIG_IGN);
   BoundedServer::KeepLittleFreedMemory();
   // Before there are threads, which kernels have as well: they would take them.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   const DigitServerOptions options = OptionsOfFlags();
-  const std::string file = absl::GetFlag(FLAGS_model);
   const int64_t operations = InRange("max_operations", absl::GetFlag(FLAGS_max_operations),
                                      std::numeric_limits<int64_t>::max());
-  nn::Model model =
-      nn::LoadModel(file, WorkspaceMode::kEnabled, Host(), nn::kMaxExampleElements, operations);
-  nn::RequireImageModel(model, file);
-  DigitServer server(model, options);
+  const int drain = absl::GetFlag(FLAGS_drain_seconds);
+  if (drain != 0) InRange("drain_seconds", drain, 3600);
+  DigitServer server(LoadDigits(operations), options);
   server.Start();
   Print(absl::StrCat("digit_server: http://", options.host, ":", server.port(), "/digits"));
   const timespec second = {1, 0};
   while (server.is_listening()) {
-    const int signal = sigtimedwait(&ends, nullptr, &second);
+    const int signal = sigtimedwait(&signals, nullptr, &second);
     if (signal < 0) continue;
+    if (signal == SIGHUP) {
+      try {
+        server.UpdateModel(LoadDigits(operations));
+        Print("digit_server: the model has been read again");
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "digit_server: the model stays as it is: %s\n", error.what());
+      }
+      continue;
+    }
     const char* by = signal == SIGINT ? "SIGINT" : "SIGTERM";
+    server.Drain();
+    const timespec drains = {drain, 0};
+    // A second signal does not wait.
+    if (drain > 0) sigtimedwait(&signals, nullptr, &drains);
     if (!server.TryStop()) {
       // Kernels cannot be stopped, and who asked is not answered any more.
       std::fprintf(
@@ -108,7 +143,9 @@ int Run() {
 
 int main(int argc, char** argv) {
   tidepool::OpenClosedStandardStreams();
-  absl::SetProgramUsageMessage("Serves a model of digits on 127.0.0.1: POST /digits, GET /memory.");
+  absl::SetProgramUsageMessage(
+      "Serves a model of digits on 127.0.0.1: POST /digits, GET /metrics, /memory, /healthz, "
+      "/readyz.");
   if (const auto rest = absl::ParseCommandLine(argc, argv); rest.size() > 1) {
     std::fprintf(stderr, "digit_server: argument \"%s\", expected flags\n", rest[1]);
     return 1;

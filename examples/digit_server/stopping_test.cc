@@ -19,10 +19,8 @@
 #include "tidepool/examples/digit_server/bounded_server.h"
 #include "tidepool/examples/digit_server/hostile_clients.h"
 #include "tidepool/examples/digit_server/raw_client.h"
+#include "tidepool/examples/digit_server/slow_layer.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/creation.h"
-#include "tidepool/nn/layers/layer.h"
-#include "tidepool/nn/network.h"
 
 namespace tidepool {
 namespace {
@@ -174,55 +172,30 @@ TEST(BoundedServer, PathsOfPagesAreLiteral) {
   for (const char* const path : {"/abc", "/a/5", "/none"}) EXPECT_EQ(status(path), 404) << path;
 }
 
-// Says that an image of it takes long, and takes as long as the test lets it.
-class SlowLayer final : public nn::Layer {
- public:
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    int64_t images = 0;
-    bool may_end = false;
-  };
-  explicit SlowLayer(State& state) : state_(state) {}
-  std::string Kind() const override { return "slow"; }
-  Shape OutputShape(const Shape&) const override { return {10}; }
-  nn::LayerCost CostOf(absl::Span<const Shape>) const override { return {1e12, 10}; }
-  NDArray Forward(nn::LayerContext&, const NDArray& input) const override {
-    std::unique_lock<std::mutex> lock(state_.mutex);
-    state_.images += input.dim(0);
-    state_.changed.notify_all();
-    state_.changed.wait(lock, [&] { return state_.may_end; });
-    return Zeros({input.dim(0), 10});
-  }
-
- private:
-  State& state_;
-};
-
 // However many images a request has, and however long they would take together.
 TEST_F(HostileClients, WhoIsNotAnsweredAnyMoreIsNotComputedOn) {
   SlowLayer::State state;
-  model_ = nn::Model(
-      "slow", 10,
-      std::make_unique<nn::Network>(Shape{28, 28, 1}, std::vector<nn::AnyLayer>{SlowLayer(state)}));
+  model_ = SlowModel(state);
   options_.limits.stop_time = std::chrono::milliseconds(1);
   Start();
   RawClient client = Client();
   client.Send(Post(100 * kImage.size()));
   for (int i = 0; i < 100; ++i) client.Send(kImage);
-  {
-    std::unique_lock<std::mutex> lock(state.mutex);
-    state.changed.wait(lock, [&] { return state.images > 0; });
+  state.AwaitInside(1);
+  std::vector<RawClient> waiting;  // for the other worker, which has one, and for both
+  for (int i = 0; i < 5; ++i) {
+    waiting.push_back(Client());
+    waiting.back().Send(Post(kImage.size()) + kImage);
   }
+  state.AwaitInside(2);
+  AwaitMetric("digit_server_queue_requests", 4);
   std::thread stops([&] { server_->Stop(); });
   EXPECT_EQ(client.Answer(), "");  // cut
-  {
-    const std::lock_guard<std::mutex> lock(state.mutex);
-    state.may_end = true;
-  }
-  state.changed.notify_all();
+  // Cut, or told so in time.
+  for (RawClient& cut : waiting) EXPECT_THAT(cut.AnswersStatus(), testing::AnyOf(0, 503));
+  state.Open();
   stops.join();
-  EXPECT_EQ(state.images, 1);
+  EXPECT_EQ(state.images, 2);
 }
 
 TEST_F(HostileClients, TryStopIsStopWhereAllComeBack) {

@@ -3,9 +3,11 @@
 #ifndef TIDEPOOL_MEMORY_METRICS_EXPOSITION_PARSER_H_
 #define TIDEPOOL_MEMORY_METRICS_EXPOSITION_PARSER_H_
 
+#include <charconv>
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace tidepool {
@@ -64,7 +66,8 @@ class ExpositionParser {
     const auto letter = [&](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c == ':' && !label);
     };
-    while (n < line_.size() && (letter(line_[n]) || (n > 0 && line_[n] >= '0' && line_[n] <= '9'))) ++n;
+    while (n < line_.size() && (letter(line_[n]) || (n > 0 && line_[n] >= '0' && line_[n] <= '9')))
+      ++n;
     const std::string name(line_.substr(0, n));
     line_.remove_prefix(n);
     return name;
@@ -102,12 +105,16 @@ class ExpositionParser {
     ExpositionFamily& family = result_.families[current_];
     if (!family.type.empty()) return Fail("a second TYPE").error.empty();
     family.type = std::string(line_);
-    return family.type == "counter" || family.type == "gauge";
+    return family.type == "counter" || family.type == "gauge" || family.type == "histogram";
+  }
+  bool IsOfCurrent(const std::string& name) {
+    if (result_.families[current_].type != "histogram") return name == current_;
+    return name == current_ + "_bucket" || name == current_ + "_sum" || name == current_ + "_count";
   }
   bool Sample() {
     const std::string name = Name(false);
     if (name.empty()) return false;
-    if (name != current_) return Fail("is not of the family before it").error.empty();
+    if (!IsOfCurrent(name)) return Fail("is not of the family before it").error.empty();
     ExpositionLabels labels;
     if (Take("{")) {
       do {
@@ -119,16 +126,13 @@ class ExpositionParser {
       if (!Take("}")) return false;
     }
     if (!Take(" ")) return false;
-    size_t used = 0;
-    const std::string number(line_);
-    try {
-      const double value = std::stod(number, &used);
-      if (used != number.size()) return false;
-      if (!result_.families[name].samples.emplace(std::move(labels), value).second) {
-        return Fail("a series is there twice").error.empty();
-      }
-    } catch (const std::exception&) {
-      return false;
+    if (Take("+") && line_ != "Inf") return false;
+    double value = 0;  // by from_chars, as locales have other points
+    const auto [end, wrong] = std::from_chars(line_.data(), line_.data() + line_.size(), value);
+    if (wrong != std::errc() || end != line_.data() + line_.size()) return false;
+    // Of a histogram by the name with its ending, beside it.
+    if (!result_.families[name].samples.emplace(std::move(labels), value).second) {
+      return Fail("a series is there twice").error.empty();
     }
     return true;
   }

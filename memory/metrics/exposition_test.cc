@@ -41,6 +41,26 @@ TEST(ExpositionWriter, WritesTheFormat) {
   EXPECT_EQ(read.Value("a_total", {{"x", "a\"b\\c\nd"}, {"y", "\\xff\\x00 caf\xc3\xa9"}}), -3);
 }
 
+TEST(ExpositionWriter, WritesHistograms) {
+  ExpositionWriter text;
+  text.Family("t_seconds", ExpositionWriter::Type::kHistogram, "");
+  text.Histogram({{"x", "y"}}, std::vector<double>{0.001, 0.25, 10}, std::vector<int64_t>{1, 2, 0, 4}, 41.5);
+  const std::string written = std::move(text).Take();
+  EXPECT_EQ(written,
+            "# HELP t_seconds \n"
+            "# TYPE t_seconds histogram\n"
+            "t_seconds_bucket{x=\"y\",le=\"0.001\"} 1\n"
+            "t_seconds_bucket{x=\"y\",le=\"0.25\"} 3\n"
+            "t_seconds_bucket{x=\"y\",le=\"10\"} 3\n"
+            "t_seconds_bucket{x=\"y\",le=\"+Inf\"} 7\n"
+            "t_seconds_sum{x=\"y\"} 41.5\n"
+            "t_seconds_count{x=\"y\"} 7\n");
+  const Exposition read = ExpositionParser::Parse(written);
+  EXPECT_EQ(read.error, "");
+  EXPECT_EQ(read.Value("t_seconds_bucket", {{"x", "y"}, {"le", "0.25"}}), 3);
+  EXPECT_NE(ExpositionParser::Parse("# TYPE a gauge\na_sum 1\n").error, "");
+}
+
 // The bytes that a label was written for.
 std::string BytesOf(const std::string& value) {
   std::string bytes;

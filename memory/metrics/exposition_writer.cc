@@ -60,21 +60,26 @@ void ExpositionWriter::Family(std::string_view name, Type type, std::string_view
   name_.assign(name.data(), name.size());
   absl::StrAppend(&text_, "# HELP ", name_, " ");
   AppendEscaped(help, /*quoted=*/false, &text_);
-  absl::StrAppend(&text_, "\n# TYPE ", name_, type == Type::kCounter ? " counter\n" : " gauge\n");
+  constexpr const char* kTypes[] = {" counter\n", " gauge\n", " histogram\n"};
+  absl::StrAppend(&text_, "\n# TYPE ", name_, kTypes[static_cast<int>(type)]);
 }
 
-void ExpositionWriter::Begin(std::initializer_list<Label> labels) {
+void ExpositionWriter::Begin(std::initializer_list<Label> labels, std::string_view suffix,
+                             std::string_view bound) {
   text_ += name_;
+  text_.append(suffix.data(), suffix.size());
   char separator = '{';
-  for (const Label& label : labels) {
-    if (label.value.empty()) continue;
+  const auto add = [&](const Label& label) {
+    if (label.value.empty()) return;
     text_ += separator;
     separator = ',';
     text_.append(label.name.data(), label.name.size());
     text_ += "=\"";
     AppendUtf8(label.value, &text_);
     text_ += '"';
-  }
+  };
+  for (const Label& label : labels) add(label);
+  add({"le", bound});
   text_ += separator == ',' ? "} " : " ";
 }
 
@@ -90,6 +95,30 @@ void ExpositionWriter::Sample(std::initializer_list<Label> labels, uint64_t valu
 
 void ExpositionWriter::Sample(std::initializer_list<Label> labels, double value) {
   Begin(labels);
+  EndWith(value);
+}
+
+void ExpositionWriter::Histogram(std::initializer_list<Label> labels,
+                                 std::span<const double> bounds, std::span<const int64_t> counts,
+                                 double sum) {
+  int64_t so_far = 0;
+  for (size_t i = 0; i <= bounds.size(); ++i) {
+    so_far += counts[i];
+    std::string bound = "+Inf";
+    if (i < bounds.size()) {
+      bound.clear();
+      AppendGeneral(&bound, bounds[i], 15);
+    }
+    Begin(labels, "_bucket", bound);
+    absl::StrAppend(&text_, so_far, "\n");
+  }
+  Begin(labels, "_sum");
+  EndWith(sum);
+  Begin(labels, "_count");
+  absl::StrAppend(&text_, so_far, "\n");
+}
+
+void ExpositionWriter::EndWith(double value) {
   if (std::isnan(value)) {
     text_ += "NaN\n";
   } else if (std::isinf(value)) {

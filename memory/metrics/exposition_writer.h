@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,7 +25,7 @@ namespace tidepool {
 
 class ExpositionWriter {
  public:
-  enum class Type : uint8_t { kCounter, kGauge };
+  enum class Type : uint8_t { kCounter, kGauge, kHistogram };
   struct Label {
     std::string_view name;
     std::string_view value;  // empty: the label is left out, which means the same
@@ -35,11 +36,18 @@ class ExpositionWriter {
   void Sample(std::initializer_list<Label> labels, int64_t value);
   void Sample(std::initializer_list<Label> labels, uint64_t value);
   void Sample(std::initializer_list<Label> labels, double value);
+  // The samples of a family of type kHistogram: one for each bound, "+Inf", the sum and the count.
+  // `counts`: of each bound's observations those above the bound before it and at most it, and one
+  // more number, of those above all.
+  void Histogram(std::initializer_list<Label> labels, std::span<const double> bounds,
+                 std::span<const int64_t> counts, double sum);
 
   std::string Take() && { return std::move(text_); }
 
  private:
-  void Begin(std::initializer_list<Label> labels);
+  void Begin(std::initializer_list<Label> labels, std::string_view suffix = {},
+             std::string_view bound = {});
+  void EndWith(double value);
 
   std::string text_;
   std::string name_;

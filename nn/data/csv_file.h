@@ -69,6 +69,9 @@ struct CsvTable {
 };
 
 CsvTable ReadCsv(const std::string& path, const CsvSchema& schema);
+// The schema with the categories that the file has, and nothing held but these: for files that are
+// larger than memory (csv_iterator.h). Reads, and checks, the whole file.
+CsvSchema FindCsvCategories(const std::string& path, const CsvSchema& schema);
 
 }  // namespace tidepool
 

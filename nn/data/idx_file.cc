@@ -14,7 +14,7 @@
 namespace tidepool {
 namespace {
 
-constexpr int kUnsignedByte = 0x08;
+constexpr int kAnyRank = -1;  // and any type
 constexpr size_t kMagicBytes = 4;
 
 std::string HexByte(uint8_t byte) { return absl::StrCat("0x", absl::Hex(byte, absl::kZeroPad2)); }
@@ -22,11 +22,14 @@ std::string HexByte(uint8_t byte) { return absl::StrCat("0x", absl::Hex(byte, ab
 // What stands before the elements.
 struct Header {
   size_t bytes = 0;
+  IdxType type = IdxType::kUnsignedByte;
   std::vector<int64_t> dims;
-  uint64_t elements = 0;
+  uint64_t elements = 0;  // bytes of them
 
   std::string Shape() const { return absl::StrCat("[", absl::StrJoin(dims, ","), "]"); }
 };
+
+bool IsType(uint8_t byte) { return IdxTypeBytes(static_cast<IdxType>(byte)) > 0; }
 
 size_t HeaderBytes(int rank) { return kMagicBytes + 4 * static_cast<size_t>(rank); }
 
@@ -42,22 +45,25 @@ Header ParseHeader(absl::Span<const uint8_t> bytes, const std::string& name, int
     ThrowDataLoss(absl::StrCat(name, ": byte 0: IDX magic: found ", HexByte(bytes[0]), " ",
                                HexByte(bytes[1]), ", expected 0x00 0x00"));
   }
-  if (bytes[2] != kUnsignedByte) {
+  Header header;
+  header.type = static_cast<IdxType>(bytes[2]);
+  const bool is_any = expected_rank == kAnyRank;
+  if (is_any ? !IsType(bytes[2]) : header.type != IdxType::kUnsignedByte) {
     ThrowDataLoss(absl::StrCat(name, ": byte 2: IDX element type: found ", HexByte(bytes[2]),
-                               ", expected 0x08 (unsigned byte)"));
+                               is_any ? ", expected 0x08, 0x09, 0x0B, 0x0C, 0x0D or 0x0E"
+                                      : ", expected 0x08 (unsigned byte)"));
   }
-  if (bytes[3] != expected_rank) {
+  if (!is_any && bytes[3] != expected_rank) {
     ThrowDataLoss(
         absl::StrCat(name, ": byte 3: IDX rank: found ", bytes[3], ", expected ", expected_rank));
   }
-  Header header;
-  header.bytes = HeaderBytes(expected_rank);
+  header.bytes = HeaderBytes(bytes[3]);
   if (bytes.size() < header.bytes) {
     ThrowDataLoss(absl::StrCat(name, ": byte ", bytes.size(),
                                ": IDX dimensions: found the end of the file, expected a header of ",
                                header.bytes, " bytes for rank ", bytes[3]));
   }
-  uint64_t elements = 1;
+  uint64_t elements = IdxTypeBytes(header.type);
   bool empty = false, overflows = false;
   for (size_t at = kMagicBytes; at < header.bytes; at += 4) {
     const uint64_t dim = uint64_t{bytes[at]} << 24 | uint64_t{bytes[at + 1]} << 16 |
@@ -118,24 +124,47 @@ uint64_t ElementsOf(const std::string& path, const Header& header, uint64_t max_
 
 }  // namespace
 
+size_t IdxTypeBytes(IdxType type) {
+  switch (type) {
+    case IdxType::kUnsignedByte:
+    case IdxType::kSignedByte:
+      return 1;
+    case IdxType::kShort:
+      return 2;
+    case IdxType::kInt:
+    case IdxType::kFloat:
+      return 4;
+    case IdxType::kDouble:
+      return 8;
+  }
+  return 0;
+}
+
 IdxFile ParseIdx(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank) {
   Header header = ParseHeader(bytes, name, expected_rank, std::numeric_limits<uint64_t>::max());
   CheckLength(name, header, bytes.size() - header.bytes);
   IdxFile file;
   file.dims = std::move(header.dims);
+  file.type = header.type;
   file.data.assign(bytes.begin() + static_cast<ptrdiff_t>(header.bytes), bytes.end());
   return file;
 }
 
-IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes,
-                IdxDimsCheck check) {
+namespace {
+
+IdxFile Read(const std::string& path, int expected_rank, uint64_t max_bytes, IdxDimsCheck check) {
   FileReader file(path, Opens::kPipesToo);
   const uint64_t kMax = std::numeric_limits<uint64_t>::max();
-  const size_t most_header = HeaderBytes(expected_rank);
+  const size_t most_header = HeaderBytes(expected_rank == kAnyRank ? kMostIdxRank : expected_rank);
   const uint64_t max_content = max_bytes > kMax - most_header ? kMax : max_bytes + most_header;
   GzipStream stream(file, max_content);
-  std::vector<uint8_t> start(most_header);
+  std::vector<uint8_t> start(kMagicBytes);
   start.resize(stream.Read(absl::MakeSpan(start)));
+  if (start.size() == kMagicBytes) {
+    start.resize(HeaderBytes(expected_rank == kAnyRank ? start[3] : expected_rank));
+    const size_t got = stream.Read(absl::MakeSpan(start).subspan(kMagicBytes));
+    start.resize(kMagicBytes + got);
+  }
   Header header = ParseHeader(start, file.name(), expected_rank, max_bytes);
   check(header.dims);
   const bool is_plain_file = file.is_regular() && !stream.is_gzip();
@@ -160,7 +189,19 @@ IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes,
                header.bytes + header.elements);
   }
   idx.dims = std::move(header.dims);
+  idx.type = header.type;
   return idx;
+}
+
+}  // namespace
+
+IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes,
+                IdxDimsCheck check) {
+  return Read(path, expected_rank, max_bytes, check);
+}
+
+IdxFile ReadAnyIdx(const std::string& path, uint64_t max_bytes, IdxDimsCheck check) {
+  return Read(path, kAnyRank, max_bytes, check);
 }
 
 }  // namespace tidepool

@@ -1,7 +1,7 @@
 // The IDX format, in which MNIST and its successors (Fashion-MNIST, EMNIST, ...) are published.
 //
-// A file is: two zero bytes; the element type (08 = unsigned byte, the only one read here); the
-// rank; one 32-bit big-endian size per dimension; the elements, last dimension fastest. Source: Y.
+// A file is: two zero bytes; the element type (08 = unsigned byte; 09, 0B, 0C, 0D and 0E of
+// ReadAnyIdx); the rank; one 32-bit big-endian size per dimension; the elements, last dimension fastest. Source: Y.
 // LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section FILE FORMATS FOR
 // THE MNIST DATABASE.
 //
@@ -28,12 +28,24 @@
 
 namespace tidepool {
 
+enum class IdxType : uint8_t {
+  kUnsignedByte = 0x08,
+  kSignedByte = 0x09,
+  kShort = 0x0B,
+  kInt = 0x0C,
+  kFloat = 0x0D,
+  kDouble = 0x0E,
+};
+// 0 of what is none.
+size_t IdxTypeBytes(IdxType type);
+
 struct IdxFile {
   std::vector<int64_t> dims;  // outermost first; each from 0 to 2^32-1
-  std::vector<uint8_t> data;  // as many bytes as the product of dims
+  std::vector<uint8_t> data;  // as many elements as the product of dims, as they are in the file
+  IdxType type = IdxType::kUnsignedByte;
 };
 
-// More elements than this are refused, compressed or not, unless the caller says otherwise; the
+// More bytes of elements than this are refused, compressed or not, unless the caller says otherwise; the
 // largest of the family has 0.5 GiB.
 inline constexpr uint64_t kMaxIdxBytes = uint64_t{4} << 30;
 
@@ -46,7 +58,12 @@ inline void AnyIdxDims(absl::Span<const int64_t> /*dims*/) {}
 IdxFile ReadIdx(const std::string& path, int expected_rank, uint64_t max_bytes = kMaxIdxBytes,
                 IdxDimsCheck check = AnyIdxDims);
 
-// The same of a plain file's bytes; `name` stands for the file in messages.
+// Of any rank up to kMostIdxRank and any element type. idx_array.h makes an array of it.
+inline constexpr int kMostIdxRank = 255;
+IdxFile ReadAnyIdx(const std::string& path, uint64_t max_bytes = kMaxIdxBytes,
+                   IdxDimsCheck check = AnyIdxDims);
+
+// ReadIdx of a plain file's bytes; `name` stands for the file in messages.
 IdxFile ParseIdx(absl::Span<const uint8_t> bytes, const std::string& name, int expected_rank);
 
 }  // namespace tidepool

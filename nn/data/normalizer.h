@@ -65,6 +65,7 @@ class Normalizer {
     std::vector<double> center, factor, offset;
   };
   struct Sums;
+  friend class MultiNormalizer;
 
   Normalizer(Kind kind, double low, double high, bool labels_too)
       : kind_(kind), low_(low), high_(high), labels_too_(labels_too) {}

@@ -1,6 +1,7 @@
 #include "tidepool/nn/parallel/parallel_inference.h"
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -10,25 +11,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/parallel/waiting_request.h"
 
 namespace tidepool::nn {
 namespace {
 
+// Of what is refused before there is a service with a name.
 constexpr char kName[] = "parallel inference";
-
-// A deadline of centuries is none.
-WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted) {
-  using Clock = WaitingRequest::Clock;
-  if (!wanted.has_value()) return std::nullopt;
-  const Clock::time_point now = Clock::now();
-  if (*wanted > Clock::time_point::max() - now) return std::nullopt;
-  return now + *wanted;
-}
 
 void CheckDeadline(const std::optional<std::chrono::nanoseconds>& deadline) {
   if (!deadline.has_value() || deadline->count() > 0) return;
@@ -42,16 +37,27 @@ class ParallelInference::Core {
  public:
   Core(std::shared_ptr<const Network> network, const ParallelInferenceConfig& config)
       : config_(config),
-        pool_(kName, WorkspaceConfig::Inference(), network->device()),
+        pool_(config.name, WorkspaceConfig::Inference(), network->device()),
         network_(std::move(network)) {
-    if (config.mode == InferenceMode::kInPlace) return;
+    const bool is_in_place = config.mode == InferenceMode::kInPlace;
+    if (config.budget_bytes > 0) {
+      manager_ = NDManager::NewBaseManager(network_->device(), config.name);
+      manager_.Cap();
+      for (int i = 1; i <= (is_in_place ? 1 : config.workers); ++i) {
+        managers_.push_back(manager_.NewSubManager(
+            is_in_place ? "in place" : absl::StrCat("worker ", i), network_->device()));
+        managers_.back().Cap();
+      }
+    }
+    if (is_in_place) return;
     try {
-      for (int i = 0; i < config.workers; ++i) workers_.emplace_back([this] { Work(); });
+      for (int i = 0; i < config.workers; ++i) workers_.emplace_back([this, i] { Work(i); });
     } catch (const std::system_error& error) {
       const size_t started = workers_.size();
       Shutdown();
-      ThrowResourceExhausted(absl::StrCat(kName, ": the system has no thread for worker ", started,
-                                          " of ", config.workers, ": ", error.code().message()));
+      ThrowResourceExhausted(absl::StrCat(config.name, ": the system has no thread for worker ",
+                                          started, " of ", config.workers, ": ",
+                                          error.code().message()));
     }
   }
   ~Core() { Shutdown(); }
@@ -60,7 +66,11 @@ class ParallelInference::Core {
     WaitingRequest waiting{
         &request.inputs, &request.masks, &outputs, examples,
         DeadlineOf(request.deadline.has_value() ? request.deadline : config_.deadline)};
-    config_.mode == InferenceMode::kInPlace ? RunHere(waiting) : RunThere(waiting);
+    if (config_.mode == InferenceMode::kInPlace) {
+      RunHere(waiting);
+    } else {
+      RunThere(waiting, request.when_full.value_or(config_.when_full));
+    }
     if (waiting.error != nullptr) std::rethrow_exception(waiting.error);
   }
 
@@ -87,6 +97,22 @@ class ParallelInference::Core {
     idle_.wait(lock, [&] { return stats_.running == 0; });
   }
 
+  void Cancel() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = cancelled_ = true;
+      while (queue_.first() != nullptr) {
+        WaitingRequest& waiting = *queue_.first();
+        TakeOut(nullptr);
+        waiting.error = std::make_exception_ptr(Cancelled());
+        waiting.state = WaitingRequest::State::kDone;
+        waiting.done.notify_one();
+      }
+    }
+    wakes_.notify_all();
+    room_.notify_all();
+  }
+
   const ParallelInferenceConfig& config() const { return config_; }
   ParallelInferenceStats stats() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -97,8 +123,15 @@ class ParallelInference::Core {
  private:
   // ---- Requests; mutex_ is held where `lock` is handed in ----
 
+  Error Cancelled() const {
+    return {absl::StatusCode::kCancelled,
+            absl::StrCat(config_.name, ": requests that wait have been cancelled")};
+  }
+
   void CheckOpen() const {
-    if (stopping_) ThrowFailedPrecondition(absl::StrCat(kName, ": a request after Shutdown"));
+    if (cancelled_) throw Cancelled();
+    if (stopping_)
+      ThrowFailedPrecondition(absl::StrCat(config_.name, ": a request after Shutdown"));
   }
 
   void RunHere(WaitingRequest& waiting) {
@@ -110,24 +143,23 @@ class ParallelInference::Core {
       CountBatch(1, waiting.examples);
     }
     WaitingRequest* const batch[] = {&waiting};
-    ComputeRequests(*network, pool_, batch);
+    ComputeRequests(*network, PlaceOf(0), batch);
     const std::lock_guard<std::mutex> lock(mutex_);
     Count(waiting);
     if (--stats_.running == 0) idle_.notify_all();
   }
 
-  void RunThere(WaitingRequest& waiting) {
+  void RunThere(WaitingRequest& waiting, WhenFull when_full) {
     std::unique_lock<std::mutex> lock(mutex_);
-    AwaitRoom(lock, waiting.deadline);
-    (last_ != nullptr ? last_->next : first_) = &waiting;
-    last_ = &waiting;
+    AwaitRoom(lock, waiting.deadline, when_full);
+    queue_.Add(waiting);
     ++stats_.waiting;
     wakes_.notify_one();
     const auto is_done = [&] { return waiting.state == WaitingRequest::State::kDone; };
     if (waiting.deadline.has_value()) {
       const auto has_begun = [&] { return waiting.state != WaitingRequest::State::kWaiting; };
       if (!waiting.done.wait_until(lock, *waiting.deadline, has_begun)) {
-        Remove(waiting);
+        TakeOut(queue_.Before(waiting));
         Expire(waiting);
         return;
       }
@@ -135,49 +167,42 @@ class ParallelInference::Core {
     waiting.done.wait(lock, is_done);
   }
 
-  void AwaitRoom(std::unique_lock<std::mutex>& lock, const WaitingRequest::Deadline& deadline) {
+  void AwaitRoom(std::unique_lock<std::mutex>& lock, const WaitingRequest::Deadline& deadline,
+                 WhenFull when_full) {
     CheckOpen();
     const auto has_room = [&] { return stopping_ || stats_.waiting < config_.queue_limit; };
-    if (!has_room()) {
-      if (config_.when_full == WhenFull::kRefuse) {
-        ++stats_.refused;
-        ThrowResourceExhausted(absl::StrCat(kName, ": ", stats_.waiting,
-                                            " requests wait, which is the limit; try again later"));
-      }
-      if (!deadline.has_value()) {
-        room_.wait(lock, has_room);
-      } else if (!room_.wait_until(lock, *deadline, has_room)) {
-        ++stats_.expired;
-        throw Error(absl::StatusCode::kDeadlineExceeded,
-                    absl::StrCat(kName, ": no room among ", stats_.waiting,
-                                 " requests that wait by the deadline"));
-      }
+    // Who does not wait for room leaves it to those who do.
+    if (stats_.waiting + waiting_for_room_ < config_.queue_limit) return;
+    if (when_full == WhenFull::kRefuse) {
+      ++stats_.refused;
+      throw QueueFullError(absl::StrCat(config_.name, ": ", stats_.waiting + waiting_for_room_,
+                                        " requests wait, which is the limit; try again later"));
+    }
+    ++waiting_for_room_;
+    const absl::Cleanup waits_no_more = [this] { --waiting_for_room_; };
+    if (!deadline.has_value()) {
+      room_.wait(lock, has_room);
+    } else if (!room_.wait_until(lock, *deadline, has_room)) {
+      ++stats_.expired;
+      throw Error(absl::StatusCode::kDeadlineExceeded,
+                  absl::StrCat(config_.name, ": no room among ", stats_.waiting,
+                               " requests that wait by the deadline"));
     }
     CheckOpen();
   }
 
-  void Remove(WaitingRequest& waiting) {
-    WaitingRequest* before = nullptr;
-    for (WaitingRequest* at = first_; at != &waiting; at = at->next) before = at;
-    RemoveBehind(before);
-  }
-
-  WaitingRequest* RemoveBehind(WaitingRequest* before) {
-    WaitingRequest*& link = before != nullptr ? before->next : first_;
-    WaitingRequest* const removed = link;
-    link = removed->next;
-    if (last_ == removed) last_ = before;
-    removed->next = nullptr;
+  // It waits no longer.
+  void TakeOut(WaitingRequest* before) {
+    queue_.RemoveBehind(before);
     --stats_.waiting;
     room_.notify_one();
-    return removed;
   }
 
   void Expire(WaitingRequest& waiting) {
     ++stats_.expired;
     waiting.error = std::make_exception_ptr(
         Error(absl::StatusCode::kDeadlineExceeded,
-              absl::StrCat(kName, ": no worker was free by the request's deadline")));
+              absl::StrCat(config_.name, ": no worker was free by the request's deadline")));
     waiting.state = WaitingRequest::State::kDone;
   }
 
@@ -192,19 +217,24 @@ class ParallelInference::Core {
 
   // ---- Workers ----
 
-  void Work() {
+  BatchPlace PlaceOf(int worker) {
+    return {pool_, managers_.empty() ? nullptr : &managers_[static_cast<size_t>(worker)],
+            config_.budget_bytes};
+  }
+
+  void Work(int worker) {
     WorkerPool kernels(config_.threads_of_worker);
     const ThreadPoolScope own(kernels);
     std::vector<WaitingRequest*> batch;
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      wakes_.wait(lock, [&] { return stopping_ || first_ != nullptr; });
-      if (first_ == nullptr) return;
+      wakes_.wait(lock, [&] { return stopping_ || queue_.first() != nullptr; });
+      if (queue_.first() == nullptr) return;
       Take(batch);
       if (batch.empty()) continue;
       std::shared_ptr<const Network> network = network_;
       lock.unlock();
-      ComputeRequests(*network, pool_, batch);
+      ComputeRequests(*network, PlaceOf(worker), batch);
       network.reset();
       lock.lock();
       stats_.running -= static_cast<int64_t>(batch.size());
@@ -221,15 +251,15 @@ class ParallelInference::Core {
     batch.clear();
     int64_t examples = 0;
     WaitingRequest* before = nullptr;
-    for (WaitingRequest* at = first_; at != nullptr;) {
+    for (WaitingRequest* at = queue_.first(); at != nullptr;) {
       WaitingRequest* const behind = at->next;
       if (at->deadline.has_value() && *at->deadline <= WaitingRequest::Clock::now()) {
-        RemoveBehind(before);
+        TakeOut(before);
         Expire(*at);
         at->done.notify_one();
       } else if (batch.empty() ||
                  (examples + at->examples <= config_.batch_limit && FitTogether(*batch[0], *at))) {
-        RemoveBehind(before);
+        TakeOut(before);
         at->state = WaitingRequest::State::kRunning;
         examples += at->examples;
         batch.push_back(at);
@@ -245,18 +275,24 @@ class ParallelInference::Core {
   void CountBatch(int64_t requests, int64_t examples) {
     stats_.running += requests;
     ++stats_.batches;
+    stats_.batch_examples += examples;
     stats_.largest_batch = std::max(stats_.largest_batch, examples);
+    const auto size = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(examples - 1)));
+    ++stats_.batches_by_size[std::min(size, stats_.batches_by_size.size() - 1)];
   }
 
   const ParallelInferenceConfig config_;
   WorkspacePool pool_;
+  NDManager manager_;                // with a budget
+  std::vector<NDManager> managers_;  // of each worker, below it
   std::mutex shutdown_mutex_;
   mutable std::mutex mutex_;
   std::condition_variable wakes_, room_, idle_;
   // Guarded by mutex_:
   std::shared_ptr<const Network> network_;
-  WaitingRequest *first_ = nullptr, *last_ = nullptr;
-  bool stopping_ = false;
+  WaitingQueue queue_;
+  int64_t waiting_for_room_ = 0;
+  bool stopping_ = false, cancelled_ = false;
   ParallelInferenceStats stats_;
 
   std::vector<std::thread> workers_;
@@ -271,6 +307,10 @@ ParallelInference::ParallelInference(std::shared_ptr<const Network> network,
                                       config.batch_limit, ", queue_limit ", config.queue_limit,
                                       ", threads_of_worker ", config.threads_of_worker,
                                       ", expected at least 1 of each"));
+  }
+  if (config.budget_bytes < 0) {
+    ThrowInvalidArgument(absl::StrCat(kName, ": budget_bytes ", config.budget_bytes,
+                                      ", expected 0 for none or a positive number"));
   }
   CheckDeadline(config.deadline);
   core_ = std::make_unique<Core>(std::move(network), config);
@@ -334,6 +374,7 @@ void ParallelInference::UpdateModel(std::shared_ptr<const Network> network) {
 
 std::shared_ptr<const Network> ParallelInference::network() const { return core_->network(); }
 void ParallelInference::Shutdown() { core_->Shutdown(); }
+void ParallelInference::Cancel() { core_->Cancel(); }
 const ParallelInferenceConfig& ParallelInference::config() const { return core_->config(); }
 ParallelInferenceStats ParallelInference::stats() const { return core_->stats(); }
 WorkspacePool& ParallelInference::workspaces() { return core_->pool(); }

@@ -18,25 +18,33 @@
 // is kept. Masks are requests' inputs like others.
 //
 // Bounds. At most queue_limit requests wait. One that finds no room waits for it (WhenFull::kWait),
-// or is refused at once with kResourceExhausted. A request that no worker has begun by its deadline
-// ends with kDeadlineExceeded; one that has begun is finished.
+// or is refused at once with a QueueFullError, which is kResourceExhausted; room that becomes free
+// is for those who wait for it. A request that no worker has begun by its deadline ends with
+// kDeadlineExceeded; one that has begun is finished.
 //
 // Memory: workers' cycles are of one WorkspacePool, whose plans all share, by the sizes of batches;
-// a request of a shape seen before allocates nothing but its results.
+// a request of a shape seen before allocates nothing but its results. With a budget each batch is a
+// manager's, below one of the worker (NDManager::System() shows them): what is beyond it is
+// kResourceExhausted where it is made.
 //
 // Ownership: the network is shared; nobody may write its parameters while it serves: UpdateModel is
 // for that, with a replica that has its own (Network::NewReplica). Threads: any, for every call.
 // Errors: a request that the network refuses is refused on its own thread before it waits. Where
 // computing several together fails, each is computed alone, so that only those that fail alone
-// fail. Shutdown lets what waits be computed; requests after it are kFailedPrecondition.
+// fail. Shutdown lets what waits be computed; requests after it are kFailedPrecondition. Cancel ends
+// what waits, and what comes, with kCancelled.
 #ifndef TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 #define TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/network.h"
@@ -46,6 +54,13 @@ namespace tidepool::nn {
 enum class InferenceMode : uint8_t { kBatched, kSequential, kInPlace };
 enum class WhenFull : uint8_t { kWait, kRefuse };
 
+// A request that found no room where it was not to wait for it.
+class QueueFullError final : public Error {
+ public:
+  explicit QueueFullError(std::string message)
+      : Error(absl::StatusCode::kResourceExhausted, std::move(message)) {}
+};
+
 struct ParallelInferenceConfig {
   InferenceMode mode = InferenceMode::kBatched;
   int workers = 2;
@@ -53,25 +68,30 @@ struct ParallelInferenceConfig {
   int64_t queue_limit = 64;  // requests that wait
   WhenFull when_full = WhenFull::kWait;
   std::optional<std::chrono::nanoseconds>
-      deadline;               // of requests that bring none, from their call on
-  int threads_of_worker = 1;  // that its kernels use
+      deadline;                             // of requests that bring none, from their call on
+  int threads_of_worker = 1;                // that its kernels use
+  int64_t budget_bytes = 0;                 // that computing a batch may own at once; 0: no limit
+  std::string name = "parallel inference";  // of its pool and managers, and in messages
 };
 
 struct ParallelInferenceStats {
   int64_t requests = 0, examples = 0;  // answered
   int64_t batches = 0;                 // computed
+  int64_t batch_examples = 0;          // in all batches
   int64_t largest_batch = 0;           // examples
-  int64_t failed = 0;                  // by the network or for want of memory
-  int64_t refused = 0;                 // for want of room
-  int64_t expired = 0;                 // by their deadline
-  int64_t waiting = 0;                 // now
-  int64_t running = 0;                 // requests that are computed now
+  // Of more than 2^(i-1) and at most 2^i examples, by i; the last one of larger ones as well.
+  std::array<int64_t, 17> batches_by_size = {};
+  int64_t failed = 0;   // by the network or for want of memory
+  int64_t refused = 0;  // for want of room
+  int64_t expired = 0;  // by their deadline
+  int64_t waiting = 0;  // now
+  int64_t running = 0;  // requests that are computed now
 };
 
 class ParallelInference {
  public:
-  // Throws kInvalidArgument for a null network, numbers below 1 and a deadline that is not
-  // positive; kResourceExhausted where the system has no thread for a worker.
+  // Throws kInvalidArgument for a null network, numbers below 1, a negative budget and a deadline
+  // that is not positive; kResourceExhausted where the system has no thread for a worker.
   explicit ParallelInference(std::shared_ptr<const Network> network,
                              const ParallelInferenceConfig& config = {});
   // Shutdown.
@@ -83,6 +103,7 @@ class ParallelInference {
     Arrays inputs;                                     // by input of the network, [n] + its shape
     Arrays masks;                                      // by input; fewer or undefined: none
     std::optional<std::chrono::nanoseconds> deadline;  // instead of the configuration's
+    std::optional<WhenFull> when_full;                 // likewise
   };
   // By output of the network, [n] + its shape, in the calling thread's current place. Waits. Throws
   // kInvalidArgument as Network::Run, kResourceExhausted, kDeadlineExceeded, kFailedPrecondition
@@ -98,6 +119,9 @@ class ParallelInference {
 
   // Waits until all requests are answered and the workers have gone. Idempotent.
   void Shutdown();
+  // What waits is not computed; what has begun is, and nobody waits for it here. Idempotent, also
+  // after Shutdown.
+  void Cancel();
 
   const ParallelInferenceConfig& config() const;
   ParallelInferenceStats stats() const;

@@ -14,10 +14,8 @@ bool IsDefined(const Arrays& arrays, size_t i) {
   return i < arrays.size() && arrays[i].is_defined();
 }
 
-void ComputeTogether(const Network& network, WorkspacePool& pool,
-                     absl::Span<WaitingRequest* const> batch) {
-  const HandlesOwnScope handles;
-  const PooledScope scope(pool);
+// In the current place.
+void ComputeTogether(const Network& network, absl::Span<WaitingRequest* const> batch) {
   Network::RunOptions options;
   Arrays inputs = *batch[0]->inputs;
   options.masks = *batch[0]->masks;
@@ -44,7 +42,48 @@ void ComputeTogether(const Network& network, WorkspacePool& pool,
   }
 }
 
+void ComputeIn(const BatchPlace& place, const Network& network,
+               absl::Span<WaitingRequest* const> batch) {
+  if (place.manager == nullptr) {
+    const HandlesOwnScope handles;
+    const PooledScope scope(place.pool);
+    return ComputeTogether(network, batch);
+  }
+  const WorkspaceLease lease = place.pool.Lease();
+  NDManager manager = place.manager->NewCycleManager("batch", *lease);
+  manager.SetBudget(place.budget_bytes);
+  const ManagerScope scope(manager);
+  ComputeTogether(network, batch);
+}
+
 }  // namespace
+
+void WaitingQueue::Add(WaitingRequest& request) {
+  (last_ != nullptr ? last_->next : first_) = &request;
+  last_ = &request;
+}
+
+WaitingRequest* WaitingQueue::Before(const WaitingRequest& request) const {
+  WaitingRequest* before = nullptr;
+  for (WaitingRequest* at = first_; at != &request; at = at->next) before = at;
+  return before;
+}
+
+void WaitingQueue::RemoveBehind(WaitingRequest* before) {
+  WaitingRequest*& link = before != nullptr ? before->next : first_;
+  WaitingRequest* const removed = link;
+  link = removed->next;
+  if (last_ == removed) last_ = before;
+  removed->next = nullptr;
+}
+
+WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted) {
+  using Clock = WaitingRequest::Clock;
+  if (!wanted.has_value()) return std::nullopt;
+  const Clock::time_point now = Clock::now();
+  if (*wanted > Clock::time_point::max() - now) return std::nullopt;
+  return now + *wanted;
+}
 
 bool FitTogether(const WaitingRequest& a, const WaitingRequest& b) {
   const auto fit = [](const NDArray& x, const NDArray& y) {
@@ -61,10 +100,10 @@ bool FitTogether(const WaitingRequest& a, const WaitingRequest& b) {
   return true;
 }
 
-void ComputeRequests(const Network& network, WorkspacePool& pool,
+void ComputeRequests(const Network& network, const BatchPlace& place,
                      absl::Span<WaitingRequest* const> batch) {
   try {
-    ComputeTogether(network, pool, batch);
+    ComputeIn(place, network, batch);
     return;
   } catch (...) {
     if (batch.size() == 1) {
@@ -72,7 +111,7 @@ void ComputeRequests(const Network& network, WorkspacePool& pool,
       return;
     }
   }
-  for (size_t i = 0; i < batch.size(); ++i) ComputeRequests(network, pool, batch.subspan(i, 1));
+  for (size_t i = 0; i < batch.size(); ++i) ComputeRequests(network, place, batch.subspan(i, 1));
 }
 
 }  // namespace tidepool::nn

@@ -11,6 +11,7 @@
 
 #include "absl/types/span.h"
 #include "tidepool/memory/workspace/workspace_pool.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
@@ -32,12 +33,37 @@ struct WaitingRequest {
   WaitingRequest* next = nullptr;  // behind it
 };
 
+// In the order in which they came. Threads: one.
+class WaitingQueue {
+ public:
+  WaitingRequest* first() const { return first_; }
+  void Add(WaitingRequest& request);
+  // Null: it is the first.
+  WaitingRequest* Before(const WaitingRequest& request) const;
+  // The one behind `before`, or the first where that is null.
+  void RemoveBehind(WaitingRequest* before);
+
+ private:
+  WaitingRequest *first_ = nullptr, *last_ = nullptr;
+};
+
+// From now on. One of centuries is none.
+WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds>& wanted);
+
 // Whether the two can be rows of one batch.
 bool FitTogether(const WaitingRequest& a, const WaitingRequest& b);
 
-// One batch of at least one request, in a cycle of the pool. Where several together fail each is
+// Where a batch is computed: in a cycle of the pool, and by a manager below `manager` if there is
+// one, which may own so many bytes.
+struct BatchPlace {
+  WorkspacePool& pool;
+  NDManager* manager = nullptr;
+  int64_t budget_bytes = 0;
+};
+
+// One batch of at least one request. Where several together fail each is
 // computed alone; `error` is that of each. Throws nothing.
-void ComputeRequests(const Network& network, WorkspacePool& pool,
+void ComputeRequests(const Network& network, const BatchPlace& place,
                      absl::Span<WaitingRequest* const> batch);
 
 }  // namespace tidepool::nn
