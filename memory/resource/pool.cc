@@ -306,7 +306,7 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   if (arena_ != nullptr && !arena_->busy && !coarse)
     block = static_cast<Block*>(arena_->tree.BestFit(bytes));
   if (block == nullptr && (coarse || !arena_is_due_)) {
-    block = bytes > shared_bytes_ ? FindLarge(bytes) : FindShared(bytes, coarse);
+    block = bytes > shared_bytes_ ? FindLarge(bytes, coarse) : FindShared(bytes, coarse);
   }
   if (block == nullptr) {
     if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;

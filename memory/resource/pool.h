@@ -190,7 +190,7 @@ class Pool final : public MemoryResource {
   bool Fill(Block& block);
   bool FillOrJoin(Block* block);
   void MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept;
-  Block* FindLarge(size_t bytes) const noexcept;
+  Block* FindLarge(size_t bytes, bool coarse) const noexcept;
   Block* FindShared(size_t bytes, bool coarse) noexcept;
   Block* FindBest(size_t bytes, bool coarse) const noexcept;
   size_t ChunkBytesFor(size_t bytes, bool coarse) const;

@@ -17,13 +17,15 @@ constexpr size_t kLeastHole = size_t{256} << 10;
 // At first a pool that is loose leaves free what fits, but not closely: for something larger, as
 // when a container grows, whose old and new buffers take turns in the two largest chunks. A pool
 // that had to make room even so packs as closely as it can.
-Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
+Pool::Block* Pool::FindLarge(size_t bytes, bool coarse) const noexcept {
   FitNode* closest = nullptr;
   FitNode* largest = nullptr;
   for (const auto& chunk : chunks_) {
     if (chunk->busy || !MayHold(bytes, chunk->bytes)) continue;
+    // Blocks of the other kind live there: a part of it would not begin as theirs do.
+    if (chunk->coarse != coarse && !chunk->idle()) continue;
     // Not only `large` ones: the tail alone may make a chunk larger than what is shared.
-    if (!chunk->large && !Serves(*chunk, false)) continue;
+    if (!chunk->large && !Serves(*chunk, coarse)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
     if (block == nullptr) continue;
     if (closest == nullptr || block->size < closest->size) closest = block;
@@ -38,7 +40,7 @@ Pool::Block* Pool::FindLarge(size_t bytes) const noexcept {
 Pool::Block* Pool::FindShared(size_t bytes, bool coarse) noexcept {
   if (grows_ && !coarse && bytes > span_bytes_ / kMany) {
     Block* const best = FindBest(bytes, coarse);
-    return best == nullptr && CutsDeeply() ? FindLarge(bytes) : best;
+    return best == nullptr && CutsDeeply() ? FindLarge(bytes, coarse) : best;
   }
   FirstFit& room = room_[coarse];
   while (room.Has(bytes)) {

@@ -265,5 +265,59 @@ TEST(PoolHuge, BlocksStayWhatTheyAreWhateverGoesBack) {
   EXPECT_GT(came_in, 0);
 }
 
+// Memory that went when somebody asked for it comes again as it was: addresses are no memory.
+TEST(PoolHuge, AfterATrimTheyHoldNoMore) {
+  for (uint32_t seed = 8; seed < 24; ++seed) {
+    PagesResource pages(kUntouched);
+    Pool pool(pages, kMiB, 64, {.grows = true});
+    HugeUses uses(seed);
+    for (int use = 0; use < 260; ++use) {
+      if (use == 100 || use == 150) pool.Trim();
+      if (use == 110) uses.owned = 0;
+      uses.Play(pool, seed * 1000 + uses.random() % 4);
+    }
+    EXPECT_LE(uses.owned, uses.peak + uses.peak / 4 + 2 * kMiB) << "seed " << seed;
+  }
+}
+
+// A large block is cut from no chunk in which coarse ones live: what is left of it would not begin as these do.
+TEST(PoolHuge, CoarseBlocksKeepTheirAlignmentWhereSharesShrinkAndGrow) {
+  constexpr size_t kCoarse = size_t{64} << 10;
+  AddressResource addresses;
+  Pool pool(addresses, kMiB / 4, 64, {.grows = true, .coarse_alignment = kCoarse});
+  const auto live_at_once = [&](size_t bytes, size_t count) {
+    std::vector<void*> live;
+    for (size_t i = 0; i < count; ++i) live.push_back(pool.Allocate(bytes, 64).token);
+    return live;
+  };
+  const auto release = [&](const std::vector<void*>& live, size_t bytes) {
+    for (void* const token : live) pool.Release(token, bytes, 64);
+  };
+  std::vector<void*> live = live_at_once(16 * kMiB, 20);
+  const std::vector<void*> small = live_at_once(100000, 8);  // a span of 19 MiB
+  release(small, 100000);
+  // In that span, whose uses it outlives: it is for coarse blocks from here on.
+  const Allocation coarse = pool.Allocate(kCoarse, kCoarse);
+  release(live, 16 * kMiB);
+  for (int use = 0; use < 8; ++use) pool.TrimIdle(2);
+  const Allocation large = pool.Allocate(18 * kMiB + 80, 64);
+  live = live_at_once(16 * kMiB, 20);
+  std::vector<Allocation> more;
+  for (int i = 0; i < 40; ++i) {
+    more.push_back(pool.Allocate(kCoarse, kCoarse));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(more.back().data) % kCoarse, 0u);
+  }
+  // Also where a coarse one is large, and a fine chunk has room for it.
+  const Allocation great = pool.Allocate(15 * kMiB, kCoarse);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(great.data) % kCoarse, 0u);
+  pool.Release(great.token, 15 * kMiB, kCoarse);
+  for (const Allocation& block : more) pool.Release(block.token, kCoarse, kCoarse);
+  release(live, 16 * kMiB);
+  pool.Release(large.token, 18 * kMiB + 80, 64);
+  pool.Release(coarse.token, kCoarse, kCoarse);
+  pool.Trim();
+  EXPECT_EQ(addresses.taken_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace tidepool

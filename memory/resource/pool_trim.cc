@@ -90,7 +90,10 @@ void Pool::MakeRoom(size_t bytes, size_t footprint, bool coarse) noexcept {
 }
 
 size_t Pool::Trim() noexcept {
-  return GiveBackWhere([](const Chunk&) { return true; }) + upstream_.Trim();
+  const size_t bytes = GiveBackWhere([](const Chunk&) { return true; });
+  // Else the next use would have chunks of many sizes again.
+  arena_is_due_ = has_arenas_ && arena_ == nullptr;
+  return bytes + upstream_.Trim();
 }
 
 size_t Pool::TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept {
@@ -147,7 +150,7 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
     const bool comes_again = overflowed_.Note(kind);
     if (!comes_again) overflows_ = std::min(overflows_ + 1, kOverflowsBeforeWide + 1);
     if (arena_ == nullptr) {  // it had to go for something larger
-      return ReplaceArena(std::max(ArenaBytesFor(peak), arena_bytes_), peak);
+      return ReplaceArena(std::max(ArenaBytesFor(peak), arena_bytes_), peak, arena_in_parts_);
     }
     const size_t wide = overflows_ > kOverflowsBeforeWide ? most + peak / 8 : most;
     const size_t step = at_once ? std::min(beside, peak / 8 + kArenaSlack) : beside;
