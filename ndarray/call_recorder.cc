@@ -11,6 +11,8 @@ void RecorderFrame::Enter() noexcept {
   if (is_in_) return;
   is_in_ = true;
   outer_ = innermost_;
+  elsewhere_ = CallRecorder::current_;
+  is_elsewhere_ = elsewhere_ != (outer_ != nullptr ? outer_->recorder_ : nullptr);
   innermost_ = this;
   CallRecorder::current_ = recorder_;
 }
@@ -20,12 +22,16 @@ void RecorderFrame::Leave() noexcept {
   is_in_ = false;
   if (innermost_ == this) {
     innermost_ = outer_;
-    CallRecorder::current_ = innermost_ != nullptr ? innermost_->recorder_ : nullptr;
+    CallRecorder::current_ = Outside();
     return;
   }
   for (RecorderFrame* frame = innermost_; frame != nullptr; frame = frame->outer_) {
     if (frame->outer_ != this) continue;
     frame->outer_ = outer_;
+    if (is_elsewhere_ && !frame->is_elsewhere_) {
+      frame->is_elsewhere_ = true;
+      frame->elsewhere_ = elsewhere_;
+    }
     return;
   }
 }
