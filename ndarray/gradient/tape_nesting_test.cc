@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -119,12 +120,37 @@ TEST(TapeNesting, GradientFunctionsMayHaveScopesAndTapes) {
     GradientTape own;
     own.Watch(y);
     own.Backward(Sum(Square(y)));
+    const NDArray zeros = before * 0.0;  // of what the tape knows
     calls = tape.calls();
-    return Arrays{dz[0] * own.Gradient(y)};
+    return Arrays{dz[0] * own.Gradient(y) + zeros};
   });
   tape.Backward(Sum(z));
   EXPECT_EQ(calls, 3);  // no more than were recorded before
   EXPECT_THAT(tape.Gradient(x).ToVector<double>(), ElementsAre(10, 10, 10));
+}
+
+// One that was made in a gradient function and outlives it is the thread's innermost from there on.
+TEST(TapeNesting, TapesMadeInAGradientFunctionMayOutliveIt) {
+  const NDArray x = Of(3), y = Of(5);
+  std::unique_ptr<GradientTape> left;
+  {
+    GradientTape tape;
+    for (int i = 0; i < 2; ++i) {
+      tape.Restart();
+      tape.Watch(x);
+      NDArray z;
+      Twice(z, x);
+      SetGradient("mine", {&x, 1}, {&z, 1}, [&](absl::Span<const NDArray> dz) {
+        if (left == nullptr) left = std::make_unique<GradientTape>();
+        return Arrays{dz[0] * 2.0};
+      });
+      tape.Backward(Sum(z));
+      EXPECT_THAT(tape.Gradient(x).ToVector<double>(), ElementsAre(2, 2, 2));
+    }
+  }
+  left->Watch(y);
+  left->Backward(Sum(Square(y)));
+  EXPECT_THAT(left->Gradient(y).ToVector<double>(), ElementsAre(10, 10, 10));
 }
 
 TEST(TapeNesting, RestartOnAnotherThreadSaysSo) {
