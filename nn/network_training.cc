@@ -76,8 +76,12 @@ void Network::CheckLabelsMasks(const NetworkInputs& inputs) const {
     const NDArray& mask = inputs.labels_masks[i];
     if (!mask.is_defined()) continue;
     mask.CheckAlive("network", "labels_mask");
-    bool fits = mask.rank() >= 1 && mask.rank() <= outputs[i].rank() + 1 && mask.dim(0) == inputs.features[0].dim(0);
-    for (int axis = 1; fits && axis < mask.rank(); ++axis) fits = mask.dim(axis) == outputs[i][axis - 1];
+    bool fits = mask.rank() >= 1 && mask.dim(0) == inputs.features[0].dim(0);
+    // A loss of the program's own looks at the other axes as it likes; a Loss says what it expects.
+    if (loss_ == nullptr) {
+      fits = fits && mask.rank() <= outputs[i].rank() + 1;
+      for (int axis = 1; fits && axis < mask.rank(); ++axis) fits = mask.dim(axis) == outputs[i][axis - 1];
+    }
     if (fits) continue;
     ThrowInvalidArgument(absl::StrCat("network [", name(), "]: the mask of labels ", i, " has shape ", mask.shape().ToString(),
                                       ", expected the first axes of output ", i, ", [", inputs.features[0].dim(0), "] + ",
